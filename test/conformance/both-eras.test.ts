@@ -3,12 +3,12 @@
 // through one gateway with its default settings.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { gatewayToFixture } from '../support/fixture-gateway.ts'
-import type { GatewayProcess } from '../support/gateway-process.ts'
+import type { RunningGateway } from '../support/gateway.ts'
 import { runServerSuite, type SuiteRun } from './suite.ts'
 import { allOf, unscoredVerdictOf, verdictOf } from './verdict.ts'
 
 describe.each(['http', 'stdio'] as const)('a server that asks by requests, over %s', (transport) => {
-  let gateway: GatewayProcess
+  let gateway: RunningGateway
   let runs: readonly [SuiteRun, SuiteRun]
   beforeAll(async () => {
     gateway = await gatewayToFixture('both', transport, { style: { ASKING: 'requests' } })

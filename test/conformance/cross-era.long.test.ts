@@ -1,12 +1,12 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { connect } from '../support/fake-client.ts'
 import { gatewayToFixture } from '../support/fixture-gateway.ts'
-import type { GatewayProcess } from '../support/gateway-process.ts'
+import type { RunningGateway } from '../support/gateway.ts'
 import { runServerSuite, type SuiteRun } from './suite.ts'
 import { allOf, checksOf, expectedFailures, scenarioOf, unscoredVerdictOf, verdictOf } from './verdict.ts'
 
 describe.each(['http', 'stdio'] as const)('a server of 2026-07-28 alone over %s', (transport) => {
-  let gateway: GatewayProcess
+  let gateway: RunningGateway
   beforeAll(async () => {
     gateway = await gatewayToFixture('modern', transport)
   })
@@ -20,7 +20,7 @@ describe.each(['http', 'stdio'] as const)('a server of 2026-07-28 alone over %s'
 })
 
 describe.each(['http', 'stdio'] as const)('a server of 2025-11-25 alone over %s', (transport) => {
-  let gateway: GatewayProcess
+  let gateway: RunningGateway
   let run: SuiteRun
   beforeAll(async () => {
     gateway = await gatewayToFixture('legacy', transport)

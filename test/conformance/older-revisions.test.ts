@@ -1,11 +1,11 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { gatewayToFixture } from '../support/fixture-gateway.ts'
-import type { GatewayProcess } from '../support/gateway-process.ts'
+import type { RunningGateway } from '../support/gateway.ts'
 import { runServerSuite } from './suite.ts'
 import { allOf, verdictOf } from './verdict.ts'
 
 describe.each(['both', 'modern'] as const)('a server with ERA=%s', (era) => {
-  let gateway: GatewayProcess
+  let gateway: RunningGateway
   beforeAll(async () => {
     gateway = await gatewayToFixture(era, 'http')
   })

@@ -1,11 +1,11 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { gatewayToFixture } from '../support/fixture-gateway.ts'
-import type { GatewayProcess } from '../support/gateway-process.ts'
+import type { RunningGateway } from '../support/gateway.ts'
 import { runServerSuite, type SuiteRun } from './suite.ts'
 import { allOf, scenarioOf, unscoredVerdictOf, verdictOf } from './verdict.ts'
 
 describe.each(['http', 'stdio'] as const)('a server of both eras over %s', (transport) => {
-  let gateway: GatewayProcess
+  let gateway: RunningGateway
   beforeAll(async () => {
     gateway = await gatewayToFixture('both', transport)
   })

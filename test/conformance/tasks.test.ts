@@ -2,8 +2,7 @@
 // core tasks of 2025-11-25, and of one with the extension. The scenarios mostly wait, so several run at a time.
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { gentleGateway } from '../support/gentle-gateway.ts'
-import type { GatewayProcess } from '../support/gateway-process.ts'
+import { type RunningGateway, startGateway } from '../support/gateway.ts'
 import { runServerSuite, type SuiteRun } from './suite.ts'
 import { scenarioOf } from './verdict.ts'
 
@@ -35,13 +34,13 @@ describe.each([
   ['core', 'a server with the tasks of 2025-11-25'],
   ['extension', 'a server with the extension for tasks'],
 ])('tasks in front of %s: %s', (mode) => {
-  let gateway: GatewayProcess
+  let gateway: RunningGateway
   const run = (scenario: string): Promise<SuiteRun> =>
     runServerSuite(gateway.url, { scenario, specVersion: '2026-07-28' }, { isForced: true })
 
   beforeAll(async () => {
     const command = [process.execPath, server]
-    gateway = await gentleGateway({
+    gateway = await startGateway({
       // Long enough for the handshake of a server, and half as long as the tool works that asks before it is a task.
       features: { confirm: 'off', progress: { tasks: { after: '2s' } } },
       upstreams: {

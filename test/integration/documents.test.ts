@@ -12,7 +12,7 @@ import { self } from '../../src/core/identity.ts'
 import { features } from '../../src/features/index.ts'
 import { until } from '../support/condition.ts'
 import { inRepository, readDocument, schemaKeys } from '../support/document.ts'
-import { type CommandProcess, runCommand, startCommand } from '../support/gateway-process.ts'
+import { type Command, runCommand, startCommand } from '../support/gateway.ts'
 
 const readme = readDocument('README.md')
 const reference = readDocument('docs/configuration.md')
@@ -262,7 +262,7 @@ describe('the commands in the documents', () => {
 describe('client snippets', () => {
   const folder = inRepository('deploy/clients')
   let directory = ''
-  let running: CommandProcess | undefined
+  let running: Command | undefined
 
   beforeEach(() => {
     directory = mkdtempSync(join(tmpdir(), 'gatehouse-test-'))

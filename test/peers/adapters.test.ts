@@ -8,9 +8,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { gatewayWith } from '../support/gateway-with.ts'
+import { type RunningGateway, startGateway } from '../support/gateway.ts'
 import { everything, publishedServer } from '../support/peers/servers.ts'
-import type { RunningGateway } from '../support/run-gateway.ts'
 import { isObject } from '../support/server/json.ts'
 import { buildAdapters } from './toolchains.ts'
 
@@ -76,7 +75,7 @@ beforeAll(async () => {
     ),
   )
   // No person can confirm here, and these tests are not about confirmation.
-  gateway = await gatewayWith({ features: { confirm: 'off' }, upstreams })
+  gateway = await startGateway({ features: { confirm: 'off' }, upstreams })
 })
 afterAll(async () => {
   await gateway.close()

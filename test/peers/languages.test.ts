@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { gatewayProgram } from '../support/gateway-process.ts'
-import { configFile, gatewayWith } from '../support/gateway-with.ts'
-import type { RunningGateway } from '../support/run-gateway.ts'
+import { configFile } from '../support/gateway-with.ts'
+import { type RunningGateway, startGateway } from '../support/gateway.ts'
 import { journey, type PeerServer, type Seen, serveOverHttp } from './journey.ts'
 import { buildPeers, type Peer } from './toolchains.ts'
 
@@ -30,7 +30,7 @@ beforeAll(async () => {
   const upstreams = Object.fromEntries(
     [...servers].map(([name, { url }]) => [slug(name), { url, trust: true }] as const),
   )
-  if (servers.size > 0) gateway = await gatewayWith({ upstreams })
+  if (servers.size > 0) gateway = await startGateway({ upstreams })
 }, 180_000)
 
 afterAll(async () => {

@@ -2,8 +2,7 @@
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { gentleGateway } from '../support/gentle-gateway.ts'
-import type { GatewayProcess } from '../support/gateway-process.ts'
+import { type RunningGateway, startGateway } from '../support/gateway.ts'
 import { early, taskServer } from '../support/task-peers.ts'
 import { buildPythonPeers } from './toolchains.ts'
 
@@ -30,13 +29,13 @@ const clients = [
 
 const run = promisify(execFile)
 const TIMEOUT_MS = 120_000
-let gateway: GatewayProcess
+let gateway: RunningGateway
 
 beforeAll(async () => {
   // Tools that ask are tasks before they ask.
   const jobs = taskServer('plain', { tools: { confirm_delete: { latency: 'minutes' } } })
   const features = { ...early, confirm: 'off' }
-  gateway = await gentleGateway({ store: 'memory', features, upstreams: { jobs } })
+  gateway = await startGateway({ store: 'memory', features, upstreams: { jobs } })
 })
 afterAll(() => gateway.close())
 

@@ -2,7 +2,7 @@ import { scryptSync } from 'node:crypto'
 import { onTestFinished } from 'vitest'
 import { tokenHash } from './auth/token-hash.ts'
 import { post } from './client/raw.ts'
-import { type GatewayProcess, startGatewayProcess } from './gateway-process.ts'
+import { type RunningGateway, startGateway } from './gateway.ts'
 import { openSession, toolCall } from './raw-session.ts'
 import { scriptedServer } from './scripted-server.ts'
 import { isObject, type Json, objectAt, parse } from './server/json.ts'
@@ -26,7 +26,7 @@ export function peopleNamed(...names: readonly string[]): Json {
 
 /** A gateway in front of a tool that destroys, for callers whose clients cannot ask anybody. */
 export interface Approving {
-  readonly gateway: GatewayProcess
+  readonly gateway: RunningGateway
   /** What the terminal says people type on the page. */
   readonly code: string
   /** The arguments the server got, call by call. */
@@ -70,7 +70,7 @@ export async function approvingGateway(options: ApprovingOptions = {}): Promise<
   const upstreams = {
     disks: { url: server.url, transport: 'streamable', revision: '2025-11-25', tools: { [tool]: rules } },
   }
-  const gateway = await startGatewayProcess({ ...config, upstreams }, { args })
+  const gateway = await startGateway({ ...config, upstreams }, { args })
   onTestFinished(() => gateway.close())
   return {
     gateway,

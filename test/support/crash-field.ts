@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { until } from './condition.ts'
 import { type EffectsServer, effectsCommand, serversOf, startEffects } from './effects.ts'
-import { type CommandOptions, type CommandProcess, startCommand } from './gateway-process.ts'
+import { type CommandOptions, type CommandProcess, startCommandProcess } from './gateway-process.ts'
 import { steadyPort } from './steady-port.ts'
 import type { Json } from './server/json.ts'
 
@@ -100,7 +100,7 @@ export async function mortal(
   let running: CommandProcess | undefined
   const start = async (): Promise<void> => {
     const words = ['serve', '--config', configFile, '--port', String(port), '--log-level', 'error']
-    const command = startCommand(words, options())
+    const command = startCommandProcess(words, options())
     running = command
     const ended = command.ended.then(({ stderr, signal }) => {
       // It may be killed while it starts.

@@ -1,8 +1,7 @@
 import { join } from 'node:path'
 import { foreignFile } from './foreign.ts'
-import { gatewayWith } from './gateway-with.ts'
+import { type RunningGateway, startGateway } from './gateway.ts'
 import { everything, publishedServer } from './peers/servers.ts'
-import type { RunningGateway } from './run-gateway.ts'
 import { type Json, objectAt } from './server/json.ts'
 
 /** A secret of the configuration, which may stand in no document. */
@@ -30,7 +29,7 @@ export function fiveServers(folder: string, config: Json = {}): Promise<RunningG
     name,
     { ...Object(values), ...objectAt(more, name) },
   ])
-  return gatewayWith({
+  return startGateway({
     store: 'memory',
     ...rest,
     upstreams: { ...Object(more), ...Object.fromEntries(own) },

@@ -4,18 +4,17 @@ import {
   type FixtureStyle,
   startFixture,
 } from '../fixtures/conformance-server/start.ts'
-import type { GatewayProcess } from './gateway-process.ts'
-import { gentleGateway } from './gentle-gateway.ts'
+import { type RunningGateway, startGateway } from './gateway.ts'
 
 /** Starts a gateway in front of the conformance fixture; closing it ends both. */
 export async function gatewayToFixture(
   era: FixtureEra,
   transport: 'http' | 'stdio',
   { style, upstream }: { style?: FixtureStyle; upstream?: Record<string, unknown> } = {},
-): Promise<GatewayProcess> {
-  if (transport === 'stdio') return gentleGateway(config({ ...overStdio(era, style), ...upstream }))
+): Promise<RunningGateway> {
+  if (transport === 'stdio') return startGateway(config({ ...overStdio(era, style), ...upstream }))
   const fixture = await startFixture(era, style)
-  const gateway = await gentleGateway(config({ url: fixture.url, ...upstream })).catch(
+  const gateway = await startGateway(config({ url: fixture.url, ...upstream })).catch(
     async (error: unknown) => {
       await fixture.close()
       throw error

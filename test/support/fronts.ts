@@ -1,7 +1,7 @@
 import { enveloped, mirrorHeaders } from './client/modern-request.ts'
 import { open, type OpenReply, post, type RawReply, usual } from './client/raw.ts'
 import type { SseEvent } from './client/sse-parser.ts'
-import type { CommandProcess } from './gateway-process.ts'
+import type { Command } from './gateway-process.ts'
 import { until } from './condition.ts'
 import type { HeaderMap } from './server/journal.ts'
 import { isObject, type Json, parse } from './server/json.ts'
@@ -109,7 +109,7 @@ export async function sseFront(origin: string, headers: HeaderMap = usual): Prom
 }
 
 /** Lines to a process that is a stdio server; `revision` says how the connection is opened. */
-export async function stdioFront(command: CommandProcess, revision = '2025-11-25'): Promise<Front> {
+export async function stdioFront(command: Command, revision = '2025-11-25'): Promise<Front> {
   let taken = command.stdout().length
   const next = (isIt: (line: string) => boolean): Promise<string> =>
     until(() => {

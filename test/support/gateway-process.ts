@@ -1,8 +1,9 @@
-import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process'
+import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import type { Writable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
 import { ambientCanary, checkAmbient } from './canary.ts'
 import { until } from './condition.ts'
@@ -18,15 +19,21 @@ export interface Finished {
 }
 
 /** A running command of the gateway: its output so far, and its end. */
-export interface CommandProcess {
-  readonly pid: number
-  readonly stdin: ChildProcessWithoutNullStreams['stdin']
+export interface Command {
+  readonly stdin: Writable
   stdout(): string
   stderr(): string
-  signal(name: NodeJS.Signals): void
+  /** Asks it to end, as a supervisor does. */
+  stop(): void
   readonly ended: Promise<Finished>
-  /** Ends it by force where it runs. @throws if its output has a secret of its environment */
+  /** Ends it where it runs. @throws if its output has a secret of its environment */
   close(): Promise<void>
+}
+
+/** A command in a process of its own. Closing it ends it by force. */
+export interface CommandProcess extends Command {
+  readonly pid: number
+  signal(name: NodeJS.Signals): void
 }
 
 /** How a command is started. */
@@ -41,12 +48,17 @@ export interface CommandOptions {
 const state = mkdtempSync(join(tmpdir(), 'gatehouse-test-'))
 process.once('exit', () => rmSync(state, { recursive: true, force: true }))
 
-/** Starts the built gateway with these arguments. */
-export function startCommand(args: readonly string[], options: CommandOptions = {}): CommandProcess {
+/** The environment of a command: it has a secret that the command may not tell. */
+export function environmentWith(env: NodeJS.ProcessEnv = {}): NodeJS.ProcessEnv {
+  return { ...process.env, XDG_STATE_HOME: state, ...ambientCanary(), ...env }
+}
+
+/** Starts the built gateway with these arguments in a process of its own. */
+export function startCommandProcess(args: readonly string[], options: CommandOptions = {}): CommandProcess {
   const [program = process.execPath, ...first] = options.program ?? gatewayProgram()
   const child = spawn(program, [...first, ...args], {
     stdio: 'pipe',
-    env: { ...process.env, XDG_STATE_HOME: state, ...ambientCanary(), ...options.env },
+    env: environmentWith(options.env),
     ...(options.cwd !== undefined && { cwd: options.cwd }),
   })
   const output = { stdout: '', stderr: '' }
@@ -63,6 +75,7 @@ export function startCommand(args: readonly string[], options: CommandOptions = 
     stdin: child.stdin,
     stdout: () => output.stdout,
     stderr: () => output.stderr,
+    stop: () => void child.kill('SIGTERM'),
     signal: (name) => void child.kill(name),
     ended,
     close: async () => {
@@ -73,13 +86,17 @@ export function startCommand(args: readonly string[], options: CommandOptions = 
   }
 }
 
-/** Runs a command of the gateway to its end. */
-export async function runCommand(args: readonly string[], options: CommandOptions = {}): Promise<Finished> {
-  const command = startCommand(args, options)
+/** Runs a command of the gateway to its end, in a process of its own. */
+export function runCommandProcess(args: readonly string[], options: CommandOptions = {}): Promise<Finished> {
+  return finished(startCommandProcess(args, options))
+}
+
+/** The end of a command that reads nothing. */
+export async function finished(command: Command): Promise<Finished> {
   command.stdin.end()
-  const finished = await command.ended
+  const result = await command.ended
   await command.close()
-  return finished
+  return result
 }
 
 /** The program that runs the built gateway: GATEHOUSE_COMMAND, a JSON array, if it is set. */
@@ -96,13 +113,13 @@ export function commandOnStdio(...args: string[]): Way {
 }
 
 /** The URL at which a command says that it serves. */
-export async function servedAt({ stdout }: CommandProcess): Promise<string> {
+export async function servedAt({ stdout }: Command): Promise<string> {
   await until(() => stdout().includes('/mcp\n'), 'its address')
   return /http:\S+/.exec(stdout())?.[0] ?? ''
 }
 
-/** A gateway that serves over HTTP, with its configuration file, its log and its signals. */
-export interface GatewayProcess extends CommandProcess {
+/** A gateway that serves over HTTP, with its configuration file and its log. */
+export interface RunningGateway extends Command {
   /** The endpoint of all servers together. */
   readonly url: string
   /** The address without a path. */
@@ -116,7 +133,11 @@ export interface GatewayProcess extends CommandProcess {
   logged(predicate: (line: Json) => boolean, timeoutMs?: number): Promise<Json>
 }
 
-interface GatewayOptions {
+/** A gateway in a process of its own. */
+export type GatewayProcess = RunningGateway & CommandProcess
+
+/** How a gateway is started. */
+export interface GatewayOptions {
   /** Further arguments of `gatehouse serve`. */
   readonly args?: readonly string[]
   readonly env?: NodeJS.ProcessEnv
@@ -124,11 +145,17 @@ interface GatewayOptions {
   readonly warm?: boolean
 }
 
+/** Starts a gateway in a process of its own, and waits until it is ready. */
+export function startGatewayProcess(config: Json, options: GatewayOptions = {}): Promise<GatewayProcess> {
+  return serving(config, options, startCommandProcess)
+}
+
 /** Starts a gateway on a free port with a configuration of its own, and waits until it is ready. */
-export async function startGatewayProcess(
+export async function serving<C extends Command>(
   config: Json,
-  options: GatewayOptions = {},
-): Promise<GatewayProcess> {
+  options: GatewayOptions,
+  start: (args: readonly string[], options: CommandOptions) => C,
+): Promise<C & RunningGateway> {
   const folder = mkdtempSync(join(tmpdir(), 'gatehouse-test-'))
   const configFile = join(folder, 'gateway.config.yaml')
   const configure = (next: Json | string): void => {
@@ -136,11 +163,11 @@ export async function startGatewayProcess(
   }
   configure(config)
   const { args = [] } = options
-  const command = startCommand(['serve', '--config', configFile, '--port', '0', ...args], options)
+  const command = start(['serve', '--config', configFile, '--port', '0', ...args], options)
   const remove = (): void => rmSync(folder, { recursive: true, force: true })
   try {
     const url = await listening(command)
-    const gateway: GatewayProcess = {
+    const gateway: C & RunningGateway = {
       ...command,
       url,
       origin: new URL(url).origin,
@@ -159,7 +186,7 @@ export async function startGatewayProcess(
   }
 }
 
-async function listening(command: CommandProcess): Promise<string> {
+async function listening(command: Command): Promise<string> {
   const found = until(() => /^Gatehouse serves (\S+)$/m.exec(command.stdout())?.[1], 'the address', 20_000)
   const ended = command.ended.then(({ stderr }) => {
     throw new Error(`It ended: ${stderr}`)

@@ -6,22 +6,34 @@ import { onTestFinished } from 'vitest'
 import type { ConnectOptions } from './client/options.ts'
 import { connect, type FakeClient } from './fake-client.ts'
 import { type FakeServer, fakeServerCommand, startFakeServer } from './fake-server.ts'
-import { type GatewayProcess, startGatewayProcess } from './gateway-process.ts'
+import { type RunningGateway, startGateway } from './gateway.ts'
+import { type GatewayOptions, type GatewayProcess, startGatewayProcess } from './gateway-process.ts'
 import { type Json, objectAt } from './server/json.ts'
 import { plainFeatures } from './undescribed.ts'
 import type { ServerOptions } from './server/options.ts'
 
 /** A gateway in front of these servers, until the test is over. */
-export async function gatewayTo(
+export function gatewayTo(upstreams: Json, options: JourneyOptions = {}): Promise<RunningGateway> {
+  return journeyWith(startGateway, upstreams, options)
+}
+
+/** The same in a process of its own. */
+export function gatewayProcessTo(upstreams: Json, options: JourneyOptions = {}): Promise<GatewayProcess> {
+  return journeyWith(startGatewayProcess, upstreams, options)
+}
+
+interface JourneyOptions extends GatewayOptions {
+  readonly config?: Json
+}
+
+async function journeyWith<Gateway extends RunningGateway>(
+  start: (config: Json, options: GatewayOptions) => Promise<Gateway>,
   upstreams: Json,
-  {
-    config = {},
-    ...options
-  }: { config?: Json; args?: readonly string[]; env?: NodeJS.ProcessEnv; warm?: boolean } = {},
-): Promise<GatewayProcess> {
+  { config = {}, ...options }: JourneyOptions,
+): Promise<Gateway> {
   // Journeys go through the gateway whatever their tools do: no one is asked, unless the journey says so.
   const features = plainFeatures(config['features'])
-  const gateway = await startGatewayProcess({ ...config, features, upstreams }, options)
+  const gateway = await start({ ...config, features, upstreams }, options)
   onTestFinished(() => gateway.close())
   return gateway
 }

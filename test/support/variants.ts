@@ -1,14 +1,14 @@
 import { type ConnectOptions } from './client/options.ts'
 import { connect, type FakeClient } from './fake-client.ts'
 import { type FakeServer, fakeServerCommand, startFakeServer } from './fake-server.ts'
-import { type GatewayProcess, startGatewayProcess } from './gateway-process.ts'
+import { type RunningGateway, startGateway } from './gateway.ts'
 import type { Json } from './server/json.ts'
 import { plainFeatures } from './undescribed.ts'
 import type { ServerOptions } from './server/options.ts'
 
 /** One gateway in front of many fake servers, each a little different, by name. */
 export interface Variants {
-  readonly gateway: GatewayProcess
+  readonly gateway: RunningGateway
   /** The server of this name, where it is reached over HTTP. */
   server(name: string): FakeServer
   /** A new client of the server of this name. */
@@ -35,7 +35,7 @@ export async function startVariants(
     servers.set(name, server)
     upstreams[name] = { url: server.url, ...settings }
   }
-  const gateway = await startGatewayProcess({
+  const gateway = await startGateway({
     ...config,
     features: plainFeatures(config['features']),
     upstreams,

@@ -4,7 +4,7 @@ import { decodeJwt } from 'jose'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { connect, newUser, signIn } from '../../support/auth/oauth-client.ts'
 import { startAuthorizationServer } from '../../support/auth/authorization-server.ts'
-import { startGatewayProcess } from '../../support/gateway-process.ts'
+import { startGateway } from '../../support/gateway.ts'
 import { type OAuthField, startOAuthField } from '../../support/auth/oauth-field.ts'
 
 let field: OAuthField
@@ -187,7 +187,7 @@ describe('a client with its own token', () => {
 describe('a gateway reconfigured to require tokens', () => {
   it('C009 requires a token as soon as the configuration is reloaded', async () => {
     const upstreams = { fake: fake.url }
-    const told = await startGatewayProcess({ upstreams })
+    const told = await startGateway({ upstreams })
     const post = () => fetch(told.url, { method: 'POST' })
     expect((await post()).status).toBe(415)
     told.configure({ auth: { jwt: { issuer: server.issuer } }, upstreams })
@@ -201,7 +201,7 @@ describe('an opaque token that only its issuer can read', () => {
   it('C067 is validated at the introspection endpoint', async () => {
     const opaque = await startAuthorizationServer({ format: 'opaque' })
     const { id, secret } = opaque.client
-    const guarded = await startGatewayProcess({
+    const guarded = await startGateway({
       auth: {
         opaque: {
           introspect: { url: `${opaque.issuer}/token/introspection`, client_id: id, client_secret: secret },

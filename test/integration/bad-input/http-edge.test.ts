@@ -3,19 +3,19 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { open, post, type RawReply, usual, whole } from '../../support/client/raw.ts'
 import { type FakeServer, startFakeServer } from '../../support/fake-server.ts'
 import { modern, modernFront, sseFront, wellAnswered } from '../../support/fronts.ts'
-import { type GatewayProcess, startGatewayProcess } from '../../support/gateway-process.ts'
+import { type RunningGateway, startGateway } from '../../support/gateway.ts'
 import { postHead, readSocket, tcp } from '../../support/raw-socket.ts'
 import type { HeaderMap } from '../../support/server/journal.ts'
 import { parse } from '../../support/server/json.ts'
 
 const limit = 64 * 1024
 let server: FakeServer
-let gateway: GatewayProcess
+let gateway: RunningGateway
 const sockets: Socket[] = []
 
 beforeAll(async () => {
   server = await startFakeServer({ revision: '2025-11-25', transport: 'http' })
-  gateway = await startGatewayProcess({
+  gateway = await startGateway({
     listen: { legacy_sse: true, origins: ['https://agents.example.com'] },
     limits: { body: '64KB' },
     upstreams: { fake: server.url },

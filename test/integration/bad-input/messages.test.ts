@@ -9,22 +9,17 @@ import {
   stdioFront,
   wellAnswered,
 } from '../../support/fronts.ts'
-import {
-  type CommandProcess,
-  type GatewayProcess,
-  startCommand,
-  startGatewayProcess,
-} from '../../support/gateway-process.ts'
+import { type Command, type RunningGateway, startCommand, startGateway } from '../../support/gateway.ts'
 import { isObject } from '../../support/server/json.ts'
 import { structured } from '../../support/structured-error.ts'
 
 let server: FakeServer
-let gateway: GatewayProcess
-const commands: CommandProcess[] = []
+let gateway: RunningGateway
+const commands: Command[] = []
 
 beforeAll(async () => {
   server = await startFakeServer({ revision: '2025-11-25', transport: 'http' })
-  gateway = await startGatewayProcess({ listen: { legacy_sse: true }, upstreams: { fake: server.url } })
+  gateway = await startGateway({ listen: { legacy_sse: true }, upstreams: { fake: server.url } })
 })
 afterAll(async () => {
   for (const command of commands) await command.close()
@@ -32,7 +27,7 @@ afterAll(async () => {
   await server.close()
 })
 
-function stdio(): CommandProcess {
+function stdio(): Command {
   const { command, args } = fakeServerCommand({ revision: '2025-11-25' })
   const started = startCommand(['stdio', '--', command, ...args])
   commands.push(started)

@@ -11,22 +11,17 @@ import {
   sseFront,
   wellAnswered,
 } from '../../support/fronts.ts'
-import {
-  type CommandProcess,
-  type GatewayProcess,
-  startCommand,
-  startGatewayProcess,
-} from '../../support/gateway-process.ts'
+import { type Command, type RunningGateway, startCommand, startGateway } from '../../support/gateway.ts'
 import { anyText, mutated } from '../../support/mutations.ts'
 import { isObject, type Json, parse } from '../../support/server/json.ts'
 
 let server: FakeServer
-let gateway: GatewayProcess
-let stdio: CommandProcess
+let gateway: RunningGateway
+let stdio: Command
 
 beforeAll(async () => {
   server = await startFakeServer({ revision: '2025-11-25', transport: 'http' })
-  gateway = await startGatewayProcess({ listen: { legacy_sse: true }, upstreams: { fake: server.url } })
+  gateway = await startGateway({ listen: { legacy_sse: true }, upstreams: { fake: server.url } })
   const { command, args } = fakeServerCommand({ revision: '2025-11-25' })
   stdio = startCommand(['stdio', '--', command, ...args])
 })

@@ -4,14 +4,14 @@ import { bearer, peopleNamed } from '../../support/approving.ts'
 import { post } from '../../support/client/raw.ts'
 import type { FakeClient } from '../../support/fake-client.ts'
 import { modern } from '../../support/fronts.ts'
-import type { GatewayProcess } from '../../support/gateway-process.ts'
+import type { RunningGateway } from '../../support/gateway.ts'
 import { clientOf, codeOf, folder, gatewayTo } from '../../support/journey.ts'
 import { type Notes, notes } from '../../support/notes.ts'
 import { isObject, type Json, objectAt } from '../../support/server/json.ts'
 
 interface Field {
   readonly server: Notes
-  readonly gateway: GatewayProcess
+  readonly gateway: RunningGateway
   readonly client: FakeClient
 }
 
@@ -373,7 +373,7 @@ function without(value: unknown, name: string): unknown {
 }
 
 /** The status of the response to a call with extreme headers. */
-function statusWith(gateway: GatewayProcess, headers: Readonly<Record<string, string>>): Promise<unknown> {
+function statusWith(gateway: RunningGateway, headers: Readonly<Record<string, string>>): Promise<unknown> {
   return new Promise((resolve, reject) => {
     const asked = request(gateway.url, { method: 'POST', headers }, (response) => {
       response.resume()

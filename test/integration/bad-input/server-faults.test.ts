@@ -5,7 +5,7 @@ import { connect, type FakeClient } from '../../support/fake-client.ts'
 import { fakeServerCommand } from '../../support/fake-server.ts'
 import { badMessages, httpFaults } from '../../support/faults.ts'
 import { type FaultyServer, startFaultyServer } from '../../support/faulty-server.ts'
-import { type GatewayProcess, startGatewayProcess } from '../../support/gateway-process.ts'
+import { type RunningGateway, startGateway } from '../../support/gateway.ts'
 import { codeOf } from '../../support/structured-error.ts'
 
 const program = fileURLToPath(new URL('../../fixtures/faulty-server/main.ts', import.meta.url))
@@ -14,13 +14,13 @@ const sane = fakeServerCommand({ revision: '2025-11-25' })
 const revisions = ['2026-07-28', '2025-11-25'] as const
 
 let web: FaultyServer
-let gateway: GatewayProcess
+let gateway: RunningGateway
 const clients: FakeClient[] = []
 
 beforeAll(async () => {
   web = await startFaultyServer()
   const dying = ['exits', 'exits_in_line', 'killed'].map((name) => [name.replaceAll('_', '-'), child])
-  gateway = await startGatewayProcess({
+  gateway = await startGateway({
     limits: { timeout: '1s' },
     // Connection resets need no confirmation.
     features: { confirm: 'off' },

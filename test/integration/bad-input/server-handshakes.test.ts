@@ -5,7 +5,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { connect } from '../../support/fake-client.ts'
 import { welcome } from '../../support/faults.ts'
 import { type FaultyServer, send, startFaultyServer } from '../../support/faulty-server.ts'
-import { type GatewayProcess, startGatewayProcess } from '../../support/gateway-process.ts'
+import { type RunningGateway, startGateway } from '../../support/gateway.ts'
 import type { Json } from '../../support/server/json.ts'
 import { codeOf } from '../../support/structured-error.ts'
 
@@ -27,7 +27,7 @@ const faults: Readonly<Record<string, readonly [string, (response: ServerRespons
   }
 
 const servers = new Map<string, FaultyServer>()
-let gateway: GatewayProcess
+let gateway: RunningGateway
 
 beforeAll(async () => {
   for (const [name, [, fault]] of Object.entries(faults)) {
@@ -41,7 +41,7 @@ beforeAll(async () => {
     { url, start_timeout: '700ms' },
   ])
   const child = { command: [process.execPath, program], revision: '2025-11-25', start_timeout: '700ms' }
-  gateway = await startGatewayProcess({
+  gateway = await startGateway({
     upstreams: {
       ...Object.fromEntries(reached),
       mute: { ...child, args: ['--mute'] },

@@ -5,11 +5,11 @@ import { until } from '../../support/condition.ts'
 import { goodAnswer } from '../../support/faults.ts'
 import { type FaultyServer, startFaultyServer } from '../../support/faulty-server.ts'
 import { initialize, modern, sessionFront } from '../../support/fronts.ts'
-import { type GatewayProcess, startGatewayProcess } from '../../support/gateway-process.ts'
+import { type RunningGateway, startGateway } from '../../support/gateway.ts'
 import type { Json } from '../../support/server/json.ts'
 
 let server: FaultyServer
-let gateway: GatewayProcess
+let gateway: RunningGateway
 const streams: OpenReply[] = []
 /** How the calls of the flooding tool ended: cut off, or with everything sent. */
 const ends: string[] = []
@@ -22,7 +22,7 @@ beforeAll(async () => {
       response.writeHead(200, { 'content-type': 'application/json' }).end(answer)
     },
   })
-  gateway = await startGatewayProcess({
+  gateway = await startGateway({
     listen: { legacy_sse: true },
     upstreams: { web: { url: server.url, revision: '2025-11-25', transport: 'streamable' } },
   })

@@ -3,16 +3,16 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { usual } from '../../support/client/raw.ts'
 import { type FakeServer, startFakeServer } from '../../support/fake-server.ts'
 import { modernFront, wellAnswered } from '../../support/fronts.ts'
-import { type GatewayProcess, startGatewayProcess } from '../../support/gateway-process.ts'
+import { type RunningGateway, startGateway } from '../../support/gateway.ts'
 import { postHead, readSocket, tcp } from '../../support/raw-socket.ts'
 
 let server: FakeServer
-let gateway: GatewayProcess
+let gateway: RunningGateway
 const sockets: Socket[] = []
 
 beforeAll(async () => {
   server = await startFakeServer({ revision: '2025-11-25', transport: 'http' })
-  gateway = await startGatewayProcess({ upstreams: { fake: server.url } })
+  gateway = await startGateway({ upstreams: { fake: server.url } })
 })
 afterAll(async () => {
   for (const socket of sockets) socket.destroy()

@@ -3,7 +3,7 @@ import { until } from '../../support/condition.ts'
 import { startFakeServer } from '../../support/fake-server.ts'
 import { type Front, initialize, modern, stdioFront, wellAnswered } from '../../support/fronts.ts'
 import { configFile } from '../../support/gateway-with.ts'
-import { type CommandProcess, startCommand } from '../../support/gateway-process.ts'
+import { type CommandProcess, startCommandProcess } from '../../support/gateway-process.ts'
 
 const server = await startFakeServer({ revision: '2025-11-25', transport: 'http' })
 const config = await configFile({ limits: { body: '4KB' }, upstreams: { fake: server.url } })
@@ -14,7 +14,7 @@ afterAll(async () => {
 
 let gateway: CommandProcess
 beforeEach(() => {
-  gateway = startCommand(['stdio', '--config', config.path])
+  gateway = startCommandProcess(['stdio', '--config', config.path])
 })
 afterEach(() => gateway.close())
 

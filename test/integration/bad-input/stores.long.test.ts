@@ -4,8 +4,8 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { until } from '../../support/condition.ts'
 import type { FakeClient } from '../../support/fake-client.ts'
-import { runCommand } from '../../support/gateway-process.ts'
-import { clientOf, codeOf, folder, gatewayTo } from '../../support/journey.ts'
+import { runCommand } from '../../support/gateway.ts'
+import { clientOf, codeOf, folder, gatewayProcessTo } from '../../support/journey.ts'
 import { type Notes, notes } from '../../support/notes.ts'
 import { hasRedis, type RedisServer, startRedis } from '../../support/redis-server.ts'
 import type { Json } from '../../support/server/json.ts'
@@ -13,7 +13,7 @@ import type { Json } from '../../support/server/json.ts'
 const add = (text: string, meta: Json = {}): Json => ({ name: 'add', arguments: { text }, _meta: meta })
 
 async function clientWith(server: Notes, store: string, config: Json = {}): Promise<FakeClient> {
-  const gateway = await gatewayTo({ notes: server.upstream }, { config: { store, ...config } })
+  const gateway = await gatewayProcessTo({ notes: server.upstream }, { config: { store, ...config } })
   return clientOf(gateway, { revision: '2026-07-28' })
 }
 

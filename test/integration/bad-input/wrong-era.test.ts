@@ -2,16 +2,16 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { open, post, whole } from '../../support/client/raw.ts'
 import { type FakeServer, startFakeServer } from '../../support/fake-server.ts'
 import { type Front, modern, modernFront, sessionFront, wellAnswered } from '../../support/fronts.ts'
-import { type GatewayProcess, startGatewayProcess } from '../../support/gateway-process.ts'
+import { type RunningGateway, startGateway } from '../../support/gateway.ts'
 import { type Json, parse } from '../../support/server/json.ts'
 import { expectError } from '../../support/structured-error.ts'
 
 let server: FakeServer
-let gateway: GatewayProcess
+let gateway: RunningGateway
 
 beforeAll(async () => {
   server = await startFakeServer({ revision: '2026-07-28', transport: 'http' })
-  gateway = await startGatewayProcess({ upstreams: { fake: server.url } })
+  gateway = await startGateway({ upstreams: { fake: server.url } })
 })
 afterAll(async () => {
   await gateway.close()

@@ -3,7 +3,7 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type Finished, runCommand, startCommand } from '../../support/gateway-process.ts'
+import { type Finished, runCommand, startCommand } from '../../support/gateway.ts'
 import { publishedServer } from '../../support/peers/servers.ts'
 
 const root = mkdtempSync(join(tmpdir(), 'gatehouse-call-'))

@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
-import { runCommand } from '../../support/gateway-process.ts'
+import { runCommand } from '../../support/gateway.ts'
 import { folder, httpServer, stdioServer } from '../../support/journey.ts'
 import type { Json } from '../../support/server/json.ts'
 

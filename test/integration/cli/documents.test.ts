@@ -2,10 +2,11 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { runCommand } from '../../support/gateway-process.ts'
+import { until } from '../../support/condition.ts'
+import { runCommand, startCommand } from '../../support/gateway.ts'
 import { configFile } from '../../support/gateway-with.ts'
 import { publishedServer } from '../../support/peers/servers.ts'
-import { startGateway } from '../../support/run-gateway.ts'
+import { freePort } from '../../support/run-gateway.ts'
 
 let folder = ''
 let file: Awaited<ReturnType<typeof configFile>>
@@ -32,8 +33,12 @@ test('gatehouse skill prints the bytes that a running gateway serves', async () 
   const { code, stdout } = await runCommand(['skill', 'files', '--config', file.path])
   expect(code).toBe(0)
   expect(stdout).toContain('https://tools.example.com/mcp/files')
-  const gateway = await startGateway(['--config', file.path])
-  const served = await fetch(new URL('/skills/files/SKILL.md', gateway.url))
+  // It prints its public URL, so the test has to know its port.
+  const port = await freePort()
+  const gateway = startCommand(['serve', '--config', file.path, '--port', `${port}`])
+  const origin = `http://127.0.0.1:${port}`
+  await until(async () => (await fetch(`${origin}/ready`)).status === 200, 'the gateway to be ready')
+  const served = await fetch(`${origin}/skills/files/SKILL.md`)
   expect(await served.text()).toBe(stdout)
   await gateway.close()
 })

@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
 import { until } from '../../support/condition.ts'
-import { runCommand, startCommand } from '../../support/gateway-process.ts'
+import { runCommand, startCommand } from '../../support/gateway.ts'
 import { corporate } from '../../support/local-gateway.ts'
 import { clientOf, folder, gatewayTo, httpServer } from '../../support/journey.ts'
 
@@ -120,6 +120,6 @@ test('events tail prints the events of a running gateway, and follows it until i
     return lines.length === 2 && lines
   }, 'the next event')
   expect(second).toMatchObject({ data: { arguments: { what: ['watched'] } } })
-  tail.signal('SIGINT')
+  tail.stop()
   expect(await tail.ended).toMatchObject({ code: 0, stderr: '' })
 })

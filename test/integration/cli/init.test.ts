@@ -4,7 +4,7 @@ import { dirname, join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { describe, expect, test } from 'vitest'
 import { fakeServerCommand } from '../../support/fake-server.ts'
-import { runCommand } from '../../support/gateway-process.ts'
+import { runCommand } from '../../support/gateway.ts'
 import { folder } from '../../support/journey.ts'
 import type { Json } from '../../support/server/json.ts'
 

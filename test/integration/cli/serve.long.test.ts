@@ -7,12 +7,8 @@ import { until } from '../../support/condition.ts'
 import { textOf } from '../../support/client/options.ts'
 import { post } from '../../support/client/raw.ts'
 import { fakeServerCommand } from '../../support/fake-server.ts'
-import {
-  type CommandProcess,
-  gatewayProgram,
-  runCommand,
-  startCommand,
-} from '../../support/gateway-process.ts'
+import { gatewayProgram } from '../../support/gateway-process.ts'
+import { type Command, runCommand, startCommand } from '../../support/gateway.ts'
 import { clientOf, folder, httpServer, stdioServer } from '../../support/journey.ts'
 import { openSession, toolCall } from '../../support/raw-session.ts'
 import type { Json } from '../../support/server/json.ts'
@@ -26,13 +22,13 @@ function config(value: Json): string {
   return at
 }
 
-function start(words: readonly string[], cwd = folder()): CommandProcess {
+function start(words: readonly string[], cwd = folder()): Command {
   const process = startCommand(words, { cwd })
   onTestFinished(() => process.close())
   return process
 }
 
-function address(process: CommandProcess): Promise<string> {
+function address(process: Command): Promise<string> {
   return until(() => /^Gatehouse serves (\S+)$/m.exec(process.stdout())?.[1], 'the address')
 }
 
@@ -136,7 +132,7 @@ describe('gatehouse serve', () => {
     expect(loud.stdout()).not.toContain('"level"')
     const quiet = start(['serve', '--log-level', 'warn'], cwd)
     await until(() => quiet.stderr().includes('upstream.unavailable'), 'the log')
-    quiet.signal('SIGTERM')
+    quiet.stop()
     expect((await quiet.ended).stderr).not.toContain('"level":"info"')
   })
 

@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { runCommand, startCommand } from '../../support/gateway-process.ts'
+import { runCommand, startCommand } from '../../support/gateway.ts'
 import { clientOf, folder, gatewayTo, httpServer } from '../../support/journey.ts'
 import { steadyPort } from '../../support/steady-port.ts'
 

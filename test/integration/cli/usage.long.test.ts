@@ -1,7 +1,8 @@
 import { execFileSync } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
-import { gatewayProgram, runCommand } from '../../support/gateway-process.ts'
+import { gatewayProgram, runCommandProcess } from '../../support/gateway-process.ts'
+import { runCommand } from '../../support/gateway.ts'
 import { folder } from '../../support/journey.ts'
 
 const packageFile = JSON.parse(readFileSync(new URL('../../../package.json', import.meta.url), 'utf8')) as {
@@ -117,7 +118,7 @@ test('each mistake in a file is one line with the prefix "gatehouse:"', async ()
 
 describe.skipIf(older === undefined)('on a Node.js that is too old', () => {
   test('the command names the required version instead of failing elsewhere', async () => {
-    const { code, stdout, stderr } = await runCommand(['--version'], {
+    const { code, stdout, stderr } = await runCommandProcess(['--version'], {
       program: [older ?? '', gatewayProgram().at(-1) ?? ''],
     })
     expect([code, stdout]).toEqual([2, ''])

@@ -2,7 +2,7 @@ import { userInfo } from 'node:os'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { type Approving, approvingGateway, pageOf, textIn } from '../../support/approving.ts'
 import { until } from '../../support/condition.ts'
-import { type Finished, runCommand } from '../../support/gateway-process.ts'
+import { type Finished, runCommand } from '../../support/gateway.ts'
 import { hasRedis, startRedis } from '../../support/redis-server.ts'
 import { type Json, parse } from '../../support/server/json.ts'
 

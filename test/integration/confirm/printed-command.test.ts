@@ -6,14 +6,15 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { expect, test, onTestFinished } from 'vitest'
 import { until } from '../../support/condition.ts'
-import { type CommandProcess, gatewayProgram, startCommand } from '../../support/gateway-process.ts'
+import { gatewayProgram } from '../../support/gateway-process.ts'
+import { type Command, startCommand } from '../../support/gateway.ts'
 import { folder } from '../../support/journey.ts'
 
 const require = createRequire(import.meta.url)
 const server = require.resolve('@modelcontextprotocol/server-filesystem/dist/index.js')
 
 /** Writes a file through a stdio gateway; returns the text of the result. */
-async function write(gateway: CommandProcess, path: string, id: number): Promise<string> {
+async function write(gateway: Command, path: string, id: number): Promise<string> {
   const params = { name: 'write_file', arguments: { path, content: 'written' } }
   gateway.stdin.write(`${JSON.stringify({ jsonrpc: '2.0', id, method: 'tools/call', params })}\n`)
   const line = await until(

@@ -4,16 +4,16 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { connect, type FakeClient } from '../../support/fake-client.ts'
-import { type GatewayProcess, startGatewayProcess } from '../../support/gateway-process.ts'
+import { type RunningGateway, startGateway } from '../../support/gateway.ts'
 import { publishedServer } from '../../support/peers/servers.ts'
 import { type Json, objectAt } from '../../support/server/json.ts'
 
 const none = 'List the tools to see the available ones.'
 const root = realpathSync(mkdtempSync(join(tmpdir(), 'gatehouse-test-')))
-let gateway: GatewayProcess
+let gateway: RunningGateway
 const clients: Record<string, FakeClient> = {}
 beforeAll(async () => {
-  gateway = await startGatewayProcess({
+  gateway = await startGateway({
     upstreams: {
       everything: { command: publishedServer('@modelcontextprotocol/server-everything') },
       files: { command: publishedServer('@modelcontextprotocol/server-filesystem', root) },

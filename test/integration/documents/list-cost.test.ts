@@ -2,8 +2,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { cpuNanoseconds } from '../../bench/process-stats.ts'
 import { post } from '../../support/client/raw.ts'
 import { modern } from '../../support/fronts.ts'
-import { gatewayWith } from '../../support/gateway-with.ts'
-import type { RunningGateway } from '../../support/run-gateway.ts'
+import { type GatewayProcess, startGatewayProcess } from '../../support/gateway-process.ts'
 import { type ScriptedServer, scriptedServer } from '../../support/scripted-server.ts'
 import type { Json } from '../../support/server/json.ts'
 
@@ -18,8 +17,8 @@ const tools = Array.from({ length: 500 }, (_each, at): Json => {
 })
 
 const running: { close(): Promise<unknown> }[] = []
-let described: RunningGateway
-let bare: RunningGateway
+let described: GatewayProcess
+let bare: GatewayProcess
 
 beforeAll(async () => {
   described = await before(tools, {})
@@ -29,12 +28,12 @@ beforeAll(async () => {
 }, 60_000)
 afterAll(async () => void (await Promise.all(running.map((each) => each.close()))))
 
-async function before(listed: readonly Json[], config: Json): Promise<RunningGateway> {
+async function before(listed: readonly Json[], config: Json): Promise<GatewayProcess> {
   const server: ScriptedServer = await scriptedServer(
     { tools: {} },
     { 'tools/list': () => ({ tools: listed }) },
   )
-  const gateway = await gatewayWith({
+  const gateway = await startGatewayProcess({
     store: 'memory',
     observe: { metrics: 'off' },
     ...config,
@@ -44,13 +43,13 @@ async function before(listed: readonly Json[], config: Json): Promise<RunningGat
   return gateway
 }
 
-async function list({ url }: RunningGateway): Promise<string> {
+async function list({ url }: GatewayProcess): Promise<string> {
   const { message, headers } = modern('tools/list')
   return (await post(url, JSON.stringify(message), headers)).text
 }
 
 /** The CPU time of a gateway for several lists, in nanoseconds. */
-async function cost(gateway: RunningGateway): Promise<number> {
+async function cost(gateway: GatewayProcess): Promise<number> {
   const start = cpuNanoseconds(gateway.pid)
   for (let round = 0; round < 40; round++) await list(gateway)
   return cpuNanoseconds(gateway.pid) - start

@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { connect } from '../../support/fake-client.ts'
 import { fiveServers, names } from '../../support/five-servers.ts'
 import { localGateway } from '../../support/local-gateway.ts'
-import type { RunningGateway } from '../../support/run-gateway.ts'
+import type { RunningGateway } from '../../support/gateway.ts'
 import { scriptedServer } from '../../support/scripted-server.ts'
 import { isObject, type Json } from '../../support/server/json.ts'
 

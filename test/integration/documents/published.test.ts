@@ -11,7 +11,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { parse } from 'yaml'
 import { isObject } from '../../../src/core/json/json.ts'
 import { canary, fiveServers, names } from '../../support/five-servers.ts'
-import type { RunningGateway } from '../../support/run-gateway.ts'
+import type { RunningGateway } from '../../support/gateway.ts'
 import { hasSchema, schemaText } from '../../support/published-schemas.ts'
 
 const schema = 'proposals/service-manifest.schema.json'

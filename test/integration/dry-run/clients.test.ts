@@ -4,7 +4,8 @@ import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type GatewayProcess, gatewayProgram, startGatewayProcess } from '../../support/gateway-process.ts'
+import { gatewayProgram } from '../../support/gateway-process.ts'
+import { type RunningGateway, startGateway } from '../../support/gateway.ts'
 import type { PeerClient, Way } from '../../support/peers/client.ts'
 import { peerKinds, type PeerKind } from '../../support/peers/clients.ts'
 import { everything, publishedServer } from '../../support/peers/servers.ts'
@@ -12,10 +13,10 @@ import { everything, publishedServer } from '../../support/peers/servers.ts'
 const root = mkdtempSync(join(tmpdir(), 'gatehouse-dry-run-'))
 const data = join(root, 'data')
 mkdirSync(data)
-let gateway: GatewayProcess
+let gateway: RunningGateway
 
 beforeAll(async () => {
-  gateway = await startGatewayProcess({
+  gateway = await startGateway({
     store: join(root, 'store'),
     inject_arguments: 'on',
     upstreams: {

@@ -7,7 +7,7 @@ import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/
 import { CallToolResultSchema, CreateTaskResultSchema } from '@modelcontextprotocol/sdk/types.js'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { until } from '../../support/condition.ts'
-import { type GatewayProcess, runCommand, startGatewayProcess } from '../../support/gateway-process.ts'
+import { type RunningGateway, runCommand, startGateway } from '../../support/gateway.ts'
 import { everything, publishedServer } from '../../support/peers/servers.ts'
 import { type Json, isObject, objectAt } from '../../support/server/json.ts'
 
@@ -15,11 +15,11 @@ const root = mkdtempSync(join(tmpdir(), 'gatehouse-dry-run-'))
 const data = join(root, 'data')
 const audit = join(root, 'audit.jsonl')
 mkdirSync(data)
-let gateway: GatewayProcess
+let gateway: RunningGateway
 let client: Client
 
 beforeAll(async () => {
-  gateway = await startGatewayProcess({
+  gateway = await startGateway({
     store: join(root, 'store'),
     observe: { audit },
     limits: { rate: '1000/minute' },

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it, test } from 'vitest'
 import { connect } from '../../support/fake-client.ts'
 import { errorAnswers } from '../../support/error-texts.ts'
-import { type GatewayProcess, startGatewayProcess } from '../../support/gateway-process.ts'
+import { type RunningGateway, startGateway } from '../../support/gateway.ts'
 import { codeOf } from '../../support/journey.ts'
 import { localGateway, type LocalGateway } from '../../support/local-gateway.ts'
 import { publishedServer } from '../../support/peers/servers.ts'
@@ -75,11 +75,11 @@ describe.each(errorAnswers)('%s that responds to %s with %j', (_server, method, 
 })
 
 describe('the published servers', () => {
-  let gateway: GatewayProcess
+  let gateway: RunningGateway
   const root = realpathSync(mkdtempSync(join(tmpdir(), 'gatehouse-test-')))
   beforeAll(async () => {
     writeFileSync(join(root, 'a.txt'), 'hello')
-    gateway = await startGatewayProcess({
+    gateway = await startGateway({
       features: { confirm: { level: 'none' } },
       upstreams: {
         everything: { command: publishedServer('@modelcontextprotocol/server-everything') },

@@ -6,7 +6,7 @@ import { describe, expect, onTestFinished, test } from 'vitest'
 import { z } from 'zod'
 import { aiSdkReceiver } from '../../support/ai-sdk-receiver.ts'
 import { tokenHash } from '../../support/auth/token-hash.ts'
-import type { GatewayProcess } from '../../support/gateway-process.ts'
+import type { RunningGateway } from '../../support/gateway.ts'
 import { folder, gatewayTo } from '../../support/journey.ts'
 import { publishedServer } from '../../support/peers/servers.ts'
 
@@ -15,7 +15,7 @@ const CREATED = 'create_entities.succeeded'
 const headers = { authorization: `Bearer ${TOKEN}` }
 
 /** A gateway in front of the published memory server, for callers with a token. */
-function memoryGateway(allow: readonly string[] = []): Promise<GatewayProcess> {
+function memoryGateway(allow: readonly string[] = []): Promise<RunningGateway> {
   const tokens = [
     { hash: tokenHash(TOKEN), id: 'consumer', scopes: ['memory', 'read:memory', 'write:memory'] },
   ]
@@ -118,7 +118,7 @@ describe('the official SDK', () => {
 })
 
 describe('an older client', () => {
-  async function legacyClient(gateway: GatewayProcess, name: string, capabilities: object) {
+  async function legacyClient(gateway: RunningGateway, name: string, capabilities: object) {
     const mode = 'legacy' as const
     const client = new Client({ name, version: '1.0.0' }, { capabilities, versionNegotiation: { mode } })
     const url = new URL(`${gateway.url}/memory`)

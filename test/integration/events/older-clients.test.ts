@@ -7,8 +7,8 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vites
 import { tokenHash } from '../../support/auth/token-hash.ts'
 import { SseParser } from '../../support/client/sse-parser.ts'
 import { until } from '../../support/condition.ts'
-import { gatewayProgram, type GatewayProcess } from '../../support/gateway-process.ts'
-import { gentleGateway } from '../../support/gentle-gateway.ts'
+import { gatewayProgram } from '../../support/gateway-process.ts'
+import { type RunningGateway, startGateway } from '../../support/gateway.ts'
 import { type EventClient, eventSdk1, eventSdk2 } from '../../support/peers/event-clients.ts'
 import type { Way } from '../../support/peers/client.ts'
 import { everything, publishedServer } from '../../support/peers/servers.ts'
@@ -32,7 +32,7 @@ const CANARY = 'canary-of-the-content'
 
 let root: string
 let folder: string
-let gateway: GatewayProcess
+let gateway: RunningGateway
 
 function config(features: Json = {}, more: Json = {}): Json {
   const command = publishedServer('@modelcontextprotocol/server-filesystem', root)
@@ -51,7 +51,7 @@ beforeAll(async () => {
   mkdirSync(join(root, 'notes'))
   const own = { ...config(), store: 'memory' }
   writeFileSync(join(folder, 'stdio.yaml'), JSON.stringify(own))
-  gateway = await gentleGateway(own)
+  gateway = await startGateway(own)
 })
 afterAll(async () => {
   await gateway.close()
@@ -250,7 +250,7 @@ describe('a client of 2026-07-28', () => {
 
 describe('a gateway that starts again with the same store', () => {
   it('goes on with a subscription where it was, by polls and on a stream', async () => {
-    const first = await gentleGateway(config())
+    const first = await startGateway(config())
     const client = await eventSdk1(wayTo('http', first))
     const { subscription_id: id } = await client.subscribe({ events: [written] })
     await write(client, '1')
@@ -269,7 +269,7 @@ describe('a gateway that starts again with the same store', () => {
     const ending = { method: 'notifications/subscription_terminated', params: { reason: 'shutdown' } }
     await expect.poll(() => watcher.received).toMatchObject([ending])
     await watcher.close()
-    const second = await gentleGateway(config())
+    const second = await startGateway(config())
     onTestFinished(() => second.close())
     const next = await eventSdk1(wayTo('http', second))
     onTestFinished(() => next.close())
@@ -289,7 +289,7 @@ describe('a caller whose scopes are taken away by a reload', () => {
       const bob = { hash: tokenHash(OTHER_TOKEN), id: 'bob', scopes: all }
       return config({ events: { writes: 'all' } }, { auth: { opaque: { tokens: [ada, bob] } } })
     }
-    const guarded = await gentleGateway({ ...withScopes(all), store: 'memory' })
+    const guarded = await startGateway({ ...withScopes(all), store: 'memory' })
     onTestFinished(() => guarded.close())
     const clients = await Promise.all([
       eventSdk1(wayTo('http', guarded), TOKEN),
@@ -326,7 +326,7 @@ describe('a caller whose scopes are taken away by a reload', () => {
 describe('the published example server', () => {
   it('updates a resource, and a client of an older revision receives the event', async () => {
     const command = publishedServer(everything, 'stdio')
-    const shown = await gentleGateway({
+    const shown = await startGateway({
       store: 'memory',
       features: { events: 'on' },
       upstreams: { shown: { command } },

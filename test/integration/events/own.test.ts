@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { clientOf, gatewayTo, stdioServer } from '../../support/journey.ts'
+import { clientOf, gatewayProcessTo, stdioServer } from '../../support/journey.ts'
 import { descendants, hasProcessTree } from '../../support/process-tree.ts'
 import { follow } from '../../support/event-stream-client.ts'
 import { isObject, type Json } from '../../support/server/json.ts'
@@ -13,7 +13,7 @@ function eventsIn(result: Json | undefined): readonly Json[] {
 
 describe.skipIf(!hasProcessTree)('the events of a server whose process is killed', () => {
   test('are that it cannot be reached, at once, and that it can be again, once a caller waits for that', async () => {
-    const gateway = await gatewayTo({ one: stdioServer() }, { config: { features: { events: 'on' } } })
+    const gateway = await gatewayProcessTo({ one: stdioServer() }, { config: { features: { events: 'on' } } })
     const client = await clientOf(gateway, { revision })
     const [down, up] = await Promise.all(
       ['upstream_down', 'upstream_up'].map(async (name) => {
@@ -35,7 +35,7 @@ describe.skipIf(!hasProcessTree)('the events of a server whose process is killed
 test('E23 a changed configuration is a change of the types of events for clients that listen for it', async () => {
   const config = { features: { events: 'on' } }
   const upstreams = { one: stdioServer() }
-  const gateway = await gatewayTo(upstreams, { config })
+  const gateway = await gatewayProcessTo(upstreams, { config })
   const filter = { notifications: { eventsListChanged: true } }
   const { received } = await follow(gateway.url, 'subscriptions/listen', filter)
   await expect

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { eventsServer } from '../../fixtures/events-server/start.ts'
 import { ask } from '../../support/event-stream-client.ts'
-import { folder, gatewayTo } from '../../support/journey.ts'
+import { folder, gatewayProcessTo } from '../../support/journey.ts'
 import { isObject } from '../../support/server/json.ts'
 
 test('events of a server that happen while the gateway is away arrive once, with a store in a folder', async () => {
@@ -9,7 +9,7 @@ test('events of a server that happen while the gateway is away arrive once, with
   const store = folder()
   const upstreams = { one: { url: server.url } }
   const options = { config: { features: { events: 'on' }, store } }
-  const first = await gatewayTo(upstreams, options)
+  const first = await gatewayProcessTo(upstreams, options)
   const request = { name: 'build.done' }
   const { cursor } = await ask(first.url, 'events/poll', request)
   server.emit('before', 'build.done', {})
@@ -21,7 +21,7 @@ test('events of a server that happen while the gateway is away arrive once, with
   first.signal('SIGKILL')
   await first.ended
   server.emit('meanwhile', 'build.done', {})
-  const second = await gatewayTo(upstreams, options)
+  const second = await gatewayProcessTo(upstreams, options)
   await expect.poll(from(second.url), { timeout: 45_000 }).toEqual(['before', 'meanwhile'])
   expect(await ask(second.url, 'events/poll', { ...request, cursor })).toMatchObject({ truncated: false })
 }, 90_000)

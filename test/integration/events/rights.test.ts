@@ -8,7 +8,7 @@ import { until } from '../../support/condition.ts'
 import { startEffects } from '../../support/effects.ts'
 import { insist, pollEvents, streamEvents, type Subscriber } from '../../support/event-client.ts'
 import { EventReceivers } from '../../support/event-receiver.ts'
-import { startGatewayProcess } from '../../support/gateway-process.ts'
+import { startGateway } from '../../support/gateway.ts'
 import type { Json } from '../../support/server/json.ts'
 import { steadyPort } from '../../support/steady-port.ts'
 
@@ -49,7 +49,7 @@ async function startWorld() {
     },
     upstreams: { effects: { url: server.url, revision: '2025-11-25', trust: true } },
   })
-  const gateway = await startGatewayProcess(config({ ada: all, bob: all, carol: all }))
+  const gateway = await startGateway(config({ ada: all, bob: all, carol: all }))
   onTestFinished(async () => {
     await gateway.close()
     await Promise.all([server.kill(), receivers.close()])

@@ -5,7 +5,7 @@ import { describe, expect, onTestFinished, test } from 'vitest'
 import { eventsServer } from '../../fixtures/events-server/start.ts'
 import { tokenHash } from '../../support/auth/token-hash.ts'
 import { ask, follow, type Received } from '../../support/event-stream-client.ts'
-import { type GatewayProcess, runCommand } from '../../support/gateway-process.ts'
+import { type RunningGateway, runCommand } from '../../support/gateway.ts'
 import { folder, gatewayTo } from '../../support/journey.ts'
 import { isObject, type Json } from '../../support/server/json.ts'
 import { StatelessClient } from '../../support/stateless-client.ts'
@@ -26,7 +26,7 @@ interface Options {
 }
 
 /** A gateway that a server can reach, in front of it. */
-async function reachable(url: string, { port, store, config = {} }: Options = {}): Promise<GatewayProcess> {
+async function reachable(url: string, { port, store, config = {} }: Options = {}): Promise<RunningGateway> {
   const own = port ?? (await steadyPort())
   const listen = { public_url: `http://127.0.0.1:${own}` }
   const all = { features: { events: 'on' }, ...config, listen, ...(store !== undefined && { store }) }
@@ -121,7 +121,7 @@ describe('the events that a server delivers to webhooks only', () => {
     const request = { name }
     const before = await reachable(server.url, options)
     const { cursor } = await ask(before.url, 'events/poll', request)
-    before.signal('SIGTERM')
+    before.stop()
     await before.ended
     server.emit('meanwhile', name, {})
     const after = await reachable(server.url, options)
@@ -157,7 +157,7 @@ describe('the events that a server delivers to webhooks only', () => {
     onTestFinished(() => void balancer.close())
     const listen = { public_url: `http://127.0.0.1:${(balancer.address() as AddressInfo).port}` }
     const config = { features: { events: 'on' }, listen, store }
-    const start = (own: number): Promise<GatewayProcess> =>
+    const start = (own: number): Promise<RunningGateway> =>
       gatewayTo({ one: { url: server.url } }, { config, args: ['--port', String(own)] })
     await Promise.all([port, other].map(start))
     const urls = [port, other].map((own) => `http://127.0.0.1:${own}/mcp`)

@@ -9,7 +9,7 @@ import { until } from '../../support/condition.ts'
 import { startEffects } from '../../support/effects.ts'
 import { publish } from '../../support/event-client.ts'
 import { EventReceivers, type WebhookSubscriber } from '../../support/event-receiver.ts'
-import { startGatewayProcess } from '../../support/gateway-process.ts'
+import { startGateway } from '../../support/gateway.ts'
 import { steadyPort } from '../../support/steady-port.ts'
 
 const TOKEN = 'a-token-of-at-least-32-characters-00'
@@ -34,7 +34,7 @@ test('a dead receiver and one that never responds cost the others nothing', asyn
   const receivers = await Promise.all([1, 2, 3].map(() => EventReceivers.start()))
   const [fast, dead, silent] = receivers
   if (!fast || !dead || !silent) throw new TypeError('There are three receivers')
-  const gateway = await startGatewayProcess({
+  const gateway = await startGateway({
     store: join(home, 'store'),
     auth: { opaque: { tokens: [{ id: 'ada', hash: tokenHash(TOKEN) }] } },
     limits: { concurrency: 'off', rate: 'off' },

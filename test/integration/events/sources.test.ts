@@ -7,7 +7,7 @@ import { signedHeaders } from '../../../src/features/events/webhooks/standard-we
 import { tokenHash } from '../../support/auth/token-hash.ts'
 import { until } from '../../support/condition.ts'
 import { dataOf } from '../../support/declaring-gateway.ts'
-import { runCommand } from '../../support/gateway-process.ts'
+import { runCommand } from '../../support/gateway.ts'
 import { folder } from '../../support/journey.ts'
 import { type LocalGateway, localGateway } from '../../support/local-gateway.ts'
 import { publishedServer } from '../../support/peers/servers.ts'

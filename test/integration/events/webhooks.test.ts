@@ -6,6 +6,7 @@ import { afterEach, describe, expect, onTestFinished, test } from 'vitest'
 import { tokenHash } from '../../support/auth/token-hash.ts'
 import { until } from '../../support/condition.ts'
 import { type GatewayProcess, startGatewayProcess } from '../../support/gateway-process.ts'
+import { type RunningGateway, startGateway } from '../../support/gateway.ts'
 import { publishedServer } from '../../support/peers/servers.ts'
 import type { Json } from '../../support/server/json.ts'
 import { StatelessClient } from '../../support/stateless-client.ts'
@@ -14,7 +15,7 @@ import { startWebhookReceiver, type WebhookReceiver } from '../../support/webhoo
 const TOKEN = 'token-of-the-writer'
 const CREATED = 'create_entities.succeeded'
 
-const running: GatewayProcess[] = []
+const running: RunningGateway[] = []
 afterEach(async () => {
   await Promise.all(running.splice(0).map((gateway) => gateway.close()))
 })
@@ -41,15 +42,20 @@ async function world() {
       },
     },
   })
-  const start = async (): Promise<GatewayProcess> => {
+  const start = async (): Promise<RunningGateway> => {
+    const gateway = await startGateway(config())
+    running.push(gateway)
+    return gateway
+  }
+  const startProcess = async (): Promise<GatewayProcess> => {
     const gateway = await startGatewayProcess(config())
     running.push(gateway)
     return gateway
   }
-  return { receiver, config, start }
+  return { receiver, config, start, startProcess }
 }
 
-function eventsOf(gateway: GatewayProcess): StatelessClient {
+function eventsOf(gateway: RunningGateway): StatelessClient {
   return new StatelessClient({ url: `${gateway.url}/memory`, token: TOKEN })
 }
 
@@ -58,7 +64,7 @@ function subscription({ url, secret }: WebhookReceiver, given: Json = {}): Json 
 }
 
 /** Creates an entity with a client of the official SDK, which knows nothing of events. */
-async function create(gateway: GatewayProcess, name: string): Promise<void> {
+async function create(gateway: RunningGateway, name: string): Promise<void> {
   const client = new Client({ name: 'writer', version: '1.0.0' })
   const requestInit = { headers: { authorization: `Bearer ${TOKEN}` } }
   await client.connect(new StreamableHTTPClientTransport(new URL(`${gateway.url}/memory`), { requestInit }))
@@ -135,7 +141,7 @@ describe('webhooks of a gateway', () => {
       data: { reason: 'connection_refused' },
     })
     expect(receiver.challenges).toEqual([])
-    const open = await startGatewayProcess({
+    const open = await startGateway({
       features: { events: 'on' },
       upstreams: { memory: { command: publishedServer('@modelcontextprotocol/server-memory') } },
     })
@@ -146,8 +152,8 @@ describe('webhooks of a gateway', () => {
   })
 
   test('E7 events that are not accepted survive a crash, and arrive under the same id', async () => {
-    const { receiver, start } = await world()
-    const first = await start()
+    const { receiver, start, startProcess } = await world()
+    const first = await startProcess()
     const { fields } = await eventsOf(first).send('events/subscribe', subscription(receiver, { ttlMs: null }))
     expect(fields['refreshBefore']).toBeNull()
     await create(first, 'before')
@@ -173,7 +179,7 @@ describe('webhooks of a gateway', () => {
     const { fields } = await eventsOf(first).send('events/subscribe', subscription(receiver))
     await create(first, 'one')
     await until(() => namesAt(receiver).length === 1, 'the first event')
-    first.signal('SIGTERM')
+    first.stop()
     await first.ended
     const second = await start()
     await create(second, 'two')

@@ -4,7 +4,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
 import { describe, expect, onTestFinished, test } from 'vitest'
-import { type GatewayProcess, startGatewayProcess } from '../../support/gateway-process.ts'
+import { type RunningGateway, startGateway } from '../../support/gateway.ts'
 import { clientOf, stdioServer } from '../../support/journey.ts'
 import type { FakeClient } from '../../support/fake-client.ts'
 import type { Json } from '../../support/server/json.ts'
@@ -23,7 +23,7 @@ async function hostile(mode: string, transport: 'stdio' | 'http'): Promise<Json>
 }
 
 interface World {
-  readonly gateway: GatewayProcess
+  readonly gateway: RunningGateway
   /** A client of the aggregate endpoint, and one of the hostile server alone. */
   readonly all: FakeClient
   bad(): Promise<FakeClient>
@@ -32,7 +32,7 @@ interface World {
 async function world(mode: string, transport: 'stdio' | 'http', settings: Json = {}): Promise<World> {
   const good = stdioServer()
   const bad = { ...(await hostile(mode, transport)), ...settings }
-  const gateway = await startGatewayProcess({ upstreams: { bad, good } }, { warm: false })
+  const gateway = await startGateway({ upstreams: { bad, good } }, { warm: false })
   onTestFinished(() => gateway.close())
   const all = await clientOf(gateway)
   return { gateway, all, bad: () => clientOf({ url: `${gateway.url}/bad` }) }
@@ -101,10 +101,7 @@ describe.each(['stdio', 'http'] as const)('beside a server over %s', (transport)
   test('that lists a tool name of another server, calls of that name reach the original server', async () => {
     const good = stdioServer()
     const taking = await hostile('taking', transport)
-    const gateway = await startGatewayProcess(
-      { upstreams: { bad: taking, 'bad-good': good } },
-      { warm: false },
-    )
+    const gateway = await startGateway({ upstreams: { bad: taking, 'bad-good': good } }, { warm: false })
     onTestFinished(() => gateway.close())
     const client = await clientOf(gateway)
     // It lists the name after its first list request.

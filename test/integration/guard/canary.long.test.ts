@@ -12,7 +12,7 @@ import { canaryCommand, type CanaryServer, startCanaryServer } from '../../suppo
 import { enveloped, mirrorHeaders } from '../../support/client/modern-request.ts'
 import { open, usual, whole } from '../../support/client/raw.ts'
 import { until } from '../../support/condition.ts'
-import { type GatewayProcess, startCommand, startGatewayProcess } from '../../support/gateway-process.ts'
+import { type RunningGateway, startCommand, startGateway } from '../../support/gateway.ts'
 import { folder } from '../../support/journey.ts'
 import type { HeaderMap } from '../../support/server/journal.ts'
 import { isObject, type Json, parse } from '../../support/server/json.ts'
@@ -41,7 +41,7 @@ it('C063 C182 C205 C211 no secret leaves the gateway in any scenario', { timeout
   const canaries = new Canaries()
   const parts = await surroundings(canaries)
   const config = canaryConfig(canaries, parts.around)
-  const gateway = await startGatewayProcess(config, { args: ['--log-level', 'debug'], warm: false })
+  const gateway = await startGateway(config, { args: ['--log-level', 'debug'], warm: false })
   onTestFinished(() => gateway.close())
   const told = new Told(canaries)
   const visitor = visiting(gateway, told)
@@ -63,7 +63,7 @@ it('C063 C182 C205 C211 no secret leaves the gateway in any scenario', { timeout
   await until(() => parts.collector.text().includes('crash'), 'the last span')
   const metrics = await visitor.send('/metrics', { headers: { authorization: parts.basic } })
   expect(metrics.status).toBe(200)
-  gateway.signal('SIGTERM')
+  gateway.stop()
   await gateway.ended
 
   expect(gateway.stderr()).toContain('The key *** is not valid')
@@ -115,7 +115,7 @@ interface Visitor {
   become(token: string): void
 }
 
-function visiting(gateway: GatewayProcess, told: Told): Visitor {
+function visiting(gateway: RunningGateway, told: Told): Visitor {
   let token = ''
   let id = 0
   const sessions = new Map<string, string>()

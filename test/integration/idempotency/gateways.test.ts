@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { until } from '../../support/condition.ts'
 import type { GatewayProcess } from '../../support/gateway-process.ts'
-import { callsOf, clientOf, codeOf, folder, gatewayTo, httpServer } from '../../support/journey.ts'
+import { callsOf, clientOf, codeOf, folder, gatewayProcessTo, httpServer } from '../../support/journey.ts'
 import { hasRedis, type RedisServer, startRedis } from '../../support/redis-server.ts'
 
 const write = { op: 'write', idempotent: false, confirm: 'never' }
@@ -18,7 +18,7 @@ function gatewaysTo(
   count: number,
 ): Promise<GatewayProcess[]> {
   const one = { url: server.url, revision: '2025-11-25', tools: { '*': write } }
-  return Promise.all(Array.from({ length: count }, () => gatewayTo({ one }, { config: { store } })))
+  return Promise.all(Array.from({ length: count }, () => gatewayProcessTo({ one }, { config: { store } })))
 }
 
 const stores = [

@@ -3,7 +3,7 @@ import { until } from '../../support/condition.ts'
 import { textOf } from '../../support/client/options.ts'
 import type { FakeClient } from '../../support/fake-client.ts'
 import type { GatewayProcess } from '../../support/gateway-process.ts'
-import { clientOf, codeOf, gatewayTo, shellServer, stdioServer } from '../../support/journey.ts'
+import { clientOf, codeOf, gatewayProcessTo, shellServer, stdioServer } from '../../support/journey.ts'
 import { objectAt } from '../../support/server/json.ts'
 import { childrenRunning, descendants, hasProcessTree, isRunning } from '../../support/process-tree.ts'
 
@@ -13,7 +13,7 @@ describe.skipIf(!hasProcessTree)('a child process that is killed', () => {
   test.each(['2025-11-25', '2026-07-28'] as const)(
     'fails its in-flight calls at once, at %s',
     async (revision) => {
-      const gateway = await gatewayTo({ one: stdioServer({ revision }) })
+      const gateway = await gatewayProcessTo({ one: stdioServer({ revision }) })
       const client = await clientOf(gateway, { revision })
       const calls = Array.from({ length: 10 }, () => client.request('tools/call', { name: 'hang' }))
       await client.request('tools/call', { name: 'echo' })
@@ -32,7 +32,7 @@ describe.skipIf(!hasProcessTree)('a child process that is killed', () => {
   )
 
   test('is restarted by the next call', async () => {
-    const gateway = await gatewayTo({ one: stdioServer() })
+    const gateway = await gatewayProcessTo({ one: stdioServer() })
     const client = await clientOf(gateway)
     const before = only(gateway)
     process.kill(before, 'SIGKILL')
@@ -43,7 +43,7 @@ describe.skipIf(!hasProcessTree)('a child process that is killed', () => {
   })
 
   test('is resubscribed for listening clients, which are notified that lists may have changed', async () => {
-    const gateway = await gatewayTo({ one: stdioServer() })
+    const gateway = await gatewayProcessTo({ one: stdioServer() })
     const old = await clientOf(gateway)
     const modern = await clientOf(gateway, { revision: '2026-07-28' })
     const listening = modern.listen({ toolsListChanged: true })
@@ -58,7 +58,7 @@ describe.skipIf(!hasProcessTree)('a child process that is killed', () => {
   })
 
   test('takes its own children with it', async () => {
-    const gateway = await gatewayTo({ one: shellServer('sleep 600 &') })
+    const gateway = await gatewayProcessTo({ one: shellServer('sleep 600 &') })
     const client = await clientOf(gateway)
     await client.request('tools/call', { name: 'echo' })
     const started = childrenRunning(only(gateway), 'sleep 600')
@@ -70,7 +70,7 @@ describe.skipIf(!hasProcessTree)('a child process that is killed', () => {
 
 describe('a child process that exits repeatedly', () => {
   test('is not restarted for a while after five exits within a minute', async () => {
-    const gateway = await gatewayTo({ one: stdioServer() })
+    const gateway = await gatewayProcessTo({ one: stdioServer() })
     const client = await clientOf(gateway, { revision: '2026-07-28' })
     const codes: unknown[] = []
     for (let call = 0; call < 8; call++)
@@ -87,7 +87,7 @@ describe('a child process that exits repeatedly', () => {
   })
 
   test('does not affect other servers', async () => {
-    const gateway = await gatewayTo({ bad: stdioServer(), good: stdioServer() })
+    const gateway = await gatewayProcessTo({ bad: stdioServer(), good: stdioServer() })
     const bad = await clientOf({ url: `${gateway.url}/bad` }, { revision: '2026-07-28' })
     const good = await clientOf({ url: `${gateway.url}/good` })
     for (let call = 0; call < 7; call++) await bad.request('tools/call', { name: 'crash' })
@@ -105,7 +105,10 @@ describe('a command that does not serve MCP', () => {
       { command: ['sh', '-c', 'while echo words; do sleep 0.01; done'], start_timeout: '1s' },
     ],
   ])('because it %s is reported with that reason, in time', async (_why, settings) => {
-    const gateway = await gatewayTo({ broken: { revision: '2025-11-25', ...settings } }, { warm: false })
+    const gateway = await gatewayProcessTo(
+      { broken: { revision: '2025-11-25', ...settings } },
+      { warm: false },
+    )
     const client = await clientOf(gateway, { revision: '2026-07-28', handshake: false })
     const reply = await client.request('tools/list')
     expect(['SERVER_UNAVAILABLE', 'OUTCOME_UNKNOWN']).toContain(codeOf(reply))
@@ -115,7 +118,7 @@ describe('a command that does not serve MCP', () => {
 
 describe.skipIf(!hasProcessTree)('a child process', () => {
   test('has its stderr logged line by line', async () => {
-    const gateway = await gatewayTo({ one: shellServer('printf "first\\nsecond\\033[31m\\n" >&2') })
+    const gateway = await gatewayProcessTo({ one: shellServer('printf "first\\nsecond\\033[31m\\n" >&2') })
     await gateway.logged(
       ({ event, line, upstream }) => event === 'upstream.stderr' && line === 'first' && upstream === 'one',
     )
@@ -123,7 +126,7 @@ describe.skipIf(!hasProcessTree)('a child process', () => {
   })
 
   test('ends when it is idle, and starts again on the next use', async () => {
-    const gateway = await gatewayTo({ one: stdioServer({}, { idle: '1s' }) })
+    const gateway = await gatewayProcessTo({ one: stdioServer({}, { idle: '1s' }) })
     const client = await clientOf(gateway, { revision: '2026-07-28' })
     await until(() => children(gateway).length === 0, 'the child to be reaped')
     expect(textOf(await echo(client))).toBe('{}')
@@ -131,7 +134,7 @@ describe.skipIf(!hasProcessTree)('a child process', () => {
   })
 
   test('is kept while it works or a client listens', async () => {
-    const gateway = await gatewayTo({ one: stdioServer({}, { idle: '1s' }) })
+    const gateway = await gatewayProcessTo({ one: stdioServer({}, { idle: '1s' }) })
     const client = await clientOf(gateway, { revision: '2026-07-28' })
     const listening = client.listen({ toolsListChanged: true })
     await listening.acknowledged
@@ -143,7 +146,7 @@ describe.skipIf(!hasProcessTree)('a child process', () => {
   })
 
   test('gets only the environment variables that every program needs', async () => {
-    const gateway = await gatewayTo(
+    const gateway = await gatewayProcessTo(
       { one: shellServer('env >&2', {}, { env: { GIVEN: 'given' } }) },
       { env: { SECRET_TOKEN: 'do not tell', LANG: 'C' } },
     )
@@ -170,7 +173,7 @@ function only(gateway: GatewayProcess): number {
 
 test('a child process that has not responded yet is not ready', async () => {
   const mute = shellServer('sleep 60')
-  const gateway = await gatewayTo({ one: stdioServer(), mute }, { warm: false })
+  const gateway = await gatewayProcessTo({ one: stdioServer(), mute }, { warm: false })
   const state = async (): Promise<unknown> => {
     const ready = await fetch(`${gateway.origin}/ready`)
     return objectAt(Object(await ready.json()).checks, 'upstreams')

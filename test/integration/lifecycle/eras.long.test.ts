@@ -12,8 +12,9 @@ import {
 import { textOf } from '../../support/client/options.ts'
 import { until } from '../../support/condition.ts'
 import type { FakeClient } from '../../support/fake-client.ts'
-import { type GatewayProcess, runCommand } from '../../support/gateway-process.ts'
-import { clientOf, folder, gatewayTo } from '../../support/journey.ts'
+import type { GatewayProcess } from '../../support/gateway-process.ts'
+import { runCommand } from '../../support/gateway.ts'
+import { clientOf, folder, gatewayProcessTo } from '../../support/journey.ts'
 import { childrenRunning, hasProcessTree } from '../../support/process-tree.ts'
 import type { Json } from '../../support/server/json.ts'
 
@@ -52,7 +53,7 @@ async function tools(client: FakeClient): Promise<unknown[]> {
 
 /** A gateway in front of this server only, with these server settings. */
 async function gatewayOf(server: Json, settings: Json = {}): Promise<GatewayProcess> {
-  return gatewayTo({ one: { ...server, ...settings } }, { config: { listen: { legacy_sse: 'on' } } })
+  return gatewayProcessTo({ one: { ...server, ...settings } }, { config: { listen: { legacy_sse: 'on' } } })
 }
 
 function olderClient(

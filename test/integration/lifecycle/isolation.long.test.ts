@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { until } from '../../support/condition.ts'
-import { clientOf, gatewayTo, httpServer, stdioServer } from '../../support/journey.ts'
+import { clientOf, gatewayProcessTo, httpServer, stdioServer } from '../../support/journey.ts'
 import { childrenRunning, hasProcessTree } from '../../support/process-tree.ts'
 import type { FakeClient } from '../../support/fake-client.ts'
 import { HttpLink } from '../../support/client/http-link.ts'
@@ -20,7 +20,7 @@ function servers(): readonly [string, () => Promise<Json>][] {
 
 describe.each(servers())('two clients of one server %s', (_name, server) => {
   test('receive the progress of their own calls only, even with the same token', async () => {
-    const gateway = await gatewayTo({ one: await server() })
+    const gateway = await gatewayProcessTo({ one: await server() })
     const [first, second] = [await clientOf(gateway), await clientOf(gateway)]
     const call = { name: 'slow', arguments: { ms: 200, steps: 4 } }
     const replies = await Promise.all([
@@ -33,7 +33,7 @@ describe.each(servers())('two clients of one server %s', (_name, server) => {
   })
 
   test('receive the log messages of their own calls only', async () => {
-    const gateway = await gatewayTo({ one: await server() })
+    const gateway = await gatewayProcessTo({ one: await server() })
     const [first, second] = [await clientOf(gateway), await clientOf(gateway)]
     // Two calls are in flight, so only the stream could identify the call of a message.
     const busy = second.start('tools/call', { name: 'slow', arguments: { ms: 400, steps: 1 } })
@@ -45,7 +45,7 @@ describe.each(servers())('two clients of one server %s', (_name, server) => {
   })
 
   test('receive the questions of their own calls only', async () => {
-    const gateway = await gatewayTo({ one: await server() })
+    const gateway = await gatewayProcessTo({ one: await server() })
     const [first, second] = [await clientOf(gateway, { answers }), await clientOf(gateway, { answers })]
     const ask = (client: FakeClient, message: string) =>
       client.request('tools/call', { name: 'ask_form', arguments: { message } })
@@ -62,7 +62,7 @@ describe.each(servers())('two clients of one server %s', (_name, server) => {
 
 describe('the session of a client', () => {
   test('ends without ending that of another', async () => {
-    const gateway = await gatewayTo({ one: stdioServer() })
+    const gateway = await gatewayProcessTo({ one: stdioServer() })
     const [first, second] = [await clientOf(gateway), await clientOf(gateway)]
     const id = sessionOf(first)
     expect(id).not.toBe(sessionOf(second))
@@ -74,7 +74,7 @@ describe('the session of a client', () => {
   })
 
   test('is unknown at the URL of another server', async () => {
-    const gateway = await gatewayTo({ one: stdioServer(), two: stdioServer() })
+    const gateway = await gatewayProcessTo({ one: stdioServer(), two: stdioServer() })
     const client = await clientOf({ url: `${gateway.url}/one` })
     const headers = { 'mcp-session-id': sessionOf(client) }
     expect((await post(`${gateway.url}/one`, ping, headers)).status).toBe(200)
@@ -83,7 +83,7 @@ describe('the session of a client', () => {
   })
 
   test('protects its streams from other callers that know the event ids', async () => {
-    const gateway = await gatewayTo({ one: stdioServer() })
+    const gateway = await gatewayProcessTo({ one: stdioServer() })
     const [first, second] = [await clientOf(gateway), await clientOf(gateway, { getStream: false })]
     const call = { name: 'slow', arguments: { ms: 60, steps: 2 } }
     const { notes } = await first.request('tools/call', call, { progressToken: 'of the first' })
@@ -104,7 +104,7 @@ describe.skipIf(!hasProcessTree)('a server started as a child process', () => {
   const asker = { ...legacy, answers }
 
   test('is shared by clients with the same capabilities, by default', async () => {
-    const gateway = await gatewayTo({ one: stdioServer() })
+    const gateway = await gatewayProcessTo({ one: stdioServer() })
     await clientOf(gateway)
     await clientOf(gateway)
     expect(count(gateway)).toBe(1)
@@ -114,7 +114,7 @@ describe.skipIf(!hasProcessTree)('a server started as a child process', () => {
   })
 
   test('is one for all clients with isolation shared', async () => {
-    const gateway = await gatewayTo({ one: stdioServer({}, { isolation: 'shared' }) })
+    const gateway = await gatewayProcessTo({ one: stdioServer({}, { isolation: 'shared' }) })
     const clients = [
       await clientOf(gateway),
       await clientOf(gateway, asker),
@@ -125,7 +125,7 @@ describe.skipIf(!hasProcessTree)('a server started as a child process', () => {
   })
 
   test('is one for each client with isolation per_client, until it is idle', async () => {
-    const gateway = await gatewayTo({ one: stdioServer({}, { isolation: 'per_client', idle: '1s' }) })
+    const gateway = await gatewayProcessTo({ one: stdioServer({}, { isolation: 'per_client', idle: '1s' }) })
     const clients = await Promise.all([1, 2, 3].map(() => clientOf(gateway)))
     // The child with which the gateway probed the server is reaped.
     await until(() => count(gateway) === clients.length, 'one child per client')

@@ -2,7 +2,14 @@ import { describe, expect, test } from 'vitest'
 import { until } from '../../support/condition.ts'
 import { type Reply, textOf } from '../../support/client/options.ts'
 import type { FakeClient } from '../../support/fake-client.ts'
-import { clientOf, codeOf, gatewayTo, httpServer, serverJournal, stdioServer } from '../../support/journey.ts'
+import {
+  clientOf,
+  codeOf,
+  gatewayProcessTo,
+  httpServer,
+  serverJournal,
+  stdioServer,
+} from '../../support/journey.ts'
 import { childrenRunning, hasProcessTree } from '../../support/process-tree.ts'
 import { isObject, type Json, objectAt } from '../../support/server/json.ts'
 
@@ -12,7 +19,7 @@ const never = () => new Promise<Json>(() => undefined)
 
 describe('a suspended call of a 2026-07-28 client', () => {
   test('is resumed by the retry', async () => {
-    const client = await clientOf(await gatewayTo({ one: stdioServer() }), modern)
+    const client = await clientOf(await gatewayProcessTo({ one: stdioServer() }), modern)
     const retry = retryOf(await ask(client))
     expect(answerIn(await client.request('tools/call', retry))).toEqual({
       action: 'accept',
@@ -21,7 +28,7 @@ describe('a suspended call of a 2026-07-28 client', () => {
   })
 
   test('is resumed once: a used state is refused', async () => {
-    const client = await clientOf(await gatewayTo({ one: stdioServer() }), modern)
+    const client = await clientOf(await gatewayProcessTo({ one: stdioServer() }), modern)
     const retry = retryOf(await ask(client))
     await client.request('tools/call', retry)
     const again = await client.request('tools/call', retry)
@@ -30,7 +37,7 @@ describe('a suspended call of a 2026-07-28 client', () => {
   })
 
   test('is resumed by one of two concurrent retries', async () => {
-    const client = await clientOf(await gatewayTo({ one: stdioServer() }), modern)
+    const client = await clientOf(await gatewayProcessTo({ one: stdioServer() }), modern)
     const retry = retryOf(await ask(client))
     const replies = await Promise.all([
       client.request('tools/call', retry),
@@ -41,7 +48,7 @@ describe('a suspended call of a 2026-07-28 client', () => {
   })
 
   test('is not resumed with a modified state, and still is with the right one', async () => {
-    const client = await clientOf(await gatewayTo({ one: stdioServer() }), modern)
+    const client = await clientOf(await gatewayProcessTo({ one: stdioServer() }), modern)
     const retry = retryOf(await ask(client))
     const state = String(retry['requestState'])
     const other = state.at(-5) === 'A' ? 'B' : 'A'
@@ -64,7 +71,7 @@ describe('a suspended call of a 2026-07-28 client', () => {
   })
 
   test('is not resumed by a call on another server or with other arguments', async () => {
-    const gateway = await gatewayTo({ one: stdioServer(), two: stdioServer() })
+    const gateway = await gatewayProcessTo({ one: stdioServer(), two: stdioServer() })
     const client = await clientOf({ url: `${gateway.url}/one` }, modern)
     const elsewhere = await clientOf({ url: `${gateway.url}/two` }, modern)
     const retry = retryOf(await ask(client))
@@ -79,14 +86,14 @@ describe('a suspended call of a 2026-07-28 client', () => {
   })
 
   test('is unknown to a restarted gateway', async () => {
-    const client = await clientOf(await gatewayTo({ one: stdioServer() }), modern)
+    const client = await clientOf(await gatewayProcessTo({ one: stdioServer() }), modern)
     const retry = retryOf(await ask(client))
-    const restarted = await clientOf(await gatewayTo({ one: stdioServer() }), modern)
+    const restarted = await clientOf(await gatewayProcessTo({ one: stdioServer() }), modern)
     expect(codeOf(await restarted.request('tools/call', retry))).toBe('STATE_INVALID')
   })
 
   test('asks again for the responses that the retry omits', async () => {
-    const client = await clientOf(await gatewayTo({ one: stdioServer() }), modern)
+    const client = await clientOf(await gatewayProcessTo({ one: stdioServer() }), modern)
     const first = await client.request('tools/call', { name: 'ask_two', arguments: {} })
     const retry = retryOf(first, { name: 'ask_two' })
     const [key = ''] = Object.keys(objectAt(retry, 'inputResponses'))
@@ -103,7 +110,7 @@ describe('a suspended call of a 2026-07-28 client', () => {
   test('returns the result of a server that stopped waiting', async () => {
     const journal = serverJournal()
     const server = stdioServer({ askTimeoutMs: 1000, seenFile: journal.file })
-    const client = await clientOf(await gatewayTo({ one: server }), modern)
+    const client = await clientOf(await gatewayProcessTo({ one: server }), modern)
     const first = await ask(client)
     // The server withdraws its question, and its call ends while no request of the client is open.
     await client.request('tools/call', { name: 'slow', arguments: { ms: 1500, steps: 1 } })
@@ -113,7 +120,7 @@ describe('a suspended call of a 2026-07-28 client', () => {
   })
 
   test('returns the result of a server that did not wait for the response', async () => {
-    const client = await clientOf(await gatewayTo({ one: stdioServer() }), modern)
+    const client = await clientOf(await gatewayProcessTo({ one: stdioServer() }), modern)
     const first = await ask(client, { waits: false })
     await client.request('tools/call', { name: 'slow', arguments: { ms: 200, steps: 1 } })
     const retry = retryOf(first, { name: 'ask_form', arguments: { waits: false } })
@@ -121,7 +128,10 @@ describe('a suspended call of a 2026-07-28 client', () => {
   })
 
   test('does not block other calls', async () => {
-    const client = await clientOf(await gatewayTo({ one: stdioServer({ askTimeoutMs: 60_000 }) }), modern)
+    const client = await clientOf(
+      await gatewayProcessTo({ one: stdioServer({ askTimeoutMs: 60_000 }) }),
+      modern,
+    )
     await Promise.all(Array.from({ length: 20 }, () => ask(client)))
     const replies = await Promise.all(
       Array.from({ length: 20 }, async () => {
@@ -136,7 +146,7 @@ describe('a suspended call of a 2026-07-28 client', () => {
 describe('a call of a session client with a pending question', () => {
   test('is cancelled at the server when the client cancels it', async () => {
     const server = await httpServer({ askTimeoutMs: 20_000 })
-    const client = await clientOf(await gatewayTo({ one: { url: server.url } }), {
+    const client = await clientOf(await gatewayProcessTo({ one: { url: server.url } }), {
       answers: { 'elicitation/create': never },
     })
     const { id, reply } = client.start('tools/call', { name: 'ask_form' })
@@ -150,7 +160,7 @@ describe('a call of a session client with a pending question', () => {
   })
 
   test('has the question cancelled when the server withdraws it', async () => {
-    const client = await clientOf(await gatewayTo({ one: stdioServer({ askTimeoutMs: 1000 }) }), {
+    const client = await clientOf(await gatewayProcessTo({ one: stdioServer({ askTimeoutMs: 1000 }) }), {
       answers: { 'elicitation/create': never },
     })
     const reply = await client.request('tools/call', { name: 'ask_form' })
@@ -160,7 +170,7 @@ describe('a call of a session client with a pending question', () => {
   })
 
   test('ends at once if the server responds before it has the input response', async () => {
-    const client = await clientOf(await gatewayTo({ one: stdioServer() }), {
+    const client = await clientOf(await gatewayProcessTo({ one: stdioServer() }), {
       answers: { 'elicitation/create': never },
     })
     const reply = await client.request('tools/call', { name: 'ask_form', arguments: { waits: false } })
@@ -170,7 +180,7 @@ describe('a call of a session client with a pending question', () => {
   })
 
   test.skipIf(!hasProcessTree)('releases the server once it is over', async () => {
-    const gateway = await gatewayTo({ one: stdioServer({}, { isolation: 'per_client', idle: '1s' }) })
+    const gateway = await gatewayProcessTo({ one: stdioServer({}, { isolation: 'per_client', idle: '1s' }) })
     const client = await clientOf(gateway, { answers: { 'elicitation/create': never } })
     await client.request('tools/call', { name: 'ask_form', arguments: { waits: false } })
     await client.close()
@@ -178,7 +188,7 @@ describe('a call of a session client with a pending question', () => {
   })
 
   test('is refused by a client that cannot respond, and the server receives the error', async () => {
-    const client = await clientOf(await gatewayTo({ one: stdioServer() }), {
+    const client = await clientOf(await gatewayProcessTo({ one: stdioServer() }), {
       capabilities: { elicitation: {} },
     })
     expect((await client.request('tools/call', { name: 'ask_form' })).text).toContain('-32601')

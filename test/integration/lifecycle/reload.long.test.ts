@@ -12,8 +12,8 @@ import { describe, expect, onTestFinished, test } from 'vitest'
 import { until } from '../../support/condition.ts'
 import { textOf } from '../../support/client/options.ts'
 import type { FakeClient } from '../../support/fake-client.ts'
-import { type GatewayProcess, startCommand } from '../../support/gateway-process.ts'
-import { clientOf, codeOf, folder, gatewayTo, stdioServer } from '../../support/journey.ts'
+import { type GatewayProcess, startCommandProcess } from '../../support/gateway-process.ts'
+import { clientOf, codeOf, folder, gatewayProcessTo, stdioServer } from '../../support/journey.ts'
 import { childrenRunning, hasProcessTree } from '../../support/process-tree.ts'
 
 const one = stdioServer({}, { env: { NAME: 'one' } })
@@ -23,7 +23,7 @@ const modern = { revision: '2026-07-28' } as const
 
 describe.skipIf(!hasProcessTree)('a configuration change during fifty calls', () => {
   test('drops none of them, keeps what did not change and replaces what did', async () => {
-    const gateway = await gatewayTo({ one, two })
+    const gateway = await gatewayProcessTo({ one, two })
     const first = await clientOf({ url: `${gateway.url}/one` })
     const second = await clientOf({ url: `${gateway.url}/two` })
     const third = await clientOf({ url: `${gateway.url}/two` }, modern)
@@ -46,7 +46,7 @@ describe.skipIf(!hasProcessTree)('a configuration change during fifty calls', ()
   })
 
   test('lets the calls of a removed server end, and then does not serve it any more', async () => {
-    const gateway = await gatewayTo({ one, two })
+    const gateway = await gatewayProcessTo({ one, two })
     const old = await clientOf({ url: `${gateway.url}/two` })
     const recent = await clientOf({ url: `${gateway.url}/two` }, modern)
     const calls = [begin(old, 5), begin(recent, 5)]
@@ -63,7 +63,7 @@ describe.skipIf(!hasProcessTree)('a configuration change during fifty calls', ()
   })
 
   test('keeps a suspended call', async () => {
-    const gateway = await gatewayTo({ one, two })
+    const gateway = await gatewayProcessTo({ one, two })
     const answers = { 'elicitation/create': () => ({ action: 'accept', content: { name: 'Ada' } }) }
     const client = await clientOf({ url: `${gateway.url}/one` }, { ...modern, answers, auto: false })
     const asked = await client.request('tools/call', { name: 'ask_form', arguments: {} })
@@ -84,7 +84,7 @@ describe.skipIf(!hasProcessTree)('a configuration change during fifty calls', ()
 
 test('a keyed call is recorded in the store it began in, even if another store replaces it', async () => {
   const [former, latter] = [join(folder(), 'store'), join(folder(), 'store')]
-  const gateway = await gatewayTo({ one }, { config: { store: former } })
+  const gateway = await gatewayProcessTo({ one }, { config: { store: former } })
   const client = await clientOf({ url: `${gateway.url}/one` }, modern)
   const progressed = Promise.withResolvers<void>()
   const params = {
@@ -107,7 +107,7 @@ test('a keyed call is recorded in the store it began in, even if another store r
 
 describe('clients that listen while the configuration changes', () => {
   test.each(['', '/two'])('are notified that lists may have changed, at /mcp%s', async (path) => {
-    const gateway = await gatewayTo({ one, two })
+    const gateway = await gatewayProcessTo({ one, two })
     const old = await clientOf({ url: `${gateway.url}${path}` })
     gateway.configure({ upstreams: { one, two: otherTwo } })
     await old.until(({ method }) => method === 'notifications/tools/list_changed', 10_000)
@@ -120,7 +120,7 @@ describe('clients that listen while the configuration changes', () => {
   })
 
   test('of 2026-07-28 have their subscription ended with a result, so that they listen again', async () => {
-    const gateway = await gatewayTo({ one, two })
+    const gateway = await gatewayProcessTo({ one, two })
     const client = await clientOf({ url: `${gateway.url}/two` }, modern)
     const kept = await clientOf({ url: `${gateway.url}/one` }, modern)
     const [ending, staying] = [client, kept].map((each) => each.listen({ toolsListChanged: true }))
@@ -135,7 +135,7 @@ describe('clients that listen while the configuration changes', () => {
 
 describe('a file with mistakes', () => {
   test('about the store changes nothing: keyed calls continue', async () => {
-    const gateway = await gatewayTo({ one })
+    const gateway = await gatewayProcessTo({ one })
     const client = await clientOf(gateway)
     gateway.configure({ upstreams: { one: two }, store: '/proc/none/store' })
     const rejected = await gateway.logged(({ event }) => event === 'config.rejected')
@@ -151,7 +151,7 @@ describe('a file with mistakes', () => {
     ['an unknown key', 'upstreams:\n  one: echo\nlisten:\n  prot: 1\n', 4],
     ['no servers', 'version: 1\n', 1],
   ])('(%s) changes nothing, and the log names the line', async (_what, text, line) => {
-    const gateway = await gatewayTo({ one })
+    const gateway = await gatewayProcessTo({ one })
     const client = await clientOf(gateway)
     gateway.configure(text)
     const rejected = await gateway.logged(({ event }) => event === 'config.rejected')
@@ -185,7 +185,7 @@ describe('a file that is replaced rather than written', () => {
   })
 
   test('is read again if another file takes its name', async () => {
-    const gateway = await gatewayTo({ one })
+    const gateway = await gatewayProcessTo({ one })
     const next = `${gateway.configFile}.next`
     copyFileSync(gateway.configFile, next)
     writeFileSync(next, readFileSync(next, 'utf8').replace('"one"', '"two"'))
@@ -217,7 +217,7 @@ function pids(gateway: GatewayProcess): number[] {
 }
 
 async function served(file: string): Promise<{ readonly origin: string }> {
-  const command = startCommand(['serve', '--config', file, '--port', '0'])
+  const command = startCommandProcess(['serve', '--config', file, '--port', '0'])
   onTestFinished(() => command.close())
   const url = await until(() => /^Gatehouse serves (\S+)$/m.exec(command.stdout())?.[1], 'the address')
   return { origin: new URL(url).origin }
@@ -235,7 +235,7 @@ async function statusOf(url: string): Promise<number> {
 
 describe('a configuration change that cannot be applied', () => {
   test('is logged: another address, an empty file and a missing file', async () => {
-    const gateway = await gatewayTo({ one })
+    const gateway = await gatewayProcessTo({ one })
     gateway.configure({ upstreams: { one }, listen: { host: 'localhost' } })
     const other = await gateway.logged(({ event }) => event === 'config.not_applied')
     expect(other).toMatchObject({

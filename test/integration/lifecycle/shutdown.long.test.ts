@@ -3,8 +3,15 @@ import { type AddressInfo, createServer } from 'node:net'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { until } from '../../support/condition.ts'
 import { textOf } from '../../support/client/options.ts'
-import { clientOf, codeOf, gatewayTo, httpServer, shellServer, stdioServer } from '../../support/journey.ts'
-import { startCommand } from '../../support/gateway-process.ts'
+import {
+  clientOf,
+  codeOf,
+  gatewayProcessTo,
+  httpServer,
+  shellServer,
+  stdioServer,
+} from '../../support/journey.ts'
+import { startCommandProcess } from '../../support/gateway-process.ts'
 import { descendants, hasProcessTree, isRunning } from '../../support/process-tree.ts'
 import { fakeServerCommand } from '../../support/fake-server.ts'
 
@@ -12,7 +19,7 @@ describe('a gateway that is stopped', () => {
   test.each(['SIGTERM', 'SIGINT'] as const)(
     'by %s lets in-flight calls end, and exits with 0',
     async (signal) => {
-      const gateway = await gatewayTo({ one: stdioServer() })
+      const gateway = await gatewayProcessTo({ one: stdioServer() })
       const old = await clientOf(gateway)
       const modern = await clientOf(gateway, { revision: '2026-07-28' })
       const calls = [old, modern].map((client) => {
@@ -31,7 +38,7 @@ describe('a gateway that is stopped', () => {
 
   test('ends subscriptions with a result', async () => {
     const server = await httpServer({ revision: '2026-07-28' })
-    const gateway = await gatewayTo({ one: stdioServer(), two: { url: server.url } })
+    const gateway = await gatewayProcessTo({ one: stdioServer(), two: { url: server.url } })
     const all = await clientOf(gateway, { revision: '2026-07-28' })
     const each = await Promise.all(
       ['one', 'two'].map((name) => clientOf({ url: `${gateway.url}/${name}` }, { revision: '2026-07-28' })),
@@ -45,7 +52,7 @@ describe('a gateway that is stopped', () => {
   })
 
   test('reports that it is not ready, and accepts no new connections', async () => {
-    const gateway = await gatewayTo({ one: stdioServer() })
+    const gateway = await gatewayProcessTo({ one: stdioServer() })
     const client = await clientOf(gateway)
     const begun = Promise.withResolvers<void>()
     const call = { name: 'slow', arguments: { ms: 1500, steps: 5 } }
@@ -64,7 +71,7 @@ describe('a gateway that is stopped', () => {
   })
 
   test('twice exits at once', async () => {
-    const gateway = await gatewayTo({ one: stdioServer() })
+    const gateway = await gatewayProcessTo({ one: stdioServer() })
     const client = await clientOf(gateway)
     const { reply } = client.start('tools/call', { name: 'hang' })
     const failed = reply.then(() => undefined, String)
@@ -79,7 +86,7 @@ describe('a gateway that is stopped', () => {
   })
 
   test('while a server hangs exits after a grace period', async () => {
-    const gateway = await gatewayTo({ one: stdioServer() })
+    const gateway = await gatewayProcessTo({ one: stdioServer() })
     const client = await clientOf(gateway)
     const { reply } = client.start('tools/call', { name: 'hang' }, { timeoutMs: 30_000 })
     const failed = reply.then(
@@ -105,7 +112,7 @@ describe('a gateway that is stopped', () => {
     const { port } = silent.address() as AddressInfo
     const met = 'command' in settings ? undefined : once(silent, 'connection')
     const one = { url: met && `http://127.0.0.1:${port}/`, ...settings }
-    const gateway = await gatewayTo({ one }, { warm: false })
+    const gateway = await gatewayProcessTo({ one }, { warm: false })
     await (met ?? until(() => descendants(gateway.pid).length > 0, 'the server to be started'))
     const start = performance.now()
     gateway.signal('SIGTERM')
@@ -117,7 +124,7 @@ describe('a gateway that is stopped', () => {
 
 describe('a gateway that is stopped after its file changed', () => {
   test('while a call hangs at a removed server, answers the call', async () => {
-    const gateway = await gatewayTo({ one: stdioServer(), two: stdioServer() })
+    const gateway = await gatewayProcessTo({ one: stdioServer(), two: stdioServer() })
     const client = await clientOf({ url: `${gateway.url}/two` }, { revision: '2026-07-28' })
     const { reply } = client.start('tools/call', { name: 'hang' }, { timeoutMs: 30_000 })
     await client.request('tools/call', { name: 'echo' })
@@ -130,7 +137,7 @@ describe('a gateway that is stopped after its file changed', () => {
 
   test.skipIf(!hasProcessTree)('leaves no process of servers that were just added', async () => {
     const one = stdioServer()
-    const gateway = await gatewayTo({ one })
+    const gateway = await gatewayProcessTo({ one })
     gateway.configure({ upstreams: { one, two: stdioServer({ stubborn: true }) } })
     await gateway.logged(({ event }) => event === 'config.reloaded')
     await until(() => descendants(gateway.pid).length > 1, 'the other server to be started')
@@ -146,7 +153,7 @@ describe('a gateway that is stopped after its file changed', () => {
     await once(silent, 'listening')
     const { port } = silent.address() as AddressInfo
     const one = stdioServer()
-    const gateway = await gatewayTo({ one })
+    const gateway = await gatewayProcessTo({ one })
     const asked = once(silent, 'connection')
     gateway.configure({ upstreams: { one, two: stdioServer() }, store: `redis://127.0.0.1:${port}` })
     await asked
@@ -161,7 +168,10 @@ describe('a gateway that is stopped after its file changed', () => {
 
 describe.skipIf(!hasProcessTree)('no child process of a gateway is left', () => {
   test('after SIGTERM, including grandchildren and servers that ignore the signal', async () => {
-    const gateway = await gatewayTo({ one: shellServer('sleep 600 &'), two: stdioServer({ stubborn: true }) })
+    const gateway = await gatewayProcessTo({
+      one: shellServer('sleep 600 &'),
+      two: stdioServer({ stubborn: true }),
+    })
     const started = descendants(gateway.pid)
     expect(started.length).toBeGreaterThanOrEqual(3)
     gateway.signal('SIGTERM')
@@ -170,7 +180,10 @@ describe.skipIf(!hasProcessTree)('no child process of a gateway is left', () => 
   })
 
   test('after a second signal', async () => {
-    const gateway = await gatewayTo({ one: shellServer('sleep 600 &'), two: stdioServer({ stubborn: true }) })
+    const gateway = await gatewayProcessTo({
+      one: shellServer('sleep 600 &'),
+      two: stdioServer({ stubborn: true }),
+    })
     const started = descendants(gateway.pid)
     gateway.signal('SIGTERM')
     await gateway.logged(({ event }) => event === 'stopping')
@@ -180,7 +193,10 @@ describe.skipIf(!hasProcessTree)('no child process of a gateway is left', () => 
   })
 
   test('after SIGKILL, of servers that end with their input', async () => {
-    const gateway = await gatewayTo({ one: stdioServer(), two: stdioServer({ revision: '2026-07-28' }) })
+    const gateway = await gatewayProcessTo({
+      one: stdioServer(),
+      two: stdioServer({ revision: '2026-07-28' }),
+    })
     const started = descendants(gateway.pid)
     expect(started).toHaveLength(2)
     gateway.signal('SIGKILL')
@@ -190,7 +206,7 @@ describe.skipIf(!hasProcessTree)('no child process of a gateway is left', () => 
 
   test('after the client of a stdio gateway closes its side', async () => {
     const { command, args } = fakeServerCommand({ revision: '2025-11-25' })
-    const gateway = startCommand(['stdio', '--', command, ...args])
+    const gateway = startCommandProcess(['stdio', '--', command, ...args])
     onTestFinished(() => gateway.close())
     await until(() => descendants(gateway.pid).length > 0, 'the server to be started')
     const started = descendants(gateway.pid)
@@ -202,7 +218,7 @@ describe.skipIf(!hasProcessTree)('no child process of a gateway is left', () => 
   test.each(['SIGTERM', 'SIGHUP'] as const)(
     'after %s to a stdio gateway whose servers have not started yet',
     async (signal) => {
-      const gateway = startCommand(['stdio', '--', 'sh', '-c', 'trap "" TERM; sleep 600 & sleep 600'])
+      const gateway = startCommandProcess(['stdio', '--', 'sh', '-c', 'trap "" TERM; sleep 600 & sleep 600'])
       onTestFinished(() => gateway.close())
       await until(() => descendants(gateway.pid).length >= 3, 'the server to be started')
       const started = descendants(gateway.pid)

@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest'
 import { until } from '../../support/condition.ts'
 import { Crowd, type CrowdClient, type Holdings, holdingsIn } from '../../support/crowd.ts'
 import type { GatewayProcess } from '../../support/gateway-process.ts'
-import { gatewayTo, httpServer, stdioServer } from '../../support/journey.ts'
+import { gatewayProcessTo, httpServer, stdioServer } from '../../support/journey.ts'
 import { descendants } from '../../support/process-tree.ts'
 
 const report = pathToFileURL(join(import.meta.dirname, '../../fixtures/memory-report/main.ts')).href
@@ -15,7 +15,7 @@ describe('a gateway that served twenty thousand calls from two hundred clients',
     const server = await httpServer()
     const upstreams = { stdio: stdioServer(), http: { url: server.url, revision: '2025-11-25' } }
     const options = { args: ['--log-level', 'warn'], env: { NODE_OPTIONS: `--import ${report}` } }
-    const gateway = await gatewayTo(upstreams, options)
+    const gateway = await gatewayProcessTo(upstreams, options)
     // The first calls compile code and fill caches.
     await serve(gateway, { clients: 40, calls: 50 })
     const before = await rest(gateway)

@@ -4,7 +4,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { expect, it, onTestFinished } from 'vitest'
 import { textOf } from '../../support/client/options.ts'
 import { until } from '../../support/condition.ts'
-import { callsOf, clientOf, codeOf, gatewayTo, httpServer } from '../../support/journey.ts'
+import { callsOf, clientOf, codeOf, gatewayProcessTo, httpServer } from '../../support/journey.ts'
 import { objectAt } from '../../support/server/json.ts'
 
 /** A proxy to a server that can be closed: connections are then refused. */
@@ -48,7 +48,7 @@ it('a call that could not be sent is retried once the server is up, only if the 
   const server = await httpServer({ revision: '2026-07-28' })
   const door = await doorTo(server.url)
   const tools = { echo: { idempotent: true, retry: 4 }, big: { op: 'write', idempotent: false } }
-  const gateway = await gatewayTo({ one: { url: door.url, revision: '2026-07-28', tools } })
+  const gateway = await gatewayProcessTo({ one: { url: door.url, revision: '2026-07-28', tools } })
   const client = await clientOf(gateway)
   expect(textOf(await client.request('tools/call', { name: 'echo', arguments: { first: 1 } }))).toContain(
     'first',
@@ -68,7 +68,7 @@ it('a call that could not be sent is retried once the server is up, only if the 
 it('a call that may have run is never retried', async () => {
   const server = await httpServer({ revision: '2026-07-28' })
   const tools = { crash: { idempotent: true, retry: 5 } }
-  const gateway = await gatewayTo({ one: { url: server.url, revision: '2026-07-28', tools } })
+  const gateway = await gatewayProcessTo({ one: { url: server.url, revision: '2026-07-28', tools } })
   const client = await clientOf(gateway)
   const reply = await client.request('tools/call', { name: 'crash', arguments: {} })
   expect(JSON.stringify(reply)).toContain('OUTCOME_UNKNOWN')
@@ -79,7 +79,7 @@ it('the circuit breaker opens for a server that only fails, and closes after it 
   const server = await httpServer({ revision: '2026-07-28' })
   const settings = { url: server.url, revision: '2026-07-28' }
   const features = { breaker: { failures: 3, pause: '1s' } }
-  const gateway = await gatewayTo({ one: settings }, { config: { features } })
+  const gateway = await gatewayProcessTo({ one: settings }, { config: { features } })
   const client = await clientOf(gateway)
   const call = () => client.request('tools/call', { name: 'slow', arguments: { ms: 1, steps: 1 } })
   expect(textOf(await call())).toBe('took 1 steps')

@@ -5,7 +5,7 @@ import { expect, test } from 'vitest'
 import { approvingGateway, pageOf, textIn } from '../../support/approving.ts'
 import { auditLines } from '../../support/audit-lines.ts'
 import { until } from '../../support/condition.ts'
-import { runCommand } from '../../support/gateway-process.ts'
+import { runCommand } from '../../support/gateway.ts'
 import { clientOf, gatewayTo } from '../../support/journey.ts'
 import { openRoom } from '../../support/room.ts'
 import type { Json } from '../../support/server/json.ts'
@@ -106,7 +106,7 @@ test('the audit log contains the person who undid an action, and the calls a com
   ])
 
   await client.request('tools/call', send('b'))
-  gateway.signal('SIGTERM')
+  gateway.stop()
   await gateway.ended
   const before = auditLines(own).length
   expect((await run('undo', '--since', '5m', '--yes')).code).toBe(0)

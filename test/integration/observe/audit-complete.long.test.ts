@@ -5,7 +5,7 @@ import { verifyAudit } from '../../../src/observability/audit/verify.ts'
 import { auditLines } from '../../support/audit-lines.ts'
 import { enveloped, mirrorHeaders } from '../../support/client/modern-request.ts'
 import { reportFigure } from '../../support/figure.ts'
-import { runCommand, startGatewayProcess } from '../../support/gateway-process.ts'
+import { runCommand, startGateway } from '../../support/gateway.ts'
 import { folder } from '../../support/journey.ts'
 import { openRoom } from '../../support/room.ts'
 import { type Seeded, seeded } from '../../support/seeded.ts'
@@ -58,9 +58,9 @@ test(
     const random = seeded(SEED)
     const sent = new Map<string, Wanted>()
     for (let process = 0; process < PROCESSES; process++) {
-      const gateway = await startGatewayProcess(config)
+      const gateway = await startGateway(config)
       await sendAll(gateway.url, { random, sent, process })
-      gateway.signal('SIGTERM')
+      gateway.stop()
       expect((await gateway.ended).code).toBe(0)
       await gateway.close()
     }

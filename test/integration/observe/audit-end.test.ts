@@ -2,8 +2,8 @@ import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { until } from '../../support/condition.ts'
-import { runCommand } from '../../support/gateway-process.ts'
-import { clientOf, folder, gatewayTo, stdioServer } from '../../support/journey.ts'
+import { runCommand } from '../../support/gateway.ts'
+import { clientOf, folder, gatewayProcessTo, stdioServer } from '../../support/journey.ts'
 
 const lines = (file: string): string[] =>
   existsSync(file) ? readFileSync(file, 'utf8').split('\n').filter(Boolean) : []
@@ -18,7 +18,10 @@ describe('the audit log at the end of its gateway', () => {
     async (signal) => {
       const file = join(folder(), 'audit.jsonl')
       for (const count of [2, 4]) {
-        const gateway = await gatewayTo({ one: stdioServer() }, { config: { observe: { audit: file } } })
+        const gateway = await gatewayProcessTo(
+          { one: stdioServer() },
+          { config: { observe: { audit: file } } },
+        )
         const client = await clientOf(gateway)
         await client.request('tools/call', { name: 'echo' })
         await until(() => lines(file).length === count, 'the lines of the call')
@@ -33,7 +36,7 @@ describe('the audit log at the end of its gateway', () => {
   it('is anchored in the store: truncation together with the file beside it is detected', async () => {
     const file = join(folder(), 'audit.jsonl')
     const config = { observe: { audit: file }, store: './store' }
-    const gateway = await gatewayTo({ one: stdioServer() }, { config })
+    const gateway = await gatewayProcessTo({ one: stdioServer() }, { config })
     const client = await clientOf(gateway)
     for (let n = 0; n < 3; n++) await client.request('tools/call', { name: 'echo', arguments: { n } })
     await client.close()
@@ -59,7 +62,7 @@ describe('the audit log at the end of its gateway', () => {
 
   it('contains every answered call, even if the gateway is stopped twice', async () => {
     const file = join(folder(), 'audit.jsonl')
-    const gateway = await gatewayTo({ one: stdioServer() }, { config: { observe: { audit: file } } })
+    const gateway = await gatewayProcessTo({ one: stdioServer() }, { config: { observe: { audit: file } } })
     const client = await clientOf(gateway)
     const hanging = client
       .request('tools/call', { name: 'sleep', arguments: { ms: 60_000 } })
@@ -76,7 +79,7 @@ describe('the audit log at the end of its gateway', () => {
   it('of two gateways with one file is one file each', async () => {
     const file = join(folder(), 'audit.jsonl')
     for (let started = 0; started < 2; started++) {
-      const gateway = await gatewayTo({ one: stdioServer() }, { config: { observe: { audit: file } } })
+      const gateway = await gatewayProcessTo({ one: stdioServer() }, { config: { observe: { audit: file } } })
       const client = await clientOf(gateway)
       await client.request('tools/call', { name: 'echo' })
     }
@@ -89,7 +92,7 @@ describe('the audit log at the end of its gateway', () => {
     const place = folder()
     const [first = '', second = ''] = ['one.jsonl', 'two.jsonl'].map((name) => join(place, name))
     const upstreams = { one: stdioServer() }
-    const gateway = await gatewayTo(upstreams, { config: { observe: { audit: first } } })
+    const gateway = await gatewayProcessTo(upstreams, { config: { observe: { audit: first } } })
     gateway.configure({ upstreams, observe: { audit: '/proc/none/audit.jsonl' } })
     await gateway.logged((line) => line['event'] === 'config.rejected')
     gateway.configure({ upstreams, observe: { audit: second } })

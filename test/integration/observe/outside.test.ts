@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { runCommand } from '../../support/gateway-process.ts'
+import { runCommand } from '../../support/gateway.ts'
 import { clientOf, folder, gatewayTo, httpServer, shellServer, stdioServer } from '../../support/journey.ts'
 import type { Json } from '../../support/server/json.ts'
 
@@ -100,7 +100,7 @@ describe('the audit log', () => {
     for (const n of [1, 2, 3]) await client.request('tools/call', { name: 'echo', arguments: { n } })
     await client.request('tools/list')
     await fetch(`${gateway.origin}/mcp`).then((answer) => answer.body?.cancel())
-    gateway.signal('SIGTERM')
+    gateway.stop()
     await gateway.ended
     return { file, lines: readFileSync(file, 'utf8').trim().split('\n') }
   }

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { fakeServerCommand } from '../../support/fake-server.ts'
-import { startCommand } from '../../support/gateway-process.ts'
+import { startCommand } from '../../support/gateway.ts'
 import { until } from '../../support/condition.ts'
 import {
   callsOf,

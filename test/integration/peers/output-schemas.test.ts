@@ -9,9 +9,8 @@ import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/
 import { ElicitRequestSchema } from '@modelcontextprotocol/sdk/types.js'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { everythingOn, filesOfTheirOwner, memoryOfItsOwner } from '../../support/everything-on.ts'
-import { gatewayWith } from '../../support/gateway-with.ts'
+import { type RunningGateway, startGateway } from '../../support/gateway.ts'
 import { publishedServer } from '../../support/peers/servers.ts'
-import type { RunningGateway } from '../../support/run-gateway.ts'
 import { pixel } from '../../support/server/content-tools.ts'
 import type { Json } from '../../support/server/json.ts'
 
@@ -32,7 +31,7 @@ beforeAll(async () => {
     memory: publishedServer('@modelcontextprotocol/server-memory'),
   }
   const env = { MEMORY_FILE_PATH: join(folder, 'memory.jsonl') }
-  gateway = await gatewayWith({
+  gateway = await startGateway({
     store: 'memory',
     ...everythingOn,
     upstreams: {

@@ -4,9 +4,8 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { connect, type FakeClient } from '../../support/fake-client.ts'
 import { fakeServerCommand } from '../../support/fake-server.ts'
-import { gatewayWith } from '../../support/gateway-with.ts'
+import { type RunningGateway, startGateway } from '../../support/gateway.ts'
 import { publishedServer } from '../../support/peers/servers.ts'
-import type { RunningGateway } from '../../support/run-gateway.ts'
 import { type Json, textAt } from '../../support/server/json.ts'
 import { type Revision, revisions, traitsOf } from '../../support/server/revisions.ts'
 
@@ -29,7 +28,7 @@ beforeAll(async () => {
   const settings = [...commands].map(([name, command]) => {
     return [name, { command, ...(name === 'memory' && { env: memory('through') }) }] as const
   })
-  gateway = await gatewayWith({
+  gateway = await startGateway({
     store: 'memory',
     listen: { legacy_sse: 'on' },
     features: 'none',

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vit
 import { tokenHash } from '../../support/auth/token-hash.ts'
 import type { FakeClient } from '../../support/fake-client.ts'
 import { clientOf, folder, gatewayTo, httpServer, stdioServer } from '../../support/journey.ts'
-import { type GatewayProcess, runCommand, startGatewayProcess } from '../../support/gateway-process.ts'
+import { type RunningGateway, runCommand, startGateway } from '../../support/gateway.ts'
 import { publishedServer } from '../../support/peers/servers.ts'
 import type { Json } from '../../support/server/json.ts'
 import { plainFeatures } from '../../support/undescribed.ts'
@@ -14,7 +14,7 @@ const TOKENS = { reader: 'reader-token-of-the-test', writer: 'writer-token-of-th
 
 /** A gateway in front of the published file system server, with a secret in its folder. */
 interface Files {
-  readonly gateway: GatewayProcess
+  readonly gateway: RunningGateway
   readonly root: string
   close(): Promise<void>
 }
@@ -25,7 +25,7 @@ async function startFiles(more: (root: string) => Json = () => ({}), features: J
   writeFileSync(join(root, 'private', 'secret.txt'), 'the secret')
   writeFileSync(join(root, 'open.txt'), 'for all')
   const command = publishedServer('@modelcontextprotocol/server-filesystem', root)
-  const gateway = await startGatewayProcess({
+  const gateway = await startGateway({
     auth: { opaque: { tokens: holders() } },
     features: plainFeatures(features),
     upstreams: { files: { command, ...more(root) } },
@@ -62,7 +62,7 @@ function bearer(who: keyof typeof TOKENS): Record<string, string> {
   return { authorization: `Bearer ${TOKENS[who]}` }
 }
 
-function as(gateway: GatewayProcess, who: keyof typeof TOKENS, revision = '2025-11-25'): Promise<FakeClient> {
+function as(gateway: RunningGateway, who: keyof typeof TOKENS, revision = '2025-11-25'): Promise<FakeClient> {
   return clientOf(gateway, { headers: bearer(who), revision: revision as '2025-11-25' })
 }
 

@@ -2,7 +2,7 @@ import type { ServerResponse } from 'node:http'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type Reply, textOf } from '../../support/client/options.ts'
 import { type FaultyServer, send, startFaultyServer } from '../../support/faulty-server.ts'
-import { type GatewayProcess, startGatewayProcess } from '../../support/gateway-process.ts'
+import { type RunningGateway, startGateway } from '../../support/gateway.ts'
 import {
   clientOf,
   gatewayTo,
@@ -65,14 +65,14 @@ describe('a probe of the era', () => {
   ]
   const statuses = [401, 403, 500, 503]
   const broken = new Set(statuses)
-  let gateway: GatewayProcess
+  let gateway: RunningGateway
   const servers: FaultyServer[] = []
 
   beforeAll(async () => {
     for (const [, answer] of legacy) servers.push(await probed(answer))
     for (const status of statuses)
       servers.push(await probed((response, id) => refuseWhileBroken(status, response, id)))
-    gateway = await startGatewayProcess({
+    gateway = await startGateway({
       upstreams: Object.fromEntries(servers.map(({ url }, index) => [`web-${index}`, url])),
     })
   })

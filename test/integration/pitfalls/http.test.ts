@@ -51,7 +51,7 @@ test.each(['delete-405', 'delete-501'])(
     const gateway = await gatewayTo({ fake: { url: server.url, isolation: 'per_client' } })
     const client = await clientOf(gateway)
     await client.request('tools/call', { name: 'big' })
-    gateway.signal('SIGTERM')
+    gateway.stop()
     expect(await gateway.ended).toMatchObject({ code: 0 })
     expect(server.seen.filter(({ kind }) => kind === 'delete').length).toBeGreaterThan(0)
     expect(server.violations).toEqual([])

@@ -6,13 +6,13 @@ import { textOf } from '../../support/client/options.ts'
 import { until } from '../../support/condition.ts'
 import { initialize, modern } from '../../support/fronts.ts'
 import { post } from '../../support/client/raw.ts'
-import { clientOf, gatewayTo, stdioServer } from '../../support/journey.ts'
+import { clientOf, gatewayProcessTo, stdioServer } from '../../support/journey.ts'
 import { descendants, hasProcessTree, isRunning, openFiles } from '../../support/process-tree.ts'
 import { codeOf } from '../../support/structured-error.ts'
 
 describe('a child process', () => {
   test('that exits fails its pending calls at once', async () => {
-    const gateway = await gatewayTo({ fake: stdioServer() })
+    const gateway = await gatewayProcessTo({ fake: stdioServer() })
     const client = await clientOf(gateway)
     const hanging = client.request('tools/call', { name: 'hang' })
     const crash = client.request('tools/call', { name: 'crash', arguments: { ms: 50 } })
@@ -23,7 +23,7 @@ describe('a child process', () => {
   test.skipIf(!hasProcessTree)(
     'that does not end with its input is terminated when the gateway ends',
     async () => {
-      const gateway = await gatewayTo({ fake: stdioServer({ stubborn: true }) })
+      const gateway = await gatewayProcessTo({ fake: stdioServer({ stubborn: true }) })
       const children = descendants(gateway.pid)
       expect(children.length).toBeGreaterThan(0)
       gateway.signal('SIGTERM')
@@ -37,7 +37,7 @@ describe('a child process', () => {
     async () => {
       const store = mkdtempSync(join(tmpdir(), 'gatehouse-test-'))
       onTestFinished(() => rmSync(store, { recursive: true }))
-      const gateway = await gatewayTo({ fake: stdioServer() }, { config: { store } })
+      const gateway = await gatewayProcessTo({ fake: stdioServer() }, { config: { store } })
       await until(() => openFiles(gateway.pid).some((file) => file.startsWith(store)), 'the store to be open')
       const client = await clientOf(gateway)
       const first = descendants(gateway.pid)
@@ -50,7 +50,7 @@ describe('a child process', () => {
   )
 
   test.skipIf(!hasProcessTree)('is not started for each client that never ends its session', async () => {
-    const gateway = await gatewayTo({ fake: stdioServer() })
+    const gateway = await gatewayProcessTo({ fake: stdioServer() })
     for (let client = 0; client < 30; client++) {
       const first = await post(gateway.url, JSON.stringify(initialize()))
       const session = { 'mcp-session-id': first.headers['mcp-session-id'] ?? '' }
@@ -65,8 +65,8 @@ describe('a child process', () => {
 test('sessions and suspended calls of another process are refused so that clients can begin again', async () => {
   const answers = { 'elicitation/create': () => ({ action: 'accept', content: { name: 'Ada' } }) }
   const [one, other] = await Promise.all([
-    gatewayTo({ fake: stdioServer() }),
-    gatewayTo({ fake: stdioServer() }),
+    gatewayProcessTo({ fake: stdioServer() }),
+    gatewayProcessTo({ fake: stdioServer() }),
   ])
   const first = await post(one.url, JSON.stringify(initialize()))
   const session = { 'mcp-session-id': first.headers['mcp-session-id'] ?? '' }
@@ -83,7 +83,7 @@ test('sessions and suspended calls of another process are refused so that client
 })
 
 test('lists that grow after the handshake are seen by clients that list again', async () => {
-  const gateway = await gatewayTo({ fake: stdioServer() })
+  const gateway = await gatewayProcessTo({ fake: stdioServer() })
   const client = await clientOf(gateway)
   const names = async (): Promise<string> => JSON.stringify((await client.request('tools/list')).result)
   expect(await names()).not.toContain('added_1')

@@ -5,8 +5,7 @@ import { tokenHash } from '../../support/auth/token-hash.ts'
 import { type Reply, textOf } from '../../support/client/options.ts'
 import { until } from '../../support/condition.ts'
 import { connect, type FakeClient } from '../../support/fake-client.ts'
-import type { GatewayProcess } from '../../support/gateway-process.ts'
-import { gentleGateway } from '../../support/gentle-gateway.ts'
+import { type RunningGateway, startGateway } from '../../support/gateway.ts'
 import { objectAt } from '../../support/server/json.ts'
 import { type Revision, revisions } from '../../support/server/revisions.ts'
 import { askOf, beginTask, questionOf, taskCapabilities, taskServer } from '../../support/task-peers.ts'
@@ -18,7 +17,7 @@ const auth = {
   opaque: { tokens: Object.entries(TOKENS).map(([id, token]) => ({ hash: tokenHash(token), id, scopes })) },
 }
 
-let gateway: GatewayProcess
+let gateway: RunningGateway
 const clients = new Map<string, FakeClient>()
 /** Ids that were good: of another caller, and of the caller until it expired. */
 const kept = { foreign: '', expired: '' }
@@ -27,7 +26,7 @@ beforeAll(async () => {
   // A tool that asks is a task before it asks.
   const one = taskServer('plain', { tools: { confirm_delete: { latency: 'minutes' } } })
   const features = plainFeatures({ progress: { keep: '1s', tasks: { after: '350ms' } } })
-  gateway = await gentleGateway({
+  gateway = await startGateway({
     store: 'memory',
     auth,
     features,

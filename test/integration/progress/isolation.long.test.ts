@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest'
 import { tokenHash } from '../../support/auth/token-hash.ts'
 import type { FakeClient } from '../../support/fake-client.ts'
-import type { GatewayProcess } from '../../support/gateway-process.ts'
+import type { RunningGateway } from '../../support/gateway.ts'
 import { codeOf, folder, gatewayTo } from '../../support/journey.ts'
 import { until } from '../../support/condition.ts'
 import { type Json, objectAt } from '../../support/server/json.ts'
@@ -35,14 +35,14 @@ const shared = { isolation: 'shared', tools: { confirm_delete: { latency: 'minut
 const upstreams = { one: taskServer('plain', shared), two: taskServer('plain', shared) }
 
 interface Callers {
-  readonly gateway: GatewayProcess
+  readonly gateway: RunningGateway
   readonly alice: FakeClient
   readonly bob: FakeClient
 }
 
 type Who = keyof typeof TOKENS
 
-async function gatewayFor(isNamed: boolean): Promise<GatewayProcess> {
+async function gatewayFor(isNamed: boolean): Promise<RunningGateway> {
   const config = { store: folder(), features: early, ...(isNamed && { auth }) }
   return gatewayTo(upstreams, { config })
 }
@@ -54,7 +54,7 @@ interface Kind {
 }
 
 function clientFor(
-  gateway: GatewayProcess,
+  gateway: RunningGateway,
   who: Who,
   { shape, isNamed, path = '' }: Kind,
 ): Promise<FakeClient> {
@@ -271,7 +271,7 @@ describe('an id from before a restart', () => {
     const first = await clientFor(before, 'alice', { shape: '2026-07-28', isNamed: true })
     const { taskId } = await beginTask(first, 'one_slow_compute', { seconds: 1, label: 'a sum' })
     await until(async () => (await statusOf(first, taskId)) === 'completed', 'the end of the task')
-    before.signal('SIGTERM')
+    before.stop()
     await before.ended
     const after = await gatewayTo(upstreams, { config })
     const [alice, bob] = await Promise.all([

@@ -6,8 +6,8 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { fakeServerCommand } from '../../support/fake-server.ts'
-import { gatewayProgram, type GatewayProcess } from '../../support/gateway-process.ts'
-import { gentleGateway } from '../../support/gentle-gateway.ts'
+import { gatewayProgram } from '../../support/gateway-process.ts'
+import { type RunningGateway, startGateway } from '../../support/gateway.ts'
 import { textOf, type Way } from '../../support/peers/client.ts'
 import {
   type LastingClient,
@@ -66,7 +66,7 @@ function stdioKind(revision: Revision): LastingKind {
 const taskServer = fileURLToPath(new URL('../../fixtures/task-server/main.ts', import.meta.url))
 const features = { progress: { tasks: { after: '500ms' } } }
 const folder = mkdtempSync(join(tmpdir(), 'gatehouse-test-'))
-let gateway: GatewayProcess
+let gateway: RunningGateway
 
 beforeAll(async () => {
   const upstreams = Object.fromEntries(
@@ -78,7 +78,7 @@ beforeAll(async () => {
       { command: [process.execPath, taskServer], env: { MODE: mode } },
     ]),
   )
-  gateway = await gentleGateway({
+  gateway = await startGateway({
     listen: { legacy_sse: true },
     store: 'memory',
     features,

@@ -14,13 +14,13 @@ import { until } from '../../support/condition.ts'
 import { connect, type FakeClient } from '../../support/fake-client.ts'
 import { type FakeServer, fakeServerCommand } from '../../support/fake-server.ts'
 import { modern } from '../../support/fronts.ts'
-import { gatewayProgram, type GatewayProcess } from '../../support/gateway-process.ts'
+import { type GatewayProcess, gatewayProgram } from '../../support/gateway-process.ts'
 import {
   callsOf,
   clientOf,
   codeOf,
   folder,
-  gatewayTo,
+  gatewayProcessTo,
   httpServer,
   serverJournal,
 } from '../../support/journey.ts'
@@ -41,7 +41,7 @@ async function place(): Promise<Place> {
   const config = { listen: { legacy_sse: true } }
   // The server says nothing of itself that would have its calls made again.
   const upstreams = { one: { url: server.url, revision: '2025-11-25' } }
-  return { server, gateway: await gatewayTo(upstreams, { config }) }
+  return { server, gateway: await gatewayProcessTo(upstreams, { config }) }
 }
 
 const isProgress = ({ method }: Json): boolean => method === 'notifications/progress'
@@ -138,7 +138,7 @@ async function expectJoined(client: FakeClient, operation_id: string): Promise<R
 
 it('a client of the SDK 1.x that vanishes is replaced by one with its session and its last event', async () => {
   const command = publishedServer(everything, 'stdio')
-  const gateway = await gatewayTo({ one: { command, revision: '2025-11-25' } })
+  const gateway = await gatewayProcessTo({ one: { command, revision: '2025-11-25' } })
   const url = new URL(gateway.url)
   const request = {
     method: 'tools/call',

@@ -3,12 +3,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { connect } from '../../support/fake-client.ts'
-import {
-  type GatewayProcess,
-  gatewayProgram,
-  runCommand,
-  startGatewayProcess,
-} from '../../support/gateway-process.ts'
+import { gatewayProgram } from '../../support/gateway-process.ts'
+import { type RunningGateway, runCommand, startGateway } from '../../support/gateway.ts'
 import { clientOf } from '../../support/journey.ts'
 import { localGateway } from '../../support/local-gateway.ts'
 import { type ConfirmingClient, connectFallenBack, eras } from '../../support/peers/confirming.ts'
@@ -21,14 +17,14 @@ const RECEIPT = 'dev.gatehouse/receipt'
 const callers = [...eras, { title: 'SDK 2.x of an older revision', connect: connectFallenBack }]
 
 let folder: string
-let gateway: GatewayProcess
+let gateway: RunningGateway
 let files: Json
 beforeAll(async () => {
   folder = await realpath(await mkdtemp(join(tmpdir(), 'gatehouse-test-')))
   files = { command: publishedServer('@modelcontextprotocol/server-filesystem', folder) }
   const memory = { MEMORY_FILE_PATH: join(folder, 'memory.jsonl') }
   await writeFile(join(folder, 'hello.txt'), 'hello')
-  gateway = await startGatewayProcess({
+  gateway = await startGateway({
     store: join(folder, 'store'),
     features: { confirm: { level: 'none' }, provenance: { always: true, hash: true } },
     upstreams: {

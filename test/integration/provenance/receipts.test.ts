@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { fakeServerCommand } from '../../support/fake-server.ts'
-import { type GatewayProcess, runCommand, startGatewayProcess } from '../../support/gateway-process.ts'
+import { type RunningGateway, runCommand, startGateway } from '../../support/gateway.ts'
 import { clientOf } from '../../support/journey.ts'
 import { type Json, objectAt } from '../../support/server/json.ts'
 
@@ -12,12 +12,12 @@ const RECEIPT = 'dev.gatehouse/receipt'
 const revisions = ['2025-03-26', '2025-06-18', '2026-07-28'] as const
 
 let folder: string
-let gateway: GatewayProcess
+let gateway: RunningGateway
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'gatehouse-test-'))
   const { command, args } = fakeServerCommand({ revision: '2026-07-28' })
   const server = { command: [command, ...args] }
-  gateway = await startGatewayProcess({
+  gateway = await startGateway({
     store: join(folder, 'store'),
     features: { confirm: 'off' },
     upstreams: { one: server, two: server },

@@ -4,8 +4,7 @@ import { createHash } from 'node:crypto'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { GatewayProcess } from '../../support/gateway-process.ts'
-import { gentleGateway } from '../../support/gentle-gateway.ts'
+import { type RunningGateway, startGateway } from '../../support/gateway.ts'
 import { bothEras } from '../../support/peers/clients.ts'
 import { twoFolders } from '../../support/two-folders.ts'
 
@@ -13,7 +12,7 @@ const LINES = 100_000
 
 let folders: ReturnType<typeof twoFolders>
 let root = ''
-let gateway: GatewayProcess
+let gateway: RunningGateway
 
 beforeAll(async () => {
   folders = twoFolders()
@@ -23,7 +22,7 @@ beforeAll(async () => {
     (_none, index) => `${index + 1} ${'x'.repeat(90)} ${index === 77_777 ? 'needle' : ''}`,
   )
   writeFileSync(join(root, 'one/large.log'), lines.join('\n'))
-  gateway = await gentleGateway({
+  gateway = await startGateway({
     store: join(root, 'store'),
     features: { references: 'on', confirm: 'off', validate: 'on' },
     upstreams: folders.servers,

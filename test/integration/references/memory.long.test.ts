@@ -8,8 +8,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { launchScript, type Serving } from '../../bench/launch.ts'
 import { sha256Of } from '../../bench/large-text.ts'
 import { resetPeak, peakMegabytes, residentMegabytes } from '../../bench/process-stats.ts'
-import type { GatewayProcess } from '../../support/gateway-process.ts'
-import { gentleGateway } from '../../support/gentle-gateway.ts'
+import { type GatewayProcess, startGatewayProcess } from '../../support/gateway-process.ts'
 import { bothEras } from '../../support/peers/clients.ts'
 
 const BYTES = 200_000_000
@@ -25,7 +24,7 @@ let gateway: GatewayProcess
 beforeAll(async () => {
   root = mkdtempSync(join(tmpdir(), 'gatehouse-memory-'))
   server = await launchScript('large-upstream.ts')
-  gateway = await gentleGateway({
+  gateway = await startGatewayProcess({
     store: join(root, 'store'),
     features: { references: 'on', confirm: 'off' },
     upstreams: { child: { command: [process.execPath, script, '--stdio'] }, remote: { url: server.url } },

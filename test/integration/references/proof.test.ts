@@ -6,8 +6,8 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { auditLines } from '../../support/audit-lines.ts'
 import { until } from '../../support/condition.ts'
-import { type GatewayProcess, gatewayProgram, runCommand } from '../../support/gateway-process.ts'
-import { gentleGateway } from '../../support/gentle-gateway.ts'
+import { gatewayProgram } from '../../support/gateway-process.ts'
+import { runCommand, type RunningGateway, startGateway } from '../../support/gateway.ts'
 import { eras, type ConfirmingClient } from '../../support/peers/confirming.ts'
 import { type Json, objectAt } from '../../support/server/json.ts'
 import { twoFolders } from '../../support/two-folders.ts'
@@ -18,14 +18,14 @@ const sha256 = createHash('sha256').update(data).digest('hex')
 
 let folders: ReturnType<typeof twoFolders>
 let root = ''
-let gateway: GatewayProcess
+let gateway: RunningGateway
 
 beforeAll(async () => {
   folders = twoFolders()
   root = folders.root
   writeFileSync(join(root, 'one/large.log'), data)
   const undo = `write_file(path=${JSON.stringify(join(root, 'two/undone.log'))}, content=$.args.content)`
-  gateway = await gentleGateway({
+  gateway = await startGateway({
     store: join(root, 'store'),
     observe: { audit: join(root, 'audit.jsonl') },
     features: { references: 'on' },

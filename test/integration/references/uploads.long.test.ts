@@ -9,7 +9,7 @@ import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vit
 import { peakMegabytes, resetPeak, residentMegabytes } from '../../bench/process-stats.ts'
 import { pagesClient, startAuthorizationServer } from '../../support/auth/authorization-server.ts'
 import { hasChromium, measured, startChromium } from '../../support/chromium.ts'
-import { gentleGateway } from '../../support/gentle-gateway.ts'
+import { startGatewayProcess } from '../../support/gateway-process.ts'
 import { type LocalGateway, localGateway } from '../../support/local-gateway.ts'
 import { freePort } from '../../support/run-gateway.ts'
 import type { Json } from '../../support/server/json.ts'
@@ -134,7 +134,7 @@ describe.skipIf(!existsSync('/proc/self/clear_refs'))('a large file (needs /proc
   test('is received and returned in little memory', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'gatehouse-large-'))
     const server = await scriptedServer({ tools: {} }, { 'tools/list': () => ({ tools: [] }) })
-    const gateway = await gentleGateway({
+    const gateway = await startGatewayProcess({
       store: join(folder, 'store'),
       features: { references: { upload: '300MB', urls: true } },
       upstreams: { one: { url: server.url } },

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { until } from '../../support/condition.ts'
 import { connect, type FakeClient } from '../../support/fake-client.ts'
-import { runCommand } from '../../support/gateway-process.ts'
+import { runCommand } from '../../support/gateway.ts'
 import { caller, corporate, localGateway, type LocalGateway } from '../../support/local-gateway.ts'
 import { scriptedServer, type ScriptedServer } from '../../support/scripted-server.ts'
 import { isObject, type Json, objectAt } from '../../support/server/json.ts'
@@ -216,14 +216,13 @@ it('C215 C218 gatehouse changelog prints changes and deprecations from the store
   await run({ add_worklog: { deprecated } }, '1.2.0')
   const file = join(folder, 'gateway.config.yaml')
   writeFileSync(file, JSON.stringify(config({ add_worklog: { deprecated } })))
-  const program = [process.execPath, join(import.meta.dirname, '../../../src/main.ts')]
-  const printed = await runCommand(['changelog', 'notes', '--config', file], { program })
+  const printed = await runCommand(['changelog', 'notes', '--config', file])
   expect([printed.code, printed.stderr]).toEqual([0, ''])
   expect(printed.stdout).toMatch(
     /^# Changelog\n[^]*## \[1\.2\.0\] - \d{4}-\d\d-\d\d\n\n### Deprecated\n\n- tool `add_worklog` is deprecated: use log_work, support ends 2099-03-31\.\n\n## \[1\.1\.0\][^]*### Added\n\n- tool `add_worklog` was added\.\n\n## \[1\.0\.0\][^]*First seen\./,
   )
-  const view = await runCommand(['changelog', '--json', '--config', file], { program })
+  const view = await runCommand(['changelog', '--json', '--config', file])
   expect(JSON.parse(view.stdout)).toMatchObject({ servers: [{ server: 'notes', version: '1.2.0' }] })
-  const unknown = await runCommand(['changelog', 'other', '--config', file], { program })
+  const unknown = await runCommand(['changelog', 'other', '--config', file])
   expect([unknown.code, unknown.stderr]).toEqual([2, expect.stringContaining('no server is named "other"')])
 })

@@ -5,8 +5,8 @@ import { until } from '../../support/condition.ts'
 import { connect } from '../../support/fake-client.ts'
 import { fakeServerCommand } from '../../support/fake-server.ts'
 import { initialize } from '../../support/fronts.ts'
-import { type CommandProcess, gatewayProgram, startCommand } from '../../support/gateway-process.ts'
-import { folder, gatewayTo, httpServer } from '../../support/journey.ts'
+import { type CommandProcess, gatewayProgram, startCommandProcess } from '../../support/gateway-process.ts'
+import { folder, gatewayProcessTo, httpServer } from '../../support/journey.ts'
 import { plainFeatures } from '../../support/undescribed.ts'
 import { openSession, toolCall } from '../../support/raw-session.ts'
 import { isObject, type Json, objectAt } from '../../support/server/json.ts'
@@ -16,7 +16,7 @@ const banner = ['Server starting…', '{"not":"a message"}', 'listening on \u000
 function gatewayOnStdio(upstreams: Json): CommandProcess {
   const config = join(folder(), 'gateway.config.yaml')
   writeFileSync(config, JSON.stringify({ features: plainFeatures({}), upstreams }))
-  const command = startCommand(['stdio', '--config', config])
+  const command = startCommandProcess(['stdio', '--config', config])
   onTestFinished(() => command.close())
   return command
 }
@@ -95,7 +95,7 @@ it('C111 initialize cannot be cancelled', async () => {
 
 it('C004 C023 C027 the same call has the same result over stdio, as JSON and as events', async () => {
   const server = await httpServer()
-  const gateway = await gatewayTo({ it: server.url })
+  const gateway = await gatewayProcessTo({ it: server.url })
   const command = gatewayOnStdio({ it: server.url })
   send(command, initialize())
   await answerTo(command, 1)

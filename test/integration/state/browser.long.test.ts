@@ -4,8 +4,7 @@ import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/cli
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { chromiumProgram, hasChromium } from '../../support/chromium.ts'
 import { foreignFile } from '../../support/foreign.ts'
-import { gatewayWith } from '../../support/gateway-with.ts'
-import type { RunningGateway } from '../../support/run-gateway.ts'
+import { type RunningGateway, startGateway } from '../../support/gateway.ts'
 
 const CLIENTS = 10
 const CALLS = 20
@@ -55,7 +54,7 @@ describe.skipIf(!hasChromium())('browsers behind the gateway', () => {
     await new Promise<void>((resolve) => web.listen(0, '127.0.0.1', resolve))
     site = `http://127.0.0.1:${(web.address() as AddressInfo).port}`
     const browser = ['--headless', '--isolated', '--no-sandbox', '--executable-path', chromiumProgram]
-    gateway = await gatewayWith({
+    gateway = await startGateway({
       upstreams: {
         browser: { command: [process.execPath, foreignFile('@playwright/mcp/cli.js'), ...browser] },
       },

@@ -6,8 +6,7 @@ import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/cli
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { until } from '../../support/condition.ts'
 import { type FakeServer, startFakeServer } from '../../support/fake-server.ts'
-import { gatewayWith } from '../../support/gateway-with.ts'
-import type { RunningGateway } from '../../support/run-gateway.ts'
+import { type RunningGateway, startGateway } from '../../support/gateway.ts'
 import { StatelessClient } from '../../support/stateless-client.ts'
 
 const program = fileURLToPath(new URL('../../fixtures/context-server/main.ts', import.meta.url))
@@ -31,7 +30,7 @@ async function killed(pid: unknown): Promise<void> {
 describe('the connection of a client without a session', () => {
   let gateway: RunningGateway
   beforeAll(async () => {
-    gateway = await gatewayWith({
+    gateway = await startGateway({
       upstreams: {
         each: { command, features: { state: { connection: 'on' } } },
         asked: { command },
@@ -191,7 +190,7 @@ describe('the session of a client with a server over HTTP', () => {
     server = await startFakeServer({ revision, transport: 'http' })
     stateless = await startFakeServer({ revision, transport: 'http', sessions: false })
     const features = { state: { connection: 'on' } }
-    gateway = await gatewayWith({
+    gateway = await startGateway({
       upstreams: { kept: { url: server.url, features }, none: { url: stateless.url, features } },
     })
   })
@@ -249,7 +248,7 @@ describe('a lost context', () => {
   const upstreams = { each: { command, idle: '300ms', features: { state: { connection: 'on' } } } }
 
   test('after the idle timeout is reported', async () => {
-    const gateway = await gatewayWith({ upstreams })
+    const gateway = await startGateway({ upstreams })
     try {
       const one = new StatelessClient({ url: `${gateway.url}/each` })
       const { seen } = await one.call('count')
@@ -263,7 +262,7 @@ describe('a lost context', () => {
   test('because another gateway process has it is reported, and stays with that process', async () => {
     const store = await mkdtemp(join(tmpdir(), 'gatehouse-state-'))
     const config = { store, upstreams: { each: { ...upstreams.each, idle: '1m' } } }
-    const gateways = [await gatewayWith(config), await gatewayWith(config)]
+    const gateways = [await startGateway(config), await startGateway(config)]
     try {
       const [one, other] = gateways.map(({ url }) => new StatelessClient({ url: `${url}/each` }))
       const first = await one?.call('count')

@@ -6,9 +6,8 @@ import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { auditLines } from '../../support/audit-lines.ts'
 import { until } from '../../support/condition.ts'
-import { runCommand } from '../../support/gateway-process.ts'
-import { configFile, gatewayWith } from '../../support/gateway-with.ts'
-import type { RunningGateway } from '../../support/run-gateway.ts'
+import { runCommand, type RunningGateway, startGateway } from '../../support/gateway.ts'
+import { configFile } from '../../support/gateway-with.ts'
 import { StatelessClient } from '../../support/stateless-client.ts'
 
 const program = fileURLToPath(new URL('../../fixtures/context-server/main.ts', import.meta.url))
@@ -26,7 +25,7 @@ describe('the values of a session', () => {
   const tokens: string[] = []
   beforeAll(async () => {
     folder = await mkdtemp(join(tmpdir(), 'gatehouse-state-'))
-    gateway = await gatewayWith(
+    gateway = await startGateway(
       {
         store: join(folder, 'store'),
         observe: { audit: join(folder, 'audit.jsonl'), metrics: 'on' },
@@ -37,7 +36,7 @@ describe('the values of a session', () => {
           off: { command, env: { MODE: 'native' }, features: { state: 'off' } },
         },
       },
-      ['--log-level', 'debug'],
+      { args: ['--log-level', 'debug'] },
     )
   })
   afterAll(async () => {

@@ -13,12 +13,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { LmdbStore } from '../../../src/store/lmdb/store.ts'
 import { until } from '../../support/condition.ts'
-import {
-  type CommandProcess,
-  type Finished,
-  runCommand,
-  startCommand,
-} from '../../support/gateway-process.ts'
+import { type Command, type Finished, runCommand, startCommand } from '../../support/gateway.ts'
 import { publishedServer } from '../../support/peers/servers.ts'
 import { silentLog } from '../../support/silent-log.ts'
 
@@ -26,7 +21,7 @@ const config = { upstreams: { memory: { command: publishedServer('@modelcontextp
 
 describe('gatehouse store', () => {
   let folder = ''
-  let gateway: CommandProcess
+  let gateway: Command
   const file = (): string => join(folder, 'gateway.config.yaml')
   const run = (...args: string[]): Promise<Finished> => runCommand(['store', ...args, '--config', file()])
 

@@ -5,8 +5,9 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { until } from '../../support/condition.ts'
-import { type Finished, type GatewayProcess, runCommand } from '../../support/gateway-process.ts'
-import { clientOf, codeOf, folder, gatewayTo } from '../../support/journey.ts'
+import type { GatewayProcess } from '../../support/gateway-process.ts'
+import { type Finished, runCommand } from '../../support/gateway.ts'
+import { clientOf, codeOf, folder, gatewayProcessTo } from '../../support/journey.ts'
 import { type Notes, notes } from '../../support/notes.ts'
 import { hasRedis, type RedisServer, startRedis } from '../../support/redis-server.ts'
 import type { Json } from '../../support/server/json.ts'
@@ -32,7 +33,7 @@ async function field(options: { readonly isForgetful?: boolean } = {}): Promise<
   return {
     server,
     redis,
-    start: () => gatewayTo({ notes: server.upstream }, { config: { store: redis.url }, env }),
+    start: () => gatewayProcessTo({ notes: server.upstream }, { config: { store: redis.url }, env }),
     run: (...words) => runCommand([...words, '--config', file], { env }),
   }
 }

@@ -4,8 +4,9 @@ import { copyFileSync, cpSync, mkdirSync, renameSync, rmSync, truncateSync, writ
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { until } from '../../support/condition.ts'
-import { type Finished, type GatewayProcess, runCommand } from '../../support/gateway-process.ts'
-import { clientOf, codeOf, folder, gatewayTo } from '../../support/journey.ts'
+import type { GatewayProcess } from '../../support/gateway-process.ts'
+import { type Finished, runCommand } from '../../support/gateway.ts'
+import { clientOf, codeOf, folder, gatewayProcessTo } from '../../support/journey.ts'
 import { type Notes, notes } from '../../support/notes.ts'
 import type { Json } from '../../support/server/json.ts'
 
@@ -35,7 +36,7 @@ async function field(): Promise<Field> {
     server,
     store,
     env,
-    start: () => gatewayTo({ notes: server.upstream }, { config: { store }, env }),
+    start: () => gatewayProcessTo({ notes: server.upstream }, { config: { store }, env }),
     run: (...words) => runCommand([...words, '--config', file], { env }),
   }
 }

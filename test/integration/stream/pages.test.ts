@@ -10,12 +10,8 @@ import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js'
 import { CallToolResultSchema } from '@modelcontextprotocol/sdk/types.js'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import {
-  type GatewayProcess,
-  gatewayProgram,
-  runCommand,
-  startGatewayProcess,
-} from '../../support/gateway-process.ts'
+import { gatewayProgram } from '../../support/gateway-process.ts'
+import { type RunningGateway, runCommand, startGateway } from '../../support/gateway.ts'
 import { configFile } from '../../support/gateway-with.ts'
 import { idsOf, PAGES, pagingServer } from '../../support/paging-server.ts'
 import { isObject, type Json, objectAt } from '../../support/server/json.ts'
@@ -122,7 +118,7 @@ function commandOf([command = '', ...args]: readonly string[]) {
 }
 
 let server: Awaited<ReturnType<typeof pagingServer>>
-let gateway: GatewayProcess
+let gateway: RunningGateway
 let config: Awaited<ReturnType<typeof configFile>>
 let served: Json
 beforeAll(async () => {
@@ -137,7 +133,7 @@ beforeAll(async () => {
       all: { ...upstream, features: { stream: { collect: 'on', max_pages: 3 } } },
     },
   }
-  gateway = await startGatewayProcess(served)
+  gateway = await startGateway(served)
   config = await configFile({ ...served, upstreams: { pages: upstream } })
 })
 afterAll(async () => {

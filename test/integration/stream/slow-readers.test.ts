@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { open, type OpenReply, usual } from '../../support/client/raw.ts'
 import { until } from '../../support/condition.ts'
 import { modern, sessionFront } from '../../support/fronts.ts'
-import { type GatewayProcess, startGatewayProcess } from '../../support/gateway-process.ts'
+import { type RunningGateway, startGateway } from '../../support/gateway.ts'
 import { pagingServer } from '../../support/paging-server.ts'
 import type { HeaderMap } from '../../support/server/journal.ts'
 import { isObject, type Json, objectAt, parse } from '../../support/server/json.ts'
@@ -15,10 +15,10 @@ const PAGES = 100
 const PAGE_BYTES = 300_000
 
 let server: Awaited<ReturnType<typeof pagingServer>>
-let gateway: GatewayProcess
+let gateway: RunningGateway
 beforeAll(async () => {
   server = await pagingServer(PAGE_BYTES)
-  gateway = await startGatewayProcess({
+  gateway = await startGateway({
     store: 'memory',
     limits: { result: '100MB' },
     features: { stream: { max_pages: PAGES } },

@@ -6,7 +6,8 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { canary } from '../../support/five-servers.ts'
 import { foreignFile } from '../../support/foreign.ts'
-import { type Finished, runCommand } from '../../support/gateway-process.ts'
+import { runCommandProcess } from '../../support/gateway-process.ts'
+import { type Finished, runCommand } from '../../support/gateway.ts'
 import { configFile } from '../../support/gateway-with.ts'
 import { everything, publishedServer } from '../../support/peers/servers.ts'
 import { isObject, type Json } from '../../support/server/json.ts'
@@ -17,10 +18,10 @@ const broken = join(import.meta.dirname, '../../fixtures/broken-server/main.ts')
 const filesystem = publishedServer('@modelcontextprotocol/server-filesystem', root)
 afterAll(() => rmSync(root, { recursive: true, force: true, maxRetries: 5 }))
 
-async function conformance(config: Json, program?: readonly string[]): Promise<Finished> {
+async function conformance(config: Json, run: typeof runCommand = runCommand): Promise<Finished> {
   const { path, remove } = await configFile({ store: 'memory', ...config })
   try {
-    return await runCommand(['conformance', '--json', '--config', path], { ...(program && { program }) })
+    return await run(['conformance', '--json', '--config', path])
   } finally {
     await remove()
   }
@@ -224,7 +225,9 @@ describe('a gateway in which one line is different', () => {
     expect(text).toContain(line)
     writeFileSync(join(copy, file), text.replace(line, by))
     const config = { features: { references: 'on' }, upstreams: { files: { command: filesystem } } }
-    const { stdout, code } = await conformance(config, [process.execPath, join(copy, 'main.js')])
+    const { stdout, code } = await conformance(config, (args) =>
+      runCommandProcess(args, { program: [process.execPath, join(copy, 'main.js')] }),
+    )
     expect(idsOf(JSON.parse(stdout), 'failed')).toContain(id)
     expect(code).toBe(1)
   })

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { validator } from '../../../src/core/schema/schema.ts'
 import { Canaries } from '../../support/canary.ts'
-import { type Finished, runCommand, startGatewayProcess } from '../../support/gateway-process.ts'
+import { type Finished, runCommand, startGateway } from '../../support/gateway.ts'
 import { configFile } from '../../support/gateway-with.ts'
 import { clientOf } from '../../support/journey.ts'
 import { publishedServer } from '../../support/peers/servers.ts'
@@ -98,7 +98,7 @@ describe('a run against server-filesystem', () => {
 
 describe('a gateway with the store of a run', () => {
   it('shows its report as a page, as JSON, as a badge and by a tool', async () => {
-    const gateway = await startGatewayProcess({ store, upstreams: { files: filesystem, other: filesystem } })
+    const gateway = await startGateway({ store, upstreams: { files: filesystem, other: filesystem } })
     onTestFinished(() => gateway.close())
     const get = (path: string, accept = '*/*') => fetch(`${gateway.origin}${path}`, { headers: { accept } })
     expect(await (await get('/conformance/files', 'application/json')).json()).toEqual(report)
@@ -131,7 +131,7 @@ describe('a gateway with the store of a run', () => {
   })
 
   it('says where there is no report how to get one', async () => {
-    const gateway = await startGatewayProcess({ store: 'memory', upstreams: { files: filesystem } })
+    const gateway = await startGateway({ store: 'memory', upstreams: { files: filesystem } })
     onTestFinished(() => gateway.close())
     const missing = await fetch(`${gateway.origin}/conformance`, { headers: { accept: 'application/json' } })
     expect(missing.status).toBe(404)
@@ -146,7 +146,7 @@ describe('a gateway with the store of a run', () => {
   })
 
   it('has none of this where the feature is off, and the pages only for callers where there is authentication', async () => {
-    const off = await startGatewayProcess({
+    const off = await startGateway({
       store,
       upstreams: { files: { ...filesystem, features: { conformance: 'off' } }, other: filesystem },
     })
@@ -154,7 +154,7 @@ describe('a gateway with the store of a run', () => {
     expect((await fetch(`${off.origin}/conformance/files`)).status).toBe(404)
     expect(await (await fetch(`${off.origin}/conformance`)).text()).not.toContain('<h2>files')
     const hash = 'sha256:0123456789abcdef:0000000000000000000000000000000000000000000000000000000000000000'
-    const guarded = await startGatewayProcess({
+    const guarded = await startGateway({
       store,
       auth: { opaque: { tokens: [{ hash, id: 'nobody' }] } },
       upstreams: { files: filesystem },

@@ -18,7 +18,7 @@ import memory from '../../../src/catalog/packs/memory.json' with { type: 'json' 
 import redis from '../../../src/catalog/packs/redis.json' with { type: 'json' }
 import { inRepository, readDocument } from '../../support/document.ts'
 import { foreignFile } from '../../support/foreign.ts'
-import { type Finished, runCommand } from '../../support/gateway-process.ts'
+import { type Finished, runCommand } from '../../support/gateway.ts'
 import { configFile } from '../../support/gateway-with.ts'
 import { publishedServer } from '../../support/peers/servers.ts'
 import { hasRedis, type RedisServer, startRedis } from '../../support/redis-server.ts'

@@ -4,13 +4,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { Canaries } from '../../support/canary.ts'
-import {
-  commandOnStdio,
-  gatewayProgram,
-  runCommand,
-  servedAt,
-  startCommand,
-} from '../../support/gateway-process.ts'
+import { commandOnStdio, gatewayProgram, runCommandProcess, servedAt } from '../../support/gateway-process.ts'
+import { runCommand, startCommand } from '../../support/gateway.ts'
 import { until } from '../../support/condition.ts'
 import { peerKinds } from '../../support/peers/clients.ts'
 import { connectSdk1 } from '../../support/peers/sdk1.ts'
@@ -76,7 +71,7 @@ describe('a recording of server-everything', () => {
         const client = await connect({ transport: 'http', url })
         expect(await converse(client)).toEqual(live)
         await client.close()
-        server.signal('SIGTERM')
+        server.stop()
         expect(await server.ended).toMatchObject({ code: 0, stderr: '' })
       } finally {
         await server.close()
@@ -142,11 +137,11 @@ describe('a recording of server-everything', () => {
     const vitest = join(folder, 'node_modules/vitest/vitest.mjs')
     const env = { MCP_SERVER: JSON.stringify(publishedServer(everything)) }
     const program = [process.execPath, vitest]
-    const good = await runCommand(['run', '--root', folder], { env, program, cwd: folder })
+    const good = await runCommandProcess(['run', '--root', folder], { env, program, cwd: folder })
     expect(good.stdout + good.stderr).toMatch(/2 passed/)
     const sum = join(folder, 'get-sum.test.js')
     writeFileSync(sum, readFileSync(sum, 'utf8').replaceAll('is 5', 'is 6'))
-    const bad = await runCommand(['run', '--root', folder, 'get-sum'], { env, program, cwd: folder })
+    const bad = await runCommandProcess(['run', '--root', folder, 'get-sum'], { env, program, cwd: folder })
     expect(bad.stdout + bad.stderr).toMatch(/1 failed/)
   })
 })

@@ -5,7 +5,8 @@ import { join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
 import { until } from '../../support/condition.ts'
 import { fakeServerCommand, startFakeServer } from '../../support/fake-server.ts'
-import { commandOnStdio, servedAt, startCommand } from '../../support/gateway-process.ts'
+import { commandOnStdio, servedAt } from '../../support/gateway-process.ts'
+import { startCommand } from '../../support/gateway.ts'
 import type { PeerClient, Way } from '../../support/peers/client.ts'
 import { connectSdk1 } from '../../support/peers/sdk1.ts'
 import { connectSdk2 } from '../../support/peers/sdk2.ts'
@@ -59,7 +60,7 @@ it.each(['2025-11-25', '2026-07-28'] as const)(
       const both = await Promise.all(clients.map(({ connect }) => connect({ transport: 'http', url })))
       const live = await Promise.all(both.map(converse))
       for (const each of both) await each.close()
-      recorder.signal('SIGTERM')
+      recorder.stop()
       expect(await recorder.ended).toMatchObject({ code: 0 })
       for (const [index, { connect }] of clients.entries()) {
         const replayed = await connect(commandOnStdio('replay', file))

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
 import { fixtureCommand, startFixture } from '../../fixtures/conformance-server/start.ts'
 import { brokenServer, type Way, ways } from '../../support/broken-server.ts'
-import { runCommand } from '../../support/gateway-process.ts'
+import { runCommand } from '../../support/gateway.ts'
 import { startEverything, publishedServer } from '../../support/peers/servers.ts'
 import { isObject, parse } from '../../support/server/json.ts'
 

@@ -3,7 +3,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest'
 import { until } from '../../support/condition.ts'
-import { type CommandProcess, runCommand, startCommand } from '../../support/gateway-process.ts'
+import { type CommandProcess, startCommandProcess } from '../../support/gateway-process.ts'
+import { runCommand } from '../../support/gateway.ts'
 import { clientOf } from '../../support/journey.ts'
 import { hasRedis, type RedisServer, startRedis } from '../../support/redis-server.ts'
 import { openRoom, type Room } from '../../support/room.ts'
@@ -27,7 +28,7 @@ function configFile(room: Room, store: string, unsend: Json = {}): string {
 }
 
 async function start(config: string): Promise<Gateway> {
-  const command = startCommand(['serve', '--config', config, '--port', '0'])
+  const command = startCommandProcess(['serve', '--config', config, '--port', '0'])
   onTestFinished(() => command.close())
   const url = await until(
     () => /^Gatehouse serves (\S+)$/m.exec(command.stdout())?.[1],

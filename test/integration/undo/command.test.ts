@@ -13,12 +13,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { UsageError } from '../../../src/cli/options.ts'
 import { undo as undoCommand } from '../../../src/cli/undo.ts'
 import { connect, type FakeClient } from '../../support/fake-client.ts'
-import {
-  type Finished,
-  type GatewayProcess,
-  runCommand,
-  startGatewayProcess,
-} from '../../support/gateway-process.ts'
+import { type Finished, type RunningGateway, runCommand, startGateway } from '../../support/gateway.ts'
 import { memoryIo } from '../../support/memory-io.ts'
 import { publishedServer } from '../../support/peers/servers.ts'
 import { hasRedis, type RedisServer, startRedis } from '../../support/redis-server.ts'
@@ -51,7 +46,7 @@ function upstreamsIn(home: string): Json {
 describe.runIf(hasRedis())('gatehouse undo', () => {
   let redis: RedisServer
   let home: string
-  let gateway: GatewayProcess
+  let gateway: RunningGateway
   let client: FakeClient
 
   const inFiles = (name: string): string => join(home, 'files', name)
@@ -64,7 +59,7 @@ describe.runIf(hasRedis())('gatehouse undo', () => {
     redis = await startRedis()
     home = realpathSync(mkdtempSync(join(tmpdir(), 'undo-')))
     mkdirSync(join(home, 'files'))
-    gateway = await startGatewayProcess({
+    gateway = await startGateway({
       store: redis.url,
       features: { confirm: { level: 'none' } },
       upstreams: upstreamsIn(home),
@@ -175,7 +170,7 @@ describe.runIf(hasRedis())('gatehouse undo', () => {
     const since = new Date().toISOString()
     writeFileSync(inFiles('c.txt'), 'kept')
     await call('files', 'write_file', { path: inFiles('c.txt'), content: 'overwritten' })
-    gateway.signal('SIGTERM')
+    gateway.stop()
     await gateway.ended
     const { code, stdout } = await undo('--since', since, '--yes')
     expect(stdout).toMatch(/^undone {6}\S+ {2}files {2}write_file$/m)

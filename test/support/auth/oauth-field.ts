@@ -1,5 +1,5 @@
 import { type FakeServer, startFakeServer } from '../fake-server.ts'
-import { type GatewayProcess, startGatewayProcess } from '../gateway-process.ts'
+import { type RunningGateway, startGateway } from '../gateway.ts'
 import type { Json } from '../server/json.ts'
 import { type AuthorizationServer, startAuthorizationServer } from './authorization-server.ts'
 
@@ -7,7 +7,7 @@ import { type AuthorizationServer, startAuthorizationServer } from './authorizat
 export interface OAuthField {
   readonly server: AuthorizationServer
   readonly fake: FakeServer
-  readonly gateway: GatewayProcess
+  readonly gateway: RunningGateway
   close(): Promise<void>
 }
 
@@ -15,7 +15,7 @@ export interface OAuthField {
 export async function startOAuthField(config: Json = {}): Promise<OAuthField> {
   const server = await startAuthorizationServer()
   const fake = await startFakeServer({ revision: '2025-11-25', transport: 'http' })
-  const gateway = await startGatewayProcess({
+  const gateway = await startGateway({
     ...config,
     auth: {
       jwt: { issuer: server.issuer },

@@ -2,8 +2,8 @@ import { mkdir, mkdtemp, realpath, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { foreignFile } from '../foreign.ts'
-import { gatewayProgram, type GatewayProcess } from '../gateway-process.ts'
-import { gentleGateway } from '../gentle-gateway.ts'
+import { gatewayProgram } from '../gateway-process.ts'
+import { type RunningGateway, startGateway } from '../gateway.ts'
 import type { Json } from '../server/json.ts'
 import type { Way } from './client.ts'
 import { everything, publishedServer, startEverything } from './servers.ts'
@@ -41,7 +41,7 @@ export async function openHouse(chosen: readonly Server[], more: Json = {}): Pro
     for (const server of chosen) upstreams[server] = { ...(await settingsOf(server, home, closing)), ...more }
     await writeConfig(home, 'all', upstreams)
     for (const server of chosen) await writeConfig(home, server, { [server]: upstreams[server] })
-    const gateway = await gentleGateway({ listen: { legacy_sse: true }, upstreams })
+    const gateway = await startGateway({ listen: { legacy_sse: true }, upstreams })
     closing.push(gateway.close)
     return { folder, way: (transport, server) => wayTo(gateway, home, transport, server), close }
   } catch (error) {
@@ -85,7 +85,7 @@ function writeConfig(home: string, name: string, upstreams: Json): Promise<void>
   return writeFile(join(home, `${name}.config.yaml`), JSON.stringify({ upstreams }))
 }
 
-function wayTo({ origin }: GatewayProcess, home: string, transport: Way['transport'], server?: Server): Way {
+function wayTo({ origin }: RunningGateway, home: string, transport: Way['transport'], server?: Server): Way {
   if (transport === 'stdio') {
     const config = join(home, `${server ?? 'all'}.config.yaml`)
     return { transport, command: [...gatewayProgram(), 'stdio', '--config', config] }

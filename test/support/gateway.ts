@@ -1,0 +1,71 @@
+/**
+ * Commands and gateways in this process: the built product, with streams, an environment and a stop of its own. A test
+ * whose subject is the process itself, such as its signals, its pipes or its memory, uses `gateway-process.ts`; so do all
+ * of them where GATEHOUSE_COMMAND names another program.
+ */
+import { createRequire } from 'node:module'
+import { checkAmbient } from './canary.ts'
+import {
+  type Command,
+  type CommandOptions,
+  environmentWith,
+  finished,
+  type Finished,
+  type GatewayOptions,
+  type RunningGateway,
+  serving,
+  startCommandProcess,
+} from './gateway-process.ts'
+import { memoryIo } from './memory-io.ts'
+import type { Json } from './server/json.ts'
+
+export type { Command, Finished, RunningGateway }
+
+type InProcess = Omit<CommandOptions, 'program'>
+
+/** Starts a command of the gateway. Closing it stops it, and waits until it has released everything. */
+export function startCommand(args: readonly string[], options: InProcess = {}): Command {
+  return process.env['GATEHOUSE_COMMAND'] === undefined
+    ? startHere(args, options)
+    : gently(startCommandProcess(args, options))
+}
+
+/** Runs a command of the gateway to its end. */
+export function runCommand(args: readonly string[], options: InProcess = {}): Promise<Finished> {
+  return finished(startCommand(args, options))
+}
+
+/** Starts a gateway on a free port with a configuration of its own, and waits until it is ready. */
+export function startGateway(config: Json, options: GatewayOptions = {}): Promise<RunningGateway> {
+  return serving(config, options, startCommand)
+}
+
+/** Loads the product as Node.js does, not as vitest does. */
+const native = createRequire(import.meta.url)
+
+function startHere(args: readonly string[], { cwd, env }: InProcess): Command {
+  const { run } = native('../../dist/cli/run.js') as typeof import('../../src/cli/run.ts')
+  const io = memoryIo({ env: environmentWith(env), ...(cwd !== undefined && { cwd }) })
+  const { stdin, written, stop } = io
+  const ended = run(args, io).then((code) => ({ code, signal: null, ...written }))
+  return gently({
+    stdin,
+    stdout: () => written.stdout,
+    stderr: () => written.stderr,
+    stop,
+    ended,
+    close: async () => checkAmbient(written),
+  })
+}
+
+/** The same, but closing it lets it end by itself first. */
+function gently(command: Command): Command {
+  return {
+    ...command,
+    close: async () => {
+      command.stop()
+      await command.ended
+      await command.close()
+    },
+  }
+}
