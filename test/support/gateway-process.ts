@@ -141,6 +141,8 @@ export interface GatewayOptions {
   /** Further arguments of `gatehouse serve`. */
   readonly args?: readonly string[]
   readonly env?: NodeJS.ProcessEnv
+  /** The port that it listens on, where its public URL does not name it. Default: a free one. */
+  readonly port?: number
   /** False: resolves when it listens, before it has tried its servers. */
   readonly warm?: boolean
 }
@@ -162,11 +164,12 @@ export async function serving<C extends Command>(
     writeFileSync(configFile, typeof next === 'string' ? next : JSON.stringify(next, null, 2))
   }
   configure(config)
-  const { args = [] } = options
-  const command = start(['serve', '--config', configFile, '--port', '0', ...args], options)
+  const { args = [], port } = options
+  const command = start(['serve', '--config', configFile, '--port', `${port ?? 0}`, ...args], options)
   const remove = (): void => rmSync(folder, { recursive: true, force: true })
   try {
-    const url = await listening(command)
+    const printed = await listening(command)
+    const url = port === undefined ? printed : `http://127.0.0.1:${port}/mcp`
     const gateway: C & RunningGateway = {
       ...command,
       url,

@@ -2,27 +2,29 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { until } from '../../support/condition.ts'
-import { runCommand, startCommand } from '../../support/gateway.ts'
+import { runCommand, startGateway } from '../../support/gateway.ts'
 import { configFile } from '../../support/gateway-with.ts'
 import { publishedServer } from '../../support/peers/servers.ts'
 import { freePort } from '../../support/run-gateway.ts'
+import type { Json } from '../../support/server/json.ts'
 
 let folder = ''
+let config: Json
 let file: Awaited<ReturnType<typeof configFile>>
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'gatehouse-documents-'))
   const [command = '', ...args] = publishedServer('@modelcontextprotocol/server-filesystem', folder)
   const [other = '', ...words] = publishedServer('@modelcontextprotocol/server-memory')
-  file = await configFile({
+  config = {
     store: 'memory',
     listen: { public_url: 'https://tools.example.com' },
     upstreams: {
       files: { command, args },
       memory: { command: other, args: words, env: { MEMORY_FILE_PATH: join(folder, 'memory.jsonl') } },
     },
-  })
+  }
+  file = await configFile(config)
 })
 afterAll(async () => {
   await file.remove()
@@ -33,12 +35,8 @@ test('gatehouse skill prints the bytes that a running gateway serves', async () 
   const { code, stdout } = await runCommand(['skill', 'files', '--config', file.path])
   expect(code).toBe(0)
   expect(stdout).toContain('https://tools.example.com/mcp/files')
-  // It prints its public URL, so the test has to know its port.
-  const port = await freePort()
-  const gateway = startCommand(['serve', '--config', file.path, '--port', `${port}`])
-  const origin = `http://127.0.0.1:${port}`
-  await until(async () => (await fetch(`${origin}/ready`)).status === 200, 'the gateway to be ready')
-  const served = await fetch(`${origin}/skills/files/SKILL.md`)
+  const gateway = await startGateway(config, { port: await freePort() })
+  const served = await fetch(new URL('/skills/files/SKILL.md', gateway.url))
   expect(await served.text()).toBe(stdout)
   await gateway.close()
 })

@@ -5,6 +5,7 @@ import { textOf } from '../../support/client/options.ts'
 import { events } from '../../support/client/raw.ts'
 import { goodAnswer, welcome } from '../../support/faults.ts'
 import { startGateway } from '../../support/gateway.ts'
+import { freePort } from '../../support/run-gateway.ts'
 import { clientOf, gatewayTo, httpServer, stdioServer } from '../../support/journey.ts'
 import { parse } from '../../support/server/json.ts'
 import { codeOf } from '../../support/structured-error.ts'
@@ -63,7 +64,10 @@ describe('HTTP+SSE', () => {
     async (publicUrl) => {
       const server = await httpServer()
       const config = { listen: { legacy_sse: true, public_url: publicUrl } }
-      const gateway = await startGateway({ ...config, upstreams: { fake: server.url } })
+      const gateway = await startGateway(
+        { ...config, upstreams: { fake: server.url } },
+        { port: await freePort() },
+      )
       onTestFinished(() => gateway.close())
       const stream = events(new URL('/sse', gateway.url).href)
       const { value } = await stream.next()

@@ -156,7 +156,7 @@ describe('the values of a session', () => {
     await client('issues').call('peek', {}, { session_state: bad })
     tokens.push(bad)
     const metrics = await (await fetch(gateway.url.replace(/\/mcp$/, '/metrics'))).text()
-    const outputs = [gateway.log(), readFileSync(join(folder, 'audit.jsonl'), 'utf8'), metrics]
+    const outputs = [gateway.stderr(), readFileSync(join(folder, 'audit.jsonl'), 'utf8'), metrics]
     expect(outputs[0]).toContain('"call"')
     expect(tokens.filter((token) => token.length > 20)).toHaveLength(5)
     for (const token of tokens)

@@ -12,6 +12,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { UsageError } from '../../../src/cli/options.ts'
 import { undo as undoCommand } from '../../../src/cli/undo.ts'
+import { until } from '../../support/condition.ts'
 import { connect, type FakeClient } from '../../support/fake-client.ts'
 import { type Finished, type RunningGateway, runCommand, startGateway } from '../../support/gateway.ts'
 import { memoryIo } from '../../support/memory-io.ts'
@@ -54,6 +55,12 @@ describe.runIf(hasRedis())('gatehouse undo', () => {
     client.request('tools/call', { name: `${upstream}_${name}`, arguments: args })
   const undo = (...args: string[]): Promise<Finished> =>
     runCommand(['undo', '--config', gateway.configFile, ...args])
+  /** Waits until actions are in the history, which is written after the responses. */
+  const recorded = (since: string, count: number): Promise<unknown> =>
+    until(async () => {
+      const { stdout } = await undo('--since', since, '--dry-run', '--json')
+      return (JSON.parse(stdout) as { readonly deeds: readonly unknown[] }).deeds.length === count
+    }, 'the actions to be recorded')
 
   beforeAll(async () => {
     redis = await startRedis()
@@ -84,6 +91,7 @@ describe.runIf(hasRedis())('gatehouse undo', () => {
     })
     await call('graph', 'add_observations', { observations: [{ entityName: 'ada', contents: ['y'] }] })
 
+    await recorded('5m', 5)
     const dry = await undo('--since', '5m', '--dry-run')
     expect([dry.code, dry.stderr]).toEqual([0, ''])
     expect(
@@ -128,6 +136,7 @@ describe.runIf(hasRedis())('gatehouse undo', () => {
     const since = new Date().toISOString()
     await call('files', 'move_file', { source: inFiles('new.txt'), destination: inFiles('moved.txt') })
     writeFileSync(inFiles('new.txt'), 'in the way')
+    await recorded(since, 1)
     const { code, stdout } = await undo('--since', since, '--yes', '--json')
     expect(code).toBe(1)
     expect(JSON.parse(stdout)).toMatchObject({
@@ -139,6 +148,7 @@ describe.runIf(hasRedis())('gatehouse undo', () => {
     const since = new Date().toISOString()
     writeFileSync(inFiles('one.txt'), '')
     await call('files', 'move_file', { source: inFiles('one.txt'), destination: inFiles('two.txt') })
+    await recorded(since, 1)
     const both = await Promise.all([undo('--since', since, '--yes'), undo('--since', since, '--yes')])
     const lines = both.flatMap(({ stdout }) => stdout.match(/^undone /gm) ?? [])
     expect(lines).toHaveLength(1)
