@@ -40,7 +40,7 @@ export function startGateway(config: Json, options: GatewayOptions = {}): Promis
   return serving(config, options, startCommand)
 }
 
-/** Loads the product as Node.js does, not as vitest does. */
+/** Loads what is built. An import would require a build before the types can be checked. */
 const native = createRequire(import.meta.url)
 
 function startHere(args: readonly string[], { cwd, env }: InProcess): Command {

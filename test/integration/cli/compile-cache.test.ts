@@ -2,7 +2,7 @@ import { chmodSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync } from
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, expect, it, onTestFinished } from 'vitest'
-import { runCommand } from '../../support/gateway-process.ts'
+import { runCommandProcess } from '../../support/gateway-process.ts'
 
 // What a compile cache contains is run without a check.
 describe('the compile cache of a command', () => {
@@ -34,7 +34,7 @@ async function afterVersion(prepare: (cache: string) => void = () => undefined) 
   const cache = join(folder, 'cache', 'gatehouse', 'compiled')
   prepare(cache)
   const env = { TMPDIR: temporary, XDG_CACHE_HOME: join(folder, 'cache'), NODE_COMPILE_CACHE: undefined }
-  const { code, stdout } = await runCommand(['--version'], { env })
+  const { code, stdout } = await runCommandProcess(['--version'], { env })
   expect([code, /\d+\.\d+/.test(stdout)]).toEqual([0, true])
   return { temporary, cache }
 }
