@@ -53,7 +53,11 @@ const forEachFeature = [
   'dialer.ts',
   'list-changes.ts',
   'missing-undo.ts',
+  'settings/*.ts',
 ]
+
+/** What the settings of features import: types, and the schemas and defaults that several of them share. No behaviour. */
+const forSettings = ['core/settings.ts', 'core/principal.ts', 'core/remember.ts', 'core/time/units.ts']
 
 const walls: readonly Wall[] = [
   { part: 'core' },
@@ -91,6 +95,8 @@ const walls: readonly Wall[] = [
   { part: 'features', may: forFeatures, own: forEachFeature },
   { part: 'features/references/files.ts', may: forFeatures, uses: files },
   { part: 'features/index.ts' },
+  { part: 'features/settings.ts', may: ['core/settings.ts'], own: ['settings/*.ts', '[a-z]*/settings.ts'] },
+  { part: 'features/settings', may: forSettings, own: [] },
   {
     part: 'features/references/sent-file.ts',
     may: forFeatures,
@@ -98,6 +104,7 @@ const walls: readonly Wall[] = [
   },
   { part: 'features/events', may: [...forFeatures, ...forEachFeature.map((file) => `features/${file}`)] },
   { part: 'features/events/webhooks', may: ['core', 'features/dialer.ts'] },
+  { part: 'features/[a-z]*/settings.ts', may: forSettings, own: [] },
   {
     part: 'features/dialer.ts',
     may: ['core'],
@@ -116,7 +123,7 @@ const walls: readonly Wall[] = [
   },
   {
     part: 'config',
-    may: ['core', 'features/index.ts', 'protocol/revisions.ts'],
+    may: ['core', 'features/settings.ts', 'protocol/revisions.ts'],
     uses: ['yaml', ...files],
   },
   { part: 'lint', may: ['core', 'protocol', 'catalog/classify.ts'] },

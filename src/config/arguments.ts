@@ -1,7 +1,7 @@
 /** Settings for a server given on the command line, without a file. */
 import { isObject } from '../core/json/json.ts'
-import type { Settings } from '../core/settings.ts'
-import { features as known } from '../features/index.ts'
+import type { FeatureSchema, Settings } from '../core/settings.ts'
+import { featureSchemas } from '../features/settings.ts'
 import { checkTogether } from './checks.ts'
 import { splitCommand } from './command-line.ts'
 import { nameOfCommand, nameOfUrl } from './names.ts'
@@ -10,7 +10,6 @@ import { ConfigError } from './problem.ts'
 import { fileSchema } from './schema.ts'
 import type { Environment } from './secrets.ts'
 import { settle, withListen, type ListenOverride } from './settings.ts'
-import type { FeatureSchema } from './sections/features.ts'
 
 /** The inputs for settings from the command line, other than its words. */
 export interface ArgumentOptions {
@@ -31,7 +30,7 @@ export interface ArgumentOptions {
  */
 export function fromArguments(
   words: readonly string[],
-  { features = known, listen, gatewayKey, env = {}, directory = '.' }: ArgumentOptions,
+  { features = featureSchemas, listen, gatewayKey, env = {}, directory = '.' }: ArgumentOptions,
 ): Settings {
   const value = withListen({ upstreams: withKey(upstreamOf(words), gatewayKey) }, listen)
   const { problems } = checkTogether(value, directory)

@@ -18,8 +18,8 @@ import {
 } from 'yaml'
 import { isObject } from '../core/json/json.ts'
 import { validator, type JsonSchema } from '../core/schema/schema.ts'
-import type { Settings } from '../core/settings.ts'
-import { features as known } from '../features/index.ts'
+import type { FeatureSchema, Settings } from '../core/settings.ts'
+import { featureSchemas } from '../features/settings.ts'
 import { checkTogether } from './checks.ts'
 import { splitCommand } from './command-line.ts'
 import { idleOptions } from './configured-names.ts'
@@ -37,7 +37,6 @@ import {
   type References,
 } from './secrets.ts'
 import { settle, withListen, type ListenOverride } from './settings.ts'
-import type { FeatureSchema } from './sections/features.ts'
 
 /** The inputs for loading, other than the text. */
 interface LoadOptions {
@@ -61,7 +60,7 @@ interface Loaded {
 /** Loads the text of a configuration file. @throws ConfigError with all problems */
 export function loadSettings(
   text: string,
-  { file, features = known, env, listen, isForStore = false }: LoadOptions,
+  { file, features = featureSchemas, env, listen, isForStore = false }: LoadOptions,
 ): Loaded {
   const document = readDocument(text)
   const located = (findings: readonly Finding[]) => locate(findings, document, file)

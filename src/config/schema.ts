@@ -1,13 +1,14 @@
 /** The JSON Schema of the whole file, composed of the sections and the features. */
 import { isObject } from '../core/json/json.ts'
 import type { JsonSchema } from '../core/schema/schema.ts'
+import type { FeatureSchema } from '../core/settings.ts'
 import { authSchema } from './sections/auth.ts'
 import { eventsSchema } from './sections/events.ts'
 import { bodySchema, listenSchema } from './sections/listen.ts'
 import { namePattern, reservedNames } from './names.ts'
 import { observeSchema } from './sections/observe.ts'
 import { storeSchema } from './sections/store.ts'
-import { withSwitches, type FeatureSchema } from './sections/features.ts'
+import { withSwitches } from './sections/features.ts'
 import { upstreamProperties } from './sections/upstream.ts'
 
 /** The JSON Schema of the configuration file. */

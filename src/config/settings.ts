@@ -5,6 +5,7 @@ import type { JsonSchema } from '../core/schema/schema.ts'
 import type {
   CommandReach,
   ErrorRule,
+  FeatureSchema,
   ListenSettings,
   Settings,
   StoreSettings,
@@ -17,7 +18,7 @@ import { configuredNames } from './configured-names.ts'
 import type { Environment } from './secrets.ts'
 import { aboutSettings, type AboutValues, recommendSettings } from './sections/about.ts'
 import { authSettings } from './sections/auth.ts'
-import { complete, featureSettings, type FeatureSchema } from './sections/features.ts'
+import { complete, featureSettings } from './sections/features.ts'
 import { declaredEvents, type EventValues } from './sections/events.ts'
 import { observeSettings, type ObserveValues } from './sections/observe.ts'
 import { defaultStoreFolder, sentinelFolder } from './sections/store.ts'

@@ -324,6 +324,22 @@ export interface FeatureSettings {
   readonly upstreams: Readonly<Record<string, unknown>>
 }
 
+/** How a feature is configured: the part of it that the configuration reads. */
+export interface FeatureSchema {
+  readonly name: string
+  /** Where its settings are: at the top level under its name, under `features`, or in `limits`. */
+  readonly place: 'top' | 'features' | 'limits'
+  /**
+   * The JSON Schema of its settings, an object without `$ref`. With `default: off`, the feature must be turned on
+   * explicitly. Members with `x-gateway` apply to the gateway as a whole: the settings of a server cannot have them.
+   */
+  readonly schema: Readonly<Record<string, unknown>>
+  /** Off for servers that are gateways themselves, which do the same, unless their settings say otherwise. */
+  readonly isLeftToGateway?: true
+  /** Off for servers for which each user has credentials, unless the configuration names it there or for all servers. */
+  readonly isLeftToPersonal?: true
+}
+
 /** The settings of a feature for one server, or for all servers; `false` if it is disabled. */
 export function featureSettings(
   { features }: Pick<Settings, 'features'>,

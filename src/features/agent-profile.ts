@@ -11,21 +11,13 @@ import { CONTRACT_KEY } from '../protocol/meta-keys.ts'
 import type { Feature, BuiltinEntry, Services } from './feature.ts'
 import { answered } from './builtin-tool.ts'
 import { describedList } from './describing.ts'
+import { agentProfileSchema } from './settings/describe.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'descriptions' | 'features'>
 
 /** Briefs agents: prompts and resources of every server that say when to choose it, how to use it, and which rules apply. */
 export const agentProfile: Feature<Record<never, never> | false> = {
-  name: 'agent_profile',
-  place: 'features',
-  isLeftToGateway: true,
-  schema: {
-    type: 'object',
-    default: 'off',
-    description:
-      'The prompts agent_brief and agent_prompt, and the resources use://auth, use://http-headers, project://version and doc://readme. By default `off`, and `on` in the corporate profile.',
-    properties: {},
-  },
+  ...agentProfileSchema,
   create: (settings, deps) => ({
     responseMiddleware: (method) => {
       if (method !== 'resources/read') return undefined

@@ -3,42 +3,15 @@ import { world } from '../core/world.ts'
 import type { Call } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import type { Log } from '../core/log.ts'
-import { durationSchema } from '../core/time/units.ts'
 import type { Feature } from './feature.ts'
-
-/** Times are milliseconds. */
-interface Settings {
-  readonly failures: number
-  readonly window: number
-  readonly pause: number
-}
+import { type BreakerSettings, breakerSchema } from './settings/upstream.ts'
 
 /**
  * Gives a failing server time to recover: after a number of consecutive failures its calls are refused for a while,
  * then one call is let through as a probe. Failing connection attempts have their own backoff.
  */
-export const breaker: Feature<Settings> = {
-  name: 'breaker',
-  place: 'features',
-  schema: {
-    type: 'object',
-    properties: {
-      failures: {
-        type: 'integer',
-        minimum: 1,
-        default: 10,
-        errorMessage: 'must be a whole number from 1',
-        description:
-          'The number of consecutive failures after which calls to a server are refused: timeouts, broken connections, HTTP 5xx. Rejected credentials do not count.',
-      },
-      window: {
-        ...durationSchema,
-        default: '1m',
-        description: 'The time within which these failures must occur.',
-      },
-      pause: { ...durationSchema, default: '30s', description: 'How long calls are then refused.' },
-    },
-  },
+export const breaker: Feature<BreakerSettings> = {
+  ...breakerSchema,
   create: (settings, { log }) => {
     const circuits = new Map<string, Circuit>()
     return {
@@ -89,7 +62,7 @@ class Circuit {
   #since = 0
   #openUntil = 0
 
-  constructor(upstream: string, { failures, window, pause }: Settings, log: Log) {
+  constructor(upstream: string, { failures, window, pause }: BreakerSettings, log: Log) {
     this.#upstream = upstream
     this.#maxFailures = failures
     this.#window = window

@@ -11,21 +11,13 @@ import {
 } from '../descriptions/model/completed.ts'
 import type { ServerDescription } from '../descriptions/model/description.ts'
 import type { Feature, Services } from './feature.ts'
+import { completeSchema } from './settings/upstream.ts'
 
 type Deps = Pick<Services, 'servers' | 'descriptions'>
 
 /** Completes the descriptions of tools: effects, risk, how a call is repeated, who confirms it. */
 export const complete: Feature<Record<never, never>> = {
-  name: 'complete',
-  place: 'features',
-  isLeftToGateway: true,
-  schema: {
-    type: 'object',
-    default: 'off',
-    description:
-      'Whether tools that servers list get a title, missing hints, and their risk, effects, limits and rules at the end of the description. By default `off`, and `on` in the corporate profile.',
-    properties: {},
-  },
+  ...completeSchema,
   create: (_settings, deps) => ({
     middleware: ({ upstream, method }) => {
       if (upstream === undefined || method !== 'tools/list') return undefined

@@ -4,13 +4,7 @@ import { limitScope } from '../core/principal.ts'
 import { Registry } from '../core/registry.ts'
 import { isListening, isPage, isVendorRequest } from '../protocol/methods.ts'
 import type { Feature } from './feature.ts'
-
-interface Settings {
-  readonly concurrency?: number | 'off'
-}
-
-/** The default if nothing is configured and callers can be told apart. */
-const DEFAULT_MAX_CALLS = 8
+import { type ConcurrencySettings, DEFAULT_MAX_CALLS, concurrencySchema } from './settings/admit.ts'
 
 /** Requests that are work for a server. Lists are one request to all servers, and subscriptions are idle. */
 const counted: ReadonlySet<string> = new Set([
@@ -21,21 +15,8 @@ const counted: ReadonlySet<string> = new Set([
 ])
 
 /** Limits how many calls each caller may have in flight in this process. Calls that wait for a person do not count. */
-export const concurrency: Feature<Settings> = {
-  name: 'concurrency',
-  place: 'limits',
-  schema: {
-    type: 'object',
-    properties: {
-      concurrency: {
-        type: ['integer', 'string'],
-        minimum: 1,
-        pattern: '^off$',
-        errorMessage: 'must be off, or a whole number from 1',
-        description: `How many calls each caller may have in flight; more are refused. Counted per gateway process. Default: ${DEFAULT_MAX_CALLS} with authentication or the corporate profile, otherwise off.`,
-      },
-    },
-  },
+export const concurrency: Feature<ConcurrencySettings> = {
+  ...concurrencySchema,
   create: (settings, { gateway: { isGuarded } }) => {
     const running = new Registry<string, { count: number }>()
     return {

@@ -15,32 +15,22 @@ import { NS, isAskedFor, withoutFlag } from '../protocol/meta-keys.ts'
 import { method } from '../protocol/methods.ts'
 import { extendDiscover, descriptionSoon } from './describing.ts'
 import type { Feature, Services } from './feature.ts'
+import { dashdashSchema } from './settings/describe.ts'
 
 type Deps = Pick<Services, 'log' | 'servers' | 'descriptions' | 'features'>
 
 /** The name of the feature. */
-const NAME = 'dashdash'
+const { name: NAME } = dashdashSchema
 
 /** The feature can only be on or off. */
 type Settings = Readonly<Record<never, never>>
-
-/** The JSON Schema of the settings of descriptions. */
-const settingsSchema = {
-  type: 'object',
-  description:
-    'Descriptions of servers, tools and resources (purpose, effects, requirements) next to each entry, for agents and authors of skills.',
-  properties: {},
-} as const
 
 /** The `_meta` key of the objects, and the name of the extension. */
 const META_KEY = `${NS}/dashdash`
 
 /** Describes servers, tools and resources for authors of skills. */
 export const dashdash: Feature<Settings | false> = {
-  name: NAME,
-  place: 'features',
-  isLeftToGateway: true,
-  schema: settingsSchema,
+  ...dashdashSchema,
   create: (settings, deps) => {
     const discoverMiddleware = extendDiscover(async (call) => {
       const { upstream } = call.target

@@ -1,6 +1,5 @@
 /**
- * The contract of a feature: its place in the configuration, its schema, what it adds to the gateway, and the services
- * that it may use. A feature names the services it needs: `type Deps = Pick<Services, 'store' | 'invoker'>`. All of
+ * The contract of a feature: how it is configured, what it adds to the gateway, and the services that it may use. A feature names the services it needs: `type Deps = Pick<Services, 'store' | 'invoker'>`. All of
  * them belong to one runtime; a reload creates the features again with new ones.
  */
 import type { AuthSettings } from '../core/auth-settings.ts'
@@ -21,7 +20,12 @@ import type { Log } from '../core/log.ts'
 import type { Payload } from '../core/payload.ts'
 import type { Principal } from '../core/principal.ts'
 import type { Seal } from '../core/seal.ts'
-import { type DeclaredEvent, featureSettings, type UpstreamSettings } from '../core/settings.ts'
+import {
+  type DeclaredEvent,
+  type FeatureSchema,
+  featureSettings,
+  type UpstreamSettings,
+} from '../core/settings.ts'
 import type { UndoRule } from '../core/undo/rules.ts'
 import type { ProcessScope } from '../durable/process-scope.ts'
 import type { ServerDescription } from '../descriptions/model/description.ts'
@@ -33,17 +37,8 @@ import type { Store } from '../store/store.ts'
 
 type JsonSchema = Readonly<Record<string, unknown>>
 
-/** One capability of the gateway, in one file. */
-export interface Feature<Settings> {
-  readonly name: string
-  /** Where its settings are in the configuration: at the top level, under `features`, or under `limits`. */
-  readonly place: 'top' | 'features' | 'limits'
-  /** The schema of its settings; `create` may rely on it. */
-  readonly schema: JsonSchema
-  /** Off for servers that are gateways themselves, which do the same, unless their settings say otherwise. */
-  readonly isLeftToGateway?: true
-  /** Off for servers for which each user has credentials, unless the configuration names it there or for all servers. */
-  readonly isLeftToPersonal?: true
+/** One capability of the gateway: how it is configured, and what it does. Its settings have the type `Settings`. */
+export interface Feature<Settings> extends FeatureSchema {
   create(settings: SettingsOf<Settings>, services: Services): FeatureInstance
 }
 

@@ -4,18 +4,11 @@
  */
 import { CHALLENGE_KEY, PROOF_KEY, readChallenge } from '../protocol/gateway-proof.ts'
 import type { Feature } from './feature.ts'
+import { gatewayProofSchema } from './settings/describe.ts'
 
 /** Answers the challenge of a gateway in front. */
 export const gatewayProof: Feature<Record<never, never>> = {
-  name: 'gateway_proof',
-  place: 'features',
-  schema: {
-    type: 'object',
-    default: 'on',
-    description:
-      'Whether the gateway proves its identity to a gateway in front of it that is configured with its key in `gateway_key`.',
-    properties: {},
-  },
+  ...gatewayProofSchema,
   create: (_settings, { identity: { prove } }) => ({
     responseMiddleware: (method) => {
       if (method !== 'server/discover') return undefined

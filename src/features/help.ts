@@ -7,40 +7,15 @@ import type { ServerDescription } from '../descriptions/model/description.ts'
 import { answered, asTool, pageOf } from './builtin-tool.ts'
 import { describedList } from './describing.ts'
 import type { Feature, BuiltinPage, BuiltinTool, Services } from './feature.ts'
+import { type HelpSettings, helpSchema } from './settings/describe.ts'
 
 type Deps = Pick<Services, 'log' | 'servers' | 'descriptions' | 'features'>
 
-/** The settings of guides. */
-interface Settings {
-  readonly listed?: boolean
-  readonly public: boolean
-}
-
-/** The JSON Schema of the settings of guides. */
-const settingsSchema = {
-  type: 'object',
-  description: 'Guides for agents: `ai_help`, and over HTTP `/ai-help`, `/llms.txt` and `/llms-full.txt`.',
-  properties: {
-    listed: {
-      type: 'boolean',
-      description: 'Whether `ai_help` is listed as a tool; `meta_tools` decides if not given.',
-    },
-    public: {
-      type: 'boolean',
-      default: false,
-      description: 'Whether `/llms.txt` and `/llms-full.txt` can be read without authentication.',
-    },
-  },
-} as const
-
-const NAME = 'help'
+const { name: NAME } = helpSchema
 
 /** Explains the use of a server to agents: the whole guide, one section, or one tool. */
-export const help: Feature<Settings | false> = {
-  name: NAME,
-  place: 'features',
-  isLeftToGateway: true,
-  schema: settingsSchema,
+export const help: Feature<HelpSettings | false> = {
+  ...helpSchema,
   create: (settings, deps) => {
     const answer: Handler = async (call) => answered(await helpFor(call, deps))
     const isListed = (upstream?: string): boolean | undefined => {

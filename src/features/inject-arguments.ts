@@ -12,21 +12,13 @@ import { type SchemaProblem, validator } from '../core/schema/schema.ts'
 import { withExtension } from '../protocol/meta-keys.ts'
 import type { Feature, Reserved, Services } from './feature.ts'
 import { describingTools } from './describing.ts'
+import { injectArgumentsSchema } from './settings/admit.ts'
 
 type Deps = Pick<Services, 'log' | 'servers' | 'descriptions' | 'features'>
 
 /** Adds arguments for the gateway to tools, because many hosts let models write arguments only. */
 export const injectArguments: Feature<Record<never, never> | false> = {
-  name: 'inject_arguments',
-  place: 'top',
-  isLeftToGateway: true,
-  schema: {
-    type: 'object',
-    default: 'off',
-    description:
-      'Whether tools also accept values for the gateway as arguments, such as `_idempotency_key`, for hosts that let models write arguments only. Servers never see them.',
-    properties: {},
-  },
+  ...injectArgumentsSchema,
   create: (settings, deps) => ({
     middleware: ({ upstream, method, name, isBuiltin }) => {
       if (isBuiltin || upstream === undefined || settings(upstream) === false) return undefined

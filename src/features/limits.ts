@@ -6,35 +6,13 @@ import type { Call, Notification } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { Registry } from '../core/registry.ts'
 import { type Settings as GatewaySettings, type UpstreamSettings, settingOf } from '../core/settings.ts'
-import { durationSchema } from '../core/time/units.ts'
 import { isListening } from '../protocol/methods.ts'
 import { type Feature, settingsFor } from './feature.ts'
-
-/** In milliseconds. */
-interface Settings {
-  readonly timeout: number
-  readonly max_timeout: number
-}
+import { type DeadlineSettings, limitsSchema } from './settings/admit.ts'
 
 /** Limits how long a call may take. Progress restarts the timeout, up to the longest duration of a call. */
-export const limits: Feature<Settings> = {
-  name: 'limits',
-  place: 'limits',
-  schema: {
-    type: 'object',
-    properties: {
-      timeout: {
-        ...durationSchema,
-        default: '30s',
-        description: 'The timeout of a call: a response, or at least progress, must arrive within this time.',
-      },
-      max_timeout: {
-        ...durationSchema,
-        default: '10m',
-        description: 'The longest duration of a call, whatever its progress.',
-      },
-    },
-  },
+export const limits: Feature<DeadlineSettings> = {
+  ...limitsSchema,
   create: (settings, { servers: { settings: server } }) => {
     const running = new Registry<number, Deadline>()
     /** Runs while there are calls. */
@@ -91,7 +69,7 @@ export function callBounds(settings: GatewaySettings, upstream: string, tool: st
 }
 
 function boundsOf(
-  { timeout, max_timeout: maxTimeout }: Settings,
+  { timeout, max_timeout: maxTimeout }: DeadlineSettings,
   tools: UpstreamSettings['tools'] | undefined,
   tool: string | undefined,
 ): CallBounds {

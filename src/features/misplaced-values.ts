@@ -11,21 +11,13 @@ import { namesArgument } from '../core/tool-call.ts'
 import { settingOf } from '../core/settings.ts'
 import { NS } from '../protocol/meta-keys.ts'
 import type { CallerValue, Feature, Services } from './feature.ts'
+import { misplacedValuesSchema } from './settings/authorize.ts'
 
 type Deps = Pick<Services, 'servers' | 'features'>
 
 /** Refuses values for the gateway among the arguments of tools. */
 export const misplacedValues: Feature<Record<never, never>> = {
-  name: 'misplaced_values',
-  place: 'features',
-  isLeftToGateway: true,
-  schema: {
-    type: 'object',
-    default: 'on',
-    description:
-      'Whether calls are refused that contain a value for the gateway, such as `transaction_id`, among the arguments of a tool without such an argument, where it would have no effect.',
-    properties: {},
-  },
+  ...misplacedValuesSchema,
   create: (_settings, deps) => ({
     middleware: ({ method, upstream, isBuiltin }) => {
       if (method !== 'tools/call' || upstream === undefined || isBuiltin) return undefined

@@ -7,21 +7,14 @@ import { settingOf } from '../core/settings.ts'
 import { wordsOf } from '../core/text/words.ts'
 import { NS } from '../protocol/meta-keys.ts'
 import type { Feature } from './feature.ts'
+import { multimodalSchema } from './settings/authorize.ts'
 
 /** The `_meta` key of media mismatches in a call. */
 const META_KEY = `${NS}/multimodal`
 
 /** Describes which media tools accept and return, and refuses oversized media before servers receive them. */
 export const multimodal: Feature<Record<never, never>> = {
-  name: 'multimodal',
-  place: 'features',
-  isLeftToGateway: true,
-  schema: {
-    type: 'object',
-    description:
-      'Whether accepted and returned media types of tools are described, and media in calls are checked.',
-    properties: {},
-  },
+  ...multimodalSchema,
   create: (_settings, deps) => {
     const known = new WeakMap<object, Inputs>()
     const inputs = ({ definition }: Descriptor): Inputs => {

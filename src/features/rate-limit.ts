@@ -11,35 +11,19 @@ import { only, Payload } from '../core/payload.ts'
 import { limitScope, DEFAULT_RATE } from '../core/principal.ts'
 import { mayRefer } from '../core/reference-text.ts'
 import { settingOf } from '../core/settings.ts'
-import { rates, rateSchema, type Rate } from '../core/time/units.ts'
+import { rates, type Rate } from '../core/time/units.ts'
 import type { RateLimitWindow, Store, TokenGrant } from '../store/store.ts'
 import { callKey, findCall, fingerprintOf } from '../records/calls.ts'
 import { hasIdempotencyKey, idempotencyKeyOf, NS } from '../protocol/meta-keys.ts'
 import { isVendorRequest, method as known } from '../protocol/methods.ts'
 import type { Feature, SettingsOf, Services } from './feature.ts'
+import { type RateSettings, rateLimitSchema } from './settings/admit.ts'
 
 type Deps = Pick<Services, 'store' | 'servers' | 'features' | 'gateway'>
 
-interface Settings {
-  readonly rate?: string | readonly string[]
-}
-
 /** Limits how often each caller may call: in total, each server, and each tool. */
-export const rateLimit: Feature<Settings> = {
-  name: 'rate_limit',
-  place: 'limits',
-  schema: {
-    type: 'object',
-    properties: {
-      rate: {
-        ...rateSchema,
-        pattern: `^off$|${rateSchema.pattern}`,
-        errorMessage: 'must be off, a rate such as 10/minute or 100/10s, or a list of rates',
-        description: `How often each caller may call, in any time window: one rate, or several that all apply. Default: ${DEFAULT_RATE} with authentication or the corporate profile, otherwise off.`,
-        examples: ['60/minute', ['10/second', '1000/day']],
-      },
-    },
-  },
+export const rateLimit: Feature<RateSettings> = {
+  ...rateLimitSchema,
   create: (settings, deps) => {
     const bucketsFor = bucketFinder()
     // A list request may become several, to all servers: it is charged once.
@@ -155,7 +139,11 @@ const charged: ReadonlySet<string> = new Set([
   'completion/complete',
 ])
 
-function limitsOf({ upstream, method, name }: Target, settings: SettingsOf<Settings>, deps: Deps): Limit[] {
+function limitsOf(
+  { upstream, method, name }: Target,
+  settings: SettingsOf<RateSettings>,
+  deps: Deps,
+): Limit[] {
   const isCharged = charged.has(method) || isVendorRequest(method)
   if (!isCharged && known(method).list === undefined) return []
   const own = upstream === undefined ? undefined : settings(upstream).rate

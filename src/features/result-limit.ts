@@ -7,31 +7,14 @@ import { cut, isLongerThan, sizeOf } from '../core/json/shorten.ts'
 import { Payload } from '../core/payload.ts'
 import type { JsonSchema } from '../core/schema/schema.ts'
 import { shortenedFor } from '../core/schema/shortened.ts'
-import { sizeSchema } from '../core/time/units.ts'
 import { TRUNCATED_KEY } from '../protocol/meta-keys.ts'
 import { type Settings as GatewaySettings } from '../core/settings.ts'
 import { type Feature, settingsFor } from './feature.ts'
-
-interface Settings {
-  /** In bytes. */
-  readonly result: number
-}
+import { type ResultLimitSettings, resultLimitSchema } from './settings/upstream.ts'
 
 /** Limits the size of results. Larger ones are visibly shortened and still match their output schema. */
-export const resultLimit: Feature<Settings> = {
-  name: 'result_limit',
-  place: 'limits',
-  schema: {
-    type: 'object',
-    properties: {
-      result: {
-        ...sizeSchema,
-        default: '10MB',
-        description:
-          'The maximum size of a result of a tool or resource. Larger results are shortened, with a notice; if they would no longer match the output schema, they are refused.',
-      },
-    },
-  },
+export const resultLimit: Feature<ResultLimitSettings> = {
+  ...resultLimitSchema,
   create: (settings) => ({
     middleware: ({ upstream, method }) => {
       if (method !== 'tools/call' && method !== 'resources/read') return undefined

@@ -7,10 +7,7 @@ import { settingOf } from '../core/settings.ts'
 import { pause } from '../core/time/waiting.ts'
 import { method as known } from '../protocol/methods.ts'
 import type { Feature, Services } from './feature.ts'
-
-interface Settings {
-  readonly attempts: number
-}
+import { type RetrySettings, retrySchema } from './settings/upstream.ts'
 
 /** The maximum delay before the first retry, in milliseconds; doubled for each further one. */
 const FIRST_DELAY_MS = 200
@@ -19,23 +16,8 @@ const FIRST_DELAY_MS = 200
  * Repeats calls that were not sent to their server, if they only read or are idempotent as well. A call that may have
  * been executed is never repeated.
  */
-export const retry: Feature<Settings> = {
-  name: 'retry',
-  place: 'features',
-  schema: {
-    type: 'object',
-    properties: {
-      attempts: {
-        type: 'integer',
-        minimum: 0,
-        maximum: 5,
-        default: 2,
-        errorMessage: 'must be a number from 0 to 5',
-        description:
-          'How often a call that could not be sent to its server is retried, if it only reads or is idempotent.',
-      },
-    },
-  },
+export const retry: Feature<RetrySettings> = {
+  ...retrySchema,
   create: (settings, deps) => ({
     middleware: ({ upstream, method, name }) => {
       const { nameIn, list } = known(method)

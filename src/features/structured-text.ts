@@ -2,19 +2,11 @@
 import type { Call, Outcome } from '../core/call.ts'
 import { canonical, isObject, readJson } from '../core/json/json.ts'
 import type { Feature } from './feature.ts'
+import { structuredTextSchema } from './settings/upstream.ts'
 
 /** Adds the structured content of a tool's result as text, for clients and models that only read text. */
 export const structuredText: Feature<Record<never, never>> = {
-  name: 'structured_text',
-  place: 'features',
-  isLeftToGateway: true,
-  schema: {
-    type: 'object',
-    default: 'off',
-    description:
-      'Whether structured content is added as text, if no text of the result contains it. By default `off`, and `on` in the corporate profile.',
-    properties: {},
-  },
+  ...structuredTextSchema,
   create: () => ({
     middleware: ({ method }) =>
       method === 'tools/call'

@@ -1,7 +1,7 @@
-import type { Settings } from '../../src/features/events/events.ts'
+import type { EventSettings } from '../../src/features/events/settings.ts'
 
 /** The settings of events, as the schema completes them. */
-export function eventSettings(given: Partial<Settings> = {}): Settings {
+export function eventSettings(given: Partial<EventSettings> = {}): EventSettings {
   const webhooks = { allow: [], give_up: 900_000, webhook_id: 'event' } as const
   return { writes: 'own', keep: 86_400_000, max_ttl: 86_400_000, webhooks, ...given }
 }

@@ -3,7 +3,8 @@ import type { Descriptor } from '../../src/core/descriptor.ts'
 import { GatewayError } from '../../src/core/error.ts'
 import { Payload } from '../../src/core/payload.ts'
 import type { ToolSettings } from '../../src/core/settings.ts'
-import { idempotency, type Settings } from '../../src/features/idempotency/idempotency.ts'
+import { idempotency } from '../../src/features/idempotency/idempotency.ts'
+import type { IdempotencySettings } from '../../src/features/idempotency/settings.ts'
 import type { Membership } from '../../src/records/members.ts'
 import { MemoryStore } from '../../src/store/memory.ts'
 import type { Store } from '../../src/store/store.ts'
@@ -14,7 +15,7 @@ import { toolCall } from './tool-call.ts'
 const DAY = 86_400_000
 
 /** What the feature is given where a test says nothing else. */
-export const idempotencyDefaults: Settings = {
+export const idempotencyDefaults: IdempotencySettings = {
   ttl: DAY,
   max_ttl: 7 * DAY,
   max_keys: 1000,
@@ -24,7 +25,7 @@ export const idempotencyDefaults: Settings = {
 
 interface Setup {
   readonly store?: Store
-  readonly settings?: Partial<Settings>
+  readonly settings?: Partial<IdempotencySettings>
   readonly tool?: ToolSettings
   readonly entry?: Partial<Descriptor>
   readonly deps?: ServiceStubs

@@ -6,7 +6,7 @@ import { isObject } from '../../src/core/json/json.ts'
 import { Payload } from '../../src/core/payload.ts'
 import type { UpstreamSettings } from '../../src/core/settings.ts'
 import { permissions } from '../../src/features/permissions/permissions.ts'
-import type { Settings } from '../../src/features/permissions/negotiate.ts'
+import type { PermissionSettings } from '../../src/features/permissions/settings.ts'
 import { featureDeps, type ServiceStubs, resolvingTool } from './feature-deps.ts'
 import { toolCall } from './tool-call.ts'
 
@@ -16,9 +16,9 @@ interface Given {
   readonly servers: readonly UpstreamSettings[]
   /** What each server lists, by the name of the list. */
   readonly lists?: Readonly<Record<string, readonly Json[]>>
-  readonly settings?: Partial<Settings>
+  readonly settings?: Partial<PermissionSettings>
   /** The settings where servers have their own. */
-  readonly settingsOf?: (upstream?: string) => Settings
+  readonly settingsOf?: (upstream?: string) => PermissionSettings
   readonly deps?: ServiceStubs
   readonly metaTools?: 'hidden' | 'listed' | 'off'
   /** What a call of a tool comes to. */

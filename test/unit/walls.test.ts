@@ -139,6 +139,7 @@ const imports: readonly Wall[] = [
     file: 'features/retry.ts',
     allowed: [
       './feature.ts',
+      './settings/upstream.ts',
       '../core/call.ts',
       '../protocol/methods.ts',
       '../protocol/meta-keys.ts',
@@ -184,6 +185,41 @@ const imports: readonly Wall[] = [
     file: 'features/index.ts',
     allowed: ['./retry.ts', './transactions/transactions.ts'],
     forbidden: ['../upstream/pool.ts', '../protocol/methods.ts', 'undici'],
+  },
+  {
+    file: 'features/settings.ts',
+    allowed: ['../core/settings.ts', './settings/admit.ts', './confirm/settings.ts'],
+    forbidden: [
+      './retry.ts',
+      './index.ts',
+      './feature.ts',
+      './confirm/confirm.ts',
+      '../records/approvals.ts',
+    ],
+  },
+  {
+    file: 'features/settings/admit.ts',
+    allowed: ['../../core/settings.ts', '../../core/time/units.ts', '../../core/principal.ts'],
+    forbidden: [
+      '../feature.ts',
+      '../limits.ts',
+      './describe.ts',
+      '../confirm/confirm.ts',
+      '../../core/world.ts',
+      '../../store/store.ts',
+    ],
+  },
+  {
+    file: 'features/confirm/settings.ts',
+    allowed: ['../../core/settings.ts', '../../core/remember.ts', '../../core/time/units.ts'],
+    forbidden: [
+      './rules.ts',
+      '../feature.ts',
+      '../settings/admit.ts',
+      '../../core/call.ts',
+      '../../records/approvals.ts',
+      '../../protocol/meta-keys.ts',
+    ],
   },
   {
     file: 'downstream/auth/jwt.ts',
@@ -236,14 +272,21 @@ const imports: readonly Wall[] = [
     file: 'config/load.ts',
     allowed: [
       'yaml',
-      '../features/index.ts',
+      '../features/settings.ts',
       '../protocol/revisions.ts',
       '../core/settings.ts',
       './sections/auth.ts',
       './secrets.ts',
       'node:fs/promises',
     ],
-    forbidden: ['../features/retry.ts', '../gateway/gateway.ts', '../protocol/jsonrpc.ts', 'hono'],
+    forbidden: [
+      '../features/index.ts',
+      '../features/retry.ts',
+      '../features/confirm/settings.ts',
+      '../gateway/gateway.ts',
+      '../protocol/jsonrpc.ts',
+      'hono',
+    ],
   },
   {
     file: 'lint/tools.ts',

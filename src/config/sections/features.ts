@@ -1,27 +1,11 @@
 /** The settings of features: switches, defaults, and overrides for servers. */
 import { isObject } from '../../core/json/json.ts'
 import type { JsonSchema } from '../../core/schema/schema.ts'
-import type { FeatureSettings } from '../../core/settings.ts'
+import type { FeatureSchema, FeatureSettings } from '../../core/settings.ts'
 import { Secret } from '../../core/text/secret.ts'
 import { bytes, milliseconds } from '../../core/time/units.ts'
 import { schemaOf } from '../schema-lookup.ts'
 import { isPersonal } from './upstream-oauth.ts'
-
-/** The part of a feature that the configuration uses. */
-export interface FeatureSchema {
-  readonly name: string
-  /** Whether its settings are at the top level under its name, under `features`, or in `limits`. */
-  readonly place: 'top' | 'features' | 'limits'
-  /**
-   * The schema of an object, without `$ref`. With `default: off`, the feature must be turned on explicitly. Members with
-   * `x-gateway` apply to the gateway as a whole: the settings of a server cannot have them.
-   */
-  readonly schema: JsonSchema
-  /** Whether a gateway upstream applies the feature too: it is then off for that server unless configured there. */
-  readonly isLeftToGateway?: true
-  /** Whether a server for which each user has credentials keeps what it has itself: off there unless it is configured. */
-  readonly isLeftToPersonal?: true
-}
 
 type Values = Readonly<Record<string, unknown>>
 

@@ -9,12 +9,13 @@ import { Approvals } from '../../records/approvals.ts'
 import { describingTools } from '../describing.ts'
 import type { Feature, Services } from '../feature.ts'
 import { createApprovalCache } from './grant.ts'
-import { type ConfirmContext, FLAG, TOKEN, reservedArguments, settingsSchema } from './context.ts'
+import { type ConfirmContext, FLAG, TOKEN, reservedArguments } from './context.ts'
 import { forecastConfirmation } from './forecast.ts'
 import { confirmationPolicy } from './policy.ts'
 import { templateOf } from './request.ts'
-import { needsConfirmation, ruleOf, riskOf, type Settings } from './rules.ts'
+import { needsConfirmation, ruleOf, riskOf } from './rules.ts'
 import { Waiting } from './waiting.ts'
+import { type ConfirmSettings, confirmSchema } from './settings.ts'
 
 type Deps = Pick<
   Services,
@@ -22,11 +23,8 @@ type Deps = Pick<
 >
 
 /** Requires confirmation before harmful calls: by the person at the client, or by others on a page of the gateway. */
-export const confirm: Feature<Settings> = {
-  name: 'confirm',
-  place: 'features',
-  isLeftToGateway: true,
-  schema: settingsSchema,
+export const confirm: Feature<ConfirmSettings> = {
+  ...confirmSchema,
   create: (settings, deps) => {
     const approvals = new Approvals(deps.store, world.now)
     const memory = createApprovalCache(deps.store, world.now)
@@ -68,7 +66,7 @@ export const confirm: Feature<Settings> = {
 }
 
 /** Marks the tools that need confirmation in lists; undefined if there can be none. */
-function markTools(server: UpstreamSettings, settings: Settings, deps: Deps): Middleware | undefined {
+function markTools(server: UpstreamSettings, settings: ConfirmSettings, deps: Deps): Middleware | undefined {
   const isAnyNamed = Object.values(server.tools).some(
     ({ confirm, approval, approvals, approvers, typeToConfirm, cost }) =>
       (confirm ?? approval ?? approvals ?? approvers ?? typeToConfirm) !== undefined ||
@@ -89,7 +87,7 @@ interface MarkOptions {
   /** Whether the members are also added to `_meta`. */
   readonly isInMeta: boolean
   readonly server: UpstreamSettings
-  readonly settings: Settings
+  readonly settings: ConfirmSettings
   readonly deps: Deps
 }
 

@@ -5,21 +5,7 @@ import { isObject } from '../../core/json/json.ts'
 import type { Remember, StopAsking } from '../../core/remember.ts'
 import { type UpstreamSettings, settingOf } from '../../core/settings.ts'
 import { yamlKey } from '../../core/text/escape.ts'
-
-/** The settings of confirmations. Durations are milliseconds. */
-export interface Settings {
-  readonly level: 'destructive' | 'reversible' | 'all' | 'none'
-  readonly unannotated: 'confirm' | 'derive'
-  readonly fallback: 'page' | 'two_step' | 'deny'
-  readonly ttl: number
-  readonly approval_ttl: number
-  readonly wait: number
-  readonly remember: false | Remember
-  readonly rollbacks: boolean
-  readonly accept_bare_flag: boolean
-  readonly model_may_confirm: boolean
-  readonly compat: boolean
-}
+import type { ConfirmSettings } from './settings.ts'
 
 /** The confirmation rule of one tool. */
 export interface Rule {
@@ -47,7 +33,7 @@ export interface Rule {
 const levels = { all: 0, reversible: 1, destructive: 2, none: 3 } as const
 
 /** The rule for a tool; undefined where the configuration alone excludes a confirmation. */
-export function ruleOf(name: string, server: UpstreamSettings, settings: Settings): Rule | undefined {
+export function ruleOf(name: string, server: UpstreamSettings, settings: ConfirmSettings): Rule | undefined {
   const { tools } = server
   const confirmSetting = settingOf(tools, name, 'confirm')?.value
   const risk = settingOf(tools, name, 'risk')?.value

@@ -6,33 +6,15 @@ import { answered, asTool, pageOf } from '../builtin-tool.ts'
 import type { BuiltinPage, Feature, Services } from '../feature.ts'
 import { badge } from './badge.ts'
 import { reportsHeaders, reportsPage, type ShownServer } from './page.ts'
+import { conformanceSchema } from '../settings/describe.ts'
 
 type Deps = Pick<Services, 'store' | 'servers' | 'features' | 'gateway'>
 
-/** The JSON Schema of the settings. */
-const settingsSchema = {
-  type: 'object',
-  description:
-    'The report of the conformance suite: `/conformance`, its badge, and `get_conformance_report`. `gatehouse conformance` runs the suite.',
-  properties: {
-    arguments: {
-      type: 'object',
-      additionalProperties: { type: 'object', errorMessage: 'must be a mapping of arguments' },
-      errorMessage: 'must be a mapping of tools to their arguments',
-      description:
-        'Arguments with which the suite calls tools of the server, by tool. Tools that change something are called only with `--allow-writes`.',
-      examples: [{ write_file: { path: '/tmp/conformance.txt', content: 'text' } }],
-    },
-  },
-} as const
-
-const NAME = 'conformance'
+const { name: NAME } = conformanceSchema
 
 /** Publishes the latest report of each server. It has no part in calls. */
 export const conformance: Feature<unknown> = {
-  name: NAME,
-  place: 'features',
-  schema: settingsSchema,
+  ...conformanceSchema,
   create: (_settings, deps) => ({
     tools: [asTool(definition, async (call) => answered({ ...(await reportFor(call, deps)) }))],
     pages: pagesOf(deps),

@@ -15,21 +15,14 @@ import { ACKNOWLEDGED } from '../../protocol/subscription-filter.ts'
 import type { Answered } from '../builtin-tool.ts'
 import type { Feature, Services } from '../feature.ts'
 import { acknowledged, type List, lists, listsWanted, withListChanged } from '../list-changes.ts'
-import { createContractWatcher, NAME, type ContractWatcher, type ContractChangeEvent } from './watch.ts'
+import { createContractWatcher, type ContractWatcher, type ContractChangeEvent } from './watch.ts'
+import { contractSchema } from '../settings/admit.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'descriptions' | 'features' | 'gateway'>
 
 /** Versions the contract of each server, keeps its changes, and announces deprecations. */
 export const contract: Feature<Record<never, never>> = {
-  name: NAME,
-  place: 'features',
-  isLeftToGateway: true,
-  schema: {
-    type: 'object',
-    description:
-      'A version of what each server offers, which rises with changes; clients are notified, and `gatehouse changelog` prints it.',
-    properties: {},
-  },
+  ...contractSchema,
   create: (_settings, deps) => {
     const listeners = createListeners(deps)
     const watch = createContractWatcher(deps, listeners.notify)

@@ -16,6 +16,7 @@ import type { ServerDescription, ToolDescription } from '../../descriptions/mode
 import { Contracts } from '../../records/contracts.ts'
 import type { Services } from '../feature.ts'
 import { type List, lists } from '../list-changes.ts'
+import { contractSchema } from '../settings/admit.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'descriptions' | 'features' | 'gateway'>
 
@@ -109,7 +110,7 @@ export function createContractWatcher(
 }
 
 /** The name of the feature in the configuration. */
-export const NAME = 'contract'
+const { name: NAME } = contractSchema
 
 interface LoggedChange {
   readonly before: string

@@ -13,27 +13,11 @@ import { casUpdate, type CasUpdate } from '../../records/cas-update.ts'
 import { callerHash } from '../../records/principal.ts'
 import type { Store } from '../../store/store.ts'
 import type { Feature, SettingsOf, Services } from '../feature.ts'
+import { type Budget, PERIOD_MS, type CostSettings, costSchema } from './settings.ts'
 
 // Budgets of callers in the store, per period.
 
-/** How many units each caller may spend per period. */
-export interface Budget {
-  readonly units: number
-  readonly per: keyof typeof PERIOD_MS
-  /** Counts only costs with this label; all costs in units if absent. */
-  readonly label?: string
-}
-
 const MINUTE_MS = 60_000
-const PERIOD_MS = {
-  minute: MINUTE_MS,
-  hour: 60 * MINUTE_MS,
-  day: 1440 * MINUTE_MS,
-  week: 7 * 1440 * MINUTE_MS,
-} as const
-
-/** The periods of budgets; each starts at a full minute, hour, day or week, UTC. */
-const periods = Object.keys(PERIOD_MS)
 
 /** The log field of a call with the remaining budget of its caller: a `Quota`. */
 export const REMAINING_FIELD = 'budget'
@@ -135,41 +119,9 @@ function rounded(units: number): number {
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'features'>
 
-interface Settings {
-  readonly budget?: Budget
-}
-
 /** Declares what calls cost, as configured, and limits callers to a budget. */
-export const cost: Feature<Settings> = {
-  name: 'cost',
-  place: 'features',
-  schema: {
-    type: 'object',
-    properties: {
-      budget: {
-        type: 'object',
-        required: ['units', 'per'],
-        additionalProperties: false,
-        errorMessage: 'must be a mapping such as { units: 100, per: day }',
-        properties: {
-          units: { type: 'number', minimum: 0, errorMessage: 'must be a number', description: 'How many.' },
-          per: {
-            enum: periods,
-            errorMessage: `must be one of ${periods.join(', ')}`,
-            description: 'The period; it starts at the full minute, hour, day or week, UTC.',
-          },
-          label: {
-            type: 'string',
-            minLength: 1,
-            errorMessage: 'must be text',
-            description: 'Only costs with this label count; without it, all costs in units.',
-          },
-        },
-        description: 'How many units each caller may spend. A call that would cost more is refused.',
-        examples: [{ units: 100, per: 'day' }],
-      },
-    },
-  },
+export const cost: Feature<CostSettings> = {
+  ...costSchema,
   create: (settings, deps) => ({
     middleware: ({ upstream, method, name, isBuiltin }) => {
       if (method !== 'tools/call' || isBuiltin || upstream === undefined || name === undefined)
@@ -220,7 +172,7 @@ function costOf(upstream: string, name: string, deps: Deps): Cost | undefined {
 function accountOf(
   upstream: string,
   price: Cost | undefined,
-  settings: SettingsOf<Settings>,
+  settings: SettingsOf<CostSettings>,
   { store }: Deps,
 ): Account | undefined {
   const { budget } = settings(upstream)

@@ -8,6 +8,7 @@ import { countedOf } from '../../descriptions/formats/tool-notes.ts'
 import { NS } from '../../protocol/meta-keys.ts'
 import { descriptionSoon } from '../describing.ts'
 import type { Feature, Services } from '../feature.ts'
+import { quotaSchema } from './settings.ts'
 
 type Deps = Pick<Services, 'log' | 'servers' | 'descriptions' | 'features'>
 
@@ -16,15 +17,7 @@ const META_KEY = `${NS}/quota`
 
 /** Adds the caller's remaining quota to listed tools, of the tool's own limits or of its server's. */
 export const quota: Feature<Record<never, never> | false> = {
-  name: 'quota',
-  place: 'features',
-  isLeftToGateway: true,
-  schema: {
-    type: 'object',
-    description:
-      'Whether tool lists and the manifest contain the remaining quota of the caller, for tools with a rate limit or budget of their own and for servers that report their limit.',
-    properties: {},
-  },
+  ...quotaSchema,
   create: (settings, deps) => ({
     responseMiddleware: (method) => {
       if (method !== 'tools/list') return undefined

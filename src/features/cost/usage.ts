@@ -7,21 +7,14 @@ import { quotaData } from '../../descriptions/model/facts.ts'
 import { NS } from '../../protocol/meta-keys.ts'
 import type { Feature } from '../feature.ts'
 import { REMAINING_FIELD } from './cost.ts'
+import { usageSchema } from './settings.ts'
 
 /** The `_meta` key of a call's usage. */
 const META_KEY = `${NS}/usage`
 
 /** Reports what a call consumed if it has a cost or a limit; other results pass unchanged. */
 export const usage: Feature<Record<never, never>> = {
-  name: 'usage',
-  place: 'features',
-  isLeftToGateway: true,
-  schema: {
-    type: 'object',
-    description:
-      'Whether results report the usage of the call, if known: its units, its duration, and what remains.',
-    properties: {},
-  },
+  ...usageSchema,
   create: (_settings, { servers: { settings: server, quota } }) => ({
     middleware: ({ upstream, method, name, isBuiltin }) => {
       if (method !== 'tools/call' || isBuiltin || upstream === undefined || name === undefined)

@@ -15,21 +15,17 @@ import type { Feature, SettingsOf, Services } from '../feature.ts'
 import {
   createNeighbours,
   createRegistry,
-  type Settings,
-  settingsSchema,
   recommendationView,
   maxScoreOf,
   type Recommended,
 } from './search.ts'
+import { type DiscoverySettings, discoverySchema } from './settings.ts'
 
 type Deps = Pick<Services, 'log' | 'servers' | 'invoker' | 'pages' | 'gateway'>
 
 /** Finds servers by capability, and the tools that an unknown name may refer to. */
-export const discovery: Feature<Settings | false> = {
-  name: 'discovery',
-  place: 'features',
-  isLeftToGateway: true,
-  schema: settingsSchema,
+export const discovery: Feature<DiscoverySettings | false> = {
+  ...discoverySchema,
   create: (settings, deps) => {
     const answer = answerRecommend(settings, deps)
     const withSuggestedTools = withSuggestions(deps)
@@ -101,7 +97,7 @@ const MAX_SERVERS = 10
 const MAX_CAPABILITY_LENGTH = 500
 
 /** Answers `servers/recommend`: configured recommendations first, then servers of this gateway, then a registry. */
-function answerRecommend(settings: SettingsOf<Settings | false>, deps: Deps): Handler {
+function answerRecommend(settings: SettingsOf<DiscoverySettings | false>, deps: Deps): Handler {
   const findNeighbours = createNeighbours(deps)
   const searchRegistry = createRegistry(deps)
   return async (call) => {
@@ -141,7 +137,7 @@ function invalid(what: string): GatewayError {
   return new GatewayError('INVALID_INPUT', `Invalid params: ${field} ${what}.`, { field, reason: 'shape' })
 }
 
-function problemsOf(settings: Settings | false): Finding[] {
+function problemsOf(settings: DiscoverySettings | false): Finding[] {
   if (settings === false || !String(settings.registry).startsWith('http')) return []
   if ([settings.publishers].flat().length > 0) return []
   const message =

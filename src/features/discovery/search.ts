@@ -16,6 +16,7 @@ import { actionOf } from '../../core/text/synonyms.ts'
 import { queryWords, stem } from '../../core/text/words.ts'
 import { callOf } from '../../core/tool-call.ts'
 import type { Services } from '../feature.ts'
+import type { DiscoverySettings } from './settings.ts'
 
 type Deps = Pick<Services, 'log' | 'servers' | 'invoker' | 'pages' | 'gateway'>
 
@@ -99,7 +100,7 @@ const MAX_SERVERS_PER_WORD = 50
 export function createRegistry({
   log,
   gateway: { fetchJson },
-}: Deps): (capability: string, settings: Settings) => Promise<Recommended[]> {
+}: Deps): (capability: string, settings: DiscoverySettings) => Promise<Recommended[]> {
   const known = new LRUCache<string, readonly Described[]>({
     max: MAX_CACHED_SEARCHES,
     ttl: SEARCH_TTL_MS,
@@ -215,37 +216,3 @@ export function recommendationView(capability: string, found: Recommended): Reco
 export function maxScoreOf(confidence: 'high' | 'medium' | 'low'): number {
   return { high: 1, medium: HIGH_CONFIDENCE_SCORE - 0.01, low: MEDIUM_CONFIDENCE_SCORE - 0.01 }[confidence]
 }
-
-/** Where servers are searched besides the configuration and this gateway. */
-export interface Settings {
-  /** The URL of an MCP registry; it receives the search words. */
-  readonly registry: string
-  /** The publishers whose servers may be recommended. */
-  readonly publishers: string | readonly string[]
-}
-
-/** The JSON Schema of the settings. */
-export const settingsSchema = {
-  type: 'object',
-  properties: {
-    registry: {
-      type: ['string', 'boolean'],
-      default: 'off',
-      pattern: '^(off|false|https://\\S+|http://(localhost|127\\.0\\.0\\.1|\\[::1\\])(:\\d+)?(/\\S*)?)$',
-      not: { const: true },
-      errorMessage: 'must be off, or the URL of an MCP registry with https://',
-      description:
-        'The MCP registry in which servers outside of this gateway are searched. It receives what callers search for.',
-      examples: ['https://catalog.example.com'],
-    },
-    publishers: {
-      type: ['array', 'string'],
-      items: { type: 'string', minLength: 1, errorMessage: 'must be a namespace or glob' },
-      default: [],
-      errorMessage: 'must be a list of namespaces or globs such as io.github.modelcontextprotocol',
-      description:
-        'The publishers whose servers may be recommended: the part of their name before the slash, or a glob of it. Empty by default: none.',
-      examples: [['io.github.modelcontextprotocol', 'com.example.*']],
-    },
-  },
-} as const

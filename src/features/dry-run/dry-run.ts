@@ -16,6 +16,7 @@ import {
   withoutExtension,
 } from '../../protocol/meta-keys.ts'
 import type { Feature, Reserved, Services } from '../feature.ts'
+import { dryRunSchema } from '../settings/admit.ts'
 
 type Deps = Pick<Services, 'servers' | 'features'>
 
@@ -34,14 +35,7 @@ const reserved: Reserved = {
 
 /** Answers calls with what they would do, without making them. */
 export const dryRun: Feature<Record<never, never> | false> = {
-  name: 'dry_run',
-  place: 'features',
-  schema: {
-    type: 'object',
-    description:
-      'Whether callers can try a call of a tool: everything decides about it, the server is not called, and nothing is kept. Without it such calls are refused.',
-    properties: {},
-  },
+  ...dryRunSchema,
   create: (_settings, deps) => ({
     middleware: (target) => (target.method === 'tools/call' ? divert(target, deps) : undefined),
     toolFacts: ({ upstream, classification }) => {

@@ -38,43 +38,13 @@ import {
   type Structured,
 } from './render.ts'
 import { sanitise, type Sent } from './sanitise.ts'
+import { type ErrorSettings, errorsSchema } from './settings.ts'
 
 type Deps = Pick<Services, 'log' | 'servers'>
 
-interface Settings {
-  /** Read by the HTTP endpoint. */
-  readonly http_status?: 'compatible' | 'mapped'
-  readonly compat: boolean
-  readonly documentation_hosts: string | readonly string[]
-}
-
 /** Reports failures in one form: what happened, who can act on it, and when to retry. */
-export const errors: Feature<Settings> = {
-  name: 'errors',
-  place: 'features',
-  schema: {
-    type: 'object',
-    properties: {
-      http_status: {
-        enum: ['compatible', 'mapped'],
-        description:
-          'The HTTP status of errors of calls: 200, which every client accepts, or the status of the error. By default `compatible`, and `mapped` in the corporate profile.',
-      },
-      compat: {
-        type: 'boolean',
-        default: true,
-        description:
-          'Whether the structured error is also sent at `error` of the result if a tool was not run, and, for clients that request it, if the tool itself failed.',
-      },
-      documentation_hosts: {
-        type: ['array', 'string'],
-        items: { type: 'string', minLength: 1, errorMessage: 'must be a host name or glob' },
-        default: [],
-        errorMessage: 'must be a list of host names or globs',
-        description: 'Hosts to which documentation links in errors may lead, besides the host of the server.',
-      },
-    },
-  },
+export const errors: Feature<ErrorSettings> = {
+  ...errorsSchema,
   create: (settings, deps) => {
     const contextByServer = new Map<string | undefined, ServerErrorContext>()
     const redactor = new Redactor()
@@ -187,7 +157,7 @@ function serverOf(deps: Deps, upstream: string | undefined): UpstreamSettings | 
 
 function createContext(
   server: UpstreamSettings | undefined,
-  { documentation_hosts: hosts }: Settings,
+  { documentation_hosts: hosts }: ErrorSettings,
   { log, redactor }: { readonly log: Log; readonly redactor: Redactor },
 ): ServerErrorContext {
   const url = server?.reach.kind === 'url' ? new URL(server.reach.url).hostname : undefined

@@ -9,7 +9,6 @@ import type { Call, Handler, Middleware } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { background } from '../../core/log.ts'
 import { Payload } from '../../core/payload.ts'
-import { durationSchema } from '../../core/time/units.ts'
 import { eventsExtension } from '../../protocol/meta-keys.ts'
 import { unknownMethod } from '../../protocol/methods.ts'
 import type { Feature, Services, SettingsOf } from '../feature.ts'
@@ -27,89 +26,14 @@ import { notifiedEvents } from './sources/notifications.ts'
 import { addPublished, ownEvents } from './sources/own.ts'
 import { relayedEvents } from './sources/relayed.ts'
 import { allWatches, tryWatch, Watches, watchProblems } from './sources/watches.ts'
-import { logWrites, successType, type Writes, writeEvents } from './sources/writes.ts'
+import { logWrites, successType, writeEvents } from './sources/writes.ts'
 import { TypeChanges } from './type-changes.ts'
 import { createDialer } from '../dialer.ts'
-
-/** The settings of events. */
-export interface Settings {
-  readonly writes: Writes
-  readonly keep: number
-  readonly max_ttl: number
-  readonly webhooks: WebhookSettings
-}
-
-interface WebhookSettings {
-  readonly allow: readonly string[]
-  readonly give_up: number
-  readonly webhook_id: 'event' | 'message'
-}
-
-const webhooksSchema = {
-  type: 'object',
-  'x-gateway': true,
-  default: {},
-  additionalProperties: false,
-  description: 'How events are delivered to the webhooks of clients, for all servers.',
-  properties: {
-    allow: {
-      type: 'array',
-      default: [],
-      items: {
-        type: 'string',
-        pattern: '^https?://[^/?#@\\s]+$',
-        errorMessage: 'must be an origin such as http://127.0.0.1:8080',
-      },
-      description:
-        'Origins of receivers that may use http, and addresses of this machine or a private network. Others must use https, at public addresses.',
-    },
-    give_up: {
-      ...durationSchema,
-      default: '15m',
-      description: 'How long the delivery of an event is attempted until it is a dead letter.',
-    },
-    webhook_id: {
-      enum: ['event', 'message'],
-      default: 'event',
-      errorMessage: 'must be event or message',
-      description:
-        'The header `webhook-id`: the id of the event (`event`), which receivers of 2026 expect, or one of its own for each message (`message`).',
-    },
-  },
-} as const
+import { type EventSettings, type Writes, eventsSchema } from './settings.ts'
 
 /** Publishes what happens at a server. */
-export const events: Feature<Settings | false> = {
-  name: 'events',
-  place: 'features',
-  isLeftToGateway: true,
-  isLeftToPersonal: true,
-  schema: {
-    type: 'object',
-    description: 'Events of servers: changes that they notify, and successes of their tools that write.',
-    properties: {
-      writes: {
-        enum: ['own', 'all', 'off'],
-        default: 'own',
-        errorMessage: 'must be own, all or off',
-        description:
-          'Whose successful calls of tools that write are events for a caller: its own (`own`), or those of all callers, with their arguments, if the caller may make the same call (`all`).',
-      },
-      keep: {
-        ...durationSchema,
-        default: '24h',
-        description: 'How long events are kept for callers that request them later.',
-      },
-      max_ttl: {
-        ...durationSchema,
-        'x-gateway': true,
-        default: '24h',
-        description:
-          'How long a subscription lasts at most until it is renewed, for all servers. In a store that survives restarts, a client may also subscribe without an expiry.',
-      },
-      webhooks: webhooksSchema,
-    },
-  },
+export const events: Feature<EventSettings | false> = {
+  ...eventsSchema,
   create: (settings, deps) => {
     const byServer = new Map<string | undefined, ServerEvents>()
     const eventsOf = (upstream: string | undefined): ServerEvents => {
@@ -215,9 +139,9 @@ const ALLOW_WARNING =
 
 /** The settings that apply to the gateway as a whole. If events are off but for some servers, those have the defaults. */
 function gatewaySettings(
-  settings: SettingsOf<Settings | false>,
+  settings: SettingsOf<EventSettings | false>,
   { servers }: Pick<Services, 'servers'>,
-): Pick<Settings, 'max_ttl' | 'webhooks'> {
+): Pick<EventSettings, 'max_ttl' | 'webhooks'> {
   const [found] = [undefined, ...servers.names()].flatMap((name) => settings(name) || [])
   if (!found) throw new TypeError('Events are on for no server.')
   return found

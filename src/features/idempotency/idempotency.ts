@@ -3,64 +3,17 @@ import { type Call, type Handler, listedTool, type Middleware, type Target } fro
 import { compileRules, type Rule } from '../../core/failure.ts'
 import { asCalled } from '../../core/judgement/judge.ts'
 import { type ToolSettings, settingOf } from '../../core/settings.ts'
-import { durationSchema, sizeSchema } from '../../core/time/units.ts'
 import { CAMEL_KEY, IDEMPOTENCY_KEY, keyShape, NS } from '../../protocol/meta-keys.ts'
 import type { Feature, Services } from '../feature.ts'
 import { type ToolPolicy, IdempotentExecutor } from './executor.ts'
 import { autoKeyed, hasIdempotencyValues, readKeyed, recovered } from './keyed-request.ts'
+import { type IdempotencySettings, idempotencySchema } from './settings.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'identity' | 'gateway'>
 
-/** The settings of idempotency keys. Times are milliseconds, sizes bytes. */
-export interface Settings {
-  readonly ttl: number
-  readonly max_ttl: number
-  readonly max_keys: number
-  readonly max_bytes: number
-  readonly compat: boolean
-}
-
-/** The JSON Schema of the settings of idempotency keys. */
-const settingsSchema = {
-  type: 'object',
-  properties: {
-    ttl: {
-      ...durationSchema,
-      default: '24h',
-      description: 'How long the outcome of a call is remembered, unless the caller specifies it.',
-    },
-    max_ttl: {
-      ...durationSchema,
-      default: '7d',
-      description: 'The longest time that a caller may specify.',
-    },
-    max_keys: {
-      type: 'integer',
-      minimum: 1,
-      maximum: 1_000_000,
-      default: 1000,
-      errorMessage: 'must be a whole number from 1',
-      description: 'How many keys are remembered for each caller; further keys are refused.',
-    },
-    max_bytes: {
-      ...sizeSchema,
-      default: '64MB',
-      description: 'How many bytes are remembered for each caller.',
-    },
-    compat: {
-      type: 'boolean',
-      default: true,
-      description: 'Whether facts about the key are also sent at `idempotency` of a result.',
-    },
-  },
-} as const
-
 /** Executes calls with an idempotency key once, and replays their outcomes. */
-export const idempotency: Feature<Settings | false> = {
-  name: 'idempotency',
-  place: 'features',
-  isLeftToGateway: true,
-  schema: settingsSchema,
+export const idempotency: Feature<IdempotencySettings | false> = {
+  ...idempotencySchema,
   create: (settings, deps) => {
     const executor = new IdempotentExecutor(deps)
     const executing = (
@@ -159,7 +112,7 @@ function executeOnce({ executor, policy, ttl, autoKeyTtl }: OnceOptions): Handle
   }
 }
 
-function policyOf(target: Target, settings: Settings, next: Handler, deps: Deps): ToolPolicy {
+function policyOf(target: Target, settings: IdempotencySettings, next: Handler, deps: Deps): ToolPolicy {
   const { upstream = '' } = target
   return {
     upstream,

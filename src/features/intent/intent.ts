@@ -28,63 +28,9 @@ import { method as known } from '../../protocol/methods.ts'
 import { callKey, findCall } from '../../records/calls.ts'
 import { toolsToCheck } from '../describing.ts'
 import type { Feature, Services } from '../feature.ts'
+import { type IntentSettings, intentSchema } from './settings.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'descriptions' | 'features'>
-
-/** The settings of intents. */
-export interface Settings {
-  /** Whether a call with a better alternative is made, with a suggestion, or not made. */
-  readonly mode: 'advise' | 'redirect'
-  /** How many times better than the called tool another one must match. */
-  readonly margin: number
-  /** Whether servers see the intent too. */
-  readonly forward: boolean
-  readonly log_intent: boolean
-  /** Whether tools of other servers may be suggested at the combined endpoint. */
-  readonly across: boolean
-  readonly compat: boolean
-}
-
-/** The JSON Schema of the settings of intents. */
-const settingsSchema = {
-  type: 'object',
-  properties: {
-    mode: {
-      enum: ['advise', 'redirect'],
-      default: 'advise',
-      description:
-        'What happens if another tool fits the intent of a call better: `advise` makes the call and suggests the other tool, `redirect` only suggests it.',
-    },
-    margin: {
-      type: 'number',
-      minimum: 1,
-      maximum: 100,
-      default: 1.5,
-      errorMessage: 'must be a number from 1',
-      description: 'How many times better another tool must match to be suggested.',
-    },
-    forward: {
-      type: 'boolean',
-      default: false,
-      description: 'Whether the server sees the stated intent.',
-    },
-    log_intent: {
-      type: 'boolean',
-      default: false,
-      description: 'Whether intents are logged; they may contain personal data.',
-    },
-    across: {
-      type: 'boolean',
-      default: false,
-      description: 'Whether tools of other servers may be suggested at the combined endpoint.',
-    },
-    compat: {
-      type: 'boolean',
-      default: true,
-      description: 'Whether a suggestion is also sent at `suggestion` of a result.',
-    },
-  },
-} as const
 
 /** The name of the intent among the values for features. */
 const INTENT = 'intent'
@@ -117,11 +63,8 @@ function invalid(field: string, what: string): GatewayError {
 }
 
 /** Suggests the tool that fits a caller's intent best, if that is not the called one. */
-export const intent: Feature<Settings | false> = {
-  name: 'intent',
-  place: 'features',
-  isLeftToGateway: true,
-  schema: settingsSchema,
+export const intent: Feature<IntentSettings | false> = {
+  ...intentSchema,
   create: (settings, deps) => {
     const suggest = createSuggest(deps)
     // Calls at the combined endpoint, whose suggestions use exposed names: the chain only knows the tool's own name.
@@ -176,7 +119,7 @@ function hasIntent(call: Call): boolean {
 interface IntentContext {
   readonly suggest: Suggest
   readonly rules: readonly Rule[]
-  readonly settings: Settings
+  readonly settings: IntentSettings
   readonly deps: Deps
   isCombined(call: Call): boolean
 }

@@ -4,7 +4,6 @@ import { type Timer, world } from '../../core/world.ts'
 import type { Call, Handler, Notification, Outcome, Middleware } from '../../core/call.ts'
 import type { ServerRecord } from '../../core/descriptor.ts'
 import { isObject } from '../../core/json/json.ts'
-import { durationSchema, sizeSchema } from '../../core/time/units.ts'
 import { manifestOf, manifestVersion } from '../../descriptions/formats/manifest.ts'
 import { cardType, catalogEntry, serverCard } from '../../descriptions/formats/registry.ts'
 import { countedOf } from '../../descriptions/formats/tool-notes.ts'
@@ -16,53 +15,15 @@ import { answered, pageOf } from '../builtin-tool.ts'
 import { extendDiscover, descriptionSoon, describedList } from '../describing.ts'
 import type { Feature, BuiltinPage, BuiltinTool, Services } from '../feature.ts'
 import { acknowledged, listsWanted, withListChanged } from '../list-changes.ts'
+import { type ManifestSettings, manifestSchema } from './settings.ts'
 
 type Deps = Pick<Services, 'log' | 'servers' | 'descriptions' | 'pages' | 'features' | 'gateway'>
 
-/** The settings of the manifest: times in milliseconds, sizes in bytes. */
-interface Settings {
-  readonly ttl: number
-  readonly inline: number
-  readonly listed?: boolean
-  readonly compat: boolean
-}
-
-/** The JSON Schema of the settings of the manifest. */
-const settingsSchema = {
-  type: 'object',
-  description: 'The service manifest: what each tool does, costs and needs, in one document for programs.',
-  properties: {
-    ttl: {
-      ...durationSchema,
-      default: '60s',
-      description: 'How long a manifest may be cached.',
-    },
-    inline: {
-      ...sizeSchema,
-      default: '16KB',
-      description: 'The maximum size of a manifest that is sent when a client connects.',
-    },
-    listed: {
-      type: 'boolean',
-      description: 'Whether `get_manifest` is listed as a tool; `meta_tools` decides if not given.',
-    },
-    compat: {
-      type: 'boolean',
-      default: true,
-      description:
-        'Whether the members of the manifest are also sent at the top level of the result of `get_manifest`.',
-    },
-  },
-} as const
-
-const NAME = 'manifest'
+const { name: NAME } = manifestSchema
 
 /** Publishes what a server does, costs and needs, for programs. */
-export const manifest: Feature<Settings | false> = {
-  name: NAME,
-  place: 'features',
-  isLeftToGateway: true,
-  schema: settingsSchema,
+export const manifest: Feature<ManifestSettings | false> = {
+  ...manifestSchema,
   create: (settings, deps) => {
     const discoverMiddleware = extendDiscover(async (call) => {
       const own = settings(call.target.upstream)
@@ -122,7 +83,7 @@ const definition = {
   annotations: { readOnlyHint: true, idempotentHint: true },
 }
 
-type SettingsFor = (upstream?: string) => Settings | false
+type SettingsFor = (upstream?: string) => ManifestSettings | false
 
 function toolOf(settings: SettingsFor, deps: Deps): BuiltinTool {
   return {
@@ -143,7 +104,7 @@ function toolOf(settings: SettingsFor, deps: Deps): BuiltinTool {
   }
 }
 
-function listedBy(settings: Settings | false): boolean | undefined {
+function listedBy(settings: ManifestSettings | false): boolean | undefined {
   return settings === false ? undefined : settings.listed
 }
 

@@ -9,76 +9,12 @@ import { Payload } from '../../core/payload.ts'
 import { type Check, type JsonSchema, type SchemaProblem, validator } from '../../core/schema/schema.ts'
 import { MASKED_KEY } from '../../protocol/meta-keys.ts'
 import type { Feature } from '../feature.ts'
-import {
-  createMasker,
-  type Rules,
-  rulesFor,
-  type RuleSettings,
-  type Masker,
-  editJson,
-  type Place,
-} from './masking.ts'
-
-interface Settings {
-  readonly rules: readonly RuleSettings[]
-}
-
-const globs = { type: ['string', 'array'], items: { type: 'string', minLength: 1 }, minLength: 1 } as const
+import { createMasker, type Rules, rulesFor, type Masker, editJson, type Place } from './masking.ts'
+import { type MaskSettings, type RuleSettings, maskSchema } from './settings.ts'
 
 /** Masks personal data in everything that servers send: results, errors, notifications and input requests. */
-export const mask: Feature<Settings> = {
-  name: 'mask',
-  place: 'features',
-  schema: {
-    type: 'object',
-    default: 'off',
-    properties: {
-      rules: {
-        type: 'array',
-        default: [],
-        errorMessage: 'must be a list of { path } or { pattern }',
-        description:
-          'What is masked in responses of servers. The rules of a server replace those for all servers. Lists of tools, prompts and resources are not masked.',
-        items: {
-          type: 'object',
-          additionalProperties: false,
-          errorMessage: 'must be a mapping with `path:` or `pattern:`',
-          properties: {
-            path: {
-              type: 'string',
-              minLength: 1,
-              errorMessage: 'must be a path such as $.items[*].email',
-              description:
-                'Where in JSON: of structured content, and of texts that are JSON. It starts with $; then come .name, [0], [*] or .* steps.',
-              examples: ['$.items[*].email'],
-            },
-            pattern: {
-              type: 'string',
-              minLength: 1,
-              errorMessage: 'must be a regular expression',
-              description: 'A regular expression: its matches are masked everywhere.',
-              examples: ['[\\w.+-]+@[\\w-]+\\.[\\w.]+'],
-            },
-            tools: {
-              ...globs,
-              'x-names': 'tool',
-              errorMessage: 'must be the name of a tool, a glob, or a list of them',
-              description: 'The tools to whose responses it applies; all responses if not given.',
-            },
-            replace: {
-              type: 'string',
-              default: '***',
-              errorMessage: 'must be a text',
-              description: 'The replacement text.',
-            },
-          },
-        },
-        examples: [
-          [{ path: '$.items[*].email' }, { pattern: '\\b\\d{3}-\\d{2}-\\d{4}\\b', replace: '[SSN]' }],
-        ],
-      },
-    },
-  },
+export const mask: Feature<MaskSettings> = {
+  ...maskSchema,
   create: (settings) => ({
     masked: (value, target) => {
       const rules =

@@ -3,6 +3,7 @@ import type { Target } from '../../core/call.ts'
 import { isObject, readJson, elements, members } from '../../core/json/json.ts'
 import { type Step, parseSteps } from '../../core/json/path.ts'
 import { fits, compilePattern, type Pattern } from '../../core/text/pattern.ts'
+import type { RuleSettings } from './settings.ts'
 
 /** A place whose value must be masked, and its possible replacements, the best first. */
 export interface Place {
@@ -147,14 +148,6 @@ function rulesBelow(rules: readonly PathRule[], key: Exclude<Step, null>): reado
 /** The object or array that a text contains; undefined if it is neither. */
 function parseJson(text: string): unknown {
   return /^\s*[[{]/.test(text) ? readJson(text) : undefined
-}
-
-/** A configured rule: masks by a path or a pattern. */
-export interface RuleSettings {
-  readonly path?: string
-  readonly pattern?: string
-  readonly tools?: string | readonly string[]
-  readonly replace: string
 }
 
 /** The compiled rules of a target. */

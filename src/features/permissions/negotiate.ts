@@ -5,13 +5,14 @@ import type { Call, Handler } from '../../core/call.ts'
 import { type Extra, GatewayError } from '../../core/error.ts'
 import { canonical } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
-import { knownScopes, scopeNameSchema } from '../../core/principal.ts'
+import { knownScopes } from '../../core/principal.ts'
 import { escapeHidden } from '../../core/text/escape.ts'
 import { fitting } from '../../core/text/pattern.ts'
 import { type Approval, type ApprovalRequest, Approvals } from '../../records/approvals.ts'
 import type { SettingsOf, Services } from '../feature.ts'
 import { readStrings } from './preflight.ts'
 import type { Granted, Sessions } from './sessions.ts'
+import type { PermissionSettings } from './settings.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'pages' | 'gateway'>
 
@@ -83,7 +84,7 @@ interface NegotiateContext {
 
 /** Answers `permissions/negotiate`: opens a session with those of the requested scopes that its caller may have. */
 export function answerNegotiate(
-  settings: SettingsOf<Settings | false>,
+  settings: SettingsOf<PermissionSettings | false>,
   { deps, sessions }: NegotiateContext,
 ): Handler {
   const servers = deps.servers.names().map((name) => {
@@ -273,44 +274,4 @@ function channelsFor(approval: Approval, deps: Deps): string[] {
   const url = deps.pages.decidesOnPage(approval) === 'person' ? deps.pages.url(`/confirm/${id}`) : undefined
   const command = deps.gateway.isStoreShared ? [`with \`${deps.pages.approvalCommand(id)}\``] : []
   return url === undefined ? command : [`at ${url}`, ...command]
-}
-
-/** The settings of permissions. */
-export interface Settings {
-  readonly hide_unpermitted: boolean
-  readonly elevate_url?: string
-  readonly approval: Readonly<Record<string, ApprovalSetting>>
-}
-
-/** Whether a session may get a scope of its caller: immediately, after an approval, or not at all. */
-type ApprovalSetting = 'auto' | 'ask' | 'never'
-
-/** The JSON Schema of the settings. */
-export const settingsSchema = {
-  type: 'object',
-  default: {},
-  properties: {
-    hide_unpermitted: {
-      type: 'boolean',
-      default: false,
-      description:
-        'Hide entries that a caller may not use from its lists; otherwise lists are complete and name missing scopes.',
-    },
-    elevate_url: {
-      type: 'string',
-      pattern: '^https?://',
-      errorMessage: 'must be a URL such as https://idp.example.com/request-access',
-      description: 'Where people request more rights, instead of `auth.elevate_url`.',
-    },
-    approval: {
-      type: 'object',
-      default: {},
-      propertyNames: { ...scopeNameSchema, 'x-names': 'scope' },
-      errorMessage: 'must be a mapping of scopes to auto, ask or never',
-      additionalProperties: { enum: ['auto', 'ask', 'never'] },
-      description:
-        'Whether a session gets a scope that its caller has, by scope or glob: `auto` immediately, `ask` after an approval, `never` not at all.',
-      examples: [{ 'admin:*': 'never' }],
-    },
-  },
 }

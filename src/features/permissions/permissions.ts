@@ -9,17 +9,16 @@ import { asTool } from '../builtin-tool.ts'
 import type { Feature, SettingsOf, Services } from '../feature.ts'
 import { type Context, type Guard, createGates, limitedBySession, requiredScopes } from './gate.ts'
 import { guardOf } from './guard.ts'
-import { answerNegotiate, negotiateTool, settingsSchema, type Settings } from './negotiate.ts'
+import { answerNegotiate, negotiateTool } from './negotiate.ts'
 import { answerCheck, checkTool } from './preflight.ts'
 import { Sessions } from './sessions.ts'
+import { type PermissionSettings, permissionsSchema } from './settings.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'pages' | 'gateway'>
 
 /** Permits calls according to scopes and the rules of each server, and answers permission checks in advance. */
-export const permissions: Feature<Settings | false> = {
-  name: 'permissions',
-  place: 'features',
-  schema: settingsSchema,
+export const permissions: Feature<PermissionSettings | false> = {
+  ...permissionsSchema,
   create: (settings, deps) => {
     const { maxTtl, idle } = deps.gateway.auth.session
     const sessions = new Sessions({ store: deps.store, log: deps.log, idle, maxTtl })
@@ -58,7 +57,7 @@ const CHECK = 'permissions/check'
 const NEGOTIATE = 'permissions/negotiate'
 
 function contexts(
-  settings: SettingsOf<Settings | false>,
+  settings: SettingsOf<PermissionSettings | false>,
   { servers, gateway: { auth } }: Deps,
   gates: Context['gates'],
 ): (upstream: string) => Context {

@@ -32,25 +32,12 @@ import { OperationJournal } from './journal.ts'
 import { Durations } from './notes.ts'
 import { type End, RunningCall } from './running-call.ts'
 import { interrupted, OPERATION_KEY, stillRunningResult, taskOf } from './task-view.ts'
+import type { ProgressSettings } from './settings.ts'
 
 export type Deps = Pick<
   Services,
   'log' | 'store' | 'scope' | 'servers' | 'invoker' | 'identity' | 'features' | 'gateway'
 >
-
-/** The settings of the feature for one server; times are milliseconds. */
-export interface ProgressSettings {
-  /** How long a server may be silent before the caller is notified that the call still runs. */
-  readonly heartbeat: number
-  /** How long the outcome of an operation is kept. */
-  readonly keep: number
-  readonly tasks: {
-    /** How long a call may take before a client that supports tasks gets it as one. */
-    readonly after: number
-    /** How long a client without tasks waits at most; absent: as long as the call takes. */
-    readonly answer_within?: number
-  }
-}
 
 /** A call that takes longer is an operation, in milliseconds. */
 const LASTING_MS = 1000

@@ -7,7 +7,6 @@ import type { LongCalls } from '../../core/descriptor.ts'
 import { GatewayError, invalidParam } from '../../core/error.ts'
 import { Payload } from '../../core/payload.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
-import { durationSchema } from '../../core/time/units.ts'
 import { pause } from '../../core/time/waiting.ts'
 import { NS, tasksExtension } from '../../protocol/meta-keys.ts'
 import { ACKNOWLEDGED } from '../../protocol/subscription-filter.ts'
@@ -15,51 +14,17 @@ import { hasCoreTasks, requestedTask, requireTasks } from '../../protocol/tasks.
 import { isEnded, type OperationRecord } from '../../records/operations.ts'
 import { asToolWithResult } from '../builtin-tool.ts'
 import type { BuiltinTool, Feature } from '../feature.ts'
-import { type Deps, isSlowTool, OperationEngine, type ProgressSettings, RunningCalls } from './engine.ts'
+import { type Deps, isSlowTool, OperationEngine, RunningCalls } from './engine.ts'
 import { Recovery } from './recovery.ts'
 import { remainingPages } from './pages.ts'
 import { countByState } from './running-call.ts'
 import { failureOf } from './task-view.ts'
 import { isTask, isVisible, type Parts, statusNote, taskMethods } from './tasks.ts'
+import { type ProgressSettings, progressSchema } from './settings.ts'
 
 /** Reports the progress of calls, and lets them outlive their requests. */
 export const progress: Feature<ProgressSettings> = {
-  name: 'progress',
-  place: 'features',
-  schema: {
-    type: 'object',
-    properties: {
-      heartbeat: {
-        ...durationSchema,
-        default: '5s',
-        description:
-          'How long a server may be silent before the gateway notifies the caller that the call still runs.',
-      },
-      keep: {
-        ...durationSchema,
-        default: '10m',
-        description: 'How long the outcome of a call that took over a second is kept for `operation/resume`.',
-      },
-      tasks: {
-        type: 'object',
-        additionalProperties: false,
-        default: {},
-        properties: {
-          after: {
-            ...durationSchema,
-            default: '20s',
-            description: 'How long a call may take before a client that supports tasks gets it as a task.',
-          },
-          answer_within: {
-            ...durationSchema,
-            description:
-              'How long a client without tasks waits at most for a result: after that it gets the id of the operation, to request the result later. For clients with a short timeout. Not set by default.',
-          },
-        },
-        description: 'When calls become tasks.',
-      },
-    },
-  },
+  ...progressSchema,
   create: (settings, deps) => {
     const engine = new OperationEngine(settings, deps)
     const recovery = new Recovery(engine, deps)

@@ -20,43 +20,14 @@ import {
   stampOf,
   statedSource,
 } from './stamp.ts'
-
-interface Settings {
-  readonly always: boolean
-  readonly hash: boolean
-  readonly compat: boolean
-}
+import { type ProvenanceSettings, provenanceSchema } from './settings.ts'
 
 /**
  * Adds to results where they come from, when they were retrieved, and whether they are unchanged: for clients that
  * request it, and wherever that is more than the server's name and the current time.
  */
-export const provenance: Feature<Settings> = {
-  name: 'provenance',
-  place: 'features',
-  isLeftToGateway: true,
-  schema: {
-    type: 'object',
-    properties: {
-      always: {
-        type: 'boolean',
-        default: false,
-        description:
-          'Whether every result is stamped, not only results with more to report than server and time, or for clients that request it.',
-      },
-      hash: {
-        type: 'boolean',
-        default: false,
-        description: 'Whether every result is stamped, with a hash of its content. Receipts always have one.',
-      },
-      compat: {
-        type: 'boolean',
-        default: true,
-        description:
-          'Whether the stamp is also sent at `provenance` of a tool’s result, with `always` or for clients that request it.',
-      },
-    },
-  },
+export const provenance: Feature<ProvenanceSettings> = {
+  ...provenanceSchema,
   create: (settings, { servers: { settings: server } }) => ({
     middleware: ({ upstream, method, name, isBuiltin }) => {
       if (isBuiltin || upstream === undefined) return undefined
@@ -94,7 +65,7 @@ export const provenance: Feature<Settings> = {
   }),
 }
 
-type StampSettings = Settings & { readonly server: string }
+type StampSettings = ProvenanceSettings & { readonly server: string }
 
 function stampResults(stamp: (result: Payload, call: Call, isRequested: boolean) => Payload): Middleware {
   return (next) => (call) => {

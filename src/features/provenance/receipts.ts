@@ -17,6 +17,7 @@ import {
 } from '../../protocol/meta-keys.ts'
 import type { Feature, Services } from '../feature.ts'
 import { ownStamp } from './stamp.ts'
+import { receiptsSchema } from './settings.ts'
 
 type Deps = Pick<Services, 'log' | 'invoker' | 'identity' | 'pages' | 'features'>
 
@@ -25,14 +26,7 @@ const FLAG = 'receipt'
 
 /** Signs results on request, so that third parties can verify later what the server returned. */
 export const receipts: Feature<Record<never, never>> = {
-  name: 'receipts',
-  place: 'features',
-  isLeftToGateway: true,
-  schema: {
-    type: 'object',
-    description: 'Whether callers get a signed receipt of a result on request; `gatehouse verify` checks it.',
-    properties: {},
-  },
+  ...receiptsSchema,
   create: (_settings, deps) => ({
     middleware: ({ upstream, method, isBuiltin }) => {
       if (isBuiltin || upstream === undefined) return undefined

@@ -5,13 +5,8 @@ import type { BuiltinRoute, BuiltinTool } from '../feature.ts'
 import { exporting } from './export.ts'
 import { download } from './foreign.ts'
 import { importing } from './import.ts'
-import { type ImportTargets, ImportTools } from './import-tools.ts'
-
-/** The settings of imports. */
-export interface ImportSettings {
-  readonly imports?: ImportTargets
-  readonly allow_hosts?: readonly string[]
-}
+import { ImportTools } from './import-tools.ts'
+import type { ImportSettings } from './settings.ts'
 
 type Options = Parameters<typeof exporting>[0] &
   Pick<Parameters<typeof importing>[0], 'deps' | 'mayRead'> & {

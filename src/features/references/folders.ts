@@ -3,7 +3,7 @@ import type { Finding } from '../../core/finding.ts'
 import { folderProblem } from '../../store/private-folder.ts'
 import type { Services, SettingsOf } from '../feature.ts'
 import { ProcessFiles, ReferenceFiles } from './files.ts'
-import { limitsOf } from './settings.ts'
+import { limitsOf } from './keep.ts'
 
 type Deps = Pick<Services, 'log' | 'scope' | 'servers'>
 

@@ -9,15 +9,7 @@ import { acceptsMember } from '../../core/schema/argument-mismatches.ts'
 import { within } from '../../core/time/waiting.ts'
 import type { Services } from '../feature.ts'
 import { findTool, type InnerTool, innerCall } from './inner-call.ts'
-
-/** The tool for a format, by its name at the address of all servers, and the argument that gets the data. */
-export interface ImportTarget {
-  readonly tool: string
-  readonly argument: string
-}
-
-/** The tools for formats, by format. */
-export type ImportTargets = Readonly<Record<string, ImportTarget>>
+import type { ImportTarget, ImportTargets } from './settings.ts'
 
 /** How long servers may take to list their tools for a check, in milliseconds. */
 const LISTING_TIMEOUT_MS = 10_000

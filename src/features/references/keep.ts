@@ -14,13 +14,15 @@ import type { Payload } from '../../core/payload.ts'
 import type { Principal } from '../../core/principal.ts'
 import type { JsonSchema } from '../../core/schema/schema.ts'
 import { shortenedFor } from '../../core/schema/shortened.ts'
-import { NOT_KEPT_KEY } from '../../protocol/meta-keys.ts'
-import type { NewReference, Reference, References } from '../../records/references.ts'
-import type { Services } from '../feature.ts'
+import { NOT_KEPT_KEY, NS } from '../../protocol/meta-keys.ts'
+import type { NewReference, Reference, ReferenceLimits, References } from '../../records/references.ts'
+import type { Services, SettingsOf } from '../feature.ts'
 import { dataOf, factsOf } from './blocks.ts'
 import { loggedReference } from './logged.ts'
 import { blocksOf, dataReference, type Described, metaOf } from './preview.ts'
 import { once } from './selection.ts'
+import type { ReferenceSettings } from './settings.ts'
+import type { DataUrls } from './urls.ts'
 
 /** How many parts of a result are kept. */
 export const MAX_PARTS = 10
@@ -230,4 +232,39 @@ function partOfBlock(block: Readonly<Record<string, unknown>>): Part | undefined
   const { string, isBase64 } = data
   const isJson = !isBase64 && /^\s*[[{]/.test(string) && readJson(string) !== undefined
   return { bytes: Buffer.from(string, isBase64 ? 'base64' : 'utf8'), ...factsOf(data, isJson) }
+}
+
+// Where references are on for single servers only.
+const DEFAULT_TOTAL_BYTES = 4 * 1024 * 1024 * 1024
+export const DEFAULT_UPLOAD_BYTES = 100 * 1024 * 1024
+export const DEFAULT_TTL_MS = 900_000
+/** The `_meta` key of a request whose result is kept whatever its size, and of the id that it gets. */
+export const AS_REFERENCE = `${NS}/as_reference`
+export const REFERENCE_ID = `${NS}/ref_id`
+
+/** What makes a URL for each reference, if that is on. */
+export function urlsOf(
+  urls: DataUrls,
+  settings: ReferenceSettings | false,
+): { urlOf?(principal: Principal, reference: Reference): string | undefined } {
+  if (!settings || !settings.urls) return {}
+  return { urlOf: (principal, reference) => urls.of(principal, reference, { ttl: settings.url_ttl }) }
+}
+
+/** How results of each server are kept; undefined for those whose results are not. */
+export function keeper(
+  settings: SettingsOf<ReferenceSettings | false>,
+  { references: kept, urls }: { readonly references: References; readonly urls: DataUrls },
+): (upstream: string) => Keeping | undefined {
+  const withUrls = urlsOf(urls, settings())
+  return (upstream) => {
+    const own = settings(upstream)
+    if (own === false) return undefined
+    return { references: kept, over: own.over, ttl: own.ttl, ...withUrls }
+  }
+}
+
+/** The limits on kept data. */
+export function limitsOf(settings: Pick<ReferenceSettings, 'total'> | false): ReferenceLimits {
+  return { total: settings ? settings.total : DEFAULT_TOTAL_BYTES }
 }

@@ -11,9 +11,19 @@ import { withoutFlag } from '../../protocol/meta-keys.ts'
 import { References } from '../../records/references.ts'
 import { StoreSpool } from '../../records/spool.ts'
 import type { Feature, Services } from '../feature.ts'
-import { type Keeping, MAX_PARTS, withFacts, withReason, withReferences } from './keep.ts'
+import {
+  AS_REFERENCE,
+  keeper,
+  type Keeping,
+  limitsOf,
+  MAX_PARTS,
+  REFERENCE_ID,
+  withFacts,
+  withReason,
+  withReferences,
+} from './keep.ts'
 import { mayRead } from './may-read.ts'
-import { AS_REFERENCE, common, keeper, limitsOf, REFERENCE_ID, type ReferenceSettings } from './settings.ts'
+import { type ReferenceSettings, referencesSchema } from './settings.ts'
 import { type Unspooled, wholeAgain, withoutSpooled } from './spooled.ts'
 import { DataUrls } from './urls.ts'
 
@@ -22,7 +32,7 @@ const SPOOLED_BYTES = 1024 * 1024
 
 /** Keeps large results. */
 export const largeResults: Feature<ReferenceSettings | false> = {
-  ...common,
+  ...referencesSchema,
   create: (settings, deps) => {
     const limits = limitsOf(settings())
     const keepingOf = keeper(settings, {

@@ -24,15 +24,14 @@ import { requestUploadTool } from './request-upload.ts'
 import { resolveReferences } from './resolve.ts'
 import {
   AS_REFERENCE,
-  common,
   DEFAULT_TTL_MS,
   DEFAULT_UPLOAD_BYTES,
   keeper,
   limitsOf,
   REFERENCE_ID,
-  type ReferenceSettings,
   urlsOf,
-} from './settings.ts'
+} from './keep.ts'
+import { type ReferenceSettings, referencesSchema } from './settings.ts'
 import { canOpenFiles } from './takes-path.ts'
 import { UploadService } from './uploads.ts'
 import { DataUrls } from './urls.ts'
@@ -41,7 +40,7 @@ import { DataUrls } from './urls.ts'
 const SWEEP_INTERVAL_MS = 60_000
 /** Resolves references in arguments, and reads them. */
 export const references: Feature<ReferenceSettings | false> = {
-  ...common,
+  ...referencesSchema,
   create: (settings, deps) => {
     const kept = new References(deps.store, limitsOf(settings()))
     const options = {

@@ -1,12 +1,21 @@
-/** The settings that `references` and `largeResults` share, and values derived from them. */
-import type { Principal } from '../../core/principal.ts'
+/** How references are configured: its settings with their schema and defaults, and where they are. */
+import type { FeatureSchema } from '../../core/settings.ts'
 import { durationSchema, sizeSchema } from '../../core/time/units.ts'
-import { NS } from '../../protocol/meta-keys.ts'
-import type { Reference, ReferenceLimits, References } from '../../records/references.ts'
-import type { SettingsOf } from '../feature.ts'
-import type { ImportSettings } from './exchange.ts'
-import type { Keeping } from './keep.ts'
-import type { DataUrls } from './urls.ts'
+
+/** The tool for a format, by its name at the address of all servers, and the argument that gets the data. */
+export interface ImportTarget {
+  readonly tool: string
+  readonly argument: string
+}
+
+/** The tools for formats, by format. */
+export type ImportTargets = Readonly<Record<string, ImportTarget>>
+
+/** The settings of imports. */
+export interface ImportSettings {
+  readonly imports?: ImportTargets
+  readonly allow_hosts?: readonly string[]
+}
 
 /** The settings of references. Sizes are in bytes, times in milliseconds. */
 export interface ReferenceSettings extends ImportSettings {
@@ -21,16 +30,8 @@ export interface ReferenceSettings extends ImportSettings {
   readonly file_hosts: readonly string[]
 }
 
-// Where references are on for single servers only.
-const DEFAULT_TOTAL_BYTES = 4 * 1024 * 1024 * 1024
-export const DEFAULT_UPLOAD_BYTES = 100 * 1024 * 1024
-export const DEFAULT_TTL_MS = 900_000
-/** The `_meta` key of a request whose result is kept whatever its size, and of the id that it gets. */
-export const AS_REFERENCE = `${NS}/as_reference`
-export const REFERENCE_ID = `${NS}/ref_id`
-
-/** What both features have in common. */
-export const common = {
+/** The schema of the settings, which `references` and `largeResults` share. */
+export const referencesSchema: FeatureSchema = {
   name: 'references',
   place: 'features',
   isLeftToGateway: true,
@@ -115,31 +116,4 @@ export const common = {
       },
     },
   },
-} as const
-
-/** What makes a URL for each reference, if that is on. */
-export function urlsOf(
-  urls: DataUrls,
-  settings: ReferenceSettings | false,
-): { urlOf?(principal: Principal, reference: Reference): string | undefined } {
-  if (!settings || !settings.urls) return {}
-  return { urlOf: (principal, reference) => urls.of(principal, reference, { ttl: settings.url_ttl }) }
-}
-
-/** How results of each server are kept; undefined for those whose results are not. */
-export function keeper(
-  settings: SettingsOf<ReferenceSettings | false>,
-  { references: kept, urls }: { readonly references: References; readonly urls: DataUrls },
-): (upstream: string) => Keeping | undefined {
-  const withUrls = urlsOf(urls, settings())
-  return (upstream) => {
-    const own = settings(upstream)
-    if (own === false) return undefined
-    return { references: kept, over: own.over, ttl: own.ttl, ...withUrls }
-  }
-}
-
-/** The limits on kept data. */
-export function limitsOf(settings: Pick<ReferenceSettings, 'total'> | false): ReferenceLimits {
-  return { total: settings ? settings.total : DEFAULT_TOTAL_BYTES }
 }

@@ -10,36 +10,15 @@ import type { ServerDescription } from '../../descriptions/model/description.ts'
 import { answered, pageOf } from '../builtin-tool.ts'
 import { extendDiscover, describedList } from '../describing.ts'
 import type { Feature, BuiltinEntry, Services } from '../feature.ts'
+import { type SkillSettings, skillsSchema } from '../settings/describe.ts'
 
 type Deps = Pick<Services, 'log' | 'servers' | 'invoker' | 'descriptions' | 'features'>
 
-/** The settings of skills. */
-interface Settings {
-  readonly listed: boolean
-}
-
-/** The JSON Schema of the settings of skills. */
-const settingsSchema = {
-  type: 'object',
-  description: 'A SKILL.md for each server, for agents that load skills.',
-  properties: {
-    listed: {
-      type: 'boolean',
-      default: true,
-      description:
-        'Whether each SKILL.md is also listed as a resource, for clients without support for skills.',
-    },
-  },
-} as const
-
-const NAME = 'skills'
+const { name: NAME } = skillsSchema
 
 /** Publishes a skill for each server, and relays the skills that servers publish themselves (SEP-2640). */
-export const skills: Feature<Settings | false> = {
-  name: NAME,
-  place: 'features',
-  isLeftToGateway: true,
-  schema: settingsSchema,
+export const skills: Feature<SkillSettings | false> = {
+  ...skillsSchema,
   create: (settings, deps) => {
     const relay = createRelay(deps)
     const discoverMiddleware = extendDiscover(async ({ target: { upstream } }) =>
@@ -68,7 +47,7 @@ interface SkillContext {
   isListed(upstream?: string): boolean
 }
 
-function listedBy(settings: Settings | false): boolean {
+function listedBy(settings: SkillSettings | false): boolean {
   return settings !== false && settings.listed
 }
 

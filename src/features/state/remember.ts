@@ -10,32 +10,7 @@ import { Payload } from '../../core/payload.ts'
 import { fitting } from '../../core/text/pattern.ts'
 import { recordServerArguments } from '../../core/tool-call.ts'
 import type { Remembered, SessionState } from './session.ts'
-
-/** Names of arguments: for all tools, or by the name or glob of tools. */
-export type RememberSetting = readonly string[] | Readonly<Record<string, readonly string[]>>
-
-const argument = {
-  type: 'string',
-  minLength: 1,
-  'x-names': 'argument',
-  errorMessage: 'must be the name of an argument',
-} as const
-
-/** The JSON Schema of the setting. */
-export const rememberSchema = {
-  type: ['array', 'object'],
-  items: argument,
-  propertyNames: { 'x-names': 'tool' },
-  additionalProperties: {
-    type: 'array',
-    items: argument,
-    errorMessage: 'must be a list of arguments',
-  },
-  default: [],
-  errorMessage: 'must be a list of arguments, or lists of arguments by tool',
-  description:
-    'Arguments whose last value in a session applies to calls that leave them out: a list, or lists by the name or glob of tools. For destructive tools only in a list under the name of the tool.',
-} as const
+import type { RememberSetting } from './settings.ts'
 
 /** The arguments of one server's tools that are remembered; undefined if there are none. */
 export function rememberedNames(

@@ -1,12 +1,35 @@
-/** The settings of session state, and what they mean for one server. */
-import type { Call } from '../../core/call.ts'
-import type { UpstreamSettings } from '../../core/settings.ts'
+/** How session state is configured: its settings with their schema and defaults, and where they are. */
+import type { FeatureSchema } from '../../core/settings.ts'
 import { durationSchema, sizeSchema } from '../../core/time/units.ts'
-import { isAskedFor, SESSION_STATE_KEY } from '../../protocol/meta-keys.ts'
-import { type RememberSetting, rememberedNames, rememberSchema } from './remember.ts'
 
-/** Durations in milliseconds, sizes in bytes. */
-export interface Settings {
+/** Names of arguments: for all tools, or by the name or glob of tools. */
+export type RememberSetting = readonly string[] | Readonly<Record<string, readonly string[]>>
+
+const argument = {
+  type: 'string',
+  minLength: 1,
+  'x-names': 'argument',
+  errorMessage: 'must be the name of an argument',
+} as const
+
+/** The JSON Schema of remembered arguments. */
+const rememberedArguments = {
+  type: ['array', 'object'],
+  items: argument,
+  propertyNames: { 'x-names': 'tool' },
+  additionalProperties: {
+    type: 'array',
+    items: argument,
+    errorMessage: 'must be a list of arguments',
+  },
+  default: [],
+  errorMessage: 'must be a list of arguments, or lists of arguments by tool',
+  description:
+    'Arguments whose last value in a session applies to calls that leave them out: a list, or lists by the name or glob of tools. For destructive tools only in a list under the name of the tool.',
+} as const
+
+/** The settings of session state. Durations in milliseconds, sizes in bytes. */
+export interface StateSettings {
   readonly ttl: number
   readonly max: number
   readonly connection: 'auto' | 'on' | 'off'
@@ -15,73 +38,43 @@ export interface Settings {
   readonly compat: boolean
 }
 
-/** The JSON Schema of the settings. */
-export const settingsSchema = {
-  type: 'object',
-  properties: {
-    ttl: {
-      ...durationSchema,
-      default: '24h',
-      description: 'How long a session state lasts after it was last renewed.',
-    },
-    max: {
-      ...sizeSchema,
-      default: '64KB',
-      description:
-        'The longest token. A state that is larger is kept in the store, and its token is a short handle.',
-    },
-    connection: {
-      enum: ['auto', 'on', 'off'],
-      default: 'auto',
-      description:
-        'Which clients get their own connection to the server, which their token selects again: those that ask for a session state (`auto`, except for servers with `isolation: shared`), all that have no session (`on`), or none (`off`).',
-    },
-    remember: rememberSchema,
-    transaction: {
-      type: 'boolean',
-      default: false,
-      description:
-        'Whether calls with the token of a call that named its transaction are steps of this transaction, while it is active.',
-    },
-    compat: {
-      type: 'boolean',
-      default: true,
-      description: 'Whether the state is also sent at `session_state` and `state_changed` of results.',
+/** The schema of the settings. */
+export const stateSchema: FeatureSchema = {
+  name: 'state',
+  place: 'features',
+  isLeftToGateway: true,
+  schema: {
+    type: 'object',
+    properties: {
+      ttl: {
+        ...durationSchema,
+        default: '24h',
+        description: 'How long a session state lasts after it was last renewed.',
+      },
+      max: {
+        ...sizeSchema,
+        default: '64KB',
+        description:
+          'The longest token. A state that is larger is kept in the store, and its token is a short handle.',
+      },
+      connection: {
+        enum: ['auto', 'on', 'off'],
+        default: 'auto',
+        description:
+          'Which clients get their own connection to the server, which their token selects again: those that ask for a session state (`auto`, except for servers with `isolation: shared`), all that have no session (`on`), or none (`off`).',
+      },
+      remember: rememberedArguments,
+      transaction: {
+        type: 'boolean',
+        default: false,
+        description:
+          'Whether calls with the token of a call that named its transaction are steps of this transaction, while it is active.',
+      },
+      compat: {
+        type: 'boolean',
+        default: true,
+        description: 'Whether the state is also sent at `session_state` and `state_changed` of results.',
+      },
     },
   },
-} as const
-
-/** What session state means for one server. */
-export interface StatePlan extends Pick<Settings, 'ttl' | 'max' | 'transaction' | 'compat'> {
-  /** Whether the token of a client leads to a connection of its own. */
-  readonly isConnecting: boolean
-  /** The remembered arguments of a tool; undefined if there are none. */
-  readonly namesOf: ReturnType<typeof rememberedNames>
-  /** Whether models copy tokens, as an argument. */
-  readonly isForModels: boolean
-  /** Whether a token helps a client that never asks for one. */
-  readonly isForAll: boolean
-  /** Whether a call without a token gets a connection of its own. */
-  isBeginning(call: Call): boolean
-}
-
-/** The plan for a server. */
-export function planFor(
-  { connection, remember, ...settings }: Settings,
-  { isolation }: Pick<UpstreamSettings, 'isolation'>,
-  isForModels: boolean,
-): StatePlan {
-  const isConnecting = connection === 'on' || (connection === 'auto' && isolation !== 'shared')
-  const isOwnForAll = connection === 'on' || (isForModels && isolation === 'per_client')
-  const namesOf = rememberedNames(remember)
-  return {
-    ...settings,
-    isConnecting,
-    namesOf,
-    isForModels,
-    isForAll: (isConnecting && isOwnForAll) || namesOf !== undefined || settings.transaction,
-    isBeginning: (call) =>
-      isConnecting &&
-      ((isOwnForAll && call.client.session === undefined) || isAskedFor(call, SESSION_STATE_KEY)),
-  }
 }

@@ -8,7 +8,8 @@ import { describingTools } from '../describing.ts'
 import type { Feature, Reserved, Services } from '../feature.ts'
 import { withOptional } from './remember.ts'
 import { ownState } from './result.ts'
-import { planFor, type Settings, settingsSchema, type StatePlan } from './settings.ts'
+import { planFor, type StatePlan } from './plan.ts'
+import { type StateSettings, stateSchema } from './settings.ts'
 import { STATE_KEY, StatefulCall } from './stateful-call.ts'
 import { StateTokens } from './tokens.ts'
 
@@ -30,11 +31,8 @@ const reserved: Reserved = {
 }
 
 /** Lets clients without sessions continue where their last call ended. */
-export const state: Feature<Settings | false> = {
-  name: 'state',
-  place: 'features',
-  isLeftToGateway: true,
-  schema: settingsSchema,
+export const state: Feature<StateSettings | false> = {
+  ...stateSchema,
   create: (settings, deps) => {
     const tokens = new StateTokens(deps)
     const planOf = (upstream: string): StatePlan | undefined => planned(settings(upstream), upstream, deps)
@@ -70,7 +68,7 @@ export const state: Feature<Settings | false> = {
 type Deps = Pick<Services, 'log' | 'store' | 'identity' | 'servers' | 'features'>
 
 function planned(
-  settings: Settings | false,
+  settings: StateSettings | false,
   upstream: string,
   { servers, features }: Deps,
 ): StatePlan | undefined {

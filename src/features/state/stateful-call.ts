@@ -40,7 +40,7 @@ import {
   withText,
 } from './result.ts'
 import type { Session, SessionChanges, SessionState } from './session.ts'
-import type { StatePlan } from './settings.ts'
+import type { StatePlan } from './plan.ts'
 import type { Issued, StateTokens } from './tokens.ts'
 
 /** The key of this layer in a call's request state. */

@@ -12,39 +12,11 @@ import { STREAM_KEY, withoutFlag } from '../../protocol/meta-keys.ts'
 import type { Feature } from '../feature.ts'
 import { openCheckpoint, unknownCheckpoint } from './checkpoint.ts'
 import { Collector, type Deps, notCollected } from './collector.ts'
-
-interface Settings {
-  readonly collect: boolean
-  readonly max_pages: number
-}
-
-/** The most pages that one call can collect. */
-const MAX_PAGES = 1000
+import { MAX_PAGES, type StreamSettings, streamSchema } from '../settings/admit.ts'
 
 /** Collects all pages of a result, each sent as it comes, and can go on where it ended. */
-export const stream: Feature<Settings> = {
-  name: 'stream',
-  place: 'features',
-  isLeftToGateway: true,
-  schema: {
-    type: 'object',
-    properties: {
-      collect: {
-        type: 'boolean',
-        default: false,
-        description:
-          'Whether the pages of tools that return their results in pages are collected for every caller. By default only for callers that request it with `_meta["dev.gatehouse/stream"]`.',
-      },
-      max_pages: {
-        type: 'integer',
-        minimum: 1,
-        maximum: MAX_PAGES,
-        default: 50,
-        errorMessage: `must be a whole number from 1 to ${MAX_PAGES}`,
-        description: 'How many pages one call collects. Callers can request fewer.',
-      },
-    },
-  },
+export const stream: Feature<StreamSettings> = {
+  ...streamSchema,
   create: (settings, deps) => {
     const inputsOf = cachedArguments()
     return {
@@ -66,7 +38,7 @@ export const stream: Feature<Settings> = {
 }
 
 interface Context {
-  readonly settings: Settings
+  readonly settings: StreamSettings
   readonly deps: Deps
   inputsOf(entry: Descriptor): readonly PageArgument[]
 }
@@ -99,7 +71,7 @@ interface StreamRequest {
 }
 
 /** What the caller requests, within the settings. @throws INVALID_INPUT */
-function requestOf({ meta }: Call, settings: Settings): StreamRequest {
+function requestOf({ meta }: Call, settings: StreamSettings): StreamRequest {
   const requested = meta[STREAM_KEY]
   if (requested === undefined || typeof requested === 'boolean')
     return { isWanted: requested ?? settings.collect, maxPages: settings.max_pages }

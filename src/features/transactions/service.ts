@@ -6,7 +6,6 @@ import type { Call } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { background, type Log } from '../../core/log.ts'
 import type { Principal } from '../../core/principal.ts'
-import { durationSchema } from '../../core/time/units.ts'
 import { pause, untilAborted } from '../../core/time/waiting.ts'
 import { Actions } from '../../records/actions.ts'
 import {
@@ -26,6 +25,7 @@ import {
   RunningSteps,
   WorkerIdentity,
 } from './rollback.ts'
+import type { TransactionSettings } from './settings.ts'
 
 type Deps = Pick<
   Services,
@@ -35,9 +35,9 @@ type Deps = Pick<
 /** The dependencies of all parts of the feature. */
 export interface TransactionService {
   readonly deps: Deps
-  readonly settings: SettingsOf<Settings>
+  readonly settings: SettingsOf<TransactionSettings>
   /** The settings of all transactions, whichever servers they involve. */
-  readonly limits: Settings
+  readonly limits: TransactionSettings
   readonly repository: Transactions
   readonly actions: Actions
   readonly worker: WorkerIdentity
@@ -50,14 +50,14 @@ export interface TransactionService {
 
 /** Creates the service. */
 export function createTransactionService(
-  given: SettingsOf<Settings | false>,
+  given: SettingsOf<TransactionSettings | false>,
   deps: Deps,
 ): TransactionService {
   const limits = [undefined, ...deps.servers.names()]
     .map((name) => given(name))
     .find((each) => each !== false)
   if (!limits) throw new TypeError('transactions are off everywhere')
-  const settings = (upstream?: string): Settings => given(upstream) || limits
+  const settings = (upstream?: string): TransactionSettings => given(upstream) || limits
   const { retention } = limits
   const repository = new Transactions(deps.store, retention)
   const actions = new Actions(deps.store)
@@ -138,81 +138,6 @@ async function waitForRollback(
     if (hasEnded(found)) return found
     await pause(POLL_INTERVAL_MS, signal)
   }
-}
-
-/** The settings of transactions. Times are milliseconds. */
-export interface Settings {
-  readonly timeout: number
-  readonly max_lifetime: number
-  readonly uncompensable: 'reject' | 'allow'
-  readonly on_step_failure: 'keep' | 'rollback'
-  readonly retention: number
-  readonly max_active: number
-  readonly max_steps: number
-  /** Whether undo rules are derived from the schemas of a server's tools. */
-  readonly auto_undo?: boolean
-  readonly compat: boolean
-}
-
-/** The JSON Schema of the settings. */
-export const settingsSchema = {
-  type: 'object',
-  default: {},
-  properties: {
-    timeout: {
-      ...durationSchema,
-      default: '5m',
-      description:
-        'How long a transaction may be idle before it is rolled back, unless its caller specifies it.',
-    },
-    max_lifetime: {
-      ...durationSchema,
-      default: '1h',
-      description: 'The longest duration of a transaction; after that it is rolled back.',
-    },
-    uncompensable: {
-      enum: ['reject', 'allow'],
-      default: 'reject',
-      description:
-        'How steps without a known compensation are handled: rejected, or executed and reported when the others are undone.',
-    },
-    auto_undo: {
-      type: 'boolean',
-      default: false,
-      description:
-        'Undo tools without an undo rule with another tool of their server, if names and schemas are unambiguous: what gatehouse plan calls sure.',
-    },
-    on_step_failure: {
-      enum: ['keep', 'rollback'],
-      default: 'keep',
-      description:
-        'What happens to a transaction when a step fails: nothing, or it is rolled back immediately.',
-    },
-    retention: {
-      ...durationSchema,
-      default: '24h',
-      description: 'How long the status of an ended transaction is kept, and its id reserved.',
-    },
-    max_active: count(10_000, 100, 'How many transactions each caller may have at a time.'),
-    max_steps: count(1000, 100, 'How many steps a transaction may have.'),
-    compat: {
-      type: 'boolean',
-      default: true,
-      description: 'Whether facts about a step are also sent at `transaction` of its result.',
-    },
-  },
-} as const
-
-function count(maximum: number, defaultValue: number, description: string) {
-  const errorMessage = `must be a number from 1 to ${maximum}`
-  return {
-    type: 'integer',
-    minimum: 1,
-    maximum,
-    default: defaultValue,
-    errorMessage,
-    description,
-  } as const
 }
 
 /** Runs functions with the same key one after the other, unless the signal is aborted first. */

@@ -19,8 +19,6 @@ import {
   MAX_ID_LENGTH,
   readId,
   createTransactionService,
-  type Settings,
-  settingsSchema,
   type TransactionService,
   keyFor,
   requireIdempotency,
@@ -28,6 +26,7 @@ import {
 } from './service.ts'
 import { answer, commitShape, rollbackShape, statusShape, summaryShape } from './shapes.ts'
 import { makeStep, settledTransaction, tryStep } from './steps.ts'
+import { type TransactionSettings, transactionsSchema } from './settings.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'identity' | 'features' | 'gateway'>
 
@@ -43,11 +42,8 @@ const reserved: Reserved = {
 }
 
 /** Groups calls so that all of them can be undone together. */
-export const transactions: Feature<Settings | false> = {
-  name: 'transactions',
-  place: 'features',
-  isLeftToGateway: true,
-  schema: settingsSchema,
+export const transactions: Feature<TransactionSettings | false> = {
+  ...transactionsSchema,
   create: (settings, deps) => {
     const service = createTransactionService(settings, deps)
     const begin = answerBegin(service)

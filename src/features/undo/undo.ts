@@ -10,7 +10,6 @@ import { asCalled } from '../../core/judgement/judge.ts'
 import type { Payload } from '../../core/payload.ts'
 import { UnusableSchema, validator } from '../../core/schema/schema.ts'
 import { type ToolSettings, settingOf } from '../../core/settings.ts'
-import { durationSchema } from '../../core/time/units.ts'
 import { withKeyArgument } from '../../core/tool-call.ts'
 import { writtenArguments } from '../../core/used-reference.ts'
 import { printExpression, parseExpression, resultValue } from '../../core/undo/expression.ts'
@@ -33,32 +32,13 @@ import type { Feature, Services } from '../feature.ts'
 import { noUndo } from '../missing-undo.ts'
 import { SnapshotReader, type ReadSnapshot, needsResult, compensationFor } from './compensation.ts'
 import { History } from './history.ts'
+import { type UndoSettings, undoSchema } from '../settings/upstream.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'descriptions' | 'features'>
 
-interface Settings {
-  /** In milliseconds. */
-  readonly history: number | 'off'
-}
-
 /** Records what tools did for whom, and how it is undone. */
-export const undo: Feature<Settings> = {
-  name: 'undo',
-  place: 'features',
-  isLeftToGateway: true,
-  schema: {
-    type: 'object',
-    properties: {
-      history: {
-        ...durationSchema,
-        pattern: `^off$|${durationSchema.pattern}`,
-        default: '24h',
-        errorMessage: 'must be off, or a duration such as 24h or 7d',
-        description:
-          'How long actions and their compensations are kept for `gatehouse undo`: for each caller and gateway, at most the last 10,000 actions and 64 MB. off keeps only the steps of transactions.',
-      },
-    },
-  },
+export const undo: Feature<UndoSettings> = {
+  ...undoSchema,
   create: (settings, deps) => {
     const snapshots = new SnapshotReader(deps)
     const actions = new Actions(deps.store)

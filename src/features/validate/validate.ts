@@ -17,29 +17,13 @@ import { settingOf } from '../../core/settings.ts'
 import { withKeyArgument } from '../../core/tool-call.ts'
 import { hasIdempotencyKey, idempotencyKeyOf } from '../../protocol/meta-keys.ts'
 import type { Feature, Services } from '../feature.ts'
+import { type ValidateSettings, validateSchema } from '../settings/authorize.ts'
 
 type Deps = Pick<Services, 'log' | 'servers' | 'features'>
 
-interface Settings {
-  readonly output: 'off' | 'warn' | 'strict'
-}
-
 /** Refuses calls that can only fail: of unknown tools, or with invalid arguments. */
-export const validate: Feature<Settings> = {
-  name: 'validate',
-  place: 'features',
-  isLeftToGateway: true,
-  schema: {
-    type: 'object',
-    properties: {
-      output: {
-        enum: ['off', 'warn', 'strict'],
-        default: 'warn',
-        description:
-          'What happens if a result does not match the output schema of its tool: nothing, a log entry, or an error.',
-      },
-    },
-  },
+export const validate: Feature<ValidateSettings> = {
+  ...validateSchema,
   create: (settings, deps) => {
     const checks = createChecks(deps.log)
     const nullTolerance = createNullTolerance(deps.log)

@@ -1,5 +1,5 @@
 import { durationSchema, sizeSchema } from '../../../src/core/time/units.ts'
-import type { FeatureSchema } from '../../../src/config/sections/features.ts'
+import type { FeatureSchema } from '../../../src/core/settings.ts'
 
 /** Features for tests of the configuration, one of each kind. */
 export const features: readonly FeatureSchema[] = [

@@ -1,8 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { loadSettings } from '../../../src/config/load.ts'
 import { ConfigError } from '../../../src/config/problem.ts'
-import type { Settings } from '../../../src/core/settings.ts'
-import type { FeatureSchema } from '../../../src/config/sections/features.ts'
+import type { FeatureSchema, Settings } from '../../../src/core/settings.ts'
 
 /** A feature with one default that the corporate profile changes and one that it keeps. */
 const features: readonly FeatureSchema[] = [

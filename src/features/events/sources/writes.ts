@@ -18,11 +18,9 @@ import {
 } from '../event-types.ts'
 import type { ServerEvents } from '../server-events.ts'
 import { shortened } from '../shortened.ts'
+import type { Writes } from '../settings.ts'
 
 type Deps = Pick<Services, 'log' | 'servers' | 'features' | 'invoker'>
-
-/** Whose successful calls a caller receives as events: its own, those of all callers, or none. */
-export type Writes = 'own' | 'all' | 'off'
 
 /** The longest argument in an event, and all of them together, in characters of JSON. */
 const MAX_ARGUMENT_LENGTH = 4000

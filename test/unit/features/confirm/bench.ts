@@ -10,10 +10,10 @@ import { MemoryStore } from '../../../../src/store/memory.ts'
 import { featureDeps, type ServiceStubs, withTool } from '../../../support/feature-deps.ts'
 import { serverSettings } from '../../../support/server-settings.ts'
 import { toolCall } from '../../../support/tool-call.ts'
-import type { Settings } from '../../../../src/features/confirm/rules.ts'
+import type { ConfirmSettings } from '../../../../src/features/confirm/settings.ts'
 
 /** Settings that require confirmation for destructive tools on every call. */
-export const confirmDefaults: Settings = {
+export const confirmDefaults: ConfirmSettings = {
   level: 'destructive',
   unannotated: 'derive',
   fallback: 'page',
@@ -42,7 +42,7 @@ export const plain: Client = { era: 'modern', revision: '2026-07-28', capabiliti
 export const agent: Principal = { id: 'agent' }
 
 interface Given {
-  readonly settings?: Partial<Settings>
+  readonly settings?: Partial<ConfirmSettings>
   readonly tool?: ToolSettings
   readonly server?: Partial<UpstreamSettings>
   readonly risk?: Risk

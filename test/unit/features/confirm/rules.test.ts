@@ -3,12 +3,13 @@ import { describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
 import type { Risk } from '../../../../src/core/descriptor.ts'
 import type { ToolSettings, UpstreamSettings } from '../../../../src/core/settings.ts'
-import { ruleOf, type Settings } from '../../../../src/features/confirm/rules.ts'
+import { ruleOf } from '../../../../src/features/confirm/rules.ts'
+import type { ConfirmSettings } from '../../../../src/features/confirm/settings.ts'
 import { serverSettings } from '../../../support/server-settings.ts'
 import { bench, confirmDefaults, fieldsOf, plain, TOOL } from './bench.ts'
 
 const step = { transaction: 't', step: 's', deed: 'd', mustBeUndoable: true }
-const levels: readonly (readonly [Settings['level'], readonly Risk[]])[] = [
+const levels: readonly (readonly [ConfirmSettings['level'], readonly Risk[]])[] = [
   ['destructive', ['destructive']],
   ['reversible', ['reversible', 'destructive']],
   ['all', ['safe', 'reversible', 'destructive']],

@@ -4,7 +4,7 @@ import type { Call } from '../../../../src/core/call.ts'
 import { GatewayError, unknownTool } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { discovery } from '../../../../src/features/discovery/discovery.ts'
-import type { Settings } from '../../../../src/features/discovery/search.ts'
+import type { DiscoverySettings } from '../../../../src/features/discovery/settings.ts'
 import { featureDeps, type ServiceStubs } from '../../../support/feature-deps.ts'
 import { type Shelf, shelves } from '../../../support/shelf.ts'
 import { toolCall } from '../../../support/tool-call.ts'
@@ -39,7 +39,7 @@ const servers: Readonly<Record<string, Shelf>> = {
 
 type Found = Readonly<Record<string, unknown>>
 
-function feature(own: Partial<Settings> = {}, given: ServiceStubs = {}) {
+function feature(own: Partial<DiscoverySettings> = {}, given: ServiceStubs = {}) {
   const deps = featureDeps({ ...shelves(servers), ...given })
   return discovery.create(() => ({ registry: 'off', publishers: [], ...own }), deps)
 }
@@ -47,7 +47,7 @@ function feature(own: Partial<Settings> = {}, given: ServiceStubs = {}) {
 /** The recommendations of a server, or of the aggregate. */
 async function asked(
   params: object,
-  own: Partial<Settings> = {},
+  own: Partial<DiscoverySettings> = {},
   given: ServiceStubs = {},
   upstream?: string,
 ): Promise<readonly Found[]> {

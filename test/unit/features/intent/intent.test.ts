@@ -3,7 +3,8 @@ import { loadSettings } from '../../../../src/config/load.ts'
 import type { Call, Outcome } from '../../../../src/core/call.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { features } from '../../../../src/features/index.ts'
-import { intent, type Settings } from '../../../../src/features/intent/intent.ts'
+import { intent } from '../../../../src/features/intent/intent.ts'
+import type { IntentSettings } from '../../../../src/features/intent/settings.ts'
 import { callKey, encodeCall } from '../../../../src/records/calls.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import { featureDeps, type ServiceStubs } from '../../../support/feature-deps.ts'
@@ -15,7 +16,7 @@ const tools = [
   { name: 'list_directory', description: 'List all files and directories in a directory.' },
   { name: 'delete_directory', description: 'Delete a directory with all files.' },
 ]
-const defaults: Settings = {
+const defaults: IntentSettings = {
   mode: 'advise',
   margin: 1.5,
   forward: false,
@@ -33,7 +34,7 @@ interface Tried {
 }
 
 interface World {
-  readonly own?: Partial<Settings>
+  readonly own?: Partial<IntentSettings>
   readonly given?: Partial<Call>
   readonly deps?: ServiceStubs
   readonly settings?: Shelf['settings']
@@ -129,7 +130,7 @@ describe('the intent of a call', () => {
 
   it('a tool of another server is suggested only if configured and in an aggregate', async () => {
     const target = { method: 'tools/call', name: 'one_read_text_file' }
-    const named = async (own: Partial<Settings>, given: Partial<Call>): Promise<unknown> =>
+    const named = async (own: Partial<IntentSettings>, given: Partial<Call>): Promise<unknown> =>
       resultOf(await tried({ intent: 'list the files of a directory' }, { own, given })).fields['suggestion']
     expect(await named({}, { target })).toMatchObject({ recommended_tool: 'one_list_directory' })
     expect(await named({ across: true }, {})).toMatchObject({ recommended_tool: 'list_directory' })
@@ -157,7 +158,7 @@ describe('the intent of a call', () => {
   })
 
   it('in redirect mode the call is not sent', async () => {
-    const own: Partial<Settings> = { mode: 'redirect' }
+    const own: Partial<IntentSettings> = { mode: 'redirect' }
     const found = await tried({ intent: wish }, { own })
     const { fields } = resultOf(found)
     expect(found.seen).toBeUndefined()
@@ -174,7 +175,7 @@ describe('the intent of a call', () => {
   })
 
   it('a keyed or resumed call is never redirected', async () => {
-    const own: Partial<Settings> = { mode: 'redirect' }
+    const own: Partial<IntentSettings> = { mode: 'redirect' }
     const store = new MemoryStore()
     const keyed = { intent: wish, _meta: { idempotency_key: 'k1' } }
     expect((await tried(keyed, { own, deps: { store } })).seen).toBeUndefined()

@@ -3,7 +3,7 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Call } from '../../../../src/core/call.ts'
 import type { UpstreamSettings } from '../../../../src/core/settings.ts'
-import type { Settings } from '../../../../src/features/permissions/negotiate.ts'
+import type { PermissionSettings } from '../../../../src/features/permissions/settings.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { type Bench, permissionBench } from '../../../support/permission-bench.ts'
 import { serverSettings } from '../../../support/server-settings.ts'
@@ -26,7 +26,7 @@ const lists = {
 
 function bench(
   given: Partial<UpstreamSettings> = {},
-  settings: Partial<Settings> = {},
+  settings: Partial<PermissionSettings> = {},
   deps: ServiceStubs = {},
   called: Readonly<Record<string, unknown>> = { content: [] },
 ): Bench {

@@ -3,7 +3,7 @@ import fc from 'fast-check'
 import type { Call } from '../../../../src/core/call.ts'
 import type { GatewayError } from '../../../../src/core/error.ts'
 import type { UpstreamSettings } from '../../../../src/core/settings.ts'
-import type { Settings } from '../../../../src/features/permissions/negotiate.ts'
+import type { PermissionSettings } from '../../../../src/features/permissions/settings.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import { type Bench, permissionBench } from '../../../support/permission-bench.ts'
 import { serverSettings } from '../../../support/server-settings.ts'
@@ -22,7 +22,7 @@ const lists = {
   ],
 }
 
-function bench(settings: Partial<Settings> = {}, given: Partial<UpstreamSettings> = {}): Bench {
+function bench(settings: Partial<PermissionSettings> = {}, given: Partial<UpstreamSettings> = {}): Bench {
   const auth = { session: { maxTtl: 8 * HOUR, idle: HOUR / 2 } }
   return permissionBench({ servers: [serverSettings(given)], lists, settings, deps: { auth } })
 }
@@ -130,7 +130,7 @@ describe('scopes/negotiate', () => {
   })
 
   it('the settings of the server of a scope apply, also at the aggregate endpoint', async () => {
-    const own = (upstream?: string): Settings => ({
+    const own = (upstream?: string): PermissionSettings => ({
       hide_unpermitted: false,
       approval: upstream === 'files' ? { 'write:*': 'never' } : {},
     })

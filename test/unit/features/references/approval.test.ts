@@ -7,7 +7,7 @@ import type { Descriptor } from '../../../../src/core/descriptor.ts'
 import type { ToolSettings } from '../../../../src/core/settings.ts'
 import { approvalPage } from '../../../../src/downstream/pages/approval-page.ts'
 import { confirm } from '../../../../src/features/confirm/confirm.ts'
-import type { Settings } from '../../../../src/features/confirm/rules.ts'
+import type { ConfirmSettings } from '../../../../src/features/confirm/settings.ts'
 import { references } from '../../../../src/features/references/references.ts'
 import { Approvals } from '../../../../src/records/approvals.ts'
 import { Payload } from '../../../../src/core/payload.ts'
@@ -30,7 +30,7 @@ function hashOf(text: string): string {
 
 /** References and confirmation in front of a tool that always needs the latter. */
 function world(
-  given: { confirm?: Partial<Settings>; tool?: ToolSettings; before?: () => Promise<void> } = {},
+  given: { confirm?: Partial<ConfirmSettings>; tool?: ToolSettings; before?: () => Promise<void> } = {},
 ) {
   const store = new MemoryStore()
   const kept = new References(store, settings)

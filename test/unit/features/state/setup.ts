@@ -6,7 +6,7 @@ import { createSeal } from '../../../../src/core/seal.ts'
 import { errors } from '../../../../src/features/errors/errors.ts'
 import type { FeatureInstance, Services } from '../../../../src/features/feature.ts'
 import { state } from '../../../../src/features/state/state.ts'
-import type { Settings } from '../../../../src/features/state/settings.ts'
+import type { StateSettings } from '../../../../src/features/state/settings.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import type { Store } from '../../../../src/store/store.ts'
 import { featureDeps, resolvingTool, type ServiceStubs } from '../../../support/feature-deps.ts'
@@ -22,7 +22,7 @@ export const ERROR = 'dev.gatehouse/error'
 export const alice = { id: 'alice' }
 export const bob = { id: 'bob' }
 
-const usual: Settings = {
+const usual: StateSettings = {
   ttl: 86_400_000,
   max: 65_536,
   connection: 'auto',
@@ -33,7 +33,7 @@ const usual: Settings = {
 
 interface Setup {
   readonly server?: Handler
-  readonly settings?: Partial<Settings>
+  readonly settings?: Partial<StateSettings>
   readonly store?: Store
   readonly deps?: ServiceStubs
   readonly isForModels?: boolean

@@ -1,0 +1,86 @@
+/** How costs, usage and quotas are configured: their settings with schema and defaults, and where they are. */
+import type { FeatureSchema } from '../../core/settings.ts'
+
+/** How many units each caller may spend per period. */
+export interface Budget {
+  readonly units: number
+  readonly per: keyof typeof PERIOD_MS
+  /** Counts only costs with this label; all costs in units if absent. */
+  readonly label?: string
+}
+
+const MINUTE_MS = 60_000
+/** The lengths of the periods, in milliseconds. */
+export const PERIOD_MS = {
+  minute: MINUTE_MS,
+  hour: 60 * MINUTE_MS,
+  day: 1440 * MINUTE_MS,
+  week: 7 * 1440 * MINUTE_MS,
+} as const
+
+/** The periods of budgets; each starts at a full minute, hour, day or week, UTC. */
+const periods = Object.keys(PERIOD_MS)
+
+/** The settings of costs. */
+export interface CostSettings {
+  readonly budget?: Budget
+}
+
+/** The schema of the settings of costs. */
+export const costSchema: FeatureSchema = {
+  name: 'cost',
+  place: 'features',
+  schema: {
+    type: 'object',
+    properties: {
+      budget: {
+        type: 'object',
+        required: ['units', 'per'],
+        additionalProperties: false,
+        errorMessage: 'must be a mapping such as { units: 100, per: day }',
+        properties: {
+          units: { type: 'number', minimum: 0, errorMessage: 'must be a number', description: 'How many.' },
+          per: {
+            enum: periods,
+            errorMessage: `must be one of ${periods.join(', ')}`,
+            description: 'The period; it starts at the full minute, hour, day or week, UTC.',
+          },
+          label: {
+            type: 'string',
+            minLength: 1,
+            errorMessage: 'must be text',
+            description: 'Only costs with this label count; without it, all costs in units.',
+          },
+        },
+        description: 'How many units each caller may spend. A call that would cost more is refused.',
+        examples: [{ units: 100, per: 'day' }],
+      },
+    },
+  },
+}
+
+/** The schema of the settings of quotas in lists. */
+export const quotaSchema: FeatureSchema = {
+  name: 'quota',
+  place: 'features',
+  isLeftToGateway: true,
+  schema: {
+    type: 'object',
+    description:
+      'Whether tool lists and the manifest contain the remaining quota of the caller, for tools with a rate limit or budget of their own and for servers that report their limit.',
+    properties: {},
+  },
+}
+
+/** The schema of the settings of usage in results. */
+export const usageSchema: FeatureSchema = {
+  name: 'usage',
+  place: 'features',
+  isLeftToGateway: true,
+  schema: {
+    type: 'object',
+    description:
+      'Whether results report the usage of the call, if known: its units, its duration, and what remains.',
+    properties: {},
+  },
+}

@@ -1,0 +1,39 @@
+/** How the form of errors is configured: its settings with their schema and defaults, and where they are. */
+import type { FeatureSchema } from '../../core/settings.ts'
+
+/** The settings of errors. */
+export interface ErrorSettings {
+  /** Read by the HTTP endpoint. */
+  readonly http_status?: 'compatible' | 'mapped'
+  readonly compat: boolean
+  readonly documentation_hosts: string | readonly string[]
+}
+
+/** The schema of the settings. */
+export const errorsSchema: FeatureSchema = {
+  name: 'errors',
+  place: 'features',
+  schema: {
+    type: 'object',
+    properties: {
+      http_status: {
+        enum: ['compatible', 'mapped'],
+        description:
+          'The HTTP status of errors of calls: 200, which every client accepts, or the status of the error. By default `compatible`, and `mapped` in the corporate profile.',
+      },
+      compat: {
+        type: 'boolean',
+        default: true,
+        description:
+          'Whether the structured error is also sent at `error` of the result if a tool was not run, and, for clients that request it, if the tool itself failed.',
+      },
+      documentation_hosts: {
+        type: ['array', 'string'],
+        items: { type: 'string', minLength: 1, errorMessage: 'must be a host name or glob' },
+        default: [],
+        errorMessage: 'must be a list of host names or globs',
+        description: 'Hosts to which documentation links in errors may lead, besides the host of the server.',
+      },
+    },
+  },
+}

@@ -1,0 +1,87 @@
+/** How events are configured: its settings with their schema and defaults, and where they are. */
+import type { FeatureSchema } from '../../core/settings.ts'
+import { durationSchema } from '../../core/time/units.ts'
+
+/** Whose successful calls a caller receives as events: its own, those of all callers, or none. */
+export type Writes = 'own' | 'all' | 'off'
+
+interface WebhookSettings {
+  readonly allow: readonly string[]
+  readonly give_up: number
+  readonly webhook_id: 'event' | 'message'
+}
+
+const webhooksSchema = {
+  type: 'object',
+  'x-gateway': true,
+  default: {},
+  additionalProperties: false,
+  description: 'How events are delivered to the webhooks of clients, for all servers.',
+  properties: {
+    allow: {
+      type: 'array',
+      default: [],
+      items: {
+        type: 'string',
+        pattern: '^https?://[^/?#@\\s]+$',
+        errorMessage: 'must be an origin such as http://127.0.0.1:8080',
+      },
+      description:
+        'Origins of receivers that may use http, and addresses of this machine or a private network. Others must use https, at public addresses.',
+    },
+    give_up: {
+      ...durationSchema,
+      default: '15m',
+      description: 'How long the delivery of an event is attempted until it is a dead letter.',
+    },
+    webhook_id: {
+      enum: ['event', 'message'],
+      default: 'event',
+      errorMessage: 'must be event or message',
+      description:
+        'The header `webhook-id`: the id of the event (`event`), which receivers of 2026 expect, or one of its own for each message (`message`).',
+    },
+  },
+} as const
+
+/** The settings of events. */
+export interface EventSettings {
+  readonly writes: Writes
+  readonly keep: number
+  readonly max_ttl: number
+  readonly webhooks: WebhookSettings
+}
+
+/** The schema of the settings. */
+export const eventsSchema: FeatureSchema = {
+  name: 'events',
+  place: 'features',
+  isLeftToGateway: true,
+  isLeftToPersonal: true,
+  schema: {
+    type: 'object',
+    description: 'Events of servers: changes that they notify, and successes of their tools that write.',
+    properties: {
+      writes: {
+        enum: ['own', 'all', 'off'],
+        default: 'own',
+        errorMessage: 'must be own, all or off',
+        description:
+          'Whose successful calls of tools that write are events for a caller: its own (`own`), or those of all callers, with their arguments, if the caller may make the same call (`all`).',
+      },
+      keep: {
+        ...durationSchema,
+        default: '24h',
+        description: 'How long events are kept for callers that request them later.',
+      },
+      max_ttl: {
+        ...durationSchema,
+        'x-gateway': true,
+        default: '24h',
+        description:
+          'How long a subscription lasts at most until it is renewed, for all servers. In a store that survives restarts, a client may also subscribe without an expiry.',
+      },
+      webhooks: webhooksSchema,
+    },
+  },
+}

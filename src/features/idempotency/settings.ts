@@ -1,0 +1,52 @@
+/** How idempotency keys are configured: its settings with their schema and defaults, and where they are. */
+import type { FeatureSchema } from '../../core/settings.ts'
+import { durationSchema, sizeSchema } from '../../core/time/units.ts'
+
+/** The settings of idempotency keys. Times are milliseconds, sizes bytes. */
+export interface IdempotencySettings {
+  readonly ttl: number
+  readonly max_ttl: number
+  readonly max_keys: number
+  readonly max_bytes: number
+  readonly compat: boolean
+}
+
+/** The schema of the settings. */
+export const idempotencySchema: FeatureSchema = {
+  name: 'idempotency',
+  place: 'features',
+  isLeftToGateway: true,
+  schema: {
+    type: 'object',
+    properties: {
+      ttl: {
+        ...durationSchema,
+        default: '24h',
+        description: 'How long the outcome of a call is remembered, unless the caller specifies it.',
+      },
+      max_ttl: {
+        ...durationSchema,
+        default: '7d',
+        description: 'The longest time that a caller may specify.',
+      },
+      max_keys: {
+        type: 'integer',
+        minimum: 1,
+        maximum: 1_000_000,
+        default: 1000,
+        errorMessage: 'must be a whole number from 1',
+        description: 'How many keys are remembered for each caller; further keys are refused.',
+      },
+      max_bytes: {
+        ...sizeSchema,
+        default: '64MB',
+        description: 'How many bytes are remembered for each caller.',
+      },
+      compat: {
+        type: 'boolean',
+        default: true,
+        description: 'Whether facts about the key are also sent at `idempotency` of a result.',
+      },
+    },
+  },
+}

@@ -1,0 +1,44 @@
+/** How the manifest is configured: its settings with their schema and defaults, and where they are. */
+import type { FeatureSchema } from '../../core/settings.ts'
+import { durationSchema, sizeSchema } from '../../core/time/units.ts'
+
+/** The settings of the manifest: times in milliseconds, sizes in bytes. */
+export interface ManifestSettings {
+  readonly ttl: number
+  readonly inline: number
+  readonly listed?: boolean
+  readonly compat: boolean
+}
+
+/** The schema of the settings. */
+export const manifestSchema: FeatureSchema = {
+  name: 'manifest',
+  place: 'features',
+  isLeftToGateway: true,
+  schema: {
+    type: 'object',
+    description: 'The service manifest: what each tool does, costs and needs, in one document for programs.',
+    properties: {
+      ttl: {
+        ...durationSchema,
+        default: '60s',
+        description: 'How long a manifest may be cached.',
+      },
+      inline: {
+        ...sizeSchema,
+        default: '16KB',
+        description: 'The maximum size of a manifest that is sent when a client connects.',
+      },
+      listed: {
+        type: 'boolean',
+        description: 'Whether `get_manifest` is listed as a tool; `meta_tools` decides if not given.',
+      },
+      compat: {
+        type: 'boolean',
+        default: true,
+        description:
+          'Whether the members of the manifest are also sent at the top level of the result of `get_manifest`.',
+      },
+    },
+  },
+}

@@ -1,0 +1,47 @@
+/** How permissions are configured: its settings with their schema and defaults, and where they are. */
+import type { FeatureSchema } from '../../core/settings.ts'
+import { scopeNameSchema } from '../../core/principal.ts'
+
+/** Whether a session may get a scope of its caller: immediately, after an approval, or not at all. */
+type ApprovalSetting = 'auto' | 'ask' | 'never'
+
+/** The settings of permissions. */
+export interface PermissionSettings {
+  readonly hide_unpermitted: boolean
+  readonly elevate_url?: string
+  readonly approval: Readonly<Record<string, ApprovalSetting>>
+}
+
+/** The schema of the settings. */
+export const permissionsSchema: FeatureSchema = {
+  name: 'permissions',
+  place: 'features',
+  schema: {
+    type: 'object',
+    default: {},
+    properties: {
+      hide_unpermitted: {
+        type: 'boolean',
+        default: false,
+        description:
+          'Hide entries that a caller may not use from its lists; otherwise lists are complete and name missing scopes.',
+      },
+      elevate_url: {
+        type: 'string',
+        pattern: '^https?://',
+        errorMessage: 'must be a URL such as https://idp.example.com/request-access',
+        description: 'Where people request more rights, instead of `auth.elevate_url`.',
+      },
+      approval: {
+        type: 'object',
+        default: {},
+        propertyNames: { ...scopeNameSchema, 'x-names': 'scope' },
+        errorMessage: 'must be a mapping of scopes to auto, ask or never',
+        additionalProperties: { enum: ['auto', 'ask', 'never'] },
+        description:
+          'Whether a session gets a scope that its caller has, by scope or glob: `auto` immediately, `ask` after an approval, `never` not at all.',
+        examples: [{ 'admin:*': 'never' }],
+      },
+    },
+  },
+}

@@ -1,0 +1,50 @@
+/** How stamps and receipts are configured: their settings with schema and defaults, and where they are. */
+import type { FeatureSchema } from '../../core/settings.ts'
+
+/** The settings of stamps. */
+export interface ProvenanceSettings {
+  readonly always: boolean
+  readonly hash: boolean
+  readonly compat: boolean
+}
+
+/** The schema of the settings of stamps. */
+export const provenanceSchema: FeatureSchema = {
+  name: 'provenance',
+  place: 'features',
+  isLeftToGateway: true,
+  schema: {
+    type: 'object',
+    properties: {
+      always: {
+        type: 'boolean',
+        default: false,
+        description:
+          'Whether every result is stamped, not only results with more to report than server and time, or for clients that request it.',
+      },
+      hash: {
+        type: 'boolean',
+        default: false,
+        description: 'Whether every result is stamped, with a hash of its content. Receipts always have one.',
+      },
+      compat: {
+        type: 'boolean',
+        default: true,
+        description:
+          'Whether the stamp is also sent at `provenance` of a tool’s result, with `always` or for clients that request it.',
+      },
+    },
+  },
+}
+
+/** The schema of the settings of receipts. */
+export const receiptsSchema: FeatureSchema = {
+  name: 'receipts',
+  place: 'features',
+  isLeftToGateway: true,
+  schema: {
+    type: 'object',
+    description: 'Whether callers get a signed receipt of a result on request; `gatehouse verify` checks it.',
+    properties: {},
+  },
+}

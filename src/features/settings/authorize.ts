@@ -1,0 +1,52 @@
+/** The settings of the small features of the stage authorize: how they are configured, without what they do. */
+import type { FeatureSchema } from '../../core/settings.ts'
+
+/** The settings of misplaced values. */
+export const misplacedValuesSchema: FeatureSchema = {
+  name: 'misplaced_values',
+  place: 'features',
+  isLeftToGateway: true,
+  schema: {
+    type: 'object',
+    default: 'on',
+    description:
+      'Whether calls are refused that contain a value for the gateway, such as `transaction_id`, among the arguments of a tool without such an argument, where it would have no effect.',
+    properties: {},
+  },
+}
+
+/** The settings of checks against the schemas of tools. */
+export interface ValidateSettings {
+  readonly output: 'off' | 'warn' | 'strict'
+}
+
+/** The settings of checks against schemas, and where they are. */
+export const validateSchema: FeatureSchema = {
+  name: 'validate',
+  place: 'features',
+  isLeftToGateway: true,
+  schema: {
+    type: 'object',
+    properties: {
+      output: {
+        enum: ['off', 'warn', 'strict'],
+        default: 'warn',
+        description:
+          'What happens if a result does not match the output schema of its tool: nothing, a log entry, or an error.',
+      },
+    },
+  },
+}
+
+/** The settings of media. */
+export const multimodalSchema: FeatureSchema = {
+  name: 'multimodal',
+  place: 'features',
+  isLeftToGateway: true,
+  schema: {
+    type: 'object',
+    description:
+      'Whether accepted and returned media types of tools are described, and media in calls are checked.',
+    properties: {},
+  },
+}

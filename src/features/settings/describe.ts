@@ -1,0 +1,118 @@
+/**
+ * The settings of the small features of the stage describe: how they are configured, without what they do. The features
+ * of other stages, and those with many settings, have a file of their own.
+ */
+import type { FeatureSchema } from '../../core/settings.ts'
+
+/** The settings of descriptions for authors of skills. */
+export const dashdashSchema: FeatureSchema = {
+  name: 'dashdash',
+  place: 'features',
+  isLeftToGateway: true,
+  schema: {
+    type: 'object',
+    description:
+      'Descriptions of servers, tools and resources (purpose, effects, requirements) next to each entry, for agents and authors of skills.',
+    properties: {},
+  },
+}
+
+/** The settings of guides. */
+export interface HelpSettings {
+  readonly listed?: boolean
+  readonly public: boolean
+}
+
+/** The settings of guides, and where they are. */
+export const helpSchema: FeatureSchema = {
+  name: 'help',
+  place: 'features',
+  isLeftToGateway: true,
+  schema: {
+    type: 'object',
+    description: 'Guides for agents: `ai_help`, and over HTTP `/ai-help`, `/llms.txt` and `/llms-full.txt`.',
+    properties: {
+      listed: {
+        type: 'boolean',
+        description: 'Whether `ai_help` is listed as a tool; `meta_tools` decides if not given.',
+      },
+      public: {
+        type: 'boolean',
+        default: false,
+        description: 'Whether `/llms.txt` and `/llms-full.txt` can be read without authentication.',
+      },
+    },
+  },
+}
+
+/** The settings of skills. */
+export interface SkillSettings {
+  readonly listed: boolean
+}
+
+/** The settings of skills, and where they are. */
+export const skillsSchema: FeatureSchema = {
+  name: 'skills',
+  place: 'features',
+  isLeftToGateway: true,
+  schema: {
+    type: 'object',
+    description: 'A SKILL.md for each server, for agents that load skills.',
+    properties: {
+      listed: {
+        type: 'boolean',
+        default: true,
+        description:
+          'Whether each SKILL.md is also listed as a resource, for clients without support for skills.',
+      },
+    },
+  },
+}
+
+/** The settings of documents for agents. */
+export const agentProfileSchema: FeatureSchema = {
+  name: 'agent_profile',
+  place: 'features',
+  isLeftToGateway: true,
+  schema: {
+    type: 'object',
+    default: 'off',
+    description:
+      'The prompts agent_brief and agent_prompt, and the resources use://auth, use://http-headers, project://version and doc://readme. By default `off`, and `on` in the corporate profile.',
+    properties: {},
+  },
+}
+
+/** The settings of the conformance suite. */
+export const conformanceSchema: FeatureSchema = {
+  name: 'conformance',
+  place: 'features',
+  schema: {
+    type: 'object',
+    description:
+      'The report of the conformance suite: `/conformance`, its badge, and `get_conformance_report`. `gatehouse conformance` runs the suite.',
+    properties: {
+      arguments: {
+        type: 'object',
+        additionalProperties: { type: 'object', errorMessage: 'must be a mapping of arguments' },
+        errorMessage: 'must be a mapping of tools to their arguments',
+        description:
+          'Arguments with which the suite calls tools of the server, by tool. Tools that change something are called only with `--allow-writes`.',
+        examples: [{ write_file: { path: '/tmp/conformance.txt', content: 'text' } }],
+      },
+    },
+  },
+}
+
+/** The settings of proofs of identity. */
+export const gatewayProofSchema: FeatureSchema = {
+  name: 'gateway_proof',
+  place: 'features',
+  schema: {
+    type: 'object',
+    default: 'on',
+    description:
+      'Whether the gateway proves its identity to a gateway in front of it that is configured with its key in `gateway_key`.',
+    properties: {},
+  },
+}

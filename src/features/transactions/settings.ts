@@ -1,0 +1,83 @@
+/** How transactions are configured: its settings with their schema and defaults, and where they are. */
+import type { FeatureSchema } from '../../core/settings.ts'
+import { durationSchema } from '../../core/time/units.ts'
+
+/** The settings of transactions. Times are milliseconds. */
+export interface TransactionSettings {
+  readonly timeout: number
+  readonly max_lifetime: number
+  readonly uncompensable: 'reject' | 'allow'
+  readonly on_step_failure: 'keep' | 'rollback'
+  readonly retention: number
+  readonly max_active: number
+  readonly max_steps: number
+  /** Whether undo rules are derived from the schemas of a server's tools. */
+  readonly auto_undo?: boolean
+  readonly compat: boolean
+}
+
+/** The schema of the settings. */
+export const transactionsSchema: FeatureSchema = {
+  name: 'transactions',
+  place: 'features',
+  isLeftToGateway: true,
+  schema: {
+    type: 'object',
+    default: {},
+    properties: {
+      timeout: {
+        ...durationSchema,
+        default: '5m',
+        description:
+          'How long a transaction may be idle before it is rolled back, unless its caller specifies it.',
+      },
+      max_lifetime: {
+        ...durationSchema,
+        default: '1h',
+        description: 'The longest duration of a transaction; after that it is rolled back.',
+      },
+      uncompensable: {
+        enum: ['reject', 'allow'],
+        default: 'reject',
+        description:
+          'How steps without a known compensation are handled: rejected, or executed and reported when the others are undone.',
+      },
+      auto_undo: {
+        type: 'boolean',
+        default: false,
+        description:
+          'Undo tools without an undo rule with another tool of their server, if names and schemas are unambiguous: what gatehouse plan calls sure.',
+      },
+      on_step_failure: {
+        enum: ['keep', 'rollback'],
+        default: 'keep',
+        description:
+          'What happens to a transaction when a step fails: nothing, or it is rolled back immediately.',
+      },
+      retention: {
+        ...durationSchema,
+        default: '24h',
+        description: 'How long the status of an ended transaction is kept, and its id reserved.',
+      },
+      max_active: count(10_000, 100, 'How many transactions each caller may have at a time.'),
+      max_steps: count(1000, 100, 'How many steps a transaction may have.'),
+      compat: {
+        type: 'boolean',
+        default: true,
+        description: 'Whether facts about a step are also sent at `transaction` of its result.',
+      },
+    },
+  },
+}
+
+function count(maximum: number, defaultValue: number, description: string) {
+  const errorMessage = `must be a number from 1 to ${maximum}`
+  return {
+    type: 'integer',
+    minimum: 1,
+    maximum,
+    default: defaultValue,
+    errorMessage,
+    description,
+  } as const
+}
