@@ -3,8 +3,9 @@
  */
 import { rememberText } from '../core/remember.ts'
 import { escapeHidden, oneLine } from '../core/text/escape.ts'
-import { openLog } from '../gateway/gateway.ts'
-import { type Audit, audited, openSharedStore } from '../gateway/offline.ts'
+import { openLog } from '../observability/log.ts'
+import { audited, openSharedStore } from '../gateway/offline.ts'
+import type { Audit } from '../observability/audit/audit.ts'
 import { approvalView } from '../records/approval-view.ts'
 import {
   isMistyped,
@@ -14,9 +15,10 @@ import {
   approvedCount,
   Approvals,
 } from '../records/approvals.ts'
-import { originText } from '../records/references.ts'
+import { readStored } from './config-file.ts'
+import { didYouMean, parseWords, UsageError, userName } from './words.ts'
+import { originText } from '../records/plain-name.ts'
 import { type Io, print } from './io.ts'
-import { didYouMean, parseWords, readSource, storeAlone, UsageError, userName } from './options.ts'
 
 /** The options of the command. */
 const optionTypes = {
@@ -37,10 +39,7 @@ const verdicts = { approve: 'approved', deny: 'denied' } as const
 /** `gatehouse approvals list | show | approve | deny`: lists the calls that wait for approval, and decides them. */
 export async function approvals(args: readonly string[], io: Io): Promise<number> {
   const options = parse(args)
-  const { settings } =
-    options.store === undefined
-      ? readSource({ ...options, isForStore: true }, io)
-      : storeAlone(options.store, io)
+  const settings = readStored(options, io)
   const log = openLog('warn', io)
   const store = await openSharedStore(settings, log)
   try {

@@ -1,9 +1,12 @@
 /** `gatehouse audit verify`: checks the hash chain of an audit log, and its anchor in the store. */
 import { existsSync } from 'node:fs'
-import { openLog } from '../gateway/gateway.ts'
-import { anchorsIn, openSharedStore, verifyAudit } from '../gateway/offline.ts'
+import { openLog } from '../observability/log.ts'
+import { openSharedStore } from '../gateway/offline.ts'
+import { anchorsIn } from '../observability/audit/anchor.ts'
+import { verifyAudit } from '../observability/audit/verify.ts'
+import { CONFIG_FILE, readStored } from './config-file.ts'
+import { didYouMean, parseWords, UsageError } from './words.ts'
 import { type Io, pathOf, printError, printJson } from './io.ts'
-import { CONFIG_FILE, didYouMean, parseWords, readSource, UsageError } from './options.ts'
 
 const options = {
   head: { type: 'string' },
@@ -80,9 +83,9 @@ async function verifyAll(
   }
 }
 
-async function storeOf(wanted: Pick<Parameters<typeof readSource>[0], 'config' | 'envFile'>, io: Io) {
+async function storeOf(wanted: Parameters<typeof readStored>[0], io: Io) {
   if (wanted.config === undefined && !existsSync(pathOf(CONFIG_FILE, io))) return undefined
-  const { settings } = readSource({ ...wanted, isForStore: true }, io)
+  const settings = readStored({ ...wanted }, io)
   const { store: place } = settings
   if (place.kind === 'memory' || (place.kind === 'folder' && !existsSync(place.path))) return undefined
   const store = await openSharedStore(settings, openLog('warn', io))

@@ -1,8 +1,8 @@
 /** The arguments of a tool from the words of a command line: JSON, `KEY=VALUE`, `@FILE`, or `-` for standard input. */
 import { readText, whyUnreadable } from '../config/secrets.ts'
 import { isObject } from '../core/json/json.ts'
+import { UsageError } from './words.ts'
 import { type Io, pathOf } from './io.ts'
-import { UsageError } from './options.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 

@@ -4,12 +4,15 @@ import { isObject } from '../core/json/json.ts'
 import type { Payload } from '../core/payload.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import { escapeHidden, oneLine } from '../core/text/escape.ts'
-import { Gateway, isDryRunReport, openLog } from '../gateway/gateway.ts'
+import { isDryRunReport } from '../gateway/command-call.ts'
+import { openLog } from '../observability/log.ts'
+import { Gateway } from '../gateway/gateway.ts'
 import { audited } from '../gateway/offline.ts'
 import { answering } from './ask.ts'
 import { readArguments } from './call-arguments.ts'
+import { readNamed, type Source } from './options.ts'
+import { configWords, didYouMean, parseWords, UsageError } from './words.ts'
 import { type Io, print, printError, printJson } from './io.ts'
-import { configWords, didYouMean, parseWords, readNamed, type Source, UsageError } from './options.ts'
 
 interface CallOptions {
   readonly io: Io

@@ -10,10 +10,14 @@ import type { Log } from '../core/log.ts'
 import type { Settings } from '../core/settings.ts'
 import { oneLine } from '../core/text/escape.ts'
 import { isSecretKey, withoutSecrets } from '../core/text/redact.ts'
-import { type EventTrial, Gateway, issuerProblem, openLog } from '../gateway/gateway.ts'
+import type { EventTrial } from '../features/feature.ts'
+import { issuerProblem } from '../downstream/auth/jwt.ts'
+import { openLog } from '../observability/log.ts'
+import { Gateway } from '../gateway/gateway.ts'
 import { mayStoreBeUnusable, openSharedStore } from '../gateway/offline.ts'
+import { readServed, type Source } from './options.ts'
+import { readOptions } from './words.ts'
 import { type Io, printError, printJson } from './io.ts'
-import { readOptions, readServed, type Source } from './options.ts'
 
 /** The output of `gatehouse check --json`. */
 interface Report {

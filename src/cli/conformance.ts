@@ -1,14 +1,15 @@
 /** `gatehouse conformance`: checks what clients of a server get through the gateway against the extension proposals. */
 import { writeFileSync } from 'node:fs'
 import type { Settings, UpstreamSettings } from '../core/settings.ts'
-import { openLog } from '../gateway/gateway.ts'
+import { openLog } from '../observability/log.ts'
 import { openSharedStore } from '../gateway/offline.ts'
 import { ConformanceReports } from '../records/conformance-reports.ts'
 import { checks, suiteDocument } from '../testkit/conformance/suite.ts'
 import { isClean, junit, type Report, reportText } from '../testkit/report.ts'
 import { runSuite } from './conformance-run.ts'
+import { readNamed } from './options.ts'
+import { configWords, parseWords, UsageError } from './words.ts'
 import { type Io, pathOf, printError, printJson } from './io.ts'
-import { configWords, parseWords, readNamed, UsageError } from './options.ts'
 
 const optionTypes = {
   config: { type: 'string', short: 'c' },

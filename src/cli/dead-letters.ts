@@ -6,8 +6,7 @@ import { isObject } from '../core/json/json.ts'
 import { isoTime } from '../core/time/waiting.ts'
 import type { DeadLetter } from '../records/dead-letters.ts'
 import type { SubscriptionRecord } from '../records/event-subscriptions.ts'
-import { timeText } from './event-subscriptions.ts'
-import { tableLines } from './table.ts'
+import { tableLines, timeText } from './table.ts'
 
 /** A dead letter, with its subscription unless that has ended. */
 export interface ListedLetter {

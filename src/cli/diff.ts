@@ -1,16 +1,18 @@
 /** `gatehouse diff`: compares two recordings, or a recording with what its server answers now. */
 import { oneLine, shortened } from '../core/text/escape.ts'
-import { Gateway, openLog } from '../gateway/gateway.ts'
+import { openLog } from '../observability/log.ts'
+import { Gateway } from '../gateway/gateway.ts'
 import { type Cassette, parseCassette } from '../testkit/cassette.ts'
 import { diffCassettes, type Comparison, type ChangedValue } from '../testkit/diff.ts'
 import { repeatLive, type Skipped } from '../testkit/live.ts'
 import { cassetteMask } from '../testkit/masking.ts'
 import { recordingInterceptor } from '../testkit/recorder.ts'
 import { plainSettings } from '../testkit/settings.ts'
+import { readNamed } from './options.ts'
 import type { Io } from './io.ts'
-import { configWords, parseWords, readNamed, UsageError } from './options.ts'
 import { secretVariables } from './record.ts'
 import { readRecording } from './recording-file.ts'
+import { configWords, parseWords, UsageError } from './words.ts'
 
 /** The maximum length of a printed value, in characters. */
 const MAX_SHOWN = 200

@@ -10,7 +10,7 @@ import { isBefore } from '../records/event-log.ts'
 import { NEVER, type SubscriptionRecord } from '../records/event-subscriptions.ts'
 import { asEvent } from '../records/logged-events.ts'
 import type { ReadLog } from './event-tail.ts'
-import { tableLines } from './table.ts'
+import { tableLines, timeText } from './table.ts'
 
 /** How many events of one log are read at once. */
 const PAGE_EVENTS = 500
@@ -179,9 +179,4 @@ export function subscriptionView({ record, waiting }: ListedSubscription): Reado
 export function droppedLine({ id, principal, upstream, ...record }: SubscriptionRecord): string {
   const types = typesOf({ id, principal, upstream, ...record }).join(', ')
   return oneLine(`Dropped ${id} of ${principal.id}: ${types} of ${upstream ?? 'all servers'}.`)
-}
-
-/** A time to the second. */
-export function timeText(at: number): string {
-  return isoTime(at).replace(/\.\d+Z$/, 'Z')
 }

@@ -6,6 +6,7 @@ import { setTimeout as wait } from 'node:timers/promises'
 import { escapeHidden, oneLine } from '../core/text/escape.ts'
 import type { EventLog } from '../records/event-log.ts'
 import { asEvent, LISTENING_BEGAN, LOGGING_BEGAN, type LoggedEvent } from '../records/logged-events.ts'
+import { timeText } from './table.ts'
 
 /** How many events of one log are read at once. */
 const PAGE_EVENTS = 200
@@ -178,9 +179,4 @@ function shortened(text: string): string {
 
 function isoText(at: number): string {
   return new Date(at).toISOString()
-}
-
-/** A time to the second. */
-function timeText(at: number): string {
-  return isoText(at).replace(/\.\d+Z$/, 'Z')
 }

@@ -7,11 +7,12 @@ import { isObject } from '../core/json/json.ts'
 import type { Payload } from '../core/payload.ts'
 import { featureSettings, type Settings, type UpstreamSettings } from '../core/settings.ts'
 import { isoTime } from '../core/time/waiting.ts'
-import { Gateway, openLog } from '../gateway/gateway.ts'
+import { openLog } from '../observability/log.ts'
+import { Gateway } from '../gateway/gateway.ts'
 import { NS } from '../protocol/meta-keys.ts'
 import type { Io } from './io.ts'
 import { readOnlySettings } from './options.ts'
-import { tableLines } from './table.ts'
+import { tableLines, timeText } from './table.ts'
 import { Tail, type ReadLog } from './event-tail.ts'
 
 /** A type of events. */
@@ -172,8 +173,4 @@ function typeRows({ upstream, types }: OfferedTypes, logged: LoggedTypes | undef
       return { name, description: '', source: undefined, delivery: [], count, lastAt }
     }),
   ]
-}
-
-function timeText(at: number): string {
-  return isoTime(at).replace(/\.\d+Z$/, 'Z')
 }

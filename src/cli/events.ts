@@ -2,11 +2,13 @@
  * `gatehouse events`: lists the types of events of servers, prints the events in the store, and manages subscriptions. It
  * works on the store of running gateways; only `list` also connects to the servers.
  */
+import type { StoredSettings } from '../config/load-sections.ts'
 import type { Settings } from '../core/settings.ts'
 import { escapeHidden } from '../core/text/escape.ts'
 import { fits } from '../core/text/pattern.ts'
-import { openLog } from '../gateway/gateway.ts'
-import { type Audit, audited, openSharedStore } from '../gateway/offline.ts'
+import { openLog } from '../observability/log.ts'
+import { audited, openSharedStore } from '../gateway/offline.ts'
+import type { Audit } from '../observability/audit/audit.ts'
 import { type DeadLetter, DeadLetters } from '../records/dead-letters.ts'
 import { EventSubscriptions, type SubscriptionRecord } from '../records/event-subscriptions.ts'
 import { openEventLog } from '../records/logged-events.ts'
@@ -14,18 +16,9 @@ import type { Store } from '../store/store.ts'
 import { eventIdOf, letterLines, letterView, withSubscriptions } from './dead-letters.ts'
 import { droppedLine, subscriptionLines, subscriptionView, withWaiting } from './event-subscriptions.ts'
 import { entryLine, entryView, type ReadLog, Tail, type TailEntry } from './event-tail.ts'
-import { loggedTypes, offeredTypes, typeLines, typesView } from './event-types.ts'
+import { readStored } from './config-file.ts'
+import { didYouMean, parseWords, timeOf, UsageError, userName, unknownServer } from './words.ts'
 import { type Io, print, printJson } from './io.ts'
-import {
-  didYouMean,
-  parseWords,
-  readSource,
-  serverNamed,
-  storeAlone,
-  timeOf,
-  UsageError,
-  userName,
-} from './options.ts'
 
 /** The options of the command. */
 const optionTypes = {
@@ -106,17 +99,19 @@ function isAction(word: string): word is keyof typeof actions {
 }
 
 /** `gatehouse events list`: the types that clients are offered, with what the store contains of each. */
-async function list(options: EventOptions): Promise<number> {
-  const { io, isJson, config, envFile } = options
+async function list({ io, words, isJson, config, envFile }: EventOptions): Promise<number> {
+  // Listing connects to the servers, so it loads the gateway.
+  const { readSource, serverNamed } = await import('./options.ts')
+  const { loggedTypes, offeredTypes, typeLines, typesView } = await import('./event-types.ts')
   const { settings } = readSource({ config, envFile }, io)
-  const [name] = options.words
+  const [name] = words
   const servers = name === undefined ? settings.upstreams : [serverNamed(name, settings)]
   const offered = await offeredTypes(settings, servers, io)
   // A store in memory exists only inside of the gateway.
   const logged =
     settings.store.kind === 'memory'
       ? undefined
-      : await withStore(settings, io, (store) => loggedTypes(logsOf(store, name, settings)))
+      : await withStore(settings, io, (store) => loggedTypes(logsOf(store, name, namesOf(settings))))
   const text = isJson
     ? JSON.stringify({ servers: offered.map((each) => typesView(each, logged)) }, null, 2)
     : offered.flatMap((each) => typeLines(each, logged)).join('\n')
@@ -126,15 +121,16 @@ async function list(options: EventOptions): Promise<number> {
 
 /** `gatehouse events tail`: the events in the store. */
 async function tail(options: EventOptions): Promise<number> {
-  const settings = storedSettings(options)
+  const settings = readStored(options, options.io)
   const [name] = options.words
   if (name === undefined && options.store !== undefined)
     throw new UsageError('with --store, give the name of a server')
   return withStore(settings, options.io, async (store) => {
-    const logs = logsOf(store, name, settings)
+    const logs = logsOf(store, name, settings.servers)
     // A server that was removed from the configuration can have events.
     const isKnown = options.store !== undefined || (await logs[0]?.log.hasBegun())
-    if (name !== undefined && isKnown !== true) serverNamed(name, settings)
+    if (name !== undefined && isKnown !== true && !settings.servers.includes(name))
+      throw unknownServer(name, settings.servers)
     await printEntries(new Tail(logs), options)
     return 0
   })
@@ -172,7 +168,7 @@ async function subscriptions(options: EventOptions): Promise<number> {
       `use events subscriptions, or events subscriptions drop ID${didYouMean(word, ['drop'])}`,
     )
   if (word === 'drop' && id === undefined) throw new UsageError('drop needs the id of a subscription')
-  const settings = storedSettings(options)
+  const settings = readStored(options, options.io)
   return withStore(settings, options.io, async (store) => {
     const records = new EventSubscriptions(store)
     const { principal } = options
@@ -181,7 +177,7 @@ async function subscriptions(options: EventOptions): Promise<number> {
       .toSorted((one, other) => one.createdAt - other.createdAt)
     if (id !== undefined) return drop(subscriptionOf(all, id), { settings, records, options })
     // A server that was removed from the configuration can have subscriptions.
-    const names = new Set([...all.map(({ upstream }) => upstream), ...namesIn(settings)])
+    const names = new Set([...all.map(({ upstream }) => upstream), ...settings.servers, undefined])
     const logs = [...names].map((name) => logOf(store, name))
     const listed = await withWaiting(all, { logs, hasAllLogs: options.store === undefined })
     if (options.isJson) printJson({ subscriptions: listed.map(subscriptionView) }, options.io)
@@ -191,7 +187,7 @@ async function subscriptions(options: EventOptions): Promise<number> {
 }
 
 interface DropContext {
-  readonly settings: Settings
+  readonly settings: StoredSettings
   readonly records: EventSubscriptions
   readonly options: EventOptions
 }
@@ -213,7 +209,7 @@ async function drop(
 
 /** `gatehouse events dead-letters [SUBSCRIPTION]`: the events that were given up. */
 function deadLetters(options: EventOptions): Promise<number> {
-  return withStore(storedSettings(options), options.io, async (store) => {
+  return withStore(readStored(options, options.io), options.io, async (store) => {
     const records = await new EventSubscriptions(store).all()
     const found = lettersOf(await new DeadLetters(store).list(), options.words[0])
     const listed = withSubscriptions(found, records)
@@ -228,7 +224,7 @@ async function redeliver(options: EventOptions): Promise<number> {
   const [id, event] = options.words
   if ((id === undefined) === !options.isAll)
     throw new UsageError('give a subscription, and one of its events if only that one is meant, or --all')
-  const settings = storedSettings(options)
+  const settings = readStored(options, options.io)
   return withStore(settings, options.io, async (store) => {
     const letters = new DeadLetters(store)
     const found = lettersOf(await letters.list(), id)
@@ -304,14 +300,13 @@ function quoted(text: string): string {
 }
 
 /** The log of a server, or those of all and of the gateway itself. */
-function logsOf(store: Store, name: string | undefined, settings: Settings): readonly ReadLog[] {
-  const names = name === undefined ? namesIn(settings) : [name]
+function logsOf(store: Store, name: string | undefined, servers: readonly string[]): readonly ReadLog[] {
+  const names = name === undefined ? [...servers, undefined] : [name]
   return names.map((upstream) => logOf(store, upstream))
 }
 
-/** The servers of the configuration, and the gateway itself. */
-function namesIn({ upstreams }: Settings): readonly (string | undefined)[] {
-  return [...upstreams.map(({ name }) => name), undefined]
+function namesOf({ upstreams }: Settings): readonly string[] {
+  return upstreams.map(({ name }) => name)
 }
 
 /** A log that is only read. */
@@ -319,14 +314,8 @@ function logOf(store: Store, upstream: string | undefined): ReadLog {
   return { upstream, log: openEventLog(store, upstream, { ttl: 0, isShared: true }) }
 }
 
-/** The settings of a command that works on the store. */
-function storedSettings({ io, store, config, envFile }: EventOptions): Settings {
-  if (store !== undefined) return storeAlone(store, io).settings
-  return readSource({ config, envFile, isForStore: true }, io).settings
-}
-
 async function withStore<Result>(
-  settings: Settings,
+  settings: Pick<Settings, 'store'>,
   io: Io,
   act: (store: Store) => Promise<Result>,
 ): Promise<Result> {
@@ -339,7 +328,7 @@ async function withStore<Result>(
 }
 
 function withAudit(
-  settings: Settings,
+  settings: StoredSettings,
   io: Io,
   act: (audit: Audit | undefined) => Promise<void>,
 ): Promise<void> {

@@ -7,9 +7,11 @@ import type { UpstreamSettings, UndoSettings } from '../core/settings.ts'
 import { oneLine } from '../core/text/escape.ts'
 import { durationText } from '../core/time/units.ts'
 import { withoutSecrets } from '../core/text/redact.ts'
-import { Gateway, openLog } from '../gateway/gateway.ts'
+import { openLog } from '../observability/log.ts'
+import { Gateway } from '../gateway/gateway.ts'
+import { readOnlySettings, readNamed } from './options.ts'
+import { UsageError } from './words.ts'
 import { type Io, printJson } from './io.ts'
-import { readOnlySettings, readNamed, UsageError } from './options.ts'
 
 /** `gatehouse explain <server> [tool]`: prints how a call is handled, and where each value comes from. */
 export async function explain(args: readonly string[], io: Io): Promise<number> {

@@ -4,9 +4,11 @@ import { ownUrl } from '../core/web.ts'
 import { registryEntry } from '../descriptions/formats/registry.ts'
 import { skillOf } from '../descriptions/formats/skill.ts'
 import type { ServerDescription } from '../descriptions/model/description.ts'
-import { Gateway, openLog } from '../gateway/gateway.ts'
+import { openLog } from '../observability/log.ts'
+import { Gateway } from '../gateway/gateway.ts'
+import { readNamed, readOnlySettings } from './options.ts'
+import { UsageError } from './words.ts'
 import { type Io, printJson } from './io.ts'
-import { readNamed, readOnlySettings, UsageError } from './options.ts'
 
 /** `gatehouse export registry [server]`: prints the registry entry of a server, or of all servers together. */
 export async function exportEntry(args: readonly string[], io: Io): Promise<number> {

@@ -3,12 +3,12 @@
  * only the listen address from the configuration, so it needs no secret.
  */
 import { existsSync } from 'node:fs'
-import { request } from 'undici'
 import { isHttpUrl } from '../config/names.ts'
 import { isObject, readJson } from '../core/json/json.ts'
 import { ownUrl } from '../core/web.ts'
+import { CONFIG_FILE, readAddress } from './config-file.ts'
+import { parseWords, portOf, UsageError } from './words.ts'
 import { type Io, pathOf, print, printError } from './io.ts'
-import { CONFIG_FILE, parseWords, portOf, readSource, UsageError } from './options.ts'
 
 /** The time the gateway has to respond, in milliseconds. */
 const ANSWER_TIMEOUT_MS = 4000
@@ -29,6 +29,7 @@ export async function health(args: readonly string[], io: Io): Promise<number> {
   if (url !== undefined && !isHttpUrl(url)) throw new UsageError(`"${url}" is not an http:// or https:// URL`)
   const origin = url === undefined ? originOf(values, io) : new URL(url).origin
   const address = `${origin}${values.ready ? '/ready' : '/health'}`
+  const { request } = await import('undici')
   try {
     const { statusCode, body } = await request(address, { signal: AbortSignal.timeout(ANSWER_TIMEOUT_MS) })
     const value = readJson(await body.text())
@@ -54,7 +55,7 @@ interface Given {
 /** The address of the gateway on this machine: from the command line, else the configuration, else the default. */
 function originOf({ config, 'env-file': envFile, host, port }: Given, io: Io): string {
   const isThere = config !== undefined || existsSync(pathOf(CONFIG_FILE, io))
-  const listen = isThere ? readSource({ config, envFile, isForStore: true }, io).settings.listen : DEFAULT
+  const listen = isThere ? readAddress({ config, envFile }, io) : DEFAULT
   // A gateway that listens on all addresses is reachable on the loopback address.
   return ownUrl(host ?? listen.host, portOf(port) ?? listen.port)
 }

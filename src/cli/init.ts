@@ -4,8 +4,9 @@ import { dirname, isAbsolute, relative, sep } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { importClients } from '../config/import/clients.ts'
 import { readText } from '../config/secrets.ts'
+import { CONFIG_FILE } from './config-file.ts'
 import { type Io, pathOf, printError } from './io.ts'
-import { CONFIG_FILE, readOptions, UsageError } from './options.ts'
+import { readOptions, UsageError } from './words.ts'
 
 /** `gatehouse init`: writes a first configuration, from that of an MCP client if one is given. */
 export async function init(args: readonly string[], io: Io): Promise<number> {

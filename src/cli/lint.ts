@@ -1,11 +1,13 @@
 /** `gatehouse lint`: checks a server against the corporate profile. */
 import { isProtected } from '../core/auth-settings.ts'
 import { featureSettings, type Settings, type UpstreamSettings } from '../core/settings.ts'
-import { Gateway, openLog } from '../gateway/gateway.ts'
+import { openLog } from '../observability/log.ts'
+import { Gateway } from '../gateway/gateway.ts'
 import { audit, type AuditReport, type Audited } from '../lint/audit.ts'
 import { gather, type Subject } from '../lint/subject.ts'
+import { readOnlySettings, readSource, serverNamed } from './options.ts'
+import { readOptions, UsageError } from './words.ts'
 import { type Io, print } from './io.ts'
-import { readOnlySettings, readOptions, readSource, serverNamed, UsageError } from './options.ts'
 
 /** `gatehouse lint <server>`: checks a server against the rules of the corporate profile. */
 export async function lint(args: readonly string[], io: Io): Promise<number> {

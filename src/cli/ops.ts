@@ -5,8 +5,9 @@
  * Invariant: what a caller sent, what it gets and its session are not printed, only sizes.
  */
 import { escapeHidden, oneLine } from '../core/text/escape.ts'
-import { openLog } from '../gateway/gateway.ts'
-import { type Audit, audited, openSharedStore } from '../gateway/offline.ts'
+import { openLog } from '../observability/log.ts'
+import { audited, openSharedStore } from '../gateway/offline.ts'
+import type { Audit } from '../observability/audit/audit.ts'
 import {
   isEnded,
   operationName,
@@ -15,9 +16,10 @@ import {
   Operations,
   type StoredOperation,
 } from '../records/operations.ts'
+import { readStored } from './config-file.ts'
+import { tableLines, timeText } from './table.ts'
+import { didYouMean, parseWords, UsageError, userName } from './words.ts'
 import { type Io, print } from './io.ts'
-import { didYouMean, parseWords, readSource, storeAlone, UsageError, userName } from './options.ts'
-import { tableLines } from './table.ts'
 
 /** The options of the command. */
 const optionTypes = {
@@ -33,10 +35,7 @@ type Operation = Pick<StoredOperation, 'key' | 'record'>
 /** `gatehouse ops list | show | cancel`: lists the tool calls that last, and cancels them. */
 export async function ops(args: readonly string[], io: Io): Promise<number> {
   const options = parse(args)
-  const { settings } =
-    options.store === undefined
-      ? readSource({ ...options, isForStore: true }, io)
-      : storeAlone(options.store, io)
+  const settings = readStored(options, io)
   const log = openLog('warn', io)
   const store = await openSharedStore(settings, log)
   try {
@@ -255,9 +254,4 @@ function ageText(ms: number): string {
 /** A time in milliseconds since 1970 as ISO 8601. */
 function isoText(at: number): string {
   return new Date(at).toISOString()
-}
-
-/** The same, to the second. */
-function timeText(at: number): string {
-  return isoText(at).replace(/\.\d+Z$/, 'Z')
 }

@@ -20,9 +20,11 @@ import { oneLine, isYamlWord, quotedText, yamlKey } from '../core/text/escape.ts
 import { judgeUndo } from '../core/undo/judge-undo.ts'
 import { shapeOf } from '../core/undo/tool-shape.ts'
 import { proposeVerify } from '../core/undo/verification.ts'
-import { Gateway, openLog } from '../gateway/gateway.ts'
+import { openLog } from '../observability/log.ts'
+import { Gateway } from '../gateway/gateway.ts'
+import { readOnlySettings, readNamed, type Source } from './options.ts'
+import { UsageError } from './words.ts'
 import { type Io, pathOf, printError, printJson } from './io.ts'
-import { readOnlySettings, readNamed, type Source, UsageError } from './options.ts'
 
 /** `gatehouse plan [server]`: prints proposed undo rules as settings to paste, or writes them to the file. */
 export async function plan(args: readonly string[], io: Io): Promise<number> {

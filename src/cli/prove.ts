@@ -6,7 +6,8 @@ import { self } from '../core/identity.ts'
 import { type Claim, claims } from '../core/pack.ts'
 import type { Settings, UpstreamSettings } from '../core/settings.ts'
 import { Redactor, secretsOf, withoutSecrets } from '../core/text/redact.ts'
-import { Gateway, openLog } from '../gateway/gateway.ts'
+import { openLog } from '../observability/log.ts'
+import { Gateway } from '../gateway/gateway.ts'
 import type { Verdict } from '../testkit/prove/claims.ts'
 import { packOf } from '../testkit/prove/packed.ts'
 import {
@@ -30,9 +31,10 @@ import {
   reportText,
 } from '../testkit/report.ts'
 import { settingsWith } from '../testkit/settings.ts'
+import { readNamed } from './options.ts'
 import { type Io, pathOf } from './io.ts'
-import { configWords, didYouMean, parseWords, readNamed, UsageError } from './options.ts'
 import { secretVariables } from './record.ts'
+import { configWords, didYouMean, parseWords, UsageError } from './words.ts'
 
 /** `gatehouse prove SERVER --sandbox PLACE`: exit code 1 if something was refuted or could not be tried. */
 export async function prove(args: readonly string[], io: Io): Promise<number> {

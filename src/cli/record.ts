@@ -4,14 +4,16 @@ import { dirname } from 'node:path'
 import type { Writable } from 'node:stream'
 import { finished } from 'node:stream/promises'
 import { isSecretKey } from '../core/text/redact.ts'
-import { Gateway, openLog } from '../gateway/gateway.ts'
+import { openLog } from '../observability/log.ts'
+import { Gateway } from '../gateway/gateway.ts'
 import { cassetteMask } from '../testkit/masking.ts'
 import { recordingInterceptor } from '../testkit/recorder.ts'
 import { plainSettings } from '../testkit/settings.ts'
+import { readNamed } from './options.ts'
 import { type Io, pathOf, printError } from './io.ts'
-import { readNamed, UsageError } from './options.ts'
 import { privateFile } from './private-file.ts'
 import { serveOne } from './serve-one.ts'
+import { UsageError } from './words.ts'
 
 /** `gatehouse record SERVER -o FILE`: serves a server and records it. */
 export async function record(args: readonly string[], io: Io): Promise<number> {

@@ -15,15 +15,16 @@ import { featureSettings, type Settings } from '../core/settings.ts'
 import { escapeHidden, oneLine } from '../core/text/escape.ts'
 import { fileType } from '../core/text/file-type.ts'
 import { durationText, milliseconds } from '../core/time/units.ts'
-import { openLog } from '../gateway/gateway.ts'
+import { openLog } from '../observability/log.ts'
 import { audited, openSharedStore } from '../gateway/offline.ts'
 import { callerHash } from '../records/principal.ts'
-import { originText, type Reference, References, UPLOADS } from '../records/references.ts'
-import { timeText } from './event-subscriptions.ts'
+import { type Reference, References } from '../records/references.ts'
+import { readStored, readWhole } from './config-file.ts'
 import { type Io, pathOf, print } from './io.ts'
-import { didYouMean, parseWords, readSource, storeAlone, UsageError, userName } from './options.ts'
 import { privateFile } from './private-file.ts'
-import { tableLines } from './table.ts'
+import { tableLines, timeText } from './table.ts'
+import { didYouMean, parseWords, UsageError, userName } from './words.ts'
+import { originText, UPLOADS } from '../records/plain-name.ts'
 
 /** The options of the command. */
 const optionTypes = {
@@ -59,7 +60,8 @@ interface Action {
 
 interface Context {
   readonly io: Io
-  readonly settings: Settings
+  /** Whether callers are authenticated, as far as is known. */
+  readonly isProtected: boolean
   readonly references: References
   /** The lifetime of what is kept, in milliseconds. */
   readonly ttl: number
@@ -68,7 +70,6 @@ interface Context {
   readonly values: Readonly<Partial<Record<'principal' | 'output' | 'name' | 'type' | 'id' | 'ttl', string>>>
   readonly isJson: boolean
   readonly isForced: boolean
-  readonly isStoreAlone: boolean
   /** Records what an operator did. */
   audit(order: OrderStep['order'], reference: Reference): void
 }
@@ -94,11 +95,12 @@ export async function refs(args: readonly string[], io: Io): Promise<number> {
   if (extra !== undefined) throw new UsageError(`unexpected argument ${JSON.stringify(extra)}`)
   const { config, 'env-file': envFile, store: folder, json = false, force = false, ...rest } = values
   if (folder !== undefined && config !== undefined) throw new UsageError('give either --config or --store')
-  const { settings } =
-    folder === undefined ? readSource({ config, envFile, isForStore: true }, io) : storeAlone(folder, io)
+  const settings = readStored({ config, envFile, store: folder }, io)
+  // Only `put` depends on the settings of the feature and on how callers are authenticated.
+  const whole = word === 'put' && folder === undefined ? await readWhole({ config, envFile }, io) : undefined
   const log = openLog('warn', io)
-  const own = settingsOf(settings)
-  if (word === 'put' && !own && folder === undefined)
+  const own = whole && limitsIn(whole)
+  if (whole && !own)
     throw new Error('features.references is off, so no gateway would find the data. Turn it on first')
   const { ttl, total } = own ?? DEFAULTS
   const store = await openSharedStore(settings, log)
@@ -106,14 +108,13 @@ export async function refs(args: readonly string[], io: Io): Promise<number> {
     const text = await audited(settings, log, (audit) =>
       action.run({
         io,
-        settings,
+        isProtected: whole === undefined || isProtected(whole.auth),
         references: new References(store, { total }),
         ttl,
         word: subject ?? '',
         values: rest,
         isJson: json,
         isForced: force,
-        isStoreAlone: folder !== undefined,
         audit: (order, { id, caller, sha256 }) =>
           audit?.ordered({ order, by: userName(), reference: id, sha256, caller }),
       }),
@@ -130,7 +131,7 @@ function isAction(word: string): word is keyof typeof actions {
 }
 
 /** The lifetime in milliseconds, and the limit in bytes; undefined if nothing is kept. */
-function settingsOf(settings: Settings): typeof DEFAULTS | undefined {
+function limitsIn(settings: Settings): typeof DEFAULTS | undefined {
   const servers = settings.upstreams.map(({ name }) => name)
   const own = [undefined, ...servers]
     .map((upstream) => featureSettings(settings, 'references', upstream))
@@ -230,9 +231,9 @@ async function drop(context: Context): Promise<string> {
 }
 
 /** The caller that a file is kept for: everybody without authentication, else the one that is named. @throws UsageError */
-function principalOf({ settings, values: { principal: id }, isStoreAlone }: Context): Principal {
+function principalOf({ isProtected: isNamed, values: { principal: id } }: Context): Principal {
   if (id !== undefined) return { id, ...(id === anonymous.id && { isEverybody: true }) }
-  if (!isStoreAlone && !isProtected(settings.auth)) return anonymous
+  if (!isNamed) return anonymous
   throw new UsageError('give the caller with --principal ID, as the log of the gateway names it')
 }
 

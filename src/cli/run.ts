@@ -5,8 +5,8 @@
 import { ConfigError, problemLine } from '../config/problem.ts'
 import { urlMistake } from '../config/names.ts'
 import { type Io, print, printError } from './io.ts'
-import { didYouMean, UsageError } from './options.ts'
 import { helpOf, overview, version } from './help-text.ts'
+import { didYouMean, UsageError } from './words.ts'
 
 type Command = (words: readonly string[], io: Io) => Promise<number>
 type Load = () => Promise<Command>

@@ -17,8 +17,9 @@ import {
 import { ruleNames } from '../testkit/simulate/rules/rules.ts'
 import { simulatedConfig, simulatedSettings } from '../testkit/simulate/settings.ts'
 import { simulate as runSimulation, type SimulationResult } from '../testkit/simulate/simulation.ts'
+import { readSource } from './options.ts'
+import { configWords, parseWords, UsageError } from './words.ts'
 import { type Io, pathOf } from './io.ts'
-import { configWords, parseWords, readSource, UsageError } from './options.ts'
 
 /** The steps of one simulation; more steps are several of them, with the seeds that follow. */
 const STEPS_PER_SEED = 20_000

@@ -4,12 +4,13 @@ import { createInterface } from 'node:readline'
 import { pipeline } from 'node:stream/promises'
 import { isObject } from '../core/json/json.ts'
 import type { Settings } from '../core/settings.ts'
-import { openLog } from '../gateway/gateway.ts'
+import { openLog } from '../observability/log.ts'
 import { acceptStore, mayStoreBeUnusable, openSharedStore } from '../gateway/offline.ts'
 import type { StoreEntry, PortableStore } from '../store/store.ts'
+import { readStored } from './config-file.ts'
 import { type Io, pathOf, print, printJson } from './io.ts'
-import { didYouMean, readOptions, readSource, UsageError } from './options.ts'
 import { privateFile } from './private-file.ts'
+import { didYouMean, readOptions, UsageError } from './words.ts'
 
 /** The first line of an export: its format. */
 const HEADER = { format: 'gatehouse-store', version: 1 }
@@ -30,7 +31,7 @@ export async function store(args: readonly string[], io: Io): Promise<number> {
   if ((isAccept || action === 'info') && file !== undefined)
     throw new UsageError(`store ${action} takes no file`)
   if (action === 'import' && file === undefined) throw new UsageError('give the file to import')
-  const { settings } = readSource({ config: options.config, envFile: options.envFile, isForStore: true }, io)
+  const settings = readStored({ config: options.config, envFile: options.envFile }, io)
   if (!run) return accept(settings, io)
   if (action !== 'import') requireStore(settings)
   const opened = await openSharedStore(settings, openLog('error', io))
@@ -41,7 +42,7 @@ export async function store(args: readonly string[], io: Io): Promise<number> {
   }
 }
 
-async function accept(settings: Settings, io: Io): Promise<number> {
+async function accept(settings: Pick<Settings, 'store'>, io: Io): Promise<number> {
   const isChanged = await acceptStore(settings, openLog('error', io))
   print(
     isChanged
@@ -53,7 +54,7 @@ async function accept(settings: Settings, io: Io): Promise<number> {
 }
 
 /** Reading a store must not create one. @throws Error if there is no store */
-function requireStore(settings: Settings): void {
+function requireStore(settings: Pick<Settings, 'store'>): void {
   const { store: configured } = settings
   // If the store existed before and is missing, opening it reports that.
   if (configured.kind !== 'folder' || existsSync(configured.path) || mayStoreBeUnusable(settings)) return

@@ -1,5 +1,6 @@
-/** Tables for terminals. */
+/** Tables, and times, for terminals. */
 import { oneLine } from '../core/text/escape.ts'
+import { isoTime } from '../core/time/waiting.ts'
 
 /** Rows as lines with aligned columns. Cells are untrusted text: each is put on one line. */
 export function tableLines(rows: readonly (readonly string[])[]): string[] {
@@ -13,4 +14,9 @@ export function tableLines(rows: readonly (readonly string[])[]): string[] {
       .join('  ')
       .trimEnd(),
   )
+}
+
+/** A time in milliseconds since 1970 as ISO 8601, to the second. */
+export function timeText(at: number): string {
+  return isoTime(at).replace(/\.\d+Z$/, 'Z')
 }

@@ -3,13 +3,16 @@
  * makes the compensating calls.
  */
 import { setTimeout as pause } from 'node:timers/promises'
+import type { StoredSettings } from '../config/load-sections.ts'
 import { isObject } from '../core/json/json.ts'
 import type { Log } from '../core/log.ts'
 import { type Settings, featureSettings } from '../core/settings.ts'
 import { escapeHidden, oneLine } from '../core/text/escape.ts'
 import { displayCall } from '../core/tool-call.ts'
-import { openLog, Gateway } from '../gateway/gateway.ts'
-import { audited, openSharedStore, type Audit } from '../gateway/offline.ts'
+import { openLog } from '../observability/log.ts'
+import type { Gateway } from '../gateway/gateway.ts'
+import { audited, openSharedStore } from '../gateway/offline.ts'
+import type { Audit } from '../observability/audit/audit.ts'
 import { type Action, Actions } from '../records/actions.ts'
 import {
   type StoredTransaction,
@@ -23,9 +26,10 @@ import {
 } from '../records/transactions.ts'
 import { acknowledged, rollingBack } from '../records/transitions.ts'
 import type { Store } from '../store/store.ts'
-import { timeText } from './event-subscriptions.ts'
+import { readStored, readWhole } from './config-file.ts'
+import { didYouMean, parseWords, UsageError, userName } from './words.ts'
+import { timeText } from './table.ts'
 import { type Io, print } from './io.ts'
-import { didYouMean, parseWords, readSource, UsageError, userName } from './options.ts'
 
 /** An action, and whether it can be undone. */
 export interface Chosen {
@@ -48,22 +52,30 @@ const optionTypes = {
 /** `gatehouse tx list | show | rollback | ack`: lists transactions, rolls them back, and acknowledges them. */
 export async function tx(args: readonly string[], io: Io): Promise<number> {
   const options = parse(args)
-  const { settings } = readSource({ ...options, isForStore: true }, io)
+  const settings = readStored(options, io)
   const log = openLog('warn', io)
   const store = await openSharedStore(settings, log)
   try {
-    const repository = transactionsIn(store, settings)
-    return await act(options, { io, repository, actions: new Actions(store), settings, log })
+    // Only a change depends on the settings of the feature.
+    const { features } = isChange(options) ? await readWhole(options, io) : { features: {} }
+    const repository = transactionsIn(store, { features })
+    const actions = new Actions(store)
+    return await act(options, { io, repository, actions, settings: { ...settings, features }, log })
   } finally {
     await store.close()
   }
+}
+
+/** Whether a command changes what is in the store. */
+function isChange({ action }: TxOptions): boolean {
+  return action === 'rollback' || action === 'ack'
 }
 
 interface TxContext {
   readonly io: Io
   readonly repository: Transactions
   readonly actions: Actions
-  readonly settings: Settings
+  readonly settings: StoredSettings & Pick<Settings, 'features'>
   readonly log: Log
 }
 
@@ -120,7 +132,7 @@ async function rollBack(
     audit?.ordered({ order: 'rollback', by, transaction: id, caller: principal.id })
     return finishRollbacks([async () => key], {
       ...context,
-      whole: () => readSource({ config, envFile }, context.io).settings,
+      whole: async () => (await import('./options.ts')).readSource({ config, envFile }, context.io).settings,
       audit,
     })
   })
@@ -196,7 +208,7 @@ function parse(args: readonly string[]): TxOptions {
 interface RollbackOptions {
   readonly io: Pick<Io, 'env'>
   /** The complete configuration, including the secrets of servers; read on demand. @throws ConfigError */
-  whole(): Settings
+  whole(): Promise<Settings>
   readonly repository: Transactions
   readonly log: Log
   /** The audit log for calls that this process makes. */
@@ -207,14 +219,14 @@ interface RollbackOptions {
 const RETENTION_MS = 86_400_000
 
 /** The transactions in the store of a configuration. */
-export function transactionsIn(store: Store, settings: Settings): Transactions {
+export function transactionsIn(store: Store, settings: Pick<Settings, 'features'>): Transactions {
   const feature = featureSettings(settings, FEATURE)
   const retention = isObject(feature) ? feature.retention : undefined
   return new Transactions(store, typeof retention === 'number' ? retention : RETENTION_MS)
 }
 
 /** Checks that the transactions feature is on: it performs rollbacks. @throws Error */
-export function requireTransactions({ features }: Settings): void {
+export function requireTransactions({ features }: Pick<Settings, 'features'>): void {
   if (features[FEATURE] === undefined)
     throw new Error(`features.${FEATURE} is off, so nothing can be undone: turn it on`)
 }
@@ -242,7 +254,8 @@ export async function finishRollbacks(
   let gateway: Gateway | undefined
   const startGateway = async (): Promise<void> => {
     if (gateway) return
-    gateway = new Gateway(options.whole(), { variables: io.env, log, ...(audit && { audit }) })
+    const { Gateway } = await import('../gateway/gateway.ts')
+    gateway ??= new Gateway(await options.whole(), { variables: io.env, log, ...(audit && { audit }) })
     await gateway.start()
   }
   try {

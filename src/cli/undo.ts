@@ -7,14 +7,16 @@ import { createInterface } from 'node:readline/promises'
 import { isObject } from '../core/json/json.ts'
 import type { Log } from '../core/log.ts'
 import type { Settings } from '../core/settings.ts'
-import { openLog } from '../gateway/gateway.ts'
-import { type Audit, audited, openSharedStore } from '../gateway/offline.ts'
+import { openLog } from '../observability/log.ts'
+import { audited, openSharedStore } from '../gateway/offline.ts'
+import type { Audit } from '../observability/audit/audit.ts'
 import { type Action, Actions, type ActionFilter } from '../records/actions.ts'
 import { type Transaction, transactionKey, type Transactions, hasEnded } from '../records/transactions.ts'
 import { newUndoTransaction } from '../records/transitions.ts'
 import type { Store } from '../store/store.ts'
+import { readWhole } from './config-file.ts'
+import { readSource, serverNamed } from './options.ts'
 import { type Io, print } from './io.ts'
-import { parseWords, readSource, serverNamed, timeOf, UsageError, userName } from './options.ts'
 import {
   finishRollbacks,
   requireTransactions,
@@ -26,6 +28,7 @@ import {
   undoneText,
   type Chosen,
 } from './tx.ts'
+import { parseWords, timeOf, UsageError, userName } from './words.ts'
 
 /** The options of the command. */
 const optionTypes = {
@@ -43,12 +46,12 @@ const optionTypes = {
 /** `gatehouse undo --since WHEN`: lists actions and how each can be undone, newest first, and then undoes them. */
 export async function undo(args: readonly string[], io: Io): Promise<number> {
   const options = parse(args, Date.now())
-  const { settings } = readSource({ ...options, isForStore: true }, io)
+  const settings = await readWhole(options, io)
   if (options.filter.upstream !== undefined) serverNamed(options.filter.upstream, settings)
   const log = openLog('warn', io)
   const store = await openSharedStore(settings, log)
   try {
-    const whole = (): Settings =>
+    const whole = async (): Promise<Settings> =>
       readSource({ config: options.config, envFile: options.envFile }, io).settings
     return await act(options, { io, settings, whole, store, log })
   } finally {
@@ -60,7 +63,7 @@ interface Services {
   readonly io: Io
   readonly settings: Settings
   /** The complete configuration, including the secrets of servers. @throws ConfigError */
-  whole(): Settings
+  whole(): Promise<Settings>
   readonly store: Store
   readonly log: Log
 }

@@ -3,12 +3,14 @@ import { existsSync, readFileSync } from 'node:fs'
 import { escapeHidden } from '../core/text/escape.ts'
 import { isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
-import { fetchJson, openLog, signingKeyIn } from '../gateway/gateway.ts'
+import { openLog } from '../observability/log.ts'
+import { signingKeyIn } from '../gateway/keys.ts'
 import { openSharedStore } from '../gateway/offline.ts'
 import { verifyReceipt } from '../records/receipts.ts'
 import { RECEIPT_KEY } from '../protocol/meta-keys.ts'
+import { readStored } from './config-file.ts'
+import { parseWords, UsageError } from './words.ts'
 import { type Io, pathOf, print, printError } from './io.ts'
-import { parseWords, readSource, UsageError } from './options.ts'
 
 /** The options of the command. */
 const optionTypes = {
@@ -69,7 +71,7 @@ function receiptIn(text: string): { readonly receipt: string; readonly result?: 
 
 async function keysOf({ jwks, config, envFile }: VerifyOptions, io: Io): Promise<readonly unknown[]> {
   if (jwks !== undefined) return keysIn(await loadKeySet(jwks, io), jwks)
-  const { settings } = readSource({ config, envFile, isForStore: true }, io)
+  const settings = readStored({ config, envFile }, io)
   const store = await openSharedStore(settings, openLog('warn', io))
   try {
     const key = await signingKeyIn(store)
@@ -82,6 +84,7 @@ async function keysOf({ jwks, config, envFile }: VerifyOptions, io: Io): Promise
 
 async function loadKeySet(place: string, io: Io): Promise<unknown> {
   if (!/^https?:/.test(place)) return parsed(textOf(place, io))
+  const { fetchJson } = await import('../downstream/http/fetch-json.ts')
   return fetchJson(place).catch((error: unknown) => {
     throw new Error(`the keys cannot be fetched: ${error instanceof Error ? error.message : String(error)}`)
   })

@@ -1,11 +1,11 @@
 /** Checks that a schema cannot express: consistency between values. */
-import { resolve } from 'node:path'
 import { isObject } from '../core/json/json.ts'
 import { isHttpUrl, isLoopback } from './names.ts'
 import { pageWarnings, requiresTokens, checkAuth } from './sections/auth-checks.ts'
 import { areEventsOn, eventProblems } from './sections/events.ts'
 import { idleMasks, maskProblems } from './sections/tool-checks.ts'
-import { placeAt, type Checked, type Finding } from './problem.ts'
+import type { Checked, Finding } from './problem.ts'
+import { checkStore } from './sections/store.ts'
 import { checkUpstream } from './sections/upstream.ts'
 import { missingTokens, sharedGrants } from './sections/upstream-oauth.ts'
 
@@ -54,30 +54,6 @@ export function checkTogether(value: unknown, directory: string): Checked {
 type Values = Readonly<Record<string, unknown>>
 
 const nothing: Checked = { problems: [], warnings: [] }
-
-function checkStore(store: unknown, directory: string): Checked {
-  const message = storeProblem(store, directory)
-  return message === undefined ? nothing : { problems: [{ path: ['store'], message }], warnings: [] }
-}
-
-function storeProblem(store: unknown, directory: string): string | undefined {
-  if (typeof store !== 'string' || store === 'memory') return undefined
-  if (/^rediss?:/.test(store)) return redisProblem(store)
-  const place = placeAt(resolve(directory, store))
-  if (place === 'nothing' || place === 'directory') return undefined
-  if (place === 'other') return 'this is a file: give a folder, which is created if it does not exist'
-  return `this folder cannot be read: ${place.hidden}`
-}
-
-function redisProblem(text: string): string | undefined {
-  if (!URL.canParse(text)) return 'must be a URL such as redis://127.0.0.1:6379'
-  const { pathname, username, password } = new URL(text)
-  if (!/^(\/\d*)?$/.test(pathname))
-    return 'must give the database by its number, as in redis://127.0.0.1:6379/1'
-  // An unescaped character would otherwise be reported only when the store connects.
-  const isEscaped = /^([^%]|%[0-9a-f]{2})*$/i.test(username + password)
-  return isEscaped ? undefined : 'has a % in its name or password, which must be written as %25'
-}
 
 function checkListen(listen: Values, { auth, profile }: Values): Finding[] {
   const problems: Finding[] = []

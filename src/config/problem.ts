@@ -71,3 +71,12 @@ export function placeAt(path: string): Place {
     return { hidden: error instanceof Error ? error.message : String(error) }
   }
 }
+
+/**
+ * Findings of two steps: a problem from an earlier step explains problems of later steps at the same key, which are left
+ * out.
+ */
+export function withoutEchoes(known: readonly Finding[], later: readonly Finding[]): Finding[] {
+  const paths = new Set(known.map(({ path }) => pathText(path)))
+  return [...known, ...later.filter(({ path }) => !paths.has(pathText(path)))]
+}

@@ -7,8 +7,9 @@ import { eventsSchema } from './sections/events.ts'
 import { bodySchema, listenSchema } from './sections/listen.ts'
 import { namePattern, reservedNames } from './names.ts'
 import { observeSchema } from './sections/observe.ts'
+import { profileSchema, versionSchema } from './sections/profile.ts'
 import { storeSchema } from './sections/store.ts'
-import { withSwitches } from './sections/features.ts'
+import { withSwitches } from './complete.ts'
 import { upstreamProperties } from './sections/upstream.ts'
 
 /** The JSON Schema of the configuration file. */
@@ -23,18 +24,8 @@ export function fileSchema(features: readonly FeatureSchema[]): JsonSchema {
     type: 'object',
     errorMessage: 'must be a mapping with `upstreams:`',
     properties: {
-      version: {
-        const: 1,
-        default: 1,
-        errorMessage: 'must be 1, the only supported version',
-        description: 'The version of the configuration format.',
-      },
-      profile: {
-        enum: ['open', 'corporate'],
-        default: 'open',
-        errorMessage: 'must be open or corporate',
-        description: '`corporate` requires authentication and uses the strict default of every setting.',
-      },
+      version: versionSchema,
+      profile: profileSchema,
       listen: listenSchema,
       auth: authSchema,
       ...placed(features, 'top', ''),

@@ -8,7 +8,6 @@ import type {
   FeatureSchema,
   ListenSettings,
   Settings,
-  StoreSettings,
   UpstreamSettings,
   UrlReach,
 } from '../core/settings.ts'
@@ -18,10 +17,12 @@ import { configuredNames } from './configured-names.ts'
 import type { Environment } from './secrets.ts'
 import { aboutSettings, type AboutValues, recommendSettings } from './sections/about.ts'
 import { authSettings } from './sections/auth.ts'
-import { complete, featureSettings } from './sections/features.ts'
+import { complete } from './complete.ts'
+import { featureSettings } from './sections/features.ts'
 import { declaredEvents, type EventValues } from './sections/events.ts'
+import { profiles } from './sections/profile.ts'
 import { observeSettings, type ObserveValues } from './sections/observe.ts'
-import { defaultStoreFolder, sentinelFolder } from './sections/store.ts'
+import { storeSettings } from './sections/store.ts'
 import { renamesOf, toolSettings, type ToolValues } from './sections/tool.ts'
 import { oauthSettings, type OAuthValues } from './sections/upstream-oauth.ts'
 
@@ -44,7 +45,7 @@ export function settle(values: Readonly<Record<string, unknown>>, origin: Origin
     profile: file.profile,
     listen: listenSettings(file),
     auth: authSettings(values.auth),
-    store: storeSettings(file, origin),
+    store: storeSettings(file.store, { ...origin, upstreams: file.upstreams }),
     observe: observeSettings(file.observe, { ...origin, profile: file.profile }),
     metaTools: file.meta_tools === false ? 'off' : file.meta_tools,
     hasMethods: file.methods,
@@ -135,16 +136,6 @@ function listenSettings({ listen, limits, profile }: FileValues): ListenSettings
   }
 }
 
-function storeSettings({ store, upstreams }: FileValues, { env, ...origin }: Origin): StoreSettings {
-  const text = store?.reveal()
-  const sentinels = sentinelFolder(env)
-  if (store === undefined || text === undefined)
-    return { kind: 'folder', path: defaultStoreFolder({ ...origin, upstreams }, env), sentinels }
-  if (text === 'memory') return { kind: 'memory' }
-  if (/^rediss?:/.test(text)) return { kind: 'redis', url: store, sentinels }
-  return { kind: 'folder', path: resolve(origin.directory, text), sentinels }
-}
-
 function upstreamSettings(name: string, upstream: UpstreamValues, origin: Origin): UpstreamSettings {
   const { url, transport, revision, isolation, roots, start_timeout: startTimeout, idle } = upstream
   return {
@@ -212,27 +203,4 @@ function urlReach(url: string, { headers = {}, token, oauth }: UpstreamValues): 
     headers: { ...Object.fromEntries(named), ...bearer },
     ...(oauth && { oauth: oauthSettings(oauth, url) }),
   }
-}
-
-/** The defaults of a profile. */
-interface Profile {
-  /** Strict checks of requests: both media types in `Accept`, no batches. */
-  readonly isStrict: boolean
-  /** Default settings of features, by name; `on` turns a feature on. */
-  readonly features: Readonly<Record<string, Readonly<Record<string, unknown>> | 'on'>>
-}
-
-/** The defaults that depend on the profile. */
-const profiles: Readonly<Record<Settings['profile'], Profile>> = {
-  open: { isStrict: false, features: {} },
-  corporate: {
-    isStrict: true,
-    features: {
-      errors: { http_status: 'mapped' },
-      structured_text: 'on',
-      confirm: { fallback: 'deny', remember: 'off' },
-      agent_profile: 'on',
-      complete: 'on',
-    },
-  },
 }

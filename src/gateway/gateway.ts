@@ -5,7 +5,8 @@
 import type { Readable, Writable } from 'node:stream'
 import { world } from '../core/world.ts'
 import { addConfirmPages } from '../downstream/pages/approvals.ts'
-import { anchorsIn, openedStore, startWithStore } from './startup.ts'
+import { anchorsIn } from '../observability/audit/anchor.ts'
+import { openedStore, startWithStore } from './startup.ts'
 import { createOperator, isByCode } from '../downstream/pages/visitors.ts'
 import type { Principal } from '../core/principal.ts'
 import type { ResponseSink } from '../downstream/session/response-sink.ts'
@@ -36,7 +37,6 @@ import { frontPage } from './front-page.ts'
 import { inspect, type Inspected } from './inspect.ts'
 import { readiness } from '../observability/health.ts'
 import type { Audit } from '../observability/audit/audit.ts'
-import { createLog, type Level, type OpenLog } from '../observability/log.ts'
 import type { Observing } from '../observability/observing.ts'
 import { createObserving, timed } from './observers.ts'
 import { type Approval, Approvals } from '../records/approvals.ts'
@@ -56,14 +56,6 @@ import { createPageSignIn } from '../upstream/oauth/page-sign-in.ts'
 import type { Status } from '../upstream/connector.ts'
 import { type Challenge, PIPE, proofClaims } from '../protocol/gateway-proof.ts'
 import { ownCall } from '../protocol/lift.ts'
-
-// For commands, which import parts of a gateway only through this file and offline.ts.
-export { issuerProblem } from '../downstream/auth/jwt.ts'
-export { clientSnippets } from '../downstream/pages/client-snippets.ts'
-export { fetchJson } from '../downstream/http/fetch-json.ts'
-export { isDryRunReport } from './command-call.ts'
-export { signingKeyIn } from './keys.ts'
-export type { EventTrial } from '../features/feature.ts'
 
 interface Options {
   /** The environment variables of every child process. */
@@ -426,21 +418,6 @@ export class Gateway {
       pendingApprovals: () => this.#pendingApprovals(),
     })
   }
-}
-
-/** Where a log goes: its lines, and whether a terminal shows them. */
-interface LogOutput {
-  log(line: string): void
-  readonly stderr: { readonly isTTY?: boolean | undefined }
-}
-
-/** Opens a log: pretty for a terminal, JSON lines otherwise. */
-export function openLog(
-  level: Level | undefined,
-  output: LogOutput,
-  isPretty = output.stderr.isTTY === true,
-): OpenLog {
-  return createLog({ level, isPretty, write: (line) => output.log(line) })
 }
 
 /** The time the store has to return pending approvals or keys, in milliseconds. */

@@ -1,16 +1,15 @@
-/** The store and the audit log for commands that run without a gateway. */
+/**
+ * The store and the audit log for commands that run without a gateway. Such a command loads this file in place of the
+ * gateway, so it imports little, and the rest on demand.
+ */
 import type { Log } from '../core/log.ts'
 import type { Settings } from '../core/settings.ts'
-import { Audit } from '../observability/audit/audit.ts'
-import { acceptLoss, acceptRedisLoss, mayBeUnusable, openPortable } from '../store/open.ts'
+import type { Audit } from '../observability/audit/audit.ts'
+import { acceptLoss, acceptRedisLoss, mayBeUnusable, openPortable } from '../store/portable.ts'
 import type { PortableStore } from '../store/store.ts'
 
-export type { Audit }
-export { anchorsIn } from './startup.ts'
-export { verifyAudit } from '../observability/audit/verify.ts'
-
 /** Whether the store must be opened at startup to know that it is usable; normally it opens at the first use. */
-export function mayStoreBeUnusable({ store }: Settings): boolean {
+export function mayStoreBeUnusable({ store }: Pick<Settings, 'store'>): boolean {
   return mayBeUnusable(store)
 }
 
@@ -18,11 +17,11 @@ export function mayStoreBeUnusable({ store }: Settings): boolean {
  * Accepts the current content of a store that lost data. Returns whether there was a loss to accept.
  * @throws Error if the store is in memory, or cannot be used
  */
-export async function acceptStore(settings: Settings, log: Log): Promise<boolean> {
+export async function acceptStore(settings: Pick<Settings, 'store'>, log: Log): Promise<boolean> {
   const { store } = settings
   if (store.kind === 'redis') return acceptRedisLoss(store, log)
   if (store.kind === 'folder') {
-    const before = openPortable(store, log)
+    const before = await openPortable(store, log)
     await before.opened?.()
     const { unavailableReason: problem } = before
     await before.close()
@@ -35,12 +34,15 @@ export async function acceptStore(settings: Settings, log: Log): Promise<boolean
 }
 
 /** Opens the store of gateways that may be running. @throws Error if the store is in memory, or cannot be used */
-export async function openSharedStore({ store: settings }: Settings, log: Log): Promise<PortableStore> {
+export async function openSharedStore(
+  { store: settings }: Pick<Settings, 'store'>,
+  log: Log,
+): Promise<PortableStore> {
   if (settings.kind === 'memory')
     throw new Error(
       'store: memory exists only inside the process of the gateway, so a command cannot read it. Remove the setting to use the default, a folder, or use Redis',
     )
-  const store = openPortable(settings, log)
+  const store = await openPortable(settings, log)
   await store.opened?.()
   const { unavailableReason: problem } = store
   if (problem === undefined || store.canRead === true) return store
@@ -53,11 +55,11 @@ export async function openSharedStore({ store: settings }: Settings, log: Log): 
  * writes to a separate file next to it. @throws Error if the log cannot be opened
  */
 export async function audited<Result>(
-  { observe: { audit: settings } }: Settings,
+  { observe: { audit: settings } }: { readonly observe: Pick<Settings['observe'], 'audit'> },
   log: Log,
   act: (audit: Audit | undefined) => Promise<Result>,
 ): Promise<Result> {
-  const audit = settings && new Audit(settings, log)
+  const audit = settings && new (await import('../observability/audit/audit.ts')).Audit(settings, log)
   try {
     return await act(audit)
   } finally {

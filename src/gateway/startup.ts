@@ -1,10 +1,8 @@
 /** Connects to every server at startup, once the store is ready, and reports inconsistencies. */
-import { hostname } from 'node:os'
 import type { Finding } from '../core/finding.ts'
 import type { Log } from '../core/log.ts'
 import type { Settings } from '../core/settings.ts'
-import { type Anchors, createAnchors } from '../observability/audit/anchor.ts'
-import { type Store, FOREVER } from '../store/store.ts'
+import type { Store } from '../store/store.ts'
 import { type Runtime, startUp } from './runtime.ts'
 
 /**
@@ -31,17 +29,4 @@ export async function openedStore(store: Store, settings: Settings): Promise<Sto
 async function problemOf(store: Store, settings: Settings): Promise<string | undefined> {
   await store.opened?.()
   return settings.store.kind === 'folder' ? store.unavailableReason : undefined
-}
-
-// Anchors of audit logs: the head of a log is also in the store. The gateway that writes a log and the command that
-// verifies it must use the same key.
-
-/** The heads of audit logs in a store; undefined for a store in memory. */
-export function anchorsIn(
-  { store: { kind } }: Pick<Settings, 'store'>,
-  store: () => Pick<Store, 'get' | 'put'>,
-): Anchors | undefined {
-  if (kind === 'memory') return undefined
-  // A folder belongs to one machine, whose hostname may change.
-  return createAnchors(store, { host: kind === 'redis' ? hostname() : '', ttl: FOREVER })
 }

@@ -27,6 +27,21 @@ type Fields = Readonly<Record<string, unknown>>
 
 const INFO = levels.indexOf('info')
 
+/** Where a log goes: its lines, and whether a terminal shows them. */
+interface LogOutput {
+  log(line: string): void
+  readonly stderr: { readonly isTTY?: boolean | undefined }
+}
+
+/** Opens a log: pretty for a terminal, JSON lines otherwise. */
+export function openLog(
+  level: Level | undefined,
+  output: LogOutput,
+  isPretty = output.stderr.isTTY === true,
+): OpenLog {
+  return createLog({ level, isPretty, write: (line) => output.log(line) })
+}
+
 /** A log with one line per event. */
 export function createLog({ level, isPretty, write: pass }: Options): OpenLog {
   const redactor = new Redactor()

@@ -1,4 +1,13 @@
-/** Names of data, which come from servers and callers, and become names of files, headers and cells of tables. */
+/**
+ * Names of data, and of where it came from. The names of data come from servers and callers, and become names of files,
+ * headers and cells of tables.
+ */
+
+/**
+ * In place of the name of a server, for data that its caller sent: the caller may always read it. No server can have
+ * this name.
+ */
+export const UPLOADS = '@uploads'
 
 const MAX_LENGTH = 200
 /** What is not shown, changes the direction of text, or means something in paths. */
@@ -18,4 +27,16 @@ export function plainName(name: string): string {
     .replace(/[. ]+$/, '')
     .replace(DEVICE, '_$&')
   return plain === '' ? 'data' : plain
+}
+
+/** Where data came from, in words. */
+export function originText({
+  server,
+  tool,
+}: {
+  readonly server: string
+  readonly tool?: string | undefined
+}): string {
+  if (server === UPLOADS) return 'an upload of the caller'
+  return tool === undefined ? server : `${tool} on ${server}`
 }

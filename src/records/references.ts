@@ -13,7 +13,7 @@ import type { Bytes, ByteRange } from '../store/blobs/blobs.ts'
 import type { Store } from '../store/store.ts'
 import { casUpdate, type CasUpdate } from './cas-update.ts'
 import { inTurn } from './in-turn.ts'
-import { plainName } from './plain-name.ts'
+import { plainName, UPLOADS } from './plain-name.ts'
 import { isSpooled } from './spool.ts'
 import { callerHash, callerHashIn } from './principal.ts'
 import { unchanged } from './unchanged-bytes.ts'
@@ -56,12 +56,6 @@ export interface NewReference extends Pick<Reference, 'server' | 'tool' | 'reque
 export interface ReferenceLimits {
   readonly total: number
 }
-
-/**
- * In place of the name of a server, for data that its caller sent: the caller may always read it. No server can have
- * this name.
- */
-export const UPLOADS = '@uploads'
 
 /** How many references are kept in all; one caller may have a quarter. */
 const MAX_REFERENCES = 4000
@@ -314,12 +308,6 @@ export async function referenceLevels(store: Store): Promise<Record<'result' | '
 interface Level {
   readonly count: number
   readonly bytes: number
-}
-
-/** Where data came from, in words. */
-export function originText({ server, tool }: Pick<Reference, 'server' | 'tool'>): string {
-  if (server === UPLOADS) return 'an upload of the caller'
-  return tool === undefined ? server : `${tool} on ${server}`
 }
 
 /** The error for a reference that the caller does not have, for whatever reason. */

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Secret } from '../../src/core/text/secret.ts'
 import { type Reference, References } from '../../src/records/references.ts'
-import { openPortable } from '../../src/store/open.ts'
+import { openPortable } from '../../src/store/portable.ts'
 import { FOREVER, type PortableStore } from '../../src/store/store.ts'
 import { piecesOf } from '../bench/large-text.ts'
 import { type KillableGateways, killableGateways } from './planned-kills.ts'
@@ -76,7 +76,7 @@ export async function startReferenceField(redis: string | undefined): Promise<Re
   }
   writeFileSync(configFile, JSON.stringify(config))
   const killable = await killableGateways(configFile, '/mcp/large')
-  const store = openPortable(
+  const store = await openPortable(
     redis === undefined ? { kind: 'folder', path } : { kind: 'redis', url: new Secret(redis) },
     silentLog,
   )

@@ -6,7 +6,7 @@ import type { JsonSchema } from '../../core/schema/schema.ts'
 import type { Secret } from '../../core/text/secret.ts'
 import { durationSchema } from '../../core/time/units.ts'
 import { isHttpUrl } from '../names.ts'
-import { complete, withSwitches } from './features.ts'
+import { complete, withSwitches } from '../complete.ts'
 
 const text = { type: 'string', minLength: 1, errorMessage: 'must be text' }
 const url = { type: 'string', pattern: '^https?://\\S+$', errorMessage: 'must be a URL' }

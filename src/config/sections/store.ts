@@ -1,8 +1,11 @@
-/** The section `store`, and the default folder. */
+/** The section `store`: its schema, its settings with the default folder, and its checks. */
 import { createHash } from 'node:crypto'
 import { accessSync, constants, existsSync } from 'node:fs'
-import { join } from 'node:path'
+import { join, resolve } from 'node:path'
 import type { JsonSchema } from '../../core/schema/schema.ts'
+import type { StoreSettings } from '../../core/settings.ts'
+import type { Secret } from '../../core/text/secret.ts'
+import { type Checked, placeAt } from '../problem.ts'
 import type { Environment } from '../secrets.ts'
 import { userFolder } from '../user-folders.ts'
 
@@ -25,6 +28,20 @@ interface StoreOwner {
   readonly upstreams: unknown
 }
 
+/** Converts the value of `store` to settings. */
+export function storeSettings(
+  store: Secret | undefined,
+  { env, ...owner }: StoreOwner & { readonly env: Environment },
+): StoreSettings {
+  const text = store?.reveal()
+  const sentinels = sentinelFolder(env)
+  if (store === undefined || text === undefined)
+    return { kind: 'folder', path: defaultStoreFolder(owner, env), sentinels }
+  if (text === 'memory') return { kind: 'memory' }
+  if (/^rediss?:/.test(text)) return { kind: 'redis', url: store, sentinels }
+  return { kind: 'folder', path: resolve(owner.directory, text), sentinels }
+}
+
 /** The default folder of the store: next to the file, or in the state folder of the user. */
 export function defaultStoreFolder({ file, directory, upstreams }: StoreOwner, env: Environment): string {
   if (file !== undefined) {
@@ -38,7 +55,7 @@ export function defaultStoreFolder({ file, directory, upstreams }: StoreOwner, e
 }
 
 /** The folder with the markers by which a loss of data in the stores of this user is detected. */
-export function sentinelFolder(env: Environment): string {
+function sentinelFolder(env: Environment): string {
   return join(userFolder('state', env), 'gatehouse', 'stores')
 }
 
@@ -49,4 +66,31 @@ function isWritable(folder: string): boolean {
   } catch {
     return false
   }
+}
+
+/** Checks whether `store` can be a store: its folder, or its URL. */
+export function checkStore(store: unknown, directory: string): Checked {
+  const message = storeProblem(store, directory)
+  return message === undefined
+    ? { problems: [], warnings: [] }
+    : { problems: [{ path: ['store'], message }], warnings: [] }
+}
+
+function storeProblem(store: unknown, directory: string): string | undefined {
+  if (typeof store !== 'string' || store === 'memory') return undefined
+  if (/^rediss?:/.test(store)) return redisProblem(store)
+  const place = placeAt(resolve(directory, store))
+  if (place === 'nothing' || place === 'directory') return undefined
+  if (place === 'other') return 'this is a file: give a folder, which is created if it does not exist'
+  return `this folder cannot be read: ${place.hidden}`
+}
+
+function redisProblem(text: string): string | undefined {
+  if (!URL.canParse(text)) return 'must be a URL such as redis://127.0.0.1:6379'
+  const { pathname, username, password } = new URL(text)
+  if (!/^(\/\d*)?$/.test(pathname))
+    return 'must give the database by its number, as in redis://127.0.0.1:6379/1'
+  // An unescaped character would otherwise be reported only when the store connects.
+  const isEscaped = /^([^%]|%[0-9a-f]{2})*$/i.test(username + password)
+  return isEscaped ? undefined : 'has a % in its name or password, which must be written as %25'
 }

@@ -3,8 +3,8 @@ import { rememberText } from '../../core/remember.ts'
 import { codePointName, escapeHidden, splitHidden } from '../../core/text/escape.ts'
 import { escapeHtml } from '../../core/web.ts'
 import { type Approval, type Decision, approvedCount } from '../../records/approvals.ts'
-import { originText } from '../../records/references.ts'
 import type { Visitor } from './visitors.ts'
+import { originText } from '../../records/plain-name.ts'
 
 /** The maximum length of a reason, in characters. */
 export const MAX_REASON_LENGTH = 1000

@@ -7,7 +7,7 @@ import { canonicalHash } from '../../core/json/canonical-hash.ts'
 import { oneLine, shortened } from '../../core/text/escape.ts'
 import { partText, type UsedReference, writtenArguments } from '../../core/used-reference.ts'
 import type { ReferencedData } from '../../records/approvals.ts'
-import { originText } from '../../records/references.ts'
+import { originText } from '../../records/plain-name.ts'
 
 /** How long a path, a name or a media type is in a message, and how much of a hash, in characters. */
 const MAX_WORD_LENGTH = 80

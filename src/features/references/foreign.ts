@@ -10,11 +10,12 @@ import { bareHost } from '../../core/address.ts'
 import type { Call } from '../../core/call.ts'
 import { GatewayError, invalidParam } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
-import { type Reference, type References, UPLOADS } from '../../records/references.ts'
+import type { Reference, References } from '../../records/references.ts'
 import { type DialFailure, MAX_URL_LENGTH, type OpenedResponse, type Opener } from '../dialer.ts'
 import { withBeginning } from './beginning.ts'
 import { mediaTypeOf, SNIFFED_BYTES } from './media-type.ts'
 import { nameIn } from './sent-file.ts'
+import { UPLOADS } from '../../records/plain-name.ts'
 
 /** How long a download may take, in milliseconds. */
 const DOWNLOAD_TIMEOUT_MS = 600_000

@@ -1,7 +1,8 @@
 /** The right to read kept data: that to read resources of the server that it came from. */
 import type { Call } from '../../core/call.ts'
-import { type Reference, type References, unknownReference, UPLOADS } from '../../records/references.ts'
+import { type Reference, type References, unknownReference } from '../../records/references.ts'
 import type { Services } from '../feature.ts'
+import { UPLOADS } from '../../records/plain-name.ts'
 
 /** Whether a caller may read resources of the server that data came from, now; false if that is not known. */
 export async function mayRead(

@@ -8,7 +8,7 @@ import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import type { Principal } from '../../core/principal.ts'
 import { callerHash } from '../../records/principal.ts'
-import { type Reference, type References, UPLOADS } from '../../records/references.ts'
+import type { Reference, References } from '../../records/references.ts'
 import {
   type NewUpload,
   UPLOAD_RETENTION_MS,
@@ -24,6 +24,7 @@ import { isOneOf, mediaTypeOf, SNIFFED_BYTES } from './media-type.ts'
 import { dataReference } from './preview.ts'
 import { type FileLimits, type SentFile, sentFile } from './sent-file.ts'
 import { answerHtml, donePage, isForPerson, refusalPage, signInPage, uploadPage } from './upload-page.ts'
+import { UPLOADS } from '../../records/plain-name.ts'
 
 /** The path of uploads. */
 const UPLOADS_PATH = '/uploads'

@@ -6,8 +6,11 @@
  * anchor is read before the first write, so that a truncated log is reported before its anchor moves.
  */
 import { hash } from 'node:crypto'
+import { hostname } from 'node:os'
 import { type Timer, world } from '../../core/world.ts'
 import { within } from '../../core/time/waiting.ts'
+import type { Settings } from '../../core/settings.ts'
+import { FOREVER } from '../../store/store.ts'
 import { type Head, parseHead } from './file.ts'
 
 /** The minimum interval between writes of the anchor, and the timeout of the last one, in milliseconds. */
@@ -41,6 +44,19 @@ export function createAnchors(
     write: (path, { seq, hash: digest }) =>
       store().put(keyOf(path), JSON.stringify({ seq, hash: digest }), ttl),
   }
+}
+
+/**
+ * The heads of audit logs in a store; undefined for a store in memory. The gateway that writes a log and the command that
+ * verifies it use the same key.
+ */
+export function anchorsIn(
+  { store: { kind } }: Pick<Settings, 'store'>,
+  store: () => AnchorStore,
+): Anchors | undefined {
+  if (kind === 'memory') return undefined
+  // A folder belongs to one machine, whose hostname may change.
+  return createAnchors(store, { host: kind === 'redis' ? hostname() : '', ttl: FOREVER })
 }
 
 /** Moves the anchor of one log. */

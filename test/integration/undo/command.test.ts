@@ -10,7 +10,7 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { UsageError } from '../../../src/cli/options.ts'
+import { UsageError } from '../../../src/cli/words.ts'
 import { undo as undoCommand } from '../../../src/cli/undo.ts'
 import { until } from '../../support/condition.ts'
 import { connect, type FakeClient } from '../../support/fake-client.ts'

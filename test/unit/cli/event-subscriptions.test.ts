@@ -10,7 +10,7 @@ import {
   subscriptionView,
   withWaiting,
 } from '../../../src/cli/event-subscriptions.ts'
-import { storeAlone } from '../../../src/cli/options.ts'
+import { storeAlone } from '../../../src/cli/config-file.ts'
 import { run } from '../../../src/cli/run.ts'
 import { openSharedStore } from '../../../src/gateway/offline.ts'
 import { type DeadLetter, DeadLetters } from '../../../src/records/dead-letters.ts'
@@ -302,7 +302,7 @@ describe('gatehouse events', () => {
   })
 
   async function withStore<Result>(use: (store: Store) => Promise<Result>): Promise<Result> {
-    const opened = await openSharedStore(storeAlone(join(folder, 'store'), memoryIo()).settings, silentLog)
+    const opened = await openSharedStore(storeAlone(join(folder, 'store'), memoryIo()), silentLog)
     try {
       return await use(opened)
     } finally {

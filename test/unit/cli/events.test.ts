@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { entryLine, entryView, Tail, type TailEntry } from '../../../src/cli/event-tail.ts'
 import { loggedTypes, typeLines, typesView } from '../../../src/cli/event-types.ts'
-import { storeAlone } from '../../../src/cli/options.ts'
+import { storeAlone } from '../../../src/cli/config-file.ts'
 import { run } from '../../../src/cli/run.ts'
 import { openSharedStore } from '../../../src/gateway/offline.ts'
 import { EventLog } from '../../../src/records/event-log.ts'
@@ -230,7 +230,7 @@ describe('gatehouse events', () => {
   })
 
   async function append(upstream: string | undefined, events: readonly LoggedEvent[]): Promise<void> {
-    const opened = await openSharedStore(storeAlone(store, memoryIo()).settings, silentLog)
+    const opened = await openSharedStore(storeAlone(store, memoryIo()), silentLog)
     await openEventLog(opened, upstream, { ttl: DAY_MS, isShared: true }).append(events)
     await opened.close()
   }

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { operationList, operationText, operationView } from '../../../src/cli/ops.ts'
-import { storeAlone } from '../../../src/cli/options.ts'
+import { storeAlone } from '../../../src/cli/config-file.ts'
 import { run } from '../../../src/cli/run.ts'
 import { GatewayError } from '../../../src/core/error.ts'
 import { Payload } from '../../../src/core/payload.ts'
@@ -196,7 +196,7 @@ describe('gatehouse ops', () => {
 
   /** Uses the store in the folder, and closes it. */
   async function withOperations<Result>(use: (operations: Operations) => Promise<Result>): Promise<Result> {
-    const opened = await openSharedStore(storeAlone(store, memoryIo()).settings, silentLog)
+    const opened = await openSharedStore(storeAlone(store, memoryIo()), silentLog)
     try {
       return await use(new Operations(opened, Date.now))
     } finally {

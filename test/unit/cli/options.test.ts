@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { parseWords } from '../../../src/cli/options.ts'
+import { parseWords } from '../../../src/cli/words.ts'
 
 const known = { 'gateway-key': { type: 'string' }, json: { type: 'boolean' } } as const
 

@@ -14,7 +14,7 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { storeAlone } from '../../../src/cli/options.ts'
+import { storeAlone } from '../../../src/cli/config-file.ts'
 import { run } from '../../../src/cli/run.ts'
 import { anonymous } from '../../../src/core/principal.ts'
 import { openSharedStore } from '../../../src/gateway/offline.ts'
@@ -47,7 +47,7 @@ function configure(more: object): void {
 }
 
 async function withReferences<Value>(act: (references: References) => Promise<Value>): Promise<Value> {
-  const opened = await openSharedStore(storeAlone(store, memoryIo()).settings, silentLog)
+  const opened = await openSharedStore(storeAlone(store, memoryIo()), silentLog)
   try {
     return await act(new References(opened, { total: 1_000_000 }))
   } finally {
@@ -157,7 +157,7 @@ describe('refs get', () => {
     expect(readFileSync(file, 'utf8')).toBe('hello')
     expect(lstatSync(link).isSymbolicLink()).toBe(true)
     writeFileSync(file, 'before')
-    const opened = await openSharedStore(storeAlone(store, memoryIo()).settings, silentLog)
+    const opened = await openSharedStore(storeAlone(store, memoryIo()), silentLog)
     await opened.blobs.delete(blob)
     await opened.blobs.put(blob, bytesOf('jello'))
     await opened.close()
@@ -250,7 +250,7 @@ describe('refs drop', () => {
     const { id, blob, sha256 } = await keep('hello')
     expect((await refs('drop', id)).text).toBe(`Deleted ref://${id} of ada.\n`)
     expect((await refs('drop', id)).code).toBe(1)
-    const opened = await openSharedStore(storeAlone(store, memoryIo()).settings, silentLog)
+    const opened = await openSharedStore(storeAlone(store, memoryIo()), silentLog)
     expect(await opened.blobs.open(blob)).toBeUndefined()
     await opened.close()
     const orders = auditLines(audit).filter(({ event }) => event === 'order')

@@ -7,12 +7,12 @@ import { Payload } from '../../../../src/core/payload.ts'
 import { importing } from '../../../../src/features/references/import.ts'
 import { ImportTools } from '../../../../src/features/references/import-tools.ts'
 import { references } from '../../../../src/features/references/references.ts'
-import { UPLOADS } from '../../../../src/records/references.ts'
 import { ada, referenceSettings, referenceWorld } from '../../../support/reference-world.ts'
 import { fieldsOf } from '../../../support/chain.ts'
 import { type Json, objectAt } from '../../../support/server/json.ts'
 import { toolCall } from '../../../support/tool-call.ts'
 import { bytesOf } from '../../../support/bytes-of.ts'
+import { UPLOADS } from '../../../../src/records/plain-name.ts'
 
 const sheet = { tool: 'sheet', argument: 'rows' }
 

@@ -1,0 +1,74 @@
+/**
+ * Finds the configuration file, and reads the sections of it that a command needs which works on the store or asks a
+ * running gateway.
+ */
+import { existsSync, statSync } from 'node:fs'
+import { loadAddress, loadStored, type StoredSettings } from '../config/load-sections.ts'
+import { type Environment, readText, variablesFor, whyUnreadable } from '../config/secrets.ts'
+import type { ListenSettings, Settings } from '../core/settings.ts'
+import { type Io, pathOf } from './io.ts'
+
+/** The configuration file of a command that is not given one. */
+export const CONFIG_FILE = 'gateway.config.yaml'
+
+/** The options that name the configuration, and one that names the folder of a store in place of it. */
+interface FileOptions {
+  readonly config?: string | undefined
+  /** A file with environment variables. */
+  readonly envFile?: string | undefined
+  readonly store?: string | undefined
+}
+
+/** The settings of a command that works on the store. @throws ConfigError, Error */
+export function readStored({ config, envFile, store }: FileOptions, io: Io): StoredSettings {
+  if (store !== undefined) return storeAlone(store, io)
+  const { file, text } = configFile(config, io)
+  return loadStored(text, { file, env: variablesOf(file, envFile, io) })
+}
+
+/** Settings for the store in a folder, without a configuration file. @throws ConfigError, Error */
+export function storeAlone(folder: string, io: Io): StoredSettings {
+  const path = pathOf(folder, io)
+  if (!existsSync(path)) throw new Error(`${path} contains no store`)
+  return loadStored(JSON.stringify({ store: path }), { file: 'command line', env: {} })
+}
+
+/** The whole configuration for a command that works on the store: secrets of servers may be missing. @throws ConfigError, Error */
+export async function readWhole({ config, envFile }: Omit<FileOptions, 'store'>, io: Io): Promise<Settings> {
+  const { file, text } = configFile(config, io)
+  const { loadSettings } = await import('../config/load.ts')
+  return loadSettings(text, { file, env: variablesOf(file, envFile, io), isForStore: true }).settings
+}
+
+/** The address on which the gateway of a configuration listens. @throws ConfigError, Error */
+export function readAddress(
+  { config, envFile }: Omit<FileOptions, 'store'>,
+  io: Io,
+): Pick<ListenSettings, 'host' | 'port'> {
+  const { file, text } = configFile(config, io)
+  return loadAddress(text, { file, env: variablesOf(file, envFile, io) })
+}
+
+/** The configuration file, and its text. @throws Error */
+export function configFile(
+  config: string | undefined,
+  io: Io,
+): { readonly file: string; readonly text: string } {
+  const file = pathOf(config ?? CONFIG_FILE, io)
+  if (!existsSync(file)) {
+    throw new Error(
+      `${file} does not exist. Create one with gatehouse init, or give a server: gatehouse serve -- <command>`,
+    )
+  }
+  if (statSync(file).isDirectory()) throw new Error(`${file} is a folder. Give the file in it with --config`)
+  try {
+    return { file, text: readText(file) }
+  } catch (error) {
+    throw new Error(`${file} cannot be read: ${whyUnreadable(error)}`, { cause: error })
+  }
+}
+
+/** The variables for the references in a configuration file, with those of the file of `--env-file`. */
+export function variablesOf(file: string, envFile: string | undefined, io: Io): Environment {
+  return variablesFor(file, io.env, envFile === undefined ? undefined : pathOf(envFile, io))
+}

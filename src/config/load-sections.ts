@@ -1,0 +1,125 @@
+/**
+ * Loads single sections of a configuration, for commands that work on the store or need the address of the gateway: without
+ * the sections of servers and features, which they do not need, and which are costly to load.
+ *
+ * Invariant: other sections may be invalid, and their references unresolved. The text must be YAML, and a key that may be
+ * a misspelled name of a needed section is a problem.
+ */
+import { dirname, resolve } from 'node:path'
+import { isObject } from '../core/json/json.ts'
+import { validator, type JsonSchema } from '../core/schema/schema.ts'
+import type { ListenSettings, ObserveSettings, Settings, StoreSettings } from '../core/settings.ts'
+import type { Secret } from '../core/text/secret.ts'
+import { nearest } from '../core/text/words.ts'
+import { complete, withSwitches } from './complete.ts'
+import { locate, readDocument } from './document.ts'
+import { expand, readNumbers } from './expand.ts'
+import { explain } from './explain.ts'
+import { ConfigError, type Finding, withoutEchoes } from './problem.ts'
+import { narrowed } from './schema-lookup.ts'
+import { listenSchema } from './sections/listen.ts'
+import { observeSchema, observeSettings, type ObserveValues } from './sections/observe.ts'
+import { profileSchema, versionSchema } from './sections/profile.ts'
+import { checkStore, storeSchema, storeSettings } from './sections/store.ts'
+import type { Environment } from './secrets.ts'
+
+/** The settings of commands that work on the store of gateways. */
+export interface StoredSettings {
+  readonly store: StoreSettings
+  readonly observe: Pick<ObserveSettings, 'audit'>
+  /** The names of the servers. */
+  readonly servers: readonly string[]
+}
+
+interface TextOptions {
+  /** The file of the text; relative paths are relative to its folder. */
+  readonly file: string
+  readonly env: Environment
+}
+
+interface StoredValues {
+  readonly profile: Settings['profile']
+  readonly store?: Secret
+  readonly observe: ObserveValues
+}
+
+/** Loads the settings of the store and of the audit log. @throws ConfigError with all problems of these */
+export function loadStored(text: string, { file: given, env }: TextOptions): StoredSettings {
+  const file = resolve(given)
+  const directory = dirname(file)
+  const sections = {
+    version: versionSchema,
+    profile: profileSchema,
+    store: storeSchema,
+    observe: observeSchema,
+  }
+  const read = readSections(text, sections, {
+    ...{ file: given, env, directory },
+    select: (value) => ({ ...value, ...(isObject(value.observe) && { observe: auditOf(value.observe) }) }),
+    check: ({ store }) => checkStore(store, directory).problems,
+  })
+  // The values are validated by the schemas, which have these types and defaults.
+  const { profile, store, observe } = read.values as StoredValues
+  const servers = isObject(read.upstreams) ? Object.keys(read.upstreams) : []
+  return {
+    store: storeSettings(store, { file, directory, upstreams: read.upstreams, env }),
+    observe: observeSettings(observe, { profile, file, directory }),
+    servers,
+  }
+}
+
+/** Loads the address on which the gateway listens. @throws ConfigError with all problems of it */
+export function loadAddress(text: string, { file, env }: TextOptions): Pick<ListenSettings, 'host' | 'port'> {
+  const sections = { version: versionSchema, listen: listenSchema }
+  const { values } = readSections(text, sections, { file, env, directory: dirname(resolve(file)) })
+  const { listen } = values as { readonly listen: ListenSettings }
+  return { host: listen.host, port: listen.port }
+}
+
+/** The part of `observe` that configures the audit log. */
+function auditOf({ audit }: Values): Values {
+  return audit === undefined ? {} : { audit }
+}
+
+type Values = Readonly<Record<string, unknown>>
+
+interface ReadOptions extends TextOptions {
+  readonly directory: string
+  /** The needed part of the sections. */
+  select?(sections: Values): Values
+  /** Finds what a schema cannot express. */
+  check?(values: Values): readonly Finding[]
+}
+
+function readSections(
+  text: string,
+  sections: Readonly<Record<string, JsonSchema>>,
+  { file, env, directory, select = (value) => value, check = () => [] }: ReadOptions,
+): { readonly values: unknown; readonly upstreams: unknown } {
+  const document = readDocument(text)
+  const refuse = (findings: readonly Finding[]): void => {
+    if (findings.length > 0) throw new ConfigError(locate(findings, document, file))
+  }
+  refuse(document.problems)
+  const schema = withSwitches({
+    type: 'object',
+    errorMessage: 'must be a mapping with `upstreams:`',
+    properties: sections,
+    additionalProperties: false,
+  })
+  const whole = document.value ?? {}
+  const needed = isObject(whole) ? select(like(Object.keys(sections), whole)) : whole
+  const expanded = expand(needed, { env, directory }, document.source)
+  const value = readNumbers(expanded.value, schema, expanded.interpolated)
+  const misfits = explain(validator(narrowed(schema, value), { trusted: true })(value), schema, value)
+  const found = withoutEchoes(expanded.problems, misfits)
+  refuse(withoutEchoes(found, isObject(value) ? check(value) : []))
+  return { values: complete(value, schema), upstreams: isObject(whole) ? whole.upstreams : undefined }
+}
+
+/** The members with one of the names, or with a name that may be meant to be one. */
+function like(names: readonly string[], values: Values): Values {
+  return Object.fromEntries(
+    Object.entries(values).filter(([key]) => names.includes(key) || nearest(key, names) !== undefined),
+  )
+}
