@@ -1,0 +1,93 @@
+import { once } from 'node:events'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { type Finished, runCommand } from '../../support/gateway-process.ts'
+
+/** How many modules of the product a command may load that prints a table. A gateway has about 500. */
+const MAX_MODULES = 60
+
+const folder = mkdtempSync(join(tmpdir(), 'gatehouse-loaded-'))
+const config = join(folder, 'gateway.config.yaml')
+const probed = createServer((_request, response) => response.end('{"status":"ok"}'))
+
+beforeAll(async () => {
+  probed.listen(0, '127.0.0.1')
+  await once(probed, 'listening')
+  const { port } = probed.address() as AddressInfo
+  // The sections that these commands do not need are invalid.
+  writeFileSync(
+    config,
+    `store: ./state
+listen: { port: ${port} }
+features: { confirm: { level: most }, no_such_feature: on }
+limits: { rate: often }
+upstreams: { It: { token: "\${GATEHOUSE_TEST_UNSET}" } }
+`,
+  )
+})
+
+afterAll(() => {
+  probed.close()
+  rmSync(folder, { recursive: true, force: true })
+})
+
+/** Writes the URLs of all modules that a process loads to the file that LOADED_MODULES names. */
+const recorder = `
+import { registerHooks } from 'node:module'
+import { writeFileSync } from 'node:fs'
+const loaded = []
+registerHooks({ load: (url, context, next) => (loaded.push(url), next(url, context)) })
+process.on('exit', () => writeFileSync(process.env.LOADED_MODULES, loaded.join('\\n')))
+`
+
+/** Runs a command; resolves with its end, and the modules of the product that it loaded, from the folder of its entry. */
+async function loading(args: readonly string[]): Promise<Finished & { readonly modules: readonly string[] }> {
+  const list = join(folder, 'loaded.txt')
+  const finished = await runCommand(args, {
+    cwd: folder,
+    env: {
+      LOADED_MODULES: list,
+      NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(recorder)}`,
+    },
+  })
+  const loaded = readFileSync(list, 'utf8').split('\n')
+  const entry = loaded.find((url) => url.endsWith('/main.js')) ?? ''
+  const root = entry.slice(0, -'main.js'.length)
+  const modules = loaded
+    .filter((url) => root !== '' && url.startsWith(root))
+    .map((url) => url.slice(root.length))
+  return { ...finished, modules }
+}
+
+test.each([
+  { args: ['--version'], prints: /^gatehouse \d/, loads: 'cli/help-text.js' },
+  { args: ['health'], prints: /: ok\n$/, loads: 'cli/health.js' },
+  { args: ['ops', 'list'], prints: /^No operations/, loads: 'cli/ops.js' },
+  { args: ['approvals', 'list'], prints: /^No calls wait/, loads: 'cli/approvals.js' },
+  { args: ['tx', 'list'], prints: /^No transactions/, loads: 'cli/tx.js' },
+  { args: ['events', 'subscriptions'], prints: /^No subscriptions/, loads: 'cli/events.js' },
+  { args: ['events', 'dead-letters'], prints: /^No dead letters/, loads: 'cli/events.js' },
+  { args: ['store', 'info'], prints: /^kind +LMDB/, loads: 'cli/store.js' },
+])(
+  'gatehouse $args loads few modules, and needs no valid servers or features',
+  async ({ args, prints, loads }) => {
+    const { code, stdout, stderr, modules } = await loading(args)
+    expect([code, stderr, stdout]).toEqual([0, '', expect.stringMatching(prints)])
+    expect(modules).toContain(loads)
+    expect(modules.length).toBeLessThanOrEqual(MAX_MODULES)
+    // The store that is not configured is not loaded either.
+    expect(modules.filter((name) => name.startsWith('store/redis'))).toEqual([])
+  },
+)
+
+test('a command that needs the whole configuration reports what is invalid in it', async () => {
+  const { code, stderr, modules } = await loading(['check'])
+  expect(code).toBe(1)
+  expect(stderr).toContain('no_such_feature')
+  expect(stderr).toContain('GATEHOUSE_TEST_UNSET')
+  expect(modules.length).toBeGreaterThan(MAX_MODULES)
+})
