@@ -6,7 +6,7 @@ import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { promisify } from 'node:util'
 import { until } from '../support/condition.ts'
-import { end, freePort } from '../support/run-gateway.ts'
+import { end, freePort } from '../support/child-process.ts'
 import type { Peer } from './toolchains.ts'
 
 /** What a client received: names, schemas, results by tool, progress numbers, and questions. */

@@ -5,7 +5,7 @@ import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { until } from './condition.ts'
-import { freePort } from './run-gateway.ts'
+import { freePort } from './child-process.ts'
 
 const PROGRAM = '/usr/bin/redis-server'
 

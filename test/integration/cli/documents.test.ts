@@ -5,7 +5,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { runCommand, startGateway } from '../../support/gateway.ts'
 import { configFile } from '../../support/gateway-with.ts'
 import { publishedServer } from '../../support/peers/servers.ts'
-import { freePort } from '../../support/run-gateway.ts'
+import { freePort } from '../../support/child-process.ts'
 import type { Json } from '../../support/server/json.ts'
 
 let folder = ''

@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { type Finished, runCommand } from '../../support/gateway-process.ts'
+import { type Finished, runCommandProcess } from '../../support/gateway-process.ts'
 
 /** How many modules of the product a command may load that prints a table. A gateway has about 500. */
 const MAX_MODULES = 60
@@ -47,7 +47,7 @@ process.on('exit', () => writeFileSync(process.env.LOADED_MODULES, loaded.join('
 /** Runs a command; resolves with its end, and the modules of the product that it loaded, from the folder of its entry. */
 async function loading(args: readonly string[]): Promise<Finished & { readonly modules: readonly string[] }> {
   const list = join(folder, 'loaded.txt')
-  const finished = await runCommand(args, {
+  const finished = await runCommandProcess(args, {
     cwd: folder,
     env: {
       LOADED_MODULES: list,

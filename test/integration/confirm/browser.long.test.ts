@@ -12,7 +12,7 @@ import {
   textIn,
 } from '../../support/approving.ts'
 import { pagesClient, startAuthorizationServer } from '../../support/auth/authorization-server.ts'
-import { freePort } from '../../support/run-gateway.ts'
+import { freePort } from '../../support/child-process.ts'
 import { hasChromium, measured, startChromium } from '../../support/chromium.ts'
 
 describe.skipIf(!hasChromium())('in a browser', () => {

@@ -11,7 +11,7 @@ import { pagesClient, startAuthorizationServer } from '../../support/auth/author
 import { hasChromium, measured, startChromium } from '../../support/chromium.ts'
 import { startGatewayProcess } from '../../support/gateway-process.ts'
 import { type LocalGateway, localGateway } from '../../support/local-gateway.ts'
-import { freePort } from '../../support/run-gateway.ts'
+import { freePort } from '../../support/child-process.ts'
 import type { Json } from '../../support/server/json.ts'
 import { scriptedServer } from '../../support/scripted-server.ts'
 import { StatelessClient } from '../../support/stateless-client.ts'

@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { end } from '../run-gateway.ts'
+import { end } from '../child-process.ts'
 
 /** The command that runs a server published on npm, by the name of its package. */
 export function publishedServer(name: string, ...args: string[]): string[] {
