@@ -3,7 +3,8 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type Finished, runCommand, startCommand } from '../../support/gateway.ts'
+import { startCommandProcess } from '../../support/gateway-process.ts'
+import { type Finished, runCommand } from '../../support/gateway.ts'
 import { publishedServer } from '../../support/peers/servers.ts'
 
 const root = mkdtempSync(join(tmpdir(), 'gatehouse-call-'))
@@ -72,7 +73,7 @@ describe('gatehouse call', () => {
     [
       'standard input',
       async () => {
-        const command = startCommand(['call', 'files', 'read_text_file', '-', '--config', config])
+        const command = startCommandProcess(['call', 'files', 'read_text_file', '-', '--config', config])
         command.stdin.end(JSON.stringify({ path: inData('d.txt') }))
         return command.ended
       },

@@ -2,7 +2,8 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
 import { until } from '../../support/condition.ts'
-import { runCommand, startCommand } from '../../support/gateway.ts'
+import { startCommandProcess } from '../../support/gateway-process.ts'
+import { runCommand } from '../../support/gateway.ts'
 import { corporate } from '../../support/local-gateway.ts'
 import { clientOf, folder, gatewayTo, httpServer } from '../../support/journey.ts'
 
@@ -111,7 +112,7 @@ test('events tail prints the events of a running gateway, and follows it until i
       data: { tool: 'change', arguments: { what: ['vendor'] } },
     }),
   ])
-  const tail = startCommand(command('tail', '--follow', '--json'))
+  const tail = startCommandProcess(command('tail', '--follow', '--json'))
   onTestFinished(() => tail.close())
   await until(() => linesOf(tail.stdout()).length === 1, 'the events before')
   await write('watched')
@@ -120,6 +121,6 @@ test('events tail prints the events of a running gateway, and follows it until i
     return lines.length === 2 && lines
   }, 'the next event')
   expect(second).toMatchObject({ data: { arguments: { what: ['watched'] } } })
-  tail.stop()
+  tail.signal('SIGINT')
   expect(await tail.ended).toMatchObject({ code: 0, stderr: '' })
 })

@@ -95,7 +95,11 @@ test('the audit log contains the person who undid an action, and the calls a com
   const { room, gateway, client, run } = await roomGateway()
   const [own, beside] = placesOf(gateway)
   await client.request('tools/call', send('a'))
-  expect((await run('undo', '--since', '5m', '--dry-run')).code).toBe(0)
+  // The history is written after the responses.
+  await until(
+    async () => (await run('undo', '--since', '5m', '--dry-run')).stdout.includes('send('),
+    'the action to be recorded',
+  )
   expect(existsSync(beside)).toBe(false)
   expect((await run('undo', '--since', '5m', '--yes')).code).toBe(0)
   expect(room.calls).toEqual(['send a', 'unsend a'])

@@ -4,8 +4,14 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { Canaries } from '../../support/canary.ts'
-import { commandOnStdio, gatewayProgram, runCommandProcess, servedAt } from '../../support/gateway-process.ts'
-import { runCommand, startCommand } from '../../support/gateway.ts'
+import {
+  commandOnStdio,
+  gatewayProgram,
+  runCommandProcess,
+  servedAt,
+  startCommandProcess,
+} from '../../support/gateway-process.ts'
+import { runCommand } from '../../support/gateway.ts'
 import { until } from '../../support/condition.ts'
 import { peerKinds } from '../../support/peers/clients.ts'
 import { connectSdk1 } from '../../support/peers/sdk1.ts'
@@ -65,13 +71,13 @@ describe('a recording of server-everything', () => {
   it.each(peerKinds.filter(({ transport }) => transport === 'http'))(
     'is the server to $title',
     async ({ connect }) => {
-      const server = startCommand(['replay', file, '--port', '0'])
+      const server = startCommandProcess(['replay', file, '--port', '0'])
       try {
         const url = await servedAt(server)
         const client = await connect({ transport: 'http', url })
         expect(await converse(client)).toEqual(live)
         await client.close()
-        server.stop()
+        server.signal('SIGTERM')
         expect(await server.ended).toMatchObject({ code: 0, stderr: '' })
       } finally {
         await server.close()
