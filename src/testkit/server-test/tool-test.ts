@@ -37,7 +37,10 @@ export interface Tried {
   readonly answer: Answer
 }
 
-/** After so many calls that did not end in time, the rest of the calls is left out. */
+/**
+ * After so many calls without a response in time, the rest of the calls of a tool is left out: one alone may be an
+ * accident. A call that reports progress past its time is no accident, so the first one decides.
+ */
 const MAX_SILENT = 2
 /** Above this 95th percentile a tool is called slow, in milliseconds. */
 const SLOW_MS = 2000
@@ -90,10 +93,10 @@ export function paramsOf(tool: Descriptor, { arguments: given }: Case): Fields {
 }
 
 function reasonToStop(all: readonly Tried[], { now, deadline }: Context): string | undefined {
-  const silent = all.filter(
-    ({ answer }) => answer.kind === 'none' && (answer.why === 'timeout' || answer.why === 'slow'),
-  )
-  if (silent.length >= MAX_SILENT) return `${silent.length} calls did not end in time`
+  const reasons = all.map(({ answer }) => (answer.kind === 'none' ? answer.why : undefined))
+  if (reasons.includes('slow')) return 'a call did not end in time though it reported progress'
+  const silent = reasons.filter((why) => why === 'timeout').length
+  if (silent >= MAX_SILENT) return `${silent} calls did not end in time`
   return now() > deadline ? 'the time is over' : undefined
 }
 
