@@ -9,15 +9,19 @@ type Fields = Readonly<Record<string, unknown>>
 /** The most that is read from standard input, in bytes: as much as from a file. */
 const MAX_BYTES = 1024 * 1024
 
-/**
- * Reads the arguments. `schema` is the input schema of the tool, if it is known: text stays text where it says so.
- * @throws UsageError
- */
-export async function readArguments(words: readonly string[], schema: unknown, io: Io): Promise<Fields> {
-  const [first, ...others] = words
-  if (first === undefined) return {}
+/** The arguments, for the input schema of the tool, if it is known: text stays text where the schema says so. */
+type ArgumentsFor = (schema: unknown) => Fields
+
+/** Reads the words before a server is started for them. @throws UsageError */
+export async function readArguments(words: readonly string[], io: Io): Promise<ArgumentsFor> {
+  const [first = ''] = words
   const isWhole = first === '-' || first.startsWith('@') || first.trimStart().startsWith('{')
-  if (!isWhole) return keyValues(words, schema)
+  if (!isWhole) return keyValues(words)
+  const whole = await wholeArguments(words, io)
+  return () => whole
+}
+
+async function wholeArguments([first = '', ...others]: readonly string[], io: Io): Promise<Fields> {
   if (others.length > 0)
     throw new UsageError('give the arguments once: as JSON, KEY=VALUE words, @FILE, or - for standard input')
   if (first === '-') return parsed(await standardInput(io), 'standard input')
@@ -57,16 +61,17 @@ async function standardInput({ stdin }: Io): Promise<string> {
   return Buffer.concat(chunks).toString('utf8')
 }
 
-function keyValues(words: readonly string[], schema: unknown): Fields {
-  const entries = new Map<string, unknown>()
+function keyValues(words: readonly string[]): ArgumentsFor {
+  const texts = new Map<string, string>()
   for (const word of words) {
     const at = word.indexOf('=')
     if (at < 1) throw new UsageError(`"${word}" is no argument: write KEY=VALUE, or a JSON object in quotes`)
     const key = word.slice(0, at)
-    if (entries.has(key)) throw new UsageError(`the argument ${key} is given twice`)
-    entries.set(key, valueOf(word.slice(at + 1), propertyOf(schema, key)))
+    if (texts.has(key)) throw new UsageError(`the argument ${key} is given twice`)
+    texts.set(key, word.slice(at + 1))
   }
-  return Object.fromEntries(entries)
+  return (schema) =>
+    Object.fromEntries([...texts].map(([key, text]) => [key, valueOf(text, propertyOf(schema, key))]))
 }
 
 function propertyOf(schema: unknown, key: string): unknown {

@@ -19,8 +19,7 @@ interface CallOptions {
   readonly source: Source
   readonly server: UpstreamSettings
   readonly tool: string
-  /** The words of the arguments. */
-  readonly words: readonly string[]
+  readonly argumentsFor: Awaited<ReturnType<typeof readArguments>>
   readonly key: string | undefined
   readonly isDryRun: boolean
   readonly isConfirmed: boolean
@@ -29,7 +28,7 @@ interface CallOptions {
 
 /** `gatehouse call SERVER TOOL [ARGUMENT…]`: exit code 1 if the result is an error. */
 export async function call(args: readonly string[], io: Io): Promise<number> {
-  const options = parse(args, io)
+  const options = await parse(args, io)
   const { settings } = options.source
   if (settings.store.kind === 'memory' && options.key !== undefined && !options.isDryRun)
     io.stderr.write('warning: store: memory: the key is forgotten when this command ends\n')
@@ -45,7 +44,7 @@ export async function call(args: readonly string[], io: Io): Promise<number> {
 }
 
 async function callWith(gateway: Gateway, options: CallOptions): Promise<number> {
-  const { io, server, tool, words, isJson, isDryRun, isConfirmed, key: idempotencyKey } = options
+  const { io, server, tool, argumentsFor, isJson, isDryRun, isConfirmed, key: idempotencyKey } = options
   const status = await gateway.explore(server.name)
   if (status?.problem !== undefined) throw new Error(`${server.name} cannot be reached: ${status.problem}`)
   const entries = await gateway.entries(server.name)
@@ -54,7 +53,7 @@ async function callWith(gateway: Gateway, options: CallOptions): Promise<number>
     const result = await gateway.callTool({
       upstream: server.name,
       tool,
-      arguments: await readArguments(words, listed?.definition.inputSchema, io),
+      arguments: argumentsFor(listed?.definition.inputSchema),
       isDryRun,
       idempotencyKey,
       answer: answering({ io, isConfirmed }),
@@ -101,7 +100,7 @@ function blockText({ type, text, data, mimeType, uri, resource }: Readonly<Recor
   return `[${oneLine([...about, ...size].join(', '))}]`
 }
 
-function parse(args: readonly string[], io: Io): CallOptions {
+async function parse(args: readonly string[], io: Io): Promise<CallOptions> {
   const separator = args.indexOf('--')
   const { values, positionals } = parseWords(separator === -1 ? args : args.slice(0, separator), {
     config: { type: 'string', short: 'c' },
@@ -124,7 +123,7 @@ function parse(args: readonly string[], io: Io): CallOptions {
     source,
     server,
     tool,
-    words,
+    argumentsFor: await readArguments(words, io),
     key: values.key,
     isDryRun: values['dry-run'] ?? false,
     isConfirmed: values.yes ?? false,

@@ -14,7 +14,8 @@ const files = publishedServer('@modelcontextprotocol/server-filesystem', data)
 
 beforeAll(() => {
   mkdirSync(data)
-  const upstreams = { files: { command: files, tools: { write_file: { confirm: 'Write {path}?' } } } }
+  const tools = { write_file: { confirm: 'Write {path}?' } }
+  const upstreams = { files: { command: files, revision: '2025-11-25', tools }, gone: '/nowhere/at-all' }
   writeFileSync(
     config,
     JSON.stringify({ store: join(root, 'store'), observe: { audit: join(root, 'audit.jsonl') }, upstreams }),
@@ -109,6 +110,8 @@ describe('gatehouse call', () => {
     [['files', 'read_text_file', 'path=a', 'path=b'], 'the argument path is given twice'],
     [['files', 'read_text_file', '{}', 'path=b'], 'give the arguments once'],
     [['files', 'read_text_file', '@/nowhere.json'], '/nowhere.json cannot be read'],
+    // Words are read before the server is started.
+    [['gone', 'read_text_file', 'path=a', 'path=b'], 'the argument path is given twice'],
     [['files', 'read_text_file', '--dry'], "Unknown option '--dry'"],
   ])('ends with 2 for %j', async (words, message) => {
     const finished = await call(...words)
