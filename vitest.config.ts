@@ -1,6 +1,7 @@
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import { defineConfig } from 'vitest/config'
+import { leftOut } from './test/support/left-out.ts'
 import { runSummary } from './test/support/run-summary.ts'
 
 const build = 'test/support/build.ts'
@@ -42,7 +43,7 @@ const withGateway = (timeout: number) => ({
 
 export default defineConfig({
   test: {
-    reporters: ['default', runSummary(out)],
+    reporters: ['default', runSummary(out), leftOut()],
     projects: [
       {
         test: {

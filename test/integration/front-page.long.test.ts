@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import type { Browser, BrowserContextOptions, Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { password, peopleNamed } from '../support/approving.ts'
-import { hasChromium, measured, startChromium } from '../support/chromium.ts'
+import { needsChromium, measured, startChromium } from '../support/chromium.ts'
 import { type LocalGateway, localGateway } from '../support/local-gateway.ts'
 import { scriptedServer } from '../support/scripted-server.ts'
 
@@ -27,7 +27,7 @@ const upstreams = {
 /** Expands everything that can be expanded on a page. */
 const openAll = 'for (const each of document.querySelectorAll("details")) each.open = true'
 
-describe.skipIf(!hasChromium())('the front page in a browser', () => {
+describe('the front page in a browser', needsChromium, () => {
   let browser: Browser
   let gateway: LocalGateway
   beforeAll(async () => {

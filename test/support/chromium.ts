@@ -1,17 +1,16 @@
-import { existsSync, readFileSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type Browser, chromium, type Page } from 'playwright-core'
+import { needs } from './needs.ts'
 
 /** The browser that tests start. */
 export const chromiumProgram = process.env['CHROMIUM'] ?? '/usr/bin/chromium'
 
-/** Whether there is a browser to test with. Where tests must not be left out, its absence is an error. */
-export function hasChromium(): boolean {
-  const isThere = existsSync(chromiumProgram)
-  if (!isThere && process.env['TEST_SUMMARY'] !== undefined) throw new Error(`${chromiumProgram} is missing`)
-  if (!isThere) process.stderr.write(`Tests in a browser are left out: there is no ${chromiumProgram}.\n`)
-  return isThere
-}
+/** The options of tests that need a browser. */
+export const needsChromium = needs({
+  program: chromiumProgram,
+  get: 'apt-get install chromium, or CHROMIUM=PATH',
+})
 
 /** Starts a headless browser. */
 export function startChromium(): Promise<Browser> {

@@ -1,11 +1,12 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync, mkdtempSync, rmSync } from 'node:fs'
+import { mkdtempSync, rmSync } from 'node:fs'
 import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { until } from './condition.ts'
 import { freePort } from './child-process.ts'
+import { needs } from './needs.ts'
 
 const PROGRAM = '/usr/bin/redis-server'
 
@@ -21,12 +22,12 @@ export interface RedisServer {
   tell(command: string): Promise<void>
 }
 
-/** Whether there is a Redis server to test with. Where tests must not be left out, its absence is an error. */
+/** The options of tests that need a Redis server. */
+export const needsRedis = needs({ program: PROGRAM, get: 'apt-get install redis-server' })
+
+/** Whether there is a Redis server to test with. */
 export function hasRedis(): boolean {
-  const isThere = existsSync(PROGRAM)
-  if (!isThere && process.env['TEST_SUMMARY'] !== undefined) throw new Error(`${PROGRAM} is missing`)
-  if (!isThere) process.stderr.write(`Tests with Redis are left out: there is no ${PROGRAM}.\n`)
-  return isThere
+  return !needsRedis.skip
 }
 
 /** Starts a Redis server. It keeps everything in a file when it is killed, unless it `isForgetful`. */

@@ -7,7 +7,7 @@ import type { FakeClient } from '../../support/fake-client.ts'
 import { runCommand } from '../../support/gateway.ts'
 import { clientOf, codeOf, folder, gatewayProcessTo } from '../../support/journey.ts'
 import { type Notes, notes } from '../../support/notes.ts'
-import { hasRedis, type RedisServer, startRedis } from '../../support/redis-server.ts'
+import { needsRedis, type RedisServer, startRedis } from '../../support/redis-server.ts'
 import type { Json } from '../../support/server/json.ts'
 
 const add = (text: string, meta: Json = {}): Json => ({ name: 'add', arguments: { text }, _meta: meta })
@@ -148,7 +148,7 @@ async function torn(): Promise<Buffer> {
   return readFileSync(join(store, 'data.mdb')).subarray(0, 20_000)
 }
 
-describe.skipIf(!hasRedis())('a store in Redis', () => {
+describe('a store in Redis', needsRedis, () => {
   let redis: RedisServer
   beforeAll(async () => void (redis = await startRedis()))
   afterAll(() => redis?.stop())

@@ -3,7 +3,7 @@ import { describe, expect, onTestFinished, test } from 'vitest'
 import { type Approving, approvingGateway, pageOf, textIn } from '../../support/approving.ts'
 import { until } from '../../support/condition.ts'
 import { type Finished, runCommand } from '../../support/gateway.ts'
-import { hasRedis, startRedis } from '../../support/redis-server.ts'
+import { needsRedis, startRedis } from '../../support/redis-server.ts'
 import { type Json, parse } from '../../support/server/json.ts'
 
 describe('gatehouse approvals', () => {
@@ -102,7 +102,7 @@ describe('gatehouse approvals', () => {
   })
 })
 
-test.skipIf(!hasRedis())('approvals in Redis can be decided by a command', async () => {
+test('approvals in Redis can be decided by a command', needsRedis, async () => {
   const redis = await startRedis()
   onTestFinished(() => redis.stop())
   const { call, gateway } = await approvingGateway({ config: { store: redis.url } })

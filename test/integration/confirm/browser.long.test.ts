@@ -13,9 +13,9 @@ import {
 } from '../../support/approving.ts'
 import { pagesClient, startAuthorizationServer } from '../../support/auth/authorization-server.ts'
 import { freePort } from '../../support/child-process.ts'
-import { hasChromium, measured, startChromium } from '../../support/chromium.ts'
+import { measured, needsChromium, startChromium } from '../../support/chromium.ts'
 
-describe.skipIf(!hasChromium())('in a browser', () => {
+describe('in a browser', needsChromium, () => {
   let browser: Browser
   beforeAll(async () => {
     browser = await startChromium()

@@ -3,12 +3,13 @@ import { startField } from '../../support/crash-field.ts'
 import { isSameAnswer } from '../../support/crash-run.ts'
 import { effectsOf } from '../../support/effects.ts'
 import { attemptCall } from '../../support/keyed-client.ts'
-import { hasRedis, startRedis } from '../../support/redis-server.ts'
+import { needsRedis, startRedis } from '../../support/redis-server.ts'
 
 const COUNT = 100
 
-test.runIf(hasRedis())(
+test(
   'a hundred identical concurrent calls over three gateways are one call at the server',
+  needsRedis,
   async () => {
     const redis = await startRedis()
     onTestFinished(() => redis.stop())

@@ -17,7 +17,8 @@ import { cursorsAhead, EventReceivers } from '../../support/event-receiver.ts'
 import { faultsOfSubscriber, tallyOf } from '../../support/event-verdict.ts'
 import { eventPoints, type KillPoint, planKills } from '../../support/kill-plan.ts'
 import { killableGateways } from '../../support/planned-kills.ts'
-import { hasRedis, type RedisServer, startRedis } from '../../support/redis-server.ts'
+import { skipWithout } from '../../support/needs.ts'
+import { hasRedis, needsRedis, type RedisServer, startRedis } from '../../support/redis-server.ts'
 import { seeded } from '../../support/seeded.ts'
 import type { Json } from '../../support/server/json.ts'
 import { steadyPort } from '../../support/steady-port.ts'
@@ -54,8 +55,8 @@ describe('events while gateways are killed at their writes', () => {
   test.for(['LMDB', 'Redis'] as const)(
     'arrive in order, each of them, and again only with the same id: store in %s',
     { timeout: 600_000 },
-    async (store, { skip }) => {
-      skip(store === 'Redis' && !redis)
+    async (store, context) => {
+      if (store === 'Redis') skipWithout(needsRedis, context)
       const field = await startEventField(store === 'Redis' ? redis?.url : undefined)
       const { address, killable } = field
       const wanted = filters.map(([given]) => ({ name: `${tool}.succeeded`, arguments: given }))

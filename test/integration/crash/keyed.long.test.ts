@@ -4,7 +4,8 @@ import { type Ending, isSameAnswer, runWithKills, untilAnswered } from '../../su
 import { faultsOf } from '../../support/crash-verdict.ts'
 import { effectsOf } from '../../support/effects.ts'
 import { reportFigure } from '../../support/figure.ts'
-import { hasRedis, type RedisServer, startRedis } from '../../support/redis-server.ts'
+import { skipWithout } from '../../support/needs.ts'
+import { hasRedis, needsRedis, type RedisServer, startRedis } from '../../support/redis-server.ts'
 import { seeded } from '../../support/seeded.ts'
 
 /** CRASH_SEED reproduces the points at which processes were killed. */
@@ -34,9 +35,9 @@ describe('keyed calls while processes are killed', () => {
   test.for(variants)(
     'run once: $kills killed, server over $upstream, store in $store',
     { timeout: 120_000 },
-    async (variant, { skip, task }) => {
+    async (variant, context) => {
       const { upstream, store, kills, keys, batch } = variant
-      skip(store === 'Redis' && !redis)
+      if (store === 'Redis') skipWithout(needsRedis, context)
       const seed = SEED + 1000 * variants.indexOf(variant)
       const field = await startField({
         upstream,
@@ -55,7 +56,7 @@ describe('keyed calls while processes are killed', () => {
         const effects = effectsOf(field.log)
         expect([...faultsOf(endings, effects), ...faultsOf(again, effects)], `CRASH_SEED=${SEED}`).toEqual([])
         all.push(...endings, ...again)
-        reportFigure(task, { calls: endings.length + again.length, kills: Math.ceil(keys / batch) })
+        reportFigure(context.task, { calls: endings.length + again.length, kills: Math.ceil(keys / batch) })
       } finally {
         await field.close()
       }

@@ -14,7 +14,8 @@ import {
 } from '../../support/operation-client.ts'
 import { type OperationField, startOperationField } from '../../support/operation-field.ts'
 import { changesOf, faultsOfOperations, planOperations } from '../../support/operation-verdict.ts'
-import { hasRedis, type RedisServer, startRedis } from '../../support/redis-server.ts'
+import { skipWithout } from '../../support/needs.ts'
+import { hasRedis, needsRedis, type RedisServer, startRedis } from '../../support/redis-server.ts'
 import { seeded } from '../../support/seeded.ts'
 
 /** OPERATION_SEED reproduces the operations, and the writes at which processes are killed. */
@@ -46,8 +47,8 @@ describe('operations while gateways are killed at each of their writes', () => {
   test.for(['LMDB', 'Redis'] as const)(
     'end once, truly and for good: store in %s',
     { timeout: 420_000 },
-    async (store, { skip, task }) => {
-      skip(store === 'Redis' && !redis)
+    async (store, context) => {
+      if (store === 'Redis') skipWithout(needsRedis, context)
       const random = seeded(SEED + (store === 'LMDB' ? 0 : 1))
       const field = await startOperationField(store === 'Redis' ? redis?.url : undefined)
       const history: HistoryEvent[] = []
@@ -65,7 +66,7 @@ describe('operations while gateways are killed at each of their writes', () => {
         expect(named(faults, history), `OPERATION_SEED=${SEED}`).toEqual([])
         expect(unmet, `points that were not met, OPERATION_SEED=${SEED}`).toEqual([])
         all.push(...endings)
-        reportFigure(task, { operations: endings.length, 'kills at writes': planned.length })
+        reportFigure(context.task, { operations: endings.length, 'kills at writes': planned.length })
       } finally {
         await field.close()
       }

@@ -3,7 +3,8 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type KillPoint, planKills, referencePoints, type WritePoint } from '../../support/kill-plan.ts'
 import { keep, Tally, use } from '../../support/reference-client.ts'
 import { type ReferenceField, startReferenceField, TTL_MS } from '../../support/reference-field.ts'
-import { hasRedis, type RedisServer, startRedis } from '../../support/redis-server.ts'
+import { skipWithout } from '../../support/needs.ts'
+import { hasRedis, needsRedis, type RedisServer, startRedis } from '../../support/redis-server.ts'
 import { seeded } from '../../support/seeded.ts'
 
 /** REFERENCE_SEED reproduces the points at which processes are killed, and the sizes. */
@@ -34,8 +35,8 @@ describe('kept data while gateways are killed', () => {
   test.for(['LMDB', 'Redis'] as const)(
     'is whole or not there, is not lost, and nothing is left of it: store in %s',
     { timeout: 900_000 },
-    async (store, { skip }) => {
-      skip(store === 'Redis' && !redis)
+    async (store, context) => {
+      if (store === 'Redis') skipWithout(needsRedis, context)
       const field = await startReferenceField(store === 'Redis' ? redis?.url : undefined)
       const tally = new Tally()
       try {

@@ -2,7 +2,8 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { until } from '../../support/condition.ts'
 import type { GatewayProcess } from '../../support/gateway-process.ts'
 import { callsOf, clientOf, codeOf, folder, gatewayProcessTo, httpServer } from '../../support/journey.ts'
-import { hasRedis, type RedisServer, startRedis } from '../../support/redis-server.ts'
+import { skipWithout } from '../../support/needs.ts'
+import { hasRedis, needsRedis, type RedisServer, startRedis } from '../../support/redis-server.ts'
 
 const write = { op: 'write', idempotent: false, confirm: 'never' }
 
@@ -22,12 +23,14 @@ function gatewaysTo(
 }
 
 const stores = [
-  { title: 'Redis', isThere: hasRedis(), open: () => redis?.url ?? '' },
-  { title: 'a folder', isThere: true, open: () => folder() },
+  { title: 'Redis', open: () => redis?.url ?? '' },
+  { title: 'a folder', open: () => folder() },
 ]
 
-describe.each(stores)('gateways that share $title', ({ isThere, open }) => {
-  beforeEach(({ skip }) => skip(!isThere))
+describe.each(stores)('gateways that share $title', ({ title, open }) => {
+  beforeEach((context) => {
+    if (title === 'Redis') skipWithout(needsRedis, context)
+  })
 
   it('make one call of a hundred with one key', async () => {
     const server = await httpServer()
@@ -73,7 +76,7 @@ describe.each(stores)('gateways that share $title', ({ isThere, open }) => {
   })
 })
 
-describe.skipIf(!hasRedis())('a gateway whose store becomes unavailable', () => {
+describe('a gateway whose store becomes unavailable', needsRedis, () => {
   it('refuses keyed calls meanwhile, and makes all others', async () => {
     const server = await httpServer()
     const [gateway] = await gatewaysTo(server, redis?.url ?? '', 1)

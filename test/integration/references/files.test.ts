@@ -18,7 +18,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { gunzipSync } from 'node:zlib'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { chromiumProgram, hasChromium } from '../../support/chromium.ts'
+import { chromiumProgram, needsChromium } from '../../support/chromium.ts'
 import { foreignFile } from '../../support/foreign.ts'
 import { gatewayProgram } from '../../support/gateway-process.ts'
 import { type LocalGateway, localGateway } from '../../support/local-gateway.ts'
@@ -67,7 +67,7 @@ async function idOf(client: PeerClient, tool: string, args: Json): Promise<{ uri
   return { uri: `ref://${id}`, sha256: checksum.value }
 }
 
-describe.skipIf(!hasChromium())('a screenshot of the published browser server', () => {
+describe('a screenshot of the published browser server', needsChromium, () => {
   let web: Server
   let site = ''
   beforeAll(async () => {

@@ -8,7 +8,7 @@ import type { Browser, Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { peakMegabytes, resetPeak, residentMegabytes } from '../../bench/process-stats.ts'
 import { pagesClient, startAuthorizationServer } from '../../support/auth/authorization-server.ts'
-import { hasChromium, measured, startChromium } from '../../support/chromium.ts'
+import { needsChromium, measured, startChromium } from '../../support/chromium.ts'
 import { startGatewayProcess } from '../../support/gateway-process.ts'
 import { type LocalGateway, localGateway } from '../../support/local-gateway.ts'
 import { freePort } from '../../support/child-process.ts'
@@ -37,7 +37,7 @@ async function requested(client: StatelessClient, args: Json): Promise<{ url: st
   }
 }
 
-describe.skipIf(!hasChromium())('in a browser', () => {
+describe('in a browser', needsChromium, () => {
   let browser: Browser
   beforeAll(async () => {
     browser = await startChromium()

@@ -2,7 +2,7 @@ import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { chromiumProgram, hasChromium } from '../../support/chromium.ts'
+import { chromiumProgram, needsChromium } from '../../support/chromium.ts'
 import { foreignFile } from '../../support/foreign.ts'
 import { type RunningGateway, startGateway } from '../../support/gateway.ts'
 
@@ -43,7 +43,7 @@ function page(name: string): string {
 <button onclick="this.n = (this.n ?? 0) + 1; seen.textContent = 'clicks of ${name}: ' + this.n">Next</button>`
 }
 
-describe.skipIf(!hasChromium())('browsers behind the gateway', () => {
+describe('browsers behind the gateway', needsChromium, () => {
   let web: Server
   let gateway: RunningGateway
   let site: string

@@ -9,7 +9,7 @@ import type { GatewayProcess } from '../../support/gateway-process.ts'
 import { type Finished, runCommand } from '../../support/gateway.ts'
 import { clientOf, codeOf, folder, gatewayProcessTo } from '../../support/journey.ts'
 import { type Notes, notes } from '../../support/notes.ts'
-import { hasRedis, type RedisServer, startRedis } from '../../support/redis-server.ts'
+import { needsRedis, type RedisServer, startRedis } from '../../support/redis-server.ts'
 import type { Json } from '../../support/server/json.ts'
 
 const add = (text: string, meta: Json = {}): Json => ({ name: 'add', arguments: { text }, _meta: meta })
@@ -124,7 +124,7 @@ const states: readonly State[] = [
 
 const cases = states.map((state): [string, State] => [state.what, state])
 
-describe.runIf(hasRedis())('a store in Redis that, while a gateway uses it,', () => {
+describe('a store in Redis that, while a gateway uses it,', needsRedis, () => {
   it.each(cases)('%s: writes are refused, and no answered call runs again', async (_what, state) => {
     const { isForgetful = false, lose, reason, isReadable, mend } = state
     const { server, redis, start, run } = await field({ isForgetful })
@@ -198,7 +198,7 @@ describe.runIf(hasRedis())('a store in Redis that, while a gateway uses it,', ()
   })
 })
 
-describe.runIf(hasRedis())('a store in Redis without records', () => {
+describe('a store in Redis without records', needsRedis, () => {
   it('can be emptied, and is used again', async () => {
     const { redis, start } = await field({ isForgetful: true })
     const gateway = await start()

@@ -5,11 +5,11 @@ import { RedisStore } from '../../../src/store/redis/store.ts'
 import { blobContract } from '../../support/blob-contract.ts'
 import { until } from '../../support/condition.ts'
 import { eventLogContract } from '../../support/event-log-contract.ts'
-import { hasRedis, type RedisServer, startRedis } from '../../support/redis-server.ts'
+import { needsRedis, type RedisServer, startRedis } from '../../support/redis-server.ts'
 import { silentLog } from '../../support/silent-log.ts'
 import { storeContract } from '../../support/store-contract.ts'
 
-describe.runIf(hasRedis())('the store in Redis', () => {
+describe('the store in Redis', needsRedis, () => {
   let redis: RedisServer
   let store: RedisStore
   const warnings: unknown[] = []

@@ -6,7 +6,8 @@ import { until } from '../../support/condition.ts'
 import { type CommandProcess, startCommandProcess } from '../../support/gateway-process.ts'
 import { runCommand } from '../../support/gateway.ts'
 import { clientOf } from '../../support/journey.ts'
-import { hasRedis, type RedisServer, startRedis } from '../../support/redis-server.ts'
+import { skipWithout } from '../../support/needs.ts'
+import { hasRedis, needsRedis, type RedisServer, startRedis } from '../../support/redis-server.ts'
 import { openRoom, type Room } from '../../support/room.ts'
 import { steadyPort } from '../../support/steady-port.ts'
 import { isObject, type Json } from '../../support/server/json.ts'
@@ -65,12 +66,14 @@ let count = 0
 
 /** Stores that no other test uses. */
 const stores = [
-  { kind: 'a folder', isThere: true, store: () => './store' },
-  { kind: 'Redis', isThere: hasRedis(), store: () => `${redis?.url}/${count++}` },
+  { kind: 'a folder', store: () => './store' },
+  { kind: 'Redis', store: () => `${redis?.url}/${count++}` },
 ]
 
-describe.each(stores)('when a gateway with a $kind store is killed', ({ isThere, store }) => {
-  beforeEach(({ skip }) => skip(!isThere))
+describe.each(stores)('when a gateway with a $kind store is killed', ({ kind, store }) => {
+  beforeEach((context) => {
+    if (kind === 'Redis') skipWithout(needsRedis, context)
+  })
 
   it('in the middle of a rollback, the next gateway continues it and compensates nothing twice', async () => {
     const room = await openRoom()

@@ -1,6 +1,7 @@
 import { spawnSync } from 'node:child_process'
 import { describe, expect, it } from 'vitest'
 import { type Levels, Metrics, type ReferenceLevels } from '../../../src/observability/metrics.ts'
+import { needs } from '../../support/needs.ts'
 
 const never = (): boolean => false
 
@@ -185,10 +186,9 @@ describe('other metrics', () => {
     ])
   })
 
-  const hasPromtool = spawnSync('promtool', ['--version']).error === undefined
-  const isRequired = process.env['CI'] !== undefined
+  const needsPromtool = needs({ program: '/usr/bin/promtool', get: 'apt-get install prometheus' })
 
-  it.runIf(hasPromtool || isRequired)('the page is valid Prometheus text (requires promtool)', async () => {
+  it('the page is valid Prometheus text', needsPromtool, async () => {
     const metrics = metricsWith({
       upstreams: [{ name: 'a', isUp: true, connections: 2, parked: 3 }],
       sessions: 5,
