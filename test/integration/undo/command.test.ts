@@ -1,4 +1,5 @@
 import {
+  existsSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
@@ -8,16 +9,13 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { UsageError } from '../../../src/cli/words.ts'
-import { undo as undoCommand } from '../../../src/cli/undo.ts'
+import { dirname, join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test, type TestOptions } from 'vitest'
 import { until } from '../../support/condition.ts'
-import { connect, type FakeClient } from '../../support/fake-client.ts'
+import { connect } from '../../support/fake-client.ts'
 import { type Finished, type RunningGateway, runCommand, startGateway } from '../../support/gateway.ts'
-import { memoryIo } from '../../support/memory-io.ts'
 import { publishedServer } from '../../support/peers/servers.ts'
-import { hasRedis, type RedisServer, startRedis } from '../../support/redis-server.ts'
+import { needsRedis, startRedis } from '../../support/redis-server.ts'
 import type { Json } from '../../support/server/json.ts'
 import { undoableFiles } from '../../support/undoable-files.ts'
 
@@ -26,10 +24,12 @@ function upstreamsIn(home: string): Json {
   return {
     files: {
       command: publishedServer('@modelcontextprotocol/server-filesystem', join(home, 'files')),
+      revision: '2025-11-25',
       tools: undoableFiles,
     },
     graph: {
       command: publishedServer('@modelcontextprotocol/server-memory'),
+      revision: '2025-11-25',
       env: { MEMORY_FILE_PATH: join(home, 'graph.jsonl') },
       tools: {
         create_entities: { undo: 'delete_entities(entityNames=[$.result.entities[0].name])' },
@@ -44,43 +44,70 @@ function upstreamsIn(home: string): Json {
   }
 }
 
-describe.runIf(hasRedis())('gatehouse undo', () => {
-  let redis: RedisServer
-  let home: string
-  let gateway: RunningGateway
-  let client: FakeClient
+/** Opens a store that a gateway and the commands beside it share. */
+type Open = (home: string) => Promise<{ readonly url: string; stop?(): Promise<void> }>
 
-  const inFiles = (name: string): string => join(home, 'files', name)
-  const call = (upstream: string, name: string, args: Json) =>
-    client.request('tools/call', { name: `${upstream}_${name}`, arguments: args })
+/** A gateway in front of the servers, with a store and a folder of its own. */
+interface Place {
+  readonly gateway: RunningGateway
+  inFiles(name: string): string
+  call(upstream: string, name: string, args: Json): Promise<unknown>
+  undo(...args: string[]): Promise<Finished>
+  /** Waits until actions are in the history, which is written after the responses. */
+  recorded(since: string, count: number): Promise<unknown>
+  close(): Promise<void>
+}
+
+async function openPlace(open: Open): Promise<Place> {
+  const home = realpathSync(mkdtempSync(join(tmpdir(), 'undo-')))
+  mkdirSync(join(home, 'files'))
+  const store = await open(home)
+  const gateway = await startGateway({
+    store: store.url,
+    features: { confirm: { level: 'none' } },
+    upstreams: upstreamsIn(home),
+  })
+  const client = await connect({ transport: 'http', url: gateway.url, revision: '2025-11-25' })
   const undo = (...args: string[]): Promise<Finished> =>
     runCommand(['undo', '--config', gateway.configFile, ...args])
-  /** Waits until actions are in the history, which is written after the responses. */
-  const recorded = (since: string, count: number): Promise<unknown> =>
-    until(async () => {
-      const { stdout } = await undo('--since', since, '--dry-run', '--json')
-      return (JSON.parse(stdout) as { readonly deeds: readonly unknown[] }).deeds.length === count
-    }, 'the actions to be recorded')
+  return {
+    gateway,
+    inFiles: (name) => join(home, 'files', name),
+    call: (upstream, name, args) =>
+      client.request('tools/call', { name: `${upstream}_${name}`, arguments: args }),
+    undo,
+    recorded: (since, count) =>
+      until(async () => {
+        const { stdout } = await undo('--since', since, '--dry-run', '--json')
+        return (JSON.parse(stdout) as { readonly deeds: readonly unknown[] }).deeds.length === count
+      }, 'the actions to be recorded'),
+    close: async () => {
+      await client.close().catch(() => undefined)
+      await gateway.close()
+      await store.stop?.()
+      rmSync(home, { recursive: true, force: true })
+    },
+  }
+}
 
-  beforeAll(async () => {
-    redis = await startRedis()
-    home = realpathSync(mkdtempSync(join(tmpdir(), 'undo-')))
-    mkdirSync(join(home, 'files'))
-    gateway = await startGateway({
-      store: redis.url,
-      features: { confirm: { level: 'none' } },
-      upstreams: upstreamsIn(home),
-    })
-    client = await connect({ transport: 'http', url: gateway.url, revision: '2025-11-25' })
+const stores: readonly { title: string; options: TestOptions; open: Open }[] = [
+  { title: 'a folder', options: {}, open: async (home) => ({ url: join(home, 'store') }) },
+  { title: 'Redis', options: needsRedis, open: () => startRedis() },
+]
+
+for (const { title, options, open } of stores)
+  describe(`gatehouse undo with a store in ${title}`, options, () => {
+    undoTests(open)
   })
-  afterAll(async () => {
-    await client?.close().catch(() => undefined)
-    await gateway?.close()
-    await redis?.stop()
-    rmSync(home, { recursive: true, force: true })
-  })
+
+function undoTests(open: Open): void {
+  let place: Place
+  beforeAll(async () => void (place = await openPlace(open)))
+  afterAll(() => place.close())
 
   test('lists actions, the latest first, and undoes them in that order while the gateway runs', async () => {
+    const { call, inFiles, undo, recorded } = place
+    const home = dirname(dirname(inFiles('a.txt')))
     writeFileSync(inFiles('a.txt'), 'before')
     await call('files', 'write_file', { path: inFiles('a.txt'), content: 'after' })
     await call('files', 'move_file', { source: inFiles('a.txt'), destination: inFiles('b.txt') })
@@ -126,14 +153,24 @@ describe.runIf(hasRedis())('gatehouse undo', () => {
   })
 
   test('undoes nothing twice', async () => {
-    const again = await undo('--since', '5m', '--yes', '--upstream', 'graph')
+    const { call, inFiles, undo, recorded } = place
+    const since = new Date().toISOString()
+    await call('graph', 'create_entities', {
+      entities: [{ name: 'bob', entityType: 'person', observations: ['x'] }],
+    })
+    await call('files', 'write_file', { path: inFiles('twice.txt'), content: 'new' })
+    await recorded(since, 2)
+    expect((await undo('--since', since, '--yes', '--upstream', 'graph')).stdout).toMatch(/^undone /m)
+    const again = await undo('--since', since, '--yes', '--upstream', 'graph')
     expect([again.code, again.stdout]).toEqual([0, 'No actions to undo in that time.\n'])
-    const left = await undo('--since', '5m', '--json')
+    const left = await undo('--since', since, '--json')
     expect(JSON.parse(left.stdout)).toMatchObject({ deeds: [{ tool: 'write_file', undo: 'not_at_all' }] })
   })
 
   test('reports what could not be undone, and exits with 1', async () => {
+    const { call, inFiles, undo, recorded } = place
     const since = new Date().toISOString()
+    writeFileSync(inFiles('new.txt'), 'new')
     await call('files', 'move_file', { source: inFiles('new.txt'), destination: inFiles('moved.txt') })
     writeFileSync(inFiles('new.txt'), 'in the way')
     await recorded(since, 1)
@@ -145,6 +182,7 @@ describe.runIf(hasRedis())('gatehouse undo', () => {
   })
 
   test('undoes an action once if two commands run at the same time', async () => {
+    const { call, inFiles, undo, recorded } = place
     const since = new Date().toISOString()
     writeFileSync(inFiles('one.txt'), '')
     await call('files', 'move_file', { source: inFiles('one.txt'), destination: inFiles('two.txt') })
@@ -152,10 +190,14 @@ describe.runIf(hasRedis())('gatehouse undo', () => {
     const both = await Promise.all([undo('--since', since, '--yes'), undo('--since', since, '--yes')])
     const lines = both.flatMap(({ stdout }) => stdout.match(/^undone /gm) ?? [])
     expect(lines).toHaveLength(1)
-    expect(readdirSync(join(home, 'files'))).toContain('one.txt')
+    expect(existsSync(inFiles('one.txt'))).toBe(true)
   })
 
   test('finds no action of another session, or before the given time', async () => {
+    const { call, inFiles, undo, recorded } = place
+    const since = new Date().toISOString()
+    await call('files', 'write_file', { path: inFiles('found.txt'), content: 'new' })
+    await recorded(since, 1)
     const other = await undo('--since', '5m', '--session', 'other', '--dry-run')
     const before = await undo('--since', '2h', '--until', '1h', '--dry-run')
     for (const { code, stdout } of [other, before])
@@ -171,15 +213,19 @@ describe.runIf(hasRedis())('gatehouse undo', () => {
     [['--since', '1m', 'now'], 'unexpected argument "now"'],
     [['--since', '1m', '--often'], "Unknown option '--often'"],
   ])('%j is a usage error', async (args, problem) => {
-    const asked = undoCommand([...args, '--config', gateway.configFile], memoryIo())
-    await expect(asked).rejects.toThrow(UsageError)
-    await expect(asked).rejects.toThrow(problem)
+    const { code, stdout, stderr } = await place.undo(...args)
+    expect([code, stdout]).toEqual([2, ''])
+    expect(stderr).toContain(problem)
   })
 
   test('undoes actions itself if no gateway runs', async () => {
+    const own = await openPlace(open)
+    onTestFinished(() => own.close())
+    const { gateway, call, inFiles, undo, recorded } = own
     const since = new Date().toISOString()
     writeFileSync(inFiles('c.txt'), 'kept')
     await call('files', 'write_file', { path: inFiles('c.txt'), content: 'overwritten' })
+    await recorded(since, 1)
     gateway.stop()
     await gateway.ended
     const { code, stdout } = await undo('--since', since, '--yes')
@@ -187,4 +233,4 @@ describe.runIf(hasRedis())('gatehouse undo', () => {
     expect(code).toBe(0)
     expect(readFileSync(inFiles('c.txt'), 'utf8')).toBe('kept')
   })
-})
+}
