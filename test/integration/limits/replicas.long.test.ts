@@ -1,0 +1,3 @@
+import { replicaTests } from '../../support/replicas.ts'
+
+replicaTests(2000)
