@@ -32,7 +32,7 @@ async function converse(client: PeerClient): Promise<unknown> {
     echo: await client.call('echo', { message: 'hello' }),
     sum: await client.call('get-sum', { a: 2, b: 3 }),
     structured: await client.call('get-structured-content', { location: 'Chicago' }),
-    long: await client.call('trigger-long-running-operation', { duration: 1, steps: 2 }, (done) =>
+    long: await client.call('trigger-long-running-operation', { duration: 0.2, steps: 2 }, (done) =>
       progress.push(done),
     ),
     asked: await client.call('trigger-elicitation-request'),
@@ -124,7 +124,12 @@ describe('a recording of server-everything', () => {
 
   it('is compared with a server of the configuration', async () => {
     const config = join(root, 'live.config.yaml')
-    writeFileSync(config, JSON.stringify({ upstreams: { live: { command: publishedServer(everything) } } }))
+    writeFileSync(
+      config,
+      JSON.stringify({
+        upstreams: { live: { command: publishedServer(everything), revision: '2025-11-25' } },
+      }),
+    )
     const { code, stdout } = await runCommand(['diff', file, '--live', 'live', '--config', config])
     expect(stdout).toMatch(/No difference in [1-9]\d* compared requests/)
     expect(code).toBe(0)
@@ -140,15 +145,17 @@ describe('a recording of server-everything', () => {
       const output = join(folder, `${name}.test.js`)
       expect(await runCommand(['replay', file, '--to-test', number, '-o', output])).toMatchObject({ code: 0 })
     }
+    const sum = readFileSync(join(folder, 'get-sum.test.js'), 'utf8')
+    writeFileSync(join(folder, 'wrong-sum.test.js'), sum.replaceAll('is 5', 'is 6'))
     const vitest = join(folder, 'node_modules/vitest/vitest.mjs')
-    const env = { MCP_SERVER: JSON.stringify(publishedServer(everything)) }
-    const program = [process.execPath, vitest]
-    const good = await runCommandProcess(['run', '--root', folder], { env, program, cwd: folder })
-    expect(good.stdout + good.stderr).toMatch(/2 passed/)
-    const sum = join(folder, 'get-sum.test.js')
-    writeFileSync(sum, readFileSync(sum, 'utf8').replaceAll('is 5', 'is 6'))
-    const bad = await runCommandProcess(['run', '--root', folder, 'get-sum'], { env, program, cwd: folder })
-    expect(bad.stdout + bad.stderr).toMatch(/1 failed/)
+    const { code, stdout, stderr } = await runCommandProcess(['run', '--root', folder], {
+      env: { MCP_SERVER: JSON.stringify(publishedServer(everything)), NO_COLOR: '1' },
+      program: [process.execPath, vitest],
+      cwd: folder,
+    })
+    expect(stdout).toMatch(/^ +Tests +1 failed \| 2 passed \(3\)$/m)
+    expect(stderr).toContain('FAIL  wrong-sum.test.js')
+    expect(code).toBe(1)
   })
 })
 

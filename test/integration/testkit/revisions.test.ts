@@ -2,10 +2,9 @@
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, describe, expect, it } from 'vitest'
-import { until } from '../../support/condition.ts'
+import { afterAll, describe, expect, it, onTestFinished } from 'vitest'
 import { fakeServerCommand, startFakeServer } from '../../support/fake-server.ts'
-import { commandOnStdio, servedAt } from '../../support/gateway-process.ts'
+import { servedAt } from '../../support/gateway-process.ts'
 import { startCommand } from '../../support/gateway.ts'
 import type { PeerClient, Way } from '../../support/peers/client.ts'
 import { connectSdk1 } from '../../support/peers/sdk1.ts'
@@ -29,23 +28,45 @@ async function converse(client: PeerClient): Promise<unknown> {
   return { tools, asked, resources: await client.resources(), prompts: await client.prompts() }
 }
 
+/** Gives the URL of a command that serves, and ends it in good order. */
+async function whileServed(
+  [name = '', ...words]: readonly string[],
+  use: (url: string) => Promise<void>,
+): Promise<void> {
+  const command = startCommand([name, '--port', '0', ...words])
+  try {
+    await use(await servedAt(command))
+    command.stop()
+    expect(await command.ended).toMatchObject({ code: 0 })
+  } finally {
+    await command.close()
+  }
+}
+
 describe.each(revisions)('a recorded server of %s', (revision) => {
   it.each(clients)('answers and asks as the server did, recorded by $title', async ({ title, connect }) => {
     const file = join(root, `${revision} ${title}.jsonl`)
     const { command, args } = fakeServerCommand({ revision })
-    const recording = await connect(commandOnStdio('record', '-o', file, '--', command, ...args))
-    const live = await converse(recording)
-    await recording.close()
+    // The transport of the client is that of the recordings of published servers, over stdio too.
+    let live: unknown
+    let asked: readonly string[] = []
+    await whileServed(['record', '-o', file, '--', command, ...args], async (url) => {
+      const recording = await connect({ transport: 'http', url })
+      live = await converse(recording)
+      asked = recording.asked
+      await recording.close()
+    })
     expect(live).toMatchObject({ asked: expect.arrayContaining([expect.anything()]) })
-    await until(() => readFileSync(file, 'utf8').includes('"prompts":['), 'the recorded prompts')
     const [header = ''] = readFileSync(file, 'utf8').split('\n')
     expect(JSON.parse(header)).toMatchObject({ era: revision === '2026-07-28' ? 'modern' : 'legacy' })
-    for (const { connect: reconnect } of clients) {
-      const replayed = await reconnect(commandOnStdio('replay', file))
-      expect(await converse(replayed)).toEqual(live)
-      expect(replayed.asked).toEqual(recording.asked)
-      await replayed.close()
-    }
+    await whileServed(['replay', file], async (url) => {
+      for (const { connect: reconnect } of clients) {
+        const replayed = await reconnect({ transport: 'http', url })
+        expect(await converse(replayed)).toEqual(live)
+        expect(replayed.asked).toEqual(asked)
+        await replayed.close()
+      }
+    })
   })
 })
 
@@ -54,22 +75,19 @@ it.each(['2025-11-25', '2026-07-28'] as const)(
   async (revision) => {
     const file = join(root, `${revision} http.jsonl`)
     const server = await startFakeServer({ revision, transport: 'http' })
-    const recorder = startCommand(['record', `${server.url}`, '-o', file, '--port', '0'])
-    try {
-      const url = await servedAt(recorder)
+    onTestFinished(() => server.close())
+    let live: unknown[] = []
+    await whileServed(['record', server.url, '-o', file], async (url) => {
       const both = await Promise.all(clients.map(({ connect }) => connect({ transport: 'http', url })))
-      const live = await Promise.all(both.map(converse))
+      live = await Promise.all(both.map(converse))
       for (const each of both) await each.close()
-      recorder.stop()
-      expect(await recorder.ended).toMatchObject({ code: 0 })
+    })
+    await whileServed(['replay', file], async (url) => {
       for (const [index, { connect }] of clients.entries()) {
-        const replayed = await connect(commandOnStdio('replay', file))
+        const replayed = await connect({ transport: 'http', url })
         expect(await converse(replayed)).toEqual(live[index])
         await replayed.close()
       }
-    } finally {
-      await recorder.close()
-      await server.close()
-    }
+    })
   },
 )
