@@ -64,7 +64,7 @@ describe.each(eras)('a client of the $title', ({ connect }) => {
   })
 
   test('receives a response before its timeout, and repeats the call', async () => {
-    const config = { auth: peopleNamed(), features: { confirm: { wait: '500ms' } } }
+    const config = { auth: peopleNamed(), features: { confirm: { wait: '100ms' } } }
     const approving = await approvingGateway({ config, rules })
     const client = await clientOf(approving, connect)
     const url = pageOf(await client.call('wipe', { disk: 'a' }))

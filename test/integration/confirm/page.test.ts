@@ -63,7 +63,7 @@ async function postChunks(
 describe('the page at /', () => {
   test('lists pending calls to their approvers and their callers', async () => {
     const { call, gateway } = await approvingGateway({
-      config: { auth: peopleNamed('anna', 'bert'), features: { confirm: { wait: '1s' } } },
+      config: { auth: peopleNamed('anna', 'bert'), features: { confirm: { wait: '100ms' } } },
       rules: { approval: 'out_of_band', approvers: ['anna'] },
     })
     await call({ disk: 'a' }, bearer.agent)
@@ -93,7 +93,7 @@ describe('the page at /', () => {
 describe('the page of an approval', () => {
   test('accepts a chunked decision body, up to the limit', async () => {
     const { call, gateway } = await approvingGateway({
-      config: { auth: peopleNamed('anna'), features: { confirm: { wait: '1s' } } },
+      config: { auth: peopleNamed('anna'), features: { confirm: { wait: '100ms' } } },
       rules: { approval: 'out_of_band' },
     })
     const url = pageOf(await call({ disk: 'a' }, bearer.agent))
@@ -111,7 +111,7 @@ describe('the page of an approval', () => {
     const { call, ran, gateway } = await approvingGateway({
       config: {
         auth: peopleNamed('anna'),
-        features: { confirm: { wait: '1s' } },
+        features: { confirm: { wait: '100ms' } },
         observe: { audit: { file: './audit.jsonl' } },
       },
       rules: { approval: 'out_of_band' },
@@ -164,7 +164,7 @@ describe('the page of an approval', () => {
 
   test('refuses the token of the caller, and accepts another token if approval is out of band', async () => {
     const { call, ran } = await approvingGateway({
-      config: { auth: peopleNamed(), features: { confirm: { wait: '1s' } } },
+      config: { auth: peopleNamed(), features: { confirm: { wait: '100ms' } } },
       rules: { approval: 'out_of_band' },
     })
     const url = pageOf(await call({ disk: 'a' }, bearer.agent))

@@ -1,30 +1,41 @@
-import { mkdirSync, writeFileSync } from 'node:fs'
-import { createRequire } from 'node:module'
-import { dirname, join } from 'node:path'
-import { describe, expect, test } from 'vitest'
+import { mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { textOf } from '../../support/client/options.ts'
-import { clientOf, codeOf, folder, gatewayTo } from '../../support/journey.ts'
+import { type RunningGateway, startGateway } from '../../support/gateway.ts'
+import { clientOf, codeOf } from '../../support/journey.ts'
+import { publishedServer } from '../../support/peers/servers.ts'
 import { objectAt } from '../../support/server/json.ts'
+import { plainFeatures } from '../../support/undescribed.ts'
 
-const manifest = createRequire(import.meta.url).resolve(
-  '@modelcontextprotocol/server-filesystem/package.json',
-)
-const program = join(dirname(manifest), 'dist/index.js')
-
-async function files(revision: '2025-11-25' | '2026-07-28', features?: unknown) {
-  const root = join(folder(), 'secret-place')
-  mkdirSync(root)
-  writeFileSync(join(root, 'a.txt'), 'hello')
-  const upstreams = { files: { command: [process.execPath, program, root] } }
-  const gateway = await gatewayTo(upstreams, features === undefined ? {} : { config: { features } })
-  return { root, client: await clientOf(gateway, { revision, handshake: revision === '2025-11-25' }) }
+const root = realpathSync(mkdtempSync(join(tmpdir(), 'secret-place-')))
+const upstreams = {
+  files: {
+    command: publishedServer('@modelcontextprotocol/server-filesystem', root),
+    revision: '2025-11-25',
+  },
 }
+
+let gateway: RunningGateway
+let plain: RunningGateway
+beforeAll(async () => {
+  writeFileSync(join(root, 'a.txt'), 'hello')
+  const start = (features: unknown) => startGateway({ features: plainFeatures(features), upstreams })
+  ;[gateway, plain] = await Promise.all([start(undefined), start('none')])
+})
+afterAll(async () => {
+  await Promise.all([gateway.close(), plain.close()])
+  rmSync(root, { recursive: true, force: true })
+})
 
 describe.each(['2025-11-25', '2026-07-28'] as const)(
   'the filesystem server, for a client of %s,',
   (revision) => {
+    const clientTo = (of: RunningGateway) => clientOf(of, { revision, handshake: revision === '2025-11-25' })
+
     test('C145 receives no call of an unknown tool', async () => {
-      const { client } = await files(revision)
+      const client = await clientTo(gateway)
       const reply = await client.request('tools/call', { name: 'nope', arguments: {} })
       expect(reply.error).toMatchObject({
         code: -32602,
@@ -34,7 +45,7 @@ describe.each(['2025-11-25', '2026-07-28'] as const)(
     })
 
     test('C146 C149 receives no call with invalid arguments', async () => {
-      const { client } = await files(revision)
+      const client = await clientTo(gateway)
       const reply = await client.request('tools/call', { name: 'read_text_file', arguments: { path: 7 } })
       expect(reply.result).toMatchObject({
         isError: true,
@@ -44,7 +55,7 @@ describe.each(['2025-11-25', '2026-07-28'] as const)(
     })
 
     test('C183 keeps the paths of the caller in its errors, and no others', async () => {
-      const { client, root } = await files(revision)
+      const client = await clientTo(gateway)
       const outside = await client.request('tools/call', {
         name: 'read_text_file',
         arguments: { path: '/etc/hostname' },
@@ -61,7 +72,7 @@ describe.each(['2025-11-25', '2026-07-28'] as const)(
     })
 
     test('C148 works as before', async () => {
-      const { client, root } = await files(revision)
+      const client = await clientTo(gateway)
       const reply = await client.request('tools/call', {
         name: 'read_text_file',
         arguments: { path: join(root, 'a.txt') },
@@ -71,7 +82,7 @@ describe.each(['2025-11-25', '2026-07-28'] as const)(
     })
 
     test('is relayed unchanged without features', async () => {
-      const { client } = await files(revision, 'none')
+      const client = await clientTo(plain)
       const reply = await client.request('tools/call', { name: 'nope', arguments: {} })
       expect(reply.result).toMatchObject({ isError: true })
       expect(textOf(reply)).toContain('MCP error -32602')

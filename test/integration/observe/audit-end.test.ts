@@ -3,10 +3,16 @@ import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { until } from '../../support/condition.ts'
 import { runCommand } from '../../support/gateway.ts'
-import { clientOf, folder, gatewayProcessTo, stdioServer } from '../../support/journey.ts'
+import { clientOf, folder, gatewayProcessTo, httpServer } from '../../support/journey.ts'
+import type { Json } from '../../support/server/json.ts'
 
 const lines = (file: string): string[] =>
   existsSync(file) ? readFileSync(file, 'utf8').split('\n').filter(Boolean) : []
+
+/** The settings of a server that outlives the gateways, which start faster so. */
+async function upstreams(): Promise<Json> {
+  return { one: { url: (await httpServer()).url, revision: '2025-11-25' } }
+}
 
 async function verify(...files: string[]): Promise<number | null> {
   return (await runCommand(['audit', 'verify', ...files])).code
@@ -18,10 +24,7 @@ describe('the audit log at the end of its gateway', () => {
     async (signal) => {
       const file = join(folder(), 'audit.jsonl')
       for (const count of [2, 4]) {
-        const gateway = await gatewayProcessTo(
-          { one: stdioServer() },
-          { config: { observe: { audit: file } } },
-        )
+        const gateway = await gatewayProcessTo(await upstreams(), { config: { observe: { audit: file } } })
         const client = await clientOf(gateway)
         await client.request('tools/call', { name: 'echo' })
         await until(() => lines(file).length === count, 'the lines of the call')
@@ -36,7 +39,7 @@ describe('the audit log at the end of its gateway', () => {
   it('is anchored in the store: truncation together with the file beside it is detected', async () => {
     const file = join(folder(), 'audit.jsonl')
     const config = { observe: { audit: file }, store: './store' }
-    const gateway = await gatewayProcessTo({ one: stdioServer() }, { config })
+    const gateway = await gatewayProcessTo(await upstreams(), { config })
     const client = await clientOf(gateway)
     for (let n = 0; n < 3; n++) await client.request('tools/call', { name: 'echo', arguments: { n } })
     await client.close()
@@ -62,7 +65,7 @@ describe('the audit log at the end of its gateway', () => {
 
   it('contains every answered call, even if the gateway is stopped twice', async () => {
     const file = join(folder(), 'audit.jsonl')
-    const gateway = await gatewayProcessTo({ one: stdioServer() }, { config: { observe: { audit: file } } })
+    const gateway = await gatewayProcessTo(await upstreams(), { config: { observe: { audit: file } } })
     const client = await clientOf(gateway)
     const hanging = client
       .request('tools/call', { name: 'sleep', arguments: { ms: 60_000 } })
@@ -79,7 +82,7 @@ describe('the audit log at the end of its gateway', () => {
   it('of two gateways with one file is one file each', async () => {
     const file = join(folder(), 'audit.jsonl')
     for (let started = 0; started < 2; started++) {
-      const gateway = await gatewayProcessTo({ one: stdioServer() }, { config: { observe: { audit: file } } })
+      const gateway = await gatewayProcessTo(await upstreams(), { config: { observe: { audit: file } } })
       const client = await clientOf(gateway)
       await client.request('tools/call', { name: 'echo' })
     }
@@ -91,11 +94,11 @@ describe('the audit log at the end of its gateway', () => {
   it('follows a changed configuration, and a file that cannot be written changes nothing', async () => {
     const place = folder()
     const [first = '', second = ''] = ['one.jsonl', 'two.jsonl'].map((name) => join(place, name))
-    const upstreams = { one: stdioServer() }
-    const gateway = await gatewayProcessTo(upstreams, { config: { observe: { audit: first } } })
-    gateway.configure({ upstreams, observe: { audit: '/proc/none/audit.jsonl' } })
+    const servers = await upstreams()
+    const gateway = await gatewayProcessTo(servers, { config: { observe: { audit: first } } })
+    gateway.configure({ upstreams: servers, observe: { audit: '/proc/none/audit.jsonl' } })
     await gateway.logged((line) => line['event'] === 'config.rejected')
-    gateway.configure({ upstreams, observe: { audit: second } })
+    gateway.configure({ upstreams: servers, observe: { audit: second } })
     await until(() => lines(second).length > 0, 'the other file')
     const client = await clientOf(gateway)
     await client.request('tools/call', { name: 'echo' })

@@ -35,7 +35,8 @@ describe.concurrent.each(servers)('a client of the SDK 1.x that runs a task of %
   })
 })
 
-it.each(servers)('the created task of %s is forwarded as the server sent it', async (server) => {
+// The servers take seconds for a task, so all of them work at the same time.
+it.concurrent.each(servers)('the created task of %s is forwarded as the server sent it', async (server) => {
   const way = house.way('http', server)
   if (way.transport === 'stdio') throw new TypeError('this client comes over HTTP')
   const client = await connect({ revision: '2025-11-25', transport: 'http', url: way.url })

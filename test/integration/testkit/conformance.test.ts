@@ -19,7 +19,10 @@ const file = join(root, 'text.txt')
 const broken = join(import.meta.dirname, '../../fixtures/broken-server/main.ts')
 const canaries = new Canaries()
 
-const filesystem = { command: publishedServer('@modelcontextprotocol/server-filesystem', root) }
+const filesystem = {
+  command: publishedServer('@modelcontextprotocol/server-filesystem', root),
+  revision: '2025-11-25',
+}
 const files = {
   ...filesystem,
   features: { conformance: { arguments: { write_file: { path: file, content: 'changed' } } } },
@@ -165,7 +168,8 @@ describe('a gateway with the store of a run', () => {
   })
 })
 
-describe('a run against a broken server', () => {
+// What follows has no run in common, and waits for its servers more than it computes.
+describe.concurrent('a run against a broken server', () => {
   it('ends with 1, says what is broken, writes JUnit XML, and keeps secrets to itself', async () => {
     const secret = canaries.of('token')
     const junit = join(root, 'report.xml')
@@ -190,7 +194,7 @@ describe('a run against a broken server', () => {
   })
 })
 
-it('does not call a tool that says that it reads, and by its name deletes', async () => {
+it.concurrent('does not call a tool that says that it reads, and by its name deletes', async () => {
   // This server ends when the tool is called.
   const server = { command: [process.execPath, broken, 'wrong hint'] }
   const { code, stdout } = await conformance({ store: 'memory', upstreams: { server } }, '--json')
@@ -201,7 +205,7 @@ it('does not call a tool that says that it reads, and by its name deletes', asyn
   expect(code).toBe(0)
 })
 
-describe('wrong usage', () => {
+describe.concurrent('wrong usage', () => {
   const config = { store: 'memory', upstreams: { files: filesystem, other: filesystem } }
 
   it.each([

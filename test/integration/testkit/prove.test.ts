@@ -21,7 +21,7 @@ import { foreignFile } from '../../support/foreign.ts'
 import { type Finished, runCommand } from '../../support/gateway.ts'
 import { configFile } from '../../support/gateway-with.ts'
 import { publishedServer } from '../../support/peers/servers.ts'
-import { hasRedis, type RedisServer, startRedis } from '../../support/redis-server.ts'
+import { needsRedis, type RedisServer, startRedis } from '../../support/redis-server.ts'
 import type { Json } from '../../support/server/json.ts'
 
 const root = mkdtempSync(join(tmpdir(), 'gatehouse-prove-'))
@@ -60,11 +60,11 @@ async function report(
 }
 
 function lying(mode: string, tools: Json = {}): Json {
-  return { command: process.execPath, args: [liar, mode], tools }
+  return { command: process.execPath, args: [liar, mode], revision: '2025-11-25', tools }
 }
 
 function command([program = '', ...args]: readonly string[], more: Json = {}): Json {
-  return { command: program, args, ...more }
+  return { command: program, args, revision: '2025-11-25', ...more }
 }
 
 function verdictOf({ results }: Report, id: string): string {
@@ -194,7 +194,7 @@ it('the pack of the published server of memory is what the server proves again',
   )
 })
 
-describe.runIf(hasRedis())('the pack of the published server of Redis', () => {
+describe('the pack of the published server of Redis', needsRedis, () => {
   let store: RedisServer
   beforeAll(async () => {
     store = await startRedis({ isForgetful: true })

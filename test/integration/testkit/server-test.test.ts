@@ -64,9 +64,12 @@ const findings: readonly (readonly [Way, string])[] = [
   ['ends-on-malformed', 'malformed/not-json/survives'],
 ]
 
-describe('a server that is broken on purpose', () => {
+// The runs wait for silent and slow servers more than they compute, and have nothing in common.
+describe.concurrent('a server that is broken on purpose', () => {
   it.each(findings)('%s is found by %s', async (way, id) => {
-    const found = await tested('--timeout', '2s', '--', ...brokenServer(way))
+    const config = configOf(brokenServer(way), { revision: '2025-11-25' })
+    const patience = way === 'hang' ? ['--timeout', '2s'] : []
+    const found = await tested('server', '--config', config, ...patience)
     expect(found.of('failed')).toContain(id)
     expect(found.code).toBe(1)
     expect(found.score).toBeLessThan(100)
@@ -89,7 +92,7 @@ describe('a server that is broken on purpose', () => {
   })
 })
 
-describe('published servers', () => {
+describe.concurrent('published servers', () => {
   it.each([
     ['everything', []],
     ['memory', []],
@@ -101,9 +104,7 @@ describe('published servers', () => {
     mkdirSync(folder)
     const config = configOf(
       publishedServer(`@modelcontextprotocol/server-${name}`, ...(name === 'filesystem' ? [folder] : [])),
-      {
-        env: { MEMORY_FILE_PATH: join(folder, 'memory.jsonl') },
-      },
+      { revision: '2025-11-25', env: { MEMORY_FILE_PATH: join(folder, 'memory.jsonl') } },
     )
     const found = await tested('server', '--timeout', '3s', '--config', config)
     const unknown = found.of('failed').filter((id) => !known.some((pattern) => pattern.test(id)))
@@ -125,7 +126,7 @@ describe('published servers', () => {
   })
 })
 
-describe('a server of 2026-07-28', () => {
+describe.concurrent('a server of 2026-07-28', () => {
   it.each(['stdio', 'http'] as const)('over %s has no false finding', async (transport) => {
     const modern = fixtureCommand('modern')
     const server = transport === 'http' ? await startFixture('modern') : undefined
@@ -145,12 +146,13 @@ describe('a server of 2026-07-28', () => {
   })
 })
 
-describe('tools that write', () => {
+describe.concurrent('tools that write', () => {
   const undo = { add_note: { undo: 'delete_note(id=$.result.id)' } }
+  const revision = '2025-11-25'
 
   it('are called with --allow-writes if their undo is certain, and undone', async () => {
     const log = join(root, 'notes.log')
-    const config = configOf(brokenServer(), { env: { NOTES_FILE: log }, tools: undo })
+    const config = configOf(brokenServer(), { revision, env: { NOTES_FILE: log }, tools: undo })
     const found = await tested('server', '--config', config, '--allow-writes')
     expect(found.code).toBe(0)
     expect(found.of('passed')).toEqual(
@@ -162,7 +164,11 @@ describe('tools that write', () => {
 
   it('are left alone after a call that could not be undone', async () => {
     const log = join(root, 'accepted.log')
-    const config = configOf(brokenServer('accepts-anything'), { env: { NOTES_FILE: log }, tools: undo })
+    const config = configOf(brokenServer('accepts-anything'), {
+      revision,
+      env: { NOTES_FILE: log },
+      tools: undo,
+    })
     const found = await tested('server', '--config', config, '--allow-writes')
     expect(found.code).toBe(1)
     expect(found.of('failed')).toContain('tool/add_note/missing/id')
@@ -173,27 +179,22 @@ describe('tools that write', () => {
 
   it('without an undo are not called', async () => {
     const log = join(root, 'none.log')
-    const config = configOf(brokenServer(), { env: { NOTES_FILE: log } })
+    const config = configOf(brokenServer(), { revision, env: { NOTES_FILE: log } })
     const found = await tested('server', '--config', config, '--allow-writes')
     expect(found.message('tool/delete_note/calls')).toContain('it cannot be undone with certainty')
     expect(() => readFileSync(log)).toThrow('ENOENT')
   })
 })
 
-describe('the command', () => {
+describe.concurrent('the command', () => {
   it('makes the same calls and finds the same for the same seed', async () => {
-    const idsFor = async (seed: string): Promise<string[]> => {
-      const found = await tested(
-        '--seed',
-        seed,
-        '--',
-        ...publishedServer('@modelcontextprotocol/server-sequential-thinking'),
-      )
-      return [...found.of('passed'), ...found.of('failed')].toSorted()
-    }
-    const first = await idsFor('7')
+    const server = publishedServer('@modelcontextprotocol/server-sequential-thinking')
+    const runs = await Promise.all([1, 2].map(() => tested('--seed', '7', '--', ...server)))
+    const [first = [], second] = runs.map((found) =>
+      [...found.of('passed'), ...found.of('failed')].toSorted(),
+    )
     expect(first.length).toBeGreaterThan(80)
-    expect(await idsFor('7')).toEqual(first)
+    expect(second).toEqual(first)
   })
 
   it('prints what fails and the score as text, and writes JUnit XML', async () => {
