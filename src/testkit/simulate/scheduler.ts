@@ -38,6 +38,7 @@ export class Scheduler {
   #lastProcess = 1000
   #order = 0
   #elsewhere = 0
+  #lastElsewhere = Promise.resolve()
 
   /** A new process. */
   process(name: string, machine = name): SimulatedProcess {
@@ -66,7 +67,7 @@ export class Scheduler {
       this.current = process
       run()
       // Promises settle before this does: nothing else in a simulation waits for anything outside of it.
-      do await new Promise<void>((resolve) => void setImmediate(resolve))
+      do await settled()
       while (this.#elsewhere > 0)
       this.current = undefined
       return true
@@ -74,11 +75,17 @@ export class Scheduler {
     return false
   }
 
-  /** Work outside of the simulation, which takes no simulated time. */
+  /**
+   * Work outside of the simulation, which takes no simulated time. How long it really takes must make no difference: one
+   * work begins after the other, and its end is seen once all else has settled, even if it was done at once.
+   */
   async elsewhere<Value>(work: () => Promise<Value>): Promise<Value> {
     this.#elsewhere++
+    const done = this.#lastElsewhere.then(work)
+    this.#lastElsewhere = done.then(settled, settled)
     try {
-      return await work()
+      await this.#lastElsewhere
+      return await done
     } finally {
       this.#elsewhere--
     }
@@ -129,6 +136,11 @@ export class Scheduler {
     events[at] = last
     return first
   }
+}
+
+/** Resolves after all promises that do not wait for anything outside. */
+function settled(): Promise<void> {
+  return new Promise((resolve) => void setImmediate(resolve))
 }
 
 function isBefore(one: SimulatedEvent, other: SimulatedEvent): boolean {
