@@ -1,6 +1,6 @@
 /**
  * Measures the figures of the promises that are older than their code, or all with `--all`, or those that are named, and
- * writes them and `docs/promises.md`.
+ * writes them and `docs/promises.md`. With `--check` it only names those that are older, and exits with 1 if there are any.
  */
 import { spawnSync } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -8,7 +8,15 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { codeHash } from './promises/code.ts'
 import { type Proof, promises, SIMULATION } from './promises/list.ts'
-import { type AllFigures, commandOf, type Figures, type Measured, promisesPage } from './promises/page.ts'
+import { isOutdated, outdatedReport } from './promises/outdated.ts'
+import {
+  type AllFigures,
+  commandOf,
+  type Figures,
+  type Measured,
+  promisesPage,
+  runOf,
+} from './promises/page.ts'
 
 type Figure = Measured['figure']
 
@@ -16,6 +24,11 @@ const root = join(import.meta.dirname, '..')
 const file = join(import.meta.dirname, 'promises/figures.json')
 const given = process.argv.slice(2)
 const before = JSON.parse(readFileSync(file, 'utf8')) as AllFigures
+if (given.includes('--check')) {
+  const report = outdatedReport(promises, before)
+  console.log(report.text)
+  process.exit(report.code)
+}
 const unknown = given.filter((word) => word !== '--all' && !promises.some(({ id }) => id === word))
 if (unknown.length > 0) {
   console.error(
@@ -26,10 +39,11 @@ if (unknown.length > 0) {
 const named = given.filter((word) => word !== '--all')
 const known = new Map<string, Figure>()
 const figures: Record<string, Figures> = { ...before }
-for (const { id, proofs, code } of promises) {
-  const isOld = figures[id]?.code !== codeHash(code)
-  const isWanted = named.length > 0 ? named.includes(id) : isOld || given.includes('--all')
-  if (!isWanted) continue
+for (const promise of promises) {
+  const { id, proofs, code } = promise
+  const isChosen =
+    named.length > 0 ? named.includes(id) : isOutdated(promise, figures) || given.includes('--all')
+  if (!isChosen) continue
   const measured = proofs.map((proof) => ({ proof: commandOf(proof), figure: figureOf(proof) }))
   figures[id] = { date: new Date().toISOString().slice(0, 10), code: codeHash(code), measured }
   // What was measured is kept if a later proof fails.
@@ -43,7 +57,7 @@ function figureOf(proof: Proof): Figure {
   const found = known.get(command)
   if (found) return found
   console.log(command)
-  const figure = proof.kind === 'simulation' ? simulated() : tested(proof.file)
+  const figure = proof.kind === 'simulation' ? simulated() : tested(proof)
   console.log(JSON.stringify(figure))
   known.set(command, figure)
   return figure
@@ -67,7 +81,8 @@ function simulated(): Figure {
 }
 
 /** The sum of the figures that the tests of a file measured. */
-function tested(path: string): Figure {
+function tested(proof: Extract<Proof, { readonly kind: 'test' }>): Figure {
+  const { file: path } = proof
   const folder = mkdtempSync(join(tmpdir(), 'gatehouse-promises-'))
   try {
     const report = join(folder, 'report.json')
@@ -75,7 +90,7 @@ function tested(path: string): Figure {
       'node_modules/vitest/vitest.mjs',
       'run',
       '--project',
-      'long',
+      runOf(proof),
       path,
       '--reporter=json',
       `--outputFile=${report}`,

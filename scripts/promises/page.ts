@@ -24,7 +24,12 @@ export type AllFigures = Readonly<Record<string, Figures>>
 export function commandOf(proof: Proof): string {
   if (proof.kind === 'simulation')
     return `gatehouse simulate --seed ${SIMULATION.seed} --steps ${SIMULATION.steps}`
-  return `npx vitest run --project long ${proof.file}`
+  return `npm run test:${runOf(proof)} -- ${proof.file}`
+}
+
+/** The run that a test is measured in: what a seed decides is repeated in `soak` only. */
+export function runOf({ seed }: { readonly seed?: number }): 'long' | 'soak' {
+  return seed === undefined ? 'long' : 'soak'
 }
 
 /** `docs/promises.md`. @throws if a promise has no figures */
@@ -38,7 +43,8 @@ export function promisesPage(figures: AllFigures): string {
     'violation fails.',
     '',
     'In a clone of the repository, `npm run promises` measures again what is older than the code that keeps the promise, and writes',
-    'this page. `npm run promises -- --all` measures everything. A test fails while a figure is older than its code.',
+    'this page. `npm run promises -- --all` measures everything, and `npm run promises -- --check` names the figures that are older',
+    'than their code, which is part of a release.',
     '',
     ...promises.flatMap((promise, index) => sectionOf(promise, index + 1, figures[promise.id])),
   ].join('\n')
