@@ -50,5 +50,5 @@ test('the events of a server that has webhooks alone reach an older client by we
   const data = { ticket_id: 'T-1', summary: 'Solved.' }
   const polled = await modern.send('events/poll', { ...request, cursor })
   expect(polled.fields).toMatchObject({ events: [{ name, data }], truncated: false })
-  await expect.poll(() => receiver.received, { timeout: 5000 }).toMatchObject([{ name, data }])
+  await expect.poll(() => receiver.received).toMatchObject([{ name, data }])
 })

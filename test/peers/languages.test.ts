@@ -45,15 +45,17 @@ describe.each(clients)('the client of $name, era $era', ({ name, era, environmen
       const { client } = peerOf(name, skip)
       peerOf(other, skip)
       const url = servers.get(other)?.url ?? ''
-      const through = ordered(name, await journey(client, [`${gateway?.url}/${slug(other)}`], environment))
-      expect(through.progress).toEqual([1, 2, 3])
       // Rust's 2026-07-28 client accepts no older revision, and the Go server requires a handshake for a first request of
       // that client. They connect only through the gateway, where the client receives the same as from its own server.
       const isApart = name === 'rust' && era === 'preferred' && other === 'go'
       if (isApart)
         await expect(journey(client, [url], environment)).rejects.toThrow('NoCompatibleProtocolVersion')
       const reference = isApart ? (servers.get(name)?.url ?? '') : url
-      const direct = ordered(name, await journey(client, [reference], environment))
+      const [through, direct] = await seenBy({ name, client }, environment, [
+        [`${gateway?.url}/${slug(other)}`],
+        [reference],
+      ])
+      expect(through.progress).toEqual([1, 2, 3])
       if (isApart) expect([through.tools, through.questions]).toEqual([direct.tools, direct.questions])
       else expect(through).toEqual(direct)
       expect(direct.tools).toEqual(['add', 'ask', 'count', 'echo', 'fail'])
@@ -66,9 +68,8 @@ describe.each(clients)('the client of $name, era $era', ({ name, era, environmen
     const server = [...peerOf(other, skip).server, 'stdio']
     const file = await configFile({ upstreams: { peer: { command: server } }, store: 'memory' })
     try {
-      const direct = ordered(name, await journey(client, server, environment))
       const command = [...gatewayProgram(), 'stdio', '--config', file.path]
-      const through = ordered(name, await journey(client, command, environment))
+      const [through, direct] = await seenBy({ name, client }, environment, [command, server])
       expect(through).toEqual(direct)
       expect(direct.progress).toEqual([1, 2, 3])
     } finally {
@@ -77,9 +78,19 @@ describe.each(clients)('the client of $name, era $era', ({ name, era, environmen
   })
 })
 
-/** What a client received. Rust's SDK handles each notification in its own task, so that concurrent ones lose their order. */
-function ordered(name: string, seen: Seen): Seen {
-  return name === 'rust' ? { ...seen, progress: seen.progress.toSorted((one, other) => one - other) } : seen
+/**
+ * What a client received through the gateway and directly, in two processes at the same time. Rust's SDK handles each
+ * notification in its own task, so that concurrent ones lose their order.
+ */
+function seenBy(
+  { name, client }: { readonly name: string; readonly client: Peer['client'] },
+  environment: Readonly<Record<string, string>>,
+  [through, direct]: readonly [through: readonly string[], direct: readonly string[]],
+): Promise<readonly [through: Seen, direct: Seen]> {
+  const ordered = (seen: Seen): Seen =>
+    name === 'rust' ? { ...seen, progress: seen.progress.toSorted((one, other) => one - other) } : seen
+  const seen = async (target: readonly string[]) => ordered(await journey(client, target, environment))
+  return Promise.all([seen(through), seen(direct)])
 }
 
 function slug(name: string): string {

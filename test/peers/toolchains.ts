@@ -2,14 +2,18 @@
  * Peers in other languages: the official SDKs of Python (1.x and 2.x), Go and Rust, and fastmcp (3.x and 4.x); and the
  * frameworks LangChain.js and AI SDK.
  *
- * Each is built once into `out/peers`, from the versions named beside it. A language that the machine does not have, or
- * whose packages cannot be fetched, yields a reason instead of a peer, and its tests are skipped with that reason.
+ * Each is built once into `out/peers`, from the versions named beside it, and again when one of the files changes that it
+ * is built from. Test files run side by side: one of them builds, and the others wait. A language that the machine does not
+ * have, or whose packages cannot be fetched, yields a reason instead of a peer, and its tests are skipped with that reason.
  */
 import { execFile } from 'node:child_process'
-import { copyFileSync, mkdirSync } from 'node:fs'
+import { createHash } from 'node:crypto'
+import { copyFileSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
+import { until } from '../support/condition.ts'
+import { isRunning } from '../support/process-tree.ts'
 
 /** One peer: the command of its server, and the command of its client. */
 export interface Peer {
@@ -67,9 +71,11 @@ export async function buildAdapters(): Promise<{ readonly client: readonly strin
   for (const file of ['package.json', 'package-lock.json', 'adapters.mjs'])
     copyFileSync(join(here, 'node', file), join(folder, file))
   return needs('npm', ['--version'], async () => {
-    await command('npm', ['ci', '--ignore-scripts', '--prefer-offline', '--no-audit', '--no-fund'], {
-      cwd: folder,
-    })
+    await once('node', ['node/package.json', 'node/package-lock.json'], () =>
+      command('npm', ['ci', '--ignore-scripts', '--prefer-offline', '--no-audit', '--no-fund'], {
+        cwd: folder,
+      }),
+    )
     return { client: [process.execPath, join(folder, 'adapters.mjs')] }
   })
 }
@@ -96,33 +102,61 @@ async function python(generation: 'old' | 'new'): Promise<Record<string, Built>>
 async function pythonWith(requirements: string): Promise<string> {
   const venv = join(out, `python-${requirements}`)
   const interpreter = join(venv, 'bin', 'python')
-  await command('python3', ['-m', 'venv', venv])
-  await command(interpreter, [
-    '-m',
-    'pip',
-    'install',
-    '--quiet',
-    '--disable-pip-version-check',
-    '--requirement',
-    join(here, 'python', `requirements-${requirements}.txt`),
-  ])
+  const file = `python/requirements-${requirements}.txt`
+  await once(`python-${requirements}`, [file], async () => {
+    await command('python3', ['-m', 'venv', '--clear', venv])
+    const options = ['--quiet', '--disable-pip-version-check', '--no-compile']
+    await command(interpreter, ['-m', 'pip', 'install', ...options, '--requirement', join(here, file)])
+  })
   return interpreter
 }
 
 async function buildGo(): Promise<Peer> {
   const program = join(out, 'go-peer')
-  await command('go', ['build', '-o', program, '.'], { cwd: join(here, 'go') })
+  await once('go', ['go/go.mod', 'go/go.sum', 'go/main.go'], () =>
+    command('go', ['build', '-o', program, '.'], { cwd: join(here, 'go') }),
+  )
   return { server: [program, 'serve'], client: [program, 'call'] }
 }
 
 async function buildRust(): Promise<Peer> {
   const target = join(out, 'rust')
-  await command('cargo', ['build', '--quiet', '--locked'], {
-    cwd: join(here, 'rust'),
-    env: { ...process.env, CARGO_TARGET_DIR: target },
-  })
+  await once('rust', ['rust/Cargo.toml', 'rust/Cargo.lock', 'rust/src/main.rs'], () =>
+    command('cargo', ['build', '--quiet', '--locked'], {
+      cwd: join(here, 'rust'),
+      env: { ...process.env, CARGO_TARGET_DIR: target, CARGO_INCREMENTAL: '0' },
+    }),
+  )
   const program = join(target, 'debug', 'peer')
   return { server: [program, 'serve'], client: [program, 'call'] }
+}
+
+/** Builds unless what is there was built from the same files. One process at a time builds something. */
+async function once(name: string, files: readonly string[], build: () => Promise<void>): Promise<void> {
+  const hash = createHash('sha256')
+  for (const file of files) hash.update(readFileSync(join(here, file)))
+  const [digest, stamp, lock] = [hash.digest('hex'), join(out, `${name}.built`), join(out, `${name}.lock`)]
+  await until(() => hasLocked(lock), `${name} to be built`, BUILD_TIMEOUT_MS)
+  try {
+    if (existsSync(stamp) && readFileSync(stamp, 'utf8') === digest) return
+    rmSync(stamp, { force: true })
+    await build()
+    writeFileSync(stamp, digest)
+  } finally {
+    rmSync(lock)
+  }
+}
+
+/** Whether this process has the lock now. That of a process that has ended is removed. */
+function hasLocked(lock: string): boolean {
+  try {
+    writeFileSync(lock, `${process.pid}`, { flag: 'wx' })
+    return true
+  } catch {
+    const holder = Number(readFileSync(lock, 'utf8'))
+    if (holder > 0 && !isRunning(holder)) rmSync(lock, { force: true })
+    return false
+  }
 }
 
 /** The messages of tools whose registry cannot be reached. */
