@@ -1,8 +1,11 @@
+import { globSync, readFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import { defineConfig } from 'vitest/config'
 import { leftOut } from './test/support/left-out.ts'
+import { WAIT_TIMEOUT_MS } from './test/support/condition.ts'
 import { runSummary } from './test/support/run-summary.ts'
+import { WaitingFirst } from './test/support/sequencer.ts'
 
 const build = 'test/support/build.ts'
 const foreign = 'test/support/foreign.ts'
@@ -19,6 +22,11 @@ const env = {
 /** Tests of crashes, lost stores, restarts and time-outs, which take most of the time: `npm run test:long`. */
 const long = 'test/{integration,conformance}/**/*.long.test.ts'
 
+/** The files whose tests repeat more than the ordinary run does: `npm run test:soak`. */
+const repeating = globSync('test/integration/**/*.test.ts', { cwd: import.meta.dirname }).filter((file) =>
+  readFileSync(join(import.meta.dirname, file), 'utf8').includes('support/soak.ts'),
+)
+
 const common = {
   env,
   // Node.js itself loads the files, as it does outside of tests. Files share the modules that they import, since what a
@@ -28,8 +36,7 @@ const common = {
   setupFiles: 'test/support/file-cost.ts',
   // Many tests wait for processes and connections, so one more file than there are cores runs at a time.
   maxWorkers: availableParallelism() + 1,
-  // Machines may be several times slower than the one a test was written on.
-  expect: { poll: { timeout: 15_000 } },
+  expect: { poll: { timeout: WAIT_TIMEOUT_MS } },
 }
 
 /** Settings of tests that start the built gateway; `timeout` is that of a test and of a hook, in milliseconds. */
@@ -44,19 +51,20 @@ const withGateway = (timeout: number) => ({
 export default defineConfig({
   test: {
     reporters: ['default', runSummary(out), leftOut()],
+    sequence: { sequencer: WaitingFirst },
     projects: [
       {
         test: {
           ...common,
           name: 'unit',
-          testTimeout: 20_000,
+          testTimeout: 60_000,
           include: ['test/unit/**/*.test.ts'],
           sequence: { groupOrder: 0 },
         },
       },
       {
         test: {
-          ...withGateway(60_000),
+          ...withGateway(120_000),
           name: 'integration',
           include: ['test/integration/**/*.test.ts'],
           exclude: [long],
@@ -72,9 +80,17 @@ export default defineConfig({
       },
       {
         test: {
-          ...withGateway(300_000),
+          ...withGateway(600_000),
           name: 'long',
           include: [long],
+        },
+      },
+      {
+        test: {
+          ...withGateway(1_800_000),
+          env: { ...env, SOAK: 'on' },
+          name: 'soak',
+          include: repeating,
         },
       },
       {

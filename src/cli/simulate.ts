@@ -55,28 +55,49 @@ export async function simulate(args: readonly string[], io: Io): Promise<number>
   const settings = settingsFrom(values.config, values['env-file'], io)
   const isJson = values.json === true
   const testedAt = new Date()
-  const seeds: SimulationResult[] = []
-  let done = 0
   let isRead = true
   // The reader of a pipe may end before the output does, as `head` does.
   io.stdout.on('error', () => {
     isRead = false
   })
-  const isLong = steps > STEPS_PER_PROCESS
   const options = [...['--gateways', `${gateways}`], ...configWords(values)]
-  while (done < steps && isRead && !seeds.at(-1)?.violation) {
-    const seed = first + seeds.length
-    const results = isLong
-      ? inProcess(seed, Math.min(STEPS_PER_PROCESS, steps - done), { options, io })
-      : [await runSimulation({ seed, steps: Math.min(STEPS_PER_SEED, steps - done), gateways, settings })]
+  const here = async (seed: number, most: number) => [
+    await runSimulation({ seed, steps: most, gateways, settings }),
+  ]
+  const elsewhere = (seed: number, most: number) => inProcess(seed, most, { options, io })
+  const [run, most] = steps > STEPS_PER_PROCESS ? [elsewhere, STEPS_PER_PROCESS] : [here, STEPS_PER_SEED]
+  const seeds: SimulationResult[] = []
+  for await (const results of inBatches({ first, steps, most }, run)) {
     seeds.push(...results)
-    done += results.reduce((sum, each) => sum + each.steps, 0)
     if (!isJson) io.stdout.write(results.map(seedLine).join(''))
+    if (!isRead) break
   }
   const report = simulationReport(seeds, testedAt)
   if (values.junit !== undefined) writeFileSync(pathOf(values.junit, io), junit(report))
   io.stdout.write(isJson ? `${JSON.stringify(report, null, 2)}\n` : printed(report))
   return isClean(report) ? 0 : 1
+}
+
+/** How many steps are simulated, from which seed on, and how many of them in one batch. */
+interface Batches {
+  readonly first: number
+  readonly steps: number
+  readonly most: number
+}
+
+/** Runs batches of simulations, each seed once, until there were enough steps or a rule was violated. */
+export async function* inBatches(
+  { first, steps, most }: Batches,
+  run: (seed: number, steps: number) => readonly SimulationResult[] | Promise<readonly SimulationResult[]>,
+): AsyncGenerator<readonly SimulationResult[]> {
+  let seed = first
+  for (let left = steps; left > 0;) {
+    const results = await run(seed, Math.min(most, left))
+    yield results
+    if (results.at(-1)?.violation) return
+    seed += results.length
+    left -= results.reduce((sum, each) => sum + each.steps, 0)
+  }
 }
 
 /** Runs simulations in a process of their own. @throws if it ends without a report */

@@ -301,7 +301,7 @@ describe('client snippets', () => {
   test('that of gatehouse serve is valid JSON and contains the served URL', async () => {
     running = startCommand(['serve', '--port', '0', 'http://127.0.0.1:9/mcp'])
     const { stdout, stderr } = running
-    const printed = until(() => /^\{\n.*^\}$/ms.exec(stdout())?.[0], 'the snippet', 20_000)
+    const printed = until(() => /^\{\n.*^\}$/ms.exec(stdout())?.[0], 'the snippet')
     const text = await printed.catch((cause: unknown) => {
       throw new Error(`It printed:\n${stdout()}${stderr()}`, { cause })
     })

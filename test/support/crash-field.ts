@@ -107,7 +107,7 @@ export async function mortal(
       if (signal !== 'SIGKILL') throw new Error(`The gateway ended:\n${stderr}`)
       return true
     })
-    await Promise.race([until(() => isReady(origin), 'the gateway to be ready', 60_000), ended])
+    await Promise.race([until(() => isReady(origin), 'the gateway to be ready'), ended])
   }
   const kill = async (): Promise<void> => {
     if (!running) return

@@ -1,5 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises'
+import { until } from './condition.ts'
 import type { CrashField, MortalGateway } from './crash-field.ts'
+import { additionsOf } from './effects.ts'
 import { type Answer, attemptCall, type Attempt, type KeyedCall } from './keyed-client.ts'
 import { type Seeded, seeded } from './seeded.ts'
 
@@ -27,7 +29,7 @@ interface RunOptions {
 const AT_ONCE = 16
 const LONGEST = 45_000
 
-/** Makes calls with retries while processes are killed at points a seed decides. */
+/** Makes calls with retries while a process is killed in each batch, once a seeded number of its effects are there. */
 export async function runWithKills(field: CrashField, options: RunOptions): Promise<readonly Ending[]> {
   const { seed, keys, batch, tools } = options
   const random = seeded(seed)
@@ -39,8 +41,10 @@ export async function runWithKills(field: CrashField, options: RunOptions): Prom
   const restarts: Promise<void>[] = []
   while (calls.length > 0) {
     const begun = calls.splice(0, batch)
+    const effects = (): number => additionsOf(field.log).size
+    const kill = effects() + 1 + random.below(begun.length / 2)
     const done = runBatch(begun, field, seed).then((ended) => endings.push(...ended))
-    await pause(random.next() * 40)
+    await until(() => effects() >= kill, 'calls to take effect', LONGEST)
     const restart = killOne(field, options.kills, random)
     restarts.push(restart)
     await Promise.all([done, restart])

@@ -15,6 +15,7 @@ import { SseLink } from './client/sse-link.ts'
 import { StdioLink } from './client/stdio-link.ts'
 import { type Id, type Json, objectAt } from './server/json.ts'
 import { type Traits, traitsOf } from './server/revisions.ts'
+import { WAIT_TIMEOUT_MS } from './condition.ts'
 
 const maxRounds = 10
 
@@ -214,7 +215,7 @@ export class FakeClient {
   }
 
   #send(id: Id, method: string, params: Json | undefined, options: SendOptions): Promise<Reply> {
-    const { timeoutMs = 10_000, signal, onProgress, heard } = options
+    const { timeoutMs = WAIT_TIMEOUT_MS, signal, onProgress, heard } = options
     const progressToken = options.progressToken ?? (onProgress ? `progress-${id}` : undefined)
     const full = this.#complete(params, progressToken, options)
     const { promise, resolve, reject } = Promise.withResolvers<Reply>()

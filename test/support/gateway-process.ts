@@ -181,7 +181,7 @@ export async function serving<C extends Command>(
         until(() => linesOf(command.stderr()).find(predicate), 'a line of the log', timeoutMs),
       close: () => command.close().finally(remove),
     }
-    if (options.warm !== false) await until(() => isReady(gateway.origin), 'the gateway to be ready', 20_000)
+    if (options.warm !== false) await until(() => isReady(gateway.origin), 'the gateway to be ready')
     return gateway
   } catch (cause) {
     await command.close().finally(remove)
@@ -190,7 +190,7 @@ export async function serving<C extends Command>(
 }
 
 async function listening(command: Command): Promise<string> {
-  const found = until(() => /^Gatehouse serves (\S+)$/m.exec(command.stdout())?.[1], 'the address', 20_000)
+  const found = until(() => /^Gatehouse serves (\S+)$/m.exec(command.stdout())?.[1], 'the address')
   const ended = command.ended.then(({ stderr }) => {
     throw new Error(`It ended: ${stderr}`)
   })

@@ -1,4 +1,5 @@
 import { type Seeded } from './seeded.ts'
+import { repetitions } from './soak.ts'
 
 /**
  * The writes of an operation: it is created, becomes a task, asks for input, is answered, goes on, keeps the state of its
@@ -46,10 +47,10 @@ export interface KillPoint {
 
 /** The highest number of a write at which a process is killed, where not the second one. */
 const most: Partial<Readonly<Record<WritePoint, number>>> = {
-  appended: 150,
-  head: 150,
+  appended: repetitions(40, 150),
+  head: repetitions(40, 150),
   wanted: 1,
-  settled: 20,
+  settled: repetitions(8, 20),
   blob: 4,
   chunk: 8,
   recorded: 4,

@@ -7,6 +7,7 @@ import { gatewayProgram } from './gateway-process.ts'
 import type { Seen } from './server/journal.ts'
 import type { Json } from './server/json.ts'
 import { type Traits, traitsOf } from './server/revisions.ts'
+import { WAIT_TIMEOUT_MS } from './condition.ts'
 
 /** A server behind the gateway, as a test sees it. */
 export interface Behind {
@@ -107,7 +108,7 @@ export class Meeting {
       if (found) return found
       throw new Error('The server has seen nothing like it')
     }
-    return vi.waitFor(look, { timeout: 15_000, interval: 10 })
+    return vi.waitFor(look, { timeout: WAIT_TIMEOUT_MS, interval: 10 })
   }
 
   /** Every breach of the protocol either side noticed. */

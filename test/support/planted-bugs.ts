@@ -1,22 +1,14 @@
-/** Bugs that are planted in a copy of the built gateway, for the simulation to find. */
-import { cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+/** Bugs that are planted in the built gateway, for the simulation to find. */
+import type { Mutation } from './mutation.ts'
 
-/** A change of the built code. */
-export interface PlantedBug {
+/** A change of the built code that breaks a promise. */
+export interface PlantedBug extends Mutation {
   readonly name: string
-  /** In `dist`. */
-  readonly file: string
-  /** A text that is in the file once. */
-  readonly find: string
-  readonly replace: string
   /** The rule that does not hold any more, and the seed and the steps with which that showed last. */
   readonly rule: string
   readonly seed: number
   readonly steps: number
 }
-
-const root = join(import.meta.dirname, '../..')
 
 /** The bugs, each of which breaks one promise. */
 export const plantedBugs: readonly PlantedBug[] = [
@@ -121,19 +113,3 @@ export const plantedBugs: readonly PlantedBug[] = [
     steps: 8000,
   },
 ]
-
-/** Copies the built gateway, with a bug in it. Returns the program. @throws if the text is not in the file once */
-export function plant({ file, find, replace }: PlantedBug, name: string): string {
-  // Beside node_modules, so that the copy finds its packages.
-  const folder = join(root, 'out/planted', name)
-  mkdirSync(folder, { recursive: true })
-  cpSync(join(root, 'dist'), join(folder, 'dist'), { recursive: true })
-  const path = join(folder, 'dist', file)
-  const text = readFileSync(path, 'utf8')
-  if (text.split(find).length !== 2) throw new Error(`${file} must have this once: ${find}`)
-  writeFileSync(
-    path,
-    text.replace(find, () => replace),
-  )
-  return join(folder, 'dist/main.js')
-}

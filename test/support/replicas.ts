@@ -97,7 +97,7 @@ function testsOf(limit: number): void {
     // Each gateway counts the whole limit separately.
     expect(alone.granted).toBe(3 * limit)
     await redis.start()
-    await until(async () => (await stores()).every((each) => each === 'ok'), 'Redis to be back', 20_000)
+    await until(async () => (await stores()).every((each) => each === 'ok'), 'Redis to be back')
     for (const gateway of gateways) {
       await gateway.logged(({ event }) => event === 'store.away')
       expect(gateway.log().filter(({ event }) => event === 'store.away')).toHaveLength(1)

@@ -169,12 +169,12 @@ async function callAll(client: FakeClient, calls: readonly (readonly [string, Js
 
 /** Calls a tool, and wants to hear of its progress. */
 async function call(client: FakeClient, name: string, args: Json = {}, more: Json = {}): Promise<void> {
-  const options = { onProgress: () => undefined, timeoutMs: 30_000 }
+  const options = { onProgress: () => undefined }
   await client.request('tools/call', { name, arguments: args, ...more }, options)
 }
 
 async function ask(client: FakeClient, asks: readonly Ask[]): Promise<void> {
-  for (const [method, params] of asks) await client.request(method, params, { timeoutMs: 30_000 })
+  for (const [method, params] of asks) await client.request(method, params)
 }
 
 /** The entries of all pages of a list. */

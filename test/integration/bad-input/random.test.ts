@@ -14,6 +14,7 @@ import {
 import { type Command, type RunningGateway, startCommand, startGateway } from '../../support/gateway.ts'
 import { anyText, mutated } from '../../support/mutations.ts'
 import { isObject, type Json, parse } from '../../support/server/json.ts'
+import { repetitions, seedOf } from '../../support/soak.ts'
 
 let server: FakeServer
 let gateway: RunningGateway
@@ -52,7 +53,8 @@ const messages = fc.oneof(
     params: { ref: { type: 'ref/prompt', name: 'p' } },
   }),
 )
-const runs = { numRuns: 150, endOnFailure: true }
+/** A failure prints the seed of its run, which `FUZZ_SEED` repeats. */
+const runs = { numRuns: repetitions(50, 1500), seed: seedOf('FUZZ_SEED', Date.now() | 0), endOnFailure: true }
 const statuses = [200, 202, 400, 404]
 
 function codeIn(message: Json | undefined): unknown {
@@ -133,7 +135,7 @@ test('over HTTP+SSE any text is accepted or refused, and the next call works', a
     const { status } = await front.send(text)
     expect([202, 400]).toContain(status)
   })
-  await fc.assert(property, { ...runs, numRuns: 60 })
+  await fc.assert(property, { ...runs, numRuns: repetitions(25, 600) })
   expect(await front.call()).toBe(wellAnswered)
   await front.close()
 })
@@ -165,7 +167,7 @@ test('over stdio any lines get valid messages in response, and the next call wor
     '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}\n',
   )
   await until(() => stdio.stdout().includes('"id":1'), 'the handshake')
-  await fc.assert(property, { numRuns: 60, endOnFailure: true })
+  await fc.assert(property, { ...runs, numRuns: repetitions(25, 600) })
   expect(stdio.stderr()).not.toContain('"level":"error"')
 })
 

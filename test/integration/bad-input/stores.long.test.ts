@@ -159,7 +159,7 @@ describe('a store in Redis', needsRedis, () => {
     const server = await notes()
     const client = await clientWith(server, store())
     const params = add('slow', { idempotency_key: 'k' })
-    const first = client.request('tools/call', params, { timeoutMs: 30_000 })
+    const first = client.request('tools/call', params)
     await until(() => server.calls.length === 1, 'the call')
     await redis.stop()
     server.release()
@@ -173,15 +173,11 @@ describe('a store in Redis', needsRedis, () => {
       'SERVER_UNAVAILABLE',
     )
     await redis.start()
-    const again = await until(
-      async () => {
-        const { result: told } = await client.request('tools/call', params)
-        const meta = told?.['_meta'] as Json | undefined
-        return meta?.['was_replay'] === true && meta['dev.gatehouse/unrecorded'] === undefined && meta
-      },
-      'the record',
-      20_000,
-    )
+    const again = await until(async () => {
+      const { result: told } = await client.request('tools/call', params)
+      const meta = told?.['_meta'] as Json | undefined
+      return meta?.['was_replay'] === true && meta['dev.gatehouse/unrecorded'] === undefined && meta
+    }, 'the record')
     expect(again).toMatchObject({ idempotency_key: 'k' })
     await until(async () => {
       const { result: told } = await client.request('tools/call', add('other', { idempotency_key: 'l' }))
@@ -196,13 +192,13 @@ describe('a store in Redis', needsRedis, () => {
     const t = { transaction_id: 't' }
     await client.request('transaction/begin', t)
     await client.request('tools/call', add('first', t))
-    const step = client.request('tools/call', add('slow', t), { timeoutMs: 30_000 })
+    const step = client.request('tools/call', add('slow', t))
     await until(() => server.calls.length === 2, 'the step')
     redis.freeze()
     try {
       server.release()
       expect(codeOf(await step)).toBe('OUTCOME_UNKNOWN')
-      const next = await client.request('tools/call', add('next', t), { timeoutMs: 30_000 })
+      const next = await client.request('tools/call', add('next', t))
       expect(codeOf(next)).toBe('SERVER_UNAVAILABLE')
       expect(server.calls).toHaveLength(2)
     } finally {

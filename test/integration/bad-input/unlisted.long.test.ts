@@ -7,8 +7,6 @@ import { type ScriptedServer, scriptedServer } from '../../support/scripted-serv
 import type { Json } from '../../support/server/json.ts'
 
 const done = { content: [{ type: 'text', text: 'done' }] }
-/** The gateway may wait for a list that never arrives. */
-const patient = { timeoutMs: 20_000 }
 
 /** A server that answers calls and handles lists like this, and a gateway in front of it. */
 async function unlisted(
@@ -44,7 +42,7 @@ describe.each(failures)('a server that %s when its tools are listed', (_what, li
     const { client, gateway, server } = await unlisted(list)
     // Arguments are not validated: there is no schema.
     const call = { name: 'get_anything', arguments: { any: { thing: null } } }
-    const reply = await client.request('tools/call', call, patient)
+    const reply = await client.request('tools/call', call)
     expect(reply.result).toMatchObject({ ...done, isError: false })
     expect(client.asked).toHaveLength(1)
     expect(server.seen.filter(({ method }) => method === 'tools/call')).toHaveLength(1)
@@ -58,22 +56,23 @@ describe.each(failures)('a server that %s when its tools are listed', (_what, li
       tools: { 'get_*': { risk: 'safe' } },
       deny: { drop_all: true },
     })
-    const read = await client.request('tools/call', { name: 'get_anything', arguments: {} }, patient)
+    const read = await client.request('tools/call', { name: 'get_anything', arguments: {} })
     expect(read.result).toMatchObject(done)
     expect(client.asked).toHaveLength(0)
-    const denied = await client.request('tools/call', { name: 'drop_all', arguments: {} }, patient)
+    const denied = await client.request('tools/call', { name: 'drop_all', arguments: {} })
     expect(denied.text).toContain('PERMISSION_DENIED')
   })
 })
 
 test('a list that never arrives is awaited only once', async () => {
   const { client } = await unlisted(() => undefined, {
-    start_timeout: '8s',
+    start_timeout: '4s',
     tools: { '*': { risk: 'safe' } },
   })
   const call = { name: 'get_anything', arguments: {} }
-  await client.request('tools/call', call, patient)
+  await client.request('tools/call', call)
   const start = performance.now()
-  for (let made = 0; made < 5; made++) await client.request('tools/call', call)
-  expect(performance.now() - start).toBeLessThan(6000)
+  for (let made = 0; made < 10; made++) await client.request('tools/call', call)
+  // Ten times the time that the list is awaited for.
+  expect(performance.now() - start).toBeLessThan(40_000)
 })

@@ -87,7 +87,6 @@ describe('gatehouse serve', () => {
     await until(
       async () => (await runCommand(['health', `${origin}/mcp`, '--ready'], { cwd })).code === 0,
       'the gateway to be ready',
-      30_000,
     )
   })
 

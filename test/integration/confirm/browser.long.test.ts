@@ -171,7 +171,7 @@ describe('in a browser', needsChromium, () => {
     const approving = await approvingGateway({ config: { features: { confirm: { ttl: '3s' } } } })
     const { call, ran } = approving
     const page = await opened(approving, pageOf(await call({ disk: 'a' })))
-    await expect.poll(async () => (await page.goto(page.url()))?.status(), { timeout: 10_000 }).toBe(410)
+    await expect.poll(async () => (await page.goto(page.url()))?.status()).toBe(410)
     expect(await title(page)).toBe('Approval expired')
     expect((await call({ disk: 'a' }))['isError']).toBe(true)
     expect(ran).toEqual([])

@@ -24,7 +24,6 @@ async function write(gateway: Command, path: string, id: number): Promise<string
         .split('\n')
         .find((each) => each.includes(`"id":${id}`) && each.endsWith('}')),
     'the answer',
-    30_000,
   )
   return line
 }
@@ -44,7 +43,7 @@ test.each(['a configuration file', 'a command'])(
     const clientInfo = { name: 'test', version: '1' }
     const params = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo }
     gateway.stdin.write(`${JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'initialize', params })}\n`)
-    await until(() => gateway.stdout().includes('"id":1'), 'the handshake', 30_000)
+    await until(() => gateway.stdout().includes('"id":1'), 'the handshake')
     gateway.stdin.write(`${JSON.stringify({ jsonrpc: '2.0', method: 'notifications/initialized' })}\n`)
     const asked = await write(gateway, target, 2)
     const command = /`gatehouse (approvals approve [^`]+)`/.exec(asked)?.[1] ?? 'none'

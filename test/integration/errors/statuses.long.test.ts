@@ -62,7 +62,7 @@ describe('the HTTP status of an error within a session', () => {
     const one = { url: server.url, ...own }
     const gateway = await gatewayTo({ one }, { config: { ...config, ...mapped } })
     const client = await clientOf(gateway)
-    const reply = await client.request('tools/call', { name: 'silent', arguments: {} }, { timeoutMs: 30_000 })
+    const reply = await client.request('tools/call', { name: 'silent', arguments: {} })
     expect([reply.status, reply.error?.['code']]).toEqual([504, -32004])
   })
 
@@ -82,7 +82,7 @@ describe('the HTTP status of an error within a session', () => {
     const gateway = await gatewayTo({ one: server.url }, { config: { ...mapped, limits: { timeout: '2s' } } })
     const client = await clientOf(gateway)
     const call = { name: 'talking', arguments: {} }
-    const reply = await client.request('tools/call', call, { timeoutMs: 30_000, onProgress: () => {} })
+    const reply = await client.request('tools/call', call, { onProgress: () => {} })
     expect([reply.status, reply.error?.['code']]).toEqual([200, -32004])
   })
 
@@ -106,7 +106,7 @@ describe('the HTTP status of an error within a session', () => {
     onTestFinished(() => server.close())
     const gateway = await gatewayTo({ one: server.url }, { config: { ...mapped, limits: { timeout: '2s' } } })
     const client = await clientOf(gateway)
-    const reply = await client.request('tools/call', { name: 'busy', arguments: {} }, { timeoutMs: 30_000 })
+    const reply = await client.request('tools/call', { name: 'busy', arguments: {} })
     expect([reply.status, reply.error?.['code']]).toEqual([504, -32004])
   })
 
@@ -175,7 +175,7 @@ describe('the HTTP status of an error within a session', () => {
     const server = await quietServer()
     const config = { features: { errors: { http_status: kind } }, limits: { timeout: '2s' } }
     const client = await clientOf(await gatewayTo({ one: server.url }, { config }), modern)
-    const reply = await client.request('tools/call', { name: 'silent', arguments: {} }, { timeoutMs: 30_000 })
+    const reply = await client.request('tools/call', { name: 'silent', arguments: {} })
     expect([reply.status, reply.error?.['code']]).toEqual([200, -32004])
   })
 })

@@ -63,11 +63,11 @@ describe('the AI SDK', () => {
         create?.execute(entities(name), { toolCallId: name, messages: [], context: {} })
       await call('one')
       await expect
-        .poll(() => receiver.received, { timeout: 5000 })
+        .poll(() => receiver.received)
         .toMatchObject([{ name: CREATED, data: { tool: 'create_entities', arguments: entities('one') } }])
       expect((await client.experimental_events.refresh({ id })).id).toBe(id)
       await call('two')
-      await expect.poll(() => receiver.received.length, { timeout: 5000 }).toBe(2)
+      await expect.poll(() => receiver.received.length).toBe(2)
       expect(receiver.statuses).toEqual([200, 204, 204])
 
       await client.experimental_events.unsubscribe({ id })
@@ -75,7 +75,7 @@ describe('the AI SDK', () => {
       await call('three')
       const again = await client.experimental_events.subscribe({ name: CREATED, delivery })
       await call('four')
-      await expect.poll(() => receiver.received.length, { timeout: 5000 }).toBe(3)
+      await expect.poll(() => receiver.received.length).toBe(3)
       expect(receiver.received.at(-1)).toMatchObject({ data: { arguments: entities('four') } })
       await client.experimental_events.unsubscribe({ id: again.id })
     },

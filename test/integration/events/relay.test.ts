@@ -55,7 +55,7 @@ describe('the events that a server has itself', () => {
       server.emit('e2', name, { repo: 'b' })
       server.emit('e3', name, { repo: 'a' })
       const polled = async () => ask(gateway.url, 'events/poll', { ...request, cursor })
-      await expect.poll(async () => idsIn(await polled()), { timeout: 5000 }).toEqual(['e1', 'e3'])
+      await expect.poll(async () => idsIn(await polled())).toEqual(['e1', 'e3'])
       expect(await polled()).toMatchObject({
         truncated: false,
         events: [
@@ -81,9 +81,7 @@ describe('the events that a server has itself', () => {
     server.emit('of-one', 'build.done', {})
     other.emit('of-two', 'build.done', {})
     const polled = async () => eventsIn(await ask(gateway.url, 'events/poll', { ...request, cursor }))
-    await expect
-      .poll(polled, { timeout: 5000 })
-      .toMatchObject([{ eventId: 'of-two', name: 'two_build.done' }])
+    await expect.poll(polled).toMatchObject([{ eventId: 'of-two', name: 'two_build.done' }])
   })
 
   test.each(['build.done', 'issue.updated'])(
@@ -94,13 +92,13 @@ describe('the events that a server has itself', () => {
       const stream = await follow(gateway.url, 'events/stream', { name })
       await expect.poll(() => stream.received).toHaveLength(1)
       server.emit('before', name, {})
-      await expect.poll(() => idsOf(stream.received), { timeout: 5000 }).toEqual(['before'])
+      await expect.poll(() => idsOf(stream.received)).toEqual(['before'])
       await server.kill()
       server.emit('meanwhile', name, {})
       await server.start()
       server.emit('after', name, {})
       const all = ['before', 'meanwhile', 'after']
-      await expect.poll(() => idsOf(stream.received), { timeout: 20_000 }).toEqual(all)
+      await expect.poll(() => idsOf(stream.received)).toEqual(all)
       expect(stream.received.filter(({ what }) => what === 'active')).toHaveLength(1)
     },
   )
@@ -111,14 +109,14 @@ describe('the events that a server has itself', () => {
     const stream = await follow(gateway.url, 'events/stream', { name: 'build.done' })
     await expect.poll(() => stream.received).toHaveLength(1)
     server.emit('before', 'build.done', {})
-    await expect.poll(() => idsOf(stream.received), { timeout: 5000 }).toEqual(['before'])
+    await expect.poll(() => idsOf(stream.received)).toEqual(['before'])
     await server.kill()
     server.emit('meanwhile', 'build.done', {})
     await server.start()
     const gaps = () => stream.received.filter(({ params }) => params['truncated'] === true)
-    await expect.poll(gaps, { timeout: 20_000 }).toMatchObject([{ what: 'active' }])
+    await expect.poll(gaps).toMatchObject([{ what: 'active' }])
     server.emit('after', 'build.done', {})
-    await expect.poll(() => idsOf(stream.received), { timeout: 5000 }).toEqual(['before', 'after'])
+    await expect.poll(() => idsOf(stream.received)).toEqual(['before', 'after'])
   })
 
   test('end when the server ends them, with the code that the client expects', async () => {

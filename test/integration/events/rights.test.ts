@@ -77,7 +77,7 @@ async function startWorld() {
 
 async function arrives(key: string, subscribers: readonly Subscriber[]): Promise<void> {
   const isThere = (): boolean => subscribers.every(({ arrived }) => arrived.some((each) => each.key === key))
-  await until(isThere, `${key} to arrive`, 30_000)
+  await until(isThere, `${key} to arrive`)
 }
 
 function keysOf(subscribers: readonly Subscriber[]): readonly (readonly string[])[] {

@@ -64,12 +64,12 @@ describe('the events that a server delivers to webhooks only', () => {
     server.emit('e1', name, { repo: 'a' })
     server.emit('e2', name, { repo: 'b' })
     server.emit('e3', name, { repo: 'a' })
-    await expect.poll(() => idsOf(stream.received), { timeout: 5000 }).toEqual(['e1', 'e3'])
+    await expect.poll(() => idsOf(stream.received)).toEqual(['e1', 'e3'])
     const polled = await ask(gateway.url, 'events/poll', { ...request, cursor })
     expect(polled).toMatchObject({ truncated: false, events: [{ eventId: 'e1', data: { repo: 'a' } }, {}] })
     server.emit('', name, { repo: 'a' }, { isGap: true })
     await expect
-      .poll(() => stream.received.at(-1), { timeout: 5000 })
+      .poll(() => stream.received.at(-1))
       .toMatchObject({ what: 'active', params: { truncated: true } })
     server.emit(
       'end',
@@ -100,18 +100,18 @@ describe('the events that a server delivers to webhooks only', () => {
       expect((await client.send('events/subscribe', request)).error).toBeUndefined()
     server.emit('e1', name, {})
     const arrived = () => receivers.map((each) => each.accepted().map(({ eventId }) => eventId))
-    await expect.poll(arrived, { timeout: 5000 }).toEqual([['e1'], ['e1']])
+    await expect.poll(arrived).toEqual([['e1'], ['e1']])
     const [first] = tenants
     expect((await first?.client.send('events/unsubscribe', first.request))?.error).toBeUndefined()
     server.emit('e2', name, {})
-    await expect.poll(arrived, { timeout: 5000 }).toEqual([['e1'], ['e1', 'e2']])
+    await expect.poll(arrived).toEqual([['e1'], ['e1', 'e2']])
     expect(await server.subscriptions()).toMatchObject([{ requests: 1, rotations: 0, isEnded: false }])
     const error = { code: -32011, message: 'gone', data: { kind: 'event' } }
     server.emit('e3', name, {})
     server.emit('end', name, {}, { error })
     const bodies = () => receivers[1]?.accepted().slice(2)
     const ended = { type: 'terminated', error: { code: -32023, data: { kind: 'event' } } }
-    await expect.poll(bodies, { timeout: 5000 }).toMatchObject([{ eventId: 'e3' }, ended])
+    await expect.poll(bodies).toMatchObject([{ eventId: 'e3' }, ended])
     expect(gateway.stderr()).not.toContain('whsec_')
   })
 
@@ -126,13 +126,11 @@ describe('the events that a server delivers to webhooks only', () => {
     server.emit('meanwhile', name, {})
     const after = await reachable(server.url, options)
     const polled = async () => ask(after.url, 'events/poll', { ...request, cursor })
-    await expect.poll(async () => idsIn(await polled()), { timeout: 10_000 }).toEqual(['meanwhile'])
+    await expect.poll(async () => idsIn(await polled())).toEqual(['meanwhile'])
     expect(await polled()).toMatchObject({ truncated: false })
-    await expect
-      .poll(() => server.subscriptions(), { timeout: 20_000 })
-      .toMatchObject([{ requests: 2, rotations: 0 }])
+    await expect.poll(() => server.subscriptions()).toMatchObject([{ requests: 2, rotations: 0 }])
     server.emit('after', name, {})
-    await expect.poll(async () => idsIn(await polled()), { timeout: 10_000 }).toEqual(['meanwhile', 'after'])
+    await expect.poll(async () => idsIn(await polled())).toEqual(['meanwhile', 'after'])
   })
 
   test('arrive at either of two gateways with one store, which subscribe once', async () => {
@@ -167,7 +165,7 @@ describe('the events that a server delivers to webhooks only', () => {
     for (const id of ['e1', 'e2', 'e3', 'e4']) server.emit(id, name, {})
     for (const [index, url] of urls.entries()) {
       const polled = async () => idsIn(await ask(url, 'events/poll', { name, cursor: cursors[index] }))
-      await expect.poll(polled, { timeout: 10_000 }).toEqual(['e1', 'e2', 'e3', 'e4'])
+      await expect.poll(polled).toEqual(['e1', 'e2', 'e3', 'e4'])
     }
     expect(turns).toBe(4)
     expect(await server.subscriptions()).toMatchObject([{ requests: 1, rotations: 0 }])
@@ -180,7 +178,7 @@ describe('the events that a server delivers to webhooks only', () => {
     const [{ requests } = {}] = await server.subscriptions()
     expect(requests).toBe(1)
     const renewed = async () => (await server.subscriptions())[0]?.['requests']
-    await expect.poll(renewed, { timeout: 5000 }).toBeGreaterThanOrEqual(3)
+    await expect.poll(renewed).toBeGreaterThanOrEqual(3)
     expect(await server.subscriptions()).toMatchObject([{ rotations: 0, isEnded: false }])
   })
 
@@ -191,7 +189,7 @@ describe('the events that a server delivers to webhooks only', () => {
     const options = { config, args: ['--port', String(port)], warm: false }
     const gateway = await gatewayTo({ one: { url: server.url } }, options)
     const failing = async () => ask(`http://127.0.0.1:${port}/mcp`, 'events/poll', { name })
-    await expect.poll(failing, { timeout: 5000 }).toMatchObject({
+    await expect.poll(failing).toMatchObject({
       error: { data: { code: 'SERVER_UNAVAILABLE', reason: 'callback_failed' } },
     })
     const line = await gateway.logged(({ event }) => event === 'events.not_relayed')

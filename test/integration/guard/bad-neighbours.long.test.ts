@@ -53,11 +53,7 @@ describe.each(['stdio', 'http'] as const)('beside a server over %s', (transport)
   test('that is unresponsive, others are served, and its own calls fail as unavailable', async () => {
     const { gateway, all } = await world('silent', transport, { start_timeout: '2s' })
     await expectServed(all)
-    const { text } = await all.request(
-      'tools/call',
-      { name: 'bad_get_own', arguments: {} },
-      { timeoutMs: 30_000 },
-    )
+    const { text } = await all.request('tools/call', { name: 'bad_get_own', arguments: {} })
     expect(text).toContain('SERVER_UNAVAILABLE')
     await gateway.logged(({ event, upstream }) => event === 'upstream.unavailable' && upstream === 'bad')
     await expectServed(all)
@@ -66,9 +62,7 @@ describe.each(['stdio', 'http'] as const)('beside a server over %s', (transport)
   test('that never answers a call, others are served, and the call ends at its timeout', async () => {
     const { all, bad } = await world('deaf', transport, { limits: { timeout: '2s' } })
     const client = await bad()
-    const calls = [1, 2, 3].map(() =>
-      client.request('tools/call', { name: 'get_own', arguments: {} }, { timeoutMs: 30_000 }),
-    )
+    const calls = [1, 2, 3].map(() => client.request('tools/call', { name: 'get_own', arguments: {} }))
     await expectServed(all)
     for (const { text } of await Promise.all(calls)) expect(text).toContain('OPERATION_TIMEOUT')
   })
@@ -79,9 +73,7 @@ describe.each(['stdio', 'http'] as const)('beside a server over %s', (transport)
     const line = await gateway.logged(({ event }) => event === 'upstream.list_cut')
     expect(line).toMatchObject({ upstream: 'bad', left_out: 98_000 })
     const client = await bad()
-    expect((await client.request('tools/list', {}, { timeoutMs: 30_000 })).text.length).toBeLessThan(
-      2_000_000,
-    )
+    expect((await client.request('tools/list', {})).text.length).toBeLessThan(2_000_000)
     await expectServed(all)
   })
 

@@ -223,9 +223,9 @@ describe('a tool that runs as a task', () => {
     const params = { name: 'simulate-research-query', arguments: { topic: 'gates' }, idempotency_key: 'k' }
     const created = await client.request('tools/call', { ...params, task: { ttl: 60_000 } })
     const { taskId } = objectAt(created.result, 'task')
-    const first = await client.request('tasks/result', { taskId }, { timeoutMs: 30_000 })
+    const first = await client.request('tasks/result', { taskId })
     expect(first.text).toContain('Research Report: gates')
-    const again = await client.request('tools/call', params, { timeoutMs: 30_000 })
+    const again = await client.request('tools/call', params)
     expect(again.result).toMatchObject({ content: first.result?.['content'], _meta: { was_replay: true } })
   })
 })

@@ -13,11 +13,12 @@ describe.skipIf(!hasProcessTree)('a child process that is killed', () => {
   test.each(['2025-11-25', '2026-07-28'] as const)(
     'fails its in-flight calls at once, at %s',
     async (revision) => {
-      const gateway = await gatewayProcessTo({ one: stdioServer({ revision }) })
+      // They would be given up much later than this test waits for them.
+      const config = { limits: { timeout: '10m', max_timeout: '10m' } }
+      const gateway = await gatewayProcessTo({ one: stdioServer({ revision }) }, { config })
       const client = await clientOf(gateway, { revision })
       const calls = Array.from({ length: 10 }, () => client.request('tools/call', { name: 'hang' }))
       await client.request('tools/call', { name: 'echo' })
-      const start = performance.now()
       process.kill(only(gateway), 'SIGKILL')
       for (const reply of await Promise.all(calls)) {
         expect(codeOf(reply)).toBe('OUTCOME_UNKNOWN')
@@ -26,7 +27,6 @@ describe.skipIf(!hasProcessTree)('a child process that is killed', () => {
           error: { suggestion: expect.any(String), category: 'permanent' },
         })
       }
-      expect(performance.now() - start).toBeLessThan(10_000)
       expect(client.violations).toEqual([])
     },
   )

@@ -175,7 +175,7 @@ describe('a server that is unreachable', () => {
       expect(await listening.acknowledged).toEqual({ toolsListChanged: true })
       await httpServer({ revision, port })
       // Its whole list is new to clients that listened before.
-      await listening.until(({ method }) => method === 'notifications/tools/list_changed', 15_000)
+      await listening.until(({ method }) => method === 'notifications/tools/list_changed')
       expect(client.violations).toEqual([])
     },
   )

@@ -1,7 +1,8 @@
-import { describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { until } from '../../support/condition.ts'
 import { type Reply, textOf } from '../../support/client/options.ts'
 import type { FakeClient } from '../../support/fake-client.ts'
+import { type GatewayProcess, startGatewayProcess } from '../../support/gateway-process.ts'
 import {
   clientOf,
   codeOf,
@@ -12,14 +13,25 @@ import {
 } from '../../support/journey.ts'
 import { childrenRunning, hasProcessTree } from '../../support/process-tree.ts'
 import { isObject, type Json, objectAt } from '../../support/server/json.ts'
+import { plainFeatures } from '../../support/undescribed.ts'
 
 const answers = { 'elicitation/create': () => ({ action: 'accept', content: { name: 'Ada' } }) }
 const modern = { revision: '2026-07-28', answers, auto: false } as const
 const never = () => new Promise<Json>(() => undefined)
 
+let gateway: GatewayProcess
+/** The address of one of the servers behind the gateway. */
+const at = (name: string) => ({ url: `${gateway.url}/${name}` })
+beforeAll(async () => {
+  const patient = stdioServer({ askTimeoutMs: 60_000 })
+  const upstreams = { one: stdioServer(), two: stdioServer(), patient }
+  gateway = await startGatewayProcess({ features: plainFeatures(undefined), upstreams })
+})
+afterAll(() => gateway.close())
+
 describe('a suspended call of a 2026-07-28 client', () => {
   test('is resumed by the retry', async () => {
-    const client = await clientOf(await gatewayProcessTo({ one: stdioServer() }), modern)
+    const client = await clientOf(at('one'), modern)
     const retry = retryOf(await ask(client))
     expect(answerIn(await client.request('tools/call', retry))).toEqual({
       action: 'accept',
@@ -28,7 +40,7 @@ describe('a suspended call of a 2026-07-28 client', () => {
   })
 
   test('is resumed once: a used state is refused', async () => {
-    const client = await clientOf(await gatewayProcessTo({ one: stdioServer() }), modern)
+    const client = await clientOf(at('one'), modern)
     const retry = retryOf(await ask(client))
     await client.request('tools/call', retry)
     const again = await client.request('tools/call', retry)
@@ -37,7 +49,7 @@ describe('a suspended call of a 2026-07-28 client', () => {
   })
 
   test('is resumed by one of two concurrent retries', async () => {
-    const client = await clientOf(await gatewayProcessTo({ one: stdioServer() }), modern)
+    const client = await clientOf(at('one'), modern)
     const retry = retryOf(await ask(client))
     const replies = await Promise.all([
       client.request('tools/call', retry),
@@ -48,7 +60,7 @@ describe('a suspended call of a 2026-07-28 client', () => {
   })
 
   test('is not resumed with a modified state, and still is with the right one', async () => {
-    const client = await clientOf(await gatewayProcessTo({ one: stdioServer() }), modern)
+    const client = await clientOf(at('one'), modern)
     const retry = retryOf(await ask(client))
     const state = String(retry['requestState'])
     const other = state.at(-5) === 'A' ? 'B' : 'A'
@@ -71,9 +83,8 @@ describe('a suspended call of a 2026-07-28 client', () => {
   })
 
   test('is not resumed by a call on another server or with other arguments', async () => {
-    const gateway = await gatewayProcessTo({ one: stdioServer(), two: stdioServer() })
-    const client = await clientOf({ url: `${gateway.url}/one` }, modern)
-    const elsewhere = await clientOf({ url: `${gateway.url}/two` }, modern)
+    const client = await clientOf(at('one'), modern)
+    const elsewhere = await clientOf(at('two'), modern)
     const retry = retryOf(await ask(client))
     const refused = [
       await client.request('tools/call', { ...retry, arguments: { message: 'another' } }),
@@ -86,14 +97,14 @@ describe('a suspended call of a 2026-07-28 client', () => {
   })
 
   test('is unknown to a restarted gateway', async () => {
-    const client = await clientOf(await gatewayProcessTo({ one: stdioServer() }), modern)
+    const client = await clientOf(at('one'), modern)
     const retry = retryOf(await ask(client))
     const restarted = await clientOf(await gatewayProcessTo({ one: stdioServer() }), modern)
     expect(codeOf(await restarted.request('tools/call', retry))).toBe('STATE_INVALID')
   })
 
   test('asks again for the responses that the retry omits', async () => {
-    const client = await clientOf(await gatewayProcessTo({ one: stdioServer() }), modern)
+    const client = await clientOf(at('one'), modern)
     const first = await client.request('tools/call', { name: 'ask_two', arguments: {} })
     const retry = retryOf(first, { name: 'ask_two' })
     const [key = ''] = Object.keys(objectAt(retry, 'inputResponses'))
@@ -120,7 +131,7 @@ describe('a suspended call of a 2026-07-28 client', () => {
   })
 
   test('returns the result of a server that did not wait for the response', async () => {
-    const client = await clientOf(await gatewayProcessTo({ one: stdioServer() }), modern)
+    const client = await clientOf(at('one'), modern)
     const first = await ask(client, { waits: false })
     await client.request('tools/call', { name: 'slow', arguments: { ms: 200, steps: 1 } })
     const retry = retryOf(first, { name: 'ask_form', arguments: { waits: false } })
@@ -128,10 +139,7 @@ describe('a suspended call of a 2026-07-28 client', () => {
   })
 
   test('does not block other calls', async () => {
-    const client = await clientOf(
-      await gatewayProcessTo({ one: stdioServer({ askTimeoutMs: 60_000 }) }),
-      modern,
-    )
+    const client = await clientOf(at('patient'), modern)
     await Promise.all(Array.from({ length: 20 }, () => ask(client)))
     const replies = await Promise.all(
       Array.from({ length: 20 }, async () => {
@@ -170,7 +178,7 @@ describe('a call of a session client with a pending question', () => {
   })
 
   test('ends at once if the server responds before it has the input response', async () => {
-    const client = await clientOf(await gatewayProcessTo({ one: stdioServer() }), {
+    const client = await clientOf(at('one'), {
       answers: { 'elicitation/create': never },
     })
     const reply = await client.request('tools/call', { name: 'ask_form', arguments: { waits: false } })
@@ -188,7 +196,7 @@ describe('a call of a session client with a pending question', () => {
   })
 
   test('is refused by a client that cannot respond, and the server receives the error', async () => {
-    const client = await clientOf(await gatewayProcessTo({ one: stdioServer() }), {
+    const client = await clientOf(at('one'), {
       capabilities: { elicitation: {} },
     })
     expect((await client.request('tools/call', { name: 'ask_form' })).text).toContain('-32601')

@@ -110,7 +110,7 @@ describe('clients that listen while the configuration changes', () => {
     const gateway = await gatewayProcessTo({ one, two })
     const old = await clientOf({ url: `${gateway.url}${path}` })
     gateway.configure({ upstreams: { one, two: otherTwo } })
-    await old.until(({ method }) => method === 'notifications/tools/list_changed', 10_000)
+    await old.until(({ method }) => method === 'notifications/tools/list_changed')
     // They continue to receive change notifications.
     const told = old.notes.length
     const name = path === '' ? 'two_change' : 'change'

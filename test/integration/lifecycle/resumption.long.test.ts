@@ -189,7 +189,7 @@ describe('an upstream stream that breaks', () => {
     server.dropStreams()
     await until(() => gets(server) > before, 'the stream to be opened again')
     server.change('tools')
-    await client.until(({ method }) => method === 'notifications/tools/list_changed', 10_000)
+    await client.until(({ method }) => method === 'notifications/tools/list_changed')
     expect(client.violations).toEqual([])
   })
 })

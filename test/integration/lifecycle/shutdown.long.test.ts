@@ -78,17 +78,16 @@ describe('a gateway that is stopped', () => {
     await client.request('tools/call', { name: 'echo' })
     gateway.signal('SIGTERM')
     await gateway.logged(({ event }) => event === 'stopping')
-    const start = performance.now()
     gateway.signal('SIGTERM')
+    // At the end of the grace period it would exit with 0.
     expect((await gateway.ended).code).toBe(1)
-    expect(performance.now() - start).toBeLessThan(5000)
     expect(await failed).toMatch(/aborted|hang up|reset|closed|ended/)
   })
 
   test('while a server hangs exits after a grace period', async () => {
     const gateway = await gatewayProcessTo({ one: stdioServer() })
     const client = await clientOf(gateway)
-    const { reply } = client.start('tools/call', { name: 'hang' }, { timeoutMs: 30_000 })
+    const { reply } = client.start('tools/call', { name: 'hang' })
     const failed = reply.then(
       (answer) => answer.error ?? codeOf(answer),
       (error: unknown) => error,
@@ -111,14 +110,12 @@ describe('a gateway that is stopped', () => {
     await once(silent, 'listening')
     const { port } = silent.address() as AddressInfo
     const met = 'command' in settings ? undefined : once(silent, 'connection')
-    const one = { url: met && `http://127.0.0.1:${port}/`, ...settings }
+    // It would be given longer to start than this test may take.
+    const one = { url: met && `http://127.0.0.1:${port}/`, start_timeout: '10m', ...settings }
     const gateway = await gatewayProcessTo({ one }, { warm: false })
     await (met ?? until(() => descendants(gateway.pid).length > 0, 'the server to be started'))
-    const start = performance.now()
     gateway.signal('SIGTERM')
     expect((await gateway.ended).code).toBe(0)
-    // It would be given 30 s to start.
-    expect(performance.now() - start).toBeLessThan(10_000)
   })
 })
 
@@ -126,7 +123,7 @@ describe('a gateway that is stopped after its file changed', () => {
   test('while a call hangs at a removed server, answers the call', async () => {
     const gateway = await gatewayProcessTo({ one: stdioServer(), two: stdioServer() })
     const client = await clientOf({ url: `${gateway.url}/two` }, { revision: '2026-07-28' })
-    const { reply } = client.start('tools/call', { name: 'hang' }, { timeoutMs: 30_000 })
+    const { reply } = client.start('tools/call', { name: 'hang' })
     await client.request('tools/call', { name: 'echo' })
     gateway.configure({ upstreams: { one: stdioServer() } })
     await gateway.logged(({ event }) => event === 'config.reloaded')

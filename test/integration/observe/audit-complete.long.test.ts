@@ -10,16 +10,17 @@ import { folder } from '../../support/journey.ts'
 import { openRoom } from '../../support/room.ts'
 import { type Seeded, seeded } from '../../support/seeded.ts'
 import type { Json } from '../../support/server/json.ts'
+import { repetitions, seedOf } from '../../support/soak.ts'
 import { plainFeatures } from '../../support/undescribed.ts'
 
 /** AUDIT_SEED reproduces the requests and the edits of the log. */
-const SEED = Number(process.env['AUDIT_SEED'] ?? 20_264)
+const SEED = seedOf('AUDIT_SEED', 20_264)
 /** How many requests each gateway process gets, how many at a time, and how many processes follow one another. */
 const REQUESTS = 500
 const AT_ONCE = 25
-const PROCESSES = 4
+const PROCESSES = repetitions(2, 4)
 /** How often the finished log is edited, each time in another way and place. */
-const EDITS = 200
+const EDITS = repetitions(40, 200)
 
 /** A request, and how its line must say that it ended. */
 interface Wanted {
@@ -43,54 +44,50 @@ const kinds: readonly [Wanted, ...Wanted[]] = [
   { method: 'vendor/method', params: {}, event: 'call', outcome: 'UNSUPPORTED_OPERATION' },
 ]
 
-test(
-  'each call and refusal has one line, and no line can be edited unseen',
-  { timeout: 240_000 },
-  async ({ task }) => {
-    const room = await openRoom()
-    const file = join(folder(), 'audit.jsonl')
-    const config = {
-      store: join(dirname(file), 'store'),
-      observe: { audit: { file, max_size: '200KB' } },
-      features: plainFeatures({}),
-      upstreams: { room: { url: room.url, revision: '2025-11-25', deny: { shout: true } } },
-    }
-    const random = seeded(SEED)
-    const sent = new Map<string, Wanted>()
-    for (let process = 0; process < PROCESSES; process++) {
-      const gateway = await startGateway(config)
-      await sendAll(gateway.url, { random, sent, process })
-      gateway.stop()
-      expect((await gateway.ended).code).toBe(0)
-      await gateway.close()
-    }
-    const files = readdirSync(dirname(file)).filter((name) => /^audit\.jsonl(\.\d+)?$/.test(name))
-    const paths = files.map((name) => join(dirname(file), name))
-    expect(paths.length).toBeGreaterThan(2)
-    const lines = paths.flatMap(auditLines)
-    const faults = [...sent].flatMap(([id, wanted]) => {
-      const own = lines.filter((line) => line['request_id'] === id)
-      const [line] = own
-      const isRight =
-        own.length === 1 &&
-        line?.['event'] === wanted.event &&
-        (line['code'] ?? line['outcome']) === wanted.outcome
-      return isRight ? [] : [`${id} ${JSON.stringify(wanted)}: ${JSON.stringify(own)}`]
-    })
-    expect(faults, `AUDIT_SEED=${SEED}`).toEqual([])
-    expect((await runCommand(['audit', 'verify', ...paths])).code).toBe(0)
-    const isWhole = async () => (await verifyAudit(paths)).every(({ problem }) => !problem)
-    for (let edit = 0; edit < EDITS; edit++) {
-      const path = random.pick([paths[0] ?? '', ...paths.slice(1)])
-      const before = readFileSync(path, 'utf8')
-      writeFileSync(path, edited(before, edit, random))
-      expect(await isWhole(), `edit ${edit} of ${path}, AUDIT_SEED=${SEED}`).toBe(false)
-      writeFileSync(path, before)
-    }
-    expect(await isWhole()).toBe(true)
-    reportFigure(task, { requests: sent.size, edits: EDITS })
-  },
-)
+test('each call and refusal has one line, and no line can be edited unseen', async ({ task }) => {
+  const room = await openRoom()
+  const file = join(folder(), 'audit.jsonl')
+  const config = {
+    store: join(dirname(file), 'store'),
+    observe: { audit: { file, max_size: '200KB' } },
+    features: plainFeatures({}),
+    upstreams: { room: { url: room.url, revision: '2025-11-25', deny: { shout: true } } },
+  }
+  const random = seeded(SEED)
+  const sent = new Map<string, Wanted>()
+  for (let process = 0; process < PROCESSES; process++) {
+    const gateway = await startGateway(config)
+    await sendAll(gateway.url, { random, sent, process })
+    gateway.stop()
+    expect((await gateway.ended).code).toBe(0)
+    await gateway.close()
+  }
+  const files = readdirSync(dirname(file)).filter((name) => /^audit\.jsonl(\.\d+)?$/.test(name))
+  const paths = files.map((name) => join(dirname(file), name))
+  expect(paths.length).toBeGreaterThan(2)
+  const lines = paths.flatMap(auditLines)
+  const faults = [...sent].flatMap(([id, wanted]) => {
+    const own = lines.filter((line) => line['request_id'] === id)
+    const [line] = own
+    const isRight =
+      own.length === 1 &&
+      line?.['event'] === wanted.event &&
+      (line['code'] ?? line['outcome']) === wanted.outcome
+    return isRight ? [] : [`${id} ${JSON.stringify(wanted)}: ${JSON.stringify(own)}`]
+  })
+  expect(faults, `AUDIT_SEED=${SEED}`).toEqual([])
+  expect((await runCommand(['audit', 'verify', ...paths])).code).toBe(0)
+  const isWhole = async () => (await verifyAudit(paths)).every(({ problem }) => !problem)
+  for (let edit = 0; edit < EDITS; edit++) {
+    const path = random.pick([paths[0] ?? '', ...paths.slice(1)])
+    const before = readFileSync(path, 'utf8')
+    writeFileSync(path, edited(before, edit, random))
+    expect(await isWhole(), `edit ${edit} of ${path}, AUDIT_SEED=${SEED}`).toBe(false)
+    writeFileSync(path, before)
+  }
+  expect(await isWhole()).toBe(true)
+  reportFigure(task, { requests: sent.size, edits: EDITS })
+})
 
 interface Sending {
   readonly random: Seeded

@@ -66,7 +66,7 @@ describe.concurrent.each([
       answers: { 'elicitation/create': () => accept },
     })
     const args = { name: 'simulate-research-query', arguments: { topic: 'python', ambiguous: true } }
-    const reply = await client.request('tools/call', args, { timeoutMs: 30_000 })
+    const reply = await client.request('tools/call', args)
     expect(reply.text).toContain('Research Report: python (snakes)')
     expect(client.violations).toEqual([])
     await client.close()

@@ -60,14 +60,14 @@ describe.each([
     expect(await tasksOf(alice)).toEqual([taskId])
     expect((await alice.request('tasks/get', { taskId })).result).toMatchObject({ taskId })
     expect((await bob.request('tasks/cancel', { taskId: other })).result).toMatchObject({ taskId: other })
-    const done = await alice.request('tasks/result', { taskId }, { timeoutMs: 30_000 })
+    const done = await alice.request('tasks/result', { taskId })
     expect(done.text).toContain('Research Report: gates')
   })
 
   test('do not include tasks that the gateway created itself', async () => {
     const { alice } = await twoClients(isolation, isTold)
     const args = { name: 'simulate-research-query', arguments: { topic: 'walls' } }
-    const reply = await alice.request('tools/call', args, { timeoutMs: 30_000 })
+    const reply = await alice.request('tools/call', args)
     expect(reply.text).toContain('Research Report: walls')
     expect(await tasksOf(alice)).toEqual([])
   })

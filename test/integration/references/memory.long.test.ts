@@ -10,12 +10,24 @@ import { sha256Of } from '../../bench/large-text.ts'
 import { resetPeak, peakMegabytes, residentMegabytes } from '../../bench/process-stats.ts'
 import { type GatewayProcess, startGatewayProcess } from '../../support/gateway-process.ts'
 import { bothEras } from '../../support/peers/clients.ts'
+import { variantsOf } from '../../support/soak.ts'
 
 const BYTES = 200_000_000
 const MAX_MEGABYTES = 150
 
 const script = fileURLToPath(new URL('../../bench/large-upstream.ts', import.meta.url))
 const sha256 = sha256Of(BYTES)
+
+const ways = [
+  { way: 'over stdio', tool: 'child_get_text', more: {} },
+  { way: 'as JSON over HTTP', tool: 'remote_get_text', more: {} },
+  { way: 'as events over HTTP', tool: 'remote_get_text', more: { as_events: true } },
+]
+/** Each way with one of the eras in the ordinary run. */
+const meetings = variantsOf(
+  bothEras.flatMap((era) => ways.map((way) => ({ ...era, ...way }))),
+  (_each, index) => index % 2 === 0,
+)
 
 let root = ''
 let server: Serving
@@ -45,25 +57,19 @@ async function sumOf(url: URL): Promise<string> {
 }
 
 describe.skipIf(!existsSync('/proc/self/clear_refs'))('a result of 200 MB (needs /proc)', () => {
-  describe.each(bothEras)('with $title', ({ connect }) => {
-    it.each([
-      ['over stdio', 'child_get_text', {}],
-      ['as JSON over HTTP', 'remote_get_text', {}],
-      ['as events over HTTP', 'remote_get_text', { as_events: true }],
-    ])('passes in bounded memory %s', async (_way, tool, more) => {
-      const client = await connect({ transport: 'http', url: gateway.url })
-      try {
-        await client.call(tool, { bytes: 10, ...more })
-        const idle = residentMegabytes(gateway.pid)
-        resetPeak(gateway.pid)
-        const result = await client.call(tool, { bytes: BYTES, ...more })
-        expect(peakMegabytes(gateway.pid) - idle).toBeLessThan(MAX_MEGABYTES)
-        expect(result.text).toContain(`${BYTES} bytes`)
-        const [, id = ''] = /ref:\/\/(ref_[0-9a-f]+)/.exec(result.text) ?? []
-        expect(await sumOf(new URL(`/data/${id}`, gateway.url))).toBe(sha256)
-      } finally {
-        await client.close()
-      }
-    })
+  it.each(meetings)('passes in bounded memory $way with $title', async ({ connect, tool, more }) => {
+    const client = await connect({ transport: 'http', url: gateway.url })
+    try {
+      await client.call(tool, { bytes: 10, ...more })
+      const idle = residentMegabytes(gateway.pid)
+      resetPeak(gateway.pid)
+      const result = await client.call(tool, { bytes: BYTES, ...more })
+      expect(peakMegabytes(gateway.pid) - idle).toBeLessThan(MAX_MEGABYTES)
+      expect(result.text).toContain(`${BYTES} bytes`)
+      const [, id = ''] = /ref:\/\/(ref_[0-9a-f]+)/.exec(result.text) ?? []
+      expect(await sumOf(new URL(`/data/${id}`, gateway.url))).toBe(sha256)
+    } finally {
+      await client.close()
+    }
   })
 })

@@ -5,9 +5,10 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { chromiumProgram, needsChromium } from '../../support/chromium.ts'
 import { foreignFile } from '../../support/foreign.ts'
 import { type RunningGateway, startGateway } from '../../support/gateway.ts'
+import { repetitions } from '../../support/soak.ts'
 
-const CLIENTS = 10
-const CALLS = 20
+const CLIENTS = repetitions(4, 10)
+const CALLS = repetitions(10, 20)
 const KEY = 'dev.gatehouse/session_state'
 
 /** A client of the official SDK that speaks 2026-07-28 and sends each state back; otherwise it knows nothing of sessions. */

@@ -29,8 +29,8 @@ describe('gatehouse store', () => {
     folder = mkdtempSync(join(tmpdir(), 'gatehouse-store-'))
     writeFileSync(file(), JSON.stringify(config))
     gateway = startCommand(['serve', '--config', file(), '--port', '0'])
-    await until(() => existsSync(join(folder, '.gatehouse/data.mdb')), 'the store', 20_000)
-    await until(async () => (await run('info')).stdout.includes('key'), 'the keys of the gateway', 20_000)
+    await until(() => existsSync(join(folder, '.gatehouse/data.mdb')), 'the store')
+    await until(async () => (await run('info')).stdout.includes('key'), 'the keys of the gateway')
   })
   afterAll(async () => {
     await gateway.close()

@@ -159,7 +159,7 @@ describe('a store in Redis that, while a gateway uses it,', needsRedis, () => {
 
     if (mend) await mend(redis)
     else expect(await run('store', 'accept')).toMatchObject({ code: 0 })
-    await until(async () => (await storeCheck(gateway)) === '200 ok', 'the store to be back', 20_000)
+    await until(async () => (await storeCheck(gateway)) === '200 ok', 'the store to be back')
     await answered(gateway, 'after')
     if (mend) {
       const replay = await client.request('tools/call', keyed('before'))
@@ -176,7 +176,7 @@ describe('a store in Redis that, while a gateway uses it,', needsRedis, () => {
     await answered(gateway, 'one')
     await answered(other, 'another')
     const client = await clientOf(gateway, { revision: '2026-07-28' })
-    const first = client.request('tools/call', keyed('slow'), { timeoutMs: 30_000 })
+    const first = client.request('tools/call', keyed('slow'))
     await until(() => server.calls.length === 3, 'the call')
     await redis.tell('FLUSHALL')
     server.release()
@@ -205,7 +205,7 @@ describe('a store in Redis without records', needsRedis, () => {
     const client = await clientOf(gateway, { revision: '2026-07-28' })
     expect((await client.request('tools/call', add('bare'))).result?.['isError']).not.toBe(true)
     await restart(redis)
-    await until(async () => (await storeCheck(gateway)) === '200 ok', 'Redis to be back', 20_000)
+    await until(async () => (await storeCheck(gateway)) === '200 ok', 'Redis to be back')
     await answered(gateway, 'first')
   })
 })

@@ -1,22 +1,18 @@
-import { spawnSync } from 'node:child_process'
-import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import type { SimulationResult } from '../../../src/testkit/simulate/simulation.ts'
+import { runCommandProcess } from '../../support/gateway-process.ts'
+import { isSoak } from '../../support/soak.ts'
 
-const main = join(import.meta.dirname, '../../../dist/main.js')
-
-test('a long simulation runs in several processes, and each seed once', { timeout: 280_000 }, () => {
+// More steps than one process simulates. `test/unit/cli/simulate.test.ts` shows for every run how they are divided.
+test.runIf(isSoak)('a long simulation runs in several processes, and each seed once', async () => {
   const words = ['simulate', '--seed', '900', '--steps', '410000', '--json']
-  const { status, stdout } = spawnSync(process.execPath, [main, ...words], {
-    encoding: 'utf8',
-    maxBuffer: 64 * 1024 * 1024,
-  })
+  const { code, stdout } = await runCommandProcess(words)
   const { seeds, steps } = JSON.parse(stdout) as {
     readonly seeds: readonly SimulationResult[]
     readonly steps: number
   }
   expect(seeds.flatMap(({ seed, violation }) => (violation ? [{ seed, violation }] : []))).toEqual([])
-  expect(status).toBe(0)
+  expect(code).toBe(0)
   expect(seeds.map(({ seed }) => seed)).toEqual(seeds.map((_each, index) => 900 + index))
   expect(steps).toBe(seeds.reduce((sum, each) => sum + each.steps, 0))
   expect(steps).toBeGreaterThanOrEqual(410_000)

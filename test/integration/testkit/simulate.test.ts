@@ -3,8 +3,12 @@ import { mkdtempSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
+import { repetitions } from '../../support/soak.ts'
 
 const main = join(import.meta.dirname, '../../../dist/main.js')
+
+/** More than one simulation, of which the first takes 20,000 steps at least. */
+const STEPS = repetitions(26_000, 40_000)
 
 interface Seed {
   readonly seed: number
@@ -40,10 +44,10 @@ describe('gatehouse simulate', () => {
   })
 
   it('a simulation does not depend on those before it in its process', () => {
-    const both = seedsOf(simulate('--seed', '20', '--steps', '40000', '--json').stdout)
+    const both = seedsOf(simulate('--seed', '20', '--steps', String(STEPS), '--json').stdout)
     expect(both.map(({ seed }) => seed)).toEqual([20, 21])
     const alone = seedsOf(
-      simulate('--seed', '21', '--steps', String(40_000 - (both[0]?.steps ?? 0)), '--json').stdout,
+      simulate('--seed', '21', '--steps', String(STEPS - (both[0]?.steps ?? 0)), '--json').stdout,
     )
     expect(alone[0]?.hash).toBe(both[1]?.hash)
   })

@@ -31,11 +31,7 @@ function configFile(room: Room, store: string, unsend: Json = {}): string {
 async function start(config: string): Promise<Gateway> {
   const command = startCommandProcess(['serve', '--config', config, '--port', '0'])
   onTestFinished(() => command.close())
-  const url = await until(
-    () => /^Gatehouse serves (\S+)$/m.exec(command.stdout())?.[1],
-    'the address',
-    20_000,
-  )
+  const url = await until(() => /^Gatehouse serves (\S+)$/m.exec(command.stdout())?.[1], 'the address')
   return { url: `${new URL(url).origin}/mcp`, command }
 }
 

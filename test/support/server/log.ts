@@ -1,3 +1,5 @@
+import { WAIT_TIMEOUT_MS } from '../condition.ts'
+
 /** A list that grows, and that can be waited on. */
 export class Log<T> {
   readonly items: T[] = []
@@ -9,7 +11,7 @@ export class Log<T> {
   }
 
   /** Waits until an item, past or to come, satisfies the predicate. */
-  until(predicate: (item: T) => boolean, timeoutMs = 15_000): Promise<T> {
+  until(predicate: (item: T) => boolean, timeoutMs = WAIT_TIMEOUT_MS): Promise<T> {
     return new Promise((resolve, reject) => {
       const check = () => {
         const found = this.items.find(predicate)

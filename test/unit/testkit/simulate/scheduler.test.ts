@@ -10,7 +10,7 @@ async function orderOf(works: readonly (() => Promise<unknown>)[]): Promise<read
   scheduler.after(process, 1, 'both', () => {
     works.forEach((work, index) => void scheduler.elsewhere(work).then(() => order.push(`work ${index}`)))
     void (async () => {
-      for (let turns = 0; turns < 20; turns++) await undefined
+      for (let turns = 0; turns < 20; turns++) await Promise.resolve()
       order.push('inside')
     })()
   })
