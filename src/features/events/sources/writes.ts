@@ -102,7 +102,8 @@ export function logWrites(target: Target, events: ServerEvents, deps: Deps): Mid
     if (!hasWritten(call, outcome)) return outcome
     const { name = '' } = target
     try {
-      if (!(await events.isWanted())) return outcome
+      // Where the store does not say, the event is added, which asks again for a while and reports a loss.
+      if (!(await events.isWanted().catch(() => true))) return outcome
       // Who reads the events may have no right to the data of references.
       const given = clean(writtenArguments(call.params, call.references)?.value)
       const limits = { each: MAX_ARGUMENT_LENGTH, all: MAX_ARGUMENTS_LENGTH }

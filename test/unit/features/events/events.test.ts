@@ -401,6 +401,17 @@ describe('events: while the store fails', () => {
     expect(page).toMatchObject({ truncated: false })
   })
 
+  it('are kept by a process that cannot see at once whether clients want them', async () => {
+    const { poll } = gateway({ isStoreShared: true })
+    const { cursor } = await poll({ name: added })
+    const { write } = gateway({ isStoreShared: true })
+    vi.spyOn(store, 'get').mockRejectedValueOnce(new GatewayError('SERVER_UNAVAILABLE', 'It is away.'))
+    await write('add_note', { text: 'x' })
+    const page = await poll({ name: added, cursor })
+    expect(textsOf(page)).toEqual(['x'])
+    expect(page).toMatchObject({ truncated: false })
+  })
+
   it('are lost if it fails for longer, and clients learn that events may be missing', async () => {
     const { poll, write } = gateway()
     const { cursor } = await poll({ name: added })
