@@ -3,9 +3,13 @@
  * processes that ended meanwhile. Vitest runs this in the worker before each test file.
  */
 import { readFileSync } from 'node:fs'
-import { afterAll } from 'vitest'
+import { afterAll, beforeAll } from 'vitest'
 
-const before = cpuMs()
+let before = 0
+
+beforeAll(() => {
+  before = cpuMs()
+})
 
 // Vitest reads the parameters, and the first must be a pattern.
 // oxlint-disable-next-line no-empty-pattern

@@ -50,6 +50,8 @@ beforeAll(async () => {
   await client.connect(new StreamableHTTPClientTransport(new URL(gateway.url)))
   await call('memory_create_entities', entities, { 'dev.gatehouse/idempotency_key': 'used' })
   await call('begin_transaction', { transaction_id: 'open' })
+  // The history of an action is written behind its response.
+  await until(async () => (await kept()).some((line) => line.includes('"deed/')), 'the history')
 })
 afterAll(async () => {
   await client.close()

@@ -11,7 +11,7 @@ const real = [
   /^main\.ts$/,
   /^core\/world\.ts$/,
   /^store\/(lmdb|redis)\//,
-  /^store\/(sentinel|open|blobs\/folder)\.ts$/,
+  /^store\/(sentinel|open|portable|blobs\/folder)\.ts$/,
   /^upstream\/oauth\//,
   /^upstream\/transport\/(child|http|http-client|sse)\.ts$/,
   /^downstream\/(http|pages|auth)\//,
