@@ -19,7 +19,7 @@ import { everything, publishedServer } from '../../support/peers/servers.ts'
 import { type Json, objectAt } from '../../support/server/json.ts'
 import { type Revision, revisions } from '../../support/server/revisions.ts'
 
-/** A long tool of a server of one revision: calls of it take 1.2 s and report five steps. */
+/** A long tool of a server of one revision: calls of it take 2.5 s, well over the second after which they have an id, and report five steps. */
 interface LongTool {
   readonly revision: Revision
   readonly command: readonly string[]
@@ -35,7 +35,7 @@ const servers: readonly LongTool[] = revisions.map((revision): LongTool => {
       revision,
       command: [command, ...args],
       name: 'slow',
-      args: { ms: 1200, steps: 5 },
+      args: { ms: 2500, steps: 5 },
       text: 'took 5 steps',
     }
   }
@@ -43,8 +43,8 @@ const servers: readonly LongTool[] = revisions.map((revision): LongTool => {
     revision,
     command: publishedServer(everything, 'stdio'),
     name: 'trigger-long-running-operation',
-    args: { duration: 1.2, steps: 5 },
-    text: 'Long running operation completed. Duration: 1.2 seconds, Steps: 5.',
+    args: { duration: 2.5, steps: 5 },
+    text: 'Long running operation completed. Duration: 2.5 seconds, Steps: 5.',
   }
 })
 
@@ -199,7 +199,7 @@ const taskTools: readonly TaskTool[] = [
     title: mode === 'core' ? 'of 2025-11-25 with tasks' : 'of 2026-07-28 with the extension for tasks',
     upstream: mode,
     name: 'slow_compute',
-    args: { seconds: 1.2, label: 'a sum' },
+    args: { seconds: 2.5, label: 'a sum' },
     text: 'computed a sum',
   })),
 ]
