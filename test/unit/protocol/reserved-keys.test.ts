@@ -1,4 +1,5 @@
 // Compares the removal of reserved member names from JSON text with a plain traversal of the value.
+import { runInNewContext } from 'node:vm'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { isObject } from '../../../src/core/json/json.ts'
@@ -17,7 +18,9 @@ function walked(value: unknown): unknown {
 }
 
 const names = fc.constantFrom('dev.gatehouse/approval', 'dev.gatehouse/error', 'dev.gatehouse', 'a', '_meta')
-// Keys do not end in a backslash: `JSON.parse` of Node.js 24.21 confuses such keys with earlier ones.
+// `JSON.parse` of Node.js 24.21 confuses a key with escapes with an earlier one that ends in a backslash: there is none here, and
+// those of other test files are in another realm.
+const { parse } = runInNewContext('JSON') as typeof JSON
 const plain = fc.string().map((text) => text.replaceAll('\\', '/'))
 const key = fc.oneof(names, plain, fc.constantFrom('structuredContent', '"', '}{', ',', '\n'))
 const { tree } = fc.letrec((tie) => ({
@@ -34,7 +37,7 @@ describe('reserved members in a message of a server', () => {
     fc.assert(
       fc.property(tree, fc.constantFrom(0, 1, '\t'), (value, space) => {
         const text = JSON.stringify(value, null, space)
-        expect(JSON.parse(cleaned(text))).toEqual(walked(JSON.parse(text)))
+        expect(parse(cleaned(text))).toEqual(walked(parse(text)))
       }),
       { numRuns: 500 },
     )
