@@ -55,9 +55,6 @@ type SourceOptions = Partial<
   Pick<CliOptions, 'config' | 'envFile' | 'gatewayKey' | 'host' | 'port' | 'words'>
 >
 
-/** The configuration file of commands that name none. */
-export const CONFIG_FILE = 'gateway.config.yaml'
-
 /** Reads the configuration: from the command line if it names a server, else from the file. @throws ConfigError */
 export function readSource(
   { config, envFile, gatewayKey, host, port, words = [] }: SourceOptions,

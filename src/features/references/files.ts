@@ -43,7 +43,7 @@ interface Options {
   readonly folder?: string | undefined
   /** How large the files of all calls may be together, in bytes; those of one caller, a quarter of it. */
   readonly total: number
-  readonly files: ProcessFiles
+  readonly files: GatewayFiles
   readonly log: Log
 }
 
@@ -189,7 +189,7 @@ interface Held {
 }
 
 /** The files of a gateway. They outlive the runtime whose calls use them: it may be replaced meanwhile. */
-export class ProcessFiles {
+export class GatewayFiles {
   /** Identifies the gateway that owns a folder. Numbers of processes are not unique: containers may share a folder. */
   readonly instance = randomUUID()
   /** The folders in use. */
@@ -276,7 +276,7 @@ async function usableFolder(folder: string): Promise<string | undefined> {
 }
 
 /** Deletes the folder of a call if the process that it belongs to has ended. */
-async function removeAbandoned(folder: string, { live, instance }: ProcessFiles): Promise<void> {
+async function removeAbandoned(folder: string, { live, instance }: GatewayFiles): Promise<void> {
   const found = live.has(folder) ? undefined : await ifThere(lstat(folder))
   if (!found?.isDirectory()) return
   const isOld = found.mtimeMs < Date.now() - STALE_MS

@@ -2,7 +2,7 @@
 import type { Finding } from '../../core/finding.ts'
 import { folderProblem } from '../../store/private-folder.ts'
 import type { Services, SettingsOf } from '../feature.ts'
-import { ProcessFiles, ReferenceFiles } from './files.ts'
+import { GatewayFiles, ReferenceFiles } from './files.ts'
 import { limitsOf } from './keep.ts'
 
 type Deps = Pick<Services, 'log' | 'scope' | 'servers'>
@@ -26,7 +26,7 @@ export class FileFolders {
 
   at(folder: string | undefined): ReferenceFiles {
     const { log, scope } = this.#deps
-    const files = scope.once(ProcessFiles)
+    const files = scope.once(GatewayFiles)
     const { total } = limitsOf(this.#settings())
     const known = this.#folders.get(folder) ?? new ReferenceFiles({ folder, total, files, log })
     this.#folders.set(folder, known)

@@ -23,7 +23,7 @@ import { Payload } from '../../../../src/core/payload.ts'
 import type { Principal } from '../../../../src/core/principal.ts'
 import { ProcessScope } from '../../../../src/durable/process-scope.ts'
 import { fileName } from '../../../../src/features/references/file-name.ts'
-import { type NewFile, ProcessFiles, ReferenceFiles } from '../../../../src/features/references/files.ts'
+import { type NewFile, GatewayFiles, ReferenceFiles } from '../../../../src/features/references/files.ts'
 import { bytesOf } from '../../../support/bytes-of.ts'
 import { argumentSchema, referenceSettings, referenceWorld } from '../../../support/reference-world.ts'
 import type { Json } from '../../../support/server/json.ts'
@@ -72,7 +72,7 @@ function nameOf(digit: number): string {
 
 /** The files of a call that are written without it. */
 function callFiles(principal: Principal) {
-  return new ReferenceFiles({ folder, total: 10_000, files: scope.once(ProcessFiles), log: silentLog }).begin(
+  return new ReferenceFiles({ folder, total: 10_000, files: scope.once(GatewayFiles), log: silentLog }).begin(
     toolCall({ principal }),
   )
 }
@@ -298,7 +298,7 @@ describe('the folder of files', () => {
     ]
     mkdirSync(join(folder, nameOf(7), '.owner'), { recursive: true })
     utimesSync(join(folder, nameOf(7)), 1, 1)
-    await new ReferenceFiles({ folder, total: 1000, files: scope.once(ProcessFiles), log: silentLog }).sweep()
+    await new ReferenceFiles({ folder, total: 1000, files: scope.once(GatewayFiles), log: silentLog }).sweep()
     expect(readdirSync(folder)).toEqual([...kept, nameOf(7)].toSorted())
   })
 
@@ -309,12 +309,12 @@ describe('the folder of files', () => {
     writeFileSync(join(path, '.owner'), '')
     utimesSync(path, 1, 1)
     symlinkSync(others, folder)
-    await new ReferenceFiles({ folder, total: 1000, files: scope.once(ProcessFiles), log: silentLog }).sweep()
+    await new ReferenceFiles({ folder, total: 1000, files: scope.once(GatewayFiles), log: silentLog }).sweep()
     chmodSync(others, 0o1777)
     await new ReferenceFiles({
       folder: others,
       total: 1000,
-      files: scope.once(ProcessFiles),
+      files: scope.once(GatewayFiles),
       log: silentLog,
     }).sweep()
     expect(existsSync(path)).toBe(true)
@@ -327,14 +327,14 @@ describe('the folder of files', () => {
     const call = callFiles({ id: 'ada' })
     const path = await call.write(fileOf('one', 1))
     utimesSync(dirname(path), 1, 1)
-    await new ReferenceFiles({ folder, total: 1000, files: scope.once(ProcessFiles), log: silentLog }).sweep()
+    await new ReferenceFiles({ folder, total: 1000, files: scope.once(GatewayFiles), log: silentLog }).sweep()
     expect(existsSync(path)).toBe(true)
     await call.remove()
   })
 
   it('keeps what calls use, and says so', async () => {
     let sweeping: Promise<void> | undefined
-    const files = new ReferenceFiles({ folder, total: 1000, files: scope.once(ProcessFiles), log: silentLog })
+    const files = new ReferenceFiles({ folder, total: 1000, files: scope.once(GatewayFiles), log: silentLog })
     const { outcome, keep } = machine(() => {
       sweeping = files.sweep()
       return { kind: 'input_required', inputRequests: {}, requestState: {}, isOpen: true }
@@ -369,7 +369,7 @@ describe('gateways of one process', () => {
     const call = callFiles({ id: 'ada' })
     const path = await call.write(fileOf('one', 1))
     scope = new ProcessScope()
-    await new ReferenceFiles({ folder, total: 1000, files: scope.once(ProcessFiles), log: silentLog }).sweep()
+    await new ReferenceFiles({ folder, total: 1000, files: scope.once(GatewayFiles), log: silentLog }).sweep()
     expect(existsSync(path)).toBe(true)
     await call.remove()
   })
