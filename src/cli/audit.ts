@@ -85,7 +85,7 @@ async function verifyAll(
 
 async function storeOf(wanted: Parameters<typeof readStored>[0], io: Io) {
   if (wanted.config === undefined && !existsSync(pathOf(CONFIG_FILE, io))) return undefined
-  const settings = readStored({ ...wanted }, io)
+  const settings = readStored(wanted, io)
   const { store: place } = settings
   if (place.kind === 'memory' || (place.kind === 'folder' && !existsSync(place.path))) return undefined
   const store = await openSharedStore(settings, openLog('warn', io))

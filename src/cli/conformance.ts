@@ -64,7 +64,7 @@ async function runAll(
       reports.push(await runSuite(settings, server, { io, withWrites, onResult: progress.onResult }))
     } catch (error) {
       const message = error instanceof Error ? error.message : String(error)
-      printError(`${message}`, io)
+      printError(message, io)
     } finally {
       progress.end()
     }

@@ -54,7 +54,9 @@ export function loadStored(text: string, { file: given, env }: TextOptions): Sto
     observe: observeSchema,
   }
   const read = readSections(text, sections, {
-    ...{ file: given, env, directory },
+    file: given,
+    env,
+    directory,
     select: (value) => ({ ...value, ...(isObject(value.observe) && { observe: auditOf(value.observe) }) }),
     check: ({ store }) => checkStore(store, directory).problems,
   })

@@ -1,10 +1,10 @@
 /**
- * What has to happen without a request: replies are kept alive, and streams end with the token of their caller. One timer
- * of each listener serves all of them, so that thousands of open streams cost no timer each.
+ * The timer of a listener: it keeps open replies alive, and ends streams when the token of their caller expires. One timer
+ * serves all of them, so that thousands of open streams cost no timer each.
  */
 import { Registry } from '../../core/registry.ts'
 
-/** Something that is looked after until it is removed. */
+/** Called at each tick until it is removed; `now` is in milliseconds since 1970. */
 interface Ticking {
   tick(now: number): void
 }
@@ -20,7 +20,7 @@ export class Ticker {
     for (const each of this.#all.values()) each.tick(now)
   }, TICK_MS).unref()
 
-  /** Looks after something from now on. Returns the key that removes it. */
+  /** Returns the key that removes it. */
   add(each: Ticking): number {
     const key = ++this.#last
     this.#all.set(key, each)
