@@ -46,8 +46,10 @@ class LogFeed {
       try {
         // Subscriptions may last longer than events are kept for others.
         await this.#source.want()
-        if (this.#start === undefined) this.#begin(await this.#source.log.end())
-        if (await this.#readMore()) this.#onChange()
+        const isFirst = this.#start === undefined
+        if (isFirst) this.#begin(await this.#source.log.end())
+        // Who read the log before its end was known has not seen what was appended in between.
+        if ((await this.#readMore()) || isFirst) this.#onChange()
         hasFailed = false
       } catch (error) {
         if (!hasFailed) this.#log.warn('events.not_read', { reason: asGatewayError(error).message })
