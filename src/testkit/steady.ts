@@ -11,6 +11,12 @@ const shapes: Shapes = [
     '<time>',
   ],
   [/\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?/g, '<time>'],
+  [/(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT/g, '<time>'],
+  // Times of day, and as JavaScript prints them in a language, in which the space before AM is U+202F.
+  [
+    /(?<![\w:.])(?:\d{1,4}[-./]\d{1,2}[-./]\d{1,4},? )?\d{1,2}:\d\d:\d\d(?:\.\d+)?(?:\s?[AP]M)?(?![\w:])/gi,
+    '<time>',
+  ],
   [/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/gi, '<id>'],
   [/(?<![\w-])(?=[0-9a-f]*\d)[0-9a-f]{16,}(?![\w-])/gi, '<id>'],
   [/(?<![\w.])1\d{12}(?:\.\d+)?(?![\w.])/g, '<time>'],

@@ -221,17 +221,17 @@ export interface Published {
 }
 
 /**
- * One publisher: calls of a tool that writes one after another, until there is no next key. A call that fails is not made
- * again; the next one waits until a gateway responds.
+ * One publisher: calls of a tool that writes one after another, until there are no next arguments; `next` is told how many
+ * calls have a result so far. A call that fails is not made again; the next one waits until a gateway responds.
  */
 export async function publish(
   address: EventAddress,
   tool: string,
-  next: () => Json | undefined,
+  next: (results: number) => Json | undefined,
 ): Promise<Published> {
   const keys: string[] = []
   const confirmed = new Set<string>()
-  for (let given = next(); given; given = next()) {
+  for (let given = next(0); given; given = next(confirmed.size)) {
     const key = String(given['key'])
     keys.push(key)
     const response = await requestOnce(address, 'tools/call', { name: tool, arguments: given })

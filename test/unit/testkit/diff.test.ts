@@ -51,6 +51,26 @@ describe('steady', () => {
     expect(steady('facade deadbeef 1234567890 words')).toBe('facade deadbeef 1234567890 words')
   })
 
+  it.each([
+    new Date().toISOString(),
+    new Date().toString(),
+    new Date().toUTCString(),
+    new Date().toLocaleString('en-US'),
+    new Date().toLocaleTimeString('en-US'),
+    new Date().toLocaleString('en-GB'),
+    new Date().toLocaleString('de-DE'),
+    '23:59:01.250',
+  ])('replaces the time %s', (time) => {
+    expect(steady(`created at ${time}`)).toBe('created at <time>')
+  })
+
+  it.each(['10:30', 'chapter 3:16', '::ffff:10:20:30', 'a ratio of 16:09:1', '10.0.0.1:80:80'])(
+    'keeps %s',
+    (text) => {
+      expect(steady(text)).toBe(text)
+    },
+  )
+
   it('is the same in tests made from recordings', async () => {
     const source = `${steadyCode()}\nexport { steady }`
     const module: unknown = await import(`data:text/javascript,${encodeURIComponent(source)}`)
