@@ -363,22 +363,31 @@ export class FairMutex {
 
 // Delays the first calls of a session until its server has the client's roots. A server requests them after the
 // handshake, but the client's first call may arrive at once: it would run with the folders of the server's own command
-// line. It is unknown whether a server requests roots, so it gets a limited time.
+// line. It is unknown whether a server requests roots, so it gets a limited time. A ping before shows that the server has
+// read what it was sent, which takes long on a machine with much to do.
 
-/** How long a server may take to request the roots, and a client to respond, in milliseconds. */
+/** How long a server may take to request the roots once it responds, and a client to respond, in milliseconds. */
 const REQUEST_TIMEOUT_MS = 500
 const ANSWER_TIMEOUT_MS = 10_000
-/** How long a server may take to process the response, in milliseconds: it may check each folder. */
+/** How long a ping is waited for, in milliseconds. */
+const PING_TIMEOUT_MS = 3000
+/** How long a server may take to process the roots between two pings, in milliseconds: it may check each folder. */
 const SETTLE_MS = 50
 
 /** The roots exchange of one session. */
 export class FirstRoots {
+  readonly #ping: () => Promise<unknown>
   readonly #requested = Promise.withResolvers<void>()
   /** Cancels the pending requests. */
   readonly #open = new Set<() => void>()
   readonly #answered = Promise.withResolvers<void>()
   #settling: Promise<void> | undefined
   #isSettled = false
+
+  /** `ping` resolves once the server has responded, or does not. */
+  constructor(ping: () => Promise<unknown>) {
+    this.#ping = ping
+  }
 
   /** Whether calls no longer have to wait. */
   get isSettled(): boolean {
@@ -403,10 +412,14 @@ export class FirstRoots {
     return untilAborted(this.#settling, signal)
   }
 
+  async #responds(): Promise<void> {
+    await Promise.race([this.#ping(), pause(PING_TIMEOUT_MS)])
+  }
+
   async #settle(): Promise<void> {
     const isRequested = await Promise.race([
       this.#requested.promise.then(() => true),
-      pause(REQUEST_TIMEOUT_MS),
+      this.#responds().then(() => pause(REQUEST_TIMEOUT_MS)),
     ])
     if (isRequested === true) {
       const isAnswered = await Promise.race([
@@ -414,7 +427,9 @@ export class FirstRoots {
         pause(ANSWER_TIMEOUT_MS),
       ])
       if (isAnswered !== true) for (const expire of this.#open) expire()
+      await this.#responds()
       await pause(SETTLE_MS)
+      await this.#responds()
     }
     this.#isSettled = true
   }
