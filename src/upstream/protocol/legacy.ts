@@ -293,7 +293,8 @@ export class LegacyConnection implements UpstreamConnection {
     this.#runsToolsAsTasks = runsToolsAsTasks(this.#discovered)
     this.#transport?.established?.(revision.name)
     const { roots } = this.#options
-    if (capabilities.roots !== undefined && !roots) this.#firstRoots = new FirstRoots(() => this.#ping())
+    if (capabilities.roots !== undefined && !roots)
+      this.#firstRoots = new FirstRoots(() => this.#send('ping', Payload.of({})))
     // 2025-11-25 basic/lifecycle: nothing else is sent before this notification.
     await this.#peer.notify('notifications/initialized')
     await this.#transport?.listen?.()
@@ -332,11 +333,6 @@ export class LegacyConnection implements UpstreamConnection {
     this.#peer.fail(failure)
     this.#notifications.close()
     this.#serverRequests.close()
-  }
-
-  /** Resolves once the server has responded in whatever way, or the time of a step is over. */
-  async #ping(): Promise<void> {
-    await this.#send('ping', Payload.of({})).catch(() => undefined)
   }
 
   #send(name: string, params: Payload): Promise<Payload> {

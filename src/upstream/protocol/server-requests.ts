@@ -384,7 +384,7 @@ export class FirstRoots {
   #settling: Promise<void> | undefined
   #isSettled = false
 
-  /** `ping` resolves once the server has responded, or does not. */
+  /** `ping` settles once the server has responded to a ping. */
   constructor(ping: () => Promise<unknown>) {
     this.#ping = ping
   }
@@ -412,8 +412,9 @@ export class FirstRoots {
     return untilAborted(this.#settling, signal)
   }
 
+  /** Waits until the server responds to a ping in whatever way, for a limited time. */
   async #responds(): Promise<void> {
-    await Promise.race([this.#ping(), pause(PING_TIMEOUT_MS)])
+    await Promise.race([this.#ping().catch(() => undefined), pause(PING_TIMEOUT_MS)])
   }
 
   async #settle(): Promise<void> {
