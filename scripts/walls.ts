@@ -251,10 +251,11 @@ export function importWalls(): OxlintOverride[] {
 /** The lint overrides for globals that only one module may use. */
 export function globalWalls(): OxlintOverride[] {
   return [
-    forbid(['src/**'], ofProcess),
-    forbid(['src/core/**', 'src/protocol/**'], [...ofProcess, date, performance]),
-    forbid(['src/core/world.ts'], ofProcess),
-    forbid(['src/cli/io.ts', 'src/main.ts'], []),
+    forbid(['src/**'], [...ofProcess, parse]),
+    forbid(['src/core/**', 'src/protocol/**'], [...ofProcess, parse, date, performance]),
+    forbid(['src/core/world.ts'], [...ofProcess, parse]),
+    forbid(['src/core/json/read.ts'], [...ofProcess, date, performance]),
+    forbid(['src/cli/io.ts', 'src/main.ts'], [parse]),
   ]
 }
 
@@ -266,6 +267,7 @@ const ofProcess = ['env', 'cwd', 'stdin', 'stdout', 'stderr', 'exit', 'exitCode'
     'Commands get it with their Io: only cli/io.ts and main.ts take it from the process.',
   ),
 )
+const parse = property('JSON', 'parse', 'It rounds long numbers: core/json/read.ts has the reader.')
 const date = property('Date', 'now', 'core and protocol read no clock.')
 const performance = property('performance', 'now', 'core and protocol read no clock.')
 

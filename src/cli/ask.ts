@@ -5,6 +5,7 @@ import { isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
 import { oneLine } from '../core/text/escape.ts'
 import type { Io } from './io.ts'
+import { parseJson } from '../core/json/read.ts'
 
 interface Options {
   readonly io: Io
@@ -91,7 +92,7 @@ async function filled(question: string, fields: readonly Field[], io: Io): Promi
 
 function valueOf(text: string): unknown {
   try {
-    return JSON.parse(text)
+    return parseJson(text)
   } catch {
     return text
   }

@@ -3,6 +3,7 @@ import { readText, whyUnreadable } from '../config/secrets.ts'
 import { isObject } from '../core/json/json.ts'
 import { UsageError } from './words.ts'
 import { type Io, pathOf } from './io.ts'
+import { parseJson } from '../core/json/read.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 
@@ -33,7 +34,7 @@ async function wholeArguments([first = '', ...others]: readonly string[], io: Io
 function parsed(text: string, where: string): Fields {
   let value: unknown
   try {
-    value = JSON.parse(text)
+    value = parseJson(text)
   } catch (error) {
     throw new UsageError(`${where}: not JSON: ${error instanceof Error ? error.message : String(error)}`)
   }
@@ -83,7 +84,7 @@ function propertyOf(schema: unknown, key: string): unknown {
 function valueOf(text: string, schema: unknown): unknown {
   if (isObject(schema) && schema.type === 'string') return text
   try {
-    return JSON.parse(text)
+    return parseJson(text)
   } catch {
     return text
   }

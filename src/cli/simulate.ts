@@ -20,6 +20,7 @@ import { simulate as runSimulation, type SimulationResult } from '../testkit/sim
 import { readSource } from './options.ts'
 import { configWords, parseWords, UsageError } from './words.ts'
 import { type Io, pathOf } from './io.ts'
+import { parseJson } from '../core/json/read.ts'
 
 /** The steps of one simulation; more steps are several of them, with the seeds that follow. */
 const STEPS_PER_SEED = 20_000
@@ -117,7 +118,7 @@ function inProcess(
   })
   if (error) throw error
   if (status !== 0 && status !== 1) throw new Error(`the process of seed ${seed} ended without a report`)
-  const { seeds } = JSON.parse(stdout) as Pick<SimulationReport, 'seeds'>
+  const { seeds } = parseJson(stdout) as Pick<SimulationReport, 'seeds'>
   return seeds
 }
 

@@ -11,6 +11,7 @@ import { readStored } from './config-file.ts'
 import { type Io, pathOf, print, printJson } from './io.ts'
 import { privateFile } from './private-file.ts'
 import { didYouMean, readOptions, UsageError } from './words.ts'
+import { parseJson } from '../core/json/read.ts'
 
 /** The first line of an export: its format. */
 const HEADER = { format: 'gatehouse-store', version: 1 }
@@ -183,7 +184,7 @@ function entryOf(value: unknown): StoreEntry | undefined {
 
 function parsed(line: string): unknown {
   try {
-    return JSON.parse(line)
+    return parseJson(line)
   } catch {
     return undefined
   }

@@ -11,6 +11,7 @@ import { RECEIPT_KEY } from '../protocol/meta-keys.ts'
 import { readStored } from './config-file.ts'
 import { parseWords, UsageError } from './words.ts'
 import { type Io, pathOf, print, printError } from './io.ts'
+import { parseJson } from '../core/json/read.ts'
 
 /** The options of the command. */
 const optionTypes = {
@@ -97,7 +98,7 @@ function keysIn(set: unknown, place: string): readonly unknown[] {
 
 function parsed(text: string): unknown {
   try {
-    return JSON.parse(text)
+    return parseJson(text)
   } catch (error) {
     throw new Error(`not valid JSON: ${error instanceof Error ? error.message : String(error)}`)
   }

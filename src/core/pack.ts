@@ -7,6 +7,7 @@ import { hash } from 'node:crypto'
 import { canonical, isObject } from './json/json.ts'
 import type { UndoSettings } from './settings.ts'
 import { readUndo } from './undo/rules.ts'
+import { parseJson } from './json/read.ts'
 
 type Definition = Readonly<Record<string, unknown>>
 
@@ -71,7 +72,7 @@ export interface Proof {
 export function definitionHash(definition: Definition): string {
   const { name, title, description, inputSchema, outputSchema, annotations } = definition
   const describedFields = { name, title, description, inputSchema, outputSchema, annotations }
-  return hash('sha256', canonical(JSON.parse(JSON.stringify(describedFields)))).slice(0, HASH_CHARACTERS)
+  return hash('sha256', canonical(parseJson(JSON.stringify(describedFields)))).slice(0, HASH_CHARACTERS)
 }
 
 /** 128 bits: a second definition with the same hash cannot be constructed. */
@@ -121,7 +122,7 @@ export function proofText({ date, server, version, proved, refuted }: Proof): st
 export function parsePack(text: string, file: string): Pack {
   let value: unknown
   try {
-    value = JSON.parse(text)
+    value = parseJson(text)
   } catch {
     throw new Error(`${file} is not JSON. Write packs with gatehouse prove -o FILE`)
   }

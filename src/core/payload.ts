@@ -3,6 +3,7 @@
  * Unchanged parts are passed on byte for byte.
  */
 import { addMembers, editMembers, elements, isObject, members } from './json/json.ts'
+import { parseJson, setOwn } from './json/read.ts'
 
 /**
  * The members of a JSON object. As edits for `with`, they are values, payloads whose text is kept, or `undefined` to
@@ -42,7 +43,7 @@ export class Payload {
   get value(): unknown {
     if (!this.#isParsed) {
       this.#value =
-        this.#base && this.#edits ? edited(this.#base.fields, this.#edits) : JSON.parse(this.#text ?? 'null')
+        this.#base && this.#edits ? edited(this.#base.fields, this.#edits) : parseJson(this.#text ?? 'null')
       this.#isParsed = true
     }
     return this.#value
@@ -195,11 +196,4 @@ function edited(base: Readonly<Record<string, unknown>>, edits: Fields): Record<
     else setOwn(value, key, edit instanceof Payload ? edit.value : edit)
   }
   return value
-}
-
-/** Sets an own member of any name: an assignment to `__proto__` would set the prototype. */
-function setOwn(value: Record<string, unknown>, key: string, member: unknown): void {
-  if (key !== '__proto__') value[key] = member
-  else
-    Object.defineProperty(value, key, { value: member, writable: true, enumerable: true, configurable: true })
 }

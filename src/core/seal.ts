@@ -7,6 +7,7 @@
  */
 import { createCipheriv, createDecipheriv, createSecretKey, type KeyObject } from 'node:crypto'
 import { world } from './world.ts'
+import { parseJson } from './json/read.ts'
 
 /** What a text is sealed for. */
 export interface SealUse {
@@ -83,7 +84,7 @@ export function createSeal(
 function opened(bytes: Buffer, plain: Buffer, now: number): Unsealed {
   const until = plain.readUIntBE(0, EXPIRY_BYTES)
   if (until !== 0 && until < now) return { kind: 'expired' }
-  const value: unknown = JSON.parse(plain.toString('utf8', EXPIRY_BYTES))
+  const value: unknown = parseJson(plain.toString('utf8', EXPIRY_BYTES))
   // Other spellings of the same base64 have the same nonce.
   return { kind: 'valid', value, nonce: bytes.toString('base64', 0, IV_BYTES) }
 }

@@ -1,6 +1,6 @@
 /** Adds the text of structured content for clients that only read text. */
 import type { Call, Outcome } from '../core/call.ts'
-import { canonical, isObject, readJson } from '../core/json/json.ts'
+import { exactly, isObject, readJson } from '../core/json/json.ts'
 import type { Feature } from './feature.ts'
 import { structuredTextSchema } from './settings/upstream.ts'
 
@@ -23,7 +23,7 @@ function withText(outcome: Outcome, call: Call): Outcome {
   const { content } = result.fields
   const blocks: readonly unknown[] = Array.isArray(content) ? content : []
   const { text } = structured
-  const canonicalJson = lazily(() => canonical(structured.value))
+  const canonicalJson = lazily(() => exactly(structured.value))
   if (blocks.some((block) => isObject(block) && containsJson(block.text, text, canonicalJson))) return outcome
   call.logFields.set('text_added', true)
   return { kind: 'result', result: result.withItem('content', { type: 'text', text }) }
@@ -34,7 +34,7 @@ function containsJson(text: unknown, json: string, canonicalJson: () => string):
   if (typeof text !== 'string') return false
   if (/^[[{]/.test(json) && text.includes(json)) return true
   const value = readJson(text)
-  return value !== undefined && canonical(value) === canonicalJson()
+  return value !== undefined && exactly(value) === canonicalJson()
 }
 
 function lazily<Value>(make: () => Value): () => Value {

@@ -4,6 +4,8 @@
  */
 import { world } from '../core/world.ts'
 import { asGatewayError } from '../core/error.ts'
+import { isObject } from '../core/json/json.ts'
+import { parseJson } from '../core/json/read.ts'
 import type { Log } from '../core/log.ts'
 import { FOREVER, type Store } from '../store/store.ts'
 
@@ -168,7 +170,7 @@ class StoredKeys implements Keys {
       })
     }
     const text = await this.#load(SIGNING, () => world.elsewhere(generate))
-    return { jose, jwk: JSON.parse(text) }
+    return { jose, jwk: keyIn(text) }
   }
 
   async #signed(claims: Claims, headerOf: (jwk: Jwk) => Readonly<Jwk>): Promise<string> {
@@ -184,8 +186,13 @@ class StoredKeys implements Keys {
 export async function signingKeyIn(store: Pick<Store, 'get'>): Promise<unknown> {
   const text = await store.get(keyOf(SIGNING))
   if (text === undefined) return undefined
-  const jwk: Record<string, unknown> = JSON.parse(text)
-  return publicPart(jwk)
+  return publicPart(keyIn(text))
+}
+
+/** A key that the gateway stored. */
+function keyIn(text: string): Record<string, unknown> {
+  const jwk = parseJson(text)
+  return isObject(jwk) ? jwk : {}
 }
 
 function publicPart({ d: _private, ...jwk }: Record<string, unknown>): Record<string, unknown> {

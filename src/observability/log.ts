@@ -4,6 +4,7 @@ import { world } from '../core/world.ts'
 import { isoTime } from '../core/time/waiting.ts'
 import type { Log } from '../core/log.ts'
 import { isSecretKey, Redactor } from '../core/text/redact.ts'
+import { parseJson } from '../core/json/read.ts'
 
 const levels = ['debug', 'info', 'warn', 'error'] as const
 export type Level = (typeof levels)[number]
@@ -137,7 +138,7 @@ function pretty(time: string, level: Level, event: string, fields: Fields = {}):
 
 function valueText(value: unknown): string {
   if (typeof value === 'string') return plain(value)
-  const masked: unknown = JSON.parse(JSON.stringify(value, masking) ?? 'null')
+  const masked: unknown = parseJson(JSON.stringify(value, masking) ?? 'null')
   return inspect(masked, { breakLength: Infinity })
 }
 

@@ -4,6 +4,7 @@ import { GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
 import type { Payload } from '../core/payload.ts'
 import { method } from './methods.ts'
+import { type ExactNumber, isNumber } from '../core/json/exact-number.ts'
 
 /** Request headers by lower-case name, as Node provides them. */
 export type Headers = Readonly<Record<string, string | readonly string[] | undefined>>
@@ -120,15 +121,16 @@ function walk(
 /** Keywords whose values are data, not schemas. */
 const dataKeywords = new Set(['const', 'enum', 'default', 'examples'])
 
-function argument(params: Payload, path: readonly string[]): string | number | boolean | undefined {
+/** A value that a header repeats. */
+type Mirrored = string | number | ExactNumber | boolean
+
+function argument(params: Payload, path: readonly string[]): Mirrored | undefined {
   let value: unknown = params.fields.arguments
   for (const key of path) value = isObject(value) && Object.hasOwn(value, key) ? value[key] : undefined
-  return typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean'
-    ? value
-    : undefined
+  return typeof value === 'string' || isNumber(value) || typeof value === 'boolean' ? value : undefined
 }
 
-function compare(name: string, sent: Headers[string], expected: string | number | boolean): void {
+function compare(name: string, sent: Headers[string], expected: Mirrored): void {
   if (typeof sent !== 'string') throw mismatch(name, sent === undefined ? 'is missing' : 'is sent twice')
   // Nearly all values are sent unencoded.
   if (sent === expected && !sent.startsWith('=?')) return

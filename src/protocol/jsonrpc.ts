@@ -7,6 +7,8 @@ import { elements, isDeeperThan, isObject, members } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
 import { metaKeys } from './meta-keys.ts'
 import { claimsModern, findRevision } from './revisions.ts'
+import { duplicateKey, parseJson } from '../core/json/read.ts'
+import { toDouble } from '../core/json/exact-number.ts'
 
 /** A request id as its original JSON text, so that it is returned unchanged: `7`, `"7"`, `9007199254740993`. */
 export type Id = string
@@ -49,9 +51,9 @@ export function checkNesting(text: string): void {
 }
 
 /** Parses JSON text from a peer. @throws PARSE_ERROR */
-export function parseJson(text: string): unknown {
+export function parsePeerJson(text: string): unknown {
   try {
-    return JSON.parse(text)
+    return parseJson(text)
   } catch (cause) {
     throw new GatewayError('PARSE_ERROR', 'Parse error: the message is not valid JSON.', { cause })
   }
@@ -59,14 +61,14 @@ export function parseJson(text: string): unknown {
 
 /** Reads one JSON-RPC message. @throws PARSE_ERROR, INVALID_REQUEST */
 export function parseMessage(text: string): JsonRpcMessage {
-  return readUsual(text) ?? readMessage(text, parseJson(text))
+  return readUsual(text) ?? readMessage(text, parsePeerJson(text))
 }
 
 /** Reads a JSON-RPC message or a batch. @throws PARSE_ERROR, INVALID_REQUEST */
 export function parseMessages(text: string): JsonRpcMessage | Batch {
   const usual = readUsual(text)
   if (usual) return usual
-  const value = parseJson(text)
+  const value = parsePeerJson(text)
   return Array.isArray(value) ? { kind: 'batch', texts: elements(text) } : readMessage(text, value)
 }
 
@@ -75,6 +77,7 @@ function readMessage(text: string, value: unknown): JsonRpcMessage {
   if (value.jsonrpc !== '2.0') throw invalid('"jsonrpc" must be "2.0"')
   const part = slicer(text, value)
   if (typeof value.method !== 'string') return readResponse(value, part)
+  refuseDuplicates(text, value)
   if (value.method === '') throw invalid('"method" must not be empty')
   const params = value.params === null ? undefined : value.params
   if (params !== undefined && !isObject(params)) throw invalid('"params" must be an object')
@@ -87,7 +90,7 @@ function readMessage(text: string, value: unknown): JsonRpcMessage {
 /** The id of a possibly malformed message, or `null`: an error response contains it if it can be read. */
 export function idOf(text: string): Id {
   try {
-    const value: unknown = JSON.parse(text)
+    const value: unknown = parseJson(text)
     return isObject(value) && isId(value.id) ? slicer(text, value)('id').text : 'null'
   } catch {
     return 'null'
@@ -155,15 +158,24 @@ function usual(id = '', method: string | undefined, body: string): JsonRpcMessag
   if (!body.startsWith('{') || !body.endsWith('}')) return undefined
   let value: unknown
   try {
-    value = JSON.parse(body)
+    value = parseJson(body)
   } catch {
     return undefined
   }
   const payload = Payload.text(body, value)
-  return method === undefined
-    ? { kind: 'response', id, result: payload }
-    : { kind: 'request', id, method, params: payload }
+  if (method === undefined) return { kind: 'response', id, result: payload }
+  refuseDuplicates(body, value)
+  return { kind: 'request', id, method, params: payload }
 }
+
+/** Who reads the last of two members sees another request than who reads the first. @throws INVALID_REQUEST */
+function refuseDuplicates(text: string, value: unknown): void {
+  const key = duplicateKey(text, value)
+  if (key !== undefined) throw invalid(`it has the key ${JSON.stringify(key.slice(0, MAX_KEY_LENGTH))} twice`)
+}
+
+/** How much of a key is named in an error, in characters. */
+const MAX_KEY_LENGTH = 200
 
 function readResponse(value: Record<string, unknown>, part: (key: string) => Payload): JsonRpcResponse {
   if (Object.hasOwn(value, 'method')) throw invalid('"method" must be a string')
@@ -193,8 +205,8 @@ function slicer(text: string, value: Record<string, unknown>): (key: string) => 
   }
 }
 
-function isId(id: unknown): id is string | number {
-  return typeof id === 'string' || (typeof id === 'number' && Number.isInteger(id))
+function isId(id: unknown): boolean {
+  return typeof id === 'string' || Number.isInteger(toDouble(id))
 }
 
 function invalid(why: string): GatewayError {

@@ -12,6 +12,7 @@ import { metaKeys, tasksExtension } from './meta-keys.ts'
 import { legacyTaskCapabilities } from './tasks.ts'
 import { lowerResult } from './projection.ts'
 import type { Revision } from './revisions.ts'
+import { toDouble } from '../core/json/exact-number.ts'
 
 /** The response to `initialize`, built from the server's description of itself. */
 export function initializeResult(discovered: Payload, revision: Revision): Payload {
@@ -95,8 +96,8 @@ export function progressTo(call: Pick<Call, 'params' | 'emit'>): (note: Notifica
   const token = progressToken(call.params)
   let last = Number.NEGATIVE_INFINITY
   return (note) => {
-    const progress = note.params?.fields.progress
-    if (!token || typeof progress !== 'number' || progress <= last) return
+    const progress = toDouble(note.params?.fields.progress)
+    if (!token || progress === undefined || progress <= last) return
     last = progress
     call.emit({
       method: note.method,

@@ -6,7 +6,7 @@ import { hash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import type { Call, RequestState } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
-import { canonical, isObject } from '../core/json/json.ts'
+import { exactly, isObject } from '../core/json/json.ts'
 import { createSeal } from '../core/seal.ts'
 import { expiryByWorld } from '../core/world.ts'
 
@@ -60,7 +60,7 @@ export function createRequestStateCodec(
 /** What a sealed state is bound to: who called, and everything of the call that a retry repeats. */
 export function bindingOf(call: Pick<Call, 'principal' | 'target' | 'params'>): string {
   const { _meta, inputResponses, requestState, ...rest } = call.params.fields
-  const text = canonical([call.principal.id, call.target.upstream ?? '', call.target.method, rest])
+  const text = exactly([call.principal.id, call.target.upstream ?? '', call.target.method, rest])
   return hash('sha256', text, 'base64')
 }
 

@@ -6,7 +6,7 @@
  */
 import { hash } from 'node:crypto'
 import { world } from '../core/world.ts'
-import { canonical, isObject, readJson } from '../core/json/json.ts'
+import { exactly, isObject, readJson } from '../core/json/json.ts'
 import { hasReachedShare, type Principal } from '../core/principal.ts'
 import { FOREVER, type Store } from '../store/store.ts'
 import { casUpdate } from './cas-update.ts'
@@ -106,7 +106,7 @@ export class EventSubscriptions {
   /** The id of a subscription: a hash of its members, so that it is the same in every process. */
   idOf(principal: Pick<Principal, 'id'>, key: SubscriptionKey): string {
     const { upstream, name, arguments: given, address } = key
-    const text = canonical([principal.id, upstream ?? null, name, given, address])
+    const text = exactly([principal.id, upstream ?? null, name, given, address])
     return `sub_${hash('sha256', text, 'base64url').slice(0, 32)}`
   }
 

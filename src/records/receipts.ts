@@ -1,7 +1,7 @@
 /** Receipts: signed statements about results, and their verification. */
 import { createPublicKey, hash, verify } from 'node:crypto'
 import { canonicalHash } from '../core/json/canonical-hash.ts'
-import { isObject, readJson } from '../core/json/json.ts'
+import { exactly, isObject, readJson } from '../core/json/json.ts'
 import type { Payload } from '../core/payload.ts'
 
 /** The claims of a receipt, besides signer and time. */
@@ -49,7 +49,7 @@ export function principalHash(id: string): string {
  * depend on how the JSON is written, and differs if any value differs, even in the last digit of a long number.
  */
 export function contentHash(result: Payload): string {
-  return hashOf(parseExact(result.text), (block) => block)
+  return hashOf(result.fields, (block) => block)
 }
 
 type Fields = Readonly<Record<string, unknown>>
@@ -57,14 +57,14 @@ type BlockReader = (block: unknown) => unknown
 
 function hashOf({ content = [], contents, structuredContent }: Fields, read: BlockReader): string {
   if (Array.isArray(contents))
-    return hash('sha256', canonicalText({ contents: contents.map((each) => read(withoutMeta(each))) }))
+    return hash('sha256', exactly({ contents: contents.map((each) => read(withoutMeta(each))) }))
   const blocks = Array.isArray(content) ? content.map(read) : content
-  return hash('sha256', canonicalText({ content: blocks, structuredContent }))
+  return hash('sha256', exactly({ content: blocks, structuredContent }))
 }
 
 /** Whether a result is the signed one. At the combined endpoint, URIs of resources carry the server's name as prefix. */
 function isContent(result: Payload, { content_sha256: signed, server }: Fields): boolean {
-  const fields = parseExact(result.text)
+  const fields = result.fields
   const prefix = `${String(server)}+`
   const withoutPrefix: BlockReader = (block) => {
     if (!isObject(block)) return block
@@ -115,52 +115,4 @@ function withoutMeta(item: unknown): unknown {
   if (!isObject(item)) return item
   const { _meta, ...rest } = item
   return rest
-}
-
-/** A number as its decimal digits, where a JavaScript number is not exact. */
-class Digits {
-  readonly text: string
-
-  constructor(text: string) {
-    this.text = text
-  }
-}
-
-type Reviver = (key: string, value: unknown, context?: { readonly source?: string }) => unknown
-
-/** Parses an object; numbers keep every digit. */
-function parseExact(text: string): Readonly<Record<string, unknown>> {
-  const revive: Reviver = (_key, value, context) => {
-    if (typeof value !== 'number' || context?.source === undefined) return value
-    const digits = decimal(context.source)
-    return digits === decimal(String(value)) ? value : new Digits(digits)
-  }
-  const value: unknown = JSON.parse(text, revive)
-  return isObject(value) ? value : {}
-}
-
-/** Numbers with more digits are compared as text. */
-const MAX_DIGITS = 1000
-
-/** The same text for the same number, however it is written. */
-function decimal(text: string): string {
-  if (text.length > MAX_DIGITS) return text
-  const [, sign = '', integer = '', fraction = '', exponent = '0'] =
-    /^(-?)(\d+)(?:\.(\d+))?(?:e([+-]?\d+))?$/i.exec(text) ?? []
-  const digits = `${integer}${fraction}`.replace(/^0+/, '')
-  const significant = digits.replace(/0+$/, '')
-  if (significant === '') return integer === '' ? text : '0'
-  return `${sign}${significant}e${Number(exponent) - fraction.length + digits.length - significant.length}`
-}
-
-/** The same JSON for equal values, whatever the order of members. */
-function canonicalText(value: unknown): string {
-  if (value instanceof Digits) return value.text
-  if (Array.isArray(value)) return `[${value.map(canonicalText).join(',')}]`
-  if (!isObject(value)) return JSON.stringify(value) ?? 'null'
-  const keys = Object.keys(value).filter((key) => value[key] !== undefined)
-  return `{${keys
-    .toSorted()
-    .map((key) => `${JSON.stringify(key)}:${canonicalText(value[key])}`)
-    .join(',')}}`
 }

@@ -19,6 +19,7 @@ import { callerHash, callerHashIn } from './principal.ts'
 import { unchanged } from './unchanged-bytes.ts'
 import { type Room, withinRoom } from './unfinished.ts'
 import { refuseIfPending } from './uploads.ts'
+import { parseJson } from '../core/json/read.ts'
 
 /** Kept data of one caller, whose id is `caller`. Times are in milliseconds since 1970. */
 export interface Reference {
@@ -328,7 +329,7 @@ function newId(): string {
 }
 
 function parse(text: string): Reference | undefined {
-  const value: unknown = JSON.parse(text)
+  const value: unknown = parseJson(text)
   // Only this file writes them.
   return isObject(value) ? (value as unknown as Reference) : undefined
 }

@@ -15,6 +15,7 @@ import {
   type StoredPrincipal,
   toStoredPrincipal,
 } from './principal.ts'
+import { parseJson } from '../core/json/read.ts'
 
 /** A requested upload. Times are in milliseconds since 1970. */
 export interface UploadRequest {
@@ -143,7 +144,7 @@ function textOf({ owner, ...rest }: UploadRequest): string {
 }
 
 function parse(text: string): UploadRequest | undefined {
-  const value: unknown = JSON.parse(text)
+  const value: unknown = parseJson(text)
   if (!isObject(value)) return undefined
   // Only this file writes them.
   const { owner, ...rest } = value as unknown as Omit<UploadRequest, 'owner'> & { owner: StoredPrincipal }

@@ -4,6 +4,7 @@
  */
 import { isObject } from '../core/json/json.ts'
 import type { Fields } from '../core/payload.ts'
+import { parseJson } from '../core/json/read.ts'
 
 /** The first line of a recording. */
 export interface Header {
@@ -87,7 +88,7 @@ interface Line {
 function entryOf({ line, text }: Line, file: string): Fields {
   let value: unknown
   try {
-    value = JSON.parse(text)
+    value = parseJson(text)
   } catch {
     throw new Error(`${file}:${line}: the line is not JSON`)
   }
@@ -97,7 +98,7 @@ function entryOf({ line, text }: Line, file: string): Fields {
 
 function isJson(text: string): boolean {
   try {
-    JSON.parse(text)
+    parseJson(text)
     return true
   } catch {
     return false

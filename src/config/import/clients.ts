@@ -15,6 +15,7 @@ import {
   convertText,
   variables,
 } from './values.ts'
+import { parseJson } from '../../core/json/read.ts'
 
 /** A configuration converted from a client's, and notes for its owner. */
 interface Imported {
@@ -270,7 +271,7 @@ export function readJsonc(text: string): unknown {
     .replaceAll(comments, (found) => (found.startsWith('"') ? found : ' '))
     .replaceAll(commas, (found) => (found.startsWith('"') ? found : ''))
   try {
-    const value: unknown = JSON.parse(bare)
+    const value: unknown = parseJson(bare)
     return value
   } catch {
     // The message of the parser may quote a secret.

@@ -3,12 +3,13 @@
  * so a value of many megabytes is not held a second time.
  */
 import { createHash, type Hash } from 'node:crypto'
+import { ExactNumber } from './exact-number.ts'
 import { isObject } from './json.ts'
 
 /** How much text is collected before it is hashed, and how long a part of a long string is, in characters. */
 const MAX_PART_LENGTH = 65_536
 
-/** The SHA-256 of the canonical JSON of a value, in hex: equal to the hash of `canonical(value)`. */
+/** The SHA-256 of the canonical JSON of a value, in hex: equal to the hash of `canonical(value)`, which rounds numbers. */
 export function canonicalHash(value: unknown): string {
   const text = new HashedText()
   write(value, text)
@@ -41,6 +42,7 @@ function write(value: unknown, text: HashedText): void {
     }
     return text.add(']')
   }
+  if (value instanceof ExactNumber) return text.add(JSON.stringify(Number(value.text)))
   if (!isObject(value)) return text.add(JSON.stringify(value) ?? 'null')
   const keys = Object.keys(value)
     .filter((key) => value[key] !== undefined)

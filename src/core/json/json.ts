@@ -3,6 +3,9 @@
  * and deep nesting are left to the callers.
  */
 
+import { decimal, ExactNumber } from './exact-number.ts'
+import { parseJson } from './read.ts'
+
 /** A member of a JSON object: its key, and the offsets of the member and its value in the object's text. */
 export interface Member {
   readonly key: string
@@ -152,7 +155,9 @@ export function cutMembers(text: string, actionFor: (key: string) => MemberActio
 
 /** Whether a value is a JSON object: neither null nor an array. */
 export function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
+  return (
+    typeof value === 'object' && value !== null && !Array.isArray(value) && !(value instanceof ExactNumber)
+  )
 }
 
 /**
@@ -164,7 +169,7 @@ export function readJson(text: string): unknown {
   if (!STARTS.test(text.slice(start, start + 2))) return undefined
   if (skipSpace(text, skipValue(text, start)) < text.length) return undefined
   try {
-    return JSON.parse(text)
+    return parseJson(text)
   } catch {
     return undefined
   }
@@ -173,20 +178,33 @@ export function readJson(text: string): unknown {
 /** The beginnings of a JSON text. */
 const STARTS = /^(?:["{[\d]|-\d|tr|fa|nu)/
 
-/** The same JSON text for equal values, independent of key order. */
+/**
+ * The same JSON text for equal values, independent of key order. Numbers are doubles, as in RFC 8785: values that differ
+ * beyond their digits have the same text. Hashes of it are stored.
+ */
 export function canonical(value: unknown): string {
-  if (Array.isArray(value)) return `[${value.map(canonical).join(',')}]`
+  return written(value, ({ text }) => JSON.stringify(Number(text)))
+}
+
+/** The same text for equal values, independent of key order and of how numbers are written, with all their digits. */
+export function exactly(value: unknown): string {
+  return written(value, ({ text }) => decimal(text))
+}
+
+function written(value: unknown, ofNumber: (number: ExactNumber) => string): string {
+  if (value instanceof ExactNumber) return ofNumber(value)
+  if (Array.isArray(value)) return `[${value.map((item) => written(item, ofNumber)).join(',')}]`
   if (!isObject(value)) return JSON.stringify(value) ?? 'null'
   const keys = Object.keys(value)
     .filter((key) => value[key] !== undefined)
     .toSorted()
-  return `{${keys.map((key) => `${JSON.stringify(key)}:${canonical(value[key])}`).join(',')}}`
+  return `{${keys.map((key) => `${JSON.stringify(key)}:${written(value[key], ofNumber)}`).join(',')}}`
 }
 
 /** Whether two values are equal, independent of key order; values nested too deeply to compare are not equal. */
 export function isSame(one: unknown, other: unknown): boolean {
   try {
-    return canonical(one) === canonical(other)
+    return exactly(one) === exactly(other)
   } catch (error) {
     if (error instanceof RangeError) return false
     throw error
@@ -197,7 +215,7 @@ export function isSame(one: unknown, other: unknown): boolean {
 function unquoted(quoted: string): string {
   if (!quoted.includes('\\')) return quoted.slice(1, -1)
   try {
-    return String(JSON.parse(quoted))
+    return String(parseJson(quoted))
   } catch {
     return quoted
   }

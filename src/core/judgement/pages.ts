@@ -7,6 +7,7 @@
  */
 import { isObject } from '../json/json.ts'
 import { wordsOf } from '../text/words.ts'
+import { isNumber, toDouble } from '../json/exact-number.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 
@@ -208,8 +209,12 @@ function statementIn(object: Fields, path: readonly string[]): Statement {
   const valuesOf = (names: ReadonlySet<string>): unknown[] => [...names].map((name) => members.get(name))
   const more = valuesOf(moreNames).find(isBoolean)
   const isLast = valuesOf(lastNames).find(isBoolean)
-  const current = valuesOf(currentNames).find(isNumber)
-  const total = valuesOf(totalNames).find(isNumber)
+  const current = valuesOf(currentNames)
+    .map(toDouble)
+    .find((each) => each !== undefined)
+  const total = valuesOf(totalNames)
+    .map(toDouble)
+    .find((each) => each !== undefined)
   const isNamed = [...cursorNames, ...nextNumberNames, ...nextOffsetNames].some((name) =>
     hasCursorMember(members, name),
   )
@@ -238,12 +243,8 @@ function isBoolean(value: unknown): value is boolean {
   return typeof value === 'boolean'
 }
 
-function isNumber(value: unknown): value is number {
-  return typeof value === 'number'
-}
-
 function isCursorValue(value: unknown): boolean {
-  return (typeof value === 'string' && value !== '') || (typeof value === 'number' && Number.isFinite(value))
+  return (typeof value === 'string' && value !== '') || (isNumber(value) && Number.isFinite(toDouble(value)))
 }
 
 interface Position {
@@ -295,7 +296,7 @@ function isUrl(value: unknown): boolean {
 /** A value of the type that an argument has. */
 function asTyped(value: unknown, { type }: Fields): unknown {
   const types = [type].flat()
-  if (typeof value === 'number' && types.includes('string') && !types.includes('number')) return String(value)
+  if (isNumber(value) && types.includes('string') && !types.includes('number')) return String(value)
   const isNumeric = typeof value === 'string' && /^\d{1,15}$/.test(value)
   const takesNumber = types.includes('integer') || types.includes('number')
   return isNumeric && takesNumber && !types.includes('string') ? Number(value) : value

@@ -1,5 +1,6 @@
 /** Checks the arguments of a written call against the schema of its tool. */
 import type { Expression, Value } from '../undo/expression.ts'
+import { isNumber } from '../json/exact-number.ts'
 import { type Step, type Path, printPath, type Root } from '../json/path.ts'
 import { isObject } from '../json/json.ts'
 import { nearest } from '../text/words.ts'
@@ -154,6 +155,6 @@ function isOfType(value: Value, type: string): boolean {
   if (value.kind === 'list') return type === 'array'
   if (value.kind !== 'literal') return type === 'object'
   if (value.value === null) return type === 'null'
-  if (typeof value.value !== 'number') return type === typeof value.value
-  return type === 'number' || (type === 'integer' && Number.isInteger(value.value))
+  if (!isNumber(value.value)) return type === typeof value.value
+  return type === 'number' || (type === 'integer' && Number.isInteger(Number(value.value)))
 }

@@ -1,5 +1,6 @@
 /** Compares two schemas: which changes are breaking, and which are additions. */
 import { canonical, isObject } from '../json/json.ts'
+import { toDouble } from '../json/exact-number.ts'
 
 /** The impact of a change on callers: `major` may break them, `minor` adds something, `patch` is wording. */
 export type ChangeLevel = 'major' | 'minor' | 'patch'
@@ -232,9 +233,10 @@ function compareBound(
 ): SchemaChange[] {
   if (before === undefined) return [fewer(place, `has a new ${key}`)]
   if (after === undefined) return [more(place, `no longer has ${key}`)]
-  if (typeof before !== 'number' || typeof after !== 'number')
-    return [change('major', place, `has a different ${key}`)]
-  const isTighter = isLower ? after > before : after < before
+  const [was, is] = [toDouble(before), toDouble(after)]
+  if (was === undefined || is === undefined) return [change('major', place, `has a different ${key}`)]
+  if (was === is) return []
+  const isTighter = isLower ? is > was : is < was
   return [isTighter ? fewer(place, `${key} is tighter`) : more(place, `${key} is looser`)]
 }
 

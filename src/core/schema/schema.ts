@@ -5,6 +5,7 @@
 import type { Ajv, ErrorObject, Options, ValidateFunction } from 'ajv'
 import { createRequire } from 'node:module'
 import { canonical, isObject } from '../json/json.ts'
+import { withDoubles } from '../json/read.ts'
 import { compilePattern } from '../text/pattern.ts'
 
 /** A JSON Schema: 2020-12 unless its `$schema` names draft-07 or older. */
@@ -102,11 +103,23 @@ function lazyCheck(schema: JsonSchema, isTrusted: boolean): SharedCheck {
       throw failure
     }
     steps = 0
-    if (attempt(validate, value)) return []
-    return (validate.errors ?? []).slice(0, limits.problems).map(problem)
+    const rounded = withDoubles(value)
+    if (attempt(validate, rounded)) return []
+    const problems = (validate.errors ?? []).slice(0, limits.problems).map(problem)
+    return rounded === value ? problems : problems.filter(({ keyword }) => !ofNumbers.has(keyword))
   }
   return { check, unchecked: skipped }
 }
+
+/** What rounded numbers may violate though the exact ones do not: the server judges those. */
+const ofNumbers: ReadonlySet<string> = new Set([
+  'minimum',
+  'maximum',
+  'exclusiveMinimum',
+  'exclusiveMaximum',
+  'multipleOf',
+  'uniqueItems',
+])
 
 /** @throws UnusableSchema if the validation takes too many steps */
 function attempt(validate: ValidateFunction, value: unknown): boolean {
@@ -131,7 +144,7 @@ const NAME = 'https://gatehouse.invalid/schema'
 /** Adds the patterns that are skipped to `skipped`. */
 function compile(schema: JsonSchema, isTrusted: boolean, skipped: Set<string>): ValidateFunction {
   // Without an id of its own a schema could not refer to itself.
-  const { $schema, $async: _promises, ...rules }: JsonSchema = { $id: NAME, ...schema }
+  const { $schema, $async: _promises, ...rules }: JsonSchema = { $id: NAME, ...Object(withDoubles(schema)) }
   const isDraft07OrOlder = typeof $schema === 'string' && /draft-0[4-7]/.test($schema)
   const chosen = engine(isDraft07OrOlder ? 'draft-07' : '2020-12', isTrusted)
   if (isTrusted) return chosen.compile(rules)

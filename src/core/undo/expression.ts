@@ -2,9 +2,11 @@
  * The language of undo rules and verification: calls with paths, such as `delete(id=$.result.id)`. Bounded, and without
  * code evaluation.
  */
+import { type ExactNumber, numberOf } from '../json/exact-number.ts'
 import { isObject, readJson } from '../json/json.ts'
 import { type Step, find, type Path, printPath, type Root, type Scope } from '../json/path.ts'
 import type { Payload } from '../payload.ts'
+import { parseJson } from '../json/read.ts'
 
 /** A call of a tool whose values are literals or paths into values known when it is made. */
 export interface Expression {
@@ -17,7 +19,7 @@ export interface Expression {
 
 /** A value of an expression. */
 export type Value =
-  | { readonly kind: 'literal'; readonly value: string | number | boolean | null }
+  | { readonly kind: 'literal'; readonly value: string | number | ExactNumber | boolean | null }
   | { readonly kind: 'path'; readonly path: Path }
   | { readonly kind: 'list'; readonly items: readonly Value[] }
   | { readonly kind: 'object'; readonly members: ReadonlyMap<string, Value> }
@@ -205,20 +207,16 @@ class Reader {
     if (next === '[' || next === '{') return this.#nested(next)
     if (next === "'") this.#fail('a text in double quotes')
     const word = this.#match(/(?:true|false|null)(?![\p{L}\p{N}_])/uy)
-    if (word !== undefined) return { kind: 'literal', value: JSON.parse(word) }
+    if (word !== undefined) return { kind: 'literal', value: word === 'null' ? null : word === 'true' }
     return { kind: 'literal', value: this.#number() }
   }
 
-  #number(): number {
-    const at = this.#at
+  #number(): number | ExactNumber {
     const written = this.#match(/-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\p{L}\p{N}_.])/uy)
     if (written === undefined) return this.#fail('a value: JSON, or a path that begins with $')
+    const value = numberOf(written)
     // JSON parsers disagree on negative zero.
-    const value = Number(written) + 0
-    const isWhole = /^-?\d+$/.test(written)
-    if (!Number.isFinite(value) || (isWhole && !Number.isSafeInteger(value)))
-      throw new TypeError(`the number ${placed(at)} is too large`)
-    return value
+    return value === 0 ? 0 : value
   }
 
   #nested(open: '[' | '{'): Value {
@@ -245,7 +243,7 @@ class Reader {
     const at = this.#at
     const written = this.#match(/"(?:[^"\\]|\\.)*"/sy)
     try {
-      return JSON.parse(written ?? '')
+      return String(parseJson(written ?? ''))
     } catch {
       throw new TypeError(`the text ${placed(at)} is not a JSON string in double quotes`)
     }

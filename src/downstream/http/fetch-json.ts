@@ -2,6 +2,7 @@
 import { request } from 'undici'
 import { isObject } from '../../core/json/json.ts'
 import { isLoopback } from './origin.ts'
+import { parseJson } from '../../core/json/read.ts'
 
 /** The timeout in milliseconds, and the maximum size in bytes. */
 const RESPONSE_TIMEOUT_MS = 5000
@@ -51,7 +52,7 @@ export async function fetchJson(url: string, { method = 'GET', headers, body }: 
 /** Errors of JSON.parse quote the text, which may contain a token. */
 function jsonOf(text: string): unknown {
   try {
-    return JSON.parse(text)
+    return parseJson(text)
   } catch {
     return undefined
   }

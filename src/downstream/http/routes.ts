@@ -10,7 +10,7 @@ import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
 import { anonymous, type Principal } from '../../core/principal.ts'
-import { checkNesting, parseJson } from '../../protocol/jsonrpc.ts'
+import { checkNesting, parsePeerJson } from '../../protocol/jsonrpc.ts'
 import { lift } from '../../protocol/lift.ts'
 import { gatewayMetadataOf } from '../../protocol/meta-keys.ts'
 import { pageMethod } from '../../protocol/methods.ts'
@@ -241,7 +241,7 @@ function queryParams(query: Readonly<Record<string, string>>): Payload {
 
 /** The params of a check or negotiation from the body of a request. @throws PARSE_ERROR, INVALID_REQUEST, INVALID_INPUT */
 export function bodyParams(text: string): Payload {
-  const value = parseJson(text)
+  const value = parsePeerJson(text)
   checkNesting(text)
   if (isObject(value)) return Payload.text(text, value)
   throw new GatewayError('INVALID_INPUT', 'The body must be a JSON object.')

@@ -7,6 +7,7 @@ import type { Decision } from '../../records/approvals.ts'
 import type { Store } from '../../store/store.ts'
 import { MAX_REASON_LENGTH } from './approval-page.ts'
 import type { Visitor } from './visitors.ts'
+import { parseJson } from '../../core/json/read.ts'
 
 /** The fields of a submitted form. */
 export interface Form {
@@ -89,7 +90,7 @@ function isTrue(value: unknown): boolean {
 function parse(text: string): Readonly<Record<string, unknown>> {
   let value: unknown
   try {
-    value = JSON.parse(text)
+    value = parseJson(text)
   } catch (cause) {
     throw new GatewayError('PARSE_ERROR', 'The body is not valid JSON.', { cause })
   }

@@ -14,6 +14,7 @@ import type { Store } from '../../store/store.ts'
 import type { Services } from '../feature.ts'
 import { type ConfirmationRequest, STATE_KEY, stateOf } from './request.ts'
 import type { Rule } from './rules.ts'
+import { parseJson } from '../../core/json/read.ts'
 
 type Deps = Pick<Services, 'log' | 'identity'>
 
@@ -195,7 +196,7 @@ function keyOf({ principal, client }: Call, { upstream, name }: Descriptor, rule
 }
 
 function parse(text: string): RememberedGrant | undefined {
-  const value: unknown = JSON.parse(text)
+  const value: unknown = parseJson(text)
   // Written above.
   return isObject(value) ? (value as unknown as RememberedGrant) : undefined
 }

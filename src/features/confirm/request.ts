@@ -15,6 +15,7 @@ import { comparableArguments, writtenArguments } from '../../core/used-reference
 import type { ApprovalRequest } from '../../records/approvals.ts'
 import { type CallData, dataNote, dataOf, identityOf } from './data.ts'
 import { offerOf, riskOf, type Rule } from './rules.ts'
+import { isNumber } from '../../core/json/exact-number.ts'
 
 /** The key of this layer in a call's request state. */
 export const STATE_KEY = 'confirm'
@@ -213,7 +214,7 @@ export function templateOf(rule: Rule, entry: Descriptor, server: UpstreamSettin
 function typedText({ typed }: Rule, { name }: Descriptor, given: Arguments): string | undefined {
   if (typed === undefined) return undefined
   const value = Object.hasOwn(given, typed) ? given[typed] : undefined
-  const isPlain = typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean'
+  const isPlain = typeof value === 'string' || isNumber(value) || typeof value === 'boolean'
   const text = isPlain ? String(value).trim() : ''
   const isTypable =
     text !== '' && text.length <= MAX_VALUE_LENGTH && shortLine(text) === text && !isSecretKey(typed)

@@ -5,7 +5,7 @@
 import { world } from '../../core/world.ts'
 import type { Call } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
-import { canonical, isObject } from '../../core/json/json.ts'
+import { exactly, isObject } from '../../core/json/json.ts'
 import type { Principal } from '../../core/principal.ts'
 import type { Seal, SealUse } from '../../core/seal.ts'
 import type { LogPage } from '../../records/event-log.ts'
@@ -308,7 +308,7 @@ function cursorUse(
 ): SealUse {
   return {
     purpose: 'event-cursor',
-    binding: canonical([principal.id, type.upstream ?? null, type.name, given]),
+    binding: exactly([principal.id, type.upstream ?? null, type.name, given]),
   }
 }
 

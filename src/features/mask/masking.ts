@@ -4,6 +4,8 @@ import { isObject, readJson, elements, members } from '../../core/json/json.ts'
 import { type Step, parseSteps } from '../../core/json/path.ts'
 import { fits, compilePattern, type Pattern } from '../../core/text/pattern.ts'
 import type { RuleSettings } from './settings.ts'
+import { isNumber } from '../../core/json/exact-number.ts'
+import { parseJson } from '../../core/json/read.ts'
 
 /** A place whose value must be masked, and its possible replacements, the best first. */
 export interface Place {
@@ -76,7 +78,7 @@ class RuleMasker implements Masker {
   }
 
   document(original: string): string {
-    const edits = this.places(parseJson(original)).map(firstEdit)
+    const edits = this.places(readContainer(original)).map(firstEdit)
     // Once more as text: a pattern may match across names and values.
     return this.text(edits.length === 0 ? original : (editJson(original, edits) ?? this.#fallback))
   }
@@ -92,7 +94,7 @@ class RuleMasker implements Masker {
       this.#count += 1
       return [{ path, replacements: [rule?.replace ?? this.#fallback, null, REMOVED] }]
     }
-    if (typeof value === 'string' || typeof value === 'number') {
+    if (typeof value === 'string' || isNumber(value)) {
       const masked = this.text(String(value))
       return masked === String(value) ? [] : [{ path, replacements: [masked, null, REMOVED] }]
     }
@@ -123,7 +125,7 @@ class RuleMasker implements Masker {
       // The member cannot be kept under a name that another member has, or that would be masked again.
       if (masked === undefined || Object.hasOwn(object, newName) || this.#maskName(newName) !== newName)
         return [removal]
-      return [removal, { path: [...path, newName], replacements: [JSON.parse(masked), null, REMOVED] }]
+      return [removal, { path: [...path, newName], replacements: [parseJson(masked), null, REMOVED] }]
     })
   }
 
@@ -146,7 +148,7 @@ function rulesBelow(rules: readonly PathRule[], key: Exclude<Step, null>): reado
 }
 
 /** The object or array that a text contains; undefined if it is neither. */
-function parseJson(text: string): unknown {
+function readContainer(text: string): unknown {
   return /^\s*[[{]/.test(text) ? readJson(text) : undefined
 }
 

@@ -14,6 +14,7 @@ import {
   normalisePath,
   uriReadings,
 } from './path-variants.ts'
+import { isNumber } from '../../core/json/exact-number.ts'
 
 /** What the configuration permits of a tool, prompt or resource, whatever the scopes of the caller. */
 export interface Rules {
@@ -114,7 +115,7 @@ function textsOf(values: readonly unknown[], withKeys: boolean): string[] {
       if (withKeys) found.push(...Object.keys(value).slice(0, MAX_TEXTS + 1))
       for (const key in value) pending.push(value[key])
     } else if (typeof value === 'string') found.push(value)
-    else if (typeof value === 'number' || typeof value === 'boolean') found.push(String(value))
+    else if (isNumber(value) || typeof value === 'boolean') found.push(String(value))
   }
   return found
 }

@@ -6,6 +6,7 @@ import { isObject } from '../../core/json/json.ts'
 import { background, type Log } from '../../core/log.ts'
 import type { Principal } from '../../core/principal.ts'
 import type { Store } from '../../store/store.ts'
+import { parseJson } from '../../core/json/read.ts'
 
 /** The scopes and lifetime of a session token. */
 export interface Session {
@@ -128,7 +129,7 @@ export class Sessions {
   async #read(id: string): Promise<StoredSession | undefined> {
     const text = await this.#options.store.get(sessionKey(id))
     if (text === undefined) return undefined
-    const value: unknown = JSON.parse(text)
+    const value: unknown = parseJson(text)
     // Written above. Sessions of earlier versions have no separate end.
     return isObject(value) ? ({ endsAt: value.expiresAt, ...value } as unknown as StoredSession) : undefined
   }

@@ -9,6 +9,7 @@ import type { Notification } from '../../core/call.ts'
 import { Payload } from '../../core/payload.ts'
 import { CHUNK_KEY, NS } from '../../protocol/meta-keys.ts'
 import { PROGRESS } from '../../protocol/methods.ts'
+import { toDouble } from '../../core/json/exact-number.ts'
 
 /** The `_meta` key of the progress object in a progress notification. */
 export const PROGRESS_KEY = `${NS}/progress`
@@ -68,14 +69,15 @@ export class ProgressNotes {
     const { emit, hasReceiver } = this.#options
     if (this.#isStopped) return
     if (note.method !== PROGRESS || !note.params) return emit(note)
-    const { progress, total, message } = note.params.fields
+    const { message, ...counted } = note.params.fields
+    const progress = toDouble(counted.progress)
     // A JSON number can exceed the largest double: no value could follow it.
-    if (typeof progress !== 'number' || !Number.isFinite(progress)) return
+    if (progress === undefined || !Number.isFinite(progress)) return
     if (progress <= this.#reported && !note.mustArrive) return
     this.#reported = Math.max(progress, this.#reported)
     this.notifiedAt = now
     if (typeof message === 'string') this.message = message
-    const fraction = fractionOf(progress, total)
+    const fraction = fractionOf(progress, toDouble(counted.total))
     if (fraction !== undefined) this.#sample({ at: now, fraction })
     // Without a receiver nothing need be encoded.
     if (!hasReceiver()) return
@@ -159,8 +161,8 @@ export class ProgressNotes {
 }
 
 /** The completed part, from 0 to 1; undefined if unknown. */
-function fractionOf(progress: number, total: unknown): number | undefined {
-  if (typeof total !== 'number' || !Number.isFinite(total) || total <= 0) return undefined
+function fractionOf(progress: number, total: number | undefined): number | undefined {
+  if (total === undefined || !Number.isFinite(total) || total <= 0) return undefined
   return progress >= 0 && progress <= total ? progress / total : undefined
 }
 

@@ -8,6 +8,7 @@ import { isoTime } from '../../core/time/waiting.ts'
 import { parsePath } from '../../core/undo/expression.ts'
 import type { UsedReference } from '../../core/used-reference.ts'
 import { PROVENANCE_KEY, REFERENCE_KEY } from '../../protocol/meta-keys.ts'
+import { isNumber } from '../../core/json/exact-number.ts'
 
 /** The facts about a result besides its source. */
 interface StampFacts {
@@ -256,6 +257,6 @@ function first(
 }
 
 function textWithin(value: unknown, maxLength: number): string | undefined {
-  const text = typeof value === 'number' ? String(value) : value
+  const text = isNumber(value) ? String(value) : value
   return typeof text === 'string' && text !== '' && text.length <= maxLength ? text : undefined
 }

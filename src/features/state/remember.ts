@@ -5,12 +5,13 @@
  */
 import { type Call, listedTool } from '../../core/call.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
-import { isObject } from '../../core/json/json.ts'
+import { isObject, isSame } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
 import { fitting } from '../../core/text/pattern.ts'
 import { recordServerArguments } from '../../core/tool-call.ts'
 import type { Remembered, SessionState } from './session.ts'
 import type { RememberSetting } from './settings.ts'
+import { isNumber } from '../../core/json/exact-number.ts'
 
 /** The arguments of one server's tools that are remembered; undefined if there are none. */
 export function rememberedNames(
@@ -67,14 +68,14 @@ export function rememberedAfter(
   if (!tool || !isObject(given)) return undefined
   const values = namesOf(tool).flatMap((name): [string, Remembered][] => {
     const value = Object.hasOwn(given, name) ? given[name] : undefined
-    return isRememberable(value) && remembered[name] !== value ? [[name, value]] : []
+    return isRememberable(value) && !isSame(remembered[name], value) ? [[name, value]] : []
   })
   return values.length === 0 ? undefined : { ...remembered, ...Object.fromEntries(values) }
 }
 
 function isRememberable(value: unknown): value is Remembered {
   if (typeof value === 'string') return value.length <= MAX_TEXT_LENGTH
-  return typeof value === 'number' || typeof value === 'boolean'
+  return isNumber(value) || typeof value === 'boolean'
 }
 
 const NOTE = 'If omitted, its last value in this session applies.'

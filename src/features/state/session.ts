@@ -5,6 +5,7 @@
  * Invariant: a session whose context on the server was lost ends. What is not part of the context moves to a new session.
  */
 import { world } from '../../core/world.ts'
+import type { ExactNumber } from '../../core/json/exact-number.ts'
 import { isObject } from '../../core/json/json.ts'
 import { isoTime } from '../../core/time/waiting.ts'
 
@@ -32,7 +33,7 @@ export interface SessionState {
 }
 
 /** The value of an argument that can be remembered. */
-export type Remembered = string | number | boolean
+export type Remembered = string | number | ExactNumber | boolean
 
 interface ToolContext {
   readonly last_tool?: string

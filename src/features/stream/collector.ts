@@ -37,6 +37,7 @@ import type { Services } from '../feature.ts'
 import { type Checkpoint, sealCheckpoint } from './checkpoint.ts'
 import { documentsOf, mergePages, type Page } from './merge.ts'
 import { amountText, type Stop, stopNotice } from './stop.ts'
+import { toDouble } from '../../core/json/exact-number.ts'
 
 export type Deps = Pick<Services, 'servers' | 'identity' | 'features'>
 
@@ -239,8 +240,8 @@ export class Collector {
 
   /** Passes on the notifications of a page; its progress only if it is larger than what was sent. */
   #relay(note: Notification): void {
-    const value = note.method === PROGRESS ? note.params?.fields.progress : undefined
-    if (typeof value === 'number') {
+    const value = note.method === PROGRESS ? toDouble(note.params?.fields.progress) : undefined
+    if (value !== undefined) {
       if (value <= this.#progress && this.#pages.length > 0) return this.#call.renewTimeout?.()
       this.#progress = Math.max(value, this.#progress)
     }

@@ -7,6 +7,7 @@ import { Payload } from '../../core/payload.ts'
 import type { Action } from '../../records/actions.ts'
 import { stepsInDoubt, needsAttention, type Step, type Transaction } from '../../records/transactions.ts'
 import { NS } from '../../protocol/meta-keys.ts'
+import { ExactNumber, isNumber } from '../../core/json/exact-number.ts'
 
 type Json = Readonly<Record<string, unknown>>
 type Result = Outcome & { readonly kind: 'result' }
@@ -165,7 +166,8 @@ function leavesOf(values: readonly unknown[]): ReadonlySet<unknown> {
   const queue = [...values]
   while (queue.length > 0) {
     const value = queue.pop()
-    if (!isObject(value) && !Array.isArray(value)) leaves.add(value)
+    if (!isObject(value) && !Array.isArray(value))
+      leaves.add(value instanceof ExactNumber ? value.text : value)
     else for (const each of Object.values(value)) queue.push(each)
   }
   return leaves
@@ -175,7 +177,10 @@ function redactUnseen(value: unknown, known: ReadonlySet<unknown>): unknown {
   if (typeof value === 'string')
     return value.length <= MAX_TEXT_LENGTH && known.has(value) ? value : OMITTED_TEXT
   if (Array.isArray(value)) return value.map((each) => redactUnseen(each, known))
-  if (!isObject(value)) return typeof value === 'number' && !known.has(value) ? OMITTED_TEXT : value
+  if (!isObject(value)) {
+    const leaf = value instanceof ExactNumber ? value.text : value
+    return isNumber(value) && !known.has(leaf) ? OMITTED_TEXT : value
+  }
   return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, redactUnseen(member, known)]))
 }
 

@@ -4,6 +4,7 @@ import type { Descriptor } from '../../core/descriptor.ts'
 import { GatewayError, invalidParam, unknownTool } from '../../core/error.ts'
 import { isAnswer } from '../../core/failure.ts'
 import { isObject } from '../../core/json/json.ts'
+import { duplicateKey } from '../../core/json/read.ts'
 import type { Log } from '../../core/log.ts'
 import type { Payload } from '../../core/payload.ts'
 import {
@@ -348,13 +349,26 @@ function withoutNulls(value: unknown): unknown {
   return isSame ? value : Object.fromEntries(kept)
 }
 
+/** Results that are longer are not searched for duplicate keys, in characters. */
+const MAX_SCANNED = 262_144
+
 /** Checks the results of a tool. */
 type OutputCheck = (answer: Promise<Outcome>, entry: Descriptor) => Promise<Outcome>
 
 /** Creates the check: a result has content, and structured content that matches the output schema, if there is one. */
 function createOutputCheck(mode: 'off' | 'warn' | 'strict', checks: Checks, log: Log): OutputCheck {
-  /** Tools with known mismatches. */
+  /** Tools with known mismatches, and those with known duplicate keys. */
   const reported = new WeakSet<object>()
+  const ambiguous = new WeakSet<object>()
+
+  // The call was executed, so its result is relayed; who reads the first member sees another value than who reads the last.
+  const reportDuplicates = (result: Payload, { definition, upstream, name }: Descriptor): void => {
+    if (ambiguous.has(definition) || result.text.length > MAX_SCANNED) return
+    const key = duplicateKey(result.text, result.value)
+    if (key === undefined) return
+    ambiguous.add(definition)
+    log.warn('validate.duplicate_key', { upstream, tool: name, key: key.slice(0, MAX_PROBLEM.field) })
+  }
 
   const checkResult = (result: Payload, { definition, upstream, name }: Descriptor): void => {
     const { outputSchema } = definition
@@ -388,6 +402,7 @@ function createOutputCheck(mode: 'off' | 'warn' | 'strict', checks: Checks, log:
     return answer.then((outcome) => {
       if (outcome.kind !== 'result' || !isAnswer(outcome.result)) return outcome
       const { result } = outcome
+      if (mode !== 'off') reportDuplicates(result, entry)
       if (isChecked) checkResult(result, entry)
       if (result.member('content') !== undefined) return outcome
       if (result.member('structuredContent') !== undefined) return outcome

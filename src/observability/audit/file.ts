@@ -21,6 +21,7 @@ import { hostname } from 'node:os'
 import { basename, dirname, extname, join } from 'node:path'
 import { promisify } from 'node:util'
 import { isObject } from '../../core/json/json.ts'
+import { parseJson } from '../../core/json/read.ts'
 
 /** How many processes may write an audit log with the same name, each to its own file. */
 const MAX_FILES = 64
@@ -268,7 +269,7 @@ function isRunning(pid: number): boolean {
 
 function read(path: string): Holder | undefined {
   try {
-    const holder: unknown = JSON.parse(readFileSync(path, 'utf8'))
+    const holder: unknown = parseJson(readFileSync(path, 'utf8'))
     return isHolder(holder) ? holder : undefined
   } catch {
     return undefined
@@ -345,7 +346,7 @@ export function tornDigest(text: string): string {
 
 function parsed(text: string): unknown {
   try {
-    return JSON.parse(text)
+    return parseJson(text)
   } catch {
     return undefined
   }

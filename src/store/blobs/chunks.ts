@@ -17,6 +17,7 @@ import {
   partOf,
   WHOLE,
 } from './blobs.ts'
+import { parseJson } from '../../core/json/read.ts'
 
 /** The size of a chunk in bytes, before it is encoded. */
 const CHUNK_BYTES = 192 * 1024
@@ -126,7 +127,7 @@ function entryOf(entry: Omit<Entry, 'writtenAt'>): string {
 }
 
 function parseEntry(text: string): Entry {
-  const value: unknown = JSON.parse(text)
+  const value: unknown = parseJson(text)
   const { size, writtenAt, isWhole } = isObject(value) ? value : {}
   return { size: Number(size), writtenAt: Number(writtenAt), isWhole: isWhole === true }
 }

@@ -13,6 +13,7 @@ import {
   Skip,
   successOf,
 } from './check.ts'
+import { parseJson } from '../../core/json/read.ts'
 
 const category = 'permissions'
 
@@ -167,7 +168,7 @@ export const confirmationChecks: readonly Check[] = [
     needs: ['confirm', 'manifest'],
     run: async ({ server, name }) => {
       const { text } = await server.get(`/capabilities/${name}`)
-      const manifest: unknown = JSON.parse(text)
+      const manifest: unknown = parseJson(text)
       const tools = objectAt({ manifest }, 'manifest')?.tools
       expect(Array.isArray(tools), 'the manifest has no list of tools')
       for (const tool of tools) {

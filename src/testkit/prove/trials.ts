@@ -9,6 +9,7 @@ import { UnusableSchema, validator } from '../../core/schema/schema.ts'
 import { wordsOf } from '../../core/text/words.ts'
 import { isPathName, outsideOf, type Sandbox } from './sandbox.ts'
 import type { Json, ProofCall } from './target.ts'
+import { parseJson } from '../../core/json/read.ts'
 
 /** One call of the tool that a proof is about, and the calls before it. */
 export interface Trial {
@@ -33,7 +34,7 @@ export interface GivenCalls {
 export function readGivenCalls(text: string, file: string): ReadonlyMap<string, GivenCalls> {
   let value: unknown
   try {
-    value = JSON.parse(text)
+    value = parseJson(text)
   } catch {
     throw new Error(`${file} is not JSON`)
   }

@@ -8,6 +8,7 @@ import { UnusableSchema, validator } from '../../core/schema/schema.ts'
 import { hostileTexts } from './hostile.ts'
 import { fieldsOf, fits, lengthOf, ofLength, resolved, sampleOf, typeOf } from './samples.ts'
 import { randomFor, shuffled } from './seed.ts'
+import { parseJson } from '../../core/json/read.ts'
 
 export type CaseKind = 'valid' | 'missing' | 'wrong-type' | 'boundary' | 'extra' | 'hostile'
 
@@ -125,7 +126,7 @@ function judged(draft: Draft, schema: Fields): Case[] {
 
 function changedCases(schema: Fields, given: Fields): Draft[] {
   const extra = { ...given, gatehouse_unknown_argument: 'text' }
-  const polluted: unknown = JSON.parse('{"__proto__": {"polluted": true}, "constructor": {"prototype": {}}}')
+  const polluted: unknown = parseJson('{"__proto__": {"polluted": true}, "constructor": {"prototype": {}}}')
   return [
     { id: 'wrong-type/arguments', kind: 'wrong-type', arguments: ['text'] },
     { id: 'extra/argument', kind: 'extra', arguments: extra },

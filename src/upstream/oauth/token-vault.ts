@@ -2,6 +2,7 @@
 import { createCipheriv, createDecipheriv, createHash, randomBytes } from 'node:crypto'
 import { isObject } from '../../core/json/json.ts'
 import type { Store } from '../../store/store.ts'
+import { parseJson } from '../../core/json/read.ts'
 
 /** Stores secrets, encrypted, each under its own name. */
 export interface TokenVault {
@@ -75,7 +76,7 @@ function decrypt(text: string, at: string, key: Buffer): VaultValue | undefined 
   try {
     const decipher = createDecipheriv('aes-256-gcm', key, bytes.subarray(0, IV), { authTagLength: TAG })
     decipher.setAAD(Buffer.from(at)).setAuthTag(bytes.subarray(IV, IV + TAG))
-    const value: unknown = JSON.parse(
+    const value: unknown = parseJson(
       Buffer.concat([decipher.update(bytes.subarray(IV + TAG)), decipher.final()]).toString('utf8'),
     )
     return isObject(value) ? value : undefined

@@ -20,6 +20,7 @@ import {
   reportedChanges,
 } from '../../protocol/subscription-filter.ts'
 import type { UpstreamCall } from '../suspended-calls.ts'
+import { toDouble } from '../../core/json/exact-number.ts'
 
 interface Listener {
   readonly working: UpstreamCall
@@ -278,8 +279,7 @@ function namedBy(
 function numberAt({ params }: Notification, key: string): number | undefined {
   const meta = params?.fields._meta
   const value = isObject(meta) ? meta[key] : undefined
-  if (typeof value !== 'number' && typeof value !== 'string') return undefined
-  return Number(value)
+  return typeof value === 'string' ? Number(value) : toDouble(value)
 }
 
 function listeners(activeRequests: Registry<number, ActiveRequest>): UpstreamCall[] {

@@ -10,7 +10,7 @@ import { hash } from 'node:crypto'
 import { world } from '../../../core/world.ts'
 import type { Notification } from '../../../core/call.ts'
 import { GatewayError } from '../../../core/error.ts'
-import { canonical, isObject } from '../../../core/json/json.ts'
+import { exactly, isObject } from '../../../core/json/json.ts'
 import { pause } from '../../../core/time/waiting.ts'
 import type { Services } from '../../feature.ts'
 import { errorOfServer, isCallbackFailure, isFinal, terminationOf } from '../server-errors.ts'
@@ -34,7 +34,7 @@ export interface Subject {
 
 /** Identifies a subscription among those of its server. */
 export function subscriptionKey({ name, arguments: given }: Pick<Subject, 'name' | 'arguments'>): string {
-  return hash('sha256', canonical([name, given]), 'base64url').slice(0, 22)
+  return hash('sha256', exactly([name, given]), 'base64url').slice(0, 22)
 }
 
 /** How a server delivers the events of a type to the gateway. */
@@ -433,7 +433,7 @@ function grantedUntil(refreshBefore: unknown): number {
 function idOf(event: Fields): string {
   const { eventId } = event
   if (typeof eventId === 'string' && /^[\u0021-\u007e]{1,200}$/.test(eventId)) return eventId
-  return `evt_${hash('sha256', canonical(eventId ?? event), 'base64url').slice(0, 22)}`
+  return `evt_${hash('sha256', exactly(eventId ?? event), 'base64url').slice(0, 22)}`
 }
 
 function linked(signal: AbortSignal): AbortController {

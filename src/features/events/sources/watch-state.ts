@@ -11,6 +11,7 @@ import { canonical, isObject, readJson } from '../../../core/json/json.ts'
 import { find, follow, type Path, printPath, type Step } from '../../../core/json/path.ts'
 import type { Payload } from '../../../core/payload.ts'
 import { resultValue } from '../../../core/undo/expression.ts'
+import { isNumber } from '../../../core/json/exact-number.ts'
 
 /** How many items one poll may find, and how many are remembered that are not found any more. */
 const MAX_ITEMS = 5000
@@ -100,7 +101,7 @@ function asList(value: unknown): readonly unknown[] | undefined {
 }
 
 function idOf(value: unknown): string | undefined {
-  if (typeof value !== 'string' && typeof value !== 'number') return undefined
+  if (typeof value !== 'string' && !isNumber(value)) return undefined
   const text = String(value)
   return text === '' || text.length > MAX_ID_LENGTH ? undefined : text
 }
