@@ -155,11 +155,14 @@ function listingOrder({ status }: Approval): number {
 
 // Approvals as text for a terminal. Text from servers and callers is escaped.
 
-/** One approval in a list. */
+/** One approval in a list, and the question below. */
 export function approvalLine(approval: Approval): string {
-  const { id, status, risk, tool, upstream, caller, expiresAt } = approval
+  const { id, status, risk, tool, upstream, caller, expiresAt, message } = approval
   const what = `${oneLine(tool)} on ${oneLine(upstream)}`
-  return `${id}  ${status.padEnd(8)}  ${risk.padEnd(11)}  ${what}, by ${oneLine(caller)}, until ${timeText(expiresAt)}`
+  return [
+    `${id}  ${status.padEnd(8)}  ${risk.padEnd(11)}  ${what}, by ${oneLine(caller)}, until ${timeText(expiresAt)}`,
+    `    ${oneLine(message)}`,
+  ].join('\n')
 }
 
 /** The details of an approval. */

@@ -16,6 +16,7 @@ import type { ApprovalRequest } from '../../records/approvals.ts'
 import { type CallData, dataNote, dataOf, identityOf } from './data.ts'
 import { offerOf, riskOf, type Rule } from './rules.ts'
 import { isNumber } from '../../core/json/exact-number.ts'
+import { withDoubles } from '../../core/json/read.ts'
 
 /** The key of this layer in a call's request state. */
 export const STATE_KEY = 'confirm'
@@ -127,11 +128,14 @@ function objectIn(value: unknown): Arguments {
   return isObject(value) ? value : {}
 }
 
-/** The text of arguments if it carries more than the parsed values, such as long numbers: the server receives the text. */
+/**
+ * The text of arguments if it carries more than values with doubles, such as long numbers: the server receives the text.
+ * The digest of an approval, which is stored, has it.
+ */
 function writtenText(given: Payload | undefined, values: Arguments): string | undefined {
   const text = given?.text
   if (text === undefined) return undefined
-  const encoded = JSON.stringify(values)
+  const encoded = JSON.stringify(withDoubles(values))
   return text === encoded || withoutSpace(text) === encoded ? undefined : text
 }
 
