@@ -52,7 +52,7 @@ function hasExactNumbers(value: unknown): boolean {
 }
 
 /** Whether a JSON text may have numbers that a double cannot hold. One character of each `LONG` is read, not all. */
-export function hasInexactNumbers(text: string): boolean {
+function hasInexactNumbers(text: string): boolean {
   for (let at = LONG - 1; at < text.length; at += LONG) {
     if (!isDigitOrDot(text.charCodeAt(at))) continue
     let start = at
