@@ -56,7 +56,6 @@ export function testFile(
 ${advice}import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { parseJson } from '../core/json/read.ts'
 
 const client = new Client(
   { name: 'recorded-test', version: '1.0.0' },
@@ -67,7 +66,7 @@ beforeAll(async () => {
   const server = process.env['MCP_SERVER']
   if (server === undefined) throw new Error('Set MCP_SERVER to a URL, or to a command as a JSON array')
   if (/^https?:/.test(server)) return client.connect(new StreamableHTTPClientTransport(new URL(server)))
-  const [command, ...args] = parseJson(server)
+  const [command, ...args] = JSON.parse(server)
   return client.connect(new StdioClientTransport({ command, args, stderr: 'ignore' }))
 })
 afterAll(() => client.close())
