@@ -52,17 +52,30 @@ function stripModern(result: Payload, fields: readonly string[]): Payload {
 }
 
 /**
- * Wraps output schemas that do not describe an object, like the SDKs do; otherwise clients reject the whole list. Removes
- * the mark of tools that only run as tasks: clients would not call them, although the gateway follows their tasks.
+ * Wraps output schemas that do not describe an object, like the SDKs do, and writes schemas `true` and `false` as objects;
+ * otherwise clients reject the whole list. Removes the mark of tools that only run as tasks: clients would not call them, although the gateway follows their tasks.
  */
 function lowerTools(result: Payload): Payload {
   const { tools } = result.fields
-  if (!Array.isArray(tools) || !tools.some((tool) => needsWrap(tool) || needsTask(tool))) return result
+  if (!Array.isArray(tools)) return result
   return result.withItems('tools', (tool) => {
     const schema = needsWrap(tool.value) ? tool.at('outputSchema') : undefined
-    const lowered = schema ? tool.with({ outputSchema: wrapSchema(schema) }) : tool
-    return needsTask(tool.value) ? lowered.with({ execution: undefined }) : lowered
+    const lowered = schema
+      ? tool.with({ outputSchema: wrapSchema(schema) })
+      : withObjects(tool, 'outputSchema')
+    const unmarked = needsTask(tool.value) ? lowered.with({ execution: undefined }) : lowered
+    return withObjects(unmarked, 'inputSchema')
   })
+}
+
+/** A tool whose schema describes each member by an object, which clients before 2026-07-28 require. */
+function withObjects(tool: Payload, key: 'inputSchema' | 'outputSchema'): Payload {
+  const schema = tool.at(key)
+  const properties = schema?.at('properties')
+  const booleans = Object.entries(properties?.fields ?? {}).filter(([, each]) => typeof each === 'boolean')
+  if (!schema || !properties || booleans.length === 0) return tool
+  const objects = Object.fromEntries(booleans.map(([name, isAny]) => [name, isAny ? {} : { not: {} }]))
+  return tool.with({ [key]: schema.with({ properties: properties.with(objects) }) })
 }
 
 /** Whether a tool only runs as a task (2025-11-25 basic/utilities/tasks). */

@@ -13,6 +13,7 @@ import { Payload } from '../core/payload.ts'
 import { type UpstreamSettings, settingOf } from '../core/settings.ts'
 import { namesByAlias } from '../core/text/alias.ts'
 import { type HeaderMirror, readMirror } from '../protocol/headers.ts'
+import { checkedPage, entriesOf } from '../protocol/server-shapes.ts'
 
 const MAX_PAGES = 1000
 /** How long a list is not requested again for an unknown tool or after a refusal, in milliseconds. */
@@ -105,10 +106,16 @@ export class ToolIndex {
 
   /** Records the tools listed for a caller. A list without further pages also shows which tools were removed. */
   learn(result: Payload, requested: Payload, client?: Client): void {
-    if (!this.#known || !Array.isArray(result.fields.tools)) return
+    if (!this.#known || !entriesOf(result, 'tools')) return
     const isWhole = requested.fields.cursor === undefined && isLast(result.fields.nextCursor)
     if (isWhole && this.#clientKey === clientKeyOf(client)) this.#known.clear()
-    read(result, this.#known)
+    read(
+      checkedPage(
+        boundedPage(result, 'tools', () => undefined),
+        'tools',
+      ).payload,
+      this.#known,
+    )
     this.#byAlias = undefined
   }
 
@@ -135,8 +142,11 @@ export class ToolIndex {
     for (let page = 0; page < MAX_PAGES && found.size < MAX_LIST_ENTRIES && !seen.has(cursor); page++) {
       seen.add(cursor)
       const given = await this.#list(Payload.of(cursor === undefined ? {} : { cursor }), client)
-      const result = boundedPage(given, 'tools', () => undefined)
-      if (!Array.isArray(result.fields.tools)) throw new GatewayError('UPSTREAM_ERROR', NO_LIST)
+      if (!entriesOf(given, 'tools')) throw new GatewayError('UPSTREAM_ERROR', NO_LIST)
+      const result = checkedPage(
+        boundedPage(given, 'tools', () => undefined),
+        'tools',
+      ).payload
       read(result, found)
       cursor = result.fields.nextCursor
       if (isLast(cursor)) break

@@ -6,9 +6,12 @@ import { type Call, compose, type Handler, type Outcome, type Middleware } from 
 import type { Quota } from '../core/descriptor.ts'
 import { asGatewayError } from '../core/error.ts'
 import type { Log } from '../core/log.ts'
+import type { Payload } from '../core/payload.ts'
+import { ServerFindings } from '../core/server-findings.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import type { Secret } from '../core/text/secret.ts'
 import { method } from '../protocol/methods.ts'
+import { checkedDeclaration, checkedPage } from '../protocol/server-shapes.ts'
 import { Connector, type Status } from './connector.ts'
 import { asOurs, isAway, isSessionLost, NegativeCache } from './failures.ts'
 import { createCredentials, type Credentials, type OAuthSite } from './oauth/credentials.ts'
@@ -37,6 +40,8 @@ export interface Upstream {
   /** Connects once, so that the first call need not wait. @throws the connection error */
   start(call: Call): Promise<void>
   readonly status: Status
+  /** What was wrong in what it listed and declared. */
+  readonly findings: ServerFindings
   readonly reachability: Pick<Reachability, 'onChange'>
   /** The revision used for a call, if known. */
   revisionFor(call: Call): string | undefined
@@ -81,6 +86,7 @@ class ConfiguredUpstream implements Upstream {
   readonly guard: Middleware | undefined
   readonly finishSignIn: Credentials['finish']
   readonly tool: FindTool
+  readonly findings: ServerFindings
   readonly #log: Log
   readonly #credentials: Credentials | undefined
   readonly #redactor: MessageRedactor
@@ -98,6 +104,7 @@ class ConfiguredUpstream implements Upstream {
     const credentials = createCredentials(settings, oauth)
     this.#credentials = credentials
     this.#redactor = createMessageRedactor(settings)
+    this.findings = new ServerFindings(log, this.#redactor.text)
     this.#connector = new Connector(settings, {
       variables,
       credentials,
@@ -178,7 +185,7 @@ class ConfiguredUpstream implements Upstream {
         return (await this.#connector.connect(call)).open(working)
       })
       this.reachability.set(true)
-      return this.#bounded(outcome, call.method)
+      return this.#checked(outcome, call)
     } catch (error) {
       if (!this.#retired.signal.aborted) this.reachability.failed(error)
       throw asOurs(error)
@@ -214,16 +221,23 @@ class ConfiguredUpstream implements Upstream {
     })
   }
 
-  #bounded(outcome: Outcome, name: string): Outcome {
+  /** What the server lists and declares, in the form that clients accept. */
+  #checked(outcome: Outcome, { method: name, params }: Call): Outcome {
     const { list } = method(name)
-    if (list === undefined || outcome.kind !== 'result') return outcome
-    const result = boundedPage(outcome.result, list, (cut) => {
+    if (outcome.kind !== 'result' || (list === undefined && name !== 'server/discover')) return outcome
+    const { result } = outcome
+    const { payload, found } =
+      list === undefined ? checkedDeclaration(result) : checkedPage(this.#bounded(result, name, list), list)
+    this.findings.set(name, found, params.fields.cursor !== undefined)
+    return payload === result ? outcome : { kind: 'result', result: payload }
+  }
+
+  #bounded(page: Payload, name: string, list: string): Payload {
+    return boundedPage(page, list, ({ entries, oversized }) => {
       if (world.now() - this.#listCutAt < REPORT_INTERVAL_MS) return
       this.#listCutAt = world.now()
-      const { entries, oversized } = cut
       this.#log.warn('upstream.list_cut', { method: name, left_out: entries, oversized })
     })
-    return result === outcome.result ? outcome : { kind: 'result', result }
   }
 }
 

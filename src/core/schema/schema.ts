@@ -3,6 +3,7 @@
  * of untrusted schemas are bounded.
  */
 import type { Ajv, ErrorObject, Options, ValidateFunction } from 'ajv'
+import { LRUCache } from 'lru-cache'
 import { createRequire } from 'node:module'
 import { canonical, isObject } from '../json/json.ts'
 import { withDoubles } from '../json/read.ts'
@@ -146,11 +147,64 @@ function compile(schema: JsonSchema, isTrusted: boolean, skipped: Set<string>): 
   // Without an id of its own a schema could not refer to itself.
   const { $schema, $async: _promises, ...rules }: JsonSchema = { $id: NAME, ...Object(withDoubles(schema)) }
   const isDraft07OrOlder = typeof $schema === 'string' && /draft-0[4-7]/.test($schema)
-  const chosen = engine(isDraft07OrOlder ? 'draft-07' : '2020-12', isTrusted)
+  const draft = isDraft07OrOlder ? 'draft-07' : '2020-12'
+  const chosen = engine(`${draft} ${isTrusted}`, () => newEngine(draft, isTrusted))
   if (isTrusted) return chosen.compile(rules)
   const bounded = boundedSchema(rules)
   unchecked = skipped
   return chosen.compile(bounded)
+}
+
+/**
+ * Why a schema cannot be compiled by the official SDK, which compiles the output schemas of all tools when it lists them;
+ * undefined if it can.
+ */
+export function compileProblem(schema: JsonSchema): string | undefined {
+  const text = JSON.stringify(schema)
+  const known = compileProblems.get(text)
+  if (known !== undefined) return known === '' ? undefined : known
+  const problem = problemOfCompiling(schema)
+  compileProblems.set(text, problem ?? '')
+  return problem
+}
+
+/** Empty for schemas that can be compiled. */
+const compileProblems = new LRUCache<string, string>({
+  max: limits.checks,
+  maxSize: limits.characters,
+  sizeCalculation: (_problem, text) => text.length + 1,
+})
+
+function problemOfCompiling(schema: JsonSchema): string | undefined {
+  try {
+    boundedSchema(schema)
+    // The ids of other schemas may be in its way.
+    if (!compiles(schema, engine('listed', newListingEngine))) newListingEngine().compile(schema)
+    return undefined
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error)
+  }
+}
+
+function compiles(schema: JsonSchema, ajv: Ajv): boolean {
+  try {
+    ajv.compile(schema)
+    return true
+  } catch {
+    return false
+  }
+}
+
+/** An engine with the options of the SDK. */
+function newListingEngine(): Ajv {
+  return load('draft-07', {
+    strict: false,
+    allErrors: true,
+    logger: false,
+    validateSchema: false,
+    validateFormats: false,
+    addUsedSchema: false,
+  })
 }
 
 type Draft = 'draft-07' | '2020-12'
@@ -158,14 +212,13 @@ const require = createRequire(import.meta.url)
 const engines = new Map<string, { readonly ajv: Ajv; compiled: number }>()
 
 // Ajv retains parts of every schema it compiles, so it is replaced from time to time.
-function engine(draft: Draft, trusted: boolean): Ajv {
-  const key = `${draft} ${trusted}`
+function engine(key: string, make: () => Ajv): Ajv {
   const current = engines.get(key)
   if (current && current.compiled < limits.perEngine) {
     current.compiled += 1
     return current.ajv
   }
-  const ajv = newEngine(draft, trusted)
+  const ajv = make()
   engines.set(key, { ajv, compiled: 1 })
   return ajv
 }

@@ -19,6 +19,7 @@ import { JsonRpcPeer } from '../../protocol/json-rpc-peer.ts'
 import { metaKeys } from '../../protocol/meta-keys.ts'
 import { isTaskStatus, method, rootsChanged } from '../../protocol/methods.ts'
 import { findRevision, latestLegacy, type Revision } from '../../protocol/revisions.ts'
+import { checkedDeclaration } from '../../protocol/server-shapes.ts'
 import { callHeaders } from '../../protocol/trace-context.ts'
 import type { UpstreamCall } from '../suspended-calls.ts'
 import { type IndexedTool, ToolIndex } from '../tool-index.ts'
@@ -69,6 +70,8 @@ export class LegacyConnection implements UpstreamConnection {
   readonly #peer: JsonRpcPeer
   #transport: UpstreamTransport | undefined
   #revision: Revision = latestLegacy
+  /** What the server declared, and how it is read. */
+  #declared = Payload.of({})
   #discovered = Payload.of({})
   #renewing: Promise<void> | undefined
   #firstRoots: FirstRoots | undefined
@@ -136,8 +139,7 @@ export class LegacyConnection implements UpstreamConnection {
 
   readonly open = (working: UpstreamCall): Promise<Outcome> => {
     const { call } = working
-    if (call.method === 'server/discover')
-      return Promise.resolve({ kind: 'result', result: this.#discovered })
+    if (call.method === 'server/discover') return Promise.resolve({ kind: 'result', result: this.#declared })
     if (call.method === 'subscriptions/listen') return this.#notifications.listen(working, this.#discovered)
     return call.method.startsWith('notifications/') ? this.#notify(call) : this.#call(working)
   }
@@ -289,7 +291,8 @@ export class LegacyConnection implements UpstreamConnection {
       throw new GatewayError('SERVER_UNAVAILABLE', `The server uses an unknown protocol version: ${version}.`)
     }
     this.#revision = revision
-    this.#discovered = asDiscovered(initialized)
+    this.#declared = asDiscovered(initialized)
+    this.#discovered = checkedDeclaration(this.#declared).payload
     this.#runsToolsAsTasks = runsToolsAsTasks(this.#discovered)
     this.#transport?.established?.(revision.name)
     const { roots } = this.#options

@@ -1,0 +1,65 @@
+/**
+ * What was wrong in what a server lists and declares, and what the gateway did about it. Each finding is logged once, and
+ * kept until the server is asked again, for those who ask for it.
+ */
+import type { Log } from './log.ts'
+import { oneLine, shortened } from './text/escape.ts'
+
+/** What is wrong with one entry of a list, with a list, or with the answer to a request. */
+export interface ServerFinding {
+  /** The name or the URI of the entry, or its position; absent if it is about all of the answer. */
+  readonly entry?: string
+  /** In words, such as `annotations is null: removed`. */
+  readonly problem: string
+}
+
+/** The maximum number of findings kept for each method, and logged for a server. */
+const MAX_FINDINGS = 100
+const MAX_LOGGED_FINDINGS = 50
+/** The maximum length of the name of an entry, and of a problem, in characters. */
+const MAX_ENTRY_LENGTH = 100
+const MAX_PROBLEM_LENGTH = 500
+
+/** The findings of one server. */
+export class ServerFindings {
+  readonly #log: Log
+  readonly #redacted: (text: string) => string
+  readonly #byMethod = new Map<string, readonly ServerFinding[]>()
+  readonly #logged = new Set<string>()
+
+  constructor(log: Log, redacted: (text: string) => string) {
+    this.#log = log
+    this.#redacted = redacted
+  }
+
+  /** The findings as texts. */
+  get texts(): readonly string[] {
+    return [...this.#byMethod].flatMap(([method, found]) =>
+      found.map(({ entry, problem }) => [method, entry, problem].filter(Boolean).join(': ')),
+    )
+  }
+
+  /** Sets the findings of the answer to a method; those of a further page are added. */
+  set(method: string, found: readonly ServerFinding[], isFurther = false): void {
+    const before = (isFurther ? this.#byMethod.get(method) : undefined) ?? []
+    const readable = found.slice(0, MAX_FINDINGS - before.length).map((each) => this.#readable(each))
+    if (before.length + readable.length === 0) this.#byMethod.delete(method)
+    else this.#byMethod.set(method, [...before, ...readable])
+    for (const finding of readable) this.#report(method, finding)
+  }
+
+  #readable({ entry, problem }: ServerFinding): ServerFinding {
+    const text = (given: string, max: number): string => shortened(oneLine(this.#redacted(given)), max)
+    return {
+      ...(entry !== undefined && { entry: text(entry, MAX_ENTRY_LENGTH) }),
+      problem: text(problem, MAX_PROBLEM_LENGTH),
+    }
+  }
+
+  #report(method: string, { entry, problem }: ServerFinding): void {
+    const key = `${method} ${entry} ${problem}`
+    if (this.#logged.has(key) || this.#logged.size >= MAX_LOGGED_FINDINGS) return
+    this.#logged.add(key)
+    this.#log.warn('upstream.invalid', { method, ...(entry !== undefined && { entry }), problem })
+  }
+}
