@@ -6,18 +6,18 @@ import { type Call, type Handler, type Notification, type Outcome, resultOf } fr
 import { GatewayError, invalidParam, unknownPrompt, unknownResource, unknownTool } from '../core/error.ts'
 import { self } from '../core/identity.ts'
 import { isObject } from '../core/json/json.ts'
+import type { Log } from '../core/log.ts'
 import { Payload } from '../core/payload.ts'
 import { aliasOf, isShortened } from '../core/text/alias.ts'
+import { within } from '../core/time/waiting.ts'
+import { world } from '../core/world.ts'
 import { metaKeys, REFERENCE_KEY } from '../protocol/meta-keys.ts'
 import { method, unknownMethod } from '../protocol/methods.ts'
-import {
-  withUri,
-  ACKNOWLEDGED,
-  type SubscriptionFilter,
-  readFilter,
-  withUris,
-} from '../protocol/subscription-filter.ts'
+import { keyOfEntries } from '../protocol/server-shapes.ts'
+import { withUri, readFilter, reportedChanges } from '../protocol/subscription-filter.ts'
 import { type Candidate, exposedName, type Naming, ownerOf } from './names.ts'
+import { FanOut } from './fan-out.ts'
+import { listenToAll } from './listen-all.ts'
 import { listAllPages, walkIfThere } from './pagination.ts'
 
 interface Options {
@@ -25,8 +25,11 @@ interface Options {
   /** Runs a call that names its server. */
   readonly handle: Handler
   readonly naming: Naming
+  /** How long a server may take until the others are answered without it, in milliseconds. */
+  readonly timeoutMs: number
   /** Aborted when the set of servers changes. */
   readonly ended: AbortSignal
+  readonly log: Log
   /** Called with each listed tool or prompt that is left out, each time. */
   readonly onHidden?: (hidden: HiddenName) => void
 }
@@ -53,6 +56,10 @@ export interface Aggregate {
   resolve(call: Call): Promise<Call | undefined>
   /** Tools and prompts that are left out, with the reasons. */
   collisions(call: Call): Promise<string[]>
+  /** Notes whether a server can be reached. */
+  reachable(upstream: string, isReachable: boolean): void
+  /** What a server did not answer in time, so that it is left out, for people. */
+  missing(upstream: string): readonly string[]
 }
 
 /** Offers servers together: lists are joined, and names and URIs get the name of their server as a prefix. */
@@ -62,17 +69,25 @@ export function aggregate(options: Options): Aggregate {
 
 class AllServers implements Aggregate {
   readonly #options: Options
+  readonly #fanOut: FanOut
+  /** The subscriptions, each with a way to report that all lists may have changed. */
+  readonly #listeners = new Set<() => void>()
 
   constructor(options: Options) {
     this.#options = options
+    this.#fanOut = new FanOut({
+      ...options,
+      onReturn: () => this.#listeners.forEach((report) => report()),
+    })
   }
 
   readonly handle: Handler = async (call) => {
-    const { names, handle, naming, ended } = this.#options
+    const { names, handle, timeoutMs } = this.#options
     if (call.method === 'server/discover') return this.#discover(call)
-    if (call.method === 'subscriptions/listen') return listenToAll(call, { names, handle, naming, ended })
+    if (call.method === 'subscriptions/listen') return this.#listen(call)
     if (call.method.startsWith('notifications/')) {
-      await fromAll(names, (upstream) => handle(this.#forServer(call, upstream)))
+      const sent = Promise.allSettled(names.map((upstream) => handle(this.#forServer(call, upstream))))
+      await within(sent, timeoutMs, [])
       return done(Payload.of({}))
     }
     const { list } = method(call.method)
@@ -87,13 +102,19 @@ class AllServers implements Aggregate {
     return found && { ...call, params: found[1], target: { method: call.method, ...found[0] } }
   }
 
+  readonly reachable = (upstream: string, isReachable: boolean): void =>
+    this.#fanOut.reachable(upstream, isReachable)
+
+  readonly missing = (upstream: string): readonly string[] => this.#fanOut.problems(upstream)
+
   readonly collisions = async (call: Call): Promise<string[]> => {
-    const { names, handle } = this.#options
+    const { names, handle, timeoutMs } = this.#options
     const hidden: HiddenName[] = []
     const outer = names.filter((name) => names.some((other) => other.startsWith(`${name}-`)))
     for (const upstream of outer) {
       for (const list of ['tools/list', 'prompts/list']) {
-        const entries = await listAllPages(handle, this.#forServer(call, upstream), list).catch(() => [])
+        const listed = listAllPages(handle, this.#forServer(call, upstream), list).catch(() => [])
+        const entries = await within(listed, timeoutMs, [])
         hidden.push(...entries.flatMap(({ fields: { name } }) => this.#hiddenOf(upstream, name)))
       }
     }
@@ -101,29 +122,46 @@ class AllServers implements Aggregate {
   }
 
   async #discover(call: Call): Promise<Outcome> {
-    const { names, handle } = this.#options
-    const found = await fromAll(names, async (upstream) =>
-      resultOf(await handle(this.#forServer(call, upstream))),
+    const { handle } = this.#options
+    const { found, isPartial } = await this.#fanOut.all(call, async (upstream, request) =>
+      resultOf(await handle(this.#forServer(request, upstream))),
     )
-    return done(mergeDiscovered(found, self))
+    return done(mergeDiscovered(found, self, isPartial))
+  }
+
+  async #listen(call: Call): Promise<Outcome> {
+    const { names, handle, naming, ended } = this.#options
+    const changes = reportedChanges(readFilter(call.params))
+    const report = (): void => changes.forEach((method) => call.emit({ method }))
+    this.#listeners.add(report)
+    try {
+      const acknowledged = (upstream: string, request: Promise<unknown>): Promise<void> =>
+        this.#fanOut.settled(upstream, call, request)
+      return await listenToAll(call, { names, handle, naming, ended, acknowledged })
+    } finally {
+      this.#listeners.delete(report)
+    }
   }
 
   async #joinedList(call: Call, list: string): Promise<Outcome> {
-    const { names, handle, naming } = this.#options
+    const { handle, naming, timeoutMs } = this.#options
     if (call.params.fields.cursor !== undefined) {
       throw new GatewayError(
         'INVALID_INPUT',
         'Invalid params: this list has one page, so the cursor is not valid.',
       )
     }
-    const lists = await fromAll(names, async (upstream) => {
-      const entries = await walkIfThere(handle, this.#forServer(call, upstream), call.method)
-      return entries && nameEntries(upstream, this.#withoutHidden(upstream, entries), naming)
+    const { found, isPartial } = await this.#fanOut.all(call, async (upstream, request) => {
+      // Pages that take long are not waited for: what is there is listed.
+      const until = world.monotonic() + timeoutMs / 2
+      const onCut = (problem: string | undefined): void =>
+        this.#fanOut.notePages(upstream, call.method, problem)
+      const listing = { until, onCut }
+      const entries = await walkIfThere(handle, this.#forServer(request, upstream), call.method, listing)
+      return entries && nameEntries(upstream, this.#withoutHidden(upstream, entries, list), { naming, list })
     })
-    if (lists.length === names.length && lists.every((entries) => entries === undefined)) {
-      throw unknownMethod(call.method)
-    }
-    const texts = lists.flatMap((entries) => entries ?? []).map(({ text }) => text)
+    if (!isPartial && found.every((entries) => entries === undefined)) throw unknownMethod(call.method)
+    const texts = found.flatMap((entries) => entries ?? []).map(({ text }) => text)
     return done(Payload.of({}).with({ [list]: Payload.text(`[${texts.join(',')}]`) }))
   }
 
@@ -200,26 +238,14 @@ class AllServers implements Aggregate {
     return owner === undefined || owner === upstream ? [] : [{ exposed, upstream, owner }]
   }
 
-  #withoutHidden(upstream: string, entries: readonly Payload[]): Payload[] {
-    return entries.filter(({ fields: { name, uri, uriTemplate } }) => {
-      if (typeof name !== 'string' || typeof uri === 'string' || typeof uriTemplate === 'string') return true
+  #withoutHidden(upstream: string, entries: readonly Payload[], list: string): readonly Payload[] {
+    if (keyOfEntries(list) !== 'name') return entries
+    return entries.filter(({ fields: { name } }) => {
       const [hidden] = this.#hiddenOf(upstream, name)
       if (hidden) this.#options.onHidden?.(hidden)
       return hidden === undefined
     })
   }
-}
-
-/** Queries all servers; failed ones are left out, unless all fail. */
-async function fromAll<Value>(
-  names: readonly string[],
-  ask: (name: string) => Promise<Value>,
-): Promise<Value[]> {
-  const settled = await Promise.allSettled(names.map(ask))
-  const found = settled.flatMap((item) => (item.status === 'fulfilled' ? [item.value] : []))
-  const [failure] = settled.filter((item) => item.status === 'rejected')
-  if (found.length === 0 && failure) throw failure.reason
-  return found
 }
 
 /** Forwards notifications of one server with its URIs converted to those of the client. */
@@ -248,113 +274,41 @@ function unknown(name: string, subject: string): GatewayError {
   return name === 'resources/read' ? unknownResource(subject) : unknownPrompt(subject)
 }
 
-interface ListenOptions {
-  readonly names: readonly string[]
-  /** Runs a call that names its server. */
-  readonly handle: Handler
-  readonly naming: Naming
-  readonly ended: AbortSignal
-}
-
-/** How many notifications of available servers are buffered until the remaining servers acknowledge. */
-const MAX_WAITING_NOTIFICATIONS = 1000
-
-/** One subscription to several servers; it ends when the set of servers changes. */
-export async function listenToAll(
-  call: Call,
-  { names, handle, naming, ended }: ListenOptions,
-): Promise<Outcome> {
-  const filter = readFilter(call.params)
-  const controller = new AbortController()
-  const stop = (): void => controller.abort(call.signal.reason)
-  const accepted: SubscriptionFilter[] = []
-  // Nothing is sent before the acknowledgement, which waits for the last server.
-  let pending: Notification[] | undefined = []
-  const forward = (note: Notification): void => {
-    if (!pending) call.emit(note)
-    else if (pending.length < MAX_WAITING_NOTIFICATIONS) pending.push(note)
-  }
-  const acknowledge = (): void => {
-    call.emit({ method: ACKNOWLEDGED, params: Payload.of({ notifications: mergedFilter(accepted) }) })
-    pending?.forEach((note) => call.emit(note))
-    pending = undefined
-  }
-  call.signal.addEventListener('abort', stop)
-  ended.addEventListener('abort', stop)
-  try {
-    const streams = names.map((upstream) => {
-      const part = filterFor(filter, upstream, (uri) => naming.serverOf(uri, names))
-      const exposed = (uri: string): string => naming.uri(upstream, uri)
-      const acknowledged = Promise.withResolvers<void>()
-      const emit = (note: Notification): void => {
-        if (note.method !== ACKNOWLEDGED) return forward(withUri(note, exposed))
-        accepted.push(withUris(readFilter(note.params), exposed))
-        acknowledged.resolve()
-      }
-      // The envelope is kept: a 2026-07-28 server requires it in every request.
-      const params = call.params.with({ notifications: part })
-      const target = { method: call.method, upstream }
-      // Responses to input requests could not be assigned to one of the servers, so this call allows none.
-      const client = { ...call.client, nonInteractive: true } as const
-      const outcome = handle({ ...call, params, target, client, emit, signal: controller.signal })
-      outcome.then(
-        () => acknowledged.resolve(),
-        () => acknowledged.resolve(),
-      )
-      return { acknowledged: acknowledged.promise, outcome }
-    })
-    await Promise.all(streams.map((stream) => stream.acknowledged))
-    acknowledge()
-    await Promise.allSettled(streams.map((stream) => stream.outcome))
-    if (call.signal.aborted) throw new GatewayError('CANCELLED', 'The subscription was cancelled.')
-    return { kind: 'result', result: Payload.of({}) }
-  } finally {
-    call.signal.removeEventListener('abort', stop)
-    ended.removeEventListener('abort', stop)
-  }
-}
-
-function filterFor(
-  filter: SubscriptionFilter,
-  upstream: string,
-  serverOf: (uri: string) => Candidate | undefined,
-): SubscriptionFilter {
-  const uris = (filter.resourceSubscriptions ?? []).flatMap((uri) => {
-    const found = serverOf(uri)
-    return found?.upstream === upstream ? [found.name] : []
-  })
-  const { resourceSubscriptions: _all, ...rest } = filter
-  return { ...rest, ...(uris.length > 0 && { resourceSubscriptions: uris }) }
-}
-
-function mergedFilter(filters: readonly SubscriptionFilter[]): SubscriptionFilter {
-  const uris = filters.flatMap((filter) => filter.resourceSubscriptions ?? [])
-  return { ...Object.assign({}, ...filters), ...(uris.length > 0 && { resourceSubscriptions: uris }) }
-}
-
 // Merges the discovery results of several servers, and renames entries and URIs.
 
-/** The merged descriptions of several servers: the capabilities of any, and the instructions of each. */
-function mergeDiscovered(found: readonly Payload[], own: Readonly<Record<string, unknown>>): Payload {
+/**
+ * The merged descriptions of several servers: the capabilities of any, and the instructions of each. While a server is
+ * missing, any list may come.
+ */
+function mergeDiscovered(
+  found: readonly Payload[],
+  own: Readonly<Record<string, unknown>>,
+  isPartial: boolean,
+): Payload {
   const capabilities = found.map(({ fields }) => fields.capabilities).filter(isObject)
   const instructions = found.flatMap(({ fields }) => {
     const { instructions: text } = fields
     return typeof text === 'string' && text !== '' ? [`# ${titleOf(fields)}\n\n${text}`] : []
   })
+  const merged = withoutVendors(capabilities.reduce(union, {}))
+  const lists = ['tools', 'prompts', 'resources'].filter((name) => isPartial || isObject(merged[name]))
   return Payload.of({
-    capabilities: withoutVendors(capabilities.reduce(union, {})),
+    capabilities: lists.reduce((all, name) => union(all, { [name]: { listChanged: true } }), merged),
     ...(instructions.length > 0 && { instructions: instructions.join('\n\n') }),
     _meta: { [metaKeys.serverInfo]: own },
   })
 }
 
 /** The entries of a server's list under their names at the shared endpoint. */
-function nameEntries(upstream: string, entries: readonly Payload[], naming: Naming): Payload[] {
+function nameEntries(
+  upstream: string,
+  entries: readonly Payload[],
+  { naming, list }: { readonly naming: Naming; readonly list: string },
+): Payload[] {
+  const key = keyOfEntries(list)
   return entries.map((entry) => {
-    const { name, uri, uriTemplate } = entry.fields
-    if (typeof uri === 'string') return entry.with({ uri: naming.uri(upstream, uri) })
-    if (typeof uriTemplate === 'string') return entry.with({ uriTemplate: naming.uri(upstream, uriTemplate) })
-    return typeof name === 'string' ? entry.with({ name: naming.name(upstream, name) }) : entry
+    const id = String(entry.fields[key])
+    return entry.with({ [key]: key === 'name' ? naming.name(upstream, id) : naming.uri(upstream, id) })
   })
 }
 

@@ -12,6 +12,7 @@ import {
 import type { ListedDefinition } from '../core/descriptor.ts'
 import { GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
+import type { Log } from '../core/log.ts'
 import { Payload } from '../core/payload.ts'
 import { isPlainName, namesByAlias } from '../core/text/alias.ts'
 import { within } from '../core/time/waiting.ts'
@@ -33,6 +34,8 @@ interface Options {
   viewMiddleware(method: string): readonly (Middleware | undefined)[]
   /** Whether all servers are offered together when a call names none. */
   readonly isAggregate: boolean
+  /** How long a server may take until the others are answered without it there, in milliseconds. */
+  readonly timeoutMs: number
   /** Whether names are exposed in snake case, and resources in the scheme of their server. */
   readonly isStrict: boolean
   /** The built-ins of the gateway. */
@@ -41,6 +44,7 @@ interface Options {
   readonly metaTools: 'hidden' | 'listed' | 'off'
   /** Whether clients may also use methods of the gateway's own. */
   readonly hasMethods?: boolean
+  readonly log: Log
   /** Called with each tool or prompt that is left out of the shared lists. */
   readonly onHidden?: (hidden: HiddenName) => void
   /** The list entry of the tool a call names, if the call names its server. */
@@ -58,6 +62,8 @@ export interface Catalog {
   readonly builtinTool: Builtins['tool']
   /** Descriptions of name collisions between tools or prompts. */
   readonly collisions: Aggregate['collisions']
+  readonly reachable: Aggregate['reachable']
+  readonly missing: Aggregate['missing']
   /** Ends subscriptions and other work bound to this catalog. */
   close(): void
 }
@@ -90,7 +96,7 @@ class Router implements Catalog {
   readonly #views = new Map<string, Handler>()
 
   constructor(options: Options) {
-    const { upstreams, isStrict, onHidden } = options
+    const { upstreams, isStrict, onHidden, timeoutMs, log } = options
     this.#options = options
     const names = [...upstreams.keys()]
     this.#only = names.length === 1 ? names[0] : undefined
@@ -100,7 +106,9 @@ class Router implements Catalog {
       names,
       handle: this.#one,
       naming: isStrict ? strict : prefixed,
+      timeoutMs,
       ended: this.#ended.signal,
+      log,
       ...(onHidden && { onHidden }),
     })
     const builtins = createBuiltins({
@@ -127,6 +135,10 @@ class Router implements Catalog {
     const addressed = this.#addressed(call)
     return addressed.target.upstream === undefined ? this.#all.resolve(addressed) : addressed
   }
+
+  readonly reachable: Catalog['reachable'] = (...args) => this.#all.reachable(...args)
+
+  readonly missing: Catalog['missing'] = (upstream) => this.#all.missing(upstream)
 
   readonly collisions = async (call: Call): Promise<string[]> => {
     const { isStrict, isAggregate, upstreams } = this.#options

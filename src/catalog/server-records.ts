@@ -96,6 +96,8 @@ class Known {
   #listing: Promise<void> | undefined
   #isRenewing = false
   #isDown = false
+  /** Until when the first lists are waited for, by all who ask; on the monotonic clock. */
+  #waitsUntil: number | undefined
 
   constructor(source: Source, options: Options) {
     this.#source = source
@@ -115,7 +117,9 @@ class Known {
       this.#listing ??= this.#list().finally(() => {
         this.#listing = undefined
       })
-      if (!this.#lists) return within(this.#listing, LIST_TIMEOUT_MS, undefined).then(() => this.#record())
+      this.#waitsUntil ??= world.monotonic() + LIST_TIMEOUT_MS
+      const left = this.#waitsUntil - world.monotonic()
+      if (!this.#lists && left > 0) return within(this.#listing, left, undefined).then(() => this.#record())
       background(this.#listing, this.#options.log)
     }
     return this.#record()

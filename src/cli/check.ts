@@ -5,11 +5,13 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { locateFindings } from '../config/load.ts'
 import { ConfigError, type ConfigProblem, type Finding, pathText, problemLine } from '../config/problem.ts'
+import { asGatewayError } from '../core/error.ts'
 import { logProblems } from '../core/finding.ts'
 import type { Log } from '../core/log.ts'
 import type { Settings } from '../core/settings.ts'
 import { oneLine } from '../core/text/escape.ts'
 import { isSecretKey, withoutSecrets } from '../core/text/redact.ts'
+import { within } from '../core/time/waiting.ts'
 import type { EventTrial } from '../features/feature.ts'
 import { issuerProblem } from '../downstream/auth/jwt.ts'
 import { openLog } from '../observability/log.ts'
@@ -43,7 +45,12 @@ interface ServerReport {
   readonly revision?: string
   readonly problem?: string
   readonly stderr?: readonly string[]
+  /** What is wrong with its lists, and what the gateway does about it. Absent if nothing is. */
+  readonly findings?: readonly string[]
 }
+
+/** How long a server may take to list what it offers, where no setting says so, in milliseconds. */
+const LISTING_TIMEOUT_MS = 10_000
 
 /** `gatehouse check`: reads the configuration, connects to each server, and prints every problem at once. */
 export async function check(args: readonly string[], io: Io): Promise<number> {
@@ -68,10 +75,13 @@ async function examine(source: Source, io: Io): Promise<Examined> {
   const settings: Settings = { ...source.settings, store: { kind: 'memory' } }
   const gateway = new Gateway(settings, { variables: io.env, log: openLog('error', io, true) })
   const found: Finding[] = [...(await gateway.start()), ...(await storeProblems(source.settings, io))]
-  const servers = [...gateway.statuses].map(([name, { problem, stderr, revision }]): ServerReport => {
-    if (problem !== undefined) return { name, state: 'unavailable', problem, ...(stderr && { stderr }) }
-    return revision === undefined ? { name, state: 'not_tried' } : { name, state: 'ready', revision }
-  })
+  const servers = await Promise.all(
+    [...gateway.statuses].map(async ([name, { problem, stderr, revision }]): Promise<ServerReport> => {
+      if (problem !== undefined) return { name, state: 'unavailable', problem, ...(stderr && { stderr }) }
+      if (revision === undefined) return { name, state: 'not_tried' }
+      return { name, state: 'ready', revision, ...(await listsOf(name, gateway)) }
+    }),
+  )
   for (const { name, problem, stderr = [] } of servers) {
     const message = [problem, ...stderr.map((line) => `    ${line}`)].join('\n')
     if (problem !== undefined) found.push({ path: ['upstreams', name], at: 'key', message })
@@ -82,6 +92,21 @@ async function examine(source: Source, io: Io): Promise<Examined> {
   const issuer = await issuerProblem(source.settings.auth.jwt)
   if (issuer !== undefined) found.push({ path: ['auth', 'jwt', 'issuer'], message: issuer })
   return { found, servers, watches: trials.flatMap(watchReport) }
+}
+
+/** What is wrong with the lists of a server, or why they are not there. */
+async function listsOf(name: string, gateway: Gateway): Promise<Pick<ServerReport, 'problem' | 'findings'>> {
+  const { aggregate, aggregateTimeout } = gateway.settings.listen
+  const isTogether = aggregate && gateway.statuses.size > 1
+  const timeout = isTogether ? aggregateTimeout : LISTING_TIMEOUT_MS
+  const late = `the server did not return its lists within ${timeout / 1000} s`
+  const listed = gateway.listFindings(name).then(
+    (findings) => (findings.length > 0 ? { findings } : {}),
+    (error: unknown) => ({
+      problem: `the server did not return its lists: ${asGatewayError(error).message}`,
+    }),
+  )
+  return within(listed, timeout, { problem: isTogether ? `${late}, so /mcp leaves it out` : late })
 }
 
 /** The problem of a watch, unless its call or its server has one that is known. */
@@ -114,8 +139,9 @@ function writeJson(report: Report, io: Io): number {
 }
 
 function writeText({ ok, problems, servers, watches }: Report, io: Io, text?: string): number {
-  for (const { name, state, revision } of servers) {
+  for (const { name, state, revision, findings = [] } of servers) {
     if (state === 'ready') io.stdout.write(`${name}: ready, MCP ${revision}\n`)
+    for (const finding of findings) io.stdout.write(`  ${finding}\n`)
     if (state === 'not_tried')
       io.stdout.write(`${name}: not tried, because each caller has its own credentials\n`)
   }

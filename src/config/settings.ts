@@ -79,6 +79,7 @@ interface FileValues {
     readonly origins: string | readonly string[]
     readonly legacy_sse: boolean
     readonly aggregate: boolean
+    readonly aggregate_timeout: number
   }
   readonly store?: Secret
   readonly observe: ObserveValues
@@ -124,6 +125,7 @@ function inline({ $defs: _definitions, ...schema }: JsonSchema): JsonSchema {
 
 function listenSettings({ listen, limits, profile }: FileValues): ListenSettings {
   const { host, port, public_url: publicUrl, origins, legacy_sse: legacySse, aggregate } = listen
+  const { aggregate_timeout: aggregateTimeout } = listen
   return {
     host,
     port,
@@ -131,6 +133,7 @@ function listenSettings({ listen, limits, profile }: FileValues): ListenSettings
     origins: [origins].flat(),
     legacySse,
     aggregate,
+    aggregateTimeout: Math.min(aggregateTimeout, MAX_TIMER_MS),
     body: limits.body,
     isStrict: profiles[profile].isStrict,
   }

@@ -109,6 +109,8 @@ export interface ListenSettings {
   readonly legacySse: boolean
   /** Serve every upstream together at `/mcp`. */
   readonly aggregate: boolean
+  /** How long a server may take until the others are answered without it at `/mcp`. */
+  readonly aggregateTimeout: number
   /** The largest request body, in bytes. */
   readonly body: number
   /** Enforce the specification strictly: both types in `Accept`, one message at a time. */

@@ -111,12 +111,13 @@ export function describeLists(
 
   const middleware: Middleware = (next) => (call) => {
     if (!isOn(call.target.upstream)) return next(call)
-    return next(withoutFlag(call, META_KEY)).then((outcome) => {
-      const description = descriptionSoon(NAME, call, deps)
-      return description instanceof Promise
+    // Both may wait for the same server, so they do at the same time.
+    const description = descriptionSoon(NAME, call, deps)
+    return next(withoutFlag(call, META_KEY)).then((outcome) =>
+      description instanceof Promise
         ? description.then((found) => describe(call, outcome, found))
-        : describe(call, outcome, description)
-    })
+        : describe(call, outcome, description),
+    )
   }
   return (methodName) => (described.has(methodName) ? middleware : undefined)
 }

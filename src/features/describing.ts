@@ -5,7 +5,7 @@ import type { Call, Outcome, Middleware } from '../core/call.ts'
 import type { Descriptor } from '../core/descriptor.ts'
 import { asGatewayError } from '../core/error.ts'
 import { Payload } from '../core/payload.ts'
-import { within } from '../core/time/waiting.ts'
+import { attempt, within } from '../core/time/waiting.ts'
 import { describeAllServers } from '../descriptions/model/describe-server.ts'
 import type { ServerDescription } from '../descriptions/model/description.ts'
 import { amongCapabilities } from '../protocol/meta-keys.ts'
@@ -37,7 +37,7 @@ export function descriptionSoon(
 ): ServerDescription | undefined | Promise<ServerDescription | undefined> {
   // Internal calls create descriptions themselves, so they would wait for their own result.
   if (call.internal) return undefined
-  const found = describedList(feature, call, deps)
+  const found = attempt(() => describedList(feature, call, deps))
   if (!(found instanceof Promise)) return found
   return within<ServerDescription | undefined>(
     found.catch(() => undefined),
@@ -69,8 +69,13 @@ export async function toolsToCheck(
 export function extendDiscover(
   additionsFor: (call: Call) => Promise<DiscoverAdditions | undefined>,
 ): Middleware {
-  return (next) => (call) =>
-    next(call).then(async (outcome) => withAdditions(outcome, await additionsFor(call), call.client))
+  // Both may wait for the same server, so they do at the same time.
+  return (next) => async (call) => {
+    const additions = additionsFor(call)
+    // The failure of the request itself comes first.
+    additions.catch(() => undefined)
+    return withAdditions(await next(call), await additions, call.client)
+  }
 }
 
 /** The result with the additions. */

@@ -97,6 +97,7 @@ async function rowOf(
     ...(principal && status.revision !== undefined && { revision: status.revision }),
     ...(principal && status.olderRevision !== undefined && { olderRevision: status.olderRevision }),
     ...(panel && { panel }),
+    findings: principal ? runtime.findings(name) : [],
     documents: panel ? documentsOf(name, documents) : [],
   }
 }

@@ -3,6 +3,7 @@
  * replaces it on reload; in-flight calls finish in the runtime they started in.
  */
 import type { Readable, Writable } from 'node:stream'
+import { readLists } from '../catalog/server-records.ts'
 import { world } from '../core/world.ts'
 import { addConfirmPages } from '../downstream/pages/approvals.ts'
 import { anchorsIn } from '../observability/audit/anchor.ts'
@@ -169,6 +170,13 @@ export class Gateway {
     // A failure for older clients does not affect the others; the status reports it.
     await upstream?.start(ownCall({ client: { ...client, session: 'explore' } })).catch(() => undefined)
     return upstream?.status
+  }
+
+  /** Reads the lists of a server: what is wrong with them, in sentences. @throws what listing throws */
+  async listFindings(name: string): Promise<readonly string[]> {
+    const upstream = this.#runtime.upstreams.get(name)
+    if (upstream) await readLists(upstream.handle, name)
+    return this.#runtime.findings(name)
   }
 
   /** Connects to each server once. Resolves with the problems of the settings, given what the servers list. */

@@ -133,6 +133,7 @@ export class Runtime implements HttpRuntime {
     this.names = createNameCheck({ names: settings.names, servers: this.upstreams, log })
     this.active = activeFeatures(settings, this.services)
     this.catalog = this.#createCatalog()
+    this.services.servers.onReachable((name, isReachable) => this.catalog.reachable(name, isReachable))
     this.documents = this.active.flatMap(({ instance }) => instance.pages ?? [])
     this.routes = this.active.flatMap(({ instance }) => instance.routes ?? [])
     this.byteRoutes = this.active.flatMap(({ instance }) => instance.byteRoutes ?? [])
@@ -155,6 +156,11 @@ export class Runtime implements HttpRuntime {
       return tool instanceof Promise ? tool.then((listed) => listed?.mirror ?? []) : (tool?.mirror ?? [])
     }
     return found instanceof Promise ? found.then(mirrorOf) : mirrorOf(found)
+  }
+
+  /** What is wrong with the answers of a server, for people. */
+  findings(upstream: string): readonly string[] {
+    return [...(this.upstreams.get(upstream)?.findings.texts ?? []), ...this.catalog.missing(upstream)]
   }
 
   /** Whether the caller may make a tool call; the call is not made. */
@@ -343,12 +349,14 @@ export class Runtime implements HttpRuntime {
       observe: observe(observing),
       viewMiddleware: (method) => active.map(({ instance }) => instance.responseMiddleware?.(method)),
       isAggregate: settings.listen.aggregate,
+      timeoutMs: settings.listen.aggregateTimeout,
       isStrict: settings.listen.isStrict,
       own: active.map(({ instance, isOn }) => ({ ...instance, isOn })),
       metaTools: settings.metaTools,
       hasMethods: settings.hasMethods,
       onHidden: reportOnce(log),
       tool: (call) => this.tool(call),
+      log,
     })
   }
 

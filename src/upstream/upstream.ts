@@ -185,7 +185,7 @@ class ConfiguredUpstream implements Upstream {
         return (await this.#connector.connect(call)).open(working)
       })
       this.reachability.set(true)
-      return this.#checked(outcome, call)
+      return this.#checked(outcome, call, connection.era)
     } catch (error) {
       if (!this.#retired.signal.aborted) this.reachability.failed(error)
       throw asOurs(error)
@@ -222,13 +222,14 @@ class ConfiguredUpstream implements Upstream {
   }
 
   /** What the server lists and declares, in the form that clients accept. */
-  #checked(outcome: Outcome, { method: name, params }: Call): Outcome {
+  #checked(outcome: Outcome, { method: name, params }: Call, era: UpstreamConnection['era']): Outcome {
     const { list } = method(name)
     if (outcome.kind !== 'result' || (list === undefined && name !== 'server/discover')) return outcome
     const { result } = outcome
     const { payload, found } =
       list === undefined ? checkedDeclaration(result) : checkedPage(this.#bounded(result, name, list), list)
-    this.findings.set(name, found, params.fields.cursor !== undefined)
+    const asked = list === undefined && era === 'legacy' ? 'initialize' : name
+    this.findings.set(asked, found, params.fields.cursor !== undefined)
     return payload === result ? outcome : { kind: 'result', result: payload }
   }
 

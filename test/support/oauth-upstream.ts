@@ -66,6 +66,7 @@ const listen: ListenSettings = {
   origins: [],
   legacySse: false,
   aggregate: true,
+  aggregateTimeout: 2000,
   body: 1_000_000,
   isStrict: false,
 }

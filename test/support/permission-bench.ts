@@ -1,3 +1,4 @@
+import { silentLog } from './silent-log.ts'
 import type { Services } from '../../src/features/feature.ts'
 import { createDescriptors } from '../../src/catalog/tool-descriptors.ts'
 import { createCatalog } from '../../src/catalog/router.ts'
@@ -83,6 +84,8 @@ export function permissionBench({
     viewMiddleware: () => [],
     observe: (next) => next,
     isAggregate: true,
+    timeoutMs: 10_000,
+    log: silentLog,
     isStrict: false,
     own: [{ ...instance, isOn: () => true }],
     metaTools,

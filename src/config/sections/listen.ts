@@ -1,6 +1,6 @@
 /** The section `listen`. */
 import type { JsonSchema } from '../../core/schema/schema.ts'
-import { sizeSchema } from '../../core/time/units.ts'
+import { durationSchema, sizeSchema } from '../../core/time/units.ts'
 
 const origin = '^(\\*|[a-z][a-z0-9+.-]*://[^/\\s*]+)$'
 
@@ -55,6 +55,11 @@ export const listenSchema: JsonSchema = {
       type: 'boolean',
       default: true,
       description: 'Serve all upstreams together at /mcp.',
+    },
+    aggregate_timeout: {
+      ...durationSchema,
+      default: '2s',
+      description: 'How long /mcp waits for an upstream before it lists the others without it.',
     },
   },
   additionalProperties: false,

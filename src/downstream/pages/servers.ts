@@ -19,6 +19,8 @@ export interface ServerRow {
   readonly olderRevision?: string
   /** Its details; absent if it never responded, or the reader may not see them. */
   readonly panel?: ServerPanel
+  /** What is wrong with its lists, in sentences. */
+  readonly findings: readonly string[]
   /** Links to its documents. */
   readonly documents: readonly DocumentLink[]
 }
@@ -106,7 +108,7 @@ function purposeOf({ panel, problem }: ServerRow): string {
 }
 
 function serverFacts(row: ServerRow): string {
-  const { panel, state, address, prefix, transport, revision, olderRevision, documents } = row
+  const { panel, state, address, prefix, transport, revision, olderRevision, documents, findings } = row
   const connection = [
     transport,
     revision && `MCP ${revision}`,
@@ -120,6 +122,7 @@ function serverFacts(row: ServerRow): string {
     ['Version', panel ? escape(panel.version) : ''],
     ['Prompts', names(panel?.prompts ?? [])],
     ['Resources', names(panel?.resources ?? [])],
+    ['Findings', findings.map(escape).join('<br>')],
   ].filter(([, html]) => html !== '')
   return `<dl>${rows.map(([name, html]) => `<dt>${name}</dt><dd>${html}</dd>`).join('')}</dl>
 ${linkList(documents, panel?.links ?? [])}${isLast ? '<p class="about">These tools are from the last successful connection.</p>' : ''}`

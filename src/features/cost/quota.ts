@@ -23,16 +23,21 @@ export const quota: Feature<Record<never, never> | false> = {
       if (method !== 'tools/list') return undefined
       return (next) => (call) => {
         if (call.internal || settings(call.target.upstream) === false) return next(call)
-        return next(call).then((outcome) => withQuotas(outcome, call, deps))
+        // Both may wait for the same server, so they do at the same time.
+        const description = descriptionSoon(quota.name, call, deps)
+        return next(call).then(async (outcome) => withQuotas(outcome, await description, { call, deps }))
       }
     },
   }),
 }
 
-async function withQuotas(outcome: Outcome, call: Call, deps: Deps): Promise<Outcome> {
+async function withQuotas(
+  outcome: Outcome,
+  description: ServerDescription | undefined,
+  { call, deps }: { readonly call: Call; readonly deps: Deps },
+): Promise<Outcome> {
   if (outcome.kind !== 'result') return outcome
   const reporting = new Set(deps.servers.names().filter((name) => deps.servers.quota(name)))
-  const description = await descriptionSoon(quota.name, call, deps)
   // Most servers have neither: their lists are relayed as they were encoded.
   const counted = description ? countedTools(description, reporting, deps) : []
   const tools = counted.length > 0 ? outcome.result.at('tools') : undefined

@@ -5,12 +5,14 @@ import { strictNames } from '../../../src/catalog/strict-names.ts'
 import type { Call, Handler } from '../../../src/core/call.ts'
 import { GatewayError, unknownResource } from '../../../src/core/error.ts'
 import { Payload } from '../../../src/core/payload.ts'
+import { silentLog } from '../../support/silent-log.ts'
 
 const theirs = '{"code":-32002,"message":"m","data":{"uri":"a://b","n":9007199254740993}}'
 const relayed = new GatewayError('UPSTREAM_ERROR', 'm', { relayed: Payload.text(theirs) })
 
 function together(handle: Handler, naming: Naming): Handler {
-  return aggregate({ names: ['one', 'two'], handle, naming, ended: new AbortController().signal }).handle
+  const { signal: ended } = new AbortController()
+  return aggregate({ names: ['one', 'two'], handle, naming, ended, timeoutMs: 10_000, log: silentLog }).handle
 }
 
 function reading(uri: string, upstream?: string): Call {

@@ -2,6 +2,7 @@ import { expect, it } from 'vitest'
 import { createCatalog } from '../../../src/catalog/router.ts'
 import type { Call } from '../../../src/core/call.ts'
 import { Payload } from '../../../src/core/payload.ts'
+import { silentLog } from '../../support/silent-log.ts'
 import { toolCall } from '../../support/tool-call.ts'
 
 it('the chain of a target is cached, except under a name of client-controlled length', async () => {
@@ -15,6 +16,8 @@ it('the chain of a target is cached, except under a name of client-controlled le
     viewMiddleware: () => [],
     observe: (next) => next,
     isAggregate: true,
+    timeoutMs: 10_000,
+    log: silentLog,
     isStrict: false,
     own: [],
     metaTools: 'off',
@@ -44,6 +47,8 @@ it('the capabilities of a server are requested without the state of the call the
     viewMiddleware: () => [],
     observe: (next) => next,
     isAggregate: true,
+    timeoutMs: 10_000,
+    log: silentLog,
     isStrict: true,
     own: [],
     metaTools: 'off',

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { listenToAll } from '../../../src/catalog/aggregate.ts'
+import { listenToAll } from '../../../src/catalog/listen-all.ts'
 import { prefixed } from '../../../src/catalog/names.ts'
 import type { Call, Outcome } from '../../../src/core/call.ts'
 import { Payload } from '../../../src/core/payload.ts'
@@ -31,6 +31,7 @@ it('no notification precedes the acknowledgement, which waits for the slowest se
       },
       naming: prefixed,
       ended: new AbortController().signal,
+      acknowledged: (_upstream, acknowledgement) => acknowledgement,
     },
   )
   servers.get('quick')?.emit(acknowledged)

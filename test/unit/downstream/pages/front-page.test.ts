@@ -21,6 +21,7 @@ function row(tools: readonly EntryDefinition[], given: Partial<ServerRow> = {}):
     state: 'ready',
     address: `http://127.0.0.1:8900/mcp/${name}`,
     panel: serverPanel(describedServer({ record: { name }, tools })),
+    findings: [],
     documents: [],
     ...given,
   }

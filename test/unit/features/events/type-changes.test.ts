@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { Call, Handler, Notification } from '../../../../src/core/call.ts'
 import { Payload } from '../../../../src/core/payload.ts'
-import { listenToAll } from '../../../../src/catalog/aggregate.ts'
+import { listenToAll } from '../../../../src/catalog/listen-all.ts'
 import { prefixed } from '../../../../src/catalog/names.ts'
 import { eventsGateway } from '../../../support/events-gateway.ts'
 import type { Json } from '../../../support/server/json.ts'
@@ -70,10 +70,16 @@ describe('E23 changes of the types of events', () => {
 
   it('are notified at the address of all servers', async () => {
     const names = ['one', 'two']
-    const { signal } = new AbortController()
+    const { signal: ended } = new AbortController()
+    const options = {
+      names,
+      naming: prefixed,
+      ended,
+      acknowledged: (_upstream: string, acknowledgement: Promise<void>) => acknowledgement,
+    }
     const { sent, calls, notify } = listening(
       { eventsListChanged: true },
-      (handle) => (call) => listenToAll(call, { names, handle, naming: prefixed, ended: signal }),
+      (handle) => (call) => listenToAll(call, { ...options, handle }),
     )
     await expect.poll(() => sent).toEqual([[acknowledged, { eventsListChanged: true }]])
     expect(calls.map(({ params }) => params.fields['notifications'])).toEqual(

@@ -1,0 +1,280 @@
+/**
+ * Asks all servers of the combined address at once, each until a deadline. A server that misses it is left out of the answer,
+ * and is asked again in the background; nobody waits for it before it has answered:
+ *
+ *   waited for ──misses the deadline──▶ silent ──answers, or can be reached──▶ waited for
+ *
+ * A server may serve one client and hang for another, so silence is remembered for each kind of caller once the server has
+ * answered anybody, and for all callers before that.
+ */
+import type { Call } from '../core/call.ts'
+import { asGatewayError } from '../core/error.ts'
+import { canonical } from '../core/json/json.ts'
+import type { Log } from '../core/log.ts'
+import { pause, within } from '../core/time/waiting.ts'
+import { world } from '../core/world.ts'
+
+interface Options {
+  readonly names: readonly string[]
+  /** How long a server may take, in milliseconds. */
+  readonly timeoutMs: number
+  /** Aborted when the set of servers changes. */
+  readonly ended: AbortSignal
+  /** Called when a server answers that was left out before. */
+  onReturn(upstream: string): void
+  readonly log: Log
+}
+
+/** Makes a request to a server. The call is not the caller's own: it goes on after the deadline. */
+type Ask<Value> = (upstream: string, call: Call) => Promise<Value>
+
+/** The answers of the servers, in the order of the configuration. */
+interface Answers<Value> {
+  readonly found: readonly Value[]
+  /** Whether a server did not answer in time, so that more may come. */
+  readonly isPartial: boolean
+}
+
+/** The delay before a silent server is asked again, at first and at most, in milliseconds. */
+const FIRST_RETRY_MS = 1000
+const LAST_RETRY_MS = 30_000
+/** How long a silent server is asked again after the last request of a client, in milliseconds. */
+const RETRY_WITHIN_MS = 600_000
+/** The maximum number of remembered silences of a server: callers determine them. */
+const MAX_SILENCES = 200
+
+/** Precedes the method in findings about the pages of a list. */
+const PAGES = 'pages of '
+
+/** The servers of the combined address. */
+export class FanOut {
+  readonly #servers: ReadonlyMap<string, Server>
+
+  constructor(options: Options) {
+    this.#servers = new Map(options.names.map((name) => [name, new Server(name, options)]))
+  }
+
+  /** Asks each server. Those that fail are left out. @throws the first failure, if nothing else is there or may come */
+  async all<Value>(call: Call, ask: Ask<Value>): Promise<Answers<Value>> {
+    const settled = await Promise.allSettled(
+      [...this.#servers.values()].map((server) => server.ask(call, ask)),
+    )
+    const answers = settled.flatMap((each) => (each.status === 'fulfilled' ? [each.value] : []))
+    const [failure] = settled.filter((each) => each.status === 'rejected')
+    if (answers.length === 0 && failure) throw failure.reason
+    const found = answers.flatMap((answer) => (answer ? [answer.value] : []))
+    return { found, isPartial: found.length < answers.length }
+  }
+
+  /** Resolves when a request of the caller's own is settled, or its server misses the deadline or did so before. */
+  settled(upstream: string, call: Call, request: Promise<unknown>): Promise<void> {
+    return this.#servers.get(upstream)?.settled(call, request) ?? Promise.resolve()
+  }
+
+  /** Notes whether a server can be reached: with a new connection, it may answer again. */
+  reachable(upstream: string, isReachable: boolean): void {
+    this.#servers.get(upstream)?.reachable(isReachable)
+  }
+
+  /** Says why further pages of a server's list were not read; undefined if all were. */
+  notePages(upstream: string, method: string, problem: string | undefined): void {
+    this.#servers.get(upstream)?.note(`${PAGES}${method}`, problem)
+  }
+
+  /** What a server does not answer, and why, for people. */
+  problems(upstream: string): readonly string[] {
+    return this.#servers.get(upstream)?.problems ?? []
+  }
+}
+
+/** A server that is silent about one method, for one kind of caller. */
+interface Silence {
+  readonly method: string
+  /** Makes the last request again that was not waited for. */
+  again: () => Promise<unknown>
+  /** When that was, on the monotonic clock. */
+  at: number
+  /** Whether it is asked again, or will be. */
+  isTried: boolean
+}
+
+class Server {
+  readonly #name: string
+  readonly #options: Options
+  readonly #silences = new Map<string, Silence>()
+  /** The methods that it does not answer, and why. */
+  readonly #problems = new Map<string, string>()
+  /** Whether it answered anybody since it could be reached. */
+  #hasAnswered = false
+
+  constructor(name: string, options: Options) {
+    this.#name = name
+    this.#options = options
+  }
+
+  get problems(): readonly string[] {
+    return [...this.#problems].map(([method, problem]) => `${method}: ${problem}`)
+  }
+
+  /** The answer; undefined if the server is silent. @throws what the request throws */
+  async ask<Value>(call: Call, ask: Ask<Value>): Promise<{ readonly value: Value } | undefined> {
+    const key = this.#keyOf(call)
+    const silence = this.#silences.get(key)
+    if (silence) {
+      silence.again = this.#detached(call, ask)
+      silence.at = world.monotonic()
+      if (!silence.isTried) void this.#tryAgain(key, silence)
+      return undefined
+    }
+    const request = detachable(call)
+    const answer = ask(this.#name, request.call).then((value) => ({ value }))
+    try {
+      const found = await within(answer, this.#options.timeoutMs, undefined)
+      if (found) this.#answered(call.method)
+      else void this.#tryAgain(key, this.#silent(key, call.method, this.#detached(call, ask)), answer)
+      return found
+    } catch (error) {
+      this.#failed(call.method, error)
+      throw error
+    } finally {
+      request.detach()
+    }
+  }
+
+  async settled(call: Call, request: Promise<unknown>): Promise<void> {
+    const key = this.#keyOf(call)
+    if (this.#silences.has(key)) return
+    const waited = request.then(
+      () => true,
+      () => true,
+    )
+    if (await within(waited, this.#options.timeoutMs, false)) return
+    // The request goes on by itself.
+    this.#silent(key, call.method, () => request).isTried = true
+    void waited.then(() => this.#hasAnswered && this.#silences.delete(key))
+  }
+
+  reachable(isReachable: boolean): void {
+    this.#hasAnswered = isReachable
+    if (isReachable) this.#waitAgain()
+  }
+
+  note(method: string, problem: string | undefined): void {
+    const { log } = this.#options
+    const before = this.#problems.size
+    if (problem === undefined) this.#problems.delete(method)
+    else if (!this.#problems.has(method)) {
+      this.#problems.set(method, problem)
+      const level = before === 0 ? 'warn' : 'debug'
+      log[level]('upstream.missing', { upstream: this.#name, method, reason: problem })
+    }
+    if (before > 0 && this.#problems.size === 0) log.info('upstream.complete', { upstream: this.#name })
+  }
+
+  #keyOf({ method, principal, client }: Call): string {
+    // After the handshake, one list is waited for: the server may still be starting.
+    if (!this.#hasAnswered) return method === 'server/discover' ? method : 'lists'
+    return `${method} ${client.era} ${canonical(client.capabilities)} ${principal.id}`
+  }
+
+  #silent(key: string, method: string, again: Silence['again']): Silence {
+    const { timeoutMs } = this.#options
+    this.note(method, `the server did not answer within ${timeoutMs / 1000} s, so it is left out`)
+    const silence = { method, again, at: world.monotonic(), isTried: false }
+    if (this.#silences.size >= MAX_SILENCES) this.#silences.clear()
+    this.#silences.set(key, silence)
+    return silence
+  }
+
+  #answered(method: string): void {
+    this.note(method, undefined)
+    if (this.#hasAnswered) return
+    this.#hasAnswered = true
+    this.#waitAgain()
+  }
+
+  #waitAgain(): void {
+    for (const method of this.#problems.keys()) if (!method.startsWith(PAGES)) this.note(method, undefined)
+    this.#forget([...this.#silences.keys()])
+  }
+
+  #failed(method: string, error: unknown): void {
+    const { code, message } = asGatewayError(error)
+    if (faults.has(code)) this.note(method, `the request failed, so the server is left out: ${message}`)
+  }
+
+  #forget(keys: readonly string[]): void {
+    const forgotten = keys.filter((key) => this.#silences.delete(key))
+    if (forgotten.length > 0) this.#options.onReturn(this.#name)
+  }
+
+  /** Asks again until it answers; begins with a request that is not answered yet, if there is one. */
+  async #tryAgain(key: string, silence: Silence, first?: Promise<unknown>): Promise<void> {
+    const { ended } = this.#options
+    const isSilent = (): boolean => this.#silences.get(key) === silence && !ended.aborted
+    silence.isTried = true
+    let request = first
+    for (let delay = FIRST_RETRY_MS; ; delay = Math.min(delay * 2, LAST_RETRY_MS)) {
+      const answered = await (request ?? silence.again()).then(
+        () => true,
+        (error: unknown) => !silent.has(asGatewayError(error).code),
+      )
+      if (!isSilent()) return
+      if (answered) {
+        this.#answered(silence.method)
+        return this.#forget([key])
+      }
+      await pause(delay, ended).catch(() => undefined)
+      if (!isSilent()) return
+      if (world.monotonic() - silence.at > RETRY_WITHIN_MS) {
+        silence.isTried = false
+        return
+      }
+      request = undefined
+    }
+  }
+
+  /** Makes a request for a caller who may be gone by then. */
+  #detached(call: Call, ask: Ask<unknown>): () => Promise<unknown> {
+    const { signal } = new AbortController()
+    return () => ask(this.#name, detachable({ ...call, signal, emit: () => undefined }).call)
+  }
+}
+
+/** Failures without an answer of the server. */
+const silent: ReadonlySet<string> = new Set([
+  'SERVER_UNAVAILABLE',
+  'OPERATION_TIMEOUT',
+  'OUTCOME_UNKNOWN',
+  'OVERLOADED',
+  'CANCELLED',
+])
+
+/** Failures that are due to the server, and not to the caller. */
+const faults: ReadonlySet<string> = new Set([
+  'SERVER_UNAVAILABLE',
+  'OPERATION_TIMEOUT',
+  'OUTCOME_UNKNOWN',
+  'UPSTREAM_ERROR',
+])
+
+/** A call that ends with its caller until it is detached; then nobody hears its notifications. */
+function detachable(call: Call): { readonly call: Call; detach(): void } {
+  const controller = new AbortController()
+  let isDetached = false
+  const stop = (): void => controller.abort(call.signal.reason)
+  if (call.signal.aborted) stop()
+  call.signal.addEventListener('abort', stop)
+  return {
+    call: {
+      ...call,
+      signal: controller.signal,
+      abort: (reason) => controller.abort(reason),
+      emit: (note) => (isDetached ? undefined : call.emit(note)),
+    },
+    detach: () => {
+      isDetached = true
+      call.signal.removeEventListener('abort', stop)
+    },
+  }
+}

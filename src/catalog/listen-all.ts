@@ -1,0 +1,106 @@
+/** One subscription to several servers, which reports the changes of each under the names of the combined address. */
+import type { Call, Handler, Notification, Outcome } from '../core/call.ts'
+import { GatewayError } from '../core/error.ts'
+import { Payload } from '../core/payload.ts'
+import {
+  ACKNOWLEDGED,
+  readFilter,
+  type SubscriptionFilter,
+  withUri,
+  withUris,
+} from '../protocol/subscription-filter.ts'
+import type { Candidate, Naming } from './names.ts'
+
+interface ListenOptions {
+  readonly names: readonly string[]
+  /** Runs a call that names its server. */
+  readonly handle: Handler
+  readonly naming: Naming
+  readonly ended: AbortSignal
+  /** Resolves when a server has acknowledged, or is not waited for. */
+  acknowledged(upstream: string, acknowledgement: Promise<void>): Promise<void>
+}
+
+/** How many notifications of available servers are buffered until the remaining servers acknowledge. */
+const MAX_WAITING_NOTIFICATIONS = 1000
+
+/** One subscription to several servers; it ends when the set of servers changes. */
+export async function listenToAll(
+  call: Call,
+  { names, handle, naming, ended, acknowledged: untilAcknowledged }: ListenOptions,
+): Promise<Outcome> {
+  const filter = readFilter(call.params)
+  const controller = new AbortController()
+  const stop = (): void => controller.abort(call.signal.reason)
+  const accepted: SubscriptionFilter[] = []
+  // Nothing is sent before the acknowledgement, which waits for the last server.
+  let pending: Notification[] | undefined = []
+  const forward = (note: Notification): void => {
+    if (!pending) call.emit(note)
+    else if (pending.length < MAX_WAITING_NOTIFICATIONS) pending.push(note)
+  }
+  const acknowledge = (): void => {
+    // The lists change when servers come and go, whether or not a server reports changes.
+    const { toolsListChanged, promptsListChanged, resourcesListChanged } = filter
+    const notifications = {
+      ...(toolsListChanged && { toolsListChanged }),
+      ...(promptsListChanged && { promptsListChanged }),
+      ...(resourcesListChanged && { resourcesListChanged }),
+      ...mergedFilter(accepted),
+    }
+    call.emit({ method: ACKNOWLEDGED, params: Payload.of({ notifications }) })
+    pending?.forEach((note) => call.emit(note))
+    pending = undefined
+  }
+  call.signal.addEventListener('abort', stop)
+  ended.addEventListener('abort', stop)
+  try {
+    const streams = names.map((upstream) => {
+      const part = filterFor(filter, upstream, (uri) => naming.serverOf(uri, names))
+      const exposed = (uri: string): string => naming.uri(upstream, uri)
+      const acknowledged = Promise.withResolvers<void>()
+      const emit = (note: Notification): void => {
+        if (note.method !== ACKNOWLEDGED) return forward(withUri(note, exposed))
+        accepted.push(withUris(readFilter(note.params), exposed))
+        acknowledged.resolve()
+      }
+      // The envelope is kept: a 2026-07-28 server requires it in every request.
+      const params = call.params.with({ notifications: part })
+      const target = { method: call.method, upstream }
+      // Responses to input requests could not be assigned to one of the servers, so this call allows none.
+      const client = { ...call.client, nonInteractive: true } as const
+      const outcome = handle({ ...call, params, target, client, emit, signal: controller.signal })
+      outcome.then(
+        () => acknowledged.resolve(),
+        () => acknowledged.resolve(),
+      )
+      return { acknowledged: untilAcknowledged(upstream, acknowledged.promise), outcome }
+    })
+    await Promise.all(streams.map((stream) => stream.acknowledged))
+    acknowledge()
+    await Promise.allSettled(streams.map((stream) => stream.outcome))
+    if (call.signal.aborted) throw new GatewayError('CANCELLED', 'The subscription was cancelled.')
+    return { kind: 'result', result: Payload.of({}) }
+  } finally {
+    call.signal.removeEventListener('abort', stop)
+    ended.removeEventListener('abort', stop)
+  }
+}
+
+function filterFor(
+  filter: SubscriptionFilter,
+  upstream: string,
+  serverOf: (uri: string) => Candidate | undefined,
+): SubscriptionFilter {
+  const uris = (filter.resourceSubscriptions ?? []).flatMap((uri) => {
+    const found = serverOf(uri)
+    return found?.upstream === upstream ? [found.name] : []
+  })
+  const { resourceSubscriptions: _all, ...rest } = filter
+  return { ...rest, ...(uris.length > 0 && { resourceSubscriptions: uris }) }
+}
+
+function mergedFilter(filters: readonly SubscriptionFilter[]): SubscriptionFilter {
+  const uris = filters.flatMap((filter) => filter.resourceSubscriptions ?? [])
+  return { ...Object.assign({}, ...filters), ...(uris.length > 0 && { resourceSubscriptions: uris }) }
+}
