@@ -5,8 +5,10 @@
  *   waited for ──misses the deadline──▶ silent ──answers, or can be reached──▶ waited for
  *
  * A server may serve one client and hang for another, so silence is remembered for each kind of caller once the server has
- * answered anybody, and for all callers before that.
+ * answered anybody, and for all callers before that. An answer that came late is kept for its kind of caller: a server that is
+ * always slower than the deadline is answered for with the last one, while it is asked again.
  */
+import { LRUCache } from 'lru-cache'
 import type { Call } from '../core/call.ts'
 import { asGatewayError } from '../core/error.ts'
 import { canonical } from '../core/json/json.ts'
@@ -31,7 +33,7 @@ type Ask<Value> = (upstream: string, call: Call) => Promise<Value>
 /** The answers of the servers, in the order of the configuration. */
 interface Answers<Value> {
   readonly found: readonly Value[]
-  /** Whether a server did not answer in time, so that more may come. */
+  /** Whether a server failed or did not answer in time, so that more may come. */
   readonly isPartial: boolean
 }
 
@@ -40,8 +42,9 @@ const FIRST_RETRY_MS = 1000
 const LAST_RETRY_MS = 30_000
 /** How long a silent server is asked again after the last request of a client, in milliseconds. */
 const RETRY_WITHIN_MS = 600_000
-/** The maximum number of remembered silences of a server: callers determine them. */
-const MAX_SILENCES = 200
+/** The maximum number of remembered silences and of kept answers of a server: callers determine them. */
+const MAX_SILENCES = 100
+const MAX_LATE_ANSWERS = 20
 
 /** Precedes the method in findings about the pages of a list. */
 const PAGES = 'pages of '
@@ -63,7 +66,7 @@ export class FanOut {
     const [failure] = settled.filter((each) => each.status === 'rejected')
     if (answers.length === 0 && failure) throw failure.reason
     const found = answers.flatMap((answer) => (answer ? [answer.value] : []))
-    return { found, isPartial: found.length < answers.length }
+    return { found, isPartial: found.length < this.#servers.size }
   }
 
   /** Resolves when a request of the caller's own is settled, or its server misses the deadline or did so before. */
@@ -90,7 +93,7 @@ export class FanOut {
 /** A server that is silent about one method, for one kind of caller. */
 interface Silence {
   readonly method: string
-  /** Makes the last request again that was not waited for. */
+  /** Makes the last request again that was not waited for, and keeps its answer. */
   again: () => Promise<unknown>
   /** When that was, on the monotonic clock. */
   at: number
@@ -106,6 +109,10 @@ class Server {
   readonly #problems = new Map<string, string>()
   /** Whether it answered anybody since it could be reached. */
   #hasAnswered = false
+  /** The last answers to requests that take longer than the deadline, by method and caller. */
+  readonly #late = new LRUCache<string, { readonly value: unknown }>({ max: MAX_LATE_ANSWERS })
+  /** The requests that renew them. */
+  readonly #renewing = new Set<string>()
 
   constructor(name: string, options: Options) {
     this.#name = name
@@ -118,6 +125,12 @@ class Server {
 
   /** The answer; undefined if the server is silent. @throws what the request throws */
   async ask<Value>(call: Call, ask: Ask<Value>): Promise<{ readonly value: Value } | undefined> {
+    const late = this.#late.get(callerKey(call))
+    if (late) {
+      void this.#renew(call, ask)
+      // Each key is used with one type of answer.
+      return late as { readonly value: Value }
+    }
     const key = this.#keyOf(call)
     const silence = this.#silences.get(key)
     if (silence) {
@@ -131,7 +144,10 @@ class Server {
     try {
       const found = await within(answer, this.#options.timeoutMs, undefined)
       if (found) this.#answered(call.method)
-      else void this.#tryAgain(key, this.#silent(key, call.method, this.#detached(call, ask)), answer)
+      else {
+        const kept = answer.then((each) => void this.#late.set(callerKey(call), each))
+        void this.#tryAgain(key, this.#silent(key, call.method, this.#detached(call, ask)), kept)
+      }
       return found
     } catch (error) {
       this.#failed(call.method, error)
@@ -171,10 +187,10 @@ class Server {
     if (before > 0 && this.#problems.size === 0) log.info('upstream.complete', { upstream: this.#name })
   }
 
-  #keyOf({ method, principal, client }: Call): string {
+  #keyOf(call: Call): string {
+    if (this.#hasAnswered) return callerKey(call)
     // After the handshake, one list is waited for: the server may still be starting.
-    if (!this.#hasAnswered) return method === 'server/discover' ? method : 'lists'
-    return `${method} ${client.era} ${canonical(client.capabilities)} ${principal.id}`
+    return call.method === 'server/discover' ? call.method : 'lists'
   }
 
   #silent(key: string, method: string, again: Silence['again']): Silence {
@@ -194,18 +210,16 @@ class Server {
   }
 
   #waitAgain(): void {
-    for (const method of this.#problems.keys()) if (!method.startsWith(PAGES)) this.note(method, undefined)
-    this.#forget([...this.#silences.keys()])
+    const problems = [...this.#problems.keys()].filter((method) => !method.startsWith(PAGES))
+    for (const method of problems) this.note(method, undefined)
+    const isBack = this.#silences.size + problems.length > 0
+    this.#silences.clear()
+    if (isBack) this.#options.onReturn(this.#name)
   }
 
   #failed(method: string, error: unknown): void {
     const { code, message } = asGatewayError(error)
     if (faults.has(code)) this.note(method, `the request failed, so the server is left out: ${message}`)
-  }
-
-  #forget(keys: readonly string[]): void {
-    const forgotten = keys.filter((key) => this.#silences.delete(key))
-    if (forgotten.length > 0) this.#options.onReturn(this.#name)
   }
 
   /** Asks again until it answers; begins with a request that is not answered yet, if there is one. */
@@ -222,7 +236,8 @@ class Server {
       if (!isSilent()) return
       if (answered) {
         this.#answered(silence.method)
-        return this.#forget([key])
+        if (this.#silences.delete(key)) this.#options.onReturn(this.#name)
+        return
       }
       await pause(delay, ended).catch(() => undefined)
       if (!isSilent()) return
@@ -234,11 +249,38 @@ class Server {
     }
   }
 
-  /** Makes a request for a caller who may be gone by then. */
+  /** Makes a request for a caller who may be gone by then, and keeps the answer. */
   #detached(call: Call, ask: Ask<unknown>): () => Promise<unknown> {
     const { signal } = new AbortController()
-    return () => ask(this.#name, detachable({ ...call, signal, emit: () => undefined }).call)
+    return async () => {
+      const value = await ask(this.#name, detachable({ ...call, signal, emit: () => undefined }).call)
+      this.#late.set(callerKey(call), { value })
+    }
   }
+
+  /** Replaces a kept answer. Once the server is fast enough, it is waited for again. */
+  async #renew(call: Call, ask: Ask<unknown>): Promise<void> {
+    const key = callerKey(call)
+    if (this.#renewing.has(key)) return
+    this.#renewing.add(key)
+    const start = world.monotonic()
+    const before = this.#late.get(key)
+    const isKept = await this.#detached(call, ask)().then(
+      () => true,
+      () => false,
+    )
+    this.#renewing.delete(key)
+    const isSame = JSON.stringify(before?.value) === JSON.stringify(this.#late.get(key)?.value)
+    if (!isKept || world.monotonic() - start < this.#options.timeoutMs) this.#late.delete(key)
+    if (isKept && !isSame) this.#options.onReturn(this.#name)
+  }
+}
+
+/** Callers with the same key get the same answers. */
+function callerKey({ method, principal, client }: Call): string {
+  const { id, scopes, token } = principal
+  const caller = [id, token?.digest ?? '', ...[...(scopes ?? [])].toSorted()]
+  return canonical([method, client.era, client.capabilities, caller])
 }
 
 /** Failures without an answer of the server. */

@@ -36,6 +36,9 @@ interface Origin {
   readonly env: Environment
 }
 
+/** A shorter deadline would leave out servers that work. */
+const MIN_AGGREGATE_TIMEOUT_MS = 100
+
 /** Converts the validated values of a file to settings, with all defaults. */
 export function settle(values: Readonly<Record<string, unknown>>, origin: Origin): Settings {
   // The values are validated by the schema, which has these types and defaults.
@@ -133,7 +136,7 @@ function listenSettings({ listen, limits, profile }: FileValues): ListenSettings
     origins: [origins].flat(),
     legacySse,
     aggregate,
-    aggregateTimeout: Math.min(aggregateTimeout, MAX_TIMER_MS),
+    aggregateTimeout: Math.min(Math.max(aggregateTimeout, MIN_AGGREGATE_TIMEOUT_MS), MAX_TIMER_MS),
     body: limits.body,
     isStrict: profiles[profile].isStrict,
   }

@@ -3,6 +3,7 @@
  * invalid entry, and a whole connection because of one invalid capability. What has a clear meaning is repaired, an optional
  * member without one is removed, and an entry that cannot be used is left out. Everything valid keeps its text.
  */
+import { isNumber } from '../core/json/exact-number.ts'
 import { isDeeperThan, isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
 import type { ServerFinding } from '../core/server-findings.ts'
@@ -140,7 +141,7 @@ function isEmpty(value: unknown): boolean {
 
 const text: Shape = (value) => (typeof value === 'string' ? value : undefined)
 const identifier: Shape = (value) => (typeof value === 'string' && value !== '' ? value : undefined)
-const number: Shape = (value) => (typeof value === 'number' ? value : undefined)
+const number: Shape = (value) => (isNumber(value) ? value : undefined)
 const priority: Shape = (value) => (typeof value === 'number' && value >= 0 && value <= 1 ? value : undefined)
 
 function oneOf(...values: readonly string[]): Shape {

@@ -178,8 +178,9 @@ const compileProblems = new LRUCache<string, string>({
 function problemOfCompiling(schema: JsonSchema): string | undefined {
   try {
     boundedSchema(schema)
+    const rounded = Object(withDoubles(schema)) as JsonSchema
     // The ids of other schemas may be in its way.
-    if (!compiles(schema, engine('listed', newListingEngine))) newListingEngine().compile(schema)
+    if (!compiles(rounded, engine('listed', newListingEngine))) newListingEngine().compile(rounded)
     return undefined
   } catch (error) {
     return error instanceof Error ? error.message : String(error)

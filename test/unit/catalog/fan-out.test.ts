@@ -146,6 +146,30 @@ it('a late answer is announced, and the list is complete from then on', async ()
   expect(servers.log.at(-1)).toMatchObject({ level: 'info', event: 'upstream.complete' })
 })
 
+it('a list that always takes longer than the deadline is the last one, and announced where it changed', async () => {
+  let names = ['one']
+  const servers = world(async ({ method }) => {
+    if (method === 'subscriptions/listen') return never(request(method))
+    await new Promise((resolve) => void setTimeout(resolve, TIMEOUT_MS + 500))
+    return tools(...names)
+  })
+  const heard = listener(servers)
+  const first = listed(servers)
+  await pass(TIMEOUT_MS)
+  expect(await first).toEqual(['good_read'])
+  await pass(1000)
+  const changed = 'notifications/tools/list_changed'
+  expect(heard.filter((method) => method === changed)).toHaveLength(1)
+  expect(await listed(servers)).toEqual(['good_read', 'odd_one'])
+  await pass(TIMEOUT_MS + 1000)
+  expect(heard.filter((method) => method === changed)).toHaveLength(1)
+  names = ['two']
+  expect(await listed(servers)).toEqual(['good_read', 'odd_one'])
+  await pass(TIMEOUT_MS + 1000)
+  expect(heard.filter((method) => method === changed)).toHaveLength(2)
+  expect(await listed(servers)).toEqual(['good_read', 'odd_two'])
+})
+
 it('a server that can be reached again is waited for again', async () => {
   const servers = world(never)
   const first = listed(servers)

@@ -96,6 +96,7 @@ describe('the smallest configuration', () => {
         origins: [],
         legacySse: false,
         aggregate: true,
+        aggregateTimeout: 2000,
         body: 1_048_576,
         isStrict: false,
       },
@@ -308,7 +309,7 @@ upstreams: { one: { command: x, features: { confirm: on } }, two: x }
 describe('listen settings', () => {
   test('listen accepts all its keys', () => {
     const { listen } = load(`
-listen: { host: 0.0.0.0, port: 0, public_url: https://m.example, origins: https://a.example, legacy_sse: on, aggregate: off }
+listen: { host: 0.0.0.0, port: 0, public_url: https://m.example, origins: https://a.example, legacy_sse: on, aggregate: off, aggregate_timeout: 5s }
 auth: none
 limits: { body: 64KB }
 upstreams: { it: x }
@@ -320,6 +321,7 @@ upstreams: { it: x }
       origins: ['https://a.example'],
       legacySse: true,
       aggregate: false,
+      aggregateTimeout: 5000,
       body: 65_536,
       isStrict: false,
     })

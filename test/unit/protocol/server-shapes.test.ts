@@ -119,7 +119,8 @@ it('everything valid keeps its text, also beside what is repaired', () => {
   const schema = '{"type" : "object", "properties":{"b":{"const":12345678901234567890, "x":"\\u00e9"}}}'
   const entry = (more: string): string =>
     `{ "name":"a${more.length}",${more} "inputSchema":${schema}, "z":1.0 }`
-  const valid = Payload.text(`{"tools":[${entry('')}], "_meta":{ }}`)
+  const output = '"outputSchema":{"type":"object","properties":{"b":{"maximum":9007199254740993}}},'
+  const valid = Payload.text(`{"tools":[${entry('')},${entry(output)}], "_meta":{ }}`)
   expect(checkedPage(valid, 'tools').payload).toBe(valid)
   const broken = Payload.text(`{"tools":[${entry('')},${entry('"title":null,')}], "_meta":{ }}`)
   const text = checkedPage(broken, 'tools').payload.text
