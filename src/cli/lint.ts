@@ -18,17 +18,25 @@ export async function lint(args: readonly string[], io: Io): Promise<number> {
   const { settings } = readSource({ config: options.config, envFile: options.envFile }, io)
   const server = serverNamed(upstream, settings)
   const only: Settings = { ...readOnlySettings(settings, [server]), metaTools: 'off' }
-  const subject = await inspect(withoutFeatures(only), server, io)
-  const listed = await inspect(only, server, io)
+  const subject = await inspect(withoutFeatures(only), { server, isUnchecked: true, io })
+  const listed = await inspect(only, { server, isUnchecked: false, io })
   const report = audit({ ...subject, guards: listed.guards }, listed)
   print(options.json ? JSON.stringify(report, null, 2) : printed(report), io)
   return options.strict && report.summary.serious.length > 0 ? 1 : 0
 }
 
 /** Inspects a server through a gateway with these settings. */
-async function inspect(settings: Settings, server: UpstreamSettings, io: Io): Promise<Subject> {
+async function inspect(
+  settings: Settings,
+  {
+    server,
+    isUnchecked,
+    io,
+  }: { readonly server: UpstreamSettings; readonly isUnchecked: boolean; readonly io: Io },
+): Promise<Subject> {
   const { name: upstream } = server
-  const gateway = new Gateway(settings, { variables: io.env, log: openLog('error', io, true) })
+  const log = openLog('error', io, true)
+  const gateway = new Gateway(settings, { variables: io.env, isUnchecked, log })
   try {
     await gateway.start()
     const { problem, revision = 'an unknown revision' } = gateway.statuses.get(upstream) ?? {}

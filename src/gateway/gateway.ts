@@ -68,6 +68,8 @@ interface Options {
   readonly origin?: string
   /** Applied to each connection to a server, by commands that record or replay them. */
   readonly intercept?: TransportInterceptor
+  /** Relays lists as servers send them, for commands that judge a server. */
+  readonly isUnchecked?: boolean
   /** Opens the store, in place of the configured one, for commands that simulate it. */
   readonly openStore?: typeof openStore
 }
@@ -105,7 +107,7 @@ export class Gateway {
 
   constructor(
     initial: Settings,
-    { variables, log, audit, origin, intercept, openStore: open = openStore }: Options,
+    { variables, log, audit, origin, intercept, isUnchecked, openStore: open = openStore }: Options,
   ) {
     this.#log = log
     this.#openStore = open
@@ -142,6 +144,7 @@ export class Gateway {
       page: (path) => this.#pageUrl(path),
       oauth: this.#signIns,
       intercept,
+      isUnchecked,
       closing: this.#closing.signal,
     }
     this.#runtime = new Runtime(initial, new Map(), this.#process)

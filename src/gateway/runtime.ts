@@ -78,6 +78,7 @@ export interface ProcessState {
   readonly oauth: OAuthSite
   /** Applied to each connection to a server. */
   readonly intercept?: TransportInterceptor | undefined
+  readonly isUnchecked?: boolean | undefined
   readonly store: Store
   readonly scope: ProcessScope
   readonly membership: Membership
@@ -388,14 +389,14 @@ export class Runtime implements HttpRuntime {
 function upstreamsOf(
   settings: Settings,
   before: ReadonlyMap<string, Upstream>,
-  { variables, oauth, intercept, log }: ProcessState,
+  { variables, oauth, intercept, isUnchecked, log }: ProcessState,
 ): ReadonlyMap<string, Upstream> {
   return new Map(
     settings.upstreams.map((each) => {
       const previous = before.get(each.name)
       if (previous && settingsEqual(previous.settings, each)) return [each.name, previous]
       const upstreamLog = withFields(log, { upstream: each.name })
-      return [each.name, createUpstream(each, { variables, oauth, intercept, log: upstreamLog })]
+      return [each.name, createUpstream(each, { variables, oauth, intercept, isUnchecked, log: upstreamLog })]
     }),
   )
 }

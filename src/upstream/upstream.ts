@@ -65,6 +65,8 @@ interface Environment {
   readonly oauth: OAuthSite
   /** Applied to each connection. */
   readonly intercept?: TransportInterceptor | undefined
+  /** Set where lists and declarations are relayed as the server sends them, by commands that judge it. */
+  readonly isUnchecked?: boolean | undefined
   readonly log: Log
 }
 
@@ -88,6 +90,7 @@ class ConfiguredUpstream implements Upstream {
   readonly tool: FindTool
   readonly findings: ServerFindings
   readonly #log: Log
+  readonly #isUnchecked: boolean
   readonly #credentials: Credentials | undefined
   readonly #redactor: MessageRedactor
   readonly #connector: Connector
@@ -98,8 +101,10 @@ class ConfiguredUpstream implements Upstream {
   #listFailedAt = Number.NEGATIVE_INFINITY
   #listCutAt = 0
 
-  constructor(settings: UpstreamSettings, { variables, oauth, intercept, log }: Environment) {
+  constructor(settings: UpstreamSettings, environment: Environment) {
+    const { variables, oauth, intercept, isUnchecked = false, log } = environment
     this.settings = settings
+    this.#isUnchecked = isUnchecked
     this.#log = log
     const credentials = createCredentials(settings, oauth)
     this.#credentials = credentials
@@ -224,7 +229,8 @@ class ConfiguredUpstream implements Upstream {
   /** What the server lists and declares, in the form that clients accept. */
   #checked(outcome: Outcome, { method: name, params }: Call, era: UpstreamConnection['era']): Outcome {
     const { list } = method(name)
-    if (outcome.kind !== 'result' || (list === undefined && name !== 'server/discover')) return outcome
+    const isChecked = (list !== undefined || name === 'server/discover') && !this.#isUnchecked
+    if (outcome.kind !== 'result' || !isChecked) return outcome
     const { result } = outcome
     const { payload, found } =
       list === undefined ? checkedDeclaration(result) : checkedPage(this.#bounded(result, name, list), list)

@@ -86,12 +86,14 @@ describe('gatehouse lint', () => {
     const { report, withStatus } = await lint({ command: badServer })
     expect(ofServer(withStatus('fail'))).toEqual(
       (
-        'C008 C021 C088 C089 C100 C105 C119 C120 C121 C122 C124 C126 C130 C131 C132 C133 C143 C152 C158 C159 ' +
-        'C160 C161 C162 C163 C164 C170 C171 C172 C173 C177'
+        'C008 C021 C088 C089 C100 C105 C119 C120 C121 C122 C126 C130 C131 C132 C133 C143 C152 ' +
+        'C160 C161 C162 C163 C164 C170 C171 C172 C177'
       ).split(' '),
     )
     // The gateway marks the tool as destructive, which the server does not.
     expect(withStatus('repaired')).toContain('C136')
+    // Clients get the forms that they accept.
+    expect(withStatus('repaired')).toEqual(expect.arrayContaining(['C124', 'C158', 'C159', 'C173']))
     // Clients get the tasks of the gateway.
     expect(withStatus('repaired')).toContain('C118')
     const mended = report.assertions.find(({ id }) => id === 'C127')
