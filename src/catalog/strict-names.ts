@@ -10,6 +10,7 @@ import { aliasOf } from '../core/text/alias.ts'
 import { metaKeys } from '../protocol/meta-keys.ts'
 import { method } from '../protocol/methods.ts'
 import { ACKNOWLEDGED, readFilter, withUri, withUris } from '../protocol/subscription-filter.ts'
+import { nameOfUri } from '../protocol/server-shapes.ts'
 import { failedRead, nameUris } from './aggregate.ts'
 
 /** Exposes servers for strict hosts: names in snake case, resources in the scheme of their server. */
@@ -118,7 +119,7 @@ export function completeEntry(list: string, entry: Payload): Payload {
   }
   const address = typeof uri === 'string' ? uri : uriTemplate
   if (typeof address !== 'string' || (typeof name === 'string' && name !== '')) return entry
-  return entry.with({ name: lastPart(address) })
+  return entry.with({ name: nameOfUri(address) })
 }
 
 /** A result in which every resource content has a URI and a media type. */
@@ -147,10 +148,6 @@ function described(argument: unknown): unknown {
   if (!isObject(argument) || isWhole(argument)) return argument
   const { title, name, description = title ?? name, required = false } = argument
   return { ...argument, description, required }
-}
-
-function lastPart(uri: string): string {
-  return uri.split(/[/:?#]/).findLast((part) => part !== '') ?? uri
 }
 
 function isWholeBlock(block: unknown): boolean {

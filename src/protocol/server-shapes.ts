@@ -315,21 +315,35 @@ const entryShapes: Readonly<Record<string, Shape>> = {
     ]),
   ),
   prompts: object({ name: identifier, ...common, arguments: list(argument) }, ['name']),
-  resources: withFallback(['name', 'uri'], object({ uri: identifier, ...resource }, ['uri', 'name'])),
+  resources: withFallback(['name', 'uri'], object({ uri: identifier, ...resource }, ['uri', 'name']), nameOf),
   resourceTemplates: withFallback(
     ['name', 'uriTemplate'],
     object({ uriTemplate: identifier, ...resource }, ['uriTemplate', 'name']),
+    nameOf,
   ),
 }
 
-/** Reads the second member as the first one where only the second one can be used: both are of the same type. */
-function withFallback([key, other]: readonly [string, string], shape: Shape): Shape {
+function nameOf(uri: unknown): unknown {
+  return typeof uri === 'string' ? nameOfUri(uri) : undefined
+}
+
+/** Makes a member that cannot be used from another one: both are of the same type. */
+function withFallback(
+  [key, other]: readonly [string, string],
+  shape: Shape,
+  make: (value: unknown) => unknown = (value) => value,
+): Shape {
   return (value, at, notes) => {
     if (!isObject(value) || value[other] === undefined || typeof value[key] === typeof value[other])
       return shape(value, at, notes)
-    notes.repairs.push(`${key} ${wordsFor(value[key])}: ${other} is used`)
-    return shape({ ...value, [key]: value[other] }, at, notes)
+    notes.repairs.push(`${key} ${wordsFor(value[key])}: taken from ${other}`)
+    return shape({ ...value, [key]: make(value[other]) }, at, notes)
   }
+}
+
+/** A name for a resource without one: the last part of its URI. */
+export function nameOfUri(uri: string): string {
+  return uri.split(/[/:?#]/).findLast((part) => part !== '') ?? uri
 }
 
 // What servers declare.

@@ -142,8 +142,8 @@ export const invalidResources: readonly InvalidEntry[] = [
   [{ name: 'a' }, undefined, 'uri is missing'],
   [{ name: 'a', uri: 5 }, undefined, 'uri is 5'],
   [{ name: 'a', uri: '' }, undefined, 'uri is empty'],
-  [{ uri: 'a:b' }, { uri: 'a:b', name: 'a:b' }, 'name is missing: uri is used'],
-  [{ uri: 'a:b', name: null }, { uri: 'a:b', name: 'a:b' }, 'name is null: uri is used'],
+  [{ uri: 'a:b' }, { uri: 'a:b', name: 'b' }, 'name is missing: taken from uri'],
+  [{ uri: 'a:b', name: null }, { uri: 'a:b', name: 'b' }, 'name is null: taken from uri'],
   [
     { uri: 'a:b', name: 'a', mimeType: null, size: '5', description: 5, _meta: [], icons: {} },
     { uri: 'a:b', name: 'a', _meta: {}, icons: [] },
