@@ -85,6 +85,7 @@ const walls: readonly Wall[] = [
   { part: 'core/schema/schema.ts', may: ['core'], uses: ['ajv', 'node:module'] },
   { part: 'core/text/pattern.ts', may: ['core'], uses: ['re2js', 'node:module'] },
   { part: 'protocol', may: ['core'], uses: ['eventsource-parser'] },
+  { part: 'protocol/content-coding.ts', uses: ['node:stream', 'node:zlib'] },
   { part: 'store', may: ['core'], uses: ['lmdb', '@redis/client', 'node:zlib', ...files] },
   { part: 'durable' },
   {
@@ -136,7 +137,11 @@ const walls: readonly Wall[] = [
     may: ['core', 'protocol'],
     uses: ['hono', '@hono/node-server', 'jose', ...sockets, ...timers],
   },
-  { part: 'downstream/http/fetch-json.ts', may: ['core'], uses: ['undici'] },
+  {
+    part: 'downstream/http/fetch-json.ts',
+    may: ['core', 'protocol/content-coding.ts'],
+    uses: ['undici'],
+  },
   {
     part: 'downstream/pages',
     may: ['core', 'descriptions', 'downstream/http', 'records', 'store/store.ts'],

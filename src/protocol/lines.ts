@@ -1,5 +1,6 @@
 /** Splits byte streams into lines of bounded length; chunks may split characters and line ends anywhere. */
 import { isUtf8 } from 'node:buffer'
+import { withoutMark } from './content-coding.ts'
 
 /** Receives a line; `isSound` is false if its bytes were invalid UTF-8 and were replaced by U+FFFD. */
 type Take = (line: string, isSound: boolean) => void
@@ -10,12 +11,13 @@ type Overflow = (bytes: number) => void
 const CARRIAGE_RETURN = 13
 
 /**
- * Splits a byte stream into lines at 0x0A only, however it is cut into chunks; a trailing CR is dropped.
- * A line over `limit` bytes is skipped and reported.
+ * Splits a byte stream into lines at 0x0A only, however it is cut into chunks; a trailing CR is dropped, and so is the byte
+ * order mark that some programs begin with. A line over `limit` bytes is skipped and reported.
  */
 export function lines(limit: number, onLine: Take, onOverflow: Overflow): (chunk: Buffer) => void {
   const parts = new Chunks()
   let size = 0
+  let isFirst = true
 
   const add = (bytes: Buffer): void => {
     size += bytes.length
@@ -25,7 +27,8 @@ export function lines(limit: number, onLine: Take, onOverflow: Overflow): (chunk
 
   const finish = (): void => {
     if (size > limit) onOverflow(size)
-    else take(parts.take(), onLine)
+    else take(isFirst ? withoutMark(parts.take()) : parts.take(), onLine)
+    isFirst = false
     size = 0
   }
 

@@ -1,6 +1,7 @@
 /** Fetches a JSON object from a URL, with limits on time and size: keys, metadata, registries. */
 import { request } from 'undici'
 import { isObject } from '../../core/json/json.ts'
+import { decodedText } from '../../protocol/content-coding.ts'
 import { isLoopback } from './origin.ts'
 import { parseJson } from '../../core/json/read.ts'
 
@@ -44,7 +45,10 @@ export async function fetchJson(url: string, { method = 'GET', headers, body }: 
     response.body.destroy()
     throw new StatusError(url, response.statusCode)
   }
-  const value = jsonOf(await textOf(response.body, url))
+  const coding = response.headers['content-encoding']
+  const text = await decodedText(response.body, coding, MAX_RESPONSE_BYTES)
+  if (text === undefined) throw new Error(`${url} answered with more than ${MAX_RESPONSE_BYTES} bytes`)
+  const value = jsonOf(text)
   if (!isObject(value)) throw new Error(`${url} did not answer with an object`)
   return value
 }
@@ -56,17 +60,4 @@ function jsonOf(text: string): unknown {
   } catch {
     return undefined
   }
-}
-
-async function textOf(body: AsyncIterable<Buffer>, url: string): Promise<string> {
-  const chunks: Buffer[] = []
-  let size = 0
-  for await (const chunk of body) {
-    size += chunk.byteLength
-    // Leaving the loop destroys the rest of the body.
-    if (size > MAX_RESPONSE_BYTES)
-      throw new Error(`${url} answered with more than ${MAX_RESPONSE_BYTES} bytes`)
-    chunks.push(chunk)
-  }
-  return Buffer.concat(chunks).toString('utf8')
 }

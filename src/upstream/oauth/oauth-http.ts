@@ -4,6 +4,7 @@ import type { LookupFunction } from 'node:net'
 import { Agent, request } from 'undici'
 import { isLoopbackHost, isPrivateAddress, isPrivateLiteral } from '../../core/address.ts'
 import { GatewayError } from '../../core/error.ts'
+import { decodedText } from '../../protocol/content-coding.ts'
 
 /** A request of an OAuth exchange. */
 interface OAuthRequest {
@@ -31,7 +32,6 @@ const MAX_RESPONSE_BYTES = 256 * 1024
  */
 export function createOAuthHttp(mayBePrivate: boolean): OAuthHttp {
   const options = {
-    maxResponseSize: MAX_RESPONSE_BYTES,
     headersTimeout: REQUEST_TIMEOUT_MS,
     bodyTimeout: REQUEST_TIMEOUT_MS,
     keepAliveTimeout: 1000,
@@ -46,7 +46,9 @@ export function createOAuthHttp(mayBePrivate: boolean): OAuthHttp {
       checkUrl(url, mayBePrivate)
       try {
         const answer = await request(url, { ...wire(given), dispatcher: guarded })
-        const text = await answer.body.text()
+        const coding = answer.headers['content-encoding']
+        const text = await decodedText(answer.body, coding, MAX_RESPONSE_BYTES)
+        if (text === undefined) throw new Error(`the response has more than ${MAX_RESPONSE_BYTES} bytes`)
         const hasBody = answer.statusCode >= 200 && answer.statusCode !== 204 && answer.statusCode !== 304
         return new Response(hasBody ? text : null, {
           status: answer.statusCode,

@@ -28,6 +28,8 @@ export interface HttpRequest {
 export interface HttpAnswer {
   readonly status: number
   readonly isEventStream: boolean
+  /** Whether all of it has arrived: a stream that broke is a response too. */
+  readonly isComplete: boolean
   readonly body: string
   header(name: string): string | undefined
 }

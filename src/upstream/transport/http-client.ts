@@ -2,12 +2,15 @@
  * HTTP requests to one server over an undici pool, with bounds, and the error messages for everything that can go
  * wrong.
  */
+import { PassThrough, type Readable } from 'node:stream'
 import { setTimeout as wait } from 'node:timers/promises'
 import { type Dispatcher, Pool } from 'undici'
 import type { Quota } from '../../core/descriptor.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject, readJson } from '../../core/json/json.ts'
 import { MAX_MESSAGE_BYTES } from '../../core/spool.ts'
+import { escapeHidden } from '../../core/text/escape.ts'
+import { decodedBody, isEncoded, withoutMark } from '../../protocol/content-coding.ts'
 import { Chunks } from '../../protocol/lines.ts'
 import { SpoolingReader } from '../../protocol/spooling.ts'
 import { readEvents } from '../../protocol/sse.ts'
@@ -80,11 +83,14 @@ class HttpExchange implements Dispatcher.DispatchHandler {
   readonly #resolve: Resolve
   readonly #reject: Reject
   #timer: NodeJS.Timeout | undefined
-  #answer: (HttpAnswer & { body: string }) | undefined
+  #answer: (HttpAnswer & { body: string; isComplete: boolean }) | undefined
   #feed: ((chunk: Uint8Array) => void) | undefined
   #reader: SpoolingReader | undefined
   readonly #body = new Chunks()
+  /** Set if the body has content codings: what arrives goes into `input`, and is decoded in `output`. */
+  #coded: { readonly input: PassThrough; readonly output: Readable } | undefined
   #isSent = false
+  #hasArrived = false
 
   constructor(client: HttpClient, request: HttpRequest, ends: Ends, mayRedirect = true) {
     this.#client = client
@@ -96,7 +102,8 @@ class HttpExchange implements Dispatcher.DispatchHandler {
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
     this.#isSent = true
-    const abort = (): void => controller.abort(new GatewayError('CANCELLED', 'The request was cancelled.'))
+    const abort = (): void =>
+      this.#abort(controller, new GatewayError('CANCELLED', 'The request was cancelled.'))
     this.#request.onAbortable?.(abort)
     if (this.#request.timeout !== undefined) this.#timer = setTimeout(abort, this.#request.timeout).unref()
   }
@@ -108,21 +115,51 @@ class HttpExchange implements Dispatcher.DispatchHandler {
   ): void {
     const type = single(headers['content-type']) ?? ''
     const isEventStream = status < 300 && type.toLowerCase().startsWith('text/event-stream')
-    this.#answer = { status, isEventStream, body: '', header: (name) => single(headers[name]) }
+    this.#answer = {
+      status,
+      isEventStream,
+      isComplete: false,
+      body: '',
+      header: (name) => single(headers[name]),
+    }
     this.#client.quota?.read(this.#answer.header)
     this.#request.onHead?.(this.#answer)
+    const coding = headers['content-encoding']
+    if (isEncoded(coding)) this.#decode(controller, coding)
     if (status < 300) this.#reader = this.#createReader(controller)
     if (!isEventStream || !this.#request.onEvent) return
     this.#feed = readEvents(MAX_MESSAGE_BYTES, {
       onEvent: (event) => this.#request.onEvent?.(event),
       onRetry: (milliseconds) => this.#request.onRetry?.(milliseconds),
-      onOverflow: () => controller.abort(tooLarge()),
+      onOverflow: () => this.#abort(controller, tooLarge()),
     })
   }
 
   onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
+    if (!this.#coded) return this.#read(controller, chunk)
+    if (!this.#coded.input.write(chunk)) controller.pause()
+  }
+
+  /** Reads the rest of the body through its decoders. */
+  #decode(controller: Dispatcher.DispatchController, coding: string | string[] | undefined): void {
+    const input = new PassThrough()
+    const output = decodedBody(input, coding)
+    input.on('drain', () => controller.resume())
+    output.on('data', (chunk: Buffer) => this.#read(controller, chunk))
+    output.on('end', () => this.#finish(this.#hasArrived))
+    output.on('error', (cause) => this.#abort(controller, undecodable(coding, cause)))
+    this.#coded = { input, output }
+  }
+
+  #read(controller: Dispatcher.DispatchController, chunk: Buffer): void {
     if (this.#reader) this.#reader.write(chunk)
     else this.#take(controller, chunk)
+  }
+
+  /** Ends the exchange early. Once all of the body has arrived, there is nothing to abort but its decoding. */
+  #abort(controller: Dispatcher.DispatchController, error: GatewayError): void {
+    if (this.#hasArrived) this.onResponseError(controller, error)
+    else controller.abort(error)
   }
 
   #take(controller: Dispatcher.DispatchController, chunk: Buffer): void {
@@ -130,7 +167,7 @@ class HttpExchange implements Dispatcher.DispatchHandler {
     this.#body.add(chunk)
     if (this.#body.size <= MAX_MESSAGE_BYTES) return
     this.#body.clear()
-    controller.abort(tooLarge())
+    this.#abort(controller, tooLarge())
   }
 
   #createReader(controller: Dispatcher.DispatchController): SpoolingReader | undefined {
@@ -139,12 +176,18 @@ class HttpExchange implements Dispatcher.DispatchHandler {
     return new SpoolingReader({
       spool: () => request.spool?.(),
       pass: (chunk) => this.#take(controller, chunk),
-      pause: () => controller.pause(),
-      resume: () => controller.resume(),
+      pause: () => (this.#coded?.output ?? controller).pause(),
+      resume: () => (this.#coded?.output ?? controller).resume(),
     })
   }
 
   onResponseEnd(): void {
+    this.#hasArrived = true
+    if (this.#coded) this.#coded.input.end()
+    else this.#finish(true)
+  }
+
+  #finish(isComplete: boolean): void {
     clearTimeout(this.#timer)
     this.#reader?.end()
     const answer = this.#answer
@@ -155,15 +198,19 @@ class HttpExchange implements Dispatcher.DispatchHandler {
       const ends = { resolve: this.#resolve, reject: this.#reject }
       return dispatch(client, this.#request, moved, new HttpExchange(client, this.#request, ends, false))
     }
-    answer.body = this.#body.take().toString('utf8')
+    answer.isComplete = isComplete
+    answer.body = withoutMark(this.#body.take()).toString('utf8')
     this.#resolve(answer)
   }
 
   onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
     clearTimeout(this.#timer)
+    // A broken stream is a response that ended: its content was already delivered, or is once it is decoded.
+    const isBrokenStream = this.#answer?.isEventStream === true && !(error instanceof GatewayError)
+    if (isBrokenStream && this.#coded) return void this.#coded.input.end()
+    this.#coded?.output.destroy()
     this.#reader?.abort()
-    // A broken stream is a response that ended: its content was already delivered.
-    if (this.#answer?.isEventStream && !(error instanceof GatewayError)) return this.#resolve(this.#answer)
+    if (isBrokenStream && this.#answer) return this.#resolve(this.#answer)
     this.#reject(error instanceof GatewayError ? error : noAnswer(error, this.#client.url, this.#isSent))
   }
 }
@@ -184,6 +231,18 @@ function single(value: string | string[] | undefined): string | undefined {
 function tooLarge(): GatewayError {
   return new GatewayError('UPSTREAM_ERROR', 'The server sent a message that is too large.')
 }
+
+function undecodable(coding: string | string[] | undefined, cause: Error): GatewayError {
+  const name = escapeHidden(String(coding)).slice(0, MAX_CODING_LENGTH)
+  return new GatewayError(
+    'UPSTREAM_ERROR',
+    `The server sent a response that is not encoded as its Content-Encoding says (${name}).`,
+    { cause },
+  )
+}
+
+/** How much of a `Content-Encoding` an error repeats, in characters. */
+const MAX_CODING_LENGTH = 60
 
 // Error messages for a URL without MCP responses. Each failure has two texts: the message for callers names the cause,
 // and `forOperator` adds the address and the fix. Callers have no need to know the address. Addresses are displayed

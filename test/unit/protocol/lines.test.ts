@@ -31,9 +31,23 @@ function cut(bytes: Uint8Array, places: readonly number[]): Uint8Array[] {
 }
 
 const places = fc.array(fc.nat(), { maxLength: 20 })
-const line = fc.string({ unit: 'binary', minLength: 1, maxLength: 50 }).filter((text) => !/[\r\n]/.test(text))
+const line = fc
+  .string({ unit: 'binary', minLength: 1, maxLength: 50 })
+  .filter((text) => !/[\r\n]|^\uFEFF/.test(text))
 
 describe('line splitting', () => {
+  test('a byte order mark at the beginning is no part of the first line', () => {
+    const mark = Buffer.from([0xef, 0xbb, 0xbf])
+    for (const size of [1, 2, 3, 100]) {
+      const bytes = Buffer.concat([mark, Buffer.from('{}\r\n'), mark, Buffer.from('\n')])
+      const chunks = Array.from({ length: Math.ceil(bytes.length / size) }, (_, at) =>
+        bytes.subarray(at * size, (at + 1) * size),
+      )
+      expect(read(chunks).lines).toEqual(['{}', '\uFEFF'])
+    }
+    expect(read([mark, Buffer.from('\n{}\n')]).lines).toEqual(['{}'])
+  })
+
   test('a character survives any division into chunks', () => {
     const bytes = Buffer.from('é € 😀 \u2028 \u0085\n'.repeat(3))
     for (let size = 1; size < bytes.length; size++) {

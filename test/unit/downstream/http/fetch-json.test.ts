@@ -1,5 +1,6 @@
 import { once } from 'node:events'
 import { createServer } from 'node:http'
+import { gzipSync } from 'node:zlib'
 import { afterAll, describe, expect, it } from 'vitest'
 import { fetchJson } from '../../../../src/downstream/http/fetch-json.ts'
 
@@ -12,6 +13,12 @@ const server = createServer((incoming, outgoing) => {
   else if (path === '/endless') {
     const more = setInterval(() => outgoing.write(' '.repeat(64 * 1024)), 1)
     outgoing.on('close', () => clearInterval(more))
+  } else if (path === '/gzip') {
+    outgoing.setHeader('content-encoding', 'gzip')
+    outgoing.end(gzipSync('\uFEFF{"a":1}'))
+  } else if (path === '/bomb') {
+    outgoing.setHeader('content-encoding', 'gzip')
+    outgoing.end(gzipSync(JSON.stringify({ text: 'x'.repeat(1024 * 1024) })))
   } else if (path === '/cut') {
     outgoing.writeHead(200, { 'content-length': 100 }).write('{')
     setImmediate(() => outgoing.destroy())
@@ -28,7 +35,11 @@ describe('fetchJson', () => {
     await expect(fetchJson(`${origin}/good`)).resolves.toEqual({ a: 1 })
   })
 
-  it.each(['redirect', 'large', 'endless', 'cut', 'list', 'broken'])(
+  it('fetchJson decodes what is compressed, or begins with a byte order mark', async () => {
+    await expect(fetchJson(`${origin}/gzip`)).resolves.toEqual({ a: 1 })
+  })
+
+  it.each(['redirect', 'large', 'bomb', 'endless', 'cut', 'list', 'broken'])(
     'fetchJson fails on a %s response',
     async (path) => {
       await expect(fetchJson(`${origin}/${path}`)).rejects.toThrow(Error)

@@ -2,6 +2,7 @@ import { createServer, type RequestListener } from 'node:http'
 import { lookup } from 'node:dns/promises'
 import type { AddressInfo } from 'node:net'
 import { hostname } from 'node:os'
+import { brotliCompressSync, gzipSync } from 'node:zlib'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { isPrivateAddress } from '../../../../src/core/address.ts'
 import { checkUrl, createOAuthHttp } from '../../../../src/upstream/oauth/oauth-http.ts'
@@ -35,6 +36,27 @@ describe('a request to an authorization server', () => {
 
   it('the response size is limited', async () => {
     const url = await listening((_request, response) => response.end('x'.repeat(300 * 1024)))
+    await expect(http(true).send(url)).rejects.toMatchObject({ code: 'SERVER_UNAVAILABLE' })
+  })
+
+  it.each([
+    ['gzip', gzipSync],
+    ['br', brotliCompressSync],
+    ['identity', (body: Buffer) => body],
+  ])('a response with a byte order mark in %s is decoded', async (coding, encode) => {
+    const url = await listening((_request, response) => {
+      response.setHeader('content-encoding', coding)
+      response.end(encode(Buffer.from('\uFEFF{"issuer":"https://login.example"}')))
+    })
+    const answer = await http(true).send(url)
+    expect(await answer.json()).toEqual({ issuer: 'https://login.example' })
+  })
+
+  it('the size of a decoded response is limited', async () => {
+    const url = await listening((_request, response) => {
+      response.setHeader('content-encoding', 'gzip')
+      response.end(gzipSync('x'.repeat(300 * 1024)))
+    })
     await expect(http(true).send(url)).rejects.toMatchObject({ code: 'SERVER_UNAVAILABLE' })
   })
 

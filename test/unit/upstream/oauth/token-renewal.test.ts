@@ -6,7 +6,13 @@ import type { HttpAnswer } from '../../../../src/upstream/transport/auth-retry.t
 beforeEach(() => void vi.useFakeTimers({ toFake: ['Date'], now: 1_000_000 }))
 afterEach(() => void vi.useRealTimers())
 
-const refusal: HttpAnswer = { status: 401, isEventStream: false, body: '', header: () => undefined }
+const refusal: HttpAnswer = {
+  status: 401,
+  isEventStream: false,
+  isComplete: true,
+  body: '',
+  header: () => undefined,
+}
 
 function login(lifetime: number) {
   const asked: (string | undefined)[] = []

@@ -9,6 +9,7 @@ import {
 const answer = (status: number): HttpAnswer => ({
   status,
   isEventStream: false,
+  isComplete: true,
   body: '',
   header: () => undefined,
 })
