@@ -76,6 +76,10 @@ class Pending {
   readonly spool: Spool | undefined
   /** Its response has come, and gets its strings back: the end of the connection does not matter any more. */
   isAnswered = false
+  /** Whether its own stream ended without the response, which may come on another one. */
+  isElsewhere = false
+  /** The response that came on the stream of another request before that. */
+  early: JsonRpcResponse | undefined
   readonly #end: () => void
   readonly #signal: AbortSignal | undefined
   readonly #onAbort: () => void
@@ -207,6 +211,14 @@ export class JsonRpcPeer {
     return this.#pending.get(id)?.isAnswered === false
   }
 
+  /** The stream of a request ended without its response, which may come, or has come, on the stream of another one. */
+  answeredElsewhere(id: number): void {
+    const pending = this.#pending.get(id)
+    if (!pending) return
+    pending.isElsewhere = true
+    if (pending.early) this.#settle(pending.early, undefined)
+  }
+
   /** Fails every pending request. */
   fail(error: unknown): void {
     for (const pending of this.#pending.values()) if (!pending.isAnswered) pending.reject(error)
@@ -256,7 +268,11 @@ export class JsonRpcPeer {
 
   #settle(response: JsonRpcResponse, about: number | undefined): void {
     const pending = this.#find(response.id, about)
-    if (!pending) return
+    if (!pending) {
+      const other = this.#find(response.id, undefined)
+      if (other && response.id !== undefined) other.early ??= response
+      return
+    }
     if (response.error) return pending.reject(upstreamError(response.error))
     if (response.id === undefined) {
       // Only an error may lack an id (JSON-RPC 2.0, section 5). The stream of a request carries no other response.
@@ -268,12 +284,13 @@ export class JsonRpcPeer {
 
   /**
    * Some servers answer `"7"` to 7, and `null` if they could not read the id. The stream of a request answers no other
-   * request, which may belong to another caller.
+   * request, which may belong to another caller, unless that one's own stream ended without a response.
    */
   #find(id: Id | undefined, about: number | undefined): Pending | undefined {
     if (id === undefined) return about === undefined ? this.#pending.only : this.#pending.get(about)
     const given = Number(id.startsWith('"') ? id.slice(1, -1) : id)
-    return about === undefined || about === given ? this.#pending.get(given) : undefined
+    const pending = this.#pending.get(given)
+    return about === undefined || about === given || pending?.isElsewhere === true ? pending : undefined
   }
 
   #note(note: JsonRpcNotification, about: number | undefined): void {

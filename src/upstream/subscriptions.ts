@@ -8,7 +8,7 @@ import { Payload } from '../core/payload.ts'
 import { excerpt } from '../core/text/redact.ts'
 import { ACKNOWLEDGED, readFilter, reportedChanges } from '../protocol/subscription-filter.ts'
 import type { UpstreamConnection } from './protocol/connection.ts'
-import { isPassing } from './failures.ts'
+import { backOff, isPassing } from './failures.ts'
 
 /** Runs a subscription over successive connections. */
 export async function listenOn(
@@ -55,6 +55,9 @@ export async function listenOn(
   }
 }
 
+/** The delay before the first reconnect, in milliseconds. */
+const FIRST_RETRY_MS = 250
+
 interface ListenContext {
   /** Aborted when the last subscriber is gone. */
   readonly cancelled: AbortSignal
@@ -81,7 +84,7 @@ async function keepListening(
       log.debug('upstream.listen_again', { error: excerpt(String(error)) })
     }
     onLost()
-    await pause(Math.min(250 * 2 ** attempt, 30_000), working.signal).catch(() => undefined)
+    await pause(backOff(attempt, FIRST_RETRY_MS), working.signal).catch(() => undefined)
     if (cancelled.aborted) throw new GatewayError('CANCELLED', 'The subscription was cancelled.')
   }
 }

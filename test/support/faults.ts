@@ -32,8 +32,8 @@ export const httpFaults: Readonly<Record<string, HttpFault>> = {
   nothing: (response) => void response.writeHead(200, json).end(),
   accepted: (response) => void response.writeHead(202).end(),
   page: (response) => void response.writeHead(200, { 'content-type': 'text/html' }).end('<h1>Hello</h1>'),
-  zipped: (response, id) => {
-    const body = gzipSync(goodAnswer(id))
+  badly_zipped: (response, id) => {
+    const body = gzipSync(goodAnswer(id)).fill(0xff, 20)
     response.writeHead(200, { ...json, 'content-encoding': 'gzip' }).end(body)
   },
   half_event: (response, id) => {

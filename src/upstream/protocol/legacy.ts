@@ -262,6 +262,7 @@ export class LegacyConnection implements UpstreamConnection {
       receive: (text, about) => peer.receive(text, about),
       spool: (about) => peer.spool(about),
       isWaiting: (id) => peer.isWaiting(id),
+      answeredElsewhere: (id) => peer.answeredElsewhere(id),
       reject: (id, error) => peer.reject(id, error),
       closed: (error) => this.#closed(error),
       sessionLost: () => {

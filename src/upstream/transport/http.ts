@@ -1,109 +1,18 @@
 /** Streamable HTTP to a server: posts, their streams and resumption, the session, and its standalone stream. */
-import { setTimeout as wait } from 'node:timers/promises'
 import { GatewayError } from '../../core/error.ts'
 import { background, type Log } from '../../core/log.ts'
 import { Registry } from '../../core/registry.ts'
 import type { Spool } from '../../core/spool.ts'
+import { isObject, readJson } from '../../core/json/json.ts'
 import { retryAfterSeconds } from '../../core/time/units.ts'
 import type { OutgoingRequest } from '../../protocol/json-rpc-peer.ts'
 import { findRevision } from '../../protocol/revisions.ts'
 import type { ServerEvent } from '../../protocol/sse.ts'
+import { backOff } from '../failures.ts'
 import { isAboutCredentials, type HttpAnswer, type HttpRequest } from './auth-retry.ts'
 import { baseHeaders, exchangeHttp, type HttpClient, startHttp, noMessage, errorIn } from './http-client.ts'
+import { isRefused, ServerStream } from './server-stream.ts'
 import type { OpenTransportAs, UpstreamTransport, TransportReceiver } from './transport.ts'
-
-interface StreamOptions {
-  readonly client: HttpClient
-  headers(): Record<string, string>
-  onMessage(text: string): void
-  /** Called when the server no longer knows the session. */
-  onLost(): void
-  readonly log: Log
-}
-
-/**
- * How long the first call waits for this stream, in milliseconds. Some servers send no headers before the first event.
- */
-const OPEN_TIMEOUT_MS = 200
-
-/** The standalone stream of a session, for messages outside any request; reopened when it ends. */
-class ServerStream {
-  readonly #options: StreamOptions
-  readonly #controller = new AbortController()
-  #abort: (() => void) | undefined
-  #lastEventId: string | undefined
-  #retry = 1000
-
-  constructor(options: StreamOptions) {
-    this.#options = options
-  }
-
-  /** Opens the stream; resolves when the server has accepted or refused it, or after a timeout. */
-  async open(): Promise<void> {
-    const first = Promise.withResolvers<void>()
-    background(
-      this.#run(first.resolve).finally(() => first.resolve()),
-      this.#options.log,
-    )
-    await Promise.race([first.promise, wait(OPEN_TIMEOUT_MS, undefined, { ref: false })])
-  }
-
-  close(): void {
-    this.#controller.abort()
-    this.#abort?.()
-  }
-
-  async #run(onHead: () => void): Promise<void> {
-    const { signal } = this.#controller
-    let wasOpen = false
-    for (let failures = 0; !signal.aborted;) {
-      const status = await this.#once(onHead)
-      if (signal.aborted) return
-      wasOpen ||= status === 200
-      if (status === 400 && this.#lastEventId !== undefined) {
-        // The server may only have lost this event id.
-        this.#lastEventId = undefined
-        continue
-      }
-      if (status === 400 && wasOpen) return this.#options.onLost()
-      // 405: the server has no such stream. Other servers refuse it in other ways, and 404 means that the session is
-      // lost.
-      if (status === 404) return this.#options.onLost()
-      failures = status === 200 ? 0 : failures + 1
-      if ((status >= 400 && status < 500 && status !== 409) || failures > 8) return
-      if (status === 409 && failures > 3) return this.#options.onLost()
-      await wait(Math.min(this.#retry * 2 ** failures, 30_000), undefined, { signal, ref: false }).catch(
-        () => undefined,
-      )
-    }
-  }
-
-  /** One run of the stream, until it ends; 0 without a response. */
-  async #once(onHead: () => void): Promise<number> {
-    const { client, headers, onMessage } = this.#options
-    const resume = this.#lastEventId === undefined ? {} : { 'last-event-id': this.#lastEventId }
-    try {
-      const answer = await exchangeHttp(client, {
-        method: 'GET',
-        headers: { ...baseHeaders(client, 'GET'), ...headers(), ...resume },
-        onHead,
-        onAbortable: (abort) => {
-          this.#abort = abort
-        },
-        onRetry: (milliseconds) => {
-          this.#retry = Math.min(Math.max(milliseconds, 100), 30_000)
-        },
-        onEvent: (event) => {
-          if (event.id !== undefined) this.#lastEventId = event.id
-          if (event.data !== '') onMessage(event.data)
-        },
-      })
-      return answer.status === 200 && !answer.isEventStream ? 405 : answer.status
-    } catch {
-      return 0
-    }
-  }
-}
 
 interface Options {
   readonly client: HttpClient
@@ -128,6 +37,8 @@ class HttpTransport implements UpstreamTransport {
   #version: string | undefined
   #postHeaders: Record<string, string> | undefined
   #stream: ServerStream | undefined
+  /** Requests whose own exchange ended without a response, which may come on the standalone stream; and what to say if not. */
+  readonly #elsewhere = new Map<number, GatewayError>()
 
   constructor(options: Options, receiver: TransportReceiver) {
     this.#options = options
@@ -144,13 +55,16 @@ class HttpTransport implements UpstreamTransport {
     const { id, method, headers } = exchange
     const allHeaders = headers ? { ...this.#headersFor(method), ...headers } : this.#headersFor(method)
     if (id === undefined) return this.#notify(message, allHeaders)
-    const post = new Post(id, message, allHeaders, {
-      receiver: this.#receiver,
-      onAbortable: (abort) => this.#open.set(id, abort),
-      onHead: (head) => {
-        if (method === 'initialize') this.#takeSession(head.header('mcp-session-id'))
+    const post = new Post(
+      { id, body: message, headers: allHeaders, isHandshake: method === 'initialize' },
+      {
+        receiver: this.#receiver,
+        onAbortable: (abort) => this.#open.set(id, abort),
+        onHead: (head) => {
+          if (method === 'initialize') this.#takeSession(head.header('mcp-session-id'))
+        },
       },
-    })
+    )
     startHttp(
       this.#options.client,
       post,
@@ -170,12 +84,13 @@ class HttpTransport implements UpstreamTransport {
   }
 
   async listen(): Promise<void> {
-    this.#stream?.close()
-    this.#stream = new ServerStream({
+    this.#stream ??= new ServerStream({
       client: this.#options.client,
       headers: () => this.#sessionHeaders(),
       onMessage: (text) => this.#receiver.receive(text),
+      isLost: () => this.#isSessionRefused(this.#headersFor('ping')),
       onLost: () => this.#receiver.sessionLost(),
+      onEnd: () => this.#failElsewhere(),
       log: this.#options.log,
     })
     // A server may send requests on this stream during the first call, so it is opened before any call.
@@ -195,6 +110,7 @@ class HttpTransport implements UpstreamTransport {
 
   async #notify(message: string, headers: Record<string, string>): Promise<void> {
     const answer = await exchangeHttp(this.#options.client, { method: 'POST', headers, body: message })
+    if (answer.status === 404 && headers['mcp-session-id'] !== undefined) throw forgotten()
     if (answer.status >= 400) throw this.#refusal(answer)
   }
 
@@ -203,37 +119,59 @@ class HttpTransport implements UpstreamTransport {
     if (answer.isEventStream) {
       const canResume = post.lastEventId !== undefined && !this.cancelsByRelease
       if (!this.#receiver.isWaiting(id)) this.#open.delete(id)
-      else if (canResume) background(this.#resume(post), this.#options.log)
-      else this.#fail(id, lost())
+      else if (canResume) background(this.#resume(post, answer), this.#options.log)
+      else this.#endWithout(post, answer, lost())
       return
     }
-    if (answer.status === 400 && post.hasSession) {
+    const isOwnRefusal = answer.status === 400 || (answer.status === 404 && isAnswerTo(id, answer.body))
+    if (post.hasSession && isOwnRefusal) {
       background(this.#doubt(post, answer), this.#options.log)
       return
     }
     this.#settle(post, answer)
   }
 
-  /** Some servers refuse a lost session like a bad request: a ping distinguishes the two. */
-  async #doubt(post: Post, answer: HttpAnswer): Promise<void> {
-    const ping: HttpRequest = { method: 'POST', headers: post.headers, body: PING, timeout: 5000 }
-    const status = await exchangeHttp(this.#options.client, ping).then(
-      (item) => item.status,
-      () => 0,
-    )
-    if (status === 400 || status === 404) this.#fail(post.id, forgotten())
-    else this.#settle(post, answer)
+  /** The end of an exchange without the response: it may come on the stream of the session. */
+  #endWithout(post: Post, answer: HttpAnswer, error: GatewayError): void {
+    const { id, isHandshake } = post
+    if (!answer.isComplete || isHandshake || this.#stream?.isOpen !== true) return this.#fail(id, error)
+    this.#open.delete(id)
+    for (const each of this.#elsewhere.keys())
+      if (!this.#receiver.isWaiting(each)) this.#elsewhere.delete(each)
+    this.#elsewhere.set(id, error)
+    this.#receiver.answeredElsewhere?.(id)
   }
 
-  #settle(post: Post, answer: HttpAnswer): void {
+  #failElsewhere(): void {
+    for (const [id, error] of this.#elsewhere) this.#receiver.reject(id, error)
+    this.#elsewhere.clear()
+  }
+
+  /** Some servers refuse a lost session like a bad request, and others a bad request like a lost session. */
+  async #doubt(post: Post, answer: HttpAnswer): Promise<void> {
+    if (await this.#isSessionRefused(post.headers)) this.#fail(post.id, forgotten())
+    else this.#settle(post, answer, true)
+  }
+
+  /** Whether a ping is refused as well: then not the request is the reason, but the session. */
+  async #isSessionRefused(headers: Readonly<Record<string, string>>): Promise<boolean> {
+    if (headers['mcp-session-id'] === undefined) return false
+    const ping: HttpRequest = { method: 'POST', headers, body: PING, timeout: 5000 }
+    const answer = await exchangeHttp(this.#options.client, ping).catch(() => undefined)
+    return answer !== undefined && isRefused(answer.status) && !isUnknownMethod(answer.body)
+  }
+
+  #settle(post: Post, answer: HttpAnswer, hasSession = false): void {
     const { id } = post
-    this.#open.delete(id)
-    const isForgotten = answer.status === 404 && post.hasSession
+    const isForgotten = answer.status === 404 && post.hasSession && !hasSession
     if (answer.body !== '' && !isForgotten && !isAboutCredentials(answer)) {
       const message = answer.status < 400 ? answer.body : errorIn(answer.body, id)
       if (message !== undefined) this.#receiver.receive(message, id)
     }
-    if (this.#receiver.isWaiting(id)) this.#receiver.reject(id, this.#refusal(answer))
+    if (!this.#receiver.isWaiting(id)) return void this.#open.delete(id)
+    const error = isForgotten ? forgotten() : this.#refusal(answer)
+    if (answer.status === 202) this.#endWithout(post, answer, error)
+    else this.#fail(id, error)
   }
 
   #fail(id: number, error: unknown): void {
@@ -242,24 +180,24 @@ class HttpTransport implements UpstreamTransport {
   }
 
   /** Resumes a broken stream where it ended; the call itself is never sent again. */
-  async #resume(post: Post): Promise<void> {
+  async #resume(post: Post, ended: HttpAnswer): Promise<void> {
     const { id } = post
     for (let attempt = 0; attempt < 5 && this.#receiver.isWaiting(id); attempt++) {
       const before = post.lastEventId
       const headers = { ...this.#streamHeaders(), 'last-event-id': before ?? '' }
-      const delay = resumeDelay(attempt, post.retry)
+      // Before the first attempt the stream may just have been closed for polling.
+      const delay = backOff(attempt, post.retry)
       const answer = await exchangeHttp(this.#options.client, post.resumed(headers, delay)).catch(
         () => undefined,
       )
       if (answer && !answer.isEventStream) break
       if (post.lastEventId !== before) attempt = -1
     }
-    this.#open.delete(id)
-    if (this.#receiver.isWaiting(id)) this.#receiver.reject(id, lost())
+    if (this.#receiver.isWaiting(id)) this.#endWithout(post, ended, lost())
+    else this.#open.delete(id)
   }
 
   #refusal(answer: HttpAnswer): GatewayError {
-    if (answer.status === 404 && this.#session !== undefined) return forgotten()
     return noMessage(answer, this.#options.client.url).with({
       retryAfterSeconds: retryAfterSeconds(answer.header('retry-after'), Date.now()),
     })
@@ -289,6 +227,14 @@ class HttpTransport implements UpstreamTransport {
   }
 }
 
+interface PostedRequest {
+  readonly id: number
+  readonly body: string
+  readonly headers: Readonly<Record<string, string>>
+  /** Whether it begins a session, so that there is no other stream yet. */
+  readonly isHandshake: boolean
+}
+
 interface ExchangeListener {
   readonly receiver: TransportReceiver
   onAbortable(abort: () => void): void
@@ -301,20 +247,17 @@ class Post implements HttpRequest {
   readonly id: number
   readonly body: string
   readonly headers: Readonly<Record<string, string>>
+  readonly isHandshake: boolean
   /** The server's requested reconnection delay, in milliseconds. */
   retry = 250
   lastEventId: string | undefined
   readonly #listener: ExchangeListener
 
-  constructor(
-    id: number,
-    body: string,
-    headers: Readonly<Record<string, string>>,
-    listener: ExchangeListener,
-  ) {
+  constructor({ id, body, headers, isHandshake }: PostedRequest, listener: ExchangeListener) {
     this.id = id
     this.body = body
     this.headers = headers
+    this.isHandshake = isHandshake
     this.#listener = listener
   }
 
@@ -357,12 +300,21 @@ class Post implements HttpRequest {
   }
 }
 
-/** Before the first attempt the stream may just have been closed for polling; later attempts wait longer. */
-function resumeDelay(attempt: number, retry: number): number {
-  return Math.min(Math.max(retry, 100) * 2 ** attempt, 30_000)
+const PING = '{"jsonrpc":"2.0","id":"ping","method":"ping"}'
+
+/** Whether a body is a JSON-RPC response to this request. */
+function isAnswerTo(id: number, body: string): boolean {
+  const value = readJson(body)
+  return isObject(value) && value.id === id
 }
 
-const PING = '{"jsonrpc":"2.0","id":"ping","method":"ping"}'
+/** Whether a body says that a method is unknown: its server knows the session. */
+function isUnknownMethod(body: string): boolean {
+  const value = readJson(body)
+  return isObject(value) && isObject(value.error) && value.error.code === METHOD_NOT_FOUND
+}
+
+const METHOD_NOT_FOUND = -32601
 
 function forgotten(): GatewayError {
   return new GatewayError('SESSION_NOT_FOUND', 'The server ended the session.')

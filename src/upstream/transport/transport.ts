@@ -24,6 +24,8 @@ export interface TransportReceiver {
   /** Where long strings of the message that arrives now are kept, if they are. */
   spool(about?: number): Spool | undefined
   isWaiting(id: number): boolean
+  /** The exchange of a request ended without its response, which may now come on the stream of another request. */
+  answeredElsewhere?(id: number): void
   /** Fails one request, if it is still pending. */
   reject(id: number, error: unknown): void
   /** The transport is no longer usable. */
