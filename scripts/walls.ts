@@ -82,6 +82,7 @@ const packagesOfCommands = ['node:readline', 'node:stream', ...timers, ...files]
 const walls: readonly Wall[] = [
   { part: 'core' },
   { part: 'core/address.ts', uses: ['node:net'] },
+  { part: 'core/proxy.ts', may: ['core'], uses: ['node:net'] },
   { part: 'core/schema/schema.ts', may: ['core'], uses: ['ajv', 'node:module'] },
   { part: 'core/text/pattern.ts', may: ['core'], uses: ['re2js', 'node:module'] },
   { part: 'protocol', may: ['core'], uses: ['eventsource-parser'] },
@@ -129,8 +130,8 @@ const walls: readonly Wall[] = [
   { part: 'features/[a-z]*/settings.ts', may: forSettings, own: [] },
   {
     part: 'features/dialer.ts',
-    may: ['core'],
-    uses: ['undici', 'node:dns', 'node:net'],
+    may: ['core', 'protocol/content-coding.ts'],
+    uses: ['undici', 'node:dns', 'node:net', 'node:stream'],
   },
   {
     part: 'downstream',

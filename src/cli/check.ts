@@ -89,7 +89,7 @@ async function examine(source: Source, io: Io): Promise<Examined> {
   const trials = await gateway.tryEvents()
   found.push(...trials.flatMap((trial) => trialProblem(trial, found)))
   await gateway.close()
-  const issuer = await issuerProblem(source.settings.auth.jwt)
+  const issuer = await issuerProblem(source.settings.auth.jwt, gateway.proxies)
   if (issuer !== undefined) found.push({ path: ['auth', 'jwt', 'issuer'], message: issuer })
   return { found, servers, watches: trials.flatMap(watchReport) }
 }

@@ -1,6 +1,7 @@
 /** `gatehouse verify`: verifies the receipt of a result with the key in the store or a JWKS. */
 import { existsSync, readFileSync } from 'node:fs'
 import { escapeHidden } from '../core/text/escape.ts'
+import { environmentProxies } from '../core/proxy.ts'
 import { isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
 import { openLog } from '../observability/log.ts'
@@ -86,7 +87,10 @@ async function keysOf({ jwks, config, envFile }: VerifyOptions, io: Io): Promise
 async function loadKeySet(place: string, io: Io): Promise<unknown> {
   if (!/^https?:/.test(place)) return parsed(textOf(place, io))
   const { fetchJson } = await import('../downstream/http/fetch-json.ts')
-  return fetchJson(place).catch((error: unknown) => {
+  return fetchJson(
+    place,
+    environmentProxies(io.env, () => undefined),
+  ).catch((error: unknown) => {
     throw new Error(`the keys cannot be fetched: ${error instanceof Error ? error.message : String(error)}`)
   })
 }

@@ -15,7 +15,7 @@ import { explain } from './explain.ts'
 import { ConfigError, type ConfigProblem, type Finding, withoutEchoes } from './problem.ts'
 import { narrowed } from './schema-lookup.ts'
 import { fileSchema } from './schema.ts'
-import { type Environment, hasReference, looksLikeToken, namesSecret } from './secrets.ts'
+import { type Environment, hasReference, holdsPassword, looksLikeToken, namesSecret } from './secrets.ts'
 import { settle, withListen, type ListenOverride } from './settings.ts'
 
 /** The inputs for loading, other than the text. */
@@ -105,6 +105,7 @@ function isSecret(text: string, path: readonly string[]): boolean {
   if (isHookSecret(path)) return true
   if (path[0] !== 'upstreams') return false
   const [key = '', name = ''] = path.slice(2)
+  if (key === 'proxy') return holdsPassword(text)
   if (key === 'token' || (key === 'oauth' && name === 'client_secret')) return true
   return path.length === 4 && (key === 'env' || key === 'headers') && namesSecret(name)
 }

@@ -11,6 +11,7 @@ import type {
   UpstreamSettings,
   UrlReach,
 } from '../core/settings.ts'
+import { parseProxy } from '../core/proxy.ts'
 import { Secret } from '../core/text/secret.ts'
 import { MAX_TIMER_MS } from '../core/time/waiting.ts'
 import { configuredNames } from './configured-names.ts'
@@ -101,6 +102,7 @@ interface UpstreamValues extends AboutValues {
   readonly cwd?: string
   readonly headers?: Readonly<Record<string, Secret>>
   readonly token?: Secret
+  readonly proxy?: 'env' | 'off' | Secret
   readonly oauth?: OAuthValues
   readonly transport: UpstreamSettings['transport']
   readonly revision: UpstreamSettings['revision']
@@ -200,13 +202,20 @@ function commandReach(
   }
 }
 
-function urlReach(url: string, { headers = {}, token, oauth }: UpstreamValues): UrlReach {
+/** Its URL was checked; a proxy of the environment is no setting. */
+function proxySetting(proxy: 'env' | 'off' | Secret): Pick<UrlReach, 'proxy'> {
+  const found = proxy instanceof Secret ? parseProxy(proxy.reveal()) : proxy
+  return found === undefined || found === 'env' ? {} : { proxy: found }
+}
+
+function urlReach(url: string, { headers = {}, token, oauth, proxy = 'env' }: UpstreamValues): UrlReach {
   const named = Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value] as const)
   const bearer = token && { authorization: new Secret(`Bearer ${token.reveal()}`) }
   return {
     kind: 'url',
     url,
     headers: { ...Object.fromEntries(named), ...bearer },
+    ...proxySetting(proxy),
     ...(oauth && { oauth: oauthSettings(oauth, url) }),
   }
 }

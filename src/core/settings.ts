@@ -3,6 +3,7 @@ import type { AuthSettings } from './auth-settings.ts'
 import type { Operation, Risk, About, Cost } from './descriptor.ts'
 import type { ErrorCode } from './error.ts'
 import type { Remember } from './remember.ts'
+import type { Proxy } from './proxy.ts'
 import { fitting } from './text/pattern.ts'
 import type { Secret } from './text/secret.ts'
 
@@ -294,6 +295,8 @@ export interface CommandReach {
 export interface UrlReach {
   readonly kind: 'url'
   readonly url: string
+  /** The proxy for its requests and those of its `oauth`; absent for those of the environment. */
+  readonly proxy?: Proxy | 'off'
   /** Sent with every request, by lower-case name; includes the configured `token` as `authorization`. */
   readonly headers: Readonly<Record<string, Secret>>
   /** How tokens for the server are obtained, if fixed headers are not enough. */

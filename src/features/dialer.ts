@@ -2,14 +2,21 @@
  * HTTP requests to URLs that clients name, without a way into the networks of the gateway.
  *
  * Invariant: a connection is made to an address that was checked, and to no other. Each request resolves its host once,
- * checks every address, and connects to one of them; TLS still verifies the host's name. No connection is used twice, no
- * redirect is followed, and no proxy of the environment is used. An origin in `allow` may use http and may be in a
- * private network, but not at a reserved address, where metadata services are.
+ * checks every address, and connects to one of them; TLS still verifies the host's name. No connection is used twice, and no
+ * redirect is followed. An origin in `allow` may use http and may be in a private network, but not at a reserved address,
+ * where metadata services are.
+ *
+ * A proxy of the environment gets the name of the host, since it permits hosts by name, and resolves it itself. The same
+ * check is made before: what has a forbidden address here is not sent to the proxy. A name without an address here is, unless
+ * names of its kind belong to private networks; only the proxy can check what that one resolves to.
  */
 import { lookup, Resolver } from 'node:dns/promises'
 import { isIP } from 'node:net'
-import { buildConnector, Client } from 'undici'
-import { addressKind, bareHost } from '../core/address.ts'
+import type { Readable } from 'node:stream'
+import { buildConnector, Client, type Dispatcher, ProxyAgent } from 'undici'
+import { addressKind, bareHost, isNearHost } from '../core/address.ts'
+import { type FindProxy, noProxy, proxyOptions } from '../core/proxy.ts'
+import { decodedBody } from '../protocol/content-coding.ts'
 import { untilAborted } from '../core/time/waiting.ts'
 
 /** The longest URL, in characters. */
@@ -89,6 +96,8 @@ type Resolve = (host: string, isAllowed: boolean) => Promise<readonly string[]>
 interface Options {
   /** Origins that may use http and private addresses, such as `http://127.0.0.1:8080`. */
   readonly allow: readonly string[]
+  /** The proxies that requests go through; by default none. */
+  readonly proxies?: FindProxy
   /** The addresses of a host name, which is that of an allowed origin or a foreign one. */
   readonly resolve?: Resolve
   /** Opens a connection to the address in `hostname`. */
@@ -98,6 +107,7 @@ interface Options {
 /** A dialer; without `resolve` and `connect` it uses the network. */
 export function createDialer({
   allow,
+  proxies = noProxy,
   resolve = newResolve(),
   connect = newConnector(),
 }: Options): Dialer & Opener {
@@ -125,9 +135,19 @@ export function createDialer({
     const timeout = AbortSignal.timeout(request.timeoutMs)
     const signal = request.signal ? AbortSignal.any([timeout, request.signal]) : timeout
     try {
-      const addresses = await addressesOf(url, signal)
+      const proxy = proxies(url)
+      const addresses = await addressesOf(url, signal).catch((error: unknown) => {
+        const isUnknown = error instanceof DialError && error.reason === 'dns'
+        if (!proxy || !isUnknown) throw error
+        if (isNearHost(url.hostname) && !allowed.has(url.origin)) throw new DialError('address')
+        return []
+      })
       signal.throwIfAborted()
-      return await read(url, { signal, connect: connectTo(addresses, connect) })
+      const options = { headersTimeout: request.timeoutMs, bodyTimeout: request.timeoutMs }
+      const connections = proxy
+        ? new ProxyAgent({ ...options, ...proxyOptions(proxy) })
+        : new Client(url.origin, { ...options, connect: connectTo(addresses, connect) })
+      return await read(url, { signal, connections })
     } catch (error) {
       if (request.signal?.aborted) return { kind: 'failed', reason: 'aborted' }
       return { kind: 'failed', reason: timeout.aborted ? 'timeout' : reasonOf(error) }
@@ -211,7 +231,8 @@ function connectTo(
 
 interface Exchange {
   readonly signal: AbortSignal
-  readonly connect: buildConnector.connector
+  /** Of this request alone. */
+  readonly connections: Dispatcher
 }
 
 async function exchange(
@@ -221,12 +242,15 @@ async function exchange(
 ): Promise<DialOutcome> {
   const { status, headers, body, close } = await opened(url, request, reach)
   try {
-    const { 'retry-after': retryAfter } = headers
+    const { 'retry-after': retryAfter, 'content-encoding': coding } = headers
     return {
       kind: 'response',
       status,
       retryAfter: typeof retryAfter === 'string' ? retryAfter : undefined,
-      body: request.maxResponseBytes === 0 ? '' : await beginningOf(body, request.maxResponseBytes),
+      body:
+        request.maxResponseBytes === 0
+          ? ''
+          : await beginningOf(decodedBody(body, coding), request.maxResponseBytes),
     }
   } finally {
     close()
@@ -236,13 +260,13 @@ async function exchange(
 /** Sends a request, and resolves once the headers of the response are there. */
 async function opened(
   url: URL,
-  { headers, timeoutMs, body }: OpenRequest & OptionalBody,
-  { signal, connect }: Exchange,
-): Promise<OpenedResponse> {
-  const client = new Client(url.origin, { connect, headersTimeout: timeoutMs, bodyTimeout: timeoutMs })
-  const close = (): void => void client.destroy().catch(() => undefined)
+  { headers, body }: OpenRequest & OptionalBody,
+  { signal, connections }: Exchange,
+): Promise<OpenedResponse & { readonly body: Readable }> {
+  const close = (): void => void connections.destroy().catch(() => undefined)
   try {
-    const response = await client.request({
+    const response = await connections.request({
+      origin: url.origin,
       method: body === undefined ? 'GET' : 'POST',
       path: url.pathname + url.search,
       headers: { 'user-agent': 'gatehouse', ...headers },

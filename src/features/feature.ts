@@ -19,6 +19,7 @@ import type { Finding } from '../core/finding.ts'
 import type { Log } from '../core/log.ts'
 import type { Payload } from '../core/payload.ts'
 import type { Principal } from '../core/principal.ts'
+import type { FindProxy } from '../core/proxy.ts'
 import type { Seal } from '../core/seal.ts'
 import {
   type DeclaredEvent,
@@ -445,6 +446,8 @@ interface GatewayTraits {
   readonly closing: AbortSignal
   /** Reads a JSON object from a foreign URL over HTTPS, bounded in time and size. @throws */
   fetchJson(url: string): Promise<Readonly<Record<string, unknown>>>
+  /** The proxies for requests to other services. */
+  readonly proxies: FindProxy
 }
 
 /** A call of a tool that the gateway makes itself. */

@@ -21,6 +21,7 @@ import type { Descriptor } from '../core/descriptor.ts'
 import { type Finding, logProblems } from '../core/finding.ts'
 import { background, type Log } from '../core/log.ts'
 import { Payload } from '../core/payload.ts'
+import { environmentProxies, type FindProxy } from '../core/proxy.ts'
 import { featureSettings, type Settings } from '../core/settings.ts'
 import type { ServerDescription } from '../descriptions/model/description.ts'
 import { ProcessScope } from '../durable/process-scope.ts'
@@ -109,6 +110,7 @@ export class Gateway {
     initial: Settings,
     { variables, log, audit, origin, intercept, isUnchecked, openStore: open = openStore }: Options,
   ) {
+    const proxies = environmentProxies(variables, (variable) => log.warn('proxy.invalid', { variable }))
     this.#log = log
     this.#openStore = open
     this.#origin = origin
@@ -127,12 +129,14 @@ export class Gateway {
       auth: () => this.settings.auth,
       base: this.#signIns.base,
       vault: this.#signIns.vault,
+      proxies,
       now: world.now,
     })
     this.#observing = this.#createObserving(audit)
     this.#observing.apply(initial)
     this.#process = {
       variables,
+      proxies,
       log,
       observing: this.#observing,
       store: this.#open(initial),
@@ -152,6 +156,11 @@ export class Gateway {
 
   /** Handles a call of a client in the current runtime; the call stays in it until it finishes. */
   readonly handle: Handler = (call) => this.#runtime.catalog.handle(call)
+
+  /** The proxies of the environment. */
+  get proxies(): FindProxy {
+    return this.#process.proxies
+  }
 
   get settings(): Settings {
     return this.#runtime.settings

@@ -18,6 +18,7 @@ import { GatewayError } from '../core/error.ts'
 import type { Finding } from '../core/finding.ts'
 import { background, type Log } from '../core/log.ts'
 import { Payload } from '../core/payload.ts'
+import type { FindProxy } from '../core/proxy.ts'
 import { isAsked, type Settings } from '../core/settings.ts'
 import { aliasOf } from '../core/text/alias.ts'
 import type { ServerDescription } from '../descriptions/model/description.ts'
@@ -73,6 +74,8 @@ import { remainingQuotaOf } from './remaining-quota.ts'
 /** The parts that outlive one version of the settings. */
 export interface ProcessState {
   readonly variables: Variables
+  /** The proxies of the environment. */
+  readonly proxies: FindProxy
   readonly log: Log
   readonly observing: Observing
   readonly oauth: OAuthSite
@@ -97,6 +100,7 @@ export class Runtime implements HttpRuntime {
   readonly settings: Settings
   readonly listen: Settings['listen']
   readonly auth: Settings['auth']
+  readonly proxies: FindProxy
   readonly upstreams: ReadonlyMap<string, Upstream>
   readonly services: Services
   readonly active: readonly ActiveFeature[]
@@ -121,6 +125,7 @@ export class Runtime implements HttpRuntime {
     this.settings = settings
     this.listen = settings.listen
     this.auth = settings.auth
+    this.proxies = process.proxies
     this.#process = process
     this.upstreams = upstreamsOf(settings, before, process)
     this.#descriptors = createDescriptors({
@@ -291,7 +296,8 @@ export class Runtime implements HttpRuntime {
         largestRequest: settings.listen.body,
         auth: settings.auth,
         closing,
-        fetchJson,
+        fetchJson: (url) => fetchJson(url, this.#process.proxies),
+        proxies: this.#process.proxies,
       },
       metrics: observing.metrics,
     }
@@ -389,14 +395,15 @@ export class Runtime implements HttpRuntime {
 function upstreamsOf(
   settings: Settings,
   before: ReadonlyMap<string, Upstream>,
-  { variables, oauth, intercept, isUnchecked, log }: ProcessState,
+  { variables, proxies, oauth, intercept, isUnchecked, log }: ProcessState,
 ): ReadonlyMap<string, Upstream> {
   return new Map(
     settings.upstreams.map((each) => {
       const previous = before.get(each.name)
       if (previous && settingsEqual(previous.settings, each)) return [each.name, previous]
       const upstreamLog = withFields(log, { upstream: each.name })
-      return [each.name, createUpstream(each, { variables, oauth, intercept, isUnchecked, log: upstreamLog })]
+      const environment = { variables, proxies, oauth, intercept, isUnchecked, log: upstreamLog }
+      return [each.name, createUpstream(each, environment)]
     }),
   )
 }

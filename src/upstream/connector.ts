@@ -10,6 +10,7 @@ import type { Quota } from '../core/descriptor.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'
 import { canonical } from '../core/json/json.ts'
 import type { Log } from '../core/log.ts'
+import type { FindProxy } from '../core/proxy.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import { type MayKeep, withoutReservedKeys } from '../protocol/meta-keys.ts'
 import { beforeCall, isPassing } from './failures.ts'
@@ -52,6 +53,8 @@ export interface Status {
 interface ConnectorOptions {
   /** The environment variables passed to child processes. */
   readonly variables: Variables
+  /** The proxies for requests to the server. */
+  readonly proxies: FindProxy
   readonly credentials: Credentials | undefined
   readonly redactor: MessageRedactor
   /** Applied to each connection; not to the probes that find out the era. */
@@ -95,7 +98,7 @@ export class Connector {
 
   constructor(
     settings: UpstreamSettings,
-    { variables, credentials, redactor, intercept, log }: ConnectorOptions,
+    { variables, proxies, credentials, redactor, intercept, log }: ConnectorOptions,
   ) {
     this.#isUrl = settings.reach.kind === 'url'
     this.#credentials = credentials
@@ -105,6 +108,7 @@ export class Connector {
     this.#stderr = new LastLines(redactor.text)
     this.#negotiate = negotiator(settings, {
       variables,
+      proxies,
       quota: this.#quota,
       stepTimeout: this.#timeout,
       log,
@@ -239,11 +243,12 @@ function negotiator(
   settings: UpstreamSettings,
   {
     variables,
+    proxies,
     quota,
     stepTimeout,
     log,
     lastLines,
-  }: Pick<ConnectorOptions, 'variables' | 'log'> & {
+  }: Pick<ConnectorOptions, 'variables' | 'proxies' | 'log'> & {
     lastLines: LastLines
     quota: UpstreamQuota | undefined
     stepTimeout: StepTimeout
@@ -256,7 +261,8 @@ function negotiator(
   }
   const headers: Record<string, string> = {}
   for (const [name, value] of Object.entries(reach.headers)) headers[name.toLowerCase()] = value.reveal()
-  const client = createHttpClient(new URL(reach.url), headers)
+  const url = new URL(reach.url)
+  const client = createHttpClient(url, headers, proxies(url))
   return (login, deadline) =>
     negotiateHttp(settings, { ...client, quota, login }, { stepTimeout, deadline, log })
 }

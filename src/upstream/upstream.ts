@@ -8,6 +8,7 @@ import { asGatewayError } from '../core/error.ts'
 import type { Log } from '../core/log.ts'
 import type { Payload } from '../core/payload.ts'
 import { ServerFindings } from '../core/server-findings.ts'
+import { type FindProxy, noProxy, proxyOf } from '../core/proxy.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import type { Secret } from '../core/text/secret.ts'
 import { method } from '../protocol/methods.ts'
@@ -61,6 +62,8 @@ export interface Upstream {
 interface Environment {
   /** The environment variables passed to child processes. */
   readonly variables: Variables
+  /** The proxies of the environment. */
+  readonly proxies: FindProxy
   /** The storage of users' grants, and the gateway's OAuth URLs. */
   readonly oauth: OAuthSite
   /** Applied to each connection. */
@@ -102,16 +105,19 @@ class ConfiguredUpstream implements Upstream {
   #listCutAt = 0
 
   constructor(settings: UpstreamSettings, environment: Environment) {
-    const { variables, oauth, intercept, isUnchecked = false, log } = environment
+    const { variables, proxies, oauth, intercept, isUnchecked = false, log } = environment
     this.settings = settings
     this.#isUnchecked = isUnchecked
     this.#log = log
-    const credentials = createCredentials(settings, oauth)
+    const { reach } = settings
+    const ownProxies = reach.kind === 'url' ? proxyOf(reach.proxy, proxies) : noProxy
+    const credentials = createCredentials(settings, oauth, ownProxies)
     this.#credentials = credentials
     this.#redactor = createMessageRedactor(settings)
     this.findings = new ServerFindings(log, this.#redactor.text)
     this.#connector = new Connector(settings, {
       variables,
+      proxies: ownProxies,
       credentials,
       redactor: this.#redactor,
       intercept,
@@ -256,12 +262,13 @@ export function settingsEqual(one: UpstreamSettings, other: UpstreamSettings): b
 function revealed(settings: UpstreamSettings): unknown {
   const { reach } = settings
   const secrets = reach.kind === 'command' ? reach.env : reach.headers
-  const oauth = reach.kind === 'url' ? reach.oauth?.clientSecret : undefined
+  const { oauth, proxy } = reach.kind === 'url' ? reach : {}
   return {
     ...settings,
     reach: { ...reach, env: undefined, headers: undefined },
     secrets: values(secrets),
-    clientSecret: oauth?.reveal(),
+    clientSecret: oauth?.clientSecret?.reveal(),
+    proxyCredentials: proxy === 'off' ? undefined : proxy?.authorization?.reveal(),
   }
 }
 

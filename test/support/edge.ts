@@ -1,3 +1,4 @@
+import { noProxy } from '../../src/core/proxy.ts'
 import { anonymous } from '../../src/core/principal.ts'
 import { loadSettings } from '../../src/config/load.ts'
 import type { Edge } from '../../src/downstream/http/edge.ts'
@@ -10,7 +11,7 @@ const { listen, auth } = loadSettings('upstreams: { one: server }', {
 
 /** The edge of a gateway that lets everybody in. */
 export const edge: Edge = {
-  runtime: { listen, auth, has: () => true, mirror: () => [], documents: [] },
+  runtime: { listen, auth, proxies: noProxy, has: () => true, mirror: () => [], documents: [] },
   access: {
     check: () => undefined,
     checkProbe: () => undefined,

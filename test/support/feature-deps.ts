@@ -1,3 +1,4 @@
+import { noProxy } from '../../src/core/proxy.ts'
 import { exposedUri, uriOf } from '../../src/catalog/names.ts'
 import { resolveTool } from '../../src/catalog/tool-descriptors.ts'
 import { compose, type Middleware, type Target } from '../../src/core/call.ts'
@@ -95,6 +96,7 @@ export function featureDeps(given: ServiceStubs = {}): Services {
     decidesOnPage: () => 'person',
     approvalCommand: (id) => `gatehouse approvals approve ${id}`,
     hasTools: true,
+    proxies: noProxy,
     isAsked: true,
     relay: noChain,
     isOn: () => true,

@@ -1,4 +1,5 @@
 import { onTestFinished } from 'vitest'
+import { noProxy } from '../../src/core/proxy.ts'
 import type { Call, Client, Outcome } from '../../src/core/call.ts'
 import { Payload } from '../../src/core/payload.ts'
 import type { Principal } from '../../src/core/principal.ts'
@@ -53,7 +54,7 @@ export function oauthUpstream(
       reach: { kind: 'url', url, headers: {}, oauth: { ...base, resource: url, ...oauth } },
       ...settings,
     },
-    { variables: {}, oauth: desk, log: silentLog },
+    { variables: {}, proxies: noProxy, oauth: desk, log: silentLog },
   )
   onTestFinished(() => upstream.close())
   return { upstream, desk, store, steps }

@@ -97,7 +97,7 @@ export async function connectTo(
   })
   onTestFinished(async () => {
     await connection.close()
-    await client.pool.destroy()
+    await client.connections.destroy()
   })
   return connection
 }

@@ -2,6 +2,7 @@
 import { resolve } from 'node:path'
 import { errorCodes } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
+import { parseProxy } from '../../core/proxy.ts'
 import type { JsonSchema } from '../../core/schema/schema.ts'
 import { scopeNameSchema } from '../../core/principal.ts'
 import { compilePattern } from '../../core/text/pattern.ts'
@@ -39,6 +40,8 @@ const argumentRules = {
 export const GATEWAY_KEY = /^[A-Za-z0-9_-]{43}$/
 export const GATEWAY_KEY_MISTAKE =
   'must be the key of a Gatehouse: 43 characters, printed at startup and served as `kid` at /.well-known/jwks.json'
+
+const PROXY_MISTAKE = 'must be env, off, or the URL of an HTTP proxy such as http://proxy.example.com:3128'
 
 /** The JSON Schema of one upstream written as settings, apart from what features add. */
 export const upstreamProperties: JsonSchema = {
@@ -103,6 +106,22 @@ export const upstreamProperties: JsonSchema = {
     examples: ['${GITHUB_TOKEN}'],
   },
   oauth: oauthSchema,
+  proxy: {
+    oneOf: [
+      { enum: ['env', 'off'] },
+      {
+        type: 'string',
+        pattern: '^(https?://|\\$\\{)[^\\r\\n\\0]*$',
+        errorMessage: PROXY_MISTAKE,
+        'x-secret': true,
+      },
+    ],
+    default: 'env',
+    errorMessage: PROXY_MISTAKE,
+    description:
+      'The proxy for requests to the URL and for its `oauth`: that of the environment (HTTPS_PROXY, HTTP_PROXY, NO_PROXY), none, or this one for all of them.',
+    examples: ['http://${PROXY_USER}:${PROXY_PASSWORD}@proxy.example.com:3128'],
+  },
   transport: {
     enum: ['auto', 'stdio', 'streamable', 'sse'],
     default: 'auto',
@@ -249,6 +268,7 @@ export function checkUpstream(
     cwdProblem(upstream, path, directory),
     sandboxProblem(upstream, path, features),
     urlProblem(upstream, path),
+    proxyProblem(upstream, path),
     ...oauthProblems(upstream, path),
     ...maskProblems(upstream.features, [...path, 'features']),
     ...patternProblems(upstream, path),
@@ -277,7 +297,7 @@ function reachProblem({ url, command }: Values, path: Path): Finding | undefined
 function misplaced({ url, command, ...others }: Values, path: Path): Finding[] {
   if ((url === undefined) === (command === undefined)) return []
   const kind = url === undefined ? 'url' : 'command'
-  const keys = kind === 'url' ? ['headers', 'token', 'oauth'] : ['args', 'env', 'cwd']
+  const keys = kind === 'url' ? ['headers', 'token', 'oauth', 'proxy'] : ['args', 'env', 'cwd']
   const advice = kind === 'url' ? ': set secrets of a command in `env`' : ': remove it'
   return keys
     .filter((key) => others[key] !== undefined)
@@ -349,6 +369,14 @@ function urlProblem({ url }: Values, path: Path): Finding | undefined {
   if (!isHttpUrl(url)) return { path: at, message: 'must be a complete URL such as https://example.com/mcp' }
   if (!holdsPassword(url)) return undefined
   return { path: at, message: 'a URL must not contain a user and password: write them in `headers`' }
+}
+
+function proxyProblem({ proxy }: Values, path: Path): Finding | undefined {
+  if (typeof proxy !== 'string' || ['env', 'off'].includes(proxy) || parseProxy(proxy)) return undefined
+  return {
+    path: [...path, 'proxy'],
+    message: PROXY_MISTAKE,
+  }
 }
 
 /** Patterns are matched against text of servers, so their matching time must be bounded. */

@@ -8,6 +8,7 @@ import { asGatewayError, type GatewayError } from '../../core/error.ts'
 import type { PageSignIn } from '../../core/events.ts'
 import type { Log, Probes } from '../../core/log.ts'
 import type { Principal } from '../../core/principal.ts'
+import type { FindProxy } from '../../core/proxy.ts'
 import type { ListenSettings } from '../../core/settings.ts'
 import { cookieOf } from '../../core/web.ts'
 import { createAuthenticator, anonymousCaller, checkHeaders, checkQuery } from './authenticator.ts'
@@ -51,6 +52,8 @@ interface Options {
   /** The port of the listener. */
   readonly port: number
   readonly pageSignIn: Pick<PageSignIn, 'identity'>
+  /** The proxies for requests to issuers. */
+  readonly proxies: FindProxy
   readonly log: Log
 }
 
@@ -63,9 +66,9 @@ const opening: readonly (string | undefined)[] = [
 ]
 
 /** Creates the gate for the configured kinds of authentication. */
-export function createAuthGate({ auth, listen, port, pageSignIn, log }: Options): AuthGate {
+export function createAuthGate({ auth, listen, port, pageSignIn, proxies, log }: Options): AuthGate {
   const resources = createResources(auth, listen, port)
-  const { caller, serviceAccount, probes } = createAuthenticator({ auth, resources, now: Date.now })
+  const { caller, serviceAccount, probes } = createAuthenticator({ auth, resources, proxies, now: Date.now })
   const open = new Set([...opening, ...auth.anonymous])
   const { realm } = auth
   const scopeClaim = auth.jwt?.scopeClaim ?? 'scope'

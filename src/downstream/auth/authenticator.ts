@@ -14,6 +14,7 @@ import { GatewayError } from '../../core/error.ts'
 import { createFailureCounter } from '../../core/failure-counter.ts'
 import type { Probes } from '../../core/log.ts'
 import { anonymous, type Principal } from '../../core/principal.ts'
+import type { FindProxy } from '../../core/proxy.ts'
 import { fetchJson, StatusError } from '../http/fetch-json.ts'
 import { fetchKeys, createJwtReader, createKeys, type Keys } from './jwt.ts'
 import type { Resources } from './resources.ts'
@@ -43,6 +44,8 @@ interface Authenticator {
 interface Options {
   readonly auth: AuthSettings
   readonly resources: Resources
+  /** The proxies for requests to issuers. */
+  readonly proxies: FindProxy
   now(): number
 }
 
@@ -50,11 +53,11 @@ interface Options {
 export const anonymousCaller: Principal = { id: 'anonymous', scopes: new Set() }
 
 /** Creates an authenticator for the settings. */
-export function createAuthenticator({ auth, resources, now }: Options): Authenticator {
+export function createAuthenticator({ auth, resources, proxies, now }: Options): Authenticator {
   if (!isProtected(auth) && auth.users.length === 0)
     return { caller: () => anonymous, serviceAccount: () => anonymous, probes: {} }
-  const keys = auth.jwt && keysOf(auth.jwt, now)
-  const look = createTokenCache({ verify: verifier(auth, keys, now), now })
+  const keys = auth.jwt && keysOf(auth.jwt, proxies, now)
+  const look = createTokenCache({ verify: verifier(auth, keys, { proxies, now }), now })
   const check = createPasswords(auth.users)
   const isOpen = auth.anonymous.length > 0
 
@@ -102,12 +105,12 @@ const INTROSPECTION_TTL_MS = 60_000
 function verifier(
   auth: AuthSettings,
   keys: Keys | undefined,
-  now: () => number,
+  { proxies, now }: Pick<Options, 'proxies' | 'now'>,
 ): (token: string) => Promise<Verified> {
   const { jwt, introspect, scopeMap } = auth
   const listed = createListed(auth.tokens)
   const readJwt = jwt && keys && createJwtReader({ settings: jwt, keys, now })
-  const introspectToken = introspect && createIntrospection(introspect, now)
+  const introspectToken = introspect && createIntrospection(introspect, proxies, now)
 
   return async (token) => {
     checkToken(token)
@@ -134,8 +137,8 @@ function expiry(exp: unknown, latest: number): number {
   return typeof exp === 'number' ? Math.min(exp * 1000, latest) : latest
 }
 
-function keysOf(jwt: NonNullable<AuthSettings['jwt']>, now: () => number): Keys {
-  return createKeys({ load: () => fetchKeys(jwt), now })
+function keysOf(jwt: NonNullable<AuthSettings['jwt']>, proxies: FindProxy, now: () => number): Keys {
+  return createKeys({ load: () => fetchKeys(jwt, proxies), now })
 }
 
 /** Whether a token has the form of a JWT. */
@@ -234,6 +237,7 @@ const FAILURE_PAUSE_MS = 1000
  */
 function createIntrospection(
   { url, clientId, clientSecret }: IntrospectSettings,
+  proxies: FindProxy,
   now: () => number,
 ): (token: string) => Promise<Claims> {
   // RFC 6749 §2.3.1: both are form-encoded before they are joined.
@@ -250,7 +254,7 @@ function createIntrospection(
       throw unavailable('Tokens cannot be verified at the moment.')
     running++
     const body = new URLSearchParams({ token, token_type_hint: 'access_token' }).toString()
-    const request = fetchJson(url, { method: 'POST', headers, body })
+    const request = fetchJson(url, proxies, { method: 'POST', headers, body })
     const claims = await request
       .catch((error: unknown) => {
         // Tokens that the issuer rejects must not block the introspection of others.

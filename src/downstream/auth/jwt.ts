@@ -13,6 +13,7 @@ import type {
 } from 'jose'
 import type { JwtSettings } from '../../core/auth-settings.ts'
 import type { GatewayError } from '../../core/error.ts'
+import type { FindProxy } from '../../core/proxy.ts'
 import { fetchJson, StatusError } from '../http/fetch-json.ts'
 import { type Reason, unauthorized, CLOCK_SKEW, isName, unavailable } from './verified.ts'
 
@@ -227,16 +228,22 @@ function createWait(now: () => number): Wait {
 // Discovers the keys of an issuer by its metadata (RFC 8414, OpenID Connect Discovery).
 
 /** Fetches the keys of an issuer, from the configured URL or the one in its metadata. @throws if they cannot be fetched */
-export async function fetchKeys({ issuer, jwks }: Pick<JwtSettings, 'issuer' | 'jwks'>): Promise<unknown> {
-  return fetchJson(jwks ?? (await findKeys(issuer)))
+export async function fetchKeys(
+  { issuer, jwks }: Pick<JwtSettings, 'issuer' | 'jwks'>,
+  proxies: FindProxy,
+): Promise<unknown> {
+  return fetchJson(jwks ?? (await findKeys(issuer, proxies)), proxies)
 }
 
 /** Why the tokens of an issuer cannot be verified; undefined if its keys are available or not needed. */
-export async function issuerProblem(jwt: JwtSettings | undefined): Promise<string | undefined> {
+export async function issuerProblem(
+  jwt: JwtSettings | undefined,
+  proxies: FindProxy,
+): Promise<string | undefined> {
   if (!jwt || jwt.secret) return undefined
   try {
     const { createLocalJWKSet } = await import('jose')
-    createLocalJWKSet((await fetchKeys(jwt)) as JSONWebKeySet)
+    createLocalJWKSet((await fetchKeys(jwt, proxies)) as JSONWebKeySet)
     return undefined
   } catch (error) {
     const { message, cause } = error instanceof Error ? error : new Error(String(error))
@@ -246,9 +253,9 @@ export async function issuerProblem(jwt: JwtSettings | undefined): Promise<strin
 }
 
 /** Finds the URL of an issuer's keys in its metadata (RFC 8414, then OpenID Connect Discovery). */
-async function findKeys(issuer: string): Promise<string> {
+async function findKeys(issuer: string, proxies: FindProxy): Promise<string> {
   for (const url of metadataUrls(issuer)) {
-    const metadata = await fetchJson(url).catch(absent)
+    const metadata = await fetchJson(url, proxies).catch(absent)
     if (!metadata) continue
     // RFC 8414 §3.3: metadata with another issuer must not be used.
     if (metadata.issuer !== issuer) throw new Error(`${url} is the metadata of another issuer`)

@@ -7,6 +7,7 @@ import type { ByteExchange, Call } from '../../core/call.ts'
 import type { PageSignIn } from '../../core/events.ts'
 import type { Log } from '../../core/log.ts'
 import type { Principal } from '../../core/principal.ts'
+import type { FindProxy } from '../../core/proxy.ts'
 import type { ListenSettings } from '../../core/settings.ts'
 import type { HeaderMirror } from '../../protocol/headers.ts'
 import { type AuthGate, createAuthGate } from '../auth/auth-gate.ts'
@@ -43,6 +44,8 @@ export interface BytePath {
 export interface HttpRuntime {
   readonly listen: ListenSettings
   readonly auth: AuthSettings
+  /** The proxies for requests to issuers. */
+  readonly proxies: FindProxy
   has(upstream: string): boolean
   /** Which arguments of the called tool are repeated in headers. */
   mirror(call: Call): HeaderMirror | Promise<HeaderMirror>
@@ -85,11 +88,11 @@ export function createEdges({ runtime, port, pageSignIn, ticker, log }: Options)
   return () => {
     const current = runtime()
     if (edge?.runtime === current) return edge
-    const { listen, auth } = current
+    const { listen, auth, proxies } = current
     edge = {
       runtime: current,
       access: createAccess(listen),
-      authGate: createAuthGate({ auth, listen, port: port(), pageSignIn, log }),
+      authGate: createAuthGate({ auth, listen, port: port(), pageSignIn, proxies, log }),
       ticker,
       prefix: new URL(listen.publicUrl ?? 'http://localhost/').pathname.replace(/\/$/, ''),
     }

@@ -1,6 +1,7 @@
 /** Fetches a JSON object from a URL, with limits on time and size: keys, metadata, registries. */
-import { request } from 'undici'
+import { type Dispatcher, ProxyAgent, request } from 'undici'
 import { isObject } from '../../core/json/json.ts'
+import { type FindProxy, proxyOptions } from '../../core/proxy.ts'
 import { decodedText } from '../../protocol/content-coding.ts'
 import { isLoopback } from './origin.ts'
 import { parseJson } from '../../core/json/read.ts'
@@ -29,14 +30,30 @@ export class StatusError extends Error {
 }
 
 /** Fetches a JSON object from exactly this URL, with limits on time and size. @throws if that fails */
-export async function fetchJson(url: string, { method = 'GET', headers, body }: Request = {}): Promise<Json> {
+export async function fetchJson(url: string, proxies: FindProxy, sent: Request = {}): Promise<Json> {
   const parsed = new URL(url)
   if (parsed.protocol !== 'https:' && !isLoopback(parsed.hostname)) throw new Error(`${url} is not https`)
-  const response = await request(parsed, {
+  const proxy = proxies(parsed)
+  if (!proxy) return read(url, sent)
+  const agent = new ProxyAgent(proxyOptions(proxy))
+  try {
+    return await read(url, sent, agent)
+  } finally {
+    await agent.destroy()
+  }
+}
+
+async function read(
+  url: string,
+  { method = 'GET', headers, body }: Request,
+  dispatcher?: Dispatcher,
+): Promise<Json> {
+  const response = await request(url, {
     method,
     headers: { accept: 'application/json', ...headers },
     ...(body !== undefined && { body }),
     signal: AbortSignal.timeout(RESPONSE_TIMEOUT_MS),
+    ...(dispatcher && { dispatcher }),
   })
   // An aborted body emits another error.
   response.body.on('error', () => undefined)

@@ -71,7 +71,7 @@ export const events: Feature<EventSettings | false> = {
     const { max_ttl: maxTtlMs, webhooks } = gatewaySettings(settings, deps)
     const client = clientFace(parts, deps, maxTtlMs)
     const { allow, give_up: giveUpMs, webhook_id: webhookId } = webhooks
-    const dialer = createDialer({ allow })
+    const dialer = createDialer({ allow, proxies: deps.gateway.proxies })
     const deliveries = new WebhookDeliveries({ deps, parts, dialer, giveUpMs, webhookId })
     const methods = {
       ...readingMethods(parts, closing.signal),

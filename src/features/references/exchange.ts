@@ -23,7 +23,12 @@ export function exchanging({ settings, ttl, ...options }: Options): {
 } {
   const { imports = {}, allow_hosts: allowHosts = [] } = settings
   const { references, mayRead, deps } = options
-  const foreign = { references, opener: createDialer({ allow: [] }), allowHosts, ttl }
+  const foreign = {
+    references,
+    opener: createDialer({ allow: [], proxies: deps.gateway.proxies }),
+    allowHosts,
+    ttl,
+  }
   const tools = new ImportTools(imports, deps)
   const parts = [
     exporting(options),

@@ -23,7 +23,7 @@ interface Options {
   mayRead(reference: Reference, call: Call): Promise<boolean>
   /** Downloads data from a foreign URL, and keeps it for the caller. */
   download(call: Call, data: ForeignData): Promise<Reference>
-  readonly deps: Pick<Services, 'invoker' | 'servers'>
+  readonly deps: Pick<Services, 'invoker' | 'servers' | 'gateway'>
 }
 
 /** The tool, and the path over HTTP. */

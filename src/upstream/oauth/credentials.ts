@@ -6,6 +6,7 @@ import type { Middleware, Call, Handler, Notification, Outcome, InputRequest } f
 import { GatewayError } from '../../core/error.ts'
 import { Payload } from '../../core/payload.ts'
 import type { Principal } from '../../core/principal.ts'
+import type { FindProxy } from '../../core/proxy.ts'
 import type { OAuthSettings, UpstreamSettings, UrlReach } from '../../core/settings.ts'
 import type { Secret } from '../../core/text/secret.ts'
 import { canAnswer } from '../../protocol/input-requests.ts'
@@ -49,13 +50,14 @@ const ISSUER_TTL_MS = 3_600_000
 export function createCredentials(
   { name, reach }: UpstreamSettings,
   shared: OAuthSite,
+  proxies: FindProxy,
 ): Credentials | undefined {
   if (reach.kind !== 'url' || !reach.oauth) return undefined
   const { oauth, url } = reach
   // Configured addresses may be private; those named by an internet server may not.
   const isGiven = oauth.issuer !== undefined || oauth.tokenEndpoint !== undefined
   const mayBePrivate = isGiven || isNearHost(new URL(url).hostname)
-  const http = createOAuthHttp(mayBePrivate)
+  const http = createOAuthHttp(mayBePrivate, proxies)
   const issuer = issuerOf(reach, oauth, http)
   if (oauth.grant === 'authorization_code') {
     return byUser(name, reach, oauth, { ...shared, http, issuer, mayBePrivate })

@@ -1,9 +1,10 @@
 /** HTTP requests to authorization servers: HTTPS, public addresses unless the configuration names others, bounded. */
-import { lookup, type LookupAddress } from 'node:dns'
+import { lookup, type LookupAddress, promises as dns } from 'node:dns'
 import type { LookupFunction } from 'node:net'
-import { Agent, request } from 'undici'
-import { isLoopbackHost, isPrivateAddress, isPrivateLiteral } from '../../core/address.ts'
+import { Agent, type Dispatcher, ProxyAgent, request } from 'undici'
+import { isLoopbackHost, isNearHost, isPrivateAddress, isPrivateLiteral } from '../../core/address.ts'
 import { GatewayError } from '../../core/error.ts'
+import { type FindProxy, noProxy, type Proxy, proxyOptions } from '../../core/proxy.ts'
 import { decodedText } from '../../protocol/content-coding.ts'
 
 /** A request of an OAuth exchange. */
@@ -29,8 +30,9 @@ const MAX_RESPONSE_BYTES = 256 * 1024
 
 /**
  * `mayBePrivate` allows requests to private networks, which is not safe if the addresses come from an internet server.
+ * Where a proxy resolves names, those that resolve to a private network here too are refused before.
  */
-export function createOAuthHttp(mayBePrivate: boolean): OAuthHttp {
+export function createOAuthHttp(mayBePrivate: boolean, proxies: FindProxy = noProxy): OAuthHttp {
   const options = {
     headersTimeout: REQUEST_TIMEOUT_MS,
     bodyTimeout: REQUEST_TIMEOUT_MS,
@@ -40,12 +42,24 @@ export function createOAuthHttp(mayBePrivate: boolean): OAuthHttp {
   const guarded = mayBePrivate
     ? own
     : new Agent({ ...options, connect: { timeout: REQUEST_TIMEOUT_MS, lookup: publicOnly } })
+  const proxyAgents = new Map<Proxy, Dispatcher>()
+
+  /** The connections for a URL; `direct` without a proxy. */
+  const connectionsTo = (url: string, direct: Dispatcher): Dispatcher => {
+    const proxy = proxies(new URL(url))
+    if (!proxy) return direct
+    const agent = proxyAgents.get(proxy) ?? new ProxyAgent({ ...options, ...proxyOptions(proxy) })
+    proxyAgents.set(proxy, agent)
+    return agent
+  }
 
   return {
     send: async (url, given = {}) => {
       checkUrl(url, mayBePrivate)
       try {
-        const answer = await request(url, { ...wire(given), dispatcher: guarded })
+        const dispatcher = connectionsTo(url, guarded)
+        if (dispatcher !== guarded && !mayBePrivate) await refusePrivateName(new URL(url).hostname)
+        const answer = await request(url, { ...wire(given), dispatcher })
         const coding = answer.headers['content-encoding']
         const text = await decodedText(answer.body, coding, MAX_RESPONSE_BYTES)
         if (text === undefined) throw new Error(`the response has more than ${MAX_RESPONSE_BYTES} bytes`)
@@ -60,7 +74,7 @@ export function createOAuthHttp(mayBePrivate: boolean): OAuthHttp {
     },
     probe: async (url, given) => {
       try {
-        const answer = await request(url, { ...wire(given), dispatcher: own })
+        const answer = await request(url, { ...wire(given), dispatcher: connectionsTo(url, own) })
         // The response may be an endless stream.
         answer.body.on('error', () => undefined).destroy()
         return flat(answer.headers)
@@ -69,7 +83,7 @@ export function createOAuthHttp(mayBePrivate: boolean): OAuthHttp {
       }
     },
     close: async () => {
-      await Promise.all([own.destroy(), guarded.destroy()])
+      await Promise.all([own, guarded, ...proxyAgents.values()].map((each) => each.destroy()))
     },
   }
 }
@@ -107,6 +121,17 @@ function flat(headers: Readonly<Record<string, string | string[] | undefined>>):
     [value ?? []].flat().map((item): [string, string] => [name, item]),
   )
   return new Headers(pairs)
+}
+
+/**
+ * Refuses a name that resolves to a private network, or has no address here and is one of a private network by itself.
+ * Other names without an address may be known to the proxy alone. @throws SERVER_UNAVAILABLE
+ */
+async function refusePrivateName(host: string): Promise<void> {
+  const found = await dns.lookup(host, { all: true }).catch(() => [])
+  const isPrivate =
+    found.length === 0 ? isNearHost(host) : found.some(({ address }) => isPrivateAddress(address))
+  if (isPrivate) throw refused(`must not resolve to a private network: ${host}`)
 }
 
 /** Resolves a name as the connection is made, so that it cannot resolve differently afterwards. */

@@ -19,10 +19,11 @@ import type { AuthSettings, JwtSettings, PageClient } from '../../core/auth-sett
 import type { Cookie } from '../../core/web.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
+import type { FindProxy } from '../../core/proxy.ts'
 import type { FindCookie, IdentityClaims, PageSignIn } from '../../core/events.ts'
 import { authorizationUrl } from './sign-in.ts'
 import { readServer } from './discovery.ts'
-import { createOAuthHttp } from './oauth-http.ts'
+import { createOAuthHttp, type OAuthHttp } from './oauth-http.ts'
 import { clientAuth, type OAuthClient, redeemIdentity } from './token-endpoint.ts'
 import type { TokenVault } from './token-vault.ts'
 
@@ -31,6 +32,8 @@ interface Options {
   /** The URL by which browsers reach the gateway; undefined if they cannot. */
   base(): string | undefined
   readonly vault: TokenVault
+  /** The proxies for requests to the issuer. */
+  readonly proxies: FindProxy
   /** In milliseconds since 1970. */
   now(): number
 }
@@ -58,12 +61,13 @@ export function createPageSignIn(options: Options): PageSignIn & { close(): Prom
 class IssuerSignIn implements PageSignIn {
   readonly #options: Options
   // The configuration names the issuer, which may have a private address.
-  readonly #http = createOAuthHttp(true)
+  readonly #http: OAuthHttp
   readonly #metadata: (jwt: JwtSettings) => Promise<AuthorizationServer>
   #conversations = 0
 
   constructor(options: Options) {
     this.#options = options
+    this.#http = createOAuthHttp(true, options.proxies)
     this.#metadata = createMetadata((issuer) => readServer(issuer, this.#http, unusable), options.now)
   }
 

@@ -4,10 +4,11 @@
  */
 import { PassThrough, type Readable } from 'node:stream'
 import { setTimeout as wait } from 'node:timers/promises'
-import { type Dispatcher, Pool } from 'undici'
+import { type Dispatcher, Pool, ProxyAgent } from 'undici'
 import type { Quota } from '../../core/descriptor.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject, readJson } from '../../core/json/json.ts'
+import { type Proxy, proxyOptions } from '../../core/proxy.ts'
 import { MAX_MESSAGE_BYTES } from '../../core/spool.ts'
 import { escapeHidden } from '../../core/text/escape.ts'
 import { decodedBody, isEncoded, withoutMark } from '../../protocol/content-coding.ts'
@@ -18,8 +19,10 @@ import { type Login, startWithAuth, type HttpAnswer, type HttpRequest } from './
 
 /** Sends requests to one URL, with its credentials. */
 export interface HttpClient {
-  readonly pool: Pool
+  readonly connections: Dispatcher
   readonly url: URL
+  /** The proxy that its requests go through. */
+  readonly proxy?: Proxy | undefined
   /** Headers of every request. */
   readonly headers: Readonly<Record<string, string>>
   /** Receives the rate limit headers of each response. */
@@ -29,10 +32,20 @@ export interface HttpClient {
 }
 
 /** A client for a URL. It has no timeouts: a stream may be idle for long, and calls have deadlines. */
-export function createHttpClient(url: URL, headers: Readonly<Record<string, string>>): HttpClient {
-  const pool = new Pool(url.origin, { bodyTimeout: 0, headersTimeout: 0, connect: { timeout: 10_000 } })
-  return { pool, url, headers }
+export function createHttpClient(
+  url: URL,
+  headers: Readonly<Record<string, string>>,
+  proxy?: Proxy,
+): HttpClient {
+  const connections = proxy
+    ? new ProxyAgent({ ...proxyOptions(proxy), ...unlimited, connectTimeout: CONNECT_TIMEOUT_MS })
+    : new Pool(url.origin, { ...unlimited, connect: { timeout: CONNECT_TIMEOUT_MS } })
+  return { connections, url, headers, proxy }
 }
+
+/** How long a connection may take to be made, in milliseconds. */
+const CONNECT_TIMEOUT_MS = 10_000
+const unlimited = { bodyTimeout: 0, headersTimeout: 0 }
 
 /** Performs one HTTP exchange. @throws SERVER_UNAVAILABLE before it was sent, OUTCOME_UNKNOWN after */
 export async function exchangeHttp(client: HttpClient, request: HttpRequest): Promise<HttpAnswer> {
@@ -72,7 +85,9 @@ export function baseHeaders({ headers }: HttpClient, method: HttpRequest['method
 
 function dispatch(client: HttpClient, request: HttpRequest, path: string, handler: HttpExchange): void {
   const { method, headers, body } = request
-  client.pool.dispatch({ path, method, headers, body: body ?? null }, handler)
+  const { origin } = client.url
+  // A proxy's connections take the limits of each request.
+  client.connections.dispatch({ origin, path, method, headers, body: body ?? null, ...unlimited }, handler)
 }
 
 class HttpExchange implements Dispatcher.DispatchHandler {
@@ -211,7 +226,7 @@ class HttpExchange implements Dispatcher.DispatchHandler {
     this.#coded?.output.destroy()
     this.#reader?.abort()
     if (isBrokenStream && this.#answer) return this.#resolve(this.#answer)
-    this.#reject(error instanceof GatewayError ? error : noAnswer(error, this.#client.url, this.#isSent))
+    this.#reject(error instanceof GatewayError ? error : noAnswer(error, this.#client, this.#isSent))
   }
 }
 
@@ -259,11 +274,11 @@ const UNSENT = new Set([
 ])
 
 /** The failure of a request without an HTTP response. */
-function noAnswer(cause: Error, url: URL, isSent: boolean): GatewayError {
+function noAnswer(cause: Error, { url, proxy }: HttpClient, isSent: boolean): GatewayError {
   const code = 'code' in cause && typeof cause.code === 'string' ? cause.code : ''
-  const { what, fix } = causeOf(code, cause, url)
+  const { what, fix } = proxy ? causeAtProxy(code, cause, proxy) : causeOf(code, cause, url)
   const forOperator = `no answer from ${displayUrl(url)}: ${what}. ${fix}`
-  if (!isSent || UNSENT.has(code)) {
+  if (!isSent || UNSENT.has(code) || (proxy && REFUSED_BY_PROXY.has(code))) {
     const message = `The server cannot be reached: ${what}.`
     return new GatewayError('SERVER_UNAVAILABLE', message, { cause, isUnsent: true, forOperator })
   }
@@ -368,6 +383,20 @@ function causeOf(code: string, { name, message }: Error, { hostname, port, proto
     what: `the connection was lost (${detail})`,
     fix: `Check that an MCP server over HTTP listens on port ${at} of ${hostname}, and check its log`,
   }
+}
+
+/** The codes of a proxy that refuses a tunnel, and of one that requires credentials. */
+const REFUSED_BY_PROXY = new Set(['UND_ERR_ABORTED', 'UND_ERR_INVALID_ARG'])
+
+function causeAtProxy(code: string, cause: Error, { url, authorization }: Proxy): Cause {
+  if (REFUSED_BY_PROXY.has(code)) {
+    return {
+      what: 'the proxy refused the request',
+      fix: `Check that the proxy ${url} permits this host${authorization ? ', and the credentials for it' : ' without credentials'}`,
+    }
+  }
+  const { what, fix } = causeOf(code, cause, new URL(url))
+  return { what: `through its proxy, ${what}`, fix: `The proxy is ${url}. ${fix}` }
 }
 
 function refusalText(answer: HttpAnswer, url: URL): string {

@@ -1,6 +1,7 @@
 import { createRequestStateCodec } from '../../../src/protocol/request-state.ts'
 import { loadSettings } from '../../../src/config/load.ts'
 import type { Handler } from '../../../src/core/call.ts'
+import { noProxy } from '../../../src/core/proxy.ts'
 import { GatewayError } from '../../../src/core/error.ts'
 import type { Log } from '../../../src/core/log.ts'
 import { Payload } from '../../../src/core/payload.ts'
@@ -112,7 +113,7 @@ export async function guardedFront(config: Json, receiveHook?: ReceiveHook): Pro
 
 function runtimeOf({ listen, auth }: Settings): HttpRuntime {
   const has = (upstream: string): boolean => upstream === 'files' || upstream === 'other'
-  return { listen, auth, has, mirror: () => [], documents: [] }
+  return { listen, auth, proxies: noProxy, has, mirror: () => [], documents: [] }
 }
 
 function read(config: Json): Settings {

@@ -459,6 +459,22 @@ describe('configuration problems', () => {
     ],
     ['an invalid url', one('url: "http://"'), 'must be a complete URL'],
     ['a url with a password', one('url: https://u:p@h'), 'must not contain a user and password'],
+    [
+      'a proxy of another kind',
+      one('url: https://h, proxy: "socks5://p"'),
+      'proxy: must be env, off, or the URL',
+    ],
+    [
+      'a proxy without a scheme',
+      one('url: https://h, proxy: "p:3128"'),
+      'proxy: must be env, off, or the URL',
+    ],
+    [
+      'a proxy without a host',
+      one('url: https://h, proxy: "http://"'),
+      'proxy: must be env, off, or the URL',
+    ],
+    ['a proxy of a command', one('command: x, proxy: off'), 'upstreams.it.proxy: requires `url`'],
     ['a missing folder', one('command: x, cwd: nowhere'), 'upstreams.it.cwd: this directory does not exist'],
     [
       'a folder that cannot be inspected',
@@ -559,5 +575,32 @@ describe('configuration warnings', () => {
     '{ command: x, env: { LOG_LEVEL: debug, T: "${T}" } }',
   ])('no warning is given for %s', (text) => {
     expect(warnings(`upstreams:\n  it: ${text}`, { T: 't' })).toEqual([])
+  })
+})
+
+describe('the proxy of a server', () => {
+  const proxyIn = (text: string, env: Environment = {}): unknown => {
+    const reach = upstream(`{ url: https://h${text} }`, env)?.reach
+    return reach?.kind === 'url' ? reach.proxy : undefined
+  }
+
+  test.each(['', ', proxy: env'])('is that of the environment: %s', (text) => {
+    expect(proxyIn(text)).toBeUndefined()
+  })
+
+  test('is off, or a URL whose credentials are a secret', () => {
+    expect(proxyIn(', proxy: off')).toBe('off')
+    expect(proxyIn(', proxy: "http://p:3128"')).toEqual({ url: 'http://p:3128' })
+    const proxy = proxyIn(', proxy: "http://me:${P}@p:3128"', { P: 'password' })
+    expect(proxy).toMatchObject({ url: 'http://p:3128' })
+    expect(JSON.stringify(proxy)).not.toMatch(/password|cGFzc3dvcmQ/)
+    expect(proxyIn(', proxy: "${P}"', { P: 'http://p' })).toEqual({ url: 'http://p' })
+  })
+
+  test('is better not written with its password', () => {
+    const text = (proxy: string): string => `upstreams:\n  it: { url: https://h, proxy: "${proxy}" }`
+    expect(warnings(text('http://me:password@p'))).toEqual([expect.stringContaining('looks like a secret')])
+    expect(warnings(text('http://p'))).toEqual([])
+    expect(warnings(text('http://me:${P}@p'), { P: 'x' })).toEqual([])
   })
 })

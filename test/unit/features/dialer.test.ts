@@ -1,11 +1,14 @@
 import { createServer, type RequestListener } from 'node:http'
 import { createServer as createTlsServer } from 'node:https'
 import { createSocket } from 'node:dgram'
+import { gzipSync } from 'node:zlib'
 import { Resolver } from 'node:dns/promises'
 import type { AddressInfo, Server } from 'node:net'
 import { buildConnector } from 'undici'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { createDialer, type DialRequest, foreignAddresses } from '../../../src/features/dialer.ts'
+import { parseProxy } from '../../../src/core/proxy.ts'
+import { forwardProxy } from '../../support/forward-proxy.ts'
 import { selfSigned } from '../../support/self-signed.ts'
 
 const MESSAGE: Omit<DialRequest, 'url'> = {
@@ -440,5 +443,94 @@ describe('webhook dialer: name servers', () => {
     expect(await createDialer({ allow: [origin] }).post({ ...MESSAGE, url: origin })).toMatchObject({
       status: 200,
     })
+  })
+})
+
+describe('a request through a proxy', () => {
+  /** A dialer whose requests go through a proxy that refuses them, and what arrives there. */
+  async function proxied(allow: readonly string[] = [], names: Parameters<typeof namesOf>[0] = {}) {
+    const { url, used } = await forwardProxy(1, { refusal: 403 })
+    const { dialled, connect } = recording()
+    const { resolve } = namesOf(names)
+    return {
+      used,
+      dialled,
+      dialer: createDialer({ allow, resolve, connect, proxies: () => parseProxy(url) }),
+    }
+  }
+
+  it('is a tunnel to the name, and no other connection is made', async () => {
+    const { used, dialled, dialer } = await proxied([], { 'hooks.example': [['8.8.8.8']] })
+    const outcome = await dialer.post({ ...MESSAGE, url: 'https://hooks.example:8443/x' })
+    expect(outcome).toEqual({ kind: 'failed', reason: 'connection' })
+    expect([used, dialled]).toEqual([['CONNECT hooks.example:8443'], []])
+  })
+
+  it('is made for a name that only the proxy knows', async () => {
+    const { used, dialer } = await proxied()
+    await dialer.post({ ...MESSAGE, url: 'https://hooks.example/x' })
+    expect(used).toEqual(['CONNECT hooks.example:443'])
+  })
+
+  it.each(Object.values(refusedAddresses).flat())('is not made to %s', async (url) => {
+    const { used, dialer } = await proxied()
+    expect(await dialer.post({ ...MESSAGE, url })).toEqual({ kind: 'failed', reason: 'address' })
+    expect(used).toEqual([])
+  })
+
+  it.each(Object.values(refusedUrls).flat())('is not made to %s either', async (url) => {
+    const { used, dialer } = await proxied()
+    expect(await dialer.post({ ...MESSAGE, url })).toEqual({ kind: 'failed', reason: 'url' })
+    expect(used).toEqual([])
+  })
+
+  it.each(['10.1.2.3', '127.0.0.1', '169.254.169.254', '100.100.100.200', 'fd00::1'])(
+    'is not made to a name that resolves to %s here',
+    async (address) => {
+      const { used, dialer } = await proxied([], { 'hooks.example': [['8.8.8.8', address]] })
+      const url = 'https://hooks.example/x'
+      expect(await dialer.post({ ...MESSAGE, url })).toEqual({ kind: 'failed', reason: 'address' })
+      expect(await dialer.get({ ...MESSAGE, url })).toEqual({ kind: 'failed', reason: 'address' })
+      expect(await dialer.open({ ...MESSAGE, url })).toEqual({ kind: 'failed', reason: 'address' })
+      expect(used).toEqual([])
+    },
+  )
+
+  it.each([
+    'https://intranet/',
+    'https://db.internal/',
+    'https://printer.local/',
+    'https://metadata.google.internal/',
+    'https://localhost/',
+    'https://x.localhost./',
+  ])('is not made to %s, a name of private networks without an address here', async (url) => {
+    const { used, dialer } = await proxied()
+    expect(await dialer.post({ ...MESSAGE, url })).toEqual({ kind: 'failed', reason: 'address' })
+    expect(used).toEqual([])
+  })
+
+  it('is made to an allowed origin in a private network, but not to a reserved address', async () => {
+    const allow = ['https://hooks.internal', 'https://meta.internal']
+    const { used, dialer } = await proxied(allow, { 'meta.internal': [['169.254.169.254']] })
+    await dialer.post({ ...MESSAGE, url: 'https://hooks.internal/x' })
+    expect(await dialer.post({ ...MESSAGE, url: 'https://meta.internal/x' })).toMatchObject({
+      reason: 'address',
+    })
+    expect(used).toEqual(['CONNECT hooks.internal:443'])
+  })
+
+  it('delivers and reads the response, encoded or not', async () => {
+    const got: string[] = []
+    const { origin } = await receiver((request, response) => {
+      got.push(String(request.headers.host))
+      response.setHeader('content-encoding', 'gzip')
+      response.end(gzipSync('challenge'))
+    })
+    const { url, used } = await forwardProxy(Number(new URL(origin).port))
+    const allow = ['http://hooks.corp.test']
+    const dialer = createDialer({ allow, resolve: async () => ['10.0.0.5'], proxies: () => parseProxy(url) })
+    const outcome = await dialer.post({ ...MESSAGE, url: 'http://hooks.corp.test/x', maxResponseBytes: 100 })
+    expect(outcome).toMatchObject({ kind: 'response', status: 200, body: 'challenge' })
+    expect([got, used]).toEqual([['hooks.corp.test'], ['POST http://hooks.corp.test/x']])
   })
 })

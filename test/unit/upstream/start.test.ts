@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import { noProxy } from '../../../src/core/proxy.ts'
 import { Secret } from '../../../src/core/text/secret.ts'
 import { createUpstream } from '../../../src/upstream/upstream.ts'
 import { ownCall } from '../../../src/protocol/lift.ts'
@@ -11,7 +12,7 @@ function scripted(script: string, startTimeout: number) {
   const reach = { kind: 'command', command: process.execPath, args: ['-e', script], env } as const
   const oauth = {} as Parameters<typeof createUpstream>[1]['oauth']
   const settings = serverSettings({ reach, startTimeout })
-  return createUpstream(settings, { variables: process.env, oauth, log: silentLog })
+  return createUpstream(settings, { variables: process.env, proxies: noProxy, oauth, log: silentLog })
 }
 
 test('a server that does not respond is stopped after start_timeout in total', async () => {

@@ -1,5 +1,6 @@
 import { exportSPKI, generateKeyPair } from 'jose'
 import { afterAll, describe, expect, it } from 'vitest'
+import { noProxy } from '../../../../src/core/proxy.ts'
 import type { JwtSettings } from '../../../../src/core/auth-settings.ts'
 import { Secret } from '../../../../src/core/text/secret.ts'
 import { createJwtReader, createKeys } from '../../../../src/downstream/auth/jwt.ts'
@@ -25,7 +26,7 @@ function reader({
   }
   return createJwtReader({
     settings,
-    keys: createKeys({ load: () => fetchJson(from.jwks), now: at }),
+    keys: createKeys({ load: () => fetchJson(from.jwks, noProxy), now: at }),
     now: at,
   })
 }

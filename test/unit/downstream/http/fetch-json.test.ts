@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { createServer } from 'node:http'
 import { gzipSync } from 'node:zlib'
 import { afterAll, describe, expect, it } from 'vitest'
+import { noProxy } from '../../../../src/core/proxy.ts'
 import { fetchJson } from '../../../../src/downstream/http/fetch-json.ts'
 
 const asked: string[] = []
@@ -32,28 +33,28 @@ afterAll(() => void server.close())
 
 describe('fetchJson', () => {
   it('fetchJson returns an object', async () => {
-    await expect(fetchJson(`${origin}/good`)).resolves.toEqual({ a: 1 })
+    await expect(fetchJson(`${origin}/good`, noProxy)).resolves.toEqual({ a: 1 })
   })
 
   it('fetchJson decodes what is compressed, or begins with a byte order mark', async () => {
-    await expect(fetchJson(`${origin}/gzip`)).resolves.toEqual({ a: 1 })
+    await expect(fetchJson(`${origin}/gzip`, noProxy)).resolves.toEqual({ a: 1 })
   })
 
   it.each(['redirect', 'large', 'bomb', 'endless', 'cut', 'list', 'broken'])(
     'fetchJson fails on a %s response',
     async (path) => {
-      await expect(fetchJson(`${origin}/${path}`)).rejects.toThrow(Error)
+      await expect(fetchJson(`${origin}/${path}`, noProxy)).rejects.toThrow(Error)
       if (path === 'redirect') expect(asked.at(-1)).toBe('/redirect')
     },
   )
 
   it('fetchJson requires https for other hosts', async () => {
-    await expect(fetchJson('http://example.com/')).rejects.toThrow('is not https')
-    await expect(fetchJson('http://127.0.0.1.example.com/')).rejects.toThrow('is not https')
-    await expect(fetchJson('file:///etc/passwd')).rejects.toThrow('is not https')
+    await expect(fetchJson('http://example.com/', noProxy)).rejects.toThrow('is not https')
+    await expect(fetchJson('http://127.0.0.1.example.com/', noProxy)).rejects.toThrow('is not https')
+    await expect(fetchJson('file:///etc/passwd', noProxy)).rejects.toThrow('is not https')
   })
 
   it('fetchJson fails if the connection is refused', async () => {
-    await expect(fetchJson('http://127.0.0.1:1/')).rejects.toThrow(Error)
+    await expect(fetchJson('http://127.0.0.1:1/', noProxy)).rejects.toThrow(Error)
   })
 })

@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { createServer } from 'node:http'
 import { type CryptoKey, exportJWK, generateKeyPair, SignJWT } from 'jose'
 import { describe, expect, it, onTestFinished } from 'vitest'
+import { noProxy } from '../../../../src/core/proxy.ts'
 import type { AuthSettings, JwtSettings } from '../../../../src/core/auth-settings.ts'
 import { cookieOf } from '../../../../src/core/web.ts'
 import { Secret } from '../../../../src/core/text/secret.ts'
@@ -94,6 +95,7 @@ async function field(given: Partial<JwtSettings> = {}): Promise<Field> {
     auth: (): Pick<AuthSettings, 'jwt'> => ({ jwt: made.jwt }),
     base: () => made.base,
     vault: createTokenVault(store),
+    proxies: noProxy,
     now: () => Date.now() + made.ahead,
   })
   onTestFinished(async () => {

@@ -55,7 +55,7 @@ interface Got extends HttpAnswer {
 /** What one request to a server gets. */
 async function got(listener: RequestListener): Promise<Got> {
   const client = createHttpClient(await serverOf(listener), {})
-  onTestFinished(() => void client.pool.destroy())
+  onTestFinished(() => void client.connections.destroy())
   const events: string[] = []
   const answer = await exchangeHttp(client, {
     method: 'POST',
@@ -159,7 +159,7 @@ test('events are delivered while an encoded stream is open, also if it breaks', 
     }
   })
   const client = createHttpClient(url, {})
-  onTestFinished(() => void client.pool.destroy())
+  onTestFinished(() => void client.connections.destroy())
   const answer = exchangeHttp(client, {
     method: 'GET',
     headers: baseHeaders(client, 'GET'),
@@ -177,7 +177,7 @@ test('a request for an encoded stream can be cancelled', async () => {
     response.flushHeaders()
   })
   const client = createHttpClient(url, {})
-  onTestFinished(() => void client.pool.destroy())
+  onTestFinished(() => void client.connections.destroy())
   let abort = (): void => undefined
   const answer = exchangeHttp(client, {
     method: 'GET',
