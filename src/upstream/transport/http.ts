@@ -4,6 +4,7 @@ import { background, type Log } from '../../core/log.ts'
 import { Registry } from '../../core/registry.ts'
 import type { Spool } from '../../core/spool.ts'
 import { isObject, readJson } from '../../core/json/json.ts'
+import { pause } from '../../core/time/waiting.ts'
 import { retryAfterSeconds } from '../../core/time/units.ts'
 import type { OutgoingRequest } from '../../protocol/json-rpc-peer.ts'
 import { findRevision } from '../../protocol/revisions.ts'
@@ -13,6 +14,9 @@ import { isAboutCredentials, type HttpAnswer, type HttpRequest } from './auth-re
 import { baseHeaders, exchangeHttp, type HttpClient, startHttp, noMessage, errorIn } from './http-client.ts'
 import { isRefused, ServerStream } from './server-stream.ts'
 import type { OpenTransportAs, UpstreamTransport, TransportReceiver } from './transport.ts'
+
+/** How long the response of a stream that ended early may take to come elsewhere, in milliseconds. */
+const ELSEWHERE_TIMEOUT_MS = 5000
 
 interface Options {
   readonly client: HttpClient
@@ -140,6 +144,8 @@ class HttpTransport implements UpstreamTransport {
       if (!this.#receiver.isWaiting(each)) this.#elsewhere.delete(each)
     this.#elsewhere.set(id, error)
     this.#receiver.answeredElsewhere?.(id)
+    // A stream that ended early may as well have been lost, whereas 202 promises a response.
+    if (answer.isEventStream) void pause(ELSEWHERE_TIMEOUT_MS).then(() => this.#receiver.reject(id, error))
   }
 
   #failElsewhere(): void {

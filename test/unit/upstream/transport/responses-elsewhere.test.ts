@@ -111,6 +111,16 @@ test('a stream that breaks without an event id fails its request at once', async
   expect(await listOf(await connectTo(url))).toBe('OUTCOME_UNKNOWN')
 })
 
+test('a request whose stream ended early does not wait long for its response elsewhere', async () => {
+  const delays = shortDelays()
+  const { url } = await sessionServer({
+    get: (response) => response.writeHead(200, EVENTS).flushHeaders(),
+    post: ({ method }, response) => method === 'tools/list' && !!response.writeHead(200, EVENTS).end(),
+  })
+  expect(await listOf(await connectTo(url))).toBe('OUTCOME_UNKNOWN')
+  expect(delays).toEqual([5000])
+})
+
 test('initialize that is answered with 202 fails at once, since there is no other stream yet', async () => {
   const { url } = await sessionServer({
     post: (_message, response) => !!response.writeHead(202).end(),
