@@ -7,6 +7,7 @@ import { goodAnswer, welcome } from '../../support/faults.ts'
 import { startGateway } from '../../support/gateway.ts'
 import { freePort } from '../../support/child-process.ts'
 import { clientOf, gatewayTo, httpServer, stdioServer } from '../../support/journey.ts'
+import { answerTo as listing, sessionServer } from '../../support/session-server.ts'
 import { parse } from '../../support/server/json.ts'
 import { codeOf } from '../../support/structured-error.ts'
 
@@ -109,6 +110,28 @@ test('409 for the GET stream does not prevent calls', async () => {
   const client = await clientOf(gateway)
   for (let call = 0; call < 3; call++)
     expect(textOf(await client.request('tools/call', { name: 'good' }))).toBe('good')
+})
+
+test('a server that answers 202 and responds on the GET stream is used', async () => {
+  let stream: ServerResponse | undefined
+  const { url, counts } = await sessionServer({
+    get: (response) => {
+      stream = response.writeHead(200, { 'content-type': 'text/event-stream' })
+      stream.flushHeaders()
+    },
+    post: (message, response) => {
+      if (message.id === undefined || message.method === 'initialize') return false
+      response.writeHead(202).end()
+      stream?.write(`event: message\ndata: ${listing(message)}\n\n`)
+      return true
+    },
+  })
+  const gateway = await gatewayTo({ web: url.href })
+  for (const revision of revisions) {
+    const client = await clientOf(gateway, { revision })
+    expect((await client.request('tools/list')).result?.['tools']).toHaveLength(1)
+  }
+  expect(counts['initialize']).toBeLessThan(6)
 })
 
 /** An HTTP+SSE server that names this endpoint. */
