@@ -395,14 +395,14 @@ export class Runtime implements HttpRuntime {
 function upstreamsOf(
   settings: Settings,
   before: ReadonlyMap<string, Upstream>,
-  { variables, proxies, oauth, intercept, isUnchecked, log }: ProcessState,
+  { variables, proxies, store, oauth, intercept, isUnchecked, log }: ProcessState,
 ): ReadonlyMap<string, Upstream> {
   return new Map(
     settings.upstreams.map((each) => {
       const previous = before.get(each.name)
       if (previous && settingsEqual(previous.settings, each)) return [each.name, previous]
       const upstreamLog = withFields(log, { upstream: each.name })
-      const environment = { variables, proxies, oauth, intercept, isUnchecked, log: upstreamLog }
+      const environment = { variables, proxies, store, oauth, intercept, isUnchecked, log: upstreamLog }
       return [each.name, createUpstream(each, environment)]
     }),
   )

@@ -123,11 +123,13 @@ export class JsonRpcPeer {
   readonly #spools = new Set<Spool>()
   /** The end of putting strings back into messages, which are received one after the other. */
   #restored: Promise<void> = Promise.resolve()
-  #lastId = 0
+  #lastId: number
 
-  constructor(channel: Transport, incoming: IncomingMessages) {
+  /** Ids of requests follow `lastId`. */
+  constructor(channel: Transport, incoming: IncomingMessages, lastId = 0) {
     this.#channel = channel
     this.#incoming = incoming
+    this.#lastId = lastId
   }
 
   /** The number of pending requests. */

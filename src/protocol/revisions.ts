@@ -48,6 +48,11 @@ const v2024_11_05: Revision = {
   followUps: false,
   coreTasks: false,
 }
+/**
+ * The draft before the first published revision. The SDKs of clients and servers treat both alike, so peers that name it
+ * are served; it is not announced, and cannot be configured.
+ */
+const v2024_10_07: Revision = { ...v2024_11_05, name: '2024-10-07' }
 const v2025_03_26: Revision = {
   ...v2024_11_05,
   name: '2025-03-26',
@@ -83,9 +88,9 @@ const v2026_07_28: Revision = {
 }
 
 const rows = [v2024_11_05, v2025_03_26, v2025_06_18, v2025_11_25, v2026_07_28]
-const byName = new Map(rows.map((row) => [row.name, row]))
+const byName = new Map([v2024_10_07, ...rows].map((row) => [row.name, row]))
 
-/** The names of all revisions, oldest first. */
+/** The names of all published revisions, oldest first. */
 export const revisionNames: readonly string[] = rows.map((row) => row.name)
 
 /** The revisions without a handshake, newest first. */

@@ -14,26 +14,22 @@ import type { FindProxy } from '../core/proxy.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import { type MayKeep, withoutReservedKeys } from '../protocol/meta-keys.ts'
 import { beforeCall, isPassing } from './failures.ts'
-import {
-  Eras,
-  type OpenRoute,
-  TRIAL_TIMEOUT_MS,
-  negotiateHttp,
-  negotiateStdio,
-  type Route,
-} from './negotiate.ts'
+import { Eras, type OpenRoute, TRIAL_TIMEOUT_MS, negotiateHttp, type Route } from './negotiate.ts'
+import { ProbeNotes, StdioNegotiator } from './negotiate-stdio.ts'
+import type { Store } from '../store/store.ts'
 import type { Credentials } from './oauth/credentials.ts'
 import { beingClosed, Pool } from './pool.ts'
 import type { UpstreamConnection } from './protocol/connection.ts'
 import { Reachability } from './reachability.ts'
 import { proofFor } from './protocol/gateway-proof.ts'
-import { LegacyConnection } from './protocol/legacy.ts'
+import { handshakeParams, LegacyConnection } from './protocol/legacy.ts'
 import { ModernConnection } from './protocol/modern.ts'
 import { isOfCredentials, type Login } from './transport/auth-retry.ts'
-import { LastLines, stdioConnect } from './transport/child.ts'
+import { LastLines } from './transport/child.ts'
 import type { Variables } from './transport/inheritance.ts'
 import { createHttpClient, UpstreamQuota } from './transport/http-client.ts'
 import type { MessageRedactor } from './transport/redactor.ts'
+import { stdioConnect } from './transport/stdio.ts'
 import type { OpenTransport, StepTimeout, TransportInterceptor } from './transport/transport.ts'
 
 /** How a server is reached, as far as known. */
@@ -55,6 +51,8 @@ interface ConnectorOptions {
   readonly variables: Variables
   /** The proxies for requests to the server. */
   readonly proxies: FindProxy
+  /** Where is remembered how a server is started. */
+  readonly store: Pick<Store, 'get' | 'put' | 'delete'>
   readonly credentials: Credentials | undefined
   readonly redactor: MessageRedactor
   /** Applied to each connection; not to the probes that find out the era. */
@@ -82,7 +80,7 @@ export class Connector {
   readonly #timeout: StepTimeout
   readonly #quota: UpstreamQuota | undefined
   readonly #stderr: LastLines
-  readonly #negotiate: (login: Login | undefined, deadline: AbortSignal) => Promise<Route>
+  readonly #negotiate: Negotiate
   readonly #pool: Pool<Key>
   readonly #eras: Eras
   readonly #nameOf: (call: Call, route: Route) => string
@@ -98,7 +96,7 @@ export class Connector {
 
   constructor(
     settings: UpstreamSettings,
-    { variables, proxies, credentials, redactor, intercept, log }: ConnectorOptions,
+    { variables, proxies, store, credentials, redactor, intercept, log }: ConnectorOptions,
   ) {
     this.#isUrl = settings.reach.kind === 'url'
     this.#credentials = credentials
@@ -109,10 +107,12 @@ export class Connector {
     this.#negotiate = negotiator(settings, {
       variables,
       proxies,
+      store,
       quota: this.#quota,
       stepTimeout: this.#timeout,
       log,
       lastLines: this.#stderr,
+      counted: (start) => this.#pool.counted(start),
     })
     this.#pool = new Pool<Key>({
       idle: settings.idle,
@@ -164,10 +164,12 @@ export class Connector {
     const deadline = this.#timeout()
     try {
       const login = this.#credentials?.login(call.principal)
-      const newest = this.#route ?? (await this.#findRoute(login, deadline))
+      const newest = this.#route ?? (await this.#findRoute(call, login, deadline))
       this.#route = newest
+      // A process has the whole time, however long another one took before.
+      const opening = this.#isUrl ? deadline : this.#timeout()
       const openRoute: OpenRoute = (route, isTrial) =>
-        this.#pool.get(this.#nameFor(call, route), { route, call, login, isTrial, deadline })
+        this.#pool.get(this.#nameFor(call, route), { route, call, login, isTrial, deadline: opening })
       const connection = await this.#eras.connect(call, newest, openRoute)
       if (connection.era !== newest.era) this.#olderRevision = connection.revision
       this.#problem = undefined
@@ -215,9 +217,9 @@ export class Connector {
   }
 
   /** One caller's failed credentials say nothing about another's, so personal negotiations are not shared. */
-  #findRoute(login: Login | undefined, deadline: AbortSignal): Promise<Route> {
-    if (this.#isPersonal) return this.#negotiate(login, deadline)
-    this.#negotiated ??= this.#negotiate(login, deadline)
+  #findRoute(call: Call, login: Login | undefined, deadline: AbortSignal): Promise<Route> {
+    if (this.#isPersonal) return this.#negotiate(call, login, deadline)
+    this.#negotiated ??= this.#negotiate(call, login, deadline)
     return this.#negotiated
   }
 
@@ -239,31 +241,38 @@ export class Connector {
   }
 }
 
+type Negotiate = (call: Call, login: Login | undefined, deadline: AbortSignal) => Promise<Route>
+
 function negotiator(
   settings: UpstreamSettings,
   {
     variables,
     proxies,
+    store,
     quota,
     stepTimeout,
     log,
     lastLines,
-  }: Pick<ConnectorOptions, 'variables' | 'proxies' | 'log'> & {
-    lastLines: LastLines
-    quota: UpstreamQuota | undefined
-    stepTimeout: StepTimeout
+    counted,
+  }: Pick<ConnectorOptions, 'variables' | 'proxies' | 'store' | 'log'> & {
+    readonly lastLines: LastLines
+    readonly quota: UpstreamQuota | undefined
+    readonly stepTimeout: StepTimeout
+    counted<Value>(start: () => Promise<Value>): Promise<Value>
   },
-): (login: Login | undefined, deadline: AbortSignal) => Promise<Route> {
+): Negotiate {
   const { reach } = settings
   if (reach.kind === 'command') {
     const connect = stdioConnect(reach, variables, { log, lastLines })
-    return (_login, deadline) => negotiateStdio(settings, connect, { deadline, log })
+    const notes = new ProbeNotes(store, reach, log)
+    const stdio = new StdioNegotiator(settings, { connect, notes, stepTimeout, log })
+    return (call) => stdio.negotiate(handshakeParams(clientOf(call, settings)), counted)
   }
   const headers: Record<string, string> = {}
   for (const [name, value] of Object.entries(reach.headers)) headers[name.toLowerCase()] = value.reveal()
   const url = new URL(reach.url)
   const client = createHttpClient(url, headers, proxies(url))
-  return (login, deadline) =>
+  return (_call, login, deadline) =>
     negotiateHttp(settings, { ...client, quota, login }, { stepTimeout, deadline, log })
 }
 
@@ -307,22 +316,27 @@ function openConnection(
     // A server that proved to be the configured gateway may send statements of its own.
     ...(settings.gatewayKey !== undefined && { mayKeep: () => true }),
   })
-  const { isolation, roots } = settings
+  const { roots } = settings
   if (route.era === 'modern')
     return ModernConnection.open({ connect, revision, mirrors, proof: proofFor(settings), ...context }).then(
       opened,
     )
   return LegacyConnection.open({
     connect,
-    capabilities: declared(call, settings),
+    ...clientOf(call, settings),
     revision,
     proof: () => proofFor(settings),
     ...context,
     ...(Array.isArray(roots) && { roots }),
     ...(call.connection && { keepsContext: true }),
-    ...((isolation === 'per_client' || call.connection) &&
-      call.client.info && { clientInfo: call.client.info }),
   }).then(opened)
+}
+
+/** The client that a legacy server is told of. */
+function clientOf(call: Call, settings: UpstreamSettings) {
+  const isOwn = settings.isolation === 'per_client' || call.connection !== undefined
+  const { info } = call.client
+  return { capabilities: declared(call, settings), ...(isOwn && info && { clientInfo: info }) }
 }
 
 // Filters the messages of a server. Members reserved for the gateway are removed here, for every transport and era, so

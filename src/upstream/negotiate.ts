@@ -1,6 +1,6 @@
 /**
- * Finds out which revision and transport a server supports, and which eras. Probes send only what every revision
- * understands.
+ * Finds out which revision and transport the server at a URL supports, and which eras any server does. Probes send only
+ * what every revision understands. `negotiate-stdio.ts` is for servers that are started.
  */
 import { LRUCache } from 'lru-cache'
 import { world } from '../core/world.ts'
@@ -12,7 +12,7 @@ import type { Log } from '../core/log.ts'
 import { Payload } from '../core/payload.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import { excerpt } from '../core/text/redact.ts'
-import { pause, untilAborted } from '../core/time/waiting.ts'
+import { untilAborted } from '../core/time/waiting.ts'
 import { standardHeaders } from '../protocol/headers.ts'
 import { canBeAsked } from '../protocol/input-requests.ts'
 import { JsonRpcPeer } from '../protocol/json-rpc-peer.ts'
@@ -37,45 +37,10 @@ export interface Route {
   readonly older?: Route
 }
 
-interface NegotiationContext {
+export interface NegotiationContext {
   /** Aborted at the end of the start timeout, which all steps share. */
   readonly deadline: AbortSignal
   readonly log: Log
-}
-
-/** How long a child process may take to answer the probe, in milliseconds. */
-const PROBE_TIMEOUT_MS = 15_000
-/** The maximum fraction of the start timeout for the probe. */
-const PROBE_SHARE = 0.5
-/**
- * How long to wait for an answer before a handshake is sent too, in milliseconds: the process may still be starting, or
- * may ignore unknown methods. A process handles messages in order, so an answer to the second message decides.
- */
-const SILENCE_TIMEOUT_MS = 3000
-/** How much later than the response to a later message a response may arrive, in milliseconds. */
-const REORDER_MS = 250
-
-/** Probes a child process with a separate instance that is discarded: some servers exit when they are probed. */
-export async function negotiateStdio(
-  settings: UpstreamSettings,
-  connect: OpenTransport,
-  { deadline, log }: NegotiationContext,
-): Promise<Route> {
-  const pinned = findRevision(settings.revision)
-  if (pinned) return { era: pinned.era, revision: pinned.name, mirrors: false, connect }
-  const time = Math.min(PROBE_TIMEOUT_MS, settings.startTimeout * PROBE_SHARE)
-  const signal = AbortSignal.any([world.timeoutSignal(time), deadline])
-  const silenceMs = Math.min(SILENCE_TIMEOUT_MS, time * PROBE_SHARE)
-  const revision = await probe({ connect, signal, deadline, log, silenceMs }).catch((error: unknown) => {
-    // A command that cannot be started is no evidence of an era.
-    if (asGatewayError(error).code === 'SERVER_UNAVAILABLE') throw error
-    return undefined
-  })
-  const legacy: Route = { era: 'legacy', revision: latestLegacy.name, mirrors: false, connect }
-  // A process speaks one revision at a time, so the legacy era needs a process of its own.
-  return revision === undefined
-    ? legacy
-    : withLegacyRoute(settings, { ...legacy, era: 'modern', revision }, legacy)
 }
 
 /**
@@ -118,7 +83,11 @@ export async function negotiateHttp(
  * The modern route, with the legacy route for older clients. A connection shared by all clients cannot describe any of
  * them to a legacy server, whereas each request of 2026-07-28 describes its client.
  */
-function withLegacyRoute({ revision, isolation }: UpstreamSettings, newest: Route, older: Route): Route {
+export function withLegacyRoute(
+  { revision, isolation }: UpstreamSettings,
+  newest: Route,
+  older: Route,
+): Route {
   return revision === 'follow' && isolation !== 'shared' ? { ...newest, older } : newest
 }
 
@@ -136,60 +105,26 @@ function isNoEvidence(error: unknown): boolean {
 async function probeHttp(client: HttpClient, deadline: AbortSignal, log: Log): Promise<string | undefined> {
   const connect = httpConnect({ client, modern: latestModern.name, log })
   try {
-    return await probe({ connect, signal: deadline, deadline, log })
+    return await withPeer(connect, { deadline, log }, (peer) => discover(peer, deadline))
   } catch (error) {
     if (isNoEvidence(error)) throw error
     return undefined
   }
 }
 
-interface Probe extends NegotiationContext {
-  readonly connect: OpenTransport
-  /** Ends the wait for the response. */
-  readonly signal: AbortSignal
-  /** After how many milliseconds a server that handles messages in order gets a second message. */
-  readonly silenceMs?: number
-}
-
-/** Probes a server as a modern one: the revision to use, or undefined for a legacy server. */
-async function probe({ connect, signal, deadline, log, silenceMs }: Probe): Promise<string | undefined> {
-  return withPeer(connect, { deadline, log }, async (peer) => {
-    const revision = latestModern.name
-    const params = Payload.of({
-      _meta: { [metaKeys.version]: revision, [metaKeys.capabilities]: {}, [metaKeys.clientInfo]: self },
-    })
-    const headers = standardHeaders('server/discover', params)
-    const discovered = peer
-      .request('server/discover', () => params, { signal, headers })
-      .then(
-        ({ fields: { supportedVersions } }) =>
-          Array.isArray(supportedVersions) ? sharedRevision(supportedVersions) : undefined,
-        (error: unknown) => revisionOfRefusal(error, revision),
-      )
-    return silenceMs === undefined
-      ? discovered
-      : Promise.race([discovered, olderWhereSilent(peer, silenceMs, signal)])
+/** Asks a server as a modern one: the revision to use, or undefined for a legacy server. */
+export async function discover(peer: JsonRpcPeer, signal: AbortSignal): Promise<string | undefined> {
+  const revision = latestModern.name
+  const params = Payload.of({
+    _meta: { [metaKeys.version]: revision, [metaKeys.capabilities]: {}, [metaKeys.clientInfo]: self },
   })
-}
-
-/** Resolves with undefined once a silent server answers a handshake, if it ever does. */
-async function olderWhereSilent(
-  peer: JsonRpcPeer,
-  silenceMs: number,
-  signal: AbortSignal,
-): Promise<undefined> {
-  const { promise: never } = Promise.withResolvers<undefined>()
-  const params = Payload.of({ protocolVersion: latestLegacy.name, capabilities: {}, clientInfo: self })
-  await pause(silenceMs)
-  const isAnswered = await peer
-    .request('initialize', () => params, { signal })
-    .then(
-      () => true,
-      (error: unknown) => asGatewayError(error).extra.relayed !== undefined,
-    )
-  // Any other outcome also ends the preceding request.
-  if (!isAnswered) return never
-  return pause(REORDER_MS).then(() => undefined)
+  const headers = standardHeaders('server/discover', params)
+  try {
+    const { fields } = await peer.request('server/discover', () => params, { signal, headers })
+    return Array.isArray(fields.supportedVersions) ? sharedRevision(fields.supportedVersions) : undefined
+  } catch (error) {
+    return revisionOfRefusal(error, revision)
+  }
 }
 
 /** An error code that only 2026-07-28 servers send reveals the era. Other errors are rethrown. */
@@ -256,7 +191,6 @@ async function withPeer<Result>(
   try {
     return await use(peer, transport)
   } finally {
-    // The next process may need resources of this one, so its end is awaited within the deadline.
     await untilAborted(transport.close(), deadline).catch(ignore)
   }
 }

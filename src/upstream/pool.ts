@@ -82,6 +82,18 @@ export class Pool<Key> {
     return this.#open(name, key)
   }
 
+  /** Does something before a connection that starts a server, and counts its failure as one to open a connection. */
+  async counted<Value>(start: () => Promise<Value>): Promise<Value> {
+    const refusal = this.#refusal()
+    if (refusal) throw refusal
+    try {
+      return await start()
+    } catch (error) {
+      this.#fail()
+      throw error
+    }
+  }
+
   async close(): Promise<void> {
     this.#isClosed = true
     world.clearInterval(this.#reaper)
@@ -91,15 +103,8 @@ export class Pool<Key> {
   }
 
   #open(name: string, key: Key): Promise<UpstreamConnection> {
-    if (this.#isClosed) return Promise.reject(beingClosed())
-    const pause = this.#pause()
-    if (pause > 0) {
-      const seconds = Math.ceil(pause / 1000)
-      const message = `The server ended or failed ${MAX_FAILURES} times within a minute; it is tried again in ${seconds} s.`
-      return Promise.reject(
-        new GatewayError('SERVER_UNAVAILABLE', message, { retryAfterSeconds: seconds, isUnsent: true }),
-      )
-    }
+    const refusal = this.#refusal()
+    if (refusal) return Promise.reject(refusal)
     const owner = this.#options.owner(key)
     const hasFullShare = hasReachedShare(owner, this.#entries, (item) => item.owner.id, MAX_CONNECTIONS)
     if (hasFullShare && !this.#makeRoom(owner)) {
@@ -127,6 +132,16 @@ export class Pool<Key> {
       },
     )
     return entry.connection
+  }
+
+  /** Why nothing is started now. */
+  #refusal(): GatewayError | undefined {
+    if (this.#isClosed) return beingClosed()
+    const pause = this.#pause()
+    if (pause === 0) return undefined
+    const seconds = Math.ceil(pause / 1000)
+    const message = `The server ended or failed ${MAX_FAILURES} times within a minute; it is tried again in ${seconds} s.`
+    return new GatewayError('SERVER_UNAVAILABLE', message, { retryAfterSeconds: seconds, isUnsent: true })
   }
 
   /** A connection that ended by itself is a failure, unless its server only forgot its session. */

@@ -11,6 +11,7 @@ import { ServerFindings } from '../core/server-findings.ts'
 import { type FindProxy, noProxy, proxyOf } from '../core/proxy.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import type { Secret } from '../core/text/secret.ts'
+import type { Store } from '../store/store.ts'
 import { method } from '../protocol/methods.ts'
 import { checkedDeclaration, checkedPage } from '../protocol/server-shapes.ts'
 import { Connector, type Status } from './connector.ts'
@@ -64,6 +65,8 @@ interface Environment {
   readonly variables: Variables
   /** The proxies of the environment. */
   readonly proxies: FindProxy
+  /** Where is remembered how a server is started. */
+  readonly store: Pick<Store, 'get' | 'put' | 'delete'>
   /** The storage of users' grants, and the gateway's OAuth URLs. */
   readonly oauth: OAuthSite
   /** Applied to each connection. */
@@ -105,7 +108,7 @@ class ConfiguredUpstream implements Upstream {
   #listCutAt = 0
 
   constructor(settings: UpstreamSettings, environment: Environment) {
-    const { variables, proxies, oauth, intercept, isUnchecked = false, log } = environment
+    const { variables, proxies, store, oauth, intercept, isUnchecked = false, log } = environment
     this.settings = settings
     this.#isUnchecked = isUnchecked
     this.#log = log
@@ -118,6 +121,7 @@ class ConfiguredUpstream implements Upstream {
     this.#connector = new Connector(settings, {
       variables,
       proxies: ownProxies,
+      store,
       credentials,
       redactor: this.#redactor,
       intercept,

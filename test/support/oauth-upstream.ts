@@ -54,7 +54,7 @@ export function oauthUpstream(
       reach: { kind: 'url', url, headers: {}, oauth: { ...base, resource: url, ...oauth } },
       ...settings,
     },
-    { variables: {}, proxies: noProxy, oauth: desk, log: silentLog },
+    { variables: {}, proxies: noProxy, store, oauth: desk, log: silentLog },
   )
   onTestFinished(() => upstream.close())
   return { upstream, desk, store, steps }

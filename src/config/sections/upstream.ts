@@ -234,7 +234,7 @@ export const upstreamProperties: JsonSchema = {
   start_timeout: {
     ...durationSchema,
     default: '30s',
-    description: 'The timeout of starting the server and its handshake.',
+    description: 'The timeout of starting the server and its handshake, for each process that is started.',
   },
   idle: {
     ...durationSchema,

@@ -273,19 +273,11 @@ export class LegacyConnection implements UpstreamConnection {
   }
 
   async #initialize(): Promise<void> {
-    const { capabilities, clientInfo = self, stepTimeout } = this.#options
+    const { capabilities, stepTimeout } = this.#options
     const proof = this.#options.proof()
-    const request = { protocolVersion: this.#options.revision ?? latestLegacy.name, capabilities, clientInfo }
-    const signal = stepTimeout()
-    const initialized = await this.#peer
-      .request('initialize', () => proof.withChallenge(Payload.of(request)), { signal })
-      .then((answer) => proof.verify(answer))
-      .catch((cause: unknown) => {
-        if (!signal.aborted || cause === signal.reason) throw cause
-        throw new GatewayError('SERVER_UNAVAILABLE', 'The server did not respond to initialize in time.', {
-          cause,
-        })
-      })
+    const params = proof.withChallenge(handshakeParams(this.#options))
+    const printed = (): string => this.#transport?.printed ?? ''
+    const initialized = await proof.verify(await initialize(this.#peer, params, stepTimeout(), printed))
     const revision = findRevision(initialized.fields.protocolVersion)
     if (revision?.era !== 'legacy') {
       const version = String(initialized.fields.protocolVersion).slice(0, 64)
@@ -356,6 +348,31 @@ export class LegacyConnection implements UpstreamConnection {
     this.#notifications.dispatch(this.#options.redactor.note(note), calls, (call) =>
       this.#correlator.mayReceive(call),
     )
+  }
+}
+
+/** The parameters of `initialize` for a client. */
+export function handshakeParams({
+  revision = latestLegacy.name,
+  capabilities,
+  clientInfo = self,
+}: Pick<Options, 'revision' | 'capabilities' | 'clientInfo'>): Payload {
+  return Payload.of({ protocolVersion: revision, capabilities, clientInfo })
+}
+
+/** Sends `initialize`; `printed` says what the server printed in place of an answer. @throws SERVER_UNAVAILABLE, UPSTREAM_ERROR */
+export async function initialize(
+  peer: JsonRpcPeer,
+  params: Payload,
+  signal: AbortSignal,
+  printed: () => string,
+): Promise<Payload> {
+  try {
+    return await peer.request('initialize', () => params, { signal })
+  } catch (cause) {
+    if (!signal.aborted || cause === signal.reason) throw cause
+    const message = `The server did not respond to initialize in time.${printed()}`
+    throw new GatewayError('SERVER_UNAVAILABLE', message, { cause })
   }
 }
 

@@ -4,15 +4,9 @@ import { once } from 'node:events'
 import type { Readable, Writable } from 'node:stream'
 import { setTimeout as wait } from 'node:timers/promises'
 import { GatewayError } from '../../core/error.ts'
-import type { Log } from '../../core/log.ts'
 import type { CommandReach } from '../../core/settings.ts'
-import { MAX_MESSAGE_BYTES } from '../../core/spool.ts'
 import { escapeHidden, shortened } from '../../core/text/escape.ts'
-import { withoutSecrets } from '../../core/text/redact.ts'
-import { encodeLine, lines } from '../../protocol/lines.ts'
-import { SpoolingReader } from '../../protocol/spooling.ts'
 import { inheritedVariables, type Variables, withThreePipes } from './inheritance.ts'
-import { type OpenTransport, type UpstreamTransport } from './transport.ts'
 
 /** All running children, so that none outlives the gateway. */
 const running = new Set<Child>()
@@ -27,7 +21,7 @@ process.on('exit', () => {
 const EXIT_GRACE_MS = 1000
 
 /** A server's process, as leader of its own process group, so that its children end with it. */
-class Child {
+export class Child {
   readonly stdin: Writable
   readonly stdout: Readable
   readonly stderr: Readable
@@ -85,6 +79,10 @@ class Child {
       )
     }
     return new Child(spawned)
+  }
+
+  get hasEnded(): boolean {
+    return this.#hasEnded
   }
 
   /** Signals the whole group. */
@@ -147,9 +145,14 @@ export class LastLines {
   }
 
   add(line: string): void {
+    const clean = this.readable(line)
+    if (clean !== '') this.#lines = [...this.#lines, clean].slice(-MAX_LINES)
+  }
+
+  /** A line as operators may see it; empty if nothing of it is visible. */
+  readable(line: string): string {
     const clean = escapeHidden(this.#clean(line).replaceAll(COLOURS, '').trim())
-    if (clean === '') return
-    this.#lines = [...this.#lines, shortened(clean, MAX_LINE_LENGTH)].slice(-MAX_LINES)
+    return shortened(clean, MAX_LINE_LENGTH)
   }
 
   /** Clears the lines when another process begins. */
@@ -164,71 +167,3 @@ export class LastLines {
 
 /** Terminal escape sequences such as colors (ECMA-48 section 5.4). */
 const COLOURS = new RegExp(`${String.fromCodePoint(27)}\\[[0-?]*[ -/]*[@-~]`, 'g')
-
-// A server as a child process: one JSON-RPC message per line.
-
-/** The maximum number of bytes buffered for a child that does not read. */
-const MAX_UNREAD = 64 * 1024 * 1024
-
-/** Connects to a server by starting it as a child process. */
-export function stdioConnect(
-  reach: CommandReach,
-  environment: Variables,
-  { log, lastLines }: { readonly log: Log; readonly lastLines: LastLines },
-): OpenTransport {
-  return async (receiver) => {
-    const child = await Child.start(reach, environment)
-    lastLines.clear()
-    const tooLong = (bytes: number): void => log.warn('upstream.line_too_long', { bytes })
-    const { stdout } = child
-    const messages = new SpoolingReader({
-      spool: () => receiver.spool(),
-      pass: lines(MAX_MESSAGE_BYTES, (line) => receiver.receive(line), tooLong),
-      pause: () => stdout.pause(),
-      resume: () => stdout.resume(),
-    })
-    stdout.on('data', (chunk: Buffer) => messages.write(chunk))
-    stdout.on('close', () => messages.abort())
-    child.stderr.on(
-      'data',
-      lines(
-        65_536,
-        (line) => {
-          lastLines.add(line)
-          log.info('upstream.stderr', { line: withoutSecrets(line) })
-        },
-        tooLong,
-      ),
-    )
-    // Remaining output of the process is read before its end is reported.
-    const drained = Promise.allSettled([once(child.stdout, 'close'), once(child.stderr, 'close')])
-    void child.ended.then(async (how) => {
-      await Promise.race([drained, new Promise((resolve) => setTimeout(resolve, 200).unref())])
-      receiver.closed(new Error(`The server's process ${how}.`))
-    })
-    return new StdioTransport(child)
-  }
-}
-
-class StdioTransport implements UpstreamTransport {
-  readonly hasProvenance = false
-  readonly #child: Child
-
-  constructor(child: Child) {
-    this.#child = child
-  }
-
-  async send(message: string): Promise<void> {
-    const { stdin } = this.#child
-    if (!stdin.writable) {
-      throw new GatewayError('SERVER_UNAVAILABLE', "The server's process has ended.", { isUnsent: true })
-    }
-    if (stdin.writableLength > MAX_UNREAD)
-      throw new GatewayError('OVERLOADED', 'The server does not read its input.')
-    stdin.write(encodeLine(message))
-  }
-
-  close(): Promise<void> {
-    return this.#child.stop()
-  }
-}

@@ -1,4 +1,5 @@
 /** The contract of a transport to a server: one pipe of messages, and their receiver. */
+import type { GatewayError } from '../../core/error.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
 import type { Spool } from '../../core/spool.ts'
 import type { Transport } from '../../protocol/json-rpc-peer.ts'
@@ -10,6 +11,8 @@ export interface UpstreamTransport extends Transport {
   readonly hasProvenance: boolean
   /** Whether a server with a handshake keeps no session, so that its requests cannot be answered. */
   readonly isStateless?: boolean
+  /** A sentence about what a process printed before its first message, after a space; empty if there was nothing. */
+  readonly printed?: string
   /** Called when the handshake has negotiated a revision. */
   established?(revision: string): void
   /** Opens the standalone stream of the session, if the transport has one. */
@@ -30,6 +33,8 @@ export interface TransportReceiver {
   reject(id: number, error: unknown): void
   /** The transport is no longer usable. */
   closed(error: Error): void
+  /** A process prints text in place of messages. It is still listened to, as it may only be slow. */
+  speaksNoJson?(error: GatewayError): void
   /** The server lost the session, outside any request. */
   sessionLost(): void
 }
