@@ -106,7 +106,7 @@ const walls: readonly Wall[] = [
   { part: 'catalog/proofs.ts', may: ['core'], own: ['packs/*.json'] },
   {
     part: 'upstream',
-    may: ['core', 'protocol', 'store/store.ts'],
+    may: ['core', 'protocol'],
     uses: ['undici', 'node:child_process', 'node:stream', ...timers, ...files],
   },
   {

@@ -109,6 +109,13 @@ export function relatedTask(taskId: string): Readonly<Record<string, unknown>> {
   return { [metaKeys.relatedTask]: { taskId } }
 }
 
+/** The id of the task that a message of 2025-11-25 is about, if it names one. */
+export function relatedTaskOf(params: Payload | undefined): string | undefined {
+  const meta = params?.fields._meta
+  const related = isObject(meta) ? meta[metaKeys.relatedTask] : undefined
+  return isObject(related) && typeof related.taskId === 'string' ? related.taskId : undefined
+}
+
 /** Checks that a client of 2026-07-28 declared the extension (SEP-2663). @throws CAPABILITY_REQUIRED */
 export function requireTasks(client: Client): void {
   if (client.era === 'legacy' || declaresTasks(client)) return

@@ -15,8 +15,7 @@ import type { UpstreamSettings } from '../core/settings.ts'
 import { type MayKeep, withoutReservedKeys } from '../protocol/meta-keys.ts'
 import { beforeCall, isPassing } from './failures.ts'
 import { Eras, type OpenRoute, TRIAL_TIMEOUT_MS, negotiateHttp, type Route } from './negotiate.ts'
-import { ProbeNotes, StdioNegotiator } from './negotiate-stdio.ts'
-import type { Store } from '../store/store.ts'
+import { type NoteStore, ProbeNotes, StdioNegotiator } from './negotiate-stdio.ts'
 import type { Credentials } from './oauth/credentials.ts'
 import { beingClosed, Pool } from './pool.ts'
 import type { UpstreamConnection } from './protocol/connection.ts'
@@ -52,7 +51,7 @@ interface ConnectorOptions {
   /** The proxies for requests to the server. */
   readonly proxies: FindProxy
   /** Where is remembered how a server is started. */
-  readonly store: Pick<Store, 'get' | 'put' | 'delete'>
+  readonly store: NoteStore
   readonly credentials: Credentials | undefined
   readonly redactor: MessageRedactor
   /** Applied to each connection; not to the probes that find out the era. */

@@ -22,7 +22,6 @@ import { pause, within } from '../core/time/waiting.ts'
 import { encodeNotification, encodeRequest, encodeResult } from '../protocol/jsonrpc.ts'
 import { JsonRpcPeer, type OutgoingRequest } from '../protocol/json-rpc-peer.ts'
 import { findRevision, latestLegacy } from '../protocol/revisions.ts'
-import type { Store } from '../store/store.ts'
 import { discover, type Route, withLegacyRoute } from './negotiate.ts'
 import { initialize } from './protocol/legacy.ts'
 import type {
@@ -384,13 +383,21 @@ const TTL_MS = 7 * 86_400_000
 /** How long the store may take, in milliseconds: without an answer, the server is probed. */
 const STORE_TIMEOUT_MS = 1000
 
+/** The part of the store that is used. */
+export interface NoteStore {
+  get(key: string): Promise<string | undefined>
+  /** Sets a value that expires after `ttl` milliseconds. */
+  put(key: string, value: string, ttl: number): Promise<void>
+  delete(key: string): Promise<boolean>
+}
+
 /** What the store remembers of the probe of one command. */
 export class ProbeNotes {
-  readonly #store: Pick<Store, 'get' | 'put' | 'delete'>
+  readonly #store: NoteStore
   readonly #key: string
   readonly #log: Log
 
-  constructor(store: Pick<Store, 'get' | 'put' | 'delete'>, { command, args, cwd }: CommandReach, log: Log) {
+  constructor(store: NoteStore, { command, args, cwd }: CommandReach, log: Log) {
     this.#store = store
     this.#key = `probe:${hash('sha256', canonical({ command, args, cwd: cwd ?? null }), 'base64url')}`
     this.#log = log

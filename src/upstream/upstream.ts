@@ -11,10 +11,10 @@ import { ServerFindings } from '../core/server-findings.ts'
 import { type FindProxy, noProxy, proxyOf } from '../core/proxy.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import type { Secret } from '../core/text/secret.ts'
-import type { Store } from '../store/store.ts'
 import { method } from '../protocol/methods.ts'
 import { checkedDeclaration, checkedPage } from '../protocol/server-shapes.ts'
 import { Connector, type Status } from './connector.ts'
+import type { NoteStore } from './negotiate-stdio.ts'
 import { asOurs, isAway, isSessionLost, NegativeCache } from './failures.ts'
 import { createCredentials, type Credentials, type OAuthSite } from './oauth/credentials.ts'
 import type { UpstreamConnection } from './protocol/connection.ts'
@@ -66,7 +66,7 @@ interface Environment {
   /** The proxies of the environment. */
   readonly proxies: FindProxy
   /** Where is remembered how a server is started. */
-  readonly store: Pick<Store, 'get' | 'put' | 'delete'>
+  readonly store: NoteStore
   /** The storage of users' grants, and the gateway's OAuth URLs. */
   readonly oauth: OAuthSite
   /** Applied to each connection. */

@@ -20,6 +20,7 @@ import { metaKeys } from '../../protocol/meta-keys.ts'
 import { isTaskStatus, method, rootsChanged } from '../../protocol/methods.ts'
 import { findRevision, latestLegacy, type Revision } from '../../protocol/revisions.ts'
 import { checkedDeclaration } from '../../protocol/server-shapes.ts'
+import { relatedTaskOf } from '../../protocol/tasks.ts'
 import { callHeaders } from '../../protocol/trace-context.ts'
 import type { UpstreamCall } from '../suspended-calls.ts'
 import { type IndexedTool, ToolIndex } from '../tool-index.ts'
@@ -200,7 +201,10 @@ export class LegacyConnection implements UpstreamConnection {
       return callLegacyTool(call, this.#tools.of(String(call.params.fields.name)), {
         signal: active.working.signal,
         call: (edit) => this.#request(active, call.method, (id) => edit(make(id))),
-        request: (name, params) => this.#request(active, name, () => params),
+        request: (name, params) => {
+          this.#correlator.runsTask(active, String(params.fields.taskId))
+          return this.#request(active, name, () => params)
+        },
         send: (name, params) => background(this.#send(name, params), this.#options.log),
       })
     }
@@ -344,7 +348,7 @@ export class LegacyConnection implements UpstreamConnection {
     if (note.method === 'notifications/tools/list_changed') this.#tools.forget()
     // Task statuses concern the owner of the task, not the call that happens to be active.
     const isAboutCall = about !== undefined || !isTaskStatus(note.method)
-    const calls = isAboutCall ? this.#correlator.recipients(about) : []
+    const calls = isAboutCall ? this.#correlator.recipients(about, relatedTaskOf(note.params)) : []
     this.#notifications.dispatch(this.#options.redactor.note(note), calls, (call) =>
       this.#correlator.mayReceive(call),
     )

@@ -9,7 +9,9 @@ import { Registry } from '../../core/registry.ts'
 import { pause, untilAborted } from '../../core/time/waiting.ts'
 import type { JsonRpcPeer } from '../../protocol/json-rpc-peer.ts'
 import type { JsonRpcRequest } from '../../protocol/jsonrpc.ts'
+import { metaKeys } from '../../protocol/meta-keys.ts'
 import { method } from '../../protocol/methods.ts'
+import { relatedTaskOf } from '../../protocol/tasks.ts'
 import type { UpstreamCall } from '../suspended-calls.ts'
 import { amongCalls, isOfClient } from './notifications.ts'
 
@@ -87,7 +89,7 @@ export class ServerRequestHandler {
     const { active, isAmbiguous } = found
     // While this caller responds, another call may proceed.
     active.pause()
-    const answer = await active.working.requestInput(question, {
+    const answer = await active.working.requestInput(withoutTask(question), {
       withdrawn: controller.signal,
       isAmbiguous,
     })
@@ -96,6 +98,12 @@ export class ServerRequestHandler {
     if (!answer && !isAmbiguous) controller.abort()
     return answer || controller.signal.aborted ? answer : this.#ask(question, about, controller)
   }
+}
+
+/** The caller does not know the task of the server. */
+function withoutTask({ method, params }: InputRequest): InputRequest {
+  if (relatedTaskOf(params) === undefined) return { method, ...(params && { params }) }
+  return { method, ...(params && { params: params.withMeta({ [metaKeys.relatedTask]: undefined }) }) }
 }
 
 function unsupported({ method }: JsonRpcRequest): Payload {
@@ -186,10 +194,18 @@ interface Found {
 const MAX_POSTPONED = 10
 const MAX_POSTPONED_MS = 60_000
 
+/** A request that waits for a call it can belong to. */
+interface Postponed {
+  find(): Found | undefined
+  resolve(found: Found): void
+}
+
 /** Determines the call that a server's request belongs to. */
 export class RequestCorrelator {
   readonly #calls = new Registry<number, ActiveCall>()
-  readonly #postponed = new Set<() => void>()
+  /** The calls that the server runs as tasks, by the id of the task. */
+  readonly #tasks = new Map<string, ActiveCall>()
+  readonly #postponed = new Set<Postponed>()
   #sendsUnattributed = false
   /** The last id given to an expected call, which is not sent yet: sent requests have other ids. */
   #expected = 0
@@ -204,7 +220,13 @@ export class RequestCorrelator {
     this.#calls.delete(active.id)
     active.id = id
     this.#calls.set(id, active)
-    if (this.#postponed.size > 0 && isAskable(active)) for (const go of this.#postponed) go()
+    if (isAskable(active)) this.#takeUp()
+  }
+
+  /** The server runs a call as a task, which its requests name. */
+  runsTask(active: ActiveCall, taskId: string): void {
+    this.#tasks.set(taskId, active)
+    this.#takeUp()
   }
 
   /** A call that is not sent yet can already receive input requests of the server. */
@@ -212,12 +234,19 @@ export class RequestCorrelator {
     this.begin(--this.#expected, active)
   }
 
-  end({ id }: ActiveCall): void {
-    this.#calls.delete(id)
+  end(active: ActiveCall): void {
+    this.#calls.delete(active.id)
+    for (const [taskId, other] of this.#tasks) if (other === active) this.#tasks.delete(taskId)
   }
 
-  /** The calls a message may be about: that of its stream, or the active calls if they belong to one caller. */
-  recipients(about: number | undefined): readonly UpstreamCall[] {
+  /**
+   * The calls a message may be about: that of its task, that of its stream, or the active calls if they belong to one
+   * caller.
+   */
+  recipients(about: number | undefined, taskId?: string): readonly UpstreamCall[] {
+    const task = taskId === undefined ? undefined : this.#tasks.get(taskId)
+    if (task) return [task.working]
+    if (taskId !== undefined && about === undefined) return []
     if (about === undefined)
       return amongCalls(
         this.#calls
@@ -240,16 +269,26 @@ export class RequestCorrelator {
     })
   }
 
-  /** The client to ask. Requests for roots wait until there is a client. */
+  /**
+   * The client to ask: that of the task, if the request names one. The call that follows a task may come later than the
+   * requests of the task, which wait for it; requests for roots wait until there is a client.
+   */
   async find(
     question: InputRequest,
     about: number | undefined,
     listeners: readonly UpstreamCall[],
   ): Promise<Found | undefined> {
-    const found = this.#find(question, about, listeners)
-    if (found || question.method !== 'roots/list' || this.#calls.size > 0) return found
-    await this.#postpone()
-    return this.#find(question, undefined, listeners)
+    const taskId = relatedTaskOf(question.params)
+    const find = (): Found | undefined =>
+      taskId === undefined ? this.#find(question, about, listeners) : this.#ofTask(taskId, about)
+    const found = find()
+    const isEarly = taskId !== undefined || (question.method === 'roots/list' && this.#calls.size === 0)
+    return found ?? (isEarly ? this.#postponedUntil(find) : undefined)
+  }
+
+  #ofTask(taskId: string, about: number | undefined): Found | undefined {
+    const active = this.#tasks.get(taskId) ?? (about === undefined ? undefined : this.#calls.get(about))
+    return active && { active, isAmbiguous: false }
   }
 
   #find(
@@ -269,12 +308,21 @@ export class RequestCorrelator {
     return { active: last, isAmbiguous: candidates.length > 1 || question.method === 'roots/list' }
   }
 
-  async #postpone(): Promise<void> {
-    if (this.#postponed.size >= MAX_POSTPONED) return
-    const { promise, resolve } = Promise.withResolvers<void>()
-    this.#postponed.add(resolve)
-    await Promise.race([promise, pause(MAX_POSTPONED_MS)])
-    this.#postponed.delete(resolve)
+  async #postponedUntil(find: () => Found | undefined): Promise<Found | undefined> {
+    if (this.#postponed.size >= MAX_POSTPONED) return undefined
+    const { promise, resolve } = Promise.withResolvers<Found>()
+    const postponed = { find, resolve }
+    this.#postponed.add(postponed)
+    const found = await Promise.race([promise, pause(MAX_POSTPONED_MS)])
+    this.#postponed.delete(postponed)
+    return found ?? undefined
+  }
+
+  #takeUp(): void {
+    for (const { find, resolve } of this.#postponed) {
+      const found = find()
+      if (found) resolve(found)
+    }
   }
 }
 
