@@ -85,26 +85,32 @@ export class Child {
     return this.#hasEnded
   }
 
-  /** Signals the whole group. */
-  kill(signal: NodeJS.Signals): void {
+  /** Signals the whole group. Returns whether that was possible: a process of another user may refuse it. */
+  kill(signal: NodeJS.Signals): boolean {
     const { pid } = this.#process
-    if (pid === undefined) return
-    try {
-      process.kill(-pid, signal)
-    } catch {
-      // The group has ended, or the platform has none.
-      if (!this.#hasEnded) this.#process.kill(signal)
-    }
+    if (pid === undefined) return false
+    // Where the platform has no groups, the process alone.
+    return isSignalled(-pid, signal) || (!this.#hasEnded && isSignalled(pid, signal))
   }
 
   /** Ends the process as specified: close stdin, then SIGTERM, then SIGKILL (basic/lifecycle). */
   async stop(): Promise<void> {
     this.stdin.end()
-    if (await this.#endsWithin(EXIT_GRACE_MS)) return this.kill('SIGKILL')
-    this.kill('SIGTERM')
-    if (!(await this.#endsWithin(EXIT_GRACE_MS))) this.kill('SIGKILL')
+    if (!(await this.#endsWithin(EXIT_GRACE_MS))) {
+      this.kill('SIGTERM')
+      const isOver = (await this.#endsWithin(EXIT_GRACE_MS)) || this.kill('SIGKILL')
+      if (!isOver) return this.#leave()
+    }
     await this.ended
     this.kill('SIGKILL')
+  }
+
+  /** Nothing else can end it: its input is closed. The gateway does not wait for it. */
+  #leave(): void {
+    running.delete(this)
+    this.#process.unref()
+    this.stdout.destroy()
+    this.stderr.destroy()
   }
 
   async #endsWithin(milliseconds: number): Promise<boolean> {
@@ -113,6 +119,14 @@ export class Child {
     const ended = await Promise.race([this.ended.then(() => true), timeout])
     controller.abort()
     return ended
+  }
+}
+
+function isSignalled(pid: number, signal: NodeJS.Signals): boolean {
+  try {
+    return process.kill(pid, signal)
+  } catch {
+    return false
   }
 }
 

@@ -1,5 +1,5 @@
-import { expect, it } from 'vitest'
-import { LastLines } from '../../../../src/upstream/transport/child.ts'
+import { expect, it, onTestFinished, vi } from 'vitest'
+import { Child, LastLines } from '../../../../src/upstream/transport/child.ts'
 import { stdioConnect } from '../../../../src/upstream/transport/stdio.ts'
 import { until } from '../../../support/condition.ts'
 import { silentLog } from '../../../support/silent-log.ts'
@@ -40,3 +40,21 @@ function isRunning(pid: number): boolean {
     return false
   }
 }
+
+it('a process that may not be signalled is left alone once its input is closed', async () => {
+  const script = 'setInterval(() => {}, 1000)'
+  const reach = { kind: 'command', command: process.execPath, args: ['-e', script], env: {} } as const
+  const child = await Child.start(reach, process.env)
+  const refused = vi.spyOn(process, 'kill').mockImplementation(() => {
+    throw Object.assign(new Error('kill EPERM'), { code: 'EPERM' })
+  })
+  onTestFinished(() => refused.mockRestore())
+  await child.stop()
+  expect([child.hasEnded, refused.mock.calls.map(([, signal]) => signal)]).toEqual([
+    false,
+    ['SIGTERM', 'SIGTERM', 'SIGKILL', 'SIGKILL'],
+  ])
+  refused.mockRestore()
+  child.kill('SIGKILL')
+  expect(await child.ended).toBe('was terminated by SIGKILL')
+})
