@@ -74,6 +74,7 @@ const forCommands = [
   'observability/log.ts',
   'protocol/meta-keys.ts',
   'records',
+  'store/private-folder.ts',
   'store/store.ts',
 ]
 
@@ -96,7 +97,7 @@ const walls: readonly Wall[] = [
   },
   {
     part: 'observability',
-    may: ['core', 'protocol/meta-keys.ts', 'protocol/methods.ts'],
+    may: ['core', 'protocol/meta-keys.ts', 'protocol/methods.ts', 'store/private-folder.ts'],
     uses: ['prom-client', '@opentelemetry', ...files],
   },
   { part: 'observability/audit/anchor.ts', may: ['core', 'store/store.ts'], uses: ['node:os'] },
@@ -150,7 +151,7 @@ const walls: readonly Wall[] = [
   },
   {
     part: 'config',
-    may: ['core', 'features/settings.ts', 'protocol/revisions.ts'],
+    may: ['core', 'features/settings.ts', 'protocol/revisions.ts', 'store/private-folder.ts'],
     uses: ['yaml', ...files],
   },
   { part: 'lint', may: ['core', 'protocol', 'catalog/classify.ts'] },

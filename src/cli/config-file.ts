@@ -6,6 +6,7 @@ import { existsSync, statSync } from 'node:fs'
 import { loadAddress, loadStored, type StoredSettings } from '../config/load-sections.ts'
 import { type Environment, readText, variablesFor, whyUnreadable } from '../config/secrets.ts'
 import type { ListenSettings, Settings } from '../core/settings.ts'
+import { strangerProblem } from '../store/private-folder.ts'
 import { type Io, pathOf } from './io.ts'
 
 /** The configuration file of a command that is not given one. */
@@ -60,6 +61,11 @@ export function configFile(
       `${file} does not exist. Create one with gatehouse init, or give a server: gatehouse serve -- <command>`,
     )
   }
+  const problem = config === undefined ? strangerProblem(file) : undefined
+  if (problem !== undefined)
+    throw new Error(
+      `${file} ${problem}, so it is not used. If you trust it, name it: --config ${CONFIG_FILE}`,
+    )
   if (statSync(file).isDirectory()) throw new Error(`${file} is a folder. Give the file in it with --config`)
   try {
     return { file, text: readText(file) }

@@ -23,7 +23,8 @@ export async function init(args: readonly string[], io: Io): Promise<number> {
     options.from === undefined
       ? starter(schemaFor(target))
       : imported(pathOf(options.from, io), schemaFor(target))
-  writeFileSync(target, yaml)
+  // A link that leads nowhere is not followed.
+  writeFileSync(target, yaml, { flag: options.force ? 'w' : 'wx' })
   io.stdout.write(`Wrote ${target}\n${notes.map((note) => `  ${note}\n`).join('')}`)
   return 0
 }

@@ -7,7 +7,10 @@ export function privateFile(file: string): Writable {
   const fd = openSync(file, 'a', 0o600)
   try {
     // Restrict the permissions before anything is written; only a regular file is truncated.
-    if (fstatSync(fd).isFile()) {
+    const found = fstatSync(fd)
+    if (found.isFile()) {
+      if (process.getuid !== undefined && found.uid !== process.getuid())
+        throw new Error(`${file} belongs to another user, who could read what is written: give another file`)
       fchmodSync(fd, 0o600)
       ftruncateSync(fd)
     }

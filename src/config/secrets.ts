@@ -1,7 +1,8 @@
 /** References to variables and files in values. */
-import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs'
+import { closeSync, constants, fstatSync, openSync, readSync, statSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import { parseEnv } from 'node:util'
+import { plantedProblem, strangerProblem } from '../store/private-folder.ts'
 
 /** Environment variables by name. */
 export type Environment = Readonly<Record<string, string | undefined>>
@@ -12,10 +13,19 @@ export type Environment = Readonly<Record<string, string | undefined>>
  * @throws Error if the given file cannot be read
  */
 export function variablesFor(file: string, environment: Environment, named?: string): Environment {
-  const own = named === undefined ? variablesIn(join(dirname(file), '.env')) : variablesIn(named)
+  const path = named ?? join(dirname(file), '.env')
+  const problem = named === undefined ? strangerProblem(path, ownerOf(file)) : undefined
+  if (problem !== undefined)
+    throw new Error(`the file ${path} ${problem}, so it is not read: name it with --env-file, or remove it`)
+  const own = variablesIn(path)
   if ('value' in own) return { ...own.value, ...environment }
   if (named !== undefined || !own.isAbsent) throw new Error(own.problem)
   return environment
+}
+
+/** The user whose configuration was named is trusted with what is beside it. */
+function ownerOf(file: string): number | undefined {
+  return statSync(file, { throwIfNoEntry: false })?.uid
 }
 
 function variablesIn(
@@ -130,8 +140,13 @@ export function looksRandom(text: string): boolean {
 /** The maximum size of a file with a secret, variables, or the configuration of a client, in bytes. */
 const MAX_BYTES = 1_048_576
 
-/** The text of a regular file of up to 1 MB. @throws Error with the reason, or the system error */
+/**
+ * The text of a regular file of up to 1 MB that no other user can have put there. @throws Error with the reason, or the
+ * system error
+ */
 export function readText(path: string): string {
+  const problem = plantedProblem(path)
+  if (problem !== undefined) throw new Error(`it ${problem}`)
   // O_NONBLOCK: `open` would block on a pipe without a writer.
   const file = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
   try {

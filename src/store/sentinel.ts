@@ -7,6 +7,7 @@ import { createHash } from 'node:crypto'
 import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { isObject, readJson } from '../core/json/json.ts'
+import { strangerProblem } from './private-folder.ts'
 
 /** The record of a store: its id, until when its critical data lives, and when this was written. */
 export interface SentinelRecord {
@@ -36,7 +37,8 @@ export class Sentinel {
 
   /** `folder` is the user's state folder; without one nothing is recorded. `location` identifies the store. */
   constructor(folder: string | undefined, location: string) {
-    this.#folder = folder
+    // Those of another user say nothing about the stores of this one.
+    this.#folder = folder !== undefined && strangerProblem(folder) === undefined ? folder : undefined
     this.#file = join(folder ?? '', createHash('sha256').update(location).digest('hex').slice(0, 16))
   }
 

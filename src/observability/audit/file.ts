@@ -22,6 +22,7 @@ import { basename, dirname, extname, join } from 'node:path'
 import { promisify } from 'node:util'
 import { isObject } from '../../core/json/json.ts'
 import { parseJson } from '../../core/json/read.ts'
+import { plantedProblem } from '../../store/private-folder.ts'
 
 /** How many processes may write an audit log with the same name, each to its own file. */
 const MAX_FILES = 64
@@ -66,6 +67,10 @@ export class AuditFile {
     if (!existsSync(folder)) mkdirSync(folder, { mode: 0o700 })
     for (let place = 1; place <= MAX_FILES; place++) {
       const path = placed(file, place)
+      for (const each of [path, `${path}.head`, `${path}.lock`]) {
+        const problem = plantedProblem(each)
+        if (problem !== undefined) throw new Error(`${each} ${problem}`)
+      }
       const lock = takeLock(`${path}.lock`)
       if (!lock) continue
       try {

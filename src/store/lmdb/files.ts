@@ -207,9 +207,9 @@ function readPart(file: number, position: number, length: number): Buffer {
 
 /** The data file of LMDB, and the lock file that its processes share. */
 export const DATA = 'data.mdb'
-const LOCK = 'lock.mdb'
+export const LOCK = 'lock.mdb'
 /** The file that identifies the store: it distinguishes removed data from data that never existed. */
-const GENERATION_FILE = 'generation'
+export const GENERATION_FILE = 'generation'
 /** The disk space that a new store needs, and the minimum size of the lock file, in bytes. */
 const NEW_STORE_BYTES = 1024 * 1024
 const LOCK_FILE_BYTES = 16_384

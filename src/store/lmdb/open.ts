@@ -14,11 +14,14 @@ import {
   UnusableFile,
   DATA,
   FULL,
+  GENERATION_FILE,
   hasData,
+  LOCK,
   hasRoom,
   makeFolder,
   reserveRoom,
 } from './files.ts'
+import { plantedFolderProblem, plantedProblem } from '../private-folder.ts'
 import { ACCEPT_HINT } from '../sentinel.ts'
 
 /** The maximum size of a store, in bytes. */
@@ -40,8 +43,14 @@ export type Base = RootDatabase<string, string>
 export async function openDatabase(directory: string, isAwaited: boolean): Promise<Base> {
   // Loaded lazily: gateways without a folder do not need the library.
   const { open } = await import('lmdb')
+  const problem = plantedFolderProblem(directory)
+  if (problem !== undefined) throw new PlantedStore(`it ${problem}`)
   if (isAwaited && !existsSync(directory)) throw new LostStore('it is gone')
   makeFolder(directory)
+  const file = [DATA, LOCK, GENERATION_FILE].find(
+    (name) => plantedProblem(join(directory, name)) !== undefined,
+  )
+  if (file !== undefined) throw new PlantedStore(`its file ${file} ${plantedProblem(join(directory, file))}`)
   const state = await detectState(directory)
   if (state === 'new' && isAwaited) throw new LostStore('its data is gone')
   if (state === 'new') reserveRoom(directory)
@@ -84,6 +93,7 @@ async function detectState(directory: string): Promise<'new' | 'whole' | 'busy'>
 /** Whether a quick check finds nothing that would prevent opening the database of a folder. */
 export function looksUsable(directory: string, isAwaited: boolean): boolean {
   try {
+    if (plantedFolderProblem(directory) !== undefined) return false
     if (!existsSync(directory)) return !isAwaited && hasRoom(directory)
     accessSync(directory, constants.W_OK | constants.X_OK)
     return hasData(directory) ? looksWhole(join(directory, DATA)) : !isAwaited && hasRoom(directory)
@@ -102,6 +112,9 @@ function checkMark(mark: string | undefined): void {
   )
 }
 
+/** Another user may have made the store, and what is in it. */
+class PlantedStore extends UnusableFile {}
+
 /** Why a folder cannot be used, and how to fix it. */
 export function reasonOf(error: unknown, directory: string): string {
   const at = `the store in ${directory} cannot be used: `
@@ -112,6 +125,8 @@ export function reasonOf(error: unknown, directory: string): string {
     return `${at}a file of that name exists. Remove it, ${elsewhere}`
   if (code === 'EACCES' || code === 'EPERM' || code === 'EROFS' || code === '13' || code === '30')
     return `${at}it is not writable (${text}). Give this user write access, ${elsewhere}`
+  if (error instanceof PlantedStore)
+    return `${at}${text}, who may read and change what is in it. Name a folder under \`store\` that only this user can write to`
   if (error instanceof LostStore) return `${at}${text}. Restore it, or ${ACCEPT_HINT}`
   if (code !== undefined && FULL.has(code)) return `${at}the disk is full. Free some space, ${elsewhere}`
   if (text.includes('full')) return `${at}${text}. Free some space, ${elsewhere}`
