@@ -34,8 +34,11 @@ const NEVER_MCP = /^\s*(?:<!doctype|<html|<\?xml|HTTP\/\d)/i
 interface PlainOutputOptions {
   /** A line without secrets and invisible characters. */
   readable(line: string): string
-  /** Called once if the process prints text in place of messages. It may yet send one, if it is only slow. */
-  onVerdict(error: GatewayError): void
+  /**
+   * Called once if the process prints text in place of messages. Unless that is final, it may yet send one: it may only
+   * be slow.
+   */
+  onVerdict(error: GatewayError, isFinal: boolean): void
 }
 
 /** The output of one process up to its first message. */
@@ -62,7 +65,7 @@ export class PlainOutput {
   /** A sentence about what was printed in place of messages, after a space; empty if a message came, or nothing did. */
   get printed(): string {
     if (this.#first === undefined) return ''
-    return ` ${this.#what}: it printed "${this.#first}".`
+    return this.#first === '' ? ` ${this.#what}.` : ` ${this.#what}: it printed "${this.#first}".`
   }
 
   /** Notes a message to the process: one that repeats its input answers nothing. */
@@ -76,9 +79,10 @@ export class PlainOutput {
   /** Whether a line is for the receiver. */
   read(line: string): boolean {
     if (this.#isOver) return true
-    const what = this.#sent.has(line.trim()) ? 'It repeats what it is sent' : flawOf(line)
+    const isRepetition = this.#sent.has(line.trim())
+    const what = isRepetition ? 'It repeats what it is sent' : flawOf(line)
     if (what !== undefined) {
-      this.#text(line, what)
+      this.#text(line, what, !isRepetition)
       return false
     }
     this.#first = undefined
@@ -96,9 +100,15 @@ export class PlainOutput {
     if (line !== '' && !/^\s*[{[]/.test(line)) this.#text(line, NOT_JSON)
   }
 
-  /** Other output shows that the process is still starting. */
-  extend(): void {
-    if (!this.#isOver && this.#lines > 0) this.#wait(QUIET_MS)
+  /**
+   * Notes a line of its errors, which shows that the process is still starting; or, in a shell, that it does not
+   * understand what it is sent. Errors are not for callers, so they are not quoted.
+   */
+  readError(line: string): void {
+    if (this.#isOver) return
+    if (this.#sent.size > 0 && line.includes('jsonrpc'))
+      this.#text(line, 'It takes what it is sent for text, as its errors show', false)
+    else if (this.#lines > 0) this.#wait(QUIET_MS)
   }
 
   end(): void {
@@ -107,16 +117,16 @@ export class PlainOutput {
     world.clearTimeout(this.#timer)
   }
 
-  #text(line: string, what: string): void {
+  #text(line: string, what: string, isQuoted = true): void {
     const text = this.#options.readable(line)
     if (text === '') return
     this.#lines++
     if (this.#first === undefined) {
-      this.#first = shortened(text, MAX_QUOTED)
+      this.#first = isQuoted ? shortened(text, MAX_QUOTED) : ''
       this.#what = what
     }
     this.#lastAt = world.monotonic()
-    if (this.#lines >= MAX_LINES || NEVER_MCP.test(line)) this.#report()
+    if (this.#lines >= MAX_LINES || NEVER_MCP.test(line)) this.#report(true)
     else this.#wait(this.#lastAt - this.#askedAt < REACTION_MS ? REACTION_QUIET_MS : QUIET_MS)
   }
 
@@ -125,7 +135,7 @@ export class PlainOutput {
     this.#timer = world.setTimeout(() => this.#report(), delayMs).unref()
   }
 
-  #report(): void {
+  #report(isFinal = false): void {
     if (this.#isReported || this.#isOver) return
     this.#isReported = true
     world.clearTimeout(this.#timer)
@@ -134,6 +144,7 @@ export class PlainOutput {
         isUnsent: true,
         suggestion: 'Check that the command starts an MCP server, and that it uses stdio.',
       }),
+      isFinal,
     )
   }
 }

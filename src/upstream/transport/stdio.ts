@@ -1,10 +1,11 @@
 /** A server as a child process: one JSON-RPC message per line. */
 import { once } from 'node:events'
 import { GatewayError } from '../../core/error.ts'
-import type { Log } from '../../core/log.ts'
+import { background, type Log } from '../../core/log.ts'
 import type { CommandReach } from '../../core/settings.ts'
 import { MAX_MESSAGE_BYTES } from '../../core/spool.ts'
 import { withoutSecrets } from '../../core/text/redact.ts'
+import { pause, within } from '../../core/time/waiting.ts'
 import { encodeLine, lines } from '../../protocol/lines.ts'
 import { SpoolingReader } from '../../protocol/spooling.ts'
 import { Child, type LastLines } from './child.ts'
@@ -29,7 +30,10 @@ export function stdioConnect(
     const { stdin, stdout, stderr } = child
     const output = new PlainOutput({
       readable: (line) => lastLines.readable(line),
-      onVerdict: (error) => receiver.speaksNoJson?.(error),
+      onVerdict: (error, isFinal) => {
+        receiver.speaksNoJson?.(error)
+        if (isFinal) leave(error.message)
+      },
     })
     const tooLong = (bytes: number): void => log.warn('upstream.line_too_long', { bytes })
     const messages = new SpoolingReader({
@@ -55,51 +59,55 @@ export function stdioConnect(
       lines(
         65_536,
         (line) => {
-          output.extend()
+          output.readError(line)
           lastLines.add(line)
           log.info('upstream.stderr', { line: withoutSecrets(line) })
         },
         tooLong,
       ),
     )
+    const { promise: over, resolve } = Promise.withResolvers<string>()
     let isOver = false
     const end = (what: string): void => {
       if (isOver) return
       isOver = true
       output.end()
-      receiver.closed(new Error(`${what}${output.printed}`))
+      resolve(what)
+      receiver.closed(new Error(what))
+    }
+    const leave = (why: string): void => {
+      end(why)
+      background(child.stop(), log)
     }
     // Remaining output of the process is read before its end is reported.
     const drained = Promise.allSettled([once(stdout, 'close'), once(stderr, 'close')])
     void child.ended.then(async (how) => {
-      await Promise.race([drained, wait()])
-      end(`The server's process ${how}.`)
+      await Promise.race([drained, pause(EXIT_WAIT_MS)])
+      end(`The server's process ${how}.${output.printed}`)
     })
     // Without a pipe nothing can be answered, whether or not the process lives on.
     const lose = async (pipe: string): Promise<void> => {
-      await Promise.race([child.ended, wait()])
+      await Promise.race([child.ended, pause(EXIT_WAIT_MS)])
       if (child.hasEnded) return
-      end(`The server closed its ${pipe}, though its process has not ended.`)
-      await child.stop()
+      leave(`The server closed its ${pipe}, though its process has not ended.${output.printed}`)
     }
     stdout.once('close', () => void lose('output'))
     stdin.once('error', () => void lose('input'))
-    return new StdioTransport(child, output)
+    return new StdioTransport(child, output, over)
   }
-}
-
-function wait(): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, EXIT_WAIT_MS).unref())
 }
 
 class StdioTransport implements UpstreamTransport {
   readonly hasProvenance = false
   readonly #child: Child
   readonly #output: PlainOutput
+  /** Resolves with how it ended. */
+  readonly #over: Promise<string>
 
-  constructor(child: Child, output: PlainOutput) {
+  constructor(child: Child, output: PlainOutput, over: Promise<string>) {
     this.#child = child
     this.#output = output
+    this.#over = over
   }
 
   get printed(): string {
@@ -109,7 +117,8 @@ class StdioTransport implements UpstreamTransport {
   async send(message: string): Promise<void> {
     const { stdin } = this.#child
     if (!stdin.writable) {
-      throw new GatewayError('SERVER_UNAVAILABLE', "The server's process has ended.", { isUnsent: true })
+      const how = await within(this.#over, 2 * EXIT_WAIT_MS, "The server's process has ended.")
+      throw new GatewayError('SERVER_UNAVAILABLE', how, { isUnsent: true })
     }
     if (stdin.writableLength > MAX_UNREAD)
       throw new GatewayError('OVERLOADED', 'The server does not read its input.')

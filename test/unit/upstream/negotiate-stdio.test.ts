@@ -410,3 +410,20 @@ describe('a server that prints text in place of messages', () => {
     expect(processes).toHaveLength(1)
   })
 })
+
+it('the record of a spoiled process is read as it was written by version 1', async () => {
+  const kept = new Map([
+    ['probe:0zYv4YsnyjjsFVgIiXn_aY2_aEYqhV8brVcet4UKo0A', '{"version":1,"spoiled":true}'],
+  ])
+  const store = {
+    get: async (key: string) => kept.get(key),
+    put: async (key: string, value: string) => void kept.set(key, value),
+    delete: async (key: string) => kept.delete(key),
+  }
+  const { processes, negotiate } = started(older('end'), store)
+  await settled(negotiate())
+  expect([processes.length, kept.size]).toEqual([1, 1])
+  kept.clear()
+  await settled(started(older('end'), store).negotiate())
+  expect([...kept.values()]).toEqual(['{"version":1,"spoiled":true}'])
+})

@@ -9,11 +9,15 @@ const RESPONSE = '{"jsonrpc":"2.0","id":1,"result":{}}'
 
 function outputOfProcess() {
   const verdicts: string[] = []
+  const finals: boolean[] = []
   const output = new PlainOutput({
     readable: (line) => line.replaceAll('secret', '***').trim(),
-    onVerdict: ({ message }) => void verdicts.push(message),
+    onVerdict: ({ message }, isFinal) => {
+      verdicts.push(message)
+      finals.push(isFinal)
+    },
   })
-  return { output, verdicts }
+  return { output, verdicts, finals }
 }
 
 describe('the output of a process before its first message', () => {
@@ -37,7 +41,7 @@ describe('the output of a process before its first message', () => {
     const { output } = outputOfProcess()
     output.sent(REQUEST)
     expect(output.read(line)).toBe(false)
-    expect(output.printed).toContain('it printed "')
+    expect(output.printed).toMatch(/it printed ".+"|It repeats what it is sent/)
     // What comes after it is read.
     expect(output.read(RESPONSE)).toBe(true)
     expect(output.printed).toBe('')
@@ -77,7 +81,7 @@ describe('the output of a process before its first message', () => {
     const { output, verdicts } = outputOfProcess()
     for (let second = 0; second < 40; second += 4) {
       if (second < 20) output.read(`loading ${second} %`)
-      else output.extend()
+      else output.readError('loading')
       await pass(4000)
     }
     expect(verdicts).toEqual([])
@@ -85,10 +89,33 @@ describe('the output of a process before its first message', () => {
     expect(verdicts).toHaveLength(1)
   })
 
+  it('leads to a verdict if it is in errors about what is sent, which are not quoted', async () => {
+    const { output, verdicts } = outputOfProcess()
+    output.readError('sh: no jsonrpc yet')
+    output.sent(REQUEST)
+    output.readError(`sh: 1: ${REQUEST}: not found`)
+    await pass(3000)
+    output.sent(REQUEST)
+    output.readError(`sh: 2: ${REQUEST}: not found`)
+    await pass(1000)
+    expect(verdicts).toEqual([
+      'The server does not speak MCP. It takes what it is sent for text, as its errors show.',
+    ])
+  })
+
+  it('leads to none where a server logs what it gets, and answers', async () => {
+    const { output, verdicts } = outputOfProcess()
+    output.sent(REQUEST)
+    output.readError(`received ${REQUEST}`)
+    output.read(RESPONSE)
+    await pass(60_000)
+    expect([output.printed, verdicts]).toEqual(['', []])
+  })
+
   it('leads to none where there is nothing visible, whatever is printed as errors', async () => {
     const { output, verdicts } = outputOfProcess()
     output.read('  ')
-    output.extend()
+    output.readError('loading')
     await pass(60_000)
     expect([output.printed, verdicts]).toEqual(['', []])
   })
@@ -103,10 +130,12 @@ describe('the output of a process before its first message', () => {
     expect(verdicts).toHaveLength(1)
   })
 
-  it('leads to a verdict at once if there is no end of it', () => {
-    const { output, verdicts } = outputOfProcess()
-    for (let line = 0; line < 1000; line++) output.read('y')
-    expect(verdicts).toHaveLength(1)
+  it('leads to a final verdict at once if there is no end of it, or it is a page', () => {
+    const endless = outputOfProcess()
+    for (let line = 0; line < 1000; line++) endless.output.read('y')
+    const page = outputOfProcess()
+    page.output.read('  <html>')
+    expect([endless.finals, page.finals]).toEqual([[true], [true]])
   })
 
   it('has an end though its last line has none', async () => {
