@@ -11,10 +11,11 @@ import { Payload } from '../core/payload.ts'
 import { aliasOf, isShortened } from '../core/text/alias.ts'
 import { within } from '../core/time/waiting.ts'
 import { world } from '../core/world.ts'
-import { metaKeys, REFERENCE_KEY } from '../protocol/meta-keys.ts'
+import { appsExtension, metaKeys } from '../protocol/meta-keys.ts'
 import { method, unknownMethod } from '../protocol/methods.ts'
 import { keyOfEntries } from '../protocol/server-shapes.ts'
 import { withUri, readFilter, reportedChanges } from '../protocol/subscription-filter.ts'
+import { nameEntry, nameUris } from './exposed-uris.ts'
 import { type Candidate, exposedName, type Naming, ownerOf } from './names.ts'
 import { FanOut } from './fan-out.ts'
 import { listenToAll } from './listen-all.ts'
@@ -158,7 +159,7 @@ class AllServers implements Aggregate {
         this.#fanOut.notePages(upstream, call.method, problem)
       const listing = { until, onCut }
       const entries = await walkIfThere(handle, this.#forServer(request, upstream), call.method, listing)
-      return entries && nameEntries(upstream, this.#withoutHidden(upstream, entries, list), { naming, list })
+      return entries && nameEntries(upstream, this.#withoutHidden(upstream, entries, list), naming)
     })
     if (!isPartial && found.every((entries) => entries === undefined)) throw unknownMethod(call.method)
     const texts = found.flatMap((entries) => entries ?? []).map(({ text }) => text)
@@ -300,68 +301,34 @@ function mergeDiscovered(
 }
 
 /** The entries of a server's list under their names at the shared endpoint. */
-function nameEntries(
-  upstream: string,
-  entries: readonly Payload[],
-  { naming, list }: { readonly naming: Naming; readonly list: string },
-): Payload[] {
-  const key = keyOfEntries(list)
-  return entries.map((entry) => {
-    const id = String(entry.fields[key])
-    return entry.with({ [key]: key === 'name' ? naming.name(upstream, id) : naming.uri(upstream, id) })
-  })
+function nameEntries(upstream: string, entries: readonly Payload[], naming: Naming): Payload[] {
+  const uri = (own: string): string => naming.uri(upstream, own)
+  return entries.map((entry) => nameEntry(entry, uri, (name) => naming.name(upstream, name)))
 }
 
-/** A result of a server with its resource URIs converted to those of the client. */
-export function nameUris(result: Payload, exposed: (uri: string) => string, upstream: string): Payload {
-  const { content, contents, messages } = result.fields
-  let named = result
-  if (Array.isArray(content) && content.some(hasUri)) named = named.withItems('content', rename)
-  if (Array.isArray(contents)) named = named.withItems('contents', renamed)
-  if (Array.isArray(messages) && messages.some((item) => isObject(item) && hasUri(item.content))) {
-    named = named.withItems('messages', (message) => {
-      const block = message.at('content')
-      return block ? message.with({ content: rename(block) }) : message
-    })
-  }
-  return named
-
-  function renamed(value: Payload): Payload {
-    const { uri } = value.fields
-    return typeof uri === 'string' ? value.with({ uri: exposed(uri) }) : value
-  }
-
-  function rename(block: Payload): Payload {
-    if (isKept(block, upstream)) return block
-    if (block.fields.type !== 'resource') return renamed(block)
-    const resource = block.at('resource')
-    return resource ? block.with({ resource: renamed(resource) }) : block
-  }
-}
-
-/** Whether a block links to data of the server that this gateway keeps, whose URI is the same at all addresses. */
-function isKept(block: Payload, upstream: string): boolean {
-  const kept = block.meta(REFERENCE_KEY)
-  return isObject(kept) && kept.origin_server === upstream
-}
-
-function hasUri(block: unknown): boolean {
-  return isObject(block) && (typeof block.uri === 'string' || isObject(block.resource))
-}
-
-/** Extension methods do not name a server, so they only work at the endpoint of one server. */
+/**
+ * Extension methods do not name a server, so they only work at the endpoint of one server. MCP Apps has no methods: its
+ * views are resources.
+ */
 function withoutVendors(capabilities: Record<string, unknown>): Record<string, unknown> {
-  const { extensions: _extensions, experimental: _experimental, tasks: _tasks, ...rest } = capabilities
-  return rest
+  const { extensions, experimental: _experimental, tasks: _tasks, ...rest } = capabilities
+  const apps = isObject(extensions) ? extensions[appsExtension] : undefined
+  return isObject(apps) ? { ...rest, extensions: { [appsExtension]: apps } } : rest
 }
 
 function union(one: Record<string, unknown>, other: Record<string, unknown>): Record<string, unknown> {
   const merged = { ...one }
   for (const [key, value] of Object.entries(other)) {
-    const before = merged[key]
-    merged[key] = isObject(before) && isObject(value) ? union(before, value) : before === true ? true : value
+    merged[key] = unionOf(merged[key], value)
   }
   return merged
+}
+
+function unionOf(one: unknown, other: unknown): unknown {
+  if (isObject(one) && isObject(other)) return union(one, other)
+  if (Array.isArray(one) && Array.isArray(other)) return [...new Set([...one, ...other])]
+  // A server that says nothing usable does not hide what another one supports.
+  return one === true || isObject(one) || other === undefined || other === null ? one : other
 }
 
 function titleOf(fields: Readonly<Record<string, unknown>>): string {

@@ -1,4 +1,6 @@
-/** Names at the shared endpoint: `<server>_<name>` and `<server>+<uri>`, and the owners of names. */
+/**
+ * Names at the shared endpoint: `<server>_<name>`, `<server>+<uri>` and `ui://<server>+…`, and the owners of names.
+ */
 import { aliasOf } from '../core/text/alias.ts'
 
 /** The name of a tool or prompt at the shared endpoint. */
@@ -6,9 +8,18 @@ export function exposedName(upstream: string, name: string): string {
   return `${prefixOf(upstream)}${name}`
 }
 
-/** The URI of a resource at the shared endpoint. */
+/** The URI of a resource at the shared endpoint. A view keeps its scheme, as hosts require. */
 export function exposedUri(upstream: string, uri: string): string {
-  return `${upstream}+${uri}`
+  const scheme = VIEW.exec(uri)?.[0] ?? ''
+  return `${scheme}${upstream}+${uri.slice(scheme.length)}`
+}
+
+/** The scheme of views (MCP Apps, SEP-1865). */
+const VIEW = /^ui:\/\//i
+
+/** Whether a URI is that of a view of a tool, which hosts accept with the scheme `ui` only. */
+export function isView(uri: string): boolean {
+  return VIEW.test(uri)
 }
 
 /** The naming scheme of the tools, prompts and resources of several servers. */
@@ -27,6 +38,10 @@ export const strict: Naming = {
   name: (upstream, name) => aliasOf(exposedName(upstream, name)),
   uri: (_upstream, uri) => uri,
   serverOf: (exposed, upstreams) => {
+    if (isView(exposed)) {
+      const found = uriOf(exposed, upstreams)
+      return found && { ...found, name: exposed }
+    }
     const upstream = upstreams.find((item) => exposed.startsWith(`${item}://`))
     return upstream === undefined ? undefined : { upstream, name: exposed }
   },
@@ -51,8 +66,10 @@ export function ownerOf(exposed: string, upstreams: readonly string[]): Candidat
 
 /** The server of an exposed URI. */
 export function uriOf(exposed: string, upstreams: readonly string[]): Candidate | undefined {
-  const upstream = upstreams.find((item) => exposed.startsWith(`${item}+`))
-  return upstream === undefined ? undefined : { upstream, name: exposed.slice(upstream.length + 1) }
+  const scheme = VIEW.exec(exposed)?.[0] ?? ''
+  const rest = exposed.slice(scheme.length)
+  const upstream = upstreams.find((item) => rest.startsWith(`${item}+`))
+  return upstream === undefined ? undefined : { upstream, name: scheme + rest.slice(upstream.length + 1) }
 }
 
 function prefixOf(upstream: string): string {

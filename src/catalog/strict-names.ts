@@ -11,7 +11,9 @@ import { metaKeys } from '../protocol/meta-keys.ts'
 import { method } from '../protocol/methods.ts'
 import { ACKNOWLEDGED, readFilter, withUri, withUris } from '../protocol/subscription-filter.ts'
 import { nameOfUri } from '../protocol/server-shapes.ts'
-import { failedRead, nameUris } from './aggregate.ts'
+import { failedRead } from './aggregate.ts'
+import { nameEntry, nameUris } from './exposed-uris.ts'
+import { exposedUri, isView, uriOf } from './names.ts'
 
 /** Exposes servers for strict hosts: names in snake case, resources in the scheme of their server. */
 export function strictNames(next: Handler): Handler {
@@ -65,7 +67,7 @@ function inTerms(outcome: Outcome, call: Call, { named, exposed }: Terms): Outco
   const { list } = method(call.method)
   const entries = list === undefined ? undefined : outcome.result.at(list)?.items
   if (list === undefined || !entries) return { kind: 'result', result: named(outcome.result) }
-  const texts = entries.map((entry) => renamed(completeEntry(list, entry), exposed).text)
+  const texts = entries.map((entry) => nameEntry(completeEntry(list, entry), exposed, aliasOf).text)
   return { kind: 'result', result: outcome.result.with({ [list]: Payload.text(`[${texts.join(',')}]`) }) }
 }
 
@@ -84,15 +86,12 @@ function introduced(result: Payload): Payload {
     .withMeta({ [metaKeys.serverInfo]: own })
 }
 
-function renamed(entry: Payload, exposed: (uri: string) => string): Payload {
-  const { name, uri, uriTemplate } = entry.fields
-  if (typeof uri === 'string') return entry.with({ uri: exposed(uri) })
-  if (typeof uriTemplate === 'string') return entry.with({ uriTemplate: exposed(uriTemplate) })
-  return typeof name === 'string' ? entry.with({ name: aliasOf(name) }) : entry
-}
-
-/** The URI of a resource in the scheme of its server: `files://file//srv/notes.md` for `file:///srv/notes.md`. */
+/**
+ * The URI of a resource in the scheme of its server: `files://file//srv/notes.md` for `file:///srv/notes.md`. Views keep
+ * their scheme.
+ */
 export function ownUri(upstream: string, uri: string): string {
+  if (isView(uri)) return exposedUri(upstream, uri)
   const [, scheme, slashes] = /^([a-z][a-z0-9+.-]*):(\/\/)?/.exec(uri) ?? []
   // `~` occurs in no scheme, so the text after it cannot be mistaken for a scheme.
   if (scheme === undefined) return `${upstream}://~/${uri}`
@@ -102,6 +101,7 @@ export function ownUri(upstream: string, uri: string): string {
 
 /** The server's own URI; a URI not created by `ownUri` is assumed to be the server's own. */
 export function originalUri(upstream: string, uri: string): string {
+  if (isView(uri)) return uriOf(uri, [upstream])?.name ?? uri
   const start = `${upstream}://`
   const end = uri.indexOf('/', start.length)
   if (!uri.startsWith(start) || end === -1) return uri

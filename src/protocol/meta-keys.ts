@@ -28,6 +28,9 @@ export const tasksExtension = 'io.modelcontextprotocol/tasks'
 /** The events extension of 2026-07-28 (SEP-3415). */
 export const eventsExtension = 'io.modelcontextprotocol/events'
 
+/** The extension of tools with views, MCP Apps (SEP-1865). */
+export const appsExtension = 'io.modelcontextprotocol/ui'
+
 /** The prefix of every key, method and extension the gateway defines. */
 export const NS = 'dev.gatehouse'
 

@@ -1,0 +1,78 @@
+/**
+ * URIs of resources in lists and results of a server, as clients know them at an address where they differ from those of
+ * the server. Invariant: a URI that a client receives is one that it can read at that address, also where `_meta` names
+ * the view of a tool (MCP Apps, SEP-1865).
+ */
+import { isObject } from '../core/json/json.ts'
+import type { Payload } from '../core/payload.ts'
+import { REFERENCE_KEY } from '../protocol/meta-keys.ts'
+
+type Exposed = (uri: string) => string
+
+/** Members of `_meta` that are the URI of a view: the former key of MCP Apps, and that of OpenAI's Apps SDK. */
+const viewKeys = ['ui/resourceUri', 'openai/outputTemplate']
+
+/** An entry of a list with its URIs converted to those of the client, and its name by `name` if it has no URI. */
+export function nameEntry(entry: Payload, exposed: Exposed, name: (own: string) => string): Payload {
+  const { name: own, uri, uriTemplate } = entry.fields
+  const named = withNamedViews(entry, exposed)
+  if (typeof uri === 'string') return named.with({ uri: exposed(uri) })
+  if (typeof uriTemplate === 'string') return named.with({ uriTemplate: exposed(uriTemplate) })
+  return typeof own === 'string' ? named.with({ name: name(own) }) : named
+}
+
+/** A result of a server with its resource URIs converted to those of the client. */
+export function nameUris(result: Payload, exposed: Exposed, upstream: string): Payload {
+  const { content, contents, messages } = result.fields
+  let named = withNamedViews(result, exposed)
+  if (Array.isArray(content) && content.some(mayHaveUri)) named = named.withItems('content', rename)
+  if (Array.isArray(contents)) named = named.withItems('contents', renamed)
+  if (Array.isArray(messages) && messages.some((item) => isObject(item) && mayHaveUri(item.content))) {
+    named = named.withItems('messages', (message) => {
+      const block = message.at('content')
+      return block ? message.with({ content: rename(block) }) : message
+    })
+  }
+  return named
+
+  function renamed(value: Payload): Payload {
+    const { uri } = value.fields
+    const viewed = withNamedViews(value, exposed)
+    return typeof uri === 'string' ? viewed.with({ uri: exposed(uri) }) : viewed
+  }
+
+  function rename(block: Payload): Payload {
+    if (isKept(block, upstream)) return block
+    if (block.fields.type !== 'resource') return renamed(block)
+    const resource = block.at('resource')
+    const viewed = withNamedViews(block, exposed)
+    return resource ? viewed.with({ resource: renamed(resource) }) : viewed
+  }
+}
+
+/** The same value with the URIs of views in its `_meta` converted. */
+function withNamedViews(value: Payload, exposed: Exposed): Payload {
+  const meta = value.fields._meta === undefined ? undefined : value.at('_meta')
+  if (!meta || !isObject(meta.value)) return value
+  const edits: Record<string, unknown> = {}
+  for (const key of viewKeys) {
+    const uri = meta.fields[key]
+    if (typeof uri === 'string') edits[key] = exposed(uri)
+  }
+  const view = meta.at('ui')
+  const uri = view?.fields.resourceUri
+  if (view && typeof uri === 'string') edits.ui = view.with({ resourceUri: exposed(uri) })
+  return Object.keys(edits).length === 0 ? value : value.with({ _meta: meta.with(edits) })
+}
+
+/** Whether a block links to data of the server that this gateway keeps, whose URI is the same at all addresses. */
+function isKept(block: Payload, upstream: string): boolean {
+  const kept = block.meta(REFERENCE_KEY)
+  return isObject(kept) && kept.origin_server === upstream
+}
+
+function mayHaveUri(block: unknown): boolean {
+  return (
+    isObject(block) && (typeof block.uri === 'string' || isObject(block.resource) || isObject(block._meta))
+  )
+}
