@@ -3,12 +3,11 @@
  * others.
  */
 import { type Call, type Handler, type Notification, type Outcome, resultOf } from '../core/call.ts'
-import { GatewayError, invalidParam, unknownPrompt, unknownResource, unknownTool } from '../core/error.ts'
+import { GatewayError, invalidParam, unknownPrompt, unknownResource } from '../core/error.ts'
 import { self } from '../core/identity.ts'
 import { isObject } from '../core/json/json.ts'
 import type { Log } from '../core/log.ts'
 import { Payload } from '../core/payload.ts'
-import { aliasOf, isShortened } from '../core/text/alias.ts'
 import { within } from '../core/time/waiting.ts'
 import { world } from '../core/world.ts'
 import { appsExtension, metaKeys } from '../protocol/meta-keys.ts'
@@ -16,46 +15,39 @@ import { method, unknownMethod } from '../protocol/methods.ts'
 import { keyOfEntries } from '../protocol/server-shapes.ts'
 import { withUri, readFilter, reportedChanges } from '../protocol/subscription-filter.ts'
 import { nameEntry, nameUris } from './exposed-uris.ts'
-import { type Candidate, exposedName, type Naming, ownerOf } from './names.ts'
 import { FanOut } from './fan-out.ts'
 import { listenToAll } from './listen-all.ts'
+import { namesIn } from './listed-names.ts'
+import { Locator, type LocatorOptions } from './locate.ts'
+import type { Candidate, Naming } from './names.ts'
 import { listAllPages, walkIfThere } from './pagination.ts'
+import { type NameConflict, type ServerNames, sharedNames } from './shared-names.ts'
 
-interface Options {
-  readonly names: readonly string[]
-  /** Runs a call that names its server. */
-  readonly handle: Handler
-  readonly naming: Naming
-  /** How long a server may take until the others are answered without it, in milliseconds. */
-  readonly timeoutMs: number
+interface Options extends LocatorOptions {
   /** Aborted when the set of servers changes. */
   readonly ended: AbortSignal
   readonly log: Log
-  /** Called with each listed tool or prompt that is left out, each time. */
-  readonly onHidden?: (hidden: HiddenName) => void
+  /** Called with each conflict of names in a list, each time. */
+  readonly onConflict?: (conflict: NameConflict) => void
 }
 
-/**
- * A tool or prompt that is left out of the lists of all servers, because its name is in the namespace of another
- * server.
- */
-export interface HiddenName {
-  readonly exposed: string
+/** The entries of a server's list, under its own names. */
+interface ServerEntries {
   readonly upstream: string
-  /** The server whose prefix the name begins with. */
-  readonly owner: string
+  readonly entries: readonly Payload[]
 }
 
-/** Why a name is left out and where it is available, for people. */
-export function hiddenText({ exposed, upstream, owner }: HiddenName): string {
-  return `${exposed} of ${upstream} is available at /mcp/${upstream} only: at /mcp such names belong to ${owner}`
+function namesOf({ upstream, entries }: ServerEntries): ServerNames {
+  return { upstream, names: namesIn(entries) }
 }
 
 /** Several servers as one. */
 export interface Aggregate {
   readonly handle: Handler
   resolve(call: Call): Promise<Call | undefined>
-  /** Tools and prompts that are left out, with the reasons. */
+  /** Whether the lists have the tool that a call names. */
+  lists(call: Call): Promise<boolean>
+  /** Conflicts between the names of tools or prompts. */
   collisions(call: Call): Promise<string[]>
   /** Notes whether a server can be reached. */
   reachable(upstream: string, isReachable: boolean): void
@@ -70,12 +62,14 @@ export function aggregate(options: Options): Aggregate {
 
 class AllServers implements Aggregate {
   readonly #options: Options
+  readonly #locator: Locator
   readonly #fanOut: FanOut
   /** The subscriptions, each with a way to report that all lists may have changed. */
   readonly #listeners = new Set<() => void>()
 
   constructor(options: Options) {
     this.#options = options
+    this.#locator = new Locator(options)
     this.#fanOut = new FanOut({
       ...options,
       onReturn: () => this.#listeners.forEach((report) => report()),
@@ -108,18 +102,22 @@ class AllServers implements Aggregate {
 
   readonly missing = (upstream: string): readonly string[] => this.#fanOut.problems(upstream)
 
+  readonly lists = (call: Call): Promise<boolean> =>
+    this.#locator.lists(call, 'tools/call', call.target.name ?? '')
+
   readonly collisions = async (call: Call): Promise<string[]> => {
-    const { names, handle, timeoutMs } = this.#options
-    const hidden: HiddenName[] = []
-    const outer = names.filter((name) => names.some((other) => other.startsWith(`${name}-`)))
-    for (const upstream of outer) {
-      for (const list of ['tools/list', 'prompts/list']) {
+    const { names, handle, naming, timeoutMs } = this.#options
+    const isConcerned = (upstream: string): boolean =>
+      naming.isBare(upstream) || names.some((other) => other.startsWith(`${upstream}-`))
+    const found: NameConflict[] = []
+    for (const list of ['tools/list', 'prompts/list']) {
+      const lists = names.filter(isConcerned).map(async (upstream) => {
         const listed = listAllPages(handle, this.#forServer(call, upstream), list).catch(() => [])
-        const entries = await within(listed, timeoutMs, [])
-        hidden.push(...entries.flatMap(({ fields: { name } }) => this.#hiddenOf(upstream, name)))
-      }
+        return namesOf({ upstream, entries: await within(listed, timeoutMs, []) })
+      })
+      found.push(...sharedNames(await Promise.all(lists), this.#options).conflicts)
     }
-    return hidden.map(hiddenText)
+    return found.map(({ message }) => message)
   }
 
   async #discover(call: Call): Promise<Outcome> {
@@ -131,21 +129,21 @@ class AllServers implements Aggregate {
   }
 
   async #listen(call: Call): Promise<Outcome> {
-    const { names, handle, naming, ended } = this.#options
     const changes = reportedChanges(readFilter(call.params))
     const report = (): void => changes.forEach((method) => call.emit({ method }))
     this.#listeners.add(report)
     try {
       const acknowledged = (upstream: string, request: Promise<unknown>): Promise<void> =>
         this.#fanOut.settled(upstream, call, request)
-      return await listenToAll(call, { names, handle, naming, ended, acknowledged })
+      const resource = (uri: string): Promise<Candidate | undefined> => this.#locator.resource(call, uri)
+      return await listenToAll(call, { ...this.#options, acknowledged, resource })
     } finally {
       this.#listeners.delete(report)
     }
   }
 
   async #joinedList(call: Call, list: string): Promise<Outcome> {
-    const { handle, naming, timeoutMs } = this.#options
+    const { handle, timeoutMs } = this.#options
     if (call.params.fields.cursor !== undefined) {
       throw new GatewayError(
         'INVALID_INPUT',
@@ -159,17 +157,35 @@ class AllServers implements Aggregate {
         this.#fanOut.notePages(upstream, call.method, problem)
       const listing = { until, onCut }
       const entries = await walkIfThere(handle, this.#forServer(request, upstream), call.method, listing)
-      return entries && nameEntries(upstream, this.#withoutHidden(upstream, entries, list), naming)
+      return entries && { upstream, entries }
     })
     if (!isPartial && found.every((entries) => entries === undefined)) throw unknownMethod(call.method)
-    const texts = found.flatMap((entries) => entries ?? []).map(({ text }) => text)
+    const listed = found.filter((entries) => entries !== undefined)
+    const texts = this.#named(listed, list).map(({ text }) => text)
     return done(Payload.of({}).with({ [list]: Payload.text(`[${texts.join(',')}]`) }))
+  }
+
+  /** The entries of a list of several servers as clients know them. */
+  #named(lists: readonly ServerEntries[], list: string): Payload[] {
+    const { naming, onConflict } = this.#options
+    const shared = sharedNames(keyOfEntries(list) === 'name' ? lists.map(namesOf) : [], this.#options)
+    if (onConflict) shared.conflicts.forEach((conflict) => onConflict(conflict))
+    return lists.flatMap(({ upstream, entries }) => {
+      const names = {
+        uri: (own: string) => naming.uri(upstream, own),
+        name: (own: string) => shared.of(upstream, own),
+      }
+      return entries.flatMap((entry) => nameEntry(entry, list, names) ?? [])
+    })
   }
 
   async #toServer(call: Call, { upstream, name }: Candidate, params: Payload): Promise<Outcome> {
     const { handle, naming } = this.#options
-    const rewriteResult = (result: Payload): Payload =>
-      nameUris(result, (uri) => naming.uri(upstream, uri), upstream)
+    const { uri: requested } = call.params.fields
+    const exposed = (uri: string): string =>
+      // Clients compare the contents of a resource with the URI that they requested.
+      uri === params.fields.uri && typeof requested === 'string' ? requested : naming.uri(upstream, uri)
+    const rewriteResult = (result: Payload): Payload => nameUris(result, exposed, upstream)
     const target = { method: call.method, upstream, name }
     const emit = namedEmit(call, upstream, naming)
     try {
@@ -187,76 +203,38 @@ class AllServers implements Aggregate {
 
   /** The server and the parameters of a call there; undefined for a method that names no server. */
   async #locate(call: Call): Promise<[Candidate, Payload] | undefined> {
-    const { names, naming } = this.#options
     const { name: subject } = call.target
     if (call.method === 'completion/complete') return this.#locateReference(call)
     if (!located.has(call.method)) return undefined
     if (subject === undefined) throw invalidParam(method(call.method).nameIn ?? 'name', 'must be a string')
-    if (call.method === 'resources/read') {
-      const found = naming.serverOf(subject, names)
-      if (!found) throw unknown(call.method, subject)
-      return [found, call.params.with({ uri: found.name })]
+    if (call.method === 'tools/call' || call.method === 'prompts/get') {
+      const found = await this.#locator.item(call, call.method, subject)
+      return [found, call.params.with({ name: found.name })]
     }
-    const list = call.method === 'tools/call' ? 'tools/list' : 'prompts/list'
-    const found = await this.#find(call, list, subject)
-    return [found, call.params.with({ name: found.name })]
+    const found = await this.#locator.resource(call, subject)
+    if (!found) throw unknownResource(subject)
+    this.#locator.noteView(call, found)
+    return [found, call.params.with({ uri: found.name })]
   }
 
   async #locateReference(call: Call): Promise<[Candidate, Payload]> {
-    const { names, naming } = this.#options
     const reference = call.params.at('ref')
     const { name, uri } = reference?.fields ?? {}
     if (reference && typeof uri === 'string') {
-      const found = naming.serverOf(uri, names)
+      const found = await this.#locator.resource(call, uri)
       if (found) return [found, call.params.with({ ref: reference.with({ uri: found.name }) })]
     }
     if (!reference || (typeof name !== 'string' && typeof uri !== 'string'))
       throw invalidParam('ref', 'must name a prompt or a resource')
-    if (typeof name !== 'string') throw unknown(call.method, String(uri))
-    const found = await this.#find(call, 'prompts/list', name)
+    if (typeof name !== 'string') throw unknownPrompt(String(uri))
+    const found = await this.#locator.item(call, 'prompts/get', name)
     return [found, call.params.with({ ref: reference.with({ name: found.name }) })]
-  }
-
-  /** The server a name belongs to, and the name on that server; its list is read if the name is shortened. */
-  async #find(call: Call, list: string, name: string): Promise<Candidate> {
-    const { names, handle } = this.#options
-    const owner = ownerOf(name, names)
-    if (!owner) throw unknown(call.method, name)
-    if (!isShortened(name)) return owner
-    const entries = await listAllPages(handle, this.#forServer(call, owner.upstream), list)
-    const listed = entries.map(({ fields }) => String(fields.name))
-    const found =
-      listed.find((entry) => entry === owner.name) ??
-      listed.find((entry) => isAliasOf(name, owner.upstream, entry))
-    return found === undefined ? owner : { upstream: owner.upstream, name: found }
-  }
-
-  /** The tool or prompt of a server, where its exposed name is in the namespace of another server. */
-  #hiddenOf(upstream: string, name: unknown): readonly HiddenName[] {
-    const { names, naming } = this.#options
-    const exposed = naming.name(upstream, String(name))
-    const owner = ownerOf(exposed, names)?.upstream
-    return owner === undefined || owner === upstream ? [] : [{ exposed, upstream, owner }]
-  }
-
-  #withoutHidden(upstream: string, entries: readonly Payload[], list: string): readonly Payload[] {
-    if (keyOfEntries(list) !== 'name') return entries
-    return entries.filter(({ fields: { name } }) => {
-      const [hidden] = this.#hiddenOf(upstream, name)
-      if (hidden) this.#options.onHidden?.(hidden)
-      return hidden === undefined
-    })
   }
 }
 
 /** Forwards notifications of one server with its URIs converted to those of the client. */
 function namedEmit(call: Call, upstream: string, naming: Naming): (note: Notification) => void {
   return (note) => call.emit(withUri(note, (uri) => naming.uri(upstream, uri)))
-}
-
-/** Whether a name is the alias of a tool or prompt among several servers. */
-function isAliasOf(alias: string, upstream: string, name: string): boolean {
-  return alias === aliasOf(exposedName(upstream, aliasOf(name)))
 }
 
 function done(result: Payload): Outcome {
@@ -268,11 +246,6 @@ const located: ReadonlySet<string> = new Set(['tools/call', 'prompts/get', 'reso
 
 const namedOnly = {
   suggestion: 'Methods that the protocol does not define are available at /mcp/<server> only.',
-}
-
-function unknown(name: string, subject: string): GatewayError {
-  if (name === 'tools/call') return unknownTool(subject)
-  return name === 'resources/read' ? unknownResource(subject) : unknownPrompt(subject)
 }
 
 // Merges the discovery results of several servers, and renames entries and URIs.
@@ -298,12 +271,6 @@ function mergeDiscovered(
     ...(instructions.length > 0 && { instructions: instructions.join('\n\n') }),
     _meta: { [metaKeys.serverInfo]: own },
   })
-}
-
-/** The entries of a server's list under their names at the shared endpoint. */
-function nameEntries(upstream: string, entries: readonly Payload[], naming: Naming): Payload[] {
-  const uri = (own: string): string => naming.uri(upstream, own)
-  return entries.map((entry) => nameEntry(entry, uri, (name) => naming.name(upstream, name)))
 }
 
 /**

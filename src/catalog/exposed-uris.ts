@@ -5,20 +5,27 @@
  */
 import { isObject } from '../core/json/json.ts'
 import type { Payload } from '../core/payload.ts'
+import { viewKeys } from '../core/text/server-uri.ts'
 import { REFERENCE_KEY } from '../protocol/meta-keys.ts'
+import { keyOfEntries } from '../protocol/server-shapes.ts'
 
 type Exposed = (uri: string) => string
 
-/** Members of `_meta` that are the URI of a view: the former key of MCP Apps, and that of OpenAI's Apps SDK. */
-const viewKeys = ['ui/resourceUri', 'openai/outputTemplate']
+/** How clients know what a server lists. */
+interface ExposedNames {
+  readonly uri: Exposed
+  /** The name of a tool or prompt; undefined if it is left out. */
+  name(own: string): string | undefined
+}
 
-/** An entry of a list with its URIs converted to those of the client, and its name by `name` if it has no URI. */
-export function nameEntry(entry: Payload, exposed: Exposed, name: (own: string) => string): Payload {
-  const { name: own, uri, uriTemplate } = entry.fields
-  const named = withNamedViews(entry, exposed)
-  if (typeof uri === 'string') return named.with({ uri: exposed(uri) })
-  if (typeof uriTemplate === 'string') return named.with({ uriTemplate: exposed(uriTemplate) })
-  return typeof own === 'string' ? named.with({ name: name(own) }) : named
+/** An entry of a list, such as `tools`, as clients know it; undefined if it is left out. */
+export function nameEntry(entry: Payload, list: string, { uri, name }: ExposedNames): Payload | undefined {
+  const key = keyOfEntries(list)
+  const own = entry.fields[key]
+  const named = withNamedViews(entry, uri)
+  if (typeof own !== 'string') return named
+  const exposed = key === 'name' ? name(own) : uri(own)
+  return exposed === undefined ? undefined : named.with({ [key]: exposed })
 }
 
 /** A result of a server with its resource URIs converted to those of the client. */
@@ -75,4 +82,11 @@ function mayHaveUri(block: unknown): boolean {
   return (
     isObject(block) && (typeof block.uri === 'string' || isObject(block.resource) || isObject(block._meta))
   )
+}
+/** The URIs of the views that a tool names. */
+export function viewsOf({ _meta: meta }: Readonly<Record<string, unknown>>): string[] {
+  if (!isObject(meta)) return []
+  const { ui } = meta
+  const named = [isObject(ui) ? ui.resourceUri : undefined, ...viewKeys.map((key) => meta[key])]
+  return named.filter((uri) => typeof uri === 'string')
 }

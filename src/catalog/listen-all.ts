@@ -17,6 +17,8 @@ interface ListenOptions {
   readonly handle: Handler
   readonly naming: Naming
   readonly ended: AbortSignal
+  /** The server of a resource whose URI does not name its server. */
+  resource(uri: string): Promise<Candidate | undefined>
   /** Resolves when a server has acknowledged, or is not waited for. */
   acknowledged(upstream: string, acknowledgement: Promise<void>): Promise<void>
 }
@@ -27,7 +29,7 @@ const MAX_WAITING_NOTIFICATIONS = 1000
 /** One subscription to several servers; it ends when the set of servers changes. */
 export async function listenToAll(
   call: Call,
-  { names, handle, naming, ended, acknowledged: untilAcknowledged }: ListenOptions,
+  { names, handle, naming, ended, resource, acknowledged: untilAcknowledged }: ListenOptions,
 ): Promise<Outcome> {
   const filter = readFilter(call.params)
   const controller = new AbortController()
@@ -55,9 +57,10 @@ export async function listenToAll(
   call.signal.addEventListener('abort', stop)
   ended.addEventListener('abort', stop)
   try {
+    const isOfResources = (filter.resourceSubscriptions ?? []).length > 0
+    const located = isOfResources ? await locatedUris(filter, { names, naming, resource }) : new Map()
     const streams = names.map((upstream) => {
-      const part = filterFor(filter, upstream, (uri) => naming.serverOf(uri, names))
-      const exposed = (uri: string): string => naming.uri(upstream, uri)
+      const { part, exposed } = filterOf(upstream, filter, { located, naming })
       const acknowledged = Promise.withResolvers<void>()
       const emit = (note: Notification): void => {
         if (note.method !== ACKNOWLEDGED) return forward(withUri(note, exposed))
@@ -87,17 +90,34 @@ export async function listenToAll(
   }
 }
 
-function filterFor(
-  filter: SubscriptionFilter,
+/** The resources of a filter by the URIs that the client knows. */
+type LocatedUris = ReadonlyMap<string, Candidate>
+
+async function locatedUris(
+  { resourceSubscriptions: uris = [] }: SubscriptionFilter,
+  { names, naming, resource }: Pick<ListenOptions, 'names' | 'naming' | 'resource'>,
+): Promise<LocatedUris> {
+  const found = await Promise.all(
+    uris.map(async (uri) => {
+      const named = naming.serverOf(uri, names) ?? (await resource(uri).catch(() => undefined))
+      return named ? [[uri, named] as const] : []
+    }),
+  )
+  return new Map(found.flat())
+}
+
+/** The part of a filter that concerns a server, and the client's URIs of its resources. */
+function filterOf(
   upstream: string,
-  serverOf: (uri: string) => Candidate | undefined,
-): SubscriptionFilter {
-  const uris = (filter.resourceSubscriptions ?? []).flatMap((uri) => {
-    const found = serverOf(uri)
-    return found?.upstream === upstream ? [found.name] : []
-  })
-  const { resourceSubscriptions: _all, ...rest } = filter
-  return { ...rest, ...(uris.length > 0 && { resourceSubscriptions: uris }) }
+  { resourceSubscriptions: _all, ...rest }: SubscriptionFilter,
+  { located, naming }: { readonly located: LocatedUris; readonly naming: Naming },
+): { readonly part: SubscriptionFilter; exposed(uri: string): string } {
+  const own = [...located].filter(([, found]) => found.upstream === upstream)
+  const requested = new Map(own.map(([uri, { name }]) => [name, uri]))
+  return {
+    part: { ...rest, ...(own.length > 0 && { resourceSubscriptions: [...requested.keys()] }) },
+    exposed: (uri) => requested.get(uri) ?? naming.uri(upstream, uri),
+  }
 }
 
 function mergedFilter(filters: readonly SubscriptionFilter[]): SubscriptionFilter {

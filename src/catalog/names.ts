@@ -1,50 +1,62 @@
 /**
- * Names at the shared endpoint: `<server>_<name>`, `<server>+<uri>` and `ui://<server>+…`, and the owners of names.
+ * Names at the address of several servers, `/mcp`: those in its lists, and the owners of names. The prefix of a server is
+ * its namespace, in which no other server has names, whatever the servers list.
  */
-import { aliasOf } from '../core/text/alias.ts'
+import type { Settings } from '../core/settings.ts'
+import { aliasOf, shortNameOf } from '../core/text/alias.ts'
+import { exposedUri, isView, ownUriOf } from '../core/text/server-uri.ts'
 
-/** The name of a tool or prompt at the shared endpoint. */
+/** The name of a tool or prompt with the prefix of its server, however long. */
 export function exposedName(upstream: string, name: string): string {
   return `${prefixOf(upstream)}${name}`
 }
 
-/** The URI of a resource at the shared endpoint. A view keeps its scheme, as hosts require. */
-export function exposedUri(upstream: string, uri: string): string {
-  const scheme = VIEW.exec(uri)?.[0] ?? ''
-  return `${scheme}${upstream}+${uri.slice(scheme.length)}`
-}
-
-/** The scheme of views (MCP Apps, SEP-1865). */
-const VIEW = /^ui:\/\//i
-
-/** Whether a URI is that of a view of a tool, which hosts accept with the scheme `ui` only. */
-export function isView(uri: string): boolean {
-  return VIEW.test(uri)
-}
-
-/** The naming scheme of the tools, prompts and resources of several servers. */
+/** The names of the tools, prompts and resources of several servers. */
 export interface Naming {
+  /** The name of a tool or prompt in lists. */
   name(upstream: string, name: string): string
+  /** The same with the prefix of its server, also for servers that are listed without one. */
+  prefixed(upstream: string, name: string): string
+  /** Whether the names of a server are listed without its prefix. */
+  isBare(upstream: string): boolean
   uri(upstream: string, uri: string): string
   /** The server of an exposed URI, and the URI on that server. */
   serverOf(exposed: string, upstreams: readonly string[]): Candidate | undefined
 }
 
-/** Names and URIs prefixed with the name of their server. */
-export const prefixed: Naming = { name: exposedName, uri: exposedUri, serverOf: uriOf }
+/** The names at the address of several servers. */
+export function namingOf({ listen, upstreams }: Pick<Settings, 'listen' | 'upstreams'>): Naming {
+  const bare = upstreams.filter(({ prefix }) => prefix === 'never').map(({ name }) => name)
+  return listen.isStrict ? strictNaming(new Set(bare)) : plainNaming(new Set(bare))
+}
+
+/** Names within the limit of clients, and URIs that name their server; servers in `bare` are listed without a prefix. */
+export function plainNaming(bare: ReadonlySet<string> = new Set()): Naming {
+  const prefixed = (upstream: string, name: string): string => shortNameOf(exposedName(upstream, name))
+  return {
+    name: (upstream, name) => (bare.has(upstream) ? name : prefixed(upstream, name)),
+    prefixed,
+    isBare: (upstream) => bare.has(upstream),
+    uri: exposedUri,
+    serverOf: uriOf,
+  }
+}
 
 /** Names in snake case, and URIs that already have the scheme of their server. */
-export const strict: Naming = {
-  name: (upstream, name) => aliasOf(exposedName(upstream, name)),
-  uri: (_upstream, uri) => uri,
-  serverOf: (exposed, upstreams) => {
-    if (isView(exposed)) {
-      const found = uriOf(exposed, upstreams)
-      return found && { ...found, name: exposed }
-    }
-    const upstream = upstreams.find((item) => exposed.startsWith(`${item}://`))
-    return upstream === undefined ? undefined : { upstream, name: exposed }
-  },
+function strictNaming(bare: ReadonlySet<string>): Naming {
+  const prefixed = (upstream: string, name: string): string => aliasOf(exposedName(upstream, name))
+  return {
+    name: (upstream, name) => (bare.has(upstream) ? aliasOf(name) : prefixed(upstream, name)),
+    prefixed,
+    isBare: (upstream) => bare.has(upstream),
+    uri: (_upstream, uri) => uri,
+    serverOf: (exposed, upstreams) => {
+      const upstream = isView(exposed)
+        ? uriOf(exposed, upstreams)?.upstream
+        : upstreams.find((item) => exposed.startsWith(`${item}://`))
+      return upstream === undefined ? undefined : { upstream, name: exposed }
+    },
+  }
 }
 
 /** A possible server, and the name or URI on it. */
@@ -66,10 +78,11 @@ export function ownerOf(exposed: string, upstreams: readonly string[]): Candidat
 
 /** The server of an exposed URI. */
 export function uriOf(exposed: string, upstreams: readonly string[]): Candidate | undefined {
-  const scheme = VIEW.exec(exposed)?.[0] ?? ''
-  const rest = exposed.slice(scheme.length)
-  const upstream = upstreams.find((item) => rest.startsWith(`${item}+`))
-  return upstream === undefined ? undefined : { upstream, name: scheme + rest.slice(upstream.length + 1) }
+  for (const upstream of upstreams) {
+    const name = ownUriOf(upstream, exposed)
+    if (name !== undefined) return { upstream, name }
+  }
+  return undefined
 }
 
 function prefixOf(upstream: string): string {

@@ -17,10 +17,12 @@ import { Payload } from '../core/payload.ts'
 import { isPlainName, namesByAlias } from '../core/text/alias.ts'
 import { within } from '../core/time/waiting.ts'
 import { isProtocolMethod, method, unknownMethod } from '../protocol/methods.ts'
-import { type Aggregate, aggregate, type HiddenName } from './aggregate.ts'
+import { type Aggregate, aggregate } from './aggregate.ts'
 import { type Answering, createBuiltins, type Builtins } from './builtins.ts'
-import { prefixed, strict } from './names.ts'
+import { listedNames, type ListedName, namesIn, itemCall } from './listed-names.ts'
+import type { Naming } from './names.ts'
 import { withPages, listAllPages } from './pagination.ts'
+import type { NameConflict } from './shared-names.ts'
 import { strictNames } from './strict-names.ts'
 
 interface Options {
@@ -36,6 +38,10 @@ interface Options {
   readonly isAggregate: boolean
   /** How long a server may take until the others are answered without it there, in milliseconds. */
   readonly timeoutMs: number
+  /** The server that has the address of all servers for itself. */
+  readonly only: string | undefined
+  /** The names at the address of all servers. */
+  readonly naming: Naming
   /** Whether names are exposed in snake case, and resources in the scheme of their server. */
   readonly isStrict: boolean
   /** The built-ins of the gateway. */
@@ -45,8 +51,10 @@ interface Options {
   /** Whether clients may also use methods of the gateway's own. */
   readonly hasMethods?: boolean
   readonly log: Log
-  /** Called with each tool or prompt that is left out of the shared lists. */
-  readonly onHidden?: (hidden: HiddenName) => void
+  /** Called with each conflict of names in the shared lists. */
+  readonly onConflict?: (conflict: NameConflict) => void
+  /** Whether the caller may make a call of a server; the call is not made. */
+  isPermitted?(call: Call): Promise<boolean>
   /** The list entry of the tool a call names, if the call names its server. */
   tool(call: Call): ListedDefinition | undefined | Promise<ListedDefinition | undefined>
 }
@@ -88,28 +96,27 @@ class Router implements Catalog {
   readonly #options: Options
   readonly #chains = new ChainCache()
   readonly #ended = new AbortController()
-  /** The only server, if there is exactly one. */
-  readonly #only: string | undefined
   /** Runs a call that names its server, under the names clients see. */
   readonly #one: Handler
   readonly #all: Aggregate
   readonly #views = new Map<string, Handler>()
 
   constructor(options: Options) {
-    const { upstreams, isStrict, onHidden, timeoutMs, log } = options
+    const { upstreams, isStrict, naming: names, timeoutMs, log, onConflict, isPermitted } = options
     this.#options = options
-    const names = [...upstreams.keys()]
-    this.#only = names.length === 1 ? names[0] : undefined
-    const aliased = withAliases((call) => this.#runChain(call), options)
+    const listedName = listedNames(options)
+    const aliased = withAliases((call) => this.#runChain(call), listedName)
     this.#one = isStrict ? strictNames(onlyDeclared(aliased, upstreams)) : aliased
     this.#all = aggregate({
-      names,
+      names: [...upstreams.keys()],
       handle: this.#one,
-      naming: isStrict ? strict : prefixed,
+      naming: names,
       timeoutMs,
       ended: this.#ended.signal,
       log,
-      ...(onHidden && { onHidden }),
+      listedName,
+      ...(onConflict && { onConflict }),
+      ...(isPermitted && { isPermitted }),
     })
     const builtins = createBuiltins({
       parts: options.own,
@@ -154,8 +161,9 @@ class Router implements Catalog {
 
   /** A call that names no server goes to the only one, or to all. */
   #addressed(call: Call): Call {
-    if (call.target.upstream !== undefined || this.#only === undefined) return call
-    return { ...call, target: { ...call.target, upstream: this.#only } }
+    const { only } = this.#options
+    if (call.target.upstream !== undefined || only === undefined) return call
+    return { ...call, target: { ...call.target, upstream: only } }
   }
 
   #runChain(call: Call): Promise<Outcome> {
@@ -178,10 +186,9 @@ class Router implements Catalog {
 
   /** Whether a server lists the tool a call names. */
   #isTaken(call: Call): boolean | Promise<boolean> {
-    const resolved = this.resolve(call)
-    if (resolved instanceof Promise)
-      return resolved.then((found) => found && this.#options.tool(found)).then(isThere, isUnavailable)
-    const tool = this.#options.tool(resolved)
+    const addressed = this.#addressed(call)
+    if (addressed.target.upstream === undefined) return this.#all.lists(addressed).catch(isUnavailable)
+    const tool = this.#options.tool(addressed)
     return tool instanceof Promise ? tool.then(isThere, isUnavailable) : isThere(tool)
   }
 
@@ -280,49 +287,29 @@ function absent(call: Call): GatewayError {
   return unknownMethod(call.method)
 }
 
-// Aliases: short names for tools whose names clients cannot use.
-
-interface AliasesOptions {
-  /** The list entry of the tool a call names, by its name or its alias. */
-  tool(call: Call): ListedDefinition | undefined | Promise<ListedDefinition | undefined>
-  /** The handlers of the servers, by name. */
-  readonly upstreams: ReadonlyMap<string, Handler>
-}
-
 /** How long a list may take before a name is used unchanged, in milliseconds. */
 const LIST_TIMEOUT_MS = 5000
-/** How long an unlisted prompt is considered unknown before the list is read again, in milliseconds. */
-const UNKNOWN_TTL_MS = 10_000
 
-/** Resolves aliases in calls; a name on the server takes precedence over an alias. */
-function withAliases(next: Handler, options: AliasesOptions): Handler {
-  const promptOf = promptNames(options.upstreams)
+/** Resolves aliases in calls: short names for tools and prompts whose names clients cannot use. */
+function withAliases(next: Handler, listedName: ListedName): Handler {
+  const renamedLater = async (
+    call: Call,
+    found: Promise<string | undefined>,
+    name: string,
+  ): Promise<Outcome> => next(renamed(call, await patiently(found, name)))
 
-  const nameOf = (call: Call, name: string): string | Promise<string> => {
-    if (call.method !== 'tools/call') return patiently(promptOf(call, name), name)
-    const tool = options.tool(call)
-    if (!(tool instanceof Promise)) return listedName(tool) ?? name
-    return patiently(
-      tool.then((found) => listedName(found) ?? name),
-      name,
-    )
-  }
-
-  const renamedLater = async (call: Call, found: Promise<string>): Promise<Outcome> =>
-    next(renamed(call, await found))
-
-  const completing = async (call: Call, reference: Payload, prompt: string): Promise<Outcome> => {
-    const real = await patiently(promptOf(call, prompt), prompt)
-    return next({ ...call, params: referring(call.params, reference, real) })
+  const completing = async (call: Call, reference: Payload, name: string): Promise<Outcome> => {
+    const { upstream } = call.target
+    const found = (async () => listedName(itemCall(call, 'prompts/get', { upstream, name })))()
+    return next({ ...call, params: referring(call.params, reference, await patiently(found, name)) })
   }
 
   return (call) => {
     const { name } = call.target
-    const isTool = call.method === 'tools/call'
-    if (isTool || call.method === 'prompts/get') {
+    if (call.method === 'tools/call' || call.method === 'prompts/get') {
       if (name === undefined || !isPlainName(name)) return next(call)
-      const found = nameOf(call, name)
-      return found instanceof Promise ? renamedLater(call, found) : next(renamed(call, found))
+      const found = listedName(call)
+      return found instanceof Promise ? renamedLater(call, found, name) : next(renamed(call, found ?? name))
     }
     const reference = call.method === 'completion/complete' ? call.params.at('ref') : undefined
     const prompt = reference?.fields.name
@@ -359,51 +346,11 @@ function referring(params: Payload, reference: Payload, name: string): Payload {
   return reference.fields.name === name ? params : params.with({ ref: reference.with({ name }) })
 }
 
-function listedName(tool: ListedDefinition | undefined): string | undefined {
-  const name = tool?.definition.name
-  return typeof name === 'string' ? name : undefined
-}
-
-interface Known {
-  readonly names: ReadonlySet<string>
-  readonly byAlias: ReadonlyMap<string, readonly string[]>
-  readonly at: number
-}
-
-/** Finds the prompt of a name or an alias; the lists are read if the name is unknown. */
-function promptNames(upstreams: ReadonlyMap<string, Handler>): (call: Call, name: string) => Promise<string> {
-  const known = new Map<string, Known>()
-
-  const read = async (call: Call, upstream: string, handle: Handler): Promise<Known> => {
-    const names = namesIn(await listAllPages(handle, { ...call, emit: () => undefined }, 'prompts/list'))
-    const fresh = { names: new Set(names), byAlias: namesByAlias(names), at: world.now() }
-    known.set(upstream, fresh)
-    return fresh
-  }
-
-  return async (call, name) => {
-    const { upstream = '' } = call.target
-    const handle = upstreams.get(upstream)
-    if (!handle) return name
-    let lists = known.get(upstream)
-    const isNew = (known: Known): boolean => !known.names.has(name) && !known.byAlias.has(name)
-    if (!lists || (isNew(lists) && world.now() - lists.at > UNKNOWN_TTL_MS))
-      lists = await read(call, upstream, handle)
-    if (lists.names.has(name)) return name
-    const [only, ...others] = lists.byAlias.get(name) ?? []
-    return only !== undefined && others.length === 0 ? only : name
-  }
-}
-
-function namesIn(entries: readonly Payload[]): string[] {
-  return entries.flatMap(({ fields: { name } }) => (typeof name === 'string' ? [name] : []))
-}
-
-/** The resolved name, or the name unchanged after a timeout: a server that lists nothing may still run the call. */
-function patiently(found: Promise<string>, name: string): Promise<string> {
-  return within(
-    found.catch(() => name),
-    LIST_TIMEOUT_MS,
-    name,
+/** The listed name, or the name unchanged after a timeout: a server that lists nothing may still run the call. */
+function patiently(found: Promise<string | undefined>, name: string): Promise<string> {
+  const listed = found.then(
+    (each) => each ?? name,
+    () => name,
   )
+  return within(listed, LIST_TIMEOUT_MS, name)
 }

@@ -7,13 +7,13 @@ import { self } from '../core/identity.ts'
 import { isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
 import { aliasOf } from '../core/text/alias.ts'
+import { exposedUri, isView, ownUriOf } from '../core/text/server-uri.ts'
 import { metaKeys } from '../protocol/meta-keys.ts'
 import { method } from '../protocol/methods.ts'
 import { ACKNOWLEDGED, readFilter, withUri, withUris } from '../protocol/subscription-filter.ts'
 import { nameOfUri } from '../protocol/server-shapes.ts'
 import { failedRead } from './aggregate.ts'
 import { nameEntry, nameUris } from './exposed-uris.ts'
-import { exposedUri, isView, uriOf } from './names.ts'
 
 /** Exposes servers for strict hosts: names in snake case, resources in the scheme of their server. */
 export function strictNames(next: Handler): Handler {
@@ -67,7 +67,8 @@ function inTerms(outcome: Outcome, call: Call, { named, exposed }: Terms): Outco
   const { list } = method(call.method)
   const entries = list === undefined ? undefined : outcome.result.at(list)?.items
   if (list === undefined || !entries) return { kind: 'result', result: named(outcome.result) }
-  const texts = entries.map((entry) => nameEntry(completeEntry(list, entry), exposed, aliasOf).text)
+  const names = { uri: exposed, name: aliasOf }
+  const texts = entries.flatMap((entry) => nameEntry(completeEntry(list, entry), list, names)?.text ?? [])
   return { kind: 'result', result: outcome.result.with({ [list]: Payload.text(`[${texts.join(',')}]`) }) }
 }
 
@@ -101,7 +102,7 @@ export function ownUri(upstream: string, uri: string): string {
 
 /** The server's own URI; a URI not created by `ownUri` is assumed to be the server's own. */
 export function originalUri(upstream: string, uri: string): string {
-  if (isView(uri)) return uriOf(uri, [upstream])?.name ?? uri
+  if (isView(uri)) return ownUriOf(upstream, uri) ?? uri
   const start = `${upstream}://`
   const end = uri.indexOf('/', start.length)
   if (!uri.startsWith(start) || end === -1) return uri

@@ -10,7 +10,7 @@ import { observeSchema } from './sections/observe.ts'
 import { profileSchema, versionSchema } from './sections/profile.ts'
 import { storeSchema } from './sections/store.ts'
 import { withSwitches } from './complete.ts'
-import { upstreamProperties } from './sections/upstream.ts'
+import { commonPrefixSchema, upstreamProperties } from './sections/upstream.ts'
 
 /** The JSON Schema of the configuration file. */
 export function fileSchema(features: readonly FeatureSchema[]): JsonSchema {
@@ -27,6 +27,7 @@ export function fileSchema(features: readonly FeatureSchema[]): JsonSchema {
       version: versionSchema,
       profile: profileSchema,
       listen: listenSchema,
+      prefix: commonPrefixSchema,
       auth: authSchema,
       ...placed(features, 'top', ''),
       limits: limitsSchema(features, { body: bodySchema }),

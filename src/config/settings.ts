@@ -54,7 +54,7 @@ export function settle(values: Readonly<Record<string, unknown>>, origin: Origin
     metaTools: file.meta_tools === false ? 'off' : file.meta_tools,
     hasMethods: file.methods,
     upstreams: Object.entries(file.upstreams).map(([name, upstream]) =>
-      upstreamSettings(name, upstream, origin),
+      upstreamSettings(name, { ...upstream, prefix: upstream.prefix ?? file.prefix }, origin),
     ),
     events: declaredEvents(file.events, file.upstreams),
     features: featureSettings(values, origin.features, profiles[file.profile].features),
@@ -85,6 +85,7 @@ interface FileValues {
     readonly aggregate: boolean
     readonly aggregate_timeout: number
   }
+  readonly prefix: UpstreamSettings['prefix']
   readonly store?: Secret
   readonly observe: ObserveValues
   readonly limits: { readonly body: number }
@@ -104,6 +105,7 @@ interface UpstreamValues extends AboutValues {
   readonly token?: Secret
   readonly proxy?: 'env' | 'off' | Secret
   readonly oauth?: OAuthValues
+  readonly prefix?: UpstreamSettings['prefix']
   readonly transport: UpstreamSettings['transport']
   readonly revision: UpstreamSettings['revision']
   readonly isolation: UpstreamSettings['isolation']
@@ -144,10 +146,15 @@ function listenSettings({ listen, limits, profile }: FileValues): ListenSettings
   }
 }
 
-function upstreamSettings(name: string, upstream: UpstreamValues, origin: Origin): UpstreamSettings {
+function upstreamSettings(
+  name: string,
+  upstream: UpstreamValues & Pick<UpstreamSettings, 'prefix'>,
+  origin: Origin,
+): UpstreamSettings {
   const { url, transport, revision, isolation, roots, start_timeout: startTimeout, idle } = upstream
   return {
     name,
+    prefix: upstream.prefix,
     reach: url === undefined ? commandReach(upstream, origin) : urlReach(url, upstream),
     transport,
     revision,

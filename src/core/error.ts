@@ -232,6 +232,17 @@ export function unknownResource(uri: string): GatewayError {
   return new GatewayError('RESOURCE_NOT_FOUND', `Resource not found${displayName(uri)}`, { data: { uri } })
 }
 
+/** The error for a name or URI that several servers have, with the names that tell them apart. */
+export function ambiguous(unknown: GatewayError, names: readonly string[]): GatewayError {
+  const shown = names.filter((name) => /^[\w.+:/?#=&%~@-]{1,200}$/.test(name)).join(' or ')
+  const message = `${unknown.message}: more than one server has it`
+  return new GatewayError(unknown.code, message, {
+    ...unknown.extra,
+    reason: 'ambiguous',
+    suggestion: shown === '' ? 'Use a name of the list.' : `Use ${shown}.`,
+  })
+}
+
 /** The same for a task (2025-11-25 basic/utilities/tasks). */
 export function unknownTask(): GatewayError {
   return new GatewayError('INVALID_INPUT', 'Task not found', {

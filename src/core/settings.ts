@@ -98,6 +98,19 @@ export interface HookEvent extends EventDeclaration {
   readonly when: Readonly<Record<string, readonly string[]>>
 }
 
+/**
+ * The server that has the address `/mcp` for itself, under its own names; undefined where `/mcp` is for several servers, or
+ * for one whose names always have its prefix.
+ */
+export function onlyServer({
+  listen,
+  upstreams,
+}: Pick<Settings, 'listen' | 'upstreams'>): string | undefined {
+  const [only, ...others] = upstreams
+  if (!only || others.length > 0) return undefined
+  return listen.aggregate && only.prefix === 'always' ? undefined : only.name
+}
+
 /** How clients connect to the gateway. */
 export interface ListenSettings {
   readonly host: string
@@ -121,6 +134,8 @@ export interface ListenSettings {
 /** An upstream server. */
 export interface UpstreamSettings {
   readonly name: string
+  /** Whether names at `/mcp` have the name of the server as a prefix: if there are several servers, always, or never. */
+  readonly prefix: 'auto' | 'always' | 'never'
   readonly reach: CommandReach | UrlReach
   readonly transport: 'auto' | 'stdio' | 'streamable' | 'sse'
   /**

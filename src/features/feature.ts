@@ -319,6 +319,8 @@ export interface ServerDirectory {
   undoRuleAmong(entry: Descriptor, all: readonly Descriptor[]): UndoRule | undefined
   /** The name of a tool for clients, at the address of its server or at the address of all servers. */
   exposedName(upstream: string, tool: string, isTogether: boolean): string
+  /** The name of a type of events of a server at the address of all servers. */
+  exposedEvent(upstream: string, event: string): string
   /** The URI of a resource of a server for clients at the address of all servers. */
   exposedUri(upstream: string, uri: string): string
   /** The URI on its server of one that `exposedUri` made; undefined for the URIs of other servers. */

@@ -8,8 +8,9 @@ import type { Call, Handler } from '../core/call.ts'
 import { isObject } from '../core/json/json.ts'
 import { isSecretKey, Redactor, secretsOf } from '../core/text/redact.ts'
 import type { ServerRecords, ServerRecord } from '../core/descriptor.ts'
-import type { Settings, UpstreamSettings } from '../core/settings.ts'
-import { exposedName, exposedUri } from '../catalog/names.ts'
+import { onlyServer, type Settings, type UpstreamSettings } from '../core/settings.ts'
+import { exposedName, namingOf } from '../catalog/names.ts'
+import { sharedNames } from '../catalog/shared-names.ts'
 import { ownUri } from '../catalog/strict-names.ts'
 import { listAllPages } from '../catalog/pagination.ts'
 import { type Naming, describeServer, describeAllServers } from '../descriptions/model/describe-server.ts'
@@ -62,7 +63,7 @@ interface CachedDescription {
 export function createDescriptions(options: Options): Descriptions {
   const { settings, isUp, page, isHiding } = options
   const servers = new Map(settings.upstreams.map((each) => [each.name, each]))
-  const [only] = settings.upstreams.length === 1 ? settings.upstreams : []
+  const only = onlyServer(settings)
   const cached = new Map<string | undefined, CachedDescription>()
   let known: ServerRecords | undefined
   const records = (): ServerRecords => {
@@ -91,7 +92,7 @@ export function createDescriptions(options: Options): Descriptions {
   }
 
   const complete = (requested: string | undefined): ServerDescription | Promise<ServerDescription> => {
-    const upstream = requested ?? only?.name
+    const upstream = requested ?? only
     const names = namesOf(upstream)
     const last = cached.get(upstream)
     if (last && world.monotonic() < last.until && last.up === upOf(names)) return last.description
@@ -108,7 +109,7 @@ export function createDescriptions(options: Options): Descriptions {
   return {
     of: (upstream, call) => {
       const found = complete(upstream)
-      if (!call?.principal.scopes || !isHiding(upstream ?? only?.name)) return found
+      if (!call?.principal.scopes || !isHiding(upstream ?? only)) return found
       return Promise.resolve(found).then((description) => filter(description, call))
     },
     document: <Document>(
@@ -153,7 +154,8 @@ function describeOf(
   const { isStrict, aggregate } = options.settings.listen
   // Servers that are not aggregated have separate endpoints and tool names.
   const isApart = upstream === undefined && !aggregate
-  const naming = upstream === undefined && aggregate ? namingOfAll(isStrict) : namingOfOne(isStrict)
+  const naming =
+    upstream === undefined && aggregate ? namingOfAll(options.settings, found) : namingOfOne(isStrict)
   const front = frontOf(upstream, options)
   const describeRecord = (record: ServerRecord): ServerDescription[] => {
     const settings = servers.get(record.name)
@@ -192,10 +194,20 @@ function namingOfOne(isStrict: boolean): Naming {
   return { name: (_upstream, name) => name, uri: (_upstream, uri) => uri }
 }
 
-function namingOfAll(isStrict: boolean): Naming {
-  if (!isStrict) return { name: exposedName, event: exposedName, uri: exposedUri }
-  const name = (upstream: string, own: string): string => aliasOf(exposedName(upstream, own))
-  return { name, event: name, uri: ownUri }
+function namingOfAll(settings: Settings, found: readonly ServerRecord[]): Naming {
+  const together = namingOf(settings)
+  const names = settings.upstreams.map((each) => each.name)
+  const lists = found.map(({ name: upstream, tools, prompts }) => {
+    return {
+      upstream,
+      names: [...tools.map(({ entry }) => entry), ...prompts].map(({ name }) => String(name)),
+    }
+  })
+  const shared = sharedNames(lists, { names, naming: together })
+  const name = (upstream: string, own: string): string =>
+    shared.of(upstream, own) ?? together.name(upstream, own)
+  if (!settings.listen.isStrict) return { name, event: exposedName, uri: together.uri }
+  return { name, event: (upstream, own) => aliasOf(exposedName(upstream, own)), uri: ownUri }
 }
 
 /** Creates a function that removes from a description what its reader cannot list. */

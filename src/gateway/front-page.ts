@@ -6,7 +6,7 @@ import { exposedName } from '../catalog/names.ts'
 import { isProtected } from '../core/auth-settings.ts'
 import type { Principal } from '../core/principal.ts'
 import { self } from '../core/identity.ts'
-import type { Settings, UpstreamSettings } from '../core/settings.ts'
+import { onlyServer, type Settings, type UpstreamSettings } from '../core/settings.ts'
 import { within } from '../core/time/waiting.ts'
 import { type ServerPanel, serverPanel } from '../descriptions/formats/front-page.ts'
 import type { DocumentLink } from '../descriptions/model/description.ts'
@@ -81,10 +81,11 @@ async function rowOf(
   { runtime, base, documents }: Options,
 ): Promise<ServerRow> {
   const { name } = server
-  const { listen, auth, upstreams } = runtime.settings
+  const { listen, auth } = runtime.settings
   const status = runtime.upstreams.get(name)?.status ?? { connections: 0 }
   const panel = principal && (await panelOf(name, principal, runtime))
-  const isTogether = listen.aggregate && upstreams.length > 1
+  const isTogether = listen.aggregate && onlyServer(runtime.settings) === undefined
+  const hasPrefix = isTogether && !listen.isStrict && server.prefix !== 'never'
   return {
     name,
     state: stateOf(status),
@@ -92,7 +93,7 @@ async function rowOf(
     ...(status.problem !== undefined &&
       !isProtected(auth) && { problem: [status.problem, ...(status.stderr ?? [])].join('\n') }),
     address: `${base}/mcp/${name}`,
-    ...(isTogether && !listen.isStrict && { prefix: exposedName(name, '') }),
+    ...(hasPrefix && { prefix: exposedName(name, '') }),
     ...(principal && { transport: transportOf(server) }),
     ...(principal && status.revision !== undefined && { revision: status.revision }),
     ...(principal && status.olderRevision !== undefined && { olderRevision: status.olderRevision }),

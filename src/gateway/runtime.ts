@@ -4,7 +4,7 @@
  */
 import { createCallStatistics, createRecords } from '../catalog/server-records.ts'
 import { createNameCheck, type NameCheck } from '../catalog/name-check.ts'
-import { prefixed, strict } from '../catalog/names.ts'
+import { exposedName, namingOf } from '../catalog/names.ts'
 import { listAllPages } from '../catalog/pagination.ts'
 import { resolveTool, createDescriptors, type Descriptors } from '../catalog/tool-descriptors.ts'
 import { createCatalog, type Catalog } from '../catalog/router.ts'
@@ -19,7 +19,7 @@ import type { Finding } from '../core/finding.ts'
 import { background, type Log } from '../core/log.ts'
 import { Payload } from '../core/payload.ts'
 import type { FindProxy } from '../core/proxy.ts'
-import { isAsked, type Settings } from '../core/settings.ts'
+import { isAsked, onlyServer, type Settings } from '../core/settings.ts'
 import { aliasOf } from '../core/text/alias.ts'
 import type { ServerDescription } from '../descriptions/model/description.ts'
 import { withCurrentScopes } from '../downstream/auth/authenticator.ts'
@@ -66,7 +66,7 @@ import {
   middlewaresOf,
   reservedOf,
 } from './features.ts'
-import { reportOnce } from './hidden-names.ts'
+import { reportOnce } from './name-conflicts.ts'
 import { callOnBehalf, internalCall, listenCall, repeatedCall, serverRequest } from './internal-call.ts'
 import { wayTo } from './observers.ts'
 import { remainingQuotaOf } from './remaining-quota.ts'
@@ -197,7 +197,8 @@ export class Runtime implements HttpRuntime {
   #directory(): ServerDirectory {
     const { settings, upstreams } = this
     const { of: tool, listed } = this.#descriptors
-    const together = settings.listen.isStrict ? strict : prefixed
+    const together = namingOf(settings)
+    const { isStrict } = settings.listen
     const undoRules = createUndoRules({
       settings: (name) => upstreams.get(name)?.settings.tools,
       tools: (name) => directory.tools(name),
@@ -214,10 +215,9 @@ export class Runtime implements HttpRuntime {
       describe: listed,
       undoRule: (name, of) => undoRules.of(name, of),
       undoRuleAmong: (described, all) => undoRules.among(described, all),
-      exposedName: (name, of, isTogether) => {
-        if (isTogether) return together.name(name, of)
-        return settings.listen.isStrict ? aliasOf(of) : of
-      },
+      exposedName: (name, of, isTogether) =>
+        isTogether ? together.name(name, of) : isStrict ? aliasOf(of) : of,
+      exposedEvent: (name, of) => (isStrict ? aliasOf(exposedName(name, of)) : exposedName(name, of)),
       exposedUri: (name, uri) => together.uri(name, uri),
       ownUri: (name, exposed) => {
         const found = together.serverOf(exposed, [...upstreams.keys()])
@@ -357,13 +357,16 @@ export class Runtime implements HttpRuntime {
       viewMiddleware: (method) => active.map(({ instance }) => instance.responseMiddleware?.(method)),
       isAggregate: settings.listen.aggregate,
       timeoutMs: settings.listen.aggregateTimeout,
+      only: onlyServer(settings),
+      naming: namingOf(settings),
       isStrict: settings.listen.isStrict,
       own: active.map(({ instance, isOn }) => ({ ...instance, isOn })),
       metaTools: settings.metaTools,
       hasMethods: settings.hasMethods,
-      onHidden: reportOnce(log),
+      onConflict: reportOnce(log),
       tool: (call) => this.tool(call),
       log,
+      isPermitted: (call) => this.isPermitted(call),
     })
   }
 
@@ -426,8 +429,10 @@ function approvalCommand(id: string, { file, store, listen, auth }: Settings, is
 }
 
 /** The endpoints of a server; its tools may have different names when it is aggregated with others. */
-function entrancesOf(name: string, { upstreams, listen }: Settings): readonly string[] {
-  const shared = upstreams.length === 1 ? ['/mcp'] : listen.aggregate ? ['/mcp of all servers'] : []
+function entrancesOf(name: string, settings: Settings): readonly string[] {
+  const { listen } = settings
+  const isOnly = onlyServer(settings) === name
+  const shared = isOnly ? ['/mcp'] : listen.aggregate ? ['/mcp of all servers'] : []
   return ['stdio', `/mcp/${name}`, ...shared, ...(listen.legacySse ? ['/sse'] : [])]
 }
 

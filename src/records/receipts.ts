@@ -3,6 +3,7 @@ import { createPublicKey, hash, verify } from 'node:crypto'
 import { canonicalHash } from '../core/json/canonical-hash.ts'
 import { exactly, isObject, readJson } from '../core/json/json.ts'
 import type { Payload } from '../core/payload.ts'
+import { ownUriOf, viewKeys } from '../core/text/server-uri.ts'
 
 /** The claims of a receipt, besides signer and time. */
 export interface Receipt {
@@ -62,21 +63,28 @@ function hashOf({ content = [], contents, structuredContent }: Fields, read: Blo
   return hash('sha256', exactly({ content: blocks, structuredContent }))
 }
 
-/** Whether a result is the signed one. At the combined endpoint, URIs of resources carry the server's name as prefix. */
+/** Whether a result is the signed one. At the combined endpoint, URIs of resources name their server. */
 function isContent(result: Payload, { content_sha256: signed, server }: Fields): boolean {
-  const fields = result.fields
-  const prefix = `${String(server)}+`
-  const withoutPrefix: BlockReader = (block) => {
+  const { fields } = result
+  const own = (uri: unknown): unknown =>
+    typeof uri === 'string' ? (ownUriOf(String(server), uri) ?? uri) : uri
+  const withOwn = (of: Fields, keys: readonly string[]): Fields => {
+    const edits = keys.filter((key) => Object.hasOwn(of, key)).map((key) => [key, own(of[key])])
+    return { ...of, ...Object.fromEntries(edits) }
+  }
+  const withOwnUris: BlockReader = (block) => {
     if (!isObject(block)) return block
-    const { uri, resource } = block
-    const isNamed = typeof uri === 'string' && uri.startsWith(prefix)
+    const { resource, _meta: meta } = block
+    const ui = isObject(meta) ? meta.ui : undefined
     return {
-      ...block,
-      ...(isNamed && { uri: uri.slice(prefix.length) }),
-      ...(isObject(resource) && { resource: withoutPrefix(resource) }),
+      ...withOwn(block, ['uri']),
+      ...(isObject(resource) && { resource: withOwnUris(resource) }),
+      ...(isObject(meta) && {
+        _meta: { ...withOwn(meta, viewKeys), ...(isObject(ui) && { ui: withOwn(ui, ['resourceUri']) }) },
+      }),
     }
   }
-  return signed === hashOf(fields, (block) => block) || signed === hashOf(fields, withoutPrefix)
+  return signed === hashOf(fields, (block) => block) || signed === hashOf(fields, withOwnUris)
 }
 
 /** Verifies a receipt against the keys of the gateway and, if given, the result that it came with. */

@@ -1,8 +1,8 @@
 import { noProxy } from '../../src/core/proxy.ts'
-import { exposedUri, uriOf } from '../../src/catalog/names.ts'
 import { resolveTool } from '../../src/catalog/tool-descriptors.ts'
 import { compose, type Middleware, type Target } from '../../src/core/call.ts'
 import { GatewayError } from '../../src/core/error.ts'
+import { exposedUri, ownUriOf } from '../../src/core/text/server-uri.ts'
 import { ProcessScope } from '../../src/durable/process-scope.ts'
 import type { FeatureInstance, Services } from '../../src/features/feature.ts'
 import { createSeal } from '../../src/core/seal.ts'
@@ -109,11 +109,9 @@ export function featureDeps(given: ServiceStubs = {}): Services {
     quota: () => undefined,
     onReachable: () => undefined,
     discovered: async () => ({}),
+    exposedEvent: (upstream, event) => `${upstream}_${event}`,
     exposedUri,
-    ownUri: (upstream, exposed) => {
-      const found = uriOf(exposed, [upstream])
-      return found?.name
-    },
+    ownUri: ownUriOf,
     remainingQuota: async () => undefined,
     largestRequest: 1_048_576,
     resultLimit: () => 10_000_000,

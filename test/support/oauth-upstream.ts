@@ -73,6 +73,7 @@ const listen: ListenSettings = {
 }
 const defaults: UpstreamSettings = {
   name: 'one',
+  prefix: 'auto',
   reach: { kind: 'command', command: '', args: [], env: {} },
   transport: 'auto',
   revision: '2026-07-28',

@@ -1,6 +1,7 @@
 import { silentLog } from './silent-log.ts'
 import type { Services } from '../../src/features/feature.ts'
 import { createDescriptors } from '../../src/catalog/tool-descriptors.ts'
+import { plainNaming } from '../../src/catalog/names.ts'
 import { createCatalog } from '../../src/catalog/router.ts'
 import type { Call, Handler, Notification, Outcome } from '../../src/core/call.ts'
 import { isObject } from '../../src/core/json/json.ts'
@@ -86,6 +87,8 @@ export function permissionBench({
     isAggregate: true,
     timeoutMs: 10_000,
     log: silentLog,
+    only: servers.length === 1 ? servers[0]?.name : undefined,
+    naming: plainNaming(),
     isStrict: false,
     own: [{ ...instance, isOn: () => true }],
     metaTools,

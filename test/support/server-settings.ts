@@ -4,6 +4,7 @@ import type { UpstreamSettings } from '../../src/core/settings.ts'
 export function serverSettings(given: Partial<UpstreamSettings> = {}): UpstreamSettings {
   return {
     name: 'files',
+    prefix: 'auto',
     reach: { kind: 'command', command: 'files', args: [], env: {} },
     transport: 'auto',
     revision: 'auto',

@@ -36,6 +36,20 @@ const argumentRules = {
   },
 }
 
+/** The JSON Schema of `prefix`, of one server or of all. */
+const prefixSchema: JsonSchema = {
+  enum: ['auto', 'always', 'never'],
+  errorMessage: 'must be auto, always or never',
+}
+
+/** The JSON Schema of `prefix` for all servers. */
+export const commonPrefixSchema: JsonSchema = {
+  ...prefixSchema,
+  default: 'auto',
+  description:
+    'Whether the names of tools and prompts at /mcp begin with the name of their server: `auto` if there are several servers, `always`, or `never`, except for a name that two servers have.',
+}
+
 /** A gateway key: a thumbprint (RFC 7638), and the message for other values. */
 export const GATEWAY_KEY = /^[A-Za-z0-9_-]{43}$/
 export const GATEWAY_KEY_MISTAKE =
@@ -132,6 +146,10 @@ export const upstreamProperties: JsonSchema = {
     default: 'follow',
     description:
       'The MCP revision used with the server. `auto` negotiates the newest; `follow` does too, but clients of older revisions get separate connections of their era if the server supports both.',
+  },
+  prefix: {
+    ...prefixSchema,
+    description: 'The same as `prefix` at the top level, for this server.',
   },
   isolation: {
     enum: ['auto', 'shared', 'per_client'],

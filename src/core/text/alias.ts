@@ -25,6 +25,12 @@ export function aliasOf(name: string): string {
   return worded.length <= MAX_ALIAS_LENGTH ? worded : marked(worded, name)
 }
 
+/** A name of at most 64 characters, the limit of several clients; one that complies is unchanged, whatever its characters. */
+export function shortNameOf(name: string): string {
+  if (name.length <= MAX_ALIAS_LENGTH) return name
+  return marked(name.replaceAll(/[^\w-]/g, '_'), name)
+}
+
 /** A unique alias, for use where several names share an alias. */
 export function ownAliasOf(name: string): string {
   return marked(aliasOf(name), name)
@@ -35,7 +41,7 @@ function marked(alias: string, name: string): string {
   return alias.slice(0, MAX_ALIAS_LENGTH - mark.length) + mark
 }
 
-/** Whether a name may have been shortened, so that the original cannot be derived from it. */
+/** Whether `aliasOf` or `shortNameOf` may have shortened a name, so that the original cannot be derived from it. */
 export function isShortened(alias: string): boolean {
   return alias.length === MAX_ALIAS_LENGTH && /_[0-9a-f]{8}$/.test(alias)
 }

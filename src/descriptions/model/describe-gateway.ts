@@ -3,7 +3,7 @@ import { isProtected } from '../../core/auth-settings.ts'
 import { isObject } from '../../core/json/json.ts'
 import { limitScope, DEFAULT_RATE } from '../../core/principal.ts'
 import { self } from '../../core/identity.ts'
-import { featureSettings, isAsked, type Settings } from '../../core/settings.ts'
+import { featureSettings, isAsked, onlyServer, type Settings } from '../../core/settings.ts'
 import type { AuthMethod, Front } from './description.ts'
 
 interface Options {
@@ -36,7 +36,7 @@ const extensions = [
 /** Describes the gateway for documents about one server, or about all of them. */
 export function frontOf(upstream: string | undefined, options: Options): Front {
   const { settings, isOn, page } = options
-  const isOne = settings.upstreams.length === 1
+  const isOne = onlyServer(settings) !== undefined
   const isServed = page('/mcp') !== undefined
   const path = upstream === undefined || isOne ? '/mcp' : `/mcp/${upstream}`
   const isThere = upstream !== undefined || isOne || settings.listen.aggregate

@@ -186,7 +186,7 @@ function withSuggestions(deps: Deps): (call: Call, next: Handler) => Promise<Out
   const interpretName = ({ target: { upstream, name = '' } }: Call, names: readonly string[]): Subject => {
     if (upstream !== undefined) return { names: [upstream], requested: name, exposed: name }
     // Of the servers `a` and `a-b`, `a_b_c` is attributed to the longer name.
-    const servers = names.filter((each) => name.startsWith(prefixOf(each)))
+    const servers = names.filter((each) => prefixOf(each) !== '' && name.startsWith(prefixOf(each)))
     const server = servers.toSorted((one, other) => other.length - one.length)[0]
     if (server === undefined) return { names, requested: name, exposed: name }
     return { names: [server], requested: name.slice(prefixOf(server).length), exposed: name }
@@ -258,7 +258,10 @@ function withSuggestions(deps: Deps): (call: Call, next: Handler) => Promise<Out
 }
 
 function isUnknown(thrown: unknown): thrown is GatewayError {
-  return thrown instanceof GatewayError && thrown.code === 'UNKNOWN_TOOL' && !thrown.extra.relayed
+  if (!(thrown instanceof GatewayError) || thrown.code !== 'UNKNOWN_TOOL' || thrown.extra.relayed)
+    return false
+  // The error for an ambiguous name already says which tools it may mean.
+  return thrown.extra.reason !== 'ambiguous'
 }
 
 /** What an unknown name may refer to. */

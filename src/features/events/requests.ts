@@ -91,7 +91,7 @@ function listTypes(call: Call, { deps, sources, upstreams }: Parts): Promise<rea
   const isTogether = upstream === undefined
   const nameOf = (type: EventType): string =>
     isTogether && type.upstream !== undefined
-      ? deps.servers.exposedName(type.upstream, type.name, true)
+      ? deps.servers.exposedEvent(type.upstream, type.name)
       : type.name
   // The only server has the address of all of them.
   const isAll = isTogether || deps.servers.names().length === 1

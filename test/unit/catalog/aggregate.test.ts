@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 import { aggregate } from '../../../src/catalog/aggregate.ts'
-import { type Naming, prefixed } from '../../../src/catalog/names.ts'
+import { plainNaming } from '../../../src/catalog/names.ts'
 import { strictNames } from '../../../src/catalog/strict-names.ts'
 import type { Call, Handler } from '../../../src/core/call.ts'
 import { GatewayError, unknownResource } from '../../../src/core/error.ts'
@@ -10,9 +10,16 @@ import { silentLog } from '../../support/silent-log.ts'
 const theirs = '{"code":-32002,"message":"m","data":{"uri":"a://b","n":9007199254740993}}'
 const relayed = new GatewayError('UPSTREAM_ERROR', 'm', { relayed: Payload.text(theirs) })
 
-function together(handle: Handler, naming: Naming): Handler {
+function together(handle: Handler): Handler {
   const { signal: ended } = new AbortController()
-  return aggregate({ names: ['one', 'two'], handle, naming, ended, timeoutMs: 10_000, log: silentLog }).handle
+  const options = {
+    naming: plainNaming(),
+    ended,
+    timeoutMs: 10_000,
+    log: silentLog,
+    listedName: () => undefined,
+  }
+  return aggregate({ names: ['one', 'two'], handle, ...options }).handle
 }
 
 function reading(uri: string, upstream?: string): Call {
@@ -22,7 +29,7 @@ function reading(uri: string, upstream?: string): Call {
 }
 
 it.each([
-  ['one+a://b', (next: Handler) => together(next, prefixed), undefined],
+  ['one+a://b', together, undefined],
   ['one://a/b', strictNames, 'one'],
 ] as const)(
   'the error of a failed read names the URI that the client requested: %s',

@@ -1,4 +1,5 @@
 import { expect, it } from 'vitest'
+import { plainNaming } from '../../../src/catalog/names.ts'
 import { createCatalog } from '../../../src/catalog/router.ts'
 import type { Call } from '../../../src/core/call.ts'
 import { Payload } from '../../../src/core/payload.ts'
@@ -18,6 +19,8 @@ it('the chain of a target is cached, except under a name of client-controlled le
     isAggregate: true,
     timeoutMs: 10_000,
     log: silentLog,
+    only: 'one',
+    naming: plainNaming(),
     isStrict: false,
     own: [],
     metaTools: 'off',
@@ -49,6 +52,8 @@ it('the capabilities of a server are requested without the state of the call the
     isAggregate: true,
     timeoutMs: 10_000,
     log: silentLog,
+    only: 'one',
+    naming: plainNaming(),
     isStrict: true,
     own: [],
     metaTools: 'off',

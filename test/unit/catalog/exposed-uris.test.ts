@@ -1,6 +1,7 @@
 import { describe, expect, it, test } from 'vitest'
 import { nameEntry, nameUris } from '../../../src/catalog/exposed-uris.ts'
-import { exposedUri, uriOf } from '../../../src/catalog/names.ts'
+import { uriOf } from '../../../src/catalog/names.ts'
+import { exposedUri } from '../../../src/core/text/server-uri.ts'
 import { originalUri, ownUri } from '../../../src/catalog/strict-names.ts'
 import { Payload } from '../../../src/core/payload.ts'
 
@@ -37,14 +38,20 @@ describe.each(metas)('the views that %s names', (meta) => {
     expect(nameUris(Payload.text(result(meta)), exposed, 'one').text).toBe(result(named))
   })
 
-  it.each(['"name":"t"', '"uri":"x:y"', '"uriTemplate":"x:{y}"'])(
-    'are qualified in an entry with %s',
-    (key) => {
-      const entry = (each: string): string => `{${key},"_meta":${each}}`
-      const { text } = nameEntry(Payload.text(entry(meta)), exposed, (name) => name)
-      expect(text).toBe(entry(named).replace('"x:', '"one+x:'))
-    },
-  )
+  it.each([
+    ['tools', '"name":"t","uri":"x:y"'],
+    ['prompts', '"name":"t","uriTemplate":"x:y"'],
+    ['resources', '"name":"t","uri":"x:y"'],
+    ['resourceTemplates', '"name":"t","uriTemplate":"x:{y}"'],
+  ])('are qualified in an entry of %s, and what identifies it is', (list, members) => {
+    const entry = (each: string, own: string): string => `{${own},"_meta":${each}}`
+    const names = { uri: exposed, name: (own: string) => `one_${own}` }
+    const qualified = list.startsWith('r')
+      ? members.replace('"x:', '"one+x:')
+      : members.replace('"t"', '"one_t"')
+    const found = nameEntry(Payload.text(entry(meta, members)), list, names)
+    expect(found?.text).toBe(entry(named, qualified))
+  })
 })
 
 it.each(['null', '[]', '7', '"ui"', '{}', '{"ui":7}', '{"ui":{"resourceUri":7}}', '{"ui/resourceUri":null}'])(

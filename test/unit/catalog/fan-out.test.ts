@@ -1,6 +1,6 @@
 import { afterEach, expect, it, vi } from 'vitest'
 import { type Aggregate, aggregate } from '../../../src/catalog/aggregate.ts'
-import { prefixed } from '../../../src/catalog/names.ts'
+import { plainNaming } from '../../../src/catalog/names.ts'
 import type { Call, Handler, Outcome } from '../../../src/core/call.ts'
 import { GatewayError } from '../../../src/core/error.ts'
 import type { Log } from '../../../src/core/log.ts'
@@ -50,7 +50,8 @@ function world(odd: Handler): World {
   const all = aggregate({
     names: ['good', 'odd'],
     handle,
-    naming: prefixed,
+    naming: plainNaming(),
+    listedName: () => undefined,
     timeoutMs: TIMEOUT_MS,
     ended: ended.signal,
     log: { debug: level('debug'), info: level('info'), warn: level('warn'), error: level('error') },

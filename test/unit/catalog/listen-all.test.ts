@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 import { listenToAll } from '../../../src/catalog/listen-all.ts'
-import { prefixed } from '../../../src/catalog/names.ts'
+import { plainNaming } from '../../../src/catalog/names.ts'
 import type { Call, Outcome } from '../../../src/core/call.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import { ACKNOWLEDGED } from '../../../src/protocol/subscription-filter.ts'
@@ -29,7 +29,8 @@ it('no notification precedes the acknowledgement, which waits for the slowest se
         servers.set(String(call.target.upstream), call)
         return new Promise((resolve) => void ends.push(resolve))
       },
-      naming: prefixed,
+      naming: plainNaming(),
+      resource: async () => undefined,
       ended: new AbortController().signal,
       acknowledged: (_upstream, acknowledgement) => acknowledgement,
     },

@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { exposedName, exposedUri, ownerOf, uriOf } from '../../../src/catalog/names.ts'
+import { exposedName, ownerOf, uriOf } from '../../../src/catalog/names.ts'
+import { exposedUri } from '../../../src/core/text/server-uri.ts'
 
 const upstreams = fc.uniqueArray(fc.stringMatching(/^[a-z][a-z0-9-]{0,6}$/), { minLength: 1, maxLength: 5 })
 

@@ -122,6 +122,7 @@ describe('the smallest configuration', () => {
             env: {},
             cwd: folder,
           },
+          prefix: 'auto',
           transport: 'auto',
           revision: 'follow',
           isolation: 'auto',
