@@ -30,8 +30,9 @@ export async function explain(args: readonly string[], io: Io): Promise<number> 
   await gateway.start()
   const status = await gateway.explore(upstream)
   const method = tool === undefined ? 'tools/list' : 'tools/call'
-  const chain = gateway.chain({ upstream, method, ...(tool !== undefined && { name: tool }) })
   const inspected = await inspectAll(gateway, upstream, tool).catch(() => [])
+  const name = tool === undefined ? undefined : (inspected[0]?.entry.name ?? tool)
+  const chain = gateway.chain({ upstream, method, ...(name !== undefined && { name }) })
   await gateway.close()
   const isKnown = tool === undefined || inspected.length > 0
   const code = status?.problem === undefined && isKnown ? 0 : 1
@@ -58,7 +59,7 @@ export async function explain(args: readonly string[], io: Io): Promise<number> 
     return code
   }
   const lines = [
-    `${upstream}${tool === undefined ? '' : ` ${tool}`}`,
+    `${upstream}${name === undefined ? '' : ` ${name}`}`,
     `  reached by   ${reachOf(settings)}`,
     `  revision     ${describeRevision(status?.revision, settings.revision)}`,
     ...(status?.olderRevision === undefined

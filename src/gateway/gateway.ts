@@ -13,6 +13,7 @@ import type { Principal } from '../core/principal.ts'
 import type { ResponseSink } from '../downstream/session/response-sink.ts'
 import { serveStateless } from '../downstream/stateless.ts'
 import type { JsonRpcRequest } from '../protocol/jsonrpc.ts'
+import { exposedName } from '../catalog/names.ts'
 import { createRequestStateCodec, type RequestStateCodec } from '../protocol/request-state.ts'
 import { closeFeatures, type ProcessState, retireRuntime, Runtime } from './runtime.ts'
 import { isProtected } from '../core/auth-settings.ts'
@@ -294,14 +295,18 @@ export class Gateway {
     })
   }
 
-  /** Describes a tool and how it is handled. @throws what listing throws */
+  /** Describes a tool, by any name that clients use, and how it is handled. @throws what listing throws */
   async inspect(upstream: string, tool: string): Promise<Inspected | undefined> {
     const runtime = this.#runtime
     const { servers } = runtime.services
     const target = { upstream, method: 'tools/call', name: tool }
     const params = Payload.of({ name: tool })
-    const entry = await servers.tool(ownCall({ method: target.method, params, target }))
-    return entry && inspect(entry, await servers.tools(upstream), runtime)
+    const found = await servers.tool(ownCall({ method: target.method, params, target }))
+    const tools = await servers.tools(upstream)
+    const isExposed = (name: string): boolean =>
+      tool === exposedName(upstream, name) || tool === servers.exposedName(upstream, name, true)
+    const entry = found ?? tools.find(({ name }) => isExposed(name))
+    return entry && inspect(entry, tools, runtime)
   }
 
   /** Makes a call of a tool for the user of a command. @throws what the call fails with */

@@ -1,8 +1,13 @@
 // Names of tools and prompts at the address of several servers: their prefix and length, and names from before a server
 // was added. Whatever a tool is called, rules and records are those of one tool.
-import { describe, expect, test } from 'vitest'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { describe, expect, onTestFinished, test } from 'vitest'
+import { plainNaming } from '../../../src/catalog/names.ts'
 import { closedAtEnd } from '../../support/closed-at-end.ts'
 import { connect, type FakeClient } from '../../support/fake-client.ts'
+import { runCommand } from '../../support/gateway.ts'
 import { caller, corporate, type LocalGateway, localGateway } from '../../support/local-gateway.ts'
 import { namedServer, type NamedServer, type Offered } from '../../support/named-server.ts'
 import { bothEras } from '../../support/peers/clients.ts'
@@ -346,6 +351,19 @@ describe('whichever name a tool is called by', () => {
     expect(servers['a']?.requested).toEqual([name])
   })
 
+  test('`explain` describes it', async () => {
+    const { servers } = await tool({}, {})
+    const folder = await mkdtemp(join(tmpdir(), 'gatehouse-test-'))
+    onTestFinished(() => rm(folder, { recursive: true, force: true }))
+    const upstreams = { a: { url: servers['a']?.url, trust: true }, b: servers['b']?.url }
+    const file = join(folder, 'gateway.config.yaml')
+    await writeFile(file, JSON.stringify({ store: 'memory', upstreams }))
+    for (const each of names(plainNaming().prefixed('a', name))) {
+      const { stdout, code } = await runCommand(['explain', 'a', each, '--config', file])
+      expect([code, stdout]).toEqual([0, expect.stringContaining(`a ${name}\n`)])
+    }
+  })
+
   test('a rate limit counts it as one, a permission check finds it, and logs have its own name', async () => {
     const { host, all, gateway } = await tool({}, { tools: { [name]: { rate: '2/hour' } } })
     for (const each of all) {
@@ -378,3 +396,28 @@ test.each(bothEras)(
     for (const each of ['sum', 'my_a_sum']) expect(await client.prompt(each)).toBe('sum of my-a')
   },
 )
+
+test.each([
+  ['auto', ['a_get', 'b_get', 'b_find']],
+  ['never', ['a_get', 'b_get', 'find']],
+] as const)('documents have the names that are listed with `prefix: %s`', async (prefix, expected) => {
+  const { gateway, client } = await world(
+    { a: { tools: ['get'] }, b: { tools: ['get', 'find'] } },
+    { prefix },
+  )
+  expect(await listed(await client())).toEqual(expected)
+  const manifest = (await (await fetch(`${gateway.origin}/capabilities`)).json()) as Json
+  expect((manifest['tools'] as Json[]).map(({ name }) => name)).toEqual(expected)
+  const guide = await (await fetch(`${gateway.origin}/ai-help`)).text()
+  for (const name of expected) expect(guide).toContain(`\`${name}\``)
+})
+
+test('documents of a single server at `/mcp` have the names with a prefix where it is always there', async () => {
+  const { gateway } = await world({ a: { tools: ['get'] } }, { prefix: 'always' })
+  const namesAt = async (path: string): Promise<unknown> =>
+    (((await (await fetch(`${gateway.origin}${path}`)).json()) as Json)['tools'] as Json[]).map(
+      ({ name }) => name,
+    )
+  expect(await namesAt('/capabilities')).toEqual(['a_get'])
+  expect(await namesAt('/capabilities/a')).toEqual(['get'])
+})
