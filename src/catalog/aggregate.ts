@@ -48,11 +48,11 @@ export interface Aggregate {
   /** Whether the lists have the tool that a call names. */
   lists(call: Call): Promise<boolean>
   /** Conflicts between the names of tools or prompts. */
-  collisions(call: Call): Promise<string[]>
   /** Notes whether a server can be reached. */
   reachable(upstream: string, isReachable: boolean): void
   /** What a server did not answer in time, so that it is left out, for people. */
   missing(upstream: string): readonly string[]
+  collisions(call: Call): Promise<readonly NameConflict[]>
 }
 
 /** Offers servers together: lists are joined, and names and URIs get the name of their server as a prefix. */
@@ -105,7 +105,7 @@ class AllServers implements Aggregate {
   readonly lists = (call: Call): Promise<boolean> =>
     this.#locator.lists(call, 'tools/call', call.target.name ?? '')
 
-  readonly collisions = async (call: Call): Promise<string[]> => {
+  readonly collisions = async (call: Call): Promise<readonly NameConflict[]> => {
     const { names, handle, naming, timeoutMs } = this.#options
     const isConcerned = (upstream: string): boolean =>
       naming.isBare(upstream) || names.some((other) => other.startsWith(`${upstream}-`))
@@ -117,7 +117,7 @@ class AllServers implements Aggregate {
       })
       found.push(...sharedNames(await Promise.all(lists), this.#options).conflicts)
     }
-    return found.map(({ message }) => message)
+    return found
   }
 
   async #discover(call: Call): Promise<Outcome> {

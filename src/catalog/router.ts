@@ -11,6 +11,7 @@ import {
 } from '../core/call.ts'
 import type { ListedDefinition } from '../core/descriptor.ts'
 import { GatewayError } from '../core/error.ts'
+import type { Finding } from '../core/finding.ts'
 import { isObject } from '../core/json/json.ts'
 import type { Log } from '../core/log.ts'
 import { Payload } from '../core/payload.ts'
@@ -68,10 +69,10 @@ export interface Catalog {
   resolve(call: Call): Call | Promise<Call | undefined>
   /** The built-in tool a call names. */
   readonly builtinTool: Builtins['tool']
-  /** Descriptions of name collisions between tools or prompts. */
-  readonly collisions: Aggregate['collisions']
   readonly reachable: Aggregate['reachable']
   readonly missing: Aggregate['missing']
+  /** Tools and prompts that would have the same names. */
+  collisions(call: Call): Promise<readonly Finding[]>
   /** Ends subscriptions and other work bound to this catalog. */
   close(): void
 }
@@ -147,11 +148,16 @@ class Router implements Catalog {
 
   readonly missing: Catalog['missing'] = (upstream) => this.#all.missing(upstream)
 
-  readonly collisions = async (call: Call): Promise<string[]> => {
+  readonly collisions = async (call: Call): Promise<readonly Finding[]> => {
     const { isStrict, isAggregate, upstreams } = this.#options
+    const ofAliases = isStrict ? await aliasCollisions(call, upstreams) : []
+    const conflicts = isAggregate ? await this.#all.collisions(call) : []
     return [
-      ...(isStrict ? await aliasCollisions(call, upstreams) : []),
-      ...(isAggregate ? await this.#all.collisions(call) : []),
+      ...ofAliases.map((message): Finding => ({ path: ['upstreams'], at: 'key', message })),
+      // What one server lists does not prevent the others from being served.
+      ...conflicts.map(({ upstream, message }): Finding => {
+        return { path: ['upstreams', upstream], at: 'key', message, isMinor: true }
+      }),
     ]
   }
 

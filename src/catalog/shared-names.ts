@@ -12,6 +12,7 @@ export interface ServerNames {
 
 /** A tool or prompt that is not listed as the configuration says, because of the names of another server. */
 export interface NameConflict {
+  readonly upstream: string
   /** The name that it would have. */
   readonly exposed: string
   /** Which servers are concerned, and where it is available, for people. */
@@ -93,6 +94,6 @@ function nameOf(
       : `at /mcp such names belong to ${owner}`
   return {
     exposed: isFree ? prefixed : undefined,
-    conflict: { exposed, message: `${exposed} of ${upstream} is ${there}: ${why}` },
+    conflict: { upstream, exposed, message: `${exposed} of ${upstream} is ${there}: ${why}` },
   }
 }

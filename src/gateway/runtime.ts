@@ -484,12 +484,7 @@ export async function startUp(
   // A feature that cannot start because the store is unavailable does not prevent serving.
   if (!ended.signal.aborted)
     for (const { instance } of active) if (instance.start) background(instance.start(), log)
-  return [
-    ...collisions.map((each): Finding => {
-      return { path: ['upstreams'], at: 'key', message: each }
-    }),
-    ...problems.flat(),
-  ]
+  return [...collisions, ...problems.flat()]
 }
 
 /** Resolves once all features are closed, whether they succeeded or not. */

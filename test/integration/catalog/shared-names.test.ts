@@ -7,7 +7,7 @@ import { describe, expect, onTestFinished, test } from 'vitest'
 import { plainNaming } from '../../../src/catalog/names.ts'
 import { closedAtEnd } from '../../support/closed-at-end.ts'
 import { connect, type FakeClient } from '../../support/fake-client.ts'
-import { runCommand } from '../../support/gateway.ts'
+import { runCommand, startGateway } from '../../support/gateway.ts'
 import { caller, corporate, type LocalGateway, localGateway } from '../../support/local-gateway.ts'
 import { namedServer, type NamedServer, type Offered } from '../../support/named-server.ts'
 import { bothEras } from '../../support/peers/clients.ts'
@@ -249,6 +249,18 @@ describe('prefix', () => {
     expect(gateway.lines).toContainEqual(
       expect.objectContaining({ event: 'config.problem', message: gateway.collisions[0] }),
     )
+  })
+
+  test('conflicts of names are problems that `check` finds, and all servers are served', async () => {
+    const search = closedAtEnd(await namedServer('a', { tools: ['search', 'b_x'] }))
+    const upstreams = { a: { url: search.url }, 'a-b': { url: search.url } }
+    const gateway = closedAtEnd(await startGateway({ prefix: 'never', upstreams }))
+    const host = closedAtEnd(await connect({ transport: 'http', url: gateway.url, revision: '2025-11-25' }))
+    expect(await listed(host)).toEqual(['a_search', 'a_b_search', 'a_b_b_x'])
+    const { code, stdout, stderr } = await runCommand(['check', '--config', gateway.configFile])
+    expect(code).toBe(1)
+    expect(stdout + stderr).toMatch(/search of a is listed as a_search.*a-b/)
+    expect(stdout + stderr).toMatch(/b_x of a is available at \/mcp\/a only: .*a-b/)
   })
 
   test('of a server differs from that of all: a name without a prefix in a list is no former name of others', async () => {

@@ -48,8 +48,13 @@ describe.each(kinds)('a client of the $title of the aggregate endpoint', ({ tran
     expect(graph.structured).toEqual({ entities: [], relations: [] })
   })
 
+  it('calls tools by the names that they have on their server', async () => {
+    expect((await client.call('echo', { message: 'without a prefix' })).text).toBe('Echo: without a prefix')
+    expect((await client.call('read_graph')).structured).toEqual({ entities: [], relations: [] })
+  })
+
   it('receives an error that names the unknown tool', async () => {
-    await expect(client.call('echo', { message: 'without a prefix' })).rejects.toThrow(/Unknown tool: echo/)
+    await expect(client.call('no_such_tool')).rejects.toThrow(/Unknown tool: no_such_tool/)
   })
 
   it('gets prompts by their listed names, and completes their arguments', async () => {

@@ -54,6 +54,20 @@ describe('verification of a receipt', () => {
     }
   })
 
+  it('a receipt is valid for the qualified views of an aggregate', () => {
+    const block = (uri: string): unknown => {
+      const meta = { ui: { resourceUri: uri, csp: {} }, 'ui/resourceUri': uri, 'openai/outputTemplate': uri }
+      const embedded = { type: 'resource', resource: { uri, text: '', _meta: meta } }
+      return { content: [{ type: 'text', text: 't', _meta: meta }, embedded] }
+    }
+    const content = contentHash(Payload.of(block('ui://x/y')))
+    const own = signed({ receipt: 1, server: 'a', content_sha256: content })
+    for (const valid of ['ui://x/y', 'ui://a+x/y'])
+      expect(verifyReceipt(own, [jwk], Payload.of(block(valid)))).toHaveProperty('claims')
+    for (const other of ['ui://b+x/y', 'ui://a+x/z'])
+      expect(verifyReceipt(own, [jwk], Payload.of(block(other)))).toHaveProperty('problem')
+  })
+
   it('a receipt is valid for the qualified URIs of an aggregate', () => {
     const block = (uri: string, name: string) => ({
       content: [{ type: 'resource', resource: { uri, text: name } }],
