@@ -87,7 +87,7 @@ export interface FeatureInstance {
   /** The error object that the caller gets for a failed result or a thrown error. */
   explained?(failure: Payload | GatewayError, call: Call): Readonly<Record<string, unknown>>
   /** Accepts a webhook of another service or of a server. @throws GatewayError if it is refused */
-  receiveHook?(hook: ArrivedHook): Promise<HookAnswer>
+  receiveHook?(hook: ArrivingHook): Promise<HookAnswer>
   /** What the events that the configuration declares would be found in now, for `gatehouse check`. */
   tryEvents?(): Promise<readonly EventTrial[]>
   /** Makes an event of a server known to those who subscribe to it. Never throws. */
@@ -144,15 +144,19 @@ export interface PublishedEvent {
 /** The JSON object that answers a webhook, if its sender expects one. */
 export type HookAnswer = Readonly<Record<string, unknown>> | undefined
 
-/** A webhook as it arrived; the names of its headers are in lower case, and the body is as it was sent. */
-export interface ArrivedHook {
+/** A webhook whose body has not been read; the names of its headers are in lower case. */
+export interface ArrivingHook {
   /** The server that it belongs to, if it belongs to one. */
   readonly server?: string
   readonly name: string
   /** Set for the events that the server has itself: then the name is that of the gateway's subscription. */
   readonly isOfServer?: true
   readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>
-  readonly body: string
+  /**
+   * Reads the body, as it was sent. It takes memory and time that belong to others, so whatever can be refused by the name
+   * or the headers is refused before. @throws if it does not arrive, is too large, or is not UTF-8
+   */
+  body(): Promise<string>
 }
 
 /** What one call for a declared event found. */

@@ -4,7 +4,7 @@ import type { Descriptor, ToolFacts } from '../core/descriptor.ts'
 import { GatewayError } from '../core/error.ts'
 import type { Settings } from '../core/settings.ts'
 import {
-  type ArrivedHook,
+  type ArrivingHook,
   type HookAnswer,
   type DescribedEventType,
   type CallerValue,
@@ -83,7 +83,7 @@ export function callerValuesOf(active: readonly ActiveFeature[], upstream: strin
 }
 
 /** Accepts a webhook. @throws GatewayError if it is refused */
-export async function receiveHook(active: readonly ActiveFeature[], hook: ArrivedHook): Promise<HookAnswer> {
+export async function receiveHook(active: readonly ActiveFeature[], hook: ArrivingHook): Promise<HookAnswer> {
   const receiver = active.find(({ instance }) => instance.receiveHook)
   if (!receiver) throw new GatewayError('UNSUPPORTED_OPERATION', 'Not found.')
   return receiver.instance.receiveHook?.(hook)

@@ -255,7 +255,7 @@ export class Gateway {
           probes: { ...needed, store: { isNeeded: false, works: () => this.#isStoreAvailable() } },
         }),
       metrics: () => this.#observing.page(),
-      addPages: (app, enter) => this.#addPages(app, enter),
+      addPages: (...pages) => this.#addPages(...pages),
       onRefused: refused,
       onSignedIn: signedIn,
       page: (reader) => this.#frontPage(reader),
@@ -421,10 +421,11 @@ export class Gateway {
     return base && `${base.replace(/\/$/, '')}${path}`
   }
 
-  #addPages(...[app, enter]: Parameters<AddPages>): void {
+  #addPages(...[app, enter, bodies]: Parameters<AddPages>): void {
     addConfirmPages(app, enter, {
       store: () => this.#process.store,
       settings: () => this.settings,
+      bodies,
       operator: this.#operator,
       signInLink: this.#pageSignIn.link,
       onDecided: this.#observing.decided,

@@ -1,6 +1,7 @@
 import { noProxy } from '../../src/core/proxy.ts'
 import { anonymous } from '../../src/core/principal.ts'
 import { loadSettings } from '../../src/config/load.ts'
+import { Bodies } from '../../src/downstream/http/body.ts'
 import type { Edge } from '../../src/downstream/http/edge.ts'
 import { Ticker } from '../../src/downstream/http/ticker.ts'
 
@@ -30,4 +31,5 @@ export const edge: Edge = {
   },
   prefix: '',
   ticker: new Ticker(),
+  bodies: new Bodies(),
 }

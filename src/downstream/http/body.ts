@@ -1,11 +1,23 @@
-/** Reads request bodies as UTF-8, up to a size limit. */
+/**
+ * Reads request bodies as UTF-8, up to a size limit, and bounds what arrives at the same time.
+ *
+ * Invariant: the bodies of one caller that are being read have at most `MAX_ARRIVING_BYTES` together, and so have those
+ * of all senders that are not authenticated. A body that does not fit waits unread. Of those that wait, the newest is
+ * next, and one that has been arriving for long is refused in its favor: senders that stall do not keep out the others.
+ */
 import { isUtf8 } from 'node:buffer'
 import type { IncomingMessage } from 'node:http'
 import { GatewayError } from '../../core/error.ts'
-import { Chunks } from '../../protocol/lines.ts'
+import { anonymous, type Principal } from '../../core/principal.ts'
 
 /** How long an oversized body is read and discarded before the error is sent, in milliseconds. */
 const DRAIN_TIMEOUT_MS = 1000
+/** How large the bodies of one caller are together while they arrive, in bytes. A single one may be larger. */
+const MAX_ARRIVING_BYTES = 24 * 1024 * 1024
+/** After which time a body that is still arriving makes way for one that waits, in milliseconds. */
+const SLOW_MS = 2000
+/** How many bodies of one caller wait. Some of the bytes of each are in memory already. */
+const MAX_WAITING = 128
 
 /** Receives a body, or the error. */
 interface Taker {
@@ -13,25 +25,23 @@ interface Taker {
   onError(error: unknown): void
 }
 
-/** Reads a request's body as UTF-8; fails with PAYLOAD_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE or PARSE_ERROR. */
-export function readBody(incoming: IncomingMessage, limit: number, taker: Taker): void {
-  const type = incoming.headers['content-type'] ?? ''
-  if (type !== 'application/json' && !isJsonInUtf8(type)) {
-    const message = /charset/i.test(type) ? 'The body must be JSON in UTF-8.' : 'The body must be JSON.'
-    const suggestion = 'Send Content-Type: application/json.'
-    taker.onError(new GatewayError('UNSUPPORTED_MEDIA_TYPE', message, { suggestion }))
-    return
-  }
-  const body = new Body(limit, taker)
-  if (Number(incoming.headers['content-length'] ?? 0) > limit) body.overflow()
-  incoming.on('data', (chunk: Buffer) => body.add(chunk))
-  incoming.on('end', () => body.end())
-  incoming.on('error', () => taker.onError(new GatewayError('CANCELLED', 'The client disconnected.')))
+/** The part of a request that its body is read from. */
+type Incoming = Pick<IncomingMessage, 'headers' | 'on' | 'once' | 'off'>
+
+interface Reading {
+  /** The largest body, in bytes. */
+  readonly limit: number
+  /** Who sends it; absent before that is known. */
+  readonly principal?: Pick<Principal, 'id'>
 }
 
-/** The same as a promise, for requests that are not on the hot path. */
-export function wholeBody(incoming: IncomingMessage, limit: number): Promise<string> {
-  return new Promise((onBody, onError) => readBody(incoming, limit, { onBody, onError }))
+/** @throws UNSUPPORTED_MEDIA_TYPE */
+function mustBeJson({ headers }: Pick<Incoming, 'headers'>): void {
+  const type = headers['content-type'] ?? ''
+  if (type === 'application/json' || isJsonInUtf8(type)) return
+  const message = /charset/i.test(type) ? 'The body must be JSON in UTF-8.' : 'The body must be JSON.'
+  const suggestion = 'Send Content-Type: application/json.'
+  throw new GatewayError('UNSUPPORTED_MEDIA_TYPE', message, { suggestion })
 }
 
 /** Whether a media type is JSON, with any parameters but another `charset`: JSON is always UTF-8 (RFC 8259 §8.1). */
@@ -43,54 +53,217 @@ function isJsonInUtf8(type: string): boolean {
 
 const UTF8 = /^charset ?= ?(?:utf-?8|"utf-?8")$/
 
+/** The bodies that arrive at a listener. */
+export class Bodies {
+  readonly #callers = new Map<string, ArrivingBodies>()
+  readonly #slowMs: number
+
+  constructor(slowMs = SLOW_MS) {
+    this.#slowMs = slowMs
+  }
+
+  /**
+   * Reads a body that is JSON. @throws UNSUPPORTED_MEDIA_TYPE; other errors are for the taker: PAYLOAD_TOO_LARGE,
+   * PARSE_ERROR for other bytes than UTF-8, OVERLOADED, CANCELLED if the client disconnects
+   */
+  readJson(incoming: Incoming, reading: Reading, taker: Taker): void {
+    mustBeJson(incoming)
+    this.#read(incoming, reading, taker)
+  }
+
+  /** The same as a promise, for requests that are not on the hot path. */
+  async json(incoming: Incoming, reading: Reading): Promise<string> {
+    mustBeJson(incoming)
+    return this.text(incoming, reading)
+  }
+
+  /** The same for a body of any media type. */
+  text(incoming: Incoming, reading: Reading): Promise<string> {
+    return new Promise((onBody, onError) => this.#read(incoming, reading, { onBody, onError }))
+  }
+
+  #read(incoming: Incoming, { limit, principal: { id } = anonymous }: Reading, taker: Taker): void {
+    let arriving = this.#callers.get(id)
+    if (!arriving) {
+      arriving = new ArrivingBodies(this.#slowMs, () => this.#callers.delete(id))
+      this.#callers.set(id, arriving)
+    }
+    arriving.add(new Body(incoming, limit, taker))
+  }
+}
+
+/** The bodies of one caller, or of all senders that are not authenticated. */
+class ArrivingBodies {
+  /** Those that are being read, the oldest first, and since when, in milliseconds. */
+  readonly #read = new Map<Body, number>()
+  readonly #waiting: Body[] = []
+  readonly #slowMs: number
+  readonly #onIdle: () => void
+  #bytes = 0
+  #timer: NodeJS.Timeout | undefined
+
+  constructor(slowMs: number, onIdle: () => void) {
+    this.#slowMs = slowMs
+    this.#onIdle = onIdle
+  }
+
+  add(body: Body): void {
+    body.onSettled = () => this.#settled(body)
+    if (this.#fits(body)) return this.#begin(body)
+    body.wait()
+    this.#waiting.push(body)
+    if (this.#waiting.length > MAX_WAITING) this.#waiting.shift()?.fail(overloaded())
+    this.#admit()
+  }
+
+  #fits({ size }: Body): boolean {
+    return this.#bytes === 0 || this.#bytes + size <= MAX_ARRIVING_BYTES
+  }
+
+  #begin(body: Body): void {
+    this.#bytes += body.size
+    this.#read.set(body, performance.now())
+    body.read()
+  }
+
+  #settled(body: Body): void {
+    const at = this.#waiting.indexOf(body)
+    if (at >= 0) this.#waiting.splice(at, 1)
+    else if (this.#read.delete(body)) this.#bytes -= body.size
+    if (this.#waiting.length > 0) this.#admit()
+    else if (this.#read.size === 0) this.#onIdle()
+  }
+
+  /** Begins to read those that wait, as far as they fit. */
+  #admit(): void {
+    for (let next = this.#waiting.at(-1); next; next = this.#waiting.at(-1)) {
+      const [oldest] = this.#read
+      const left = oldest ? oldest[1] + this.#slowMs - performance.now() : 0
+      if (!this.#fits(next) && oldest && left > 0) return this.#admitIn(left)
+      if (this.#fits(next)) {
+        this.#waiting.pop()
+        this.#begin(next)
+      } else oldest?.[0].fail(overloaded())
+    }
+  }
+
+  #admitIn(ms: number): void {
+    this.#timer ??= setTimeout(() => {
+      this.#timer = undefined
+      this.#admit()
+    }, Math.ceil(ms)).unref()
+  }
+}
+
+/** One body. It is settled once: when it ends, fails, or is too large to be kept. */
 class Body {
+  readonly #incoming: Incoming
   readonly #limit: number
   readonly #taker: Taker
-  #first: Buffer | undefined
-  #more: Chunks | undefined
-  #isTooLarge = false
-  #isRefused = false
+  readonly #isDeclaredTooLarge: boolean
+  /** How many bytes it may have in memory. */
+  readonly size: number
+  onSettled: (() => void) | undefined
+  /** The first chunk; from the second one on, a buffer that grows up to `size`, however small the chunks are. */
+  #buffer: Buffer = empty
+  #length = 0
+  #isSettled = false
+  #isTaken = false
+  readonly #onClose = (): void => this.fail(disconnected())
 
-  constructor(limit: number, taker: Taker) {
+  constructor(incoming: Incoming, limit: number, taker: Taker) {
+    this.#incoming = incoming
     this.#limit = limit
     this.#taker = taker
+    const { 'content-length': length = '0', 'transfer-encoding': encoding } = incoming.headers
+    const declared = encoding === undefined ? Number(length) : limit
+    this.#isDeclaredTooLarge = declared > limit
+    this.size = this.#isDeclaredTooLarge ? 0 : declared
   }
 
-  overflow(): void {
-    this.#isTooLarge = true
-    this.#first = this.#more = undefined
-    // A client that is disconnected while it sends may never read the error.
-    setTimeout(() => this.#refuse(), DRAIN_TIMEOUT_MS).unref()
+  /** Watches whether the client disconnects while the body waits: then nothing else says so. */
+  wait(): void {
+    this.#incoming.once('close', this.#onClose)
   }
 
-  add(chunk: Buffer): void {
-    if (this.#isTooLarge) return
-    if (this.#first === undefined) this.#first = chunk
+  read(): void {
+    const incoming = this.#incoming
+    incoming.off('close', this.#onClose)
+    if (this.#isDeclaredTooLarge) this.#overflow()
+    incoming.on('data', (chunk: Buffer) => this.#add(chunk))
+    incoming.on('end', () => this.#end())
+    incoming.on('error', () => this.fail(disconnected()))
+  }
+
+  /** Ends it with an error; what else arrives is discarded. */
+  fail(error: GatewayError): void {
+    this.#settle()
+    if (this.#isTaken) return
+    this.#isTaken = true
+    this.#taker.onError(error)
+  }
+
+  #add(chunk: Buffer): void {
+    if (this.#isSettled) return
+    const length = this.#length + chunk.length
+    if (length > this.#limit) return this.#overflow()
+    if (this.#length === 0) this.#buffer = chunk
     else {
-      this.#more ??= new Chunks()
-      this.#more.add(chunk)
+      if (length > this.#buffer.length) this.#grow(length)
+      chunk.copy(this.#buffer, this.#length)
     }
-    if (this.#first.length + (this.#more?.size ?? 0) > this.#limit) this.overflow()
+    this.#length = length
   }
 
-  end(): void {
-    if (this.#isTooLarge) return this.#refuse()
-    const first = this.#first ?? empty
-    const bytes = this.#more ? Buffer.concat([first, this.#more.take()]) : first
+  #grow(length: number): void {
+    const grown = Buffer.allocUnsafeSlow(Math.max(length, Math.min(length * 2, this.size)))
+    this.#buffer.copy(grown, 0, 0, this.#length)
+    this.#buffer = grown
+  }
+
+  #end(): void {
+    if (this.#isTaken) return
+    if (this.#isSettled) return this.fail(this.#tooLarge())
+    const bytes = this.#buffer.subarray(0, this.#length)
     // Lenient decoding would forward other text than was sent.
-    if (isUtf8(bytes)) return this.#taker.onBody(bytes.toString('utf8'))
-    this.#taker.onError(new GatewayError('PARSE_ERROR', 'Parse error: the body is not valid UTF-8.'))
+    const text = isUtf8(bytes) ? bytes.toString('utf8') : undefined
+    if (text === undefined)
+      return this.fail(new GatewayError('PARSE_ERROR', 'Parse error: the body is not valid UTF-8.'))
+    this.#settle()
+    this.#isTaken = true
+    this.#taker.onBody(text)
   }
 
-  #refuse(): void {
-    if (this.#isRefused) return
-    this.#isRefused = true
-    this.#taker.onError(
-      new GatewayError('PAYLOAD_TOO_LARGE', `The body is larger than ${this.#limit} bytes.`, {
-        details: { limit: this.#limit },
-      }),
-    )
+  #overflow(): void {
+    this.#settle()
+    // A client that is disconnected while it sends may never read the error.
+    setTimeout(() => this.fail(this.#tooLarge()), DRAIN_TIMEOUT_MS).unref()
+  }
+
+  #settle(): void {
+    if (this.#isSettled) return
+    this.#isSettled = true
+    this.#buffer = empty
+    this.#incoming.off('close', this.#onClose)
+    this.onSettled?.()
+  }
+
+  #tooLarge(): GatewayError {
+    return new GatewayError('PAYLOAD_TOO_LARGE', `The body is larger than ${this.#limit} bytes.`, {
+      details: { limit: this.#limit },
+    })
   }
 }
 
 const empty = Buffer.alloc(0)
+
+function disconnected(): GatewayError {
+  return new GatewayError('CANCELLED', 'The client disconnected.')
+}
+
+function overloaded(): GatewayError {
+  return new GatewayError('OVERLOADED', 'The bodies of too many requests are arriving at the same time.', {
+    retryAfterSeconds: 1,
+    suggestion: 'Send the request again, and its body without pauses.',
+  })
+}

@@ -9,11 +9,10 @@ import { Payload } from '../../core/payload.ts'
 import { encodeNotification } from '../../protocol/jsonrpc.ts'
 import { routeMethod } from '../../protocol/methods.ts'
 import { encodeEvent } from '../../protocol/sse.ts'
-import { wholeBody } from './body.ts'
 import { type HttpContext, tokenLifetime } from './context.ts'
 import type { Edge, RoutePath } from './edge.ts'
 import { HttpReply } from './reply.ts'
-import { bodyParams, callGateway, type RequestedDocument, sendJson } from './routes.ts'
+import { bodyParams, callGateway, jsonBody, type RequestedDocument, sendJson } from './routes.ts'
 
 type Env = { Bindings: HttpBindings }
 type Fields = Readonly<Record<string, string>>
@@ -72,7 +71,7 @@ async function serve(
   { route, named }: FoundRoute<RoutePath>,
   { query, handle }: { readonly query: Fields; readonly handle: Handler },
 ): Promise<void> {
-  const { incoming, edge } = exchange
+  const { incoming } = exchange
   const method = routeMethod(route)
   if (route.isStream) {
     const eventId = incoming.headers['last-event-id']
@@ -82,7 +81,7 @@ async function serve(
   const params =
     route.verb === 'GET'
       ? Payload.of({ ...query, ...named })
-      : bodyParams(await wholeBody(incoming, edge.runtime.listen.body)).with(named)
+      : bodyParams(await jsonBody(exchange)).with(named)
   sendJson(exchange, await callGateway(exchange, { method, params }, handle))
 }
 

@@ -12,6 +12,7 @@ import type { ListenSettings } from '../../core/settings.ts'
 import type { HeaderMirror } from '../../protocol/headers.ts'
 import { type AuthGate, createAuthGate } from '../auth/auth-gate.ts'
 import { type Access, createAccess } from './origin.ts'
+import type { Bodies } from './body.ts'
 import type { StatusMapping } from './statuses.ts'
 import type { Ticker } from './ticker.ts'
 
@@ -68,8 +69,9 @@ export interface Edge {
   readonly authGate: AuthGate
   /** The path of the gateway for clients, without a trailing slash. */
   readonly prefix: string
-  /** That of the listener, for all edges. */
+  /** Those of the listener, for all edges. */
   readonly ticker: Ticker
+  readonly bodies: Bodies
 }
 
 interface Options {
@@ -79,11 +81,12 @@ interface Options {
   port(): number
   readonly pageSignIn: Pick<PageSignIn, 'identity'>
   readonly ticker: Ticker
+  readonly bodies: Bodies
   readonly log: Log
 }
 
 /** Returns the edge of the current runtime, created once for each runtime. */
-export function createEdges({ runtime, port, pageSignIn, ticker, log }: Options): () => Edge {
+export function createEdges({ runtime, port, pageSignIn, ticker, bodies, log }: Options): () => Edge {
   let edge: Edge | undefined
   return () => {
     const current = runtime()
@@ -94,6 +97,7 @@ export function createEdges({ runtime, port, pageSignIn, ticker, log }: Options)
       access: createAccess(listen),
       authGate: createAuthGate({ auth, listen, port: port(), pageSignIn, proxies, log }),
       ticker,
+      bodies,
       prefix: new URL(listen.publicUrl ?? 'http://localhost/').pathname.replace(/\/$/, ''),
     }
     return edge

@@ -31,7 +31,6 @@ import { gatewayMetadataOf } from '../../protocol/meta-keys.ts'
 import { headerTrace } from '../../protocol/trace-context.ts'
 import type { RequestContext } from '../auth/auth-gate.ts'
 import type { Edge, HttpRuntime } from './edge.ts'
-import { readBody } from './body.ts'
 import { accept, checkAccepts, checkNames, LegacyHttp, HttpSessions } from './session-endpoint.ts'
 import { type HttpContext, tokenLifetime } from './context.ts'
 import { HttpReply } from './reply.ts'
@@ -100,7 +99,8 @@ export class HttpFront {
   ): void {
     const exchange = this.#open(request, principal)
     const { incoming } = request
-    const { listen } = request.edge.runtime
+    const { bodies, runtime } = request.edge
+    const { listen } = runtime
     if (incoming.method === 'POST') {
       const onBody = (text: string): void => {
         try {
@@ -109,7 +109,7 @@ export class HttpFront {
           fail(error, text)
         }
       }
-      return readBody(incoming, listen.body, { onBody, onError: fail })
+      return bodies.readJson(incoming, { limit: listen.body, principal }, { onBody, onError: fail })
     }
     const hasSession = incoming.headers['mcp-session-id'] !== undefined
     if (incoming.method === 'GET' && hasSession) {

@@ -10,23 +10,23 @@ import type { IncomingHttpHeaders } from 'node:http'
 import { asGatewayError } from '../../core/error.ts'
 import type { Refusal } from '../../core/events.ts'
 import type { Log } from '../../core/log.ts'
-import { wholeBody } from './body.ts'
 import type { Edge } from './edge.ts'
 import { refuse, requestId } from './endpoint.ts'
 
-/** A webhook as it arrived. The body is the text of its bytes, which were valid UTF-8. */
-interface ArrivedHook {
+/** A webhook whose body has not been read. */
+interface ArrivingHook {
   /** Absent for a webhook of no server. */
   readonly server?: string
   readonly name: string
   /** Set for the events that the server has itself. */
   readonly isOfServer?: true
   readonly headers: IncomingHttpHeaders
-  readonly body: string
+  /** Reads the body, the text of its bytes. @throws if they are not valid UTF-8, are too many, or do not arrive */
+  body(): Promise<string>
 }
 
 /** Verifies and stores a webhook; resolves with an answer for its sender. @throws GatewayError if it is refused */
-export type ReceiveHook = (hook: ArrivedHook) => Promise<Readonly<Record<string, unknown>> | undefined>
+export type ReceiveHook = (hook: ArrivingHook) => Promise<Readonly<Record<string, unknown>> | undefined>
 
 /** The largest body that servers send, in bytes (SEP-3415). */
 const MAX_EVENT_BYTES = 256 * 1024
@@ -50,14 +50,15 @@ export function addHooks(app: Hono<Env>, { edge, receive, onRefused, log }: Opti
       const name = context.req.param('name') ?? ''
       const id = requestId(incoming)
       try {
-        const limit = edge().runtime.listen.body
-        const body = await wholeBody(incoming, isOfServer ? Math.min(limit, MAX_EVENT_BYTES) : limit)
+        const { bodies, runtime } = edge()
+        const { body: largest } = runtime.listen
+        const limit = isOfServer ? Math.min(largest, MAX_EVENT_BYTES) : largest
         const result = await receive({
           ...(server !== undefined && { server }),
           name,
           ...(isOfServer && { isOfServer }),
           headers: incoming.headers,
-          body,
+          body: () => bodies.json(incoming, { limit }),
         })
         const type = result && { 'content-type': 'application/json' }
         outgoing.writeHead(result ? 200 : 202, { 'x-request-id': id, ...type })

@@ -17,7 +17,6 @@ import { pageMethod } from '../../protocol/methods.ts'
 import { latestModern } from '../../protocol/revisions.ts'
 import { headerTrace } from '../../protocol/trace-context.ts'
 import type { DocumentPath, Edge } from './edge.ts'
-import { wholeBody } from './body.ts'
 import type { HttpContext } from './context.ts'
 
 type Env = { Bindings: HttpBindings }
@@ -198,8 +197,8 @@ export function addPermissions(app: Hono<PermissionsEnv>, { handle, guarded }: P
   for (const [path, method] of paths) {
     app.post(path, (context) =>
       guarded(context, async (exchange) => {
-        const text = await wholeBody(exchange.incoming, exchange.edge.runtime.listen.body)
-        return servePermissions(exchange, method, bodyParams(text), handle)
+        const params = bodyParams(await jsonBody(exchange))
+        return servePermissions(exchange, method, params, handle)
       }),
     )
     if (method === 'permissions/negotiate') continue
@@ -237,6 +236,11 @@ function queryParams(query: Readonly<Record<string, string>>): Payload {
     ...(tool !== undefined && { tool }),
     ...(held !== undefined && { scopes_held: held.split(/[\s,]+/).filter((scope) => scope !== '') }),
   })
+}
+
+/** The JSON in the body of a request. @throws what `Bodies.json` throws */
+export function jsonBody({ incoming, principal, edge }: HttpContext): Promise<string> {
+  return edge.bodies.json(incoming, { limit: edge.runtime.listen.body, principal })
 }
 
 /** The params of a check or negotiation from the body of a request. @throws PARSE_ERROR, INVALID_REQUEST, INVALID_INPUT */

@@ -19,11 +19,11 @@ import type { RequestStateCodec } from '../../protocol/request-state.ts'
 import { KEYS_PATH } from '../../protocol/meta-keys.ts'
 import { createEdges, type Edge, type HttpRuntime } from './edge.ts'
 import { metadataPath } from '../auth/resources.ts'
-import { wholeBody } from './body.ts'
+import { Bodies } from './body.ts'
 import { Arrivals } from './arrivals.ts'
 import { addByteRoutes, Transfers } from './byte-routes.ts'
 import { addCalls } from './calls.ts'
-import { addDocuments, type RequestedDocument, reader, addPermissions } from './routes.ts'
+import { addDocuments, jsonBody, type RequestedDocument, reader, addPermissions } from './routes.ts'
 import type { HttpContext } from './context.ts'
 import { HttpFront, presentCallerOf, refuse, requestId } from './endpoint.ts'
 import { addHooks, type ReceiveHook } from './hooks.ts'
@@ -79,7 +79,11 @@ export interface Listener {
 type Env = { Bindings: HttpBindings }
 
 /** Adds pages of other modules; `authenticate` returns the principal of a request. */
-export type AddPages = (app: Hono<Env>, authenticate: (context: Context<Env>) => Promise<Principal>) => void
+export type AddPages = (
+  app: Hono<Env>,
+  authenticate: (context: Context<Env>) => Promise<Principal>,
+  bodies: Bodies,
+) => void
 
 /** Listens for clients over HTTP. @throws the system error if the address is not available */
 export async function listenHttp(options: Options): Promise<Listener> {
@@ -87,7 +91,8 @@ export async function listenHttp(options: Options): Promise<Listener> {
   const { listen } = runtime()
   const life: Life = { port: listen.port, isClosing: false }
   const ticker = new Ticker()
-  const edge = createEdges({ runtime, port: () => life.port, pageSignIn, ticker, log })
+  const bodies = new Bodies()
+  const edge = createEdges({ runtime, port: () => life.port, pageSignIn, ticker, bodies, log })
   const refusing = { log, ...(onRefused && { onRefused }) }
   const front = new HttpFront({ handle, edge, seal, ...refusing })
   const isStrict = (): boolean => edge().runtime.listen.isStrict
@@ -205,7 +210,7 @@ function createRoutes(options: Routing): Hono<Env> {
   if (receive) addHooks(app, { edge, receive, onRefused, log })
   addCalls(app, { edge, handle, guarded })
   addByteRoutes(app, { edge, handle, guarded, pageSignIn, transfers: options.transfers })
-  options.addPages?.(app, authenticate)
+  options.addPages?.(app, authenticate, edge().bodies)
   addFrontPage(app, { ...options, authenticate, signedIn })
   addDocuments(app, { edge, handle, guarded })
   app.notFound((context) => context.json({ error: 'Not found. The MCP endpoint is /mcp.' }, 404))
@@ -271,8 +276,8 @@ function addSse(app: Hono<Env>, sse: LegacySse, guarded: Guarded): void {
   app.get('/sse/:upstream', open)
   app.post('/messages', (context) =>
     guarded(context, async (exchange) => {
-      const { incoming, edge } = legacy(exchange)
-      sse.post(exchange, await wholeBody(incoming, edge.runtime.listen.body))
+      legacy(exchange)
+      sse.post(exchange, await jsonBody(exchange))
     }),
   )
 }

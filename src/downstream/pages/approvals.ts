@@ -15,6 +15,7 @@ import { cookieText, isFromHere, htmlPage, pageHeaders } from '../../core/web.ts
 import { approvalView } from '../../records/approval-view.ts'
 import { mayDecide, type Approval, isMistyped, stepOf, Approvals } from '../../records/approvals.ts'
 import type { Store } from '../../store/store.ts'
+import type { Bodies } from '../http/body.ts'
 import { approvalPage, approvalsPage, codePage, refusalPage, signInPage } from './approval-page.ts'
 import { type Form, readForm, createFormGuard, type FormGuard, notFromHere } from './form.ts'
 import { type Operator, isByCode, type Visitor, visitorOf } from './visitors.ts'
@@ -86,6 +87,7 @@ export interface ConfirmOptions {
   readonly operator: Operator
   /** The link at which a person signs in and then returns to `next`; undefined where browser sign-in is not configured. */
   signInLink(next: string): string | undefined
+  readonly bodies: Bodies
   /** Called after every decision. */
   onDecided(step: ApprovalStep): void
   readonly log: Log
@@ -202,7 +204,7 @@ class ApprovalPages {
   async #post(context: PageContext): Promise<Response> {
     const { publicUrl } = this.#options.settings().listen
     if (!isFromHere(context.env.incoming.headers, publicUrl)) throw notFromHere()
-    const form = await readForm(context)
+    const form = await readForm(context, this.#options.bodies)
     if (form.code !== undefined) return this.#signIn(context, form.code)
     return this.#withVisitor(context, (visitor) => this.#settle(context, visitor, form))
   }

@@ -1,10 +1,12 @@
 /** Approval forms, and their tokens against cross-site request forgery. */
+import type { HttpBindings } from '@hono/node-server'
 import type { Context } from 'hono'
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
 import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import type { Decision } from '../../records/approvals.ts'
 import type { Store } from '../../store/store.ts'
+import type { Bodies } from '../http/body.ts'
 import { MAX_REASON_LENGTH } from './approval-page.ts'
 import type { Visitor } from './visitors.ts'
 import { parseJson } from '../../core/json/read.ts'
@@ -27,33 +29,17 @@ const MAX_FORM_BYTES = 64 * 1024
 
 /**
  * Reads a form, or its JSON equivalent, with or without a Content-Length.
- * @throws PARSE_ERROR, INVALID_INPUT, PAYLOAD_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE
+ * @throws PARSE_ERROR, INVALID_INPUT, PAYLOAD_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, OVERLOADED
  */
-export async function readForm(context: Context): Promise<Form> {
-  const type = (context.req.header('content-type') ?? '').split(';', 1)[0]?.trim().toLowerCase()
-  const text = await boundedText(context)
-  if (type === 'application/json') return formOf(parse(text))
-  if (type === 'application/x-www-form-urlencoded')
-    return formOf(Object.fromEntries(new URLSearchParams(text)))
-  throw new GatewayError('UNSUPPORTED_MEDIA_TYPE', 'A decision must be a form or JSON.')
-}
-
-/** The body as text. A body of unknown length is read up to the limit: proxies may use chunked encoding. */
-async function boundedText({ req }: Context): Promise<string> {
-  if (Number(req.header('content-length') ?? 0) > MAX_FORM_BYTES) throw tooLarge()
-  const chunks: Uint8Array[] = []
-  let size = 0
-  const body: ReadableStream<Uint8Array> | null = req.raw.body
-  for await (const chunk of body ?? []) {
-    size += chunk.length
-    if (size > MAX_FORM_BYTES) throw tooLarge()
-    chunks.push(chunk)
-  }
-  return Buffer.concat(chunks).toString('utf8')
-}
-
-function tooLarge(): GatewayError {
-  return new GatewayError('PAYLOAD_TOO_LARGE', `A form may have at most ${MAX_FORM_BYTES} bytes.`)
+export async function readForm(
+  { req, env: { incoming } }: Context<{ Bindings: HttpBindings }>,
+  bodies: Bodies,
+): Promise<Form> {
+  const type = (req.header('content-type') ?? '').split(';', 1)[0]?.trim().toLowerCase()
+  if (type !== 'application/json' && type !== 'application/x-www-form-urlencoded')
+    throw new GatewayError('UNSUPPORTED_MEDIA_TYPE', 'A decision must be a form or JSON.')
+  const text = await bodies.text(incoming, { limit: MAX_FORM_BYTES })
+  return formOf(type === 'application/json' ? parse(text) : Object.fromEntries(new URLSearchParams(text)))
 }
 
 function formOf(fields: Readonly<Record<string, unknown>>): Form {

@@ -13,10 +13,10 @@ import { follow, parseSteps } from '../../../core/json/path.ts'
 import type { HookEvent } from '../../../core/settings.ts'
 import { fits } from '../../../core/text/pattern.ts'
 import { pageOf } from '../../builtin-tool.ts'
-import type { ArrivedHook, BuiltinPage, Services } from '../../feature.ts'
+import type { ArrivingHook, BuiltinPage, Services } from '../../feature.ts'
 import { type EventSource, type EventType, type Fields, hasFields } from '../event-types.ts'
 import type { ServerEvents } from '../server-events.ts'
-import { HookReceiver } from '../webhooks/hook-receiver.ts'
+import { HookReceiver, type HookRequest } from '../webhooks/hook-receiver.ts'
 import { RECEIVERS_PATH, receiversFile } from '../webhooks/published-receivers.ts'
 import { acceptOnce } from './accept-once.ts'
 import { contentOf, contentSchema, declaredFilters, hasScope, omittedSchema } from './declared.ts'
@@ -57,7 +57,7 @@ export class Hooks implements EventSource {
   }
 
   /** Accepts a webhook; resolves once its event is in the log. @throws what `HookReceiver.receive` throws */
-  receive(hook: ArrivedHook): Promise<void> {
+  receive(hook: ArrivingHook): Promise<void> {
     return this.#receiver.receive(hook)
   }
 
@@ -86,7 +86,7 @@ export class Hooks implements EventSource {
   }
 
   /** @throws INVALID_REQUEST, SERVER_UNAVAILABLE */
-  async #storeOnce(hook: ArrivedHook, replayKey: string): Promise<void> {
+  async #storeOnce(hook: HookRequest, replayKey: string): Promise<void> {
     const { store } = this.#deps
     const event = this.#declared(hook.server, hook.name)
     const body = readJson(hook.body)
@@ -101,7 +101,7 @@ export class Hooks implements EventSource {
     })
   }
 
-  #add(hook: ArrivedHook, { id, event, body }: Accepted): Promise<void> {
+  #add(hook: HookRequest, { id, event, body }: Accepted): Promise<void> {
     const { server: upstream, name } = hook
     const target = { method: 'hook', name, ...(upstream !== undefined && { upstream }) }
     const { content, omitted } = contentOf(this.#deps.features.masked(body, target), event)
@@ -143,7 +143,7 @@ function hookType(upstream: string | undefined, name: string, event: HookEvent):
 }
 
 /** Whether each path and header of `when` has one of its values. */
-function isWanted({ when }: HookEvent, { headers }: ArrivedHook, body: Fields): boolean {
+function isWanted({ when }: HookEvent, { headers }: HookRequest, body: Fields): boolean {
   return Object.entries(when).every(([place, globs]) => {
     const actual = place.startsWith('$')
       ? follow(body, parseSteps(place) ?? [])
@@ -154,7 +154,7 @@ function isWanted({ when }: HookEvent, { headers }: ArrivedHook, body: Fields): 
 }
 
 /** What the service calls this kind of webhook: GitHub does so in a header, the others in the body. */
-function typeOf({ form }: HookEvent, { headers }: ArrivedHook, body: Fields): string | undefined {
+function typeOf({ form }: HookEvent, { headers }: HookRequest, body: Fields): string | undefined {
   const type = form === 'github' ? headers['x-github-event'] : body.type
   return typeof type === 'string' && type.length <= MAX_TYPE_LENGTH ? type : undefined
 }

@@ -13,7 +13,7 @@ import { eventsExtension } from '../../../protocol/meta-keys.ts'
 import { resourceExhausted } from '../errors.ts'
 import { type EventSource, type EventType, type Fields, isPermitted } from '../event-types.ts'
 import type { LoggedEvent, ServerEvents } from '../server-events.ts'
-import type { ArrivedHook, HookAnswer, Services } from '../../feature.ts'
+import type { ArrivingHook, HookAnswer, Services } from '../../feature.ts'
 import { LeasedJobs } from './leased-jobs.ts'
 import { isPersonal } from './notifications.ts'
 import {
@@ -42,7 +42,7 @@ export interface RelayedEvents extends EventSource {
   /** Forgets the types of all servers, which may have changed. */
   forget(): void
   /** Accepts an event that a server sent to a webhook of the gateway. @throws what `ServerWebhooks.receive` throws */
-  receive(hook: ArrivedHook): Promise<HookAnswer>
+  receive(hook: ArrivingHook): Promise<HookAnswer>
   /** The servers of these whose events cannot be received, for want of a public URL. */
   problems(upstreams: readonly string[]): Promise<readonly Finding[]>
 }

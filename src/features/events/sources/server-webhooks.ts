@@ -14,9 +14,10 @@ import { isObject, readJson } from '../../../core/json/json.ts'
 import type { SealUse } from '../../../core/seal.ts'
 import { Secret } from '../../../core/text/secret.ts'
 import { casUpdate } from '../../../records/cas-update.ts'
-import type { ArrivedHook, HookAnswer, Services } from '../../feature.ts'
+import type { ArrivingHook, HookAnswer, Services } from '../../feature.ts'
 import type { Fields } from '../event-types.ts'
 import { hookOverload, hookRefusal, MAX_IN_FLIGHT } from '../webhooks/hook-receiver.ts'
+import { isSigned } from '../webhooks/hook-signatures.ts'
 import { verifySigned } from '../webhooks/standard-webhooks.ts'
 import { acceptOnce } from './accept-once.ts'
 import {
@@ -110,7 +111,7 @@ export class ServerWebhooks implements Callbacks {
    * @throws UNSUPPORTED_OPERATION for an unknown subscription, AUTHENTICATION_REQUIRED, INVALID_REQUEST, OVERLOADED,
    * SERVER_UNAVAILABLE if it cannot be stored, or its id is not known yet
    */
-  async receive(hook: ArrivedHook): Promise<HookAnswer> {
+  async receive(hook: ArrivingHook): Promise<HookAnswer> {
     const { server: upstream, name: key } = hook
     if (upstream === undefined || !this.#deps.servers.settings(upstream) || !/^[\w-]{22}$/.test(key))
       throw unknownCallback()
@@ -123,12 +124,14 @@ export class ServerWebhooks implements Callbacks {
     }
   }
 
-  async #receive({ headers, body }: ArrivedHook, place: Place): Promise<HookAnswer> {
+  async #receive({ headers, body: read }: ArrivingHook, place: Place): Promise<HookAnswer> {
     const callback = await this.#read(place)
     if (!callback) throw unknownCallback()
+    if (!isSigned('standard', headers)) throw hookRefusal('headers')
     const subject = { upstream: place.upstream, name: callback.name, arguments: callback.arguments }
     const secret = this.#secretOf(callback, subject)
     if (!secret) throw new GatewayError('SERVER_UNAVAILABLE', 'The keys of the gateway are not known yet.')
+    const body = await read()
     const check = verifySigned(headers, body, { secrets: [secret], now: world.now() })
     if (check.kind === 'invalid') throw hookRefusal(check.reason)
     const message = readJson(body)

@@ -1,14 +1,15 @@
 /**
  * Receives webhooks of other services at `/hooks/<server>/<name>`, and at `/hooks/<name>` for those of no server.
  *
- * Invariants: nothing of a request is used before its signature is verified; a webhook is accepted once, and only after
+ * Invariants: no body is read for a hook that does not exist, or without the headers of a signature; nothing of a request is
+ * used before its signature is verified; a webhook is accepted once, and only after
  * it was stored, so the sender may forget it. A replay gets the response of the first one and does nothing. One that
  * cannot be stored is refused, and may be sent again.
  */
 import { LRUCache } from 'lru-cache'
 import { GatewayError } from '../../../core/error.ts'
 import type { Secret } from '../../../core/text/secret.ts'
-import { type HookForm, verifyHook } from './hook-signatures.ts'
+import { type HookForm, isSigned, verifyHook } from './hook-signatures.ts'
 import type { HeadersIn } from './standard-webhooks.ts'
 
 /** How many accepted webhooks of each hook are remembered, and for how long, in milliseconds. */
@@ -24,12 +25,17 @@ interface Hook {
   readonly secrets: readonly Secret[]
 }
 
-/** A request to a hook; the names of headers are in lower case, and the body is as it was sent. */
+/** A webhook that was verified; the names of headers are in lower case, and the body is as it was sent. */
 export interface HookRequest {
   readonly server?: string
   readonly name: string
   readonly headers: HeadersIn
   readonly body: string
+}
+
+/** The same before its body is read. */
+export interface ArrivingRequest extends Omit<HookRequest, 'body'> {
+  body(): Promise<string>
 }
 
 interface Options {
@@ -58,12 +64,14 @@ export class HookReceiver {
   /**
    * Accepts a webhook; resolves once it is stored.
    * @throws UNSUPPORTED_OPERATION for an unknown hook, AUTHENTICATION_REQUIRED, INVALID_REQUEST for a wrong time or
-   * body, OVERLOADED, SERVER_UNAVAILABLE if it cannot be stored
+   * body, OVERLOADED, SERVER_UNAVAILABLE if it cannot be stored, and what reading its body throws
    */
-  async receive(request: HookRequest): Promise<void> {
+  async receive(arriving: ArrivingRequest): Promise<void> {
     const { hook: find, now } = this.#options
-    const hook = find(request.server, request.name)
+    const hook = find(arriving.server, arriving.name)
     if (!hook) throw new GatewayError('UNSUPPORTED_OPERATION', 'Not found.')
+    if (!isSigned(hook.form, arriving.headers)) throw hookRefusal('headers')
+    const request = { ...arriving, body: await arriving.body() }
     const check = verifyHook(hook.form, request, { secrets: hook.secrets, now: now() })
     if (check.kind === 'invalid') throw hookRefusal(check.reason)
 

@@ -3,7 +3,7 @@ import { createServer, IncomingMessage, request } from 'node:http'
 import { type AddressInfo, Socket } from 'node:net'
 import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest'
 import { anonymous } from '../../../../src/core/principal.ts'
-import { readBody } from '../../../../src/downstream/http/body.ts'
+import { Bodies } from '../../../../src/downstream/http/body.ts'
 import type { HttpContext } from '../../../../src/downstream/http/context.ts'
 import { HttpSessions, LegacyHttp } from '../../../../src/downstream/http/session-endpoint.ts'
 import { LegacySse } from '../../../../src/downstream/http/sse-endpoint.ts'
@@ -58,7 +58,7 @@ describe('an oversized body', () => {
     const incoming = new IncomingMessage(new Socket())
     Object.assign(incoming.headers, { 'content-type': 'application/json', 'content-length': '100' })
     const onError = vi.fn<(error: unknown) => void>()
-    readBody(incoming, 10, { onBody: () => expect.unreachable(), onError })
+    new Bodies().readJson(incoming, { limit: 10 }, { onBody: () => expect.unreachable(), onError })
     incoming.emit('data', Buffer.alloc(100))
     incoming.emit('end')
     vi.advanceTimersByTime(5000)

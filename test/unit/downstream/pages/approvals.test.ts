@@ -1,6 +1,8 @@
 import type { HttpBindings } from '@hono/node-server'
 import { Hono } from 'hono'
+import { Readable } from 'node:stream'
 import { describe, expect, it } from 'vitest'
+import { Bodies } from '../../../../src/downstream/http/body.ts'
 import { addConfirmPages } from '../../../../src/downstream/pages/approvals.ts'
 import { createOperator } from '../../../../src/downstream/pages/visitors.ts'
 import { loadSettings } from '../../../../src/config/load.ts'
@@ -49,6 +51,13 @@ interface Site {
 
 const signInLink = (): undefined => undefined
 
+/** The request that the listener would have got. */
+function incomingOf(headers: Record<string, string>, body: unknown): object {
+  const text = typeof body === 'string' ? body : ''
+  const length = { 'content-length': String(Buffer.byteLength(text)) }
+  return Object.assign(Readable.from([Buffer.from(text)]), { headers: { ...length, ...headers } })
+}
+
 /** The approval pages, for people whose password is their name. */
 function site(config: Json = byPassword): Site {
   const { settings } = loadSettings(JSON.stringify(config), { file: '/tmp/gateway.config.yaml', env: {} })
@@ -68,6 +77,7 @@ function site(config: Json = byPassword): Site {
     store: () => store,
     settings: () => settings,
     operator,
+    bodies: new Bodies(),
     signInLink,
     onDecided: (step) => void steps.push(step),
     log: silentLog,
@@ -79,7 +89,11 @@ function site(config: Json = byPassword): Site {
     given: Record<string, string>,
   ): Promise<Response> => {
     const headers = { host: 'gateway.test', ...given }
-    return app.request(`http://gateway.test${path}`, { ...init, headers }, { incoming: { headers } })
+    return app.request(
+      `http://gateway.test${path}`,
+      { ...init, headers },
+      { incoming: incomingOf(headers, init.body) },
+    )
   }
   return {
     operator,
@@ -439,6 +453,7 @@ describe('a failing store', () => {
       store: () => store,
       settings: () => settings,
       operator: createOperator(Date.now),
+      bodies: new Bodies(),
       signInLink: () => undefined,
       onDecided: () => expect.unreachable(),
       log: silentLog,

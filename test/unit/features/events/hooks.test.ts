@@ -40,7 +40,7 @@ function gateway(
       ...server,
       name,
       headers: { 'x-hub-signature-256': signature, 'x-github-event': 'push', ...headers },
-      body: text,
+      body: async () => text,
     })
   }
   return { ...made, poll, receive }
@@ -193,7 +193,12 @@ describe('events of webhooks', () => {
     const { cursor } = await poll()
     await receive({ n: 1 })
     expect(dataOf(await poll({ cursor }))).toMatchObject([{ body: { n: 1 } }])
-    const unknown = instance.receiveHook?.({ server: 'one', name: 'push', headers: {}, body: '{}' })
+    const unknown = instance.receiveHook?.({
+      server: 'one',
+      name: 'push',
+      headers: {},
+      body: async () => '{}',
+    })
     await expect(unknown).rejects.toMatchObject({ httpStatus: 404 })
   })
 
@@ -208,13 +213,13 @@ describe('events of webhooks', () => {
     const seconds = Math.floor(Date.now() / 1000)
     const headers = signedHeaders({ id: 'msg_1', at: Date.now(), body }, [secret])
     const v1 = createHmac('sha256', secret.reveal()).update(`${seconds}.${body}`).digest('hex')
-    await instance.receiveHook?.({ server: 'one', name: 'push', headers, body })
-    await instance.receiveHook?.({ server: 'one', name: 'push', headers, body })
+    await instance.receiveHook?.({ server: 'one', name: 'push', headers, body: async () => body })
+    await instance.receiveHook?.({ server: 'one', name: 'push', headers, body: async () => body })
     await instance.receiveHook?.({
       server: 'one',
       name: 'paid',
       headers: { 'stripe-signature': `t=${seconds},v1=${v1}` },
-      body,
+      body: async () => body,
     })
     expect(dataOf(await poll({ cursor }))).toMatchObject([{ type: 'invoice.paid' }])
     expect(dataOf(await poll({ name: 'paid', cursor: other }))).toMatchObject([{ type: 'invoice.paid' }])
@@ -245,7 +250,7 @@ describe('events of webhooks', () => {
 
   it('are not received by a gateway without them', async () => {
     const { instance } = declaringGateway({ store }, {})
-    const hook = { server: 'one', name: 'push', headers: {}, body: '{}' }
+    const hook = { server: 'one', name: 'push', headers: {}, body: async () => '{}' }
     await expect(instance.receiveHook?.(hook)).rejects.toMatchObject({ httpStatus: 404 })
     expect(featureDeps().servers.declaredEvents(undefined).size).toBe(0)
   })

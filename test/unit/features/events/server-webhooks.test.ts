@@ -64,7 +64,13 @@ function send(
   const [, server = '', , key = ''] = new URL(url).pathname.split('/').slice(1)
   const signed = signedHeaders({ id, at, body }, [new Secret(secret)])
   const headers = { ...signed, 'x-mcp-subscription-id': subscription }
-  const received = instance.receiveHook?.({ server, name: key, isOfServer: true, headers, body })
+  const received = instance.receiveHook?.({
+    server,
+    name: key,
+    isOfServer: true,
+    headers,
+    body: async () => body,
+  })
   return received ?? Promise.reject(new TypeError('there is no receiver'))
 }
 

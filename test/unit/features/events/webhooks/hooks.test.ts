@@ -1,9 +1,14 @@
 import { createHmac } from 'node:crypto'
-import { describe, expect, it, onTestFinished } from 'vitest'
+import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { Secret } from '../../../../../src/core/text/secret.ts'
 import { type HookForm, verifyHook } from '../../../../../src/features/events/webhooks/hook-signatures.ts'
-import { HookReceiver, type HookRequest } from '../../../../../src/features/events/webhooks/hook-receiver.ts'
+import {
+  type ArrivingRequest,
+  HookReceiver,
+  type HookRequest,
+} from '../../../../../src/features/events/webhooks/hook-receiver.ts'
 import { signedHeaders } from '../../../../../src/features/events/webhooks/standard-webhooks.ts'
+import { until } from '../../../../support/condition.ts'
 import { guardedFront } from '../../../../support/auth/guarded-front.ts'
 import { secretOf } from '../../../../support/webhooks.ts'
 
@@ -128,8 +133,14 @@ function receiver() {
     },
     now: () => world.now,
   })
-  const receive = (body: string, given: Partial<HookRequest> = {}) =>
-    hooks.receive({ server: 'files', name: 'push', headers: github(body, 'one'), body, ...given })
+  const receive = (body: string, given: Partial<ArrivingRequest> = {}) =>
+    hooks.receive({
+      server: 'files',
+      name: 'push',
+      headers: github(body, 'one'),
+      body: async () => body,
+      ...given,
+    })
   return { world, hooks, stored, receive }
 }
 
@@ -146,6 +157,7 @@ describe('webhooks of other services: a receiver', () => {
     let finish: (() => void) | undefined
     world.store = () => new Promise((resolve) => (finish = resolve))
     const both = [receive('{}'), receive('{}')]
+    await until(() => finish, 'the first one to be stored')
     expect(stored).toEqual([])
     finish?.()
     await Promise.all(both)
@@ -189,11 +201,22 @@ describe('webhooks of other services: a receiver', () => {
     ['an unknown hook', { name: 'pull' }, 404],
     ['no signature', { headers: {} }, 401],
     ['the signature of another secret', { headers: github('{}', 'two') }, 401],
-    ['another body', { body: '{ }' }, 401],
+    ['another body', { body: async () => '{ }' }, 401],
   ])('%s is refused, and nothing is stored', async (_title, given, httpStatus) => {
     const { stored, receive } = receiver()
     await expect(receive('{}', given)).rejects.toMatchObject({ httpStatus })
     expect(stored).toEqual([])
+  })
+
+  it.each([
+    ['is not known', { name: 'pull' }],
+    ['has no signature', { headers: {} }],
+    ['has several signatures', { headers: { 'x-hub-signature-256': ['sha256=1', 'sha256=2'] } }],
+    ['has a malformed signature', { headers: { 'x-hub-signature-256': 'sha256=short' } }],
+  ])('reads no body of a webhook that %s', async (_title, given) => {
+    const body = vi.fn(async () => '{}')
+    await expect(receiver().receive('{}', { ...given, body })).rejects.toThrow()
+    expect(body).not.toHaveBeenCalled()
   })
 })
 
