@@ -1,16 +1,19 @@
 /**
- * How long the bodies of requests may take to arrive. Node has one limit for all requests of a server, and files take longer
- * than others, so each request has its own.
+ * How long the bodies of requests may take to arrive, and how many that nobody reads any more. Node has one limit for all
+ * requests of a server, and files take longer than others, so each request has its own.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 
 /** How long a body may take, in milliseconds. */
 const ARRIVAL_TIMEOUT_MS = 30_000
+/** Of how many refused requests the rest of the body is discarded at the same time: a client may read no response before it has sent all. */
+const MAX_DISCARDED = 16
 
 /** The requests whose bodies have not arrived. */
 export class Arrivals {
   readonly #timeoutMs: number
   readonly #timers = new WeakMap<IncomingMessage, NodeJS.Timeout>()
+  readonly #discarded = new Set<object>()
 
   constructor(timeoutMs = ARRIVAL_TIMEOUT_MS) {
     this.#timeoutMs = timeoutMs
@@ -23,6 +26,19 @@ export class Arrivals {
     const timer = setTimeout(end, this.#timeoutMs, incoming, outgoing)
     this.#timers.set(incoming, timer)
     incoming.once('close', () => clearTimeout(timer))
+    // Node reads on, to use the connection again: what it discards takes memory until the next collection.
+    outgoing.once('finish', () => {
+      if (!incoming.complete && !this.mayDiscard(incoming)) incoming.socket.destroy()
+    })
+  }
+
+  /** Whether the rest of a body may be read although it is not wanted. If not, its connection has to be closed. */
+  mayDiscard(incoming: Pick<IncomingMessage, 'once'>): boolean {
+    if (this.#discarded.has(incoming)) return true
+    if (this.#discarded.size >= MAX_DISCARDED) return false
+    this.#discarded.add(incoming)
+    incoming.once('close', () => this.#discarded.delete(incoming))
+    return true
   }
 
   /** Gives a request all the time that the server gives to any. */

@@ -9,15 +9,20 @@ import { isUtf8 } from 'node:buffer'
 import type { IncomingMessage } from 'node:http'
 import { GatewayError } from '../../core/error.ts'
 import { anonymous, type Principal } from '../../core/principal.ts'
+import { Arrivals } from './arrivals.ts'
 
 /** How long an oversized body is read and discarded before the error is sent, in milliseconds. */
 const DRAIN_TIMEOUT_MS = 1000
 /** How large the bodies of one caller are together while they arrive, in bytes. A single one may be larger. */
-const MAX_ARRIVING_BYTES = 24 * 1024 * 1024
+const MAX_ARRIVING_BYTES = 8 * 1024 * 1024
 /** After which time a body that is still arriving makes way for one that waits, in milliseconds. */
 const SLOW_MS = 2000
 /** How many bodies of one caller wait. Some of the bytes of each are in memory already. */
-const MAX_WAITING = 128
+const MAX_WAITING = 64
+/** How much of a body of unknown length is expected at first, in bytes. */
+const UNKNOWN_BYTES = 64 * 1024
+/** Which pieces are joined, in bytes. */
+const SMALL_BYTES = 4096
 
 /** Receives a body, or the error. */
 interface Taker {
@@ -56,10 +61,10 @@ const UTF8 = /^charset ?= ?(?:utf-?8|"utf-?8")$/
 /** The bodies that arrive at a listener. */
 export class Bodies {
   readonly #callers = new Map<string, ArrivingBodies>()
-  readonly #slowMs: number
+  readonly #arrivals: Pick<Arrivals, 'mayDiscard'>
 
-  constructor(slowMs = SLOW_MS) {
-    this.#slowMs = slowMs
+  constructor(arrivals: Pick<Arrivals, 'mayDiscard'> = new Arrivals()) {
+    this.#arrivals = arrivals
   }
 
   /**
@@ -85,10 +90,11 @@ export class Bodies {
   #read(incoming: Incoming, { limit, principal: { id } = anonymous }: Reading, taker: Taker): void {
     let arriving = this.#callers.get(id)
     if (!arriving) {
-      arriving = new ArrivingBodies(this.#slowMs, () => this.#callers.delete(id))
+      arriving = new ArrivingBodies(() => this.#callers.delete(id))
       this.#callers.set(id, arriving)
     }
-    arriving.add(new Body(incoming, limit, taker))
+    const mayDiscard = (): boolean => this.#arrivals.mayDiscard(incoming)
+    arriving.add(new Body(incoming, limit, { ...taker, mayDiscard }))
   }
 }
 
@@ -97,27 +103,39 @@ class ArrivingBodies {
   /** Those that are being read, the oldest first, and since when, in milliseconds. */
   readonly #read = new Map<Body, number>()
   readonly #waiting: Body[] = []
-  readonly #slowMs: number
   readonly #onIdle: () => void
   #bytes = 0
   #timer: NodeJS.Timeout | undefined
 
-  constructor(slowMs: number, onIdle: () => void) {
-    this.#slowMs = slowMs
+  constructor(onIdle: () => void) {
     this.#onIdle = onIdle
   }
 
   add(body: Body): void {
     body.onSettled = () => this.#settled(body)
-    if (this.#fits(body)) return this.#begin(body)
+    body.mayGrow = (by) => this.#mayGrow(body, by)
+    if (this.#fits(body.size)) return this.#begin(body)
     body.wait()
     this.#waiting.push(body)
     if (this.#waiting.length > MAX_WAITING) this.#waiting.shift()?.fail(overloaded())
     this.#admit()
   }
 
-  #fits({ size }: Body): boolean {
-    return this.#bytes === 0 || this.#bytes + size <= MAX_ARRIVING_BYTES
+  /** A single body may be larger than the bound. */
+  #fits(size: number): boolean {
+    return this.#read.size === 0 || this.#bytes + size <= MAX_ARRIVING_BYTES
+  }
+
+  /** Whether a body that is being read may have so many more bytes. */
+  #mayGrow(body: Body, by: number): boolean {
+    const isOver = (): boolean => this.#read.size > 1 && this.#bytes + by > MAX_ARRIVING_BYTES
+    for (const [oldest, since] of this.#read) {
+      if (!isOver() || oldest === body || performance.now() - since < SLOW_MS) break
+      oldest.fail(overloaded())
+    }
+    if (isOver()) return false
+    this.#bytes += by
+    return true
   }
 
   #begin(body: Body): void {
@@ -138,9 +156,9 @@ class ArrivingBodies {
   #admit(): void {
     for (let next = this.#waiting.at(-1); next; next = this.#waiting.at(-1)) {
       const [oldest] = this.#read
-      const left = oldest ? oldest[1] + this.#slowMs - performance.now() : 0
-      if (!this.#fits(next) && oldest && left > 0) return this.#admitIn(left)
-      if (this.#fits(next)) {
+      const left = oldest ? oldest[1] + SLOW_MS - performance.now() : 0
+      if (!this.#fits(next.size) && oldest && left > 0) return this.#admitIn(left)
+      if (this.#fits(next.size)) {
         this.#waiting.pop()
         this.#begin(next)
       } else oldest?.[0].fail(overloaded())
@@ -155,28 +173,37 @@ class ArrivingBodies {
   }
 }
 
+/** Whether what is not wanted of a body may be read before its client gets the error. */
+interface Discarding {
+  mayDiscard(): boolean
+}
+
 /** One body. It is settled once: when it ends, fails, or is too large to be kept. */
 class Body {
   readonly #incoming: Incoming
   readonly #limit: number
-  readonly #taker: Taker
+  readonly #taker: Taker & Discarding
   readonly #isDeclaredTooLarge: boolean
-  /** How many bytes it may have in memory. */
-  readonly size: number
+  /** How many bytes are reserved for it. */
+  size: number
   onSettled: (() => void) | undefined
-  /** The first chunk; from the second one on, a buffer that grows up to `size`, however small the chunks are. */
-  #buffer: Buffer = empty
+  mayGrow: ((by: number) => boolean) | undefined
+  #pieces: Buffer[] = []
+  /** Where small pieces are joined: each by itself would take more memory than its bytes. */
+  #small: Buffer = empty
+  /** How much of it is used. */
+  #used = 0
   #length = 0
   #isSettled = false
   #isTaken = false
   readonly #onClose = (): void => this.fail(disconnected())
 
-  constructor(incoming: Incoming, limit: number, taker: Taker) {
+  constructor(incoming: Incoming, limit: number, taker: Taker & Discarding) {
     this.#incoming = incoming
     this.#limit = limit
     this.#taker = taker
     const { 'content-length': length = '0', 'transfer-encoding': encoding } = incoming.headers
-    const declared = encoding === undefined ? Number(length) : limit
+    const declared = encoding === undefined ? Number(length) : Math.min(limit, UNKNOWN_BYTES)
     this.#isDeclaredTooLarge = declared > limit
     this.size = this.#isDeclaredTooLarge ? 0 : declared
   }
@@ -205,26 +232,41 @@ class Body {
 
   #add(chunk: Buffer): void {
     if (this.#isSettled) return
-    const length = this.#length + chunk.length
-    if (length > this.#limit) return this.#overflow()
-    if (this.#length === 0) this.#buffer = chunk
-    else {
-      if (length > this.#buffer.length) this.#grow(length)
-      chunk.copy(this.#buffer, this.#length)
-    }
-    this.#length = length
+    this.#length += chunk.length
+    if (this.#length > this.#limit) return this.#overflow()
+    if (this.#length > this.size && !this.#grow()) return this.fail(overloaded())
+    if (this.#pieces.length > 0 && chunk.length < SMALL_BYTES) return this.#addSmall(chunk)
+    this.#flush()
+    this.#pieces.push(chunk)
   }
 
-  #grow(length: number): void {
-    const grown = Buffer.allocUnsafeSlow(Math.max(length, Math.min(length * 2, this.size)))
-    this.#buffer.copy(grown, 0, 0, this.#length)
-    this.#buffer = grown
+  #grow(): boolean {
+    const by = Math.min(this.#limit, this.#length * 2) - this.size
+    if (this.mayGrow?.(by) !== true) return false
+    this.size += by
+    return true
+  }
+
+  #addSmall(chunk: Buffer): void {
+    if (this.#small.length - this.#used < chunk.length) {
+      this.#flush()
+      this.#small = Buffer.allocUnsafeSlow(Math.min(SMALL_BYTES, this.size))
+    }
+    this.#used += chunk.copy(this.#small, this.#used)
+  }
+
+  #flush(): void {
+    if (this.#used > 0) this.#pieces.push(this.#small.subarray(0, this.#used))
+    this.#small = this.#small.subarray(this.#used)
+    this.#used = 0
   }
 
   #end(): void {
     if (this.#isTaken) return
     if (this.#isSettled) return this.fail(this.#tooLarge())
-    const bytes = this.#buffer.subarray(0, this.#length)
+    this.#flush()
+    const [first = empty, ...others] = this.#pieces
+    const bytes = others.length === 0 ? first : Buffer.concat(this.#pieces)
     // Lenient decoding would forward other text than was sent.
     const text = isUtf8(bytes) ? bytes.toString('utf8') : undefined
     if (text === undefined)
@@ -237,13 +279,16 @@ class Body {
   #overflow(): void {
     this.#settle()
     // A client that is disconnected while it sends may never read the error.
-    setTimeout(() => this.fail(this.#tooLarge()), DRAIN_TIMEOUT_MS).unref()
+    const wait = this.#taker.mayDiscard() ? DRAIN_TIMEOUT_MS : 0
+    setTimeout(() => this.fail(this.#tooLarge()), wait).unref()
   }
 
   #settle(): void {
     if (this.#isSettled) return
     this.#isSettled = true
-    this.#buffer = empty
+    this.#pieces = []
+    this.#small = empty
+    this.#used = 0
     this.#incoming.off('close', this.#onClose)
     this.onSettled?.()
   }

@@ -42,17 +42,34 @@ const DRAIN_TIMEOUT_MS = 1000
 /** The transfers in progress. */
 export class Transfers {
   #count = 0
-  readonly #arrivals: Pick<Arrivals, 'exempt'>
+  readonly #arrivals: Pick<Arrivals, 'exempt' | 'mayDiscard'>
   /** How long either side may be silent, in milliseconds. */
   readonly idleTimeoutMs: number
 
-  constructor(arrivals: Pick<Arrivals, 'exempt'>, idleTimeoutMs = IDLE_TIMEOUT_MS) {
+  constructor(arrivals: Pick<Arrivals, 'exempt' | 'mayDiscard'>, idleTimeoutMs = IDLE_TIMEOUT_MS) {
     this.#arrivals = arrivals
     this.idleTimeoutMs = idleTimeoutMs
   }
 
   get isAny(): boolean {
     return this.#count > 0
+  }
+
+  /** Reads the rest of a body before its error is sent: a client that is disconnected while it sends may never read it. */
+  async discard(incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> {
+    if (incoming.complete || incoming.destroyed) return
+    outgoing.setHeader('connection', 'close')
+    if (!this.#arrivals.mayDiscard(incoming)) return
+    await new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, DRAIN_TIMEOUT_MS)
+      incoming.once('close', () => {
+        clearTimeout(timer)
+        resolve()
+      })
+      // A reader that was stopped while it waited for bytes would keep them from flowing.
+      incoming.removeAllListeners('readable')
+      incoming.resume()
+    })
   }
 
   /** Counts one until it ends. */
@@ -84,9 +101,10 @@ export function addByteRoutes(app: Hono<Env>, { guarded, edge, ...options }: Opt
       ...(bearer && { bearer: () => bearer({ name, query }) }),
     } as const
     const serve = async (http: HttpContext): Promise<void> => {
-      const exchange = exchangeOf(http, { name, query, signInLink: options.pageSignIn.link(path) })
-      const call = { method: routeMethod(route), params: Payload.of({}), exchange }
       const { transfers } = options
+      const rest = { name, query, signInLink: options.pageSignIn.link(path) }
+      const exchange = exchangeOf(http, transfers, rest)
+      const call = { method: routeMethod(route), params: Payload.of({}), exchange }
       await transfers.during(http.incoming, () =>
         served(http, transfers, () => callGateway(http, call, options.handle)),
       )
@@ -107,16 +125,16 @@ function decoded(segment: string): string {
 /** Serves a request, and reads the rest of its body if it is refused. */
 async function served(
   { incoming, outgoing }: HttpContext,
-  { idleTimeoutMs }: Transfers,
+  transfers: Transfers,
   serve: () => Promise<unknown>,
 ): Promise<void> {
   const { socket } = incoming
   const onIdle = (): void => void socket.destroy()
-  socket.setTimeout(idleTimeoutMs, onIdle)
+  socket.setTimeout(transfers.idleTimeoutMs, onIdle)
   try {
     await serve()
   } catch (error) {
-    if (!outgoing.headersSent) await discard(incoming, outgoing)
+    if (!outgoing.headersSent) await transfers.discard(incoming, outgoing)
     throw error
   } finally {
     socket.off('timeout', onIdle)
@@ -125,24 +143,9 @@ async function served(
   }
 }
 
-/** A client that is disconnected while it sends may never read the error. */
-async function discard(incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> {
-  if (incoming.complete || incoming.destroyed) return
-  outgoing.setHeader('connection', 'close')
-  await new Promise<void>((resolve) => {
-    const timer = setTimeout(resolve, DRAIN_TIMEOUT_MS)
-    incoming.once('close', () => {
-      clearTimeout(timer)
-      resolve()
-    })
-    // A reader that was stopped while it waited for bytes would keep them from flowing.
-    incoming.removeAllListeners('readable')
-    incoming.resume()
-  })
-}
-
 function exchangeOf(
   { incoming, outgoing, edge, requestId }: HttpContext,
+  transfers: Transfers,
   rest: Pick<ByteExchange, 'name' | 'query' | 'signInLink'>,
 ): ByteExchange {
   const { method, headers } = incoming
@@ -160,7 +163,7 @@ function exchangeOf(
       return visitorNamed(principal, auth)?.by ?? principal.id
     },
     send: async (response) => {
-      if (response.status >= 400) await discard(incoming, outgoing)
+      if (response.status >= 400) await transfers.discard(incoming, outgoing)
       await send(outgoing, { ...response, headers: { ...response.headers, 'x-request-id': requestId } })
     },
   }

@@ -91,14 +91,14 @@ export async function listenHttp(options: Options): Promise<Listener> {
   const { listen } = runtime()
   const life: Life = { port: listen.port, isClosing: false }
   const ticker = new Ticker()
-  const bodies = new Bodies()
+  const arrivals = new Arrivals()
+  const bodies = new Bodies(arrivals)
   const edge = createEdges({ runtime, port: () => life.port, pageSignIn, ticker, bodies, log })
   const refusing = { log, ...(onRefused && { onRefused }) }
   const front = new HttpFront({ handle, edge, seal, ...refusing })
   const isStrict = (): boolean => edge().runtime.listen.isStrict
   const sse = new LegacySse({ handle, isStrict, ...refusing })
   const server = createServer(timeouts)
-  const arrivals = new Arrivals()
   const transfers = new Transfers(arrivals)
   const routes = createRoutes({ ...options, edge, sse, life, transfers })
   server.on('request', dispatcher({ edge, front, routes, arrivals, ...refusing }))

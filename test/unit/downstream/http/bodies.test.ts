@@ -5,7 +5,7 @@ import { Bodies } from '../../../../src/downstream/http/body.ts'
 
 const MB = 1024 * 1024
 /** How many bodies of the largest size are read at the same time. */
-const AT_ONCE = 24
+const AT_ONCE = 8
 
 /** A request with a body of which nothing has arrived. */
 class Request extends PassThrough {
@@ -49,10 +49,20 @@ describe('bodies that arrive at the same time', () => {
     expect(all.slice(AT_ONCE).map(isRead)).toEqual([false, false, true])
   })
 
-  it('of unknown length count as the largest that is permitted', () => {
+  it('of unknown length count as what has arrived, and are refused beyond the bound', async () => {
     const bodies = new Bodies()
-    const all = requests(AT_ONCE + 1, () => new Request(bodies, 'unknown'))
-    expect(all.filter(isRead)).toHaveLength(AT_ONCE)
+    const all = requests(100, () => new Request(bodies, 'unknown'))
+    expect(all.every(isRead)).toBe(true)
+    for (const each of all) each.write(Buffer.alloc(MB - 1, 'x'))
+    await vi.advanceTimersByTimeAsync(1)
+    for (const each of all) each.end('x')
+    const settled = await Promise.allSettled(all.map((each) => each.body))
+    const whole = settled.filter((each) => each.status === 'fulfilled')
+    expect(whole.map(({ value }) => value.length)).toEqual(whole.map(() => MB))
+    expect(whole.length).toBeGreaterThan(0)
+    expect(whole.length).toBeLessThanOrEqual(AT_ONCE)
+    const refused = settled.flatMap((each) => (each.status === 'rejected' ? [each.reason] : []))
+    expect(refused).toEqual(refused.map(() => expect.objectContaining({ code: 'OVERLOADED' })))
   })
 
   it('of a known caller do not wait for those of others', () => {
@@ -85,7 +95,7 @@ describe('bodies that arrive at the same time', () => {
 
   it('wait in a bounded number: the oldest of those that wait is refused', async () => {
     const bodies = new Bodies()
-    const all = requests(AT_ONCE + 129, () => new Request(bodies, MB))
+    const all = requests(AT_ONCE + 65, () => new Request(bodies, MB))
     await expect(all[AT_ONCE]?.body).rejects.toMatchObject({ code: 'OVERLOADED' })
     for (const each of all) each.end('x')
     const [, ...others] = all.slice(AT_ONCE)
@@ -99,7 +109,7 @@ describe('bodies that arrive at the same time', () => {
     await expect(all.at(-1)?.body).rejects.toMatchObject({ code: 'CANCELLED' })
     for (const each of all.slice(0, AT_ONCE)) each.destroy(new Error('aborted'))
     await expect(all[0]?.body).rejects.toMatchObject({ code: 'CANCELLED' })
-    const large = requests(AT_ONCE, () => new Request(bodies, 'unknown'))
+    const large = requests(AT_ONCE - 2, () => new Request(bodies, 'unknown'))
     for (const each of large) each.write(Buffer.alloc(MB + 1))
     expect(new Request(bodies, MB).isRead).toBe(true)
     await vi.advanceTimersByTimeAsync(1000)
