@@ -20,6 +20,22 @@ export interface Principal {
   readonly isSignedIn?: true
 }
 
+/** The longest name that a caller can have at its issuer, in characters; OpenID Connect permits 255. */
+const MAX_SUBJECT_LENGTH = 507
+
+/**
+ * Whether a value can name a caller: other values would name several callers alike, or would not be what a person reads in
+ * logs and approvals. A name is a string that is not blank, without control characters and lone surrogates.
+ */
+export function isSubject(value: unknown): value is string {
+  return (
+    typeof value === 'string' &&
+    value.length <= MAX_SUBJECT_LENGTH &&
+    /[^\p{White_Space}\p{Default_Ignorable_Code_Point}]/u.test(value) &&
+    !/[\p{Cc}\p{Cs}\p{Zl}\p{Zp}\p{Bidi_Control}]/u.test(value)
+  )
+}
+
 /** The principal of all callers if no authentication is configured. */
 export const anonymous: Principal = { id: 'anonymous', isEverybody: true }
 

@@ -13,9 +13,10 @@ import type {
 } from 'jose'
 import type { JwtSettings } from '../../core/auth-settings.ts'
 import type { GatewayError } from '../../core/error.ts'
+import { isSubject } from '../../core/principal.ts'
 import type { FindProxy } from '../../core/proxy.ts'
 import { fetchJson, StatusError } from '../http/fetch-json.ts'
-import { type Reason, unauthorized, CLOCK_SKEW, isName, unavailable } from './verified.ts'
+import { type Reason, unauthorized, CLOCK_SKEW, unavailable } from './verified.ts'
 
 interface Options {
   readonly settings: JwtSettings
@@ -55,7 +56,7 @@ export function createJwtReader({ settings, keys, now }: Options): ReadJwt {
         : await jwtVerify(token, keys, at)
       if (!isForAccess(protectedHeader.typ))
         throw unauthorized('malformed', 'The token is not an access token.')
-      if (!names.every((claim) => isName(payload[claim]))) throw unauthorized('claims', LACKING)
+      if (!names.every((claim) => isSubject(payload[claim]))) throw unauthorized('claims', LACKING)
       const { iat } = payload
       if (typeof iat !== 'number' || iat > now() / 1000 + CLOCK_SKEW)
         throw unauthorized('not_yet_valid', 'The token was issued in the future.')

@@ -1,7 +1,7 @@
 /** Converts verified claims to a principal, and creates the errors for credentials that cannot be verified. */
 import type { AuthSettings } from '../../core/auth-settings.ts'
 import { GatewayError } from '../../core/error.ts'
-import type { Principal } from '../../core/principal.ts'
+import { isSubject, type Principal } from '../../core/principal.ts'
 import { Secret } from '../../core/text/secret.ts'
 
 /** A valid token. */
@@ -26,11 +26,6 @@ export function endOf({ claims }: Principal): number {
 /** How long a valid token is cached at most, in milliseconds. */
 export const MAX_CACHE_MS = 10 * 60_000
 
-/** Whether a claim is usable as a name: other values would all map to the same principal. */
-export function isName(claim: unknown): claim is string {
-  return typeof claim === 'string' && claim !== ''
-}
-
 /** The principal of the claims of a token, or of a signed-in person. @throws AUTHENTICATION_REQUIRED if they contain no subject */
 export function principalOf(
   token: string | undefined,
@@ -41,7 +36,7 @@ export function principalOf(
   const { sub, client_id: client } = claims
   const isOfClient = sub === undefined || sub === null
   const name = isOfClient ? client : sub
-  const named = isName(name) ? `${isOfClient ? 'client' : 'user'}:${name}` : undefined
+  const named = isSubject(name) ? `${isOfClient ? 'client' : 'user'}:${name}` : undefined
   if (named === undefined || named.length > MAX_NAME_LENGTH)
     throw unauthorized('claims', 'The token has no subject.')
   const scopes = mapScopes(scopesIn(claims[scopeClaim]), map)

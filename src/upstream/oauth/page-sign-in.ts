@@ -19,6 +19,7 @@ import type { AuthSettings, JwtSettings, PageClient } from '../../core/auth-sett
 import type { Cookie } from '../../core/web.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
+import { isSubject } from '../../core/principal.ts'
 import type { FindProxy } from '../../core/proxy.ts'
 import type { FindCookie, IdentityClaims, PageSignIn } from '../../core/events.ts'
 import { authorizationUrl } from './sign-in.ts'
@@ -254,17 +255,17 @@ function clientOf({ id, secret }: PageClient, server: AuthorizationServer): OAut
 }
 
 /** ID tokens must have the same claims as bearer tokens. @throws AUTHENTICATION_REQUIRED */
-function checkClaims(claims: IdentityClaims, { issuer, requiredClaims }: JwtSettings): void {
+function checkClaims(claims: IdentityClaims, jwt: JwtSettings): void {
+  const problem = claimProblem(claims, jwt)
+  if (problem !== undefined) throw new GatewayError('AUTHENTICATION_REQUIRED', problem, { reason: 'claims' })
+}
+
+function claimProblem(claims: IdentityClaims, { issuer, requiredClaims }: JwtSettings): string | undefined {
+  if (claims.iss !== issuer) return 'The issuer of the ID token differs from the configured issuer.'
+  if (!isSubject(claims.sub)) return 'The ID token has no subject that can name a person.'
   // The client of an ID token is its audience, which was validated.
-  const missing = requiredClaims.find((name) => name !== 'client_id' && claims[name] === undefined)
-  if (claims.iss === issuer && missing === undefined) return
-  throw new GatewayError(
-    'AUTHENTICATION_REQUIRED',
-    missing === undefined
-      ? 'The issuer of the ID token differs from the configured issuer.'
-      : 'The ID token lacks a claim that the configuration requires.',
-    { reason: 'claims' },
-  )
+  const isMissing = requiredClaims.some((name) => name !== 'client_id' && claims[name] === undefined)
+  return isMissing ? 'The ID token lacks a claim that the configuration requires.' : undefined
 }
 
 /** The claims that identify a person and grant permissions. */

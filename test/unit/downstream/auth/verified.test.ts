@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { principalOf, scopesIn, scopesToAskFor } from '../../../../src/downstream/auth/verified.ts'
+import { badSubjects } from '../../../support/auth/bad-subjects.ts'
 
 const scopesOf = (claims: Record<string, unknown>, map = {}) => [
   ...(principalOf('token', { sub: 'someone', ...claims }, 'scope', map).scopes ?? []),
@@ -42,6 +43,18 @@ describe('the rights of a token', () => {
     for (const claims of [{}, { sub: '' }, { sub: 7 }, { sub: 'a'.repeat(513) }])
       expect(() => principalOf('token', claims, 'scope', {})).toThrow('has no subject')
   })
+
+  it.each(badSubjects)('a subject or client that %s names no principal', (_what, name) => {
+    for (const claims of [{ sub: name }, { sub: name, client_id: 'a' }, { client_id: name }])
+      expect(() => principalOf('token', claims, 'scope', {})).toThrow('has no subject')
+  })
+
+  it.each(['anna', 'Anna Lee', 'anna@example.com', 'auth0|5f7c', '山田', 'x'.repeat(255), '00u1é'])(
+    '%s names a principal',
+    (sub) => {
+      expect(principalOf('token', { sub }, 'scope', {}).id).toBe(`user:${sub}`)
+    },
+  )
 
   it('scopes are read from a string or a list', () => {
     expect(scopesIn('a  b ')).toEqual(['a', 'b'])

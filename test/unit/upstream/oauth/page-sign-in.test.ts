@@ -10,6 +10,7 @@ import type { PageSignIn } from '../../../../src/core/events.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import { createPageSignIn } from '../../../../src/upstream/oauth/page-sign-in.ts'
 import { createTokenVault } from '../../../../src/upstream/oauth/token-vault.ts'
+import { badSubjects } from '../../../support/auth/bad-subjects.ts'
 
 type Claims = Readonly<Record<string, unknown>>
 
@@ -228,6 +229,12 @@ describe('sign-in to the pages', () => {
       statement.header?.['alg'] === 'PS256' ? (await generateKeyPair('PS256')).privateKey : statement.key
     await expect(made.pass({ statement: { ...statement, ...(key && { key }) } })).rejects.toThrow(
       'The authorization server issued no token (',
+    )
+  })
+
+  it.each(badSubjects)('an ID token whose subject %s is refused', async (_what, sub) => {
+    await expect((await field()).pass({ statement: { claims: { sub } } })).rejects.toThrow(
+      /has no subject that can name a person|issued no token/,
     )
   })
 

@@ -1,0 +1,21 @@
+/** Subjects that name nobody, or not what a person reads: by what is wrong with them. */
+export const badSubjects: readonly (readonly [what: string, sub: unknown])[] = [
+  ['is empty', ''],
+  ['is blank', ' \t '],
+  ['is a no-break space', '\u00a0'],
+  ['cannot be seen', '\u200b\u2060'],
+  ['is too long', 'a'.repeat(513)],
+  ['has a line end', 'anna\nroot'],
+  ['has a null character', 'anna\0'],
+  ['has an escape sequence', '\u001b[2Janna'],
+  ['has a C1 control', 'anna\u009b'],
+  ['has a delete character', 'anna\u007f'],
+  ['has a line separator', 'anna\u2028'],
+  ['changes the direction of text', 'anna\u202etoor'],
+  ['is isolated from the direction of text', '\u2066anna\u2069'],
+  ['has a lone surrogate', 'anna\ud800'],
+  ['is a number', 7],
+  ['is a boolean', true],
+  ['is an object', {}],
+  ['is a list', ['anna']],
+]
