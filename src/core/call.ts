@@ -283,6 +283,25 @@ export type Handler = (call: Call) => Promise<Outcome>
 /** Wraps a handler. Built once per target when the configuration is loaded, never per call. */
 export type Middleware = (next: Handler) => Handler
 
+/**
+ * A call with the present rights of its caller, to go on after a wait in which the configuration may have changed. The
+ * expiry of the token with which it began does not end it. @throws what authentication throws
+ */
+export async function withPresentCaller(call: Call): Promise<Call> {
+  try {
+    const principal = await call.presentCaller?.()
+    if (!principal || principal === call.principal) return call
+    if (principal.id === call.principal.id) return { ...call, principal }
+  } catch (error) {
+    if (error instanceof GatewayError && error.code === 'TOKEN_EXPIRED') return call
+    throw error
+  }
+  throw new GatewayError(
+    'AUTHENTICATION_REQUIRED',
+    'The credentials of this call are those of another caller now.',
+  )
+}
+
 /** The result of a call that cannot request input. @throws SERVER_ERROR if it did */
 export function resultOf(outcome: Outcome): Payload {
   if (outcome.kind === 'result') return outcome.result

@@ -357,6 +357,11 @@ interface Invoker {
   admit(call: Call): Promise<void>
   /** A subscription of the gateway itself, for `relay`. */
   listening(order: ListenOrder): Call
+  /**
+   * A caller that the gateway stored, with the rights that it has in the present configuration.
+   * @throws FORBIDDEN if it has no such caller any more
+   */
+  present(principal: Principal): Principal
   /** A call of a caller who is not connected, at the address of a server or of all: to check its rights, for no handler. */
   onBehalf(principal: Principal, upstream: string | undefined): Call
   /** A request of the gateway itself to a server, for `relay`. */

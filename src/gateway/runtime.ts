@@ -22,7 +22,7 @@ import type { FindProxy } from '../core/proxy.ts'
 import { isAsked, onlyServer, type Settings } from '../core/settings.ts'
 import { aliasOf } from '../core/text/alias.ts'
 import type { ServerDescription } from '../descriptions/model/description.ts'
-import { withCurrentScopes } from '../downstream/auth/authenticator.ts'
+import { presentPrincipal } from '../downstream/auth/authenticator.ts'
 import { fetchJson } from '../downstream/http/fetch-json.ts'
 import type { ProcessScope } from '../durable/process-scope.ts'
 import { errors } from '../features/errors/errors.ts'
@@ -265,8 +265,12 @@ export class Runtime implements HttpRuntime {
         admit: (call) => this.admit(call),
         asSent,
         listening: listenCall,
-        onBehalf: (principal, upstream) =>
-          callOnBehalf(withCurrentScopes(principal, settings.auth.tokens), upstream),
+        onBehalf: callOnBehalf,
+        // The only client of a pipe needs no credentials.
+        present: (principal) =>
+          principal.isEverybody && page('/') === undefined
+            ? principal
+            : presentPrincipal(principal, settings.auth),
         request: serverRequest,
         repeated: repeatedCall,
         asToolResult,

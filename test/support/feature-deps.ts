@@ -86,6 +86,7 @@ export function featureDeps(given: ServiceStubs = {}): Services {
     asToolResult,
     listening: listenCall,
     onBehalf: callOnBehalf,
+    present: (principal) => principal,
     request: serverRequest,
     repeated: repeatedCall,
     errorAsSent: (error, { requestId }) => modernError(error, requestId),

@@ -1,5 +1,6 @@
 import { loadSettings } from '../../src/config/load.ts'
 import { Gateway } from '../../src/gateway/gateway.ts'
+import type { Settings } from '../../src/core/settings.ts'
 import type { Log } from '../../src/core/log.ts'
 import { tokenHash } from './auth/token-hash.ts'
 import type { Json } from './server/json.ts'
@@ -13,17 +14,14 @@ export interface LocalGateway {
   readonly lines: readonly Json[]
   /** Names that would be the same. */
   readonly collisions: readonly string[]
+  /** Replaces its configuration, as a changed file does. */
+  reload(config: Json): Promise<void>
   close(): Promise<void>
 }
 
 /** Starts a gateway on a free port of loopback, and waits until it tried its servers. */
 export async function localGateway(config: Json): Promise<LocalGateway> {
-  const text = JSON.stringify({
-    store: 'memory',
-    ...config,
-    listen: { port: 0, ...Object(config['listen']) },
-  })
-  const { settings } = loadSettings(text, { file: '/tmp/gateway.config.yaml', env: {} })
+  const settings = settingsOf(config)
   const lines: Json[] = []
   const write =
     (level: string) =>
@@ -35,8 +33,18 @@ export async function localGateway(config: Json): Promise<LocalGateway> {
   const close = async (): Promise<void> => {
     await Promise.all([gateway.close(), listener.close()])
   }
+  const reload = (changed: Json): Promise<void> => gateway.reload(settingsOf(changed))
   const collisions = (await gateway.start()).map(({ message }) => message)
-  return { url: `${listener.url}/mcp`, origin: listener.url, lines, collisions, close }
+  return { url: `${listener.url}/mcp`, origin: listener.url, lines, collisions, reload, close }
+}
+
+function settingsOf(config: Json): Settings {
+  const text = JSON.stringify({
+    store: 'memory',
+    ...config,
+    listen: { port: 0, ...Object(config['listen']) },
+  })
+  return loadSettings(text, { file: '/tmp/gateway.config.yaml', env: {} }).settings
 }
 
 const token = 'a-token-of-at-least-32-characters-00'

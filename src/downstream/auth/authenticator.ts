@@ -146,20 +146,52 @@ function isJwt(token: string): boolean {
   return token.startsWith('ey') && token.split('.').length === 3
 }
 
-/** What the ids of callers with listed tokens begin with. */
+/** What the ids of callers with listed tokens, and of users with passwords, begin with. */
 const LISTED = 'token:'
+const SERVICE = 'service:'
 
 /**
- * A caller that is not connected, with what is left of its scopes: those of listed tokens are in the configuration, and
- * may have changed since it was connected. Scopes that other tokens carry are known from these tokens alone.
+ * A caller that is known by its id alone, because it signed a URL, subscribed or began an operation before: with what is
+ * left of its scopes in the present configuration. Listed tokens have theirs there; those that other tokens carry are known
+ * from these tokens alone. @throws FORBIDDEN if the configuration knows no such caller
  */
-export function withCurrentScopes(principal: Principal, tokens: readonly ListedToken[]): Principal {
-  if (!principal.id.startsWith(LISTED)) return principal
-  const own = tokens.filter(({ id }) => `${LISTED}${id}` === principal.id)
-  if (own.some(({ scopes }) => scopes === undefined)) return principal
-  const current = own.flatMap(({ scopes = [] }) => scopes)
-  const kept = current.filter((scope) => principal.scopes?.has(scope) !== false)
+export function presentPrincipal(principal: Principal, auth: AuthSettings): Principal {
+  const { id } = principal
+  if (id.startsWith(LISTED)) {
+    const own = auth.tokens.filter((token) => `${LISTED}${token.id}` === id)
+    if (own.length === 0) throw unknownCaller(id)
+    return own.some(({ scopes }) => scopes === undefined)
+      ? principal
+      : within(
+          principal,
+          own.flatMap(({ scopes = [] }) => scopes),
+        )
+  }
+  if (id === auth.principal.id && !principal.isEverybody && auth.principal.scopes)
+    return within(principal, auth.principal.scopes)
+  if (!isConfigured(principal, auth)) throw unknownCaller(id)
+  return principal
+}
+
+/** Whether the kind of credentials of a caller is configured. */
+function isConfigured({ id, isEverybody }: Principal, auth: AuthSettings): boolean {
+  if (isEverybody) return !isProtected(auth)
+  if (id.startsWith(SERVICE)) return auth.users.some(({ name }) => `${SERVICE}${name}` === id)
+  if (id === anonymousCaller.id) return auth.anonymous.length > 0
+  if (id === auth.principal.id) return true
+  return auth.jwt !== undefined || auth.introspect !== undefined
+}
+
+function within(principal: Principal, scopes: Iterable<string>): Principal {
+  const kept = [...scopes].filter((scope) => principal.scopes?.has(scope) !== false)
   return { ...principal, scopes: new Set(kept) }
+}
+
+function unknownCaller(id: string): GatewayError {
+  return new GatewayError('FORBIDDEN', `The gateway has no caller ${id} any more.`, {
+    reason: 'caller',
+    suggestion: 'Authenticate with credentials that are valid now, and make the request again.',
+  })
 }
 
 /** Verifies tokens against the configured list of hashes. */
@@ -213,7 +245,7 @@ export function createPasswords(
         attempts.failed(name)
         throw unauthorized('password', 'The name or password is wrong.')
       }
-      const principal = { id: `service:${name}` }
+      const principal = { id: `${SERVICE}${name}` }
       known.set(key, principal)
       return principal
     } finally {

@@ -11,6 +11,7 @@ import { GatewayError } from '../../core/error.ts'
 import type { PageSignIn } from '../../core/events.ts'
 import { Payload } from '../../core/payload.ts'
 import { isFromHere } from '../../core/web.ts'
+import { presentPrincipal } from '../auth/authenticator.ts'
 import { visitorNamed } from '../pages/visitors.ts'
 import { routeMethod } from '../../protocol/methods.ts'
 import { routeAt } from './calls.ts'
@@ -90,15 +91,21 @@ export function addByteRoutes(app: Hono<Env>, { guarded, edge, ...options }: Opt
     const { path, method } = context.req
     const found = routeAt(method === 'HEAD' ? 'GET' : method, path, edge().runtime.byteRoutes ?? [])
     if (!found) return next()
-    const { route, named } = found
-    const name = decoded(Object.values(named)[0] ?? '')
+    const { route, named: params } = found
+    const name = decoded(Object.values(params)[0] ?? '')
     const query = new URL(context.req.url).searchParams
     const { bearer } = route
     const request = {
       upstream: undefined,
       isOpen: false,
       isCall: true,
-      ...(bearer && { bearer: () => bearer({ name, query }) }),
+      ...(bearer && {
+        bearer: async () => {
+          const named = await bearer({ name, query })
+          // It was allowed to when the URL was made.
+          return named && presentPrincipal(named, edge().runtime.auth)
+        },
+      }),
     } as const
     const serve = async (http: HttpContext): Promise<void> => {
       const { transfers } = options

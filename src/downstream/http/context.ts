@@ -1,8 +1,9 @@
 /** One authenticated HTTP request, and the lifetime its token gives a stream. */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Call } from '../../core/call.ts'
-import type { GatewayError } from '../../core/error.ts'
+import { asGatewayError, type GatewayError } from '../../core/error.ts'
 import type { Principal } from '../../core/principal.ts'
+import { attempt } from '../../core/time/waiting.ts'
 import type { Edge } from './edge.ts'
 import { endOf } from '../auth/verified.ts'
 
@@ -23,22 +24,42 @@ export interface HttpContext {
   readonly challenge?: (error: GatewayError) => string | undefined
 }
 
-/** How long a stream may stay open: as long as its token is valid. */
+/** How long a stream may stay open: as long as its token is valid, and the configuration knows its caller. */
 export interface TokenLifetime {
   /** Renews it for another request of the caller, whose token may expire later. */
-  extend(principal: Principal): void
+  extend(caller: Pick<HttpContext, 'principal' | 'presentCaller'>): void
   /** Cancels it: the stream is closed. */
   end(): void
 }
 
-/** Calls `onOver` once the token of a caller has expired. */
+/** How long the stream of a caller that is not known any more stays open, in milliseconds: features say why it ends. */
+const REVOKED_MS = 3000
+
+type Caller = Pick<HttpContext, 'principal' | 'presentCaller'>
+
+/** Calls `onOver` once the token of a caller has expired, or a reload has withdrawn it. */
 export function tokenLifetime(
-  { principal, edge: { ticker } }: Pick<HttpContext, 'principal' | 'edge'>,
+  { edge: { ticker }, ...first }: Caller & Pick<HttpContext, 'edge'>,
   onOver: () => void,
 ): TokenLifetime {
-  let until = endOf(principal)
-  if (until === Infinity) return lasting
+  let caller: Caller = first
+  let until = endOf(first.principal)
+  let known: unknown
+  /** Authenticates the caller again after a reload; before that, nothing has changed. */
+  const look = (): void => {
+    const { presentCaller } = caller
+    const present = presentCaller && attempt(presentCaller)
+    if (present === known) return
+    known = present
+    if (!(present instanceof Promise)) return
+    present.catch((error: unknown) => {
+      const isCurrent = present === known
+      if (isCurrent && isWithdrawn(error)) until = Math.min(until, Date.now() + REVOKED_MS)
+      else if (isCurrent) known = undefined
+    })
+  }
   const tick = (now: number): void => {
+    look()
     if (until > now) return
     end()
     onOver()
@@ -47,11 +68,15 @@ export function tokenLifetime(
   const end = (): void => ticker.remove(key)
   return {
     extend: (next) => {
-      until = Math.max(until, endOf(next))
+      caller = next
+      until = Math.max(until, endOf(next.principal))
     },
     end,
   }
 }
 
-/** The lifetime for a token without expiry, or no token. */
-const lasting: TokenLifetime = { extend: () => undefined, end: () => undefined }
+/** Whether an error of authentication says that credentials are not valid any more; when they expire is known already. */
+function isWithdrawn(error: unknown): boolean {
+  const { code } = asGatewayError(error)
+  return code !== 'SERVER_UNAVAILABLE' && code !== 'OVERLOADED' && code !== 'TOKEN_EXPIRED'
+}

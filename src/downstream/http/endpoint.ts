@@ -255,8 +255,16 @@ export function presentCallerOf(
   }
   return () => {
     const edge = current()
-    if (edge !== known.edge) known = { edge, principal: attempt(() => edge.authGate.authenticate(request)) }
-    return known.principal
+    if (edge === known.edge) return known.principal
+    const present = attempt(() => edge.authGate.authenticate(request))
+    const before = known
+    known = { edge, principal: present }
+    // What is not known at present is asked again.
+    if (present instanceof Promise)
+      present.catch((error: unknown) => {
+        if (known.principal === present && asGatewayError(error).category === 'transient') known = before
+      })
+    return present
   }
 }
 
@@ -266,9 +274,13 @@ async function throwIfPermitted(call: Call, error: unknown, runtime: HttpRuntime
 }
 
 function over(): GatewayError {
-  return new GatewayError('TOKEN_EXPIRED', 'The token with which this stream was opened has expired.', {
-    suggestion: 'Listen again with another token.',
-  })
+  return new GatewayError(
+    'TOKEN_EXPIRED',
+    'The token with which this stream was opened is no longer valid.',
+    {
+      suggestion: 'Listen again with another token.',
+    },
+  )
 }
 
 interface Refusing {

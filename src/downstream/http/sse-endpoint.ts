@@ -111,7 +111,7 @@ export class LegacySse {
       })
     }
     const { session } = found
-    found.lease.extend(principal)
+    found.lease.extend({ principal, presentCaller })
     const message = parseMessages(text)
     checkNesting(text)
     const requests = message.kind === 'batch' ? takeBatch(session, message) : []

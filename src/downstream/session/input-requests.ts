@@ -3,15 +3,16 @@
  * responses.
  */
 import { world } from '../../core/world.ts'
-import type {
-  InputResponses,
-  Call,
-  Handler,
-  Outcome,
-  InputRequests,
-  InputResponse,
-  Client,
-  InputRequest,
+import {
+  type InputResponses,
+  type Call,
+  type Handler,
+  type Outcome,
+  type InputRequests,
+  type InputResponse,
+  type Client,
+  type InputRequest,
+  withPresentCaller,
 } from '../../core/call.ts'
 import { GatewayError, asGatewayError } from '../../core/error.ts'
 import { Payload } from '../../core/payload.ts'
@@ -60,7 +61,8 @@ export async function inputRounds(
     if (text === '{}' || text === before) await pause(MIN_ROUND_INTERVAL_MS, call.signal)
     before = text
     const answers = await put(elicitations.identify(outcome), call, withdrawn)
-    outcome = await next({ ...call, inputResponses: answers, requestState: state })
+    const present = await withPresentCaller(call)
+    outcome = await next({ ...present, inputResponses: answers, requestState: state })
     elicitations.settle(answers, outcome)
   }
   return outcome.kind === 'task' ? acceptanceOf(outcome.task, call.client.era) : outcome.result

@@ -7,7 +7,14 @@
  * the record of an operation has one owner, and only its owner ends it, except for a cancellation.
  */
 import { type Timer, world } from '../../core/world.ts'
-import { type Call, type Handler, isOpen, type OperationRef, type Outcome } from '../../core/call.ts'
+import {
+  type Call,
+  type Handler,
+  isOpen,
+  type OperationRef,
+  type Outcome,
+  withPresentCaller,
+} from '../../core/call.ts'
 import { GatewayError, VERIFY_EFFECT } from '../../core/error.ts'
 import { isGatewayRefusal } from '../../core/failure.ts'
 import { background } from '../../core/log.ts'
@@ -198,7 +205,8 @@ export class OperationEngine {
         find: (key) => this.journal.operations.find(key),
         change: (key, change) => this.journal.changeOwn(key, change),
       })
-      current = { ...inner, inputResponses, requestState: outcome.requestState }
+      const present = await withPresentCaller(inner)
+      current = { ...present, inputResponses, requestState: outcome.requestState }
     }
   }
 

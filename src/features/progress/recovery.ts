@@ -139,7 +139,7 @@ export class Recovery {
       params,
       meta,
       client,
-      principal: fromStoredPrincipal(principal),
+      principal: this.#deps.invoker.present(fromStoredPrincipal(principal)),
       target: { upstream, method: 'tools/call', name: tool },
       requestState,
       operation: {

@@ -84,12 +84,15 @@ function keysOf(subscribers: readonly Subscriber[]): readonly (readonly string[]
   return subscribers.map(({ arrived }) => arrived.map(({ key }) => key))
 }
 
-test('a caller whose scope is taken away gets no further event by poll, stream and webhook', async () => {
+test.each([
+  ['whose scope is taken away', { ada: all, bob: ['read:effects'], carol: all }, ['-32023', '-32023']],
+  ['whose token is removed', { ada: all, carol: all }, ['401', '']],
+])('a caller %s gets no further event by poll, stream and webhook', async (_title, changed, faults) => {
   const { gateway, config, subscribe, write } = await startWorld()
   const [bob, carol] = [await subscribe('bob'), await subscribe('carol')]
   await write('before')
   await arrives('before', [...bob, ...carol])
-  gateway.configure(config({ ada: all, bob: ['read:effects'], carol: all }))
+  gateway.configure(config(changed))
   await gateway.logged(({ event }) => event === 'config.reloaded')
   await write('after')
   await arrives('after', carol)
@@ -101,8 +104,8 @@ test('a caller whose scope is taken away gets no further event by poll, stream a
   expect(keysOf(bob)).toEqual([['before'], ['before'], ['before']])
   // The client learns of it on each face.
   const [poll, stream, webhook] = bob
-  for (const each of [poll, stream])
-    await until(() => each.faults.some((fault) => fault.includes('-32023')), 'an error of the extension')
+  for (const [at, each] of [poll, stream].entries())
+    await until(() => each.faults.some((fault) => fault.includes(faults[at] ?? '')), 'why there are none')
   await until(() => webhook.faults.some((fault) => fault.includes('terminated')), 'the end of the webhook')
 })
 

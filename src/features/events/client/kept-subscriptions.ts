@@ -26,7 +26,9 @@ async function keepAll({ events, subscriptions }: ClientParts, signal: AbortSign
     events.deps.log.debug('events.not_kept_open', { subscription, reason: asGatewayError(error).message })
   }
   const keepOne = async (record: SubscriptionRecord): Promise<void> => {
-    const call = events.deps.invoker.onBehalf(fromStoredPrincipal(record.principal), record.upstream)
+    const { invoker } = events.deps
+    const principal = invoker.present(fromStoredPrincipal(record.principal))
+    const call = invoker.onBehalf(principal, record.upstream)
     const { requests } = await findRequests(asSubscription(record), call, events)
     // A source can take a while to be ready, which nobody waits for here.
     keepOpen(requests, call.principal, events).catch((error: unknown) => failed(error, record.id))
