@@ -1,5 +1,4 @@
 /** `gatehouse conformance`: checks what clients of a server get through the gateway against the extension proposals. */
-import { writeFileSync } from 'node:fs'
 import type { Settings, UpstreamSettings } from '../core/settings.ts'
 import { openLog } from '../observability/log.ts'
 import { openSharedStore } from '../gateway/offline.ts'
@@ -10,6 +9,7 @@ import { runSuite } from './conformance-run.ts'
 import { readNamed } from './options.ts'
 import { configWords, parseWords, UsageError } from './words.ts'
 import { type Io, pathOf, printError, printJson } from './io.ts'
+import { writePrivate } from './private-file.ts'
 
 const optionTypes = {
   config: { type: 'string', short: 'c' },
@@ -100,7 +100,7 @@ function printReports(reports: readonly Report[], servers: number, io: Io): void
 
 function writeJunit(file: string, report: Report, io: Io): void {
   try {
-    writeFileSync(pathOf(file, io), junit(report))
+    writePrivate(pathOf(file, io), junit(report))
   } catch (cause) {
     throw new Error(`${file} cannot be written: its folder does not exist, or is not writable`, { cause })
   }

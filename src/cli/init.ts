@@ -1,11 +1,12 @@
 /** `gatehouse init`: writes a first configuration, or converts the file of an MCP client. */
-import { existsSync, writeFileSync } from 'node:fs'
+import { existsSync } from 'node:fs'
 import { dirname, isAbsolute, relative, sep } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { importClients } from '../config/import/clients.ts'
 import { readText } from '../config/secrets.ts'
 import { CONFIG_FILE } from './config-file.ts'
 import { type Io, pathOf, printError } from './io.ts'
+import { writePrivate } from './private-file.ts'
 import { readOptions, UsageError } from './words.ts'
 
 /** `gatehouse init`: writes a first configuration, from that of an MCP client if one is given. */
@@ -24,7 +25,7 @@ export async function init(args: readonly string[], io: Io): Promise<number> {
       ? starter(schemaFor(target))
       : imported(pathOf(options.from, io), schemaFor(target))
   // A link that leads nowhere is not followed.
-  writeFileSync(target, yaml, { flag: options.force ? 'w' : 'wx' })
+  writePrivate(target, yaml, { isNew: options.force !== true })
   io.stdout.write(`Wrote ${target}\n${notes.map((note) => `  ${note}\n`).join('')}`)
   return 0
 }

@@ -1,10 +1,35 @@
-/** Files that only their owner can read. */
-import { closeSync, createWriteStream, fchmodSync, fstatSync, ftruncateSync, openSync } from 'node:fs'
+/**
+ * Files that only their owner can read. All files that commands write are such: configurations, reports and recordings hold
+ * credentials, arguments and results.
+ */
+import {
+  closeSync,
+  createWriteStream,
+  fchmodSync,
+  fstatSync,
+  ftruncateSync,
+  openSync,
+  writeFileSync,
+} from 'node:fs'
 import type { Writable } from 'node:stream'
 
 /** Writes a file that only its owner can read, even if it existed before. */
 export function privateFile(file: string): Writable {
-  const fd = openSync(file, 'a', 0o600)
+  return createWriteStream(file, { fd: opened(file, 'a') })
+}
+
+/** The same with all of its text; `isNew` refuses to replace a file. @throws the system error */
+export function writePrivate(file: string, text: string, { isNew = false } = {}): void {
+  const fd = opened(file, isNew ? 'ax' : 'a')
+  try {
+    writeFileSync(fd, text)
+  } finally {
+    closeSync(fd)
+  }
+}
+
+function opened(file: string, flags: 'a' | 'ax'): number {
+  const fd = openSync(file, flags, 0o600)
   try {
     // Restrict the permissions before anything is written; only a regular file is truncated.
     const found = fstatSync(fd)
@@ -14,9 +39,9 @@ export function privateFile(file: string): Writable {
       fchmodSync(fd, 0o600)
       ftruncateSync(fd)
     }
+    return fd
   } catch (error) {
     closeSync(fd)
     throw error
   }
-  return createWriteStream(file, { fd })
 }

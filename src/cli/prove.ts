@@ -1,5 +1,5 @@
 /** `gatehouse prove`: calls the tools of a server in a sandbox, and writes what is proved about them to a pack. */
-import { existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { fromArguments } from '../config/arguments.ts'
 import type { Descriptor } from '../core/descriptor.ts'
 import { self } from '../core/identity.ts'
@@ -33,6 +33,7 @@ import {
 import { settingsWith } from '../testkit/settings.ts'
 import { readNamed } from './options.ts'
 import { type Io, pathOf } from './io.ts'
+import { writePrivate } from './private-file.ts'
 import { secretVariables } from './record.ts'
 import { configWords, didYouMean, parseWords, UsageError } from './words.ts'
 
@@ -71,8 +72,8 @@ export async function prove(args: readonly string[], io: Io): Promise<number> {
   const subject = { server_name: info.name, server_version: info.version, suite_version: self.version }
   const report = reportOf({ ...subject, tested_at: at.toISOString() }, results)
   const pack = packOf(proofs, { info, all, date: at.toISOString().slice(0, 10) })
-  if (output !== undefined) writeFileSync(pathOf(output, io), `${JSON.stringify(pack, null, 2)}\n`)
-  if (values.junit !== undefined) writeFileSync(pathOf(values.junit, io), junit(report))
+  if (output !== undefined) writePrivate(pathOf(output, io), `${JSON.stringify(pack, null, 2)}\n`)
+  if (values.junit !== undefined) writePrivate(pathOf(values.junit, io), junit(report))
   const isJson = values.json === true
   io.stdout.write(isJson ? `${JSON.stringify({ ...report, pack }, null, 2)}\n` : reportText(report))
   if (!isJson && output !== undefined)

@@ -1,5 +1,4 @@
 /** `gatehouse replay`: serves a recording in the place of its server, or turns a request of it into a test. */
-import { writeFileSync } from 'node:fs'
 import { fromArguments } from '../config/arguments.ts'
 import type { Settings } from '../core/settings.ts'
 import { oneLine, shortened } from '../core/text/escape.ts'
@@ -11,6 +10,7 @@ import { createPlayer } from '../testkit/player.ts'
 import { plainSettings } from '../testkit/settings.ts'
 import { testFile } from '../testkit/test-file.ts'
 import { type Io, pathOf } from './io.ts'
+import { writePrivate } from './private-file.ts'
 import { readRecording } from './recording-file.ts'
 import { serveOne } from './serve-one.ts'
 import { parseWords, portOf, UsageError } from './words.ts'
@@ -81,6 +81,6 @@ function toTest(
   }
   const text = testFile(conversation, cassette)
   if (output === undefined) io.stdout.write(text)
-  else writeFileSync(pathOf(output, io), text, { flag: 'wx' })
+  else writePrivate(pathOf(output, io), text, { isNew: true })
   return 0
 }

@@ -1,6 +1,5 @@
 /** `gatehouse simulate`: runs gateways, servers and clients in a simulated world, and checks what they promise. */
 import { spawnSync } from 'node:child_process'
-import { writeFileSync } from 'node:fs'
 import { loadSettings } from '../config/load.ts'
 import { self } from '../core/identity.ts'
 import type { Settings } from '../core/settings.ts'
@@ -21,6 +20,7 @@ import { readSource } from './options.ts'
 import { configWords, parseWords, UsageError } from './words.ts'
 import { type Io, pathOf } from './io.ts'
 import { parseJson } from '../core/json/read.ts'
+import { writePrivate } from './private-file.ts'
 
 /** The steps of one simulation; more steps are several of them, with the seeds that follow. */
 const STEPS_PER_SEED = 20_000
@@ -74,7 +74,7 @@ export async function simulate(args: readonly string[], io: Io): Promise<number>
     if (!isRead) break
   }
   const report = simulationReport(seeds, testedAt)
-  if (values.junit !== undefined) writeFileSync(pathOf(values.junit, io), junit(report))
+  if (values.junit !== undefined) writePrivate(pathOf(values.junit, io), junit(report))
   io.stdout.write(isJson ? `${JSON.stringify(report, null, 2)}\n` : printed(report))
   return isClean(report) ? 0 : 1
 }

@@ -1,5 +1,4 @@
 /** `gatehouse test`: tests a server with calls generated from the schemas of its tools. */
-import { writeFileSync } from 'node:fs'
 import type { Settings, UpstreamSettings } from '../core/settings.ts'
 import { oneLine } from '../core/text/escape.ts'
 import { Redactor, secretsOf } from '../core/text/redact.ts'
@@ -14,6 +13,7 @@ import { AnswerCapture, type UndoableCalls } from '../testkit/server-test/writin
 import { plainSettings } from '../testkit/settings.ts'
 import { readNamed } from './options.ts'
 import { type Io, pathOf } from './io.ts'
+import { writePrivate } from './private-file.ts'
 import { secretVariables } from './record.ts'
 import { configWords, didYouMean, parseWords, UsageError } from './words.ts'
 
@@ -80,7 +80,7 @@ export async function test(args: readonly string[], io: Io): Promise<number> {
       onProgress: (text) => void io.stderr.write(`${oneLine(text)}\n`),
     })
     io.stdout.write(values.json === true ? `${JSON.stringify(report, null, 2)}\n` : printed(report))
-    if (values.junit !== undefined) writeFileSync(pathOf(values.junit, io), junit(report))
+    if (values.junit !== undefined) writePrivate(pathOf(values.junit, io), junit(report))
     return isClean(report) ? 0 : 1
   } finally {
     await session?.close()
