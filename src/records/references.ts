@@ -2,14 +2,16 @@
  * Data that callers refer to instead of holding it: for each one a record with its facts, and a blob with its bytes.
  *
  * Invariant: the record is written after the blob and removed before it, so a record always has its bytes. A blob
- * without a record is unfinished or expired; `sweep` deletes it.
+ * without a record is unfinished or expired; `sweep` deletes it. The clocks of processes may differ, so a blob that seems old
+ * may be about to get its record: the sweep announces what it deletes before it reads the records, and whoever writes a record
+ * looks for that announcement, and for the blob, afterwards. One of the two sees the other, and gives way.
  */
 import { world } from '../core/world.ts'
 import type { Call } from '../core/call.ts'
 import { asGatewayError, GatewayError, invalidParam } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
 import { hasReachedShare, type Principal, shareOf } from '../core/principal.ts'
-import type { Bytes, ByteRange } from '../store/blobs/blobs.ts'
+import { type BlobEntry, type Bytes, type ByteRange, deletedUnfinished } from '../store/blobs/blobs.ts'
 import type { Store } from '../store/store.ts'
 import { casUpdate, type CasUpdate } from './cas-update.ts'
 import { inTurn } from './in-turn.ts'
@@ -62,6 +64,10 @@ export interface ReferenceLimits {
 const MAX_REFERENCES = 4000
 /** How old a blob without a record is before it is deleted, in milliseconds: it may be about to get one. */
 const UNFINISHED_MS = 600_000
+
+/** How long a sweep may take to delete what it announced, in milliseconds, and how long the announcement is kept. */
+const SWEEP_MS = 30_000
+const ANNOUNCED_MS = 2 * SWEEP_MS
 
 /** The characters of an id. */
 const ID = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$/
@@ -194,11 +200,29 @@ export class References {
       ({ id, writtenAt }) => writtenAt < old && !isSpooled(blobs, id),
     )
     if (candidates.length === 0) return 0
+    const unused = await this.#unused(candidates)
+    const startedAt = world.monotonic()
+    for (const { id } of unused) await this.#store.put(announcedKey(id), '', ANNOUNCED_MS)
+    let deleted = 0
+    for (const { id } of await this.#unused(unused)) {
+      if (world.monotonic() - startedAt > SWEEP_MS) break
+      await blobs.delete(id)
+      deleted++
+    }
+    for (const { id } of unused) await this.#store.delete(announcedKey(id))
+    return deleted
+  }
+
+  async #unused(blobs: readonly BlobEntry[]): Promise<readonly BlobEntry[]> {
     const records = [...(await this.#store.scan(COLLECTION)).values()]
     const used = new Set(records.map((text) => parse(text)?.blob))
-    const unused = candidates.filter(({ id }) => !used.has(id))
-    for (const { id } of unused) await blobs.delete(id)
-    return unused.length
+    return blobs.filter(({ id }) => !used.has(id))
+  }
+
+  /** Whether a sweep deletes a blob, or has deleted it. */
+  async #isSwept(blob: string): Promise<boolean> {
+    if ((await this.#store.get(announcedKey(blob))) !== undefined) return true
+    return (await this.#store.blobs.open(blob, NOTHING)) === undefined
   }
 
   /** A blob would be left without a record. */
@@ -223,6 +247,7 @@ export class References {
     // A store that is asked again after its answer was lost finds what it wrote the first time.
     if (before !== undefined && before !== text) throw taken(id)
     try {
+      if (await this.#isSwept(record.blob)) throw deletedUnfinished()
       const { all, own } = await this.#room(principal, key)
       if (size > all || size > own) throw noRoom(Math.min(all, own))
     } catch (error) {
@@ -319,6 +344,12 @@ export function unknownReference(): GatewayError {
 }
 
 const COLLECTION = 'reference'
+const NOTHING: ByteRange = { start: 0, end: 0 }
+
+/** Says that a sweep deletes a blob. */
+function announcedKey(blob: string): string {
+  return `blob-swept:${blob}`
+}
 
 function keyOf({ id }: Pick<Principal, 'id'>, reference: string): string {
   return `${COLLECTION}/${callerHash(id)}:${reference}`

@@ -9,13 +9,13 @@ import { createHash, randomUUID } from 'node:crypto'
 import {
   lstat,
   mkdir,
+  mkdtemp,
   open,
   readdir,
   readFile,
   realpath,
   rm,
   rmdir,
-  utimes,
   writeFile,
 } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -81,9 +81,10 @@ export class ReferenceFiles {
     await files.touch()
     const base = await usableFolder(given ?? defaultFolder())
     if (base === undefined) return
+    const now = await timeIn(base)
     const names = await readdir(base)
     for (const folder of names.filter((name) => FOLDER.test(name)).map((name) => join(base, name)))
-      await removeAbandoned(folder, files).catch((error: unknown) => warnOfFolder(log, folder, error))
+      await removeAbandoned(folder, now, files).catch((error: unknown) => warnOfFolder(log, folder, error))
   }
 }
 
@@ -214,7 +215,7 @@ export class GatewayFiles {
 
   /** Touches the folders in use, so that other processes do not delete them. */
   async touch(): Promise<void> {
-    for (const path of this.live) await utimes(path, new Date(), new Date()).catch(() => undefined)
+    for (const path of this.live) await timeIn(path).catch(() => undefined)
   }
 
   /** Whether so many calls are held that a caller may have no more of them. */
@@ -275,11 +276,24 @@ async function usableFolder(folder: string): Promise<string | undefined> {
   return folderProblem(folder) === undefined ? ifThere(realpath(folder)) : undefined
 }
 
-/** Deletes the folder of a call if the process that it belongs to has ended. */
-async function removeAbandoned(folder: string, { live, instance }: GatewayFiles): Promise<void> {
+/**
+ * The time by the clock of the file system, in milliseconds since 1970: those of machines that share a folder differ. A
+ * folder gets this time too.
+ */
+async function timeIn(folder: string): Promise<number> {
+  const entry = await mkdtemp(join(folder, '.time-'))
+  try {
+    return (await lstat(entry)).mtimeMs
+  } finally {
+    await rmdir(entry)
+  }
+}
+
+/** Deletes the folder of a call if the process that it belongs to has ended; `now` is by the clock of the file system. */
+async function removeAbandoned(folder: string, now: number, { live, instance }: GatewayFiles): Promise<void> {
   const found = live.has(folder) ? undefined : await ifThere(lstat(folder))
   if (!found?.isDirectory()) return
-  const isOld = found.mtimeMs < Date.now() - STALE_MS
+  const isOld = found.mtimeMs < now - STALE_MS
   const owner = await ifThere(lstat(join(folder, OWNER)))
   if (!owner) {
     // Its process ended before it wrote anything, or it is not one of a call.

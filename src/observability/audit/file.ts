@@ -15,7 +15,6 @@ import {
   writeSync,
   readFileSync,
   statSync,
-  utimesSync,
 } from 'node:fs'
 import { hostname } from 'node:os'
 import { basename, dirname, extname, join } from 'node:path'
@@ -206,8 +205,7 @@ function takeLock(path: string): FileLock | undefined {
   if (!create(path, token) && !(takeOver(path, token) && create(path, token))) return undefined
   const isOurs = (): boolean => read(path)?.token === token
   const beat = setInterval(() => {
-    const now = new Date()
-    if (isOurs()) utimesSync(path, now, now)
+    if (isOurs()) beatAt(path)
   }, HEARTBEAT_INTERVAL_MS).unref()
   held.add(path)
   return {
@@ -259,8 +257,29 @@ interface Holder {
 
 function isAlive({ pid, host }: Holder, path: string): boolean {
   // The same process id on the same host is an earlier run, as in a restarted container.
-  if (host !== hostname()) return Date.now() - statSync(path).mtimeMs < LOCK_STALE_MS
+  if (host !== hostname()) return timeBeside(path) - statSync(path).mtimeMs < LOCK_STALE_MS
   return pid !== process.pid && isRunning(pid)
+}
+
+/** Writes the first byte again: then the file has the time of its file system, as clocks of machines differ. */
+function beatAt(path: string): void {
+  const file = openSync(path, 'r+')
+  try {
+    writeSync(file, '{', 0)
+  } finally {
+    closeSync(file)
+  }
+}
+
+/** The time by the clock of the file system, in milliseconds since 1970. */
+function timeBeside(path: string): number {
+  const probe = `${path}.${randomUUID()}`
+  closeSync(openSync(probe, 'wx', 0o600))
+  try {
+    return statSync(probe).mtimeMs
+  } finally {
+    rmSync(probe, { force: true })
+  }
 }
 
 function isRunning(pid: number): boolean {

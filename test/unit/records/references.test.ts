@@ -1,5 +1,6 @@
 import { text as textOf } from 'node:stream/consumers'
 import { describe, expect, it } from 'vitest'
+import { GatewayError } from '../../../src/core/error.ts'
 import { type NewReference, type Reference, References } from '../../../src/records/references.ts'
 import { MemoryStore } from '../../../src/store/memory.ts'
 import type { Store } from '../../../src/store/store.ts'
@@ -222,6 +223,51 @@ describe('dropping', () => {
   })
 })
 
+/** A store that stops before one of the operations on it, until it may go on. */
+function stopping(store: Store, at: number) {
+  const [stopped, goesOn] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+  let count = 0
+  const stops = <Part extends object>(part: Part): Part =>
+    new Proxy(part, {
+      get: (target, name) => {
+        const value: unknown = Reflect.get(target, name, target)
+        if (name === 'blobs') return stops(store.blobs)
+        if (typeof value !== 'function') return value
+        return async (...args: readonly unknown[]) => {
+          if (count++ === at) {
+            stopped.resolve()
+            await goesOn.promise
+          }
+          return Reflect.apply(value, target, args) as unknown
+        }
+      },
+    })
+  return { store: stops(store), stopped: stopped.promise, goOn: goesOn.resolve }
+}
+
+/** Adds data while another process sweeps, an hour ahead; each stops before one of its operations. Tells what was kept. */
+async function meeting({
+  added,
+  swept,
+  isSweepFirst,
+}: Record<'added' | 'swept', number> & { isSweepFirst: boolean }) {
+  const store = new MemoryStore()
+  const [adding, sweeping] = [stopping(store, added), stopping(store, swept)]
+  const add = new References(adding.store, limits)
+    .add(ada, { ...facts, id: 'one' }, bytesOf('data'))
+    .catch((error: unknown) => (error instanceof GatewayError ? error.code : String(error)))
+  await Promise.race([add, adding.stopped])
+  const sweep = new References(sweeping.store, limits, () => Date.now() + 3_600_000).sweep()
+  await Promise.race([sweep, sweeping.stopped])
+  const [first, other] = isSweepFirst ? [sweeping, adding] : [adding, sweeping]
+  first.goOn()
+  await (isSweepFirst ? sweep : add)
+  other.goOn()
+  const [result] = await Promise.all([add, sweep])
+  if (typeof result === 'string') return result
+  return textOf(await new References(store, limits).open(result))
+}
+
 describe('a sweep', () => {
   /** A clock that jumps, while that of the store goes on. */
   const jumps: Readonly<Record<string, number>> = { 'an hour ahead': 3_600_000, 'a day back': -86_400_000 }
@@ -247,6 +293,15 @@ describe('a sweep', () => {
     for (const id of ['one', 'two', 'three']) await store.blobs.put(id, bytesOf('old'))
     await Promise.all([1, 2].map(() => new References(store, limits, later).sweep()))
     expect((await store.blobs.list()).map(({ id }) => id)).toEqual([kept.blob])
+  })
+
+  it('by a clock that is ahead deletes no data that was kept, in whatever order both go on', async () => {
+    const outcomes = new Set<string>()
+    for (let added = 0; added < 12; added++)
+      for (let swept = 0; swept < 12; swept++)
+        for (const isSweepFirst of [true, false]) outcomes.add(await meeting({ added, swept, isSweepFirst }))
+    // In each order the data is kept whole, or its sender is told to send it again.
+    expect([...outcomes].toSorted()).toEqual(['SERVER_UNAVAILABLE', 'data'])
   })
 
   it('leaves what was written a moment ago: it may be about to get a record', async () => {

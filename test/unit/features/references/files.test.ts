@@ -17,7 +17,7 @@ import {
 import { tmpdir } from 'node:os'
 import { basename, dirname, join } from 'node:path'
 import fc from 'fast-check'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest'
 import type { Outcome } from '../../../../src/core/call.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import type { Principal } from '../../../../src/core/principal.ts'
@@ -301,6 +301,27 @@ describe('the folder of files', () => {
     await new ReferenceFiles({ folder, total: 1000, files: scope.once(GatewayFiles), log: silentLog }).sweep()
     expect(readdirSync(folder)).toEqual([...kept, nameOf(7)].toSorted())
   })
+
+  it.each([3_600_000, -3_600_000])(
+    'is swept by the clock of its file system, not one %i ms off',
+    async (off) => {
+      vi.useFakeTimers({ now: Date.now() + off, toFake: ['Date'] })
+      onTestFinished(() => void vi.useRealTimers())
+      mkdirSync(folder, { mode: 0o700 })
+      for (const n of [1, 2]) {
+        mkdirSync(join(folder, nameOf(n)))
+        writeFileSync(join(folder, nameOf(n), '.owner'), 'another process')
+      }
+      utimesSync(join(folder, nameOf(2)), 1, 1)
+      await new ReferenceFiles({
+        folder,
+        total: 1000,
+        files: scope.once(GatewayFiles),
+        log: silentLog,
+      }).sweep()
+      expect(readdirSync(folder)).toEqual([nameOf(1)])
+    },
+  )
 
   it('loses nothing if it is a link, or belongs to others too', async () => {
     const others = join(root, 'others')

@@ -6,11 +6,12 @@ import {
   mkdtempSync,
   readFileSync,
   rmSync,
+  utimesSync,
   writeFileSync,
 } from 'node:fs'
 import { hostname, tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest'
 import type { AuditSettings } from '../../../../src/core/settings.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
@@ -309,6 +310,22 @@ describe('the audit log', () => {
     expect(lines()).toHaveLength(2)
     expect(lines(join(folder, 'audit.2.jsonl'))).toHaveLength(2)
   })
+
+  it.each([3_600_000, -3_600_000])(
+    'the lock of another machine is as old as its file system says, by a clock %i ms off',
+    async (off) => {
+      const lock = (): void =>
+        writeFileSync(`${file}.lock`, JSON.stringify({ pid: 1, host: 'another-machine', token: 'x' }))
+      lock()
+      vi.useFakeTimers({ now: Date.now() + off, toFake: ['Date'] })
+      onTestFinished(() => void vi.useRealTimers())
+      await write(1)
+      expect([existsSync(file), lines(join(folder, 'audit.2.jsonl')).length]).toEqual([false, 2])
+      utimesSync(`${file}.lock`, 1, 1)
+      await write(1)
+      expect(lines()).toHaveLength(2)
+    },
+  )
 
   it('a lock that was taken over is exclusive, also within the process', async () => {
     await write(1)
