@@ -5,6 +5,7 @@
 import type { Readable, Writable } from 'node:stream'
 import { readLists } from '../catalog/server-records.ts'
 import { world } from '../core/world.ts'
+import { HeldMemory } from '../durable/holdings.ts'
 import { addConfirmPages } from '../downstream/pages/approvals.ts'
 import { anchorsIn } from '../observability/audit/anchor.ts'
 import { openedStore, startWithStore } from './startup.ts'
@@ -245,6 +246,7 @@ export class Gateway {
       receiveHook: (hook) => receiveHook(this.#runtime.active, hook),
       signIns: this.#signIns,
       pageSignIn: this.#pageSignIn,
+      held: this.#process.scope.once(HeldMemory),
       seal: createRequestStateCodec(world.now, undefined, this.#keys.encryptionKeys),
       jwks: this.#keys.published,
       ready: (needed) =>

@@ -29,6 +29,7 @@ import { modernStatus } from '../../protocol/modern.ts'
 import { latestModern } from '../../protocol/revisions.ts'
 import { gatewayMetadataOf } from '../../protocol/meta-keys.ts'
 import { headerTrace } from '../../protocol/trace-context.ts'
+import type { HeldMemory } from '../../durable/holdings.ts'
 import type { RequestContext } from '../auth/auth-gate.ts'
 import type { Edge, HttpRuntime } from './edge.ts'
 import { accept, checkAccepts, checkNames, LegacyHttp, HttpSessions } from './session-endpoint.ts'
@@ -40,6 +41,7 @@ interface Options {
   /** The current edge: read once for each request. */
   edge(): Edge
   readonly seal: RequestStateCodec
+  readonly held: HeldMemory
   /** Called for every rejected request. */
   onRefused?(refusal: Refusal): void
   readonly log: Log
@@ -65,8 +67,8 @@ export class HttpFront {
 
   constructor(options: Options) {
     this.#options = options
-    const { handle, edge, log } = options
-    this.sessions = new HttpSessions({ handle, isStrict: () => edge().runtime.listen.isStrict, log })
+    const { handle, edge, held, log } = options
+    this.sessions = new HttpSessions({ handle, isStrict: () => edge().runtime.listen.isStrict, held, log })
     this.#legacy = new LegacyHttp(this.sessions, log)
   }
 

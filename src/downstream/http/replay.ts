@@ -23,14 +23,27 @@ const MAX_STREAMS = 200
 /** How much a stream holds for a client that is away before the rest has to wait, in characters. */
 const MAX_UNDELIVERED_SIZE = 1024 * 1024
 
+/** What the buffers of all sessions may take together, in characters. */
+interface SharedRoom {
+  /** Whether there is room for so many more. */
+  fits(by: number): boolean
+  change(by: number): void
+}
+
+const unlimited: SharedRoom = { fits: () => true, change: () => undefined }
+
 /** The streams of one session, buffered so that a client can resume them (`Last-Event-ID`). */
 export class Replay {
   readonly #streams = new Map<string, RecordedStream>()
   /** The stream for messages outside of any request. */
   readonly general: RecordedStream
+  readonly #room: SharedRoom
   #lastStream = 0
+  /** What is counted in the shared room. */
+  #counted = 0
 
-  constructor() {
+  constructor(room = unlimited) {
+    this.#room = room
     this.general = this.#create('0')
   }
 
@@ -49,6 +62,7 @@ export class Replay {
   close(): void {
     for (const stream of this.#streams.values()) stream.hangUp()
     this.#streams.clear()
+    this.#count(0)
   }
 
   #create(name: string): RecordedStream {
@@ -61,15 +75,22 @@ export class Replay {
   #trim(): void {
     let size = 0
     for (const stream of this.#streams.values()) size += stream.size
+    const maxSize = this.#room.fits(size - this.#counted) ? MAX_SIZE : Math.min(MAX_SIZE, this.#counted)
     for (const [name, stream] of this.#streams) {
-      if (size <= MAX_SIZE && this.#streams.size <= MAX_STREAMS) return
+      if (size <= maxSize && this.#streams.size <= MAX_STREAMS) break
       if (!stream.isFinished) continue
       size -= stream.size
       this.#streams.delete(name)
     }
     for (const stream of this.#streams.values()) {
-      while (size > MAX_SIZE && stream.size > 0) size -= stream.forget()
+      while (size > maxSize && stream.size > 0) size -= stream.forget()
     }
+    this.#count(size)
+  }
+
+  #count(size: number): void {
+    if (size !== this.#counted) this.#room.change(size - this.#counted)
+    this.#counted = size
   }
 }
 

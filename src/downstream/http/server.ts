@@ -17,6 +17,7 @@ import { self } from '../../core/identity.ts'
 import type { ListenSettings } from '../../core/settings.ts'
 import type { RequestStateCodec } from '../../protocol/request-state.ts'
 import { KEYS_PATH } from '../../protocol/meta-keys.ts'
+import { HeldMemory } from '../../durable/holdings.ts'
 import { createEdges, type Edge, type HttpRuntime } from './edge.ts'
 import { metadataPath } from '../auth/resources.ts'
 import { Bodies } from './body.ts'
@@ -39,6 +40,8 @@ interface Options {
   readonly signIns: SignIns
   readonly pageSignIn: PageSignIn
   readonly seal: RequestStateCodec
+  /** What callers make the gateway hold; that of the gateway. */
+  readonly held?: HeldMemory
   /** The public keys that verify the gateway's signatures. @throws SERVER_UNAVAILABLE */
   jwks?(): Promise<object>
   /** The result of `/ready`, given the dependencies of authentication: whether calls can be served, and each check. */
@@ -87,7 +90,7 @@ export type AddPages = (
 
 /** Listens for clients over HTTP. @throws the system error if the address is not available */
 export async function listenHttp(options: Options): Promise<Listener> {
-  const { runtime, handle, pageSignIn, seal, onRefused, log } = options
+  const { runtime, handle, pageSignIn, seal, held = new HeldMemory(), onRefused, log } = options
   const { listen } = runtime()
   const life: Life = { port: listen.port, isClosing: false }
   const ticker = new Ticker()
@@ -95,7 +98,7 @@ export async function listenHttp(options: Options): Promise<Listener> {
   const bodies = new Bodies(arrivals)
   const edge = createEdges({ runtime, port: () => life.port, pageSignIn, ticker, bodies, log })
   const refusing = { log, ...(onRefused && { onRefused }) }
-  const front = new HttpFront({ handle, edge, seal, ...refusing })
+  const front = new HttpFront({ handle, edge, seal, held, ...refusing })
   const isStrict = (): boolean => edge().runtime.listen.isStrict
   const sse = new LegacySse({ handle, isStrict, ...refusing })
   const server = createServer(timeouts)

@@ -14,6 +14,7 @@ import { serveBatch, takeBatch } from '../session/batch.ts'
 import type { ResponseSink } from '../session/response-sink.ts'
 import { ClientSession } from '../session/session.ts'
 import { type HttpContext, tokenLifetime } from './context.ts'
+import type { HeldMemory } from '../../durable/holdings.ts'
 import { Replay } from './replay.ts'
 import { HttpReply } from './reply.ts'
 
@@ -183,9 +184,12 @@ interface Options {
   readonly handle: Handler
   /** Whether batches are rejected in every revision. */
   isStrict?(): boolean
+  readonly held: HeldMemory
   readonly log: Log
 }
 
+/** How much memory a session takes, in bytes, without the events that it buffers. */
+const SESSION_BYTES = 6 * 1024
 /** The maximum number of sessions, and how long an idle one is kept, in milliseconds. */
 const MAX_SESSIONS = 10_000
 const IDLE_TIMEOUT_MS = 30 * 60_000
@@ -216,11 +220,16 @@ export class HttpSessions {
       ({ session }) => session.principal.id,
       MAX_SESSIONS,
     )
-    if (isShareTaken && !this.#makeRoom(principal, true))
-      throw new GatewayError('OVERLOADED', 'Too many sessions of one caller.')
-    if (this.#sessions.size >= MAX_SESSIONS && !this.#makeRoom(principal))
-      throw new GatewayError('OVERLOADED', 'Too many sessions.')
-    const replay = new Replay()
+    if (isShareTaken && !this.#makeRoom(principal, true)) throw full('Too many sessions of one caller.')
+    if (this.#sessions.size >= MAX_SESSIONS && !this.#makeRoom(principal)) throw full('Too many sessions.')
+    const { held } = this.#options
+    while (!held.fits(principal, SESSION_BYTES))
+      if (!this.#makeRoom(principal, held.isOwnFull(principal, SESSION_BYTES)))
+        throw full('Sessions and operations take all the memory that they may.')
+    const replay = new Replay({
+      fits: (by) => held.fits(principal, by),
+      change: (by) => held.change(principal, by),
+    })
     const session = new ClientSession({
       id: randomUUID(),
       upstream,
@@ -233,6 +242,8 @@ export class HttpSessions {
   }
 
   keep(session: HttpSession): void {
+    if (!this.#sessions.has(session.session.id))
+      this.#options.held.change(session.session.principal, SESSION_BYTES)
     this.#sessions.set(session.session.id, session)
   }
 
@@ -248,7 +259,7 @@ export class HttpSessions {
 
   /** Resolves when its calls are answered, or after a timeout. */
   async end({ session, replay }: HttpSession): Promise<void> {
-    this.#sessions.delete(session.id)
+    if (this.#sessions.delete(session.id)) this.#options.held.change(session.principal, -SESSION_BYTES)
     await session.end()
     replay.close()
   }
@@ -273,6 +284,13 @@ export class HttpSessions {
     if (oldest) void this.end(oldest)
     return oldest !== undefined
   }
+}
+
+function full(message: string): GatewayError {
+  return new GatewayError('OVERLOADED', message, {
+    suggestion:
+      'End sessions that are not needed: DELETE with their Mcp-Session-Id. Idle ones end by themselves.',
+  })
 }
 
 function isIdle({ session, replay }: HttpSession): boolean {

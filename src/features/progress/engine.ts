@@ -33,6 +33,7 @@ import {
 } from '../../records/operations.ts'
 import { toStoredPrincipal } from '../../records/principal.ts'
 import { keepReferences } from '../../records/references.ts'
+import { HeldMemory } from '../../durable/holdings.ts'
 import type { Services } from '../feature.ts'
 import { requestInput } from './input.ts'
 import { OperationJournal } from './journal.ts'
@@ -76,7 +77,8 @@ export class OperationEngine {
   readonly #deps: Deps
   readonly #settings: (upstream?: string) => ProgressSettings
   readonly #running = new Set<RunningCall>()
-  readonly #byKey: Map<string, RunningCall>
+  readonly #calls: RunningCalls
+  readonly #byKey: ReadonlyMap<string, RunningCall>
   readonly #durations = new Durations()
   #timer: Timer | undefined
   #isClosed = false
@@ -86,9 +88,12 @@ export class OperationEngine {
     this.#settings = settings
     const { membership, seal } = deps.identity
     this.ids = new OperationIds(seal, membership.id)
-    this.#byKey = deps.scope.once(RunningCalls).byKey
+    this.#calls = deps.scope.once(RunningCalls)
+    this.#calls.held = deps.scope.once(HeldMemory)
+    this.#byKey = this.#calls.byKey
     this.journal = new OperationJournal({
       store: deps.store,
+      isStoreShared: deps.gateway.isStoreShared,
       membership,
       log: deps.log,
       closing: deps.gateway.closing,
@@ -170,7 +175,7 @@ export class OperationEngine {
     running.operation = operation
     running.isTask = operation.isTask === true
     running.recorded = Promise.resolve(true)
-    this.#byKey.set(operation.key, running)
+    this.#calls.add(operation.key, running)
     running.detach({ kind: 'result', result: EMPTY })
     const { rest } = running
     this.#start(running, next)
@@ -236,13 +241,13 @@ export class OperationEngine {
     const isInterim = end.kind === 'outcome' && end.outcome.kind !== 'result'
     const isRefused = running.isTask && !running.isDetached && end.kind === 'error'
     if (!isRecorded || isInterim || isRefused) {
-      this.#byKey.delete(operation.key)
+      this.#calls.delete(operation.key)
       // The client makes the call again with its responses: that is another operation.
       if (isRecorded) background(this.journal.delete(operation.key, call.principal), this.#deps.log)
       return running.end(end, undefined)
     }
     await this.#finishOperation(running, end, operation)
-    this.#byKey.delete(operation.key)
+    this.#calls.delete(operation.key)
   }
 
   /** Writes the end of an operation, and delivers it: with the id only if the outcome is kept. */
@@ -305,7 +310,7 @@ export class OperationEngine {
     if (!running.recorded && this.#isFull(call)) return undefined
     const operation = (running.operation ??= this.ids.mint(call.principal))
     if (!running.recorded) {
-      this.#byKey.set(operation.key, running)
+      this.#calls.add(operation.key, running)
       call.logFields.set('operation', operationName(operation.key))
       running.recorded = this.journal.create(
         operation.key,
@@ -316,7 +321,7 @@ export class OperationEngine {
       if (call.client.era === 'legacy' || hasIdempotencyKey(call)) call.retain?.()
     }
     if (await running.recorded) return operation
-    this.#byKey.delete(operation.key)
+    this.#calls.delete(operation.key)
     running.operation = undefined
     return undefined
   }
@@ -412,8 +417,9 @@ export class OperationEngine {
     return Math.min(total + this.#settings(upstream).keep, MAX_TASK_TTL_MS)
   }
 
-  #isFull({ principal }: Call): boolean {
-    if (this.#byKey.size >= MAX_OPERATIONS || !this.ids.areLasting) return true
+  #isFull(call: Call): boolean {
+    const { principal } = call
+    if (this.#byKey.size >= MAX_OPERATIONS || !this.ids.areLasting || !this.#calls.fits(call)) return true
     return hasReachedShare(principal, this.#byKey, ({ call }) => call.principal.id, MAX_OPERATIONS)
   }
 }
@@ -425,11 +431,43 @@ export function isSlowTool(tools: UpstreamSettings['tools'], name: string): bool
 
 /** The operations that a gateway runs, by key: they outlive the runtime that started them. */
 export class RunningCalls {
-  readonly byKey = new Map<string, RunningCall>()
+  readonly #byKey = new Map<string, RunningCall>()
+  /** What they take of the memory of the gateway; set before the first one. */
+  held: HeldMemory | undefined
+
+  get byKey(): ReadonlyMap<string, RunningCall> {
+    return this.#byKey
+  }
+
+  /** Whether there is memory for one more. */
+  fits(call: Call): boolean {
+    return this.held?.fits(call.principal, sizeOf(call)) !== false
+  }
+
+  add(key: string, running: RunningCall): void {
+    this.delete(key)
+    this.#byKey.set(key, running)
+    this.held?.change(running.call.principal, sizeOf(running.call))
+  }
+
+  delete(key: string): void {
+    const running = this.#byKey.get(key)
+    if (!running) return
+    this.#byKey.delete(key)
+    this.held?.change(running.call.principal, -sizeOf(running.call))
+  }
 
   close(): void {
-    this.byKey.clear()
+    for (const key of this.#byKey.keys()) this.delete(key)
   }
+}
+
+/** How much memory a running operation takes, in bytes, without its arguments, and how often they are in memory. */
+const OPERATION_BYTES = 20 * 1024
+const COPIES_OF_ARGUMENTS = 3
+
+function sizeOf({ params }: Call): number {
+  return OPERATION_BYTES + COPIES_OF_ARGUMENTS * params.text.length
 }
 
 const EMPTY = Payload.of({})
@@ -458,7 +496,8 @@ function endOfStartedCall(error: unknown, { tool }: Call): unknown {
 function overloaded(): GatewayError {
   return new GatewayError('OVERLOADED', 'Too many operations are under way, or kept for this caller.', {
     isUnsent: true,
-    suggestion: 'Wait until some of them have ended and expired, or make the call without "task".',
+    suggestion:
+      'Wait until some of them have ended and expired, cancel those that are not needed, or make the call without "task".',
   })
 }
 

@@ -11,7 +11,7 @@ import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { background, type Log } from '../../core/log.ts'
 import type { Payload } from '../../core/payload.ts'
-import type { Principal } from '../../core/principal.ts'
+import { type Principal, shareOf } from '../../core/principal.ts'
 import { pause } from '../../core/time/waiting.ts'
 import { REFERENCE_KEY, REFERENCES_KEY } from '../../protocol/meta-keys.ts'
 import type { Membership } from '../../records/members.ts'
@@ -33,6 +33,8 @@ import type { End } from './running-call.ts'
 const CALLER_QUOTA: Quota = { keys: 2500, bytes: 64 * 1024 ** 2 }
 /** The same for all operations that this process has written; anonymous callers share it. */
 const PROCESS_QUOTA: Quota = { keys: 100_000, bytes: 1024 ** 3 }
+/** How many bytes they take where the store is the memory of the process. */
+const MEMORY_BYTES = 64 * 1024 ** 2
 /** The largest outcome that is kept, in characters. */
 const MAX_OUTCOME_LENGTH = 8 * 1024 ** 2
 /** How long the write of an end is retried with its result, before the result is left out, in milliseconds. */
@@ -42,6 +44,8 @@ const RETRY_DELAY_MS = { first: 250, last: 30_000 }
 
 interface Options {
   readonly store: Store
+  /** Whether records outlive the process, so that they are not in its memory. */
+  readonly isStoreShared: boolean
   readonly membership: Membership
   readonly log: Log
   /** Aborted when the process ends. */
@@ -58,11 +62,12 @@ export class OperationJournal {
   readonly operations: Operations
   readonly #options: Options
   readonly #quota: QuotaTracker
-  readonly #written = new WrittenRecords()
+  readonly #written: WrittenRecords
   readonly #observers = new Set<Observer>()
 
   constructor(options: Options) {
     this.#options = options
+    this.#written = new WrittenRecords(options.isStoreShared ? PROCESS_QUOTA.bytes : MEMORY_BYTES)
     this.operations = new Operations(options.store, world.now)
     this.#quota = new QuotaTracker(options.store, operationsOf)
   }
@@ -75,7 +80,7 @@ export class OperationJournal {
 
   /** Whether a caller may have one more operation. @throws what the store throws */
   async hasRoom(principal: Pick<Principal, 'id' | 'isEverybody'>): Promise<boolean> {
-    return this.#written.hasRoom() && (await this.#quota.hasRoom(principal.id, quotaOf(principal)))
+    return this.#written.hasRoom() && (await this.#quota.hasRoom(principal.id, this.#quotaOf(principal)))
   }
 
   /** Writes a new record. Resolves with false if the caller has too many, or the store is unavailable. */
@@ -192,7 +197,7 @@ export class OperationJournal {
   async #mayKeep({ result, failure }: EndFields, principal: Principal): Promise<boolean> {
     const length = result?.text.length ?? failure?.extra.relayed?.text.length ?? 0
     if (length > MAX_OUTCOME_LENGTH || !this.#written.hasRoom(length)) return false
-    return this.#quota.mayGrow(principal.id, length, quotaOf(principal))
+    return this.#quota.mayGrow(principal.id, length, this.#quotaOf(principal))
   }
 
   async #insist(write: () => Promise<unknown>): Promise<void> {
@@ -207,6 +212,13 @@ export class OperationJournal {
         await pause(RETRY_DELAY_MS.first)
       }
     }
+  }
+
+  #quotaOf(principal: Pick<Principal, 'isEverybody'>): Quota {
+    const { keys, bytes } = principal.isEverybody ? PROCESS_QUOTA : CALLER_QUOTA
+    return this.#options.isStoreShared
+      ? { keys, bytes }
+      : { keys, bytes: Math.min(bytes, shareOf(principal, MEMORY_BYTES)) }
   }
 
   #isOurs(record: OperationRecord): boolean {
@@ -226,15 +238,16 @@ export class OperationJournal {
   }
 }
 
-function quotaOf({ isEverybody }: Pick<Principal, 'isEverybody'>): Quota {
-  return isEverybody ? PROCESS_QUOTA : CALLER_QUOTA
-}
-
 /** The records that this process has written and that have not expired, with their sizes. */
 class WrittenRecords {
   readonly #records = new Map<string, { readonly length: number; readonly expiresAt: number }>()
+  readonly #maxLength: number
   #length = 0
   #sweptAt = 0
+
+  constructor(maxLength: number) {
+    this.#maxLength = maxLength
+  }
 
   /** Whether there is room for one more record, or for so many more characters. */
   hasRoom(length = 0): boolean {
@@ -263,7 +276,7 @@ class WrittenRecords {
   }
 
   #isBelow(length: number): boolean {
-    return this.#records.size < PROCESS_QUOTA.keys && this.#length + length <= PROCESS_QUOTA.bytes
+    return this.#records.size < PROCESS_QUOTA.keys && this.#length + length <= this.#maxLength
   }
 
   #forgetExpired(now: number): void {

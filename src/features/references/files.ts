@@ -24,6 +24,7 @@ import { type Call, isOpen, type Outcome } from '../../core/call.ts'
 import { GatewayError, systemCodeOf } from '../../core/error.ts'
 import { background, type Log } from '../../core/log.ts'
 import { hasReachedShare, type Principal, shareOf } from '../../core/principal.ts'
+import { Holdings } from '../../durable/holdings.ts'
 import type { Bytes } from '../../store/blobs/blobs.ts'
 import { folderProblem } from '../../store/private-folder.ts'
 import { fileName } from './file-name.ts'
@@ -139,7 +140,7 @@ export class CallFiles {
         warnOfFolder(this.#options.log, folder, error),
       )
       this.#options.files.live.delete(folder)
-      this.#options.files.grow(this.caller, -size)
+      this.#options.files.sizes.change(this.caller, -size)
     }
     this.#folders.clear()
     this.#paths.clear()
@@ -171,9 +172,9 @@ export class CallFiles {
     const file = await open(path, 'wx', 0o600)
     try {
       for await (const chunk of bytes) {
-        this.#options.files.grow(caller, chunk.byteLength)
+        this.#options.files.sizes.change(caller, chunk.byteLength)
         this.#folders.set(folder, (this.#folders.get(folder) ?? 0) + chunk.byteLength)
-        if (!this.#options.files.fits(caller, total)) throw noRoom(shareOf(caller, total))
+        if (!this.#options.files.sizes.fits(caller, total)) throw noRoom(shareOf(caller, total))
         await file.writeFile(chunk)
       }
     } finally {
@@ -197,21 +198,7 @@ export class GatewayFiles {
   readonly live = new Set<string>()
   readonly #held = new Map<string, Held>()
   /** The size of the files of each caller, in bytes. */
-  readonly #sizes = new Map<string, number>()
-  #size = 0
-
-  /** Counts bytes that a caller adds to its files. */
-  grow({ id }: Principal, by: number): void {
-    this.#size += by
-    const size = (this.#sizes.get(id) ?? 0) + by
-    if (size > 0) this.#sizes.set(id, size)
-    else this.#sizes.delete(id)
-  }
-
-  /** Whether the files are within a limit for those of all callers. */
-  fits(caller: Principal, total: number): boolean {
-    return this.#size <= total && (this.#sizes.get(caller.id) ?? 0) <= shareOf(caller, total)
-  }
+  readonly sizes = new Holdings()
 
   /** Touches the folders in use, so that other processes do not delete them. */
   async touch(): Promise<void> {

@@ -5,12 +5,16 @@ import { anonymous } from '../../../../src/core/principal.ts'
 import { HttpSessions } from '../../../../src/downstream/http/session-endpoint.ts'
 import { Replay } from '../../../../src/downstream/http/replay.ts'
 import { silentLog } from '../../../support/silent-log.ts'
+import { HeldMemory } from '../../../../src/durable/holdings.ts'
+
+const MB = 1024 * 1024
 
 const opened: HttpSessions[] = []
 afterEach(() => Promise.all(opened.splice(0).map((sessions) => sessions.close())))
 
 function full(): HttpSessions {
   const sessions = new HttpSessions({
+    held: new HeldMemory(),
     handle: () => Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'no server')),
     log: silentLog,
   })
@@ -39,6 +43,7 @@ describe('sessions of HTTP clients', () => {
 
   test('the sessions of a caller with many are closed before those of others', () => {
     const sessions = new HttpSessions({
+      held: new HeldMemory(),
       handle: () => Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'no server')),
       log: silentLog,
     })
@@ -52,7 +57,11 @@ describe('sessions of HTTP clients', () => {
   })
 
   test('one caller can have a quarter of the sessions while all are in use', () => {
-    const sessions = new HttpSessions({ handle: () => new Promise(() => undefined), log: silentLog })
+    const sessions = new HttpSessions({
+      held: new HeldMemory(),
+      handle: () => new Promise(() => undefined),
+      log: silentLog,
+    })
     opened.push(sessions)
     const greedy = { id: 'greedy' }
     for (let count = 0; count < 2500; count++) {
@@ -66,8 +75,54 @@ describe('sessions of HTTP clients', () => {
     expect(sessions.create({ id: 'quiet' }, undefined).session.principal.id).toBe('quiet')
   })
 
+  test('what else callers make the gateway hold leaves less memory for idle sessions', () => {
+    const held = new HeldMemory()
+    const sessions = new HttpSessions({ held, handle: () => new Promise(() => undefined), log: silentLog })
+    opened.push(sessions)
+    for (let count = 0; count < 1000; count++) sessions.keep(sessions.create(anonymous, undefined))
+    held.change(anonymous, 60 * MB)
+    sessions.keep(sessions.create(anonymous, undefined))
+    expect(sessions.size).toBeLessThan(1000)
+    // The sessions of others are not ended for a caller that has its share already.
+    const before = sessions.size
+    held.change(anonymous, -60 * MB)
+    held.change({ id: 'greedy' }, 64 * MB)
+    expect(() => sessions.create({ id: 'greedy' }, undefined)).toThrow(/take all the memory/)
+    expect(sessions.size).toBe(before)
+    held.change(anonymous, 250 * MB)
+    for (const { id } of [anonymous, { id: 'other' }]) {
+      const principal = id === anonymous.id ? anonymous : { id }
+      expect(() => sessions.create(principal, undefined)).toThrow(
+        expect.objectContaining({
+          code: 'OVERLOADED',
+          extra: expect.objectContaining({ suggestion: expect.stringContaining('DELETE') }),
+        }),
+      )
+    }
+  })
+
+  test('the events of all sessions are buffered within one bound', async () => {
+    const held = new HeldMemory()
+    const sessions = new HttpSessions({ held, handle: () => new Promise(() => undefined), log: silentLog })
+    opened.push(sessions)
+    const all = Array.from({ length: 100 }, () => sessions.create(anonymous, undefined))
+    for (const each of all) {
+      sessions.keep(each)
+      for (let count = 0; count < 3; count++) each.replay.general.add('x'.repeat(MB))
+    }
+    const size = all.reduce((sum, { replay }) => sum + replay.general.size, 0)
+    expect(size).toBeGreaterThan(60 * MB)
+    expect(size).toBeLessThanOrEqual(64 * MB)
+    await Promise.all(all.map((each) => sessions.end(each)))
+    expect(held.fits(anonymous, 64 * MB)).toBe(true)
+  })
+
   test('the number of sessions is limited while all are in use', () => {
-    const busy = new HttpSessions({ handle: () => new Promise(() => undefined), log: silentLog })
+    const busy = new HttpSessions({
+      held: new HeldMemory(),
+      handle: () => new Promise(() => undefined),
+      log: silentLog,
+    })
     opened.push(busy)
     for (let count = 0; count < 10_000; count++) {
       const session = busy.create(anonymous, undefined)

@@ -9,6 +9,7 @@ import { HttpSessions, LegacyHttp } from '../../../../src/downstream/http/sessio
 import { LegacySse } from '../../../../src/downstream/http/sse-endpoint.ts'
 import { edge } from '../../../support/edge.ts'
 import { silentLog } from '../../../support/silent-log.ts'
+import { HeldMemory } from '../../../../src/durable/holdings.ts'
 
 afterEach(() => void vi.useRealTimers())
 
@@ -42,7 +43,7 @@ describe('a client that disconnects during authentication', () => {
   })
 
   it('the session can still expire after the disconnect', async () => {
-    const sessions = new HttpSessions(options)
+    const sessions = new HttpSessions({ ...options, held: new HeldMemory() })
     onTestFinished(() => sessions.close())
     const created = sessions.create(anonymous, undefined)
     sessions.keep(created)

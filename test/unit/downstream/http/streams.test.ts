@@ -12,6 +12,7 @@ import { LegacySse } from '../../../../src/downstream/http/sse-endpoint.ts'
 import { edge } from '../../../support/edge.ts'
 import { modern } from '../../../support/fronts.ts'
 import { silentLog } from '../../../support/silent-log.ts'
+import { HeldMemory } from '../../../../src/durable/holdings.ts'
 
 const handle = () => new Promise<never>(() => undefined)
 const greedy: Principal = { id: 'greedy' }
@@ -77,6 +78,7 @@ describe('subscription streams without a session', () => {
       handle: untilAborted,
       edge: () => ({ ...edge, authGate }),
       seal: createRequestStateCodec(Date.now),
+      held: new HeldMemory(),
       onRefused: (refusal) => void refused.push(refusal),
       log: silentLog,
     })

@@ -1,5 +1,6 @@
 // Everything that callers and servers can make grow has a bound. What is beyond it is refused, or left out and reported.
 import { describe, expect, it, vi } from 'vitest'
+import { anonymous } from '../../../../src/core/principal.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { encodeOperation, operationsOf } from '../../../../src/records/operations.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
@@ -132,6 +133,31 @@ describe('the operations of one caller', () => {
     expect(await lasting(gateway, () => pending.end(result('done')))).toEqual({
       content: [{ type: 'text', text: 'done' }],
     })
+    const other = gateway.make({ client: older, principal: bob }, { task: {} })
+    await pass(100)
+    expect(taskIn(await other).status).toBe('working')
+  })
+
+  it('take a bounded part of the memory, with their arguments: another task is refused', async () => {
+    const pending = pendingServer()
+    const gateway = process({ server: pending.server })
+    const large = { name: 'echo', arguments: { text: 'x'.repeat(MEGABYTE) } }
+    const tasks: unknown[] = []
+    for (let count = 0; count < 30; count++) {
+      const outcome = gateway
+        .make({ client: older, principal: anonymous }, { ...large, task: {} })
+        .catch((error: unknown) => error)
+      await pass(100)
+      tasks.push(await outcome)
+    }
+    const refused = tasks.filter((each) => each instanceof Error)
+    expect(refused.length).toBeGreaterThan(5)
+    expect(refused[0]).toMatchObject({
+      code: 'OVERLOADED',
+      extra: { suggestion: expect.stringContaining('ended') },
+    })
+    expect(tasks.length - refused.length).toBeGreaterThan(15)
+    // Others have their own part.
     const other = gateway.make({ client: older, principal: bob }, { task: {} })
     await pass(100)
     expect(taskIn(await other).status).toBe('working')
