@@ -5,7 +5,7 @@
 import type { Readable, Writable } from 'node:stream'
 import { readLists } from '../catalog/server-records.ts'
 import { world } from '../core/world.ts'
-import { HeldMemory } from '../durable/holdings.ts'
+import { HeldMemory } from '../core/holdings.ts'
 import { addConfirmPages } from '../downstream/pages/approvals.ts'
 import { anchorsIn } from '../observability/audit/anchor.ts'
 import { openedStore, startWithStore } from './startup.ts'

@@ -1,5 +1,5 @@
 /** Data that is being written in this process. It has no record yet, so it counts in no other way. */
-import { Holdings } from '../durable/holdings.ts'
+import { Holdings } from '../core/holdings.ts'
 import { partOf } from '../durable/process-scope.ts'
 import type { Bytes } from '../store/blobs/blobs.ts'
 

@@ -166,7 +166,8 @@ class ArrivingBodies {
   }
 
   #admitIn(ms: number): void {
-    this.#timer ??= setTimeout(() => {
+    if (this.#timer) return
+    this.#timer = setTimeout(() => {
       this.#timer = undefined
       this.#admit()
     }, Math.ceil(ms)).unref()

@@ -14,7 +14,7 @@ import { serveBatch, takeBatch } from '../session/batch.ts'
 import type { ResponseSink } from '../session/response-sink.ts'
 import { ClientSession } from '../session/session.ts'
 import { type HttpContext, tokenLifetime } from './context.ts'
-import type { HeldMemory } from '../../durable/holdings.ts'
+import type { HeldMemory } from '../../core/holdings.ts'
 import { Replay } from './replay.ts'
 import { HttpReply } from './reply.ts'
 

@@ -33,12 +33,13 @@ import {
 } from '../../records/operations.ts'
 import { toStoredPrincipal } from '../../records/principal.ts'
 import { keepReferences } from '../../records/references.ts'
-import { HeldMemory } from '../../durable/holdings.ts'
+import { HeldMemory } from '../../core/holdings.ts'
 import type { Services } from '../feature.ts'
 import { requestInput } from './input.ts'
 import { OperationJournal } from './journal.ts'
 import { Durations } from './notes.ts'
 import { type End, RunningCall } from './running-call.ts'
+import { RunningCalls } from './running-calls.ts'
 import { interrupted, OPERATION_KEY, stillRunningResult, taskOf } from './task-view.ts'
 import type { ProgressSettings } from './settings.ts'
 
@@ -427,47 +428,6 @@ export class OperationEngine {
 /** Whether calls of a tool take minutes, by the configuration. */
 export function isSlowTool(tools: UpstreamSettings['tools'], name: string): boolean {
   return settingOf(tools, name, 'latency')?.value === 'minutes'
-}
-
-/** The operations that a gateway runs, by key: they outlive the runtime that started them. */
-export class RunningCalls {
-  readonly #byKey = new Map<string, RunningCall>()
-  /** What they take of the memory of the gateway; set before the first one. */
-  held: HeldMemory | undefined
-
-  get byKey(): ReadonlyMap<string, RunningCall> {
-    return this.#byKey
-  }
-
-  /** Whether there is memory for one more. */
-  fits(call: Call): boolean {
-    return this.held?.fits(call.principal, sizeOf(call)) !== false
-  }
-
-  add(key: string, running: RunningCall): void {
-    this.delete(key)
-    this.#byKey.set(key, running)
-    this.held?.change(running.call.principal, sizeOf(running.call))
-  }
-
-  delete(key: string): void {
-    const running = this.#byKey.get(key)
-    if (!running) return
-    this.#byKey.delete(key)
-    this.held?.change(running.call.principal, -sizeOf(running.call))
-  }
-
-  close(): void {
-    for (const key of this.#byKey.keys()) this.delete(key)
-  }
-}
-
-/** How much memory a running operation takes, in bytes, without its arguments, and how often they are in memory. */
-const OPERATION_BYTES = 20 * 1024
-const COPIES_OF_ARGUMENTS = 3
-
-function sizeOf({ params }: Call): number {
-  return OPERATION_BYTES + COPIES_OF_ARGUMENTS * params.text.length
 }
 
 const EMPTY = Payload.of({})

@@ -8,7 +8,6 @@
 import { world } from '../../../core/world.ts'
 import { asGatewayError, GatewayError } from '../../../core/error.ts'
 import { background } from '../../../core/log.ts'
-import type { Principal } from '../../../core/principal.ts'
 import { type DeadLetter, DeadLetters } from '../../../records/dead-letters.ts'
 import { EventSubscriptions, NEVER, type SubscriptionRecord } from '../../../records/event-subscriptions.ts'
 import { callerHash, fromStoredPrincipal } from '../../../records/principal.ts'
@@ -428,21 +427,18 @@ export class WebhookDeliveries implements DeliveryQueue {
     const receiver = this.#receiverOf(record)
     // Its secrets are readable once the key of the gateway was read; then it is claimed again.
     if (!receiver) return
-    const { principal, isGone } = this.#subscriberOf(record)
+    let principal = fromStoredPrincipal(record.principal)
+    let gone: GatewayError | undefined
+    try {
+      principal = invoker.present(principal)
+    } catch (error) {
+      gone = forbidden('revoked', asGatewayError(error).message)
+    }
     const held = new HeldSubscription(record, receiver, invoker.onBehalf(principal, record.upstream))
     this.#held.set(record.id, held)
-    if (isGone) this.#terminate(held, forbidden('revoked', 'The gateway has no such caller any more.'))
+    // It is held until its receiver knows that it has ended.
+    if (gone) this.#terminate(held, gone)
     this.#worker.wake(record.id)
-  }
-
-  /** A subscription of a caller that is not configured any more is held until its receiver knows that it has ended. */
-  #subscriberOf(record: SubscriptionRecord): { readonly principal: Principal; readonly isGone: boolean } {
-    const stored = fromStoredPrincipal(record.principal)
-    try {
-      return { principal: this.#options.deps.invoker.present(stored), isGone: false }
-    } catch {
-      return { principal: { ...stored, scopes: new Set() }, isGone: true }
-    }
   }
 
   #receiverOf({ id, address, principal, webhook }: SubscriptionRecord): Receiver | undefined {

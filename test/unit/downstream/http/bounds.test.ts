@@ -5,7 +5,7 @@ import { anonymous } from '../../../../src/core/principal.ts'
 import { HttpSessions } from '../../../../src/downstream/http/session-endpoint.ts'
 import { Replay } from '../../../../src/downstream/http/replay.ts'
 import { silentLog } from '../../../support/silent-log.ts'
-import { HeldMemory } from '../../../../src/durable/holdings.ts'
+import { HeldMemory } from '../../../../src/core/holdings.ts'
 
 const MB = 1024 * 1024
 

@@ -9,7 +9,7 @@ import { HttpSessions, LegacyHttp } from '../../../../src/downstream/http/sessio
 import { LegacySse } from '../../../../src/downstream/http/sse-endpoint.ts'
 import { edge } from '../../../support/edge.ts'
 import { silentLog } from '../../../support/silent-log.ts'
-import { HeldMemory } from '../../../../src/durable/holdings.ts'
+import { HeldMemory } from '../../../../src/core/holdings.ts'
 
 afterEach(() => void vi.useRealTimers())
 

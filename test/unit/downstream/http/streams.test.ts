@@ -12,7 +12,7 @@ import { LegacySse } from '../../../../src/downstream/http/sse-endpoint.ts'
 import { edge } from '../../../support/edge.ts'
 import { modern } from '../../../support/fronts.ts'
 import { silentLog } from '../../../support/silent-log.ts'
-import { HeldMemory } from '../../../../src/durable/holdings.ts'
+import { HeldMemory } from '../../../../src/core/holdings.ts'
 
 const handle = () => new Promise<never>(() => undefined)
 const greedy: Principal = { id: 'greedy' }

@@ -3,7 +3,7 @@
  *
  * Invariant: whoever adds something takes it away again, by the same number.
  */
-import { type Principal, shareOf } from '../core/principal.ts'
+import { type Principal, shareOf } from './principal.ts'
 
 type Caller = Pick<Principal, 'id' | 'isEverybody'>
 
