@@ -57,6 +57,8 @@ export interface CompensationStatus {
   readonly status: 'compensated' | 'compensation_failed'
   /** The structured error, if it failed or if it is unknown whether there was anything to undo. */
   readonly error?: Readonly<Record<string, unknown>>
+  /** It was undone after steps before it, because that failed when it was its turn. */
+  readonly isLate?: true
 }
 
 /** A state transition. @throws GatewayError if the state does not allow it */

@@ -187,8 +187,17 @@ export function compensated(compensation: CompensationStatus, runner: string): T
     const isKnown = transaction.steps.some(({ id }) => id === compensation.step)
     const isDone = transaction.compensations.some(({ step }) => step === compensation.step)
     if (!isKnown || isDone) throw continuedElsewhere()
-    return { ...transaction, compensations: [...transaction.compensations, compensation] }
+    const isLate = compensation.status === 'compensated' && isAfterEarlier(compensation.step, transaction)
+    const added = isLate ? { ...compensation, isLate } : compensation
+    return { ...transaction, compensations: [...transaction.compensations, added] }
   }
+}
+
+/** Whether steps that were made before a step are undone already. */
+function isAfterEarlier(step: string, { steps, compensations }: Transaction): boolean {
+  const at = steps.findIndex(({ id }) => id === step)
+  const undone = new Set(compensations.flatMap((each) => (each.status === 'compensated' ? [each.step] : [])))
+  return steps.slice(0, at).some(({ id }) => undone.has(id))
 }
 
 /** Ends a rollback. Compensations that failed for a transient reason are retried later, unless acknowledged. */

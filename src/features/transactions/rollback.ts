@@ -48,9 +48,14 @@ export interface Rollback {
   run(key: string, caller?: Principal): Promise<Transaction | undefined>
 }
 
-/** How often a compensation is attempted, and the delay before the second attempt, in milliseconds. */
-const MAX_ATTEMPTS = 3
+/** How often a compensation is attempted at least, and the delay before the second attempt, in milliseconds. */
+const MIN_ATTEMPTS = 3
 const RETRY_DELAY_MS = 250
+/**
+ * How long a rollback waits in all, from its first failure on, for compensations that fail for the moment, in
+ * milliseconds: the steps before them are undone after that, although it is not their turn.
+ */
+const MAX_WAIT_MS = 8000
 
 /** Creates the rollback service. Each compensation is recorded before the next one starts. */
 export function createRollback(context: RollbackContext): Rollback {
@@ -72,11 +77,22 @@ export function createRollback(context: RollbackContext): Rollback {
     const principal = callerOf(transaction, caller)
     const done = new Set(transaction.compensations.map(({ step }) => step))
     const actions = await context.actions.findAll(transaction.steps.map(({ deed }) => deed))
-    for (const { step, deed, isBeforePivot } of planOf(transaction, actions)) {
-      if (done.has(step.id)) continue
+    const patience = new Patience(deps.gateway.closing)
+    const plan = planOf(transaction, actions).filter(({ step }) => !done.has(step.id))
+    for (const [index, { step, deed, isBeforePivot }] of plan.entries()) {
       const result = isBeforePivot
         ? pivotPassed(step)
-        : await compensateStep({ step, deed, transaction, principal }, context)
+        : await compensateStep(
+            {
+              step,
+              deed,
+              transaction,
+              principal,
+              patience,
+              isBeforeOthers: plan.slice(index + 1).some(isUndoable),
+            },
+            context,
+          )
       if (!result) return undefined
       await repository.change(key, compensated(result, worker.id))
     }
@@ -123,6 +139,11 @@ function planOf({ steps }: Transaction, actions: ReadonlyMap<string, Action>): P
   return done.map((each, index) => ({ ...each, isBeforePivot: index <= pivot })).toReversed()
 }
 
+/** Whether a compensation is called for a step. */
+function isUndoable({ deed, isBeforePivot }: Planned): boolean {
+  return !isBeforePivot && deed !== undefined && deed.undoneAt === undefined && 'tool' in deed.way
+}
+
 /** A step without a recorded action never reached its server, unless it is known to have succeeded. */
 function isDone({ kind, status }: Step, deed: Action | undefined): boolean {
   if (kind === 'read') return false
@@ -139,11 +160,14 @@ interface CompensationContext {
   readonly deed: Action | undefined
   readonly transaction: Transaction
   readonly principal: Principal
+  readonly patience: Patience
+  /** Whether other steps are undone after it, and so must wait for it. */
+  readonly isBeforeOthers: boolean
 }
 
 /** Undoes a step. Undefined if the gateway closes, or an approval is pending: it continues later. */
 async function compensateStep(
-  { step, deed, transaction, principal }: CompensationContext,
+  { step, deed, transaction, principal, patience, isBeforeOthers }: CompensationContext,
   { deps, actions, retention }: RollbackContext,
 ): Promise<CompensationStatus | undefined> {
   if (deed?.undoneAt !== undefined) return { step: step.id, status: 'compensated' }
@@ -164,10 +188,15 @@ async function compensateStep(
     return deps.invoker.call(deps.invoker.internal({ ...internalCall, idempotencyKey, undoes: deed?.trace }))
   }
   const key = keyOf(transaction.id, step.id)
-  let error = await attempt(() => compensate(key), transaction.startedAt)
+  const attempted = (under: string): Promise<ErrorData | undefined> =>
+    patience.attempt(
+      () => compensate(under).then((outcome) => failureOf(outcome, transaction.startedAt)),
+      isBeforeOthers,
+    )
+  let error = await attempted(key)
   // A key of an earlier transaction with the same id says nothing about this one.
   if (error?.code === STALE_KEY_CODE) {
-    error = await attempt(() => compensate(hashed(`${key} ${step.deed}`)), transaction.startedAt)
+    error = await attempted(hashed(`${key} ${step.deed}`))
   }
   const isStepUncertain = deed !== undefined && deed.status !== 'ok'
   const needsApproval = error?.code === 'CONFIRMATION_REQUIRED' && error.reason !== NO_APPROVER_REASON
@@ -211,16 +240,49 @@ const outcomeUnknown = new GatewayError(
 
 type ErrorData = Readonly<Record<string, unknown>>
 
-/** Repeats a call until it succeeds or fails permanently. Resolves with the error, if any. */
-async function attempt(compensate: () => Promise<Outcome>, since: number): Promise<ErrorData | undefined> {
-  for (let tries = 1; ; tries++) {
-    const error = await compensate().then(
-      (outcome) => failureOf(outcome, since),
-      (thrown: unknown) => asGatewayError(thrown).data,
-    )
-    if (!error || tries === MAX_ATTEMPTS || error.category !== 'transient') return error
-    await pause(RETRY_DELAY_MS * 2 ** (tries - 1))
+/** Repeats compensations in their turn, with a pause that doubles, until all the waiting of a rollback takes too long. */
+class Patience {
+  readonly #closing: AbortSignal
+  /** In milliseconds. */
+  #waited = 0
+
+  constructor(closing: AbortSignal) {
+    this.#closing = closing
   }
+
+  /**
+   * Repeats a call until it succeeds, fails for good, or has to wait for too long: a few attempts, and more if other steps
+   * wait for it. Resolves with the error, if any.
+   */
+  async attempt(
+    compensate: () => Promise<ErrorData | undefined>,
+    isWaitedFor: boolean,
+  ): Promise<ErrorData | undefined> {
+    for (let tries = 1; ; tries++) {
+      const error = await compensate().catch((thrown: unknown) => asGatewayError(thrown).data)
+      if (!error || !isPassing(error)) return error
+      const delay = Math.max(RETRY_DELAY_MS * 2 ** (tries - 1), requestedDelay(error))
+      const isEnough = tries >= MIN_ATTEMPTS
+      const isOver = !isWaitedFor || this.#closing.aborted || this.#waited + delay > MAX_WAIT_MS
+      if (delay > MAX_WAIT_MS || (isEnough && isOver)) return withAttempts(error, tries)
+      this.#waited += delay
+      await pause(delay, isEnough ? this.#closing : undefined).catch(() => undefined)
+    }
+  }
+}
+
+/** Whether a call may succeed soon without anybody's help. */
+function isPassing({ category }: ErrorData): boolean {
+  return category === 'transient' || category === 'rate_limited'
+}
+
+/** The time after which a rate limit permits another call, in milliseconds. */
+function requestedDelay({ category, retry_after_seconds: seconds }: ErrorData): number {
+  return category === 'rate_limited' && typeof seconds === 'number' ? seconds * 1000 : 0
+}
+
+function withAttempts(error: ErrorData, attempts: number): ErrorData {
+  return { ...error, details: { ...(isObject(error.details) && error.details), attempts } }
 }
 
 const STALE_KEY_CODE = 'IDEMPOTENCY_CONFLICT'

@@ -24,11 +24,30 @@ export function rollbackShape(transaction: Transaction): Json {
     transaction_id: id,
     status,
     ...(reason !== undefined && { reason }),
-    steps_compensated: compensations.map(({ step, status: compensationStatus, error }) => {
-      return { step_id: step, status: compensationStatus, ...(error && { error }) }
+    steps_compensated: compensations.map(({ step, status: compensationStatus, error, isLate }) => {
+      const late = isLate && { out_of_order: true }
+      return { step_id: step, status: compensationStatus, ...(error && { error }), ...late }
     }),
+    ...outOfOrder(transaction),
     ...(needsAttention(transaction) && { needs_attention: true }),
     ...(transaction.retry && { next_retry_at: time(transaction.retry.at) }),
+  }
+}
+
+/** Says that steps were undone although later ones could not be, and that those are undone after them. */
+function outOfOrder({ steps, compensations, retry }: Transaction): Json {
+  const undone = new Set(
+    compensations.flatMap(({ step, status }) => (status === 'compensated' ? [step] : [])),
+  )
+  const first = steps.findIndex(({ id }) => undone.has(id))
+  const places = new Map(steps.map(({ id }, index) => [id, index]))
+  const passed = compensations.filter(
+    ({ step, status }) => status === 'compensation_failed' && first !== -1 && (places.get(step) ?? 0) > first,
+  )
+  if (passed.length === 0 || !retry) return {}
+  const names = passed.map(({ step }) => step).join(', ')
+  return {
+    message: `Not undone in its turn, although it was tried again: ${names}. Steps before were undone after that, so a later attempt is out of order.`,
   }
 }
 

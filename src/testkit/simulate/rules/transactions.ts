@@ -1,5 +1,5 @@
 /**
- * Transactions end. A committed one has the effects of all its steps that were answered; of a rolled back one nothing is
+ * Transactions end. Steps are undone in reverse order, unless the status says which are not. A committed one has the effects of all its steps that were answered; of a rolled back one nothing is
  * left, or it needs attention.
  */
 import { isObject } from '../../../core/json/json.ts'
@@ -8,6 +8,8 @@ import type { CreateRule, FinalState } from './rule.ts'
 
 interface Followed {
   readonly id: string
+  /** The orders that a server undid, in the order in which it did. */
+  readonly undone: string[]
   hasBegun: boolean
   /** The step operations, by order, and whether one was answered with success. */
   readonly steps: Map<string, { readonly operation: Operation; isAnswered: boolean }>
@@ -26,6 +28,7 @@ export const transactionsEnd: CreateRule = () => {
   const follow = (id: string): Followed => {
     const found = all.get(id) ?? {
       id,
+      undone: [],
       hasBegun: false,
       steps: new Map(),
       committed: false,
@@ -38,6 +41,10 @@ export const transactionsEnd: CreateRule = () => {
     name: 'transactions-end',
     observe: (entry) => {
       if (entry.kind === 'effect' && entry.lie !== undefined) lies.add(entry.order)
+      if (entry.kind === 'undone') {
+        const holder = [...all.values()].find(({ steps }) => steps.has(entry.order))
+        holder?.undone.push(entry.order)
+      }
       if (entry.kind === 'reply' && entry.operation.transaction !== undefined) {
         const { order } = entry.operation
         const { steps } = follow(entry.operation.transaction)
@@ -80,6 +87,8 @@ function faultOf(followed: Followed, state: FinalState, lies: ReadonlySet<string
   if (rolledBack && fields['status'] !== 'rolled_back')
     return `it was rolled back, and is ${String(fields['status'])}`
   const steps = Array.isArray(fields['steps']) ? fields['steps'].filter(isObject) : []
+  const late = outOfOrder(followed, fields)
+  if (late !== undefined) return `${late} was undone after a step before it, and its status does not say so`
   const ok = new Set(steps.flatMap((step) => (step['status'] === 'ok' ? [step['step_id']] : [])))
   for (const [order, { operation, isAnswered }] of followed.steps) {
     if (isAnswered && !ok.has(order)) return `${order} was answered, and is not recorded as done`
@@ -91,4 +100,17 @@ function faultOf(followed: Followed, state: FinalState, lies: ReadonlySet<string
     if (isSettled && isThere) return `it is rolled back, and ${order} is still there`
   }
   return undefined
+}
+
+/** A step that was undone after one before it, of which the status says that it was undone in its turn. */
+function outOfOrder({ undone }: Followed, fields: Readonly<Record<string, unknown>>): string | undefined {
+  const steps = Array.isArray(fields['steps']) ? fields['steps'].filter(isObject) : []
+  const places = new Map(steps.map((step, index) => [step['step_id'], index]))
+  const ends = Array.isArray(fields['steps_compensated']) ? fields['steps_compensated'].filter(isObject) : []
+  return undone.find((order, at) => {
+    const end = ends.find((each) => each['step_id'] === order)
+    const isInTurn = end?.['status'] === 'compensated' && end['out_of_order'] !== true
+    const place = places.get(order) ?? Infinity
+    return isInTurn && undone.slice(0, at).some((before) => (places.get(before) ?? Infinity) < place)
+  })
 }

@@ -165,6 +165,75 @@ describe('a compensation that failed because its server was unavailable', () => 
   }, 120_000)
 })
 
+describe('a compensation that fails for a moment', () => {
+  /** A transaction of four steps, the rollback of which finds removals of the third one failing. */
+  async function rolledBack(failures: number, error: () => GatewayError = away) {
+    vi.useFakeTimers({ now: 0 })
+    const one = new Place()
+    const gateway = await begun({ places: { one } })
+    await gateway.start()
+    for (const key of ['s0', 's1', 's2', 's3']) await gateway.step('t', ...put(key))
+    one.calls.length = 0
+    one.faults.set(
+      'remove s2',
+      Array.from({ length: failures }, () => error),
+    )
+    const asked = gateway.ask('rollback', t)
+    await vi.advanceTimersByTimeAsync(30_000)
+    return { one, gateway, answer: await asked }
+  }
+
+  const inOrder = ['remove s3', 'remove s2', 'remove s1', 'remove s0']
+  const limited = (seconds: number) => (): GatewayError =>
+    new GatewayError('RATE_LIMIT_EXCEEDED', 'slow down', { retryAfterSeconds: seconds })
+
+  it.each([
+    [1, away],
+    [3, away],
+    [5, away],
+    [2, limited(2)],
+  ])('%i times is undone in its turn', async (failures, error) => {
+    const { one, gateway, answer } = await rolledBack(failures, error)
+    expect(one.calls).toEqual(inOrder)
+    expect(answer).toMatchObject({ status: 'rolled_back' })
+    expect(JSON.stringify(answer)).not.toContain('out_of_order')
+    await gateway.die()
+  })
+
+  it('and for longer does not keep the rest, which the answer and the status say', async () => {
+    const { one, gateway, answer } = await rolledBack(9)
+    expect(answer).toMatchObject({
+      status: 'partially_rolled_back',
+      steps_compensated: [
+        { step_id: 'step-4', status: 'compensated' },
+        { step_id: 'step-3', status: 'compensation_failed', error: { details: { attempts: 6 } } },
+        { step_id: 'step-2', status: 'compensated' },
+        { step_id: 'step-1', status: 'compensated' },
+      ],
+      message: expect.stringContaining('Not undone in its turn, although it was tried again: step-3.'),
+      next_retry_at: expect.any(String),
+    })
+    await vi.advanceTimersByTimeAsync(60_000)
+    expect(one.calls).toEqual(['remove s3', 'remove s1', 'remove s0', 'remove s2'])
+    const status = await gateway.ask('status', t)
+    expect(status).toMatchObject({
+      status: 'rolled_back',
+      steps_compensated: expect.arrayContaining([
+        { step_id: 'step-3', status: 'compensated', out_of_order: true },
+        { step_id: 'step-2', status: 'compensated' },
+      ]),
+    })
+    expect(status).not.toHaveProperty('message')
+    await gateway.die()
+  })
+
+  it('is not waited for if its server asks for a long time', async () => {
+    const { one, gateway } = await rolledBack(1, limited(3600))
+    expect(one.calls).toEqual(['remove s3', 'remove s1', 'remove s0', 'remove s2'])
+    await gateway.die()
+  })
+})
+
 describe('a step that cannot be undone', () => {
   it('a step that cannot be undone is not retried', async () => {
     vi.useFakeTimers({ now: 0 })
