@@ -4,8 +4,8 @@ import type { InputRequest, InputResponse } from '../core/call.ts'
 import { isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
 import { oneLine } from '../core/text/escape.ts'
-import type { Io } from './io.ts'
 import { parseJson } from '../core/json/read.ts'
+import { type Io, writeError } from './io.ts'
 
 interface Options {
   readonly io: Io
@@ -68,7 +68,7 @@ function fieldsOf(schema: unknown): readonly Field[] {
 async function confirmation(question: string, fields: readonly Field[], io: Io): Promise<InputResponse> {
   const typed = fields.find(({ name, type }) => name === 'confirm' && type === 'string')
   return withTerminal(io, async (terminal) => {
-    io.stderr.write(`${question}\n`)
+    writeError(`${question}\n`, io)
     const answer = (await terminal.question(typed ? `${typed.title}: ` : 'Run it? [y/N] ')).trim()
     if (typed) return answer === '' ? responseOf({ action: 'decline' }) : accepted({ confirm: answer })
     return /^y(es)?$/i.test(answer) ? accepted({ confirm: true }) : responseOf({ action: 'decline' })
@@ -78,7 +78,7 @@ async function confirmation(question: string, fields: readonly Field[], io: Io):
 /** A form of a server, field by field. An empty answer leaves a field out, and declines if it is required. */
 async function filled(question: string, fields: readonly Field[], io: Io): Promise<InputResponse> {
   return withTerminal(io, async (terminal) => {
-    io.stderr.write(`The server asks: ${question}\n`)
+    writeError(`The server asks: ${question}\n`, io)
     const content: Record<string, unknown> = {}
     for (const { name, type, title, isRequired } of fields) {
       const answer = (await terminal.question(`${title}${isRequired ? ' (empty: decline)' : ''}: `)).trim()

@@ -6,7 +6,7 @@ import { anchorsIn } from '../observability/audit/anchor.ts'
 import { verifyAudit } from '../observability/audit/verify.ts'
 import { CONFIG_FILE, readStored } from './config-file.ts'
 import { didYouMean, parseWords, UsageError } from './words.ts'
-import { type Io, pathOf, printError, printJson } from './io.ts'
+import { type Io, pathOf, printError, printJson, write, writeError } from './io.ts'
 
 const options = {
   head: { type: 'string' },
@@ -43,10 +43,11 @@ export async function audit(args: readonly string[], io: Io): Promise<number> {
   for (const { files: logFiles, lines, last, anchored, problem } of results) {
     if (problem) {
       const place = problem.line === undefined ? '' : `:${problem.line}`
-      io.stderr.write(`${problem.file}${place}: ${problem.reason}\n`)
+      writeError(`${problem.file}${place}: ${problem.reason}\n`, io)
     } else {
-      io.stdout.write(
+      write(
         `${logFiles.join(', ')}: ${lines} lines, intact; head ${last?.hash}${endText(anchored, values.head)}\n`,
+        io,
       )
     }
   }

@@ -12,7 +12,7 @@ import { answering } from './ask.ts'
 import { readArguments } from './call-arguments.ts'
 import { readNamed, type Source } from './options.ts'
 import { configWords, didYouMean, parseWords, UsageError } from './words.ts'
-import { type Io, print, printError, printJson } from './io.ts'
+import { type Io, print, printError, printJson, writeError } from './io.ts'
 
 interface CallOptions {
   readonly io: Io
@@ -31,7 +31,7 @@ export async function call(args: readonly string[], io: Io): Promise<number> {
   const options = await parse(args, io)
   const { settings } = options.source
   if (settings.store.kind === 'memory' && options.key !== undefined && !options.isDryRun)
-    io.stderr.write('warning: store: memory: the key is forgotten when this command ends\n')
+    writeError('warning: store: memory: the key is forgotten when this command ends\n', io)
   const log = openLog('error', io)
   return audited(settings, log, async (audit) => {
     const gateway = new Gateway(settings, { variables: io.env, log, ...(audit && { audit }) })

@@ -10,7 +10,8 @@ import { logProblems } from '../core/finding.ts'
 import type { Log } from '../core/log.ts'
 import type { Settings } from '../core/settings.ts'
 import { oneLine } from '../core/text/escape.ts'
-import { isSecretKey, withoutSecrets } from '../core/text/redact.ts'
+import { withoutSecrets } from '../core/text/redact.ts'
+import { isSecretName } from '../core/text/secret-names.ts'
 import { within } from '../core/time/waiting.ts'
 import type { EventTrial } from '../features/feature.ts'
 import { issuerProblem } from '../downstream/auth/jwt.ts'
@@ -19,7 +20,7 @@ import { Gateway } from '../gateway/gateway.ts'
 import { mayStoreBeUnusable, openSharedStore } from '../gateway/offline.ts'
 import { readServed, type Source } from './options.ts'
 import { readOptions } from './words.ts'
-import { type Io, printError, printJson } from './io.ts'
+import { type Io, printError, printJson, write, writeError } from './io.ts'
 
 /** The output of `gatehouse check --json`. */
 interface Report {
@@ -140,26 +141,25 @@ function writeJson(report: Report, io: Io): number {
 
 function writeText({ ok, problems, servers, watches }: Report, io: Io, text?: string): number {
   for (const { name, state, revision, findings = [] } of servers) {
-    if (state === 'ready') io.stdout.write(`${name}: ready, MCP ${revision}\n`)
-    for (const finding of findings) io.stdout.write(`  ${finding}\n`)
-    if (state === 'not_tried')
-      io.stdout.write(`${name}: not tried, because each caller has its own credentials\n`)
+    if (state === 'ready') write(`${name}: ready, MCP ${revision}\n`, io)
+    for (const finding of findings) write(`  ${finding}\n`, io)
+    if (state === 'not_tried') write(`${name}: not tried, because each caller has its own credentials\n`, io)
   }
   for (const { event, items, ids } of watches) {
     const first = ids.length > 0 ? `: ${ids.map(oneLine).join(', ')}${items > ids.length ? ', …' : ''}` : ''
-    io.stdout.write(`${event}: ${items === 0 ? 'no items' : counted(items, 'item')}${first}\n`)
+    write(`${event}: ${items === 0 ? 'no items' : counted(items, 'item')}${first}\n`, io)
   }
   for (const problem of problems) {
-    io.stderr.write(`${problemLine(problem)}\n`)
-    if (text !== undefined) io.stderr.write(excerptOf(problem, text))
+    writeError(`${problemLine(problem)}\n`, io)
+    if (text !== undefined) writeError(excerptOf(problem, text), io)
   }
   const ready = servers.filter(({ state }) => state === 'ready').length
   const summary = [
     counted(problems.length, 'problem'),
     ...(servers.length > 0 ? [`${ready} of ${counted(servers.length, 'server')} ready`] : []),
   ].join(', ')
-  if (ok) io.stdout.write(`${summary}\n`)
-  else io.stderr.write(`${summary}\n`)
+  if (ok) write(`${summary}\n`, io)
+  else writeError(`${summary}\n`, io)
   return ok ? 0 : 1
 }
 
@@ -269,7 +269,7 @@ function isUnderSecret(lines: readonly string[], at: number): boolean {
     const depth = found?.[1]?.length ?? Infinity
     if (index !== at && depth >= indent) continue
     if (index === at && /["']?\b(?:env|headers|auth|oauth)\b["']?\s*:/.test(line)) return true
-    if (found?.[2] !== undefined && (SECRET_PARENTS.test(found[2]) || isSecretKey(found[2]))) return true
+    if (found?.[2] !== undefined && (SECRET_PARENTS.test(found[2]) || isSecretName(found[2]))) return true
     indent = Math.min(indent, depth === Infinity ? (/^\s*/.exec(line)?.[0].length ?? 0) : depth)
     if (indent === 0) return false
   }
@@ -279,7 +279,7 @@ function isUnderSecret(lines: readonly string[], at: number): boolean {
 /** Whether the text ends with a key whose name marks its value as a secret. */
 function endsWithSecretKey(before: string): boolean {
   const key = /["']?([\w.-]+)["']?\s*:\s*$/.exec(before)?.[1]
-  return key !== undefined && isSecretKey(key)
+  return key !== undefined && isSecretName(key)
 }
 
 /** Masks everything but brackets, commas, and words before a colon that can be configuration keys. */

@@ -7,6 +7,7 @@ import { loadAddress, loadStored, type StoredSettings } from '../config/load-sec
 import { type Environment, readText, variablesFor, whyUnreadable } from '../config/secrets.ts'
 import type { ListenSettings, Settings } from '../core/settings.ts'
 import { strangerProblem } from '../store/private-folder.ts'
+import { secretsOf } from '../core/text/redactor.ts'
 import { type Io, pathOf } from './io.ts'
 
 /** The configuration file of a command that is not given one. */
@@ -24,7 +25,13 @@ interface FileOptions {
 export function readStored({ config, envFile, store }: FileOptions, io: Io): StoredSettings {
   if (store !== undefined) return storeAlone(store, io)
   const { file, text } = configFile(config, io)
-  return loadStored(text, { file, env: variablesOf(file, envFile, io) })
+  return learnt(loadStored(text, { file, env: variablesOf(file, envFile, io) }), io)
+}
+
+/** The same settings, whose secrets are not printed from now on. */
+function learnt<Given>(settings: Given, { redactor }: Io): Given {
+  redactor?.learn(secretsOf(settings))
+  return settings
 }
 
 /** Settings for the store in a folder, without a configuration file. @throws ConfigError, Error */
@@ -38,7 +45,10 @@ export function storeAlone(folder: string, io: Io): StoredSettings {
 export async function readWhole({ config, envFile }: Omit<FileOptions, 'store'>, io: Io): Promise<Settings> {
   const { file, text } = configFile(config, io)
   const { loadSettings } = await import('../config/load.ts')
-  return loadSettings(text, { file, env: variablesOf(file, envFile, io), isForStore: true }).settings
+  return learnt(
+    loadSettings(text, { file, env: variablesOf(file, envFile, io), isForStore: true }).settings,
+    io,
+  )
 }
 
 /** The address on which the gateway of a configuration listens. @throws ConfigError, Error */

@@ -8,7 +8,7 @@ import { isClean, junit, type Report, reportText } from '../testkit/report.ts'
 import { runSuite } from './conformance-run.ts'
 import { readNamed } from './options.ts'
 import { configWords, parseWords, UsageError } from './words.ts'
-import { type Io, pathOf, printError, printJson } from './io.ts'
+import { type Io, pathOf, printError, printJson, write } from './io.ts'
 import { writePrivate } from './private-file.ts'
 
 const optionTypes = {
@@ -39,7 +39,7 @@ export async function conformance(args: readonly string[], io: Io): Promise<numb
   const [first] = reports
   if (values.junit !== undefined && first) writeJunit(values.junit, first, io)
   if (values.json === true) printReports(reports, servers.length, io)
-  else io.stdout.write(reports.map(reportText).join('\n'))
+  else write(reports.map(reportText).join('\n'), io)
   await keep(reports, source.settings, io)
   return reports.length === servers.length && reports.every(isClean) ? 0 : 1
 }

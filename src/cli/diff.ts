@@ -9,7 +9,7 @@ import { cassetteMask } from '../testkit/masking.ts'
 import { recordingInterceptor } from '../testkit/recorder.ts'
 import { plainSettings } from '../testkit/settings.ts'
 import { readNamed } from './options.ts'
-import type { Io } from './io.ts'
+import { type Io, write } from './io.ts'
 import { secretVariables } from './record.ts'
 import { readRecording } from './recording-file.ts'
 import { configWords, parseWords, UsageError } from './words.ts'
@@ -45,7 +45,7 @@ export async function diff(args: readonly string[], io: Io): Promise<number> {
   const report: Report = isLive
     ? await diffLive(before, named, { withWrites: values['allow-writes'] ?? false, io })
     : { ...diffCassettes(before, readRecording(second ?? '', io)), skipped: [] }
-  io.stdout.write(values.json === true ? `${JSON.stringify(report, null, 2)}\n` : printed(report))
+  write(values.json === true ? `${JSON.stringify(report, null, 2)}\n` : printed(report), io)
   return report.differences.length === 0 ? 0 : 1
 }
 

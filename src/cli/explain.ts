@@ -11,7 +11,7 @@ import { openLog } from '../observability/log.ts'
 import { Gateway } from '../gateway/gateway.ts'
 import { readOnlySettings, readNamed } from './options.ts'
 import { UsageError } from './words.ts'
-import { type Io, printJson } from './io.ts'
+import { type Io, printJson, write } from './io.ts'
 
 /** `gatehouse explain <server> [tool]`: prints how a call is handled, and where each value comes from. */
 export async function explain(args: readonly string[], io: Io): Promise<number> {
@@ -80,7 +80,7 @@ export async function explain(args: readonly string[], io: Io): Promise<number> 
     ),
     `    ${upstream.padEnd(12)} the server`,
   ]
-  io.stdout.write(`${lines.map(oneLine).join('\n')}\n`)
+  write(`${lines.map(oneLine).join('\n')}\n`, io)
   return code
 }
 

@@ -8,7 +8,7 @@ import { openLog } from '../observability/log.ts'
 import { Gateway } from '../gateway/gateway.ts'
 import { readNamed, readOnlySettings } from './options.ts'
 import { UsageError } from './words.ts'
-import { type Io, printJson } from './io.ts'
+import { type Io, printJson, write } from './io.ts'
 
 /** `gatehouse export registry [server]`: prints the registry entry of a server, or of all servers together. */
 export async function exportEntry(args: readonly string[], io: Io): Promise<number> {
@@ -26,7 +26,7 @@ export async function skill(args: readonly string[], io: Io): Promise<number> {
   const { source, server, words } = readNamed(args, ['config', 'log-level'], io)
   if (words.length > 0) throw new UsageError('give one server, or none')
   const { text } = await described(source.settings, server, { make: skillOf, io })
-  io.stdout.write(text)
+  write(text, io)
   return 0
 }
 

@@ -5,7 +5,7 @@ import { fileURLToPath, pathToFileURL } from 'node:url'
 import { importClients } from '../config/import/clients.ts'
 import { readText } from '../config/secrets.ts'
 import { CONFIG_FILE } from './config-file.ts'
-import { type Io, pathOf, printError } from './io.ts'
+import { type Io, pathOf, printError, write } from './io.ts'
 import { writePrivate } from './private-file.ts'
 import { readOptions, UsageError } from './words.ts'
 
@@ -26,7 +26,7 @@ export async function init(args: readonly string[], io: Io): Promise<number> {
       : imported(pathOf(options.from, io), schemaFor(target))
   // A link that leads nowhere is not followed.
   writePrivate(target, yaml, { isNew: options.force !== true })
-  io.stdout.write(`Wrote ${target}\n${notes.map((note) => `  ${note}\n`).join('')}`)
+  write(`Wrote ${target}\n${notes.map((note) => `  ${note}\n`).join('')}`, io)
   return 0
 }
 

@@ -6,6 +6,8 @@ import { writeSync } from 'node:fs'
 import { resolve } from 'node:path'
 import type { Readable, Writable } from 'node:stream'
 import type { Environment } from '../config/secrets.ts'
+import { escapeHidden } from '../core/text/escape.ts'
+import type { Redactor } from '../core/text/redactor.ts'
 
 /** The process of a command. */
 export interface Io {
@@ -17,6 +19,8 @@ export interface Io {
   readonly env: Environment
   /** The absolute path of the folder that relative paths are relative to. */
   readonly cwd: string
+  /** Learns the secrets of the configuration that a command reads: they are not printed. */
+  readonly redactor?: Redactor
   /** Resolves at the first request to stop. From the call on, such a request does not end the process at once. */
   untilStopped(options: StopOptions): Promise<void>
 }
@@ -35,19 +39,37 @@ export function pathOf(path: string, { cwd }: Pick<Io, 'cwd'>): string {
   return resolve(cwd, path)
 }
 
+type Output = Pick<Io, 'stdout' | 'redactor'>
+type ErrorOutput = Pick<Io, 'stderr' | 'redactor'>
+
 /** Writes a line, or several, to the output. */
-export function print(text: string, { stdout }: Pick<Io, 'stdout'>): void {
-  stdout.write(`${text}\n`)
+export function print(text: string, io: Output): void {
+  write(`${text}\n`, io)
 }
 
 /** Writes a value as JSON to the output. */
-export function printJson(value: unknown, io: Pick<Io, 'stdout'>): void {
+export function printJson(value: unknown, io: Output): void {
   print(JSON.stringify(value, null, 2), io)
 }
 
 /** Writes a message about what went wrong, on one line. */
-export function printError(message: string, { stderr }: Pick<Io, 'stderr'>): void {
-  stderr.write(`gatehouse: ${message}\n`)
+export function printError(message: string, io: ErrorOutput): void {
+  writeError(`gatehouse: ${message}\n`, io)
+}
+
+/** Writes text to the output as it is, but for secrets and invisible characters. */
+export function write(text: string, { stdout, redactor }: Output): void {
+  stdout.write(shown(text, redactor))
+}
+
+/** The same, to where messages go. */
+export function writeError(text: string, { stderr, redactor }: ErrorOutput): void {
+  stderr.write(shown(text, redactor))
+}
+
+/** A text as a terminal may show it: what others wrote can neither control it, nor tell a secret. JSON stays the same JSON. */
+function shown(text: string, redactor: Redactor | undefined): string {
+  return escapeHidden(redactor ? redactor.text(text) : text)
 }
 
 /** This process. Its streams are opened when they are first used. */

@@ -7,9 +7,10 @@ import { loadSettings } from '../config/load.ts'
 import { urlMistake } from '../config/names.ts'
 import { problemLine } from '../config/problem.ts'
 import type { Settings, UpstreamSettings } from '../core/settings.ts'
+import { secretsOf } from '../core/text/redactor.ts'
 import { configFile, variablesOf } from './config-file.ts'
 import { type CliOptions, readOptions, unknownServer, UsageError } from './words.ts'
-import type { Io } from './io.ts'
+import { type Io, writeError } from './io.ts'
 
 /** A server of the configuration. @throws UsageError if no server has this name */
 export function serverNamed(name: string, { upstreams }: Settings): UpstreamSettings {
@@ -64,6 +65,7 @@ export function readSource(
   if (words.length > 0) {
     if (config !== undefined) throw new UsageError('give either --config or a server, not both')
     const settings = fromArguments(words, { listen, gatewayKey, env: io.env, directory: io.cwd })
+    io.redactor?.learn(secretsOf(settings))
     return { settings, read: () => settings }
   }
   if (gatewayKey !== undefined)
@@ -77,7 +79,8 @@ export function readSource(
       env: variablesOf(file, envFile, io),
       listen,
     })
-    for (const warning of warnings) io.stderr.write(`warning: ${problemLine(warning)}\n`)
+    io.redactor?.learn(secretsOf(settings))
+    for (const warning of warnings) writeError(`warning: ${problemLine(warning)}\n`, io)
     return settings
   }
   return { settings: read(text), file, text, read }

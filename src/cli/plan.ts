@@ -24,7 +24,7 @@ import { openLog } from '../observability/log.ts'
 import { Gateway } from '../gateway/gateway.ts'
 import { readOnlySettings, readNamed, type Source } from './options.ts'
 import { UsageError } from './words.ts'
-import { type Io, pathOf, printError, printJson } from './io.ts'
+import { type Io, pathOf, printError, printJson, write as writeOut, writeError } from './io.ts'
 
 /** `gatehouse plan [server]`: prints proposed undo rules as settings to paste, or writes them to the file. */
 export async function plan(args: readonly string[], io: Io): Promise<number> {
@@ -51,10 +51,10 @@ export async function plan(args: readonly string[], io: Io): Promise<number> {
   } finally {
     await gateway.close()
   }
-  for (const problem of problems) io.stderr.write(`${problem}\n`)
+  for (const problem of problems) writeError(`${problem}\n`, io)
   if (isWriting && !write(planned, source, io)) return 1
   if (isJson) printJson(objectOf(planned), io)
-  if (!isJson && !isWriting && planned.length > 0) io.stdout.write(planText(planned))
+  if (!isJson && !isWriting && planned.length > 0) writeOut(planText(planned), io)
   return problems.length === 0 ? 0 : 1
 }
 
@@ -74,8 +74,9 @@ function withProofs(entries: readonly Descriptor[], packs: ProofIndex, io: Io): 
   return entries.map((entry) => {
     const proved = provedIn(packs, entry.definition)
     if (proved !== 'other') return proved ? { ...entry, proved } : entry
-    io.stderr.write(
+    writeError(
       `${oneLine(`${entry.upstream} ${entry.name}`)}: the pack is about another definition of this tool, so it is ignored\n`,
+      io,
     )
     return entry
   })
@@ -97,7 +98,7 @@ function write(planned: readonly Planned[], { file = '', text = '', read }: Sour
     ),
   )
   if (additions.length === 0) {
-    io.stdout.write('Nothing to add.\n')
+    writeOut('Nothing to add.\n', io)
     return true
   }
   const refused = (why: string): boolean => {
@@ -114,8 +115,8 @@ function write(planned: readonly Planned[], { file = '', text = '', read }: Sour
   }
   writeFileSync(file, added.text)
   const tools = additions.map(({ upstream, tool }) => `  ${upstream} ${tool}\n`)
-  io.stdout.write(`Added ${added.count} settings to ${file}, for\n${tools.join('')}`)
-  io.stdout.write('Review them before you rely on them: gatehouse explain SERVER TOOL shows the reasons.\n')
+  writeOut(`Added ${added.count} settings to ${file}, for\n${tools.join('')}`, io)
+  writeOut('Review them before you rely on them: gatehouse explain SERVER TOOL shows the reasons.\n', io)
   return true
 }
 

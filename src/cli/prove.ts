@@ -5,7 +5,8 @@ import type { Descriptor } from '../core/descriptor.ts'
 import { self } from '../core/identity.ts'
 import { type Claim, claims } from '../core/pack.ts'
 import type { Settings, UpstreamSettings } from '../core/settings.ts'
-import { Redactor, secretsOf, withoutSecrets } from '../core/text/redact.ts'
+import { withoutSecrets } from '../core/text/redact.ts'
+import { Redactor, secretsOf } from '../core/text/redactor.ts'
 import { openLog } from '../observability/log.ts'
 import { Gateway } from '../gateway/gateway.ts'
 import type { Verdict } from '../testkit/prove/claims.ts'
@@ -32,7 +33,7 @@ import {
 } from '../testkit/report.ts'
 import { settingsWith } from '../testkit/settings.ts'
 import { readNamed } from './options.ts'
-import { type Io, pathOf } from './io.ts'
+import { type Io, pathOf, write } from './io.ts'
 import { writePrivate } from './private-file.ts'
 import { secretVariables } from './record.ts'
 import { configWords, didYouMean, parseWords, UsageError } from './words.ts'
@@ -75,9 +76,9 @@ export async function prove(args: readonly string[], io: Io): Promise<number> {
   if (output !== undefined) writePrivate(pathOf(output, io), `${JSON.stringify(pack, null, 2)}\n`)
   if (values.junit !== undefined) writePrivate(pathOf(values.junit, io), junit(report))
   const isJson = values.json === true
-  io.stdout.write(isJson ? `${JSON.stringify({ ...report, pack }, null, 2)}\n` : reportText(report))
+  write(isJson ? `${JSON.stringify({ ...report, pack }, null, 2)}\n` : reportText(report), io)
   if (!isJson && output !== undefined)
-    io.stdout.write(`Wrote ${output}: gatehouse plan --pack ${output} proposes what is proved\n`)
+    write(`Wrote ${output}: gatehouse plan --pack ${output} proposes what is proved\n`, io)
   return isClean(report) ? 0 : 1
 }
 

@@ -3,7 +3,7 @@ import { accessSync, constants, existsSync } from 'node:fs'
 import { dirname } from 'node:path'
 import type { Writable } from 'node:stream'
 import { finished } from 'node:stream/promises'
-import { isSecretKey } from '../core/text/redact.ts'
+import { isSecretName } from '../core/text/secret-names.ts'
 import { openLog } from '../observability/log.ts'
 import { Gateway } from '../gateway/gateway.ts'
 import { cassetteMask } from '../testkit/masking.ts'
@@ -87,6 +87,6 @@ class RecordingFile {
 /** The values of variables that are secret by their names: a server may have got them in another way. */
 export function secretVariables({ env }: Io): readonly string[] {
   return Object.entries(env).flatMap(([name, value]) =>
-    value !== undefined && isSecretKey(name) ? [value] : [],
+    value !== undefined && isSecretName(name) ? [value] : [],
   )
 }

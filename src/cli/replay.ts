@@ -9,7 +9,7 @@ import { conversationsOf } from '../testkit/conversations.ts'
 import { createPlayer } from '../testkit/player.ts'
 import { plainSettings } from '../testkit/settings.ts'
 import { testFile } from '../testkit/test-file.ts'
-import { type Io, pathOf } from './io.ts'
+import { type Io, pathOf, write } from './io.ts'
 import { writePrivate } from './private-file.ts'
 import { readRecording } from './recording-file.ts'
 import { serveOne } from './serve-one.ts'
@@ -63,7 +63,7 @@ function replaySettings(
 function list(cassette: Cassette, io: Io): number {
   for (const [index, { method, params, line }] of conversationsOf(cassette).entries()) {
     const text = oneLine(`${index + 1}  ${method} ${JSON.stringify(params)}`)
-    io.stdout.write(`${shortened(text, MAX_LISTED)}  (line ${line})\n`)
+    write(`${shortened(text, MAX_LISTED)}  (line ${line})\n`, io)
   }
   return 0
 }
@@ -80,7 +80,7 @@ function toTest(
     throw new UsageError(`--to-test must be the number of a request: ${range}, listed by --list`)
   }
   const text = testFile(conversation, cassette)
-  if (output === undefined) io.stdout.write(text)
+  if (output === undefined) write(text, io)
   else writePrivate(pathOf(output, io), text, { isNew: true })
   return 0
 }

@@ -4,6 +4,7 @@
  */
 import { ConfigError, problemLine } from '../config/problem.ts'
 import { urlMistake } from '../config/names.ts'
+import { Redactor } from '../core/text/redactor.ts'
 import { type Io, print, printError } from './io.ts'
 import { helpOf, overview, version } from './help-text.ts'
 import { didYouMean, UsageError } from './words.ts'
@@ -60,13 +61,16 @@ export async function run(words: readonly string[], io: Io): Promise<number> {
     const meant = `Run gatehouse --help, or gatehouse serve -- ${words.join(' ')}`
     return failed([`unknown command "${first}"${didYouMean(first, Object.keys(commands))}. ${meant}`], 2, io)
   }
+  // The streams of the process are opened when they are first used, so they are inherited and not copied.
+  const discreet: Io = Object.assign(Object.create(io), { redactor: new Redactor() })
   try {
     const command = await (commands[name] ?? commands.serve)()
-    return await command(others, io)
+    return await command(others, discreet)
   } catch (error) {
-    if (error instanceof UsageError) return failed([`${error.message}. Run gatehouse ${name} --help`], 2, io)
-    if (error instanceof ConfigError) return failed(error.problems.map(problemLine), 1, io)
-    return failed([error instanceof Error ? error.message : String(error)], 1, io)
+    if (error instanceof UsageError)
+      return failed([`${error.message}. Run gatehouse ${name} --help`], 2, discreet)
+    if (error instanceof ConfigError) return failed(error.problems.map(problemLine), 1, discreet)
+    return failed([error instanceof Error ? error.message : String(error)], 1, discreet)
   }
 }
 

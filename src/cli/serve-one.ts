@@ -1,6 +1,6 @@
 /** Serves a gateway in front of one server to one client over stdio, or to any over HTTP, until it is stopped. */
 import type { Gateway } from '../gateway/gateway.ts'
-import type { Io } from './io.ts'
+import { type Io, write } from './io.ts'
 import { bindProblem, SHUTDOWN_TIMEOUT_MS } from './serve.ts'
 
 /** Serves over stdio without a port. Resolves when the input ends, or at a signal; the gateway is closed then. */
@@ -14,7 +14,7 @@ export async function serveOne(gateway: Gateway, port: number | undefined, io: I
     const listener = await gateway.listen().catch((error: unknown) => {
       throw new Error(bindProblem(error, gateway.settings), { cause: error })
     })
-    io.stdout.write(`Gatehouse serves ${listener.url}/mcp\n`)
+    write(`Gatehouse serves ${listener.url}/mcp\n`, io)
     await stopped
     await listener.drain(SHUTDOWN_TIMEOUT_MS)
     await listener.close()

@@ -10,7 +10,7 @@ import { clientSnippets } from '../downstream/pages/client-snippets.ts'
 import { openLog } from '../observability/log.ts'
 import { Gateway } from '../gateway/gateway.ts'
 import { checkStore, reportStartup, printProblems } from './check.ts'
-import type { Io } from './io.ts'
+import { type Io, write } from './io.ts'
 import { readServed, type Source } from './options.ts'
 
 /** The time in-flight calls have to finish at shutdown, in milliseconds. */
@@ -32,14 +32,12 @@ export async function serve(args: readonly string[], io: Io): Promise<number> {
     await gateway.close()
     throw new Error(bindProblem(error, source.settings), { cause: error })
   })
-  io.stdout.write(
-    welcome(listener.url, source.settings, { code: gateway.operatorCode, key: await gateway.key() }),
-  )
+  write(welcome(listener.url, source.settings, { code: gateway.operatorCode, key: await gateway.key() }), io)
   const watch = reloadOnChange(source, gateway, log)
   const started = gateway.start()
   const found = await Promise.race([started, stopped.then(() => [])])
   const isServing = reportStartup(found, source, { io, log })
-  if (isServing) io.stdout.write(unavailableText(gateway.statuses))
+  if (isServing) write(unavailableText(gateway.statuses), io)
   if (isServing) await stopped
   log.info('stopping')
   watch?.close()

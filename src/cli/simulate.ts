@@ -18,8 +18,8 @@ import { simulatedConfig, simulatedSettings } from '../testkit/simulate/settings
 import { simulate as runSimulation, type SimulationResult } from '../testkit/simulate/simulation.ts'
 import { readSource } from './options.ts'
 import { configWords, parseWords, UsageError } from './words.ts'
-import { type Io, pathOf } from './io.ts'
 import { parseJson } from '../core/json/read.ts'
+import { type Io, pathOf, write } from './io.ts'
 import { writePrivate } from './private-file.ts'
 
 /** The steps of one simulation; more steps are several of them, with the seeds that follow. */
@@ -70,12 +70,12 @@ export async function simulate(args: readonly string[], io: Io): Promise<number>
   const seeds: SimulationResult[] = []
   for await (const results of inBatches({ first, steps, most }, run)) {
     seeds.push(...results)
-    if (!isJson) io.stdout.write(results.map(seedLine).join(''))
+    if (!isJson) write(results.map(seedLine).join(''), io)
     if (!isRead) break
   }
   const report = simulationReport(seeds, testedAt)
   if (values.junit !== undefined) writePrivate(pathOf(values.junit, io), junit(report))
-  io.stdout.write(isJson ? `${JSON.stringify(report, null, 2)}\n` : printed(report))
+  write(isJson ? `${JSON.stringify(report, null, 2)}\n` : printed(report), io)
   return isClean(report) ? 0 : 1
 }
 

@@ -1,7 +1,7 @@
 /** `gatehouse test`: tests a server with calls generated from the schemas of its tools. */
 import type { Settings, UpstreamSettings } from '../core/settings.ts'
 import { oneLine } from '../core/text/escape.ts'
-import { Redactor, secretsOf } from '../core/text/redact.ts'
+import { Redactor, secretsOf } from '../core/text/redactor.ts'
 import { milliseconds } from '../core/time/units.ts'
 import { openLog } from '../observability/log.ts'
 import { Gateway } from '../gateway/gateway.ts'
@@ -12,7 +12,7 @@ import { ServerSession } from '../testkit/server-test/session.ts'
 import { AnswerCapture, type UndoableCalls } from '../testkit/server-test/writing-test.ts'
 import { plainSettings } from '../testkit/settings.ts'
 import { readNamed } from './options.ts'
-import { type Io, pathOf } from './io.ts'
+import { type Io, pathOf, write, writeError } from './io.ts'
 import { writePrivate } from './private-file.ts'
 import { secretVariables } from './record.ts'
 import { configWords, didYouMean, parseWords, UsageError } from './words.ts'
@@ -77,9 +77,9 @@ export async function test(args: readonly string[], io: Io): Promise<number> {
       undoable: values['allow-writes'] ? () => writes.open() : undefined,
       maxTime,
       now: Date.now,
-      onProgress: (text) => void io.stderr.write(`${oneLine(text)}\n`),
+      onProgress: (text) => writeError(`${oneLine(text)}\n`, io),
     })
-    io.stdout.write(values.json === true ? `${JSON.stringify(report, null, 2)}\n` : printed(report))
+    write(values.json === true ? `${JSON.stringify(report, null, 2)}\n` : printed(report), io)
     if (values.junit !== undefined) writePrivate(pathOf(values.junit, io), junit(report))
     return isClean(report) ? 0 : 1
   } finally {

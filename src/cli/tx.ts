@@ -8,12 +8,13 @@ import { isObject } from '../core/json/json.ts'
 import type { Log } from '../core/log.ts'
 import { type Settings, featureSettings } from '../core/settings.ts'
 import { escapeHidden, oneLine } from '../core/text/escape.ts'
+import { maskedArguments } from '../core/masked-arguments.ts'
 import { displayCall } from '../core/tool-call.ts'
 import { openLog } from '../observability/log.ts'
 import type { Gateway } from '../gateway/gateway.ts'
 import { audited, openSharedStore } from '../gateway/offline.ts'
 import type { Audit } from '../observability/audit/audit.ts'
-import { type Action, Actions } from '../records/actions.ts'
+import { type Action, Actions, type Compensation } from '../records/actions.ts'
 import {
   type StoredTransaction,
   hasEnded,
@@ -370,16 +371,16 @@ function transactionView({ transaction, actions }: TransactionView): Readonly<Re
         status: step.status,
         server_id: step.upstream,
         tool: step.tool,
-        ...(action && { arguments: action.arguments }),
+        ...(action && { arguments: maskedArguments(action.arguments, action.secrets) }),
         ...(step.error && { error: step.error }),
         ...(action &&
           'tool' in action.way && {
-            compensation: { tool: action.way.tool, arguments: action.way.arguments },
+            compensation: shownCall(action.way, action),
           }),
       }
     }),
-    steps_compensated: transaction.compensations.map(({ step, status: how, error }) => {
-      return { step_id: step, status: how, ...(error && { error }) }
+    steps_compensated: transaction.compensations.map(({ step, status: how, error, isLate }) => {
+      return { step_id: step, status: how, ...(error && { error }), ...(isLate && { out_of_order: true }) }
     }),
     ...(transaction.retry && {
       retry: { tries: transaction.retry.tries, at: new Date(transaction.retry.at).toISOString() },
@@ -396,8 +397,8 @@ function stepLines(
   action: Action | undefined,
 ): string[] {
   const end = compensations.find((each) => each.step === step.id)
-  const call = action ? displayCall(action.tool, action.arguments) : step.tool
-  const way = action && 'tool' in action.way ? action.way.description : undefined
+  const call = action ? displayCall(action.tool, action.arguments, action) : step.tool
+  const way = action && 'tool' in action.way ? descriptionOf(action.way, action) : undefined
   return [
     `  ${step.id.padEnd(12)} ${step.status.padEnd(8)} ${step.upstream}  ${call}`,
     ...(step.error ? [`               ${String(step.error.code)}`] : []),
@@ -409,9 +410,10 @@ function stepLines(
   ]
 }
 
-function endOf({ status, error }: CompensationStatus): string {
+function endOf({ status, error, isLate }: CompensationStatus): string {
   const why = error ? `: ${String(error.code)}: ${String(error.message)}` : ''
-  return status === 'compensated' ? `undone${why}` : `not undone${why}`
+  const late = isLate ? ', after steps before it' : ''
+  return status === 'compensated' ? `undone${late}${why}` : `not undone in its turn${why}`
 }
 
 function stateOf(transaction: Transaction): string {
@@ -428,11 +430,27 @@ export interface Undone {
 /** An action as text. */
 export function chosenText({ action, how, why }: Chosen): string {
   const { startedAt, principal, upstream, tool, way } = action
-  const call = displayCall(tool, action.arguments)
-  const back = way.kind === 'exact' || way.kind === 'approximate' ? `: ${way.description}` : ''
+  const call = displayCall(tool, action.arguments, action)
+  const back = way.kind === 'exact' || way.kind === 'approximate' ? `: ${descriptionOf(way, action)}` : ''
   const detail = how === 'not at all' ? `: ${why}` : `${back}${why === undefined ? '' : ` (${why})`}`
   const lines = [`${timeText(startedAt)}  ${principal.id}  ${upstream}  ${call}`, `    ${how}${detail}`]
   return lines.map(oneLine).join('\n')
+}
+
+type Way = Extract<Compensation, { readonly kind: 'exact' | 'approximate' }>
+
+/** The call that undoes an action, without its secrets. */
+function shownCall(
+  { tool, arguments: given }: Way,
+  { secrets }: Action,
+): Readonly<Record<'tool' | 'arguments', unknown>> {
+  return { tool, arguments: maskedArguments(given, secrets) }
+}
+
+/** Records of earlier versions may describe a call with its secrets. */
+function descriptionOf({ tool, arguments: given, description }: Way, { secrets }: Action): string {
+  const isOfCall = description.startsWith(`${tool}(`) && maskedArguments(given, secrets) !== given
+  return isOfCall ? displayCall(tool, given, { secrets }) : description
 }
 
 /** How many actions can be undone exactly, approximately and not at all. */
@@ -459,11 +477,11 @@ export function chosenView({ action, how, why }: Chosen): Readonly<Record<string
     ...(session !== undefined && { session }),
     upstream,
     tool,
-    arguments: action.arguments,
+    arguments: maskedArguments(action.arguments, action.secrets),
     ...(transaction !== undefined && { transaction }),
     status,
     undo: how.replaceAll(' ', '_'),
     ...(why !== undefined && { reason: why }),
-    ...(isThere && how !== 'not at all' && { call: { tool: way.tool, arguments: way.arguments } }),
+    ...(isThere && how !== 'not at all' && { call: shownCall(way, action) }),
   }
 }

@@ -5,6 +5,7 @@ import { splitCommand } from './command-line.ts'
 import { urlMistake } from './names.ts'
 import type { Finding } from './problem.ts'
 import { resolved, schemaOf } from './schema-lookup.ts'
+import type { PlacedReference } from './configured-secrets.ts'
 import { interpolate, type References } from './secrets.ts'
 
 /** A file's values with references and short forms expanded. */
@@ -15,6 +16,8 @@ export interface Expanded {
   readonly interpolated: ReadonlySet<string>
   /** The paths of unneeded values, whose references are not resolved. */
   readonly unresolved: readonly (readonly string[])[]
+  /** What the references stand for. */
+  readonly references: readonly PlacedReference[]
 }
 
 /**
@@ -29,14 +32,16 @@ export function expand(
   const problems: Finding[] = []
   const interpolated = new Set<string>()
   const unresolved: (readonly string[])[] = []
+  const found: PlacedReference[] = []
 
   const filled = (text: string, path: readonly string[]): string => {
-    const { text: result, problems: found } = interpolate(text, references)
-    if (found.length > 0 && !isNeeded(path)) {
+    const { text: result, problems: messages, referenced } = interpolate(text, references)
+    found.push(...referenced.map((each) => ({ ...each, path })))
+    if (messages.length > 0 && !isNeeded(path)) {
       unresolved.push(path)
       return text
     }
-    problems.push(...found.map((message) => ({ path, message })))
+    problems.push(...messages.map((message) => ({ path, message })))
     if (result !== text) interpolated.add(path.join('\n'))
     return result
   }
@@ -69,7 +74,7 @@ export function expand(
     if (path.length === 3 && isUpstreams(path) && path[2] === 'command') return words(item, path)
     return filled(item, path)
   }
-  return { value: visit(value, []), problems, interpolated, unresolved }
+  return { value: visit(value, []), problems, interpolated, unresolved, references: found }
 }
 
 function isUrl(text: string): boolean {

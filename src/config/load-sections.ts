@@ -12,6 +12,7 @@ import type { ListenSettings, ObserveSettings, Settings, StoreSettings } from '.
 import type { Secret } from '../core/text/secret.ts'
 import { nearest } from '../core/text/words.ts'
 import { complete, withSwitches } from './complete.ts'
+import { configuredSecrets } from './configured-secrets.ts'
 import { locate, readDocument } from './document.ts'
 import { expand, readNumbers } from './expand.ts'
 import { explain } from './explain.ts'
@@ -29,6 +30,8 @@ export interface StoredSettings {
   readonly observe: Pick<ObserveSettings, 'audit'>
   /** The names of the servers. */
   readonly servers: readonly string[]
+  /** What the whole configuration gives as a secret, as far as references can be resolved. */
+  readonly secrets: readonly Secret[]
 }
 
 interface TextOptions {
@@ -64,6 +67,7 @@ export function loadStored(text: string, { file: given, env }: TextOptions): Sto
   const { profile, store, observe } = read.values as StoredValues
   const servers = isObject(read.upstreams) ? Object.keys(read.upstreams) : []
   return {
+    secrets: read.secrets,
     store: storeSettings(store, { file, directory, upstreams: read.upstreams, env }),
     observe: observeSettings(observe, { profile, file, directory }),
     servers,
@@ -93,11 +97,17 @@ interface ReadOptions extends TextOptions {
   check?(values: Values): readonly Finding[]
 }
 
+interface ReadSections {
+  readonly values: unknown
+  readonly upstreams: unknown
+  readonly secrets: readonly Secret[]
+}
+
 function readSections(
   text: string,
   sections: Readonly<Record<string, JsonSchema>>,
   { file, env, directory, select = (value) => value, check = () => [] }: ReadOptions,
-): { readonly values: unknown; readonly upstreams: unknown } {
+): ReadSections {
   const document = readDocument(text)
   const refuse = (findings: readonly Finding[]): void => {
     if (findings.length > 0) throw new ConfigError(locate(findings, document, file))
@@ -116,7 +126,12 @@ function readSections(
   const misfits = explain(validator(narrowed(schema, value), { trusted: true })(value), schema, value)
   const found = withoutEchoes(expanded.problems, misfits)
   refuse(withoutEchoes(found, isObject(value) ? check(value) : []))
-  return { values: complete(value, schema), upstreams: isObject(whole) ? whole.upstreams : undefined }
+  const all = expand(whole, { env, directory, isNeeded: () => false }, document.source)
+  return {
+    values: complete(value, schema),
+    upstreams: isObject(whole) ? whole.upstreams : undefined,
+    secrets: configuredSecrets(all.value, all.references),
+  }
 }
 
 /** The members with one of the names, or with a name that may be meant to be one. */

@@ -15,7 +15,8 @@ import { explain } from './explain.ts'
 import { ConfigError, type ConfigProblem, type Finding, withoutEchoes } from './problem.ts'
 import { narrowed } from './schema-lookup.ts'
 import { fileSchema } from './schema.ts'
-import { type Environment, hasReference, holdsPassword, looksLikeToken, namesSecret } from './secrets.ts'
+import { holdsPassword, looksLikeToken, namesSecret } from './configured-secrets.ts'
+import { type Environment, hasReference } from './secrets.ts'
 import { settle, withListen, type ListenOverride } from './settings.ts'
 
 /** The inputs for loading, other than the text. */
@@ -59,7 +60,14 @@ export function loadSettings(
   const problems = found.filter(({ path }) => !expanded.unresolved.some((each) => isAbout(path, each)))
   if (problems.length > 0 || !isObject(value)) throw new ConfigError(located(problems))
   return {
-    settings: settle(value, { schema, features, file: resolve(file), directory, env }),
+    settings: settle(value, {
+      schema,
+      features,
+      file: resolve(file),
+      directory,
+      env,
+      references: expanded.references,
+    }),
     warnings: located([
       ...document.warnings,
       ...literalSecrets(document.value),

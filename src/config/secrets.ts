@@ -45,23 +45,36 @@ export interface References {
   readonly directory: string
 }
 
+/** A value that a reference stands for: of a variable, or of a file if there is no name. */
+export interface Referenced {
+  readonly name?: string
+  readonly value: string
+}
+
+interface Interpolated {
+  readonly text: string
+  readonly problems: readonly string[]
+  readonly referenced: readonly Referenced[]
+}
+
 /** Expands `${NAME}`, `${NAME:-default}` and `${file:/path}`; `$${` is a literal `${`. */
-export function interpolate(
-  text: string,
-  references: References,
-): { readonly text: string; readonly problems: readonly string[] } {
+export function interpolate(text: string, references: References): Interpolated {
   const problems: string[] = []
+  const referenced: Referenced[] = []
   const replaced = text.replaceAll(
     /\$\$\{|\$\{([^}]*)(\}?)/g,
     (whole, body: string | undefined, end: string) => {
       if (whole === '$${') return '${'
       const found = end === '}' ? lookUp(body ?? '', references) : unclosed
-      if ('value' in found) return found.value
-      problems.push(found.problem)
-      return ''
+      if (!('value' in found)) {
+        problems.push(found.problem)
+        return ''
+      }
+      if (!found.isDefault) referenced.push(found)
+      return found.value
     },
   )
-  return { text: replaced, problems }
+  return { text: replaced, problems, referenced }
 }
 
 /** Whether a text refers to a variable or file. */
@@ -69,7 +82,7 @@ export function hasReference(text: string): boolean {
   return /(?<!\$)\$\{/.test(text)
 }
 
-type Found = { readonly value: string } | { readonly problem: string }
+type Found = (Referenced & { readonly isDefault?: true }) | { readonly problem: string }
 
 const unclosed: Found = { problem: 'a `${` is not closed: write ${NAME}, or $${ for a literal ${' }
 
@@ -78,8 +91,9 @@ function lookUp(body: string, { env, directory }: References): Found {
   const [, name, fallback] = /^([A-Za-z_]\w*)(?::-(.*))?$/s.exec(body) ?? []
   if (name === undefined) return { problem: misspelt(body) }
   const value = env[name]
-  if (fallback !== undefined) return { value: value === undefined || value === '' ? fallback : value }
-  if (value !== undefined) return { value }
+  if (fallback !== undefined && (value === undefined || value === ''))
+    return { value: fallback, isDefault: true }
+  if (value !== undefined) return { name, value }
   return { problem: `the environment variable ${name} is not set: set it, or write \${${name}:-default}` }
 }
 
@@ -95,42 +109,6 @@ function misspelt(body: string): string {
   const name = /^(?:env|input):([A-Za-z_]\w*)$/.exec(body)?.[1]
   const fix = name === undefined ? '${NAME} or ${file:/path}' : `\${${name}}`
   return `this is not a reference: write ${fix}, or $\${ for a literal \${`
-}
-
-// Recognizes values that look like secrets.
-
-const shapes = [
-  /\b(gh[pousr]_|github_pat_|glpat-|xox[a-z]-|sk-|sk_live_|sk_test_|rk_live_)[\w-]{10,}/,
-  /\b(npm_|hf_)[A-Za-z0-9]{20,}/,
-  /\bAKIA[A-Z0-9]{16}\b/,
-  /\bAIza[\w-]{30,}/,
-  /\beyJ[\w-]{8,}\.eyJ[\w-]{8,}\./,
-  /\bBearer\s+[\w.~+/=-]{8,}/i,
-  /-----BEGIN [A-Z ]*PRIVATE KEY-----/,
-]
-const secretName =
-  /(^|[_-])(token|secret|passwords?|passwd|pwd|credentials?|cookie|pat|dsn|authorization|auth)$|(api|access|private|secret|auth|subscription|encryption|app)[_-]?key$|^key$|(token|secret|password|authorization)$/i
-
-/** Whether a text contains something that looks like an access token or private key. */
-export function looksLikeToken(text: string): boolean {
-  return shapes.some((shape) => shape.test(text))
-}
-
-/** Whether a variable, header or option with this name usually contains a secret. */
-export function namesSecret(name: string): boolean {
-  return secretName.test(name)
-}
-
-/** Whether a text is a URL with a password in it. */
-export function holdsPassword(text: string): boolean {
-  return /^[a-z][a-z0-9+.-]*:\/\/[^/@\s]*:[^/@\s]+@/i.test(text)
-}
-
-/** Whether a text is long and mixed enough to be a generated key. */
-export function looksRandom(text: string): boolean {
-  return (
-    /^[\w+/=.~-]{20,}$/.test(text) && /\d/.test(text) && /[a-z]/i.test(text) && !/[/\\.].*[/\\.]/.test(text)
-  )
 }
 
 // Reads files with a size limit, or explains why they cannot be read.

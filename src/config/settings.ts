@@ -15,6 +15,7 @@ import { parseProxy } from '../core/proxy.ts'
 import { Secret } from '../core/text/secret.ts'
 import { MAX_TIMER_MS } from '../core/time/waiting.ts'
 import { configuredNames } from './configured-names.ts'
+import { configuredSecrets, namedSecrets, type PlacedReference } from './configured-secrets.ts'
 import type { Environment } from './secrets.ts'
 import { aboutSettings, type AboutValues, recommendSettings } from './sections/about.ts'
 import { authSettings } from './sections/auth.ts'
@@ -35,6 +36,8 @@ interface Origin {
   /** The base of relative paths. */
   readonly directory: string
   readonly env: Environment
+  /** What the references in the file stand for. */
+  readonly references?: readonly PlacedReference[]
 }
 
 /** A shorter deadline would leave out servers that work. */
@@ -59,6 +62,7 @@ export function settle(values: Readonly<Record<string, unknown>>, origin: Origin
     events: declaredEvents(file.events, file.upstreams),
     features: featureSettings(values, origin.features, profiles[file.profile].features),
     names: configuredNames(values, origin.schema),
+    secrets: configuredSecrets(values, origin.references ?? []),
   }
 }
 
@@ -204,7 +208,7 @@ function commandReach(
     kind: 'command',
     command: program,
     args: [...first, ...args],
-    env,
+    env: namedSecrets(env),
     cwd: resolve(origin.directory, cwd ?? '.'),
   }
 }
@@ -221,7 +225,7 @@ function urlReach(url: string, { headers = {}, token, oauth, proxy = 'env' }: Up
   return {
     kind: 'url',
     url,
-    headers: { ...Object.fromEntries(named), ...bearer },
+    headers: { ...namedSecrets(Object.fromEntries(named)), ...bearer },
     ...proxySetting(proxy),
     ...(oauth && { oauth: oauthSettings(oauth, url) }),
   }

@@ -21,6 +21,7 @@ export class Payload {
   #isParsed: boolean
   readonly #base: Payload | undefined
   readonly #edits: Fields | undefined
+  #isRedacted = false
 
   private constructor(text: string | undefined, value?: unknown, base?: Payload, edits?: Fields) {
     this.#text = text
@@ -38,6 +39,17 @@ export class Payload {
   /** Wraps a value. */
   static of(value: unknown): Payload {
     return new Payload(undefined, value ?? null)
+  }
+
+  /** Whether secrets were taken out of it, or of what it is a copy of: it is not exactly what its sender said. */
+  get isRedacted(): boolean {
+    return this.#isRedacted || this.#base?.isRedacted === true
+  }
+
+  /** The same payload, of which `isRedacted` is true. */
+  asRedacted(): this {
+    this.#isRedacted = true
+    return this
   }
 
   get value(): unknown {

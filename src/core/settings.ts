@@ -29,6 +29,8 @@ export interface Settings {
   readonly features: Readonly<Record<string, FeatureSettings>>
   /** The names in the configuration that refer to listed items, except those that may match nothing. */
   readonly names: readonly ConfiguredName[]
+  /** What the configuration gives as a secret where its settings do not say so: by references, in URLs and command lines. */
+  readonly secrets: readonly Secret[]
 }
 
 /** A name or pattern in the configuration that refers to something servers list, or to a scope. */

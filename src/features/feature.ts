@@ -27,6 +27,7 @@ import {
   featureSettings,
   type UpstreamSettings,
 } from '../core/settings.ts'
+import type { Redactor } from '../core/text/redactor.ts'
 import type { UndoRule } from '../core/undo/rules.ts'
 import type { ProcessScope } from '../durable/process-scope.ts'
 import type { ServerDescription } from '../descriptions/model/description.ts'
@@ -455,6 +456,8 @@ interface GatewayTraits {
   readonly auth: Pick<AuthSettings, 'session' | 'elevateUrl'>
   /** Aborted when the gateway closes: later failures may be due to that. */
   readonly closing: AbortSignal
+  /** Knows the secrets of the gateway. */
+  readonly redactor: Redactor
   /** Reads a JSON object from a foreign URL over HTTPS, bounded in time and size. @throws */
   fetchJson(url: string): Promise<Readonly<Record<string, unknown>>>
   /** The proxies for requests to other services. */

@@ -6,7 +6,7 @@ import { world } from '../core/world.ts'
 import { aliasOf } from '../core/text/alias.ts'
 import type { Call, Handler } from '../core/call.ts'
 import { isObject } from '../core/json/json.ts'
-import { isSecretKey, Redactor, secretsOf } from '../core/text/redact.ts'
+import type { Redactor } from '../core/text/redactor.ts'
 import type { ServerRecords, ServerRecord } from '../core/descriptor.ts'
 import { onlyServer, type Settings, type UpstreamSettings } from '../core/settings.ts'
 import { exposedName, namingOf } from '../catalog/names.ts'
@@ -37,6 +37,7 @@ interface Options {
   isHiding(upstream: string | undefined): boolean
   /** Handles a call of a client. */
   readonly handle: Handler
+  readonly redactor: Redactor
 }
 
 /** The description service of features, plus what the gateway itself needs. */
@@ -61,7 +62,7 @@ interface CachedDescription {
 
 /** Creates the service. A description is created again only when its records changed. */
 export function createDescriptions(options: Options): Descriptions {
-  const { settings, isUp, page, isHiding } = options
+  const { settings, isUp, page, isHiding, redactor } = options
   const servers = new Map(settings.upstreams.map((each) => [each.name, each]))
   const only = onlyServer(settings)
   const cached = new Map<string | undefined, CachedDescription>()
@@ -103,8 +104,6 @@ export function createDescriptions(options: Options): Descriptions {
   }
 
   const filter = createFilter(options.handle)
-  const redactor = new Redactor()
-  redactor.learn(secretsIn(settings))
   const documents = new WeakMap<ServerDescription, Map<string, unknown>>()
   return {
     of: (upstream, call) => {
@@ -258,18 +257,6 @@ function createFilter(
     result.catch(() => byScopes.delete(key))
     return result
   }
-}
-
-/** The texts that must not appear in documents. A plain word under a harmless name is not a secret and may appear. */
-function secretsIn(settings: Settings): string[] {
-  const upstreams = settings.upstreams.map(({ reach, ...rest }) => {
-    if (reach.kind === 'url') return { ...rest, reach }
-    const secretEntries = Object.entries(reach.env).filter(
-      ([name, value]) => isSecretKey(name) || !/^[a-z]{1,20}$/i.test(value.reveal()),
-    )
-    return { ...rest, reach: { ...reach, env: Object.fromEntries(secretEntries) } }
-  })
-  return secretsOf({ ...settings, upstreams })
 }
 
 /** Redacts texts and member names of a document: it may contain schemas of servers. */

@@ -126,6 +126,7 @@ export class Gateway {
       listen: () => this.settings.listen,
       finisher: (name) => this.#runtime.upstreams.get(name)?.finishSignIn,
       onStep: (step) => this.#observing.signedIn(step),
+      learn: (token) => this.#observing.redactor.learnToken(token),
     })
     this.#pageSignIn = createPageSignIn({
       auth: () => this.settings.auth,
@@ -149,6 +150,7 @@ export class Gateway {
       prove: (challenge) => this.#prove(challenge),
       page: (path) => this.#pageUrl(path),
       oauth: this.#signIns,
+      redactor: this.#observing.redactor,
       intercept,
       isUnchecked,
       closing: this.#closing.signal,

@@ -21,6 +21,7 @@ import { Payload } from '../core/payload.ts'
 import type { FindProxy } from '../core/proxy.ts'
 import { isAsked, onlyServer, type Settings } from '../core/settings.ts'
 import { aliasOf } from '../core/text/alias.ts'
+import type { Redactor } from '../core/text/redactor.ts'
 import type { ServerDescription } from '../descriptions/model/description.ts'
 import { presentPrincipal } from '../downstream/auth/authenticator.ts'
 import { fetchJson } from '../downstream/http/fetch-json.ts'
@@ -79,6 +80,8 @@ export interface ProcessState {
   readonly log: Log
   readonly observing: Observing
   readonly oauth: OAuthSite
+  /** Knows the secrets of all configurations of this process, and of servers. */
+  readonly redactor: Redactor
   /** Applied to each connection to a server. */
   readonly intercept?: TransportInterceptor | undefined
   readonly isUnchecked?: boolean | undefined
@@ -300,6 +303,7 @@ export class Runtime implements HttpRuntime {
         largestRequest: settings.listen.body,
         auth: settings.auth,
         closing,
+        redactor: this.#process.redactor,
         fetchJson: (url) => fetchJson(url, this.#process.proxies),
         proxies: this.#process.proxies,
       },
@@ -348,6 +352,7 @@ export class Runtime implements HttpRuntime {
         return permissionSettings.some((each) => each && each.hide_unpermitted === true)
       },
       handle: services.invoker.call,
+      redactor: this.#process.redactor,
     })
   }
 
@@ -402,15 +407,14 @@ export class Runtime implements HttpRuntime {
 function upstreamsOf(
   settings: Settings,
   before: ReadonlyMap<string, Upstream>,
-  { variables, proxies, store, oauth, intercept, isUnchecked, log }: ProcessState,
+  { log, ...shared }: ProcessState,
 ): ReadonlyMap<string, Upstream> {
   return new Map(
     settings.upstreams.map((each) => {
       const previous = before.get(each.name)
       if (previous && settingsEqual(previous.settings, each)) return [each.name, previous]
       const upstreamLog = withFields(log, { upstream: each.name })
-      const environment = { variables, proxies, store, oauth, intercept, isUnchecked, log: upstreamLog }
-      return [each.name, createUpstream(each, environment)]
+      return [each.name, createUpstream(each, { ...shared, log: upstreamLog })]
     }),
   )
 }

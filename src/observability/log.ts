@@ -1,9 +1,11 @@
 /** Logs JSON lines, or pretty ones for a terminal; secrets are masked. */
 import { inspect, styleText } from 'node:util'
 import { world } from '../core/world.ts'
+import { escapeHidden } from '../core/text/escape.ts'
 import { isoTime } from '../core/time/waiting.ts'
 import type { Log } from '../core/log.ts'
-import { isSecretKey, Redactor } from '../core/text/redact.ts'
+import { Redactor } from '../core/text/redactor.ts'
+import { isSecretName } from '../core/text/secret-names.ts'
 import { parseJson } from '../core/json/read.ts'
 
 const levels = ['debug', 'info', 'warn', 'error'] as const
@@ -20,8 +22,10 @@ interface Options {
 
 /** A log that can be reconfigured. */
 export interface OpenLog extends Log {
-  /** Sets the secrets to mask, and the minimum level unless it was given at the start. */
-  configure(settings: { readonly secrets: readonly string[]; readonly level?: Level | undefined }): void
+  /** Knows the secrets to mask. */
+  readonly redactor: Redactor
+  /** Sets the minimum level unless it was given at the start. */
+  configure(settings: { readonly level?: Level | undefined }): void
 }
 
 type Fields = Readonly<Record<string, unknown>>
@@ -54,15 +58,15 @@ export function createLog({ level, isPretty, write: pass }: Options): OpenLog {
     const encode = isPretty ? pretty : json
     let line = encode(time, at, event, fields)
     if (redactor.finds(line)) line = encode(time, at, event, fields && redactor.fields(fields))
-    pass(`${line}\n`)
+    pass(`${isPretty ? line : escapeHidden(line)}\n`)
   }
 
   return {
     get isInfo() {
       return least <= INFO
     },
-    configure: ({ secrets, level: later }) => {
-      redactor.learn(secrets)
+    redactor,
+    configure: ({ level: later }) => {
       least = levels.indexOf(level ?? later ?? 'info')
     },
     debug: (event, fields) => write('debug', event, fields),
@@ -91,7 +95,7 @@ function json(time: string, level: Level, event: string, fields: Fields = {}): s
   for (const key in fields) {
     const value = fields[key]
     if (value === undefined) continue
-    text += `,"${key}":${isSecretKey(key) ? MASKED : encoded(value)}`
+    text += `,"${key}":${isSecretName(key) ? MASKED : encoded(value)}`
   }
   return `${text}}`
 }
@@ -106,7 +110,7 @@ const MASKED = '"***"'
 
 /** Masks nested values whose key marks them as secret. */
 function masking(key: string, value: unknown): unknown {
-  return key !== '' && isSecretKey(key) ? '***' : value
+  return key !== '' && isSecretName(key) ? '***' : value
 }
 
 /** Longer text is encoded by JSON.stringify. */
@@ -127,7 +131,7 @@ const colours = { debug: 'gray', info: 'cyan', warn: 'yellow', error: 'red' } as
 function pretty(time: string, level: Level, event: string, fields: Fields = {}): string {
   const rest = Object.entries(fields)
     .filter(([, value]) => value !== undefined)
-    .map(([key, value]) => `${styleText('dim', `${key}=`)}${isSecretKey(key) ? '***' : valueText(value)}`)
+    .map(([key, value]) => `${styleText('dim', `${key}=`)}${isSecretName(key) ? '***' : valueText(value)}`)
   return [
     styleText('dim', time.slice(11, 23)),
     styleText(colours[level], level.padEnd(5)),
@@ -139,10 +143,10 @@ function pretty(time: string, level: Level, event: string, fields: Fields = {}):
 function valueText(value: unknown): string {
   if (typeof value === 'string') return plain(value)
   const masked: unknown = parseJson(JSON.stringify(value, masking) ?? 'null')
-  return inspect(masked, { breakLength: Infinity })
+  return plain(inspect(masked, { breakLength: Infinity }))
 }
 
-/** Removes control characters, so that text of a server cannot control the terminal. */
+/** Text of a server on one line, which cannot control the terminal. */
 function plain(text: string): string {
-  return text.replaceAll(/\p{Cc}/gu, ' ')
+  return escapeHidden(text.replaceAll(/\p{Cc}/gu, ' '))
 }

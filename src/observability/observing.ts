@@ -10,7 +10,7 @@ import { isAuthFailure, isRateLimit } from './ending.ts'
 import type { OpenLog } from './log.ts'
 import { type Levels, Metrics, type ReferenceLevels } from './metrics.ts'
 import type { Observers } from './observe.ts'
-import { secretsOf } from '../core/text/redact.ts'
+import { Redactor, secretsOf } from '../core/text/redactor.ts'
 import { openTracing, type Tracing, type Way } from './tracing.ts'
 
 interface Options {
@@ -32,6 +32,8 @@ interface Options {
 export class Observing implements Observers {
   readonly log: Log
   readonly metrics: Metrics
+  /** Knows the secrets of all settings that were applied: the one of the log, if that has one. */
+  readonly redactor: Redactor
   readonly isListed: (call: Call, target: Target) => boolean
   way: Way = { transport: 'tcp' }
   audit: Audit | undefined
@@ -48,6 +50,7 @@ export class Observing implements Observers {
     this.isListed = isListed
     this.#anchors = anchors
     this.#configure = 'configure' in log ? log.configure : undefined
+    this.redactor = 'redactor' in log ? log.redactor : new Redactor()
     this.metrics = new Metrics(options)
   }
 
@@ -71,7 +74,8 @@ export class Observing implements Observers {
     const before = this.#settings
     this.#settings = observe
     this.#hasMetrics = observe.metrics
-    this.#configure?.({ secrets: secretsOf(settings), level: observe.logLevel })
+    this.redactor.learn(secretsOf(settings))
+    this.#configure?.({ level: observe.logLevel })
     if (textOf(before?.traces) !== textOf(observe.traces)) this.#applyTraces(observe)
   }
 

@@ -68,6 +68,7 @@ type Message = ReturnType<typeof parseMessages>
 interface Restoring {
   readonly spool: Spool
   readonly about: number | undefined
+  readonly isRedacted: boolean
 }
 
 /** A request that waits for its response. */
@@ -79,7 +80,7 @@ class Pending {
   /** Whether its own stream ended without the response, which may come on another one. */
   isElsewhere = false
   /** The response that came on the stream of another request before that. */
-  early: JsonRpcResponse | undefined
+  early: (() => void) | undefined
   readonly #end: () => void
   readonly #signal: AbortSignal | undefined
   readonly #onAbort: () => void
@@ -183,16 +184,19 @@ export class JsonRpcPeer {
     return spool
   }
 
-  /** Handles received text; `about` is the local request whose stream carried it. Never throws. */
-  receive(text: string, about?: number): void {
+  /**
+   * Handles received text; `about` is the local request whose stream carried it. `isRedacted` if it had secrets, which
+   * the result then says (`Payload.isRedacted`). Never throws.
+   */
+  receive(text: string, about?: number, isRedacted = false): void {
     try {
       const message = parseMessages(text)
       for (const spool of this.#spools)
         if (spool.isIn(text) && !this.#expects(spool, message, about))
-          return this.#restore(text, message, { spool, about })
+          return this.#restore(text, message, { spool, about, isRedacted })
       // 2025-03-26 servers may send responses as a batch.
-      if (message.kind === 'batch') for (const item of message.texts) this.receive(item, about)
-      else this.#take(message, about)
+      if (message.kind === 'batch') for (const item of message.texts) this.receive(item, about, isRedacted)
+      else this.#take(message, about, isRedacted)
     } catch (error) {
       for (const spool of this.#spools) if (spool.isIn(text)) spool.discard(text)
       this.#incoming.noise(text, error)
@@ -218,7 +222,7 @@ export class JsonRpcPeer {
     const pending = this.#pending.get(id)
     if (!pending) return
     pending.isElsewhere = true
-    if (pending.early) this.#settle(pending.early, undefined)
+    pending.early?.()
   }
 
   /** Fails every pending request. */
@@ -226,10 +230,10 @@ export class JsonRpcPeer {
     for (const pending of this.#pending.values()) if (!pending.isAnswered) pending.reject(error)
   }
 
-  #take(message: JsonRpcMessage, about: number | undefined): void {
+  #take(message: JsonRpcMessage, about: number | undefined, isRedacted: boolean): void {
     switch (message.kind) {
       case 'response':
-        return this.#settle(message, about)
+        return this.#settle(message, about, isRedacted)
       case 'notification':
         return this.#note(message, about)
       case 'request':
@@ -246,7 +250,7 @@ export class JsonRpcPeer {
   }
 
   /** Receives a message again, with its long strings in it; unless it is a response without a pending request. */
-  #restore(text: string, message: Message, { spool, about }: Restoring): void {
+  #restore(text: string, message: Message, { spool, about, isRedacted }: Restoring): void {
     const pending =
       message.kind === 'response'
         ? this.#find(message.id, about)
@@ -257,7 +261,7 @@ export class JsonRpcPeer {
     if (pending) pending.isAnswered = true
     const received = async (): Promise<void> => {
       try {
-        this.receive(await spool.restored(text), about)
+        this.receive(await spool.restored(text), about, isRedacted)
         // A batch need not have the response that was expected.
         pending?.reject(malformed(new Error('the response is missing')))
       } catch (error) {
@@ -268,11 +272,11 @@ export class JsonRpcPeer {
     this.#restored = this.#restored.then(received)
   }
 
-  #settle(response: JsonRpcResponse, about: number | undefined): void {
+  #settle(response: JsonRpcResponse, about: number | undefined, isRedacted: boolean): void {
     const pending = this.#find(response.id, about)
     if (!pending) {
       const other = this.#find(response.id, undefined)
-      if (other && response.id !== undefined) other.early ??= response
+      if (other && response.id !== undefined) other.early ??= () => this.#settle(response, undefined, isRedacted)
       return
     }
     if (response.error) return pending.reject(upstreamError(response.error))
@@ -281,7 +285,7 @@ export class JsonRpcPeer {
       if (about !== undefined) pending.reject(malformed(new Error('the result has no id')))
       return
     }
-    if (response.result) pending.resolve(response.result)
+    if (response.result) pending.resolve(isRedacted ? response.result.asRedacted() : response.result)
   }
 
   /**

@@ -18,6 +18,8 @@ export interface Action {
   /** The tool's name on its server, and the arguments of the call, for display: references as the caller wrote them. */
   readonly tool: string
   readonly arguments: Readonly<Record<string, unknown>>
+  /** The names of arguments, of the call and of the one that undoes it, that are secrets by a schema, and are not shown. */
+  readonly secrets?: readonly string[]
   /** The trace of the call (W3C `traceparent`). */
   readonly trace?: string
   /** The transaction and step that the call belongs to. */

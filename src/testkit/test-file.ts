@@ -1,7 +1,7 @@
 /** Writes a test of one recorded request, for vitest and the official client: it needs nothing of this program. */
 import { isObject } from '../core/json/json.ts'
 import { oneLine } from '../core/text/escape.ts'
-import { escaped } from '../core/text/redact.ts'
+import { escaped } from '../core/text/redactor.ts'
 import type { Cassette } from './cassette.ts'
 import type { Answer, Conversation } from './conversations.ts'
 import { partsBetween } from './matching.ts'

@@ -163,7 +163,8 @@ export class Connector {
   async #open(call: Call): Promise<UpstreamConnection> {
     const deadline = this.#timeout()
     try {
-      const login = this.#credentials?.login(call.principal)
+      const own = this.#credentials?.login(call.principal)
+      const login = own && this.#redactor.learning(own)
       const newest = this.#route ?? (await this.#findRoute(call, login, deadline))
       this.#route = newest
       // A process has the whole time, however long another one took before.
@@ -177,7 +178,7 @@ export class Connector {
       this.reachability.set(true)
       return connection
     } catch (thrown) {
-      const error = beforeCall(thrown)
+      const error = this.#redactor.error(beforeCall(thrown))
       this.#recordFailure(error)
       throw error
     }
@@ -311,7 +312,8 @@ function openConnection(
     }
     return route.connect({ ...receiver, closed }, login)
   }
-  const connect: OpenTransport = admitting(intercept(open, { settings, era: route.era }), {
+  const received = given.redactor.receiving(intercept(open, { settings, era: route.era }))
+  const connect: OpenTransport = admitting(received, {
     log: context.log,
     // A server that proved to be the configured gateway may send statements of its own.
     ...(settings.gatewayKey !== undefined && { mayKeep: () => true }),
@@ -364,10 +366,10 @@ function admitting(connect: OpenTransport, { mayKeep, log }: AdmissionOptions): 
     }
     return connect({
       ...receiver,
-      receive: (arrived, about) => {
+      receive: (arrived, about, isRedacted) => {
         const { text, removed } = withoutReservedKeys(arrived, mayKeep)
         if (removed.length > 0) note(removed)
-        receiver.receive(text, about)
+        receiver.receive(text, about, isRedacted)
       },
     })
   }

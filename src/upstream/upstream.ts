@@ -10,6 +10,7 @@ import type { Payload } from '../core/payload.ts'
 import { ServerFindings } from '../core/server-findings.ts'
 import { type FindProxy, noProxy, proxyOf } from '../core/proxy.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
+import { Redactor, secretsOf } from '../core/text/redactor.ts'
 import type { Secret } from '../core/text/secret.ts'
 import { method } from '../protocol/methods.ts'
 import { checkedDeclaration, checkedPage } from '../protocol/server-shapes.ts'
@@ -69,6 +70,8 @@ interface Environment {
   readonly store: NoteStore
   /** The storage of users' grants, and the gateway's OAuth URLs. */
   readonly oauth: OAuthSite
+  /** Knows the secrets of the gateway, and learns the tokens it gets. Default: one that knows those of the server. */
+  readonly redactor?: Redactor | undefined
   /** Applied to each connection. */
   readonly intercept?: TransportInterceptor | undefined
   /** Set where lists and declarations are relayed as the server sends them, by commands that judge it. */
@@ -109,6 +112,7 @@ class ConfiguredUpstream implements Upstream {
 
   constructor(settings: UpstreamSettings, environment: Environment) {
     const { variables, proxies, store, oauth, intercept, isUnchecked = false, log } = environment
+    const { redactor = redactorOf(settings) } = environment
     this.settings = settings
     this.#isUnchecked = isUnchecked
     this.#log = log
@@ -116,7 +120,7 @@ class ConfiguredUpstream implements Upstream {
     const ownProxies = reach.kind === 'url' ? proxyOf(reach.proxy, proxies) : noProxy
     const credentials = createCredentials(settings, oauth, ownProxies)
     this.#credentials = credentials
-    this.#redactor = createMessageRedactor(settings)
+    this.#redactor = createMessageRedactor(redactor)
     this.findings = new ServerFindings(log, this.#redactor.text)
     this.#connector = new Connector(settings, {
       variables,
@@ -203,7 +207,7 @@ class ConfiguredUpstream implements Upstream {
       return this.#checked(outcome, call, connection.era)
     } catch (error) {
       if (!this.#retired.signal.aborted) this.reachability.failed(error)
-      throw asOurs(error)
+      throw this.#redactor.error(asOurs(error))
     } finally {
       this.#inFlight--
     }
@@ -256,6 +260,13 @@ class ConfiguredUpstream implements Upstream {
       this.#log.warn('upstream.list_cut', { method: name, left_out: entries, oversized })
     })
   }
+}
+
+/** Knows the secrets in the settings of a server. */
+function redactorOf(settings: UpstreamSettings): Redactor {
+  const redactor = new Redactor()
+  redactor.learn(secretsOf(settings))
+  return redactor
 }
 
 /** Whether two servers have equal settings, including secrets. */

@@ -1,4 +1,5 @@
 import { noProxy } from '../../src/core/proxy.ts'
+import { Redactor, secretsOf } from '../../src/core/text/redactor.ts'
 import { resolveTool } from '../../src/catalog/tool-descriptors.ts'
 import { compose, type Middleware, type Target } from '../../src/core/call.ts'
 import { GatewayError } from '../../src/core/error.ts'
@@ -61,6 +62,13 @@ export function withTool(instance: FeatureInstance, deps: Services): FeatureInst
   }
 }
 
+/** Knows the secrets of the given servers. */
+function redactorOf({ servers = () => [], server = () => undefined }: ServiceStubs): Redactor {
+  const redactor = new Redactor()
+  redactor.learn(secretsOf(servers().map(server)))
+  return redactor
+}
+
 /** What a feature under test may use: an empty store, and no servers unless given. */
 export function featureDeps(given: ServiceStubs = {}): Services {
   const store = given.store ?? new MemoryStore()
@@ -104,6 +112,7 @@ export function featureDeps(given: ServiceStubs = {}): Services {
     reserved: () => [],
     callerValues: () => [],
     closing: new AbortController().signal,
+    redactor: redactorOf(given),
     servers: () => [],
     server: () => undefined,
     declaredEvents: () => new Map(),

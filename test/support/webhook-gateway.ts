@@ -3,6 +3,7 @@ import type { Call } from '../../src/core/call.ts'
 import { Payload } from '../../src/core/payload.ts'
 import type { Principal } from '../../src/core/principal.ts'
 import { createSeal } from '../../src/core/seal.ts'
+import { Redactor } from '../../src/core/text/redactor.ts'
 import { type EventType, forItsCaller } from '../../src/features/events/event-types.ts'
 import type { Parts } from '../../src/features/events/requests.ts'
 import { ServerEvents } from '../../src/features/events/server-events.ts'
@@ -77,7 +78,11 @@ export class WebhookGateway {
       close: () => Promise.resolve(),
     }
     const deps = featureDeps({ store, seal, membership, servers: () => ['one'], delivered, ...stubs })
-    const events = new ServerEvents(store, 'one', 86_400_000, false)
+    const events = new ServerEvents(store, 'one', {
+      ttl: 86_400_000,
+      isShared: false,
+      redactor: new Redactor(),
+    })
     const parts: Parts = {
       deps,
       sources: [{ name: 'test', types: async () => this.types() }],

@@ -17,6 +17,7 @@ const ofSystem = 'Belongs to the process of the operating system'
 /** Why a module has state, by its file and the name of a binding. */
 const allowed: Readonly<Record<string, string>> = {
   'catalog/classify.ts known': tables,
+  'core/masked-arguments.ts known': byIdentity,
   'core/payload.ts quotedKeys': byText,
   'core/schema/schema.ts characters': byText,
   'core/schema/schema.ts checks': byText,
@@ -26,7 +27,7 @@ const allowed: Readonly<Record<string, string>> = {
   'core/schema/schema.ts unchecked': scratch,
   'core/seal.ts keyObjects': byIdentity,
   'core/text/pattern.ts patterns': byText,
-  'core/text/redact.ts known': byText,
+  'core/text/secret-names.ts known': byText,
   'core/time/waiting.ts lastSecond': byText,
   'core/time/waiting.ts lastText': byText,
   'core/tool-call.ts known': byIdentity,
@@ -38,7 +39,6 @@ const allowed: Readonly<Record<string, string>> = {
   'core/world.ts world': `${ofSystem}, which a simulation replaces as a whole and brings back.`,
   'downstream/pages/servers.ts renderedTools': byIdentity,
   'durable/process-scope.ts owned': 'Holds the state of objects, by their identity.',
-  'features/confirm/request.ts redactor': 'It is given no secrets, so it keeps nothing.',
   'features/describing.ts partialDescriptions': byIdentity,
   'features/events/sources/relayed.ts keys': byIdentity,
   'observability/audit/file.ts held': `${ofSystem}: a lock says only which one holds it.`,

@@ -1,6 +1,7 @@
 /** Converts single values: secrets, variables and inputs of clients. */
 import { basename, sep } from 'node:path'
-import { hasReference, holdsPassword, looksLikeToken, looksRandom, namesSecret } from '../secrets.ts'
+import { holdsPassword, looksLikeToken, looksRandom, namesSecret } from '../configured-secrets.ts'
+import { hasReference } from '../secrets.ts'
 
 /** The values of variables in a client's configuration. */
 interface TextContext {

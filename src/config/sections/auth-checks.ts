@@ -2,7 +2,7 @@
 import { isObject } from '../../core/json/json.ts'
 import { isHttpUrl, isLoopback } from '../names.ts'
 import type { Checked, Finding } from '../problem.ts'
-import { holdsPassword } from '../secrets.ts'
+import { holdsPassword } from '../configured-secrets.ts'
 
 type Values = Readonly<Record<string, unknown>>
 type Path = readonly string[]

@@ -3,6 +3,7 @@ import { dirname, resolve } from 'node:path'
 import type { JsonSchema } from '../../core/schema/schema.ts'
 import type { AuditSettings, ObserveSettings, TraceSettings } from '../../core/settings.ts'
 import type { Secret } from '../../core/text/secret.ts'
+import { namedSecrets } from '../configured-secrets.ts'
 import { sizeSchema } from '../../core/time/units.ts'
 
 const traces: JsonSchema = {
@@ -158,7 +159,7 @@ function traceSettings(traces: NonNullable<ObserveValues['traces']>): TraceSetti
   const { endpoint, headers = {}, sample, service_name: serviceName } = traces
   return {
     endpoint: endpoint.replace(/^(https?:\/\/[^/?#]+)\/?(?=[?#]|$)/, '$1/v1/traces'),
-    headers,
+    headers: namedSecrets(headers),
     sample,
     serviceName,
   }

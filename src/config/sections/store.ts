@@ -4,7 +4,7 @@ import { accessSync, constants, existsSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import type { JsonSchema } from '../../core/schema/schema.ts'
 import type { StoreSettings } from '../../core/settings.ts'
-import type { Secret } from '../../core/text/secret.ts'
+import { Secret } from '../../core/text/secret.ts'
 import { type Checked, placeAt } from '../problem.ts'
 import type { Environment } from '../secrets.ts'
 import { userFolder } from '../user-folders.ts'
@@ -38,7 +38,10 @@ export function storeSettings(
   if (store === undefined || text === undefined)
     return { kind: 'folder', path: defaultStoreFolder(owner, env), sentinels }
   if (text === 'memory') return { kind: 'memory' }
-  if (/^rediss?:/.test(text)) return { kind: 'redis', url: store, sentinels }
+  if (/^rediss?:/.test(text)) {
+    const url = text.includes('@') ? store : new Secret(text, { isOrdinary: true })
+    return { kind: 'redis', url, sentinels }
+  }
   return { kind: 'folder', path: resolve(owner.directory, text), sentinels }
 }
 

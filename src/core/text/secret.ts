@@ -5,10 +5,13 @@ import { inspect } from 'node:util'
 /** A configured value that must not be printed: it becomes `***` whenever it is converted to text. */
 export class Secret {
   readonly #value: string
+  /** Whether it occurs in ordinary texts, such as `production`, so that those are not searched for it. */
+  readonly isOrdinary: boolean
   #digest: string | undefined
 
-  constructor(value: string) {
+  constructor(value: string, { isOrdinary = false }: { readonly isOrdinary?: boolean } = {}) {
     this.#value = value
+    this.isOrdinary = isOrdinary
   }
 
   /** The value itself, for the code that sends it. */

@@ -9,7 +9,7 @@ import { canonical, isObject } from '../../core/json/json.ts'
 import { type Remember, type StopAsking, rememberText } from '../../core/remember.ts'
 import { type UpstreamSettings, settingOf } from '../../core/settings.ts'
 import { oneLine, shortened } from '../../core/text/escape.ts'
-import { isSecretKey, Redactor } from '../../core/text/redact.ts'
+import { maskedArguments, maskedText, secretNames } from '../../core/masked-arguments.ts'
 import type { Payload } from '../../core/payload.ts'
 import { comparableArguments, writtenArguments } from '../../core/used-reference.ts'
 import type { ApprovalRequest } from '../../records/approvals.ts'
@@ -164,13 +164,14 @@ export function approvalRequestOf(
   { kind, ttl }: Pick<ApprovalRequest, 'kind' | 'ttl'>,
 ): ApprovalRequest {
   const { id, isEverybody } = call.principal
+  const secrets = secretNames(entry.definition.inputSchema)
   return {
     kind,
     caller: id,
     ...(isEverybody && { isEverybody }),
     upstream: entry.upstream,
     tool: entry.name,
-    arguments: given,
+    arguments: maskedArguments(given, secrets),
     ...referenced,
     digest,
     risk,
@@ -179,7 +180,7 @@ export function approvalRequestOf(
     ...(typed !== undefined && { typed }),
     ...(stop && kind === 'page' && { stop }),
     ...(offer && kind === 'page' && { offer: { for: offer.for, max: offer.max } }),
-    ...(sent !== undefined && { sent }),
+    ...(sent !== undefined && { sent: maskedText(sent, given, secrets) }),
     needed,
     approvers,
     ttl,
@@ -191,8 +192,9 @@ const MAX_VALUE_LENGTH = 200
 const MAX_SUMMARY_LENGTH = 1000
 
 /** The question to the person: one line, with nothing hidden. */
-function messageOf(rule: Rule, entry: Descriptor, given: Arguments, server: UpstreamSettings): string {
+function messageOf(rule: Rule, entry: Descriptor, args: Arguments, server: UpstreamSettings): string {
   const { template } = rule
+  const given = maskedArguments(args, secretNames(entry.definition.inputSchema))
   const text = template === undefined ? defaultQuestion(entry, given, server) : fillTemplate(template, given)
   return `${text}${costNote(rule)}${rememberNote(rule)}`
 }
@@ -215,27 +217,26 @@ export function templateOf(rule: Rule, entry: Descriptor, server: UpstreamSettin
 }
 
 /** What a person has to type: the value of the argument, or the tool's name if that value cannot be typed. */
-function typedText({ typed }: Rule, { name }: Descriptor, given: Arguments): string | undefined {
+function typedText({ typed }: Rule, { name, definition }: Descriptor, given: Arguments): string | undefined {
   if (typed === undefined) return undefined
   const value = Object.hasOwn(given, typed) ? given[typed] : undefined
   const isPlain = typeof value === 'string' || isNumber(value) || typeof value === 'boolean'
   const text = isPlain ? String(value).trim() : ''
-  const isTypable =
-    text !== '' && text.length <= MAX_VALUE_LENGTH && shortLine(text) === text && !isSecretKey(typed)
+  const isSecret = maskedArguments(given, secretNames(definition.inputSchema))[typed] !== value
+  const isTypable = text !== '' && text.length <= MAX_VALUE_LENGTH && shortLine(text) === text && !isSecret
   return isTypable ? text : name
 }
 
 function fillTemplate(template: string, given: Arguments): string {
   return template.replaceAll(/\{([^{}]+)\}/g, (_found, name: string) => {
     const key = name.trim()
-    if (!Object.hasOwn(given, key) || given[key] === undefined) return '?'
-    return isSecretKey(key) ? '***' : displayText(given[key])
+    return Object.hasOwn(given, key) && given[key] !== undefined ? displayText(given[key]) : '?'
   })
 }
 
 function defaultQuestion(entry: Descriptor, given: Arguments, server: UpstreamSettings): string {
   const values = Object.entries(given).map(([key, value]) => {
-    return `${shortLine(key)}: ${isSecretKey(key) ? '***' : displayText(value)}`
+    return `${shortLine(key)}: ${displayText(value)}`
   })
   const summary = shortened(values.join(', '), MAX_SUMMARY_LENGTH)
   return `Run ${toolLabel(entry)}${summary === '' ? '' : ` with ${summary}`}?${descriptionOf(entry, server)}`
@@ -262,12 +263,9 @@ function rememberNote({ remember }: Rule): string {
   return ` Your approval applies to ${rememberText(remember)}.`
 }
 
-const redactor = new Redactor()
-
 function displayText(value: unknown): string {
   if (typeof value === 'string') return shortened(shortLine(value), MAX_VALUE_LENGTH)
-  const text = JSON.stringify(isObject(value) || Array.isArray(value) ? redactor.value(value) : value)
-  return shortened(shortLine(text), MAX_VALUE_LENGTH)
+  return shortened(shortLine(JSON.stringify(value)), MAX_VALUE_LENGTH)
 }
 
 /** Text beyond the maximum need not be processed. */

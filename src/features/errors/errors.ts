@@ -16,7 +16,7 @@ import { isObject } from '../../core/json/json.ts'
 import type { Log } from '../../core/log.ts'
 import type { Payload } from '../../core/payload.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
-import { Redactor, secretsOf } from '../../core/text/redact.ts'
+import type { Redactor } from '../../core/text/redactor.ts'
 import {
   CONFIRMATION_KEY,
   DRY_RUN_KEY,
@@ -40,15 +40,14 @@ import {
 import { sanitise, type Sent } from './sanitise.ts'
 import { type ErrorSettings, errorsSchema } from './settings.ts'
 
-type Deps = Pick<Services, 'log' | 'servers'>
+type Deps = Pick<Services, 'log' | 'servers' | 'gateway'>
 
 /** Reports failures in one form: what happened, who can act on it, and when to retry. */
 export const errors: Feature<ErrorSettings> = {
   ...errorsSchema,
   create: (settings, deps) => {
     const contextByServer = new Map<string | undefined, ServerErrorContext>()
-    const redactor = new Redactor()
-    redactor.learn(secretsOf(deps.servers.names().map((name) => deps.servers.settings(name))))
+    const { redactor } = deps.gateway
     const contextOf = (upstream: string | undefined): ServerErrorContext => {
       const known =
         contextByServer.get(upstream) ??

@@ -3,7 +3,8 @@ import { type ErrorCode, isCategory, isErrorCode, isUserActionable, waitOf } fro
 import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
 import { fits } from '../../core/text/pattern.ts'
-import { isSecretKey, isWordOfErrors } from '../../core/text/redact.ts'
+import { isWordOfErrors } from '../../core/text/redact.ts'
+import { isSecretName } from '../../core/text/secret-names.ts'
 import { ERROR_KEY } from '../../protocol/meta-keys.ts'
 import { type Sent, sanitise } from './sanitise.ts'
 
@@ -127,7 +128,7 @@ export function cleaned(value: unknown, sent: Sent): unknown {
     if (Array.isArray(each)) return each.map((item) => clean(item, depth + 1))
     if (!isObject(each)) return each
     const members = Object.entries(each).map(([key, member]) => {
-      return [key, isSecretKey(key) && isSecret(member) ? '[redacted]' : clean(member, depth + 1)] as const
+      return [key, isSecretName(key) && isSecret(member) ? '[redacted]' : clean(member, depth + 1)] as const
     })
     return Object.fromEntries(members)
   }

@@ -41,7 +41,11 @@ export const events: Feature<EventSettings | false> = {
       if (known) return known
       const own = settings(upstream)
       const keep = own === false ? DEFAULT_KEEP_MS : own.keep
-      const added = new ServerEvents(deps.store, upstream, keep, deps.gateway.isStoreShared)
+      const added = new ServerEvents(deps.store, upstream, {
+        ttl: keep,
+        isShared: deps.gateway.isStoreShared,
+        redactor: deps.gateway.redactor,
+      })
       byServer.set(upstream, added)
       return added
     }

@@ -4,6 +4,8 @@
  */
 import { world } from '../../core/world.ts'
 import { GatewayError } from '../../core/error.ts'
+import { isObject, readJson } from '../../core/json/json.ts'
+import type { Redactor } from '../../core/text/redactor.ts'
 import { pause } from '../../core/time/waiting.ts'
 import { EventInterest } from '../../records/event-interest.ts'
 import type { EventLog, LogPage } from '../../records/event-log.ts'
@@ -26,9 +28,18 @@ const POLL_INTERVAL_MS = 1000
 /** An event that is to be logged. */
 type NewEvent = Omit<LoggedEvent, 'id' | 'at'> & Partial<Pick<LoggedEvent, 'id'>>
 
-/** The events of a server, kept for `ttl` milliseconds. */
+interface EventsOptions {
+  /** How long events are kept, in milliseconds. */
+  readonly ttl: number
+  /** Whether other processes use the store. */
+  readonly isShared?: boolean
+  readonly redactor: Redactor
+}
+
+/** The events of a server. */
 export class ServerEvents {
   readonly log: EventLog
+  readonly #redactor: Redactor
   readonly #interest: EventInterest
   readonly #waiting = new Set<() => void>()
   /** Reads that have just begun, by position. */
@@ -37,8 +48,9 @@ export class ServerEvents {
   #failingSince: number | undefined
   #isReporting = false
 
-  /** Those of a server, or those that belong to no server. `isShared` says whether other processes use the store. */
-  constructor(store: Store, upstream: string | undefined, ttl: number, isShared = true) {
+  /** Those of a server, or those that belong to no server. */
+  constructor(store: Store, upstream: string | undefined, { ttl, isShared = true, redactor }: EventsOptions) {
+    this.#redactor = redactor
     this.log = openEventLog(store, upstream, { ttl, isShared })
     this.#interest = new EventInterest(store, eventLogName(upstream), { keep: ttl, isShared })
   }
@@ -102,9 +114,16 @@ export class ServerEvents {
 
   /** Adds events that have ids already, whether clients want them or not. @throws SERVER_UNAVAILABLE */
   async append(events: readonly LoggedEvent[]): Promise<void> {
-    await this.log.append(events)
+    await this.log.append(events.map((event) => this.#withoutSecrets(event)))
     this.#reads.clear()
     this.wake()
+  }
+
+  #withoutSecrets(event: LoggedEvent): LoggedEvent {
+    const text = JSON.stringify(event.data)
+    const clean = this.#redactor.json(text)
+    const data = clean === text ? event.data : readJson(clean)
+    return isObject(data) ? { ...event, data } : event
   }
 
   #append(event: NewEvent): Promise<void> {

@@ -3,7 +3,7 @@ import { world } from '../../core/world.ts'
 import { canonical, isObject, readJson } from '../../core/json/json.ts'
 import { find, type Scope } from '../../core/json/path.ts'
 import { only, Payload } from '../../core/payload.ts'
-import { isSecretKey } from '../../core/text/redact.ts'
+import { isSecretName } from '../../core/text/secret-names.ts'
 import { isoTime } from '../../core/time/waiting.ts'
 import { parsePath } from '../../core/undo/expression.ts'
 import type { UsedReference } from '../../core/used-reference.ts'
@@ -206,7 +206,7 @@ function compileReader(text: string): (scope: Scope) => string | undefined {
 function fillTemplate(template: string, given: ContentFields): string | undefined {
   let isComplete = true
   const text = template.replaceAll(/\{([^{}]+)\}/g, (_found, name: string) => {
-    if (isSecretKey(name)) return '***'
+    if (isSecretName(name)) return '***'
     const value = Object.hasOwn(given, name) ? textWithin(given[name], MAX_SOURCE_LENGTH) : undefined
     isComplete &&= value !== undefined
     return value ?? ''

@@ -4,6 +4,7 @@ import { asGatewayError } from '../../core/error.ts'
 import { classify, firstWords } from '../../core/failure.ts'
 import { isObject } from '../../core/json/json.ts'
 import type { Payload } from '../../core/payload.ts'
+import { MASK } from '../../core/text/redactor.ts'
 import { displayCall } from '../../core/tool-call.ts'
 import { evaluate, type Expression, uses, resultValue } from '../../core/undo/expression.ts'
 import type { UndoRule } from '../../core/undo/rules.ts'
@@ -13,16 +14,18 @@ import type { Services } from '../feature.ts'
 
 /** The result of the read before a call: a value, nothing, or an unknown state. */
 export type ReadSnapshot =
-  | { readonly kind: 'found'; readonly value: unknown }
+  | { readonly kind: 'found'; readonly value: unknown; readonly isRedacted: boolean }
   | { readonly kind: 'absent' }
   | { readonly kind: 'unreadable'; readonly reason: string }
 
 /** The known facts about a call. */
 interface CallFacts {
+  /** The names of its arguments that are secrets by the schema of its tool. */
+  readonly secrets?: readonly string[]
   readonly args: Readonly<Record<string, unknown>>
   readonly snapshot?: ReadSnapshot | undefined
   /** Its result, once it has ended. */
-  readonly result?: { readonly value: unknown }
+  readonly result?: { readonly value: unknown; readonly isRedacted: boolean }
 }
 
 /** The compensation of a call, from the facts known so far. It may be too large for a record. */
@@ -59,7 +62,7 @@ function expressionOf(rule: Rule, snapshot: ReadSnapshot | undefined): Expressio
 const REPLACEMENT_CHARACTER = '\uFFFD'
 
 function compute(expression: Expression, { isExact, description }: Rule, facts: CallFacts): Compensation {
-  const { args, snapshot, result } = facts
+  const { args, snapshot, result, secrets } = facts
   try {
     const given = evaluate(expression, {
       args,
@@ -68,11 +71,14 @@ function compute(expression: Expression, { isExact, description }: Rule, facts: 
     })
     if (snapshot?.kind === 'found' && JSON.stringify(given).includes(REPLACEMENT_CHARACTER))
       return none('the previous state is not text, so it was not read exactly')
+    const isRedacted = result?.isRedacted === true || (snapshot?.kind === 'found' && snapshot.isRedacted)
+    if (isRedacted && JSON.stringify(given).includes(MASK))
+      return none('the data needed to undo it contains a secret of the configuration, which is not kept')
     return {
       kind: isExact ? 'exact' : 'approximate',
       tool: expression.tool,
       arguments: given,
-      description: description ?? displayCall(expression.tool, given),
+      description: description ?? displayCall(expression.tool, given, { secrets }),
     }
   } catch (error) {
     return none(error instanceof Error ? error.message : String(error))
@@ -132,7 +138,7 @@ export class SnapshotReader {
   #read(result: Payload, raw: Payload | undefined): ReadSnapshot {
     if (result.fields.isError === true) return readFailure(result)
     if (!raw) return unreadable('it was not read from the server')
-    return { kind: 'found', value: resultValue(raw) }
+    return { kind: 'found', value: resultValue(raw), isRedacted: raw.isRedacted }
   }
 }
 

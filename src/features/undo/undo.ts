@@ -7,6 +7,7 @@ import { asGatewayError, GatewayError } from '../../core/error.ts'
 import type { Finding } from '../../core/finding.ts'
 import { isObject } from '../../core/json/json.ts'
 import { asCalled } from '../../core/judgement/judge.ts'
+import { maskedArguments, secretNames } from '../../core/masked-arguments.ts'
 import type { Payload } from '../../core/payload.ts'
 import { UnusableSchema, validator } from '../../core/schema/schema.ts'
 import { type ToolSettings, settingOf } from '../../core/settings.ts'
@@ -254,7 +255,8 @@ class UndoLog {
     const snapshot =
       rule?.kind === 'restore' ? await snapshots.read(call, rule.snapshot, { upstream, args }) : undefined
     const startedAt = world.now()
-    const way = await this.#validated(call, compensationFor(rule, { args, snapshot }))
+    const secrets = secretNames(call.tool?.definition.inputSchema)
+    const way = await this.#validated(call, compensationFor(rule, { args, snapshot, secrets }))
     if (step?.mustBeUndoable && way.kind === 'none' && !needsResult(rule, snapshot))
       throw noUndo({ upstream, tool }, way.reason, 'Resolve that first.')
     const deed: Action = {
@@ -264,7 +266,8 @@ class UndoLog {
       ...(client.session !== undefined && { session: client.session }),
       upstream,
       tool,
-      arguments: isObject(written) ? written : {},
+      arguments: maskedArguments(isObject(written) ? written : {}, secrets),
+      ...(secrets.length > 0 && { secrets }),
       ...(typeof meta.traceparent === 'string' && { trace: meta.traceparent }),
       ...(step && { transaction: step.transaction, step: step.step }),
       status: 'pending',
@@ -278,7 +281,12 @@ class UndoLog {
   async #final(call: Call, started: ActionInProgress, result: Payload): Promise<Compensation> {
     const { deed, args, rule, snapshot } = started
     if (!needsResult(rule, snapshot)) return deed.way
-    const known = { args, snapshot, result: { value: resultValue(result) } }
+    const known = {
+      args,
+      snapshot,
+      ...(deed.secrets && { secrets: deed.secrets }),
+      result: { value: resultValue(result), isRedacted: result.isRedacted },
+    }
     return this.#validated(call, compensationFor(rule, known))
   }
 

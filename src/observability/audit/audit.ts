@@ -1,6 +1,7 @@
 /** The audit log: entries in the order in which calls ended, queued and written in batches, without delaying calls. */
 import { createHmac, hash } from 'node:crypto'
 import { type Timer, world } from '../../core/world.ts'
+import { maskedArguments, secretNames } from '../../core/masked-arguments.ts'
 import { serverArguments } from '../../core/tool-call.ts'
 import type { Call, Target } from '../../core/call.ts'
 import type { ApprovalStep, OrderStep, Refusal, SignInStep } from '../../core/events.ts'
@@ -95,6 +96,7 @@ export class Audit {
     const time = world.now()
     const subject = subjects[method]
     const given = serverArguments(call)
+    const secrets = secretNames(call.tool?.definition.inputSchema)
     this.#add(() => ({
       time: isoTime(time),
       event: 'call',
@@ -113,7 +115,7 @@ export class Audit {
       dry_run: logFields.get(DRY_RUN),
       remembered: logFields.get('remembered'),
       code: ending.code,
-      arguments_digest: given === undefined ? undefined : this.#digest(given),
+      arguments_digest: given === undefined ? undefined : this.#digest(maskedArguments(given, secrets)),
       references_used: logFields.get('references_used'),
       references: logFields.get('references'),
       ms: ending.ms,
@@ -264,7 +266,7 @@ export class Audit {
     }
   }
 
-  /** A digest of arguments: the hash of their canonical form (RFC 8785). */
+  /** A digest of arguments, in which secrets are `***`: the hash of their canonical form (RFC 8785). */
   #digest(given: unknown): string {
     const text = canonicalText(given)
     const { key } = this.#settings

@@ -1,7 +1,7 @@
 /** Gets the listed prompts and reads the listed resources, and asks for ones that do not exist. */
 import type { Fields } from '../../core/payload.ts'
 import { isObject } from '../../core/json/json.ts'
-import type { Redactor } from '../../core/text/redact.ts'
+import type { Redactor } from '../../core/text/redactor.ts'
 import { failureText, leakIn, shown } from './leaks.ts'
 import type { Lists } from './lists.ts'
 import { type Results, summary } from './results.ts'

@@ -1,7 +1,8 @@
 /** What an error reveals about the inside of a server: found by what the gateway would remove from it. */
 import { isObject } from '../../core/json/json.ts'
 import { type Fields, Payload } from '../../core/payload.ts'
-import { excerpt, type Redactor } from '../../core/text/redact.ts'
+import { excerpt } from '../../core/text/redact.ts'
+import { type Redactor } from '../../core/text/redactor.ts'
 import { sentBy } from '../../features/errors/errors.ts'
 import { sanitise } from '../../features/errors/sanitise.ts'
 import { ownCall } from '../../protocol/lift.ts'

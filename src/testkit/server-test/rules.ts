@@ -2,7 +2,7 @@
 import type { Handler } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { Payload } from '../../core/payload.ts'
-import type { Redactor } from '../../core/text/redact.ts'
+import type { Redactor } from '../../core/text/redactor.ts'
 import { assertions } from '../../lint/audit.ts'
 import { gather, type Subject } from '../../lint/subject.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'

@@ -1,7 +1,8 @@
 /** Tests a server: the protocol, its lists, what it offers, and its tools with generated cases. */
 import type { Descriptor } from '../../core/descriptor.ts'
 import { settingOf, type UpstreamSettings } from '../../core/settings.ts'
-import { type Redactor, withoutSecrets } from '../../core/text/redact.ts'
+import { withoutSecrets } from '../../core/text/redact.ts'
+import { type Redactor } from '../../core/text/redactor.ts'
 import type { AuditedTool } from '../../lint/subject.ts'
 import { type Report, reportOf } from '../report.ts'
 import { testItems } from './items.ts'

@@ -19,6 +19,8 @@ interface Options {
   finisher(upstream: string): ((record: SignInRecord, params: URLSearchParams) => Promise<void>) | undefined
   /** Called at each step of a sign-in. */
   onStep?(step: SignInStep): void
+  /** Gets the tokens and client secrets that are obtained or used. */
+  learn?(secret: string): void
 }
 
 /** Completes sign-ins for all servers. */
@@ -65,9 +67,10 @@ export function createOAuthCallbackHandler({
   listen,
   finisher,
   onStep,
+  learn,
 }: Options): OAuthCallbackHandler {
   let own: string | undefined
-  const vault = vaultIn(store, key)
+  const vault = vaultIn(store, key, learn)
 
   const base = (): string | undefined => {
     const isReachable = own !== undefined && isLoopbackHost(new URL(own).hostname)
@@ -125,7 +128,7 @@ export function createOAuthCallbackHandler({
 const MAX_STATE = 128
 
 /** The vault in the store that is configured at the time of each access. */
-function vaultIn(store: () => Store, key: Options['key']): TokenVault {
+function vaultIn(store: () => Store, key: Options['key'], learn: Options['learn']): TokenVault {
   return createTokenVault(
     {
       get: (name) => store().get(name),
@@ -134,6 +137,7 @@ function vaultIn(store: () => Store, key: Options['key']): TokenVault {
       delete: (name) => store().delete(name),
     },
     key,
+    learn,
   )
 }
 

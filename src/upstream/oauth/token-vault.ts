@@ -29,18 +29,30 @@ type VaultValue = Readonly<Record<string, unknown>>
 const IV = 12
 const TAG = 16
 
-/** A vault in a store, with AES-256-GCM. Without a key only this process can read its values. */
+/**
+ * A vault in a store, with AES-256-GCM. Without a key only this process can read its values. `learn` gets the secrets in
+ * grants and registrations, as they are read and written.
+ */
 export function createTokenVault(
   store: Pick<Store, 'get' | 'put' | 'setIfAbsent' | 'delete'>,
   keyOfVault: () => Promise<Buffer> = ownKey(),
+  learn: (secret: string) => void = () => undefined,
 ): TokenVault {
+  const learnt = <Value extends VaultValue | undefined>([kind]: Name, value: Value): Value => {
+    if (kind === 'grant' || kind === 'client') for (const secret of secretsIn(value)) learn(secret)
+    return value
+  }
   const open = async (at: string, sealed: string | undefined): Promise<VaultValue | undefined> =>
     sealed === undefined ? undefined : decrypt(sealed, at, await keyOfVault())
 
   return {
-    read: async (name) => open(keyOf(name), await store.get(keyOf(name))),
+    read: async (name) => learnt(name, await open(keyOf(name), await store.get(keyOf(name)))),
     write: async (name, value, ttl) =>
-      store.put(keyOf(name), encrypt(JSON.stringify(value), keyOf(name), await keyOfVault()), ttl),
+      store.put(
+        keyOf(name),
+        encrypt(JSON.stringify(learnt(name, value)), keyOf(name), await keyOfVault()),
+        ttl,
+      ),
     take: async (name) => {
       const sealed = await store.get(keyOf(name))
       // Of several concurrent readers, only one deletes it.
@@ -83,4 +95,15 @@ function decrypt(text: string, at: string, key: Buffer): VaultValue | undefined 
   } catch {
     return undefined
   }
+}
+
+/** The members of grants and registrations that are secrets. */
+const secretMembers: ReadonlySet<string> = new Set(['value', 'refresh', 'secret'])
+
+function secretsIn(value: unknown): readonly string[] {
+  if (!isObject(value)) return []
+  return Object.entries(value).flatMap(([key, member]) => {
+    if (typeof member === 'string') return secretMembers.has(key) ? [member] : []
+    return secretsIn(member)
+  })
 }

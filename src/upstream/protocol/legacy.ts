@@ -263,7 +263,7 @@ export class LegacyConnection implements UpstreamConnection {
   async #connect(): Promise<void> {
     const peer = this.#peer
     this.#transport = await this.#options.connect({
-      receive: (text, about) => peer.receive(text, about),
+      receive: (text, about, isRedacted) => peer.receive(text, about, isRedacted),
       spool: (about) => peer.spool(about),
       isWaiting: (id) => peer.isWaiting(id),
       answeredElsewhere: (id) => peer.answeredElsewhere(id),

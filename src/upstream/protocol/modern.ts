@@ -79,7 +79,7 @@ export class ModernConnection implements UpstreamConnection {
     const peer = connection.#peer
     try {
       connection.#transport = await options.connect({
-        receive: (text, about) => peer.receive(text, about),
+        receive: (text, about, isRedacted) => peer.receive(text, about, isRedacted),
         spool: (about) => peer.spool(about),
         isWaiting: (id) => peer.isWaiting(id),
         reject: (id, error) => peer.reject(id, error),

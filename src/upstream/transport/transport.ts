@@ -22,8 +22,8 @@ export interface UpstreamTransport extends Transport {
 
 /** Receives what a transport delivers. */
 export interface TransportReceiver {
-  /** `about` is the request whose stream carried the text, if the transport knows. */
-  receive(text: string, about?: number): void
+  /** `about` is the request whose stream carried the text, if the transport knows. `isRedacted`: it had secrets. */
+  receive(text: string, about?: number, isRedacted?: boolean): void
   /** Where long strings of the message that arrives now are kept, if they are. */
   spool(about?: number): Spool | undefined
   isWaiting(id: number): boolean

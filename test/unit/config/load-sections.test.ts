@@ -1,3 +1,4 @@
+import { Secret } from '../../../src/core/text/secret.ts'
 import { describe, expect, it, test } from 'vitest'
 import { loadAddress, loadStored } from '../../../src/config/load-sections.ts'
 import { loadSettings } from '../../../src/config/load.ts'
@@ -57,6 +58,7 @@ upstreams: { One: { url: "\${URL}", token: "\${TOKEN}" }, two: 5 }
       store: { kind: 'memory' },
       observe: { metrics: true },
       servers: ['One', 'two'],
+      secrets: [expect.any(Secret)],
     })
     expect(problemsOf(() => loadSettings(text, options)).length).toBeGreaterThan(5)
   })

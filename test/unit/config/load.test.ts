@@ -111,6 +111,7 @@ describe('the smallest configuration', () => {
         ['files', new Map()],
       ]),
       hasMethods: true,
+      secrets: [],
       names: [],
       upstreams: [
         {

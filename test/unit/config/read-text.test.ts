@@ -28,6 +28,7 @@ test('a file reference expands to the text of the file', () => {
   expect(interpolate('${file:token}', { env: {}, directory: folder })).toEqual({
     text: 'secret',
     problems: [],
+    referenced: [{ value: 'secret' }],
   })
 })
 

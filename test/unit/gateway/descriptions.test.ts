@@ -1,3 +1,4 @@
+import { Redactor, secretsOf } from '../../../src/core/text/redactor.ts'
 import { describe, expect, test } from 'vitest'
 import { loadSettings } from '../../../src/config/load.ts'
 import type { Handler } from '../../../src/core/call.ts'
@@ -40,6 +41,8 @@ function bench(given: Partial<ServerRecord> = {}, isHiding = false, handle = lis
     renew: () => undefined,
     onChange: (hear) => void heard.push(hear),
   }
+  const redactor = new Redactor()
+  redactor.learn(secretsOf(settings))
   const descriptions = createDescriptions({
     settings,
     records: () => records,
@@ -50,6 +53,7 @@ function bench(given: Partial<ServerRecord> = {}, isHiding = false, handle = lis
     page: (path) => `${state.page}${path}`,
     isHiding: () => isHiding,
     handle,
+    redactor,
   })
   return { descriptions, state, change: () => heard.forEach((hear) => hear('files')) }
 }

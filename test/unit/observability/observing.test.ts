@@ -1,3 +1,4 @@
+import { Redactor } from '../../../src/core/text/redactor.ts'
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -82,9 +83,11 @@ describe('observation settings', () => {
 
   it('C063 the log redacts the secrets of the settings', () => {
     const told: unknown[] = []
-    const log: OpenLog = { ...silentLog, configure: (given) => told.push(given) }
+    const redactor = new Redactor()
+    const log: OpenLog = { ...silentLog, redactor, configure: (given) => told.push(given) }
     observing(log).apply(settings({ log: { level: 'warn' } }, { KEY: 'env-secret' }))
-    expect(told).toEqual([{ secrets: ['env-secret'], level: 'warn' }])
+    expect(told).toEqual([{ level: 'warn' }])
+    expect(redactor.text('the env-secret')).toBe('the ***')
   })
 
   it('C109 a refusal is logged without the content of the request', async () => {

@@ -2,7 +2,8 @@ import fc from 'fast-check'
 import { beforeEach, describe, expect, it } from 'vitest'
 import { Secret } from '../../../src/core/text/secret.ts'
 import { createLog } from '../../../src/observability/log.ts'
-import { isSecretKey, Redactor, secretsOf } from '../../../src/core/text/redact.ts'
+import { Redactor, secretsOf } from '../../../src/core/text/redactor.ts'
+import { isSecretName } from '../../../src/core/text/secret-names.ts'
 
 const canary = 'canary-9f8e7d"\\x'
 
@@ -66,10 +67,10 @@ describe('redaction of secrets by key', () => {
     'client_secret',
     'x-api-key',
     'password',
-  ])('C205 hides what stands under %s', (key) => expect(isSecretKey(key)).toBe(true))
+  ])('C205 hides what stands under %s', (key) => expect(isSecretName(key)).toBe(true))
 
   it.each(['tokens', 'method', 'name', 'key', 'keyboard', 'outcome'])('the value of %s is kept', (key) =>
-    expect(isSecretKey(key)).toBe(false),
+    expect(isSecretName(key)).toBe(false),
   )
 })
 
@@ -90,7 +91,7 @@ describe('redaction in the log', () => {
     'C063 C205 the log contains no secret, by value or by key (pretty: %s)',
     (isPretty) => {
       const log = createLog({ level: 'info', isPretty, write })
-      log.configure({ secrets: [canary] })
+      log.redactor.learn([canary])
       log.info('call', {
         reason: `it said ${canary}`,
         nested: { text: [canary] },
@@ -108,15 +109,16 @@ describe('redaction in the log', () => {
 
   it('log lines stay valid JSON if a secret equals a word of the format', () => {
     const log = createLog({ level: 'info', isPretty: false, write })
-    log.configure({ secrets: ['method', '"event":"call'] })
+    log.redactor.learn(['method', '"event":"call'])
     log.info('call', { method: 'tools/call', name: 'method' })
     expect(JSON.parse(written())).toMatchObject({ event: 'call', method: 'tools/call', name: '***' })
   })
 
   it('C063 the log redacts the latest secrets and the earlier ones', () => {
     const log = createLog({ isPretty: false, write })
-    log.configure({ secrets: ['first-secret'] })
-    log.configure({ secrets: ['second-secret'], level: 'warn' })
+    log.redactor.learn(['first-secret'])
+    log.redactor.learn(['second-secret'])
+    log.configure({ level: 'warn' })
     log.info('unseen')
     log.warn('call', { text: 'first-secret second-secret' })
     expect(JSON.parse(written())).toMatchObject({ text: '*** ***' })
@@ -124,7 +126,7 @@ describe('redaction in the log', () => {
 
   it('the log level of the command line has precedence', () => {
     const log = createLog({ level: 'debug', isPretty: false, write })
-    log.configure({ secrets: [], level: 'error' })
+    log.configure({ level: 'error' })
     log.debug('seen')
     expect(written()).toContain('seen')
   })

@@ -8,6 +8,7 @@ import type { Route } from '../../../src/upstream/negotiate.ts'
 import { handshakeParams, LegacyConnection } from '../../../src/upstream/protocol/legacy.ts'
 import { ModernConnection } from '../../../src/upstream/protocol/modern.ts'
 import { proofFor } from '../../../src/upstream/protocol/gateway-proof.ts'
+import { Redactor, secretsOf } from '../../../src/core/text/redactor.ts'
 import { createMessageRedactor } from '../../../src/upstream/transport/redactor.ts'
 import type { OpenTransport, TransportReceiver } from '../../../src/upstream/transport/transport.ts'
 import { fakeClock } from '../../support/fake-clock.ts'
@@ -107,7 +108,9 @@ function started(server: Server, store: Pick<Store, 'get' | 'put' | 'delete'> = 
       return start()
     })
   const open = (route: Route, capabilities = {}) => {
-    const redactor = createMessageRedactor(settings)
+    const known = new Redactor()
+    known.learn(secretsOf(settings))
+    const redactor = createMessageRedactor(known)
     const context = {
       connect: route.connect,
       stepTimeout,

@@ -4,8 +4,9 @@ import type { Descriptor } from '../../../core/descriptor.ts'
 import { asGatewayError } from '../../../core/error.ts'
 import { isObject } from '../../../core/json/json.ts'
 import { asCalled } from '../../../core/judgement/judge.ts'
+import { maskedArguments, secretNames } from '../../../core/masked-arguments.ts'
 import { writtenArguments } from '../../../core/used-reference.ts'
-import { cleanedValue, Redactor, secretsOf, withoutSecrets } from '../../../core/text/redact.ts'
+import { cleanedValue, withoutSecrets } from '../../../core/text/redact.ts'
 import { callerHash } from '../../../records/principal.ts'
 import type { Services } from '../../feature.ts'
 import {
@@ -20,7 +21,7 @@ import type { ServerEvents } from '../server-events.ts'
 import { shortened } from '../shortened.ts'
 import type { Writes } from '../settings.ts'
 
-type Deps = Pick<Services, 'log' | 'servers' | 'features' | 'invoker'>
+type Deps = Pick<Services, 'log' | 'servers' | 'features' | 'invoker' | 'gateway'>
 
 /** The longest argument in an event, and all of them together, in characters of JSON. */
 const MAX_ARGUMENT_LENGTH = 4000
@@ -93,8 +94,7 @@ function successOf(tool: string): string {
 
 /** The middleware that logs the successes of a tool. */
 export function logWrites(target: Target, events: ServerEvents, deps: Deps): Middleware {
-  const redactor = new Redactor()
-  redactor.learn(secretsOf(deps.servers.settings(target.upstream ?? '')))
+  const { redactor } = deps.gateway
   const clean = (value: unknown): unknown =>
     cleanedValue(deps.features.masked(value, target), (text) => withoutSecrets(redactor.text(text)))
   return (next) => async (call) => {
@@ -105,7 +105,8 @@ export function logWrites(target: Target, events: ServerEvents, deps: Deps): Mid
       // Where the store does not say, the event is added, which asks again for a while and reports a loss.
       if (!(await events.isWanted().catch(() => true))) return outcome
       // Who reads the events may have no right to the data of references.
-      const given = clean(writtenArguments(call.params, call.references)?.value)
+      const written = writtenArguments(call.params, call.references)?.value
+      const given = clean(maskedArguments(written, secretNames(call.tool?.definition.inputSchema)))
       const limits = { each: MAX_ARGUMENT_LENGTH, all: MAX_ARGUMENTS_LENGTH }
       const { kept, omitted } = shortened(isObject(given) ? given : {}, limits)
       const data = { tool: name, arguments: kept, ...(omitted.length > 0 && { omitted }) }

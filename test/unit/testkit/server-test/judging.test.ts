@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
-import { Redactor } from '../../../../src/core/text/redact.ts'
+import { Redactor } from '../../../../src/core/text/redactor.ts'
 import { leakIn } from '../../../../src/testkit/server-test/leaks.ts'
 import { outputProblems, structuredTextProblem } from '../../../../src/testkit/server-test/output.ts'
 import { Results } from '../../../../src/testkit/server-test/results.ts'

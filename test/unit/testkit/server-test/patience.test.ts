@@ -1,7 +1,7 @@
 // How long the test of a tool waits for a server that is slow, or silent.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { Descriptor } from '../../../../src/core/descriptor.ts'
-import { Redactor } from '../../../../src/core/text/redact.ts'
+import { Redactor } from '../../../../src/core/text/redactor.ts'
 import { Results } from '../../../../src/testkit/server-test/results.ts'
 import { ServerSession } from '../../../../src/testkit/server-test/session.ts'
 import { testReadingTool } from '../../../../src/testkit/server-test/tool-test.ts'

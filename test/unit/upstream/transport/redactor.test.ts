@@ -1,11 +1,11 @@
 import { expect, it } from 'vitest'
 import { Payload } from '../../../../src/core/payload.ts'
-import { Secret } from '../../../../src/core/text/secret.ts'
+import { Redactor } from '../../../../src/core/text/redactor.ts'
 import { createMessageRedactor } from '../../../../src/upstream/transport/redactor.ts'
-import { serverSettings } from '../../../support/server-settings.ts'
 
-const reach = { kind: 'command', command: 'x', args: [], env: { KEY: new Secret('given-secret') } } as const
-const discreet = createMessageRedactor(serverSettings({ reach }))
+const redactor = new Redactor()
+redactor.learn(['given-secret'])
+const discreet = createMessageRedactor(redactor)
 const message = (data: unknown) => ({
   method: 'notifications/message',
   params: Payload.of({ level: 'info', data }),
