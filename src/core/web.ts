@@ -1,5 +1,6 @@
 /** HTML pages with a content security policy, cookies, and same-origin checks. */
 import { hash } from 'node:crypto'
+import { escapeHidden } from './text/escape.ts'
 
 /** A page for people. */
 interface Page {
@@ -54,9 +55,10 @@ function allowed(text: string): string {
   return `'sha256-${hash('sha256', text, 'base64')}'`
 }
 
-/** A text escaped for HTML. */
+/** A text escaped for HTML. Invisible characters are visible, as in JSON; spaces of any kind stay. */
 export function escapeHtml(text: string): string {
-  return text.replaceAll(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`)
+  const visible = text.replaceAll(/[^\s]+/gu, escapeHidden).replaceAll(/(?![\n\r\t]|\p{Zs})\s/gu, ' ')
+  return visible.replaceAll(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`)
 }
 
 // Cookies of the gateway's pages (RFC 6265): how they are written and read. Scripts cannot read them, and over https

@@ -3,6 +3,8 @@
 // Characters that are invisible, change the text direction, or are unassigned.
 const hidden = /[\p{C}\p{Zl}\p{Zp}\p{DI}\u2800]|(?! )\p{Zs}/gu
 const line = '\n'
+/** Most texts, which need not be examined by character. */
+const plain = /^[\n -~]*$/
 
 /** A part of a text: visible text, or one invisible character. */
 interface Part {
@@ -31,6 +33,7 @@ export function codePointName(character: string): string {
 
 /** The same JSON or text, with each invisible character escaped as in JSON. */
 export function escapeHidden(text: string): string {
+  if (plain.test(text)) return text
   return splitHidden(text)
     .map((part) => (part.isHidden ? escapedUnits(part.text) : part.text))
     .join('')

@@ -4,9 +4,42 @@ import { escapeHidden, splitHidden } from '../../core/text/escape.ts'
 /** The maximum length of a paragraph or description from a server, in characters. */
 const MAX_TEXT_LENGTH = 4000
 
-/** Text from a server without invisible characters: control characters, direction marks. */
+/** Text from a server without invisible characters, such as control characters and direction marks, and active links. */
 export function clean(text: unknown): string {
-  if (typeof text !== 'string') return ''
+  return typeof text === 'string' ? withoutActiveLinks(visibleText(text)) : ''
+}
+
+/** What follows the text of a Markdown link, or begins an autolink. Definitions of references are escaped as such. */
+const destination =
+  /(\]\(\s*<?|<)([^\s)>]{0,2000}(?:\([^\s()]{0,200}\)[^\s)>]{0,200})?)(\s*>?[^)\n]{0,200}\))?/g
+/** Schemes of links that run or hold something themselves, before their colon. */
+const active = /^(?:javascript|vbscript|livescript|data|file|blob)$/
+
+/** Whether the destination of a link is active, however it is written: with entities, escapes, or in any case. */
+function isActive(link: string): boolean {
+  const text = link
+    .replaceAll(/&#x0*([\da-f]{1,6});?/gi, (_found, digits: string) => character(Number.parseInt(digits, 16)))
+    .replaceAll(/&#0*(\d{1,7});?/g, (_found, digits: string) => character(Number(digits)))
+    .replaceAll(/&(?:colon|tab|newline);/gi, (found) => (/colon/i.test(found) ? ':' : ''))
+    .replaceAll(/%([\da-f]{2})/gi, (_found, digits: string) => character(Number.parseInt(digits, 16)))
+    .replaceAll(/[\\\s\p{C}]/gu, '')
+  const [scheme = '', rest] = text.split(':', 2)
+  return rest !== undefined && active.test(scheme.toLowerCase())
+}
+
+function character(code: number): string {
+  return code <= 0x10_ff_ff ? String.fromCodePoint(code) : ''
+}
+
+/** Markdown in which links that run something lead nowhere. */
+function withoutActiveLinks(text: string): string {
+  if (!/[\](<]/.test(text)) return text
+  return text.replaceAll(destination, (found, before: string, link: string, after: string = '') =>
+    isActive(link + after) ? `${before}#${before.includes('(') ? ')' : ''}` : found,
+  )
+}
+
+function visibleText(text: string): string {
   if (visible.test(text)) return text
   const spaced = text
     .slice(0, 100_000)
@@ -69,9 +102,10 @@ export function quotation(text: unknown): string {
   return kept === '' ? '' : kept.replaceAll(/^/gm, '> ').replaceAll(/^> $/gm, '>')
 }
 
-/** A name from a server as inline code. */
+/** A name from a server as inline code, in which nothing is a link. */
 export function code(name: unknown): string {
-  return `\`${oneLine(name).replaceAll('`', "'") || ' '}\``
+  const text = typeof name === 'string' ? visibleText(name).replaceAll(/\s+/g, ' ').trim() : ''
+  return `\`${text.replaceAll('`', "'").replaceAll('](', '] (') || ' '}\``
 }
 
 /** A tool as inline code, with its server if another one may have a tool with that name. */
@@ -83,12 +117,13 @@ export function toolCode({ name, of }: { readonly name: string; readonly of?: st
 export function jsonCode(value: unknown, most = 200): string {
   const text = JSON.stringify(value) ?? ''
   if (text === '' || text.length > most) return ''
-  return code(escapeHidden(text))
+  return code(escapeHidden(text).replaceAll('](', String.raw`]\u0028`))
 }
 
 /** A value as a block of JSON. */
 export function jsonBlock(value: unknown): string {
-  return `\`\`\`json\n${escapeHidden(JSON.stringify(value, undefined, 2))}\n\`\`\``
+  const text = escapeHidden(JSON.stringify(value, undefined, 2))
+  return `\`\`\`json\n${text.replaceAll('](', String.raw`]\u0028`)}\n\`\`\``
 }
 
 /** Words as an enumeration: `a, b and c`. */

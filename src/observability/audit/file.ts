@@ -19,6 +19,7 @@ import {
 import { hostname } from 'node:os'
 import { basename, dirname, extname, join } from 'node:path'
 import { promisify } from 'node:util'
+import { escapeHidden } from '../../core/text/escape.ts'
 import { isObject } from '../../core/json/json.ts'
 import { parseJson } from '../../core/json/read.ts'
 import { plantedProblem } from '../../store/private-folder.ts'
@@ -337,7 +338,7 @@ export function encodeLine(
   fields: Readonly<Record<string, unknown>>,
 ): { readonly line: string; readonly head: Head } {
   const seq = before.seq + 1
-  const text = JSON.stringify({ seq, ...fields, prev: before.hash })
+  const text = escapeHidden(JSON.stringify({ seq, ...fields, prev: before.hash }))
   const digest = hash('sha256', text)
   return { line: `${text.slice(0, -1)},"hash":"${digest}"}\n`, head: { seq, hash: digest } }
 }
