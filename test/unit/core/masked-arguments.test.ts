@@ -1,0 +1,75 @@
+import { describe, expect, it } from 'vitest'
+import { chosenText, chosenView } from '../../../src/cli/tx.ts'
+import { maskedArguments, maskedText, secretNames } from '../../../src/core/masked-arguments.ts'
+import { toStoredPrincipal } from '../../../src/records/principal.ts'
+import { anonymous } from '../../../src/core/principal.ts'
+import type { Action } from '../../../src/records/actions.ts'
+
+const schema = {
+  type: 'object',
+  properties: {
+    pin: { type: 'string', format: 'password' },
+    login: { type: 'object', properties: { word: { type: 'string', writeOnly: true }, user: {} } },
+    list: { type: 'array', items: { $ref: '#/$defs/item' } },
+    either: { anyOf: [{ type: 'null' }, { type: 'string', format: 'password' }] },
+  },
+  $defs: { item: { properties: { inner: { writeOnly: true } } } },
+}
+
+describe('arguments that are secrets', () => {
+  it('are named by the schema, at any depth', () => {
+    expect(secretNames(schema).toSorted()).toEqual(['either', 'inner', 'pin', 'word'])
+    for (const none of [undefined, null, true, [], { properties: [] }, { properties: { a: null } }])
+      expect(secretNames(none)).toEqual([])
+  })
+
+  it('are masked by schema or name, and nothing else', () => {
+    const given = {
+      pin: 12,
+      login: { word: 'x', user: 'me' },
+      api_key: 'k',
+      token: true,
+      list: [{ inner: 'y' }],
+      next_token: 'n',
+    }
+    expect(maskedArguments(given, secretNames(schema))).toEqual({
+      pin: '***',
+      login: { word: '***', user: 'me' },
+      api_key: '***',
+      token: true,
+      list: [{ inner: '***' }],
+      next_token: 'n',
+    })
+    const harmless = { a: [1, { b: 'c' }] }
+    expect(maskedArguments(harmless, ['pin'])).toBe(harmless)
+  })
+
+  it('are masked in a text, with all that has the same key', () => {
+    const text = '{"id":12345678901234567890, "password":"a","password":"b"}'
+    expect(maskedText(text, { id: 1, password: 'b' })).toBe(
+      '{"id":12345678901234567890, "password":"***","password":"***"}',
+    )
+  })
+
+  it('are not in the history of actions, also of records of earlier versions', () => {
+    const action: Action = {
+      key: 'k',
+      startedAt: 0,
+      principal: toStoredPrincipal(anonymous),
+      upstream: 'one',
+      tool: 'set',
+      status: 'ok',
+      arguments: { password: 'hunter2-new', pin: '4711' },
+      secrets: ['pin'],
+      way: {
+        kind: 'exact',
+        tool: 'set',
+        arguments: { password: 'hunter2-old' },
+        description: 'set(password="hunter2-old")',
+      },
+    }
+    const chosen = { action, how: 'exactly' } as const
+    expect(chosenText(chosen)).toContain('set(password="***", pin="***")')
+    expect(`${chosenText(chosen)}${JSON.stringify(chosenView(chosen))}`).not.toMatch(/hunter2|4711/)
+  })
+})
