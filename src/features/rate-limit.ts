@@ -13,7 +13,7 @@ import { mayRefer } from '../core/reference-text.ts'
 import { settingOf } from '../core/settings.ts'
 import { rates, type Rate } from '../core/time/units.ts'
 import type { RateLimitWindow, Store, TokenGrant } from '../store/store.ts'
-import { callKey, findCall, fingerprintOf } from '../records/calls.ts'
+import { callKey, findCall, fingerprintOf, inexactNumbers } from '../records/calls.ts'
 import { hasIdempotencyKey, idempotencyKeyOf, NS } from '../protocol/meta-keys.ts'
 import { isVendorRequest, method as known } from '../protocol/methods.ts'
 import type { Feature, SettingsOf, Services } from './feature.ts'
@@ -289,9 +289,11 @@ async function isReplay(
     const found = await findCall(store, callKey(call.principal.id, upstream, idempotencyKeyOf(call)))
     const { name, arguments: given } = call.params.fields
     if (!found || found.record.state === 'unknown') return false
-    if (found.record.fingerprint === fingerprintOf(String(name), given)) return true
-    const { text = '' } = call.params.at('arguments') ?? {}
-    return found.record.tool === name && mayRefer(text) && features.isOn('references', upstream)
+    const written = call.params.at('arguments')
+    if (found.record.fingerprint === fingerprintOf(String(name), given, inexactNumbers(written))) return true
+    return (
+      found.record.tool === name && mayRefer(written?.text ?? '') && features.isOn('references', upstream)
+    )
   } catch {
     // Problems with the key or the store are reported by their own features.
     return false

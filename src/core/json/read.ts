@@ -39,8 +39,8 @@ export function withDoubles(value: unknown): unknown {
   return hasExactNumbers(value) ? JSON.parse(JSON.stringify(value)) : value
 }
 
-/** Without recursion, since values may be nested deeply. */
-function hasExactNumbers(value: unknown): boolean {
+/** Whether a value has numbers that a double cannot hold. Without recursion, since values may be nested deeply. */
+export function hasExactNumbers(value: unknown): boolean {
   if (typeof value !== 'object' || value === null) return false
   const pending: object[] = [value]
   for (let next = pending.pop(); next; next = pending.pop()) {

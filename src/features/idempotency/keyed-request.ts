@@ -13,7 +13,7 @@ import {
   withoutIdempotencyKey,
   IDEMPOTENCY_KEY,
 } from '../../protocol/meta-keys.ts'
-import { callKey, fingerprintOf } from '../../records/calls.ts'
+import { callKey, fingerprintOf, inexactNumbers } from '../../records/calls.ts'
 
 /** A call to be executed once. */
 export interface KeyedRequest {
@@ -79,7 +79,7 @@ function identity(call: Call): Pick<KeyedRequest, 'tool' | 'fingerprint'> {
   const fingerprint = fingerprintOf(String(name), comparableArguments(given, call.references), {
     ...extensionField(call, TRANSACTION_ID),
     ...extensionField(call, 'step_id'),
-    ...inexactNumbers(params.at('arguments')?.text),
+    ...inexactNumbers(params.at('arguments')),
   })
   return { tool: String(name), fingerprint }
 }
@@ -92,44 +92,6 @@ function extensionField(call: Call, name: string): Readonly<Record<string, unkno
 /** Whether a call is a step of a transaction. */
 export function isStep(call: Call): boolean {
   return hasExtension(call, TRANSACTION_ID)
-}
-
-/** Numbers that a double cannot represent exactly: the server receives them as they were sent. */
-function inexactNumbers(text: string | undefined): { readonly digits?: readonly string[] } {
-  if (text === undefined || !/\d{16}|\d[eE][+-]?\d{3}/.test(text)) return {}
-  const digits = numbersIn(text).filter((number) => number.length > 15 || isOutOfRange(number))
-  return digits.length > 0 ? { digits } : {}
-}
-
-/** Whether a number overflows a double, or underflows to zero. */
-function isOutOfRange(number: string): boolean {
-  if (!/\d[eE]/.test(number)) return false
-  const value = Number(number)
-  return !Number.isFinite(value) || (value === 0 && /^[^eE]*[1-9]/.test(number))
-}
-
-/** The numbers of a JSON text. A regular expression would overflow its stack on long texts. */
-function numbersIn(json: string): readonly string[] {
-  const numbers: string[] = []
-  for (let at = 0; at < json.length; at++) {
-    const sign = json[at] ?? ''
-    if (sign === '"') at = endOfString(json, at)
-    else if (inNumber.has(sign)) {
-      const start = at
-      while (inNumber.has(json[at + 1] ?? '')) at++
-      numbers.push(json.slice(start, at + 1))
-    }
-  }
-  return numbers
-}
-
-const inNumber: ReadonlySet<string> = new Set('0123456789-+.eE')
-
-/** Where the string ends that starts here. */
-function endOfString(json: string, start: number): number {
-  let at = start + 1
-  while (at < json.length && json[at] !== '"') at += json[at] === '\\' ? 2 : 1
-  return at
 }
 
 function readTtl(call: Call): number | undefined {

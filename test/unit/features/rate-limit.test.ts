@@ -6,7 +6,13 @@ import { Payload } from '../../../src/core/payload.ts'
 import type { UpstreamSettings } from '../../../src/core/settings.ts'
 import type { SettingsOf } from '../../../src/features/feature.ts'
 import { rateLimit } from '../../../src/features/rate-limit.ts'
-import { callKey, type CallRecord, encodeCall, fingerprintOf } from '../../../src/records/calls.ts'
+import {
+  callKey,
+  type CallRecord,
+  encodeCall,
+  fingerprintOf,
+  inexactNumbers,
+} from '../../../src/records/calls.ts'
 import { MemoryStore } from '../../../src/store/memory.ts'
 import type { TokenGrant } from '../../../src/store/store.ts'
 import { featureDeps, type ServiceStubs } from '../../support/feature-deps.ts'
@@ -327,10 +333,12 @@ describe('charging of calls repeated under their key', () => {
   const key = (name: string, x = 1): Partial<Call> => ({
     params: Payload.of({ name: 't', arguments: { x }, idempotency_key: name }),
   })
-  const kept = async (state: CallRecord['state']): Promise<MemoryStore> => {
+  const kept = async (
+    state: CallRecord['state'],
+    fingerprint = fingerprintOf('t', { x: 1 }),
+  ): Promise<MemoryStore> => {
     const store = new MemoryStore()
     const times = { expiresAt: Date.now() + 60_000, startedAt: 1, attemptedAt: 1 }
-    const fingerprint = fingerprintOf('t', { x: 1 })
     const record = { ...times, fingerprint, tool: 't', state, owner: 'o', attempt: 'a' }
     const text = encodeCall({ ...record, ...(state === 'done' && { result: Payload.of({}) }) })
     await store.put(callKey('anonymous', 'one', 'k'), text, 60_000)
@@ -342,6 +350,26 @@ describe('charging of calls repeated under their key', () => {
       const handle = limited({ common: '1/minute', deps: { store: await kept(state) } })
       const calls = [to('t', key('k')), to('t', key('k')), to('t'), to('t', key('k')), to('t')]
       expect(await granted(handle, calls)).toEqual([true, true, true, true, false])
+    }
+  })
+
+  it('a replay with long numbers is not charged, and their neighbours are', async () => {
+    const by = (digits: string) =>
+      to('t', {
+        params: Payload.text(`{"name":"t","arguments":{"x":${digits}},"idempotency_key":"k"}`),
+      })
+    for (const one of ['725653563933458433', '31415926.535897000013', '18446744073709551615']) {
+      const given = Payload.text(`{"x":${one}}`)
+      const store = await kept('done', fingerprintOf('t', given.value, inexactNumbers(given)))
+      const handle = limited({ common: '1/minute', deps: { store } })
+      const other = by(one.slice(0, -1) + '4')
+      expect(await granted(handle, [by(one), by(one), other, by(one), other])).toEqual([
+        true,
+        true,
+        true,
+        true,
+        false,
+      ])
     }
   })
 
