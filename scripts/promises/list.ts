@@ -28,8 +28,8 @@ export const promises: readonly PromiseOfGateway[] = [
     sentence: 'A call with an idempotency key takes effect at most once.',
     limits:
       'For as long as the key is remembered (`features.idempotency.ttl`), and with a store that keeps what it acknowledged. A server that does its work twice for one request is outside.',
-    proofs: [keyed, { kind: 'simulation', rules: ['effects-once'] }],
-    code: ['features/idempotency', 'records/calls.ts'],
+    proofs: [keyed, { kind: 'simulation', rules: ['effects-once', 'exact-numbers'] }],
+    code: ['features/idempotency', 'records/calls.ts', 'core/json'],
   },
   {
     id: 'answered',
@@ -75,9 +75,10 @@ export const promises: readonly PromiseOfGateway[] = [
       'An undo that a server reports as done is believed. A step that cannot be undone is refused before it runs, unless it is a pivot or `features.transactions.uncompensable` allows it.',
     proofs: [
       { kind: 'test', file: 'test/integration/sagas/killed.long.test.ts', seed: 20_262 },
-      { kind: 'simulation', rules: ['transactions-end'] },
+      { kind: 'simulation', rules: ['transactions-end', 'exact-numbers'] },
     ],
     code: [
+      'core/json',
       'features/transactions',
       'records/transactions.ts',
       'records/transitions.ts',
@@ -89,8 +90,8 @@ export const promises: readonly PromiseOfGateway[] = [
     sentence: 'One approval opens one call, and exactly the call that was shown.',
     limits:
       'A person may choose to be asked no more about a tool in a session, where the configuration offers that.',
-    proofs: [{ kind: 'simulation', rules: ['approval-opens-one'] }],
-    code: ['features/confirm', 'records/approvals.ts'],
+    proofs: [{ kind: 'simulation', rules: ['approval-opens-one', 'exact-numbers'] }],
+    code: ['features/confirm', 'records/approvals.ts', 'core/json'],
   },
   {
     id: 'durable',

@@ -21,10 +21,10 @@ const LOOK_INTERVAL_MS = 2000
 export function startApprover({ process, scheduler, random, history, store }: Options): void {
   const approvals = new Approvals(store, world.now)
   const decideAll = async (): Promise<void> => {
-    for (const { id, arguments: args } of await approvals.pending()) {
+    for (const { id, arguments: args, message } of await approvals.pending()) {
       const verdict = random.chance(0.85) ? 'approved' : 'denied'
       // Before it is stored: a decision whose response is lost may count.
-      history.add({ kind: 'approval', order: String(args['order']), verdict })
+      history.add({ kind: 'approval', order: JSON.stringify(args['order']), verdict, question: message })
       await approvals.decide(id, { by: 'user:boss', via: 'sign_in', verdict }).catch(() => undefined)
     }
   }

@@ -1,18 +1,18 @@
 /** How simulated clients reach gateways: requests that may get lost on either way, and replies that are read back. */
 import { isObject, readJson } from '../../core/json/json.ts'
+import { type Fields, Payload } from '../../core/payload.ts'
 import { ERROR_KEY, metaKeys, NS } from '../../protocol/meta-keys.ts'
 import { latestModern } from '../../protocol/revisions.ts'
 import type { Faults } from './faults.ts'
 import type { Reply } from './history.ts'
+import { OddNumbers } from './odd-numbers.ts'
 import type { Scheduler, SimulatedProcess } from './scheduler.ts'
 import type { SimulatedGateway } from './simulated-gateway.ts'
-
-type Fields = Readonly<Record<string, unknown>>
 
 /** A request to a gateway. */
 export interface Request {
   readonly method: string
-  readonly params: Fields
+  readonly params: Payload
   /** The server in the URL; undefined for the URL of all servers. */
   readonly upstream?: string
   /** How long the client waits, in milliseconds. */
@@ -31,7 +31,7 @@ export class Client {
   readonly process: SimulatedProcess
   readonly principal: string
   readonly #surroundings: Surroundings
-  #lastId = 0
+  readonly #ids = new OddNumbers()
 
   constructor(process: SimulatedProcess, principal: string, surroundings: Surroundings) {
     this.process = process
@@ -44,7 +44,8 @@ export class Client {
     const { scheduler, faults } = this.#surroundings
     const { promise, resolve } = Promise.withResolvers<Reply>()
     const controller = new AbortController()
-    const text = this.#encode(request)
+    const id = this.#ids.nextId()
+    const text = this.#encode(id, request)
     const give = (reply: Reply): void => {
       scheduler.cancel(late)
       resolve(reply)
@@ -56,7 +57,7 @@ export class Client {
     const respond = (response: string | undefined): void => {
       const back = faults.delay()
       if (back === undefined) return
-      scheduler.after(this.process, back, 'reply', () => give(readReply(response)))
+      scheduler.after(this.process, back, 'reply', () => give(readReply(response, id)))
     }
     const there = faults.delay()
     const target = gateway.process
@@ -80,17 +81,18 @@ export class Client {
     if (process) scheduler.after(process, faults.latency(), 'hang up', () => controller.abort())
   }
 
-  #encode({ method, params }: Request): string {
-    const meta = isObject(params['_meta']) ? params['_meta'] : {}
-    const _meta = {
+  #encode(id: string, { method, params }: Request): string {
+    const whole = params.withMeta({
       [metaKeys.version]: latestModern.name,
       [metaKeys.clientInfo]: { name: this.process.name, version: '1.0.0' },
       [metaKeys.capabilities]: {},
-      ...meta,
-    }
-    return JSON.stringify({ jsonrpc: '2.0', id: ++this.#lastId, method, params: { ...params, _meta } })
+    })
+    return Payload.of({ jsonrpc: '2.0', method }).with({ id: Payload.text(id), params: whole }).text
   }
 }
+
+/** The code of a response to another request. */
+export const OTHER_ID = 'OTHER_ID'
 
 /** The codes of failures whose call may still have an effect, or whose outcome a retry finds out. */
 const uncertain: ReadonlySet<unknown> = new Set([
@@ -102,29 +104,42 @@ const uncertain: ReadonlySet<unknown> = new Set([
   'UPSTREAM_ERROR',
 ])
 
-function readReply(text: string | undefined): Reply {
+function readReply(text: string | undefined, id: string): Reply {
   if (text === undefined) return { type: 'info', code: 'DISCONNECTED' }
   const message = readJson(text)
   if (!isObject(message)) return { type: 'info', code: 'UNREADABLE' }
-  const { error, result } = message
+  const whole = Payload.text(text, message)
+  if (whole.at('id')?.text !== id) return { type: 'fail', code: OTHER_ID }
+  const { error } = message
   if (isObject(error)) {
     const data = isObject(error['data']) ? error['data'] : {}
     return failure(data['code'] ?? error['code'], data)
   }
-  const fields = isObject(result) ? result : {}
-  const meta = isObject(fields['_meta']) ? fields['_meta'] : {}
-  const problem = meta[ERROR_KEY]
+  const result = whole.at('result') ?? Payload.of({})
+  const { fields } = result
+  if (!Array.isArray(fields['content'])) return { type: 'ok', result }
+  const problem = result.meta(ERROR_KEY)
   const facts = {
     text: JSON.stringify(fields['content']),
-    wasReplay: meta['was_replay'] === true,
-    isUnrecorded: meta[`${NS}/unrecorded`] === true,
+    wasReplay: result.meta('was_replay') === true,
+    isUnrecorded: result.meta(`${NS}/unrecorded`) === true,
   }
-  const structured = isObject(fields['structuredContent']) ? fields['structuredContent'] : fields
-  if (fields['isError'] !== true) return { type: 'ok', ...facts, fields: structured }
+  if (fields['isError'] !== true) return { type: 'ok', ...facts, said: saidIn(result) }
   // An error of the server is an outcome; one of the gateway is none.
   const code = isObject(problem) ? problem['code'] : undefined
   const isOfServer = code === undefined || code === 'UPSTREAM_ERROR' || code === 'TOOL_ERROR'
   return isOfServer ? { type: 'ok', ...facts, code: 'TOOL_ERROR' } : { ...failure(code, {}), ...facts }
+}
+
+/** The structured content, and the JSON in texts. */
+function saidIn(result: Payload): NonNullable<Reply['said']> {
+  const texts = (result.at('content')?.items ?? []).map(({ fields }) => String(fields['text']))
+  const inTexts = texts.filter((text) => text.startsWith('{')).map((text) => Payload.text(text))
+  return [result.at('structuredContent') ?? [], ...inTexts].flat().map(membersOf)
+}
+
+function membersOf(object: Payload): Readonly<Record<string, string>> {
+  return Object.fromEntries(Object.keys(object.fields).map((key) => [key, object.at(key)?.text ?? '']))
 }
 
 function failure(code: unknown, data: Fields): Reply {

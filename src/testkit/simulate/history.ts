@@ -1,10 +1,13 @@
 /** What happened in a simulation: what clients asked and were answered, what servers did, and what failed. */
 import { createHash } from 'node:crypto'
+import type { Payload } from '../../core/payload.ts'
 
 /** What a client wants. Every operation has arguments of its own, by which its effects are found. */
 export interface Operation {
-  /** Unique in the simulation; an argument of the call. */
+  /** Unique in the simulation; an argument of the call, as JSON: a number or a string of digits (`OddNumbers`). */
   readonly order: string
+  /** Another argument, likewise. */
+  readonly amount: string
   readonly principal: string
   readonly server: string
   readonly tool: string
@@ -21,8 +24,10 @@ export interface Reply {
   readonly code?: string
   /** The content of a result. */
   readonly text?: string
-  /** The members of the structured result. */
-  readonly fields?: Readonly<Record<string, unknown>>
+  /** What a tool says that it did, each time that its result says so: the JSON texts of its members. */
+  readonly said?: readonly Readonly<Record<string, string>>[]
+  /** The result of another method. */
+  readonly result?: Payload
   readonly wasReplay?: boolean
   /** The result is marked: the gateway could not record the call. */
   readonly isUnrecorded?: boolean
@@ -46,7 +51,25 @@ export type Happening =
       readonly tool: string
       readonly id: string
       readonly order: string
+      readonly amount: string
       readonly lie?: 'answered without doing' | 'did and failed'
+    }
+  /** The gateway itself called a tool: to undo something, or to verify whether it was done. */
+  | {
+      readonly kind: 'request'
+      readonly server: string
+      readonly tool: string
+      readonly order: string
+      readonly id?: string
+    }
+  /** A client received the event of a call. */
+  | {
+      readonly kind: 'event'
+      readonly receiver: string
+      readonly server: string
+      readonly tool: string
+      readonly order: string
+      readonly amount: string
     }
   /** A thing was undone. */
   | { readonly kind: 'undone'; readonly server: string; readonly id: string; readonly order: string }
@@ -58,7 +81,13 @@ export type Happening =
       readonly attempt: number
       readonly reply?: Reply
     }
-  | { readonly kind: 'approval'; readonly order: string; readonly verdict: 'approved' | 'denied' }
+  | {
+      readonly kind: 'approval'
+      readonly order: string
+      readonly verdict: 'approved' | 'denied'
+      /** The question that was answered. */
+      readonly question: string
+    }
   | { readonly kind: 'fault'; readonly what: string; readonly process: string }
   /** An error that the gateway did not expect. */
   | { readonly kind: 'defect'; readonly what: string }
@@ -105,6 +134,8 @@ export function subjectsOf(entry: Entry): readonly string[] {
       ]
     }
     case 'effect':
+    case 'request':
+    case 'event':
     case 'undone':
     case 'approval':
       return [entry.order]

@@ -1,5 +1,6 @@
 /** The settings of simulated gateways: the simulated servers, a shared store, and the features of a configuration. */
 import type { Settings } from '../../core/settings.ts'
+import { ROUND, ROUNDED } from './odd-numbers.ts'
 
 /** The configuration of the simulated servers. Their commands are never run. */
 export const simulatedConfig = `
@@ -11,9 +12,12 @@ upstreams:
     command: simulated
     revision: '2026-07-28'
     isolation: shared
+    deny: &deny
+      '*': { order: '${ROUNDED}' }
+      '*_*': { order: '${ROUND}' }
     tools: &tools
       charge_card: { confirm: never }
-      book_room: { confirm: never, undo: cancel_booking(id=$.result.id) }
+      book_room: { confirm: never, undo: 'cancel_booking(id=$.result.id, order=$.args.order)' }
       cancel_booking: { confirm: never }
       create_ticket: { confirm: never, verify: 'list_tickets(order=$.args.order) -> $.result.items[0]' }
       set_label: { confirm: never }
@@ -22,6 +26,7 @@ upstreams:
     command: simulated
     revision: '2025-11-25'
     isolation: shared
+    deny: *deny
     tools: *tools
 features:
   transactions: { uncompensable: allow }

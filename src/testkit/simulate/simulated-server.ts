@@ -3,7 +3,7 @@
  * 2025-11-25, fails, is slow, and sometimes answers something other than what it did.
  */
 import { GatewayError } from '../../core/error.ts'
-import { isObject, readJson } from '../../core/json/json.ts'
+import { type Fields, Payload } from '../../core/payload.ts'
 import type {
   OpenTransport,
   TransportReceiver,
@@ -11,27 +11,31 @@ import type {
 } from '../../upstream/transport/transport.ts'
 import type { Faults } from './faults.ts'
 import type { History } from './history.ts'
+import { OddNumbers } from './odd-numbers.ts'
 import type { Seeded } from './random.ts'
 import type { Scheduler, SimulatedProcess } from './scheduler.ts'
 
-type Fields = Readonly<Record<string, unknown>>
+/** The arguments of a call, as JSON texts. */
+interface Ordering {
+  readonly order: string
+  readonly amount: string
+  readonly owner: string
+}
 
 /** Something that a server keeps. */
-interface Thing {
+interface Thing extends Ordering {
   readonly id: string
   readonly tool: string
-  readonly order: string
-  readonly owner: string
   isUndone: boolean
 }
 
-const text = { type: 'string' }
+const number = { type: ['number', 'string'] }
 const ordering = {
   type: 'object',
-  properties: { order: text, owner: text },
-  required: ['order', 'owner'],
+  properties: { order: number, amount: number, owner: { type: 'string' } },
+  required: ['order', 'amount', 'owner'],
 }
-const byId = { type: 'object', properties: { id: text }, required: ['id'] }
+const byId = { type: 'object', properties: { id: number, order: number }, required: ['id', 'order'] }
 const writes = { readOnlyHint: false, destructiveHint: false }
 
 /** The tools. Their undo rules, verifying reads and confirmations are in the settings. */
@@ -48,7 +52,7 @@ const tools: readonly Fields[] = [
   },
   {
     name: 'list_tickets',
-    inputSchema: { type: 'object', properties: { order: text }, required: ['order'] },
+    inputSchema: { type: 'object', properties: { order: number }, required: ['order'] },
     annotations: { readOnlyHint: true },
   },
 ]
@@ -70,6 +74,9 @@ export class SimulatedServer {
   readonly process: SimulatedProcess
   readonly #options: Options
   readonly #things = new Map<string, Thing>()
+  /** The things that `set_label` made, by order. */
+  readonly #labels = new Map<string, string>()
+  readonly #ids = new OddNumbers()
 
   constructor(options: Options) {
     this.name = options.name
@@ -98,7 +105,7 @@ export class SimulatedServer {
   }
 
   /** The response to a request, as its members. */
-  answer(method: string, params: Fields): Fields {
+  answer(method: string, params: Payload): Fields {
     switch (method) {
       case 'server/discover':
         return result({
@@ -115,7 +122,7 @@ export class SimulatedServer {
       case 'tools/list':
         return result({ tools })
       case 'tools/call':
-        return this.#call(String(params['name']), isObject(params['arguments']) ? params['arguments'] : {})
+        return this.#call(String(params.member('name')), params.at('arguments') ?? Payload.of({}))
       case 'ping':
         return result({})
       default:
@@ -123,58 +130,76 @@ export class SimulatedServer {
     }
   }
 
-  #call(tool: string, args: Fields): Fields {
+  #call(tool: string, args: Payload): Fields {
     const { random, faults, history } = this.#options
-    if (tool === 'list_tickets') return done({ items: this.#ticketsOf(String(args['order'])) })
-    if (tool === 'cancel_booking') return this.#cancel(String(args['id']))
-    const [order, owner] = [String(args['order']), String(args['owner'])]
+    const textOf = (name: string): string => args.at(name)?.text ?? 'missing'
+    const order = textOf('order')
+    if (tool === 'list_tickets') return this.#tickets(order)
+    if (tool === 'cancel_booking') return this.#cancel(textOf('id'), order)
+    const given = { order, amount: textOf('amount'), owner: textOf('owner') }
     const { server, lie } = faults.rates
     if (random.chance(server * 0.3)) return failed('The shop is closed.')
     const isLying = random.chance(lie)
-    if (isLying && random.chance(0.5)) {
-      history.add({
-        kind: 'effect',
-        server: this.name,
-        tool,
-        id: 'none',
-        order,
-        lie: 'answered without doing',
-      })
-      return done({ id: 'none', order, owner })
-    }
-    const id = this.#make(tool, order, owner)
+    const isDone = !isLying || random.chance(0.5)
+    const made = isDone ? this.#make(tool, given) : this.#ids.next()
     history.add({
       kind: 'effect',
       server: this.name,
       tool,
-      id,
+      id: made,
       order,
-      ...(isLying && { lie: 'did and failed' }),
+      amount: given.amount,
+      ...(isLying && { lie: isDone ? 'did and failed' : 'answered without doing' }),
     })
-    return isLying ? failed('The shop lost the receipt.') : done({ id, order, owner })
+    return isLying && isDone
+      ? failed('The shop lost the receipt.')
+      : this.#done(objectOf({ id: made, ...given }))
   }
 
-  #make(tool: string, order: string, owner: string): string {
+  #make(tool: string, given: Ordering): string {
+    const { order } = given
     // What is set twice is the same thing.
-    const id = tool === 'set_label' ? `label-of-${order}` : `${tool}-${this.#things.size + 1}`
-    this.#things.set(id, { id, tool, order, owner, isUndone: false })
+    const id = (tool === 'set_label' ? this.#labels.get(order) : undefined) ?? this.#ids.next()
+    if (tool === 'set_label') this.#labels.set(order, id)
+    this.#things.set(id, { id, tool, ...given, isUndone: false })
     return id
   }
 
-  #cancel(id: string): Fields {
+  #cancel(id: string, order: string): Fields {
+    const { history } = this.#options
+    history.add({ kind: 'request', server: this.name, tool: 'cancel_booking', id, order })
     const thing = this.#things.get(id)
     if (!thing) return failed(`There is no booking ${id}.`)
-    if (!thing.isUndone)
-      this.#options.history.add({ kind: 'undone', server: this.name, id, order: thing.order })
+    if (!thing.isUndone) history.add({ kind: 'undone', server: this.name, id, order: thing.order })
     thing.isUndone = true
-    return done({ id })
+    return this.#done(objectOf({ id }))
   }
 
-  #ticketsOf(order: string): readonly Fields[] {
-    return [...this.#things.values()]
+  #tickets(order: string): Fields {
+    this.#options.history.add({ kind: 'request', server: this.name, tool: 'list_tickets', order })
+    const found = [...this.#things.values()]
       .filter((thing) => thing.tool === 'create_ticket' && thing.order === order)
-      .map(({ id, owner }) => ({ id, order, owner }))
+      .map(({ id, amount, owner }) => objectOf({ id, order, amount, owner }).text)
+    return this.#done(objectOf({ items: `[${found.join(',')}]` }))
   }
+
+  /** Servers answer with JSON in a text, with structured content, or with both. */
+  #done(object: Payload): Fields {
+    const { random } = this.#options
+    const place = random.pick(['both', 'text', 'structured'])
+    return {
+      result: Payload.of({
+        resultType: 'complete',
+        content: place === 'structured' ? [] : [{ type: 'text', text: object.text }],
+      }).with(place === 'text' ? {} : { structuredContent: object }),
+    }
+  }
+}
+
+/** An object of members that are JSON texts. */
+function objectOf(texts: Readonly<Record<string, string>>): Payload {
+  const members = Object.entries(texts).map(([name, text]) => [name, Payload.text(text)] as const)
+  return Payload.of({}).with(Object.fromEntries(members))
 }
 
 interface Peer extends Surroundings {
@@ -198,14 +223,14 @@ class SimulatedTransport implements UpstreamTransport {
   async send(message: string): Promise<void> {
     const { server, faults, scheduler } = this.#peer
     if (this.#isClosed || faults.isCut(this.#client, server.name)) throw unreachable()
-    const given = readJson(message)
+    const given = Payload.text(message)
+    const { id, method } = given.fields
     // Notifications need no answer.
-    if (!isObject(given) || typeof given['id'] !== 'number' || !this.#client.isAlive) return
-    const { id, method, params } = given
+    if (typeof id !== 'number' || !this.#client.isAlive) return
     const there = faults.delay()
     if (there === undefined) return this.#lose(id)
     scheduler.after(server.process, there, 'request', () => {
-      const response = server.answer(String(method), isObject(params) ? params : {})
+      const response = server.answer(String(method), given.at('params') ?? Payload.of({}))
       this.#respond(id, response, method === 'tools/call')
     })
   }
@@ -219,7 +244,7 @@ class SimulatedTransport implements UpstreamTransport {
     const back = faults.delay()
     if (back === undefined || faults.isCut(this.#client, server.name)) return this.#lose(id)
     const work = isCall && random.chance(faults.rates.server * 0.2) ? 20_000 * random.next() : 0
-    const text = JSON.stringify({ jsonrpc: '2.0', id, ...response })
+    const { text } = Payload.of({ jsonrpc: '2.0', id }).with(response)
     const receive = (): void => {
       if (!this.#isClosed) this.#receiver.receive(text, id)
     }
@@ -239,10 +264,6 @@ class SimulatedTransport implements UpstreamTransport {
 
 function result(fields: Fields): Fields {
   return { result: { resultType: 'complete', ...fields } }
-}
-
-function done(fields: Fields): Fields {
-  return result({ content: [{ type: 'text', text: JSON.stringify(fields) }], structuredContent: fields })
 }
 
 function failed(message: string): Fields {

@@ -8,6 +8,7 @@ import { startApprover } from './approver.ts'
 import { Client } from './client.ts'
 import { chooseRates, Faults } from './faults.ts'
 import { type Entry, History, subjectsOf } from './history.ts'
+import { OddNumbers } from './odd-numbers.ts'
 import { type Seeded, seeded } from './random.ts'
 import { CLIENTS_END, rules } from './rules/rules.ts'
 import type { Rule } from './rules/rule.ts'
@@ -16,6 +17,7 @@ import { SimulatedGateway } from './simulated-gateway.ts'
 import { SimulatedServer } from './simulated-server.ts'
 import { SimulatedData, SimulatedStore } from './simulated-store.ts'
 import { simulatedWorld } from './simulated-world.ts'
+import { watch } from './watcher.ts'
 import { type BegunTransaction, type Field, finalStatus, work } from './workload.ts'
 
 /** What is simulated. */
@@ -54,7 +56,7 @@ export interface SimulationResult {
 /** How many steps may follow until everything is settled. */
 const MAX_FINAL_STEPS = 300_000
 const MAX_ENTRIES = 40
-const PRINCIPALS = ['user:ann', 'user:bob', 'user:cleo']
+const PRINCIPALS = ['user:ann', 'user:bob', 'user:cleo'] as const
 
 /** Runs one simulation. */
 export async function simulate(options: SimulationOptions): Promise<SimulationResult> {
@@ -156,11 +158,15 @@ class Simulation {
   /** Resolves once all clients are done, and know how their transactions ended. */
   async #startClients(): Promise<void> {
     const field = this.#field()
+    const surroundings = { scheduler: this.#scheduler, faults: this.#faults }
     const clients = [...PRINCIPALS, ...PRINCIPALS, ...PRINCIPALS, ...PRINCIPALS].map((principal, index) => {
       const process = this.#scheduler.process(`client-${index + 1}`)
-      return new Client(process, principal, { scheduler: this.#scheduler, faults: this.#faults })
+      return new Client(process, principal, surroundings)
     })
+    const watcher = new Client(this.#scheduler.process('watcher'), PRINCIPALS[0], surroundings)
+    const watching = watch(watcher, field)
     const begun = await Promise.all(clients.map((client) => this.#workOf(client, field)))
+    await watching
     for (const each of begun.flat()) await finalStatus(each, field)
   }
 
@@ -178,6 +184,8 @@ class Simulation {
       history: this.#history,
       gateways: [first, ...others],
       servers: [server, ...servers],
+      orders: new OddNumbers(),
+      amounts: new OddNumbers(),
       next: () => ++this.#last,
       isEnding: () => this.#isEnding,
     }
@@ -244,5 +252,6 @@ class Simulation {
 
 /** The names of operations and transactions in a text. */
 function wordsIn(text: string): readonly string[] {
-  return text.match(/\b(order|transaction)-\d+/g) ?? []
+  const orders = [...text.matchAll(/\border ("?-?\d[\d.]*"?)/g)].map(([, order = '']) => order)
+  return [...orders, ...(text.match(/\btransaction-\d+/g) ?? [])]
 }

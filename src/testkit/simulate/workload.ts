@@ -1,6 +1,8 @@
 /** What simulated clients do: keyed calls with retries, conflicting and foreign keys, transactions, and approved calls. */
 import type { Client } from './client.ts'
 import type { History, Operation, Reply } from './history.ts'
+import { Payload } from '../../core/payload.ts'
+import type { OddNumbers } from './odd-numbers.ts'
 import type { Seeded } from './random.ts'
 import type { SimulatedGateway } from './simulated-gateway.ts'
 
@@ -18,7 +20,10 @@ export interface Field {
   readonly history: History
   readonly gateways: readonly [SimulatedGateway, ...SimulatedGateway[]]
   readonly servers: readonly [string, ...string[]]
-  /** A number that no other operation has. */
+  /** The numbers of operations, and amounts. */
+  readonly orders: OddNumbers
+  readonly amounts: OddNumbers
+  /** A number that nothing else has. */
   next(): number
   isEnding(): boolean
 }
@@ -67,13 +72,12 @@ async function keyedCall(client: Client, field: Field): Promise<void> {
   if (random.chance(0.2)) await attempt(client, sameKey(client, operation, field), field, ttl)
 }
 
-/** Another call with the key of one. */
-function sameKey(client: Client, { key, server }: Operation, field: Field): Operation {
-  return newOperation(client, field, {
-    ...(key !== undefined && { key }),
-    server,
-    tool: field.random.pick(writes),
-  })
+/** Another call with the key of one: of another tool, or one that differs in the last digit of its order alone. */
+function sameKey(client: Client, { key, server, tool, order, amount }: Operation, field: Field): Operation {
+  const own = { ...(key !== undefined && { key }), server }
+  if (field.random.chance(0.5))
+    return newOperation(client, field, { ...own, tool: field.random.pick(writes) })
+  return { ...newOperation(client, field, { ...own, tool, like: order }), amount }
 }
 
 async function plainCall(client: Client, field: Field): Promise<void> {
@@ -143,7 +147,7 @@ function makeStep(
 export async function finalStatus({ client, id }: BegunTransaction, field: Field): Promise<void> {
   for (let tries = 0; tries < 30; tries++) {
     const reply = await verb(client, field, id, 'status')
-    const status = reply.fields?.['status']
+    const status = reply.result?.member('status')
     // A rollback that failed is repeated by the gateway.
     if (
       reply.code === 'RESOURCE_NOT_FOUND' ||
@@ -170,7 +174,7 @@ async function tryUntilKnown(
 
 async function attempt(client: Client, operation: Operation, field: Field, ttl?: number): Promise<Reply> {
   const { random, history } = field
-  const { order, principal, tool, server, key, transaction: of } = operation
+  const { order, amount, principal, tool, server, key, transaction: of } = operation
   const gateway = random.pick(field.gateways)
   const number = field.next()
   history.add({
@@ -183,15 +187,17 @@ async function attempt(client: Client, operation: Operation, field: Field, ttl?:
   const reply = await client.send(gateway, {
     method: 'tools/call',
     upstream: server,
-    params: {
-      name: tool,
-      arguments: { order, owner: principal },
+    params: Payload.of({ name: tool }).with({
+      arguments: Payload.of({ owner: principal }).with({
+        order: Payload.text(order),
+        amount: Payload.text(amount),
+      }),
       _meta: {
         ...(key !== undefined && { idempotency_key: key }),
         ...(ttl !== undefined && { idempotency_ttl_seconds: ttl / 1000 }),
-        ...(of !== undefined && { transaction_id: of, step_id: order }),
+        ...(of !== undefined && { transaction_id: of, step_id: key }),
       },
-    },
+    }),
     patience: 2000 + 28_000 * random.next(),
     hangsUp: random.chance(0.5),
   })
@@ -212,7 +218,7 @@ async function verb(
   const timeout = name === 'begin' ? { timeout_seconds: TRANSACTION_TIMEOUT_SECONDS } : {}
   const reply = await client.send(random.pick(field.gateways), {
     method: `transaction/${name}`,
-    params: { transaction_id: id, ...timeout },
+    params: Payload.of({ transaction_id: id, ...timeout }),
     patience: 10_000 + 50_000 * random.next(),
     hangsUp: random.chance(0.5),
   })
@@ -223,7 +229,8 @@ async function verb(
 function newOperation(
   { principal }: Client,
   field: Field,
-  given: Pick<Operation, 'server' | 'tool'> & { readonly key?: string },
+  { like, ...given }: Pick<Operation, 'server' | 'tool' | 'key'> & { readonly like?: string },
 ): Operation {
-  return { ...given, principal, order: `order-${field.next()}`, isIdempotent: given.tool === 'set_label' }
+  const [order, amount] = [field.orders.next(like), field.amounts.next()]
+  return { ...given, principal, order, amount, isIdempotent: given.tool === 'set_label' }
 }

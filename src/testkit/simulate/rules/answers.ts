@@ -40,7 +40,7 @@ export const answersStay: CreateRule = () => {
       if (!known || entry.at - known.firstInvokedAt > known.ttl - 2 * MAX_SKEW_MS) return undefined
       const { answer } = known
       if (entry.code === 'IDEMPOTENCY_CONFLICT' && known.orders.size === 1)
-        return `${entry.operation.order} is refused for another call with the key ${entry.operation.key}, and there is none`
+        return `order ${entry.operation.order} is refused for another call with the key ${entry.operation.key}, and there is none`
       if (!answer) {
         if (entry.type === 'ok' && !entry.isUnrecorded) known.answer = entry
         return undefined
@@ -54,12 +54,13 @@ function contradiction(answer: ReplyEntry, entry: ReplyEntry, isLater: boolean):
   const { order, key } = entry.operation
   const isSame = order === answer.operation.order
   if (entry.type === 'ok' && !isSame)
-    return `the key ${key} of ${answer.operation.order} also answered ${order}`
+    return `the key ${key} of order ${answer.operation.order} also answered order ${order}`
   if (entry.type === 'ok' && entry.text !== answer.text)
-    return `${order} was answered ${answer.text}, and then ${entry.text}`
+    return `order ${order} was answered ${answer.text}, and then ${entry.text}`
   if (!isLater || !isSame) return undefined
   if (entry.type === 'ok' && !entry.wasReplay)
-    return `${order} was answered before, and this answer is no replay`
-  if (entry.code === 'OUTCOME_UNKNOWN') return `${order} was answered before, and its outcome is now unknown`
+    return `order ${order} was answered before, and this answer is no replay`
+  if (entry.code === 'OUTCOME_UNKNOWN')
+    return `order ${order} was answered before, and its outcome is now unknown`
   return undefined
 }

@@ -18,7 +18,9 @@ export const approvalOpensOne: CreateRule = () => {
       const count = (done.get(entry.order) ?? 0) + 1
       done.set(entry.order, count)
       const given = approved.get(entry.order) ?? 0
-      return count > given ? `${entry.order} was done ${count} times and approved ${given} times` : undefined
+      return count > given
+        ? `order ${entry.order} was done ${count} times and approved ${given} times`
+        : undefined
     },
   }
 }

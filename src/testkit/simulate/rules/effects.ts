@@ -38,22 +38,22 @@ export const effectsOnce: CreateRule = () => {
       }
       if (entry.kind !== 'effect' || entry.lie === 'answered without doing') return undefined
       const found = known.get(entry.order)
-      if (!found) return `${entry.server} did ${entry.order}, which no client called`
+      if (!found) return undefined
       found.effects.push(entry)
       const { operation, attempts, effects } = found
       if (operation.isIdempotent) return undefined
       if (operation.key === undefined)
         return effects.length > attempts
-          ? `${entry.order} was called ${attempts} times and done ${effects.length} times`
+          ? `order ${entry.order} was called ${attempts} times and done ${effects.length} times`
           : undefined
       const key = keys.get(keyOf({ ...operation, key: operation.key }))
       // Once it may have been forgotten, a key may be used again.
       if (!key || entry.at - key.firstInvokedAt > key.ttl - 2 * MAX_SKEW_MS) return undefined
-      if (effects.length > 1) return `${entry.order} was done ${effects.length} times`
+      if (effects.length > 1) return `order ${entry.order} was done ${effects.length} times`
       key.orders.set(entry.order, entry.at)
       const others = [...key.orders.keys()].filter((order) => order !== entry.order)
       return others.length > 0
-        ? `the key ${operation.key} did ${entry.order} and ${others.join(', ')}`
+        ? `the key ${operation.key} did order ${entry.order} and order ${others.join(', ')}`
         : undefined
     },
   }

@@ -13,13 +13,18 @@ export const successHasEffect: CreateRule = () => {
         return undefined
       }
       if (entry.kind !== 'reply' || entry.type !== 'ok' || entry.code !== undefined) return undefined
-      const { order, principal } = entry.operation
-      const { order: answered, owner, id } = entry.fields ?? {}
-      if (answered !== order || owner !== principal)
-        return `${order} of ${principal} was answered with ${String(answered)} of ${String(owner)}`
-      return done.get(order)?.has(String(id))
-        ? undefined
-        : `${order} was answered with ${String(id)}, which was not done`
+      const { order, amount, principal } = entry.operation
+      const { said = [] } = entry
+      const asked = [order, amount, JSON.stringify(principal)]
+      for (const each of said) {
+        const { id = 'nothing' } = each
+        const answered = [each['order'], each['amount'], each['owner']]
+        if (answered.join() !== asked.join())
+          return `order ${order} (${asked.join()}) was answered with ${answered.join()}`
+        if (done.get(order)?.has(id) !== true)
+          return `order ${order} was answered with ${id}, which was not done`
+      }
+      return said.length === 0 ? `order ${order} was answered with nothing` : undefined
     },
   }
 }
@@ -31,7 +36,7 @@ export const knownWithoutFaults: CreateRule = (rates) => {
     name: 'known-without-faults',
     observe: (entry) => {
       if (!isCalm || entry.kind !== 'reply' || entry.code !== 'OUTCOME_UNKNOWN') return undefined
-      return `nothing failed, and the outcome of ${entry.operation.order} is unknown`
+      return `nothing failed, and the outcome of order ${entry.operation.order} is unknown`
     },
   }
 }
@@ -42,7 +47,7 @@ export const noDefects: CreateRule = () => ({
   observe: (entry) => {
     if (entry.kind === 'defect') return entry.what
     if (entry.kind === 'reply' && entry.code === 'INTERNAL_ERROR')
-      return `${entry.operation.order} ended with INTERNAL_ERROR`
+      return `order ${entry.operation.order} ended with INTERNAL_ERROR`
     return undefined
   },
 })

@@ -3,6 +3,7 @@ import { noFaults } from '../faults.ts'
 import { answersStay } from './answers.ts'
 import { approvalOpensOne } from './approvals.ts'
 import { effectsOnce } from './effects.ts'
+import { exactNumbers } from './exact-numbers.ts'
 import { knownWithoutFaults, noDefects, successHasEffect } from './results.ts'
 import type { CreateRule } from './rule.ts'
 import { transactionsEnd } from './transactions.ts'
@@ -12,6 +13,7 @@ export const CLIENTS_END = 'clients-end'
 
 /** Each rule holds in every simulation. */
 export const rules: readonly CreateRule[] = [
+  exactNumbers,
   effectsOnce,
   answersStay,
   successHasEffect,

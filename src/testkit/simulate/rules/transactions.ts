@@ -60,7 +60,7 @@ export const transactionsEnd: CreateRule = () => {
       if (reply.type !== 'ok') return undefined
       if (verb === 'begin') followed.hasBegun = true
       if (verb === 'commit') followed.committed = true
-      if (verb === 'rollback' && reply.fields?.['status'] === 'rolled_back') followed.rolledBack = true
+      if (verb === 'rollback' && reply.result?.member('status') === 'rolled_back') followed.rolledBack = true
       if (verb === 'status') followed.status = reply
       return followed.committed && followed.rolledBack
         ? `${entry.transaction} was committed and rolled back`
@@ -79,7 +79,7 @@ export const transactionsEnd: CreateRule = () => {
 function faultOf(followed: Followed, state: FinalState, lies: ReadonlySet<string>): string | undefined {
   const { hasBegun, status, committed, rolledBack } = followed
   if (!hasBegun) return undefined
-  const fields = status?.fields
+  const fields = status?.result?.fields
   if (!fields) return 'its status cannot be read'
   if (!ended.has(fields['status'])) return `it is still ${String(fields['status'])}`
   if (committed && fields['status'] !== 'committed')
@@ -91,13 +91,14 @@ function faultOf(followed: Followed, state: FinalState, lies: ReadonlySet<string
   if (late !== undefined) return `${late} was undone after a step before it, and its status does not say so`
   const ok = new Set(steps.flatMap((step) => (step['status'] === 'ok' ? [step['step_id']] : [])))
   for (const [order, { operation, isAnswered }] of followed.steps) {
-    if (isAnswered && !ok.has(order)) return `${order} was answered, and is not recorded as done`
+    if (isAnswered && !ok.has(operation.key))
+      return `order ${order} was answered, and is not recorded as done`
     if (lies.has(order) || operation.tool !== 'book_room') continue
     const isThere = state.thingsOf(operation.server, order).length > 0
     if (fields['status'] === 'committed' && isAnswered && !isThere)
-      return `it is committed, and ${order} is gone`
+      return `it is committed, and order ${order} is gone`
     const isSettled = fields['status'] === 'rolled_back' && fields['needs_attention'] !== true
-    if (isSettled && isThere) return `it is rolled back, and ${order} is still there`
+    if (isSettled && isThere) return `it is rolled back, and order ${order} is still there`
   }
   return undefined
 }
