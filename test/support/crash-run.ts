@@ -4,6 +4,7 @@ import type { CrashField, MortalGateway } from './crash-field.ts'
 import { additionsOf } from './effects.ts'
 import { type Answer, attemptCall, type Attempt, type KeyedCall } from './keyed-client.ts'
 import { type Seeded, seeded } from './seeded.ts'
+import { numberOf } from './server/json.ts'
 
 /** What became of a key, as its client knows it. */
 export interface Ending {
@@ -34,8 +35,10 @@ export async function runWithKills(field: CrashField, options: RunOptions): Prom
   const { seed, keys, batch, tools } = options
   const random = seeded(seed)
   const calls = Array.from({ length: keys }, (_each, index): KeyedCall => {
-    const key = `key-${seed}-${index}`
-    return { tool: random.pick(tools), arguments: { key, value: `value of ${key}` }, key }
+    // 18 digits, of which the last ones differ: a double cannot hold them. Some are strings.
+    const key = String(725_653_560_000_000_000n + BigInt(seed) * 1000n + BigInt(index))
+    const given = index % 3 === 0 ? key : numberOf(key)
+    return { tool: random.pick(tools), arguments: { key: given, value: `value of ${key}` }, key }
   })
   const endings: Ending[] = []
   const restarts: Promise<void>[] = []
@@ -73,7 +76,7 @@ async function runBatch(calls: KeyedCall[], field: CrashField, seed: number): Pr
 
 /** Each key has chances of its own: those of others depend on how quick they are. */
 function seedOf({ key }: KeyedCall): number {
-  return Number(/\d+$/.exec(key)?.[0]) * 7919
+  return Number(key.slice(-3)) * 7919
 }
 
 /** Makes a call with the same key again and again, until there is an answer or the doubt is told. */

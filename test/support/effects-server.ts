@@ -1,16 +1,17 @@
-// A small MCP server whose tools have effects that outlive it: lines of a file, which nothing removes.
+// A small MCP server whose tools have effects that outlive it: lines of a file, which nothing removes. Their ids are numbers
+// that a double cannot hold, and differ in the last digits; keys are numbers or strings.
 // What is to be added may be faulty, as the first word of its value says: `fail`, `ignored` and `lost` are not
 // answered well, the last one though it is done; `fixed` cannot be removed, and that `sticky` is removed is not answered.
 // `long` takes three times as long as the slowest of the others. A ping is answered once all that was begun is done.
 // With --tasks its tools run as tasks of 2025-11-25 for clients that ask for one.
 // Usage: effects-server.ts --log FILE [--port N] [--slow MS] [--tasks]; over HTTP it prints the port it listens on.
-import { createHash, randomUUID } from 'node:crypto'
+import { createHash, randomInt, randomUUID } from 'node:crypto'
 import { appendFileSync, existsSync, readFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { createInterface } from 'node:readline'
 import { setTimeout as pause } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
-import { isObject } from './server/json.ts'
+import { isObject, numberOf, parseExact } from './server/json.ts'
 
 const { values } = parseArgs({
   options: {
@@ -25,19 +26,21 @@ const slowest = Number(values.slow)
 if (file === '') throw new Error('--log FILE is missing')
 
 const text = { type: 'string' }
-const effect = schema({ id: text, key: text, value: text })
+const id = { type: 'integer' }
+const key = { type: ['integer', 'string'] }
+const effect = schema({ id, key, value: text })
 const tools = [
-  tool('add_effect', { key: text, value: text }, effect),
+  tool('add_effect', { key, value: text }, effect),
   // The same again, for a configuration that says something else of it.
-  tool('add_blind_effect', { key: text, value: text }, effect),
-  tool('remove_effect', { id: text }, schema({ removed: { type: 'boolean' } })),
+  tool('add_blind_effect', { key, value: text }, effect),
+  tool('remove_effect', { id }, schema({ removed: { type: 'boolean' } })),
   {
-    ...tool('list_effects', { value: text }, schema({ effects: { type: 'array', items: effect } })),
+    ...tool('list_effects', { key }, schema({ effects: { type: 'array', items: effect } })),
     annotations: { readOnlyHint: true },
   },
   // The same, as slowly as an effect.
   {
-    ...tool('find_effects', { key: text, value: text }, schema({ key: text })),
+    ...tool('find_effects', { key, value: text }, schema({ key })),
     annotations: { readOnlyHint: true },
   },
 ]
@@ -50,23 +53,24 @@ else serveHttp(Number(port))
 /** In place of an answer. */
 const never = new Promise<object>(() => undefined)
 
+/** Its id and key are as they were read: long numbers are raw JSON. */
 interface Effect {
-  readonly id: string
-  readonly key: string
+  readonly id: unknown
+  readonly key: unknown
   readonly value: string
 }
 
 async function call(name: unknown, given: Readonly<Record<string, unknown>>): Promise<object> {
   const { key = '', value = '', id = '' } = given
-  if (name === 'list_effects') return { effects: effects().filter((each) => each.value === value) }
+  if (name === 'list_effects') return { effects: effects().filter((each) => isSame(each.key, key)) }
   if (name === 'find_effects') {
-    for (const delay of delays(String(key), value)) await pause(delay)
+    for (const delay of delays(JSON.stringify(key), value)) await pause(delay)
     return { key }
   }
   const fault = String(value).split(' ', 1)[0]
   if (fault === 'fail') throw new Error('it fails')
   if (fault === 'ignored') return never
-  const acting = act(name, { id: String(id), key: String(key), value: String(value) })
+  const acting = act(name, { id, key, value: String(value) })
   begun.add(acting)
   const { done, isSticky } = await acting.finally(() => begun.delete(acting))
   return fault === 'lost' || isSticky ? never : done
@@ -76,23 +80,37 @@ async function call(name: unknown, given: Readonly<Record<string, unknown>>): Pr
 const begun = new Set<Promise<object>>()
 
 async function act(name: unknown, { id, key, value }: Effect): Promise<{ done: object; isSticky: boolean }> {
-  const [before, after] = delays(`${key}${id}`, value)
+  const [before, after] = delays(JSON.stringify([key, id]), value)
   await pause(before)
-  const there = effects().find((each) => each.id === id)
+  const there = effects().find((each) => isSame(each.id, id))
   if (there?.value.startsWith('fixed')) throw new Error('it stays')
   const done = name === 'remove_effect' ? remove(id) : add(key, value)
   await pause(after)
   return { done, isSticky: there?.value.startsWith('sticky') === true }
 }
 
-function add(key: string, value: string): Effect {
-  const added = { id: randomUUID(), key, value }
+function add(key: unknown, value: string): Effect {
+  const added = { id: nextId(), key, value }
   write(added)
   return added
 }
 
-function remove(id: string): object {
-  const isThere = effects().some((each) => each.id === id)
+/** Of 18 digits; several servers may write to one file. */
+function nextId(): object {
+  const count = String(++made).padStart(4, '0')
+  return numberOf(`7${String(process.pid).padStart(7, '0')}${begunWith}${count}`)
+}
+
+const begunWith = randomInt(100_000, 1_000_000)
+let made = 0
+
+/** Whether two ids or keys are the same, to the last digit. */
+function isSame(one: unknown, other: unknown): boolean {
+  return JSON.stringify(one) === JSON.stringify(other)
+}
+
+function remove(id: unknown): object {
+  const isThere = effects().some((each) => isSame(each.id, id))
   if (isThere) write({ removed: id })
   return { removed: isThere }
 }
@@ -107,9 +125,9 @@ function effects(): Effect[] {
   const lines = existsSync(file) ? readFileSync(file, 'utf8').split('\n') : []
   // The last line has no end while it is being written: a write over two pages becomes visible page by page.
   for (const line of lines.slice(0, -1)) {
-    const entry = JSON.parse(line) as Effect & { readonly removed?: string }
-    if (entry.removed === undefined) found.set(entry.id, entry)
-    else found.delete(entry.removed)
+    const entry = parseExact(line, numberOf) as Effect & { readonly removed?: unknown }
+    if (entry.removed === undefined) found.set(JSON.stringify(entry.id), entry)
+    else found.delete(JSON.stringify(entry.removed))
   }
   return [...found.values()]
 }
@@ -132,7 +150,7 @@ function schema(properties: object): object {
 
 /** The answer to a message; nothing to a notification. */
 async function answer(line: string): Promise<string | undefined> {
-  const message: unknown = JSON.parse(line)
+  const message = parseExact(line, numberOf)
   if (!isObject(message) || message['id'] === undefined) return undefined
   const reply = await replyTo(message).catch((error: unknown) => {
     return { error: { code: -32603, message: String(error) } }

@@ -4,8 +4,9 @@ import { existsSync, readFileSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import { post } from './client/raw.ts'
+import { isObject, parseExact } from './server/json.ts'
 
-/** Something the server of effects did. */
+/** Something the server of effects did. Numbers are their digits. */
 export interface Effect {
   readonly id: string
   readonly key: string
@@ -21,9 +22,11 @@ export function effectsCommand(file: string, more: readonly string[] = []): read
 
 /** The effects a file tells of, the removed ones left out. */
 export function effectsOf(file: string): readonly Effect[] {
-  const lines = linesOf(file).map((line) => JSON.parse(line) as Effect & { readonly removed?: string })
+  const lines = entriesOf(file)
   const removed = new Set(lines.map((line) => line.removed))
-  return lines.filter((line) => line.removed === undefined && !removed.has(line.id))
+  return lines.flatMap(({ id = '', key = '', value = '', removed: isRemoval }) =>
+    isRemoval === undefined && !removed.has(id) ? [{ id, key, value }] : [],
+  )
 }
 
 /** The processes that have served a file and still run. */
@@ -38,8 +41,7 @@ export function pidsOf(file: string): readonly number[] {
 
 /** How often each key was added, by what the file tells. */
 export function additionsOf(file: string): ReadonlyMap<string, number> {
-  const lines = linesOf(file).map((line) => JSON.parse(line) as Partial<Effect>)
-  const keys = lines.flatMap(({ key }) => key ?? [])
+  const keys = entriesOf(file).flatMap(({ key }) => key ?? [])
   return new Map([...Map.groupBy(keys, (key) => key)].map(([key, all]) => [key, all.length]))
 }
 
@@ -77,6 +79,16 @@ export async function startEffects(
     await post(url, '{"jsonrpc":"2.0","id":1,"method":"ping"}')
   }
   return { url, kill, start, settled }
+}
+
+/** The lines of a file, with all values as text. */
+function entriesOf(file: string): readonly Partial<Effect & { readonly removed: string }>[] {
+  return linesOf(file).map((line) => {
+    const entry = parseExact(line)
+    return Object.fromEntries(
+      Object.entries(isObject(entry) ? entry : {}).map(([name, value]) => [name, String(value)]),
+    )
+  })
 }
 
 function linesOf(file: string): readonly string[] {

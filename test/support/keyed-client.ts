@@ -1,6 +1,6 @@
 import { usual } from './client/raw.ts'
 import { modern } from './fronts.ts'
-import { isObject, type Json } from './server/json.ts'
+import { isObject, type Json, parseExact } from './server/json.ts'
 
 /** A call with an idempotency key. */
 export interface KeyedCall {
@@ -35,7 +35,7 @@ export async function attemptCall(url: string, call: KeyedCall, signal: AbortSig
   const request = { method: 'POST', headers: { ...usual, ...headers }, body: JSON.stringify(message), signal }
   try {
     const response = await fetch(url, request)
-    const answered: unknown = JSON.parse(await response.text())
+    const answered = parseExact(await response.text())
     return read(isObject(answered) ? answered : {})
   } catch (error) {
     return { kind: 'again', why: String(error) }

@@ -4,7 +4,7 @@ import { usual } from './client/raw.ts'
 import { SseParser } from './client/sse-parser.ts'
 import type { MortalGateway } from './crash-field.ts'
 import type { Seeded } from './seeded.ts'
-import { isObject, type Json, objectAt, parse } from './server/json.ts'
+import { isObject, type Json, objectAt, parseExact } from './server/json.ts'
 
 /** What a client wants of a call. */
 export interface OperationPlan {
@@ -243,13 +243,21 @@ function failedWith({ code, text }: { readonly code: string; readonly text: stri
   return { kind: 'failed', code, structured: {}, text }
 }
 
+function parsed(text: string): unknown {
+  try {
+    return parseExact(text)
+  } catch {
+    return undefined
+  }
+}
+
 /** The last message of a response, which may be an event stream. A stream that broke off has none. */
 function answerIn(text: string): Answer | undefined {
   const isStream = !text.startsWith('{')
   const last = isStream
     ? new SseParser().push(text).findLast(({ data }) => data !== undefined && data !== '')
     : undefined
-  const message = parse(last?.data ?? text)
+  const message = parsed(last?.data ?? text)
   if (!isObject(message)) return undefined
   const { result, error } = message
   if (isObject(error)) {

@@ -29,7 +29,7 @@ const program = (name: string): string => fileURLToPath(new URL(name, import.met
 
 /** Longest call, and longest silence of one that is no task, in seconds: after a crash a read is believed after that. */
 const limits = { max_timeout: '6s', timeout: '2s', concurrency: 'off', rate: 'off' }
-const verify = 'list_effects(value=$.args.value) -> $.result.effects[0]'
+const verify = 'list_effects(key=$.args.key) -> $.result.effects[0]'
 const tools = { add_effect: { verify, undo: 'remove_effect(id=$.result.id)' } }
 
 /** Starts the servers and two gateways; `redis` is the URL of their store, a folder of their own where it is absent. */

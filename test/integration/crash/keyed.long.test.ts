@@ -12,7 +12,7 @@ import { repetitions, seedOf, variantsOf } from '../../support/soak.ts'
 /** CRASH_SEED reproduces the points at which processes were killed. */
 const SEED = seedOf('CRASH_SEED', 20_261)
 
-const verify = 'list_effects(value=$.args.value) -> $.result.effects[0]'
+const verify = 'list_effects(key=$.args.key) -> $.result.effects[0]'
 /** An earlier attempt may still be running for as long as the timeout, so the timeout is short. */
 const tools = { add_effect: { verify, timeout: '1s' }, add_blind_effect: { timeout: '1s' } }
 

@@ -34,6 +34,27 @@ export function parse(text: string): unknown {
   }
 }
 
+/** What `JSON.parse` says of the text of a value, and `JSON.rawJSON` (ECMAScript 2026). */
+type Parse = (
+  text: string,
+  revive: (key: string, value: unknown, of: { source?: string }) => unknown,
+) => unknown
+const { parse: parseWith, rawJSON } = JSON as unknown as { parse: Parse; rawJSON(text: string): object }
+
+/** A number that is written with these digits. */
+export function numberOf(digits: string): object {
+  return rawJSON(digits)
+}
+
+/** Reads JSON text; numbers that a double may not hold are what `replace` makes of their digits. @throws SyntaxError */
+export function parseExact(text: string, replace: (digits: string) => unknown = String): unknown {
+  return parseWith(text, (_key, value, { source }) => {
+    if (typeof value !== 'number' || source === undefined) return value
+    // Some long integers are written as their double is, such as 700158175176110100.
+    return String(value) === source && Math.abs(value) <= Number.MAX_SAFE_INTEGER ? value : replace(source)
+  })
+}
+
 /** JSON text that is sent as it stands, so that big integers and spacing survive. */
 export class RawJson {
   readonly text: string
