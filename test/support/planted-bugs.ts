@@ -73,7 +73,7 @@ export const plantedBugs: readonly PlantedBug[] = [
     find: 'return `${callCollection(principal)}/${upstream}:${key}`;',
     replace: "return `${callCollection('everybody')}/${upstream}:${key}`;",
     rule: 'answers-stay',
-    seed: 18,
+    seed: 26,
     steps: 8000,
   },
   {
