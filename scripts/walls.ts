@@ -48,6 +48,7 @@ const forFeatures = [
 /** The files beside the features that each of them may import. */
 const forEachFeature = [
   'feature.ts',
+  'own-calls.ts',
   'builtin-tool.ts',
   'describing.ts',
   'dialer.ts',
@@ -226,7 +227,7 @@ const walls: readonly Wall[] = [
     part: 'gateway/internal-call.ts',
     may: [
       'core',
-      'features/feature.ts',
+      'features/own-calls.ts',
       'protocol/meta-keys.ts',
       'protocol/lift.ts',
       'protocol/revisions.ts',

@@ -26,7 +26,7 @@ export function looksLikeToken(text: string): boolean {
 
 /** Whether a variable, header or option with this name usually contains a secret. */
 export function namesSecret(name: string): boolean {
-  return isSecretName(name) || /(?:^|[_-])auth$|^key$/i.test(name)
+  return isSecretName(name) || /(?:^|[_-])(?:auth|key)$/i.test(name)
 }
 
 /** Whether a text is a URL with a password in it. */

@@ -3,16 +3,7 @@
  * them belong to one runtime; a reload creates the features again with new ones.
  */
 import type { AuthSettings } from '../core/auth-settings.ts'
-import type {
-  ByteExchange,
-  Call,
-  Handler,
-  InternalPurpose,
-  Middleware,
-  OperationRef,
-  Outcome,
-  Target,
-} from '../core/call.ts'
+import type { ByteExchange, Call, Handler, Middleware, Outcome, Target } from '../core/call.ts'
 import type { Descriptor, RemainingQuota, ToolFacts, Quota, ServerRecords } from '../core/descriptor.ts'
 import type { GatewayError } from '../core/error.ts'
 import type { Finding } from '../core/finding.ts'
@@ -32,10 +23,10 @@ import type { UndoRule } from '../core/undo/rules.ts'
 import type { ProcessScope } from '../durable/process-scope.ts'
 import type { ServerDescription } from '../descriptions/model/description.ts'
 import type { Challenge } from '../protocol/gateway-proof.ts'
-import type { SubscriptionFilter } from '../protocol/subscription-filter.ts'
 import type { Approval } from '../records/approvals.ts'
 import type { Membership } from '../records/members.ts'
 import type { Store } from '../store/store.ts'
+import type { InternalCall, ListenOrder, RepeatedCall, ServerRequest } from './own-calls.ts'
 
 type JsonSchema = Readonly<Record<string, unknown>>
 
@@ -463,45 +454,3 @@ interface GatewayTraits {
   /** The proxies for requests to other services. */
   readonly proxies: FindProxy
 }
-
-/** A call of a tool that the gateway makes itself. */
-export interface InternalCall {
-  readonly purpose: InternalPurpose
-  /** The principal whose rights apply. */
-  readonly principal: Principal
-  readonly upstream: string
-  /** The tool's name on its server. */
-  readonly tool: string
-  readonly arguments: Readonly<Record<string, unknown>>
-  readonly idempotencyKey?: string
-  /** The trace of the action that it undoes (W3C `traceparent`). */
-  readonly undoes?: string | undefined
-  /** The call that it belongs to: it takes the same route to the server, and ends with it. */
-  readonly during?: Call
-}
-
-/** A subscription to notifications of a server that the gateway makes itself. */
-export interface ListenOrder {
-  readonly upstream: string
-  readonly filter: SubscriptionFilter
-  /** Ends it. */
-  readonly controller: AbortController
-  readonly emit: Call['emit']
-}
-
-/** A request that the gateway itself makes to a server, with the gateway's own rights. */
-export interface ServerRequest {
-  readonly upstream: string
-  readonly method: string
-  readonly params?: Readonly<Record<string, unknown>>
-  /** Ends it. */
-  readonly controller: AbortController
-  /** Receives the notifications about it. */
-  readonly emit?: Call['emit']
-}
-
-/** A call to be made again, from its record. */
-export type RepeatedCall = Pick<
-  Call,
-  'requestId' | 'params' | 'meta' | 'client' | 'principal' | 'target' | 'requestState'
-> & { readonly operation: OperationRef }

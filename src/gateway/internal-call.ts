@@ -2,7 +2,7 @@
 import type { Call } from '../core/call.ts'
 import { Payload } from '../core/payload.ts'
 import type { Principal } from '../core/principal.ts'
-import type { InternalCall, ListenOrder, RepeatedCall, ServerRequest } from '../features/feature.ts'
+import type { InternalCall, ListenOrder, RepeatedCall, ServerRequest } from '../features/own-calls.ts'
 import { NS } from '../protocol/meta-keys.ts'
 import { ownCall } from '../protocol/lift.ts'
 import { latestModern } from '../protocol/revisions.ts'

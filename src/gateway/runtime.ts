@@ -15,7 +15,6 @@ import { isProtected } from '../core/auth-settings.ts'
 import { type Call, compose, type Middleware, type Outcome, resultOf, type Target } from '../core/call.ts'
 import type { ServerRecords } from '../core/descriptor.ts'
 import { GatewayError } from '../core/error.ts'
-import type { Finding } from '../core/finding.ts'
 import { background, type Log } from '../core/log.ts'
 import { Payload } from '../core/payload.ts'
 import type { FindProxy } from '../core/proxy.ts'
@@ -51,7 +50,6 @@ import { whoDecidesOnPage } from '../records/approvals.ts'
 import type { Membership } from '../records/members.ts'
 import type { Store } from '../store/store.ts'
 import type { OAuthSite } from '../upstream/oauth/credentials.ts'
-import { startServers } from '../upstream/startup.ts'
 import type { IndexedTool } from '../upstream/tool-index.ts'
 import type { Variables } from '../upstream/transport/inheritance.ts'
 import { settingsEqual, createUpstream, type Upstream } from '../upstream/upstream.ts'
@@ -472,28 +470,6 @@ export function isUndoDerived(settings: Settings, upstream: string): boolean {
 }
 
 const emptyResult: Outcome = { kind: 'result', result: Payload.of({}) }
-
-/** Connects to each server once. Resolves with the settings that contradict what the servers list. */
-export async function startUp(
-  { upstreams, catalog, active, names, ended }: Runtime,
-  log: Log,
-): Promise<Finding[]> {
-  const call = ownCall()
-  await startServers(upstreams.values(), call, {
-    ended: ended.signal,
-    onReached: (upstream) => background(names.again(upstream), log),
-    log,
-  })
-  const collisions = await catalog.collisions(call)
-  const problems = await Promise.all([
-    names.all(),
-    ...active.map(async ({ instance }) => (await instance.problems?.()) ?? []),
-  ])
-  // A feature that cannot start because the store is unavailable does not prevent serving.
-  if (!ended.signal.aborted)
-    for (const { instance } of active) if (instance.start) background(instance.start(), log)
-  return [...collisions, ...problems.flat()]
-}
 
 /** Resolves once all features are closed, whether they succeeded or not. */
 export async function closeFeatures({ active }: Runtime): Promise<void> {

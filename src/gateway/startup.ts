@@ -1,9 +1,11 @@
 /** Connects to every server at startup, once the store is ready, and reports inconsistencies. */
 import type { Finding } from '../core/finding.ts'
-import type { Log } from '../core/log.ts'
+import { background, type Log } from '../core/log.ts'
 import type { Settings } from '../core/settings.ts'
+import { ownCall } from '../protocol/lift.ts'
 import type { Store } from '../store/store.ts'
-import { type Runtime, startUp } from './runtime.ts'
+import { startServers } from '../upstream/startup.ts'
+import type { Runtime } from './runtime.ts'
 
 /**
  * Connects to the store and to each server. A folder must be usable before the gateway serves; Redis may be
@@ -29,4 +31,23 @@ export async function openedStore(store: Store, settings: Settings): Promise<Sto
 async function problemOf(store: Store, settings: Settings): Promise<string | undefined> {
   await store.opened?.()
   return settings.store.kind === 'folder' ? store.unavailableReason : undefined
+}
+
+/** Connects to each server once. Resolves with the settings that contradict what the servers list. */
+async function startUp({ upstreams, catalog, active, names, ended }: Runtime, log: Log): Promise<Finding[]> {
+  const call = ownCall()
+  await startServers(upstreams.values(), call, {
+    ended: ended.signal,
+    onReached: (upstream) => background(names.again(upstream), log),
+    log,
+  })
+  const collisions = await catalog.collisions(call)
+  const problems = await Promise.all([
+    names.all(),
+    ...active.map(async ({ instance }) => (await instance.problems?.()) ?? []),
+  ])
+  // A feature that cannot start because the store is unavailable does not prevent serving.
+  if (!ended.signal.aborted)
+    for (const { instance } of active) if (instance.start) background(instance.start(), log)
+  return [...collisions, ...problems.flat()]
 }

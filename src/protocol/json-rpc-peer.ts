@@ -276,7 +276,8 @@ export class JsonRpcPeer {
     const pending = this.#find(response.id, about)
     if (!pending) {
       const other = this.#find(response.id, undefined)
-      if (other && response.id !== undefined) other.early ??= () => this.#settle(response, undefined, isRedacted)
+      if (other && response.id !== undefined)
+        other.early ??= () => this.#settle(response, undefined, isRedacted)
       return
     }
     if (response.error) return pending.reject(upstreamError(response.error))

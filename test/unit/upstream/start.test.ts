@@ -40,7 +40,13 @@ function scripted(script: string, { startTimeout = LONG, name }: Scripted = {}) 
   } as const
   const oauth = {} as Parameters<typeof createUpstream>[1]['oauth']
   const settings = serverSettings({ reach, startTimeout })
-  const upstream = createUpstream(settings, { variables: process.env, proxies: noProxy, store, oauth, log: silentLog })
+  const upstream = createUpstream(settings, {
+    variables: process.env,
+    proxies: noProxy,
+    store,
+    oauth,
+    log: silentLog,
+  })
   opened.push(upstream)
   return { upstream, starts: () => readFileSync(starts, 'utf8').length }
 }
