@@ -1,5 +1,5 @@
 /**
- * The hash of a value whatever the order of its members (SHA-256 of `canonical`). The text is hashed while it is written,
+ * The hash of a value whatever the order of its members (SHA-256 of `canonical` or `exactly`). The text is hashed while it is written,
  * so a value of many megabytes is not held a second time.
  */
 import { createHash, type Hash } from 'node:crypto'
@@ -11,14 +11,31 @@ const MAX_PART_LENGTH = 65_536
 
 /** The SHA-256 of the canonical JSON of a value, in hex: equal to the hash of `canonical(value)`, which rounds numbers. */
 export function canonicalHash(value: unknown): string {
-  const text = new HashedText()
+  return hashOf(value, new HashedText())
+}
+
+/** The same with all digits of numbers: equal to the hash of `exactly(value)`. */
+export function exactHash(value: unknown): string {
+  return hashOf(value, new HashedText(true))
+}
+
+function hashOf(value: unknown, text: HashedText): string {
   write(value, text)
   return text.digest()
 }
 
 class HashedText {
   readonly #hash: Hash = createHash('sha256')
+  readonly #isExact: boolean
   #waiting = ''
+
+  constructor(isExact = false) {
+    this.#isExact = isExact
+  }
+
+  addNumber(number: ExactNumber): void {
+    this.add(this.#isExact ? number.canonical : JSON.stringify(Number(number.text)))
+  }
 
   add(text: string): void {
     this.#waiting += text
@@ -42,7 +59,7 @@ function write(value: unknown, text: HashedText): void {
     }
     return text.add(']')
   }
-  if (value instanceof ExactNumber) return text.add(JSON.stringify(Number(value.text)))
+  if (value instanceof ExactNumber) return text.addNumber(value)
   if (!isObject(value)) return text.add(JSON.stringify(value) ?? 'null')
   const keys = Object.keys(value)
     .filter((key) => value[key] !== undefined)

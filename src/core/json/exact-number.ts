@@ -15,9 +15,16 @@ export class ExactNumber {
     this.text = text
   }
 
-  /** The same text for the same number, however it is written. */
+  /** The same text for the same number, however it is written; what a double holds is written as that. */
   get canonical(): string {
-    return decimal(this.text)
+    const digits = decimal(this.text)
+    const double = String(Number(this.text))
+    return decimal(double) === digits ? double : digits
+  }
+
+  /** In plain digits, without an exponent or zeros at the end of a fraction, as `String` writes doubles below 1e21. */
+  get plain(): string {
+    return plain(decimal(this.text)) ?? this.text
   }
 
   toString(): string {
@@ -34,15 +41,18 @@ export class ExactNumber {
   }
 }
 
-/** The value of a number of a JSON text: a double if that holds it exactly. */
+/** The value of a number of a JSON text: a double if that holds it exactly, and is not written with an exponent instead. */
 export function numberOf(text: string): number | ExactNumber {
   const value = Number(text)
   if (text.length <= MAX_SURE_LENGTH && !/[eE]/.test(text)) return value
+  if (LONG_INTEGER.test(text)) return new ExactNumber(text)
   return String(value) === text || decimal(String(value)) === decimal(text) ? value : new ExactNumber(text)
 }
 
 /** A double holds each number of at most 15 digits. */
 const MAX_SURE_LENGTH = 15
+/** From 1e21 on, doubles are written with an exponent, and servers would read another type of number. */
+const LONG_INTEGER = /^-?\d{22,}$/
 
 /** Whether a value is a number, whether or not a double can hold it. */
 export function isNumber(value: unknown): value is number | ExactNumber {
@@ -58,8 +68,8 @@ export function toDouble(value: unknown): number | undefined {
 /** Numbers with more digits are compared as text. */
 const MAX_DIGITS = 1000
 
-/** The same JSON for the same number, however it is written: `<digits>e<exponent>` without zeros at either end, or `0`. */
-export function decimal(text: string): string {
+/** `<digits>e<exponent>` without zeros at either end, or `0`. */
+function decimal(text: string): string {
   if (text.length > MAX_DIGITS) return text
   const [, sign = '', integer = '', fraction = '', exponent = '0'] =
     /^(-?)(\d+)(?:\.(\d+))?(?:e([+-]?\d+))?$/i.exec(text) ?? []
@@ -67,4 +77,17 @@ export function decimal(text: string): string {
   const significant = digits.replace(/0+$/, '')
   if (significant === '') return integer === '' ? text : '0'
   return `${sign}${significant}e${Number(exponent) - fraction.length + digits.length - significant.length}`
+}
+
+/** How many zeros an exponent may stand for in plain digits. */
+const MAX_ZEROS = 100
+
+/** What `decimal` returns in plain digits; undefined if that would be too long. */
+function plain(canonical: string): string | undefined {
+  const [, sign = '', digits = '', exponent = ''] = /^(-?)(\d+)e(-?\d+)$/.exec(canonical) ?? []
+  const shift = Number(exponent)
+  if (digits === '' || Math.abs(shift) > digits.length + MAX_ZEROS) return undefined
+  if (shift >= 0) return `${sign}${digits}${'0'.repeat(shift)}`
+  const whole = digits.padStart(1 - shift, '0')
+  return `${sign}${whole.slice(0, shift)}.${whole.slice(shift)}`
 }

@@ -3,7 +3,7 @@
  * and deep nesting are left to the callers.
  */
 
-import { decimal, ExactNumber } from './exact-number.ts'
+import { ExactNumber } from './exact-number.ts'
 import { parseJson } from './read.ts'
 
 /** A member of a JSON object: its key, and the offsets of the member and its value in the object's text. */
@@ -188,7 +188,7 @@ export function canonical(value: unknown): string {
 
 /** The same text for equal values, independent of key order and of how numbers are written, with all their digits. */
 export function exactly(value: unknown): string {
-  return written(value, ({ text }) => decimal(text))
+  return written(value, ({ canonical: digits }) => digits)
 }
 
 function written(value: unknown, ofNumber: (number: ExactNumber) => string): string {

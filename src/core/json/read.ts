@@ -16,7 +16,7 @@ const LONG = 16
  */
 export function parseJson(text: string): unknown {
   const value: unknown = JSON.parse(text)
-  if (!text.includes('\\') && !hasInexactNumbers(text)) return value
+  if (!hasEscapedKey(text) && !hasInexactNumbers(text)) return value
   return isWrittenAs(value, text) ? value : new Reader(text).read()
 }
 
@@ -51,6 +51,17 @@ export function hasExactNumbers(value: unknown): boolean {
   return false
 }
 
+/** Whether a key of a JSON text has an escape: a backslash is in a string, which is a key if a colon follows it. */
+function hasEscapedKey(text: string): boolean {
+  for (let at = text.indexOf('\\'); at !== -1; at = text.indexOf('\\', at)) {
+    while (text.charCodeAt(at) !== QUOTE) at += text.charCodeAt(at) === BACKSLASH ? 2 : 1
+    do at++
+    while (SPACES.has(text.charCodeAt(at)))
+    if (text.charCodeAt(at) === COLON) return true
+  }
+  return false
+}
+
 /** Whether a JSON text may have numbers that a double cannot hold. One character of each `LONG` is read, not all. */
 function hasInexactNumbers(text: string): boolean {
   for (let at = LONG - 1; at < text.length; at += LONG) {
@@ -69,10 +80,34 @@ function isDigitOrDot(code: number): boolean {
 
 /** The place of the first key that an object of a JSON text has twice, such as `arguments.path`; undefined if none has. */
 export function duplicateKey(text: string, value: unknown): string | undefined {
-  if (isWrittenAs(value, text)) return undefined
+  if (isWrittenAs(value, text) || quotedColonsIn(text) === keysIn(value)) return undefined
   const reader = new Reader(text)
   reader.read()
   return reader.duplicate
+}
+
+/** How many quotes are before a colon: as many as the objects of a JSON text have members, or more. */
+function quotedColonsIn(text: string): number {
+  let count = 0
+  for (let at = text.indexOf(':'); at !== -1; at = text.indexOf(':', at + 1)) {
+    let before = at - 1
+    while (SPACES.has(text.charCodeAt(before))) before--
+    if (text.charCodeAt(before) === QUOTE) count++
+  }
+  return count
+}
+
+function keysIn(value: unknown): number {
+  let count = 0
+  const pending = [value]
+  while (pending.length > 0) {
+    const next = pending.pop()
+    if (typeof next !== 'object' || next === null || next instanceof ExactNumber) continue
+    const inner: unknown[] = Array.isArray(next) ? next : Object.values(next)
+    if (!Array.isArray(next)) count += inner.length
+    for (const each of inner) pending.push(each)
+  }
+  return count
 }
 
 const QUOTE = 34

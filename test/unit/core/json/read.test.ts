@@ -37,6 +37,25 @@ describe('parseJson', () => {
     expect(parseJson(text)).toBe(value)
   })
 
+  it('keeps integers that a double would write with an exponent, as equal numbers', () => {
+    const text = '{"id":1000000000000000000000000}'
+    expect(JSON.stringify(parseJson(text))).toBe(text)
+    expect(isSame(parseJson(text), { id: 1e24 })).toBe(true)
+    expect(exactly(parseJson(text))).toBe(exactly({ id: 1e24 }))
+  })
+
+  it.each([
+    ['725653563933458433', '725653563933458433'],
+    ['725653563933458433.0', '725653563933458433'],
+    ['-7.25653563933458433e17', '-725653563933458433'],
+    ['725653563933458433e2', '72565356393345843300'],
+    ['0.12345678901234567890', '0.1234567890123456789'],
+    ['1.2345678901234567890e-5', '0.000012345678901234567890'.slice(0, -1)],
+    ['1e400', '1e400'],
+  ])('writes %s in plain digits', (text, plain) => {
+    expect(new ExactNumber(text).plain).toBe(plain)
+  })
+
   it('reads a key with an escape as it is, whatever was read before', () => {
     const poison = String.raw`{"a":1,"id\\":2}`
     for (let times = 0; times < 3; times++) parseJson(poison)
@@ -74,6 +93,15 @@ describe('parseJson', () => {
 })
 
 describe('duplicateKey', () => {
+  it.each([
+    '{"a": {"b": [1, {"c": 1, "d": 2}]}, "e": "x"}',
+    String.raw`{"a": "\":", "b": {"a": ":", "\u0062": {}}}`,
+    '{ "a" : ":", "b" :[ ], "c": ":" }',
+    '[]',
+  ])('finds none in %s', (text) => {
+    expect(duplicateKey(text, parseJson(text))).toBeUndefined()
+  })
+
   it.each([
     ['{"path":"/precious","path":"/tmp/x"}', 'path'],
     ['{"a":{"b":[1,{"c":1,"d":2,"c":3}]}}', 'a.b[1].c'],
