@@ -1,5 +1,5 @@
 /** The contract of a server: what it offers to clients, and which changes of it are breaking. */
-import { canonical, isObject } from './json/json.ts'
+import { exactly, isObject } from './json/json.ts'
 import { type ChangeLevel, schemaChanges } from './schema/schema-change.ts'
 
 /** What callers of a server rely on. */
@@ -128,10 +128,10 @@ function toolChanges(before: ToolContract, after: ToolContract, subject: string)
   const found = [
     ...schemas,
     ...scopeChanges(before.scopes, after.scopes, subject),
-    ...(canonical(before.returns) === canonical(after.returns)
+    ...(exactly(before.returns) === exactly(after.returns)
       ? []
       : [changed('major', subject, 'returns other media types')]),
-    ...(canonical(before.hints) === canonical(after.hints)
+    ...(exactly(before.hints) === exactly(after.hints)
       ? []
       : [changed('minor', subject, 'has other annotations')]),
     ...deprecations(before.deprecated, after.deprecated, subject),
@@ -155,7 +155,7 @@ function scopeChanges(
   after: ToolContract['scopes'],
   subject: string,
 ): ContractChange[] {
-  if (canonical(before) === canonical(after)) return []
+  if (exactly(before) === exactly(after)) return []
   const isWider = after.every((group) =>
     before.some((other) => other.every((scope) => group.includes(scope))),
   )

@@ -1,10 +1,10 @@
 /** HTTP headers of MCP: standard headers of 2026-07-28, mirrored arguments, rate limits. */
 import type { RateLimitStatus } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
-import { isObject } from '../core/json/json.ts'
+import { isObject, isSame } from '../core/json/json.ts'
 import type { Payload } from '../core/payload.ts'
 import { method } from './methods.ts'
-import { type ExactNumber, isNumber } from '../core/json/exact-number.ts'
+import { type ExactNumber, isNumber, numberOf } from '../core/json/exact-number.ts'
 
 /** Request headers by lower-case name, as Node provides them. */
 export type Headers = Readonly<Record<string, string | readonly string[] | undefined>>
@@ -139,7 +139,7 @@ function compare(name: string, sent: Headers[string], expected: Mirrored): void 
   if (value === String(expected)) return
   // Only numbers have other representations.
   const isSameNumber =
-    typeof expected === 'number' && /^-?\d{1,15}(?:\.0+)?$/.test(value) && Number(value) === expected
+    isNumber(expected) && /^-?\d+(?:\.0+)?$/.test(value) && isSame(numberOf(value), expected)
   if (!isSameNumber) throw mismatch(name, 'differs from the body')
 }
 

@@ -1,6 +1,6 @@
 /** Receipts: signed statements about results, and their verification. */
 import { createPublicKey, hash, verify } from 'node:crypto'
-import { canonicalHash } from '../core/json/canonical-hash.ts'
+import { exactHash } from '../core/json/canonical-hash.ts'
 import { exactly, isObject, readJson } from '../core/json/json.ts'
 import type { Payload } from '../core/payload.ts'
 import { ownUriOf, viewKeys } from '../core/text/server-uri.ts'
@@ -35,9 +35,9 @@ type Verified =
   | { readonly claims: Readonly<Record<string, unknown>>; readonly key: string }
   | { readonly problem: string }
 
-/** The hash of arguments: equal for equal values, whatever the order of members. */
+/** The hash of arguments: equal for equal values, whatever the order of members; every digit of a number counts. */
 export function argumentsHash(given: unknown): string {
-  return canonicalHash(given ?? {})
+  return exactHash(given ?? {})
 }
 
 /** The hash of a caller's id, because receipts are shown to others. */

@@ -1,5 +1,5 @@
 /** Compares what two recordings answer to the same requests, without what differs in every run. */
-import { canonical, isObject, isSame } from '../core/json/json.ts'
+import { exactly, isObject, isSame } from '../core/json/json.ts'
 import type { Fields } from '../core/payload.ts'
 import type { Cassette } from './cassette.ts'
 import { type Episode, episodesOf, handshakes, withoutMeta } from './episodes.ts'
@@ -70,7 +70,7 @@ function answered(cassette: Cassette): Map<string, Episode[]> {
   for (const episode of episodesOf(cassette)) {
     const { method, params, response } = episode
     if (!response || notCompared.has(method)) continue
-    const key = `${method} ${canonical(comparable(params))}`
+    const key = `${method} ${exactly(comparable(params))}`
     const same = requests.get(key)
     if (same) same.push(episode)
     else requests.set(key, [episode])

@@ -1,5 +1,5 @@
 /** Finds the episode of a recording that a request repeats, and what is nearest if there is none. */
-import { canonical, isObject, isSame } from '../core/json/json.ts'
+import { exactly, isObject, isSame } from '../core/json/json.ts'
 import type { Fields } from '../core/payload.ts'
 import { shortened } from '../core/text/escape.ts'
 import { nearest } from '../core/text/words.ts'
@@ -75,7 +75,7 @@ export class Matches {
       const { method } = episode
       const byParams = this.#byMethod.get(method) ?? new Map<string, Episode[]>()
       this.#byMethod.set(method, byParams)
-      const key = canonical(identifying(method, episode.params))
+      const key = exactly(identifying(method, episode.params))
       const same = byParams.get(key)
       if (same) same.push(episode)
       else byParams.set(key, [episode])
@@ -119,7 +119,7 @@ export class Matches {
 
   #find(method: string, params: Fields): readonly Episode[] {
     const byParams = this.#byMethod.get(method)
-    const exact = byParams?.get(canonical(params))
+    const exact = byParams?.get(exactly(params))
     if (exact) return exact
     return [...(byParams?.values() ?? [])]
       .flat()

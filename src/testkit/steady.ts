@@ -33,21 +33,30 @@ export function steady(value: unknown, replaced = shapes): unknown {
   // Milliseconds since 1970, from 2001 on.
   if (typeof value === 'number') return value >= 1e12 && value < 4e12 ? '<time>' : value
   if (Array.isArray(value)) return value.map((each) => steady(each, replaced))
-  if (typeof value !== 'object' || value === null) return value
+  if (!isContainer(value)) return value
   const members = Object.entries(value).flatMap(([key, member]) => {
     // Servers name the kind of a result from 2026-07-28 on.
     if (key === '_meta' || (key === 'resultType' && member === 'complete')) return []
     if (key === 'nextCursor' || key === 'requestState') return [[key, '<id>']]
-    const isVolatile = volatileKey.test(key) && typeof member !== 'object'
+    const isVolatile = volatileKey.test(key) && !isContainer(member)
     return [[key, isVolatile ? '<varies>' : steady(member, replaced)]]
   })
   return Object.fromEntries(members)
 }
 
+/** Whether a value has members. A number that a double cannot hold has none; its class is not in the files below. */
+function isContainer(value: unknown): value is object {
+  const isObject = typeof value === 'object' && value !== null
+  return isObject && !('toJSON' in value && typeof value.toJSON === 'function')
+}
+
 /** The source of `steady`, for files that run without this program. */
 export function steadyCode(): string {
   const list = shapes.map(([pattern, name]) => `  [${String(pattern)}, '${name}'],\n`).join('')
-  return [`const volatileKey = ${String(volatileKey)}`, `const shapes = [\n${list}]`, String(steady)].join(
-    '\n',
-  )
+  return [
+    `const volatileKey = ${String(volatileKey)}`,
+    `const shapes = [\n${list}]`,
+    String(isContainer),
+    String(steady),
+  ].join('\n')
 }

@@ -2,7 +2,7 @@
 import type { Expression, Value } from '../undo/expression.ts'
 import { isNumber } from '../json/exact-number.ts'
 import { type Step, type Path, printPath, type Root } from '../json/path.ts'
-import { isObject } from '../json/json.ts'
+import { isObject, isSame } from '../json/json.ts'
 import { nearest } from '../text/words.ts'
 import { couldBe } from '../undo/tool-shape.ts'
 
@@ -142,12 +142,13 @@ function valueProblem(value: Value, schema: Schema): string | undefined {
   if (types.length > 0 && !types.some((type) => isOfType(value, type))) return `must be ${types.join(' or ')}`
   if (value.kind !== 'literal') return undefined
   const allowed = Array.isArray(schema.enum) ? schema.enum : []
-  if (allowed.length > 0 && !allowed.includes(value.value))
+  if (allowed.length > 0 && !allowed.some((each) => isSame(each, value.value)))
     return `must be one of ${allowed
       .slice(0, MAX_NAMES)
       .map((item) => JSON.stringify(item))
       .join(', ')}`
-  if (schema.const === undefined || isObject(schema.const) || schema.const === value.value) return undefined
+  if (schema.const === undefined || isObject(schema.const) || isSame(schema.const, value.value))
+    return undefined
   return `must be ${JSON.stringify(schema.const)}`
 }
 

@@ -1,5 +1,5 @@
 /** Compares two schemas: which changes are breaking, and which are additions. */
-import { canonical, isObject } from '../json/json.ts'
+import { exactly, isObject } from '../json/json.ts'
 import { toDouble } from '../json/exact-number.ts'
 
 /** The impact of a change on callers: `major` may break them, `minor` adds something, `patch` is wording. */
@@ -54,7 +54,7 @@ const MAX_DEPTH = 64
  * breaking. A new optional argument is an addition, and so is a new member of a result.
  */
 export function schemaChanges(before: unknown, after: unknown, side: Side): readonly SchemaChange[] {
-  if (canonical(before) === canonical(after)) return []
+  if (exactly(before) === exactly(after)) return []
   const found = compare(before, after, { side, path: '', depth: 0 })
   return found.length > 0 ? found : [{ level: 'patch', path: '', text: 'has a new description' }]
 }
@@ -69,11 +69,11 @@ function compare(before: unknown, after: unknown, place: Place): SchemaChange[] 
   const one = asSchema(before)
   const other = asSchema(after)
   if (!one || !other || place.depth > MAX_DEPTH)
-    return canonical(before) === canonical(after) ? [] : [change('major', place, 'has a different schema')]
+    return exactly(before) === exactly(after) ? [] : [change('major', place, 'has a different schema')]
   const keys = new Set([...Object.keys(one), ...Object.keys(other)])
   return [...keys]
     .toSorted()
-    .filter((key) => canonical(one[key]) !== canonical(other[key]))
+    .filter((key) => exactly(one[key]) !== exactly(other[key]))
     .flatMap((key) => compareKeyword(key, one, other, place))
 }
 
@@ -130,7 +130,7 @@ function compareValues(key: 'enum' | 'const', before: Schema, after: Schema, pla
 }
 
 function valuesOf(value: unknown, key: 'enum' | 'const'): ReadonlySet<string> {
-  return new Set((key === 'enum' && Array.isArray(value) ? value : [value]).map(canonical))
+  return new Set((key === 'enum' && Array.isArray(value) ? value : [value]).map(exactly))
 }
 
 function compareSets(
@@ -177,7 +177,7 @@ function compareProperties(before: unknown, after: unknown, place: Place): Schem
 /** Changes of additional members; additional members of a result break no client. */
 function compareRest(key: string, before: unknown, after: unknown, place: Place): SchemaChange[] {
   const [one, other] = [before ?? true, after ?? true]
-  if (canonical(one) === canonical(other)) return []
+  if (exactly(one) === exactly(other)) return []
   if (place.side === 'output' && [one, other].every((item) => typeof item === 'boolean'))
     return [change('minor', place, `has a different ${key}`)]
   if (other === true) return [more(place, 'may have additional members')]
@@ -214,7 +214,7 @@ function compareChoices(key: string, before: unknown, after: unknown, place: Pla
     return one.flatMap((item, index) =>
       compare(item, other[index], { ...place, path: `${place.path}|${index + 1}`, depth: place.depth + 1 }),
     )
-  const [ones, others] = [one, other].map((item) => new Set(item.map(canonical)))
+  const [ones, others] = [one, other].map((item) => new Set(item.map(exactly)))
   const isLonger = [...(ones ?? [])].every((item) => others?.has(item))
   const isShorter = [...(others ?? [])].every((item) => ones?.has(item))
   // An added alternative of `oneOf` can make two alternatives match where exactly one must.

@@ -3,7 +3,7 @@
  * these hashes alone.
  */
 import type { Call } from '../../core/call.ts'
-import { canonicalHash } from '../../core/json/canonical-hash.ts'
+import { exactHash } from '../../core/json/canonical-hash.ts'
 import { oneLine, shortened } from '../../core/text/escape.ts'
 import { partText, type UsedReference, writtenArguments } from '../../core/used-reference.ts'
 import type { ReferencedData } from '../../records/approvals.ts'
@@ -25,7 +25,7 @@ export function dataOf({ references, params, principal, target }: Call): CallDat
   if (!references) return undefined
   const data = references.used.map(factsOf)
   const given = writtenArguments(params, references)?.value
-  const written = canonicalHash([principal.id, target.upstream, target.name, given])
+  const written = exactHash([principal.id, target.upstream, target.name, given])
   return { data, written }
 }
 

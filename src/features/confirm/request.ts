@@ -13,6 +13,7 @@ import { maskedArguments, maskedText, secretNames } from '../../core/masked-argu
 import type { Payload } from '../../core/payload.ts'
 import { comparableArguments, writtenArguments } from '../../core/used-reference.ts'
 import type { ApprovalRequest } from '../../records/approvals.ts'
+import { argumentsHash } from '../../records/receipts.ts'
 import { type CallData, dataNote, dataOf, identityOf } from './data.ts'
 import { offerOf, riskOf, type Rule } from './rules.ts'
 import { isNumber } from '../../core/json/exact-number.ts'
@@ -84,7 +85,7 @@ export function confirmationRequestOf(
     arguments: values,
     ...(referenced && { referenced }),
     digest: canonicalHash([call.principal.id, entry.upstream, entry.name, identity]),
-    argumentsDigest: canonicalHash(actual),
+    argumentsDigest: argumentsHash(actual),
     risk: riskOf(rule, entry),
     ...(isUndoable(entry, server) && { isUndoable: true }),
     message: [

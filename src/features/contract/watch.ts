@@ -10,7 +10,7 @@ import {
 } from '../../core/contract.ts'
 import type { EntryDefinition } from '../../core/descriptor.ts'
 import { errorCodes } from '../../core/error.ts'
-import { canonical, isObject } from '../../core/json/json.ts'
+import { canonical, isObject, isSame } from '../../core/json/json.ts'
 import { background } from '../../core/log.ts'
 import type { ServerDescription, ToolDescription } from '../../descriptions/model/description.ts'
 import { Contracts } from '../../records/contracts.ts'
@@ -141,7 +141,7 @@ function listsOf(before: Contract, after: Contract): ReadonlySet<List> {
     return { tools, prompts, resources: [resources, templates] }
   }
   const [was, is] = [partsOf(before), partsOf(after)]
-  return new Set(lists.filter((list) => canonical(was[list]) !== canonical(is[list])))
+  return new Set(lists.filter((list) => !isSame(was[list], is[list])))
 }
 
 /** How many resources are part of a contract: a server may list as many as it has files. */

@@ -4,7 +4,8 @@
  */
 import type { Call } from '../../core/call.ts'
 import { asGatewayError, type GatewayError } from '../../core/error.ts'
-import { isObject } from '../../core/json/json.ts'
+import { isNumber } from '../../core/json/exact-number.ts'
+import { isObject, isSame } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
 import type { Principal } from '../../core/principal.ts'
 import { fits } from '../../core/text/pattern.ts'
@@ -91,7 +92,7 @@ export function hasFields(fields: unknown, wanted: Fields): boolean {
 
 function isMatch(wanted: unknown, actual: unknown): boolean {
   if (typeof wanted === 'string' && typeof actual === 'string') return fits(wanted, actual)
-  return wanted === actual
+  return wanted === actual || (isNumber(wanted) && isNumber(actual) && isSame(wanted, actual))
 }
 
 /** Schemas of arguments that narrow events by the values of fields. */

@@ -4,7 +4,7 @@
 import { isUtf8 } from 'node:buffer'
 import type { Call, Notification, Outcome, InputRequests, Target } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
-import { isObject, canonical, readJson } from '../../core/json/json.ts'
+import { isObject, exactly, readJson } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
 import { type Check, type JsonSchema, type SchemaProblem, validator } from '../../core/schema/schema.ts'
 import { MASKED_KEY } from '../../protocol/meta-keys.ts'
@@ -230,7 +230,7 @@ function replaceCopies(blocks: readonly unknown[], before: Payload, after: Paylo
   const isSame = (text: string): boolean => {
     if (text === before.text) return true
     const value = readJson(text)
-    return value !== undefined && canonical(value) === canonical(before.value)
+    return value !== undefined && exactly(value) === exactly(before.value)
   }
   return blocks.map((block) =>
     isObject(block) && typeof block.text === 'string' && isSame(block.text)

@@ -14,7 +14,7 @@ import {
   normalisePath,
   uriReadings,
 } from './path-variants.ts'
-import { isNumber } from '../../core/json/exact-number.ts'
+import { ExactNumber } from '../../core/json/exact-number.ts'
 
 /** What the configuration permits of a tool, prompt or resource, whatever the scopes of the caller. */
 export interface Rules {
@@ -104,18 +104,20 @@ function valuesOf(args: Args, argument: string): unknown[] {
   return Object.keys(args).flatMap((key) => (key === argument || fold(key) === name ? [args[key]] : []))
 }
 
-/** Every text and number inside values, and the keys of objects if `withKeys` is set. */
-function textsOf(values: readonly unknown[], withKeys: boolean): string[] {
+/** Every text and number inside values, and for a denial the keys of objects and the spelling of long numbers. */
+function textsOf(values: readonly unknown[], isDenial: boolean): string[] {
   const found: string[] = []
   const pending = [...values]
   while (pending.length > 0 && found.length <= MAX_TEXTS) {
     const value = pending.pop()
     if (Array.isArray(value)) for (const each of value) pending.push(each)
     else if (isObject(value)) {
-      if (withKeys) found.push(...Object.keys(value).slice(0, MAX_TEXTS + 1))
+      if (isDenial) found.push(...Object.keys(value).slice(0, MAX_TEXTS + 1))
       for (const key in value) pending.push(value[key])
     } else if (typeof value === 'string') found.push(value)
-    else if (isNumber(value) || typeof value === 'boolean') found.push(String(value))
+    // Rules name the number, however it is written.
+    else if (value instanceof ExactNumber) found.push(value.plain, ...(isDenial ? [value.text] : []))
+    else if (typeof value === 'number' || typeof value === 'boolean') found.push(String(value))
   }
   return found
 }

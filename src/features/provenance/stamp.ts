@@ -1,6 +1,6 @@
 /** The provenance stamp in `_meta`, and the source that it names. */
 import { world } from '../../core/world.ts'
-import { canonical, isObject, readJson } from '../../core/json/json.ts'
+import { exactly, isObject, readJson } from '../../core/json/json.ts'
 import { find, type Scope } from '../../core/json/path.ts'
 import { only, Payload } from '../../core/payload.ts'
 import { isSecretName } from '../../core/text/secret-names.ts'
@@ -132,7 +132,7 @@ function claimsOf(places: readonly unknown[], server: string): string[] {
     if (!isObject(fields)) continue
     const { source } = fields
     const named = { ...fields, source: typeof source === 'string' ? source : server, attested_by: server }
-    found.set(canonical(named), JSON.stringify(named))
+    found.set(exactly(named), JSON.stringify(named))
   }
   return [...found.values()].slice(0, MAX_CLAIMS)
 }

@@ -207,7 +207,7 @@ function jsonOf({ bytes, type }: Part): unknown {
 }
 
 function isObjectOrList(value: unknown): boolean {
-  return typeof value === 'object' && value !== null
+  return isObject(value) || Array.isArray(value)
 }
 
 /** Whether a text is a member of structured content that says little besides. */

@@ -13,7 +13,7 @@ import { world } from '../../core/world.ts'
 import type { Call, Handler, Notification, Outcome } from '../../core/call.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { isAnswer } from '../../core/failure.ts'
-import { canonical, isObject } from '../../core/json/json.ts'
+import { exactly, isObject } from '../../core/json/json.ts'
 import {
   itemsAt,
   type NextPage,
@@ -128,7 +128,7 @@ export class Collector {
   /** Why the page is the last one that is collected, although there are more. */
   #stopAfter({ document, reading: { path, next, isOpen } }: Page): Stop | undefined {
     if (!next) return isOpen ? { by: 'no_cursor' } : undefined
-    const text = canonical(next.value)
+    const text = exactly(next.value)
     if (text.length > MAX_CURSOR_LENGTH) return { by: 'no_cursor' }
     if (this.#seen.has(keyOf(next))) return { by: 'repeated_cursor' }
     if (itemsAt(document.json.value, path).length === 0) return { by: 'empty_page', next }
@@ -398,7 +398,7 @@ function sizeOf({ text }: Payload): number {
 }
 
 function keyOf({ argument, value }: NextPage): string {
-  return canonical([argument, value])
+  return exactly([argument, value])
 }
 
 function argumentsOf({ params }: Call): Readonly<Record<string, unknown>> {

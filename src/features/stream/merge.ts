@@ -117,7 +117,7 @@ function withEnd(first: Payload, last: Payload | undefined, depth = 0): Payload 
 }
 
 function isContainer(value: unknown): boolean {
-  return typeof value === 'object' && value !== null
+  return isObject(value) || Array.isArray(value)
 }
 
 /** Whether an object has a member about further pages, at any depth up to the limit. */

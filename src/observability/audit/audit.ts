@@ -6,7 +6,7 @@ import { serverArguments } from '../../core/tool-call.ts'
 import type { Call, Target } from '../../core/call.ts'
 import type { ApprovalStep, OrderStep, Refusal, SignInStep } from '../../core/events.ts'
 import { isoTime } from '../../core/time/waiting.ts'
-import { canonical } from '../../core/json/json.ts'
+import { exactly } from '../../core/json/json.ts'
 import type { Log } from '../../core/log.ts'
 import type { AuditSettings } from '../../core/settings.ts'
 import { self } from '../../core/identity.ts'
@@ -287,7 +287,7 @@ function now(): { readonly time: string } {
 
 function canonicalText(value: unknown): string {
   try {
-    return canonical(value)
+    return exactly(value)
   } catch {
     // Too deeply nested to encode.
     return '"[deep]"'

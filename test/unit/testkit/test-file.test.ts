@@ -34,6 +34,16 @@ const frames = messages.map(([dir, frame], t) => ({ type: 'frame', t, dir, frame
 const cassette = parseCassette([header, ...frames].map((line) => JSON.stringify(line)).join('\n'), 'a.jsonl')
 
 describe('a test made from a recording', () => {
+  it('imports nothing of this program', () => {
+    const [first] = conversationsOf(cassette)
+    const imports = first ? testFile(first, cassette).match(/from '[^']+'/g) : []
+    expect(imports).toEqual([
+      "from '@modelcontextprotocol/client'",
+      "from '@modelcontextprotocol/client/stdio'",
+      "from 'vitest'",
+    ])
+  })
+
   it('has a call of 2026-07-28 with its answers as one request', () => {
     const [first, ...others] = conversationsOf(cassette)
     expect(others).toHaveLength(2)

@@ -8,7 +8,7 @@
 import { world } from '../../../core/world.ts'
 import type { Call } from '../../../core/call.ts'
 import { asGatewayError } from '../../../core/error.ts'
-import { canonical } from '../../../core/json/json.ts'
+import { exactly } from '../../../core/json/json.ts'
 import { Payload } from '../../../core/payload.ts'
 import { pause } from '../../../core/time/waiting.ts'
 import type { EventSubscriptions } from '../../../records/event-subscriptions.ts'
@@ -114,7 +114,7 @@ export class Delivery {
     this.#push.expiresAt = found.record.expiresAt
     this.#subscription = found
     const { events, filter } = found
-    const selected = canonical([events, filter, [...(call.principal.scopes ?? [])]])
+    const selected = exactly([events, filter, [...(call.principal.scopes ?? [])]])
     this.#call = call
     if (selected === this.#selected && world.now() < this.#renewAt) return true
     const { upstream } = call.target

@@ -8,6 +8,7 @@
 import { hash } from 'node:crypto'
 import { world } from '../../../core/world.ts'
 import { GatewayError } from '../../../core/error.ts'
+import { ExactNumber, isNumber } from '../../../core/json/exact-number.ts'
 import { isObject, readJson } from '../../../core/json/json.ts'
 import { follow, parseSteps } from '../../../core/json/path.ts'
 import type { HookEvent } from '../../../core/settings.ts'
@@ -148,8 +149,9 @@ function isWanted({ when }: HookEvent, { headers }: HookRequest, body: Fields): 
     const actual = place.startsWith('$')
       ? follow(body, parseSteps(place) ?? [])
       : headers[place.toLowerCase()]
-    if (!['string', 'number', 'boolean'].includes(typeof actual)) return false
-    return globs.some((glob) => fits(glob, String(actual)))
+    const isScalar = typeof actual === 'string' || isNumber(actual) || typeof actual === 'boolean'
+    const texts = actual instanceof ExactNumber ? [actual.text, actual.plain] : [String(actual)]
+    return isScalar && globs.some((glob) => texts.some((text) => fits(glob, text)))
   })
 }
 

@@ -7,11 +7,11 @@
  */
 import { hash } from 'node:crypto'
 import { world } from '../../../core/world.ts'
-import { canonical, isObject, readJson } from '../../../core/json/json.ts'
+import { canonical, exactly, isObject, readJson } from '../../../core/json/json.ts'
 import { find, follow, type Path, printPath, type Step } from '../../../core/json/path.ts'
 import type { Payload } from '../../../core/payload.ts'
 import { resultValue } from '../../../core/undo/expression.ts'
-import { isNumber } from '../../../core/json/exact-number.ts'
+import { isNumber, toDouble } from '../../../core/json/exact-number.ts'
 
 /** How many items one poll may find, and how many are remembered that are not found any more. */
 const MAX_ITEMS = 5000
@@ -25,6 +25,8 @@ export interface WatchState {
   readonly round: number
   /** What each item was like, by its id; those that were found last are at the end. */
   readonly items: ReadonlyMap<string, string>
+  /** Ids and digests have all digits of numbers; without it, they are those of the nearest doubles. */
+  readonly isExact: boolean
 }
 
 /** An item of a result. */
@@ -33,6 +35,8 @@ export interface Item {
   /** The same as long as the item has not changed. */
   readonly digest: string
   readonly value: unknown
+  /** Id and digest with doubles, if they are others: a state that is not exact has them. */
+  readonly rounded?: { readonly id: string; readonly digest: string }
 }
 
 /** What happened to an item between two polls. */
@@ -76,7 +80,8 @@ export function itemsOf(result: Payload, { items: path, id, changed, written }: 
     )
   const known = new Set<string>()
   return found.map((value) => {
-    const own = idOf(follow(value, id))
+    const identity = follow(value, id)
+    const own = idOf(identity)
     if (own === undefined)
       throw new UnreadableItems(
         'id',
@@ -87,8 +92,15 @@ export function itemsOf(result: Payload, { items: path, id, changed, written }: 
     const compared = changed ? follow(value, changed) : value
     if (compared === undefined)
       throw new UnreadableItems('changed', `an item has nothing at ${written.changed}`)
-    return { id: own, digest: hash('sha256', canonical(compared), 'base64url').slice(0, 16), value }
+    const item = { id: own, digest: digestOf(exactly(compared)), value }
+    const rounded = { id: String(toDouble(identity) ?? own), digest: digestOf(canonical(compared)) }
+    const isOther = rounded.id !== own || rounded.digest !== item.digest
+    return isOther ? { ...item, rounded } : item
   })
+}
+
+function digestOf(text: string): string {
+  return hash('sha256', text, 'base64url').slice(0, 16)
 }
 
 /** A list; a text is JSON with a list, or a list of lines. */
@@ -113,16 +125,18 @@ interface Comparison {
 }
 
 /** Compares the items of a poll with the state before it; without one, they are the baseline. */
-export function compare(
-  before: WatchState | undefined,
-  items: readonly Item[],
-  removes: boolean,
-): Comparison {
+export function compare(state: WatchState | undefined, items: readonly Item[], removes: boolean): Comparison {
+  const before = state && withDigits(state, items)
   if (!before) {
     const epoch = world.randomBytes(9).toString('base64url')
     return {
       changes: [],
-      state: { epoch, round: 0, items: new Map(items.map(({ id, digest }) => [id, digest])) },
+      state: {
+        epoch,
+        round: 0,
+        items: new Map(items.map(({ id, digest }) => [id, digest])),
+        isExact: true,
+      },
     }
   }
   const { epoch, round } = before
@@ -145,25 +159,40 @@ export function compare(
   })
   // An item that is not on the first page any more is no new one when it comes back.
   const remembered = removes ? [] : missing.slice(Math.max(0, missing.length + found.size - MAX_ITEMS))
-  const state = {
+  const next = {
     epoch,
     round: changes.length > 0 ? round + 1 : round,
     items: new Map([...remembered, ...found]),
+    isExact: true,
   }
-  return { changes, state }
+  return { changes, state: next }
+}
+
+/** A state in which items that were stored with rounded numbers have their digits. */
+function withDigits(state: WatchState, items: readonly Item[]): WatchState {
+  if (state.isExact) return state
+  const known = new Map(state.items)
+  const ids = new Set(items.map(({ id }) => id))
+  for (const { id, digest, rounded } of items) {
+    const before = rounded && state.items.get(rounded.id)
+    if (!rounded || before === undefined || (rounded.id !== id && ids.has(rounded.id))) continue
+    known.delete(rounded.id)
+    known.set(id, before === rounded.digest ? digest : before)
+  }
+  return { ...state, items: known, isExact: true }
 }
 
 /** A state as text. */
-export function printState({ epoch, round, items }: WatchState): string {
-  return JSON.stringify({ epoch, round, items: [...items] })
+export function printState({ epoch, round, items, isExact }: WatchState): string {
+  return JSON.stringify({ epoch, round, items: [...items], ...(isExact && { exact: true }) })
 }
 
 /** A state from its text; undefined if it is none. */
 export function readState(text: string | undefined): WatchState | undefined {
   const value = text === undefined ? undefined : readJson(text)
   if (!isObject(value)) return undefined
-  const { epoch, round, items } = value
+  const { epoch, round, items, exact } = value
   if (typeof epoch !== 'string' || typeof round !== 'number' || !Array.isArray(items)) return undefined
   const known = items.filter((entry): entry is [string, string] => Array.isArray(entry) && entry.length === 2)
-  return { epoch, round, items: new Map(known) }
+  return { epoch, round, items: new Map(known), isExact: exact === true }
 }

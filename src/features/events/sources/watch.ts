@@ -8,7 +8,7 @@
 import { hash } from 'node:crypto'
 import { world } from '../../../core/world.ts'
 import { asGatewayError, GatewayError } from '../../../core/error.ts'
-import { canonical } from '../../../core/json/json.ts'
+import { exactly } from '../../../core/json/json.ts'
 import { parseSteps } from '../../../core/json/path.ts'
 import { asCalled } from '../../../core/judgement/judge.ts'
 import type { Principal } from '../../../core/principal.ts'
@@ -211,7 +211,7 @@ function pathsOf({ items, id, changed }: WatchedEvent): ItemPaths {
 function stateKey({ upstream, name, server, call, arguments: given, settings }: WatchTarget): string {
   const { items, id, changed = null } = settings
   const parts = [upstream ?? null, name, server, call.tool, given, items, id, changed]
-  return `watch:${hash('sha256', canonical(parts)).slice(0, 32)}`
+  return `watch:${hash('sha256', exactly(parts)).slice(0, 32)}`
 }
 
 function backoff(every: number, failures: number): number {

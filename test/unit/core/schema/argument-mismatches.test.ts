@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest'
+import { parseJson } from '../../../../src/core/json/read.ts'
 import { parseExpression } from '../../../../src/core/undo/expression.ts'
 import { argumentMismatches, pathMismatch } from '../../../../src/core/schema/argument-mismatches.ts'
 
@@ -28,6 +29,16 @@ describe('argument mismatches of a call expression', () => {
     ['f(id=1, constructor=1)', ['f takes no constructor; there are id, title, state, labels, nested']],
   ])('%s is checked against the input schema of its tool', (text, expected) => {
     expect(argumentMismatches(parseExpression(text), schema)).toEqual(expected)
+  })
+
+  test('long numbers of a schema are compared by all digits', () => {
+    const long = parseJson(
+      '{"properties":{"id":{"const":725653563933458433},"of":{"enum":[725653563933458433]}}}',
+    )
+    const of = (text: string) => argumentMismatches(parseExpression(text), long)
+    expect(of('f(id=725653563933458433, of=725653563933458433)')).toEqual([])
+    expect(of('f(id=725653563933458434)')).toEqual(['id of f must be 725653563933458433'])
+    expect(of('f(of=725653563933458434)')).toEqual(['of of f must be one of 725653563933458433'])
   })
 
   const record = {

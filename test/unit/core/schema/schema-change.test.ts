@@ -3,6 +3,7 @@ import { describe, expect, it, test } from 'vitest'
 import { schemaChanges } from '../../../../src/core/schema/schema-change.ts'
 import { validator } from '../../../../src/core/schema/schema.ts'
 import { canonical } from '../../../../src/core/json/json.ts'
+import { parseJson } from '../../../../src/core/json/read.ts'
 
 const object = (more: object = {}) => ({ type: 'object', ...more })
 const text = { type: 'string' }
@@ -10,6 +11,11 @@ const text = { type: 'string' }
 function told(before: unknown, after: unknown, side: 'input' | 'output'): string[] {
   return schemaChanges(before, after, side).map(({ level, path, text: what }) => `${level} ${path} ${what}`)
 }
+
+test('a limit that differs in the last of many digits is a change', () => {
+  const limit = (text: string) => parseJson(`{"properties":{"id":{"maximum":${text}}}}`)
+  expect(told(limit('725653563933458433'), limit('725653563933458434'), 'input')).toHaveLength(1)
+})
 
 describe('changes of an input schema', () => {
   it.each([
