@@ -1,9 +1,6 @@
 /** Records of keyed calls: executing, done or unknown. Field names are persisted and do not change. */
 import { type Category, type ErrorCode, GatewayError, isErrorCode } from '../core/error.ts'
-import { canonicalHash } from '../core/json/canonical-hash.ts'
-import { ExactNumber, numberOf } from '../core/json/exact-number.ts'
 import { isObject, readJson } from '../core/json/json.ts'
-import { hasExactNumbers } from '../core/json/read.ts'
 import { Payload } from '../core/payload.ts'
 import type { Store } from '../store/store.ts'
 import { callerHash } from './principal.ts'
@@ -12,7 +9,7 @@ import { callerHash } from './principal.ts'
 export interface CallRecord {
   /** When the record expires; fixed when the call first started. */
   readonly expiresAt: number
-  /** Hash of the tool and its arguments: `fingerprintOf`. */
+  /** Hash of the tool and its arguments: `fingerprintOf` in `fingerprint.ts`. */
   readonly fingerprint: string
   readonly tool: string
   /** `unknown` if the response was lost and the server may or may not have executed the call. */
@@ -47,55 +44,6 @@ export function callCollection(principal: string): string {
 /** The key of a record. Idempotency keys are scoped to the principal, never to the session. */
 export function callKey(principal: string, upstream: string, key: string): string {
   return `${callCollection(principal)}/${upstream}:${key}`
-}
-
-/**
- * A hash of the tool, its arguments and whatever else identifies the call. Equal for equal values, whatever the order
- * of members (RFC 8785, SHA-256).
- */
-export function fingerprintOf(
-  tool: string,
-  given: unknown,
-  context: Readonly<Record<string, unknown>> = {},
-): string {
-  return canonicalHash({ ...context, tool, arguments: given ?? {} })
-}
-
-/**
- * The numbers of arguments that a double cannot hold, as context of a fingerprint: the server receives them as they were
- * sent. Long ones beside them, in texts that may have such numbers, are among them in stored fingerprints.
- */
-export function inexactNumbers(given: Payload | undefined): { readonly digits?: readonly string[] } {
-  if (!given || !(MAY_BE_INEXACT.test(given.text) || hasExactNumbers(given.value))) return {}
-  const isInexact = (number: string): boolean => number.length > 15 || numberOf(number) instanceof ExactNumber
-  const digits = numbersIn(given.text).filter(isInexact)
-  return digits.length > 0 ? { digits } : {}
-}
-
-const MAY_BE_INEXACT = /\d{16}|\d[eE][+-]?\d{3}/
-
-/** The numbers of a JSON text. A regular expression would overflow its stack on long texts. */
-function numbersIn(json: string): readonly string[] {
-  const numbers: string[] = []
-  for (let at = 0; at < json.length; at++) {
-    const sign = json[at] ?? ''
-    if (sign === '"') at = endOfString(json, at)
-    else if (inNumber.has(sign)) {
-      const start = at
-      while (inNumber.has(json[at + 1] ?? '')) at++
-      numbers.push(json.slice(start, at + 1))
-    }
-  }
-  return numbers
-}
-
-const inNumber: ReadonlySet<string> = new Set('0123456789-+.eE')
-
-/** Where the string ends that starts here. */
-function endOfString(json: string, start: number): number {
-  let at = start + 1
-  while (at < json.length && json[at] !== '"') at += json[at] === '\\' ? 2 : 1
-  return at
 }
 
 /** The record of a key, if it exists and has not expired. @throws errors of the store */

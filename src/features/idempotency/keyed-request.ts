@@ -13,7 +13,8 @@ import {
   withoutIdempotencyKey,
   IDEMPOTENCY_KEY,
 } from '../../protocol/meta-keys.ts'
-import { callKey, fingerprintOf, inexactNumbers } from '../../records/calls.ts'
+import { callKey } from '../../records/calls.ts'
+import { fingerprintOf, inexactNumbers } from '../../records/fingerprint.ts'
 
 /** A call to be executed once. */
 export interface KeyedRequest {
@@ -76,10 +77,11 @@ export function recovered(call: Call, upstream: string, ttl: number): KeyedReque
 function identity(call: Call): Pick<KeyedRequest, 'tool' | 'fingerprint'> {
   const { params } = call
   const { name, arguments: given } = params.fields
-  const fingerprint = fingerprintOf(String(name), comparableArguments(given, call.references), {
+  const compared = comparableArguments(given, call.references)
+  const fingerprint = fingerprintOf(String(name), compared, {
     ...extensionField(call, TRANSACTION_ID),
     ...extensionField(call, 'step_id'),
-    ...inexactNumbers(params.at('arguments')),
+    ...inexactNumbers(params.at('arguments'), compared),
   })
   return { tool: String(name), fingerprint }
 }

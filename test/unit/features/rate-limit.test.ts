@@ -6,13 +6,8 @@ import { Payload } from '../../../src/core/payload.ts'
 import type { UpstreamSettings } from '../../../src/core/settings.ts'
 import type { SettingsOf } from '../../../src/features/feature.ts'
 import { rateLimit } from '../../../src/features/rate-limit.ts'
-import {
-  callKey,
-  type CallRecord,
-  encodeCall,
-  fingerprintOf,
-  inexactNumbers,
-} from '../../../src/records/calls.ts'
+import { callKey, type CallRecord, encodeCall } from '../../../src/records/calls.ts'
+import { fingerprintOf, inexactNumbers } from '../../../src/records/fingerprint.ts'
 import { MemoryStore } from '../../../src/store/memory.ts'
 import type { TokenGrant } from '../../../src/store/store.ts'
 import { featureDeps, type ServiceStubs } from '../../support/feature-deps.ts'

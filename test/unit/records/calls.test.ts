@@ -8,10 +8,9 @@ import {
   callCollection,
   encodeCall,
   expiryOf,
-  fingerprintOf,
-  inexactNumbers,
   decodeCall,
 } from '../../../src/records/calls.ts'
+import { fingerprintOf, inexactNumbers } from '../../../src/records/fingerprint.ts'
 
 const record: CallRecord = {
   expiresAt: 2,

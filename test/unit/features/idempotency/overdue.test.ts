@@ -4,7 +4,8 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { Handler, Outcome } from '../../../../src/core/call.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
-import { callKey, encodeCall, fingerprintOf } from '../../../../src/records/calls.ts'
+import { callKey, encodeCall } from '../../../../src/records/calls.ts'
+import { fingerprintOf } from '../../../../src/records/fingerprint.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import {
   bench,
