@@ -75,12 +75,12 @@ export function oldestKeyAt(now: number): string {
   return `${now.toString(16).padStart(12, '0')}-`
 }
 
-/** An action as it is stored. */
+/** An action as it is stored: marked as having all digits of its numbers, which 0.3.0 rounded. */
 export function encodeAction(action: Action): string {
-  const text = JSON.stringify(action)
+  const text = JSON.stringify({ ...action, exact: true })
   return text.length <= MAX_ACTION_LENGTH - METADATA_MARGIN_LENGTH
     ? text
-    : JSON.stringify(withinMaxLength(action))
+    : JSON.stringify({ ...withinMaxLength(action), exact: true })
 }
 
 /** The actions in the store. */
@@ -145,7 +145,7 @@ export class Actions {
     const update = (text: string | undefined): CasUpdate<boolean> => {
       const action = readAction(text)
       if (!action) return { result: false }
-      return { result: true, write: { text: JSON.stringify({ ...action, undoneAt: at }), ttl } }
+      return { result: true, write: { text: encodeAction({ ...action, undoneAt: at }), ttl } }
     }
     return casUpdate(this.#store, storeKey(key), update, () => false)
   }
@@ -183,11 +183,26 @@ function withinMaxLength(action: Action): Action {
 
 function readAction(text: string | undefined): Action | undefined {
   const value = text === undefined ? undefined : readJson(text)
-  return isAction(value) ? value : undefined
+  if (!isAction(value)) return undefined
+  const { exact, ...action } = value
+  return exact !== true && mayBeRounded(action.way) ? { ...action, way: rounded } : action
+}
+
+/** The compensation of an action of 0.3.0 that would name another row than the call did. */
+const rounded: Compensation = {
+  kind: 'none',
+  reason: 'its record has a number of more than 15 digits, which the version that wrote it rounded',
+}
+
+/** Whether a value has an integer that may be another one, rounded to a double. */
+function mayBeRounded(value: unknown): boolean {
+  if (typeof value === 'number') return Number.isInteger(value) && !Number.isSafeInteger(value)
+  if (isObject(value) || Array.isArray(value)) return Object.values(value).some(mayBeRounded)
+  return false
 }
 
 /** Whether a value is an action as this version writes it; another version may have written the store. */
-function isAction(value: unknown): value is Action {
+function isAction(value: unknown): value is Action & { readonly exact?: unknown } {
   if (!isObject(value)) return false
   const { key, startedAt, principal, upstream, tool, status, way } = value
   const isNamed = [key, upstream, tool].every((each) => typeof each === 'string')
