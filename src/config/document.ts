@@ -10,8 +10,10 @@ import {
   type Document,
   type Node,
   type Pair,
+  type Scalar,
   type YAMLError,
 } from 'yaml'
+import { numberOf } from '../core/json/exact-number.ts'
 import { type ConfigProblem, type Finding, pathText, type Position } from './problem.ts'
 
 /** A YAML text as plain values with their positions. */
@@ -69,7 +71,7 @@ function readValues(
     }
     if (isSeq(node)) return node.items.map((item, index) => read(item, [...path, String(index)]))
     if (isMap(node)) return Object.fromEntries(node.items.map((pair) => entry(pair, path)))
-    return isScalar(node) ? node.value : null
+    return isScalar(node) ? scalarValue(node) : null
   }
   const entry = (pair: Pair, path: readonly string[]): readonly [string, unknown] => {
     const key = keyText(pair)
@@ -80,6 +82,13 @@ function readValues(
   // Anchors can expand a small text to a huge value.
   if (nodes > most.nodes) complain(document.contents, [], `expands to more than ${most.nodes} values`)
   return { value, problems }
+}
+
+/** The value of a scalar; numbers that a double cannot hold keep their digits. */
+function scalarValue({ value, source = '' }: Scalar): unknown {
+  if (typeof value !== 'number') return value
+  if (/^0[xo]/.test(source)) return numberOf(String(BigInt(source)))
+  return /^[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?$/i.test(source) ? numberOf(source.replace('+', '')) : value
 }
 
 function keyText(pair: Pair): string | undefined {

@@ -1,4 +1,5 @@
 /** Expands the references and the short forms in the values of a configuration. */
+import { numberOf } from '../core/json/exact-number.ts'
 import { isObject } from '../core/json/json.ts'
 import type { JsonSchema } from '../core/schema/schema.ts'
 import { splitCommand } from './command-line.ts'
@@ -85,9 +86,14 @@ function isUpstreams(path: readonly string[]): boolean {
   return path[0] === 'upstreams'
 }
 
-// In an environment variable or header, the source text of `1.10` is used, not its value.
+// In an environment variable, a header or a rule for an argument, the source text of `1.10` is used, not its value.
 function isVerbatim(path: readonly string[]): boolean {
-  return path.length === 4 && isUpstreams(path) && (path[2] === 'env' || path[2] === 'headers')
+  const [, , section = ''] = path
+  if (path.length === 4)
+    return path[0] === 'observe'
+      ? section === 'headers'
+      : isUpstreams(path) && /^(?:env|headers)$/.test(section)
+  return path.length === 5 && isUpstreams(path) && /^(?:allow|deny)$/.test(section)
 }
 
 /** Converts text from a reference, as in `port: ${PORT}`, to a number where the schema requires one. */
@@ -107,7 +113,7 @@ export function readNumbers(value: unknown, schema: JsonSchema, interpolated: Re
     // If strings are allowed too, the format decides: a size without a unit is a number.
     const isText =
       types.includes('string') && new RegExp(typeof own.pattern === 'string' ? own.pattern : '').test(item)
-    return isNumber && !isText && /^-?\d+(\.\d+)?$/.test(item) ? Number(item) : item
+    return isNumber && !isText && /^-?\d+(\.\d+)?$/.test(item) ? numberOf(item) : item
   }
   return visit(value, schema, [])
 }

@@ -1,13 +1,28 @@
 /** Messages for violations of the schema, with suggestions. */
 import { isObject } from '../core/json/json.ts'
-import type { JsonSchema, SchemaProblem } from '../core/schema/schema.ts'
+import { ExactNumber } from '../core/json/exact-number.ts'
+import { type JsonSchema, type SchemaProblem, validator } from '../core/schema/schema.ts'
 import { upstreamName } from './names.ts'
 import { nearest } from '../core/text/words.ts'
 import type { Finding } from './problem.ts'
-import { schemaAt, schemaOf } from './schema-lookup.ts'
+import { narrowed, schemaAt, schemaOf } from './schema-lookup.ts'
 
-/** Explains a violation of the schema, and how to fix it. */
-export function explain(problems: readonly SchemaProblem[], schema: JsonSchema, value: unknown): Finding[] {
+/** Finds what violates the schema, and how to fix it. */
+export function misfitsOf(value: unknown, schema: JsonSchema): Finding[] {
+  const check = validator(narrowed(schema, value), { trusted: true })
+  return explain(check(withoutLongNumbers(value)), schema, value)
+}
+
+/** A value in which numbers that a double cannot hold are of a type that no setting has. */
+function withoutLongNumbers(value: unknown): unknown {
+  if (value instanceof ExactNumber) return 0n
+  if (Array.isArray(value)) return value.map(withoutLongNumbers)
+  if (!isObject(value)) return value
+  return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, withoutLongNumbers(each)]))
+}
+
+/** Explains violations of the schema. */
+function explain(problems: readonly SchemaProblem[], schema: JsonSchema, value: unknown): Finding[] {
   return withoutEchoes(problems).map((problem) => {
     const owner = schemaAt(problem.schemaPath.replace(/\/[^/]*$/, ''), schema)
     return finding(problem, isObject(owner) ? owner : {}, valueAt(value, problem.path))
@@ -27,11 +42,14 @@ function finding(
   if (keyword === 'required') {
     return { path, at: 'key', message: missing(String(params.missingProperty), schema) }
   }
+  if (value instanceof ExactNumber) return { path, message: TOO_LONG }
   if (keyword === 'enum') return { path, message: notAmong(schema.enum, value) }
   if (typeof schema.errorMessage === 'string') return { path, message: schema.errorMessage }
   if (keyword === 'anyOf' || keyword === 'oneOf') return { path, message: choiceWords(schema[keyword]) }
   return { path, message: generic(keyword, params) ?? message }
 }
+
+const TOO_LONG = 'has more digits than a number here can have: shorten it, or put it in quotes if it is text'
 
 function unknownKey(key: string, { properties }: JsonSchema): string {
   const known = isObject(properties) ? Object.keys(properties) : []

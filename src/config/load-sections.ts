@@ -7,7 +7,7 @@
  */
 import { dirname, resolve } from 'node:path'
 import { isObject } from '../core/json/json.ts'
-import { validator, type JsonSchema } from '../core/schema/schema.ts'
+import type { JsonSchema } from '../core/schema/schema.ts'
 import type { ListenSettings, ObserveSettings, Settings, StoreSettings } from '../core/settings.ts'
 import type { Secret } from '../core/text/secret.ts'
 import { nearest } from '../core/text/words.ts'
@@ -15,9 +15,8 @@ import { complete, withSwitches } from './complete.ts'
 import { configuredSecrets } from './configured-secrets.ts'
 import { locate, readDocument } from './document.ts'
 import { expand, readNumbers } from './expand.ts'
-import { explain } from './explain.ts'
+import { misfitsOf } from './explain.ts'
 import { ConfigError, type Finding, withoutEchoes } from './problem.ts'
-import { narrowed } from './schema-lookup.ts'
 import { listenSchema } from './sections/listen.ts'
 import { observeSchema, observeSettings, type ObserveValues } from './sections/observe.ts'
 import { profileSchema, versionSchema } from './sections/profile.ts'
@@ -123,7 +122,7 @@ function readSections(
   const needed = isObject(whole) ? select(like(Object.keys(sections), whole)) : whole
   const expanded = expand(needed, { env, directory }, document.source)
   const value = readNumbers(expanded.value, schema, expanded.interpolated)
-  const misfits = explain(validator(narrowed(schema, value), { trusted: true })(value), schema, value)
+  const misfits = misfitsOf(value, schema)
   const found = withoutEchoes(expanded.problems, misfits)
   refuse(withoutEchoes(found, isObject(value) ? check(value) : []))
   const all = expand(whole, { env, directory, isNeeded: () => false }, document.source)

@@ -4,16 +4,14 @@
  */
 import { dirname, resolve } from 'node:path'
 import { isObject } from '../core/json/json.ts'
-import { validator } from '../core/schema/schema.ts'
 import type { FeatureSchema, Settings } from '../core/settings.ts'
 import { featureSchemas } from '../features/settings.ts'
 import { checkTogether } from './checks.ts'
 import { idleOptions } from './configured-names.ts'
 import { locate, readDocument } from './document.ts'
 import { expand, readNumbers } from './expand.ts'
-import { explain } from './explain.ts'
+import { misfitsOf } from './explain.ts'
 import { ConfigError, type ConfigProblem, type Finding, withoutEchoes } from './problem.ts'
-import { narrowed } from './schema-lookup.ts'
 import { fileSchema } from './schema.ts'
 import { holdsPassword, looksLikeToken, namesSecret } from './configured-secrets.ts'
 import { type Environment, hasReference } from './secrets.ts'
@@ -52,7 +50,7 @@ export function loadSettings(
   const isNeeded = (path: readonly string[]): boolean => !isForStore || isStoreOrAudit(path)
   const expanded = expand(document.value ?? {}, { env, directory, isNeeded }, document.source)
   const value = withListen(readNumbers(expanded.value, schema, expanded.interpolated), listen)
-  const misfits = explain(validator(narrowed(schema, value), { trusted: true })(value), schema, value)
+  const misfits = misfitsOf(value, schema)
   const checked = checkTogether(value, directory)
 
   const unreadable = [...document.problems, ...expanded.problems]

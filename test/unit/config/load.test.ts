@@ -38,6 +38,32 @@ function warnings(text: string, env: Environment = {}): string[] {
   return load(text, env).warnings.map((problem) => problemLine({ ...problem, file: 'f' }))
 }
 
+describe('numbers with many digits', () => {
+  const long = '725653563933458433'
+
+  test('keep them in rules and examples', () => {
+    const example = `{description: x, input: {id: ${long}}, output: ${long}}`
+    const { allow, deny, tools } =
+      upstream(
+        `{command: node, allow: {t: {id: ${long}}}, deny: {u: {id: 1.10}}, tools: {t: {examples: [${example}]}}}`,
+      ) ?? {}
+    expect(allow).toEqual({ t: { id: long } })
+    expect(deny).toEqual({ u: { id: '1.10' } })
+    expect(JSON.stringify(tools)).toContain(`"input":{"id":${long}},"output":${long}`)
+  })
+
+  test.each([
+    ['listen: {port: 725653563933458433}', {}],
+    ['limits: {body: 725653563933458433}', {}],
+    ['listen: {port: "${PORT}"}', { PORT: long }],
+    ['observe: {traces: {endpoint: http://x, sample: 0.12345678901234567890}}', {}],
+  ])('are a problem in the setting %s', (text, env) => {
+    expect(problems(`upstreams: {it: node}\n${text}`, env)).toEqual([
+      expect.stringMatching(/^f:2:\d+ .*has more digits than a number here can have/),
+    ])
+  })
+})
+
 describe('likely typos are named', () => {
   const deeper =
     'this is indented further than the line above, which already has a value: align the two, or remove that value'
