@@ -3,7 +3,7 @@
  * methods.
  */
 import { type Notification } from '../core/call.ts'
-import { GatewayError } from '../core/error.ts'
+import { asGatewayError, GatewayError } from '../core/error.ts'
 import { isObject, readJson } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
 import { Registry } from '../core/registry.ts'
@@ -13,6 +13,7 @@ import {
   encodeNotification,
   encodeRequest,
   encodeResult,
+  errorObject,
   idOf,
   type Id,
   type JsonRpcMessage,
@@ -204,6 +205,7 @@ export class JsonRpcPeer {
       // A malformed response ends its request: no better one will follow.
       const isAnswer = isObject(value) && !Object.hasOwn(value, 'method')
       if (isAnswer) this.#find(idOf(text), about)?.reject(malformed(error))
+      else this.#refuse(idOf(text), error)
     }
   }
 
@@ -240,6 +242,11 @@ export class JsonRpcPeer {
         if (message.method !== 'ping') return this.#incoming.request(message, about)
         void this.respond(message.id, Payload.text('{}')).catch(() => undefined)
     }
+  }
+
+  /** Answers a request that cannot be read: the other side would wait for it. */
+  #refuse(id: Id, error: unknown): void {
+    if (id !== 'null') void this.respondError(id, errorObject(asGatewayError(error))).catch(() => undefined)
   }
 
   /** Whether a message is the final result of a request that has its long strings kept there. */

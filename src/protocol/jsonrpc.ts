@@ -87,11 +87,16 @@ function readMessage(text: string, value: unknown): JsonRpcMessage {
   return { kind: 'request', id: part('id').text, method: value.method, params: payload }
 }
 
-/** The id of a possibly malformed message, or `null`: an error response contains it if it can be read. */
+/** The id of a possibly malformed message, or `null`: an error response contains it if it can be read, and is one. */
 export function idOf(text: string): Id {
   try {
     const value: unknown = parseJson(text)
-    return isObject(value) && isId(value.id) ? slicer(text, value)('id').text : 'null'
+    if (!isObject(value) || !isId(value.id)) return 'null'
+    const ids = members(text).flatMap(({ key, valueStart, end }) =>
+      key === 'id' ? [text.slice(valueStart, end)] : [],
+    )
+    const [id = 'null'] = ids
+    return ids.every((each) => each === id) ? id : 'null'
   } catch {
     return 'null'
   }

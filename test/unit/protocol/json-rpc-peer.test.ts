@@ -38,6 +38,45 @@ const ask = (to: JsonRpcPeer, options = {}): Promise<string> =>
     )
 const answer = (id: unknown, text: string): string => JSON.stringify({ jsonrpc: '2.0', id, result: { text } })
 
+describe('a message with a key that occurs twice', () => {
+  const twice = '"method":"roots/list","params":{"a":{"x":1,"x":2}}'
+
+  test.each([
+    [`{"jsonrpc":"2.0","id":"q",${twice}}`, '"q"'],
+    [`{"jsonrpc":"2.0","id":9007199254740993,${twice}}`, '9007199254740993'],
+    [`{"jsonrpc":"2.0","method":"ping","method":"roots/list","id":3}`, '3'],
+    [`{"jsonrpc":"2.0","id":4,"id":4,"method":"roots/list"}`, '4'],
+    [`[{"jsonrpc":"2.0","id":5,${twice}}]`, '5'],
+    ['{"jsonrpc":"2.0","id":6,"method":7}', '6'],
+  ])('is answered with an error, if it is the request %s', (text, id) => {
+    const { peer: to, sent, requests, noise } = peer()
+    to.receive(text)
+    expect(requests).toEqual([])
+    expect(noise).toHaveLength(1)
+    expect(sent).toHaveLength(1)
+    expect(sent[0]).toContain(`"id":${id},"error":{"code":-32600,`)
+  })
+
+  test.each([
+    `{"jsonrpc":"2.0",${twice}}`,
+    `{"jsonrpc":"2.0","id":1,"id":2,"method":"roots/list"}`,
+    `{"jsonrpc":"2.0","id":null,${twice}}`,
+    '{"jsonrpc":"2.0","id":1,',
+  ])('is not answered, if it is %s', (text) => {
+    const { peer: to, sent, requests, notes, noise } = peer()
+    to.receive(text)
+    expect([sent, requests, notes]).toEqual([[], [], []])
+    expect(noise).toHaveLength(1)
+  })
+
+  test('ends its request, if it is a response', async () => {
+    const { peer: to } = peer()
+    const asked = ask(to)
+    to.receive('{"jsonrpc":"2.0","id":1,"id":1,"result":{}}')
+    expect(await asked).toBe('UPSTREAM_ERROR')
+  })
+})
+
 describe('a JSON-RPC peer', () => {
   test('a cancellation is sent in the context of its request', async () => {
     const about: unknown[] = []
