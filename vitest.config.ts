@@ -23,8 +23,8 @@ const env = {
 const long = 'test/{integration,conformance}/**/*.long.test.ts'
 
 /** The files whose tests repeat more than the ordinary run does: `npm run test:soak`. */
-const repeating = globSync('test/integration/**/*.test.ts', { cwd: import.meta.dirname }).filter((file) =>
-  readFileSync(join(import.meta.dirname, file), 'utf8').includes('support/soak.ts'),
+const repeating = globSync('test/{unit,integration}/**/*.test.ts', { cwd: import.meta.dirname }).filter(
+  (file) => readFileSync(join(import.meta.dirname, file), 'utf8').includes('support/soak.ts'),
 )
 
 const common = {

@@ -1,5 +1,6 @@
 import type { Services, Feature } from '../../src/features/feature.ts'
 import { type Call, compose, type Handler, type Outcome } from '../../src/core/call.ts'
+import { parseJson } from '../../src/core/json/read.ts'
 import { Payload } from '../../src/core/payload.ts'
 import { featureDeps, resolvingTool, type ServiceStubs } from './feature-deps.ts'
 import type { Json } from './server/json.ts'
@@ -35,6 +36,5 @@ export function answering(result: Json): Handler {
 /** The members of the result a call ended with. */
 export function fieldsOf(outcome: Outcome): Json {
   if (outcome.kind !== 'result') throw new TypeError('it asks')
-  const fields: Json = JSON.parse(outcome.result.text)
-  return fields
+  return parseJson(outcome.result.text) as Json
 }
