@@ -371,11 +371,15 @@ export class IdempotentExecutor {
     if (mayRepeat(keyed)) return this.#ledger.takeOver(keyed, stored)
     // A step with a lost response also has an unknown outcome in its transaction.
     if (verifyExpression === undefined || isStep(keyed.call)) throw outcomeLost(keyed, startedAt)
-    const found = await verify(shared.call, upstream, verifyExpression, this.#deps).catch(
-      (error: unknown) => {
-        throw outcomeLost(keyed, startedAt, reasonOf(error))
-      },
-    )
+    let found
+    try {
+      found = await verify(shared.call, upstream, verifyExpression, this.#deps)
+    } catch (error) {
+      // Another gateway may have found the outcome meanwhile.
+      const present = await this.#ledger.find(keyed)
+      if (present?.record.state === 'done') return { kind: 'held_elsewhere', stored: present }
+      throw outcomeLost(keyed, startedAt, reasonOf(error))
+    }
     if (found) return this.#ledger.settle(keyed, stored, verifiedResult(found.value, keyed.call.tool))
     const now = world.now()
     // The earlier request may still take effect for as long as a server may be silent, from its last sign of life on.

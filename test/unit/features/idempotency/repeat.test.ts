@@ -111,6 +111,23 @@ function finding(items: () => readonly object[]) {
   }
 }
 
+it('a lost call has the outcome that another process found while the read of this one failed', async () => {
+  const store = await leftBehind()
+  const { tool, deps } = finding(() => [{ id: 4 }])
+  const read = Promise.withResolvers<never>()
+  const b = bench({ store, me: 'b', alive, tool, deps: { ...deps, call: () => read.promise } })
+  const c = bench({ store, me: 'c', alive, tool, deps })
+  const waiting = b.make({}, keyed('k'))
+  await pass(10)
+  const found = c.make({}, keyed('k'))
+  await pass(10)
+  expect(fieldsOf(await found)).toMatchObject({ structuredContent: { id: 4 } })
+  read.reject(new GatewayError('SERVER_UNAVAILABLE', 'It is away.'))
+  await pass(1000)
+  expect(fieldsOf(await waiting)).toMatchObject({ structuredContent: { id: 4 } })
+  expect([...b.seen, ...c.seen]).toEqual([])
+})
+
 describe('an operation with a key', () => {
   it('is unknown where its tool may do something twice', async () => {
     const { make, seen } = bench({ store: await leftBehind(), me: 'b', alive })
