@@ -92,3 +92,30 @@ export function maskedText(text: string, given: Fields, names: readonly string[]
   }
   return result + text.slice(done)
 }
+
+/** A call of a tool for display, with each value shortened to `maxLength` characters. */
+export function displayCall(
+  tool: string,
+  given: Readonly<Record<string, unknown>>,
+  { maxLength = 60, secrets = [] }: DisplayOptions = {},
+): string {
+  const displayed = Object.entries(maskedArguments(given, secrets))
+    .slice(0, MAX_DISPLAYED_ARGUMENTS)
+    .map(([name, value]) => `${name}=${shortened(JSON.stringify(value) ?? 'null', maxLength)}`)
+  const rest = Object.keys(given).length > MAX_DISPLAYED_ARGUMENTS ? ', …' : ''
+  return `${tool}(${displayed.join(', ')}${rest})`
+}
+
+interface DisplayOptions {
+  /** The maximum length of each argument, in characters. */
+  readonly maxLength?: number
+  /** The names of arguments that are secrets by the schema of the tool (`secretNames`). */
+  readonly secrets?: readonly string[] | undefined
+}
+
+/** The maximum number of displayed arguments. */
+const MAX_DISPLAYED_ARGUMENTS = 10
+
+function shortened(text: string, maxLength: number): string {
+  return text.length <= maxLength ? text : `${text.slice(0, maxLength - 1)}…`
+}

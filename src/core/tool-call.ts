@@ -1,5 +1,4 @@
 /** Helpers for tool calls: arguments, idempotency keys, dry runs, and display. */
-import { maskedArguments } from './masked-arguments.ts'
 import type { Call } from './call.ts'
 import type { Descriptor } from './descriptor.ts'
 import { isObject } from './json/json.ts'
@@ -33,33 +32,6 @@ export function omittedArguments(
   return inputs
     .filter((field) => !given.has(field.name) && !isAuxiliary(field))
     .map((field) => `${name} is called without ${field.name}, which may change what it affects`)
-}
-
-/** A call of a tool for display, with each value shortened to `maxLength` characters. */
-export function displayCall(
-  tool: string,
-  given: Readonly<Record<string, unknown>>,
-  { maxLength = 60, secrets = [] }: DisplayOptions = {},
-): string {
-  const displayed = Object.entries(maskedArguments(given, secrets))
-    .slice(0, MAX_DISPLAYED_ARGUMENTS)
-    .map(([name, value]) => `${name}=${shortened(JSON.stringify(value) ?? 'null', maxLength)}`)
-  const rest = Object.keys(given).length > MAX_DISPLAYED_ARGUMENTS ? ', …' : ''
-  return `${tool}(${displayed.join(', ')}${rest})`
-}
-
-interface DisplayOptions {
-  /** The maximum length of each argument, in characters. */
-  readonly maxLength?: number
-  /** The names of arguments that are secrets by the schema of the tool (`secretNames`). */
-  readonly secrets?: readonly string[] | undefined
-}
-
-/** The maximum number of displayed arguments. */
-const MAX_DISPLAYED_ARGUMENTS = 10
-
-function shortened(text: string, maxLength: number): string {
-  return text.length <= maxLength ? text : `${text.slice(0, maxLength - 1)}…`
 }
 
 /** Arguments in which tools accept an idempotency key. */

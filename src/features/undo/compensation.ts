@@ -1,11 +1,11 @@
 /** Computes the compensating call from a rule, the arguments, the result and the snapshot. */
+import { displayCall } from '../../core/masked-arguments.ts'
 import type { Call, Outcome } from '../../core/call.ts'
 import { asGatewayError } from '../../core/error.ts'
 import { classify, firstWords } from '../../core/failure.ts'
 import { isObject } from '../../core/json/json.ts'
 import type { Payload } from '../../core/payload.ts'
 import { MASK } from '../../core/text/redactor.ts'
-import { displayCall } from '../../core/tool-call.ts'
 import { evaluate, type Expression, uses, resultValue } from '../../core/undo/expression.ts'
 import type { UndoRule } from '../../core/undo/rules.ts'
 import { ERROR_KEY } from '../../protocol/meta-keys.ts'

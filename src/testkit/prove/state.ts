@@ -1,11 +1,11 @@
 /** The state of a server as its reads show it: which reads, what they return, and where two states differ. */
+import { displayCall } from '../../core/masked-arguments.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
 import { isObject } from '../../core/json/json.ts'
 import { fromFields, fromMembers, mapArguments } from '../../core/undo/argument-mapping.ts'
 import { evaluate, type Expression } from '../../core/undo/expression.ts'
 import { nounOf } from '../../core/undo/selectors.ts'
 import { type Field, shapeOf } from '../../core/undo/tool-shape.ts'
-import { displayCall } from '../../core/tool-call.ts'
 import { valuesThatDiffer } from '../diff.ts'
 import { steady, timeShapes } from '../steady.ts'
 import { isPathName, type Sandbox } from './sandbox.ts'
