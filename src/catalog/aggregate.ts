@@ -265,13 +265,17 @@ function mergeDiscovered(
     return typeof text === 'string' && text !== '' ? [`# ${titleOf(fields)}\n\n${text}`] : []
   })
   const merged = withoutVendors(capabilities.reduce(union, {}))
-  const lists = ['tools', 'prompts', 'resources'].filter((name) => isPartial || isObject(merged[name]))
+  const declared = isPartial ? union(merged, mayCome) : merged
+  const lists = ['tools', 'prompts', 'resources'].filter((name) => isObject(declared[name]))
   return Payload.of({
-    capabilities: lists.reduce((all, name) => union(all, { [name]: { listChanged: true } }), merged),
+    capabilities: lists.reduce((all, name) => union(all, { [name]: { listChanged: true } }), declared),
     ...(instructions.length > 0 && { instructions: instructions.join('\n\n') }),
     _meta: { [metaKeys.serverInfo]: own },
   })
 }
+
+/** What a server that has not answered yet may support: a client learns the capabilities once. */
+const mayCome = { tools: {}, prompts: {}, resources: { subscribe: true }, completions: {}, logging: {} }
 
 /**
  * Extension methods do not name a server, so they only work at the endpoint of one server. MCP Apps has no methods: its

@@ -103,7 +103,7 @@ export async function listenHttp(options: Options): Promise<Listener> {
   const sse = new LegacySse({ handle, isStrict, ...refusing })
   const server = createServer(timeouts)
   const transfers = new Transfers(arrivals)
-  const routes = createRoutes({ ...options, edge, sse, life, transfers })
+  const routes = createRoutes({ ...options, edge, sse, life, transfers, bodies })
   server.on('request', dispatcher({ edge, front, routes, arrivals, ...refusing }))
   await bind(server, listen)
   const address = server.address()
@@ -188,6 +188,7 @@ interface Routing extends Options {
   readonly sse: LegacySse
   readonly life: Readonly<Life>
   readonly transfers: Transfers
+  readonly bodies: Bodies
 }
 
 /** All routes other than the MCP endpoint. */
@@ -213,7 +214,7 @@ function createRoutes(options: Routing): Hono<Env> {
   if (receive) addHooks(app, { edge, receive, onRefused, log })
   addCalls(app, { edge, handle, guarded })
   addByteRoutes(app, { edge, handle, guarded, pageSignIn, transfers: options.transfers })
-  options.addPages?.(app, authenticate, edge().bodies)
+  options.addPages?.(app, authenticate, options.bodies)
   addFrontPage(app, { ...options, authenticate, signedIn })
   addDocuments(app, { edge, handle, guarded })
   app.notFound((context) => context.json({ error: 'Not found. The MCP endpoint is /mcp.' }, 404))

@@ -55,8 +55,8 @@ describe('the events that a server delivers to webhooks only', () => {
     const headers = { 'content-type': 'application/json' }
     const statusOf = async (url: string, body: string) =>
       (await fetch(url, { method: 'POST', headers, body })).status
-    expect(await statusOf(callback, ' '.repeat(256 * 1024 + 1))).toBe(413)
-    expect(await statusOf(callback, ' '.repeat(256 * 1024))).toBe(401)
+    // It is refused by its headers, whatever the length of its body.
+    for (const length of [1, 256 * 1024 + 1]) expect(await statusOf(callback, ' '.repeat(length))).toBe(401)
     expect(await statusOf(`${callback}x`, '{}')).toBe(404)
     const receivers = await fetch(new URL('/.well-known/mcp-webhook-receiver.json', callback))
     expect(await receivers.json()).toEqual({ receivers: ['/hooks/'] })
