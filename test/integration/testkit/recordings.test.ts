@@ -32,7 +32,7 @@ async function converse(client: PeerClient): Promise<unknown> {
     echo: await client.call('echo', { message: 'hello' }),
     sum: await client.call('get-sum', { a: 2, b: 3 }),
     structured: await client.call('get-structured-content', { location: 'Chicago' }),
-    long: await client.call('trigger-long-running-operation', { duration: 0.2, steps: 2 }, (done) =>
+    long: await client.call('trigger-long-running-operation', { duration: 0.4, steps: 8 }, (done) =>
       progress.push(done),
     ),
     asked: await client.call('trigger-elicitation-request'),
