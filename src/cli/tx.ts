@@ -412,7 +412,7 @@ function stepLines(
 function endOf({ status, error, isLate }: CompensationStatus): string {
   const why = error ? `: ${String(error.code)}: ${String(error.message)}` : ''
   const late = isLate ? ', after steps before it' : ''
-  return status === 'compensated' ? `undone${late}${why}` : `not undone in its turn${why}`
+  return status === 'compensated' ? `undone${late}${why}` : `not undone${why}`
 }
 
 function stateOf(transaction: Transaction): string {

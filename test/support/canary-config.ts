@@ -78,7 +78,11 @@ export function canaryConfig(canaries: Canaries, around: Around): Json {
       },
       token: { url: around.modern, token: of('token'), ...calls, revision: '2026-07-28' },
       broken: { url: around.broken, headers: { Authorization: `Bearer ${of('broken-header')}` }, ...calls },
-      away: { url: 'http://127.0.0.1:9/mcp', token: of('away-token') },
+      away: {
+        url: 'http://127.0.0.1:9/mcp',
+        token: of('away-token'),
+        proxy: `http://gate:${of('proxy-password')}@127.0.0.1:9`,
+      },
       granted: {
         url: around.legacy,
         oauth: {

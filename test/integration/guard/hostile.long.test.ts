@@ -219,7 +219,7 @@ describe('a body', () => {
       () => around(`{${Array.from({ length: 60_000 }, (_, index) => `"k${index}":1`).join()}}`),
       ok,
     ],
-    ['with one key 100,000 times', () => around(`{${'"k":1,'.repeat(100_000)}"k":2}`), ok],
+    ['with one key 100,000 times', () => around(`{${'"k":1,'.repeat(100_000)}"k":2}`), { status: 400 }],
     [
       'with two names',
       () => around('{}').replace('"name":"echo"', '"name":"gone","name":"echo"'),
