@@ -135,7 +135,8 @@ async function contentOf(store: PortableStore, folder: string | undefined): Prom
   const blobs = new Map(whole.flat())
   if (folder !== undefined) return { records, blobs, names: namesIn(folder) }
   const names: string[] = []
-  for await (const { key } of store.entries()) if (key.startsWith('blob')) names.push(key)
+  // An announcement that bytes are deleted holds none, and expires.
+  for await (const { key } of store.entries()) if (/^blob(?!-swept:)/.test(key)) names.push(key)
   return { records, blobs, names }
 }
 
