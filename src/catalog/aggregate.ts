@@ -47,11 +47,11 @@ export interface Aggregate {
   resolve(call: Call): Promise<Call | undefined>
   /** Whether the lists have the tool that a call names. */
   lists(call: Call): Promise<boolean>
-  /** Conflicts between the names of tools or prompts. */
   /** Notes whether a server can be reached. */
   reachable(upstream: string, isReachable: boolean): void
   /** What a server did not answer in time, so that it is left out, for people. */
   missing(upstream: string): readonly string[]
+  /** Conflicts between the names of tools or prompts. */
   collisions(call: Call): Promise<readonly NameConflict[]>
 }
 

@@ -25,6 +25,8 @@ export interface LocatorOptions {
   /** Runs a call that names its server. */
   readonly handle: Handler
   readonly listedName: ListedName
+  /** Whether the server that a call names is known to list no such tool, without asking it. */
+  lacks?(call: Call): boolean
   /** How long a server may take to list what a name is compared with, in milliseconds. */
   readonly timeoutMs: number
   /** Whether the caller may make a call of a server; the call is not made. */
@@ -74,6 +76,8 @@ export class Locator {
     const owner = ownerOf(name, names)
     if (owner) return this.#inNamespace(call, kind, { owner, name })
     const offers = await this.#offers(async (upstream) => {
+      // Callers choose names: an unknown one does not make servers list their tools for each new caller.
+      if (kind === 'tools/call' && this.#options.lacks?.(itemCall(call, kind, { upstream, name }))) return
       const listed = await this.#listed(call, kind, { upstream, name })
       return typeof listed === 'object' ? { upstream, isExact: listed.name === name } : undefined
     })

@@ -58,6 +58,8 @@ interface Options {
   isPermitted?(call: Call): Promise<boolean>
   /** The list entry of the tool a call names, if the call names its server. */
   tool(call: Call): ListedDefinition | undefined | Promise<ListedDefinition | undefined>
+  /** Whether the server that a call names is known to list no such tool, without asking it. */
+  lacks?(call: Call): boolean
 }
 
 /** Routes calls to the compiled chains of their targets. */
@@ -103,7 +105,7 @@ class Router implements Catalog {
   readonly #views = new Map<string, Handler>()
 
   constructor(options: Options) {
-    const { upstreams, isStrict, naming: names, timeoutMs, log, onConflict, isPermitted } = options
+    const { upstreams, isStrict, naming: names, timeoutMs, log, lacks, onConflict, isPermitted } = options
     this.#options = options
     const listedName = listedNames(options)
     const aliased = withAliases((call) => this.#runChain(call), listedName)
@@ -116,6 +118,7 @@ class Router implements Catalog {
       ended: this.#ended.signal,
       log,
       listedName,
+      ...(lacks && { lacks }),
       ...(onConflict && { onConflict }),
       ...(isPermitted && { isPermitted }),
     })

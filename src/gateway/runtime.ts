@@ -372,6 +372,7 @@ export class Runtime implements HttpRuntime {
       hasMethods: settings.hasMethods,
       onConflict: reportOnce(log),
       tool: (call) => this.tool(call),
+      lacks: (call) => this.upstreams.get(call.target.upstream ?? '')?.lacks(call) === true,
       log,
       isPermitted: (call) => this.isPermitted(call),
     })

@@ -77,8 +77,17 @@ export class ToolIndex {
       const again = () => this.of(tool, client)
       return isSame ? this.#listing.then(() => this.#find(tool)) : this.#listing.then(again, again)
     }
-    if (this.#known && world.now() - (this.#listedAt.get(clientKey) ?? 0) < UNKNOWN_TTL_MS) return undefined
+    if (this.#known && this.#isRecent(clientKey)) return undefined
     return this.#learnAll(client).then(() => this.#find(tool))
+  }
+
+  /** Whether the tools were listed for such a client a moment ago, and none has this name or alias. */
+  lacks(tool: string, client?: Client): boolean {
+    return this.#known !== undefined && this.#isRecent(clientKeyOf(client)) && !this.#find(tool)
+  }
+
+  #isRecent(clientKey: string): boolean {
+    return world.now() - (this.#listedAt.get(clientKey) ?? 0) < UNKNOWN_TTL_MS
   }
 
   /** Lists the tools for a client. @throws the error of listing */
@@ -246,6 +255,8 @@ interface ToolNames {
   /** Runs its calls and lists. With `withHidden` the tools that are not offered are included. */
   handle(next: Handler, withHidden?: boolean): Handler
   find(next: FindTool): FindTool
+  /** The call with the server's name of its tool; undefined where no offered tool has its name. */
+  original(call: Call): Call | undefined
   /** Renamed tools whose new name the server also lists itself, with that name. */
   readonly taken: ReadonlyMap<string, string>
 }
@@ -298,6 +309,10 @@ class ConfiguredNames implements ToolNames {
     }
   }
 
+  original(call: Call): Call | undefined {
+    return this.#toServer(call, false)
+  }
+
   #isHidden(name: string): boolean {
     return settingOf(this.#tools, name, 'hide')?.value === true
   }
@@ -339,7 +354,6 @@ class ConfiguredNames implements ToolNames {
     return result.with({ tools: Payload.text(`[${kept.map(({ text }) => text).join(',')}]`) })
   }
 
-  /** The call with the server's name of its tool; undefined where no offered tool has its name. */
   #toServer(call: Call, withHidden: boolean): Call | undefined {
     const { name } = call.params.fields
     if (typeof name !== 'string') return call

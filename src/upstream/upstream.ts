@@ -40,6 +40,11 @@ export interface Upstream {
   readonly takenNames: ReadonlyMap<string, string>
   /** The list entry of the tool a call names. @throws the error of listing */
   tool(call: Call): IndexedTool | undefined | Promise<IndexedTool | undefined>
+  /**
+   * Whether the tool a call names is in none of its lists, as another caller learned a moment ago. Always false for a
+   * caller who is connected, or has credentials of their own: their list may be another one.
+   */
+  lacks(call: Call): boolean
   /** Connects once, so that the first call need not wait. @throws the connection error */
   start(call: Call): Promise<void>
   readonly status: Status
@@ -97,6 +102,7 @@ class ConfiguredUpstream implements Upstream {
   readonly guard: Middleware | undefined
   readonly finishSignIn: Credentials['finish']
   readonly tool: FindTool
+  readonly lacks: (call: Call) => boolean
   readonly findings: ServerFindings
   readonly #log: Log
   readonly #isUnchecked: boolean
@@ -105,6 +111,8 @@ class ConfiguredUpstream implements Upstream {
   readonly #connector: Connector
   readonly #negativeCache = new NegativeCache<UpstreamConnection>()
   readonly #retired = new AbortController()
+  /** The connection on which tools were listed last. */
+  #lastListed: UpstreamConnection | undefined
   #inFlight = 0
   #parked = 0
   #listFailedAt = Number.NEGATIVE_INFINITY
@@ -146,6 +154,10 @@ class ConfiguredUpstream implements Upstream {
     this.handleWithHidden = names ? names.handle(handle, true) : handle
     this.takenNames = names?.taken ?? new Map()
     this.tool = names ? names.find(find) : find
+    this.lacks = (call) => {
+      const original = names ? names.original(call) : call
+      return !original || this.#isKnownToLack(original)
+    }
   }
 
   get name(): string {
@@ -221,13 +233,22 @@ class ConfiguredUpstream implements Upstream {
       .then((opened) => this.#toolOf(opened, call))
   }
 
+  #isKnownToLack(call: Call): boolean {
+    if (this.#credentials?.isPersonal === true || this.#connector.ready(call)) return false
+    return this.#lastListed?.lacks(call) === true
+  }
+
   #toolOf(
     connection: UpstreamConnection,
     call: Call,
   ): IndexedTool | undefined | Promise<IndexedTool | undefined> {
     const found = connection.tool(call)
     if (!(found instanceof Promise)) return found
-    return found.catch((error: unknown) => {
+    const listed = (tool: IndexedTool | undefined): IndexedTool | undefined => {
+      this.#lastListed = connection
+      return tool
+    }
+    return found.then(listed, (error: unknown) => {
       const { message, extra } = asGatewayError(error)
       // An unreachable server, or refused credentials, would fail the call as well.
       if (extra.isUnsent || isOfCredentials(error) || isAway(error) || call.signal.aborted) throw error

@@ -21,5 +21,7 @@ export interface UpstreamConnection {
   readonly open: OpenCall
   /** The entry of the tool a call names, in the server's list for the client of the call. */
   tool(call: Call): IndexedTool | undefined | Promise<IndexedTool | undefined>
+  /** Whether the server listed its tools a moment ago, and none has the name in the call. */
+  lacks(call: Call): boolean
   close(): Promise<void>
 }

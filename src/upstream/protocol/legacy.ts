@@ -138,6 +138,10 @@ export class LegacyConnection implements UpstreamConnection {
     return this.#tools.of(String(call.params.fields.name))
   }
 
+  lacks(call: Call): boolean {
+    return this.#tools.lacks(String(call.params.fields.name))
+  }
+
   readonly open = (working: UpstreamCall): Promise<Outcome> => {
     const { call } = working
     if (call.method === 'server/discover') return Promise.resolve({ kind: 'result', result: this.#declared })

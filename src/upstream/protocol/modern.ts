@@ -118,6 +118,10 @@ export class ModernConnection implements UpstreamConnection {
     return this.#tools.of(String(call.params.fields.name), call.client)
   }
 
+  lacks(call: Call): boolean {
+    return this.#tools.lacks(String(call.params.fields.name), call.client)
+  }
+
   readonly open = async (working: UpstreamCall): Promise<Outcome> => {
     const { call } = working
     if (call.method.startsWith('notifications/')) return this.#notify(working)

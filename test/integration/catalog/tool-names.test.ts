@@ -1,7 +1,10 @@
 // Tools that the configuration renames or hides.
 import { describe, expect, test } from 'vitest'
+import { startIssuer } from '../../support/auth/issuer.ts'
+import { post } from '../../support/client/raw.ts'
 import { closedAtEnd } from '../../support/closed-at-end.ts'
 import { connect, type FakeClient } from '../../support/fake-client.ts'
+import { modern } from '../../support/fronts.ts'
 import { type LocalGateway, localGateway } from '../../support/local-gateway.ts'
 import { type Asked, type ScriptedServer, scriptedServer } from '../../support/scripted-server.ts'
 import type { Json } from '../../support/server/json.ts'
@@ -128,4 +131,36 @@ test('renaming or hiding a tool that the server does not list is a configuration
   expect(gateway.collisions).toHaveLength(2)
   expect(gateway.collisions[0]).toContain('did you mean getJiraIssue?')
   expect(gateway.collisions[1]).toContain('did you mean get_secret?')
+})
+
+test('names that no server has do not make servers list their tools for each new caller', async () => {
+  listed.splice(0, listed.length, ...two)
+  const servers = [closedAtEnd(await scriptedServer({ tools: {} }, scripts))]
+  servers.push(
+    closedAtEnd(await scriptedServer({ tools: {} }, { ...scripts, 'tools/list': () => ({ tools: [] }) })),
+  )
+  const [jira, wiki] = servers.map(({ url }) => ({ url, scopes: { all: ['*'] } }))
+  const issuer = closedAtEnd(await startIssuer())
+  const { origin } = closedAtEnd(
+    await localGateway({
+      auth: { jwt: { issuer: issuer.url, audience: 'gateway', jwks: issuer.jwks } },
+      upstreams: { jira: { ...jira, tools: { getJiraIssue: { rename: 'get_issue' } } }, wiki },
+    }),
+  )
+  const ask = async (caller: string, name: string): Promise<string> => {
+    const authorization = `Bearer ${await issuer.sign({ sub: caller, scope: 'all' })}`
+    const { message, headers } = modern('tools/call', { name, arguments: {} })
+    return (await post(`${origin}/mcp`, JSON.stringify(message), { authorization, ...headers })).text
+  }
+  const lists = (): number =>
+    servers.flatMap(({ seen }) => seen).filter(({ method }) => method === 'tools/list').length
+  expect(await ask('first', 'no_such')).toContain('UNKNOWN_TOOL')
+  const before = lists()
+  for (const caller of ['a', 'b', 'c'])
+    expect(await ask(caller, `made_up_by_${caller}`)).toContain('UNKNOWN_TOOL')
+  expect(lists()).toBe(before)
+  expect(await ask('d', 'getJiraIssue')).toContain('UNKNOWN_TOOL')
+  // A name that a server has is called as before.
+  expect(await ask('d', 'get_status')).toContain('this is get_status')
+  expect(await ask('e', 'get_issue')).toContain('this is getJiraIssue')
 })

@@ -25,6 +25,7 @@ function fake(isBusy: boolean): Fake {
     isClosed: false,
     open: () => Promise.resolve({ kind: 'result', result: Payload.of({}) }),
     tool: () => undefined,
+    lacks: () => false,
     close: () => {
       connection.isClosed = true
       return Promise.resolve()
