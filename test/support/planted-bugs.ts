@@ -51,8 +51,8 @@ export const plantedBugs: readonly PlantedBug[] = [
   {
     name: 'a compensation is skipped',
     file: 'features/transactions/rollback.js',
-    find: ': await compensateStep({ step, deed, transaction, principal }, context);',
-    replace: ": { step: step.id, status: 'compensated' };",
+    find: "if (compensation.kind === 'nothing')",
+    replace: 'if (compensation.kind)',
     rule: 'transactions-end',
     seed: 1,
     steps: 3000,
@@ -106,7 +106,7 @@ export const plantedBugs: readonly PlantedBug[] = [
   {
     name: 'a response goes to another request',
     file: 'protocol/json-rpc-peer.js',
-    find: 'return about === undefined || about === given ? this.#pending.get(given) : undefined;',
+    find: 'return about === undefined || about === given || pending?.isElsewhere === true ? pending : undefined;',
     replace: 'return [...this.#pending.values()][0];',
     rule: 'success-has-effect',
     seed: 1,
@@ -133,7 +133,7 @@ export const plantedBugs: readonly PlantedBug[] = [
   {
     name: 'a rule compares rounded numbers',
     file: 'features/permissions/rules.js',
-    find: 'found.push(String(value));',
+    find: 'found.push(value.plain, ...(isDenial ? [value.text] : []));',
     replace: 'found.push(String(Number(value)));',
     rule: 'exact-numbers',
     seed: 1,
@@ -142,8 +142,8 @@ export const plantedBugs: readonly PlantedBug[] = [
   {
     name: 'a question names a rounded number',
     file: 'features/confirm/request.js',
-    find: "isSecretKey(key) ? '***' : displayText(given[key])",
-    replace: 'displayText(JSON.parse(JSON.stringify(given[key])))',
+    find: "given[key] !== undefined ? displayText(given[key]) : '?'",
+    replace: "given[key] !== undefined ? displayText(JSON.parse(JSON.stringify(given[key]))) : '?'",
     rule: 'exact-numbers',
     seed: 1,
     steps: 3000,
@@ -168,8 +168,8 @@ export const plantedBugs: readonly PlantedBug[] = [
   },
   {
     name: 'a call is identified by its rounded numbers',
-    file: 'records/calls.js',
-    find: 'return digits.length > 0 ? { digits } : {};',
+    file: 'records/fingerprint.js',
+    find: 'const digits = written === undefined ? [] : longNumbers(written.text);',
     replace: 'return {};',
     rule: 'answers-stay',
     seed: 1,

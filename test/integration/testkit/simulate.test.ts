@@ -3,6 +3,8 @@ import { mkdtempSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
+import { mutated } from '../../support/mutation.ts'
+import { plantedBugs } from '../../support/planted-bugs.ts'
 import { repetitions } from '../../support/soak.ts'
 
 const main = join(import.meta.dirname, '../../../dist/main.js')
@@ -81,4 +83,8 @@ describe('gatehouse simulate', () => {
     expect(status).toBeGreaterThan(0)
     expect(stderr).toContain(message)
   })
+})
+
+it.each(plantedBugs)('a bug for the simulation to find can be planted: $name', (bug) => {
+  expect(() => mutated(bug)).not.toThrow()
 })
