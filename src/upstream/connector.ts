@@ -13,6 +13,7 @@ import type { Log } from '../core/log.ts'
 import type { FindProxy } from '../core/proxy.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import { type MayKeep, withoutReservedKeys } from '../protocol/meta-keys.ts'
+import { findRevision } from '../protocol/revisions.ts'
 import { beforeCall, isPassing } from './failures.ts'
 import { Eras, type OpenRoute, TRIAL_TIMEOUT_MS, negotiateHttp, type Route } from './negotiate.ts'
 import { StdioNegotiator } from './negotiate-stdio.ts'
@@ -267,7 +268,12 @@ function negotiator(
     const connect = stdioConnect(reach, variables, { log, lastLines })
     const notes = new ProbeNotes(store, reach, log)
     const stdio = new StdioNegotiator(settings, { connect, notes, stepTimeout, log })
-    return (call) => stdio.negotiate(handshakeParams(clientOf(call, settings)), counted)
+    const pinned = findRevision(settings.revision)
+    return (call) =>
+      stdio.negotiate(
+        handshakeParams({ ...clientOf(call, settings), ...(pinned && { revision: pinned.name }) }),
+        counted,
+      )
   }
   const headers: Record<string, string> = {}
   for (const [name, value] of Object.entries(reach.headers)) headers[name.toLowerCase()] = value.reveal()

@@ -8,6 +8,8 @@
  *                     ──▶ silent ─── initialize ──▶ answered ─▶ legacy, or modern if discover is answered too
  *                     ──▶ it ends, or refuses initialize ─────▶ another process, which is not probed
  *
+ * A server whose revision is configured is not probed: an older one gets `initialize`, and a modern one its first request.
+ *
  * Invariant: each process has the whole start timeout, and there is a second one only where the probe spoiled the first.
  * If the second one works, the store remembers that, so that the next start needs one process again.
  */
@@ -19,7 +21,7 @@ import { excerpt } from '../core/text/redact.ts'
 import { pause } from '../core/time/waiting.ts'
 import { encodeNotification, encodeRequest, encodeResult } from '../protocol/jsonrpc.ts'
 import { JsonRpcPeer, type OutgoingRequest } from '../protocol/json-rpc-peer.ts'
-import { findRevision, latestLegacy } from '../protocol/revisions.ts'
+import { findRevision, latestLegacy, type Revision } from '../protocol/revisions.ts'
 import { discover, type Route, withLegacyRoute } from './negotiate.ts'
 import type { ProbeNotes } from './probe-notes.ts'
 import { initialize } from './protocol/legacy.ts'
@@ -66,15 +68,19 @@ export class StdioNegotiator {
     this.#options = options
   }
 
-  /** The route to the server; `handshake` are the parameters of `initialize`. @throws SERVER_UNAVAILABLE, UPSTREAM_ERROR */
+  /** The route to the server; `handshake` are the parameters of `initialize`, of the configured revision if it is older. @throws SERVER_UNAVAILABLE, UPSTREAM_ERROR */
   async negotiate(handshake: Payload, counted: Counted): Promise<Route> {
-    const pinned = findRevision(this.#settings.revision)
-    if (pinned) return this.#route(pinned, this.#options.connect)
+    const pinned = this.#pinned
+    if (pinned?.era === 'modern') return this.#route(pinned, this.#options.connect)
     const slow = this.#slow
     if (!slow) return counted(() => this.#start(handshake))
     if (!slow.route) throw slow.error
     this.#slow = undefined
     return slow.route
+  }
+
+  get #pinned(): Revision | undefined {
+    return findRevision(this.#settings.revision)
   }
 
   /** Fails as soon as a process prints text in place of messages; its answer may yet come, for the next negotiation. */
@@ -96,8 +102,9 @@ export class StdioNegotiator {
 
   async #find(handshake: Payload, onVerdict: (error: GatewayError) => void): Promise<Route> {
     const { notes, stepTimeout, log } = this.#options
-    const isKnown = await notes.isSpoiled()
-    const isProbed = !isKnown && !this.#wasSilent
+    const pinned = this.#pinned
+    const isKnown = !pinned && (await notes.isSpoiled())
+    const isProbed = !pinned && !isKnown && !this.#wasSilent
     const found = isProbed ? await this.#probe(handshake, onVerdict) : undefined
     if (found) return found
     const process = await FirstProcess.start(this.#options, onVerdict)
@@ -111,7 +118,7 @@ export class StdioNegotiator {
       throw error
     }
     if (isProbed) await notes.remember()
-    return this.#route(latestLegacy, this.#handingOver(process))
+    return this.#route(pinned ?? latestLegacy, this.#handingOver(process))
   }
 
   /** Probes a process; undefined if that spoiled it. */

@@ -59,7 +59,11 @@ function older(probed: Body, more: Partial<Server> = {}): Server {
   }
 }
 
-function started(server: Server, store: Pick<Store, 'get' | 'put' | 'delete'> = new MemoryStore()) {
+function started(
+  server: Server,
+  store: Pick<Store, 'get' | 'put' | 'delete'> = new MemoryStore(),
+  revision = 'follow',
+) {
   const processes: Instance[] = []
   const connect: OpenTransport = async (receiver) => {
     const { startsIn } = server
@@ -100,10 +104,14 @@ function started(server: Server, store: Pick<Store, 'get' | 'put' | 'delete'> = 
     return controller.signal
   }
   const notes = new ProbeNotes(store, reach as never, silentLog)
-  const negotiator = new StdioNegotiator(settings, { connect, notes, stepTimeout, log: silentLog })
+  const negotiator = new StdioNegotiator(
+    { ...settings, revision },
+    { connect, notes, stepTimeout, log: silentLog },
+  )
   let counted = 0
+  const pinned = revision === 'follow' ? {} : { revision }
   const negotiate = (capabilities = {}): Promise<Route> =>
-    negotiator.negotiate(handshakeParams({ capabilities }), (start) => {
+    negotiator.negotiate(handshakeParams({ capabilities, ...pinned }), (start) => {
       counted++
       return start()
     })
@@ -412,6 +420,30 @@ describe('a server that prints text in place of messages', () => {
     expect((await settled(negotiate())).error).toContain('does not speak MCP')
     await pass(1000)
     expect(processes).toHaveLength(1)
+  })
+})
+
+describe('a server of a configured older revision', () => {
+  const pinned = (server: Server) => started(server, new MemoryStore(), '2025-06-18')
+
+  it('is not probed, and serves the connection with the process that was greeted', async () => {
+    const { processes, negotiate, open } = pinned(older('end'))
+    const connection = await open(await negotiate())
+    expect([connection.revision, processes.length]).toEqual(['2025-06-18', 1])
+    expect(processes[0]?.sent.map(({ method }) => method)).toEqual([
+      'initialize',
+      'notifications/initialized',
+    ])
+    expect(processes[0]?.sent[0]?.['params']).toMatchObject({ protocolVersion: '2025-06-18' })
+  })
+
+  it('fails at once if it prints text in place of messages', async () => {
+    const { processes, negotiate } = pinned({ answer: () => silent })
+    const told = negotiate().catch(String)
+    await pass(1000)
+    processes[0]?.receiver.speaksNoJson?.(new GatewayError('SERVER_UNAVAILABLE', 'It does not speak MCP.'))
+    expect(await told).toContain('does not speak MCP')
+    expect(processes[0]?.sent.map(({ method }) => method)).toEqual(['initialize'])
   })
 })
 
