@@ -3,6 +3,7 @@
  *
  * Invariant: whoever adds something takes it away again, by the same number.
  */
+import type { Call } from './call.ts'
 import { type Principal, shareOf } from './principal.ts'
 
 type Caller = Pick<Principal, 'id' | 'isEverybody'>
@@ -41,7 +42,16 @@ export class Holdings {
  */
 const MAX_HELD_BYTES = 256 * 1024 * 1024
 
-/** The memory that the sessions, buffered events and running operations of callers take, as an estimate in bytes. */
+/** How much memory a call that goes on without its request takes, in bytes, without its arguments, and how often they are in memory. */
+const CALL_BYTES = 20 * 1024
+const COPIES_OF_ARGUMENTS = 3
+
+/** An estimate of the memory that a call takes while it goes on without its request, or waits for somebody, in bytes. */
+export function bytesOf({ params }: Call): number {
+  return CALL_BYTES + COPIES_OF_ARGUMENTS * params.text.length
+}
+
+/** The memory that the sessions, buffered events, running operations and waiting calls of callers take, in bytes. */
 export class HeldMemory {
   readonly #holdings = new Holdings()
 

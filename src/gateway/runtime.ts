@@ -15,6 +15,7 @@ import { isProtected } from '../core/auth-settings.ts'
 import { type Call, compose, type Middleware, type Outcome, resultOf, type Target } from '../core/call.ts'
 import type { ServerRecords } from '../core/descriptor.ts'
 import { GatewayError } from '../core/error.ts'
+import { HeldMemory } from '../core/holdings.ts'
 import { background, type Log } from '../core/log.ts'
 import { Payload } from '../core/payload.ts'
 import type { FindProxy } from '../core/proxy.ts'
@@ -408,12 +409,13 @@ function upstreamsOf(
   before: ReadonlyMap<string, Upstream>,
   { log, ...shared }: ProcessState,
 ): ReadonlyMap<string, Upstream> {
+  const held = shared.scope.once(HeldMemory)
   return new Map(
     settings.upstreams.map((each) => {
       const previous = before.get(each.name)
       if (previous && settingsEqual(previous.settings, each)) return [each.name, previous]
       const upstreamLog = withFields(log, { upstream: each.name })
-      return [each.name, createUpstream(each, { ...shared, log: upstreamLog })]
+      return [each.name, createUpstream(each, { ...shared, held, log: upstreamLog })]
     }),
   )
 }

@@ -13,8 +13,9 @@ import type {
   InputRequests,
 } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
+import { bytesOf, type HeldMemory } from '../core/holdings.ts'
 import { Payload } from '../core/payload.ts'
-import { hasReachedShare, type Principal } from '../core/principal.ts'
+import { hasReachedShare } from '../core/principal.ts'
 import { method } from '../protocol/methods.ts'
 import { progressTo } from '../protocol/legacy.ts'
 import { canAnswer, canBeAsked } from '../protocol/input-requests.ts'
@@ -49,6 +50,8 @@ interface Options {
   readonly answerTimeoutMs?: number
   /** The maximum number of suspended calls. */
   readonly limit?: number
+  /** What suspended calls take of the memory of the gateway. */
+  readonly held?: HeldMemory | undefined
   /** Called with the number of suspended calls, whenever it changes. */
   onCount?(parked: number): void
 }
@@ -61,7 +64,7 @@ const STATE_KEY = 'park'
  * suspended under a continuation token, and the retry with the responses resumes it.
  */
 export function suspendable(open: OpenCall, options: Options = {}): Handler {
-  const { collectMs = 15, answerTimeoutMs = 300_000, limit = 1000 } = options
+  const { collectMs = 15, answerTimeoutMs = 300_000, limit = 1000, held } = options
   const parked = new Map<string, SuspendedCall>()
 
   return (call) => {
@@ -71,35 +74,43 @@ export function suspendable(open: OpenCall, options: Options = {}): Handler {
     if (token === undefined || isLeft) {
       // A client that cannot respond needs no suspension.
       if (!canBeAsked(call.client.capabilities)) return open(unasked(call))
-      if (hasFullShare(call.principal)) return Promise.reject(tooManyQuestions())
+      if (isFull(call)) return Promise.reject(tooManyQuestions())
       const suspended = new SuspendedCall(call, collectMs)
       suspended.onParked = (turn) => keep(turn)
       return suspended.start(open)
     }
     const suspended = typeof token === 'string' ? parked.get(token) : undefined
     if (!suspended || suspended.call.principal.id !== call.principal.id) return Promise.reject(expired())
-    parked.delete(suspended.continuationToken)
-    options.onCount?.(parked.size)
-    world.clearTimeout(suspended.timer)
+    release(suspended)
     return suspended.resume(call)
   }
 
-  function hasFullShare(principal: Principal): boolean {
-    return hasReachedShare(principal, parked, (suspended) => suspended.call.principal.id, limit)
+  function isFull(call: Call): boolean {
+    const { principal } = call
+    const hasFullShare = hasReachedShare(principal, parked, (each) => each.call.principal.id, limit)
+    return hasFullShare || held?.fits(principal, bytesOf(call)) === false
   }
 
   function keep(suspended: SuspendedCall): boolean {
-    if (parked.size >= limit || hasFullShare(suspended.call.principal)) return false
+    const { call } = suspended
+    if (parked.size >= limit || isFull(call)) return false
     suspended.continuationToken = world.randomUUID()
     parked.set(suspended.continuationToken, suspended)
+    held?.change(call.principal, bytesOf(call))
     options.onCount?.(parked.size)
     suspended.timer = world.setTimeout(() => {
-      parked.delete(suspended.continuationToken)
-      options.onCount?.(parked.size)
+      release(suspended)
       suspended.giveUp()
     }, answerTimeoutMs)
     suspended.timer.unref()
     return true
+  }
+
+  function release({ call, continuationToken, timer }: SuspendedCall): void {
+    world.clearTimeout(timer)
+    parked.delete(continuationToken)
+    held?.change(call.principal, -bytesOf(call))
+    options.onCount?.(parked.size)
   }
 }
 

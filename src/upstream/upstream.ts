@@ -5,6 +5,7 @@ import { world } from '../core/world.ts'
 import { type Call, compose, type Handler, type Outcome, type Middleware } from '../core/call.ts'
 import type { Quota } from '../core/descriptor.ts'
 import { asGatewayError } from '../core/error.ts'
+import type { HeldMemory } from '../core/holdings.ts'
 import type { Log } from '../core/log.ts'
 import type { Payload } from '../core/payload.ts'
 import { ServerFindings } from '../core/server-findings.ts'
@@ -77,6 +78,8 @@ interface Environment {
   readonly oauth: OAuthSite
   /** Knows the secrets of the gateway, and learns the tokens it gets. Default: one that knows those of the server. */
   readonly redactor?: Redactor | undefined
+  /** What suspended calls take of the memory of the gateway. */
+  readonly held?: HeldMemory | undefined
   /** Applied to each connection. */
   readonly intercept?: TransportInterceptor | undefined
   /** Set where lists and declarations are relayed as the server sends them, by commands that judge it. */
@@ -119,7 +122,7 @@ class ConfiguredUpstream implements Upstream {
   #listCutAt = 0
 
   constructor(settings: UpstreamSettings, environment: Environment) {
-    const { variables, proxies, store, oauth, intercept, isUnchecked = false, log } = environment
+    const { variables, proxies, store, oauth, intercept, isUnchecked = false, held, log } = environment
     const { redactor = redactorOf(settings) } = environment
     this.settings = settings
     this.#isUnchecked = isUnchecked
@@ -146,7 +149,7 @@ class ConfiguredUpstream implements Upstream {
     }
     const handle = compose(
       [credentials?.guard],
-      suspendable((working) => this.#open(working), { onCount }),
+      suspendable((working) => this.#open(working), { held, onCount }),
     )
     const find: FindTool = (call) => this.#find(call)
     const names = toolNames(settings, log)

@@ -1,6 +1,7 @@
 /** The feature `confirm`: which calls need confirmation, and how lists announce it. */
 import { world } from '../../core/world.ts'
 import type { Middleware, Target } from '../../core/call.ts'
+import { HeldMemory } from '../../core/holdings.ts'
 import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
@@ -19,7 +20,7 @@ import { type ConfirmSettings, confirmSchema } from './settings.ts'
 
 type Deps = Pick<
   Services,
-  'log' | 'store' | 'servers' | 'descriptions' | 'identity' | 'pages' | 'features' | 'gateway'
+  'log' | 'scope' | 'store' | 'servers' | 'descriptions' | 'identity' | 'pages' | 'features' | 'gateway'
 >
 
 /** Requires confirmation before harmful calls: by the person at the client, or by others on a page of the gateway. */
@@ -28,7 +29,7 @@ export const confirm: Feature<ConfirmSettings> = {
   create: (settings, deps) => {
     const approvals = new Approvals(deps.store, world.now)
     const memory = createApprovalCache(deps.store, world.now)
-    const waiting = new Waiting((id) => approvals.find(id))
+    const waiting = new Waiting((id) => approvals.find(id), deps.scope.once(HeldMemory))
     const serverOf = ({ upstream, isBuiltin }: Target): UpstreamSettings | undefined =>
       isBuiltin || upstream === undefined ? undefined : deps.servers.settings(upstream)
     const contextOf = (target: Target): ConfirmContext | undefined => {

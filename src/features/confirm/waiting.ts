@@ -2,6 +2,7 @@
 import { type Timer, world } from '../../core/world.ts'
 import { Payload } from '../../core/payload.ts'
 import type { Call } from '../../core/call.ts'
+import { bytesOf, type HeldMemory } from '../../core/holdings.ts'
 import { hasReachedShare, type Principal } from '../../core/principal.ts'
 import { untilAborted } from '../../core/time/waiting.ts'
 import type { Approval } from '../../records/approvals.ts'
@@ -25,15 +26,15 @@ interface WaitingCall {
 /** Calls that wait for people, all under one timer. `find` looks up an approval. */
 export class Waiting {
   readonly #find: (id: string) => Promise<Approval | undefined>
-  readonly #limit: number
+  readonly #held: HeldMemory
   readonly #waiting = new Map<number, WaitingCall>()
   #last = 0
   #timer: Timer | undefined
   #isPolling = false
 
-  constructor(find: (id: string) => Promise<Approval | undefined>, limit = MAX_WAITING_CALLS) {
+  constructor(find: (id: string) => Promise<Approval | undefined>, held: HeldMemory) {
     this.#find = find
-    this.#limit = limit
+    this.#held = held
   }
 
   /**
@@ -43,11 +44,18 @@ export class Waiting {
   async wait(call: Call, approval: string, timeout: number): Promise<Call> {
     const { principal, signal } = call
     const isFull =
-      this.#waiting.size >= this.#limit ||
-      hasReachedShare(principal, this.#waiting, (waitingCall) => waitingCall.principal.id, this.#limit)
+      this.#waiting.size >= MAX_WAITING_CALLS ||
+      hasReachedShare(
+        principal,
+        this.#waiting,
+        (waitingCall) => waitingCall.principal.id,
+        MAX_WAITING_CALLS,
+      ) ||
+      !this.#held.fits(principal, bytesOf(call))
     if (isFull || timeout <= 0) return call
     const resumeDeadline = call.pauseDeadline?.()
     const key = ++this.#last
+    this.#held.change(principal, bytesOf(call))
     const reporter = createProgressReporter(call)
     try {
       await untilAborted(
@@ -62,6 +70,7 @@ export class Waiting {
       return reporter.after()
     } finally {
       this.#waiting.delete(key)
+      this.#held.change(principal, -bytesOf(call))
       if (this.#waiting.size === 0) this.#stop()
       resumeDeadline?.()
     }

@@ -3,7 +3,7 @@
  * callers may make the gateway hold.
  */
 import type { Call } from '../../core/call.ts'
-import type { HeldMemory } from '../../core/holdings.ts'
+import { bytesOf, type HeldMemory } from '../../core/holdings.ts'
 import type { RunningCall } from './running-call.ts'
 
 /** The operations of a gateway, by key. */
@@ -18,31 +18,23 @@ export class RunningCalls {
 
   /** Whether there is memory for one more. */
   fits(call: Call): boolean {
-    return this.held?.fits(call.principal, sizeOf(call)) !== false
+    return this.held?.fits(call.principal, bytesOf(call)) !== false
   }
 
   add(key: string, running: RunningCall): void {
     this.delete(key)
     this.#byKey.set(key, running)
-    this.held?.change(running.call.principal, sizeOf(running.call))
+    this.held?.change(running.call.principal, bytesOf(running.call))
   }
 
   delete(key: string): void {
     const running = this.#byKey.get(key)
     if (!running) return
     this.#byKey.delete(key)
-    this.held?.change(running.call.principal, -sizeOf(running.call))
+    this.held?.change(running.call.principal, -bytesOf(running.call))
   }
 
   close(): void {
     for (const key of this.#byKey.keys()) this.delete(key)
   }
-}
-
-/** How much memory a running operation takes, in bytes, without its arguments, and how often they are in memory. */
-const OPERATION_BYTES = 20 * 1024
-const COPIES_OF_ARGUMENTS = 3
-
-function sizeOf({ params }: Call): number {
-  return OPERATION_BYTES + COPIES_OF_ARGUMENTS * params.text.length
 }

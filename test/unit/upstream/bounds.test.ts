@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { suspendable, type UpstreamCall } from '../../../src/upstream/suspended-calls.ts'
 import type { InputResponse, Call, Outcome } from '../../../src/core/call.ts'
+import { HeldMemory } from '../../../src/core/holdings.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import { anonymous } from '../../../src/core/principal.ts'
 
@@ -81,6 +82,21 @@ describe('suspended calls', () => {
     const handle = suspendable(asking, { limit: 8 })
     const kinds = await Promise.all([1, 2, 3].map(() => first(handle(call({ principal: { id: 'greedy' } })))))
     expect(kinds.map(({ kind }) => kind)).toEqual(['input_required', 'input_required', 'result'])
+  })
+
+  test('suspended calls count toward the memory that their caller may take, until they end', async () => {
+    const held = new HeldMemory()
+    const handle = suspendable(asking, { answerTimeoutMs: 1000, held })
+    const large = (id: string): Call =>
+      call({ principal: { id }, params: Payload.of({ name: 'ask', text: 'x'.repeat(8_000_000) }) })
+    for (let count = 0; count < 2; count++)
+      expect((await first(handle(large('greedy')))).kind).toBe('input_required')
+    await expect(handle(large('greedy'))).rejects.toMatchObject({ code: 'OVERLOADED' })
+    expect((await first(handle(large('quiet')))).kind).toBe('input_required')
+    await vi.advanceTimersByTimeAsync(1001)
+    expect((await first(handle(large('greedy')))).kind).toBe('input_required')
+    await vi.advanceTimersByTimeAsync(1001)
+    expect(held.isOwnFull({ id: 'greedy' }, 64 * 1024 * 1024)).toBe(false)
   })
 
   test('a resumed call makes room', async () => {
