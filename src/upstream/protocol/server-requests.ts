@@ -419,8 +419,13 @@ const REQUEST_TIMEOUT_MS = 500
 const ANSWER_TIMEOUT_MS = 10_000
 /** How long a ping is waited for, in milliseconds. */
 const PING_TIMEOUT_MS = 3000
-/** How long a server may take to process the roots between two pings, in milliseconds: it may check each folder. */
-const SETTLE_MS = 50
+/**
+ * How long a server may take to process the roots between two pings, in milliseconds: it may check each folder. On a slow
+ * machine it has so many times what it took to respond to the first ping.
+ */
+const MIN_SETTLE_MS = 50
+const MAX_SETTLE_MS = 1000
+const SETTLE_PINGS = 10
 
 /** The roots exchange of one session. */
 export class FirstRoots {
@@ -460,9 +465,11 @@ export class FirstRoots {
     return untilAborted(this.#settling, signal)
   }
 
-  /** Waits until the server responds to a ping in whatever way, for a limited time. */
-  async #responds(): Promise<void> {
+  /** Waits until the server responds to a ping in whatever way, for a limited time; how long, in milliseconds. */
+  async #responds(): Promise<number> {
+    const start = world.monotonic()
     await Promise.race([this.#ping().catch(() => undefined), pause(PING_TIMEOUT_MS)])
+    return world.monotonic() - start
   }
 
   async #settle(): Promise<void> {
@@ -476,8 +483,8 @@ export class FirstRoots {
         pause(ANSWER_TIMEOUT_MS),
       ])
       if (isAnswered !== true) for (const expire of this.#open) expire()
-      await this.#responds()
-      await pause(SETTLE_MS)
+      const took = await this.#responds()
+      await pause(Math.min(Math.max(MIN_SETTLE_MS, SETTLE_PINGS * took), MAX_SETTLE_MS))
       await this.#responds()
     }
     this.#isSettled = true
