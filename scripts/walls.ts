@@ -84,6 +84,7 @@ const packagesOfCommands = ['node:readline', 'node:stream', ...timers, ...files]
 const walls: readonly Wall[] = [
   { part: 'core' },
   { part: 'core/address.ts', uses: ['node:net'] },
+  { part: 'core/collect.ts', uses: ['node:v8', 'node:vm'] },
   { part: 'core/proxy.ts', may: ['core'], uses: ['node:net'] },
   { part: 'core/schema/schema.ts', may: ['core'], uses: ['ajv', 'node:module'] },
   { part: 'core/text/pattern.ts', may: ['core'], uses: ['re2js', 'node:module'] },

@@ -17,7 +17,7 @@ const MEGABYTE = 1024 * 1024
 const CONNECTIONS = 1000
 /** What they may take together, in bytes: what is in use, and what the process has of the machine. */
 const MAX_IN_USE = 60 * MEGABYTE
-const MAX_RESIDENT = 160 * MEGABYTE
+const MAX_RESIDENT = 100 * MEGABYTE
 
 let gateway: GatewayProcess
 beforeAll(async () => {
