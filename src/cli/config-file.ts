@@ -3,6 +3,7 @@
  * running gateway.
  */
 import { existsSync, statSync } from 'node:fs'
+import { dirname } from 'node:path'
 import { loadAddress, loadStored, type StoredSettings } from '../config/load-sections.ts'
 import { type Environment, readText, variablesFor, whyUnreadable } from '../config/secrets.ts'
 import type { ListenSettings, Settings } from '../core/settings.ts'
@@ -71,7 +72,7 @@ export function configFile(
       `${file} does not exist. Create one with gatehouse init, or give a server: gatehouse serve -- <command>`,
     )
   }
-  const problem = config === undefined ? strangerProblem(file) : undefined
+  const problem = config === undefined ? unnamedProblem(file) : undefined
   if (problem !== undefined)
     throw new Error(
       `${file} ${problem}, so it is not used. If you trust it, name it: --config ${CONFIG_FILE}`,
@@ -82,6 +83,11 @@ export function configFile(
   } catch (error) {
     throw new Error(`${file} cannot be read: ${whyUnreadable(error)}`, { cause: error })
   }
+}
+
+function unnamedProblem(file: string): string | undefined {
+  const problem = strangerProblem(dirname(file))
+  return problem === undefined ? strangerProblem(file) : `is in a folder that ${problem}`
 }
 
 /** The variables for the references in a configuration file, with those of the file of `--env-file`. */

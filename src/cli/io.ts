@@ -8,6 +8,7 @@ import type { Readable, Writable } from 'node:stream'
 import type { Environment } from '../config/secrets.ts'
 import { escapeHidden } from '../core/text/escape.ts'
 import type { Redactor } from '../core/text/redactor.ts'
+import { plantedProblem } from '../store/private-folder.ts'
 
 /** The process of a command. */
 export interface Io {
@@ -37,6 +38,14 @@ interface StopOptions {
 /** The absolute path of a file or folder that was given to a command. */
 export function pathOf(path: string, { cwd }: Pick<Io, 'cwd'>): string {
   return resolve(cwd, path)
+}
+
+/** The absolute path of a file that a command reads. @throws Error if another user can have put it there */
+export function inputPath(file: string, io: Pick<Io, 'cwd'>): string {
+  const path = pathOf(file, io)
+  const problem = plantedProblem(path)
+  if (problem === undefined) return path
+  throw new Error(`${file} ${problem}, so it is not read: copy it to a folder of your own if you trust it`)
 }
 
 type Output = Pick<Io, 'stdout' | 'redactor'>

@@ -83,7 +83,12 @@ export function readSource(
     for (const warning of warnings) writeError(`warning: ${problemLine(warning)}\n`, io)
     return settings
   }
-  return { settings: read(text), file, text, read }
+  const again = (changed: string): Settings => {
+    // It may be the file of another user by now.
+    configFile(config, io)
+    return read(changed)
+  }
+  return { settings: read(text), file, text, read: again }
 }
 
 // Parses the arguments of commands about one server: its name in a configuration, a URL, or a command line.

@@ -24,7 +24,7 @@ import { openLog } from '../observability/log.ts'
 import { Gateway } from '../gateway/gateway.ts'
 import { readOnlySettings, readNamed, type Source } from './options.ts'
 import { UsageError } from './words.ts'
-import { type Io, pathOf, printError, printJson, write as writeOut, writeError } from './io.ts'
+import { inputPath, type Io, printError, printJson, write as writeOut, writeError } from './io.ts'
 
 /** `gatehouse plan [server]`: prints proposed undo rules as settings to paste, or writes them to the file. */
 export async function plan(args: readonly string[], io: Io): Promise<number> {
@@ -60,9 +60,10 @@ export async function plan(args: readonly string[], io: Io): Promise<number> {
 
 /** @throws Error that names the file and what is wrong */
 function readPack(file: string, io: Io): Pack {
+  const path = inputPath(file, io)
   let text: string
   try {
-    text = readFileSync(pathOf(file, io), 'utf8')
+    text = readFileSync(path, 'utf8')
   } catch (cause) {
     throw new Error(`${file} cannot be read`, { cause })
   }

@@ -12,6 +12,7 @@ import {
   writeFileSync,
 } from 'node:fs'
 import type { Writable } from 'node:stream'
+import { plantedProblem } from '../store/private-folder.ts'
 
 /** Writes a file that only its owner can read, even if it existed before. */
 export function privateFile(file: string): Writable {
@@ -28,7 +29,14 @@ export function writePrivate(file: string, text: string, { isNew = false } = {})
   }
 }
 
+/** @throws Error if another user can have put the file there, such as a link that leads to any file of this one */
+export function mustBeOwn(file: string): void {
+  const problem = plantedProblem(file)
+  if (problem !== undefined) throw new Error(`${file} ${problem}: give another file`)
+}
+
 function opened(file: string, flags: 'a' | 'ax'): number {
+  mustBeOwn(file)
   const fd = openSync(file, flags, 0o600)
   try {
     // Restrict the permissions before anything is written; only a regular file is truncated.

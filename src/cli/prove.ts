@@ -33,7 +33,7 @@ import {
 } from '../testkit/report.ts'
 import { settingsWith } from '../testkit/settings.ts'
 import { readNamed } from './options.ts'
-import { type Io, pathOf, write } from './io.ts'
+import { inputPath, type Io, pathOf, write } from './io.ts'
 import { writePrivate } from './private-file.ts'
 import { secretVariables } from './record.ts'
 import { configWords, didYouMean, parseWords, UsageError } from './words.ts'
@@ -97,9 +97,10 @@ function sandboxOf(texts: readonly string[], io: Io): Sandbox {
 
 function givenIn(file: string | undefined, io: Io): ReadonlyMap<string, GivenCalls> {
   if (file === undefined) return new Map()
+  const path = inputPath(file, io)
   let text: string
   try {
-    text = readFileSync(pathOf(file, io), 'utf8')
+    text = readFileSync(path, 'utf8')
   } catch (cause) {
     throw new Error(`${file} cannot be read`, { cause })
   }

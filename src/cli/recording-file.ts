@@ -1,14 +1,14 @@
 /** Reads the file of a recording. */
 import { readFileSync, statSync } from 'node:fs'
 import { type Cassette, parseCassette } from '../testkit/cassette.ts'
-import { type Io, pathOf } from './io.ts'
+import { inputPath, type Io } from './io.ts'
 
 /** The largest file that is read, in bytes. */
 const MAX_FILE = 256 * 1024 * 1024
 
 /** Reads a recording. @throws Error that names the file, and the line where there is one */
 export function readRecording(file: string, io: Io): Cassette {
-  const path = pathOf(file, io)
+  const path = inputPath(file, io)
   let size: number
   try {
     const found = statSync(path)

@@ -20,8 +20,8 @@ import { audited, openSharedStore } from '../gateway/offline.ts'
 import { callerHash } from '../records/principal.ts'
 import { type Reference, References } from '../records/references.ts'
 import { readStored, readWhole } from './config-file.ts'
-import { type Io, pathOf, print } from './io.ts'
-import { privateFile } from './private-file.ts'
+import { inputPath, type Io, pathOf, print } from './io.ts'
+import { mustBeOwn, privateFile } from './private-file.ts'
 import { tableLines, timeText } from './table.ts'
 import { didYouMean, parseWords, UsageError, userName } from './words.ts'
 import { originText, UPLOADS } from '../records/plain-name.ts'
@@ -187,6 +187,7 @@ async function get(context: Context): Promise<string> {
 
 /** Writes a file that is there only once all of the data is: what was there before stays if the data has changed. */
 async function saved(bytes: AsyncIterable<Uint8Array>, output: string): Promise<void> {
+  mustBeOwn(output)
   // A device or a pipe takes what it gets.
   if (existsSync(output) && !statSync(output).isFile()) return pipeline(bytes, privateFile(output))
   const file = existsSync(output) ? realpathSync(output) : output
@@ -203,7 +204,7 @@ async function saved(bytes: AsyncIterable<Uint8Array>, output: string): Promise<
 /** Keeps a file for a caller. @throws Error */
 async function put(context: Context): Promise<string> {
   const { io, references, word: file, values, ttl, isJson, audit } = context
-  const path = pathOf(file, io)
+  const path = inputPath(file, io)
   const principal = principalOf(context)
   const { name = basename(file), type = fileType(name), id, ttl: lifetime } = values
   if (!existsSync(path) || !statSync(path).isFile()) throw new Error(`${file} is not a file`)

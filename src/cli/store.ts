@@ -8,7 +8,7 @@ import { openLog } from '../observability/log.ts'
 import { acceptStore, mayStoreBeUnusable, openSharedStore } from '../gateway/offline.ts'
 import type { StoreEntry, PortableStore } from '../store/store.ts'
 import { readStored } from './config-file.ts'
-import { type Io, pathOf, print, printJson } from './io.ts'
+import { inputPath, type Io, pathOf, print, printJson } from './io.ts'
 import { privateFile } from './private-file.ts'
 import { didYouMean, readOptions, UsageError } from './words.ts'
 import { parseJson } from '../core/json/read.ts'
@@ -120,7 +120,8 @@ async function exportAll(opened: PortableStore, { io, file, isForced }: ActionOp
 }
 
 async function importAll(opened: PortableStore, { io, file, isForced }: ActionOptions): Promise<number> {
-  if (!existsSync(pathOf(file, io))) throw new Error(`${file} does not exist`)
+  const path = inputPath(file, io)
+  if (!existsSync(path)) throw new Error(`${file} does not exist`)
   // The whole file is validated before anything is written.
   const validation = readEntries(file, io)
   while ((await validation.next()).done !== true) continue

@@ -11,7 +11,7 @@ import { verifyReceipt } from '../records/receipts.ts'
 import { RECEIPT_KEY } from '../protocol/meta-keys.ts'
 import { readStored } from './config-file.ts'
 import { parseWords, UsageError } from './words.ts'
-import { type Io, pathOf, print, printError } from './io.ts'
+import { inputPath, type Io, print, printError } from './io.ts'
 import { parseJson } from '../core/json/read.ts'
 
 /** The options of the command. */
@@ -56,7 +56,7 @@ function parse(args: readonly string[]): VerifyOptions {
 }
 
 function textOf(file: string, io: Io): string {
-  const path = pathOf(file, io)
+  const path = inputPath(file, io)
   if (!existsSync(path)) throw new Error(`${file} does not exist`)
   return readFileSync(path, 'utf8').trim()
 }

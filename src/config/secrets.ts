@@ -123,12 +123,15 @@ const MAX_BYTES = 1_048_576
  * system error
  */
 export function readText(path: string): string {
-  const problem = plantedProblem(path)
-  if (problem !== undefined) throw new Error(`it ${problem}`)
   // O_NONBLOCK: `open` would block on a pipe without a writer.
   const file = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
   try {
-    if (!fstatSync(file).isFile()) throw new Error('it is not a regular file')
+    // Once it is open, as another user could put a file there after a look at the path.
+    const problem = plantedProblem(path)
+    if (problem !== undefined) throw new Error(`it ${problem}`)
+    const found = fstatSync(file)
+    if (!found.isFile()) throw new Error('it is not a regular file')
+    if (found.ino !== statSync(path).ino) throw new Error('it was replaced while it was opened')
     const buffer = Buffer.alloc(MAX_BYTES + 1)
     let length = 0
     for (let read = 1; read > 0 && length < buffer.length; length += read)

@@ -26,7 +26,7 @@ import { background, type Log } from '../../core/log.ts'
 import { hasReachedShare, type Principal, shareOf } from '../../core/principal.ts'
 import { Holdings } from '../../core/holdings.ts'
 import type { Bytes } from '../../store/blobs/blobs.ts'
-import { folderProblem } from '../../store/private-folder.ts'
+import { folderProblem, isOwnPlace, plantedProblem } from '../../store/private-folder.ts'
 import { fileName } from './file-name.ts'
 
 /** What a file is made of. */
@@ -253,9 +253,15 @@ async function privateFolder(given: string | undefined): Promise<string> {
   } catch (error) {
     if (systemCodeOf(error) !== 'EEXIST') throw error
   }
-  const problem = folderProblem(folder)
+  const problem = folderProblem(folder) ?? placeProblem(given)
   if (problem !== undefined) throw unusable(`${folder} ${problem}`)
   return realpath(folder)
+}
+
+/** Why others can replace the folder. */
+function placeProblem(given: string | undefined): string | undefined {
+  if (given !== undefined) return plantedProblem(given)
+  return isOwnPlace(tmpdir()) ? undefined : 'is in a folder of another user'
 }
 
 /** The folder by its real path, as those of calls are known; undefined if it is not there or cannot be used. */

@@ -1,6 +1,6 @@
 /** The folders of files, as the settings name them: one for all servers, and others for single ones. */
 import type { Finding } from '../../core/finding.ts'
-import { folderProblem } from '../../store/private-folder.ts'
+import { folderProblem, plantedProblem } from '../../store/private-folder.ts'
 import type { Services, SettingsOf } from '../feature.ts'
 import { GatewayFiles, ReferenceFiles } from './files.ts'
 import { limitsOf } from './keep.ts'
@@ -43,7 +43,8 @@ export class FileFolders {
     return [undefined, ...this.#deps.servers.names()].flatMap((upstream): readonly Finding[] => {
       const { folder } = this.#settings(upstream) || {}
       const isInherited = upstream !== undefined && folder === (this.#settings() || {}).folder
-      const problem = folder === undefined || isInherited ? undefined : folderProblem(folder)
+      const problem =
+        folder === undefined || isInherited ? undefined : (folderProblem(folder) ?? plantedProblem(folder))
       const place = upstream === undefined ? [] : ['upstreams', upstream]
       const path = [...place, 'features', 'references', 'folder']
       return problem === undefined ? [] : [{ path, message: problem }]

@@ -21,7 +21,7 @@ import {
   makeFolder,
   reserveRoom,
 } from './files.ts'
-import { plantedFolderProblem, plantedProblem } from '../private-folder.ts'
+import { plantedProblem } from '../private-folder.ts'
 import { ACCEPT_HINT } from '../sentinel.ts'
 
 /** The maximum size of a store, in bytes. */
@@ -43,14 +43,15 @@ export type Base = RootDatabase<string, string>
 export async function openDatabase(directory: string, isAwaited: boolean): Promise<Base> {
   // Loaded lazily: gateways without a folder do not need the library.
   const { open } = await import('lmdb')
-  const problem = plantedFolderProblem(directory)
+  const problem = plantedProblem(directory)
   if (problem !== undefined) throw new PlantedStore(`it ${problem}`)
   if (isAwaited && !existsSync(directory)) throw new LostStore('it is gone')
   makeFolder(directory)
-  const file = [DATA, LOCK, GENERATION_FILE].find(
-    (name) => plantedProblem(join(directory, name)) !== undefined,
-  )
-  if (file !== undefined) throw new PlantedStore(`its file ${file} ${plantedProblem(join(directory, file))}`)
+  // Also in a folder that was made meanwhile.
+  for (const name of [DATA, LOCK, GENERATION_FILE]) {
+    const planted = plantedProblem(join(directory, name))
+    if (planted !== undefined) throw new PlantedStore(`its file ${name} ${planted}`)
+  }
   const state = await detectState(directory)
   if (state === 'new' && isAwaited) throw new LostStore('its data is gone')
   if (state === 'new') reserveRoom(directory)
@@ -93,7 +94,7 @@ async function detectState(directory: string): Promise<'new' | 'whole' | 'busy'>
 /** Whether a quick check finds nothing that would prevent opening the database of a folder. */
 export function looksUsable(directory: string, isAwaited: boolean): boolean {
   try {
-    if (plantedFolderProblem(directory) !== undefined) return false
+    if (plantedProblem(directory) !== undefined) return false
     if (!existsSync(directory)) return !isAwaited && hasRoom(directory)
     accessSync(directory, constants.W_OK | constants.X_OK)
     return hasData(directory) ? looksWhole(join(directory, DATA)) : !isAwaited && hasRoom(directory)

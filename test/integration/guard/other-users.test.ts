@@ -1,9 +1,11 @@
 import {
   chmodSync,
+  copyFileSync,
   existsSync,
   lchownSync,
   mkdirSync,
   mkdtempSync,
+  readdirSync,
   readFileSync,
   realpathSync,
   rmSync,
@@ -11,8 +13,8 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { afterAll, describe, expect, it } from 'vitest'
+import { basename, dirname, join } from 'node:path'
+import { afterAll, describe, expect, it, onTestFinished } from 'vitest'
 import { runCommand } from '../../support/gateway.ts'
 
 const isAdministrator = process.getuid?.() === 0
@@ -105,6 +107,65 @@ describe.skipIf(!isAdministrator)(
       expect((await runCommand(['check', '--config', own.file])).stderr).toContain(TOLD)
     })
 
+    it.each<[string, (file: string) => string]>([
+      [
+        'in a folder of another user',
+        (file) => {
+          const above = planted(made(join(sharedFolder(), 'above')))
+          copyFileSync(file, join(above, 'file'))
+          return join(above, 'file')
+        },
+      ],
+      ['behind a link to a folder', (file) => join(plantedLink(dirname(file)), basename(file))],
+      [
+        'behind a link of this user to one of another',
+        (file) => {
+          const link = join(ownFolder(), 'link')
+          symlinkSync(plantedLink(file), link)
+          return link
+        },
+      ],
+    ])('is neither a configuration nor a secret that is named: %s', async (_what, given) => {
+      const { file, hasRun } = traced(ownFolder())
+      expect((await runCommand(['check', '--config', given(file)])).stderr).toContain(TOLD)
+      expect(hasRun()).toBe(false)
+
+      const token = join(ownFolder(), 'token')
+      writeFileSync(token, 'planted')
+      const own = traced(ownFolder(), { page: { url: `\${file:${given(token)}}` } })
+      expect((await runCommand(['check', '--config', own.file])).stderr).toContain(TOLD)
+    })
+
+    it('is no file that a command reads or writes', async () => {
+      const victim = join(ownFolder(), 'victim')
+      writeFileSync(victim, 'unchanged')
+      const [link, dangling] = [plantedLink(victim), plantedLink(join(ownFolder(), 'none'))]
+      const { file } = traced(ownFolder(), { store: join(ownFolder(), 'store') })
+      const config = ['--config', file]
+      await runCommand(['store', 'import', ...config, ownExport()])
+      for (const words of [
+        ['store', 'export', ...config, link, '--force'],
+        ['store', 'export', ...config, dangling],
+        ['store', 'import', ...config, plantedLink(ownExport())],
+        ['init', '--config', link, '--force'],
+        ['init', '--from', plantedLink(victim), '--config', join(ownFolder(), 'new.yaml')],
+        ['replay', link],
+        ['plan', ...config, '--pack', link],
+        ['verify', link],
+      ])
+        expect([words, (await runCommand(words)).stderr]).toEqual([words, expect.stringContaining(TOLD)])
+      expect(readFileSync(victim, 'utf8')).toBe('unchanged')
+      expect(existsSync(realpathSync(dirname(dangling)) + '/none')).toBe(false)
+    })
+
+    it('is no audit log in a folder of another user', async () => {
+      const above = planted(made(join(sharedFolder(), 'above')))
+      const { file } = traced(ownFolder(), { observe: { audit: join(above, 'audit.jsonl') } })
+      const { stderr } = await runCommand(['serve', '--port', '0', '--config', file])
+      expect(stderr).toContain(TOLD)
+      expect(readdirSync(above)).toEqual([])
+    })
+
     it.each<[string, (shared: string) => string]>([
       ['a folder', (shared) => planted(made(join(shared, 'store')))],
       [
@@ -172,6 +233,14 @@ describe.skipIf(!isAdministrator)(
       expect((await runCommand(['check'], { cwd })).stderr).toContain(TOLD)
     })
 
+    it('is no folder of a configuration that is not named', async () => {
+      const cwd = ownFolder()
+      const { hasRun } = traced(cwd)
+      planted(cwd)
+      expect((await runCommand(['check'], { cwd })).stderr).toContain(TOLD)
+      expect(hasRun()).toBe(false)
+    })
+
     it('is the configuration, with the variables and the store beside it, where it is named', async () => {
       const cwd = planted(ownFolder())
       const { file, hasRun } = traced(cwd, { store: join(cwd, 'store') })
@@ -184,6 +253,42 @@ describe.skipIf(!isAdministrator)(
     })
   },
 )
+
+describe.skipIf(!isAdministrator)('a file of this user (needs the rights of root)', () => {
+  it('is no configuration where every user can change it, unless it is named', async () => {
+    const cwd = mkdtempSync(join(tmpdir(), 'gatehouse-users-'))
+    onTestFinished(() => rmSync(cwd, { recursive: true }))
+    const { file, hasRun } = traced(cwd)
+    chmodSync(cwd, 0o755)
+    chmodSync(file, 0o666)
+    expect((await runCommand(['check'], { cwd })).stderr).toContain('can be changed by every user')
+    expect(hasRun()).toBe(false)
+    await runCommand(['check', '--config', file])
+    expect(hasRun()).toBe(true)
+  })
+
+  it('is a configuration where other users cannot get to it', async () => {
+    const cwd = ownFolder()
+    const { file, hasRun } = traced(cwd)
+    chmodSync(file, 0o666)
+    await runCommand(['check'], { cwd })
+    expect(hasRun()).toBe(true)
+  })
+})
+
+/** A link of the other user in a folder where everybody can create files. */
+function plantedLink(target: string): string {
+  const link = join(sharedFolder(), 'link')
+  symlinkSync(target, link)
+  return planted(link)
+}
+
+/** An export without entries. */
+function ownExport(): string {
+  const file = join(ownFolder(), 'export')
+  writeFileSync(file, '{"format":"gatehouse-store","version":1}\n')
+  return file
+}
 
 function made(path: string): string {
   mkdirSync(path)

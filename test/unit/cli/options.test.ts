@@ -1,5 +1,10 @@
-import { expect, test } from 'vitest'
+import { chownSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { expect, onTestFinished, test } from 'vitest'
+import { readSource } from '../../../src/cli/options.ts'
 import { parseWords } from '../../../src/cli/words.ts'
+import { memoryIo } from '../../support/memory-io.ts'
 
 const known = { 'gateway-key': { type: 'string' }, json: { type: 'boolean' } } as const
 
@@ -18,3 +23,22 @@ test('an option after --gateway-key is not read as the key', () => {
     "Option '--gateway-key' argument is ambiguous",
   )
 })
+
+test.skipIf(process.getuid?.() !== 0)(
+  'a configuration that is found is trusted at each reload (needs root)',
+  () => {
+    const cwd = mkdtempSync(join(tmpdir(), 'gatehouse-options-'))
+    onTestFinished(() => rmSync(cwd, { recursive: true }))
+    const text = 'upstreams: { one: "http://127.0.0.1:9/mcp" }'
+    const file = join(cwd, 'gateway.config.yaml')
+    writeFileSync(file, text)
+    const [found, named] = [
+      readSource({}, memoryIo({ cwd })),
+      readSource({ config: file }, memoryIo({ cwd })),
+    ]
+    expect(found.read(text).upstreams).toHaveLength(1)
+    chownSync(file, 65_534, 65_534)
+    expect(() => found.read(text)).toThrow('belongs to another user')
+    expect(named.read(text).upstreams).toHaveLength(1)
+  },
+)

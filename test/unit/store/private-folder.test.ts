@@ -11,7 +11,7 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, expect, it, onTestFinished } from 'vitest'
-import { createPrivateFolder, folderProblem } from '../../../src/store/private-folder.ts'
+import { createPrivateFolder, folderProblem, isOwnPlace } from '../../../src/store/private-folder.ts'
 
 const isAdministrator = process.getuid?.() === 0
 const NOBODY = 65_534
@@ -77,6 +77,39 @@ describe.skipIf(process.getuid === undefined)('a private folder (needs user ids)
     expect(existsSync(folder)).toBe(true)
   })
 })
+
+describe.skipIf(!isAdministrator)('a place of this user (needs the rights of root)', () => {
+  it('is not in a folder of another user, unless all users share it', () => {
+    const other = foreignFolder()
+    const places = [other, join(other, 'a', 'b')]
+    expect(places.map(isOwnPlace)).toEqual([false, false])
+    chmodSync(other, 0o1777)
+    expect(places.map(isOwnPlace)).toEqual([true, true])
+    mkdirSync(join(other, 'a'))
+    chownSync(join(other, 'a'), NOBODY, NOBODY)
+    expect(places.map(isOwnPlace)).toEqual([true, false])
+  })
+
+  it('may be below a folder whose owner is unknown, as in a sandbox', () => {
+    const above = foreignFolder()
+    mkdirSync(join(above, 'home'))
+    expect(isOwnPlace(join(above, 'home', 'cache'))).toBe(true)
+  })
+
+  it('is left as it is where it is not', () => {
+    const other = foreignFolder()
+    expect(createPrivateFolder(join(other, 'a'))).toBeUndefined()
+    expect(existsSync(join(other, 'a'))).toBe(false)
+  })
+})
+
+/** A folder of another user in one of this user. */
+function foreignFolder(): string {
+  const folder = join(newFolder(), 'foreign')
+  mkdirSync(folder)
+  chownSync(folder, NOBODY, NOBODY)
+  return folder
+}
 
 function newFolder(): string {
   const folder = mkdtempSync(join(tmpdir(), 'gatehouse-test-'))

@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto'
 import {
   chmodSync,
+  chownSync,
   existsSync,
   lstatSync,
   mkdirSync,
@@ -340,6 +341,30 @@ describe('the folder of files', () => {
     }).sweep()
     expect(existsSync(path)).toBe(true)
   })
+
+  it.skipIf(process.getuid?.() !== 0)(
+    'is not among the temporary files of another user, nor below a folder of one (needs root)',
+    async () => {
+      chownSync(root, 65_534, 65_534)
+      vi.stubEnv('TMPDIR', root)
+      const files = new ReferenceFiles({
+        folder: undefined,
+        total: 1000,
+        files: scope.once(GatewayFiles),
+        log: silentLog,
+      })
+      const call = files.begin(toolCall())
+      await expect(call.write(fileOf('one', 1))).rejects.toThrow('cannot write files for references')
+      vi.unstubAllEnvs()
+
+      const all = join(folder, '..', 'all')
+      mkdirSync(join(all, 'above'), { recursive: true })
+      chmodSync(all, 0o1777)
+      chownSync(join(all, 'above'), 65_534, 65_534)
+      folder = join(all, 'above', 'files')
+      await expect(callFiles({ id: 'ada' }).write(fileOf('one', 1))).rejects.toThrow('cannot write files')
+    },
+  )
 
   it('keeps what calls use, also behind a link', async () => {
     mkdirSync(join(root, 'real'))
