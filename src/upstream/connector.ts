@@ -113,6 +113,7 @@ export class Connector {
       stepTimeout: this.#timeout,
       log,
       lastLines: this.#stderr,
+      isIntercepted: intercept !== undefined,
       counted: (start) => this.#pool.counted(start),
     })
     this.#pool = new Pool<Key>({
@@ -255,9 +256,11 @@ function negotiator(
     stepTimeout,
     log,
     lastLines,
+    isIntercepted,
     counted,
   }: Pick<ConnectorOptions, 'variables' | 'proxies' | 'store' | 'log'> & {
     readonly lastLines: LastLines
+    readonly isIntercepted: boolean
     readonly quota: UpstreamQuota | undefined
     readonly stepTimeout: StepTimeout
     counted<Value>(start: () => Promise<Value>): Promise<Value>
@@ -267,7 +270,7 @@ function negotiator(
   if (reach.kind === 'command') {
     const connect = stdioConnect(reach, variables, { log, lastLines })
     const notes = new ProbeNotes(store, reach, log)
-    const stdio = new StdioNegotiator(settings, { connect, notes, stepTimeout, log })
+    const stdio = new StdioNegotiator(settings, { connect, notes, isIntercepted, stepTimeout, log })
     const pinned = findRevision(settings.revision)
     return (call) =>
       stdio.negotiate(

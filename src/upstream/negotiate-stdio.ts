@@ -40,6 +40,8 @@ const REORDER_MS = 250
 interface StdioOptions {
   readonly connect: OpenTransport
   readonly notes: ProbeNotes
+  /** Another server may be in the place of the command, which is not started then if the revision is configured. */
+  readonly isIntercepted?: boolean
   /** Starts the timeout of one process. */
   readonly stepTimeout: StepTimeout
   readonly log: Log
@@ -71,7 +73,8 @@ export class StdioNegotiator {
   /** The route to the server; `handshake` are the parameters of `initialize`, of the configured revision if it is older. @throws SERVER_UNAVAILABLE, UPSTREAM_ERROR */
   async negotiate(handshake: Payload, counted: Counted): Promise<Route> {
     const pinned = this.#pinned
-    if (pinned?.era === 'modern') return this.#route(pinned, this.#options.connect)
+    if (pinned && (pinned.era === 'modern' || this.#options.isIntercepted === true))
+      return this.#route(pinned, this.#options.connect)
     const slow = this.#slow
     if (!slow) return counted(() => this.#start(handshake))
     if (!slow.route) throw slow.error
