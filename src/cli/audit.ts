@@ -6,7 +6,7 @@ import { anchorsIn } from '../observability/audit/anchor.ts'
 import { verifyAudit } from '../observability/audit/verify.ts'
 import { CONFIG_FILE, readStored } from './config-file.ts'
 import { didYouMean, parseWords, UsageError } from './words.ts'
-import { type Io, pathOf, printError, printJson, write, writeError } from './io.ts'
+import { inputPath, type Io, pathOf, printError, printJson, write, writeError } from './io.ts'
 
 const options = {
   head: { type: 'string' },
@@ -22,7 +22,7 @@ export async function audit(args: readonly string[], io: Io): Promise<number> {
   if (action !== 'verify')
     throw new UsageError(`use gatehouse audit verify FILE${didYouMean(action ?? '', ['verify'])}`)
   if (files.length === 0) throw new UsageError('give the file of an audit log')
-  const given = new Map(files.map((file) => [pathOf(file, io), file]))
+  const given = new Map(files.map((file) => [inputPath(file, io), file]))
   for (const [path, file] of given) if (!existsSync(path)) throw new Error(`${file} does not exist`)
   const shown = (path: string): string => given.get(path) ?? path
   const results = (await verifyAll([...given.keys()], values, io)).map(({ problem, ...result }) => ({

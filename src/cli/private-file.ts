@@ -29,10 +29,10 @@ export function writePrivate(file: string, text: string, { isNew = false } = {})
   }
 }
 
-/** @throws Error if another user can have put the file there, such as a link that leads to any file of this one */
-export function mustBeOwn(file: string): void {
-  const problem = plantedProblem(file)
-  if (problem !== undefined) throw new Error(`${file} ${problem}: give another file`)
+/** @throws Error if another user can have put the file or folder there, such as a link that leads to any one of this user */
+export function mustBeOwn(path: string): void {
+  const problem = plantedProblem(path)
+  if (problem !== undefined) throw new Error(`${path} ${problem}: give another one`)
 }
 
 function opened(file: string, flags: 'a' | 'ax'): number {

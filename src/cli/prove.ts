@@ -34,7 +34,7 @@ import {
 import { settingsWith } from '../testkit/settings.ts'
 import { readNamed } from './options.ts'
 import { inputPath, type Io, pathOf, write } from './io.ts'
-import { writePrivate } from './private-file.ts'
+import { mustBeOwn, writePrivate } from './private-file.ts'
 import { secretVariables } from './record.ts'
 import { configWords, didYouMean, parseWords, UsageError } from './words.ts'
 
@@ -89,7 +89,9 @@ function sandboxOf(texts: readonly string[], io: Io): Sandbox {
       'name the sandbox with --sandbox: the tools are called, and change what is there. Give a folder, an argument and its value such as repo=scratch, or "server" if the whole server is there for tests',
     )
   try {
-    return readSandbox(texts, io.cwd)
+    const sandbox = readSandbox(texts, io.cwd)
+    for (const folder of sandbox.folders) mustBeOwn(folder)
+    return sandbox
   } catch (error) {
     throw new UsageError(error instanceof Error ? error.message : String(error))
   }

@@ -44,7 +44,7 @@ function isFolder(text: string): boolean {
 
 function folderOf(text: string, place: string): string {
   const folder = resolve(place, text)
-  if (folder === parse(folder).root || folder === homedir())
+  if ([folder, realPath(folder)].some((each) => each === parse(each).root || each === homedir()))
     throw new Error(`--sandbox ${text}: this folder holds more than a sandbox; give a folder made for tests`)
   return folder
 }

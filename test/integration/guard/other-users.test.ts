@@ -152,6 +152,9 @@ describe.skipIf(!isAdministrator)(
         ['replay', link],
         ['plan', ...config, '--pack', link],
         ['verify', link],
+        ['audit', 'verify', link],
+        ['prove', 'one', ...config, '--sandbox', plantedLink(ownFolder())],
+        ['prove', 'one', ...config, '--sandbox', 'server', '--arguments', link],
       ])
         expect([words, (await runCommand(words)).stderr]).toEqual([words, expect.stringContaining(TOLD)])
       expect(readFileSync(victim, 'utf8')).toBe('unchanged')

@@ -11,6 +11,7 @@ const beside = join(root, 'beside')
 for (const each of [folder, beside]) mkdirSync(each)
 symlinkSync(beside, join(folder, 'link'))
 symlinkSync(join(beside, 'new.txt'), join(folder, 'nowhere'))
+symlinkSync(homedir(), join(root, 'home'))
 afterAll(() => rmSync(root, { recursive: true, force: true }))
 
 type Arguments = Readonly<Record<string, unknown>>
@@ -65,7 +66,7 @@ describe('a sandbox', () => {
     expect(isOutside(texts, args)).toBe(true)
   })
 
-  test.each(['scratch', '/', homedir(), ''])('cannot be %j', (text) => {
+  test.each(['scratch', '/', homedir(), './home', './home/../home/', ''])('cannot be %j', (text) => {
     expect(() => readSandbox([text], root)).toThrow(/--sandbox/)
   })
 })
