@@ -210,6 +210,8 @@ export const DATA = 'data.mdb'
 export const LOCK = 'lock.mdb'
 /** The file that identifies the store: it distinguishes removed data from data that never existed. */
 export const GENERATION_FILE = 'generation'
+/** The folder of values that are too large for the database. */
+export const BLOBS = 'blobs'
 /** The disk space that a new store needs, and the minimum size of the lock file, in bytes. */
 const NEW_STORE_BYTES = 1024 * 1024
 const LOCK_FILE_BYTES = 16_384

@@ -6,6 +6,7 @@ import { accessSync, constants, existsSync } from 'node:fs'
 import { join } from 'node:path'
 import type { RootDatabase } from 'lmdb'
 import {
+  BLOBS,
   checkFile,
   checkHeldFile,
   FOREIGN,
@@ -48,9 +49,9 @@ export async function openDatabase(directory: string, isAwaited: boolean): Promi
   if (isAwaited && !existsSync(directory)) throw new LostStore('it is gone')
   makeFolder(directory)
   // Also in a folder that was made meanwhile.
-  for (const name of [DATA, LOCK, GENERATION_FILE]) {
+  for (const name of [DATA, LOCK, GENERATION_FILE, BLOBS]) {
     const planted = plantedProblem(join(directory, name))
-    if (planted !== undefined) throw new PlantedStore(`its file ${name} ${planted}`)
+    if (planted !== undefined) throw new PlantedStore(`its ${name} ${planted}`)
   }
   const state = await detectState(directory)
   if (state === 'new' && isAwaited) throw new LostStore('its data is gone')

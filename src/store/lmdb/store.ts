@@ -16,7 +16,7 @@ import {
   type PortableStore,
   type TokenGrant,
 } from '../store.ts'
-import { LostStore, DATA, FolderWatch, generationOf, type Loss, writeGeneration } from './files.ts'
+import { LostStore, BLOBS, DATA, FolderWatch, generationOf, type Loss, writeGeneration } from './files.ts'
 import { type Base, MAX_STORE_BYTES, FORMAT_MARK, openDatabase, reasonOf } from './open.ts'
 import { DamagedValue, type StoredValue, newVersion, decodeValue, encodeValue } from './pages.ts'
 import { FileSpace, unavailable, type Write, Writer } from './writer.ts'
@@ -90,7 +90,7 @@ export class LmdbStore implements PortableStore {
   constructor(directory: string, log: Log, options: Options = {}) {
     const { clock = Date.now, limit = MAX_STORE_BYTES, rest = SWEEP_REST_MS, sentinels } = options
     this.#directory = directory
-    this.blobs = new FolderBlobs(join(directory, 'blobs'))
+    this.blobs = new FolderBlobs(join(directory, BLOBS))
     this.#log = log
     this.#clock = clock
     this.#limit = limit

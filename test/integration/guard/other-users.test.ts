@@ -199,6 +199,16 @@ describe.skipIf(!isAdministrator)(
           return store
         },
       ],
+      [
+        'a link in one',
+        (shared) => {
+          const store = made(join(shared, 'store'))
+          chmodSync(store, 0o777)
+          symlinkSync(ownFolder(), join(store, 'blobs'))
+          planted(join(store, 'blobs'))
+          return store
+        },
+      ],
     ])('is no store, which is told: %s', async (_what, make) => {
       const store = make(sharedFolder())
       const { file } = traced(ownFolder(), { store })
