@@ -133,7 +133,7 @@ export const plantedBugs: readonly PlantedBug[] = [
   {
     name: 'a rule compares rounded numbers',
     file: 'features/permissions/rules.js',
-    find: 'found.push(value.plain, ...(isDenial ? [value.text] : []));',
+    find: 'found.push(written(plainDigits(value)), ...(isDenial ? [String(value)] : []));',
     replace: 'found.push(String(Number(value)));',
     rule: 'exact-numbers',
     seed: 1,

@@ -22,11 +22,6 @@ export class ExactNumber {
     return decimal(double) === digits ? double : digits
   }
 
-  /** In plain digits, without an exponent or zeros at the end of a fraction, as `String` writes doubles below 1e21. */
-  get plain(): string {
-    return plain(decimal(this.text)) ?? this.text
-  }
-
   toString(): string {
     return this.text
   }
@@ -65,22 +60,33 @@ export function toDouble(value: unknown): number | undefined {
   return typeof value === 'number' ? value : undefined
 }
 
-/** Numbers with more digits are compared as text. */
-const MAX_DIGITS = 1000
-
-/** `<digits>e<exponent>` without zeros at either end, or `0`. */
+/** `<digits>e<exponent>` without zeros at either end, or `0`. Senders choose how long a text is, so each character is read once. */
 function decimal(text: string): string {
-  if (text.length > MAX_DIGITS) return text
-  const [, sign = '', integer = '', fraction = '', exponent = '0'] =
-    /^(-?)(\d+)(?:\.(\d+))?(?:e([+-]?\d+))?$/i.exec(text) ?? []
-  const digits = `${integer}${fraction}`.replace(/^0+/, '')
-  const significant = digits.replace(/0+$/, '')
-  if (significant === '') return integer === '' ? text : '0'
-  return `${sign}${significant}e${Number(exponent) - fraction.length + digits.length - significant.length}`
+  // `String` writes numbers beyond the largest double as words.
+  if (!/^-?\d/.test(text)) return text
+  const sign = text.startsWith('-') ? '-' : ''
+  const [mantissa = '', exponent = '0'] = text.slice(sign.length).split(/e/i)
+  const [integer = '', fraction = ''] = mantissa.split('.')
+  const digits = `${integer}${fraction}`
+  let start = 0
+  while (digits[start] === '0') start++
+  if (start === digits.length) return '0'
+  let end = digits.length
+  while (digits[end - 1] === '0') end--
+  return `${sign}${digits.slice(start, end)}e${Number(exponent) - fraction.length + digits.length - end}`
+}
+
+/**
+ * A number in plain digits, without an exponent or zeros at the end of a fraction: the same text however it is written. As it
+ * is, if it would have hundreds of zeros.
+ */
+export function plainDigits(number: number | ExactNumber): string {
+  const text = String(number)
+  return plain(decimal(text)) ?? text
 }
 
 /** How many zeros an exponent may stand for in plain digits. */
-const MAX_ZEROS = 100
+const MAX_ZEROS = 400
 
 /** What `decimal` returns in plain digits; undefined if that would be too long. */
 function plain(canonical: string): string | undefined {

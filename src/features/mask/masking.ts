@@ -4,7 +4,7 @@ import { isObject, readJson, elements, members } from '../../core/json/json.ts'
 import { type Step, parseSteps } from '../../core/json/path.ts'
 import { fits, compilePattern, type Pattern } from '../../core/text/pattern.ts'
 import type { RuleSettings } from './settings.ts'
-import { isNumber } from '../../core/json/exact-number.ts'
+import { isNumber, plainDigits } from '../../core/json/exact-number.ts'
 import { parseJson } from '../../core/json/read.ts'
 
 /** A place whose value must be masked, and its possible replacements, the best first. */
@@ -95,8 +95,13 @@ class RuleMasker implements Masker {
       return [{ path, replacements: [rule?.replace ?? this.#fallback, null, REMOVED] }]
     }
     if (typeof value === 'string' || isNumber(value)) {
-      const masked = this.text(String(value))
-      return masked === String(value) ? [] : [{ path, replacements: [masked, null, REMOVED] }]
+      // Patterns match the digits of a number, however it is written.
+      const texts = isNumber(value) ? new Set([plainDigits(value), String(value)]) : [value]
+      for (const text of texts) {
+        const masked = this.text(text)
+        if (masked !== text) return [{ path, replacements: [masked, null, REMOVED] }]
+      }
+      return []
     }
     if (Array.isArray(value)) {
       return value.flatMap((element: unknown, index) =>

@@ -14,7 +14,7 @@ import {
   normalisePath,
   uriReadings,
 } from './path-variants.ts'
-import { ExactNumber } from '../../core/json/exact-number.ts'
+import { isNumber, numberOf, plainDigits } from '../../core/json/exact-number.ts'
 
 /** What the configuration permits of a tool, prompt or resource, whatever the scopes of the caller. */
 export interface Rules {
@@ -87,9 +87,12 @@ function argumentsOf(
   return Object.entries(rule).map(([argument, glob]) => {
     const test = make(glob, directories)
     const isDenial = make === denies
+    const named = JSON_NUMBER.test(glob) ? plainDigits(numberOf(glob)) : undefined
+    // Rules name the number, however it is written, there and in the call.
+    const written = (digits: string): string => (digits === named ? glob : digits)
     return (args) => {
       const values = valuesOf(args, argument)
-      const texts = textsOf(values, isDenial)
+      const texts = textsOf(values, isDenial, written)
       const totalLength = texts.reduce((sum, { length }) => sum + length, 0)
       const isTooLong = totalLength > MAX_TOTAL_LENGTH || texts.some(({ length }) => length > MAX_LENGTH)
       if (texts.length > MAX_TEXTS || isTooLong) return isDenial
@@ -98,14 +101,20 @@ function argumentsOf(
   })
 }
 
+const JSON_NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/
+
 /** Some servers ignore the case of argument names. */
 function valuesOf(args: Args, argument: string): unknown[] {
   const name = fold(argument)
   return Object.keys(args).flatMap((key) => (key === argument || fold(key) === name ? [args[key]] : []))
 }
 
-/** Every text and number inside values, and for a denial the keys of objects and the spelling of long numbers. */
-function textsOf(values: readonly unknown[], isDenial: boolean): string[] {
+/** Every text and number inside values, and for a denial the keys of objects and the spelling of numbers. */
+function textsOf(
+  values: readonly unknown[],
+  isDenial: boolean,
+  written: (digits: string) => string,
+): string[] {
   const found: string[] = []
   const pending = [...values]
   while (pending.length > 0 && found.length <= MAX_TEXTS) {
@@ -115,9 +124,8 @@ function textsOf(values: readonly unknown[], isDenial: boolean): string[] {
       if (isDenial) found.push(...Object.keys(value).slice(0, MAX_TEXTS + 1))
       for (const key in value) pending.push(value[key])
     } else if (typeof value === 'string') found.push(value)
-    // Rules name the number, however it is written.
-    else if (value instanceof ExactNumber) found.push(value.plain, ...(isDenial ? [value.text] : []))
-    else if (typeof value === 'number' || typeof value === 'boolean') found.push(String(value))
+    else if (isNumber(value)) found.push(written(plainDigits(value)), ...(isDenial ? [String(value)] : []))
+    else if (typeof value === 'boolean') found.push(String(value))
   }
   return found
 }

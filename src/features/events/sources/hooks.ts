@@ -8,7 +8,7 @@
 import { hash } from 'node:crypto'
 import { world } from '../../../core/world.ts'
 import { GatewayError } from '../../../core/error.ts'
-import { ExactNumber, isNumber } from '../../../core/json/exact-number.ts'
+import { isNumber, plainDigits } from '../../../core/json/exact-number.ts'
 import { isObject, readJson } from '../../../core/json/json.ts'
 import { follow, parseSteps } from '../../../core/json/path.ts'
 import type { HookEvent } from '../../../core/settings.ts'
@@ -150,7 +150,7 @@ function isWanted({ when }: HookEvent, { headers }: HookRequest, body: Fields): 
       ? follow(body, parseSteps(place) ?? [])
       : headers[place.toLowerCase()]
     const isScalar = typeof actual === 'string' || isNumber(actual) || typeof actual === 'boolean'
-    const texts = actual instanceof ExactNumber ? [actual.text, actual.plain] : [String(actual)]
+    const texts = [String(actual), ...(isNumber(actual) ? [plainDigits(actual)] : [])]
     return isScalar && globs.some((glob) => texts.some((text) => fits(glob, text)))
   })
 }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { ExactNumber, numberOf } from '../../../../src/core/json/exact-number.ts'
+import { ExactNumber, numberOf, plainDigits } from '../../../../src/core/json/exact-number.ts'
 import { canonical, exactly, isObject, isSame } from '../../../../src/core/json/json.ts'
 import { duplicateKey, parseJson, withDoubles } from '../../../../src/core/json/read.ts'
 import { type Seeded, seeded } from '../../../support/seeded.ts'
@@ -51,9 +51,14 @@ describe('parseJson', () => {
     ['725653563933458433e2', '72565356393345843300'],
     ['0.12345678901234567890', '0.1234567890123456789'],
     ['1.2345678901234567890e-5', '0.000012345678901234567890'.slice(0, -1)],
-    ['1e400', '1e400'],
+    ['1e-8', '0.00000001'],
+    ['1e21', '1000000000000000000000'],
+    ['-0.0', '0'],
+    [`5.${'0'.repeat(2000)}`, '5'],
+    [`5${'0'.repeat(2000)}e-2000`, '5'],
+    ['1e500', '1e500'],
   ])('writes %s in plain digits', (text, plain) => {
-    expect(new ExactNumber(text).plain).toBe(plain)
+    expect(plainDigits(numberOf(text))).toBe(plain)
   })
 
   it('reads a key with an escape as it is, whatever was read before', () => {

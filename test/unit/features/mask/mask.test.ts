@@ -130,6 +130,18 @@ describe('masking by pattern', () => {
     })
   })
 
+  it.each(['725653563933458433', '725653563933458433.0', '7.25653563933458433E+17', '"725653563933458433"'])(
+    'matches are found in the digits of a number that is written as %s',
+    async (number) => {
+      const rules = [{ pattern: String.raw`^\d{18}$`, replace: '***' }]
+      const result = Payload.text(`{"content":[],"structuredContent":{"id":${number},"n":7.25e17}}`)
+      const outcome = await outcomeOf({ kind: 'result', result }, { rules })
+      expect(outcome.kind === 'result' && outcome.result.at('structuredContent')?.text).toBe(
+        '{"id":"***","n":"***"}',
+      )
+    },
+  )
+
   it('C176 a rule applies to the tools it names, and to tasks of unknown tools', async () => {
     const rules = [{ pattern: EMAIL, tools: ['get_*', 'find'] }]
     const result = { content: [text('ann@example.com')] }

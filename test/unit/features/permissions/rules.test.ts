@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { UpstreamSettings } from '../../../../src/core/settings.ts'
+import { parseJson } from '../../../../src/core/json/read.ts'
 import { rulesFor } from '../../../../src/features/permissions/rules.ts'
 import { serverSettings } from '../../../support/server-settings.ts'
 import { illFormed, otherSpellings } from '../../../support/uri-spellings.ts'
@@ -114,6 +115,30 @@ describe('deny rules', () => {
       [false, false, false],
     )
     expect(permits({ page: 8, force: false }, given)).toBe(true)
+  })
+
+  it.each([
+    ['5', '5.0'],
+    ['5', `5.${'0'.repeat(2000)}`],
+    ['5', `5${'0'.repeat(2000)}e-2000`],
+    ['5.0', '5'],
+    ['0.00000001', '1e-8'],
+    ['1e-8', '0.00000001'],
+    ['1000000000000000000000', '1e21'],
+    ['725653563933458433', '7.25653563933458433e17'],
+    ['725653563933458433', `725653563933458433.${'0'.repeat(2000)}`],
+  ])('a rule for %s applies to that number however it is written', (number, written) => {
+    const args = parseJson(`{"id":[${written}]}`)
+    expect(permits(args, { deny: { send: { id: number } } }, 'send')).toBe(false)
+    expect(permits(args, { allow: { send: { id: number } } }, 'send')).toBe(true)
+    const other = parseJson(`{"id":[${written.replace(/[1-9]/, '4')}]}`)
+    expect(permits(other, { deny: { send: { id: number } } }, 'send')).toBe(true)
+    expect(permits(other, { allow: { send: { id: number } } }, 'send')).toBe(false)
+  })
+
+  it('a rule for a number does not apply to texts that are written in another way', () => {
+    expect(permits({ id: '1.1' }, { allow: { send: { id: '1.10' } } }, 'send')).toBe(false)
+    expect(permits({ id: '1.1' }, { deny: { send: { id: '1.10' } } }, 'send')).toBe(true)
   })
 
   it('a deny rule without arguments closes a tool', () => {
