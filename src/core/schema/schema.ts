@@ -6,8 +6,9 @@ import type { Ajv, ErrorObject, Options, ValidateFunction } from 'ajv'
 import { LRUCache } from 'lru-cache'
 import { createRequire } from 'node:module'
 import { canonical, isObject } from '../json/json.ts'
-import { withDoubles } from '../json/read.ts'
+import { hasExactNumbers, withDoubles } from '../json/read.ts'
 import { compilePattern } from '../text/pattern.ts'
+import { pointerSegments } from './pointer.ts'
 
 /** A JSON Schema: 2020-12 unless its `$schema` names draft-07 or older. */
 export type JsonSchema = { readonly [keyword: string]: unknown }
@@ -94,6 +95,7 @@ function remember(text: string, check: SharedCheck): void {
 function lazyCheck(schema: JsonSchema, isTrusted: boolean): SharedCheck {
   const skipped = new Set<string>()
   let validate: ValidateFunction | undefined
+  let tolerant: SharedCheck | undefined
   let failure: UnusableSchema | undefined
   const check = (value: unknown): readonly SchemaProblem[] => {
     if (failure) throw failure
@@ -106,21 +108,33 @@ function lazyCheck(schema: JsonSchema, isTrusted: boolean): SharedCheck {
     steps = 0
     const rounded = withDoubles(value)
     if (attempt(validate, rounded)) return []
-    const problems = (validate.errors ?? []).slice(0, limits.problems).map(problem)
-    return rounded === value ? problems : problems.filter(({ keyword }) => !ofNumbers.has(keyword))
+    if (rounded !== value || hasExactNumbers(schema))
+      return (tolerant ??= lazyCheck(schemaForDoubles(schema), isTrusted)).check(rounded)
+    return (validate.errors ?? []).slice(0, limits.problems).map(problem)
   }
   return { check, unchecked: skipped }
 }
 
 /** What rounded numbers may violate though the exact ones do not: the server judges those. */
-const ofNumbers: ReadonlySet<string> = new Set([
-  'minimum',
-  'maximum',
-  'exclusiveMinimum',
-  'exclusiveMaximum',
-  'multipleOf',
-  'uniqueItems',
-])
+const ofNumbers: ReadonlySet<string> = new Set(
+  'minimum maximum exclusiveMinimum exclusiveMaximum multipleOf uniqueItems not if then else contains minContains maxContains unevaluatedItems unevaluatedProperties'.split(
+    ' ',
+  ),
+)
+
+/** A schema for rounded numbers: what fits the exact schema with exact numbers fits it. */
+function schemaForDoubles(schema: JsonSchema): JsonSchema {
+  const copy = (value: unknown, kind: Kind): unknown => {
+    if (Array.isArray(value)) return value.map((item) => copy(item, kind))
+    if (!isObject(value)) return value
+    const { oneOf, ...others } = value
+    // Several may fit once numbers are rounded.
+    const rules = kind === 'schema' && oneOf !== undefined ? { anyOf: oneOf, ...others } : value
+    const kept = Object.entries(rules).filter(([key]) => kind !== 'schema' || !ofNumbers.has(key))
+    return Object.fromEntries(kept.map(([key, member]) => [key, copy(member, kindOf(kind, key))] as const))
+  }
+  return Object(copy(withDoubles(schema), 'schema')) as JsonSchema
+}
 
 /** @throws UnusableSchema if the validation takes too many steps */
 function attempt(validate: ValidateFunction, value: unknown): boolean {
@@ -301,20 +315,14 @@ function problem({ instancePath, schemaPath, keyword, message, params }: ErrorOb
   }
 }
 
-/** The unescaped segments of a JSON pointer (RFC 6901). */
-export function pointerSegments(pointer: string): string[] {
-  if (pointer === '') return []
-  return pointer
-    .slice(1)
-    .split('/')
-    .map((segment) => segment.replaceAll('~1', '/').replaceAll('~0', '~'))
-}
-
 /** The limits of an untrusted schema: nesting depth, number of values, and characters of its texts. */
 const schemaLimits = { depth: 64, values: 20_000, characters: 500_000 }
 
 /** The keyword that counts followed references. */
 const STEP_KEYWORD = 'x-gatehouse-step'
+
+/** What a value in a schema is: a schema, a map of schemas, or data. */
+type Kind = 'schema' | 'map' | 'plain'
 
 /** Keywords whose members are schemas, under any name. */
 const maps = new Set(['properties', 'patternProperties', '$defs', 'definitions', 'dependentSchemas'])
@@ -335,7 +343,7 @@ function boundedSchema(schema: JsonSchema): JsonSchema {
     if (budget.values < 0 || budget.characters < 0) throw new TypeError('it is too large')
     if (depth > schemaLimits.depth) throw new TypeError('it is nested too deeply')
   }
-  const copy = (value: unknown, depth: number, kind: 'schema' | 'map' | 'plain'): unknown => {
+  const copy = (value: unknown, depth: number, kind: Kind): unknown => {
     spend(typeof value === 'string' ? value.length : 0, depth)
     if (Array.isArray(value)) return value.map((item) => copy(item, depth + 1, kind))
     if (!isObject(value)) return value
@@ -350,7 +358,7 @@ function boundedSchema(schema: JsonSchema): JsonSchema {
   return isObject(bounded) ? bounded : {}
 }
 
-function kindOf(parent: 'schema' | 'map' | 'plain', key: string): 'schema' | 'map' | 'plain' {
+function kindOf(parent: Kind, key: string): Kind {
   if (parent === 'plain') return 'plain'
   if (parent === 'map') return 'schema'
   if (plain.has(key)) return 'plain'

@@ -5,7 +5,7 @@
 import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
-import { pointerSegments } from '../../core/schema/schema.ts'
+import { pointerSegments } from '../../core/schema/pointer.ts'
 import type { Reference } from '../../records/references.ts'
 import { type FormName, isJson, jsonIn, type Selected, textOf } from './selection.ts'
 

@@ -7,7 +7,7 @@
 import { GatewayError } from '../../core/error.ts'
 import { isObject, readJson } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
-import { pointerSegments } from '../../core/schema/schema.ts'
+import { pointerSegments } from '../../core/schema/pointer.ts'
 import { type Reference, References } from '../../records/references.ts'
 import { type ByteRange, type Bytes, collected } from '../../store/blobs/blobs.ts'
 

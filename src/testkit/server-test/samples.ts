@@ -5,7 +5,8 @@
  */
 import type { Fields } from '../../core/payload.ts'
 import { isObject } from '../../core/json/json.ts'
-import { pointerSegments, validator } from '../../core/schema/schema.ts'
+import { referredTo } from '../../core/schema/pointer.ts'
+import { validator } from '../../core/schema/schema.ts'
 
 /** Which members of objects a value has. */
 type Extent = 'required' | 'all'
@@ -41,7 +42,7 @@ export function resolved(schema: unknown, root: Fields, depth = 0): Fields | und
   if (!isObject(schema) || depth > MAX_REFERENCES) return undefined
   if (typeof schema.$ref === 'string') {
     const { $ref, ...siblings } = schema
-    const target = resolved(referred($ref, root), root, depth + 1)
+    const target = resolved(referredTo($ref, root), root, depth + 1)
     return target && { ...target, ...siblings }
   }
   const { allOf, anyOf, oneOf, ...own } = schema
@@ -55,23 +56,6 @@ export function resolved(schema: unknown, root: Fields, depth = 0): Fields | und
   })
   const chosen = usable.find((each) => typeOf(each) !== 'null') ?? usable[0]
   return chosen && merged(all, chosen)
-}
-
-/** The schema at a reference within the root. */
-function referred(reference: string, root: Fields): unknown {
-  if (!reference.startsWith('#')) return undefined
-  let at: unknown = root
-  for (const segment of pointerSegments(decoded(reference.slice(1))))
-    at = isObject(at) ? at[segment] : Array.isArray(at) ? at[Number(segment)] : undefined
-  return at
-}
-
-function decoded(text: string): string {
-  try {
-    return decodeURIComponent(text)
-  } catch {
-    return text
-  }
 }
 
 function merged(one: Fields, other: Fields): Fields {

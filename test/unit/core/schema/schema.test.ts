@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest'
+import { parseJson } from '../../../../src/core/json/read.ts'
 import { type JsonSchema, UnusableSchema, validator } from '../../../../src/core/schema/schema.ts'
 
 const person = {
@@ -154,6 +155,36 @@ describe('validator with an untrusted schema', () => {
     }
     expect(validator(schema)({ $ref: 'a', enum: 1 })).toEqual([])
     expect(validator(schema)({ $ref: 1, enum: 'a' })).toHaveLength(2)
+  })
+
+  test.each([
+    [
+      '{"anyOf":[{"type":"integer","exclusiveMaximum":18446744073709551616},{"type":"null"}]}',
+      '18446744073709551615',
+    ],
+    ['{"anyOf":[{"type":"integer","multipleOf":3},{"type":"null"}]}', '725653563933458433'],
+    ['{"oneOf":[{"const":725653563933458433},{"const":725653563933458434}]}', '725653563933458433'],
+    ['{"not":{"const":725653563933458434}}', '725653563933458433'],
+    ['{"if":{"const":725653563933458434},"then":{"type":"string"}}', '725653563933458433'],
+    ['{"contains":{"multipleOf":3}}', '[725653563933458433]'],
+    ['{"exclusiveMaximum":725653563933458433}', '725653563933458432'],
+    [
+      '{"$ref":"#/$defs/id","$defs":{"id":{"oneOf":[{"$ref":"#/$defs/n"},{"type":"null"}]},"n":{"multipleOf":3}}}',
+      '725653563933458433',
+    ],
+  ])('%s takes %s, although a double would not fit', (schema, value) => {
+    expect(validator(parseJson(schema) as JsonSchema)(parseJson(value))).toEqual([])
+  })
+
+  test.each([
+    ['{"anyOf":[{"type":"string"},{"type":"null"}]}', '725653563933458433'],
+    ['{"oneOf":[{"const":725653563933458433},{"const":7}]}', '925653563933458433'],
+    ['{"enum":[725653563933458433]}', '825653563933458433'],
+    ['{"properties":{"not":{"type":"string"}}}', '{"not":725653563933458433}'],
+    ['{"required":["name"]}', '{"id":725653563933458433}'],
+    ['{"enum":["oneOf"],"properties":{"oneOf":{}}}', '{"oneOf":725653563933458433}'],
+  ])('%s refuses %s, whatever its digits', (schema, value) => {
+    expect(validator(parseJson(schema) as JsonSchema)(parseJson(value))).not.toEqual([])
   })
 
   test('a schema may be recursive', () => {
