@@ -3,6 +3,7 @@
  * schema of their tool (`format: password`, `writeOnly: true`). Calls, and what undoes or repeats them, have the values.
  */
 import { isObject, members } from './json/json.ts'
+import { referredTo } from './schema/pointer.ts'
 import { isSecretMember, MASK } from './text/redactor.ts'
 
 type Fields = Readonly<Record<string, unknown>>
@@ -34,7 +35,7 @@ function findNames(schema: Fields): readonly string[] {
       const map = each[key]
       if (!isObject(map)) continue
       for (const [name, inner] of Object.entries(map)) {
-        if (isSecret(inner)) found.add(name)
+        if (key === 'properties' && isSecret(inner, schema)) found.add(name)
         visit(inner, depth + 1)
       }
     }
@@ -44,11 +45,20 @@ function findNames(schema: Fields): readonly string[] {
 }
 
 /** Whether a schema, or one that it consists of, says that a value is a secret. */
-function isSecret(schema: unknown, depth = 0): boolean {
+function isSecret(schema: unknown, root: Fields, depth = 0): boolean {
   if (!isObject(schema) || depth > MAX_DEPTH) return false
-  if (schema.format === 'password' || schema.writeOnly === true) return true
-  const parts: readonly unknown[] = ['anyOf', 'oneOf', 'allOf'].flatMap((key) => schema[key] ?? [])
-  return [...parts, schema.items].some((part) => isSecret(part, depth + 1))
+  const { format, writeOnly, items, additionalProperties, patternProperties, $ref } = schema
+  if (format === 'password' || writeOnly === true) return true
+  const parts: readonly unknown[] = ['anyOf', 'oneOf', 'allOf', 'prefixItems'].flatMap(
+    (key) => schema[key] ?? [],
+  )
+  const others = [
+    items,
+    additionalProperties,
+    ...(isObject(patternProperties) ? Object.values(patternProperties) : []),
+  ]
+  const referred = typeof $ref === 'string' ? referredTo($ref, root) : undefined
+  return [...parts, ...others, referred].some((part) => isSecret(part, root, depth + 1))
 }
 
 /** The same arguments if none is a secret; `names` are those of `secretNames`. */

@@ -7,11 +7,9 @@ import { asGatewayError, GatewayError } from '../../core/error.ts'
 import type { Finding } from '../../core/finding.ts'
 import { isObject } from '../../core/json/json.ts'
 import { asCalled } from '../../core/judgement/judge.ts'
-import { maskedArguments, secretNames } from '../../core/masked-arguments.ts'
+import { maskedArguments } from '../../core/masked-arguments.ts'
 import type { Payload } from '../../core/payload.ts'
-import { UnusableSchema, validator } from '../../core/schema/schema.ts'
 import { type ToolSettings, settingOf } from '../../core/settings.ts'
-import { withKeyArgument } from '../../core/tool-call.ts'
 import { writtenArguments } from '../../core/used-reference.ts'
 import { printExpression, parseExpression, resultValue } from '../../core/undo/expression.ts'
 import { callsOf, type WrittenUndo, writtenMismatches } from '../../core/undo/judge-undo.ts'
@@ -31,6 +29,7 @@ import { keepReferences } from '../../records/references.ts'
 import { toolsToCheck } from '../describing.ts'
 import type { Feature, Services } from '../feature.ts'
 import { noUndo } from '../missing-undo.ts'
+import { compensationProblem, secretsOf } from './compensating-tool.ts'
 import { SnapshotReader, type ReadSnapshot, needsResult, compensationFor } from './compensation.ts'
 import { History } from './history.ts'
 import { type UndoSettings, undoSchema } from '../settings/upstream.ts'
@@ -255,7 +254,7 @@ class UndoLog {
     const snapshot =
       rule?.kind === 'restore' ? await snapshots.read(call, rule.snapshot, { upstream, args }) : undefined
     const startedAt = world.now()
-    const secrets = secretNames(call.tool?.definition.inputSchema)
+    const secrets = await secretsOf(call, rule, { upstream, deps })
     const way = await this.#validated(call, compensationFor(rule, { args, snapshot, secrets }))
     if (step?.mustBeUndoable && way.kind === 'none' && !needsResult(rule, snapshot))
       throw noUndo({ upstream, tool }, way.reason, 'Resolve that first.')
@@ -409,40 +408,4 @@ function endOfFailure(error: unknown, { deed, isResumed }: ActionInProgress): Ac
 /** HTTP statuses of requests that were not executed. RFC 9110 §15.5, §15.6.4; a timeout is inconclusive. */
 function isRefusal(status: unknown): boolean {
   return typeof status === 'number' && ((status >= 400 && status < 500 && status !== 408) || status === 503)
-}
-
-// Validates compensating calls against the schemas of their tools, once their arguments are known: a call that its server
-// would reject is not a compensation.
-
-/** Why a compensation would be rejected; undefined if it is valid, or if the tool list is unavailable. */
-async function compensationProblem(
-  call: Call,
-  way: Compensation,
-  { upstream, deps }: { readonly upstream: string; readonly deps: Deps },
-): Promise<string | undefined> {
-  if (way.kind !== 'exact' && way.kind !== 'approximate') return undefined
-  const { tool, arguments: args } = way
-  const { principal } = call
-  const internal = deps.invoker.internal({
-    purpose: 'compensate',
-    principal,
-    upstream,
-    tool,
-    arguments: args,
-  })
-  const entry = await Promise.resolve(deps.servers.tool(internal)).catch(() => undefined)
-  const schema = entry?.definition.inputSchema
-  if (!entry || !isObject(schema)) return undefined
-  const keyArgument = settingOf(deps.servers.settings(upstream)?.tools ?? {}, tool, 'keyArgument')?.value
-  // A compensation has an idempotency key, which the tool may require among its arguments.
-  const given = withKeyArgument(internal, 'key', keyArgument, entry).params.fields.arguments
-  try {
-    const [problem] = validator(schema)(given)
-    if (!problem) return undefined
-    const where = problem.path.length === 0 ? 'its arguments' : problem.path.join('.')
-    return `${tool}, which undoes it, would reject the call: ${where} ${problem.message}`
-  } catch (error) {
-    if (error instanceof UnusableSchema) return undefined
-    throw error
-  }
 }

@@ -12,13 +12,20 @@ const schema = {
     login: { type: 'object', properties: { word: { type: 'string', writeOnly: true }, user: {} } },
     list: { type: 'array', items: { $ref: '#/$defs/item' } },
     either: { anyOf: [{ type: 'null' }, { type: 'string', format: 'password' }] },
+    phrase: { $ref: '#/$defs/Secret%20Text' },
+    own: { allOf: [{ $ref: '#/$defs/Secret%20Text' }] },
+    env: { type: 'object', additionalProperties: { writeOnly: true } },
+    tree: { $ref: '#/properties/tree' },
   },
-  $defs: { item: { properties: { inner: { writeOnly: true } } } },
+  $defs: {
+    item: { properties: { inner: { writeOnly: true } } },
+    'Secret Text': { type: 'string', format: 'password' },
+  },
 }
 
 describe('arguments that are secrets', () => {
   it('are named by the schema, at any depth', () => {
-    expect(secretNames(schema).toSorted()).toEqual(['either', 'inner', 'pin', 'word'])
+    expect(secretNames(schema).toSorted()).toEqual(['either', 'env', 'inner', 'own', 'phrase', 'pin', 'word'])
     for (const none of [undefined, null, true, [], { properties: [] }, { properties: { a: null } }])
       expect(secretNames(none)).toEqual([])
   })

@@ -135,6 +135,31 @@ describe('the recorded action of a call', () => {
     expect(all[0]?.endedAt).toBeGreaterThanOrEqual(all[0]?.startedAt ?? Infinity)
   })
 
+  test('secrets that the undoing call gets are not shown, under whatever names', async () => {
+    const store = new MemoryStore()
+    const all = written(store)
+    const schemas: Readonly<Record<string, object>> = {
+      t: { pin: { type: 'string', format: 'password' } },
+      restore: { old: { type: 'string', writeOnly: true } },
+    }
+    const entry = ({ params }: Call): Descriptor => ({
+      upstream: 'one',
+      kind: 'tool',
+      name: String(params.fields.name),
+      definition: { inputSchema: { properties: schemas[String(params.fields.name)] } },
+      classification: { op: 'write', risk: 'reversible', idempotent: false, evidence: [] },
+    })
+    const rule =
+      'restore(code=$.args.pin, key=$.args.api_key, of={"o": $.args.pin}, old=$.args.name, id=$.args.id)'
+    const given = { pin: '4711', api_key: 'hunter2', name: 'former', id: 1 }
+    await around({ rule, deps: { store, entry } }).handle(to(given))
+    expect(all[0]?.secrets?.toSorted()).toEqual(['code', 'key', 'of', 'old', 'pin'])
+    expect(all[0]?.way).toMatchObject({
+      arguments: { code: '4711', key: 'hunter2', of: { o: '4711' }, old: 'former', id: 1 },
+      description: 'restore(code="***", key="***", of="***", old="***", id=1)',
+    })
+  })
+
   test.each([
     [undefined, { kind: 'none', reason: 'no undo is configured for it' }],
     ['none', { kind: 'none', reason: 'its undo is configured as none' }],
