@@ -3,7 +3,7 @@ import { readText, whyUnreadable } from '../config/secrets.ts'
 import { isObject } from '../core/json/json.ts'
 import { UsageError } from './words.ts'
 import { type Io, pathOf } from './io.ts'
-import { parseJson } from '../core/json/read.ts'
+import { duplicateKey, parseJson } from '../core/json/read.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 
@@ -38,6 +38,8 @@ function parsed(text: string, where: string): Fields {
   } catch (error) {
     throw new UsageError(`${where}: not JSON: ${error instanceof Error ? error.message : String(error)}`)
   }
+  const key = duplicateKey(text, value)
+  if (key !== undefined) throw new UsageError(`${where}: the argument ${key} is given twice`)
   if (isObject(value)) return value
   throw new UsageError(`${where}: must be a JSON object, such as {"path":"a.txt"}`)
 }
@@ -72,7 +74,7 @@ function keyValues(words: readonly string[]): ArgumentsFor {
     texts.set(key, word.slice(at + 1))
   }
   return (schema) =>
-    Object.fromEntries([...texts].map(([key, text]) => [key, valueOf(text, propertyOf(schema, key))]))
+    Object.fromEntries([...texts].map(([key, text]) => [key, valueOf(key, text, propertyOf(schema, key))]))
 }
 
 function propertyOf(schema: unknown, key: string): unknown {
@@ -81,11 +83,15 @@ function propertyOf(schema: unknown, key: string): unknown {
 }
 
 /** Text where the schema takes only text, or where it is not JSON; otherwise the JSON value. */
-function valueOf(text: string, schema: unknown): unknown {
+function valueOf(name: string, text: string, schema: unknown): unknown {
   if (isObject(schema) && schema.type === 'string') return text
+  let value: unknown
   try {
-    return parseJson(text)
+    value = parseJson(text)
   } catch {
     return text
   }
+  const key = duplicateKey(text, value)
+  if (key !== undefined) throw new UsageError(`${name}.${key} is given twice`)
+  return value
 }

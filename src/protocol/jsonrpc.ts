@@ -174,7 +174,7 @@ function usual(id = '', method: string | undefined, body: string): JsonRpcMessag
 }
 
 /** Who reads the last of two members sees another request than who reads the first. @throws INVALID_REQUEST */
-function refuseDuplicates(text: string, value: unknown): void {
+export function refuseDuplicates(text: string, value: unknown): void {
   const key = duplicateKey(text, value)
   if (key !== undefined) throw invalid(`it has the key ${JSON.stringify(key.slice(0, MAX_KEY_LENGTH))} twice`)
 }

@@ -10,7 +10,7 @@ import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
 import { anonymous, type Principal } from '../../core/principal.ts'
-import { checkNesting, parsePeerJson } from '../../protocol/jsonrpc.ts'
+import { checkNesting, parsePeerJson, refuseDuplicates } from '../../protocol/jsonrpc.ts'
 import { lift } from '../../protocol/lift.ts'
 import { gatewayMetadataOf } from '../../protocol/meta-keys.ts'
 import { pageMethod } from '../../protocol/methods.ts'
@@ -247,6 +247,7 @@ export function jsonBody({ incoming, principal, edge }: HttpContext): Promise<st
 export function bodyParams(text: string): Payload {
   const value = parsePeerJson(text)
   checkNesting(text)
+  refuseDuplicates(text, value)
   if (isObject(value)) return Payload.text(text, value)
   throw new GatewayError('INVALID_INPUT', 'The body must be a JSON object.')
 }

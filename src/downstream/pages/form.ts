@@ -9,7 +9,7 @@ import type { Store } from '../../store/store.ts'
 import type { Bodies } from '../http/body.ts'
 import { MAX_REASON_LENGTH } from './approval-page.ts'
 import type { Visitor } from './visitors.ts'
-import { parseJson } from '../../core/json/read.ts'
+import { duplicateKey, parseJson } from '../../core/json/read.ts'
 
 /** The fields of a submitted form. */
 export interface Form {
@@ -39,7 +39,7 @@ export async function readForm(
   if (type !== 'application/json' && type !== 'application/x-www-form-urlencoded')
     throw new GatewayError('UNSUPPORTED_MEDIA_TYPE', 'A decision must be a form or JSON.')
   const text = await bodies.text(incoming, { limit: MAX_FORM_BYTES })
-  return formOf(type === 'application/json' ? parse(text) : Object.fromEntries(new URLSearchParams(text)))
+  return formOf(type === 'application/json' ? parse(text) : fieldsIn(text))
 }
 
 function formOf(fields: Readonly<Record<string, unknown>>): Form {
@@ -73,6 +73,22 @@ function isTrue(value: unknown): boolean {
   throw new GatewayError('INVALID_INPUT', 'remember must be true or false.', { field: 'remember' })
 }
 
+function fieldsIn(text: string): Readonly<Record<string, unknown>> {
+  const given = new URLSearchParams(text)
+  for (const name of given.keys()) if (given.getAll(name).length > 1) throw givenTwice(name)
+  return Object.fromEntries(given)
+}
+
+function givenTwice(name: string): GatewayError {
+  return new GatewayError(
+    'INVALID_INPUT',
+    `${JSON.stringify(name.slice(0, MAX_NAME_LENGTH))} is given twice.`,
+  )
+}
+
+/** How much of a name is in an error, in characters. */
+const MAX_NAME_LENGTH = 200
+
 function parse(text: string): Readonly<Record<string, unknown>> {
   let value: unknown
   try {
@@ -80,6 +96,8 @@ function parse(text: string): Readonly<Record<string, unknown>> {
   } catch (cause) {
     throw new GatewayError('PARSE_ERROR', 'The body is not valid JSON.', { cause })
   }
+  const key = duplicateKey(text, value)
+  if (key !== undefined) throw givenTwice(key)
   if (isObject(value)) return value
   throw new GatewayError('INVALID_INPUT', 'A decision must be an object: {"verdict": "approved"}.')
 }

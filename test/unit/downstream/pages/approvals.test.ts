@@ -46,7 +46,7 @@ interface Site {
   ask(given?: Partial<ApprovalRequest>): Promise<string>
   status(id: string): Promise<string | undefined>
   get(path: string, headers?: Record<string, string>): Promise<Response>
-  post(path: string, form: Json, headers?: Record<string, string>): Promise<Response>
+  post(path: string, form: Json | string, headers?: Record<string, string>): Promise<Response>
 }
 
 const signInLink = (): undefined => undefined
@@ -105,9 +105,9 @@ function site(config: Json = byPassword): Site {
     post: (path, form, headers = {}) => {
       const type = headers['content-type'] ?? 'application/x-www-form-urlencoded'
       const isJson = type === 'application/json'
-      const body = isJson
-        ? JSON.stringify(form)
-        : new URLSearchParams(form as Record<string, string>).toString()
+      const encoded = (): string =>
+        isJson ? JSON.stringify(form) : new URLSearchParams(form as Record<string, string>).toString()
+      const body = typeof form === 'string' ? form : encoded()
       return request(path, { method: 'POST', body }, { ...headers, 'content-type': type })
     },
   }
@@ -330,6 +330,17 @@ describe('the approval API for programs', () => {
     expect((await get('/confirm/nothing', program)).status).toBe(404)
     const broken = await site().post('/confirm/x', [] as unknown as Json, program)
     expect(parse(await broken.text())).toMatchObject({ error: { code: 'INVALID_INPUT' } })
+  })
+
+  it('a decision with a key that occurs twice is refused, as JSON and as a form', async () => {
+    const { ask, get, post, status } = site()
+    const id = await ask()
+    const twice = '{"verdict":"denied","verdict":"approved"}'
+    expect((await post(`/confirm/${id}`, twice, program)).status).toBe(400)
+    const token = await tokenOn(await get(`/confirm/${id}`, anna))
+    const form = `token=${encodeURIComponent(token)}&verdict=denied&verdict=approved`
+    expect((await post(`/confirm/${id}`, form, anna)).status).toBe(400)
+    expect(await status(id)).toBe('pending')
   })
 
   it('a program cannot decide if people identify themselves with the code from the terminal', async () => {
