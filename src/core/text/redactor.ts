@@ -5,7 +5,7 @@
  * Most texts have no secret, so they are searched once for a plain part of each secret that no encoding changes. Only a
  * text with such a part is looked at closely.
  */
-import { ExactNumber } from '../json/exact-number.ts'
+import { ExactNumber, numberOf, plainDigits } from '../json/exact-number.ts'
 import { isObject, readJson } from '../json/json.ts'
 import { Needles } from './needles.ts'
 import { isSecretName } from './secret-names.ts'
@@ -60,10 +60,11 @@ export class Redactor {
 
   /** The same for JSON text, which stays valid. Whole texts that are words of MCP and of schemas stay. */
   json(text: string): string {
-    const patterns = this.#all.in(text)
+    const patterns = this.#all.in(withPlainLetters(text))
     if (patterns.length === 0) return text
     const strings = withStrings(text, (string) => {
-      if (!patterns.some((pattern) => pattern.mayBeIn(string))) return string
+      const plain = withPlainLetters(string)
+      if (!patterns.some((pattern) => pattern.mayBeIn(plain))) return string
       const value = readJson(string)
       if (typeof value !== 'string' || wordsOfProtocol.has(value)) return string
       const clean = replaced(value, patterns)
@@ -349,6 +350,15 @@ function withStrings(text: string, change: (string: string) => string): string {
   return done === 0 ? text : result + text.slice(done)
 }
 
+/** The same JSON, without escapes of letters, digits and other characters that no encoder has to escape. */
+function withPlainLetters(text: string): string {
+  if (!text.includes(String.raw`\u00`)) return text
+  return text.replaceAll(/\\(?:u00([2-7][\da-fA-F])|.)/gs, (escape, code: string | undefined) => {
+    const character = code === undefined ? '' : String.fromCharCode(Number.parseInt(code, 16))
+    return /^[\w.~-]$/.test(character) ? character : escape
+  })
+}
+
 /** The place after the closing quote of a string, or the end. */
 function endOfString(text: string, open: number): number {
   for (let quote = text.indexOf('"', open + 1); quote !== -1; quote = text.indexOf('"', quote + 1)) {
@@ -365,7 +375,9 @@ function withNumbers(text: string, patterns: readonly Pattern[]): string {
   let result = ''
   let at = 0
   const outside = (end: number): string =>
-    text.slice(at, end).replaceAll(/[\d.eE+-]+/g, (found) => (secrets.has(found) ? `"${MASK}"` : found))
+    text.slice(at, end).replaceAll(/-?\d[\d.eE+-]*/g, (found) => {
+      return secrets.has(found) || secrets.has(plainDigits(numberOf(found))) ? `"${MASK}"` : found
+    })
   for (let open = text.indexOf('"'); open !== -1; open = text.indexOf('"', at)) {
     result += outside(open)
     at = endOfString(text, open)

@@ -117,10 +117,17 @@ describe('redaction of JSON', () => {
     expect(redactorOf('nobody-knows').json(text)).toBe(text.replace('nobody-knows', '***'))
   })
 
+  it('a secret is found whatever JSON escapes in it, and not behind an escaped backslash', () => {
+    const escaped = 'nobody-knows'.replaceAll(/./g, (each) => `\\u00${each.charCodeAt(0).toString(16)}`)
+    expect(redactorOf('nobody-knows').json(`{"a":"x${escaped}","${escaped}":1}`)).toBe('{"a":"x***","***":1}')
+    const other = `{"a":"\\${escaped}"}`
+    expect(redactorOf('nobody-knows').json(other)).toBe(other)
+  })
+
   it('a number that is a secret is taken out whole', () => {
-    const text = '{"pin":482913,"others":[1482913,4829130,"1482913"],"text":"482913"}'
+    const text = '{"pin":482913,"f":482913.0,"others":[1482913,4829130,-482913,"1482913"],"text":"482913"}'
     expect(redactorOf('482913').json(text)).toBe(
-      '{"pin":"***","others":[1482913,4829130,"1482913"],"text":"***"}',
+      '{"pin":"***","f":"***","others":[1482913,4829130,-482913,"1482913"],"text":"***"}',
     )
   })
 
