@@ -9,9 +9,11 @@ export function clean(text: unknown): string {
   return typeof text === 'string' ? withoutActiveLinks(visibleText(text)) : ''
 }
 
-/** What follows the text of a Markdown link, or begins an autolink. Definitions of references are escaped as such. */
+/** What follows the text of a Markdown link, or begins an autolink. */
 const destination =
   /(\]\(\s*<?|<)([^\s)>]{0,2000}(?:\([^\s()]{0,200}\)[^\s)>]{0,200})?)(\s*>?[^)\n]{0,200}\))?/g
+/** A destination in the definition of a reference, which may be in a list or a quotation. */
+const definition = /(\]:\s*<?)([^\s>]{1,2000})/g
 /** Schemes of links that run or hold something themselves, before their colon. */
 const active = /^(?:javascript|vbscript|livescript|data|file|blob)$/
 
@@ -24,7 +26,7 @@ function isActive(link: string): boolean {
     .replaceAll(/%([\da-f]{2})/gi, (_found, digits: string) => character(Number.parseInt(digits, 16)))
     .replaceAll(/[\\\s\p{C}]/gu, '')
   const [scheme = '', rest] = text.split(':', 2)
-  return rest !== undefined && active.test(scheme.toLowerCase())
+  return rest !== undefined && rest !== '' && active.test(scheme.toLowerCase())
 }
 
 function character(code: number): string {
@@ -34,9 +36,11 @@ function character(code: number): string {
 /** Markdown in which links that run something lead nowhere. */
 function withoutActiveLinks(text: string): string {
   if (!/[\](<]/.test(text)) return text
-  return text.replaceAll(destination, (found, before: string, link: string, after: string = '') =>
-    isActive(link + after) ? `${before}#${before.includes('(') ? ')' : ''}` : found,
-  )
+  return text
+    .replaceAll(destination, (found, before: string, link: string, after: string = '') =>
+      isActive(link + after) ? `${before}#${before.includes('(') ? ')' : ''}` : found,
+    )
+    .replaceAll(definition, (found, before: string, link: string) => (isActive(link) ? `${before}#` : found))
 }
 
 function visibleText(text: string): string {

@@ -189,7 +189,24 @@ describe('lines of an untrusted description', () => {
 })
 
 test('a description cannot define link references', () => {
-  expect(quotation('See [this][it].\n\n[it]: javascript:alert(1)')).toBe(
-    '> See [this][it].\n>\n> [it]\\: javascript:alert(1)',
+  expect(quotation('See [this][it].\n\n[it]: https://example.com/')).toBe(
+    '> See [this][it].\n>\n> [it]\\: https://example.com/',
   )
+})
+
+test.each([
+  '[it]: javascript:alert(1)',
+  '- [it]: javascript:alert(1)',
+  '1. [it]: JavaScript:alert(1)',
+  '> > [it]: java&#115;cript:alert(1)',
+  String.raw`[i\]t]: javascript:alert(1)`,
+  '[i\nt]: <javascript:alert(1)>',
+  '[it]:\n  javascript:alert(1)',
+])('a definition of a reference that runs something leads nowhere: %j', (text) => {
+  expect(quotation(`See [this][it].\n\n${text}`)).not.toMatch(/alert|javascript/i)
+})
+
+test('prose after brackets stays', () => {
+  const prose = 'Returns a list[str]: names, or [data]: the data, dict[file]: a path.'
+  expect(quotation(prose)).toBe(`> ${prose}`)
 })
