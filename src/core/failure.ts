@@ -163,6 +163,10 @@ const words: readonly (readonly [RegExp, ErrorCode])[] = [
   [/^(?:tool \S{1,200} not found$|unknown tool\b)/i, 'UNKNOWN_TOOL'],
   [/rate.?limit|too many requests/i, 'RATE_LIMIT_EXCEEDED'],
   [/timed? ?out|ETIMEDOUT/i, 'OPERATION_TIMEOUT'],
+  [
+    /\b(?:temporarily|currently) unavailable\b|\bservice unavailable\b|\bECONNREFUSED\b|\btry again later\b|\b(?:status(?: code)?[ :=]{1,3}|HTTP )503\b/i,
+    'SERVER_UNAVAILABLE',
+  ],
   [/\bbad credentials\b|\bstatus(?: code)?[ :=]{1,3}401\b/i, 'AUTHENTICATION_REQUIRED'],
   [/\bstatus(?: code)?[ :=]{1,3}403\b/i, 'PERMISSION_DENIED'],
   [/already exists/i, 'CONFLICT'],

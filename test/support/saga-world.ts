@@ -33,14 +33,16 @@ export class Place {
   readonly mails: string[] = []
   /** Every call that was made, in order, such as `put a`. */
   readonly calls: string[] = []
-  /** What a call fails with, once, by its name. */
-  readonly faults = new Map<string, (() => Error)[]>()
+  /** What a call fails with, once, by its name: an error, or an answer that says so. */
+  readonly faults = new Map<string, (() => Error | Json)[]>()
 
   run(tool: string, args: Json): Json {
     const name = `${tool} ${String(args['key'] ?? args['to'] ?? '')}`.trim()
     const fault = this.faults.get(name)?.shift()
-    if (fault) throw fault()
+    const failure = fault?.()
+    if (failure instanceof Error) throw failure
     this.calls.push(name)
+    if (failure) return failure
     return this.#done(tool, String(args['key']), args)
   }
 

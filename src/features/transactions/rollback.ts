@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto'
 import { world } from '../../core/world.ts'
 import type { Call, Handler, Outcome } from '../../core/call.ts'
-import { asGatewayError, GatewayError } from '../../core/error.ts'
+import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { background } from '../../core/log.ts'
 import type { Principal } from '../../core/principal.ts'
@@ -26,6 +26,7 @@ import {
 import { compensated, rolledBack, takenOver, pendingSteps, stepLost } from '../../records/transitions.ts'
 import type { Membership } from '../../records/members.ts'
 import type { Services } from '../feature.ts'
+import { type ErrorData, isDoubtful, isRepeatedFailure, Patience } from './patience.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'gateway'>
 
@@ -48,14 +49,8 @@ export interface Rollback {
   run(key: string, caller?: Principal): Promise<Transaction | undefined>
 }
 
-/** How often a compensation is attempted at least, and the delay before the second attempt, in milliseconds. */
-const MIN_ATTEMPTS = 3
-const RETRY_DELAY_MS = 250
-/**
- * How long a rollback waits in all, from its first failure on, for compensations that fail for the moment, in
- * milliseconds: the steps before them are undone after that, although it is not their turn.
- */
-const MAX_WAIT_MS = 8000
+/** How many keys the attempts to undo a step may use. */
+const MAX_KEYS = 100
 
 /** Creates the rollback service. Each compensation is recorded before the next one starts. */
 export function createRollback(context: RollbackContext): Rollback {
@@ -175,7 +170,7 @@ async function compensateStep(
   if (compensation.kind === 'none')
     return failed(step.id, `The step cannot be undone: ${compensation.reason}.`, 'no_compensation')
   if (compensation.kind === 'nothing') return { step: step.id, status: 'compensated' }
-  const compensate = async (idempotencyKey: string): Promise<Outcome> => {
+  const callUnder = async (idempotencyKey: string): Promise<Outcome> => {
     const { tool } = compensation
     const args = await argumentsOf(compensation, deed, deps)
     const internalCall = {
@@ -186,6 +181,13 @@ async function compensateStep(
       arguments: args,
     } as const
     return deps.invoker.call(deps.invoker.internal({ ...internalCall, idempotencyKey, undoes: deed?.trace }))
+  }
+  // The answer of an earlier attempt is repeated under its key, so a server that only failed for the moment gets another one.
+  const compensate = async (first: string): Promise<Outcome> => {
+    let outcome = await callUnder(first)
+    for (let attempt = 2; attempt <= MAX_KEYS && isRepeatedFailure(outcome); attempt++)
+      outcome = await callUnder(hashed(`${first} ${attempt}`))
+    return outcome
   }
   const key = keyOf(transaction.id, step.id)
   const attempted = (under: string): Promise<ErrorData | undefined> =>
@@ -238,53 +240,6 @@ const outcomeUnknown = new GatewayError(
   },
 ).data
 
-type ErrorData = Readonly<Record<string, unknown>>
-
-/** Repeats compensations in their turn, with a pause that doubles, until all the waiting of a rollback takes too long. */
-class Patience {
-  readonly #closing: AbortSignal
-  /** In milliseconds. */
-  #waited = 0
-
-  constructor(closing: AbortSignal) {
-    this.#closing = closing
-  }
-
-  /**
-   * Repeats a call until it succeeds, fails for good, or has to wait for too long: a few attempts, and more if other steps
-   * wait for it. Resolves with the error, if any.
-   */
-  async attempt(
-    compensate: () => Promise<ErrorData | undefined>,
-    isWaitedFor: boolean,
-  ): Promise<ErrorData | undefined> {
-    for (let tries = 1; ; tries++) {
-      const error = await compensate().catch((thrown: unknown) => asGatewayError(thrown).data)
-      if (!error || !isPassing(error)) return error
-      const delay = Math.max(RETRY_DELAY_MS * 2 ** (tries - 1), requestedDelay(error))
-      const isEnough = tries >= MIN_ATTEMPTS
-      const isOver = !isWaitedFor || this.#closing.aborted || this.#waited + delay > MAX_WAIT_MS
-      if (delay > MAX_WAIT_MS || (isEnough && isOver)) return withAttempts(error, tries)
-      this.#waited += delay
-      await pause(delay, isEnough ? this.#closing : undefined).catch(() => undefined)
-    }
-  }
-}
-
-/** Whether a call may succeed soon without anybody's help. */
-function isPassing({ category }: ErrorData): boolean {
-  return category === 'transient' || category === 'rate_limited'
-}
-
-/** The time after which a rate limit permits another call, in milliseconds. */
-function requestedDelay({ category, retry_after_seconds: seconds }: ErrorData): number {
-  return category === 'rate_limited' && typeof seconds === 'number' ? seconds * 1000 : 0
-}
-
-function withAttempts(error: ErrorData, attempts: number): ErrorData {
-  return { ...error, details: { ...(isObject(error.details) && error.details), attempts } }
-}
-
 const STALE_KEY_CODE = 'IDEMPOTENCY_CONFLICT'
 
 /** The error of a call, from its result; undefined if it succeeded. */
@@ -299,6 +254,9 @@ function failureOf(outcome: Outcome, since: number): ErrorData | undefined {
   const meta: ErrorData = isObject(_meta) ? _meta : {}
   if (isError !== true) return isBefore(meta, since) ? { code: STALE_KEY_CODE } : undefined
   const error = meta[ERROR_KEY]
+  // It would be repeated again and again.
+  if (isObject(error) && isDoubtful(error) && meta.was_replay === true)
+    return { ...error, category: 'permanent' }
   return isObject(error) ? error : new GatewayError('UPSTREAM_ERROR', 'The tool failed.').data
 }
 

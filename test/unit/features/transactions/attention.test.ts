@@ -9,6 +9,9 @@ import { begun, Place, put, SagaGateway } from '../../../support/saga-world.ts'
 afterEach(() => void vi.useRealTimers())
 
 const t = { transaction_id: 't' }
+/** An error, or an answer that says so. */
+type Failure = Error | Readonly<Record<string, unknown>>
+
 const away = (): GatewayError => new GatewayError('SERVER_UNAVAILABLE', 'away', { isUnsent: true })
 
 /** A server whose removals fail while it is unavailable. */
@@ -167,7 +170,7 @@ describe('a compensation that failed because its server was unavailable', () => 
 
 describe('a compensation that fails for a moment', () => {
   /** A transaction of four steps, the rollback of which finds removals of the third one failing. */
-  async function rolledBack(failures: number, error: () => GatewayError = away) {
+  async function rolledBack(failures: number, error: () => Failure = away) {
     vi.useFakeTimers({ now: 0 })
     const one = new Place()
     const gateway = await begun({ places: { one } })
@@ -224,6 +227,28 @@ describe('a compensation that fails for a moment', () => {
       ]),
     })
     expect(status).not.toHaveProperty('message')
+    await gateway.die()
+  })
+
+  const saying = (code: string) => (): Failure => ({
+    content: [{ type: 'text', text: 'not now' }],
+    isError: true,
+    _meta: { 'dev.gatehouse/error': { code, category: 'transient', message: 'not now' } },
+  })
+
+  it('and is answered reaches the server again', async () => {
+    const { one, gateway, answer } = await rolledBack(3, saying('SERVER_UNAVAILABLE'))
+    const again = Array.from({ length: 3 }, () => 'remove s2')
+    expect(one.calls).toEqual(['remove s3', ...again, 'remove s2', 'remove s1', 'remove s0'])
+    expect(answer).toMatchObject({ status: 'rolled_back' })
+    await gateway.die()
+  })
+
+  it('is not repeated if it may have taken effect, nor later', async () => {
+    const { one, gateway, answer } = await rolledBack(1, saying('OPERATION_TIMEOUT'))
+    expect(one.calls).toEqual(inOrder)
+    expect(answer).toMatchObject({ status: 'partially_rolled_back', needs_attention: true })
+    expect(answer).not.toHaveProperty('next_retry_at')
     await gateway.die()
   })
 
