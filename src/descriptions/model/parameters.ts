@@ -1,5 +1,7 @@
 /** The parameters of tools from their schemas, and example calls. */
+import { isNumber } from '../../core/json/exact-number.ts'
 import { isObject } from '../../core/json/json.ts'
+import { longIntegerFor } from '../../core/schema/exact-bound.ts'
 import type { ToolDescription } from './description.ts'
 import { clipped, oneLine, clean } from './text.ts'
 
@@ -104,10 +106,10 @@ function limitsOf(schema: Schema): string[] {
   return [
     range(schema.minLength, schema.maxLength, ' characters'),
     range(schema.minimum, schema.maximum, ''),
-    typeof schema.exclusiveMinimum === 'number' ? `more than ${schema.exclusiveMinimum}` : '',
-    typeof schema.exclusiveMaximum === 'number' ? `less than ${schema.exclusiveMaximum}` : '',
+    isNumber(schema.exclusiveMinimum) ? `more than ${String(schema.exclusiveMinimum)}` : '',
+    isNumber(schema.exclusiveMaximum) ? `less than ${String(schema.exclusiveMaximum)}` : '',
     range(schema.minItems, schema.maxItems, ' items'),
-    typeof multipleOf === 'number' && multipleOf !== 1 ? `a multiple of ${multipleOf}` : '',
+    isNumber(multipleOf) && multipleOf !== 1 ? `a multiple of ${String(multipleOf)}` : '',
     typeof format === 'string' ? `format ${oneLine(format)}` : '',
     typeof pattern === 'string' && pattern.length <= 100 ? `matches ${oneLine(pattern)}` : '',
     fixed === undefined ? '' : `always ${clipped(oneLine(JSON.stringify(fixed)), 80)}`,
@@ -224,7 +226,10 @@ function byType(schema: Schema, name: string, depth: number): Made | undefined {
   return kind === 'array' ? arrayFor(schema, name, depth) : undefined
 }
 
-function numberFor({ minimum, maximum, exclusiveMinimum, exclusiveMaximum }: Schema): Made | undefined {
+function numberFor(schema: Schema): Made | undefined {
+  const { minimum, maximum, exclusiveMinimum, exclusiveMaximum } = schema
+  const long = longIntegerFor(schema)
+  if (long !== undefined) return { value: long }
   if (exclusiveMinimum !== undefined || exclusiveMaximum !== undefined) return undefined
   const least = Math.max(1, typeof minimum === 'number' ? Math.ceil(minimum) : 1)
   const value = typeof maximum === 'number' ? Math.min(least, Math.floor(maximum)) : least

@@ -5,6 +5,7 @@
 import { isObject } from '../../core/json/json.ts'
 import { isWidening, isTrial } from '../../core/undo/selectors.ts'
 import { type Field, fieldsOf } from '../../core/undo/tool-shape.ts'
+import { longIntegerFor } from '../../core/schema/exact-bound.ts'
 import { UnusableSchema, validator } from '../../core/schema/schema.ts'
 import { wordsOf } from '../../core/text/words.ts'
 import { isPathName, outsideOf, type Sandbox } from './sandbox.ts'
@@ -190,7 +191,7 @@ class Generator {
     if (type === undefined && alternative) return this.#value({ ...field, schema: alternative }, place)
     if (type === 'string') return this.#text(schema)
     if (type === 'boolean') return true
-    if (type === 'integer' || type === 'number') return numberIn(schema)
+    if (type === 'integer' || type === 'number') return longIntegerFor(schema) ?? numberIn(schema)
     if (type === 'array') return this.#list(field, place)
     return this.#object(schema, place)
   }

@@ -5,6 +5,7 @@
  */
 import type { Fields } from '../../core/payload.ts'
 import { isObject } from '../../core/json/json.ts'
+import { longIntegerFor } from '../../core/schema/exact-bound.ts'
 import { referredTo } from '../../core/schema/pointer.ts'
 import { validator } from '../../core/schema/schema.ts'
 
@@ -116,7 +117,7 @@ function plainValue(schema: Fields, place: Place): unknown {
       return textOf(schema, place)
     case 'integer':
     case 'number':
-      return numberOf(schema)
+      return longIntegerFor(schema) ?? numberOf(schema)
     case 'boolean':
       return true
     case 'array':
