@@ -2,6 +2,7 @@
  * What is specific to messages of 2026-07-28: the client in `_meta`, results with `resultType`, errors and their
  * statuses.
  */
+import { toDouble } from '../core/json/exact-number.ts'
 import type { Call, Client, Outcome, InputRequests } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
@@ -55,8 +56,7 @@ export function modernResult(
   const missing: Record<string, unknown> = {}
   if (typeof fields.resultType !== 'string') missing.resultType = 'complete'
   if (method(call.method).caches) {
-    const ttl = fields.ttlMs
-    if (typeof ttl !== 'number' || ttl < 0) missing.ttlMs = 0
+    if ((toDouble(fields.ttlMs) ?? -1) < 0) missing.ttlMs = 0
     if (fields.cacheScope !== 'public' && fields.cacheScope !== 'private') missing.cacheScope = 'private'
   }
   const meta = fields._meta

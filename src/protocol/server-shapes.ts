@@ -3,7 +3,7 @@
  * invalid entry, and a whole connection because of one invalid capability. What has a clear meaning is repaired, an optional
  * member without one is removed, and an entry that cannot be used is left out. Everything valid keeps its text.
  */
-import { isNumber } from '../core/json/exact-number.ts'
+import { isNumber, toDouble } from '../core/json/exact-number.ts'
 import { isDeeperThan, isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
 import type { ServerFinding } from '../core/server-findings.ts'
@@ -142,7 +142,10 @@ function isEmpty(value: unknown): boolean {
 const text: Shape = (value) => (typeof value === 'string' ? value : undefined)
 const identifier: Shape = (value) => (typeof value === 'string' && value !== '' ? value : undefined)
 const number: Shape = (value) => (isNumber(value) ? value : undefined)
-const priority: Shape = (value) => (typeof value === 'number' && value >= 0 && value <= 1 ? value : undefined)
+const priority: Shape = (value) => {
+  const size = toDouble(value) ?? -1
+  return size >= 0 && size <= 1 ? value : undefined
+}
 
 function oneOf(...values: readonly string[]): Shape {
   return (value) => (values.some((each) => each === value) ? value : undefined)
@@ -380,7 +383,7 @@ const named =
   (key: keyof typeof UNNAMED): Shape =>
   (value, at, notes) => {
     if (typeof value === 'string') return value
-    const meaning = typeof value === 'number' ? `${value}` : UNNAMED[key]
+    const meaning = isNumber(value) ? String(value) : UNNAMED[key]
     notes.readAs(at, value, meaning)
     return meaning
   }

@@ -4,6 +4,7 @@
  */
 import type { Call, Client } from '../core/call.ts'
 import { GatewayError, invalidParam } from '../core/error.ts'
+import { toDouble } from '../core/json/exact-number.ts'
 import { isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
 import type { Task, TaskStatus } from '../core/task.ts'
@@ -39,9 +40,9 @@ export function requestedTask({ params, client }: Call): { readonly ttl?: number
   // The extension has no such member and says to ignore it, and older revisions have no tasks.
   if (!hasCoreTasks(client) || task === undefined || task === null) return undefined
   if (!isObject(task)) throw invalidParam('task', 'must be an object')
-  const { ttl } = task
-  if (ttl === undefined || ttl === null) return {}
-  if (typeof ttl !== 'number' || !Number.isFinite(ttl) || ttl < 0)
+  if (task.ttl === undefined || task.ttl === null) return {}
+  const ttl = toDouble(task.ttl)
+  if (ttl === undefined || !Number.isFinite(ttl) || ttl < 0)
     throw invalidParam('task.ttl', 'must be a number of milliseconds, 0 or more')
   return { ttl: Math.floor(ttl) }
 }
@@ -92,15 +93,16 @@ export function readTask({ fields }: Payload, now: number): Task | undefined {
     pollIntervalMs = pollInterval,
   } = fields
   if (typeof taskId !== 'string' || taskId === '') return undefined
+  const interval = durationOf(pollIntervalMs)
   return {
     id: taskId,
     status: isStatus(status) ? status : 'working',
     ...(typeof statusMessage === 'string' && { statusMessage }),
     createdAt: now,
     updatedAt: now,
-    ttl: isDuration(ttlMs) ? Math.round(ttlMs) : null,
+    ttl: durationOf(ttlMs) ?? null,
     // Some servers count in fractions.
-    ...(isDuration(pollIntervalMs) && { pollInterval: Math.round(pollIntervalMs) }),
+    ...(interval !== undefined && { pollInterval: interval }),
   }
 }
 
@@ -137,6 +139,8 @@ const statuses: ReadonlySet<string> = new Set<TaskStatus>([
   'cancelled',
 ])
 
-function isDuration(value: unknown): value is number {
-  return typeof value === 'number' && Number.isFinite(value) && value >= 0
+/** Whole milliseconds from 0; undefined for everything else. */
+function durationOf(value: unknown): number | undefined {
+  const size = toDouble(value) ?? -1
+  return size >= 0 && Number.isFinite(size) ? Math.round(size) : undefined
 }

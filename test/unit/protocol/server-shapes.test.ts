@@ -115,6 +115,15 @@ it('an entry that is nested so deeply that clients fail is left out', () => {
   expect(checkedPage(Payload.text(text), 'tools').payload.fields).toEqual({ tools: [] })
 })
 
+it('a number with more digits than a double has is as valid as its double', () => {
+  // How C++ and other languages print 0.1 and 1e-5.
+  for (const size of ['0.10000000000000001', '1.0000000000000001e-05', '0.69999999999999996']) {
+    const text = `{"resources":[{"uri":"a:b","name":"a","annotations":{"priority":${size}}}]}`
+    const { payload, found } = checkedPage(Payload.text(text), 'resources')
+    expect([payload.text, found]).toEqual([text, []])
+  }
+})
+
 it('everything valid keeps its text, also beside what is repaired', () => {
   const schema = '{"type" : "object", "properties":{"b":{"const":12345678901234567890, "x":"\\u00e9"}}}'
   const entry = (more: string): string =>

@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Client } from '../../../src/core/call.ts'
+import { numberOf } from '../../../src/core/json/exact-number.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import type { Task, TaskStatus } from '../../../src/core/task.ts'
 import {
@@ -61,6 +62,8 @@ describe('the request of a client of 2025-11-25 for a task', () => {
     [{ ttl: 60_000 }, { ttl: 60_000 }],
     [{ ttl: 0 }, { ttl: 0 }],
     [{ ttl: 1500.7 }, { ttl: 1500 }],
+    [{ ttl: numberOf('9223372036854775807') }, { ttl: 2 ** 63 }],
+    [{ ttl: numberOf('0.10000000000000001') }, { ttl: 0 }],
     [{ ttl: null }, {}],
     [{ ttl: 5, other: true }, { ttl: 5 }],
     [undefined, undefined],
@@ -75,6 +78,8 @@ describe('the request of a client of 2025-11-25 for a task', () => {
     [[], 'task'],
     [{ ttl: '60000' }, 'task.ttl'],
     [{ ttl: -1 }, 'task.ttl'],
+    [{ ttl: numberOf('-9223372036854775807') }, 'task.ttl'],
+    [{ ttl: numberOf('1e400') }, 'task.ttl'],
     [{ ttl: Number.POSITIVE_INFINITY }, 'task.ttl'],
   ])('%j is refused, and the error names %s', (given, field) => {
     expect(() => wanted(given)).toThrow(

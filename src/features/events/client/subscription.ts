@@ -2,6 +2,7 @@
  * The subscriptions of `event/subscribe` in the store, and their events as their subscribers receive them. A
  * subscription belongs to one caller and one address; its id is no secret and gives no right.
  */
+import { toDouble } from '../../../core/json/exact-number.ts'
 import { world } from '../../../core/world.ts'
 import type { Call } from '../../../core/call.ts'
 import { GatewayError } from '../../../core/error.ts'
@@ -49,13 +50,13 @@ export function readWish({ params }: Call, maxTtlMs: number): Wish {
   if (names.length > MAX_TYPES) throw invalid('events', `must have at most ${MAX_TYPES} names`)
   if (filter !== null && !isObject(filter)) throw invalid('filter', 'must be an object')
   if (JSON.stringify(filter).length > MAX_FILTER_LENGTH) throw invalid('filter', 'is too long')
-  if (ttl !== null && !(typeof ttl === 'number' && ttl > 0))
-    throw invalid('ttl_seconds', 'must be a positive number')
+  const seconds = ttl === null ? DEFAULT_TTL_MS / 1000 : (toDouble(ttl) ?? 0)
+  if (!(seconds > 0)) throw invalid('ttl_seconds', 'must be a positive number')
   return {
     id: id === null ? world.randomUUID() : readId(id),
     events: [...new Set(names)].toSorted(),
     filter: filter ?? {},
-    ttl: Math.min(ttl === null ? DEFAULT_TTL_MS : Number(ttl) * 1000, maxTtlMs),
+    ttl: Math.min(seconds * 1000, maxTtlMs),
   }
 }
 

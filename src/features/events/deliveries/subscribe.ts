@@ -4,6 +4,7 @@
  * A subscription is identified by its caller, URL, type and arguments: subscribing again renews it, replaces its secret
  * and activates it. Its receiver is verified within the call, before anything else is sent there.
  */
+import { toDouble } from '../../../core/json/exact-number.ts'
 import { world } from '../../../core/world.ts'
 import type { Call, Handler, Outcome } from '../../../core/call.ts'
 import type { GatewayError } from '../../../core/error.ts'
@@ -151,11 +152,10 @@ function readDelivery({ params }: Call, { allow }: Options): Delivery {
 
 /** When the subscription expires: any requested time is granted within bounds. @throws INVALID_INPUT for another type */
 function readExpiry({ params }: Call, { maxTtlMs, deps }: Options): number {
-  const { ttlMs } = params.fields
-  if (ttlMs !== undefined && ttlMs !== null && typeof ttlMs !== 'number')
-    throw invalid('ttlMs', 'must be a number of milliseconds or null')
+  const { ttlMs = DEFAULT_TTL_MS } = params.fields
+  const requested = ttlMs === null ? maxTtlMs : toDouble(ttlMs)
+  if (requested === undefined) throw invalid('ttlMs', 'must be a number of milliseconds or null')
   if (ttlMs === null && deps.gateway.isStoreShared) return NEVER
-  const requested = ttlMs === null ? maxTtlMs : (ttlMs ?? DEFAULT_TTL_MS)
   return world.now() + Math.floor(Math.min(Math.max(requested, MIN_TTL_MS), maxTtlMs))
 }
 

@@ -7,6 +7,7 @@
  * is a gap in the log.
  */
 import { hash } from 'node:crypto'
+import { toDouble } from '../../../core/json/exact-number.ts'
 import { world } from '../../../core/world.ts'
 import type { Notification } from '../../../core/call.ts'
 import { GatewayError } from '../../../core/error.ts'
@@ -230,8 +231,8 @@ export class ServerSubscription implements Job {
       ready()
       if (hasMore === true && immediate++ < MAX_IMMEDIATE_POLLS) continue
       immediate = 0
-      const wait = typeof nextPollMs === 'number' && nextPollMs > 0 ? nextPollMs : MIN_POLL_MS
-      await pause(Math.min(Math.max(wait, MIN_POLL_MS), MAX_POLL_MS), signal).catch(() => undefined)
+      const wait = Math.min(Math.max(toDouble(nextPollMs) ?? 0, MIN_POLL_MS), MAX_POLL_MS)
+      await pause(wait, signal).catch(() => undefined)
     }
   }
 
