@@ -85,6 +85,27 @@ export function plainDigits(number: number | ExactNumber): string {
   return plain(decimal(text)) ?? text
 }
 
+/** Whether a number is a multiple of another one by their decimal digits: 19.99 is one of 0.01, although no double says so. */
+export function isMultiple(number: number, of: number): boolean {
+  const [one, other] = [parts(number), parts(of)]
+  if (!one || !other || other.digits === 0n) return true
+  const exponent = Math.min(one.exponent, other.exponent)
+  const scaled = ({ digits, exponent: own }: Decimal): bigint => digits * 10n ** BigInt(own - exponent)
+  return scaled(one) % scaled(other) === 0n
+}
+
+interface Decimal {
+  readonly digits: bigint
+  readonly exponent: number
+}
+
+/** Undefined for what is no finite number. */
+function parts(number: number): Decimal | undefined {
+  if (number === 0) return { digits: 0n, exponent: 0 }
+  const [, digits, exponent] = /^(-?\d+)e(-?\d+)$/.exec(decimal(String(number))) ?? []
+  return digits === undefined ? undefined : { digits: BigInt(digits), exponent: Number(exponent) }
+}
+
 /** How many zeros an exponent may stand for in plain digits. */
 const MAX_ZEROS = 400
 

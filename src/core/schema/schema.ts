@@ -5,6 +5,7 @@
 import type { Ajv, ErrorObject, Options, ValidateFunction } from 'ajv'
 import { LRUCache } from 'lru-cache'
 import { createRequire } from 'node:module'
+import { isMultiple } from '../json/exact-number.ts'
 import { canonical, isObject } from '../json/json.ts'
 import { hasExactNumbers, withDoubles } from '../json/read.ts'
 import { compilePattern } from '../text/pattern.ts'
@@ -267,6 +268,15 @@ function load(draft: Draft, options: Options): Ajv {
 /** Replaces keywords whose cost a server could drive up by bounded versions. */
 function bound(ajv: Ajv): Ajv {
   ajv.addKeyword({ keyword: STEP_KEYWORD, errors: false, validate: takeStep })
+  ajv.removeKeyword('multipleOf')
+  // Ajv divides doubles.
+  ajv.addKeyword({
+    keyword: 'multipleOf',
+    type: 'number',
+    schemaType: 'number',
+    error: { message: ({ schema: of }) => `must be multiple of ${String(of)}` },
+    validate: (of: number, value: number) => isMultiple(value, of),
+  })
   ajv.removeKeyword('uniqueItems')
   // Ajv compares each item with every other.
   ajv.addKeyword({

@@ -187,6 +187,21 @@ describe('validator with an untrusted schema', () => {
     expect(validator(parseJson(schema) as JsonSchema)(parseJson(value))).not.toEqual([])
   })
 
+  test.each([
+    [0.01, [19.99, 4.35, 1.13, 0.29, -7.77, 0, 1e21], [19.995, 0.001]],
+    [0.1, [0.3, 0.7, 2.3, 1e300], [0.25, 1e-7]],
+    [1e-8, [3e-8, 0.00000123, 5], [1e-9, 3.5e-8]],
+    [3, [9, -3, 0, 3e20], [10, 1e20]],
+    [2.5, [5, 7.5], [6]],
+  ])('decimals are multiples of %d by their digits', (multipleOf, taken, refused) => {
+    const check = validator({ multipleOf })
+    for (const each of taken) expect(check(each)).toEqual([])
+    for (const each of refused)
+      expect(check(each)).toMatchObject([
+        { keyword: 'multipleOf', message: `must be multiple of ${multipleOf}` },
+      ])
+  })
+
   test('a schema may be recursive', () => {
     const tree = { type: 'object', properties: { children: { type: 'array', items: { $ref: '#' } } } }
     expect(validator(tree)({ children: [{ children: [] }] })).toEqual([])
