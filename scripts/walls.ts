@@ -85,7 +85,7 @@ const walls: readonly Wall[] = [
   { part: 'core' },
   { part: 'core/address.ts', uses: ['node:net'] },
   { part: 'core/collect.ts', uses: ['node:v8', 'node:vm'] },
-  { part: 'core/proxy.ts', may: ['core'], uses: ['node:net'] },
+  { part: 'core/proxy.ts', may: ['core'], uses: ['node:net', 'node:url'] },
   { part: 'core/schema/schema.ts', may: ['core'], uses: ['ajv', 'node:module'] },
   { part: 'core/text/pattern.ts', may: ['core'], uses: ['re2js', 'node:module'] },
   { part: 'protocol', may: ['core'], uses: ['eventsource-parser'] },

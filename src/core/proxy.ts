@@ -5,6 +5,7 @@
  * reached directly. Hosts of this machine always are: a proxy would reach another machine. `all_proxy` is not read.
  */
 import { BlockList, isIP } from 'node:net'
+import { domainToASCII } from 'node:url'
 import { bareHost, isLoopbackHost } from './address.ts'
 import { Secret } from './text/secret.ts'
 
@@ -82,7 +83,8 @@ function decoded(text: string): string {
 
 /**
  * What a list such as `no_proxy` names, separated by commas or spaces: `*`; a host, with its subdomains; `.host` the same;
- * `*.host` only the subdomains; an IP address; a network such as `10.0.0.0/8`. All but networks may have a port.
+ * `*.host` only the subdomains, and so on for any end of a name; an IP address; a network such as `10.0.0.0/8`. All but
+ * networks may have a port.
  */
 function directHosts(list: string): (url: URL) => boolean {
   const entries = list.split(/[\s,]+/).filter((entry) => entry !== '')
@@ -107,10 +109,17 @@ function networkTest(entry: string): HostTest | undefined {
 
 function hostTest(entry: string): HostTest {
   const [, named = entry, port = ''] = isIP(entry) > 0 ? [] : (/^(.+?)(?::(\d+))?$/.exec(entry) ?? [])
-  const isWildcard = named.startsWith('*.')
-  const name = bareHost(named.replace(/^\*?\./, ''))
-  return (host, at) => {
-    if (port !== '' && port !== at) return false
-    return named === '*' || (host === name && !isWildcard) || host.endsWith(`.${name}`)
-  }
+  if (named.startsWith('*')) return (host, at) => isAt(port, at) && host.endsWith(inUrls(named.slice(1)))
+  const name = inUrls(named.replace(/^\./, ''))
+  return (host, at) => isAt(port, at) && (host === name || host.endsWith(`.${name}`))
+}
+
+/** Whether a port is the one that an entry names, if it names one. */
+function isAt(named: string, port: string): boolean {
+  return named === '' || Number(named) === Number(port)
+}
+
+/** A host as URLs have it, which write one address or name in one way. */
+function inUrls(host: string): string {
+  return bareHost(domainToASCII(isIP(host) === 6 ? `[${host}]` : host) || host)
 }
