@@ -141,10 +141,13 @@ function isEmpty(value: unknown): boolean {
 
 const text: Shape = (value) => (typeof value === 'string' ? value : undefined)
 const identifier: Shape = (value) => (typeof value === 'string' && value !== '' ? value : undefined)
-const number: Shape = (value) => (isNumber(value) ? value : undefined)
-const priority: Shape = (value) => {
-  const size = toDouble(value) ?? -1
-  return size >= 0 && size <= 1 ? value : undefined
+
+/** A number that is finite as a double, which is how clients read it. */
+const numberIn = (min: number, max: number): Shape => {
+  return (value) => {
+    const double = toDouble(value)
+    return double !== undefined && double >= min && double <= max ? value : undefined
+  }
 }
 
 function oneOf(...values: readonly string[]): Shape {
@@ -296,8 +299,8 @@ const resource = {
   name: text,
   ...common,
   mimeType: text,
-  size: number,
-  annotations: object({ audience, priority, lastModified: dateTime }),
+  size: numberIn(-Number.MAX_VALUE, Number.MAX_VALUE),
+  annotations: object({ audience, priority: numberIn(0, 1), lastModified: dateTime }),
 }
 const annotations = object({
   title: text,

@@ -77,6 +77,19 @@ describe.each(Object.keys(methods) as (keyof typeof methods)[])('an invalid entr
 })
 
 it.each([
+  ['"size":1e400', ''],
+  ['"size":-2e999', ''],
+  ['"size":12345678901234567890', '"size":12345678901234567890'],
+  ['"annotations":{"priority":1e400}', '"annotations":{}'],
+  ['"annotations":{"priority":0.12345678901234567890}', '"annotations":{"priority":0.12345678901234567890}'],
+])('a number %s is listed as clients can read it: %s', (given, listed) => {
+  const entry = (member: string): string => `{"uri":"a:b","name":"a"${member === '' ? '' : `,${member}`}}`
+  const { payload } = checkedPage(Payload.text(`{"resources":[${entry(given)}]}`), 'resources')
+  expect(payload.text).toBe(`{"resources":[${entry(listed)}]}`)
+  expect(acceptedBySdks(payload, 'resources')).toBe(true)
+})
+
+it.each([
   [{ tools: null }, 'tools is null'],
   [{}, 'tools is missing'],
   [{ tools: 'none' }, 'tools is "none"'],
