@@ -21,6 +21,7 @@ import { namesIn } from './listed-names.ts'
 import { Locator, type LocatorOptions } from './locate.ts'
 import type { Candidate, Naming } from './names.ts'
 import { listAllPages, walkIfThere } from './pagination.ts'
+import { withDistinctIds } from './schema-ids.ts'
 import { type NameConflict, type ServerNames, sharedNames } from './shared-names.ts'
 
 interface Options extends LocatorOptions {
@@ -161,7 +162,8 @@ class AllServers implements Aggregate {
     })
     if (!isPartial && found.every((entries) => entries === undefined)) throw unknownMethod(call.method)
     const listed = found.filter((entries) => entries !== undefined)
-    const texts = this.#named(listed, list).map(({ text }) => text)
+    const named = this.#named(listed, list)
+    const texts = (list === 'tools' ? withDistinctIds(named) : named).map(({ text }) => text)
     return done(Payload.of({}).with({ [list]: Payload.text(`[${texts.join(',')}]`) }))
   }
 
