@@ -59,14 +59,9 @@ interface Ends {
 /** The same without a promise, for requests made with every call. */
 export function startHttp(client: HttpClient, request: HttpRequest, resolve: Resolve, reject: Reject): void {
   const path = request.path ?? client.url.pathname + client.url.search
-  if (!client.login)
-    return dispatch(client, request, path, new HttpExchange(client, request, { resolve, reject }))
-  startWithAuth(
-    client.login,
-    request,
-    (item, ends) => dispatch(client, item, path, new HttpExchange(client, item, ends)),
-    { resolve, reject },
-  )
+  const start = (item: HttpRequest, ends: Ends): void => dispatch({ client, request: item, path }, ends)
+  if (client.login) startWithAuth(client.login, request, start, { resolve, reject })
+  else start(request, { resolve, reject })
 }
 
 /** The headers of all requests to a client's URL. */
@@ -79,9 +74,21 @@ export function baseHeaders({ headers }: HttpClient, method: HttpRequest['method
   }
 }
 
-function dispatch(client: HttpClient, request: HttpRequest, path: string, handler: HttpExchange): void {
+/** The maximum number of redirects that are followed, as by the official SDK. */
+const MAX_REDIRECTS = 5
+
+/** What is requested, and where. */
+interface Target {
+  readonly client: HttpClient
+  readonly request: HttpRequest
+  readonly path: string
+}
+
+function dispatch(target: Target, ends: Ends, redirects = 0): void {
+  const { client, request, path } = target
   const { method, headers, body } = request
   const { origin } = client.url
+  const handler = new HttpExchange(target, ends, redirects)
   // A proxy's connections take the limits of each request.
   client.connections.dispatch({ origin, path, method, headers, body: body ?? null, ...unlimited }, handler)
 }
@@ -89,8 +96,9 @@ function dispatch(client: HttpClient, request: HttpRequest, path: string, handle
 class HttpExchange implements Dispatcher.DispatchHandler {
   readonly #request: HttpRequest
   readonly #client: HttpClient
-  /** Whether a redirect may be followed: at most one is. */
-  readonly #mayRedirect: boolean
+  readonly #path: string
+  /** How many redirects were followed. */
+  readonly #redirects: number
   readonly #resolve: Resolve
   readonly #reject: Reject
   #timer: NodeJS.Timeout | undefined
@@ -103,10 +111,11 @@ class HttpExchange implements Dispatcher.DispatchHandler {
   #isSent = false
   #hasArrived = false
 
-  constructor(client: HttpClient, request: HttpRequest, ends: Ends, mayRedirect = true) {
+  constructor({ client, request, path }: Target, ends: Ends, redirects: number) {
     this.#client = client
-    this.#mayRedirect = mayRedirect
     this.#request = request
+    this.#path = path
+    this.#redirects = redirects
     this.#resolve = ends.resolve
     this.#reject = ends.reject
   }
@@ -203,11 +212,11 @@ class HttpExchange implements Dispatcher.DispatchHandler {
     this.#reader?.end()
     const answer = this.#answer
     if (!answer) return
-    const client = this.#client
-    const moved = answer.status < 300 || !this.#mayRedirect ? undefined : redirectPath(client, answer)
-    if (moved) {
+    const target = { client: this.#client, request: this.#request, path: this.#path }
+    const path = this.#redirects < MAX_REDIRECTS ? redirectPath(target, answer) : undefined
+    if (path !== undefined) {
       const ends = { resolve: this.#resolve, reject: this.#reject }
-      return dispatch(client, this.#request, moved, new HttpExchange(client, this.#request, ends, false))
+      return dispatch({ ...target, path }, ends, this.#redirects + 1)
     }
     answer.isComplete = isComplete
     answer.body = withoutMark(this.#body.take()).toString('utf8')
@@ -227,12 +236,14 @@ class HttpExchange implements Dispatcher.DispatchHandler {
 }
 
 /** The path of a redirect that keeps method and body, on the same origin: credentials are sent nowhere else. */
-function redirectPath({ url }: HttpClient, answer: HttpAnswer): string | undefined {
-  if (answer.status !== 307 && answer.status !== 308) return undefined
-  const location = answer.header('location')
-  if (location === undefined || !URL.canParse(location, url.href)) return undefined
-  const target = new URL(location, url)
-  return target.origin === url.origin ? target.pathname + target.search : undefined
+function redirectPath({ client, request, path }: Target, answer: HttpAnswer): string | undefined {
+  const { origin } = client.url
+  const keepsMethod = [307, 308, ...(request.method === 'GET' ? [301, 302, 303] : [])]
+  const location = keepsMethod.includes(answer.status) ? answer.header('location') : undefined
+  const from = origin + path
+  if (location === undefined || !URL.canParse(location, from)) return undefined
+  const target = new URL(location, from)
+  return target.origin === origin ? target.pathname + target.search : undefined
 }
 
 function single(value: string | string[] | undefined): string | undefined {

@@ -31,7 +31,10 @@ interface Options {
 const OPEN_TIMEOUT_MS = 200
 /** How often in succession the stream is opened without success, or a session is lost that had none. */
 const MAX_FAILURES = 8
-/** How long a stream without events lasts that did not end at once, in milliseconds. */
+/**
+ * How long a stream lasts that did not end at once, in milliseconds. Those that do are opened again later each time, up to
+ * this delay, also if they carry events.
+ */
 const LASTING_MS = 5000
 /** The delay before the stream is opened again, unless the server names another one, in milliseconds. */
 const RETRY_MS = 1000
@@ -41,7 +44,8 @@ interface Run {
   /** 0 without a response. */
   readonly status: number
   readonly isStream: boolean
-  /** Whether it carried events, or lasted. */
+  readonly isLasting: boolean
+  /** Whether it lasted, or carried a message or an id from which it can be resumed. */
   readonly isSound: boolean
 }
 
@@ -97,8 +101,9 @@ export class ServerStream {
 
   async #run(signal: AbortSignal, onHead: () => void): Promise<void> {
     let failures = 0
+    let short = 0
     while (!signal.aborted && failures <= MAX_FAILURES) {
-      const { status, isStream, isSound } = await this.#once(signal, onHead)
+      const { status, isStream, isLasting, isSound } = await this.#once(signal, onHead)
       if (signal.aborted) return
       if (isSound) this.#losses = 0
       if (isRefused(status)) {
@@ -108,7 +113,10 @@ export class ServerStream {
         this.#lastEventId = undefined
       } else if (!isStream && !isPassing(status)) return
       failures = isSound ? 0 : failures + 1
-      await pause(backOff(failures, this.#retry), signal).catch(() => undefined)
+      short = isSound && !isLasting ? short + 1 : 0
+      const delay = backOff(failures, this.#retry)
+      const later = Math.min(backOff(Math.max(short - 1, 0), this.#retry), LASTING_MS)
+      await pause(Math.max(delay, later), signal).catch(() => undefined)
     }
   }
 
@@ -127,7 +135,7 @@ export class ServerStream {
     const { client, headers, onMessage } = this.#options
     const resume = this.#lastEventId === undefined ? {} : { 'last-event-id': this.#lastEventId }
     const startedAt = world.monotonic()
-    let hasEvents = false
+    let isUseful = false
     try {
       const { status, isEventStream } = await exchangeHttp(client, {
         method: 'GET',
@@ -141,17 +149,21 @@ export class ServerStream {
           this.#retry = milliseconds
         },
         onEvent: (event) => {
-          hasEvents = true
+          if (event.id !== undefined || isJson(event.data)) isUseful = true
           if (event.id !== undefined) this.#lastEventId = event.id
           if (event.data !== '') onMessage(event.data)
         },
       })
-      const isLasting = world.monotonic() - startedAt >= LASTING_MS
-      return { status, isStream: isEventStream, isSound: isEventStream && (hasEvents || isLasting) }
+      const isLasting = isEventStream && world.monotonic() - startedAt >= LASTING_MS
+      return { status, isStream: isEventStream, isLasting, isSound: isLasting || isUseful }
     } catch {
-      return { status: 0, isStream: false, isSound: false }
+      return { status: 0, isStream: false, isLasting: false, isSound: false }
     }
   }
+}
+
+function isJson(text: string): boolean {
+  return /^\s*[{[]/.test(text)
 }
 
 /** Whether a session may be lost: 404 says so (2025-11-25 basic/transports), and some servers answer 400. */

@@ -22,6 +22,10 @@ const emptyStream: Answer = (response) =>
   response.writeHead(200, { 'content-type': 'text/event-stream' }).end()
 const comment: Answer = (response) =>
   response.writeHead(200, { 'content-type': 'text/event-stream' }).end(': nothing\n\n')
+const event =
+  (text: string): Answer =>
+  (response) =>
+    response.writeHead(200, { 'content-type': 'text/event-stream' }).end(`${text}\n\n`)
 const endlessRedirect: Answer = (response) => response.writeHead(307, { location: '/mcp' }).end()
 const cut: Answer = (response) => response.destroy()
 
@@ -44,7 +48,7 @@ const refusals: Readonly<Record<string, readonly [Answer, number]>> = {
   '200 with HTML': [html, 1],
   '200 with HTML, late': [late(html), 1],
   '302': [(response) => response.writeHead(302, { location: 'https://login.example/' }).end(), 1],
-  'redirects to itself': [endlessRedirect, 2],
+  'redirects to itself': [endlessRedirect, 6],
   '408': [status(408), ATTEMPTS],
   '409': [status(409), ATTEMPTS],
   '429': [status(429), ATTEMPTS],
@@ -52,6 +56,8 @@ const refusals: Readonly<Record<string, readonly [Answer, number]>> = {
   '503 late': [late(status(503)), ATTEMPTS],
   'a stream that ends at once': [emptyStream, ATTEMPTS],
   'a stream that ends after a comment': [comment, ATTEMPTS],
+  'a stream that ends after an empty event': [event('data:'), ATTEMPTS],
+  'a stream that ends after text': [event('data: ready'), ATTEMPTS],
   'a closed connection': [cut, ATTEMPTS],
 }
 
@@ -139,15 +145,16 @@ test('an error that a server sends with 404 is the answer, and not a lost sessio
   expect(counts).toMatchObject({ initialize: 1, 'tools/list': 1 })
 })
 
-test('a stream that the server ends after each event is opened again as long as it does', async () => {
-  shortDelays()
-  const { url, counts } = await sessionServer({
-    get: (response) =>
-      response
-        .writeHead(200, { 'content-type': 'text/event-stream' })
-        .end(`id: ${counts['GET']}\nretry: 1000\ndata: \n\n`),
-  })
+test.each([
+  ['id: 1\nretry: 1000\ndata:', [1000, 2000, 4000, 5000, 5000]],
+  ['id: 1\nretry: 0\ndata:', [1600, 3200, 5000, 5000]],
+  ['retry: 0\ndata: {"jsonrpc":"2.0","method":"notifications/x"}', [1600, 3200, 5000, 5000]],
+  ['id: 1\nretry: 9000\ndata:', [9000, 9000, 9000]],
+])('a stream that the server ends after %j is opened again, later each time', async (text, expected) => {
+  const delays = shortDelays()
+  const { url, counts } = await sessionServer({ get: event(text) })
   await connectTo(url)
   await until(() => (counts['GET'] ?? 0) > 3 * ATTEMPTS, 'many requests for the stream')
   expect(counts).toMatchObject({ initialize: 1 })
+  expect(delays.slice(0, expected.length)).toEqual(expected)
 })
