@@ -4,6 +4,9 @@
  *
  *   waited for ──misses the deadline──▶ silent ──answers, or can be reached──▶ waited for
  *
+ * While it is silent about one method, it is waited for shortly where it is asked for another one, so that a client that reads
+ * all lists does not wait for each of them.
+ *
  * A server may serve one client and hang for another, so silence is remembered for each kind of caller once the server has
  * answered anybody, and for all callers before that. An answer that came late is kept for its kind of caller: a server that is
  * always slower than the deadline is answered for with the last one, while it is asked again.
@@ -37,6 +40,8 @@ interface Answers<Value> {
   readonly isPartial: boolean
 }
 
+/** The part of the deadline that a server gets for a method if it is silent about another one. */
+const SILENT_PART = 1 / 4
 /** The delay before a silent server is asked again, at first and at most, in milliseconds. */
 const FIRST_RETRY_MS = 1000
 const LAST_RETRY_MS = 30_000
@@ -93,6 +98,7 @@ export class FanOut {
 /** A server that is silent about one method, for one kind of caller. */
 interface Silence {
   readonly method: string
+  readonly caller: string
   /** Makes the last request again that was not waited for, and keeps its answer. */
   again: () => Promise<unknown>
   /** When that was, on the monotonic clock. */
@@ -142,11 +148,11 @@ class Server {
     const request = detachable(call)
     const answer = ask(this.#name, request.call).then((value) => ({ value }))
     try {
-      const found = await within(answer, this.#options.timeoutMs, undefined)
+      const found = await within(answer, this.#timeoutFor(call), undefined)
       if (found) this.#answered(call.method)
       else {
         const kept = answer.then((each) => void this.#late.set(callerKey(call), each))
-        void this.#tryAgain(key, this.#silent(key, call.method, this.#detached(call, ask)), kept)
+        void this.#tryAgain(key, this.#silent(key, call, this.#detached(call, ask)), kept)
       }
       return found
     } catch (error) {
@@ -166,7 +172,7 @@ class Server {
     )
     if (await within(waited, this.#options.timeoutMs, false)) return
     // The request goes on by itself.
-    this.#silent(key, call.method, () => request).isTried = true
+    this.#silent(key, call, () => request).isTried = true
     void waited.then(() => this.#hasAnswered && this.#silences.delete(key))
   }
 
@@ -187,16 +193,25 @@ class Server {
     if (before > 0 && this.#problems.size === 0) log.info('upstream.complete', { upstream: this.#name })
   }
 
+  /** How long the server may take, in milliseconds. */
+  #timeoutFor(call: Call): number {
+    const { timeoutMs } = this.#options
+    const caller = callerOf(call)
+    const isSilent = [...this.#silences.values()].some((silence) => silence.caller === caller)
+    return isSilent ? timeoutMs * SILENT_PART : timeoutMs
+  }
+
   #keyOf(call: Call): string {
     if (this.#hasAnswered) return callerKey(call)
     // After the handshake, one list is waited for: the server may still be starting.
     return call.method === 'server/discover' ? call.method : 'lists'
   }
 
-  #silent(key: string, method: string, again: Silence['again']): Silence {
-    const { timeoutMs } = this.#options
-    this.note(method, `the server did not answer within ${timeoutMs / 1000} s, so it is left out`)
-    const silence = { method, again, at: world.monotonic(), isTried: false }
+  #silent(key: string, call: Call, again: Silence['again']): Silence {
+    const { method } = call
+    const seconds = this.#timeoutFor(call) / 1000
+    this.note(method, `the server did not answer within ${seconds} s, so it is left out`)
+    const silence = { method, caller: callerOf(call), again, at: world.monotonic(), isTried: false }
     if (this.#silences.size >= MAX_SILENCES) this.#silences.clear()
     this.#silences.set(key, silence)
     return silence
@@ -276,11 +291,15 @@ class Server {
   }
 }
 
-/** Callers with the same key get the same answers. */
-function callerKey({ method, principal, client }: Call): string {
+/** Callers with the same key get the same answers to a method. */
+function callerKey(call: Call): string {
+  return `${call.method} ${callerOf(call)}`
+}
+
+function callerOf({ principal, client }: Call): string {
   const { id, scopes, token } = principal
   const caller = [id, token?.digest ?? '', ...[...(scopes ?? [])].toSorted()]
-  return canonical([method, client.era, client.capabilities, caller])
+  return canonical([client.era, client.capabilities, caller])
 }
 
 /** Failures without an answer of the server. */

@@ -109,6 +109,22 @@ it('a server that hangs is left out after the deadline, and not waited for again
   ])
 })
 
+it('a client that reads all lists waits for a server once, and then shortly', async () => {
+  const servers = world(async (call) =>
+    call.method === 'server/discover' ? done({ capabilities }) : never(call),
+  )
+  await servers.all.handle(request('server/discover'))
+  let waited = 0
+  for (const method of ['tools/list', 'prompts/list', 'resources/list', 'resources/templates/list']) {
+    const list = servers.all.handle(request(method)).catch(() => undefined)
+    for (; !(await isSettled(list)); waited += 100) await pass(100)
+  }
+  expect(waited).toBe(TIMEOUT_MS + 3 * (TIMEOUT_MS / 4))
+  const other = listed(servers, { principal: { id: 'another' } })
+  await pass(TIMEOUT_MS - 1)
+  expect(await isSettled(other)).toBe(false)
+})
+
 it('the handshake does not wait longer either, and any list may come later', async () => {
   const servers = world(never)
   const discovered = servers.all.handle(request('server/discover'))
