@@ -21,13 +21,20 @@ export async function startServers(
   options: Options,
 ): Promise<void> {
   const { log } = options
-  const unreachable = await Promise.all(
-    [...upstreams].map(async (item) => ((await connect(item, call, log)) ? [] : [item])),
-  )
-  for (const upstream of unreachable.flat()) background(keepTrying(upstream, call, options), log)
+  const starts = [...upstreams].map((upstream) => ({ upstream, call, log, reasons: new Set<string>() }))
+  const unreachable = await Promise.all(starts.map(async (each) => ((await connect(each)) ? [] : [each])))
+  for (const each of unreachable.flat()) background(keepTrying(each, options), log)
 }
 
-async function connect(upstream: Upstream, call: Call, log: Log): Promise<boolean> {
+interface Start {
+  readonly upstream: Upstream
+  readonly call: Call
+  readonly log: Log
+  /** Why it failed, as far as the log says so at `warn`. */
+  readonly reasons: Set<string>
+}
+
+async function connect({ upstream, call, log, reasons }: Start): Promise<boolean> {
   try {
     await upstream.start(call)
     log.info('upstream.ready', { upstream: upstream.name, ...upstream.status })
@@ -35,17 +42,20 @@ async function connect(upstream: Upstream, call: Call, log: Log): Promise<boolea
   } catch (error) {
     const { problem, stderr } = upstream.status
     const reason = problem ?? asGatewayError(error).message
-    log.warn('upstream.unavailable', { upstream: upstream.name, reason, ...(stderr && { stderr }) })
+    const level = reasons.has(reason) ? 'debug' : 'warn'
+    reasons.add(reason)
+    log[level]('upstream.unavailable', { upstream: upstream.name, reason, ...(stderr && { stderr }) })
     return false
   }
 }
 
-async function keepTrying(upstream: Upstream, call: Call, { ended, onReached, log }: Options): Promise<void> {
+async function keepTrying(start: Start, { ended, onReached }: Options): Promise<void> {
+  const { upstream } = start
   for (let delay = FIRST_RETRY; !ended.aborted; delay = Math.min(delay * 2, LAST_RETRY)) {
     await pause(delay, ended).catch(() => undefined)
     if (ended.aborted) return
     // A call may have connected in the meantime.
-    if (upstream.status.problem === undefined || (await connect(upstream, call, log))) {
+    if (upstream.status.problem === undefined || (await connect(start))) {
       return onReached(upstream.name)
     }
   }

@@ -379,7 +379,7 @@ export async function initialize(
     return await peer.request('initialize', () => params, { signal })
   } catch (cause) {
     if (!signal.aborted || cause === signal.reason) throw cause
-    const message = `The server did not respond to initialize in time.${printed()}`
+    const message = `The server did not respond in time.${printed()}`
     throw new GatewayError('SERVER_UNAVAILABLE', message, { cause })
   }
 }

@@ -47,7 +47,7 @@ const recent: Client = { era: 'modern', revision: '2026-07-28', capabilities }
 const own: Client = { era: 'legacy', revision: '2025-11-25', capabilities: {} }
 
 const refused = new GatewayError('UPSTREAM_ERROR', 'no', { relayed: Payload.of({ code: -32022 }) })
-const silent = new GatewayError('SERVER_UNAVAILABLE', 'The server did not respond to initialize in time.')
+const silent = new GatewayError('SERVER_UNAVAILABLE', 'The server did not respond in time.')
 
 describe.each([
   ['keeps sessions', 'sessions', 'legacy', 'legacy'],

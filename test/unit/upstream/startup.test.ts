@@ -5,7 +5,7 @@ import { startServers } from '../../../src/upstream/startup.ts'
 import { ownCall } from '../../../src/protocol/lift.ts'
 import { silentLog } from '../../support/silent-log.ts'
 
-test('an unavailable server is retried until it is available', async () => {
+test('an unavailable server is retried until it is available, and reported once', async () => {
   const away = new GatewayError('SERVER_UNAVAILABLE', 'The server cannot be reached.')
   let tries = 0
   const status = { connections: 0, problem: away.message }
@@ -15,12 +15,12 @@ test('an unavailable server is retried until it is available', async () => {
   const told: string[] = []
   const note = (event: string): void => void told.push(event)
   const ended = new AbortController()
-  const log = { ...silentLog, info: note, warn: note }
+  const log = { ...silentLog, info: note, warn: note, debug: (event: string) => note(`${event} again`) }
   const reached: string[] = []
   const onReached = (name: string): void => void reached.push(name)
   await startServers([upstream], ownCall(), { ended: ended.signal, onReached, log })
   expect(told).toEqual(['upstream.unavailable'])
-  const all = ['upstream.unavailable', 'upstream.unavailable', 'upstream.ready']
+  const all = ['upstream.unavailable', 'upstream.unavailable again', 'upstream.ready']
   await vi.waitFor(() => expect(told).toEqual(all), 10_000)
   expect(reached).toEqual(['one'])
   ended.abort()
