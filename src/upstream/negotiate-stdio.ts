@@ -120,7 +120,9 @@ export class StdioNegotiator {
       if (isKnown && isRefused(error)) await notes.forget()
       throw error
     }
-    if (isProbed) await notes.remember()
+    // After silence, the probe is the likely reason that the process before did not answer.
+    if (!pinned && !isKnown) await notes.remember(this.#wasSilent)
+    this.#wasSilent = false
     return this.#route(pinned ?? latestLegacy, this.#handingOver(process))
   }
 

@@ -10,6 +10,8 @@ import { within } from '../core/time/waiting.ts'
 const VERSION = 1
 /** How long a server is not probed again, in milliseconds: a later version of it may speak a newer revision. */
 const TTL_MS = 7 * 86_400_000
+/** The same where the process did not end, but was silent: it may only have been slow. */
+const SILENT_TTL_MS = 86_400_000
 /** How long the store may take, in milliseconds: without an answer, the server is probed. */
 const STORE_TIMEOUT_MS = 1000
 
@@ -40,9 +42,9 @@ export class ProbeNotes {
     return isObject(record) && record.version === VERSION && record.spoiled === true
   }
 
-  async remember(): Promise<void> {
+  async remember(wasSilent = false): Promise<void> {
     const record = JSON.stringify({ version: VERSION, spoiled: true })
-    await this.#attempt(() => this.#store.put(this.#key, record, TTL_MS))
+    await this.#attempt(() => this.#store.put(this.#key, record, wasSilent ? SILENT_TTL_MS : TTL_MS))
   }
 
   async forget(): Promise<void> {

@@ -92,6 +92,18 @@ describe.concurrent('a server of an older revision', () => {
   })
 })
 
+test('a server that the probe makes deaf works at the second attempt, and then at the first', async () => {
+  const script = handling(`
+    if (m.method === 'server/discover') globalThis.isDeaf = true
+    if (m.method === 'initialize' && !globalThis.isDeaf) say(hello(), m)`)
+  const first = scripted(script, { name: 'deaf', startTimeout: 1500 }).upstream
+  await expect(first.start(ownCall())).rejects.toThrow('time')
+  await first.start(ownCall())
+  const { upstream, starts } = scripted(script, { name: 'deaf' })
+  await upstream.start(ownCall())
+  expect([upstream.status.era, starts()]).toEqual(['legacy', 3])
+})
+
 describe.concurrent('a command that is no server is told at once', () => {
   it.each([
     [
