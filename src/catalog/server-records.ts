@@ -219,9 +219,12 @@ export async function readLists(
 > {
   const call: Call = ownCall({ target: { upstream, method: 'server/discover' } })
   const discovered = resultOf(await handle(call))
-  const [tools = [], prompts = [], resources = [], templates = []] = await Promise.all(
-    lists.map(async (list) => (isDeclared(list, discovered) ? listAllPages(handle, call, list) : [])),
+  const reading = lists.map(async (list) =>
+    isDeclared(list, discovered) ? listAllPages(handle, call, list) : [],
   )
+  // What is wrong with the others is known by then.
+  await Promise.allSettled(reading)
+  const [tools = [], prompts = [], resources = [], templates = []] = await Promise.all(reading)
   return { discovered, tools, prompts, resources, templates }
 }
 

@@ -101,12 +101,12 @@ async function listsOf(name: string, gateway: Gateway): Promise<Pick<ServerRepor
   const isTogether = aggregate && gateway.statuses.size > 1
   const timeout = isTogether ? aggregateTimeout : LISTING_TIMEOUT_MS
   const late = `the server did not return its lists within ${timeout / 1000} s`
-  const listed = gateway.listFindings(name).then(
-    (findings) => (findings.length > 0 ? { findings } : {}),
-    (error: unknown) => ({
+  const listed = gateway.listFindings(name).then(({ findings, error }) => ({
+    ...(findings.length > 0 && { findings }),
+    ...(error !== undefined && {
       problem: `the server did not return its lists: ${asGatewayError(error).message}`,
     }),
-  )
+  }))
   return within(listed, timeout, { problem: isTogether ? `${late}, so /mcp leaves it out` : late })
 }
 

@@ -188,11 +188,17 @@ export class Gateway {
     return upstream?.status
   }
 
-  /** Reads the lists of a server: what is wrong with them, in sentences. @throws what listing throws */
-  async listFindings(name: string): Promise<readonly string[]> {
+  /** Reads the lists of a server: what is wrong with them, in sentences, and why one cannot be read. */
+  async listFindings(
+    name: string,
+  ): Promise<{ readonly findings: readonly string[]; readonly error?: unknown }> {
     const upstream = this.#runtime.upstreams.get(name)
-    if (upstream) await readLists(upstream.handle, name)
-    return this.#runtime.findings(name)
+    const reading = upstream ? readLists(upstream.handle, name) : Promise.resolve()
+    const failure = await reading.then(
+      () => ({}),
+      (error: unknown) => ({ error }),
+    )
+    return { findings: this.#runtime.findings(name), ...failure }
   }
 
   /** Connects to each server once. Resolves with the problems of the settings, given what the servers list. */

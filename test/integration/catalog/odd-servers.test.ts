@@ -199,12 +199,23 @@ describe('ten servers together, of which two hang, one lists garbage, one dies a
 })
 
 it('check says what is wrong with lists, and which do not come', async () => {
-  const chosen = { garbage: urls.get('garbage'), unlisted: urls.get('unlisted') }
+  const failing = await answeringServer(
+    withLists(
+      { 'tools/list': { tools: [null, tool('read')] }, 'prompts/list': null },
+      { tools: {}, prompts: {} },
+    ),
+  )
+  servers.push(failing)
+  const chosen = { garbage: urls.get('garbage'), unlisted: urls.get('unlisted'), failing: failing.url }
   const path = join(folder(), 'gateway.config.yaml')
   writeFileSync(path, JSON.stringify({ listen: { aggregate_timeout: '500ms' }, upstreams: chosen }))
   const { stdout, stderr, code } = await runCommand(['check', '--config', path])
   expect(stdout).toContain('garbage: ready, MCP 2025-06-18\n')
   expect(stdout).toContain('  prompts/list: a4: arguments is null: removed\n')
+  expect(stdout).toContain('  tools/list: entry 1: it is null: the entry is left out\n')
+  expect(stderr).toContain(
+    'failing: the server did not return its lists: The server sent a malformed response.',
+  )
   expect(stderr).toContain('the server did not return its lists within 0.5 s, so /mcp leaves it out')
   expect(code).toBe(1)
 })
