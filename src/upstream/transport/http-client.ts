@@ -99,6 +99,8 @@ class HttpExchange implements Dispatcher.DispatchHandler {
   readonly #path: string
   /** How many redirects were followed. */
   readonly #redirects: number
+  /** The path of a redirect that is followed. */
+  #moved: string | undefined
   readonly #resolve: Resolve
   readonly #reject: Reject
   #timer: NodeJS.Timeout | undefined
@@ -143,7 +145,9 @@ class HttpExchange implements Dispatcher.DispatchHandler {
       header: (name) => single(headers[name]),
     }
     this.#client.quota?.read(this.#answer.header)
-    this.#request.onHead?.(this.#answer)
+    const target = { client: this.#client, request: this.#request, path: this.#path }
+    this.#moved = this.#redirects < MAX_REDIRECTS ? redirectPath(target, this.#answer) : undefined
+    if (this.#moved === undefined) this.#request.onHead?.(this.#answer)
     const coding = headers['content-encoding']
     if (isEncoded(coding)) this.#decode(controller, coding)
     if (status < 300) this.#reader = this.#createReader(controller)
@@ -212,11 +216,11 @@ class HttpExchange implements Dispatcher.DispatchHandler {
     this.#reader?.end()
     const answer = this.#answer
     if (!answer) return
-    const target = { client: this.#client, request: this.#request, path: this.#path }
-    const path = this.#redirects < MAX_REDIRECTS ? redirectPath(target, answer) : undefined
+    const path = this.#moved
     if (path !== undefined) {
+      const target = { client: this.#client, request: this.#request, path }
       const ends = { resolve: this.#resolve, reject: this.#reject }
-      return dispatch({ ...target, path }, ends, this.#redirects + 1)
+      return dispatch(target, ends, this.#redirects + 1)
     }
     answer.isComplete = isComplete
     answer.body = withoutMark(this.#body.take()).toString('utf8')
