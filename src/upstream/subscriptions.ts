@@ -6,6 +6,7 @@ import { pause } from '../core/time/waiting.ts'
 import type { Log } from '../core/log.ts'
 import { Payload } from '../core/payload.ts'
 import { excerpt } from '../core/text/redact.ts'
+import { world } from '../core/world.ts'
 import { ACKNOWLEDGED, readFilter, reportedChanges } from '../protocol/subscription-filter.ts'
 import type { UpstreamConnection } from './protocol/connection.ts'
 import { backOff, isPassing } from './failures.ts'
@@ -57,6 +58,8 @@ export async function listenOn(
 
 /** The delay before the first reconnect, in milliseconds. */
 const FIRST_RETRY_MS = 250
+/** How long a subscription lasts after which the delays begin again, in milliseconds. */
+const LASTING_MS = 30_000
 
 interface ListenContext {
   /** Aborted when the last subscriber is gone. */
@@ -73,17 +76,19 @@ async function keepListening(
   onLost: () => void,
 ): Promise<Outcome> {
   for (let attempt = 0; ; attempt++) {
+    const start = world.monotonic()
     try {
       if (retired.aborted) return { kind: 'result', result: Payload.of({}) }
       const connection = await connect(working.call)
-      const outcome = await connection.open(working)
-      if (!connection.isClosed) return outcome
+      // A server that is stopped ends its subscriptions with a result, and another process of it may be there.
+      await connection.open(working)
     } catch (error) {
       if (retired.aborted && !cancelled.aborted) return { kind: 'result', result: Payload.of({}) }
       if (cancelled.aborted || !isPassing(error)) throw error
       log.debug('upstream.listen_again', { error: excerpt(String(error)) })
     }
     onLost()
+    if (world.monotonic() - start >= LASTING_MS) attempt = 0
     await pause(backOff(attempt, FIRST_RETRY_MS), working.signal).catch(() => undefined)
     if (cancelled.aborted) throw new GatewayError('CANCELLED', 'The subscription was cancelled.')
   }

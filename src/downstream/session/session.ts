@@ -13,6 +13,7 @@ import {
   resultOf,
 } from '../../core/call.ts'
 import { pause } from '../../core/time/waiting.ts'
+import { world } from '../../core/world.ts'
 import { GatewayError, asGatewayError, isCancelled } from '../../core/error.ts'
 import { newRequestId } from '../../core/identity.ts'
 import { isObject } from '../../core/json/json.ts'
@@ -67,8 +68,10 @@ interface SubscriptionsOptions {
   readonly log: Log
 }
 
-/** The pause before listening again, in milliseconds. */
+/** The pause before listening again, at first and at most, and how long a call lasts that did not end at once, in milliseconds. */
 const RETRY_DELAY_MS = 250
+const MAX_RETRY_DELAY_MS = 30_000
+const LASTING_MS = 30_000
 
 /** The long-lived call that delivers notifications outside of requests to a client of an older revision. */
 class Subscriptions {
@@ -76,6 +79,8 @@ class Subscriptions {
   #current: AbortController | undefined
   #changes: Promise<unknown> = Promise.resolve()
   #isClosed = false
+  /** The number of calls in succession that ended soon. */
+  #short = 0
 
   constructor(options: SubscriptionsOptions) {
     this.#options = options
@@ -112,10 +117,13 @@ class Subscriptions {
 
   /** Makes the call again if it ends, for example because the configuration changed. */
   async #follow(ended: Promise<unknown>, filter: SubscriptionFilter, signal: AbortSignal): Promise<void> {
+    const start = world.monotonic()
     await ended.catch((error: unknown) =>
       this.#options.log.debug('listen.ended', { error: excerpt(String(error)) }),
     )
-    await pause(RETRY_DELAY_MS, signal).catch(() => undefined)
+    if (world.monotonic() - start >= LASTING_MS) this.#short = 0
+    const delay = Math.min(RETRY_DELAY_MS * 2 ** this.#short++, MAX_RETRY_DELAY_MS)
+    await pause(delay, signal).catch(() => undefined)
     if (signal.aborted || this.#isClosed) return
     await this.open(filter)
     for (const method of reportedChanges(filter)) this.#options.onNote({ method })
