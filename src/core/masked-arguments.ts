@@ -2,8 +2,7 @@
  * Arguments as tables, logs, histories and questions show them: without those that are secrets by their name, or by the
  * schema of their tool (`format: password`, `writeOnly: true`). Calls, and what undoes or repeats them, have the values.
  */
-import { isObject, members } from './json/json.ts'
-import { referredTo } from './schema/pointer.ts'
+import { isObject, members, referredTo } from './json/json.ts'
 import { isSecretMember, MASK } from './text/redactor.ts'
 
 type Fields = Readonly<Record<string, unknown>>

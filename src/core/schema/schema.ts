@@ -6,10 +6,9 @@ import type { Ajv, ErrorObject, Options, ValidateFunction } from 'ajv'
 import { LRUCache } from 'lru-cache'
 import { createRequire } from 'node:module'
 import { isMultiple } from '../json/exact-number.ts'
-import { canonical, isObject } from '../json/json.ts'
+import { canonical, isObject, pointerSegments } from '../json/json.ts'
 import { hasExactNumbers, withDoubles } from '../json/read.ts'
 import { compilePattern } from '../text/pattern.ts'
-import { pointerSegments } from './pointer.ts'
 
 /** A JSON Schema: 2020-12 unless its `$schema` names draft-07 or older. */
 export type JsonSchema = { readonly [keyword: string]: unknown }

@@ -3,9 +3,8 @@
  * leniently: it says what a server would accept, and `validate` checks the result.
  */
 import { GatewayError } from '../../core/error.ts'
-import { isObject } from '../../core/json/json.ts'
+import { isObject, pointerSegments } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
-import { pointerSegments } from '../../core/schema/pointer.ts'
 import type { Reference } from '../../records/references.ts'
 import { type FormName, isJson, jsonIn, type Selected, textOf } from './selection.ts'
 

@@ -5,9 +5,8 @@
  * form that an argument gets.
  */
 import { GatewayError } from '../../core/error.ts'
-import { isObject, readJson } from '../../core/json/json.ts'
+import { isObject, pointerSegments, readJson } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
-import { pointerSegments } from '../../core/schema/pointer.ts'
 import { type Reference, References } from '../../records/references.ts'
 import { type ByteRange, type Bytes, collected } from '../../store/blobs/blobs.ts'
 

@@ -4,9 +4,8 @@
  * exclude a value.
  */
 import type { Fields } from '../../core/payload.ts'
-import { isObject } from '../../core/json/json.ts'
+import { isObject, referredTo } from '../../core/json/json.ts'
 import { longIntegerFor } from '../../core/schema/exact-bound.ts'
-import { referredTo } from '../../core/schema/pointer.ts'
 import { validator } from '../../core/schema/schema.ts'
 
 /** Which members of objects a value has. */
