@@ -2,9 +2,12 @@
 import type { Call, Handler, Notification, Outcome } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { Payload } from '../core/payload.ts'
+import { pause } from '../core/time/waiting.ts'
+import { world } from '../core/world.ts'
 import {
   ACKNOWLEDGED,
   readFilter,
+  reportedChanges,
   type SubscriptionFilter,
   withUri,
   withUris,
@@ -25,6 +28,14 @@ interface ListenOptions {
 
 /** How many notifications of available servers are buffered until the remaining servers acknowledge. */
 const MAX_WAITING_NOTIFICATIONS = 1000
+
+/**
+ * The delay before a server is listened to again that ended its subscription, at first and at most, and how long one lasts
+ * after which the delays begin again, in milliseconds.
+ */
+const FIRST_RETRY_MS = 250
+const LAST_RETRY_MS = 30_000
+const LASTING_MS = 30_000
 
 /** One subscription to several servers; it ends when the set of servers changes. */
 export async function listenToAll(
@@ -72,21 +83,38 @@ export async function listenToAll(
       const target = { method: call.method, upstream }
       // Responses to input requests could not be assigned to one of the servers, so this call allows none.
       const client = { ...call.client, nonInteractive: true } as const
-      const outcome = handle({ ...call, params, target, client, emit, signal: controller.signal })
-      outcome.then(
-        () => acknowledged.resolve(),
-        () => acknowledged.resolve(),
-      )
-      return { acknowledged: untilAcknowledged(upstream, acknowledged.promise), outcome }
+      const { signal } = controller
+      const listen = async (): Promise<void> => {
+        await handle({ ...call, params, target, client, emit, signal }).finally(() => acknowledged.resolve())
+      }
+      // Anything may have changed in between.
+      const onEnd = (): void => reportedChanges(part).forEach((method) => forward({ method }))
+      const over = keepListening(listen, { signal, onEnd })
+      return { acknowledged: untilAcknowledged(upstream, acknowledged.promise), over }
     })
     await Promise.all(streams.map((stream) => stream.acknowledged))
     acknowledge()
-    await Promise.allSettled(streams.map((stream) => stream.outcome))
+    await Promise.allSettled(streams.map(({ over }) => over))
     if (call.signal.aborted) throw new GatewayError('CANCELLED', 'The subscription was cancelled.')
     return { kind: 'result', result: Payload.of({}) }
   } finally {
     call.signal.removeEventListener('abort', stop)
     ended.removeEventListener('abort', stop)
+  }
+}
+
+/** Listens again, later each time, if a server ends its subscription: those of the others go on. @throws what `listen` throws */
+async function keepListening(
+  listen: () => Promise<void>,
+  { signal, onEnd }: { readonly signal: AbortSignal; onEnd(): void },
+): Promise<void> {
+  for (let short = 0; !signal.aborted; short++) {
+    const start = world.monotonic()
+    await listen()
+    if (signal.aborted) return
+    if (world.monotonic() - start >= LASTING_MS) short = 0
+    await pause(Math.min(FIRST_RETRY_MS * 2 ** short, LAST_RETRY_MS), signal).catch(() => undefined)
+    onEnd()
   }
 }
 

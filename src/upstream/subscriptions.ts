@@ -80,8 +80,8 @@ async function keepListening(
     try {
       if (retired.aborted) return { kind: 'result', result: Payload.of({}) }
       const connection = await connect(working.call)
-      // A server that is stopped ends its subscriptions with a result, and another process of it may be there.
-      await connection.open(working)
+      const outcome = await connection.open(working)
+      if (!connection.isClosed) return outcome
     } catch (error) {
       if (retired.aborted && !cancelled.aborted) return { kind: 'result', result: Payload.of({}) }
       if (cancelled.aborted || !isPassing(error)) throw error

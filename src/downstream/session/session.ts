@@ -121,6 +121,8 @@ class Subscriptions {
     await ended.catch((error: unknown) =>
       this.#options.log.debug('listen.ended', { error: excerpt(String(error)) }),
     )
+    // The client changed what it listens to.
+    if (signal.aborted) return
     if (world.monotonic() - start >= LASTING_MS) this.#short = 0
     const delay = Math.min(RETRY_DELAY_MS * 2 ** this.#short++, MAX_RETRY_DELAY_MS)
     await pause(delay, signal).catch(() => undefined)

@@ -4,7 +4,10 @@ import { plainNaming } from '../../../src/catalog/names.ts'
 import type { Call, Outcome } from '../../../src/core/call.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import { ACKNOWLEDGED } from '../../../src/protocol/subscription-filter.ts'
+import { fakeClock } from '../../support/fake-clock.ts'
 import { toolCall } from '../../support/tool-call.ts'
+
+const pass = fakeClock()
 
 const changed = { method: 'notifications/tools/list_changed', params: Payload.of({}) }
 const acknowledged = {
@@ -16,6 +19,7 @@ it('no notification precedes the acknowledgement, which waits for the slowest se
   const heard: string[] = []
   const servers = new Map<string, Call>()
   const ends: ((outcome: Outcome) => void)[] = []
+  const ended = new AbortController()
   const listening = listenToAll(
     toolCall({
       method: 'subscriptions/listen',
@@ -31,7 +35,7 @@ it('no notification precedes the acknowledgement, which waits for the slowest se
       },
       naming: plainNaming(),
       resource: async () => undefined,
-      ended: new AbortController().signal,
+      ended: ended.signal,
       acknowledged: (_upstream, acknowledgement) => acknowledgement,
     },
   )
@@ -39,9 +43,50 @@ it('no notification precedes the acknowledgement, which waits for the slowest se
   servers.get('quick')?.emit(changed)
   expect(heard).toEqual([])
   servers.get('slow')?.emit(acknowledged)
-  await expect.poll(() => heard).toEqual([ACKNOWLEDGED, changed.method])
+  await pass(0)
+  expect(heard).toEqual([ACKNOWLEDGED, changed.method])
   servers.get('slow')?.emit(changed)
   expect(heard).toHaveLength(3)
+  ended.abort()
   ends.forEach((end) => end({ kind: 'result', result: Payload.of({}) }))
+  expect(await listening).toMatchObject({ kind: 'result' })
+})
+
+it('a server that ends its subscription is listened to again, later each time, and the others go on', async () => {
+  let listened = 0
+  const heard: string[] = []
+  const ended = new AbortController()
+  const listening = listenToAll(
+    toolCall({
+      method: 'subscriptions/listen',
+      target: { method: 'subscriptions/listen' },
+      params: Payload.of({ notifications: { toolsListChanged: true } }),
+      emit: ({ method }) => void heard.push(method),
+    }),
+    {
+      names: ['short', 'long'],
+      handle: (call) => {
+        call.emit(acknowledged)
+        const isShort = call.target.upstream === 'short'
+        if (isShort) listened++
+        const end = (resolve: (outcome: Outcome) => void): void =>
+          resolve({ kind: 'result', result: Payload.of({}) })
+        return new Promise((resolve) => {
+          if (isShort) end(resolve)
+          else call.signal.addEventListener('abort', () => end(resolve))
+        })
+      },
+      naming: plainNaming(),
+      resource: async () => undefined,
+      ended: ended.signal,
+      acknowledged: (_upstream, acknowledgement) => acknowledgement,
+    },
+  )
+  await pass(60_000)
+  expect(listened).toBeGreaterThan(6)
+  expect(listened).toBeLessThan(10)
+  expect(heard).toEqual([ACKNOWLEDGED, ...Array.from({ length: listened - 1 }, () => changed.method)])
+  ended.abort()
+  await pass(0)
   expect(await listening).toMatchObject({ kind: 'result' })
 })

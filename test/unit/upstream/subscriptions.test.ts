@@ -1,5 +1,6 @@
 import { expect, it } from 'vitest'
 import type { Notification, Outcome } from '../../../src/core/call.ts'
+import { GatewayError } from '../../../src/core/error.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import { ACKNOWLEDGED } from '../../../src/protocol/subscription-filter.ts'
 import type { UpstreamConnection } from '../../../src/upstream/protocol/connection.ts'
@@ -10,7 +11,7 @@ import { silentLog } from '../../support/silent-log.ts'
 import { toolCall } from '../../support/tool-call.ts'
 
 const pass = fakeClock()
-const ended: Outcome = { kind: 'result', result: Payload.of({}) }
+const lost = (): GatewayError => new GatewayError('SERVER_UNAVAILABLE', 'The connection was lost.')
 
 /** Listens to a server whose subscriptions end as `open` does; what the subscriber hears, and how to leave. */
 function listening(open: (notify: UpstreamCall['notify']) => Promise<Outcome>) {
@@ -37,12 +38,12 @@ function listening(open: (notify: UpstreamCall['notify']) => Promise<Outcome>) {
 
 const acknowledged = { method: ACKNOWLEDGED, params: Payload.of({ notifications: {} }) }
 
-it('subscriptions that a server ends at once are opened again, later each time', async () => {
+it('subscriptions that are lost at once are opened again, later each time', async () => {
   let opened = 0
   const { heard, leave } = listening(async (notify) => {
     opened++
     notify(acknowledged)
-    return ended
+    throw lost()
   })
   for (let seconds = 0; seconds < 60; seconds++) await pass(1000)
   expect(opened).toBeGreaterThan(6)
@@ -58,7 +59,7 @@ it('after a subscription that lasted, the next one is opened soon', async () => 
   let opened = 0
   const { leave } = listening(async () => {
     if (++opened === 6) await new Promise((done) => setTimeout(done, 60_000))
-    return ended
+    throw lost()
   })
   for (let seconds = 0; seconds < 60 && opened < 6; seconds++) await pass(1000)
   await pass(58_000)
