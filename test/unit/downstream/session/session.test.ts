@@ -7,14 +7,23 @@ import { Payload } from '../../../../src/core/payload.ts'
 import type { Principal } from '../../../../src/core/principal.ts'
 import { ACKNOWLEDGED } from '../../../../src/protocol/subscription-filter.ts'
 import type { JsonRpcRequest } from '../../../../src/protocol/jsonrpc.ts'
+import { fakeClock } from '../../../support/fake-clock.ts'
 import { silentLog } from '../../../support/silent-log.ts'
+
+const pass = fakeClock()
 
 const capabilities = { resources: { subscribe: true } }
 const wide = { id: 'user:someone', scopes: new Set(['one', 'two']) }
 const narrow = { id: 'user:someone', scopes: new Set(['one']) }
 
-/** A session with many scopes, and its subscription calls; the server accepts what is requested, or `taken`. */
-async function session(taken?: readonly string[]): Promise<{ own: ClientSession; listening: Call[] }> {
+/**
+ * A session with many scopes, and its subscription calls; the server accepts what is requested, or `taken`, and ends each
+ * call after `lasting` milliseconds.
+ */
+async function session(
+  taken?: readonly string[],
+  lasting?: number,
+): Promise<{ own: ClientSession; listening: Call[] }> {
   const listening: Call[] = []
   const handle: Handler = (call) => {
     if (call.method === 'server/discover')
@@ -25,9 +34,11 @@ async function session(taken?: readonly string[]): Promise<{ own: ClientSession;
       ? { ...(isObject(notifications) && notifications), resourceSubscriptions: taken }
       : notifications
     call.emit({ method: ACKNOWLEDGED, params: Payload.of({ ...call.params.fields, notifications: told }) })
-    return new Promise((_resolve, reject) =>
-      call.signal.addEventListener('abort', () => reject(new Error('gone'))),
-    )
+    return new Promise((_resolve, reject) => {
+      const end = (): void => reject(new Error('gone'))
+      call.signal.addEventListener('abort', end)
+      if (lasting !== undefined) setTimeout(end, lasting)
+    })
   }
   const own = new ClientSession({
     id: 's',
@@ -84,6 +95,19 @@ describe('subscriptions of a session', () => {
     const { own, listening } = await session()
     await own.request(asking('resources/subscribe', { uri: 'file:///a' }), reply(narrow))
     expect(listening.at(-1)?.principal).toBe(narrow)
+    own.close()
+  })
+
+  it('are made again later each time if they end soon, whatever the client changed before', async () => {
+    const { own, listening } = await session(undefined, 10)
+    for (let count = 0; count < 8; count++)
+      await own.request(asking('resources/subscribe', { uri: `file:///${count}` }), reply(wide))
+    expect(listening).toHaveLength(8)
+    await pass(300)
+    expect(listening).toHaveLength(9)
+    for (let seconds = 0; seconds < 60; seconds++) await pass(1000)
+    expect(listening.length).toBeGreaterThan(13)
+    expect(listening.length).toBeLessThan(17)
     own.close()
   })
 
