@@ -89,12 +89,13 @@ export async function listenToAll(
       }
       // Anything may have changed in between.
       const onEnd = (): void => reportedChanges(part).forEach((method) => forward({ method }))
-      const over = keepListening(listen, { signal, onEnd })
+      // A server that refuses is left out. That is handled at once, while others are waited for.
+      const over = keepListening(listen, { signal, onEnd }).catch(() => undefined)
       return { acknowledged: untilAcknowledged(upstream, acknowledged.promise), over }
     })
     await Promise.all(streams.map((stream) => stream.acknowledged))
     acknowledge()
-    await Promise.allSettled(streams.map(({ over }) => over))
+    await Promise.all(streams.map(({ over }) => over))
     if (call.signal.aborted) throw new GatewayError('CANCELLED', 'The subscription was cancelled.')
     return { kind: 'result', result: Payload.of({}) }
   } finally {

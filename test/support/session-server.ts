@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { onTestFinished } from 'vitest'
@@ -120,13 +121,19 @@ function named(tools: unknown): unknown {
   return Array.isArray(tools) ? tools.map(({ name }: { name: string }) => name) : tools
 }
 
-/** Makes delays a thousand times shorter for one test, and gives those over a second, in milliseconds. */
+/**
+ * Makes delays a thousand times shorter for one test, and gives those over a second, in milliseconds. What other tests of
+ * this process left running keeps its delays.
+ */
 export function shortDelays(): readonly number[] {
   const delays: number[] = []
   const { setTimeout } = world
+  const own = new AsyncLocalStorage<true>()
+  own.enterWith(true)
   const leave = enterWorld({
     ...world,
     setTimeout: (run, delay = 0, ...args) => {
+      if (own.getStore() !== true) return setTimeout(run, delay, ...args)
       if (delay >= 1000) delays.push(delay)
       return setTimeout(run, delay / 1000, ...args)
     },

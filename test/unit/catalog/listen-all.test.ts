@@ -2,6 +2,7 @@ import { expect, it } from 'vitest'
 import { listenToAll } from '../../../src/catalog/listen-all.ts'
 import { plainNaming } from '../../../src/catalog/names.ts'
 import type { Call, Outcome } from '../../../src/core/call.ts'
+import { GatewayError } from '../../../src/core/error.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import { ACKNOWLEDGED } from '../../../src/protocol/subscription-filter.ts'
 import { fakeClock } from '../../support/fake-clock.ts'
@@ -49,6 +50,40 @@ it('no notification precedes the acknowledgement, which waits for the slowest se
   expect(heard).toHaveLength(3)
   ended.abort()
   ends.forEach((end) => end({ kind: 'result', result: Payload.of({}) }))
+  expect(await listening).toMatchObject({ kind: 'result' })
+})
+
+it('a server that refuses is left out, while another one is waited for', async () => {
+  const heard: string[] = []
+  const ended = new AbortController()
+  const listening = listenToAll(
+    toolCall({
+      method: 'subscriptions/listen',
+      target: { method: 'subscriptions/listen' },
+      params: Payload.of({ notifications: { toolsListChanged: true } }),
+      emit: ({ method }) => void heard.push(method),
+    }),
+    {
+      names: ['without', 'slow'],
+      handle: async (call) => {
+        if (call.target.upstream === 'without') throw new GatewayError('UPSTREAM_ERROR', 'Method not found')
+        await new Promise((resolve) => setTimeout(resolve, 1000))
+        call.emit(acknowledged)
+        await new Promise((resolve) => call.signal.addEventListener('abort', resolve))
+        return { kind: 'result', result: Payload.of({}) }
+      },
+      naming: plainNaming(),
+      resource: async () => undefined,
+      ended: ended.signal,
+      acknowledged: (_upstream, acknowledgement) => acknowledgement,
+    },
+  )
+  await pass(500)
+  expect(heard).toEqual([])
+  await pass(1000)
+  expect(heard).toEqual([ACKNOWLEDGED])
+  ended.abort()
+  await pass(0)
   expect(await listening).toMatchObject({ kind: 'result' })
 })
 
