@@ -1,6 +1,6 @@
 /**
  * Asks all servers of the combined address at once, each until a deadline. A server that misses it is left out of the answer,
- * and is asked again in the background; nobody waits for it before it has answered:
+ * and is asked again in the background; no client waits for it before it has answered:
  *
  *   waited for ──misses the deadline──▶ silent ──answers, or can be reached──▶ waited for
  *
@@ -16,6 +16,7 @@ import type { Call } from '../core/call.ts'
 import { asGatewayError } from '../core/error.ts'
 import { canonical } from '../core/json/json.ts'
 import type { Log } from '../core/log.ts'
+import { backOff } from '../core/time/back-off.ts'
 import { pause, within } from '../core/time/waiting.ts'
 import { world } from '../core/world.ts'
 
@@ -30,7 +31,7 @@ interface Options {
   readonly log: Log
 }
 
-/** Makes a request to a server. The call is not the caller's own: it goes on after the deadline. */
+/** Makes a request to a server. The call is not the caller's own: it continues after the deadline. */
 type Ask<Value> = (upstream: string, call: Call) => Promise<Value>
 
 /** The answers of the servers, in the order of the configuration. */
@@ -42,9 +43,8 @@ interface Answers<Value> {
 
 /** The part of the deadline that a server gets for a method if it is silent about another one. */
 const SILENT_PART = 1 / 4
-/** The delay before a silent server is asked again, at first and at most, in milliseconds. */
+/** The first delay before a silent server is asked again, in milliseconds. */
 const FIRST_RETRY_MS = 1000
-const LAST_RETRY_MS = 30_000
 /** How long a silent server is asked again after the last request of a client, in milliseconds. */
 const RETRY_WITHIN_MS = 600_000
 /** The maximum number of remembered silences and of kept answers of a server: callers determine them. */
@@ -170,8 +170,8 @@ class Server {
       () => true,
       () => true,
     )
-    if (await within(waited, this.#options.timeoutMs, false)) return
-    // The request goes on by itself.
+    if (await within(waited, this.#timeoutFor(call), false)) return
+    // The request continues by itself.
     this.#silent(key, call, () => request).isTried = true
     void waited.then(() => this.#hasAnswered && this.#silences.delete(key))
   }
@@ -243,7 +243,7 @@ class Server {
     const isSilent = (): boolean => this.#silences.get(key) === silence && !ended.aborted
     silence.isTried = true
     let request = first
-    for (let delay = FIRST_RETRY_MS; ; delay = Math.min(delay * 2, LAST_RETRY_MS)) {
+    for (let attempt = 0; ; attempt++) {
       const answered = await (request ?? silence.again()).then(
         () => true,
         (error: unknown) => !silent.has(asGatewayError(error).code),
@@ -254,7 +254,7 @@ class Server {
         if (this.#silences.delete(key)) this.#options.onReturn(this.#name)
         return
       }
-      await pause(delay, ended).catch(() => undefined)
+      await pause(backOff(attempt, FIRST_RETRY_MS), ended).catch(() => undefined)
       if (!isSilent()) return
       if (world.monotonic() - silence.at > RETRY_WITHIN_MS) {
         silence.isTried = false
@@ -319,7 +319,7 @@ const faults: ReadonlySet<string> = new Set([
   'UPSTREAM_ERROR',
 ])
 
-/** A call that ends with its caller until it is detached; then nobody hears its notifications. */
+/** A call that ends with its caller until it is detached; then its notifications are dropped. */
 function detachable(call: Call): { readonly call: Call; detach(): void } {
   const controller = new AbortController()
   let isDetached = false

@@ -2,6 +2,7 @@
 import type { Call, Handler, Notification, Outcome } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { Payload } from '../core/payload.ts'
+import { ReopenDelays } from '../core/time/back-off.ts'
 import { pause } from '../core/time/waiting.ts'
 import { world } from '../core/world.ts'
 import {
@@ -29,13 +30,8 @@ interface ListenOptions {
 /** How many notifications of available servers are buffered until the remaining servers acknowledge. */
 const MAX_WAITING_NOTIFICATIONS = 1000
 
-/**
- * The delay before a server is listened to again that ended its subscription, at first and at most, and how long one lasts
- * after which the delays begin again, in milliseconds.
- */
+/** The first delay before a server is listened to again that ended its subscription, in milliseconds. */
 const FIRST_RETRY_MS = 250
-const LAST_RETRY_MS = 30_000
-const LASTING_MS = 30_000
 
 /** One subscription to several servers; it ends when the set of servers changes. */
 export async function listenToAll(
@@ -109,12 +105,12 @@ async function keepListening(
   listen: () => Promise<void>,
   { signal, onEnd }: { readonly signal: AbortSignal; onEnd(): void },
 ): Promise<void> {
-  for (let short = 0; !signal.aborted; short++) {
+  const delays = new ReopenDelays(FIRST_RETRY_MS)
+  while (!signal.aborted) {
     const start = world.monotonic()
     await listen()
     if (signal.aborted) return
-    if (world.monotonic() - start >= LASTING_MS) short = 0
-    await pause(Math.min(FIRST_RETRY_MS * 2 ** short, LAST_RETRY_MS), signal).catch(() => undefined)
+    await pause(delays.after(start), signal).catch(() => undefined)
     onEnd()
   }
 }

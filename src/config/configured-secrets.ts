@@ -41,7 +41,7 @@ export function looksRandom(text: string): boolean {
   )
 }
 
-/** Whether a text has a part that nobody made up: `us-east-1-production-2` and `gpt-4o-2024-07-18` have none. */
+/** Whether a text has a part that looks generated at random: `us-east-1-production-2` and `gpt-4o-2024-07-18` have none. */
 function looksGenerated(text: string): boolean {
   if (!/^\S{16,}$/.test(text)) return false
   return (text.match(/[A-Za-z\d]{12,}/g) ?? []).some((run) => {

@@ -42,11 +42,11 @@ export class Holdings {
  */
 const MAX_HELD_BYTES = 256 * 1024 * 1024
 
-/** How much memory a call that goes on without its request takes, in bytes, without its arguments, and how often they are in memory. */
+/** The memory that a call takes besides its arguments, in bytes, and the number of copies of its arguments. */
 const CALL_BYTES = 20 * 1024
 const COPIES_OF_ARGUMENTS = 3
 
-/** An estimate of the memory that a call takes while it goes on without its request, or waits for somebody, in bytes. */
+/** An estimate of the memory that a call takes while it runs without its request, or waits for approval or input, in bytes. */
 export function bytesOf({ params }: Call): number {
   return CALL_BYTES + COPIES_OF_ARGUMENTS * params.text.length
 }

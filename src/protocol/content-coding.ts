@@ -1,6 +1,6 @@
 /**
  * Decodes response bodies as `fetch` does (Fetch standard, "handle content codings"): servers and what is in front of them
- * compress bodies that nobody asked to be compressed. A list with an unknown coding is left alone, since servers also write
+ * compress bodies although that was not requested. A list with an unknown coding is left alone, since servers also write
  * the name of a character set there. Text is UTF-8, whatever character set a header names.
  *
  * Invariant: what is decoded and not read yet is bounded by the buffers of the streams, so the limit of the reader bounds a

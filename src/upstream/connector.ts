@@ -343,7 +343,7 @@ function openConnection(
   }).then(opened)
 }
 
-/** The client that a legacy server is told of. */
+/** The client as legacy servers see it. */
 function clientOf(call: Call, settings: UpstreamSettings) {
   const isOwn = settings.isolation === 'per_client' || call.connection !== undefined
   const { info } = call.client

@@ -43,15 +43,6 @@ export function isPassing(error: unknown): boolean {
   return ['SERVER_UNAVAILABLE', 'OUTCOME_UNKNOWN', 'OVERLOADED'].includes(asGatewayError(error).code)
 }
 
-/** The bounds of a delay before another attempt, in milliseconds. */
-const MIN_DELAY_MS = 100
-const MAX_DELAY_MS = 30_000
-
-/** The delay before the next attempt after so many failures in succession, in milliseconds; `first` is that after none. */
-export function backOff(failures: number, first: number): number {
-  return Math.min(Math.max(first, MIN_DELAY_MS) * 2 ** failures, MAX_DELAY_MS)
-}
-
 /** How long a failure is repeated instead of retried, in milliseconds. */
 const FAILURE_TTL_MS = 250
 

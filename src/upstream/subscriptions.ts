@@ -2,6 +2,7 @@
 import type { UpstreamCall } from './suspended-calls.ts'
 import type { Call, Outcome } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
+import { ReopenDelays } from '../core/time/back-off.ts'
 import { pause } from '../core/time/waiting.ts'
 import type { Log } from '../core/log.ts'
 import { Payload } from '../core/payload.ts'
@@ -9,7 +10,7 @@ import { excerpt } from '../core/text/redact.ts'
 import { world } from '../core/world.ts'
 import { ACKNOWLEDGED, readFilter, reportedChanges } from '../protocol/subscription-filter.ts'
 import type { UpstreamConnection } from './protocol/connection.ts'
-import { backOff, isPassing } from './failures.ts'
+import { isPassing } from './failures.ts'
 
 /** Runs a subscription over successive connections. */
 export async function listenOn(
@@ -58,8 +59,6 @@ export async function listenOn(
 
 /** The delay before the first reconnect, in milliseconds. */
 const FIRST_RETRY_MS = 250
-/** How long a subscription lasts after which the delays begin again, in milliseconds. */
-const LASTING_MS = 30_000
 
 interface ListenContext {
   /** Aborted when the last subscriber is gone. */
@@ -75,7 +74,8 @@ async function keepListening(
   { cancelled, retired, log }: ListenContext,
   onLost: () => void,
 ): Promise<Outcome> {
-  for (let attempt = 0; ; attempt++) {
+  const delays = new ReopenDelays(FIRST_RETRY_MS)
+  for (;;) {
     const start = world.monotonic()
     try {
       if (retired.aborted) return { kind: 'result', result: Payload.of({}) }
@@ -88,8 +88,7 @@ async function keepListening(
       log.debug('upstream.listen_again', { error: excerpt(String(error)) })
     }
     onLost()
-    if (world.monotonic() - start >= LASTING_MS) attempt = 0
-    await pause(backOff(attempt, FIRST_RETRY_MS), working.signal).catch(() => undefined)
+    await pause(delays.after(start), working.signal).catch(() => undefined)
     if (cancelled.aborted) throw new GatewayError('CANCELLED', 'The subscription was cancelled.')
   }
 }

@@ -1,5 +1,5 @@
 /**
- * How long the bodies of requests may take to arrive, and how many that nobody reads any more. Node has one limit for all
+ * How long the bodies of requests may take to arrive, and how many that are not read any more. Node has one limit for all
  * requests of a server, and files take longer than others, so each request has its own.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'

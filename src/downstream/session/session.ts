@@ -12,6 +12,7 @@ import {
   type InputRequests,
   resultOf,
 } from '../../core/call.ts'
+import { ReopenDelays } from '../../core/time/back-off.ts'
 import { pause } from '../../core/time/waiting.ts'
 import { world } from '../../core/world.ts'
 import { GatewayError, asGatewayError, isCancelled } from '../../core/error.ts'
@@ -68,10 +69,8 @@ interface SubscriptionsOptions {
   readonly log: Log
 }
 
-/** The pause before listening again, at first and at most, and how long a call lasts that did not end at once, in milliseconds. */
+/** The first pause before listening again, in milliseconds. */
 const RETRY_DELAY_MS = 250
-const MAX_RETRY_DELAY_MS = 30_000
-const LASTING_MS = 30_000
 
 /** The long-lived call that delivers notifications outside of requests to a client of an older revision. */
 class Subscriptions {
@@ -79,8 +78,7 @@ class Subscriptions {
   #current: AbortController | undefined
   #changes: Promise<unknown> = Promise.resolve()
   #isClosed = false
-  /** The number of calls in succession that ended soon. */
-  #short = 0
+  readonly #delays = new ReopenDelays(RETRY_DELAY_MS)
 
   constructor(options: SubscriptionsOptions) {
     this.#options = options
@@ -123,9 +121,7 @@ class Subscriptions {
     )
     // The client changed what it listens to.
     if (signal.aborted) return
-    if (world.monotonic() - start >= LASTING_MS) this.#short = 0
-    const delay = Math.min(RETRY_DELAY_MS * 2 ** this.#short++, MAX_RETRY_DELAY_MS)
-    await pause(delay, signal).catch(() => undefined)
+    await pause(this.#delays.after(start), signal).catch(() => undefined)
     if (signal.aborted || this.#isClosed) return
     await this.open(filter)
     for (const method of reportedChanges(filter)) this.#options.onNote({ method })

@@ -9,7 +9,7 @@
 import { pause } from '../../core/time/waiting.ts'
 import { background, type Log } from '../../core/log.ts'
 import { world } from '../../core/world.ts'
-import { backOff } from '../failures.ts'
+import { backOff } from '../../core/time/back-off.ts'
 import { baseHeaders, exchangeHttp, type HttpClient } from './http-client.ts'
 
 interface Options {

@@ -96,7 +96,7 @@ it('a scope that was removed is needed for signed data too', async () => {
   expect(await statusOf(url)).toBe(200)
 })
 
-it('what a gateway without callers signed is for nobody once callers authenticate', async () => {
+it('what a gateway without callers signed is refused once callers authenticate', async () => {
   await gateway.reload(config({}))
   const url = await dataOf('ada')
   expect(await statusOf(url)).toBe(200)

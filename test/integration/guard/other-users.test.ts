@@ -209,7 +209,7 @@ describe.skipIf(!isAdministrator)(
           return store
         },
       ],
-    ])('is no store, which is told: %s', async (_what, make) => {
+    ])('is refused as a store: %s', async (_what, make) => {
       const store = make(sharedFolder())
       const { file } = traced(ownFolder(), { store })
       const { code, stdout, stderr } = await runCommand(['store', 'info', '--config', file])

@@ -300,7 +300,7 @@ describe('a sweep', () => {
     for (let added = 0; added < 12; added++)
       for (let swept = 0; swept < 12; swept++)
         for (const isSweepFirst of [true, false]) outcomes.add(await meeting({ added, swept, isSweepFirst }))
-    // In each order the data is kept whole, or its sender is told to send it again.
+    // In each order the data is kept whole, or its sender has to send it again.
     expect([...outcomes].toSorted()).toEqual(['SERVER_UNAVAILABLE', 'data'])
   })
 

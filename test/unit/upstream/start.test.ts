@@ -104,7 +104,7 @@ test('a server that the probe makes deaf works at the second attempt, and then a
   expect([upstream.status.era, starts()]).toEqual(['legacy', 3])
 })
 
-describe.concurrent('a command that is no server is told at once', () => {
+describe.concurrent('a command that is no server is reported at once', () => {
   it.each([
     [
       'prints a page',

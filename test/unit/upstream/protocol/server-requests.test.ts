@@ -127,7 +127,7 @@ describe('a request of a server about a task', () => {
     await pass(0)
     ask()
     await pass(1000)
-    // The connection goes on.
+    // The connection stays open.
     say({ id: request('tools/call', 'quick').id, result: { content: [] } })
     expect(await done).toMatchObject({ kind: 'result' })
     expect(other.asked).toEqual([])
