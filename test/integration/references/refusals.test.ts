@@ -134,7 +134,7 @@ describe('a reference is refused', () => {
     expect(await threeWays(client('bob'), uri)).toEqual(unknown)
     expect(sent).toEqual([])
     expect((await client('ada').call('send', { text: uri })).texts).toEqual(['sent'])
-    await pause(Date.parse(String(referenceOf(kept)['expires_at'])) - Date.now())
+    await pause(Date.parse(String(referenceOf(kept)['expires_at'])) - Date.now() + 50)
     expect(await threeWays(client('ada'), uri)).toEqual(unknown)
     expect(sent).toHaveLength(1)
   })
