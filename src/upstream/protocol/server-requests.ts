@@ -305,7 +305,9 @@ export class RequestCorrelator {
     const candidates = [working, calls, listeners.map(quiet)].find((item) => item.length > 0) ?? []
     const last = candidates.at(-1)
     if (!last || !candidates.every((candidate) => isSameClient(candidate, last))) return undefined
-    return { active: last, isAmbiguous: candidates.length > 1 || question.method === 'roots/list' }
+    // A call whose caller is being asked may have sent this one too.
+    const isAmbiguous = Math.max(calls.length, candidates.length) > 1 || question.method === 'roots/list'
+    return { active: last, isAmbiguous }
   }
 
   async #postponedUntil(find: () => Found | undefined): Promise<Found | undefined> {

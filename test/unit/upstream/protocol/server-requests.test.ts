@@ -181,6 +181,35 @@ describe('a request of a server about a task', () => {
   })
 })
 
+describe('a request of a server that names no call', () => {
+  it('goes to the call that waits for its caller, if the one it was taken for ends', async () => {
+    const { connection, say, request } = await connected()
+    const [short, long] = [called('short', 'a'), called('long', 'a')]
+    const ended = Promise.withResolvers<undefined>()
+    const unanswered = (each: typeof long, until: Promise<undefined>): UpstreamCall => ({
+      ...each.working,
+      requestInput: (question) => {
+        each.asked.push(question)
+        return until
+      },
+    })
+    const done = connection.open(unanswered(short, ended.promise))
+    await pass(0)
+    void connection.open(unanswered(long, new Promise(() => undefined)))
+    await pass(0)
+    say({ id: 'q1', method: QUESTION, params: { message: 'First?' } })
+    await pass(50)
+    say({ id: 'q2', method: QUESTION, params: { message: 'Second?' } })
+    await pass(0)
+    expect([short.asked.length, long.asked.length]).toEqual([1, 1])
+    say({ id: request('tools/call', 'short').id, result: { content: [] } })
+    await done
+    ended.resolve(undefined)
+    await pass(0)
+    expect(long.asked.map(({ params }) => params?.fields.message)).toEqual(['First?', 'Second?'])
+  })
+})
+
 describe('a log message of a server about a task', () => {
   it.each([
     ['t1', [1, 0]],
