@@ -99,7 +99,14 @@ const walls: readonly Wall[] = [
   },
   {
     part: 'observability',
-    may: ['core', 'protocol/meta-keys.ts', 'protocol/methods.ts', 'store/private-folder.ts'],
+    may: [
+      'core',
+      'protocol/legacy.ts',
+      'protocol/meta-keys.ts',
+      'protocol/methods.ts',
+      'protocol/modern.ts',
+      'store/private-folder.ts',
+    ],
     uses: ['prom-client', '@opentelemetry', ...files],
   },
   { part: 'observability/audit/anchor.ts', may: ['core', 'store/store.ts'], uses: ['node:os'] },

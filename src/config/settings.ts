@@ -24,6 +24,7 @@ import { featureSettings } from './sections/features.ts'
 import { declaredEvents, type EventValues } from './sections/events.ts'
 import { profiles } from './sections/profile.ts'
 import { observeSettings, type ObserveValues } from './sections/observe.ts'
+import { exportSettings } from './sections/otlp.ts'
 import { storeSettings } from './sections/store.ts'
 import { renamesOf, toolSettings, type ToolValues } from './sections/tool.ts'
 import { oauthSettings, type OAuthValues } from './sections/upstream-oauth.ts'
@@ -53,7 +54,10 @@ export function settle(values: Readonly<Record<string, unknown>>, origin: Origin
     listen: listenSettings(file),
     auth: authSettings(values.auth),
     store: storeSettings(file.store, { ...origin, upstreams: file.upstreams }),
-    observe: observeSettings(file.observe, { ...origin, profile: file.profile }),
+    observe: {
+      ...observeSettings(file.observe, { ...origin, profile: file.profile }),
+      ...exportSettings(file.observe, origin.env),
+    },
     metaTools: file.meta_tools === false ? 'off' : file.meta_tools,
     hasMethods: file.methods,
     upstreams: Object.entries(file.upstreams).map(([name, upstream]) =>

@@ -5,6 +5,7 @@
 import type { Descriptor } from './descriptor.ts'
 import type { DryRun } from './dry-run.ts'
 import { GatewayError } from './error.ts'
+import type { ClientPeer } from './exchange.ts'
 import type { Payload } from './payload.ts'
 import type { Principal } from './principal.ts'
 import type { Spool } from './spool.ts'
@@ -212,6 +213,10 @@ export interface Call {
    */
   presentCaller?(): Principal | Promise<Principal>
   readonly client: Client
+  /** The connection of its client over HTTP; absent on other transports, and on calls of the gateway itself. */
+  readonly peer?: ClientPeer | undefined
+  /** Called when the call is sent to its server, again for each attempt; set where its spans are recorded. */
+  onSent?(request: SentRequest): void
   /** The members of `params._meta`, including a trace context that the transport carried. */
   readonly meta: Readonly<Record<string, unknown>>
   readonly inputResponses?: InputResponses
@@ -275,6 +280,16 @@ export interface Call {
   readonly exchange?: ByteExchange | undefined
   /** Sends a notification about this call to the client, before the outcome. Never throws and never blocks. */
   emit(note: Notification): void
+}
+
+/** A request to a server, as its spans describe it. */
+export interface SentRequest {
+  /** Its JSON-RPC id. */
+  readonly id: number
+  /** The revision of the connection. */
+  readonly revision: string
+  /** The session that the server keeps for the connection: whoever knows it can use it. */
+  readonly session?: string | undefined
 }
 
 /** Runs a call. Throws `GatewayError` on failure. */

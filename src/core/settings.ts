@@ -400,17 +400,35 @@ export interface ObserveSettings {
   readonly logLevel?: 'debug' | 'info' | 'warn' | 'error'
   /** Absent if no spans are exported. */
   readonly traces?: TraceSettings
+  /** Absent if no metrics are exported. */
+  readonly metricsExport?: MetricsExportSettings
   /** Absent if no audit log is written. */
   readonly audit?: AuditSettings
 }
 
-/** The OTLP/HTTP destination of spans. */
-export interface TraceSettings {
+/** A destination of OTLP over HTTP, and what it is told of this service. */
+export interface OtlpSettings {
   readonly endpoint: string
   readonly headers: Readonly<Record<string, Secret>>
+  readonly protocol: 'http/json' | 'http/protobuf'
+  readonly serviceName: string
+  /** Further attributes of this service. */
+  readonly resource: Readonly<Record<string, string>>
+  /** Why nothing can be exported, in a sentence: the environment asks for what is not supported. */
+  readonly problem?: string
+}
+
+/** The destination of spans. */
+export interface TraceSettings extends OtlpSettings {
   /** The sampled fraction of traces that begin here, from 0 to 1. */
   readonly sample: number
-  readonly serviceName: string
+}
+
+/** The destination of metrics. */
+export interface MetricsExportSettings extends OtlpSettings {
+  /** The time between exports, and how long one may take, in milliseconds. */
+  readonly interval: number
+  readonly timeout: number
 }
 
 /** The file that calls and refusals are recorded in. */

@@ -57,9 +57,10 @@ export async function serveStateless(
     reply.emit(encodeNotification(note.method, params), note.mustArrive)
   })
   const { emit } = pace
-  const { requestId, trace, gatewayMetadata } = reply
+  const { requestId, peer, trace, gatewayMetadata } = reply
   const lifted = lift(request, {
     requestId,
+    peer,
     trace,
     gatewayMetadata,
     upstream,

@@ -6,6 +6,7 @@ import { asGatewayError, GatewayError } from '../core/error.ts'
 import { background, type Log } from '../core/log.ts'
 import type { Principal } from '../core/principal.ts'
 import type { Refusal } from '../core/events.ts'
+import type { SessionMeter } from '../core/exchange.ts'
 import { newRequestId } from '../core/identity.ts'
 import type { RequestStateCodec } from '../protocol/request-state.ts'
 import { serveBatch, takeBatch } from './session/batch.ts'
@@ -43,6 +44,8 @@ interface Options {
   onRefused?(refusal: Refusal): void
   /** Aborted when the gateway closes. */
   readonly closing?: AbortSignal
+  /** Counts the sessions. */
+  readonly meter?: SessionMeter | undefined
   readonly log: Log
 }
 

@@ -267,6 +267,7 @@ export class Gateway {
       metrics: () => this.#observing.page(),
       addPages: (...pages) => this.#addPages(...pages),
       onRefused: refused,
+      meter: this.#observing.metrics.mcp.sessions({ transport: 'tcp', httpVersion: '1.1' }),
       onSignedIn: signedIn,
       page: (reader) => this.#frontPage(reader),
       log,
@@ -286,6 +287,7 @@ export class Gateway {
       limit: this.settings.listen.body,
       isStrict: () => this.settings.listen.isStrict,
       onRefused: this.#observing.refused,
+      meter: this.#observing.metrics.mcp.sessions({ transport: 'pipe' }),
       closing: this.#closing.signal,
       log: this.#log,
     })

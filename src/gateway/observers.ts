@@ -7,7 +7,8 @@ import type { Log } from '../core/log.ts'
 import { checkOf } from '../observability/health.ts'
 import type { Anchors } from '../observability/audit/anchor.ts'
 import { Observing } from '../observability/observing.ts'
-import type { Way } from '../observability/tracing.ts'
+import type { Way } from '../observability/operations.ts'
+import type { UpstreamSettings } from '../core/settings.ts'
 import type { Store } from '../store/store.ts'
 import type { Upstream } from '../upstream/upstream.ts'
 import { isProtocolMethod } from '../protocol/methods.ts'
@@ -77,13 +78,18 @@ function isListed(upstream: Upstream | undefined, call: Call, target: Target): b
   return false
 }
 
-/** The transport and address of a server, for traces. */
-export function wayTo(upstream: Upstream | undefined, call: Call): Way {
-  if (!upstream || upstream.settings.reach.kind === 'command') return { transport: 'pipe' }
-  const { hostname, port, protocol } = new URL(upstream.settings.reach.url)
-  const usual = protocol === 'https:' ? 443 : 80
-  const revision = upstream.revisionFor(call) ?? upstream.status.revision
-  return { transport: 'tcp', address: hostname, port: port === '' ? usual : Number(port), revision }
+/** The transport and address of a server. */
+export function wayTo({ reach }: UpstreamSettings): Way {
+  if (reach.kind === 'command') return { transport: 'pipe' }
+  const { hostname, port, protocol } = new URL(reach.url)
+  const isSecure = protocol === 'https:'
+  return {
+    transport: 'tcp',
+    address: hostname.replace(/^\[|\]$/g, ''),
+    port: port === '' ? (isSecure ? 443 : 80) : Number(port),
+    // Over TLS, the server chooses it.
+    ...(!isSecure && { httpVersion: '1.1' }),
+  }
 }
 
 /** Wraps a store so that each operation is timed. */

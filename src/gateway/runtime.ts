@@ -390,7 +390,7 @@ export class Runtime implements HttpRuntime {
       dryRunGuard(target, this.services),
       ...this.#withTool(target, middlewaresOf(this.active, target)),
       this.#records && this.#statistics.middleware(target),
-      target.isBuiltin ? undefined : observeServer(observing, target, (call) => wayTo(upstream, call)),
+      upstream && observeServer(observing, target, wayTo(upstream.settings)),
     ]
   }
 
@@ -407,7 +407,7 @@ export class Runtime implements HttpRuntime {
 function upstreamsOf(
   settings: Settings,
   before: ReadonlyMap<string, Upstream>,
-  { log, ...shared }: ProcessState,
+  { log, observing, ...shared }: ProcessState,
 ): ReadonlyMap<string, Upstream> {
   const held = shared.scope.once(HeldMemory)
   return new Map(
@@ -415,7 +415,8 @@ function upstreamsOf(
       const previous = before.get(each.name)
       if (previous && settingsEqual(previous.settings, each)) return [each.name, previous]
       const upstreamLog = withFields(log, { upstream: each.name })
-      return [each.name, createUpstream(each, { ...shared, held, log: upstreamLog })]
+      const meter = observing.metrics.mcp.upstream(each.name, wayTo(each))
+      return [each.name, createUpstream(each, { ...shared, held, meter, log: upstreamLog })]
     }),
   )
 }

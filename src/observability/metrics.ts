@@ -1,91 +1,14 @@
 /** Counters and histograms of calls, for Prometheus. The number of label values is limited. */
 import type { Target } from '../core/call.ts'
 import { oneLine } from '../core/text/escape.ts'
+import { type Duration, Durations } from './histogram.ts'
+import { KnownNames, McpMetrics } from './operations.ts'
 
 /** Metrics in the text format of Prometheus. */
 export interface Exposition {
   text(): Promise<string>
   /** Its media type. */
   readonly type: string
-}
-
-/** The durations of one set of labels. */
-interface Duration {
-  observe(seconds: number): void
-}
-
-/** The counts of each bucket, the last one without an upper bound, and the sum of durations. */
-class Counts implements Duration {
-  readonly #bounds: readonly number[]
-  readonly #counts: Float64Array
-  #sum = 0
-
-  constructor(bounds: readonly number[]) {
-    this.#bounds = bounds
-    this.#counts = new Float64Array(bounds.length + 1)
-  }
-
-  observe(seconds: number): void {
-    let at = 0
-    while (at < this.#bounds.length && seconds > (this.#bounds[at] ?? 0)) at++
-    this.#counts[at] = (this.#counts[at] ?? 0) + 1
-    this.#sum += seconds
-  }
-
-  /** The lines for this set of labels. */
-  lines(name: string, labels: string): string[] {
-    const prefix = labels === '' ? '' : `${labels},`
-    let total = 0
-    const buckets = [...this.#counts].map((count, at) => {
-      total += count
-      return `${name}_bucket{${prefix}le="${this.#bounds[at] ?? '+Inf'}"} ${total}`
-    })
-    return [...buckets, `${name}_sum{${labels}} ${this.#sum}`, `${name}_count{${labels}} ${total}`]
-  }
-}
-
-interface DurationsOptions {
-  readonly name: string
-  readonly help: string
-  readonly labels: readonly string[]
-  /** The upper bounds in seconds, ascending. */
-  readonly bounds: readonly number[]
-}
-
-/**
- * A histogram of durations in the text format of Prometheus. It is on the hot path of every call: the library takes a
- * hundred times as long to look up labels.
- */
-class Durations {
-  readonly #options: DurationsOptions
-  readonly #sets = new Map<string, Counts>()
-
-  constructor(options: DurationsOptions) {
-    this.#options = options
-  }
-
-  /** The durations for these label values. */
-  with(...values: readonly string[]): Duration {
-    const pairs = this.#options.labels.map((label, at) => `${label}="${escaped(values[at] ?? '')}"`)
-    const labels = pairs.join(',')
-    const found = this.#sets.get(labels) ?? new Counts(this.#options.bounds)
-    this.#sets.set(labels, found)
-    return found
-  }
-
-  get text(): string {
-    const { name, help } = this.#options
-    const sets = [...this.#sets].flatMap(([labels, counts]) => counts.lines(name, labels))
-    return [`# HELP ${name} ${help}`, `# TYPE ${name} histogram`, ...sets, ''].join('\n')
-  }
-}
-
-/** Prometheus text format: backslashes, quotes and line feeds of label values are escaped. */
-function escaped(value: string): string {
-  return value
-    .replaceAll('\\', String.raw`\\`)
-    .replaceAll('"', String.raw`\"`)
-    .replaceAll('\n', String.raw`\n`)
 }
 
 /** Values that are read when the metrics are requested. */
@@ -135,9 +58,11 @@ const STORE_SECONDS = [0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 
 
 /** All metrics, for Prometheus. */
 export class Metrics {
+  /** Those of the MCP semantic conventions of OpenTelemetry. */
+  readonly mcp: McpMetrics
   readonly #options: Options
   readonly #series = new Map<string, Series>()
-  readonly #tools = new Map<string, Set<string>>()
+  readonly #tools = new KnownNames(MAX_TOOL_LABELS)
   readonly #operations = new Map<string, Duration>()
   readonly #duration = new Durations({
     name: 'gatehouse_call_duration_seconds',
@@ -166,6 +91,7 @@ export class Metrics {
 
   constructor(options: Options) {
     this.#options = options
+    this.mcp = new McpMetrics(options)
   }
 
   /** All metrics in the text format, and its media type. */
@@ -186,7 +112,7 @@ export class Metrics {
     )
     const { text, type } = await this.#exposition
     const lag = this.#deliveries.size > 0 ? this.#lag.text : ''
-    return { text: (await text()) + this.#duration.text + this.#store.text + lag, type }
+    return { text: (await text()) + this.mcp.text + this.#duration.text + this.#store.text + lag, type }
   }
 
   /** Counts the calls of a target. */
@@ -199,8 +125,8 @@ export class Metrics {
     return {
       count: (outcome, seconds, isListed) => {
         if (tool === undefined) series ??= find('')
-        else if (!series && (this.#isKnown(upstream, tool) || outcome === 'ok' || isListed()))
-          series = find(this.#learn(upstream, tool))
+        else if (!series && (this.#tools.has(upstream, tool) || outcome === 'ok' || isListed()))
+          series = find(this.#tools.learn(upstream, tool) ? tool : OTHER)
         const meant = series ?? find(OTHER)
         meant.outcome(this.#options.isOutcome(outcome) ? outcome : OTHER).count++
         if (seconds !== undefined) meant.duration.observe(seconds)
@@ -232,19 +158,6 @@ export class Metrics {
     const found = this.#operations.get(operation) ?? this.#store.with(operation)
     this.#operations.set(operation, found)
     found.observe(seconds)
-  }
-
-  #isKnown(upstream: string, tool: string): boolean {
-    return this.#tools.get(upstream)?.has(tool) === true
-  }
-
-  /** The label value of a tool. */
-  #learn(upstream: string, tool: string): string {
-    const tools = this.#tools.get(upstream) ?? new Set()
-    this.#tools.set(upstream, tools)
-    if (!tools.has(tool) && tools.size >= MAX_TOOL_LABELS) return OTHER
-    tools.add(tool)
-    return tool
   }
 
   #find(given: readonly [method: string, upstream: string, tool: string]): Series {

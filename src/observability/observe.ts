@@ -4,9 +4,11 @@
  */
 import { world } from '../core/world.ts'
 import type { Call, Handler, Middleware, Target } from '../core/call.ts'
-import { asGatewayError } from '../core/error.ts'
+import { asGatewayError, type GatewayError } from '../core/error.ts'
 import type { Log } from '../core/log.ts'
+import { legacyErrorCode } from '../protocol/legacy.ts'
 import { isListening } from '../protocol/methods.ts'
+import { modernErrorCode } from '../protocol/modern.ts'
 import { type Audit, isAudited } from './audit/audit.ts'
 import {
   type Ending,
@@ -19,7 +21,8 @@ import {
   displayName,
 } from './ending.ts'
 import type { Meter, Metrics } from './metrics.ts'
-import type { Tracing, Way } from './tracing.ts'
+import type { Way } from './operations.ts'
+import type { Tracing } from './tracing.ts'
 
 /** The current observers of calls. */
 export interface Observers {
@@ -79,12 +82,12 @@ function watching(observers: Observers, next: Handler): Handler {
       return outcome
     } catch (thrown) {
       const error = asGatewayError(thrown)
-      const ending = failureOf(error, since(start))
+      const ending = answeredFailure(call, error, since(start))
       const fields = line(call, ending)
       if (error.code === 'SERVER_ERROR') observers.log.error('call', { ...fields, cause: stackOf(thrown) })
       else observers.log.info('call', fields)
       record(observers, call, ending)
-      span?.end(ending)
+      span?.end(ending, error)
       throw thrown
     }
   }
@@ -108,14 +111,10 @@ export function observeTarget(observers: Observers, target: Target): Middleware 
 }
 
 /** The middleware around the server: a span of its work; undefined if spans are off. */
-export function observeServer(
-  observers: Observers,
-  target: Target,
-  way: (call: Call) => Way,
-): Middleware | undefined {
+export function observeServer(observers: Observers, target: Target, way: Way): Middleware | undefined {
   if (!observers.isTraced || isLasting(target)) return undefined
   return (next) => async (call) => {
-    const span = observers.tracing?.sent(call, target, way(call))
+    const span = observers.tracing?.sent(call, target, way)
     if (!span) return next(call)
     const start = world.monotonic()
     try {
@@ -123,7 +122,8 @@ export function observeServer(
       span.end(endingOf(outcome, since(start)))
       return outcome
     } catch (thrown) {
-      span.end(failureOf(asGatewayError(thrown), since(start)))
+      const error = asGatewayError(thrown)
+      span.end(failureOf(error, since(start)), error)
       throw thrown
     }
   }
@@ -138,7 +138,9 @@ function record(observers: Observers, call: Call, ending: Ending): void {
     : (reached?.meter ?? metrics.meter(target))
   const { outcome, code = outcome } = ending
   const seconds = isLasting(call) ? undefined : ending.ms / 1000
-  meter.count(isRefusal(code) ? code : outcome, seconds, () => observers.isListed(call, target))
+  const isListed = (): boolean => observers.isListed(call, target)
+  meter.count(isRefusal(code) ? code : outcome, seconds, isListed)
+  if (seconds !== undefined) metrics.mcp.served({ call, target, ending, way: observers.way, isListed })
   if (isRateLimit(ending.code)) metrics.rateLimited(target.upstream ?? '')
   if (isAuthFailure(ending.code)) metrics.refused(String(ending.code).toLowerCase())
   if (audit && (isAudited(call.method) || isRefusal(ending.code))) {
@@ -149,6 +151,14 @@ function record(observers: Observers, call: Call, ending: Ending): void {
 /** A subscription lasts as long as the client listens, so its duration is not observed. */
 function isLasting({ method }: Pick<Call, 'method'>): boolean {
   return isListening(method)
+}
+
+/** The ending for an error that the client is answered with, in its revision. */
+function answeredFailure(call: Call, error: GatewayError, ms: number): Ending {
+  const { rpc: _own, ...ending } = failureOf(error, ms)
+  const { calledAs: method = call.method } = call
+  const code = call.client.era === 'legacy' ? legacyErrorCode({ method }, error) : modernErrorCode(error)
+  return { ...ending, ...(code !== undefined && { rpc: code }) }
 }
 
 function reachedBy({ logFields }: Call): Reached | undefined {

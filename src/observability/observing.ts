@@ -11,7 +11,9 @@ import type { OpenLog } from './log.ts'
 import { type Levels, Metrics, type ReferenceLevels } from './metrics.ts'
 import type { Observers } from './observe.ts'
 import { Redactor, secretsOf } from '../core/text/redactor.ts'
-import { openTracing, type Tracing, type Way } from './tracing.ts'
+import { type MetricsExport, openMetricsExport } from './metrics-export.ts'
+import type { Way } from './operations.ts'
+import { openTracing, type Tracing } from './tracing.ts'
 
 interface Options {
   readonly log: Log | OpenLog
@@ -42,6 +44,7 @@ export class Observing implements Observers {
   readonly #anchors: () => Anchors | undefined
   #settings: ObserveSettings | undefined
   #opening: Promise<void> | undefined
+  #exportOpening: Promise<MetricsExport | undefined> | undefined
   #isServing = false
   #hasMetrics = true
 
@@ -62,9 +65,9 @@ export class Observing implements Observers {
     return this.#settings?.traces !== undefined
   }
 
-  /** Resolves once tracing is ready, if it is enabled. */
+  /** Resolves once the exports of spans and metrics are ready, where they are enabled. */
   get opened(): Promise<void> {
-    return this.#opening ?? Promise.resolve()
+    return Promise.all([this.#opening, this.#exportOpening]).then(() => undefined)
   }
 
   /** Applies settings. @throws the system error if the audit log cannot be opened */
@@ -73,10 +76,12 @@ export class Observing implements Observers {
     if (this.#isServing) this.#applyAudit(observe)
     const before = this.#settings
     this.#settings = observe
-    this.#hasMetrics = observe.metrics
+    this.#hasMetrics = observe.metrics || observe.metricsExport !== undefined
+    this.metrics.mcp.isOn = this.#hasMetrics
     this.redactor.learn(secretsOf(settings))
     this.#configure?.({ level: observe.logLevel })
     if (textOf(before?.traces) !== textOf(observe.traces)) this.#applyTraces(observe)
+    if (textOf(before?.metricsExport) !== textOf(observe.metricsExport)) this.#applyExport(observe)
   }
 
   /** Called before clients are served on a transport. @throws the system error if the audit log cannot be opened */
@@ -114,8 +119,9 @@ export class Observing implements Observers {
   }
 
   async close(): Promise<void> {
-    await this.#opening
-    await Promise.all([this.audit?.close(), this.tracing?.close()])
+    await this.opened
+    const exported = await this.#exportOpening
+    await Promise.all([this.audit?.close(), this.tracing?.close(), exported?.close()])
   }
 
   #applyAudit({ audit }: ObserveSettings): void {
@@ -123,6 +129,21 @@ export class Observing implements Observers {
     const before = this.audit
     this.audit = audit && new Audit(audit, this.log, this.#anchors())
     if (before) background(before.close(), this.log)
+  }
+
+  #applyExport({ metricsExport }: ObserveSettings): void {
+    const before = this.#exportOpening
+    if (before)
+      background(
+        before.then((exported) => exported?.close()),
+        this.log,
+      )
+    this.#exportOpening =
+      metricsExport &&
+      openMetricsExport(metricsExport, () => this.metrics.mcp.all, this.log).catch((error: unknown) => {
+        this.log.error('metrics.failed', { reason: messageOf(error) })
+        return undefined
+      })
   }
 
   #applyTraces({ traces }: ObserveSettings): void {
@@ -134,12 +155,13 @@ export class Observing implements Observers {
 
   async #open(traces: NonNullable<ObserveSettings['traces']>): Promise<void> {
     try {
-      const tracing = await openTracing(traces, this.log)
+      const { log, redactor } = this
+      const tracing = await openTracing(traces, { log, redacted: (text) => redactor.text(text) })
       // The settings may have changed in the meantime.
       if (this.#settings?.traces === traces) this.tracing = tracing
       else await tracing.close()
     } catch (error) {
-      this.log.error('traces.failed', { reason: String(error) })
+      this.log.error('traces.failed', { reason: messageOf(error) })
     }
   }
 }
@@ -147,6 +169,10 @@ export class Observing implements Observers {
 /** The reason of a rejection, from a limited set of labels. */
 function reasonOf({ code, extra: { reason } }: GatewayError): string {
   return reason !== undefined && /^[a-z_]{1,32}$/.test(reason) ? reason : code.toLowerCase()
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
 }
 
 /** A text that is equal for equal settings, including secrets. */

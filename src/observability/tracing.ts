@@ -1,25 +1,26 @@
-/** OpenTelemetry spans of calls, exported over OTLP. The library is loaded only if traces are on. */
-import type { Attributes, Context, Span, SpanContext, SpanKind } from '@opentelemetry/api'
+/**
+ * OpenTelemetry spans of calls, exported over OTLP, by the MCP semantic conventions. The library is loaded only if traces
+ * are on. https://github.com/open-telemetry/semantic-conventions-genai/blob/main/docs/gen-ai/mcp.md
+ */
+import { createHmac } from 'node:crypto'
+import type { Attributes, Context, Span, SpanContext, SpanKind, SpanStatus } from '@opentelemetry/api'
 import type { SpanExporter } from '@opentelemetry/sdk-trace'
-import type { Call, Target } from '../core/call.ts'
+import type { Call, SentRequest, Target } from '../core/call.ts'
+import type { GatewayError } from '../core/error.ts'
 import type { Log } from '../core/log.ts'
 import type { TraceSettings } from '../core/settings.ts'
 import { self } from '../core/identity.ts'
+import { parseJson } from '../core/json/read.ts'
+import { world } from '../core/world.ts'
 import { type Ending, displayUri } from './ending.ts'
+import { servedStatus, sentStatus, type Status, type Way } from './operations.ts'
+import { resourceOf, revealed } from './otlp.ts'
 
 /** A span, and the call with its trace context. */
 interface CallSpan {
   readonly call: Call
-  end(ending: Ending): void
-}
-
-/** The transport of a call. */
-export interface Way {
-  readonly transport: 'tcp' | 'pipe'
-  readonly address?: string
-  readonly port?: number
-  /** The protocol revision. */
-  readonly revision?: string | undefined
+  /** Ends it; `error` is what the call failed with. */
+  end(ending: Ending, error?: GatewayError): void
 }
 
 /** Creates spans by the MCP semantic conventions of OpenTelemetry. */
@@ -35,26 +36,26 @@ export interface Tracing {
 /** The timeout of an export, including the last one, in milliseconds. */
 const EXPORT_TIMEOUT_MS = 3000
 
-/** Loads the exporter. Never called if traces are off. */
-export async function openTracing(settings: TraceSettings, log: Log): Promise<Tracing> {
-  const [api, sdk, { OTLPTraceExporter }, { resourceFromAttributes }] = await Promise.all([
+/** Loads the exporter. Never called if traces are off. `redacted` takes secrets out of a text. */
+export async function openTracing(
+  settings: TraceSettings,
+  { log, redacted }: { readonly log: Log; redacted(text: string): string },
+): Promise<Tracing> {
+  const [api, sdk, { OTLPTraceExporter }] = await Promise.all([
     import('@opentelemetry/api'),
     import('@opentelemetry/sdk-trace'),
-    import('@opentelemetry/exporter-trace-otlp-http'),
-    import('@opentelemetry/resources'),
+    settings.protocol === 'http/protobuf'
+      ? import('@opentelemetry/exporter-trace-otlp-proto')
+      : import('@opentelemetry/exporter-trace-otlp-http'),
   ])
-  const headers = Object.entries(settings.headers).map(([name, value]) => [name, value.reveal()] as const)
   const exporter = new OTLPTraceExporter({
     url: settings.endpoint,
-    headers: Object.fromEntries(headers),
+    headers: revealed(settings.headers),
     timeoutMillis: EXPORT_TIMEOUT_MS,
   })
   const provider = new sdk.TracerProvider({
     sampler: new sdk.ParentBasedSampler({ root: new sdk.TraceIdRatioBasedSampler(settings.sample) }),
-    resource: resourceFromAttributes({
-      'service.name': settings.serviceName,
-      'service.version': self.version,
-    }),
+    resource: await resourceOf(settings),
     spanProcessors: [
       new sdk.BatchSpanProcessor({ exporter: withFailureLog(exporter, log), scheduledDelayMillis: 1000 }),
     ],
@@ -70,7 +71,9 @@ export async function openTracing(settings: TraceSettings, log: Log): Promise<Tr
     })
   }
   const start = (call: Call, target: Target, way: Way, kind: SpanKind): CallSpan => {
+    const isServer = kind === api.SpanKind.SERVER
     const attributes = attributesOf(call, target, way)
+    if (isServer) Object.assign(attributes, ofClient(call))
     const { method } = call
     const isNamed = method === 'tools/call' || method === 'prompts/get'
     const name = isNamed && target.name !== undefined ? `${method} ${target.name}` : method
@@ -79,10 +82,19 @@ export async function openTracing(settings: TraceSettings, log: Log): Promise<Tr
     const span = tracer.startSpan(name.slice(0, NAME), { kind, attributes, links }, parentOf(call))
     const { traceId, spanId, traceFlags } = span.spanContext()
     const traceparent = `00-${traceId}-${spanId}-${traceFlags.toString(16).padStart(2, '0')}`
-    return {
-      call: { ...call, meta: { ...call.meta, traceparent } },
-      end: (ending) => end(span, ending, api.SpanStatusCode.ERROR),
+    const ended = (ending: Ending, error?: GatewayError): void => {
+      const status = isServer ? servedStatus(ending) : sentStatus(error, ending.outcome === 'tool_error')
+      // The message may quote what a server said, with what it was told.
+      const message = error && redacted(error.message).slice(0, MAX_MESSAGE_LENGTH)
+      end(
+        span,
+        { ending, status },
+        { code: api.SpanStatusCode.ERROR, ...(message !== undefined && { message }) },
+      )
     }
+    const onSent = (request: SentRequest): void => void span.setAttributes(ofRequest(request))
+    const traced = { ...call, meta: { ...call.meta, traceparent } }
+    return { call: isServer ? traced : { ...traced, onSent }, end: ended }
   }
   return {
     received: (call, way) => {
@@ -104,38 +116,81 @@ function spanContext(traceparent: string): SpanContext {
   return { traceId, spanId, traceFlags: Number.parseInt(flags, 16) & 1, isRemote: true }
 }
 
-/** The maximum length of names and ids. */
+/** The maximum length of names, ids and messages. */
 const NAME = 200
 const MAX_ID_LENGTH = 64
+const MAX_MESSAGE_LENGTH = 300
 
 function attributesOf(call: Call, target: Target, way: Way): Attributes {
-  const { method, rpcId } = call
+  const { method } = call
   const name = target.name?.slice(0, NAME)
-  const id = rpcId?.slice(0, MAX_ID_LENGTH)
+  const isNamed = name !== undefined
   return {
     'mcp.method.name': method.slice(0, NAME),
-    'mcp.protocol.version': way.revision ?? call.client.revision,
     'network.transport': way.transport,
     ...(way.transport === 'tcp' && { 'network.protocol.name': 'http' }),
+    ...(way.httpVersion !== undefined && { 'network.protocol.version': way.httpVersion }),
     ...(way.address !== undefined && { 'server.address': way.address }),
     ...(way.port !== undefined && { 'server.port': way.port }),
-    ...(typeof id === 'string' && { 'jsonrpc.request.id': id }),
     ...(method === 'tools/call' && { 'gen_ai.operation.name': 'execute_tool' }),
-    ...(method === 'tools/call' && name !== undefined && { 'gen_ai.tool.name': name }),
-    ...(method === 'prompts/get' && name !== undefined && { 'gen_ai.prompt.name': name }),
-    ...(method === 'resources/read' && name !== undefined && { 'mcp.resource.uri': displayUri(name) }),
+    ...(method === 'tools/call' && isNamed && { 'gen_ai.tool.name': name }),
+    ...(method === 'prompts/get' && isNamed && { 'gen_ai.prompt.name': name }),
+    ...(method.startsWith('resources/') && isNamed && { 'mcp.resource.uri': displayUri(name) }),
     ...(target.upstream !== undefined && { 'gatehouse.upstream': target.upstream }),
     'gatehouse.request_id': call.requestId,
   }
 }
 
-function end(span: Span, { outcome, code, rpc }: Ending, failed: 2): void {
-  if (code !== undefined) span.setAttribute('gatehouse.error.code', code)
-  if (rpc !== undefined) span.setAttribute('rpc.response.status_code', String(rpc))
-  const type = rpc === undefined ? outcome : String(rpc)
-  if (rpc !== undefined || outcome === 'tool_error') {
-    span.setAttribute('error.type', type)
-    span.setStatus({ code: failed })
+/** What a call's own request, client and connection say. */
+function ofClient({ client, peer, rpcId }: Call): Attributes {
+  const { remoteAddress, remotePort } = peer?.socket ?? {}
+  return {
+    'mcp.protocol.version': client.revision,
+    ...(client.era === 'legacy' && client.session !== undefined && sessionAttribute(client.session)),
+    ...(rpcId !== undefined && { 'jsonrpc.request.id': idText(rpcId) }),
+    ...(peer && { 'network.protocol.version': peer.httpVersion }),
+    ...(remoteAddress !== undefined && { 'client.address': remoteAddress.replace(/^::ffff:(?=\d+\.)/, '') }),
+    ...(remoteAddress !== undefined && remotePort !== undefined && { 'client.port': remotePort }),
+  }
+}
+
+/** What is known once the request is sent to a server. */
+function ofRequest({ id, revision, session }: SentRequest): Attributes {
+  return {
+    'jsonrpc.request.id': String(id),
+    'mcp.protocol.version': revision,
+    ...(session !== undefined && sessionAttribute(session)),
+  }
+}
+
+/** The text of an id: that of a string is without its quotes. */
+function idText(id: string): string {
+  const text: unknown = id.startsWith('"') ? parseJson(id) : id
+  return String(text).slice(0, MAX_ID_LENGTH)
+}
+
+/**
+ * Whoever has the id of a session can use the session, so only a keyed hash of it is told: the same for all spans of a
+ * session, and of use nowhere else. The key is that of this process, as are the sessions.
+ */
+function sessionAttribute(session: string): Attributes {
+  salt ??= world.randomBytes(32)
+  return { 'mcp.session.id': createHmac('sha256', salt).update(session).digest('hex').slice(0, 32) }
+}
+
+let salt: Buffer | undefined
+
+interface Ended {
+  readonly ending: Ending
+  readonly status: Status
+}
+
+function end(span: Span, { ending, status }: Ended, failed: SpanStatus): void {
+  if (ending.code !== undefined) span.setAttribute('gatehouse.error.code', ending.code)
+  if (status.code !== undefined) span.setAttribute('rpc.response.status_code', status.code)
+  if (status.type !== undefined) {
+    span.setAttribute('error.type', status.type)
+    span.setStatus(failed)
   }
   span.end()
 }

@@ -4,10 +4,12 @@
  */
 import { type Notification } from '../core/call.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'
+import type { Exchange } from '../core/exchange.ts'
 import { isObject, readJson } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
 import { Registry } from '../core/registry.ts'
 import type { Spool } from '../core/spool.ts'
+import { world } from '../core/world.ts'
 import {
   encodeErrorObject,
   encodeNotification,
@@ -53,6 +55,8 @@ export interface IncomingMessages {
   notification(note: JsonRpcNotification, about: number | undefined): void
   /** Text that is not a message. */
   noise(text: string, error: unknown): void
+  /** A request or notification to the other side was answered, or failed; absent where nothing is counted. */
+  exchanged?: ((exchange: Exchange) => void) | undefined
 }
 
 interface Options {
@@ -61,6 +65,8 @@ interface Options {
   readonly about?: Id | undefined
   /** Keeps the long strings of the result; without one they are in it. */
   readonly spool?: Spool | undefined
+  /** The tool or prompt that the request names, for what counts it. */
+  readonly name?: string | undefined
   onProgress?(note: Notification): void
 }
 
@@ -82,12 +88,16 @@ class Pending {
   isElsewhere = false
   /** The response that came on the stream of another request before that. */
   early: (() => void) | undefined
-  readonly #end: () => void
+  readonly #end: (result: Payload | undefined, error: unknown) => void
   readonly #signal: AbortSignal | undefined
   readonly #onAbort: () => void
   readonly #turn = Promise.withResolvers<Payload>()
 
-  constructor({ signal, onProgress, spool }: Options, onAbort: () => void, end: () => void) {
+  constructor(
+    { signal, onProgress, spool }: Options,
+    onAbort: () => void,
+    end: (result: Payload | undefined, error: unknown) => void,
+  ) {
     this.onProgress = onProgress
     this.spool = spool
     this.#signal = signal
@@ -101,17 +111,17 @@ class Pending {
   }
 
   resolve(result: Payload): void {
-    this.#settle()
+    this.#settle(result)
     this.#turn.resolve(result)
   }
 
   reject(error: unknown): void {
-    this.#settle()
+    this.#settle(undefined, error)
     this.#turn.reject(error)
   }
 
-  #settle(): void {
-    this.#end()
+  #settle(result: Payload | undefined, error?: unknown): void {
+    this.#end(result, error)
     this.#signal?.removeEventListener('abort', this.#onAbort)
   }
 }
@@ -154,17 +164,31 @@ export class JsonRpcPeer {
       return Promise.reject(error)
     }
     const onAbort = (): void => this.#cancel(id, method, options)
-    const pending = new Pending(options, onAbort, () => this.#pending.delete(id))
+    const { exchanged } = this.#incoming
+    const start = exchanged ? world.monotonic() : 0
+    const end = (result: Payload | undefined, error: unknown): void => {
+      // A request can be ended twice, for example by its transport after it was cancelled.
+      if (!this.#pending.delete(id)) return
+      exchanged?.({ method, name: options.name, seconds: secondsSince(start), result, error })
+    }
+    const pending = new Pending(options, onAbort, end)
     this.#pending.set(id, pending)
     const sent = this.#channel.send(text, { id, method, headers: options.headers, about })
     sent?.catch((error: unknown) => this.reject(id, error))
     return pending.promise
   }
 
-  notify(method: string, params?: Payload, exchange: OutgoingRequest = {}): Promise<void> {
-    return (
-      this.#channel.send(encodeNotification(method, params), { method, ...exchange }) ?? Promise.resolve()
-    )
+  async notify(method: string, params?: Payload, exchange: OutgoingRequest = {}): Promise<void> {
+    const start = world.monotonic()
+    const ended = (error?: unknown): void =>
+      this.#incoming.exchanged?.({ method, seconds: secondsSince(start), error })
+    try {
+      await this.#channel.send(encodeNotification(method, params), { method, ...exchange })
+      ended()
+    } catch (error) {
+      ended(error)
+      throw error
+    }
   }
 
   respond(id: Id, result: Payload): Promise<void> {
@@ -327,6 +351,10 @@ export class JsonRpcPeer {
     }
     this.#channel.release?.(id)
   }
+}
+
+function secondsSince(start: number): number {
+  return (world.monotonic() - start) / 1000
 }
 
 /** Relays a server's JSON-RPC error as a `GatewayError`. */

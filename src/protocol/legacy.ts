@@ -53,7 +53,10 @@ export function encodeLegacyError(request: JsonRpcRequest, error: GatewayError, 
 }
 
 /** The JSON-RPC code these clients receive for a failure; undefined if the failure is a tool's result. */
-export function legacyErrorCode({ method: name }: JsonRpcRequest, error: GatewayError): number | undefined {
+export function legacyErrorCode(
+  { method: name }: Pick<JsonRpcRequest, 'method'>,
+  error: GatewayError,
+): number | undefined {
   const { rpc } = error
   if (rpc === -32021) return name === 'tools/call' ? undefined : -32602
   if (rpc === -32020) return -32603

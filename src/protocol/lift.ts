@@ -9,6 +9,7 @@ import type {
   Notification,
   Target,
 } from '../core/call.ts'
+import type { ClientPeer } from '../core/exchange.ts'
 import { newRequestId, self } from '../core/identity.ts'
 import { isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
@@ -22,6 +23,8 @@ import { type TraceContext, withTrace } from './trace-context.ts'
 interface CallContext {
   /** Identifies the request in logs. */
   readonly requestId: string
+  /** The connection it came on, over HTTP. */
+  readonly peer?: ClientPeer | undefined
   /** The trace context its transport carried. */
   readonly trace?: TraceContext | undefined
   /** Values for features that its transport carried. */
@@ -61,6 +64,7 @@ export function lift(message: JsonRpcRequest | JsonRpcNotification, context: Cal
     signal: context.controller.signal,
     abort: (reason) => context.controller.abort(reason),
     retain: context.retain,
+    peer: context.peer,
     ...(message.kind === 'request' && { rpcId: message.id }),
     logFields: new Map(),
     rateLimitReporter: context.rateLimitReporter,

@@ -86,6 +86,11 @@ export function modernError(error: GatewayError, requestId?: string): Payload {
   return object
 }
 
+/** The JSON-RPC code these clients receive for a failure. */
+export function modernErrorCode(error: GatewayError): number {
+  return error.extra.relayed ? Number(modernError(error).fields.code) : error.rpc
+}
+
 /** Whether an error names missing client capabilities; servers with a handshake may use the code for something else. */
 function isAboutCapabilities({ fields: { code, data } }: Payload): boolean {
   return code === -32021 && isObject(data) && isObject(data.requiredCapabilities)

@@ -8,6 +8,7 @@ import { world } from '../core/world.ts'
 import { type Call, type Client, type ClientConnection, CONTEXT_LOST } from '../core/call.ts'
 import type { Quota } from '../core/descriptor.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'
+import type { ExchangeMeter } from '../core/exchange.ts'
 import { canonical } from '../core/json/json.ts'
 import type { Log } from '../core/log.ts'
 import type { FindProxy } from '../core/proxy.ts'
@@ -58,6 +59,8 @@ interface ConnectorOptions {
   readonly redactor: MessageRedactor
   /** Applied to each connection; not to the probes that find out the era. */
   readonly intercept?: TransportInterceptor | undefined
+  /** Counts what is sent, and the sessions. */
+  readonly meter?: ExchangeMeter | undefined
   readonly log: Log
 }
 
@@ -97,7 +100,7 @@ export class Connector {
 
   constructor(
     settings: UpstreamSettings,
-    { variables, proxies, store, credentials, redactor, intercept, log }: ConnectorOptions,
+    { variables, proxies, store, credentials, redactor, intercept, meter, log }: ConnectorOptions,
   ) {
     this.#isUrl = settings.reach.kind === 'url'
     this.#credentials = credentials
@@ -123,6 +126,7 @@ export class Connector {
           redactor,
           intercept,
           stepTimeout: this.#timeout,
+          meter,
           log,
           onLost: () => this.#connectionLost(),
         }),
@@ -297,6 +301,7 @@ function openConnection(
     readonly redactor: MessageRedactor
     readonly intercept: TransportInterceptor | undefined
     readonly stepTimeout: StepTimeout
+    readonly meter: ExchangeMeter | undefined
     readonly log: Log
     /** Called when an open connection ends by itself. */
     onLost(): void

@@ -13,6 +13,7 @@
  * Invariant: each process has the whole start timeout, and there is a second one only where the probe spoiled the first.
  * If the second one works, the store remembers that, so that the next start needs one process again.
  */
+import { world } from '../core/world.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'
 import { background, type Log } from '../core/log.ts'
 import type { Payload } from '../core/payload.ts'
@@ -213,6 +214,8 @@ const MAX_HELD = 100
 interface Answered {
   readonly params: Payload
   readonly result: Payload
+  /** How long it took. */
+  readonly seconds: number
 }
 
 /** One process, up to its first connection. */
@@ -291,8 +294,9 @@ class FirstProcess {
   }
 
   async initialize(params: Payload, signal: AbortSignal): Promise<void> {
+    const start = world.monotonic()
     const result = await initialize(this.#peer, params, signal, () => this.printed)
-    this.#handshake = { params, result }
+    this.#handshake = { params, result, seconds: (world.monotonic() - start) / 1000 }
   }
 
   /** Stops it unless a connection takes it over before the signal is aborted. */
@@ -355,6 +359,10 @@ class HandedOver implements UpstreamTransport {
 
   get printed(): string {
     return this.#transport.printed ?? ''
+  }
+
+  get handshakeSeconds(): number | undefined {
+    return this.#transport === this.#inheritance.transport ? this.#inheritance.handshake?.seconds : undefined
   }
 
   send(message: string, exchange: OutgoingRequest): Promise<void> | undefined {

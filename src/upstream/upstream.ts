@@ -5,6 +5,7 @@ import { world } from '../core/world.ts'
 import { type Call, compose, type Handler, type Outcome, type Middleware } from '../core/call.ts'
 import type { Quota } from '../core/descriptor.ts'
 import { asGatewayError } from '../core/error.ts'
+import type { ExchangeMeter } from '../core/exchange.ts'
 import type { HeldMemory } from '../core/holdings.ts'
 import type { Log } from '../core/log.ts'
 import type { Payload } from '../core/payload.ts'
@@ -84,6 +85,8 @@ interface Environment {
   readonly intercept?: TransportInterceptor | undefined
   /** Set where lists and declarations are relayed as the server sends them, by commands that judge it. */
   readonly isUnchecked?: boolean | undefined
+  /** Counts what is sent to the server, and the sessions with it. */
+  readonly meter?: ExchangeMeter | undefined
   readonly log: Log
 }
 
@@ -122,7 +125,7 @@ class ConfiguredUpstream implements Upstream {
   #listCutAt = 0
 
   constructor(settings: UpstreamSettings, environment: Environment) {
-    const { variables, proxies, store, oauth, intercept, isUnchecked = false, held, log } = environment
+    const { variables, proxies, store, oauth, intercept, isUnchecked = false, held, meter, log } = environment
     const { redactor = redactorOf(settings) } = environment
     this.settings = settings
     this.#isUnchecked = isUnchecked
@@ -140,6 +143,7 @@ class ConfiguredUpstream implements Upstream {
       credentials,
       redactor: this.#redactor,
       intercept,
+      meter,
       log,
     })
     this.guard = credentials?.guard

@@ -1,22 +1,19 @@
 /** The section `observe`. */
 import { dirname, resolve } from 'node:path'
 import type { JsonSchema } from '../../core/schema/schema.ts'
-import type { AuditSettings, ObserveSettings, TraceSettings } from '../../core/settings.ts'
+import type { AuditSettings, ObserveSettings } from '../../core/settings.ts'
 import type { Secret } from '../../core/text/secret.ts'
-import { namedSecrets } from '../configured-secrets.ts'
-import { sizeSchema } from '../../core/time/units.ts'
+import { durationSchema, sizeSchema } from '../../core/time/units.ts'
+import type { ConfiguredOtlp } from './otlp.ts'
 
-const traces: JsonSchema = {
-  type: 'object',
-  errorMessage: 'must be a mapping such as { endpoint: http://localhost:4318/v1/traces }',
-  description:
-    'Exports spans over OTLP/HTTP, with the MCP semantic conventions of OpenTelemetry. Off by default.',
-  properties: {
+/** The destination of spans or metrics. */
+function destination(signal: 'traces' | 'metrics'): Record<string, JsonSchema> {
+  return {
     endpoint: {
       type: 'string',
       pattern: '^(https?://|\\$\\{)',
-      errorMessage: 'must be a URL such as http://localhost:4318/v1/traces',
-      description: 'The OTLP endpoint; `/v1/traces` is added to a URL without a path.',
+      errorMessage: `must be a URL such as http://localhost:4318/v1/${signal}`,
+      description: `The OTLP endpoint; \`/v1/${signal}\` is added to a URL without a path.`,
     },
     headers: {
       type: 'object',
@@ -28,6 +25,39 @@ const traces: JsonSchema = {
       errorMessage: 'must be a mapping of headers to values',
       description: 'Headers of every export request, such as credentials.',
     },
+    service_name: {
+      type: 'string',
+      minLength: 1,
+      errorMessage: 'must be text',
+      description: `The name of this service in ${signal}. Default: OTEL_SERVICE_NAME of the environment, otherwise gatehouse.`,
+    },
+  }
+}
+
+const metricsExport: JsonSchema = {
+  type: 'object',
+  errorMessage: 'must be a mapping such as { endpoint: http://localhost:4318/v1/metrics }',
+  description:
+    'Exports the metrics of the MCP semantic conventions of OpenTelemetry over OTLP/HTTP. Default: what OTEL_EXPORTER_OTLP_METRICS_ENDPOINT, or OTEL_EXPORTER_OTLP_ENDPOINT, of the environment says; off without them.',
+  properties: {
+    ...destination('metrics'),
+    interval: {
+      ...durationSchema,
+      description:
+        'The time between exports. Default: OTEL_METRIC_EXPORT_INTERVAL of the environment, otherwise 60s.',
+    },
+  },
+  required: ['endpoint'],
+  additionalProperties: false,
+}
+
+const traces: JsonSchema = {
+  type: 'object',
+  errorMessage: 'must be a mapping such as { endpoint: http://localhost:4318/v1/traces }',
+  description:
+    'Exports spans over OTLP/HTTP, with the MCP semantic conventions of OpenTelemetry. Default: what OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, or OTEL_EXPORTER_OTLP_ENDPOINT, of the environment says; off without them.',
+  properties: {
+    ...destination('traces'),
     sample: {
       type: 'number',
       minimum: 0,
@@ -36,13 +66,6 @@ const traces: JsonSchema = {
       errorMessage: 'must be a number from 0 to 1',
       description:
         'The sampling ratio of traces that start here; for others, the decision of the caller applies.',
-    },
-    service_name: {
-      type: 'string',
-      minLength: 1,
-      default: 'gatehouse',
-      errorMessage: 'must be text',
-      description: 'The name of this service in traces.',
     },
   },
   required: ['endpoint'],
@@ -93,6 +116,7 @@ export const observeSchema: JsonSchema = {
   description: 'Metrics, traces, logs and the audit log.',
   properties: {
     metrics: { type: 'boolean', default: true, description: 'Whether /metrics is served, for Prometheus.' },
+    metrics_export: metricsExport,
     traces,
     audit,
     log: {
@@ -117,12 +141,8 @@ export const observeSchema: JsonSchema = {
 export interface ObserveValues {
   readonly metrics: boolean
   readonly log: { readonly level?: NonNullable<ObserveSettings['logLevel']> }
-  readonly traces?: {
-    readonly endpoint: string
-    readonly headers?: Readonly<Record<string, Secret>>
-    readonly sample: number
-    readonly service_name: string
-  }
+  readonly traces?: ConfiguredOtlp & { readonly sample: number }
+  readonly metrics_export?: ConfiguredOtlp & { readonly interval?: number }
   readonly audit?: boolean | string | AuditValues
 }
 
@@ -143,25 +163,14 @@ interface ObserveContext {
 
 const MAX_SIZE = 100 * 1024 ** 2
 
-/** Converts the values of `observe` to settings. */
+/** Converts the values of `observe` to settings, without those of exports. */
 export function observeSettings(values: ObserveValues, context: ObserveContext): ObserveSettings {
-  const { metrics, log, traces } = values
+  const { metrics, log } = values
   const audit = auditSettings(values.audit, context)
   return {
     metrics,
     ...(log.level !== undefined && { logLevel: log.level }),
-    ...(traces && { traces: traceSettings(traces) }),
     ...(audit && { audit }),
-  }
-}
-
-function traceSettings(traces: NonNullable<ObserveValues['traces']>): TraceSettings {
-  const { endpoint, headers = {}, sample, service_name: serviceName } = traces
-  return {
-    endpoint: endpoint.replace(/^(https?:\/\/[^/?#]+)\/?(?=[?#]|$)/, '$1/v1/traces'),
-    headers: namedSecrets(headers),
-    sample,
-    serviceName,
   }
 }
 

@@ -8,6 +8,7 @@ import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { background, type Log } from '../../core/log.ts'
 import { hasReachedShare, type Principal } from '../../core/principal.ts'
 import type { Refusal } from '../../core/events.ts'
+import type { SessionMeter } from '../../core/exchange.ts'
 import { newRequestId } from '../../core/identity.ts'
 import { attempt } from '../../core/time/waiting.ts'
 import type { RequestStateCodec } from '../../protocol/request-state.ts'
@@ -44,6 +45,8 @@ interface Options {
   readonly held: HeldMemory
   /** Called for every rejected request. */
   onRefused?(refusal: Refusal): void
+  /** Counts the sessions. */
+  readonly meter?: SessionMeter | undefined
   readonly log: Log
 }
 
@@ -67,8 +70,9 @@ export class HttpFront {
 
   constructor(options: Options) {
     this.#options = options
-    const { handle, edge, held, log } = options
-    this.sessions = new HttpSessions({ handle, isStrict: () => edge().runtime.listen.isStrict, held, log })
+    const { handle, edge, held, meter, log } = options
+    const isStrict = (): boolean => edge().runtime.listen.isStrict
+    this.sessions = new HttpSessions({ handle, isStrict, held, meter, log })
     this.#legacy = new LegacyHttp(this.sessions, log)
   }
 
@@ -187,7 +191,15 @@ export class HttpFront {
       controller.abort(new GatewayError('SLOW_CLIENT', 'The client reads the response too slowly.'))
     const trace = headerTrace(incoming.headers)
     const gatewayMetadata = gatewayMetadataOf(incoming.headers)
-    const context = { requestId, ticker: edge.ticker, principal, challenge, trace, gatewayMetadata }
+    const context = {
+      requestId,
+      ticker: edge.ticker,
+      principal,
+      challenge,
+      peer: incoming,
+      trace,
+      gatewayMetadata,
+    }
     const reply = new HttpReply(outgoing, { ...context, canStream, statusOf: modernStatus, onSlow })
     const check = (call: Call): Promise<void> | undefined => this.#checkMirror(call, exchange)
     const { headers } = incoming
@@ -239,7 +251,7 @@ export class HttpFront {
     const client = { era: 'modern', revision: latestModern.name, capabilities: {} } as const
     const controller = new AbortController()
     const trace = headerTrace(incoming.headers)
-    const context = { requestId, trace, upstream, client, principal, controller }
+    const context = { requestId, peer: incoming, trace, upstream, client, principal, controller }
     const call = lift(message, { ...context, emit: () => undefined })
     background(this.#options.handle(call), this.#options.log)
   }

@@ -6,6 +6,7 @@ import type { ServerResponse } from 'node:http'
 import { drained, type ResponseSink } from '../session/response-sink.ts'
 import type { Call, RateLimitStatus } from '../../core/call.ts'
 import type { GatewayError } from '../../core/error.ts'
+import type { ClientPeer } from '../../core/exchange.ts'
 import type { Principal } from '../../core/principal.ts'
 import { limitHeaders } from '../../protocol/headers.ts'
 import { encodeEvent, encodePriming, keepAlive } from '../../protocol/sse.ts'
@@ -23,6 +24,8 @@ interface Options {
   readonly presentCaller?: Call['presentCaller'] | undefined
   /** The challenge to a caller that could get a token with the missing scope. */
   challenge?: ((error: GatewayError) => string | undefined) | undefined
+  /** The request, for its connection. */
+  readonly peer?: ClientPeer | undefined
   /** The trace context of the request's headers. */
   readonly trace?: TraceContext | undefined
   /** The values for features in the request's headers. */
@@ -71,6 +74,10 @@ export class HttpReply implements ResponseSink, StreamSink {
 
   get requestId(): string {
     return this.#options.requestId
+  }
+
+  get peer(): ClientPeer | undefined {
+    return this.#options.peer
   }
 
   get principal(): Principal | undefined {

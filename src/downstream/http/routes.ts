@@ -157,6 +157,7 @@ export async function callGateway(
   const { headers } = incoming
   const context = {
     requestId,
+    peer: incoming,
     trace: headerTrace(headers),
     gatewayMetadata: gatewayMetadataOf(headers),
     upstream,

@@ -12,6 +12,7 @@ import { asGatewayError, GatewayError } from '../../core/error.ts'
 import type { Log, Probes } from '../../core/log.ts'
 import type { Principal } from '../../core/principal.ts'
 import type { Refusal, PageSignIn, SignInStep } from '../../core/events.ts'
+import type { SessionMeter } from '../../core/exchange.ts'
 import { ownUrl } from '../../core/web.ts'
 import { self } from '../../core/identity.ts'
 import type { ListenSettings } from '../../core/settings.ts'
@@ -59,6 +60,8 @@ interface Options {
   onRefused?(refusal: Refusal): void
   /** Called for each person who signed in to the pages. */
   onSignedIn?(step: SignInStep): void
+  /** Counts the sessions of clients. */
+  readonly meter?: SessionMeter | undefined
   readonly log: Log
 }
 
@@ -90,7 +93,7 @@ export type AddPages = (
 
 /** Listens for clients over HTTP. @throws the system error if the address is not available */
 export async function listenHttp(options: Options): Promise<Listener> {
-  const { runtime, handle, pageSignIn, seal, held = new HeldMemory(), onRefused, log } = options
+  const { runtime, handle, pageSignIn, seal, held = new HeldMemory(), onRefused, meter, log } = options
   const { listen } = runtime()
   const life: Life = { port: listen.port, isClosing: false }
   const ticker = new Ticker()
@@ -98,9 +101,9 @@ export async function listenHttp(options: Options): Promise<Listener> {
   const bodies = new Bodies(arrivals)
   const edge = createEdges({ runtime, port: () => life.port, pageSignIn, ticker, bodies, log })
   const refusing = { log, ...(onRefused && { onRefused }) }
-  const front = new HttpFront({ handle, edge, seal, held, ...refusing })
+  const front = new HttpFront({ handle, edge, seal, held, meter, ...refusing })
   const isStrict = (): boolean => edge().runtime.listen.isStrict
-  const sse = new LegacySse({ handle, isStrict, ...refusing })
+  const sse = new LegacySse({ handle, isStrict, meter, ...refusing })
   const server = createServer(timeouts)
   const transfers = new Transfers(arrivals)
   const routes = createRoutes({ ...options, edge, sse, life, transfers, bodies })

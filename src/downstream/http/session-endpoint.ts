@@ -5,6 +5,7 @@ import { randomUUID } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 import type { Handler } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
+import type { SessionMeter } from '../../core/exchange.ts'
 import { background, type Log } from '../../core/log.ts'
 import { hasReachedShare, type Principal } from '../../core/principal.ts'
 import { isUnknownVersion, type Batch, type JsonRpcMessage } from '../../protocol/jsonrpc.ts'
@@ -85,6 +86,7 @@ export class LegacyHttp {
     exchange.outgoing.setHeader('mcp-session-id', created.session.id)
     const guarded: ResponseSink = {
       requestId: reply.requestId,
+      peer: reply.peer,
       trace: reply.trace,
       emit: (each, mustArrive) => reply.emit(each, mustArrive),
       end: (answer, errorCode) => {
@@ -122,6 +124,7 @@ export class LegacyHttp {
       principal,
       presentCaller,
       challenge,
+      peer: incoming,
       trace: headerTrace(incoming.headers),
       gatewayMetadata: gatewayMetadataOf(incoming.headers),
       canStream,
@@ -185,6 +188,8 @@ interface Options {
   /** Whether batches are rejected in every revision. */
   isStrict?(): boolean
   readonly held: HeldMemory
+  /** Counts the sessions. */
+  readonly meter?: SessionMeter | undefined
   readonly log: Log
 }
 

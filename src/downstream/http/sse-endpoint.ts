@@ -6,6 +6,7 @@ import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { background, type Log } from '../../core/log.ts'
 import { hasReachedShare } from '../../core/principal.ts'
 import type { Refusal } from '../../core/events.ts'
+import type { SessionMeter } from '../../core/exchange.ts'
 import { serveBatch, takeBatch } from '../session/batch.ts'
 import { ClientSession } from '../session/session.ts'
 import { checkNesting, idOf, parseMessages } from '../../protocol/jsonrpc.ts'
@@ -22,6 +23,8 @@ interface Options {
   isStrict?(): boolean
   /** Called for every rejected request. */
   onRefused?(refusal: Refusal): void
+  /** Counts the sessions. */
+  readonly meter?: SessionMeter | undefined
   readonly log: Log
 }
 
@@ -122,7 +125,8 @@ export class LegacySse {
     const gatewayMetadata = gatewayMetadataOf(incoming.headers)
     const drained = (): Promise<void> => found.reply.drained()
     const caller = { principal, presentCaller }
-    const reply = { requestId, ...caller, trace, gatewayMetadata, emit: send, drained, end, isStream: false }
+    const context = { requestId, ...caller, peer: incoming, trace, gatewayMetadata }
+    const reply = { ...context, emit: send, drained, end, isStream: false }
     if (message.kind === 'batch') {
       if (requests.length > 0) background(serveBatch(session, requests, reply), this.#options.log)
     } else if (message.kind === 'notification') session.notification(message)

@@ -42,6 +42,7 @@ function joinReplies(reply: ResponseSink & { readonly isStream: boolean }, count
   return {
     requestId: reply.requestId,
     principal: reply.principal,
+    peer: reply.peer,
     trace: reply.trace,
     gatewayMetadata: reply.gatewayMetadata,
     emit: (message, mustArrive) => reply.emit(message, mustArrive),

@@ -3,6 +3,7 @@ import type { Writable } from 'node:stream'
 import { type Timer, world } from '../../core/world.ts'
 import type { Call, RateLimitReporter, Notification } from '../../core/call.ts'
 import type { GatewayError } from '../../core/error.ts'
+import type { ClientPeer } from '../../core/exchange.ts'
 import type { Principal } from '../../core/principal.ts'
 import { encodeNotification } from '../../protocol/jsonrpc.ts'
 import type { GatewayMetadata } from '../../protocol/meta-keys.ts'
@@ -19,6 +20,8 @@ export interface ResponseSink extends RateLimitReporter {
   readonly principal?: Principal | undefined
   /** The caller with its present rights, if the transport authenticates each request. */
   readonly presentCaller?: Call['presentCaller'] | undefined
+  /** The connection of the client, over HTTP. */
+  readonly peer?: ClientPeer | undefined
   /** The trace context from the transport. */
   readonly trace?: TraceContext | undefined
   /** The values for features from the transport. */
@@ -36,7 +39,7 @@ export interface ResponseSink extends RateLimitReporter {
 /** The context of one message of the client. */
 export type MessageContext = Pick<
   ResponseSink,
-  'requestId' | 'principal' | 'presentCaller' | 'trace' | 'gatewayMetadata'
+  'requestId' | 'principal' | 'presentCaller' | 'peer' | 'trace' | 'gatewayMetadata'
 > &
   Pick<Call, 'emit' | 'drained' | 'rateLimitReporter' | 'retain'>
 

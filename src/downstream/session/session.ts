@@ -16,6 +16,7 @@ import { ReopenDelays } from '../../core/time/back-off.ts'
 import { pause } from '../../core/time/waiting.ts'
 import { world } from '../../core/world.ts'
 import { GatewayError, asGatewayError, isCancelled } from '../../core/error.ts'
+import type { SessionMeter } from '../../core/exchange.ts'
 import { newRequestId } from '../../core/identity.ts'
 import { isObject } from '../../core/json/json.ts'
 import { background, type Log } from '../../core/log.ts'
@@ -150,6 +151,8 @@ interface Options {
   readonly channel?: Pick<ClientStream, 'isOpen' | 'drained'>
   /** Whether batches are rejected in every revision. */
   isStrict?(): boolean
+  /** Counts the session, and what concerns only it. */
+  readonly meter?: SessionMeter | undefined
   readonly log: Log
 }
 
@@ -177,6 +180,8 @@ export class ClientSession {
   #presentCaller: Call['presentCaller']
   #isStreamUsed = false
   #revision: Revision | undefined
+  /** When the session began. */
+  #since = 0
   #client: Client
   #capabilities: Readonly<Record<string, unknown>> = {}
   #level: string | undefined
@@ -187,6 +192,7 @@ export class ClientSession {
     this.id = options.id
     this.principal = options.principal
     this.#options = options
+    const { meter } = options
     this.#client = { era: 'legacy', revision: latestLegacy.name, capabilities: {}, session: options.id }
     this.#peer = new JsonRpcPeer(
       {
@@ -196,7 +202,12 @@ export class ClientSession {
           else options.send(message)
         },
       },
-      { request: () => undefined, notification: () => undefined, noise: () => undefined },
+      {
+        request: () => undefined,
+        notification: () => undefined,
+        noise: () => undefined,
+        exchanged: meter && ((exchange) => meter.sent(exchange, this.#client.revision)),
+      },
     )
     this.#stream = {
       isOpen: () => {
@@ -288,6 +299,8 @@ export class ClientSession {
   }
 
   #stop(reason: GatewayError): Promise<void> {
+    if (this.#revision && !this.#closed.signal.aborted)
+      this.#options.meter?.ended((world.monotonic() - this.#since) / 1000, this.#revision.name)
     const answered = this.#running.end(reason)
     this.#closed.abort()
     this.#listening.close()
@@ -301,15 +314,27 @@ export class ClientSession {
     reply: ResponseSink,
     controller: AbortController,
   ): Promise<string> | undefined {
-    if (request.method === 'ping') return Promise.resolve(encodeResult(request.id, Payload.text('{}')))
-    if (request.method === 'initialize') return this.#initialize(request, reply, controller)
+    const { method: name } = request
+    if (name === 'ping') return this.#counted(request, Promise.resolve(Payload.text('{}')))
+    if (name === 'initialize') return this.#initialize(request, reply, controller)
     if (!this.#revision)
       throw new GatewayError('INVALID_REQUEST', 'Invalid request: initialize must be the first request.')
-    const { only } = method(request.method)
-    if (only === 'modern') throw unknownMethod(request.method)
-    if (only !== 'legacy' || !local.has(request.method)) return undefined
+    const { only } = method(name)
+    if (only === 'modern') throw unknownMethod(name)
+    if (only !== 'legacy' || !local.has(name)) return undefined
     this.#listener = { principal: reply.principal, gatewayMetadata: reply.gatewayMetadata }
-    return this.#local(request).then((result) => encodeResult(request.id, result))
+    return this.#counted(request, this.#local(request))
+  }
+
+  /** The response with this result; its request is counted, as it is no call. */
+  #counted({ id, method: name }: JsonRpcRequest, result: Promise<Payload>): Promise<string> {
+    const start = world.monotonic()
+    const count = (error?: unknown): void => {
+      const seconds = (world.monotonic() - start) / 1000
+      this.#options.meter?.answered({ method: name, seconds, error }, this.#client.revision)
+    }
+    result.then(() => count(), count)
+    return result.then((found) => encodeResult(id, found))
   }
 
   /** Forwards the request, and converts the response to the revision of the client. */
@@ -318,7 +343,7 @@ export class ClientSession {
     const pace = new ProgressThrottle((note) =>
       isReported(note, revision, (message, mustArrive) => reply.emit(message, mustArrive)),
     )
-    const { requestId, principal, trace, gatewayMetadata } = reply
+    const { requestId, principal, peer, trace, gatewayMetadata } = reply
     // It keeps the whole request.
     if (reply.presentCaller && this.#isStreamUsed) this.#presentCaller = reply.presentCaller
     const retain = (): void => this.#running.retain(request.id)
@@ -326,6 +351,7 @@ export class ClientSession {
       requestId,
       principal,
       presentCaller: reply.presentCaller,
+      peer,
       trace,
       gatewayMetadata,
       rateLimitReporter: reply,
@@ -377,11 +403,12 @@ export class ClientSession {
     const meta = request.params.at('_meta')
     const params = Payload.of({}).with({ ...(meta && { _meta: meta }) })
     const discover: JsonRpcRequest = { ...request, method: 'server/discover', params }
-    const { requestId, trace } = reply
-    const call = this.#lift(discover, { ...mute, requestId, trace }, controller)
+    const { requestId, peer, trace } = reply
+    const call = this.#lift(discover, { ...mute, requestId, peer, trace }, controller)
     const outcome = await this.#options.handle({ ...call, calledAs: 'initialize' })
     const result = initializeResult(resultOf(outcome), revision)
     this.#revision = revision
+    this.#since = world.monotonic()
     this.#capabilities = result.at('capabilities')?.fields ?? {}
     return encodeResult(request.id, result)
   }

@@ -4,11 +4,13 @@
  */
 import type { Call, Notification, Outcome, InputRequest } from '../../core/call.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
+import type { Exchange, ExchangeMeter } from '../../core/exchange.ts'
 import { self } from '../../core/identity.ts'
 import { isObject } from '../../core/json/json.ts'
 import { background, type Log } from '../../core/log.ts'
 import { Payload } from '../../core/payload.ts'
 import { excerpt } from '../../core/text/redact.ts'
+import { world } from '../../core/world.ts'
 import {
   canBeAsked,
   acceptsRootsChanges,
@@ -55,6 +57,8 @@ interface Options {
   readonly keepsContext?: boolean
   readonly stepTimeout: StepTimeout
   readonly redactor: MessageRedactor
+  /** Counts what is sent, and the sessions. */
+  readonly meter?: ExchangeMeter | undefined
   readonly log: Log
 }
 
@@ -80,6 +84,8 @@ export class LegacyConnection implements UpstreamConnection {
   #runsToolsAsTasks = false
   #isClosed = false
   #hasLostSession = false
+  /** When the session began; undefined without one. */
+  #since: number | undefined
 
   private constructor(options: Options) {
     this.#options = options
@@ -150,6 +156,7 @@ export class LegacyConnection implements UpstreamConnection {
   }
 
   async close(): Promise<void> {
+    this.#endSession()
     this.#closed(new Error('The connection was closed.'))
     await this.#transport?.close()
   }
@@ -223,13 +230,16 @@ export class LegacyConnection implements UpstreamConnection {
 
   async #request(active: ActiveCall, name: string, make: (id: number) => Payload): Promise<Payload> {
     const { signal, progress } = active.working
+    const { call } = active.working
     const params = (id: number): Payload => {
       this.#correlator.begin(id, active)
+      call.onSent?.({ id, revision: this.#revision.name, session: this.#transport?.session })
       return make(id)
     }
-    const { call } = active.working
-    const spool = name === call.method ? spoolOf(call) : undefined
-    const options = { signal, onProgress: progress, headers: callHeaders(call), spool }
+    const isCall = name === call.method
+    const spool = isCall ? spoolOf(call) : undefined
+    const named = isCall ? call.target.name : undefined
+    const options = { signal, onProgress: progress, headers: callHeaders(call), spool, name: named }
     const result = await this.#peer.request(name, params, options)
     // After input responses, another call receives the result: its features may not replace the placeholders of this spool.
     const isKnown = !spool || active.working.call.spool === spool || !spool.isIn(result.text)
@@ -248,7 +258,7 @@ export class LegacyConnection implements UpstreamConnection {
   }
 
   #createPeer(): JsonRpcPeer {
-    const { log } = this.#options
+    const { log, meter } = this.#options
     const absent = (): Promise<void> =>
       Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'The connection is not open.'))
     return new JsonRpcPeer(
@@ -260,8 +270,22 @@ export class LegacyConnection implements UpstreamConnection {
         request: (request, about) => background(this.#serverRequests.take(request, about), log),
         notification: (note, about) => this.#onNotification(note, about),
         noise: (text) => log.debug('upstream.noise', { text: excerpt(text) }),
+        exchanged: meter && ((exchange) => this.#exchanged(exchange, meter)),
       },
     )
+  }
+
+  #exchanged(exchange: Exchange, meter: ExchangeMeter): void {
+    // The first process of a server may have answered the handshake before it was a connection.
+    const taken = exchange.method === 'initialize' ? this.#transport?.handshakeSeconds : undefined
+    meter.sent(taken === undefined ? exchange : { ...exchange, seconds: taken }, this.#revision.name)
+  }
+
+  /** The session ended, by an error if there is one. */
+  #endSession(error?: string): void {
+    if (this.#since === undefined) return
+    this.#options.meter?.ended((world.monotonic() - this.#since) / 1000, this.#revision.name, error)
+    this.#since = undefined
   }
 
   async #connect(): Promise<void> {
@@ -296,6 +320,7 @@ export class LegacyConnection implements UpstreamConnection {
     this.#discovered = checkedDeclaration(this.#declared).payload
     this.#runsToolsAsTasks = runsToolsAsTasks(this.#discovered)
     this.#transport?.established?.(revision.name)
+    this.#since = world.monotonic()
     const { roots } = this.#options
     if (capabilities.roots !== undefined && !roots)
       this.#firstRoots = new FirstRoots(() => this.#send('ping', Payload.of({})))
@@ -308,6 +333,7 @@ export class LegacyConnection implements UpstreamConnection {
   #renew(): Promise<void> {
     this.#renewing ??= (async () => {
       this.#options.log.info('upstream.session_renewed')
+      this.#endSession('SESSION_NOT_FOUND')
       await this.#initialize()
       this.#handshakes++
       await this.#notifications.restore(this.#discovered)
@@ -319,6 +345,7 @@ export class LegacyConnection implements UpstreamConnection {
 
   #loseSession(): void {
     this.#options.log.info('upstream.session_lost')
+    this.#endSession('SESSION_NOT_FOUND')
     this.#hasLostSession = true
     background(this.close(), this.#options.log)
   }
@@ -326,6 +353,7 @@ export class LegacyConnection implements UpstreamConnection {
   #closed(error: Error): void {
     if (this.#isClosed) return
     this.#isClosed = true
+    this.#endSession('SERVER_UNAVAILABLE')
     const failure = new GatewayError(
       'OUTCOME_UNKNOWN',
       `${error.message} A pending call may have taken effect.`,

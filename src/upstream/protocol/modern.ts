@@ -2,6 +2,7 @@
 import type { UpstreamCall } from '../suspended-calls.ts'
 import type { Call, Client, Notification, Outcome, InputRequest } from '../../core/call.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
+import type { ExchangeMeter } from '../../core/exchange.ts'
 import { isObject } from '../../core/json/json.ts'
 import { background, type Log } from '../../core/log.ts'
 import { Payload } from '../../core/payload.ts'
@@ -11,7 +12,7 @@ import { self } from '../../core/identity.ts'
 import { metaKeys } from '../../protocol/meta-keys.ts'
 import { ACKNOWLEDGED, readFilter } from '../../protocol/subscription-filter.ts'
 import { mirrorHeaders, readMirror, standardHeaders } from '../../protocol/headers.ts'
-import { rootsChanged } from '../../protocol/methods.ts'
+import { isListening, rootsChanged } from '../../protocol/methods.ts'
 import { JsonRpcPeer } from '../../protocol/json-rpc-peer.ts'
 import { requiredCapability, unanswerable } from '../../protocol/input-requests.ts'
 import { callHeaders } from '../../protocol/trace-context.ts'
@@ -33,6 +34,8 @@ interface Options {
   readonly proof: Proof
   readonly stepTimeout: StepTimeout
   readonly redactor: MessageRedactor
+  /** Counts what is sent. */
+  readonly meter?: ExchangeMeter | undefined
   readonly log: Log
 }
 
@@ -55,6 +58,7 @@ export class ModernConnection implements UpstreamConnection {
 
   private constructor(options: Options) {
     this.#options = options
+    const { meter, revision } = options
     this.#tools = new ToolIndex((params, client) => this.#own('tools/list', params, client))
     const absent = (): Promise<void> =>
       Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'The connection is not open.'))
@@ -69,6 +73,7 @@ export class ModernConnection implements UpstreamConnection {
         request: (request) => options.log.debug('upstream.noise', { method: request.method }),
         notification: (note, about) => this.#onNotification(note, about),
         noise: (text) => options.log.debug('upstream.noise', { text: excerpt(text) }),
+        exchanged: meter && ((exchange) => isListening(exchange.method) || meter.sent(exchange, revision)),
       },
     )
   }
@@ -187,11 +192,13 @@ export class ModernConnection implements UpstreamConnection {
     const params = (given: number): Payload => {
       id = given
       this.#active.set(id, { id, working })
+      call.onSent?.({ id, revision: this.#options.revision })
       return modernParams(call, id, this.#options.revision, call.requestState[STATE_KEY])
     }
     try {
       const spool = spoolOf(call)
-      const options = { signal, onProgress: working.progress, headers, spool }
+      const { name } = call.target
+      const options = { signal, onProgress: working.progress, headers, spool, name }
       return await this.#peer.request(call.method, params, options)
     } finally {
       this.#active.delete(id)

@@ -56,6 +56,10 @@ class HttpTransport implements UpstreamTransport {
     return this.#options.modern === undefined && this.#session === undefined
   }
 
+  get session(): string | undefined {
+    return this.#session
+  }
+
   send(message: string, exchange: OutgoingRequest): Promise<void> | undefined {
     const { id, method, headers } = exchange
     const allHeaders = headers ? { ...this.#headersFor(method), ...headers } : this.#headersFor(method)

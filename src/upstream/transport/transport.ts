@@ -11,6 +11,10 @@ export interface UpstreamTransport extends Transport {
   readonly hasProvenance: boolean
   /** Whether a server with a handshake keeps no session, so that its requests cannot be answered. */
   readonly isStateless?: boolean
+  /** How long the handshake took that was answered before the connection sent it, in seconds. */
+  readonly handshakeSeconds?: number | undefined
+  /** The session that the server keeps for it; secret, as it is all that it takes to use the session. */
+  readonly session?: string | undefined
   /** A sentence about what a process printed before its first message, after a space; empty if there was nothing. */
   readonly printed?: string
   /** Called when the handshake has negotiated a revision. */

@@ -42,7 +42,8 @@ function open(connect: OpenTransport): Promise<ModernConnection> {
 async function outcome(question: unknown, client: Client): Promise<unknown> {
   const connection = await open(asking(question))
   const params = Payload.of({ name: 'tool' })
-  const call = { method: 'tools/call', params, meta: {}, requestState: {}, client }
+  const target = { method: 'tools/call' }
+  const call = { method: 'tools/call', target, params, meta: {}, requestState: {}, client }
   const working = { call, signal: new AbortController().signal } as unknown as UpstreamCall
   return connection.open(working).then(
     ({ kind }) => kind,
@@ -94,7 +95,8 @@ it.each([
   const connection = await open(asking(form, (params) => (sent = params)))
   const client = { era: 'modern', revision: '2026-07-28', capabilities: { elicitation: {} } }
   const params = Payload.of({ name: 'tool', requestState: 'of the gateway', inputResponses: { confirm: {} } })
-  const call = { method: 'tools/call', params, meta: {}, requestState: {}, client, ...given }
+  const target = { method: 'tools/call', name: 'tool' }
+  const call = { method: 'tools/call', target, params, meta: {}, requestState: {}, client, ...given }
   await connection.open({ call, signal: new AbortController().signal } as unknown as UpstreamCall)
   const isAnswered = 'inputResponses' in given
   expect(sent['requestState']).toBe(isAnswered ? 'its own' : undefined)
@@ -128,6 +130,7 @@ it('a subscription receives only the requested changes', async () => {
   })
   const call = {
     method: 'subscriptions/listen',
+    target: { method: 'subscriptions/listen' },
     params,
     meta: {},
     requestState: {},
