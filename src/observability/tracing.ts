@@ -2,16 +2,14 @@
  * OpenTelemetry spans of calls, exported over OTLP, by the MCP semantic conventions. The library is loaded only if traces
  * are on. https://github.com/open-telemetry/semantic-conventions-genai/blob/main/docs/gen-ai/mcp.md
  */
-import { createHmac } from 'node:crypto'
 import type { Attributes, Context, Span, SpanContext, SpanKind, SpanStatus } from '@opentelemetry/api'
 import type { SpanExporter } from '@opentelemetry/sdk-trace'
 import type { Call, SentRequest, Target } from '../core/call.ts'
 import type { GatewayError } from '../core/error.ts'
 import type { Log } from '../core/log.ts'
 import type { TraceSettings } from '../core/settings.ts'
-import { self } from '../core/identity.ts'
+import { self, sessionDigest } from '../core/identity.ts'
 import { parseJson } from '../core/json/read.ts'
-import { world } from '../core/world.ts'
 import { type Ending, displayUri } from './ending.ts'
 import { servedStatus, sentStatus, type Status, type Way } from './operations.ts'
 import { resourceOf, revealed } from './otlp.ts'
@@ -169,16 +167,9 @@ function idText(id: string): string {
   return String(text).slice(0, MAX_ID_LENGTH)
 }
 
-/**
- * Whoever has the id of a session can use the session, so only a keyed hash of it is told: the same for all spans of a
- * session, and of use nowhere else. The key is that of this process, as are the sessions.
- */
 function sessionAttribute(session: string): Attributes {
-  salt ??= world.randomBytes(32)
-  return { 'mcp.session.id': createHmac('sha256', salt).update(session).digest('hex').slice(0, 32) }
+  return { 'mcp.session.id': sessionDigest(session) }
 }
-
-let salt: Buffer | undefined
 
 interface Ended {
   readonly ending: Ending

@@ -6,6 +6,7 @@ import type { IncomingMessage } from 'node:http'
 import type { Handler } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import type { SessionMeter } from '../../core/exchange.ts'
+import { sessionDigest } from '../../core/identity.ts'
 import { background, type Log } from '../../core/log.ts'
 import { hasReachedShare, type Principal } from '../../core/principal.ts'
 import { isUnknownVersion, type Batch, type JsonRpcMessage } from '../../protocol/jsonrpc.ts'
@@ -131,7 +132,7 @@ export class LegacyHttp {
       record: () => replay.record(),
       primes: session.revision?.priming === true,
       ...edge.runtime.statusMapping,
-      onSlow: () => this.#log.warn('client.slow', { session: session.id }),
+      onSlow: () => this.#log.warn('client.slow', { session: sessionDigest(session.id) }),
     })
   }
 }

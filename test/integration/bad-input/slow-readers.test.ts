@@ -77,7 +77,8 @@ test('an older call whose client does not read uses no more memory than its repl
   await front.send('{"jsonrpc":"2.0","id":2,"method":"logging/setLevel","params":{"level":"debug"}}')
   ends.length = 0
   await unread({ jsonrpc: '2.0', id: 3, method: 'tools/call', params: { name: 'flood' } }, front.session)
-  await gateway.logged(({ event }) => event === 'client.slow')
+  const line = await gateway.logged(({ event }) => event === 'client.slow')
+  expect(line['session']).toMatch(/^[0-9a-f]{32}$/)
   // A disconnect is no cancellation here: the call runs to its end.
   await until(() => ends.length > 0, 'the end of the call')
   expect(ends).toEqual(['done'])
