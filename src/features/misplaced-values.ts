@@ -1,12 +1,14 @@
 /**
  * Refuses tool calls with a value for the gateway among the arguments, such as `transaction_id`, if the tool has no such
  * argument. The gateway reads these values only beside the arguments, so the call would silently run outside of its
- * transaction, without its key, or unconfirmed. Unlisted tools are not checked, because their arguments are unknown.
+ * transaction, without its key, or unconfirmed. Tools whose schema leaves the arguments open, and unlisted ones, are not
+ * checked: such a value may be an argument of theirs.
  */
 import type { Call, Handler, Outcome } from '../core/call.ts'
 import type { Descriptor } from '../core/descriptor.ts'
 import { GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
+import { acceptsMember } from '../core/schema/argument-mismatches.ts'
 import { namesArgument } from '../core/tool-call.ts'
 import { settingOf } from '../core/settings.ts'
 import { NS } from '../protocol/meta-keys.ts'
@@ -94,6 +96,8 @@ async function refuseUnlessNamed(
 
 /** Whether an argument belongs to the tool, by its schema or by the configuration. */
 function isOfTool({ definition, upstream, name }: Descriptor, argument: string, deps: Deps): boolean {
+  const { inputSchema } = definition
+  if (!isObject(inputSchema) || acceptsMember(inputSchema, argument)) return true
   if (namesArgument(definition, argument)) return true
   return settingOf(deps.servers.settings(upstream)?.tools ?? {}, name, 'keyArgument')?.value === argument
 }

@@ -2,9 +2,10 @@
 import type { Expression, Value } from '../undo/expression.ts'
 import { isNumber } from '../json/exact-number.ts'
 import { type Step, type Path, printPath, type Root } from '../json/path.ts'
-import { isObject, isSame } from '../json/json.ts'
+import { isObject, isSame, referredTo } from '../json/json.ts'
 import { nearest } from '../text/words.ts'
 import { couldBe } from '../undo/tool-shape.ts'
+import { matchesSchema } from './shortened.ts'
 
 /** The schemas that path roots refer to, each with the name of its tool. */
 type Sources = Readonly<Record<Root, readonly (readonly [string, unknown])[]>>
@@ -117,18 +118,87 @@ export function namesOf({ properties }: Schema): string[] {
   return isObject(properties) ? Object.keys(properties) : []
 }
 
-/** Whether a schema declares a member, or leaves its members open. */
+/**
+ * Whether a schema declares a member, or leaves its members open. A schema with `properties` and nothing else about its
+ * members names all of them, as servers mean it, though JSON Schema permits others.
+ */
 export function acceptsMember(schema: Schema, name: string): boolean {
-  const { properties, additionalProperties: additional, patternProperties } = schema
-  if (isObject(properties) && Object.hasOwn(properties, name)) return true
-  if (additional === false) return isObject(patternProperties)
-  const isOpen =
-    additional !== undefined || isObject(patternProperties) || composing.some((key) => key in schema)
-  return isOpen || !isObject(properties)
+  if (Object.hasOwn(objectOf(schema.properties), name)) return true
+  if (forbidsMember(schema, name, { root: schema, depth: 0 })) return false
+  return namesOf(schema).length === 0 || opening.some((key) => key in schema)
 }
 
-/** Keywords that can add members to a schema. */
-const composing = ['$ref', '$dynamicRef', 'allOf', 'anyOf', 'oneOf', 'if', 'unevaluatedProperties']
+/** Keywords of schemas that may have more members than those of `properties`. */
+const opening =
+  '$ref $dynamicRef allOf anyOf oneOf if dependentSchemas dependencies patternProperties propertyNames additionalProperties unevaluatedProperties'.split(
+    ' ',
+  )
+
+interface Within {
+  readonly root: Schema
+  readonly depth: number
+}
+
+/** How deep schemas are followed; those below are not known to forbid anything. */
+const MAX_SCHEMA_DEPTH = 16
+
+/** Whether no value with a member of this name fits a schema. */
+function forbidsMember(schema: unknown, name: string, { root, depth }: Within): boolean {
+  if (schema === false) return true
+  if (!isObject(schema) || depth > MAX_SCHEMA_DEPTH) return false
+  const inner = (part: unknown): boolean => forbidsMember(part, name, { root, depth: depth + 1 })
+  const { propertyNames, $ref, allOf, anyOf, oneOf } = schema
+  if (namesMember(schema, name))
+    return Object.hasOwn(objectOf(schema.properties), name) && isNever(objectOf(schema.properties)[name])
+  if (isNever(schema.additionalProperties)) return true
+  if (propertyNames !== undefined && !fitsName(name, propertyNames)) return true
+  const all = [...listOf(allOf), ...(typeof $ref === 'string' ? [referredTo($ref, root)] : [])]
+  if (all.some(inner)) return true
+  if ([anyOf, oneOf].some((each) => listOf(each).length > 0 && listOf(each).every(inner))) return true
+  const parts = [
+    ...all,
+    ...listOf(anyOf),
+    ...listOf(oneOf),
+    schema.then,
+    schema.else,
+    ...Object.values(objectOf(schema.dependentSchemas)),
+  ]
+  return isNever(schema.unevaluatedProperties) && !parts.some((part) => evaluatesMember(part, name))
+}
+
+/** Whether `properties` or `patternProperties` have a member. */
+function namesMember({ properties, patternProperties }: Schema, name: string): boolean {
+  if (Object.hasOwn(objectOf(properties), name)) return true
+  return Object.keys(objectOf(patternProperties)).some((pattern) => fitsName(name, { pattern }))
+}
+
+/** Whether a part of a schema makes a member one that `unevaluatedProperties` is not about. */
+function evaluatesMember(part: unknown, name: string): boolean {
+  if (!isObject(part)) return false
+  return (
+    namesMember(part, name) ||
+    ['additionalProperties', 'unevaluatedProperties', '$ref', 'allOf', 'anyOf', 'oneOf'].some(
+      (key) => part[key] !== undefined,
+    )
+  )
+}
+
+function fitsName(name: string, schema: unknown): boolean {
+  return schema !== false && (!isObject(schema) || matchesSchema(name, schema))
+}
+
+/** `{ not: {} }` is how some libraries write `false`. */
+function isNever(schema: unknown): boolean {
+  return schema === false || (isObject(schema) && isSame(schema, { not: {} }))
+}
+
+function objectOf(value: unknown): Schema {
+  return isObject(value) ? value : {}
+}
+
+function listOf(value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? value : []
+}
 
 function memberSchema({ properties }: Schema, name: string): Schema | undefined {
   const found = isObject(properties) && Object.hasOwn(properties, name) ? properties[name] : undefined

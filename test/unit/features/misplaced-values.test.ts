@@ -62,8 +62,61 @@ const schemas: readonly (readonly [string, unknown])[] = [
     'forbids additional properties',
     { type: 'object', properties: { text: {} }, additionalProperties: false },
   ],
-  ['accepts any other', { type: 'object', additionalProperties: { type: 'string' } }],
-  ['is missing', undefined],
+  ['forbids others as zod writes it', { properties: { text: {} }, additionalProperties: { not: {} } }],
+  ['forbids everything', { type: 'object', additionalProperties: false }],
+  ['refers to one that forbids others', { $ref: '#/$defs/a', $defs: { a: { additionalProperties: false } } }],
+  ['is made of parts of which one forbids others', { allOf: [{}, { additionalProperties: false }] }],
+  [
+    'is a choice of those that forbid others',
+    { anyOf: [{ additionalProperties: false }, { oneOf: [{ additionalProperties: false }] }] },
+  ],
+  ['names patterns that do not fit', { patternProperties: { '^x-': {} }, additionalProperties: false }],
+  ['names other names', { propertyNames: { enum: ['text'] } }],
+  ['forbids unevaluated properties', { allOf: [{ properties: { text: {} } }], unevaluatedProperties: false }],
+]
+
+const closed = { additionalProperties: false }
+const textOnly = { text: {} }
+/** Schemas that leave the arguments open, or name them by a pattern. */
+const openSchemas: readonly unknown[] = [
+  undefined,
+  null,
+  true,
+  {},
+  { type: 'object' },
+  { type: 'object', description: 'transaction_id and others' },
+  { type: 'object', properties: {} },
+  { type: 'object', properties: {}, required: [] },
+  { type: 'object', additionalProperties: true },
+  { type: 'object', additionalProperties: {} },
+  { type: 'object', additionalProperties: { type: 'string' } },
+  { properties: textOnly, additionalProperties: true },
+  { properties: textOnly, additionalProperties: { type: 'string' } },
+  { properties: textOnly, additionalProperties: { not: {}, $comment: 'unusual' } },
+  { patternProperties: { '^[\\w/._]+$': {} } },
+  { properties: textOnly, patternProperties: { '.': {} } },
+  { patternProperties: { '.': {} }, ...closed },
+  { patternProperties: { '^(?=.)': {} }, ...closed },
+  { patternProperties: { '\\A': {} }, ...closed },
+  { properties: textOnly, unevaluatedProperties: true },
+  { unevaluatedProperties: { type: 'string' } },
+  { propertyNames: { maxLength: 40 } },
+  { properties: textOnly, propertyNames: { pattern: '.' } },
+  { properties: textOnly, propertyNames: { pattern: '\\A' } },
+  { anyOf: [{ properties: textOnly }, closed] },
+  { oneOf: [closed, { type: 'object' }] },
+  { anyOf: [true, closed] },
+  { allOf: [{ properties: textOnly }, { type: 'object' }] },
+  { allOf: [{ additionalProperties: true }], unevaluatedProperties: false },
+  { $ref: '#/$defs/a', $defs: { a: { type: 'object' } } },
+  { $ref: '#/$defs/a', $defs: { a: { properties: textOnly } } },
+  { $ref: '#/$defs/a', $defs: { a: { $ref: '#/$defs/a' } } },
+  { $ref: '#/$defs/a', $defs: { a: { anyOf: [{ $ref: '#/$defs/b' }] }, b: {} } },
+  { $ref: 'https://example.com/other' },
+  { $dynamicRef: '#a' },
+  { properties: textOnly, dependentSchemas: { text: { properties: { more: {} } } } },
+  { properties: textOnly, dependencies: { text: { properties: { more: {} } } } },
+  { if: { required: ['text'] }, then: { properties: { more: {} } }, properties: textOnly },
 ]
 
 describe('misplaced values among the arguments', () => {
@@ -74,6 +127,16 @@ describe('misplaced values among the arguments', () => {
         const error = await refusalOf(given, { entry: () => entryOf(schema) })
         expect(error).toMatchObject({ code: 'INVALID_INPUT', isResult: true, extra: { reason: 'misplaced' } })
         expect(error?.extra.field).toMatch(new RegExp(`${name}$`))
+      }
+    },
+  )
+
+  it.each(openSchemas.map((schema) => [schema]))(
+    'are accepted by a tool with the schema %j',
+    async (schema) => {
+      for (const name of names) {
+        expect(await refusalOf({ text: 'a', [name]: 'v' }, { entry: () => entryOf(schema) })).toBeUndefined()
+        expect(await refusalOf({ _meta: { [name]: 'v' } }, { entry: () => entryOf(schema) })).toBeUndefined()
       }
     },
   )
@@ -125,7 +188,7 @@ describe('misplaced values among the arguments', () => {
   })
 
   it('a misplaced value is refused after the tools are requested, and accepted in internal calls', async () => {
-    const entry = async () => entryOf({})
+    const entry = async () => entryOf({ properties: { text: {} } })
     expect((await refusalOf({ intent: 'x' }, { entry }))?.code).toBe('INVALID_INPUT')
     expect(await refusalOf({ intent: 'x' }, {}, { internal: 'compensate' })).toBeUndefined()
   })
