@@ -1,7 +1,7 @@
 /** Assertions about tools and their schemas. */
 import { verbOf } from '../catalog/classify.ts'
 import { isObject } from '../core/json/json.ts'
-import { UnusableSchema, validator } from '../core/schema/schema.ts'
+import { uncheckedPatterns, UnusableSchema, validator } from '../core/schema/schema.ts'
 import { isPlainName } from '../core/text/alias.ts'
 import {
   type Assertion,
@@ -268,7 +268,8 @@ export const schemas: readonly Assertion[] = [
 function problemOf(schema: Json): string | undefined {
   try {
     validator(schema)({})
-    return undefined
+    const invalid = uncheckedPatterns(schema).find(({ reason }) => reason === 'syntax')
+    return invalid && `${invalid.at} is not a regular expression of ECMA-262`.slice(0, 200)
   } catch (error) {
     if (!(error instanceof UnusableSchema)) throw error
     return error.message.slice(0, 200)

@@ -7,7 +7,7 @@ import { isNumber, toDouble } from '../core/json/exact-number.ts'
 import { isDeeperThan, isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
 import type { ServerFinding } from '../core/server-findings.ts'
-import { compileProblem } from '../core/schema/schema.ts'
+import { compileProblem, uncheckedPatterns, withCompilablePatterns } from '../core/schema/schema.ts'
 import { shortened } from '../core/text/escape.ts'
 import { metaKeys } from './meta-keys.ts'
 
@@ -270,6 +270,7 @@ const inputSchema: Shape = (value, at, notes) => {
   const isNothing = value === undefined || value === null || value === true || isEmpty(value)
   if (isNothing) notes.readAs(at, value, { type: 'object' })
   const given = schema(isNothing ? { type: 'object' } : value, at, notes)
+  if (isObject(given)) noteUnchecked(given, at, notes)
   if (!isObject(given) || given.type === 'object') return given
   const types = [given.type ?? 'object'].flat()
   if (!types.some((type) => typeof type === 'string' && type.toLowerCase() === 'object')) {
@@ -280,11 +281,34 @@ const inputSchema: Shape = (value, at, notes) => {
   return { ...given, type: 'object' }
 }
 
-/** It is removed if clients fail to compile it: an SDK compiles those of all tools when it lists them. */
+/** Notes the patterns that the gateway does not check values against. */
+function noteUnchecked(given: Fields, at: string, notes: Notes): void {
+  for (const { at: inside, pattern, reason } of uncheckedPatterns(given).slice(0, MAX_NOTED_PATTERNS))
+    notes.repairs.push(`${at}.${inside} ${wordsFor(pattern)}, which ${unchecked[reason]}: it is not checked`)
+}
+
+const unchecked = {
+  syntax: 'is not a regular expression of ECMA-262',
+  time: 'cannot be matched in bounded time',
+}
+
+const MAX_NOTED_PATTERNS = 3
+
+/**
+ * It is removed if clients fail to compile it: an SDK compiles those of all tools when it lists them. If only its patterns
+ * are the reason, those are removed.
+ */
 const outputSchema: Shape = (value, at, notes) => {
   const given = isObject(value) ? schema(value, at, notes) : undefined
-  const problem = isObject(given) ? compileProblem(given) : undefined
+  if (!isObject(given)) return given
+  noteUnchecked(given, at, notes)
+  const problem = compileProblem(given)
   if (problem === undefined) return given
+  const others = withCompilablePatterns(given)
+  if (compileProblem(others) === undefined) {
+    notes.repairs.push(`${at} has patterns that clients cannot compile: removed`)
+    return others
+  }
   notes.why = `${at} cannot be used (${shortened(problem, MAX_PROBLEM_LENGTH)})`
   return undefined
 }
@@ -314,7 +338,7 @@ const execution = object({ taskSupport: oneOf('required', 'optional', 'forbidden
 /** The entries of lists, by the member that has the list. */
 const entryShapes: Readonly<Record<string, Shape>> = {
   tools: withFallback(
-    ['inputSchema', 'input_schema'],
+    ['inputSchema', 'input_schema', 'parameters'],
     object({ name: identifier, ...common, inputSchema, outputSchema, annotations, execution }, [
       'name',
       'inputSchema',
@@ -333,15 +357,17 @@ function nameOf(uri: unknown): unknown {
   return typeof uri === 'string' ? nameOfUri(uri) : undefined
 }
 
-/** Makes a member that cannot be used from another one: both are of the same type. */
+/** Makes a member that cannot be used from another one: the first of the others that is of the same type. */
 function withFallback(
-  [key, other]: readonly [string, string],
+  [key, ...others]: readonly [string, ...string[]],
   shape: Shape,
   make: (value: unknown) => unknown = (value) => value,
 ): Shape {
+  const isUsable = (value: unknown): boolean =>
+    key === 'inputSchema' ? isObject(value) && !isEmpty(value) : typeof value === 'string'
   return (value, at, notes) => {
-    if (!isObject(value) || value[other] === undefined || typeof value[key] === typeof value[other])
-      return shape(value, at, notes)
+    const other = isObject(value) && !isUsable(value[key]) && others.find((each) => isUsable(value[each]))
+    if (!isObject(value) || typeof other !== 'string') return shape(value, at, notes)
     notes.repairs.push(`${key} ${wordsFor(value[key])}: taken from ${other}`)
     return shape({ ...value, [key]: make(value[other]) }, at, notes)
   }

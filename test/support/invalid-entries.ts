@@ -84,10 +84,34 @@ export const invalidTools: readonly InvalidEntry[] = [
     'outputSchema.required is null: removed',
   ],
   [
-    tool({ outputSchema: { type: 'object', properties: { b: { pattern: String.raw`^\Z` } } } }),
-    tool({}),
-    'outputSchema cannot be used (Invalid regular expression',
+    tool({ outputSchema: { type: 'object', properties: { b: { minLength: 2, pattern: String.raw`^\Z` } } } }),
+    tool({ outputSchema: { type: 'object', properties: { b: { minLength: 2 } } } }),
+    'outputSchema has patterns that clients cannot compile: removed',
   ],
+  [
+    tool({
+      outputSchema: { type: 'object', patternProperties: { '(?i)a': {} }, additionalProperties: false },
+    }),
+    tool({ outputSchema: { type: 'object' } }),
+    'outputSchema.patternProperties is "(?i)a", which is not a regular expression of ECMA-262: it is not checked',
+  ],
+  [
+    tool({ outputSchema: { type: 'object', properties: { b: { pattern: '(?<=a)b' } } } }),
+    tool({ outputSchema: { type: 'object', properties: { b: { pattern: '(?<=a)b' } } } }),
+    'outputSchema.properties.b.pattern is "(?<=a)b", which cannot be matched in bounded time: it is not checked',
+  ],
+  [
+    tool({ inputSchema: { type: 'object', properties: { b: { pattern: String.raw`^a\Z` } } } }),
+    tool({ inputSchema: { type: 'object', properties: { b: { pattern: String.raw`^a\Z` } } } }),
+    'inputSchema.properties.b.pattern is "^a\\\\Z", which is not a regular expression of ECMA-262: it is not checked',
+  ],
+  ...['input_schema', 'parameters'].flatMap((key) =>
+    [undefined, null, {}, [], 'none', false].map((inputSchema): InvalidEntry => {
+      const named = { type: 'object', properties: { b: { type: 'string' } } }
+      const given = { name: 'a', ...(inputSchema !== undefined && { inputSchema }), [key]: named }
+      return [given, { ...given, inputSchema: named }, `taken from ${key}`]
+    }),
+  ),
   [
     tool({ outputSchema: { type: 'object', properties: { b: { $ref: '#/$defs/Missing' } } } }),
     tool({}),

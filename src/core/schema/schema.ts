@@ -43,46 +43,25 @@ interface Trust {
    * It is the gateway's own: it is not validated itself, which saves 30 ms for the first one, and may use any pattern.
    */
   readonly trusted?: boolean
-  /** Called with each pattern that is not checked, when the validator is first used. */
-  onUnchecked?(pattern: string): void
 }
 
 /**
  * The validator of a schema, compiled on first use and shared by all schemas with the same text. The cost of untrusted
- * schemas is bounded: patterns that could backtrack without end are skipped.
+ * schemas is bounded: patterns of other dialects, and those that could backtrack without end, are skipped
+ * (`uncheckedPatterns`), together with the rules that what they match could decide.
  */
 export function validator(schema: JsonSchema, trust: Trust = {}): Check {
   const text = `${trust.trusted === true ? '' : '?'}${JSON.stringify(schema)}`
   const shared = checks.get(text) ?? lazyCheck(schema, trust.trusted === true)
   remember(text, shared)
-  return trust.onUnchecked ? reporting(shared, trust.onUnchecked) : shared.check
-}
-
-/** A validator that all schemas with the same text share. */
-interface SharedCheck {
-  readonly check: Check
-  /** The patterns that it skips, once it was used. */
-  readonly unchecked: ReadonlySet<string>
-}
-
-/** The same for one user, who learns of the patterns that are skipped. */
-function reporting({ check, unchecked }: SharedCheck, report: (pattern: string) => void): Check {
-  let isReported = false
-  return (value) => {
-    try {
-      return check(value)
-    } finally {
-      if (!isReported) for (const pattern of unchecked) report(pattern)
-      isReported = true
-    }
-  }
+  return shared
 }
 
 const limits = { checks: 1000, characters: 16_000_000, problems: 100, perEngine: 200, steps: 100_000 }
-const checks = new Map<string, SharedCheck>()
+const checks = new Map<string, Check>()
 let characters = 0
 
-function remember(text: string, check: SharedCheck): void {
+function remember(text: string, check: Check): void {
   if (!checks.delete(text)) characters += text.length
   checks.set(text, check)
   for (const oldest of checks.keys()) {
@@ -92,15 +71,14 @@ function remember(text: string, check: SharedCheck): void {
   }
 }
 
-function lazyCheck(schema: JsonSchema, isTrusted: boolean): SharedCheck {
-  const skipped = new Set<string>()
+function lazyCheck(schema: JsonSchema, isTrusted: boolean): Check {
   let validate: ValidateFunction | undefined
-  let tolerant: SharedCheck | undefined
+  let tolerant: Check | undefined
   let failure: UnusableSchema | undefined
-  const check = (value: unknown): readonly SchemaProblem[] => {
+  return (value: unknown): readonly SchemaProblem[] => {
     if (failure) throw failure
     try {
-      validate ??= compile(schema, isTrusted, skipped)
+      validate ??= compile(schema, isTrusted)
     } catch (error) {
       failure = new UnusableSchema(error)
       throw failure
@@ -109,31 +87,33 @@ function lazyCheck(schema: JsonSchema, isTrusted: boolean): SharedCheck {
     const rounded = withDoubles(value)
     if (attempt(validate, rounded)) return []
     if (rounded !== value || hasExactNumbers(schema))
-      return (tolerant ??= lazyCheck(schemaForDoubles(schema), isTrusted)).check(rounded)
+      return (tolerant ??= lazyCheck(relaxed(withDoubles(schema), ofNumbers), isTrusted))(rounded)
     return (validate.errors ?? []).slice(0, limits.problems).map(problem)
   }
-  return { check, unchecked: skipped }
 }
 
+/** Rules that a value may violate because it fits a part of the schema, so that it must be known whether it does. */
+const ofParts =
+  'not if then else contains minContains maxContains unevaluatedItems unevaluatedProperties'.split(' ')
+const ofUnknownParts: ReadonlySet<string> = new Set(ofParts)
 /** What rounded numbers may violate though the exact ones do not: the server judges those. */
-const ofNumbers: ReadonlySet<string> = new Set(
-  'minimum maximum exclusiveMinimum exclusiveMaximum multipleOf uniqueItems not if then else contains minContains maxContains unevaluatedItems unevaluatedProperties'.split(
-    ' ',
-  ),
-)
+const ofNumbers: ReadonlySet<string> = new Set([
+  ...'minimum maximum exclusiveMinimum exclusiveMaximum multipleOf uniqueItems'.split(' '),
+  ...ofParts,
+])
 
-/** A schema for rounded numbers: what fits the exact schema with exact numbers fits it. */
-function schemaForDoubles(schema: JsonSchema): JsonSchema {
+/** A schema without some keywords. What fits the whole schema fits it, also if it is not certain which parts fit. */
+function relaxed(schema: unknown, without: ReadonlySet<string>): JsonSchema {
   const copy = (value: unknown, kind: Kind): unknown => {
     if (Array.isArray(value)) return value.map((item) => copy(item, kind))
     if (!isObject(value)) return value
     const { oneOf, ...others } = value
-    // Several may fit once numbers are rounded.
+    // Several may seem to fit.
     const rules = kind === 'schema' && oneOf !== undefined ? { anyOf: oneOf, ...others } : value
-    const kept = Object.entries(rules).filter(([key]) => kind !== 'schema' || !ofNumbers.has(key))
+    const kept = Object.entries(rules).filter(([key]) => kind !== 'schema' || !without.has(key))
     return Object.fromEntries(kept.map(([key, member]) => [key, copy(member, kindOf(kind, key))] as const))
   }
-  return Object(copy(withDoubles(schema), 'schema')) as JsonSchema
+  return Object(copy(schema, 'schema')) as JsonSchema
 }
 
 /** @throws UnusableSchema if the validation takes too many steps */
@@ -156,17 +136,45 @@ function takeStep(): boolean {
 
 const NAME = 'https://gatehouse.invalid/schema'
 
-/** Adds the patterns that are skipped to `skipped`. */
-function compile(schema: JsonSchema, isTrusted: boolean, skipped: Set<string>): ValidateFunction {
+function compile(schema: JsonSchema, isTrusted: boolean): ValidateFunction {
   // Without an id of its own a schema could not refer to itself.
   const { $schema, $async: _promises, ...rules }: JsonSchema = { $id: NAME, ...Object(withDoubles(schema)) }
   const isDraft07OrOlder = typeof $schema === 'string' && /draft-0[4-7]/.test($schema)
   const draft = isDraft07OrOlder ? 'draft-07' : '2020-12'
   const chosen = engine(`${draft} ${isTrusted}`, () => newEngine(draft, isTrusted))
   if (isTrusted) return chosen.compile(rules)
-  const bounded = boundedSchema(rules)
-  unchecked = skipped
-  return chosen.compile(bounded)
+  const skipped: UncheckedPattern[] = []
+  const bounded = boundedSchema(rules, skipped)
+  return chosen.compile(skipped.length > 0 ? relaxed(bounded, ofUnknownParts) : bounded)
+}
+
+/** A pattern of a schema that is not checked. */
+interface UncheckedPattern {
+  /** The keys that lead to it, joined by dots. */
+  readonly at: string
+  readonly pattern: string
+  /** `syntax`: it is not one of ECMA-262; `time`: it cannot be matched in time linear to the text. */
+  readonly reason: 'syntax' | 'time'
+}
+
+/** The patterns of an untrusted schema that its validator does not check; none if the schema is too large to be used. */
+export function uncheckedPatterns(schema: JsonSchema): readonly UncheckedPattern[] {
+  const found: UncheckedPattern[] = []
+  try {
+    boundedSchema(schema, found)
+  } catch (error) {
+    if (!(error instanceof TypeError)) throw error
+  }
+  return found
+}
+
+/** Why a pattern is not checked; undefined if it is. */
+function patternProblem(source: string): UncheckedPattern['reason'] | undefined {
+  try {
+    return compilePattern(source) ? undefined : 'time'
+  } catch {
+    return 'syntax'
+  }
 }
 
 /**
@@ -191,7 +199,7 @@ const compileProblems = new LRUCache<string, string>({
 
 function problemOfCompiling(schema: JsonSchema): string | undefined {
   try {
-    boundedSchema(schema)
+    boundedSchema(schema, [])
     const rounded = Object(withDoubles(schema)) as JsonSchema
     // The ids of other schemas may be in its way.
     if (!compiles(rounded, engine('listed', newListingEngine))) newListingEngine().compile(rounded)
@@ -301,13 +309,10 @@ const regExp = Object.assign(
   { code: 'new RegExp' },
 )
 
-/** The skipped patterns of the schema being compiled. */
-let unchecked = new Set<string>()
-
+// Names of properties that an unchecked pattern could match are accepted.
 const safeRegExp = Object.assign(
   (source: string) => {
-    const pattern = compilePattern(source)
-    if (!pattern) unchecked.add(source)
+    const pattern = patternProblem(source) === undefined ? compilePattern(source) : undefined
     // Ajv identifies patterns by their text.
     return { test: (text: string) => pattern?.test(text, true) ?? true, toString: () => source }
   },
@@ -330,20 +335,21 @@ const schemaLimits = { depth: 64, values: 20_000, characters: 500_000 }
 /** The keyword that counts followed references. */
 const STEP_KEYWORD = 'x-gatehouse-step'
 
-/** What a value in a schema is: a schema, a map of schemas, or data. */
-type Kind = 'schema' | 'map' | 'plain'
+/** What a value in a schema is: a schema, a map of schemas by names or by patterns, or data. */
+type Kind = 'schema' | 'map' | 'patterns' | 'plain'
 
 /** Keywords whose members are schemas, under any name. */
-const maps = new Set(['properties', 'patternProperties', '$defs', 'definitions', 'dependentSchemas'])
+const maps = new Set(['properties', '$defs', 'definitions', 'dependentSchemas'])
 /** Keywords whose value is not a schema. */
 const plain = new Set(['enum', 'const', 'default', 'examples', 'required', 'type'])
 const references = ['$ref', '$dynamicRef', '$recursiveRef']
 
 /**
- * A copy of a schema that counts each followed reference as a step, so that a small schema cannot cause unbounded work.
+ * A copy of a schema that counts each followed reference as a step, so that a small schema cannot cause unbounded work, and
+ * without the patterns that are not checked, which are added to `skipped`.
  * @throws TypeError if the schema is too large
  */
-function boundedSchema(schema: JsonSchema): JsonSchema {
+function boundedSchema(schema: JsonSchema, skipped: UncheckedPattern[]): JsonSchema {
   const budget = { values: schemaLimits.values, characters: schemaLimits.characters }
 
   const spend = (characters: number, depth: number): void => {
@@ -352,24 +358,78 @@ function boundedSchema(schema: JsonSchema): JsonSchema {
     if (budget.values < 0 || budget.characters < 0) throw new TypeError('it is too large')
     if (depth > schemaLimits.depth) throw new TypeError('it is nested too deeply')
   }
-  const copy = (value: unknown, depth: number, kind: Kind): unknown => {
+  const isSkipped = (pattern: string, at: string): boolean => {
+    const reason = patternProblem(pattern)
+    if (reason !== undefined) skipped.push({ at, pattern, reason })
+    return reason !== undefined
+  }
+  const copy = (value: unknown, { kind, depth, at }: Place): unknown => {
     spend(typeof value === 'string' ? value.length : 0, depth)
-    if (Array.isArray(value)) return value.map((item) => copy(item, depth + 1, kind))
+    if (Array.isArray(value))
+      return value.map((item, index) => copy(item, { kind, depth: depth + 1, at: below(at, index) }))
     if (!isObject(value)) return value
-    const copied = Object.entries(value).map(([key, member]) => {
+    const copied = Object.entries(value).flatMap(([key, member]) => {
       spend(key.length, depth)
-      return [key, copy(member, depth + 1, kindOf(kind, key))] as const
+      const place = { kind: kindOf(kind, key), depth: depth + 1, at: below(at, key) }
+      const isPattern = kind === 'schema' && key === 'pattern' && typeof member === 'string'
+      if (isPattern && isSkipped(member, place.at)) return []
+      return [[key, kind === 'patterns' && isSkipped(key, at) ? true : copy(member, place)] as const]
     })
     const isReference = kind === 'schema' && references.some((key) => typeof value[key] === 'string')
     return Object.fromEntries(isReference ? [...copied, [STEP_KEYWORD, true] as const] : copied)
   }
-  const bounded = copy(schema, 0, 'schema')
+  const bounded = copy(schema, { kind: 'schema', depth: 0, at: '' })
   return isObject(bounded) ? bounded : {}
+}
+
+/** A place in a schema: the kind of its value, and the keys that lead to it. */
+interface Place {
+  readonly kind: Kind
+  readonly depth: number
+  readonly at: string
+}
+
+function below(at: string, key: string | number): string {
+  return at === '' ? String(key) : `${at}.${key}`
 }
 
 function kindOf(parent: Kind, key: string): Kind {
   if (parent === 'plain') return 'plain'
-  if (parent === 'map') return 'schema'
+  if (parent !== 'schema') return 'schema'
   if (plain.has(key)) return 'plain'
+  if (key === 'patternProperties') return 'patterns'
   return maps.has(key) ? 'map' : 'schema'
+}
+
+/**
+ * A schema without the patterns that clients cannot compile, which they do with the flag `u`, and without what those would
+ * decide about other properties.
+ */
+export function withCompilablePatterns(schema: JsonSchema): JsonSchema {
+  const copy = (value: unknown, kind: Kind): unknown => {
+    if (Array.isArray(value)) return value.map((item) => copy(item, kind))
+    if (!isObject(value)) return value
+    const { pattern, patternProperties } = value
+    const without = new Set<string>()
+    if (kind === 'schema' && typeof pattern === 'string' && !compilesForClients(pattern))
+      without.add('pattern')
+    if (
+      kind === 'schema' &&
+      isObject(patternProperties) &&
+      !Object.keys(patternProperties).every(compilesForClients)
+    )
+      for (const key of ['patternProperties', 'additionalProperties', 'unevaluatedProperties'])
+        without.add(key)
+    const kept = Object.entries(value).filter(([key]) => !without.has(key))
+    return Object.fromEntries(kept.map(([key, member]) => [key, copy(member, kindOf(kind, key))] as const))
+  }
+  return Object(copy(schema, 'schema')) as JsonSchema
+}
+
+function compilesForClients(pattern: string): boolean {
+  try {
+    return RegExp(pattern, 'u') instanceof RegExp
+  } catch {
+    return false
+  }
 }

@@ -1,6 +1,7 @@
 /** Regular expressions in linear time (RE2), loaded on demand; and globs. */
 import { LRUCache } from 'lru-cache'
 import { createRequire } from 'node:module'
+import { toRe2 } from './ecma-pattern.ts'
 
 /** An untrusted regular expression, matched in time linear to the text. */
 export interface Pattern {
@@ -15,13 +16,13 @@ const limits = { pattern: 1000, text: 100_000, kept: 1000 }
 const patterns = new LRUCache<string, Pattern | 'unsupported'>({ max: limits.kept })
 
 /**
- * Compiles a pattern. Undefined if it cannot be matched in linear time, because of lookarounds or back-references, or
- * if it is too long.
- * @throws SyntaxError if it is not a valid pattern
+ * Compiles a pattern of ECMA-262. Undefined if it cannot be matched in linear time, because of lookarounds or
+ * back-references, or if it is too long.
+ * @throws SyntaxError if it is not a valid pattern, or one of another dialect
  */
 export function compilePattern(source: string, { ignoreCase = false } = {}): Pattern | undefined {
   if (source.length > limits.pattern) {
-    checkSyntax(source)
+    RegExp(source)
     return undefined
   }
   const key = `${ignoreCase ? 'i' : ''}/${source}`
@@ -35,10 +36,9 @@ const require = createRequire(import.meta.url)
 function compile(source: string, ignoreCase: boolean): Pattern | 'unsupported' {
   // Loaded for the first pattern, which most configurations do not have.
   const { RE2JS }: typeof import('re2js') = require('re2js')
-  checkSyntax(source)
   try {
     const flags = ignoreCase ? RE2JS.CASE_INSENSITIVE : 0
-    const compiled = RE2JS.compile(RE2JS.translateRegExp(source), flags)
+    const compiled = RE2JS.compile(RE2JS.translateRegExp(toRe2(source, ignoreCase)), flags)
     return {
       test: (text, otherwise) => (text.length > limits.text ? otherwise : compiled.test(text)),
       replaceAll: (text: string, replacement: string) => {
@@ -51,17 +51,9 @@ function compile(source: string, ignoreCase: boolean): Pattern | 'unsupported' {
         return { text: replaced, count }
       },
     }
-  } catch {
+  } catch (error) {
+    if (error instanceof SyntaxError) throw error
     return 'unsupported'
-  }
-}
-
-// Servers write patterns such as `a\-b`, which are errors in Unicode mode only.
-function checkSyntax(source: string): void {
-  try {
-    RegExp(source, 'u')
-  } catch {
-    RegExp(source)
   }
 }
 

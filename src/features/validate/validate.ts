@@ -279,13 +279,10 @@ function tolerantCheck(
     isLogged = true
     return 'unchecked'
   }
-  const onUnchecked = (pattern: string): void => {
-    log.debug('validate.pattern_unchecked', { ...what, pattern: pattern.slice(0, 200) })
-  }
   let check: Check | undefined
   return (value) => {
     try {
-      check ??= validator(schema, { onUnchecked })
+      check ??= validator(schema)
       return check(value)
     } catch (error) {
       return unusable(error)
