@@ -234,14 +234,15 @@ describe('an injected argument', () => {
     const { server, one } = await serverWith({ confirm: 'never' })
     const { url } = await found({ upstreams: { one } })
     const client = await clientOf({ url: `${url}/one` })
-    const params = { name: 'echo', arguments: { _idempotency_key: 'k' } }
+    // A tool that names its arguments.
+    const params = { name: 'error', arguments: { code: 5, _idempotency_key: 'k' } }
     expect(codeOf(await client.request('tools/call', params))).toBe('INVALID_INPUT')
-    expect(callsOf(server, 'echo')).toBe(0)
+    expect(callsOf(server, 'error')).toBe(0)
     const other = await found({ features: { misplaced_values: 'off' }, upstreams: { one } })
     const open = await clientOf({ url: `${other.url}/one` })
     await open.request('tools/call', params)
     await open.request('tools/call', params)
-    expect(callsOf(server, 'echo')).toBe(2)
+    expect(callsOf(server, 'error')).toBe(2)
     expect(server.received('tools/call')[0]?.text).toContain('_idempotency_key')
   })
 

@@ -180,7 +180,8 @@ function onStdio(seenFile: string, options: ServerOptions, upstream: Json = {}):
 }
 
 function configOf(upstreams: Json): Json {
-  return { listen: { legacy_sse: true }, features: unadvertised, upstreams }
+  const features = { ...Object(unadvertised), validate: { input: 'strict' } }
+  return { listen: { legacy_sse: true }, features, upstreams }
 }
 
 /** The configuration of a gateway with this server alone. */

@@ -36,6 +36,7 @@ export const profiles: Readonly<Record<Settings['profile'], Profile>> = {
       structured_text: 'on',
       confirm: { fallback: 'deny', remember: 'off' },
       agent_profile: 'on',
+      validate: { input: 'strict' },
       complete: 'on',
     },
   },

@@ -10,13 +10,14 @@ export const misplacedValuesSchema: FeatureSchema = {
     type: 'object',
     default: 'on',
     description:
-      'Whether calls are refused that contain a value for the gateway, such as `transaction_id`, among the arguments of a tool without such an argument, where it would have no effect.',
+      'Whether calls are refused that contain a value for the gateway, such as `transaction_id`, among the arguments of a tool without such an argument, where it would have no effect. Tools whose schema leaves the arguments open are not checked.',
     properties: {},
   },
 }
 
 /** The settings of checks against the schemas of tools. */
 export interface ValidateSettings {
+  readonly input: 'off' | 'warn' | 'strict'
   readonly output: 'off' | 'warn' | 'strict'
 }
 
@@ -28,6 +29,12 @@ export const validateSchema: FeatureSchema = {
   schema: {
     type: 'object',
     properties: {
+      input: {
+        enum: ['off', 'warn', 'strict'],
+        default: 'warn',
+        description:
+          'What happens to a call whose arguments do not match the input schema of its tool: the server judges it alone, with a log entry for each tool, or the gateway refuses it. Calls that a rule about such an argument would have to judge are refused in any case. By default `warn`, and `strict` in the corporate profile.',
+      },
       output: {
         enum: ['off', 'warn', 'strict'],
         default: 'warn',

@@ -1,4 +1,7 @@
-/** Checks arguments and results against the schemas of the server's tools, and repairs harmless defects. */
+/**
+ * Checks arguments and results against the schemas of the server's tools. By default a server judges itself what it takes: a
+ * call that does not fit its schema is passed on unchanged, unless a rule of the configuration has to know what does not fit.
+ */
 import type { Call, Handler, Outcome } from '../../core/call.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
 import { GatewayError, invalidParam, unknownTool } from '../../core/error.ts'
@@ -19,21 +22,23 @@ import { withKeyArgument } from '../../core/tool-call.ts'
 import { hasIdempotencyKey, idempotencyKeyOf } from '../../protocol/meta-keys.ts'
 import type { Feature, Services } from '../feature.ts'
 import { type ValidateSettings, validateSchema } from '../settings/authorize.ts'
+import { type ArgumentRule, argumentRulesOf, undecidedRule } from './argument-rules.ts'
 
 type Deps = Pick<Services, 'log' | 'servers' | 'features'>
 
-/** Refuses calls that can only fail: of unknown tools, or with invalid arguments. */
+/** Refuses calls of unknown tools and, where it is strict or a rule requires it, those with arguments that do not fit. */
 export const validate: Feature<ValidateSettings> = {
   ...validateSchema,
   create: (settings, deps) => {
     const checks = createChecks(deps.log)
-    const nullTolerance = createNullTolerance(deps.log)
+    const reports = createReports(deps.log)
+    const rulesOf = cachedRules(deps)
     return {
       middleware: ({ upstream, method }) => {
-        if (method === 'tools/list') return (next) => async (call) => withInputSchemas(await next(call))
         if (method !== 'tools/call') return undefined
-        const output = createOutputCheck(settings(upstream).output, checks, deps.log)
-        return (next) => (call) => checked(call, { next, checks, nullTolerance, output, deps })
+        const { input, output: outputMode } = settings(upstream)
+        const output = createOutputCheck(outputMode, checks, deps.log)
+        return (next) => (call) => checked(call, { next, input, checks, reports, rulesOf, output, deps })
       },
     }
   },
@@ -41,19 +46,32 @@ export const validate: Feature<ValidateSettings> = {
 
 interface ValidateContext {
   readonly next: Handler
+  readonly input: ValidateSettings['input']
   readonly checks: Checks
-  readonly nullTolerance: NullTolerance
+  readonly reports: Reports
   readonly output: OutputCheck
   readonly deps: Deps
+  rulesOf(entry: Descriptor): readonly ArgumentRule[]
+}
+
+function cachedRules({ servers }: Deps): ValidateContext['rulesOf'] {
+  const known = new WeakMap<object, readonly ArgumentRule[]>()
+  return (entry) => {
+    const found = known.get(entry.definition) ?? argumentRulesOf(entry, servers.settings(entry.upstream))
+    known.set(entry.definition, found)
+    return found
+  }
 }
 
 function checked(call: Call, context: ValidateContext): Promise<Outcome> {
   const { name, arguments: given } = call.params.fields
   if (typeof name !== 'string' || name === '') return refuse('name', 'must be a string')
-  if (given !== undefined && !isObject(given)) return refuse('arguments', 'must be an object')
+  // Servers in several languages read null as no arguments.
+  const args = given === undefined || (given === null && context.input !== 'strict') ? none : given
+  if (!isObject(args)) return refuse('arguments', 'must be an object')
   // A server that cannot list its tools reports the problem itself.
   if (call.toolError !== undefined) return context.next(call)
-  return validateAndRun(call, given ?? none, context)
+  return validateAndRun(call, args, context)
 }
 
 function validateAndRun(
@@ -71,35 +89,50 @@ function validateAndRun(
     return next(call)
   }
   const { definition, upstream } = entry
-  const what = { upstream, tool: entry.name, schema: 'input' }
-  const check = checks.of(listedSchema(definition), what)
+  const check = checks.of(definition.inputSchema, { upstream, tool: entry.name, schema: 'input' })
   const problems = check(given)
   if (problems === 'unchecked') call.logFields.set('validated', false)
-  else if (
-    problems.length > 0 &&
-    !context.nullTolerance.isOnlyNulls(given, problems, { check, upstream, tool: entry.name })
-  )
-    return runWithKey(call, entry, { context, check, problems })
+  else if (problems.length > 0) return runInvalid(call, entry, { context, check, given, problems })
   return output(next(call), entry)
 }
 
 interface InvalidCall {
   readonly context: ValidateContext
   readonly check: ReturnType<Checks['of']>
+  readonly given: Readonly<Record<string, unknown>>
   readonly problems: readonly SchemaProblem[]
 }
 
-/** The missing argument may be the idempotency key, which the gateway adds. @throws INVALID_INPUT */
-async function runWithKey(
+/** @throws INVALID_INPUT if the call is not for its server to judge */
+async function runInvalid(
   call: Call,
   entry: Descriptor,
-  { context, check, problems }: InvalidCall,
+  { context, check, given, problems }: InvalidCall,
 ): Promise<Outcome> {
-  const filled = argumentsWithKey(call, entry, context.deps)
-  const remaining = filled === undefined ? problems : check(filled)
-  if (remaining !== 'unchecked' && remaining.length > 0) throw mismatchError(remaining)
-  return context.output(context.next(call), entry)
+  const { input, next, output, reports, deps } = context
+  // The missing argument may be the idempotency key, which the gateway adds.
+  const filled = argumentsWithKey(call, entry, deps) ?? given
+  const remaining = filled === given ? problems : check(filled)
+  if (remaining === 'unchecked' || remaining.length === 0) return output(next(call), entry)
+  if (areOnlyNulls(filled, remaining, check)) {
+    reports.add('validate.null_taken', entry, {
+      hint: 'the input schema does not name the type null: leave the argument out instead',
+    })
+    return output(next(call), entry)
+  }
+  if (input === 'strict') throw mismatchError(remaining)
+  const keys = Object.keys(filled).filter((key) => !Object.hasOwn(given, key))
+  const rules = [...keys.map((argument) => ({ argument, rule: KEY_RULE })), ...context.rulesOf(entry)]
+  const undecided = undecidedRule(rules, remaining)
+  if (undecided) throw mismatchError(remaining, undecided)
+  if (call.dryRun) throw mismatchError(remaining, { rule: DRY_RUN_RULE })
+  if (input === 'warn')
+    reports.add('validate.input', entry, { reason: mismatchText(remaining).slice(0, MAX_LOGGED_LENGTH) })
+  return output(next(call), entry)
 }
+
+const KEY_RULE = 'the idempotency key, which is sent there,'
+const DRY_RUN_RULE = 'a dry run, which does not ask the server,'
 
 const none = {}
 
@@ -131,13 +164,17 @@ function refuse(field: string, problemText: string): Promise<never> {
 }
 
 /** The arguments with the idempotency key, if the tool takes one as an argument; undefined if nothing is added. @throws INVALID_INPUT */
-function argumentsWithKey(call: Call, entry: Descriptor, deps: Deps): unknown {
+function argumentsWithKey(
+  call: Call,
+  entry: Descriptor,
+  deps: Deps,
+): Readonly<Record<string, unknown>> | undefined {
   const { upstream, name } = entry
   if (call.target.isBuiltin || !hasIdempotencyKey(call) || !deps.features.isOn('idempotency', upstream))
     return undefined
   const setting = settingOf(deps.servers.settings(upstream)?.tools ?? {}, name, 'keyArgument')?.value
   const filled = withKeyArgument(call, idempotencyKeyOf(call), setting, entry)
-  return filled === call ? undefined : filled.params.fields.arguments
+  return filled === call ? undefined : filled.params.at('arguments')?.fields
 }
 
 /** An invalid argument. */
@@ -152,22 +189,42 @@ interface Mismatch {
 /** How many problems are named, and the maximum length of a name and of a list of allowed values, in characters. */
 const MAX_PROBLEM = { named: 5, listed: 20, field: 200, values: 200 }
 
+/** Why a call is refused though its server may take it: a rule, and the argument that the rule has to know. */
+interface Cause {
+  readonly rule: string
+  readonly argument?: string
+}
+
 /** The refusal of invalid arguments. It repeats no values. */
-function mismatchError(problems: readonly SchemaProblem[]): GatewayError {
-  const mismatches = distinct(withoutSummaries(problems).map(describeProblem))
-  const named = mismatches.slice(0, MAX_PROBLEM.named).map(({ text }) => text)
-  const remainingCount = mismatches.length - named.length
-  const more = remainingCount > 0 ? ` (and ${remainingCount} more)` : ''
-  const [first] = mismatches
-  return new GatewayError('INVALID_INPUT', `Invalid arguments: ${named.join('; ')}${more}.`, {
+function mismatchError(problems: readonly SchemaProblem[], cause?: Cause): GatewayError {
+  const mismatches = mismatchesOf(problems)
+  const first =
+    mismatches.find(({ field }) => cause?.argument !== undefined && field.split('.')[0] === cause.argument) ??
+    mismatches[0]
+  const why = cause
+    ? ` The call was not made, because ${cause.rule} has to know ${nameOf(cause.argument ?? '')}.`
+    : ''
+  return new GatewayError('INVALID_INPUT', `Invalid arguments: ${mismatchText(problems)}.${why}`, {
     isResult: true,
     field: first?.field,
     reason: first?.reason,
     suggestion: 'Correct the arguments to match the input schema of the tool, and call it again.',
     details: {
       problems: mismatches.slice(0, MAX_PROBLEM.listed).map(({ field, reason }) => ({ field, reason })),
+      ...(cause && { rule: cause.rule }),
     },
   })
+}
+
+function mismatchesOf(problems: readonly SchemaProblem[]): readonly Mismatch[] {
+  return distinct(withoutSummaries(problems).map(describeProblem))
+}
+
+function mismatchText(problems: readonly SchemaProblem[]): string {
+  const mismatches = mismatchesOf(problems)
+  const named = mismatches.slice(0, MAX_PROBLEM.named).map(({ text }) => text)
+  const remainingCount = mismatches.length - named.length
+  return `${named.join('; ')}${remainingCount > 0 ? ` (and ${remainingCount} more)` : ''}`
 }
 
 const summaries = new Set(['anyOf', 'oneOf', 'allOf', 'if'])
@@ -216,30 +273,7 @@ function distinct(mismatches: readonly Mismatch[]): readonly Mismatch[] {
   return [...new Map(mismatches.map((each) => [each.text, each])).values()]
 }
 
-/** The schema of a tool without arguments. */
-const NO_ARGUMENTS = { type: 'object', additionalProperties: false } as const
-
-/** A tool list with an input schema for each tool: clients reject the whole list if one has none. */
-function withInputSchemas(outcome: Outcome): Outcome {
-  if (outcome.kind !== 'result') return outcome
-  const { tools } = outcome.result.fields
-  if (!Array.isArray(tools) || !tools.some(lacksInputSchema)) return outcome
-  const repairedTools = tools.map((tool: unknown) =>
-    lacksInputSchema(tool) ? { ...tool, inputSchema: NO_ARGUMENTS } : tool,
-  )
-  return { kind: 'result', result: outcome.result.with({ tools: repairedTools }) }
-}
-
-/** The input schema of a tool as it is listed. */
-function listedSchema({ inputSchema }: Readonly<Record<string, unknown>>): unknown {
-  return inputSchema ?? NO_ARGUMENTS
-}
-
-function lacksInputSchema(tool: unknown): tool is Record<string, unknown> {
-  return isObject(tool) && (tool.inputSchema === undefined || tool.inputSchema === null)
-}
-
-// Compiled checks of schemas, tolerant of nulls and of unusable schemas.
+// Compiled checks of schemas, tolerant of unusable ones.
 
 /** The problems of a value, or `unchecked`. */
 type CheckResult = readonly SchemaProblem[] | 'unchecked'
@@ -290,44 +324,42 @@ function tolerantCheck(
   }
 }
 
-// Arguments whose only defect is `null` for an optional value. Clients in Python and other languages send an optional
-// argument without a value as `null`, and most servers accept that, although the schema does not name the type.
-// Invariant: the server receives what the client sent.
-
-/** Recognises such arguments. */
-interface NullTolerance {
-  /** Whether invalid arguments would be valid without their `null` members. Logged once for each tool. */
-  isOnlyNulls(given: unknown, problems: readonly SchemaProblem[], checked: Checked): boolean
+/** What is logged once for each tool. */
+interface Reports {
+  add(event: string, entry: Descriptor, fields: Readonly<Record<string, string>>): void
 }
 
-interface Checked {
-  readonly check: ReturnType<Checks['of']>
-  readonly upstream: string
-  readonly tool: string
-}
-
-/** For how many tools it is remembered that this was logged. */
+/** For how many tools it is remembered that something was logged. */
 const MAX_LOGGED = 1000
+/** The maximum length of a logged text, in characters. */
+const MAX_LOGGED_LENGTH = 300
 
-/** Creates the tolerance, with nothing logged. */
-function createNullTolerance(log: Log): NullTolerance {
+function createReports(log: Log): Reports {
   const logged = new Set<string>()
   return {
-    isOnlyNulls: (given, problems, { check, upstream, tool }) => {
-      // An additional property is not an optional one.
-      if (problems.some(({ keyword }) => keyword.endsWith('Properties'))) return false
-      const without = withoutNulls(given)
-      const remaining = without === given ? problems : check(without)
-      if (remaining === 'unchecked' || remaining.length > 0) return false
-      const key = `${upstream} ${tool}`
-      if (!logged.has(key) && logged.size < MAX_LOGGED) {
-        logged.add(key)
-        const hint = 'the input schema does not name the type null: leave the argument out instead'
-        log.warn('validate.null_taken', { upstream, tool, hint })
-      }
-      return true
+    add: (event, { upstream, name }, fields) => {
+      const key = `${event} ${upstream} ${name}`
+      if (logged.has(key) || logged.size >= MAX_LOGGED) return
+      logged.add(key)
+      log.warn(event, { upstream, tool: name, ...fields })
     },
   }
+}
+
+/**
+ * Whether invalid arguments would be valid without their `null` members. Clients in Python and other languages send an
+ * optional argument without a value as `null`, and most servers accept that, although the schema does not name the type.
+ */
+function areOnlyNulls(
+  given: unknown,
+  problems: readonly SchemaProblem[],
+  check: ReturnType<Checks['of']>,
+): boolean {
+  // An additional property is not an optional one.
+  if (problems.some(({ keyword }) => keyword.endsWith('Properties'))) return false
+  const without = withoutNulls(given)
+  const remaining = without === given ? problems : check(without)
+  return remaining !== 'unchecked' && remaining.length === 0
 }
 
 /** A value without `null` members of objects; the same value if it has none. */

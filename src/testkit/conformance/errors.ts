@@ -48,6 +48,11 @@ function requiredOf(inputSchema: unknown): readonly unknown[] {
   return Array.isArray(required) ? required : []
 }
 
+/** Whether the gateway refuses arguments that do not match a schema. */
+function isStrict(settings: Context['settings']): boolean {
+  return objectAt({ own: settings('validate') }, 'own')?.input === 'strict'
+}
+
 /** The checks of failures. */
 export const errorChecks: readonly Check[] = [
   {
@@ -103,14 +108,22 @@ export const errorChecks: readonly Check[] = [
     proposal_ref: 'proposal-11',
     category,
     description:
-      'Arguments that do not match the schema are refused with the name of the argument, before the server.',
+      'Arguments that do not match the schema reach the server unchanged, unless the configuration is strict: then they are refused with the name of the argument.',
     needs: ['validate', 'errors'],
-    run: async ({ ours, echo }) => {
+    run: async ({ ours, echo, settings }) => {
       const reached = echo.received('get_echo').length
-      const error = failureOf(await ours.call('get_echo', { text: 7 }), 'INVALID_INPUT')
+      const answer = await ours.call('get_echo', { text: 7 })
+      const received = echo.received('get_echo').slice(reached)
+      const sent = isStrict(settings) ? [] : [{ text: 7 }]
+      expectSame(
+        received.map((each) => each.arguments),
+        sent,
+        'the arguments that reached the server',
+      )
+      if (!isStrict(settings)) return
+      const error = failureOf(answer, 'INVALID_INPUT')
       expectWellFormed(error)
       expectSame(error.field, 'text', 'the field')
-      expectSame(echo.received('get_echo').length, reached, 'the calls that reached the server')
     },
   },
   {
@@ -118,12 +131,17 @@ export const errorChecks: readonly Check[] = [
     proposal_ref: 'proposal-11',
     category,
     description:
-      'The server under test: a call of a listed tool without its required arguments is refused in that form.',
+      'The server under test: if a call of a listed tool without its required arguments fails, it does in that form; if the configuration is strict, it is refused.',
     needs: ['validate', 'errors'],
-    run: async ({ server, readers }) => {
+    run: async ({ server, readers, settings }) => {
       const tool = readers.find(({ inputSchema }) => requiredOf(inputSchema).length > 0)
       if (!tool) throw new Skip('no tool that only reads has a required argument')
-      expectWellFormed(failureOf(await server.call(String(tool.name)), 'INVALID_INPUT'))
+      const answer = await server.call(String(tool.name))
+      if (isStrict(settings)) return expectWellFormed(failureOf(answer, 'INVALID_INPUT'))
+      const error = objectAt(answer.error, 'data') ?? objectAt(answer.result, '_meta', ERROR_KEY)
+      const isFailed = answer.error !== undefined || answer.result?.isError === true
+      expectSame(error !== undefined, isFailed, 'whether there is a structured error')
+      if (error) expectWellFormed(error)
     },
   },
   {

@@ -19,13 +19,18 @@ const upstreams = {
 
 let gateway: RunningGateway
 let plain: RunningGateway
+let strict: RunningGateway
 beforeAll(async () => {
   writeFileSync(join(root, 'a.txt'), 'hello')
   const start = (features: unknown) => startGateway({ features: plainFeatures(features), upstreams })
-  ;[gateway, plain] = await Promise.all([start(undefined), start('none')])
+  ;[gateway, plain, strict] = await Promise.all([
+    start(undefined),
+    start('none'),
+    start({ validate: { input: 'strict' } }),
+  ])
 })
 afterAll(async () => {
-  await Promise.all([gateway.close(), plain.close()])
+  await Promise.all([gateway.close(), plain.close(), strict.close()])
   rmSync(root, { recursive: true, force: true })
 })
 
@@ -44,8 +49,18 @@ describe.each(['2025-11-25', '2026-07-28'] as const)(
       })
     })
 
-    test('C146 C149 receives no call with invalid arguments', async () => {
-      const client = await clientTo(gateway)
+    test('judges the arguments itself', async () => {
+      const replies = [gateway, plain].map(async (of) => {
+        const client = await clientTo(of)
+        return client.request('tools/call', { name: 'read_text_file', arguments: { path: 7 } })
+      })
+      const [judged, direct] = await Promise.all(replies)
+      expect(judged?.result).toMatchObject({ isError: true, content: Object(direct?.result).content })
+      expect(judged?.text).toMatch(/Invalid arguments for tool read_text_file/)
+    })
+
+    test('C146 C149 receives no call with invalid arguments if validation is strict', async () => {
+      const client = await clientTo(strict)
       const reply = await client.request('tools/call', { name: 'read_text_file', arguments: { path: 7 } })
       expect(reply.result).toMatchObject({
         isError: true,

@@ -26,6 +26,7 @@ const done = Payload.of({ content: [] })
 
 interface Given {
   readonly definition?: Readonly<Record<string, unknown>>
+  readonly input?: 'off' | 'warn' | 'strict'
   readonly output?: 'off' | 'warn' | 'strict'
   readonly result?: Payload
   readonly params?: Readonly<Record<string, unknown>>
@@ -46,6 +47,7 @@ function entryOf(definition: Readonly<Record<string, unknown>>): Descriptor {
 
 function maker({
   definition = { inputSchema },
+  input = 'strict',
   output = 'warn',
   result = done,
   entry,
@@ -54,7 +56,7 @@ function maker({
   const known = entryOf(definition)
   const deps = featureDeps({ entry: entry ?? (() => known), log })
   const { middleware: policy } = withTool(
-    validate.create(() => ({ output }), deps),
+    validate.create(() => ({ input, output }), deps),
     deps,
   )
   const target = { method: 'tools/call', upstream: 'one', name: 't' }
@@ -163,18 +165,6 @@ describe('validation of a tool call', () => {
   it('C149 absent arguments are validated as an empty object', async () => {
     expect((await refusal({})).data).toMatchObject({ field: 'path', reason: 'required' })
   })
-
-  it.each([{}, { inputSchema: undefined }, { inputSchema: null }])(
-    'a call of a tool without a schema is validated against the schema clients see: %j',
-    async (definition) => {
-      const error = await refusal({ definition, params: { arguments: { path: 'x' } } })
-      expect(error.data).toMatchObject({ code: 'INVALID_INPUT', field: 'path' })
-      const { call, made } = maker({ definition })
-      await call({})
-      await call({ arguments: {} })
-      expect(made).toHaveLength(2)
-    },
-  )
 
   it('a refusal lists several problems, but a limited number', async () => {
     const { message, data } = await withArguments({ lines: Array.from({ length: 50 }, () => 'x') })
@@ -391,40 +381,9 @@ describe('validation of a tool result', () => {
   })
 })
 
-describe('validation of a list of tools', () => {
-  async function listed(tools: unknown): Promise<Payload> {
-    const { middleware: policy } = validate.create(() => ({ output: 'warn' }), featureDeps())
-    const result = Payload.of({ tools })
-    const handler = policy?.({ method: 'tools/list', upstream: 'one' })?.(async () => ({
-      kind: 'result',
-      result,
-    }))
-    const outcome = await handler?.(toolCall({ method: 'tools/list' }))
-    if (outcome?.kind === 'result') return outcome.result
-    throw new Error('There is no list')
-  }
-
-  it('C127 every tool receives an input schema', async () => {
-    const repaired = { type: 'object', additionalProperties: false }
-    const list = await listed([{ name: 'a', inputSchema: null }, { name: 'b' }, { name: 'c', inputSchema }])
-    expect(list.fields.tools).toEqual([
-      { name: 'a', inputSchema: repaired },
-      { name: 'b', inputSchema: repaired },
-      { name: 'c', inputSchema },
-    ])
-  })
-
-  it('a list that is complete or malformed is unchanged', async () => {
-    for (const tools of [[{ name: 'c', inputSchema: {} }], 'x', undefined]) {
-      const list = await listed(tools)
-      expect(list.fields.tools).toEqual(tools)
-    }
-  })
-})
-
 describe('validation of other methods', () => {
   it('other methods are not validated', () => {
-    const { middleware: policy } = validate.create(() => ({ output: 'warn' }), featureDeps())
+    const { middleware: policy } = validate.create(() => ({ input: 'warn', output: 'warn' }), featureDeps())
     expect(policy?.({ method: 'prompts/get', upstream: 'one' })).toBeUndefined()
   })
 })
