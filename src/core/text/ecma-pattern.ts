@@ -72,15 +72,16 @@ function strictly(source: string): string | undefined {
   const strict: string[] = []
   for (const [index, token] of tokens.entries()) {
     const [, escaped] = token.length === 2 && token.startsWith('\\') ? token : []
-    if (inClass && (token === '[' || token === '[^')) return undefined
+    // Classes in classes, and `]` as the first member of one, are of other dialects.
+    if (token === '[]' || token === '[^]' || (inClass && token.startsWith('['))) return undefined
     if (escaped !== undefined && !/[\da-z]/i.test(escaped)) {
       strict.push(SYNTAX.has(escaped) || (inClass && escaped === '-') ? token : escaped)
     } else if (inClass && token === '-') {
       const isRange = ![tokens[index - 1], tokens[index + 1]].some((each) => SET_ESCAPE.test(each ?? ''))
       strict.push(isRange ? token : '\\-')
-    } else if (!inClass && (token === '{' || token === '}')) {
+    } else if (!inClass && (token === '{' || token === '}' || token === ']')) {
       // `{,3}` is a quantifier elsewhere.
-      if (tokens[index + 1] === ',') return undefined
+      if (token === '{' && tokens[index + 1] === ',') return undefined
       strict.push(`\\${token}`)
     } else strict.push(token)
     if (inClass) inClass = token !== ']'

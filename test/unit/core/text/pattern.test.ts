@@ -69,6 +69,7 @@ describe('a pattern', () => {
     [String.raw`^[\w-.]+$`, 'a-.b'],
     [String.raw`^[.-\w\@\&]+$`, 'a-.@&'],
     ['^{[a-z]+}$', '{ab}'],
+    [String.raw`^\[ok]]$`, '[ok]]'],
   ])('%s, which is valid without the flag u alone, matches the same there: %s', (source, text) => {
     expect(() => RegExp(source, 'u')).toThrow(SyntaxError)
     expect(RegExp(source).test(text)).toBe(true)
@@ -77,7 +78,7 @@ describe('a pattern', () => {
   })
 
   test.each(
-    String.raw`^a\Z \A \h \z \Qa\E \R \pL \p{IsGreek} \x{41} \N{DIGIT} [[:alpha:]] [a-z&&[^b]] [a-z&&\d] a{,3} a++ (?>a) (?i)a (?P<n>a) ( *a [b-a] foo] \1a`.split(
+    String.raw`^a\Z \A \h \z \Qa\E \R \pL \p{IsGreek} \x{41} \N{DIGIT} [[:alpha:]] [a-z&&[^b]] [a-z&&\d] a{,3} a++ (?>a) (?i)a (?P<n>a) ( *a [b-a] []a] [^]a] \1a`.split(
       ' ',
     ),
   )('%s of another dialect is not guessed at', (source) => {
