@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import { loadSettings } from '../../../src/config/load.ts'
 import { ConfigError } from '../../../src/config/problem.ts'
-import type { FeatureSchema, Settings } from '../../../src/core/settings.ts'
+import { type FeatureSchema, featureSettings, type Settings } from '../../../src/core/settings.ts'
+import { featureSchemas } from '../../../src/features/settings.ts'
 
 /** A feature with one default that the corporate profile changes and one that it keeps. */
 const features: readonly FeatureSchema[] = [
@@ -103,5 +104,39 @@ describe('the listen address in the corporate profile', () => {
     const listen = 'listen: { host: 0.0.0.0, origins: [https://a.example], public_url: https://b.example }\n'
     expect(load(`${corporate}${listen}${upstreams}`).listen.origins).toEqual(['https://a.example'])
     expect(problemsOf(`listen: { origins: ["https://*.example"] }\n${upstreams}`)).toHaveLength(1)
+  })
+})
+
+describe('the validation of arguments', () => {
+  const inputOf = (text: string): unknown =>
+    featureSettings(
+      loadSettings(text, { file: 'f.yaml', features: featureSchemas, env: {} }).settings,
+      'validate',
+      'it',
+    )
+
+  it.each([
+    ['', { input: 'warn', output: 'warn' }],
+    ['features: { validate: on }', { input: 'warn', output: 'warn' }],
+    ['features: { validate: { output: strict } }', { input: 'warn', output: 'strict' }],
+    ['features: { validate: { input: off } }', { input: 'off', output: 'warn' }],
+    ['features: { validate: { input: strict } }', { input: 'strict', output: 'warn' }],
+    ['features: { validate: off }', false],
+  ])('is left to the servers unless it is strict: %s', (text, settings) => {
+    expect(inputOf(`${upstreams}\n${text}`)).toEqual(settings)
+  })
+
+  it.each([
+    ['', { input: 'strict', output: 'warn' }],
+    ['features: { validate: { output: off } }', { input: 'strict', output: 'off' }],
+    ['features: { validate: { input: warn } }', { input: 'warn', output: 'warn' }],
+  ])('is strict in the corporate profile: %s', (text, settings) => {
+    expect(inputOf(`${corporate}${upstreams}\n${text}`)).toEqual(settings)
+  })
+
+  it.each(['true', 'on', 'loud', '{}'])('is not %s', (value) => {
+    expect(() => inputOf(`${upstreams}\nfeatures: { validate: { input: ${value} } }`)).toThrow(
+      /off, warn(?:,| or) (?:or )?"?strict/,
+    )
   })
 })
