@@ -124,6 +124,21 @@ const walls: readonly Wall[] = [
     may: ['core', 'protocol', 'store/store.ts', 'upstream/transport'],
     uses: ['oauth4webapi', 'undici', 'node:dns', 'node:net', ...timers],
   },
+  {
+    part: 'upstream/oauth/client-authentication.ts',
+    may: ['core', 'upstream/oauth'],
+    uses: ['oauth4webapi', 'jose'],
+  },
+  {
+    part: 'upstream/oauth/dpop.ts',
+    may: ['core', 'upstream/oauth', 'upstream/transport'],
+    uses: ['oauth4webapi', 'jose'],
+  },
+  {
+    part: 'upstream/oauth/assertion-grant.ts',
+    may: ['core', 'upstream/oauth'],
+    uses: ['oauth4webapi', 'node:fs/promises'],
+  },
   { part: 'upstream/protocol/gateway-proof.ts', may: ['core', 'protocol', 'upstream'], uses: ['jose'] },
   { part: 'features', may: forFeatures, own: forEachFeature },
   { part: 'features/references/files.ts', may: forFeatures, uses: files },

@@ -4,7 +4,7 @@
  * gateway may print.
  */
 import { isObject } from '../core/json/json.ts'
-import { basic, MIN_SECRET_LENGTH } from '../core/text/redactor.ts'
+import { basic, clientCredentials, MIN_SECRET_LENGTH } from '../core/text/redactor.ts'
 import { isSecretName } from '../core/text/secret-names.ts'
 import { Secret } from '../core/text/secret.ts'
 import type { Referenced } from './secrets.ts'
@@ -122,10 +122,10 @@ function textsIn(value: unknown, path: readonly string[] = []): readonly string[
   return [...pair, ...Object.entries(value).flatMap(([key, each]) => textsIn(each, [...path, key]))]
 }
 
-/** A client and its secret as HTTP Basic sends them, as they are or form-encoded (RFC 6749, section 2.3.1). */
+/** A client and its secret in HTTP Basic: as the gateway sends them, and form-encoded. */
 function basicPairs(id: string, secret: string): readonly string[] {
   const encoded = [id, secret].map((each) => new URLSearchParams({ each }).toString().slice('each='.length))
-  return [basic(`${id}:${secret}`), basic(encoded.join(':'))]
+  return [...clientCredentials(id, secret), basic(encoded.join(':'))]
 }
 
 /** The user and password of a URL, and the parameters and steps that are secrets by their name or look. */

@@ -112,7 +112,8 @@ function isSecret(text: string, path: readonly string[]): boolean {
   if (path[0] !== 'upstreams') return false
   const [key = '', name = ''] = path.slice(2)
   if (key === 'proxy') return holdsPassword(text)
-  if (key === 'token' || (key === 'oauth' && name === 'client_secret')) return true
+  if (key === 'token' || (key === 'oauth' && /^(?:client_secret|private_key)$/.test(path.at(-1) ?? '')))
+    return true
   return path.length === 4 && (key === 'env' || key === 'headers') && namesSecret(name)
 }
 

@@ -322,10 +322,21 @@ export interface UrlReach {
 
 /** How the gateway obtains tokens for a server. */
 export interface OAuthSettings {
-  /** With its own credentials, by exchanging each caller's token (RFC 8693), or by sign-in of each caller. */
-  readonly grant: 'client_credentials' | 'token_exchange' | 'authorization_code'
+  /**
+   * With its own credentials, for an assertion (RFC 7523), by exchanging each caller's token (RFC 8693), or by sign-in of
+   * each caller.
+   */
+  readonly grant: 'client_credentials' | 'jwt_bearer' | 'token_exchange' | 'authorization_code'
   readonly clientId?: string
   readonly clientSecret?: Secret
+  /** The key with which the client authenticates in place of a secret, as PEM or JWK. */
+  readonly privateKey?: Secret
+  /** The path of a file with the assertion of the gateway itself, for `jwt_bearer`. */
+  readonly assertionFile?: string
+  /** Who asserts the identity of callers, for `jwt_bearer`. */
+  readonly identityProvider?: IdentityProvider
+  /** Whether tokens are bound to a key (RFC 9449); absent if that depends on the server. */
+  readonly dpop?: 'on' | 'off'
   /** The token issuer; discovered through the server if absent. */
   readonly issuer?: string
   readonly tokenEndpoint?: string
@@ -334,6 +345,25 @@ export interface OAuthSettings {
   readonly audience?: string
   /** The requested resource (RFC 8707); absent if it is not to be sent. */
   readonly resource?: string
+}
+
+/** Whether the token of each caller is exchanged for one of the server. */
+export function exchangesTokens({ grant, identityProvider }: OAuthSettings): boolean {
+  if (grant !== 'jwt_bearer') return grant === 'token_exchange'
+  return identityProvider !== undefined && identityProvider.subjectTokenFile === undefined
+}
+
+/** An identity provider that issues identity assertions for authorization servers of servers. */
+export interface IdentityProvider {
+  /** At least one of the two is set. */
+  readonly issuer?: string
+  readonly tokenEndpoint?: string
+  readonly clientId: string
+  readonly clientSecret?: Secret
+  readonly privateKey?: Secret
+  /** The path of a file with the token of the one person who uses the gateway; by default the token of each caller is used. */
+  readonly subjectTokenFile?: string
+  readonly subjectTokenType: 'id_token' | 'access_token' | 'refresh_token' | 'saml2'
 }
 
 /**

@@ -12,7 +12,7 @@ import type { ExchangeMeter } from '../core/exchange.ts'
 import { canonical } from '../core/json/json.ts'
 import type { Log } from '../core/log.ts'
 import type { FindProxy } from '../core/proxy.ts'
-import type { UpstreamSettings } from '../core/settings.ts'
+import { exchangesTokens, type UpstreamSettings } from '../core/settings.ts'
 import { type MayKeep, withoutReservedKeys } from '../protocol/meta-keys.ts'
 import { findRevision } from '../protocol/revisions.ts'
 import { beforeCall, isPassing } from './failures.ts'
@@ -429,7 +429,7 @@ function clientConnectionNames(settings: UpstreamSettings): (call: Call, id: str
 
 /** Whether the token of a caller is exchanged for one of the server, which the connection keeps. */
 function isExchanging({ reach }: UpstreamSettings): boolean {
-  return reach.kind === 'url' && reach.oauth?.grant === 'token_exchange'
+  return reach.kind === 'url' && reach.oauth !== undefined && exchangesTokens(reach.oauth)
 }
 
 /** The call was not sent: what it relies on is gone, and what it would do elsewhere is unknown. */

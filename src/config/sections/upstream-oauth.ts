@@ -1,7 +1,7 @@
 /** `oauth` of a server: schema, settings and checks. */
 import { isObject } from '../../core/json/json.ts'
 import type { JsonSchema } from '../../core/schema/schema.ts'
-import type { OAuthSettings } from '../../core/settings.ts'
+import type { IdentityProvider, OAuthSettings } from '../../core/settings.ts'
 import type { Secret } from '../../core/text/secret.ts'
 import { isHttpUrl, isLoopback } from '../names.ts'
 import type { Finding } from '../problem.ts'
@@ -12,6 +12,59 @@ const url = {
   errorMessage: 'must be a URL such as https://login.example.com',
 }
 
+const path = {
+  type: 'string',
+  pattern: '^(/|[A-Za-z]:[\\\\/])',
+  errorMessage: 'must be the absolute path of a file',
+}
+
+const privateKey = {
+  type: 'string',
+  minLength: 1,
+  'x-secret': true,
+  errorMessage: 'must be text, such as "${file:/run/secrets/key.pem}", and not be empty',
+  description:
+    'The private key with which the client authenticates in place of a secret (`private_key_jwt`), as PEM or JWK.',
+}
+
+const identityProvider = {
+  type: 'object',
+  additionalProperties: false,
+  required: ['client_id'],
+  errorMessage: 'must be a mapping such as { issuer: https://idp.example.com, client_id: gateway }',
+  description:
+    'The identity provider that asserts who a caller is to the authorization server of this server, for `jwt_bearer` (enterprise-managed authorization).',
+  properties: {
+    issuer: { ...url, description: 'The identity provider.' },
+    token_endpoint: { ...url, description: 'Its token endpoint, if it has no metadata.' },
+    client_id: {
+      type: 'string',
+      minLength: 1,
+      errorMessage: 'must be the client id of the gateway',
+      description: 'The client id of the gateway at the identity provider.',
+    },
+    client_secret: {
+      type: 'string',
+      minLength: 1,
+      'x-secret': true,
+      errorMessage: 'must be text, such as "${IDP_SECRET}", and not be empty',
+      description: 'The secret of that client.',
+    },
+    private_key: privateKey,
+    subject_token_file: {
+      ...path,
+      description:
+        'A file with the token of the one person who uses the gateway, read at each request. Default: the token of each caller is used.',
+      examples: ['/run/user/1000/id-token'],
+    },
+    subject_token_type: {
+      enum: ['id_token', 'access_token', 'refresh_token', 'saml2'],
+      default: 'id_token',
+      description: 'What kind of token that is.',
+    },
+  },
+}
+
 /** The JSON Schema of `oauth` of an upstream. */
 export const oauthSchema: JsonSchema = {
   type: 'object',
@@ -20,9 +73,9 @@ export const oauthSchema: JsonSchema = {
   description: 'How the gateway obtains tokens for this server. The token of a caller is never forwarded.',
   properties: {
     grant: {
-      enum: ['client_credentials', 'token_exchange', 'authorization_code'],
+      enum: ['client_credentials', 'jwt_bearer', 'token_exchange', 'authorization_code'],
       description:
-        'As the gateway itself, by exchanging the token of each caller, or by sign-in of each caller. Default: the first if there is a `client_secret`, else the last.',
+        'As the gateway itself, for an assertion, by exchanging the token of each caller, or by sign-in of each caller. Default: the first if there is a `client_secret` or `private_key`, the second if there is an `assertion_file` or `identity_provider`, else the last.',
     },
     client_id: {
       type: 'string',
@@ -38,6 +91,14 @@ export const oauthSchema: JsonSchema = {
       errorMessage: 'must be text, such as "${CLIENT_SECRET}", and not be empty',
       description: 'The secret of that client.',
     },
+    private_key: privateKey,
+    assertion_file: {
+      ...path,
+      description:
+        'A file with a JWT that a platform issued to the gateway, such as a projected service account token, read at each request for a token, for `jwt_bearer`.',
+      examples: ['/var/run/secrets/tokens/mcp'],
+    },
+    identity_provider: identityProvider,
     issuer: {
       ...url,
       description: 'The authorization server. Default: the one in the metadata of the server.',
@@ -69,6 +130,14 @@ export const oauthSchema: JsonSchema = {
       description:
         'The `resource` parameter of token requests: `on` is the URL of this server; `off` omits it, for authorization servers that reject it.',
     },
+    dpop: {
+      type: ['string', 'boolean'],
+      pattern: '^(auto|off|on|true|false)$',
+      default: 'auto',
+      errorMessage: 'must be auto, on or off',
+      description:
+        'Whether tokens are bound to a key of the gateway, so that they are useless to others (DPoP, RFC 9449): `auto` if the server takes no other tokens.',
+    },
   },
 }
 
@@ -77,27 +146,65 @@ export interface OAuthValues {
   readonly grant?: OAuthSettings['grant']
   readonly client_id?: string
   readonly client_secret?: Secret
+  readonly private_key?: Secret
+  readonly assertion_file?: string
+  readonly identity_provider?: IdentityProviderValues
   readonly issuer?: string
   readonly token_endpoint?: string
   readonly scopes: string | readonly string[]
   readonly audience?: string
   readonly resource: string | boolean
+  readonly dpop: 'auto' | boolean
+}
+
+interface IdentityProviderValues {
+  readonly issuer?: string
+  readonly token_endpoint?: string
+  readonly client_id: string
+  readonly client_secret?: Secret
+  readonly private_key?: Secret
+  readonly subject_token_file?: string
+  readonly subject_token_type: IdentityProvider['subjectTokenType']
 }
 
 /** The settings of `oauth` for the server at a URL. */
 export function oauthSettings(values: OAuthValues, url: string): OAuthSettings {
   const { client_id: clientId, client_secret: clientSecret, token_endpoint: tokenEndpoint } = values
-  const { issuer, audience, scopes } = values
+  const { private_key: key, assertion_file: assertionFile, identity_provider: provider } = values
+  const { issuer, audience, scopes, dpop } = values
   const resource = values.resource === true ? url.replace(/#.*$/, '') : values.resource
   return {
-    grant: values.grant ?? (clientSecret ? 'client_credentials' : 'authorization_code'),
+    grant: grantOf(values),
     ...(clientId !== undefined && { clientId }),
     ...(clientSecret && { clientSecret }),
+    ...(key && { privateKey: key }),
+    ...(assertionFile !== undefined && { assertionFile }),
+    ...(provider && { identityProvider: identityProviderSettings(provider) }),
     ...(issuer !== undefined && { issuer }),
     ...(tokenEndpoint !== undefined && { tokenEndpoint }),
     scopes: typeof scopes === 'string' ? scopes.split(/\s+/).filter(Boolean) : scopes,
     ...(audience !== undefined && { audience }),
     ...(resource !== false && { resource }),
+    ...(dpop !== 'auto' && { dpop: dpop ? 'on' : 'off' }),
+  }
+}
+
+function identityProviderSettings(values: IdentityProviderValues): IdentityProvider {
+  const {
+    issuer,
+    token_endpoint: tokenEndpoint,
+    client_secret: clientSecret,
+    private_key: privateKey,
+  } = values
+  const { subject_token_file: subjectTokenFile } = values
+  return {
+    ...(issuer !== undefined && { issuer }),
+    ...(tokenEndpoint !== undefined && { tokenEndpoint }),
+    clientId: values.client_id,
+    ...(clientSecret && { clientSecret }),
+    ...(privateKey && { privateKey }),
+    ...(subjectTokenFile !== undefined && { subjectTokenFile }),
+    subjectTokenType: values.subject_token_type,
   }
 }
 
@@ -114,13 +221,8 @@ export function oauthProblems(upstream: Values, path: readonly string[]): Findin
     problems.push({ path: at, at: 'key', message: 'a fixed token is also set: keep one of the two' })
   }
   const grant = grantOf(oauth)
-  const needs = grant === 'client_credentials' ? ['client_id', 'client_secret'] : ['client_id']
-  const isOfItself = grant === 'client_credentials' || grant === 'token_exchange'
-  const isRegistered = isOfItself || oauth.client_secret !== undefined
-  for (const key of isRegistered ? needs : []) {
-    if (oauth[key] === undefined) problems.push({ path: at, at: 'key', message: `needs \`${key}\`` })
-  }
-  if (grant !== 'client_credentials' && isolation === 'shared') {
+  problems.push(...clientProblems(oauth, at), ...assertionProblems(oauth, at))
+  if (isPersonal(upstream) && isolation === 'shared') {
     const message =
       'each caller has its own credentials, so connections cannot be shared: use auto or per_client'
     problems.push({ path: [...path, 'isolation'], message })
@@ -129,7 +231,42 @@ export function oauthProblems(upstream: Values, path: readonly string[]): Findin
     const message = 'is not enough for users to sign in: give `issuer`'
     problems.push({ path: [...at, 'token_endpoint'], at: 'key', message })
   }
-  return [...problems, ...plainText(oauth, at)]
+  const provider = isObject(oauth.identity_provider) ? oauth.identity_provider : {}
+  return [...problems, ...plainText(oauth, at), ...plainText(provider, [...at, 'identity_provider'])]
+}
+
+/** Checks that the client has what its grant needs. */
+function clientProblems(oauth: Values, at: readonly string[]): Finding[] {
+  const { client_id: id, client_secret: secret, private_key: key } = oauth
+  const grant = grantOf(oauth)
+  const isKnown = grant !== 'authorization_code' || secret !== undefined || key !== undefined
+  const problems: Finding[] = []
+  if (isKnown && id === undefined) problems.push({ path: at, at: 'key', message: 'needs `client_id`' })
+  if (grant === 'client_credentials' && secret === undefined && key === undefined)
+    problems.push({ path: at, at: 'key', message: 'needs `client_secret` or `private_key`' })
+  if (secret !== undefined && key !== undefined) {
+    const message = 'the client authenticates with its secret or its key: keep one of the two'
+    problems.push({ path: [...at, 'private_key'], at: 'key', message })
+  }
+  return problems
+}
+
+/** Checks that an assertion comes from one place. */
+function assertionProblems(oauth: Values, at: readonly string[]): Finding[] {
+  const { assertion_file: file, identity_provider: provider } = oauth
+  if (grantOf(oauth) !== 'jwt_bearer') {
+    return ['assertion_file', 'identity_provider'].flatMap((key) =>
+      oauth[key] === undefined
+        ? []
+        : [{ path: [...at, key], at: 'key' as const, message: 'is for `grant: jwt_bearer` only' }],
+    )
+  }
+  if ((file === undefined) === (provider === undefined)) {
+    const message = 'needs `assertion_file` or `identity_provider`, one of the two'
+    return [{ path: at, at: 'key', message }]
+  }
+  if (!isObject(provider) || provider.issuer !== undefined || provider.token_endpoint !== undefined) return []
+  return [{ path: [...at, 'identity_provider'], at: 'key', message: 'needs `issuer`' }]
 }
 
 /** Secrets are sent to these URLs, so https is required except on loopback. */
@@ -162,18 +299,34 @@ export function missingTokens(upstreams: Values, auth: unknown): Finding[] {
   if (jwt !== undefined || (isObject(opaque) && opaque.introspect !== undefined)) return []
   return Object.entries(upstreams).flatMap(([name, upstream]): Finding[] => {
     const oauth = isObject(upstream) ? upstream.oauth : undefined
-    if (!isObject(oauth) || grantOf(oauth) !== 'token_exchange') return []
+    if (!isObject(oauth) || !usesTokensOfCallers(oauth)) return []
     const message =
       'callers have no token that could be exchanged: set `auth.jwt` or `auth.opaque.introspect`'
-    return [{ path: ['upstreams', name, 'oauth', 'grant'], message }]
+    const key = grantOf(oauth) === 'jwt_bearer' ? 'identity_provider' : 'grant'
+    return [{ path: ['upstreams', name, 'oauth', key], message }]
   })
 }
 
 /** Whether each user has credentials of a server, as the values of a file say. */
 export function isPersonal({ oauth }: Values): boolean {
-  return isObject(oauth) && grantOf(oauth) !== 'client_credentials'
+  return isObject(oauth) && (grantOf(oauth) === 'authorization_code' || usesTokensOfCallers(oauth))
 }
 
-function grantOf(oauth: Values): unknown {
-  return oauth.grant ?? (oauth.client_secret === undefined ? 'authorization_code' : 'client_credentials')
+function usesTokensOfCallers(oauth: Values): boolean {
+  const { identity_provider: provider } = oauth
+  if (grantOf(oauth) !== 'jwt_bearer') return grantOf(oauth) === 'token_exchange'
+  return isObject(provider) && provider.subject_token_file === undefined
+}
+
+function grantOf<Grant>(oauth: {
+  readonly grant?: Grant
+  readonly client_secret?: unknown
+  readonly private_key?: unknown
+  readonly assertion_file?: unknown
+  readonly identity_provider?: unknown
+}): Grant | 'client_credentials' | 'jwt_bearer' | 'authorization_code' {
+  if (oauth.grant !== undefined) return oauth.grant
+  if (oauth.assertion_file !== undefined || oauth.identity_provider !== undefined) return 'jwt_bearer'
+  const isRegistered = oauth.client_secret !== undefined || oauth.private_key !== undefined
+  return isRegistered ? 'client_credentials' : 'authorization_code'
 }

@@ -169,6 +169,18 @@ export function basic(pair: string): string {
   return Buffer.from(pair).toString('base64')
 }
 
+/**
+ * What follows the scheme of HTTP Basic for an OAuth client, without repetitions. RFC 6749 §2.3.1 has both form-encoded,
+ * which many servers do not decode: first with as few characters encoded as servers that decode require, then as they are.
+ */
+export function clientCredentials(id: string, secret: string): readonly string[] {
+  const encoded = [
+    id.toWellFormed().replaceAll(/[^\x21-\x7e]|[%+&:]/gu, encodeURIComponent),
+    secret.toWellFormed().replaceAll(/[^\x21-\x7e]|[%+&]/gu, encodeURIComponent),
+  ]
+  return [...new Set([encoded.join(':'), `${id}:${secret}`])].map(basic)
+}
+
 function decoded(text: string): string {
   try {
     return decodeURIComponent(text)

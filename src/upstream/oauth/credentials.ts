@@ -1,6 +1,6 @@
 /** The credentials of requests to a server: none, a token, a grant of the gateway, or a grant of each user. */
-import { LRUCache } from 'lru-cache'
 import { setTimeout as wait } from 'node:timers/promises'
+import type { AuthorizationServer } from 'oauth4webapi'
 import { isNearHost } from '../../core/address.ts'
 import type { Middleware, Call, Handler, Notification, Outcome, InputRequest } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
@@ -8,18 +8,18 @@ import { Payload } from '../../core/payload.ts'
 import type { Principal } from '../../core/principal.ts'
 import type { FindProxy } from '../../core/proxy.ts'
 import type { OAuthSettings, UpstreamSettings, UrlReach } from '../../core/settings.ts'
-import type { Secret } from '../../core/text/secret.ts'
 import { canAnswer } from '../../protocol/input-requests.ts'
 import { method } from '../../protocol/methods.ts'
 import { ACKNOWLEDGED, readFilter, reportedChanges } from '../../protocol/subscription-filter.ts'
 import type { Login } from '../transport/auth-retry.ts'
-import { findIssuer, type Issuer } from './discovery.ts'
+import type { OAuthClient } from './client-authentication.ts'
+import { findIssuer } from './discovery.ts'
 import { createGrants, type UserLogin } from './grants.ts'
+import { createIssuers, type Issuers } from './issuer-cache.ts'
 import { createOAuthHttp, type OAuthHttp } from './oauth-http.ts'
 import { clientFor, configured, type Site } from './registration.ts'
 import { createSignIns, type SignInRecord, type SigningIn } from './sign-in.ts'
-import { type TokenConversation, requestToken } from './token-endpoint.ts'
-import { RenewingLogin } from './token-renewal.ts'
+import { createTokenLogins } from './token-logins.ts'
 import type { TokenVault } from './token-vault.ts'
 
 /** How the gateway authenticates to one server. The caller's own token is never sent. */
@@ -43,9 +43,6 @@ export interface OAuthSite {
   begun(upstream: string, principal: string): void
 }
 
-/** How long the metadata of an authorization server is cached, in milliseconds. */
-const ISSUER_TTL_MS = 3_600_000
-
 /** The credentials of a server, if fixed headers are not enough. */
 export function createCredentials(
   { name, reach }: UpstreamSettings,
@@ -58,46 +55,41 @@ export function createCredentials(
   const isGiven = oauth.issuer !== undefined || oauth.tokenEndpoint !== undefined
   const mayBePrivate = isGiven || isNearHost(new URL(url).hostname)
   const http = createOAuthHttp(mayBePrivate, proxies)
-  const issuer = issuerOf(reach, oauth, http)
-  if (oauth.grant === 'authorization_code') {
-    return byUser(name, reach, oauth, { ...shared, http, issuer, mayBePrivate })
+  const issuers = createIssuers(oauth, () => findIssuer({ url, headers: revealed(reach), oauth, http }))
+  if (oauth.grant === 'authorization_code')
+    return byUser(name, reach, oauth, { ...shared, http, issuers, mayBePrivate })
+  const { login, isPersonal, close } = createTokenLogins({ oauth, issuers, http, proxies })
+  return {
+    isPersonal,
+    login,
+    close: async () => {
+      await Promise.all([http.close(), close()])
+    },
   }
+}
 
-  const conversation = async (): Promise<TokenConversation> => {
-    const { server } = await issuer()
-    return { server, client: configured(oauth, oauth.clientId ?? '', server), http }
-  }
-  const parameters = async () => {
-    const { resource, scopes } = await issuer()
-    const requested = oauth.scopes.length > 0 ? oauth.scopes : scopes
-    return {
-      scope: requested.length > 0 ? requested.join(' ') : undefined,
-      resource,
-      audience: oauth.audience,
-    }
-  }
-  const isPersonal = oauth.grant === 'token_exchange'
-  const make = isPersonal ? tokenExchange : clientCredentials
-  return { isPersonal, login: make({ conversation, parameters }), close: () => http.close() }
+function revealed({ headers }: UrlReach): Readonly<Record<string, string>> {
+  return Object.fromEntries(Object.entries(headers).map(([key, value]) => [key, value.reveal()]))
 }
 
 interface Shared extends OAuthSite {
   readonly http: OAuthHttp
+  readonly issuers: Issuers
   readonly mayBePrivate: boolean
-  issuer(): Promise<Issuer>
 }
 
 function byUser(name: string, { url }: UrlReach, oauth: OAuthSettings, shared: Shared): Credentials {
-  const { http, vault, issuer, mayBePrivate } = shared
-  const grants = createGrants({ audience: [name, url], vault, http, issuer })
+  const { http, vault, issuers, mayBePrivate } = shared
+  const configuredClient = (server: AuthorizationServer, id: string): OAuthClient | undefined =>
+    id === oauth.clientId ? configured(oauth, id, server) : undefined
+  const common = { vault, http, issuers, configured: configuredClient }
+  const grants = createGrants({ ...common, audience: [name, url] })
   const signIns = createSignIns({
+    ...common,
     upstream: name,
-    vault,
-    http,
     grants,
     mayBePrivate,
-    scopes: oauth.scopes,
-    issuer,
+    oauth,
     client: (server, site) => clientFor(server, site, { oauth, vault, http }),
     site: () => shared.site() ?? unreachable(),
     onBegun: (principal) => shared.begun(name, principal),
@@ -116,94 +108,10 @@ function byUser(name: string, { url }: UrlReach, oauth: OAuthSettings, shared: S
   }
 }
 
-/** The token issuer, discovered again after some time. */
-function issuerOf({ url, headers }: UrlReach, oauth: OAuthSettings, http: OAuthHttp): () => Promise<Issuer> {
-  let known: { readonly issuer: Promise<Issuer>; readonly until: number } | undefined
-  return () => {
-    if (known && Date.now() < known.until) return known.issuer
-    const revealed = Object.entries(headers).map(([key, value]) => [key, value.reveal()] as const)
-    const issuer = findIssuer({ url, headers: Object.fromEntries(revealed), oauth, http })
-    const found = { issuer, until: Date.now() + ISSUER_TTL_MS }
-    known = found
-    issuer.catch(() => {
-      if (known === found) known = undefined
-    })
-    return issuer
-  }
-}
-
 function unreachable(): never {
   throw new GatewayError('SERVER_UNAVAILABLE', 'Users cannot sign in: no browser can reach the gateway.', {
     suggestion: 'Serve over HTTP, and set listen.public_url if the address is not a loopback address.',
   })
-}
-
-// Tokens for the gateway itself (RFC 6749, 4.4), and tokens exchanged for those of callers (RFC 8693).
-
-interface Options {
-  /** The token issuer, and the gateway's client there. */
-  conversation(): Promise<TokenConversation>
-  /** The parameters of every token request. */
-  parameters(): Promise<Readonly<Record<string, string | undefined>>>
-}
-
-/** One login for all callers: the gateway's own (RFC 6749 §4.4). */
-function clientCredentials({ conversation, parameters }: Options): () => Login {
-  const login = new RenewingLogin(async () =>
-    requestToken(await conversation(), 'client_credentials', await parameters()),
-  )
-  return () => login
-}
-
-/** A login for each token of a caller, exchanged at the issuer (RFC 8693). */
-function tokenExchange(options: Options): (principal: Principal) => Login {
-  // Tokens of the same caller may have different permissions, so they are not interchangeable.
-  const logins = new LRUCache<string, RenewingLogin>({ max: 10_000 })
-
-  return ({ token, claims }) => {
-    if (!token) return tokenless
-    const known = logins.get(token.digest)
-    if (known) return known
-    const login = exchanged(token, claims, options)
-    logins.set(token.digest, login)
-    return login
-  }
-}
-
-function exchanged(
-  token: Secret,
-  claims: Principal['claims'],
-  { conversation, parameters }: Options,
-): RenewingLogin {
-  const until = typeof claims?.exp === 'number' ? claims.exp * 1000 : Number.MAX_SAFE_INTEGER
-  return new RenewingLogin(async () => {
-    const granted = await requestToken(
-      await conversation(),
-      'urn:ietf:params:oauth:grant-type:token-exchange',
-      {
-        ...(await parameters()),
-        subject_token: token.reveal(),
-        subject_token_type: 'urn:ietf:params:oauth:token-type:access_token',
-        requested_token_type: 'urn:ietf:params:oauth:token-type:access_token',
-      },
-    )
-    // An exchanged token must not outlive the original token.
-    return { ...granted, expiresAt: Math.min(granted.expiresAt, until) }
-  })
-}
-
-/** The login of a caller without a token. */
-const tokenless: Login = {
-  headers: () => Promise.reject(noToken()),
-  refused: () => Promise.resolve(false),
-}
-
-function noToken(): GatewayError {
-  return new GatewayError(
-    'SERVER_UNAVAILABLE',
-    "This server requires a token exchanged for the caller's token, but the request has no token.",
-    { suggestion: 'Call the gateway with a bearer token.', details: { http_status: 401 } },
-  )
 }
 
 // Requests sign-in from the user if a call needs it, and repeats the call afterwards.

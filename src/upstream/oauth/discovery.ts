@@ -1,11 +1,16 @@
 /**
  * Discovers the authorization server of an MCP server (RFC 9728, RFC 8414), from its challenge or at well-known paths.
+ *
+ * Several places may have a document, and what is at some of them may be no document: a page, a refusal, a failure. The
+ * first usable document counts. One that is about another resource or issuer ends the search, as it may be forged.
  */
-import { type AuthorizationServer, processDiscoveryResponse } from 'oauth4webapi'
+import type { AuthorizationServer } from 'oauth4webapi'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
-import { isObject } from '../../core/json/json.ts'
+import { isObject, readJson } from '../../core/json/json.ts'
 import type { OAuthSettings } from '../../core/settings.ts'
+import { readChallenge, words } from './challenge.ts'
 import type { OAuthHttp } from './oauth-http.ts'
+import { permanent } from './refusals.ts'
 
 /** The token issuer of a server, and what to request there. */
 export interface Issuer {
@@ -14,6 +19,8 @@ export interface Issuer {
   readonly resource: string | undefined
   /** The scopes the server requires of a caller. */
   readonly scopes: readonly string[]
+  /** Whether the server takes only tokens that are bound to a key (RFC 9449). */
+  readonly needsDpop: boolean
 }
 
 interface Sought {
@@ -27,14 +34,12 @@ interface Sought {
 export async function findIssuer(sought: Sought): Promise<Issuer> {
   const { oauth, http } = sought
   const { issuer, tokenEndpoint, resource } = oauth
+  const given = { resource, scopes: [], needsDpop: false }
   if (tokenEndpoint !== undefined) {
-    const server = {
-      issuer: issuer ?? new URL(tokenEndpoint).origin,
-      token_endpoint: tokenEndpoint,
-    }
-    return { server, resource, scopes: [] }
+    const server = { issuer: issuer ?? new URL(tokenEndpoint).origin, token_endpoint: tokenEndpoint }
+    return { server, ...given }
   }
-  if (issuer !== undefined) return { server: await readServer(issuer, http, unusable), resource, scopes: [] }
+  if (issuer !== undefined) return { server: await readServer(issuer, http, unusable), ...given }
   return askServer(sought)
 }
 
@@ -51,17 +56,50 @@ async function askServer({ url, headers, oauth, http }: Sought): Promise<Issuer>
   })
   const challenge = readChallenge(answer.get('www-authenticate'))
   const metadata = await readResource(url, challenge.metadata, http)
-  const listed = Array.isArray(metadata?.authorization_servers) ? metadata.authorization_servers : []
-  // Servers of 2025-03-26 are their own authorization servers.
-  const issuer: unknown = metadata ? listed[0] : new URL(url).origin
-  if (typeof issuer !== 'string') throw unusable('declares no authorization server')
-  const supported = Array.isArray(metadata?.scopes_supported) ? metadata.scopes_supported : []
   const named = typeof metadata?.resource === 'string' ? metadata.resource : undefined
   const isDefault = oauth.resource === url
+  const supported = scopesIn(metadata?.scopes_supported)
   return {
-    server: await readServer(issuer, http, unusable),
+    server: await findServer(url, metadata, http),
     resource: isDefault ? (named ?? oauth.resource) : oauth.resource,
-    scopes: (challenge.scopes.length > 0 ? challenge.scopes : supported.filter(isText)).filter(isOfAccess),
+    scopes: (challenge.scopes.length > 0 ? challenge.scopes : supported).filter(isOfAccess),
+    needsDpop: challenge.needsDpop || metadata?.dpop_bound_access_tokens_required === true,
+  }
+}
+
+/** The first authorization server that is usable; a server that names none is its own. */
+async function findServer(
+  url: string,
+  metadata: Metadata | undefined,
+  http: OAuthHttp,
+): Promise<AuthorizationServer> {
+  const { origin } = new URL(url)
+  // Servers of 2025-03-26 are their own authorization servers, with or without metadata.
+  if (!metadata) return (await searchServer(origin, http, unusable)) ?? conventional(origin)
+  const named = [metadata.authorization_servers ?? []].flat().filter(isText)
+  let failure: unknown
+  for (const issuer of named.length > 0 ? named.slice(0, MAX_ISSUERS) : [origin]) {
+    try {
+      return await readServer(issuer, http, unusable)
+    } catch (error) {
+      failure ??= error
+    }
+  }
+  throw failure
+}
+
+/** How many authorization servers of one server are tried, and how many places that it names. */
+const MAX_ISSUERS = 3
+const MAX_PLACES = 3
+
+/** 2025-03-26 basic/authorization: where the endpoints are if there is no metadata. */
+function conventional(origin: string): AuthorizationServer {
+  return {
+    issuer: origin,
+    authorization_endpoint: `${origin}/authorize`,
+    token_endpoint: `${origin}/token`,
+    registration_endpoint: `${origin}/register`,
+    code_challenge_methods_supported: ['S256'],
   }
 }
 
@@ -75,23 +113,30 @@ function isOfAccess(scope: string): boolean {
 
 type Metadata = Readonly<Record<string, unknown>>
 
+/** The metadata of a server; undefined if it certainly has none. @throws SERVER_UNAVAILABLE */
 async function readResource(
   url: string,
-  named: string | undefined,
+  named: readonly string[],
   http: OAuthHttp,
 ): Promise<Metadata | undefined> {
   const { origin, pathname } = new URL(url)
   const path = pathname.replace(/\/$/, '')
   const known = '/.well-known/oauth-protected-resource'
-  const places = named === undefined ? [origin + known + path, origin + known] : [named]
-  for (const place of new Set(places)) {
-    const response = await http.send(place, { headers: { accept: 'application/json' } })
-    const value: unknown = response.status === 200 ? await response.json().catch(() => undefined) : undefined
-    if (!isObject(value)) continue
-    if (!isOf(url, value.resource)) throw unusable('declares another resource than itself')
-    return value
+  const stated = named
+    .flatMap((place) => (URL.canParse(place, url) ? [new URL(place, url).href] : []))
+    .slice(0, MAX_PLACES)
+  const places = new Set([...stated, origin + known + path, origin + known])
+  let failure: GatewayError | undefined
+  for (const place of places) {
+    const found = await readDocument(place, http)
+    failure ??= found.failure
+    if (found.isUnreachable && new URL(place).origin === origin) break
+    if (!has(found.value, 'resource', 'authorization_servers')) continue
+    if (!isOf(url, found.value.resource)) throw unusable('declares another resource than itself')
+    return found.value
   }
-  if (named !== undefined) throw unusable('refers to metadata that does not exist')
+  if (failure) throw failure
+  if (named.length > 0) throw unusable('refers to metadata that does not exist')
   return undefined
 }
 
@@ -104,6 +149,8 @@ function isOf(url: string, resource: unknown): boolean {
   return own.origin === resourceUrl.origin && path(own).startsWith(path(resourceUrl))
 }
 
+type Refusal = (what: string) => GatewayError
+
 /**
  * The metadata of an issuer: RFC 8414, then OpenID Connect at both of its locations.
  * @throws SERVER_UNAVAILABLE, or the error that `refusal` creates for invalid metadata
@@ -111,9 +158,20 @@ function isOf(url: string, resource: unknown): boolean {
 export async function readServer(
   issuer: string,
   http: OAuthHttp,
-  refusal: (what: string) => GatewayError,
+  refusal: Refusal,
 ): Promise<AuthorizationServer> {
   if (!URL.canParse(issuer)) throw refusal('declares an authorization server that is not a URL')
+  const server = await searchServer(issuer, http, refusal)
+  if (!server) throw refusal('has an authorization server without metadata')
+  return server
+}
+
+/** The metadata of an issuer; undefined if it certainly has none. */
+async function searchServer(
+  issuer: string,
+  http: OAuthHttp,
+  refusal: Refusal,
+): Promise<AuthorizationServer | undefined> {
   const { origin, pathname } = new URL(issuer)
   const path = pathname.replace(/\/$/, '')
   const places = new Set([
@@ -121,20 +179,84 @@ export async function readServer(
     `${origin}/.well-known/openid-configuration${path}`,
     `${origin}${path}/.well-known/openid-configuration`,
   ])
+  let failure: GatewayError | undefined
+  let problem: string | undefined
   for (const place of places) {
-    const response = await http.send(place, { headers: { accept: 'application/json' } })
-    if (response.status !== 200) continue
-    try {
-      return await processDiscoveryResponse(new URL(issuer), response)
-    } catch (error) {
-      throw refusal(`has an authorization server with unusable metadata (${asText(error)})`)
-    }
+    const found = await readDocument(place, http)
+    // All places are at the same host.
+    if (found.failure && found.isUnreachable) throw found.failure
+    failure ??= found.failure
+    if (!has(found.value, 'issuer', 'token_endpoint')) continue
+    const server = asServer(found.value, issuer)
+    if (typeof server !== 'string') return server
+    problem ??= server
   }
-  throw refusal('has an authorization server without metadata')
+  if (problem !== undefined) throw refusal(`has an authorization server with unusable metadata (${problem})`)
+  if (failure) throw failure
+  return undefined
 }
 
-function asText(error: unknown): string {
-  return error instanceof Error ? error.message : asGatewayError(error).message
+/** The metadata in a document, without members that are `null`; or why it is none of this issuer. */
+function asServer(document: Metadata, issuer: string): AuthorizationServer | string {
+  if (typeof document.issuer !== 'string') return 'it has no issuer'
+  if (!isSameIssuer(document.issuer, issuer)) return 'its issuer is another one'
+  const members = Object.entries(document).flatMap(([name, value]): [string, unknown][] => {
+    if (value === null) return []
+    if (name.endsWith('_supported') && typeof value !== 'boolean') return lists(name, value)
+    // Some name their endpoints relative to themselves.
+    const isPlace = name.endsWith('_endpoint') && typeof value === 'string'
+    return [[name, isPlace && URL.canParse(value, issuer) ? new URL(value, issuer).href : value]]
+  })
+  const { token_endpoint: tokenEndpoint, ...rest } = Object.fromEntries(members)
+  if (typeof tokenEndpoint !== 'string') return 'it has no token endpoint'
+  return { ...rest, issuer: document.issuer, token_endpoint: tokenEndpoint }
+}
+
+/** A list of texts; none if it has no text. */
+function lists(name: string, value: unknown): [string, unknown][] {
+  const texts = [value].flat().filter(isText)
+  return texts.length > 0 ? [[name, texts]] : []
+}
+
+/** RFC 8414 §3.3, but for a slash at the end, which many write on one side alone. */
+function isSameIssuer(one: string, other: string): boolean {
+  const plain = (issuer: string): string =>
+    URL.canParse(issuer) ? new URL(issuer).href.replace(/\/$/, '') : issuer
+  return plain(one) === plain(other)
+}
+
+interface Found {
+  /** The JSON object at this place. */
+  readonly value?: Metadata
+  /** Why it is not known whether there is one. */
+  readonly failure?: GatewayError
+  readonly isUnreachable?: true
+}
+
+async function readDocument(place: string, http: OAuthHttp): Promise<Found> {
+  try {
+    const response = await http.send(place, { headers: { accept: 'application/json' } })
+    const { status } = response
+    if (status === 429 || status >= 500) return { failure: failing(place, status) }
+    const value = response.ok ? readJson(await response.text()) : undefined
+    return isObject(value) ? { value } : {}
+  } catch (error) {
+    return { failure: asGatewayError(error), isUnreachable: true }
+  }
+}
+
+/** Whether a document has one of these members: some answer with JSON of another kind what they do not have. */
+function has(value: Metadata | undefined, ...members: readonly string[]): value is Metadata {
+  return value !== undefined && members.some((member) => (value[member] ?? undefined) !== undefined)
+}
+
+function failing(place: string, status: number): GatewayError {
+  const what = `The metadata for sign-in at ${new URL(place).origin} cannot be read (HTTP ${status}).`
+  return new GatewayError('SERVER_UNAVAILABLE', what)
+}
+
+function scopesIn(value: unknown): readonly string[] {
+  return words([value ?? []].flat().filter(isText).join(' '))
 }
 
 function isText(value: unknown): value is string {
@@ -142,43 +264,7 @@ function isText(value: unknown): value is string {
 }
 
 function unusable(what: string): GatewayError {
-  return new GatewayError('SERVER_UNAVAILABLE', `The token issuer is unknown: the server ${what}.`, {
-    suggestion: 'Set oauth.issuer of this server in the configuration.',
-  })
+  const message = `The token issuer is unknown: the server ${what}.`
+  const fix = 'set oauth.issuer of this server in the configuration'
+  return new GatewayError('SERVER_UNAVAILABLE', message, permanent(message, fix))
 }
-
-/** The content of a `WWW-Authenticate` header (RFC 6750, RFC 9728). */
-interface Challenge {
-  readonly metadata?: string
-  readonly scopes: readonly string[]
-  readonly error?: string
-}
-
-/** Parses the bearer challenge of a 401 or 403. */
-export function readChallenge(header: string | null | undefined): Challenge {
-  const text = header ?? ''
-  const start = text.search(/\bbearer\b/i)
-  if (start < 0 || text.length > MAX_HEADER) return { scopes: [] }
-  const found = new Map<string, string>()
-  for (const [, name = '', quoted, plain] of text.slice(start).matchAll(PARAMETER)) {
-    const key = name.toLowerCase()
-    if (!found.has(key)) found.set(key, quoted?.replaceAll(/\\(.)/g, '$1') ?? plain ?? '')
-  }
-  const metadata = found.get('resource_metadata')
-  const error = found.get('error')
-  return {
-    scopes: words(found.get('scope')),
-    ...(metadata !== undefined && { metadata }),
-    ...(error !== undefined && { error }),
-  }
-}
-
-/** The scopes of a space-separated list. */
-export function words(scope: string | undefined): readonly string[] {
-  return scope === undefined ? [] : [...new Set(scope.split(/\s+/).filter((part) => SCOPE.test(part)))]
-}
-
-const MAX_HEADER = 8192
-const PARAMETER = /([a-z_]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))/gi
-/** RFC 6749 §3.3 */
-const SCOPE = /^[\x21\x23-\x5b\x5d-\x7e]{1,256}$/

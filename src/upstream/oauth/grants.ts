@@ -1,14 +1,18 @@
 /** Users' grants in the store, encrypted; cluster members renew a grant one at a time. */
 import { LRUCache } from 'lru-cache'
+import type { AuthorizationServer } from 'oauth4webapi'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import type { Principal } from '../../core/principal.ts'
 import { pause } from '../../core/time/waiting.ts'
-import type { Login, LoginHeaders, HttpAnswer } from '../transport/auth-retry.ts'
-import { readChallenge, words, type Issuer } from './discovery.ts'
+import type { HttpAnswer, Login, LoginHeaders, RequestTarget } from '../transport/auth-retry.ts'
+import { readChallenge, words } from './challenge.ts'
+import type { OAuthClient } from './client-authentication.ts'
+import { DpopKey } from './dpop.ts'
+import type { Issuers } from './issuer-cache.ts'
 import type { OAuthHttp } from './oauth-http.ts'
 import { asClient, forgetClient } from './registration.ts'
 import { RenewingLogin, type Token } from './token-renewal.ts'
-import { type Grant, type OAuthClient, oauthError, requestToken } from './token-endpoint.ts'
+import { type Grant, oauthError, requestToken } from './token-endpoint.ts'
 import type { TokenVault } from './token-vault.ts'
 
 /** A user's grant, and its issuer. */
@@ -32,7 +36,9 @@ interface Options {
   readonly audience: readonly [name: string, url: string]
   readonly vault: TokenVault
   readonly http: OAuthHttp
-  issuer(): Promise<Issuer>
+  readonly issuers: Issuers
+  /** A client of the configuration, by its id. */
+  configured(server: AuthorizationServer, id: string): OAuthClient | undefined
 }
 
 /** The logins of users who signed in. */
@@ -79,7 +85,8 @@ class StoredGrants implements Grants {
   }
 
   async #obtain(principal: string, refused: string | undefined): Promise<Token> {
-    const { audience, vault } = this.#options
+    const { audience, issuers, vault } = this.#options
+    if (refused !== undefined) issuers.doubt()
     const lock = ['turn', ...audience, principal] as const
     const first = await this.#usable(principal, refused)
     if (first.refresh === undefined) return first.grant
@@ -99,6 +106,11 @@ class StoredGrants implements Grants {
     const grant = await this.#read(principal)
     if (!grant) throw signInRequired()
     if (grant.value !== refused && grant.expiresAt > Date.now() + 5000) return { grant }
+    const { server } = await this.#options.issuers.current()
+    if (server.issuer !== grant.issuer) {
+      await this.#options.vault.delete(this.#nameOf(principal))
+      throw signInRequired({ moved: true })
+    }
     if (grant.refresh === undefined) throw signInRequired()
     return { grant, refresh: grant.refresh }
   }
@@ -134,10 +146,11 @@ class StoredGrants implements Grants {
     return asGrant(await this.#options.vault.read(this.#nameOf(principal)))
   }
 
-  #write(principal: string, grant: UserGrant): Promise<void> {
+  #write(principal: string, { dpop, ...grant }: UserGrant): Promise<void> {
     const ttl =
       grant.refresh === undefined ? Math.min(GRANT_TTL_MS, grant.expiresAt - Date.now()) : GRANT_TTL_MS
-    return this.#options.vault.write(this.#nameOf(principal), { ...grant }, ttl)
+    const stored = { ...grant, ...(dpop && { dpop: dpop.jwk }) }
+    return this.#options.vault.write(this.#nameOf(principal), stored, ttl)
   }
 
   #nameOf(principal: string): readonly ['grant', ...string[]] {
@@ -166,8 +179,12 @@ export class UserLogin implements Login {
     return this.#renewing.isReady
   }
 
-  headers(): LoginHeaders | Promise<LoginHeaders> {
-    return this.#renewing.headers()
+  headers(target?: RequestTarget): LoginHeaders | Promise<LoginHeaders> {
+    return this.#renewing.headers(target)
+  }
+
+  answered(answer: HttpAnswer): void {
+    this.#renewing.answered(answer)
   }
 
   async refused(refusal: HttpAnswer, sent: LoginHeaders): Promise<boolean> {
@@ -186,7 +203,8 @@ export class UserLogin implements Login {
     try {
       return await this.#renewing.refused(refusal, sent)
     } catch (error) {
-      if (isFresh && asGatewayError(error).code === 'AUTHENTICATION_REQUIRED') return false
+      const { code, extra } = asGatewayError(error)
+      if (isFresh && code === 'AUTHENTICATION_REQUIRED' && extra.details?.moved !== true) return false
       throw error
     }
   }
@@ -228,13 +246,12 @@ export class UserLogin implements Login {
 }
 
 async function refreshed(grant: UserGrant, refresh: string, options: Options): Promise<UserGrant> {
-  const { server } = await options.issuer()
-  if (server.issuer !== grant.issuer) throw signInRequired()
-  const { client, resource } = grant
-  const fresh = await requestToken({ server, client, http: options.http }, 'refresh_token', {
-    refresh_token: refresh,
-    resource,
-  })
+  const { server } = await options.issuers.current()
+  if (server.issuer !== grant.issuer) throw signInRequired({ moved: true })
+  const { dpop, resource } = grant
+  const client = options.configured(server, grant.client.id) ?? grant.client
+  const conversation = { server, client, http: options.http, dpop }
+  const fresh = await requestToken(conversation, 'refresh_token', { refresh_token: refresh, resource })
   const scopes = fresh.scope === undefined ? grant.scopes : words(fresh.scope)
   return { ...grant, ...fresh, refresh: fresh.refresh ?? refresh, scopes }
 }
@@ -245,10 +262,11 @@ function isFinal(error: unknown): boolean {
   return ['invalid_grant', 'invalid_client', 'unauthorized_client'].includes(oauthError(error) ?? '')
 }
 
-function asGrant(value: Readonly<Record<string, unknown>> | undefined): UserGrant | undefined {
+async function asGrant(value: Readonly<Record<string, unknown>> | undefined): Promise<UserGrant | undefined> {
   const client = asClient(readObject(value?.client))
   if (!value || !client || typeof value.value !== 'string' || typeof value.issuer !== 'string')
     return undefined
+  const jwk = readObject(value.dpop)
   return {
     value: value.value,
     expiresAt: Number(value.expiresAt),
@@ -258,6 +276,7 @@ function asGrant(value: Readonly<Record<string, unknown>> | undefined): UserGran
     ...(typeof value.refresh === 'string' && { refresh: value.refresh }),
     ...(typeof value.redirectUri === 'string' && { redirectUri: value.redirectUri }),
     ...(typeof value.resource === 'string' && { resource: value.resource }),
+    ...(jwk && { dpop: await DpopKey.of(jwk) }),
   }
 }
 
@@ -265,8 +284,9 @@ function readObject(value: unknown): Readonly<Record<string, unknown>> | undefin
   return typeof value === 'object' && value !== null ? { ...value } : undefined
 }
 
-function signInRequired(): GatewayError {
+/** `moved`: the server trusts another authorization server than the one that issued the token. */
+function signInRequired(why: { readonly moved?: true } = {}): GatewayError {
   return new GatewayError('AUTHENTICATION_REQUIRED', 'The user must sign in to this server first.', {
-    details: { sign_in: true },
+    details: { sign_in: true, ...why },
   })
 }

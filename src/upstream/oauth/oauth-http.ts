@@ -1,4 +1,5 @@
 /** HTTP requests to authorization servers: HTTPS, public addresses unless the configuration names others, bounded. */
+import { LRUCache } from 'lru-cache'
 import { lookup, type LookupAddress, promises as dns } from 'node:dns'
 import type { LookupFunction } from 'node:net'
 import { Agent, type Dispatcher, ProxyAgent, request } from 'undici'
@@ -6,6 +7,7 @@ import { isLoopbackHost, isNearHost, isPrivateAddress, isPrivateLiteral } from '
 import { GatewayError } from '../../core/error.ts'
 import { type FindProxy, noProxy, type Proxy, proxyOptions } from '../../core/proxy.ts'
 import { decodedText } from '../../protocol/content-coding.ts'
+import { permanent } from './refusals.ts'
 
 /** A request of an OAuth exchange. */
 interface OAuthRequest {
@@ -14,12 +16,14 @@ interface OAuthRequest {
   readonly body?: string
 }
 
-/** Requests to authorization servers: encrypted, bounded in size and time, without redirects. */
+/** Requests to authorization servers: encrypted, bounded in size and time. */
 export interface OAuthHttp {
-  /** @throws SERVER_UNAVAILABLE */
+  /** Follows a few redirects of a GET, to addresses that are permitted too. @throws SERVER_UNAVAILABLE */
   send(url: string, request?: OAuthRequest): Promise<Response>
   /** Sends a request to the server itself, whose address is configured. @throws SERVER_UNAVAILABLE */
   probe(url: string, request: OAuthRequest): Promise<Headers>
+  /** By issuer and client, the name of the authentication that was accepted last. */
+  readonly accepted: LRUCache<string, string>
   close(): Promise<void>
 }
 
@@ -27,6 +31,9 @@ export interface OAuthHttp {
 const REQUEST_TIMEOUT_MS = 10_000
 /** The maximum size of a response, in bytes. */
 const MAX_RESPONSE_BYTES = 256 * 1024
+const MAX_REDIRECTS = 3
+/** How many clients are remembered. */
+const MAX_ACCEPTED = 100
 
 /**
  * `mayBePrivate` allows requests to private networks, which is not safe if the addresses come from an internet server.
@@ -53,23 +60,34 @@ export function createOAuthHttp(mayBePrivate: boolean, proxies: FindProxy = noPr
     return agent
   }
 
+  const sendOnce = async (url: string, given: OAuthRequest): Promise<Response> => {
+    checkUrl(url, mayBePrivate)
+    try {
+      const dispatcher = connectionsTo(url, guarded)
+      if (dispatcher !== guarded && !mayBePrivate) await refusePrivateName(new URL(url).hostname)
+      const answer = await request(url, { ...wire(given), dispatcher })
+      const coding = answer.headers['content-encoding']
+      const text = await decodedText(answer.body, coding, MAX_RESPONSE_BYTES)
+      if (text === undefined) throw new Error(`the response has more than ${MAX_RESPONSE_BYTES} bytes`)
+      const hasBody = answer.statusCode >= 200 && answer.statusCode !== 204 && answer.statusCode !== 304
+      return new Response(hasBody ? text : null, {
+        status: answer.statusCode,
+        headers: flat(answer.headers),
+      })
+    } catch (error) {
+      throw unreachable(url, error)
+    }
+  }
+
   return {
+    accepted: new LRUCache<string, string>({ max: MAX_ACCEPTED }),
     send: async (url, given = {}) => {
-      checkUrl(url, mayBePrivate)
-      try {
-        const dispatcher = connectionsTo(url, guarded)
-        if (dispatcher !== guarded && !mayBePrivate) await refusePrivateName(new URL(url).hostname)
-        const answer = await request(url, { ...wire(given), dispatcher })
-        const coding = answer.headers['content-encoding']
-        const text = await decodedText(answer.body, coding, MAX_RESPONSE_BYTES)
-        if (text === undefined) throw new Error(`the response has more than ${MAX_RESPONSE_BYTES} bytes`)
-        const hasBody = answer.statusCode >= 200 && answer.statusCode !== 204 && answer.statusCode !== 304
-        return new Response(hasBody ? text : null, {
-          status: answer.statusCode,
-          headers: flat(answer.headers),
-        })
-      } catch (error) {
-        throw unreachable(url, error)
+      let place = url
+      for (let redirects = 0; ; redirects++) {
+        const response = await sendOnce(place, given)
+        const target = given.method === undefined ? redirectOf(response, place) : undefined
+        if (target === undefined || redirects === MAX_REDIRECTS) return response
+        place = target
       }
     },
     probe: async (url, given) => {
@@ -88,6 +106,14 @@ export function createOAuthHttp(mayBePrivate: boolean, proxies: FindProxy = noPr
   }
 }
 
+function redirectOf(response: Response, from: string): string | undefined {
+  const location = response.headers.get('location')
+  const isRedirect = [301, 302, 303, 307, 308].includes(response.status)
+  return isRedirect && location !== null && URL.canParse(location, from)
+    ? new URL(location, from).href
+    : undefined
+}
+
 /** Refuses URLs that are not allowed in OAuth exchanges. @throws SERVER_UNAVAILABLE */
 export function checkUrl(url: string, mayBePrivate: boolean): URL {
   const parsed = URL.canParse(url) ? new URL(url) : undefined
@@ -102,8 +128,10 @@ export function checkUrl(url: string, mayBePrivate: boolean): URL {
 }
 
 function refused(what: string): GatewayError {
-  return new GatewayError('SERVER_UNAVAILABLE', `The address of an authorization server ${what}`, {
-    suggestion: 'Set oauth.issuer of this server in the configuration if that address is correct.',
+  const message = `The address of an authorization server ${what}`
+  const fix = 'set oauth.issuer of this server in the configuration if that address is correct'
+  return new GatewayError('SERVER_UNAVAILABLE', message, {
+    ...permanent(`${message}.`, fix),
   })
 }
 

@@ -25,7 +25,9 @@ import type { FindCookie, IdentityClaims, PageSignIn } from '../../core/events.t
 import { authorizationUrl } from './sign-in.ts'
 import { readServer } from './discovery.ts'
 import { createOAuthHttp, type OAuthHttp } from './oauth-http.ts'
-import { clientAuth, type OAuthClient, redeemIdentity } from './token-endpoint.ts'
+import type { OAuthClient } from './client-authentication.ts'
+import { configured } from './registration.ts'
+import { redeemIdentity } from './token-endpoint.ts'
 import type { TokenVault } from './token-vault.ts'
 
 interface Options {
@@ -250,8 +252,7 @@ function createMetadata(
 }
 
 function clientOf({ id, secret }: PageClient, server: AuthorizationServer): OAuthClient {
-  if (!secret) return { id, auth: 'none' }
-  return { id, secret: secret.reveal(), auth: clientAuth(server.token_endpoint_auth_methods_supported) }
+  return configured(secret ? { clientSecret: secret } : {}, id, server)
 }
 
 /** ID tokens must have the same claims as bearer tokens. @throws AUTHENTICATION_REQUIRED */

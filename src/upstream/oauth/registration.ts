@@ -2,12 +2,15 @@
  * The gateway's client at an authorization server: configured, described by a metadata document, or registered (RFC
  * 7591).
  */
-import * as oauth from 'oauth4webapi'
+import type { AuthorizationServer } from 'oauth4webapi'
 import { isLoopbackHost } from '../../core/address.ts'
 import { GatewayError } from '../../core/error.ts'
+import { isObject, readJson } from '../../core/json/json.ts'
 import type { OAuthSettings } from '../../core/settings.ts'
+import { type ClientAuth, clientAuth, type OAuthClient, readClientAuth } from './client-authentication.ts'
 import type { OAuthHttp } from './oauth-http.ts'
-import { attempt, type ClientAuth, clientAuth, type OAuthClient, through } from './token-endpoint.ts'
+import { permanent, refused } from './refusals.ts'
+import { failureOf, textIn } from './token-endpoint.ts'
 import type { TokenVault } from './token-vault.ts'
 
 /** The gateway's URLs for browsers and authorization servers. */
@@ -47,7 +50,7 @@ export function clientMetadata(site: Site, auth: ClientAuth) {
  * registration. @throws SERVER_UNAVAILABLE
  */
 export async function clientFor(
-  server: oauth.AuthorizationServer,
+  server: AuthorizationServer,
   site: Site,
   options: Options,
 ): Promise<OAuthClient> {
@@ -62,7 +65,7 @@ export async function clientFor(
 
 /** Deletes a registration that the authorization server no longer knows. */
 export function forgetClient(
-  server: Pick<oauth.AuthorizationServer, 'issuer'>,
+  server: Pick<AuthorizationServer, 'issuer'>,
   redirectUri: string,
   vault: TokenVault,
 ): Promise<void> {
@@ -71,59 +74,53 @@ export function forgetClient(
 
 /** A configured client. */
 export function configured(
-  { clientSecret }: OAuthSettings,
+  { clientSecret, privateKey }: Pick<OAuthSettings, 'clientSecret' | 'privateKey'>,
   id: string,
-  server: oauth.AuthorizationServer,
+  server: AuthorizationServer,
 ): OAuthClient {
+  if (privateKey) return { id, key: privateKey, auth: 'private_key_jwt' }
   if (!clientSecret) return { id, auth: 'none' }
-  const auth = clientAuth(server.token_endpoint_auth_methods_supported)
-  return { id, secret: clientSecret.reveal(), auth }
+  const secret = clientSecret.reveal()
+  return { id, secret, auth: clientAuth(server, { id, secret }) }
 }
 
 async function register(
-  server: oauth.AuthorizationServer,
+  server: AuthorizationServer,
   site: Site,
   { vault, http }: Options,
 ): Promise<OAuthClient> {
   if (server.registration_endpoint === undefined) {
-    throw new GatewayError(
-      'SERVER_UNAVAILABLE',
-      'The authorization server does not support dynamic client registration.',
-      {
-        suggestion:
-          'Register the gateway there, and set oauth.client_id of this server in the configuration.',
-      },
-    )
+    const message = 'The authorization server does not support dynamic client registration.'
+    throw new GatewayError('SERVER_UNAVAILABLE', message, permanent(message, registerByHand))
   }
-  const authMethods = server.token_endpoint_auth_methods_supported
-  const isPublic =
-    authMethods !== undefined && !authMethods.some((authMethod) => authMethod.startsWith('client_secret_'))
-  const wanted = clientMetadata(site, isPublic ? 'none' : clientAuth(authMethods))
-  const made = await attempt(async () => {
-    const response = await oauth.dynamicClientRegistrationRequest(server, wanted, through(http))
-    return oauth.processDynamicClientRegistrationResponse(response)
+  const supported = server.token_endpoint_auth_methods_supported
+  const isPublic = supported?.some((method) => method.startsWith('client_secret_')) === false
+  const wanted = clientMetadata(site, isPublic ? 'none' : clientAuth(server, { id: '', secret: '' }))
+  const response = await http.send(server.registration_endpoint, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', accept: 'application/json' },
+    body: JSON.stringify(wanted),
   })
-  const secret = typeof made.client_secret === 'string' ? made.client_secret : undefined
-  const client: OAuthClient = {
-    id: made.client_id,
-    ...(secret !== undefined && { secret }),
-    auth:
-      readAuth(made.token_endpoint_auth_method) ?? (secret === undefined ? 'none' : clientAuth(authMethods)),
+  const value = readJson(await response.text())
+  const made = isObject(value) ? value : {}
+  const [id, secret] = [textIn(made.client_id), textIn(made.client_secret)]
+  if (!response.ok || id === undefined) {
+    throw refused('did not register the gateway', failureOf(response.status, made), registerByHand)
   }
-  const ends = Number(made.client_secret_expires_at ?? 0)
-  const ttl = ends > 0 ? ends * 1000 - Date.now() : REGISTRATION_TTL_MS
+  // RFC 7591 §3.2.1: what the response does not say is as it was requested.
+  const auth = readClientAuth(made.token_endpoint_auth_method) ?? wanted.token_endpoint_auth_method
+  const client: OAuthClient = { id, ...(secret !== undefined && { secret }), auth }
+  const ends = Number(textIn(made.client_secret_expires_at) ?? 0)
+  const ttl = ends > 0 ? Math.min(REGISTRATION_TTL_MS, ends * 1000 - Date.now()) : REGISTRATION_TTL_MS
   if (ttl > 0) await vault.write(['client', server.issuer, site.redirectUri], { ...client }, ttl)
   return client
 }
 
+const registerByHand = 'register the gateway there, and set oauth.client_id of this server'
+
 /** A stored client. */
 export function asClient(value: Readonly<Record<string, unknown>> | undefined): OAuthClient | undefined {
-  const auth = readAuth(value?.auth)
+  const auth = readClientAuth(value?.auth)
   if (typeof value?.id !== 'string' || auth === undefined) return undefined
   return { id: value.id, auth, ...(typeof value.secret === 'string' && { secret: value.secret }) }
-}
-
-function readAuth(value: unknown): ClientAuth | undefined {
-  const known: readonly ClientAuth[] = ['none', 'client_secret_basic', 'client_secret_post']
-  return known.find((item) => item === value)
 }

@@ -8,11 +8,17 @@ import {
   calculatePKCECodeChallenge,
 } from 'oauth4webapi'
 import { GatewayError } from '../../core/error.ts'
-import { words, type Issuer } from './discovery.ts'
+import type { OAuthSettings } from '../../core/settings.ts'
+import { words } from './challenge.ts'
+import type { OAuthClient } from './client-authentication.ts'
+import type { Issuer } from './discovery.ts'
+import { dpopKeyFor } from './dpop.ts'
 import type { Grants } from './grants.ts'
+import type { Issuers } from './issuer-cache.ts'
 import { type OAuthHttp, checkUrl } from './oauth-http.ts'
 import { asClient, forgetClient, type Site } from './registration.ts'
-import { oauthError, type OAuthClient, redeemCode } from './token-endpoint.ts'
+import { permanent } from './refusals.ts'
+import { oauthError, redeemCode } from './token-endpoint.ts'
 import type { TokenVault } from './token-vault.ts'
 
 /** A user's sign-in in progress. */
@@ -44,8 +50,10 @@ interface Options {
   readonly http: OAuthHttp
   readonly grants: Grants
   readonly mayBePrivate: boolean
-  readonly scopes: readonly string[]
-  issuer(): Promise<Issuer>
+  readonly oauth: OAuthSettings
+  readonly issuers: Issuers
+  /** A client of the configuration, by its id. */
+  configured(server: AuthorizationServer, id: string): OAuthClient | undefined
   client(server: AuthorizationServer, site: Site): Promise<OAuthClient>
   /** @throws SERVER_UNAVAILABLE if no browser can reach the gateway */
   site(): Site
@@ -60,9 +68,12 @@ export function createSignIns(options: Options): SignIns {
   const { upstream, vault, http, grants, site } = options
   const inProgress = new LRUCache<string, PendingSignIn>({ max: 10_000, ttl: SIGN_IN_TIMEOUT_MS - 60_000 })
 
-  const start = async (principal: string, wanted: readonly string[]): Promise<PendingSignIn> => {
+  const start = async (
+    principal: string,
+    wanted: readonly string[],
+    issuer: Issuer,
+  ): Promise<PendingSignIn> => {
     const gatewaySite = site()
-    const issuer = await options.issuer()
     const { server, resource } = issuer
     checkPkce(server)
     const client = await options.client(server, gatewaySite)
@@ -89,35 +100,53 @@ export function createSignIns(options: Options): SignIns {
     const { href } = await authorizationUrl(server, request, options.mayBePrivate)
     await vault.write(['start', id], { ...known, url: href }, SIGN_IN_TIMEOUT_MS)
     const { promise, resolve } = Promise.withResolvers<void>()
-    return { id, url: `${gatewaySite.startUri}/${id}`, scopes: wanted, done: promise, resolve }
+    const link = { id, url: `${gatewaySite.startUri}/${id}` }
+    return { ...link, scopes: wanted, done: promise, issuer: server.issuer, resolve }
   }
 
   /** Whether a sign-in can still be completed: it may have failed, or been completed at another gateway. */
   const isOpen = async ({ id }: PendingSignIn): Promise<boolean> =>
     (await vault.read(['start', id])) !== undefined
 
+  const beginOrJoin: SignIns['begin'] = async (principal, wanted) => {
+    const issuer = await options.issuers.current()
+    const known = inProgress.get(principal)
+    const isEnough = wanted.every((scope) => known?.scopes.includes(scope))
+    const isThere = known?.issuer === issuer.server.issuer
+    if (known && isEnough && isThere && (await isOpen(known))) return known
+    const pending = await start(principal, wanted, issuer)
+    inProgress.set(principal, pending)
+    options.onBegun(principal)
+    return pending
+  }
+
+  /** The last beginning of each user: concurrent calls, such as those for all lists, get one sign-in. */
+  const beginnings = new Map<string, Promise<SigningIn>>()
+
   return {
-    begin: async (principal, wanted) => {
-      const known = inProgress.get(principal)
-      const isEnough = wanted.every((scope) => known?.scopes.includes(scope))
-      if (known && isEnough && (await isOpen(known))) return known
-      const pending = await start(principal, wanted)
-      inProgress.set(principal, pending)
-      options.onBegun(principal)
-      return pending
+    begin: (principal, wanted) => {
+      const earlier = beginnings.get(principal)?.catch(() => undefined)
+      const beginning = Promise.resolve(earlier).then(() => beginOrJoin(principal, wanted))
+      beginnings.set(principal, beginning)
+      return beginning.finally(() => {
+        if (beginnings.get(principal) === beginning) beginnings.delete(principal)
+      })
     },
     current: (principal) => inProgress.get(principal),
     finish: async (record, params) => {
       const { principal, verifier, redirectUri, resource } = record
-      const client = asClient(isRecord(record.client) ? record.client : undefined)
-      const { server } = await options.issuer()
+      const stored = asClient(isRecord(record.client) ? record.client : undefined)
+      const issuer = await options.issuers.current()
+      const { server } = issuer
+      const client = stored && (options.configured(server, stored.id) ?? stored)
       if (typeof principal !== 'string' || typeof verifier !== 'string' || !client) throw unknownState()
       if (typeof redirectUri !== 'string' || record.issuer !== server.issuer) throw unknownState()
       const pending = inProgress.get(principal)
       inProgress.delete(principal)
       const named = typeof resource === 'string' ? resource : undefined
       const answer = { params, state: params.get('state') ?? '' }
-      const granted = await redeemCode({ server, client, http }, answer, {
+      const dpop = await dpopKeyFor(options.oauth, issuer)
+      const granted = await redeemCode({ server, client, http, dpop }, answer, {
         redirectUri,
         verifier,
         resource: named,
@@ -136,16 +165,24 @@ export function createSignIns(options: Options): SignIns {
 }
 
 interface PendingSignIn extends SigningIn {
+  /** The authorization server that it is at. */
+  readonly issuer: string
   resolve(): void
 }
 
 /** 2025-11-25 basic/authorization: a client must not proceed without PKCE. @throws SERVER_UNAVAILABLE */
 function checkPkce(server: AuthorizationServer): void {
   if (server.code_challenge_methods_supported?.includes('S256')) return
-  throw new GatewayError('SERVER_UNAVAILABLE', 'The authorization server does not offer PKCE with S256.')
+  const message = 'The authorization server does not offer PKCE with S256.'
+  const fix = 'have its metadata list S256 in code_challenge_methods_supported'
+  throw new GatewayError('SERVER_UNAVAILABLE', message, permanent(message, fix))
 }
 
-function scopesOf({ scopes }: Options, issuer: Issuer, wanted: readonly string[]): readonly string[] {
+function scopesOf(
+  { oauth: { scopes } }: Options,
+  issuer: Issuer,
+  wanted: readonly string[],
+): readonly string[] {
   const requested = new Set([...(scopes.length > 0 ? scopes : issuer.scopes), ...wanted])
   if (issuer.server.scopes_supported?.includes('offline_access')) requested.add('offline_access')
   return [...requested]
@@ -185,7 +222,12 @@ export async function authorizationUrl(
   mayBePrivate: boolean,
 ): Promise<URL> {
   if (server.authorization_endpoint === undefined) {
-    throw new GatewayError('SERVER_UNAVAILABLE', 'The authorization server has no authorization endpoint.')
+    const message = 'The authorization server has no authorization endpoint.'
+    throw new GatewayError(
+      'SERVER_UNAVAILABLE',
+      message,
+      permanent(message, 'correct oauth.issuer of this server'),
+    )
   }
   const url = checkUrl(server.authorization_endpoint, mayBePrivate)
   const request = {

@@ -1,18 +1,16 @@
-/** Requests to token endpoints, through oauth4webapi. */
+/**
+ * Requests to token endpoints, through oauth4webapi. Their responses are read here, as leniently as clients read them
+ * that servers are tested with: everything but the access token may be missing, `null`, or of another type.
+ */
 import * as oauth from 'oauth4webapi'
 import { GatewayError } from '../../core/error.ts'
-import { isObject } from '../../core/json/json.ts'
+import { ExactNumber } from '../../core/json/exact-number.ts'
+import { isObject, readJson } from '../../core/json/json.ts'
+import { authentications, type OAuthClient } from './client-authentication.ts'
+import type { DpopKey } from './dpop.ts'
 import type { OAuthHttp } from './oauth-http.ts'
+import { type Failure, refused, unusableAnswer } from './refusals.ts'
 import type { Token } from './token-renewal.ts'
-
-/** The gateway's client at an authorization server. */
-export interface OAuthClient {
-  readonly id: string
-  readonly secret?: string
-  readonly auth: ClientAuth
-}
-
-export type ClientAuth = 'none' | 'client_secret_basic' | 'client_secret_post'
 
 /** A response of a token endpoint. */
 export interface Grant extends Token {
@@ -25,24 +23,53 @@ export interface TokenConversation {
   readonly server: oauth.AuthorizationServer
   readonly client: OAuthClient
   readonly http: OAuthHttp
+  /** The key that tokens have to be bound to (RFC 9449). */
+  readonly dpop?: DpopKey | undefined
 }
+
+/** Parameters of a request; those without a value are not sent. */
+export type TokenParameters = Readonly<Record<string, string | undefined>>
 
 /** Requests a token with any grant type. @throws SERVER_UNAVAILABLE */
 export async function requestToken(
-  { server, client, http }: TokenConversation,
+  conversation: TokenConversation,
   grantType: string,
-  parameters: Readonly<Record<string, string | undefined>>,
+  parameters: TokenParameters,
 ): Promise<Grant> {
+  return grantOf(await requestBody(conversation, grantType, parameters), conversation)
+}
+
+/**
+ * Requests an assertion by token exchange (RFC 8693 §2.2.1). Whoever gets the
+ * assertion must not get anything else that is issued, such as an access token. @throws SERVER_UNAVAILABLE
+ */
+export async function requestAssertion(
+  conversation: TokenConversation,
+  parameters: TokenParameters & { readonly requested_token_type: string },
+): Promise<string> {
+  const body = await requestBody(conversation, TOKEN_EXCHANGE, parameters)
+  if (body.issued_token_type !== parameters.requested_token_type)
+    throw unusableAnswer('it issued another kind of token than an assertion')
+  return tokenIn(body)
+}
+
+export const TOKEN_EXCHANGE = 'urn:ietf:params:oauth:grant-type:token-exchange'
+
+function requestBody(
+  conversation: TokenConversation,
+  grantType: string,
+  parameters: TokenParameters,
+): Promise<Body> {
+  const { server, client } = conversation
   const given = Object.entries(parameters).filter(
     (entry): entry is [string, string] => entry[1] !== undefined,
   )
-  const as = { ...server }
   const own = { client_id: client.id }
-  return attempt(async () => {
-    const auth = authOf(client)
-    const response = await oauth.genericTokenEndpointRequest(as, own, auth, grantType, given, through(http))
-    return grantOf(await oauth.processGenericTokenEndpointResponse(as, own, await withoutIdToken(response)))
-  })
+  return attempt(() =>
+    exchange(conversation, (auth, options) =>
+      oauth.genericTokenEndpointRequest({ ...server }, own, auth, grantType, given, options),
+    ),
+  )
 }
 
 /** Redeems an authorization code for a grant, validating the issuer (RFC 9207). @throws SERVER_UNAVAILABLE */
@@ -51,12 +78,7 @@ export async function redeemCode(
   answer: CodeAnswer,
   redemption: Redemption,
 ): Promise<Grant> {
-  const { server, client } = conversation
-  const own = { client_id: client.id }
-  return attempt(async () => {
-    const response = await sendCode(conversation, answer, redemption)
-    return grantOf(await oauth.processAuthorizationCodeResponse(server, own, await withoutIdToken(response)))
-  })
+  return grantOf(await attempt(() => sendCode(conversation, answer, redemption)), conversation)
 }
 
 /**
@@ -71,7 +93,9 @@ export async function redeemIdentity(
   const { server, client, http } = conversation
   const own = { client_id: client.id, [oauth.clockTolerance]: CLOCK_SKEW }
   return attempt(async () => {
-    const response = await sendCode(conversation, answer, redemption)
+    const body = await sendCode(conversation, answer, redemption)
+    const { id_token } = body
+    const response = Response.json({ access_token: tokenIn(body), token_type: 'bearer', id_token })
     const options = { expectedNonce: redemption.nonce, requireIdToken: true }
     const granted = await oauth.processAuthorizationCodeResponse(server, own, response, options)
     await oauth.validateApplicationLevelSignature(server, response, through(http))
@@ -90,46 +114,86 @@ interface CodeAnswer {
   readonly state: string
 }
 
-/** Sends the code to the token endpoint, after the issuer was validated (RFC 9207). */
-async function sendCode(
-  { server, client, http }: TokenConversation,
-  { params, state }: CodeAnswer,
-  { redirectUri, verifier, resource }: Redemption,
-): Promise<Response> {
-  const own = { client_id: client.id }
-  const checked = oauth.validateAuthResponse(server, own, params, state)
-  const additionalParameters = resource === undefined ? {} : { resource }
-  const options = { ...through(http), additionalParameters }
-  const auth = authOf(client)
-  return oauth.authorizationCodeGrantRequest(server, own, auth, checked, redirectUri, verifier, options)
-}
-
-/**
- * A response without the ID token: nothing here reads it, and the library would refuse the whole grant if it cannot
- * verify it.
- */
-async function withoutIdToken(response: Response): Promise<Response> {
-  const value: unknown = await response
-    .clone()
-    .json()
-    .catch(() => undefined)
-  if (!isObject(value) || value.id_token === undefined) return response
-  const { id_token: _ignored, ...rest } = value
-  return new Response(JSON.stringify(rest), { status: response.status, headers: response.headers })
-}
-
 interface Redemption {
   readonly redirectUri: string
   readonly verifier: string
   readonly resource?: string | undefined
 }
 
-/** The authentication method of a client with a secret, among those the authorization server supports. */
-export function clientAuth(supported: readonly string[] | undefined): ClientAuth {
-  // RFC 8414 §2: the default if the metadata lists none.
-  const authMethods = supported ?? ['client_secret_basic']
-  if (authMethods.includes('client_secret_basic')) return 'client_secret_basic'
-  return authMethods.includes('client_secret_post') ? 'client_secret_post' : 'client_secret_basic'
+/** Sends the code to the token endpoint, after the issuer was validated (RFC 9207). */
+async function sendCode(
+  conversation: TokenConversation,
+  { params, state }: CodeAnswer,
+  { redirectUri, verifier, resource }: Redemption,
+): Promise<Body> {
+  const { server, client } = conversation
+  const own = { client_id: client.id }
+  const checked = oauth.validateAuthResponse(server, own, params, state)
+  const additionalParameters = resource === undefined ? {} : { resource }
+  return exchange(conversation, (auth, given) => {
+    const options = { ...given, additionalParameters }
+    return oauth.authorizationCodeGrantRequest(server, own, auth, checked, redirectUri, verifier, options)
+  })
+}
+
+type Body = Readonly<Record<string, unknown>>
+type Send = (auth: oauth.ClientAuth, options: ReturnType<typeof through>) => Promise<Response>
+
+/** Sends a request, with each authentication of the client until it is accepted. */
+async function exchange(conversation: TokenConversation, send: Send): Promise<Body> {
+  const { server, client, http } = conversation
+  const key = `${server.issuer} ${client.id}`
+  const last = http.accepted.get(key)
+  const possible = await authentications(server, client)
+  const ordered = possible.toSorted((one, other) => Number(other.name === last) - Number(one.name === last))
+  let refusal: unknown
+  for (const { name, apply } of ordered) {
+    try {
+      const body = await sendProved(conversation, apply, send)
+      http.accepted.set(key, name)
+      return body
+    } catch (error) {
+      // The client itself was refused, so what it asked for was not looked at.
+      if (oauthError(error) !== 'invalid_client') throw error
+      refusal ??= error
+    }
+  }
+  throw refusal
+}
+
+/** Sends a request, once more with the nonce that the authorization server asks for (RFC 9449 §8). */
+async function sendProved(
+  { http, dpop }: TokenConversation,
+  auth: oauth.ClientAuth,
+  send: Send,
+): Promise<Body> {
+  const options = { ...through(http), ...(dpop && { DPoP: dpop.handle }) }
+  try {
+    return await readBody(await send(auth, options))
+  } catch (error) {
+    if (!dpop || oauthError(error) !== 'use_dpop_nonce') throw error
+    return readBody(await send(auth, options))
+  }
+}
+
+/** The JSON object of a successful response, whatever its status and type. @throws SERVER_UNAVAILABLE */
+async function readBody(response: Response): Promise<Body> {
+  const value = readJson(await response.text())
+  const body = isObject(value) ? value : {}
+  if (response.ok && textIn(body.access_token) !== undefined) return body
+  // RFC 6749 §5.2: the status of a client that failed to authenticate.
+  const implied = response.status === 401 ? { code: 'invalid_client' } : {}
+  throw refused('issued no token', { ...implied, ...failureOf(response.status, body) })
+}
+
+/** What a response says of a failure. Some servers report failures with 200. */
+export function failureOf(status: number, { error }: Body): Failure {
+  return { status, ...(typeof error === 'string' && error !== '' && { code: wordOf(error) }) }
+}
+
+/** An error code as it may be displayed. */
+function wordOf(code: string): string {
+  return /^[\w.-]{1,64}$/.test(code) ? code : 'an error'
 }
 
 /** The OAuth error code that made a request fail. */
@@ -139,15 +203,15 @@ export function oauthError(error: unknown): string | undefined {
 }
 
 /** The options of every library request: all of them use the HTTP client that checks addresses. */
-export function through(http: OAuthHttp) {
+function through(http: OAuthHttp) {
   return {
     [oauth.allowInsecureRequests]: true,
-    [oauth.customFetch]: async (url: string, { method, headers, body }: Given): Promise<Response> => {
-      const response = await http.send(url, { method, headers, ...(body && { body: body.toString() }) })
-      // The error in the body is more specific than the challenge to authenticate the client.
-      response.headers.delete('www-authenticate')
-      return response
-    },
+    [oauth.customFetch]: (url: string, { method, headers, body }: Given): Promise<Response> =>
+      http.send(url, {
+        ...(method !== 'GET' && { method }),
+        headers,
+        ...(body && { body: body.toString() }),
+      }),
   }
 }
 
@@ -158,45 +222,55 @@ interface Given {
 }
 
 /** Runs a step; its failure omits the response body, which may contain a token. @throws SERVER_UNAVAILABLE */
-export async function attempt<Result>(step: () => Promise<Result>): Promise<Result> {
+async function attempt<Result>(step: () => Promise<Result>): Promise<Result> {
   try {
     return await step()
   } catch (error) {
     if (error instanceof GatewayError) throw error
-    const code = errorCode(error)
-    const why = code ?? (error instanceof Error ? error.message : 'it failed')
-    throw new GatewayError('SERVER_UNAVAILABLE', `The authorization server issued no token (${why}).`, {
-      // A refusal, which is no evidence for other callers.
-      ...(code !== undefined && { details: { http_status: 401, oauth_error: code } }),
-    })
+    if (error instanceof oauth.AuthorizationResponseError)
+      throw refused('issued no token', { status: 400, code: wordOf(error.error) })
+    throw unusableAnswer(error instanceof Error ? error.message : 'it failed', error)
   }
 }
 
-function errorCode(error: unknown): string | undefined {
-  if (!(error instanceof oauth.ResponseBodyError) && !(error instanceof oauth.AuthorizationResponseError)) {
-    return undefined
-  }
-  return /^[\w.-]{1,64}$/.test(error.error) ? error.error : 'an error'
-}
-
-function authOf({ secret, auth }: OAuthClient): oauth.ClientAuth {
-  if (secret === undefined || auth === 'none') return oauth.None()
-  return auth === 'client_secret_post' ? oauth.ClientSecretPost(secret) : oauth.ClientSecretBasic(secret)
-}
-
-function grantOf(response: oauth.TokenEndpointResponse): Grant {
-  if (response.token_type !== 'bearer') {
-    throw new GatewayError('SERVER_UNAVAILABLE', 'The authorization server issued no bearer token.')
-  }
+function tokenIn({ access_token: token }: Body): string {
+  const text = textIn(token) ?? ''
   // A single-line token: it becomes a header.
-  if (!/^[\x21-\x7e]+$/.test(response.access_token)) {
-    throw new GatewayError('SERVER_UNAVAILABLE', 'The authorization server issued a malformed token.')
+  if (!/^[\x21-\x7e]+$/.test(text)) throw unusableAnswer('a malformed token')
+  return text
+}
+
+function grantOf(body: Body, { dpop }: TokenConversation): Grant {
+  const value = tokenIn(body)
+  const type = (textIn(body.token_type) ?? 'bearer').trim()
+  if (dpop ? !/^dpop$/i.test(type) : !/^bearer\b/i.test(type)) {
+    throw unusableAnswer(dpop ? 'its token is bound to no key' : 'it issued no bearer token')
   }
-  const { expires_in: seconds, refresh_token: refresh, scope } = response
+  const [refresh, scope] = [textIn(body.refresh_token), scopeIn(body.scope)]
   return {
-    value: response.access_token,
-    expiresAt: seconds === undefined ? Number.MAX_SAFE_INTEGER : Date.now() + seconds * 1000,
+    value,
+    expiresAt: expiryOf(body.expires_in),
     ...(refresh !== undefined && { refresh }),
     ...(scope !== undefined && { scope }),
+    ...(dpop && { dpop }),
   }
+}
+
+/** When a token expires; one whose lifetime is unknown is used until it is refused. */
+function expiryOf(seconds: unknown): number {
+  const lifetime = Number(textIn(seconds) ?? 0)
+  return lifetime > 0
+    ? Math.min(Number.MAX_SAFE_INTEGER, Date.now() + lifetime * 1000)
+    : Number.MAX_SAFE_INTEGER
+}
+
+function scopeIn(scope: unknown): string | undefined {
+  return textIn(Array.isArray(scope) ? scope.map((each) => textIn(each) ?? '').join(' ') : scope)
+}
+
+/** A text that is not empty, or a number as it was written. */
+export function textIn(value: unknown): string | undefined {
+  const isNumber = typeof value === 'number' || value instanceof ExactNumber
+  const text = isNumber ? String(value) : value
+  return typeof text === 'string' && text !== '' ? text : undefined
 }

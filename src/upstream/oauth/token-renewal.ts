@@ -1,10 +1,14 @@
 /** Keeps a token valid: renewed before it expires, once at a time, with a pause after failures. */
-import type { Login, LoginHeaders, HttpAnswer } from '../transport/auth-retry.ts'
+import type { HttpAnswer, Login, LoginHeaders, RequestTarget } from '../transport/auth-retry.ts'
+import { readChallenge } from './challenge.ts'
+import type { DpopKey } from './dpop.ts'
 
 /** An access token and its expiry, in milliseconds since the epoch. */
 export interface Token {
   readonly value: string
   readonly expiresAt: number
+  /** The key it is bound to (RFC 9449). */
+  readonly dpop?: DpopKey
 }
 
 /** Obtains a token; `refused` is one that is no longer valid, whatever its expiry. */
@@ -34,7 +38,23 @@ export class RenewingLogin implements Login {
     return this.#headers !== undefined
   }
 
-  headers(): LoginHeaders | Promise<LoginHeaders> {
+  headers(target?: RequestTarget): LoginHeaders | Promise<LoginHeaders> {
+    const headers = this.#current()
+    if (headers instanceof Promise) return headers.then((found) => this.#proved(found, target))
+    return this.#proved(headers, target)
+  }
+
+  answered(answer: HttpAnswer): void {
+    this.#token?.dpop?.learn(answer.header('dpop-nonce'))
+  }
+
+  #proved(headers: LoginHeaders, target: RequestTarget | undefined): LoginHeaders | Promise<LoginHeaders> {
+    const { dpop, value } = this.#token ?? {}
+    if (!dpop || value === undefined || !target) return headers
+    return dpop.prove(value, target).then((proof) => ({ authorization: `DPoP ${value}`, dpop: proof }))
+  }
+
+  #current(): LoginHeaders | Promise<LoginHeaders> {
     const now = Date.now()
     const { expiresAt = 0 } = this.#token ?? {}
     if (this.#headers && now < this.#renewAt) return this.#headers
@@ -44,8 +64,11 @@ export class RenewingLogin implements Login {
     return this.#headers
   }
 
-  async refused({ status }: HttpAnswer, sent: LoginHeaders): Promise<boolean> {
+  async refused({ status, header }: HttpAnswer, sent: LoginHeaders): Promise<boolean> {
     if (status !== 401) return false
+    // RFC 9449 §9: the token is fine, and the nonce is known from the response.
+    if (sent.dpop !== undefined && readChallenge(header('www-authenticate')).error === 'use_dpop_nonce')
+      return true
     // Another request may have been refused before.
     if (this.#headers === sent || this.#headers?.authorization === sent.authorization) this.drop()
     await this.headers()
@@ -64,7 +87,7 @@ export class RenewingLogin implements Login {
     this.#failure = this.#refused = undefined
     this.#token = token
     this.#renewAt = token.expiresAt - Math.min(RENEW_AHEAD_MS, (token.expiresAt - now) / 5)
-    this.#headers = { authorization: `Bearer ${token.value}` }
+    this.#headers = { authorization: `${token.dpop ? 'DPoP' : 'Bearer'} ${token.value}` }
     return this.#headers
   }
 

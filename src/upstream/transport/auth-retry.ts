@@ -36,12 +36,23 @@ export interface HttpAnswer {
 
 export type LoginHeaders = Readonly<Record<string, string>>
 
+/** What a request is sent to. */
+export interface RequestTarget {
+  readonly method: string
+  readonly url: string
+}
+
 /** Provides the credentials of requests. */
 export interface Login {
-  /** The headers to add; immediately if they are known. @throws SERVER_UNAVAILABLE, AUTHENTICATION_REQUIRED */
-  headers(): LoginHeaders | Promise<LoginHeaders>
+  /**
+   * The headers to add to a request; immediately if they are known. Without a request, just the token is obtained.
+   * @throws SERVER_UNAVAILABLE, AUTHENTICATION_REQUIRED
+   */
+  headers(target?: RequestTarget): LoginHeaders | Promise<LoginHeaders>
   /** The server answered 401 or 403 to these headers. Resolves with whether to retry. */
   refused(refusal: HttpAnswer, sent: LoginHeaders): Promise<boolean>
+  /** Called with the head of each response. */
+  answered?(answer: HttpAnswer): void
 }
 
 interface Ends {
@@ -55,7 +66,7 @@ interface Ends {
  */
 export function startWithAuth(
   login: Login,
-  request: HttpRequest,
+  { request, url }: { readonly request: HttpRequest; readonly url: string },
   send: (request: HttpRequest, ends: Ends) => void,
   { resolve, reject }: Ends,
 ): void {
@@ -80,11 +91,16 @@ export function startWithAuth(
         resolve(answer)
       }, reject)
     }
-    send(withAuthRetry(request, headers, { onAbortable, isLast }), { resolve: end, reject })
+    const onHead = (answer: HttpAnswer): void => {
+      login.answered?.(answer)
+      // An attempt that may be repeated is not reported.
+      if (isLast || !isRefusal(answer)) request.onHead?.(answer)
+    }
+    send(withAuthRetry(request, headers, { onAbortable, onHead }), { resolve: end, reject })
   }
   const begin = (isLast: boolean): void => {
     try {
-      const headers = login.headers()
+      const headers = login.headers({ method: request.method, url })
       if (headers instanceof Promise) headers.then((found) => attempt(found, isLast), reject)
       else attempt(headers, isLast)
     } catch (error) {
@@ -110,10 +126,7 @@ function isRefusal({ status }: HttpAnswer): boolean {
   return status === 401 || status === 403
 }
 
-interface Attempt {
-  readonly isLast: boolean
-  onAbortable(abort: () => void): void
-}
+type Attempt = Required<Pick<HttpRequest, 'onAbortable' | 'onHead'>>
 
 function withAuthRetry(request: HttpRequest, headers: LoginHeaders, attempt: Attempt): HttpRequest {
   const { body, path, timeout, onEvent } = request
@@ -126,10 +139,7 @@ function withAuthRetry(request: HttpRequest, headers: LoginHeaders, attempt: Att
     ...(onEvent && { onEvent: (event) => request.onEvent?.(event) }),
     ...(request.spool && { spool: () => request.spool?.() }),
     onRetry: (milliseconds) => request.onRetry?.(milliseconds),
-    onHead: (answer) => {
-      // An attempt that may be repeated is not reported.
-      if (attempt.isLast || !isRefusal(answer)) request.onHead?.(answer)
-    },
+    onHead: (answer) => attempt.onHead(answer),
     onAbortable: (abort) => attempt.onAbortable(abort),
   }
 }

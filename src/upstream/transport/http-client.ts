@@ -60,7 +60,8 @@ interface Ends {
 export function startHttp(client: HttpClient, request: HttpRequest, resolve: Resolve, reject: Reject): void {
   const path = request.path ?? client.url.pathname + client.url.search
   const start = (item: HttpRequest, ends: Ends): void => dispatch({ client, request: item, path }, ends)
-  if (client.login) startWithAuth(client.login, request, start, { resolve, reject })
+  const url = client.url.origin + path
+  if (client.login) startWithAuth(client.login, { request, url }, start, { resolve, reject })
   else start(request, { resolve, reject })
 }
 

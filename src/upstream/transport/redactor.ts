@@ -140,14 +140,16 @@ class RedactingSpool implements Spool {
 
 function learning(login: Login, redactor: Redactor): Login {
   const learnt = (headers: LoginHeaders): LoginHeaders => {
-    for (const header in headers) redactor.learnToken(headers[header] ?? '')
+    // Any other header is of one request.
+    redactor.learnToken(headers.authorization ?? '')
     return headers
   }
   return {
-    headers: () => {
-      const headers = login.headers()
+    headers: (target) => {
+      const headers = login.headers(target)
       return headers instanceof Promise ? headers.then(learnt) : learnt(headers)
     },
     refused: (refusal, sent) => login.refused(refusal, sent),
+    answered: (answer) => login.answered?.(answer),
   }
 }

@@ -60,15 +60,75 @@ describe('oauth settings of an upstream', () => {
     [`{ url: "${url}", oauth: { issuer: "http://login.example.com" } }`, 'must start with https://'],
     [`{ url: "${url}", oauth: { token_endpoint: "https://login.example.com/t" } }`, 'give `issuer`'],
     [`{ url: "${url}", oauth: { grant: password } }`, 'must be one of client_credentials'],
+    [
+      `{ url: "${url}", oauth: { client_id: a, client_secret: "\${SECRET}", private_key: "\${SECRET}" } }`,
+      'keep one',
+    ],
+    [`{ url: "${url}", oauth: { private_key: "\${SECRET}" } }`, 'needs `client_id`'],
+    [
+      `{ url: "${url}", oauth: { grant: jwt_bearer, client_id: a } }`,
+      'needs `assertion_file` or `identity_provider`',
+    ],
+    [
+      `{ url: "${url}", oauth: { client_id: a, assertion_file: /a, identity_provider: { issuer: "https://i.example", client_id: b } } }`,
+      'one of the two',
+    ],
+    [
+      `{ url: "${url}", oauth: { grant: client_credentials, client_id: a, client_secret: "\${SECRET}", assertion_file: /a } }`,
+      'is for `grant: jwt_bearer` only',
+    ],
+    [`{ url: "${url}", oauth: { client_id: a, assertion_file: token } }`, 'must be the absolute path'],
+    [`{ url: "${url}", oauth: { assertion_file: /a } }`, 'needs `client_id`'],
+    [`{ url: "${url}", oauth: { client_id: a, identity_provider: { client_id: b } } }`, 'needs `issuer`'],
+    [
+      `{ url: "${url}", oauth: { client_id: a, identity_provider: { issuer: "https://i.example" } } }`,
+      'client_id',
+    ],
+    [
+      `{ url: "${url}", oauth: { client_id: a, identity_provider: { issuer: "http://i.example", client_id: b } } }`,
+      'must start with https://',
+    ],
+    [`{ url: "${url}", oauth: { client_id: a, identity_provider: https://i.example } }`, 'must be a mapping'],
+    [`{ url: "${url}", oauth: { dpop: yes } }`, 'must be auto, on or off'],
     [`{ url: "${url}", oauth: { pass_through: on } }`, 'pass_through'],
   ])('E34 %s is refused', (text, message) => {
     expect(problems(text).join('\n')).toContain(message)
   })
 
   it.each([
+    ['{ client_id: a, private_key: "${SECRET}" }', { grant: 'client_credentials', clientId: 'a' }],
+    ['{ client_id: a, assertion_file: /run/token }', { grant: 'jwt_bearer', assertionFile: '/run/token' }],
+    [
+      '{ client_id: a, identity_provider: { issuer: "https://i.example", client_id: b, client_secret: "${SECRET}" } }',
+      {
+        grant: 'jwt_bearer',
+        identityProvider: { issuer: 'https://i.example', clientId: 'b', subjectTokenType: 'id_token' },
+      },
+    ],
+    ['{ dpop: on }', { dpop: 'on' }],
+    ['{ dpop: off }', { dpop: 'off' }],
+  ])('oauth: %s is read, and no secret is printed', (oauth, expected) => {
+    const { reach } = settingsOf(`{ url: "${url}", oauth: ${oauth} }`)
+    expect(reach).toMatchObject({ oauth: expected })
+    expect(JSON.stringify(reach)).not.toContain('hidden')
+  })
+
+  it('by default the server decides whether tokens are bound to a key', () => {
+    for (const oauth of ['{}', '{ dpop: auto }'])
+      expect(settingsOf(`{ url: "${url}", oauth: ${oauth} }`).reach).not.toHaveProperty('oauth.dpop')
+  })
+
+  it.each([
     ['{ client_id: a }', false],
     ['{ grant: token_exchange, client_id: a, client_secret: "${SECRET}" }', false],
     ['{ client_id: a, client_secret: "${SECRET}" }', true],
+    ['{ client_id: a, private_key: "${SECRET}" }', true],
+    ['{ client_id: a, assertion_file: /run/token }', true],
+    ['{ client_id: a, identity_provider: { issuer: "https://i.example", client_id: b } }', false],
+    [
+      '{ client_id: a, identity_provider: { issuer: "https://i.example", client_id: b, subject_token_file: /a } }',
+      true,
+    ],
   ])(
     'events are on by default with oauth: %s only if the credentials are those of the gateway',
     (oauth, isOn) => {
@@ -93,9 +153,17 @@ describe('oauth settings of an upstream', () => {
     ])
   })
 
-  it('a client secret in the file causes a warning', () => {
-    const { warnings } = load(`{ url: "${url}", oauth: { client_id: a, client_secret: plain-words } }`)
-    expect(warnings.map(({ message }) => message)).toEqual([expect.stringContaining('looks like a secret')])
+  it.each([
+    'client_secret: plain-words',
+    'private_key: plain-words',
+    'identity_provider: { issuer: "https://i.example", client_id: b, client_secret: plain-words }',
+  ])('a secret of a client in the file causes a warning: %s', (secret) => {
+    const profile = 'auth: { jwt: { issuer: "https://login.example.com" } }\n'
+    const text = `${profile}upstreams:\n  it: { url: "${url}", oauth: { client_id: a, ${secret} } }\n`
+    const { warnings } = loadSettings(text, { file: '/srv/gateway.config.yaml', env: {} })
+    expect(warnings.map(({ message }) => message)).toContainEqual(
+      expect.stringContaining('looks like a secret'),
+    )
   })
 
   it('sharing the grant of one caller among all callers causes a warning', () => {
@@ -116,8 +184,7 @@ describe('oauth settings of an upstream', () => {
   })
 
   it('token exchange with callers that have no token causes a warning', () => {
-    const of = (above: string) => {
-      const oauth = '{ grant: token_exchange, client_id: a }'
+    const of = (above: string, oauth = '{ grant: token_exchange, client_id: a }') => {
       const text = `${above}\nfeatures: none\nupstreams:\n  it: { url: "${url}", oauth: ${oauth} }\n`
       const { warnings } = loadSettings(text, { file: '/srv/gateway.config.yaml', env: {} })
       return warnings.map(({ path, message }) => `${path}: ${message}`)
@@ -125,6 +192,10 @@ describe('oauth settings of an upstream', () => {
     const missing = [expect.stringMatching(/^upstreams\.it\.oauth\.grant: callers have no token/)]
     expect(of('auth: none')).toEqual(missing)
     const hash = `sha256:5b1f0c9e7a:${'0'.repeat(64)}`
+    const identity = '{ client_id: a, identity_provider: { issuer: "https://i.example", client_id: b } }'
+    expect(of('auth: none', identity)).toEqual([
+      expect.stringContaining('oauth.identity_provider: callers have no token'),
+    ])
     expect(of(`auth: { opaque: { tokens: [{ id: one, hash: "${hash}" }] } }`)).toEqual(missing)
     expect(of('auth: { jwt: { issuer: "https://login.example.com" } }')).toEqual([])
   })

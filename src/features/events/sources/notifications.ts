@@ -1,4 +1,5 @@
 /** Changes that a server notifies: of its lists, and of its resources. */
+import { exchangesTokens } from '../../../core/settings.ts'
 import { GatewayError } from '../../../core/error.ts'
 import type { Principal } from '../../../core/principal.ts'
 import { Payload } from '../../../core/payload.ts'
@@ -30,8 +31,8 @@ export function notifiedEvents(deps: Deps, events: (upstream: string) => ServerE
 /** Whether each user has credentials of a server: the gateway itself has none to listen with. */
 export function isPersonal(upstream: string, { servers }: Pick<Deps, 'servers'>): boolean {
   const reach = servers.settings(upstream)?.reach
-  const grant = reach?.kind === 'url' ? reach.oauth?.grant : undefined
-  return grant === 'authorization_code' || grant === 'token_exchange'
+  const oauth = reach?.kind === 'url' ? reach.oauth : undefined
+  return oauth !== undefined && (oauth.grant === 'authorization_code' || exchangesTokens(oauth))
 }
 
 function listType(upstream: string, name: string, listeners: Listeners): EventType {

@@ -45,8 +45,12 @@ describe('upstream client credentials', () => {
     const { server } = await world()
     const oauth = { grant: 'client_credentials', ...client, clientSecret: new Secret('another one') } as const
     const { upstream } = oauthUpstream(server.url, oauth)
-    await expect(upstream.handle(echo(caller('alice')))).rejects.toThrow('invalid_client')
-    expect(upstream.status.problem).toBe('The authorization server issued no token (invalid_client).')
+    await expect(upstream.handle(echo(caller('alice')))).rejects.toMatchObject({
+      message: 'The authorization server issued no token (invalid_client).',
+      category: 'permanent',
+      extra: { suggestion: expect.stringContaining('oauth.client_id') },
+    })
+    expect(upstream.status.problem).toContain('(invalid_client). To mend it, correct oauth.client_id')
   })
 
   it.each(['2025-11-25', '2024-11-05'] as const)('a token is sent to a %s server', async (revision) => {

@@ -24,14 +24,26 @@ function http(mayBePrivate: boolean) {
 }
 
 describe('a request to an authorization server', () => {
-  it('redirects are not followed', async () => {
-    let isFollowed = false
+  it('redirects of a GET are followed a few times, those of a POST never', async () => {
+    const requests: string[] = []
     const url = await listening((request, response) => {
-      if (request.url === '/secret') isFollowed = true
-      response.writeHead(302, { location: '/secret' }).end()
+      requests.push(`${request.method} ${request.url}`)
+      const location = request.url === '/once' ? '/there' : '/again'
+      if (request.url === '/there') return void response.end('here')
+      response.writeHead(302, { location }).end()
     })
-    expect((await http(true).send(url)).status).toBe(302)
-    expect(isFollowed).toBe(false)
+    expect(await (await http(true).send(`${url}/once`)).text()).toBe('here')
+    expect((await http(true).send(`${url}/always`)).status).toBe(302)
+    expect(requests).toHaveLength(2 + 4)
+    expect((await http(true).send(`${url}/once`, { method: 'POST', body: 'a' })).status).toBe(302)
+    expect(requests.at(-1)).toBe('POST /once')
+  })
+
+  it('a redirect to an address that is not permitted is refused', async () => {
+    const url = await listening((_request, response) =>
+      response.writeHead(302, { location: 'http://mcp.example.com/' }).end(),
+    )
+    await expect(http(true).send(url)).rejects.toThrow('must be https: http://mcp.example.com')
   })
 
   it('the response size is limited', async () => {

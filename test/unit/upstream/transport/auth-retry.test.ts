@@ -21,7 +21,10 @@ function attempt(login: Login, statuses: readonly number[], request: Partial<Htt
   const ended = new Promise<number>((resolve, reject) => {
     startWithAuth(
       login,
-      { method: 'POST', headers: { accept: 'x' }, body: 'call', ...request },
+      {
+        request: { method: 'POST', headers: { accept: 'x' }, body: 'call', ...request },
+        url: 'https://mcp.example.com/mcp',
+      },
       (each, ends) => {
         sent.push(each)
         const given = answer(left.shift() ?? 500)
