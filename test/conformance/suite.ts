@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { foreignFile } from '../support/foreign.ts'
 import { readScenarios, requirementsOf, type Revision, type Scenario } from './results.ts'
 
@@ -55,6 +56,23 @@ export function runClientScenario(
 export async function openClientScenarios(revision: Revision): Promise<string[]> {
   const { scored, notScored } = await requirementsOf(revision, 'client')
   return [...scored, ...notScored].filter((name) => !name.startsWith('auth/'))
+}
+
+/** Starts a client with a gateway that is the OAuth client of the suite's server. */
+export const authCommand: readonly string[] = [
+  process.execPath,
+  fileURLToPath(new URL('../fixtures/conformance-client.ts', import.meta.url)),
+]
+
+/**
+ * The client scenarios with an authorization server that a revision runs, with those of extensions. The two of 2025-03-26
+ * are in no requirement set.
+ */
+export async function authScenarios(revision: Revision | '2025-03-26'): Promise<string[]> {
+  if (revision === '2025-03-26')
+    return ['auth/2025-03-26-oauth-metadata-backcompat', 'auth/2025-03-26-oauth-endpoint-fallback']
+  const { scored, notScored } = await requirementsOf(revision, 'client')
+  return [...scored, ...notScored].filter((name) => name.startsWith('auth/'))
 }
 
 const suite = foreignFile('@modelcontextprotocol/conformance/dist/index.js')
