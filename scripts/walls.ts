@@ -178,6 +178,11 @@ const walls: readonly Wall[] = [
     may: ['core', 'features/settings.ts', 'protocol/revisions.ts', 'store/private-folder.ts'],
     uses: ['yaml', ...files],
   },
+  {
+    part: 'config/import/parse.ts',
+    may: ['core', 'config'],
+    uses: ['yaml', 'jsonc-parser', 'smol-toml', ...files],
+  },
   { part: 'lint', may: ['core', 'protocol', 'catalog/classify.ts'] },
   {
     part: 'testkit',

@@ -328,11 +328,11 @@ Reads what a server offers, without calling a tool, and prints for each rule of 
 whether the server complies, the gateway complies for it, or the rule is broken, where, and how to fix it.
   --json          print JSON
   --strict        exit with 1 if a MUST or MUST NOT rule is broken`,
-  init: `Usage: gatehouse init [--from FILE] [--config FILE] [--force]
+  init: `Usage: gatehouse init [--from FILE]... [--config FILE] [--force]
 
-Writes a first gateway.config.yaml. With --from it imports the servers of a client's configuration:
-claude_desktop_config.json, .mcp.json, or the mcp.json of Cursor or VS Code.
-Secrets become \${VARIABLES}, which are listed.`,
+Writes a first gateway.config.yaml. With --from it imports the servers of a client's configuration, such as
+claude_desktop_config.json, .mcp.json, .cursor/mcp.json, .vscode/mcp.json or ~/.codex/config.toml; several are merged.
+Secrets become \${VARIABLES} with their values in .env beside it. What cannot be imported is printed.`,
 }
 
 /** The output of `--help` for one command. */

@@ -1,15 +1,20 @@
-/** `gatehouse init`: writes a first configuration, or converts the file of an MCP client. */
-import { existsSync } from 'node:fs'
-import { dirname, isAbsolute, relative, sep } from 'node:path'
+/** `gatehouse init`: writes a first configuration, or converts the files of MCP clients. */
+import { existsSync, readdirSync, statSync } from 'node:fs'
+import { dirname, isAbsolute, join, relative, sep } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
-import { importClients } from '../config/import/clients.ts'
-import { readText } from '../config/secrets.ts'
+import { parseEnv } from 'node:util'
+import { readClientConfig } from '../config/import/clients.ts'
+import type { ImportFinding } from '../config/import/model.ts'
+import { EXPECTED } from '../config/import/parse.ts'
+import { toGatewayConfig } from '../config/import/render.ts'
+import { variableLine } from '../config/import/variables-file.ts'
+import { readText, variablesFor, whyUnreadable } from '../config/secrets.ts'
 import { CONFIG_FILE } from './config-file.ts'
 import { type Io, pathOf, printError, write } from './io.ts'
 import { writePrivate } from './private-file.ts'
 import { readOptions, UsageError } from './words.ts'
 
-/** `gatehouse init`: writes a first configuration, from that of an MCP client if one is given. */
+/** `gatehouse init`: writes a first configuration, from those of MCP clients if files of them are given. */
 export async function init(args: readonly string[], io: Io): Promise<number> {
   const options = readOptions(args, ['from', 'config', 'force'])
   if (options.words.length > 0)
@@ -20,14 +25,25 @@ export async function init(args: readonly string[], io: Io): Promise<number> {
     return 1
   }
   if (!existsSync(dirname(target))) throw new UsageError(`the folder ${dirname(target)} does not exist`)
-  const { yaml, notes } =
-    options.from === undefined
-      ? starter(schemaFor(target))
-      : imported(pathOf(options.from, io), schemaFor(target))
+  const files = options.from.map((file) => pathOf(file, io))
+  const made = files.length === 0 ? starter(schemaFor(target)) : imported(files, target, io)
+  if ('problem' in made) {
+    printError(made.problem, io)
+    return 1
+  }
+  if (made.variables !== undefined) writePrivate(variablesFile(target), made.variables)
   // A link that leads nowhere is not followed.
-  writePrivate(target, yaml, { isNew: options.force !== true })
-  write(`Wrote ${target}\n${notes.map((note) => `  ${note}\n`).join('')}`, io)
+  writePrivate(target, made.yaml, { isNew: !options.force })
+  write(`Wrote ${target}\n${made.notes.map((note) => `  ${note}\n`).join('')}`, io)
   return 0
+}
+
+/** What is written, and what is said about it. */
+interface Made {
+  readonly yaml: string
+  /** The text of the file of variables, if it changes. */
+  readonly variables?: string
+  readonly notes: readonly string[]
 }
 
 /** The schema for editors: the one installed with this program. */
@@ -39,12 +55,80 @@ function schemaFor(target: string): string {
     : `./${path.replaceAll(sep, '/')}`
 }
 
-function imported(file: string, schema: string): { yaml: string; notes: readonly string[] } {
-  if (!existsSync(file)) throw new UsageError(`${file} does not exist`)
-  return importClients(readText(file), { file, schema })
+function imported(files: readonly string[], target: string, io: Io): Made | { readonly problem: string } {
+  const read = files.map((file) => readClientConfig(clientText(file), { file, variablesIn }))
+  const environment = variablesFor(target, io.env)
+  const { yaml, env, unset, servers, findings } = toGatewayConfig(
+    read.flatMap((each) => each.servers),
+    { file: target, schema: schemaFor(target), environment },
+  )
+  const notes = notesOf([...read.flatMap((each) => each.findings), ...findings], files.length > 1)
+  if (servers.length === 0)
+    return { problem: [`${files.join(', ')} has no server that can be imported`, ...notes].join('\n  ') }
+  const lines = new Map([...env].map(([name, value]) => [name, variableLine(name, value)]))
+  const written = [...lines.values()].filter((line) => line !== undefined)
+  const unwritten = [...lines].flatMap(([name, line]) => (line === undefined ? [name] : []))
+  return {
+    yaml,
+    notes: [
+      ...(written.length > 0
+        ? [`Its secrets are in ${variablesFile(target)}: keep that file out of version control.`]
+        : []),
+      ...unwritten.map((name) => `Set the variable ${name} yourself: no line of .env can have its value.`),
+      ...(unset.length > 0 ? [`Set these variables before you start the gateway: ${unset.join(', ')}`] : []),
+      ...notes,
+    ],
+    ...(written.length > 0 && { variables: `${variablesBefore(target)}${written.join('\n')}\n` }),
+  }
 }
 
-function starter(schema: string): { yaml: string; notes: readonly string[] } {
+function variablesFile(target: string): string {
+  return join(dirname(target), '.env')
+}
+
+/** The file of variables as it is, with the end of its last line. */
+function variablesBefore(target: string): string {
+  const file = variablesFile(target)
+  const text = existsSync(file) ? readText(file) : ''
+  return text === '' || text.endsWith('\n') ? text : `${text}\n`
+}
+
+/** The text of the file of a client. @throws UsageError */
+function clientText(file: string): string {
+  if (!existsSync(file)) throw new UsageError(`${file} does not exist: ${EXPECTED}`)
+  if (statSync(file).isDirectory()) {
+    const names = readdirSync(file).filter((name) =>
+      /^\.?(?:mcp|claude_desktop_config)[\w-]*\.json$/.test(name),
+    )
+    const meant = names[0] === undefined ? EXPECTED : `name the file, such as ${join(file, names[0])}`
+    throw new UsageError(`${file} is a folder: ${meant}`)
+  }
+  try {
+    return readText(file)
+  } catch (error) {
+    throw new UsageError(`${file} cannot be read: ${whyUnreadable(error)}`)
+  }
+}
+
+/** The variables of an environment file that the file of a client names. */
+function variablesIn(path: string): ReadonlyMap<string, string> | undefined {
+  try {
+    return new Map(Object.entries(parseEnv(readText(path))).map(([name, value]) => [name, value ?? '']))
+  } catch {
+    // It may be on another machine; the note says what to do.
+    return undefined
+  }
+}
+
+function notesOf(findings: readonly ImportFinding[], isOfSeveral: boolean): readonly string[] {
+  const notes = findings.map(({ file, server, message }) => {
+    const about = server === undefined ? message : `${JSON.stringify(server)}: ${message}`
+    return isOfSeveral ? `${file}: ${about}` : about
+  })
+  return [...new Set(notes)]
+}
+
+function starter(schema: string): Made {
   const yaml = `# yaml-language-server: $schema=${schema}
 # Gatehouse: the MCP servers behind the gateway.
 

@@ -21,7 +21,8 @@ export interface CliOptions {
   readonly gatewayKey: string | undefined
   /** Absent if the option is not given. */
   readonly logLevel: 'debug' | 'info' | 'warn' | 'error' | undefined
-  readonly from: string | undefined
+  /** The files of clients that are imported. */
+  readonly from: readonly string[]
   /** The file that is written. */
   readonly output: string | undefined
   readonly force: boolean
@@ -42,7 +43,7 @@ const optionTypes = {
   port: { type: 'string', short: 'p' },
   'gateway-key': { type: 'string' },
   'log-level': { type: 'string' },
-  from: { type: 'string' },
+  from: { type: 'string', multiple: true },
   output: { type: 'string', short: 'o' },
   force: { type: 'boolean' },
   json: { type: 'boolean' },
@@ -72,7 +73,7 @@ export function readOptions(args: readonly string[], allowed: readonly string[])
     host: values.host,
     port: portOf(values.port),
     logLevel,
-    from: values.from,
+    from: values.from ?? [],
     output: values.output,
     force: values.force ?? false,
     json: values.json ?? false,

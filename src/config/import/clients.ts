@@ -1,252 +1,337 @@
-/** Converts the configuration of an MCP client; secrets become variables. */
-import { basename, dirname, resolve } from 'node:path'
-import { Document, isMap, isPair, isScalar } from 'yaml'
-import { isObject } from '../../core/json/json.ts'
-import { joinCommand } from '../command-line.ts'
-import { upstreamName } from '../names.ts'
-import { ConfigError } from '../problem.ts'
-import {
-  convertArguments,
-  convertEnv,
-  convertHeader,
-  convertUrl,
-  withoutUser,
-  type SecretContext,
-  convertText,
-  variables,
-} from './values.ts'
-import { parseJson } from '../../core/json/read.ts'
-
-/** A configuration converted from a client's, and notes for its owner. */
-interface Imported {
-  readonly yaml: string
-  readonly notes: readonly string[]
-}
-
-/** The file of the text, and the schema reference for editors. */
-interface ImportOptions {
-  readonly file: string
-  readonly schema: string
-}
-
 /**
- * Converts the MCP servers of Claude Desktop, Claude Code, Cursor or VS Code to a configuration file. Secrets
- * are not copied: they become references to environment variables, listed in a comment.
- * @throws ConfigError if the text is not such a configuration
+ * The clients whose files are read: where each keeps its servers, how it writes references, and what only it has. The
+ * table has what tells clients apart; the meaning of keys that they share is in `keys.ts`.
+ *
+ * Sources: the documentation of each client. Where one does not say what happens to `${NAME}`, it is what the client does.
  */
-export function importClients(text: string, { file, schema }: ImportOptions): Imported {
-  const { servers, inputs } = readClientFile(text, file)
-  const found = variables()
-  const notes: string[] = []
-  const upstreams = new Map<string, unknown>()
-  const origins = new Map<string, string>()
+import { basename, dirname, resolve } from 'node:path'
+import { isObject } from '../../core/json/json.ts'
+import { type Dialect, dialects } from './dialects.ts'
+import { type EntryContext, readEntry } from './entries.ts'
+import { commonKeys, type Keys } from './keys.ts'
+import type { ImportedServer, ImportFinding } from './model.ts'
+import { EXPECTED, parseClientFile, unreadable } from './parse.ts'
 
-  for (const server of servers) {
-    const name = upstreamName(server.name, new Set(upstreams.keys()))
-    const note = (message: string): void => void notes.push(`${JSON.stringify(server.name)}: ${message}`)
-    const workspace = server.project ?? workspaceOf(file)
-    const upstream = convertServer(server, { server: name, workspace, inputs, variables: found, note })
-    if (upstream === undefined) continue
-    upstreams.set(name, upstream)
-    const origin = originOf(server, name)
-    if (origin !== undefined) origins.set(name, origin)
-  }
-  if (upstreams.size === 0) {
-    throw new ConfigError([
-      {
-        file,
-        line: 0,
-        column: 0,
-        path: '',
-        message: ['it has no server that can be imported', ...notes].join('; '),
+/** The MCP servers in the file of a client. */
+export interface ClientConfig {
+  /** The client, as people call it. */
+  readonly client: string
+  readonly servers: readonly ImportedServer[]
+  readonly findings: readonly ImportFinding[]
+}
+
+/** The file of the text, and how environment files that it names are read. */
+interface ReadOptions {
+  readonly file: string
+  readonly variablesIn?: EntryContext['variablesIn']
+}
+
+type Values = Readonly<Record<string, unknown>>
+
+/** A client, and how its file is read. */
+interface Client {
+  readonly client: string
+  /** The member with the servers, of those in `roots`. */
+  readonly root: keyof typeof roots
+  /** The paths of its files. The first client with the root is the default for other files. */
+  readonly file?: RegExp
+  readonly dialect: Dialect
+  /** Keys that mean something else than in other clients. */
+  readonly keys?: Keys
+  /** Servers that the file switches off elsewhere, with the key that does. */
+  readonly off?: (file: Values, names: readonly string[]) => ReadonlyMap<string, string>
+}
+
+const inMilliseconds: Keys = { timeout: 'call in ms' }
+const inSeconds: Keys = { timeout: 'call in s' }
+
+const clients: readonly Client[] = [
+  { client: 'an MCP client', root: 'mcpServers', dialect: dialects.any },
+  {
+    client: 'Claude Desktop',
+    root: 'mcpServers',
+    file: /claude_desktop_config\.json$/,
+    dialect: dialects.none,
+  },
+  {
+    client: 'Claude Code',
+    root: 'mcpServers',
+    file: /(?:^|\/)(?:\.mcp\.json|\.claude\.json|managed-mcp\.json)$/,
+    dialect: dialects.braces,
+    keys: inMilliseconds,
+  },
+  { client: 'Cursor', root: 'mcpServers', file: /(?:^|\/)\.cursor\/mcp\.json$/, dialect: dialects.editor },
+  { client: 'VS Code', root: 'mcpServers', file: /(?:^|\/)\.vscode\/mcp\.json$/, dialect: dialects.editor },
+  {
+    client: 'Windsurf',
+    root: 'mcpServers',
+    file: /(?:^|\/)mcp_config\.json$/,
+    dialect: dialects.editor,
+  },
+  {
+    client: 'Cline',
+    root: 'mcpServers',
+    file: /cline_mcp_settings\.json$/,
+    dialect: dialects.editor,
+    keys: inSeconds,
+  },
+  {
+    client: 'Roo Code',
+    root: 'mcpServers',
+    file: /(?:(?:^|\/)mcp_settings|\/\.(?:roo|kilocode)\/mcp)\.json$/,
+    dialect: dialects.editor,
+    keys: inSeconds,
+  },
+  {
+    client: 'Gemini CLI',
+    root: 'mcpServers',
+    file: /(?:^|\/)(?:settings|gemini-extension)\.json$/,
+    dialect: dialects.shell,
+    keys: inMilliseconds,
+    off: excludedByGemini,
+  },
+  {
+    client: 'Copilot CLI',
+    root: 'mcpServers',
+    file: /(?:^|\/)mcp-config\.json$/,
+    dialect: dialects.shell,
+    keys: { ...inMilliseconds, tools: 'only tools' },
+  },
+  {
+    client: 'Amazon Q',
+    root: 'mcpServers',
+    file: /\/(?:\.amazonq|amazonq)\/.*\.json$/,
+    dialect: dialects.editor,
+    keys: inMilliseconds,
+  },
+  {
+    client: 'Kiro',
+    root: 'mcpServers',
+    file: /\/\.kiro\/.*\.json$/,
+    dialect: dialects.braces,
+    keys: inMilliseconds,
+  },
+  { client: 'Warp', root: 'mcpServers', file: /\/\.warp\/.*\.json$/, dialect: dialects.braces },
+  { client: 'LM Studio', root: 'mcpServers', file: /\/\.lmstudio\/mcp\.json$/, dialect: dialects.none },
+  { client: 'JetBrains', root: 'mcpServers', file: /\/\.junie\/.*\.json$/, dialect: dialects.none },
+  {
+    client: 'Continue',
+    root: 'mcpServers',
+    file: /(?:\/\.continue\/.*|(?:^|\/)config)\.ya?ml$/,
+    dialect: dialects.continue,
+    // In `requestOptions`.
+    keys: inMilliseconds,
+  },
+  { client: 'Continue', root: 'modelContextProtocolServers', dialect: dialects.continue },
+  { client: 'Amp', root: 'amp.mcpServers', dialect: dialects.braces },
+  { client: 'VS Code', root: 'servers', dialect: dialects.editor },
+  { client: 'VS Code', root: 'mcp.servers', dialect: dialects.editor },
+  {
+    client: 'opencode',
+    root: 'mcp.servers',
+    file: /opencode\.jsonc?$/,
+    dialect: dialects.opencode,
+    keys: { timeout: 'start in ms' },
+  },
+  {
+    client: 'Zed',
+    root: 'context_servers',
+    dialect: dialects.none,
+    keys: { ...inSeconds, source: 'transport' },
+  },
+  {
+    client: 'Codex',
+    root: 'mcp_servers',
+    dialect: dialects.none,
+    keys: {
+      tools: {
+        advice: 'was not imported: settings of single tools are `tools: { NAME: … }` under this server',
       },
-    ])
-  }
-  const list = found.list()
-  return {
-    yaml: render(upstreams, { origins, schema, from: basename(file), list }),
-    notes: [...new Set(notes)],
-  }
-}
+    },
+  },
+  { client: 'Goose', root: 'extensions', dialect: dialects.shell, keys: inSeconds },
+  { client: 'Crush', root: 'mcp', file: /crush\.json$/, dialect: dialects.shell, keys: inSeconds },
+  {
+    client: 'opencode',
+    root: 'mcp',
+    file: /opencode\.jsonc?$/,
+    dialect: dialects.opencode,
+    keys: { timeout: 'start in ms' },
+  },
+  { client: 'opencode', root: 'mcp', dialect: dialects.opencode, keys: { timeout: 'start in ms' } },
+  { client: 'an MCP client', root: 'the file', dialect: dialects.any },
+]
 
-function convertServer({ entry, project }: ClientServer, context: SecretContext): unknown {
-  const { command, url = entry.serverUrl } = entry
-  if (entry.disabled === true || entry.enabled === false)
-    return context.note('is disabled there and was skipped')
-  noteLosses(entry, context)
-  if (typeof url === 'string' && isOwnUrl(url)) return context.note('is this gateway itself and was skipped')
-  if (typeof url === 'string') return convertRemote(url, entry, context)
-  if (typeof command !== 'string') return context.note('has neither a command nor a URL and was skipped')
-  const args = (Array.isArray(entry.args) ? entry.args : []).map(String)
-  if ([command, ...args].some(isGateway)) return context.note('is this gateway itself and was skipped')
-  const words = [convertText(command, context), ...convertArguments(args, context)]
-  const env = convertValues(entry.env, (name, value) => convertEnv(name, value, context))
-  const cwd = workingFolder(entry.cwd, project !== undefined || words.some(isRelative), context)
-  const line = joinCommand(words)
-  if (env === undefined && cwd === undefined) return line
-  return { command: line, ...(env && { env }), ...(cwd !== undefined && { cwd }) }
-}
-
-/** The default address of the gateway. */
-function isOwnUrl(url: string): boolean {
-  return /^http:\/\/(?:127\.0\.0\.1|localhost|\[::1\]):8900\/(?:mcp|sse)(?:[/?#]|$)/i.test(url)
-}
-
-function convertRemote(
-  url: string,
-  { type, headers }: ClientServer['entry'],
-  context: SecretContext,
-): unknown {
-  const own = convertValues(headers, (name, value) => convertHeader(name, value, context)) ?? {}
-  const { url: bare, authorization } = withoutUser(url, context)
-  const isGiven = Object.keys(own).some((name) => /^authorization$/i.test(name))
-  const all = authorization === undefined || isGiven ? own : { ...own, authorization }
-  const bearer = Object.entries(all).find(([name]) => /^authorization$/i.test(name))
-  const token = /^Bearer (\S+)$/.exec(bearer?.[1] ?? '')?.[1]
-  const others = Object.entries(all).filter(([name]) => token === undefined || name !== bearer?.[0])
-  const rest = {
-    ...(token !== undefined && { token }),
-    ...(others.length > 0 && { headers: Object.fromEntries(others) }),
-    ...(type === 'sse' && { transport: 'sse' }),
-  }
-  const converted = convertUrl(bare, context)
-  return Object.keys(rest).length === 0 ? converted : { url: converted, ...rest }
-}
-
-function convertValues(
-  values: unknown,
-  convert: (name: string, value: string) => string,
-): Readonly<Record<string, string>> | undefined {
-  const entries = Object.entries(isObject(values) ? values : {}).filter(([, value]) => value !== null)
-  if (entries.length === 0) return undefined
-  return Object.fromEntries(entries.map(([name, value]) => [name, convert(name, textOf(value))]))
-}
-
-function textOf(value: unknown): string {
-  return typeof value === 'string' ? value : JSON.stringify(value)
-}
-
-function workingFolder(cwd: unknown, isBound: boolean, context: SecretContext): string | undefined {
-  if (typeof cwd !== 'string') return isBound ? context.workspace : undefined
-  const converted = convertText(cwd, context)
-  return converted.startsWith('$') ? converted : resolve(context.workspace, converted)
-}
-
-const lost: Readonly<Record<string, string>> = {
-  envFile:
-    'its `envFile` is not supported: list its variables under `env` as ${NAME}, and set them for the gateway',
-  headersHelper: 'its `headersHelper` is not supported: write the headers with ${NAME}',
-  oauth: 'its `oauth` settings were not imported: write `oauth` under this server, or set a token as ${NAME}',
-  auth: 'its `auth` settings were not imported: write `oauth` under this server, or set a token as ${NAME}',
-}
-
-function noteLosses(entry: ClientServer['entry'], { note }: SecretContext): void {
-  for (const [key, message] of Object.entries(lost)) if (entry[key] !== undefined) note(message)
-}
-
-function workspaceOf(file: string): string {
-  const folder = dirname(resolve(file))
-  return /^\.(cursor|vscode)$/.test(basename(folder)) ? dirname(folder) : folder
-}
-
-function originOf({ name, project }: ClientServer, chosen: string): string | undefined {
-  const place = project === undefined ? '' : ` in ${JSON.stringify(project)}`
-  return name === chosen && place === '' ? undefined : ` ${JSON.stringify(name)}${place}`
-}
-
-function isGateway(word: string): boolean {
-  return /(^|[\\/])gatehouse(@[\w.-]+)?$|[\\/]gatehouse[\\/]dist[\\/]main\.js$/.test(word)
-}
-
-function isRelative(word: string): boolean {
-  return /^\.{1,2}[\\/]/.test(word)
-}
-
-interface Dressing {
-  readonly origins: ReadonlyMap<string, string>
-  readonly schema: string
-  readonly from: string
-  readonly list: readonly (readonly [name: string, meaning: string])[]
-}
-
-function render(upstreams: ReadonlyMap<string, unknown>, { origins, schema, from, list }: Dressing): string {
-  const document = new Document({ version: 1, upstreams: Object.fromEntries(upstreams) })
-  const map = document.get('upstreams')
-  for (const pair of isMap(map) ? map.items : []) {
-    if (!isPair(pair) || !isScalar(pair.key)) continue
-    const origin = origins.get(String(pair.key.value))
-    if (origin !== undefined) pair.key.commentBefore = origin
-  }
-  const set = list.map(([name, meaning]) => `#   ${name}: ${meaning.replaceAll(/\s+/g, ' ')}`)
-  const head = [
-    `# yaml-language-server: $schema=${schema}`,
-    `# Imported from ${from}. Run \`gatehouse check\` to test it.`,
-    ...(set.length > 0 ? ['#', '# Set these variables before you start the gateway:', ...set] : []),
-  ]
-  return `${head.join('\n')}\n\n${document.toString({ lineWidth: 0 })}`
-}
-
-// Reads the files of MCP clients, with comments.
-
-/** A server in the configuration of a client. */
-interface ClientServer {
+/** A server in a file, not read. */
+interface Found {
   readonly name: string
-  readonly entry: Readonly<Record<string, unknown>>
-  /** The project folder of the server, if the file has servers per project. */
+  readonly entry: unknown
   readonly project?: string
 }
 
-/** The MCP servers in the configuration file of a client. */
-interface ClientFile {
-  readonly servers: readonly ClientServer[]
-  /** The inputs that VS Code prompts for: descriptions by id. */
-  readonly inputs: ReadonlyMap<string, string>
-}
+/** Where files have servers, and how they are found there. */
+const roots = {
+  mcpServers: (file: Values) => [...serversIn(file.mcpServers), ...projectServers(file.projects)],
+  servers: ({ servers }: Values) => {
+    const found = isObject(servers) ? serversIn(servers) : []
+    return found.some(isServer) ? found : []
+  },
+  'mcp.servers': (file: Values) => [
+    ...serversIn(file['mcp.servers']),
+    ...serversIn(isObject(file.mcp) ? file.mcp.servers : undefined),
+  ],
+  'amp.mcpServers': (file: Values) => serversIn(file['amp.mcpServers']),
+  modelContextProtocolServers: ({ experimental, modelContextProtocolServers }: Values) =>
+    serversIn(
+      modelContextProtocolServers ?? (isObject(experimental) && experimental.modelContextProtocolServers),
+    ),
+  context_servers: (file: Values) => serversIn(file.context_servers),
+  mcp_servers: (file: Values) => serversIn(file.mcp_servers),
+  extensions: (file: Values) => ifMappings(serversIn(file.extensions)),
+  mcp: (file: Values) =>
+    ifMappings(serversIn(file.mcp).filter(({ name }) => name !== 'servers' && name !== 'inputs')),
+  /** Servers without anything around them, as in many instructions. */
+  'the file': (file: Values) => {
+    const found = serversIn(file)
+    return found.every(isServer) ? found : []
+  },
+} as const
 
 /**
- * Reads the configuration of Claude Desktop, Claude Code, Cursor or VS Code, distinguished by their keys.
- * @throws ConfigError if it is not JSON or has no servers
+ * Reads the servers in the file of a client, which is found by the path and the content. Text of the file is in findings
+ * only where it is a name.
+ * @throws ConfigError if it is not such a file, or has no servers
  */
-function readClientFile(text: string, file: string): ClientFile {
-  const value = parsed(text, file)
-  const { mcp } = value
-  const editor = isObject(mcp) ? mcp : {}
-  const servers = [
-    ...serversIn(value.mcpServers),
-    ...serversIn(value.servers),
-    ...serversIn(value['mcp.servers']),
-    ...serversIn(editor.servers),
-    ...projectServers(value.projects),
-  ]
-  if (servers.length === 0) throw unreadable(file, 'has no MCP servers under `mcpServers` or `servers`')
-  return { servers, inputs: inputsIn(value.inputs ?? editor.inputs) }
-}
-
-function parsed(text: string, file: string): Readonly<Record<string, unknown>> {
-  let value: unknown
-  try {
-    value = readJsonc(text)
-  } catch (error) {
-    throw unreadable(file, error instanceof SyntaxError ? error.message : 'cannot be read')
+export function readClientConfig(text: string, { file, variablesIn = nothing }: ReadOptions): ClientConfig {
+  const value = parseClientFile(text, file)
+  const found = Object.entries(roots)
+    .map(([root, find]) => ({ root, servers: find(value) }))
+    .filter(({ servers }) => servers.length > 0)
+  const isAlone = found.some(({ root }) => root !== 'the file')
+  const read = found
+    .filter(({ root }) => !isAlone || root !== 'the file')
+    .map(({ root, servers }) => {
+      const client = clientOf(root, file)
+      return readServers(client, servers, { file, value, variablesIn })
+    })
+  const [first] = read
+  if (!first) throw unreadable(file, withoutServers(value))
+  return {
+    client: first.client,
+    servers: read.flatMap(({ servers }) => servers),
+    findings: read.flatMap(({ findings }) => findings),
   }
-  if (!isObject(value)) throw unreadable(file, 'is not the configuration of an MCP client')
-  return value
 }
 
-function serversIn(servers: unknown, project?: string): ClientServer[] {
+function nothing(): undefined {
+  return undefined
+}
+
+function clientOf(root: string, file: string): Client {
+  const path = resolve(file).replaceAll('\\', '/')
+  const own = clients.filter((each) => each.root === root)
+  const chosen = own.find((each) => each.file?.test(path)) ?? own.find((each) => !each.file)
+  if (!chosen) throw new TypeError(`no client has its servers in ${root}`)
+  return chosen
+}
+
+function readServers(
+  { client, dialect, keys, off }: Client,
+  found: readonly Found[],
+  { file, value, variablesIn }: { file: string; value: Values } & Pick<EntryContext, 'variablesIn'>,
+): ClientConfig {
+  const findings: ImportFinding[] = []
+  const switchedOff = off?.(
+    value,
+    found.map(({ name }) => name),
+  )
+  const editor = isObject(value.mcp) ? value.mcp : {}
+  const inputs = inputsIn(value.inputs ?? editor.inputs)
+  const servers = found.flatMap(({ name, entry, project }): ImportedServer[] => {
+    const note = (message: string): void => void findings.push({ file, server: name, message })
+    const by = switchedOff?.get(name)
+    if (by !== undefined) note(`is switched off there by \`${by}\` and was skipped`)
+    else if (!isObject(entry)) note('is not a mapping with a command or a URL, and was skipped')
+    if (by !== undefined || !isObject(entry)) return []
+    const workspace = project ?? workspaceOf(file)
+    const context = {
+      workspace,
+      isWorkspaceKnown: workspace !== dirname(resolve(file)),
+      inputs,
+      note,
+      dialect,
+      variablesIn,
+      keys: { ...commonKeys, ...keys },
+      isOfProject: project !== undefined,
+    }
+    const read = readEntry(entry, context)
+    return read ? [{ name, origin: { file, ...(project !== undefined && { project }) }, ...read }] : []
+  })
+  return { client, servers, findings: [...findings, ...toolSwitches(value, file)] }
+}
+
+/** The folder that a file is about: that of its project, if it is in a folder for the client. */
+function workspaceOf(file: string): string {
+  const folder = dirname(resolve(file))
+  const isOfClient = /^\.(?:cursor|vscode|roo|kilocode|gemini|qwen|amazonq|kiro|codex|zed)$/.test(
+    basename(folder),
+  )
+  return isOfClient ? dirname(folder) : folder
+}
+
+/** opencode switches tools off by globs of their names with those of servers. */
+function toolSwitches({ tools, mcp }: Values, file: string): readonly ImportFinding[] {
+  if (!isObject(tools) || !isObject(mcp)) return []
+  const off = Object.entries(tools).flatMap(([name, isOn]) => (isOn === false ? [name] : []))
+  if (off.length === 0) return []
+  const message = `\`tools\` switches ${off.join(', ')} off, which was not imported: write \`tools: { NAME: { hide: on } }\` under the servers that have them`
+  return [{ file, message }]
+}
+
+/** `mcp.excluded` and `mcp.allowed` of Gemini CLI. */
+function excludedByGemini({ mcp }: Values, names: readonly string[]): ReadonlyMap<string, string> {
+  const { allowed, excluded } = isObject(mcp) ? mcp : {}
+  return new Map(
+    names.flatMap((name): [string, string][] => {
+      if (Array.isArray(excluded) && excluded.includes(name)) return [[name, 'mcp.excluded']]
+      return Array.isArray(allowed) && !allowed.includes(name) ? [[name, 'mcp.allowed']] : []
+    }),
+  )
+}
+
+/** Members that are servers, if some look like it: what else is among them is reported. */
+function ifMappings(found: readonly Found[]): readonly Found[] {
+  return found.some(({ entry }) => isObject(entry)) ? found : []
+}
+
+/** The servers in a mapping, or in a list of servers with names. */
+function serversIn(servers: unknown, project?: string): Found[] {
+  const place = project === undefined ? {} : { project }
+  if (Array.isArray(servers))
+    return servers.map((entry: unknown, index) => ({
+      name: isObject(entry) && typeof entry.name === 'string' ? entry.name : `server ${index + 1}`,
+      entry,
+      ...place,
+    }))
   if (!isObject(servers)) return []
-  return Object.entries(servers).map(([name, entry]) => ({
-    name,
-    entry: isObject(entry) ? entry : {},
-    ...(project !== undefined && { project }),
-  }))
+  return Object.entries(servers).map(([name, entry]) => ({ name, entry, ...place }))
 }
 
-function projectServers(projects: unknown): ClientServer[] {
+function projectServers(projects: unknown): Found[] {
   if (!isObject(projects)) return []
   return Object.entries(projects).flatMap(([folder, project]) => {
-    return isObject(project) ? serversIn(project.mcpServers, folder) : []
+    if (!isObject(project)) return []
+    const off: unknown = project.disabledMcpServers
+    return serversIn(project.mcpServers, folder).map((each) =>
+      Array.isArray(off) && off.includes(each.name) && isObject(each.entry)
+        ? { ...each, entry: { ...each.entry, disabled: true } }
+        : each,
+    )
   })
+}
+
+function isServer({ entry }: Found): boolean {
+  return isObject(entry) && ['command', 'url', 'serverUrl', 'httpUrl'].some((key) => entry[key] !== undefined)
 }
 
 function inputsIn(inputs: unknown): ReadonlyMap<string, string> {
@@ -256,25 +341,12 @@ function inputsIn(inputs: unknown): ReadonlyMap<string, string> {
   )
 }
 
-function unreadable(file: string, message: string): ConfigError {
-  return new ConfigError([{ file, line: 0, column: 0, path: '', message }])
-}
-
-const string = /"(?:\\.|[^"\\])*"/.source
-const comments = new RegExp(`${string}|//[^\\n]*|/\\*[^]*?\\*/`, 'g')
-const commas = new RegExp(`${string}|,(?=\\s*[}\\]])`, 'g')
-
-/** Parses JSON with comments and trailing commas. @throws SyntaxError */
-export function readJsonc(text: string): unknown {
-  const bare = text
-    .replace(/^\uFEFF/, '')
-    .replaceAll(comments, (found) => (found.startsWith('"') ? found : ' '))
-    .replaceAll(commas, (found) => (found.startsWith('"') ? found : ''))
-  try {
-    const value: unknown = parseJson(bare)
-    return value
-  } catch {
-    // The message of the parser may quote a secret.
-    throw new SyntaxError('is not valid JSON')
-  }
+/** What a file without servers is, if that can be told, and what to do. */
+function withoutServers(file: Values): string {
+  if (isObject(file.upstreams)) return 'is a configuration of this gateway already: use it with --config'
+  if (isServer({ name: '', entry: file }))
+    return 'is one server without a name: write { "mcpServers": { "NAME": … } } around it'
+  const isPackage = [file.dependencies, file.devDependencies, file.scripts].some((each) => each !== undefined)
+  const names = Object.keys(roots).filter((root) => root !== 'the file')
+  return `has no MCP servers${isPackage ? ', as it is a package.json' : ''} (under ${names.join(', ')}): ${EXPECTED}`
 }

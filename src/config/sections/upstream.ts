@@ -343,12 +343,16 @@ const own = new Set(
   ),
 )
 
+/** Whether MCP or HTTP set a header, so that it cannot be configured. */
+export function isOwnHeader(name: string): boolean {
+  return own.has(name.toLowerCase())
+}
+
 function headerProblems({ headers, token }: Values, path: Path): Finding[] {
   if (!isObject(headers)) return []
   return Object.keys(headers).flatMap((name): Finding[] => {
     const at = { path: [...path, 'headers', name], at: 'key' } as const
-    if (own.has(name.toLowerCase()))
-      return [{ ...at, message: 'the gateway sets this header itself: remove it' }]
+    if (isOwnHeader(name)) return [{ ...at, message: 'the gateway sets this header itself: remove it' }]
     const isTwice = name.toLowerCase() === 'authorization' && token !== undefined
     return isTwice ? [{ ...at, message: '`token` already sets this header: keep one of the two' }] : []
   })

@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { pathToFileURL } from 'node:url'
@@ -54,6 +54,110 @@ describe('gatehouse init', () => {
     const checked = await runCommand(['check'], { cwd })
     expect([checked.code, checked.stderr]).toEqual([0, ''])
     expect(checked.stdout).toContain('fake: ready')
+  })
+
+  test.each([
+    [
+      'Codex',
+      'config.toml',
+      `[mcp_servers.fake]\ncommand = ${JSON.stringify(command)}\nargs = ${JSON.stringify(args)}\n`,
+    ],
+    ['Goose', 'config.yaml', JSON.stringify({ extensions: { fake: { type: 'stdio', cmd: command, args } } })],
+    ['Zed', 'settings.json', `{ // mine\n"context_servers": ${JSON.stringify({ fake })}, }`],
+    [
+      'opencode',
+      'opencode.json',
+      JSON.stringify({ mcp: { fake: { type: 'local', command: [command, ...args] } } }),
+    ],
+  ])('imports working servers from the syntax of %s', async (_client, file, text) => {
+    const cwd = folder()
+    writeFileSync(join(cwd, file), text)
+    expect(await runCommand(['init', '--from', file], { cwd })).toMatchObject({ code: 0, stderr: '' })
+    const checked = await runCommand(['check'], { cwd })
+    expect([checked.code, checked.stderr]).toEqual([0, ''])
+    expect(checked.stdout).toContain('fake: ready')
+  })
+
+  test('a file with secrets, headers of the gateway and lists of tools passes `check` as it is', async () => {
+    const cwd = folder()
+    const entry = {
+      ...fake,
+      env: { API_KEY: "pump'kin #1", EMPTY: '', N: 1 },
+      disabledTools: ['gone'],
+      timeout: 60,
+    }
+    writeFileSync(join(cwd, 'cline_mcp_settings.json'), JSON.stringify({ mcpServers: { 'My Fake': entry } }))
+    const written = await runCommand(['init', '--from', 'cline_mcp_settings.json'], { cwd })
+    expect([written.code, written.stderr]).toEqual([0, ''])
+    expect(written.stdout).toContain(
+      `Its secrets are in ${join(cwd, '.env')}: keep that file out of version control.`,
+    )
+    expect(readFileSync(join(cwd, '.env'), 'utf8')).toBe('API_KEY="pump\'kin #1"\n')
+    expect(statSync(join(cwd, '.env')).mode & 0o777).toBe(0o600)
+    const checked = await runCommand(['check'], { cwd })
+    expect([checked.code, checked.stderr]).toEqual([0, ''])
+  })
+
+  test('all files are merged, and what .env has is kept', async () => {
+    const cwd = folder()
+    writeFileSync(join(cwd, '.env'), 'API_KEY=mine')
+    writeFileSync(
+      join(cwd, 'a.json'),
+      JSON.stringify({ mcpServers: { fake, one: { ...fake, env: { API_KEY: 'pumpkin' } } } }),
+    )
+    writeFileSync(
+      join(cwd, 'b.json'),
+      JSON.stringify({ servers: { fake, one: { ...fake, env: { A: '1' } } } }),
+    )
+    const { code, stdout } = await runCommand(['init', '--from', 'a.json', '--from', 'b.json'], { cwd })
+    expect(code).toBe(0)
+    expect(stdout).toContain(`${join(cwd, 'b.json')}: "one": is named one-2 here`)
+    expect(stdout).toContain(
+      `${join(cwd, 'b.json')}: "fake": is the same server as fake of ${join(cwd, 'a.json')}`,
+    )
+    expect(readFileSync(join(cwd, name), 'utf8').match(/^ {2}[\w-]+:/gm)).toEqual([
+      '  fake:',
+      '  one:',
+      '  one-2:',
+    ])
+    expect(readFileSync(join(cwd, '.env'), 'utf8')).toBe('API_KEY=mine\nONE_API_KEY=pumpkin\n')
+    expect((await runCommand(['check'], { cwd })).code).toBe(0)
+  })
+
+  test('the variables of an environment file are imported, with references to the workspace', async () => {
+    const cwd = folder()
+    mkdirSync(join(cwd, '.vscode'))
+    writeFileSync(join(cwd, 'server.env'), 'API_KEY=pumpkin\nMODE=fast\n')
+    const entry = { ...fake, envFile: '${workspaceFolder}/server.env', env: { MODE: 'slow' } }
+    writeFileSync(join(cwd, '.vscode/mcp.json'), JSON.stringify({ servers: { it: entry } }))
+    const { stdout } = await runCommand(['init', '--from', '.vscode/mcp.json'], { cwd })
+    expect(stdout).toContain('"it": the variables of its `envFile` were imported')
+    expect(readFileSync(join(cwd, name), 'utf8')).toMatch(/API_KEY: \$\{API_KEY\}\n {6}MODE: slow/)
+  })
+
+  test.each([
+    ['a file that does not exist', 'none.json', 'does not exist: expected the file in which'],
+    ['a folder', '.', /is a folder: name the file, such as .*\.mcp\.json/],
+  ])('%s is named with what was expected', async (_what, from, message) => {
+    const cwd = folder()
+    writeFileSync(join(cwd, '.mcp.json'), '{}')
+    const { code, stderr } = await runCommand(['init', '--from', from], { cwd })
+    expect([code, existsSync(join(cwd, name))]).toEqual([2, false])
+    expect(stderr).toMatch(message)
+  })
+
+  test('without a server that can be imported nothing is written, and each reason is printed', async () => {
+    const cwd = folder()
+    const self = { url: 'http://127.0.0.1:8900/mcp' }
+    writeFileSync(
+      join(cwd, 'x.json'),
+      JSON.stringify({ mcpServers: { self, off: { ...fake, disabled: true } } }),
+    )
+    const { code, stderr } = await runCommand(['init', '--from', 'x.json'], { cwd })
+    expect([code, existsSync(join(cwd, name))]).toEqual([1, false])
+    expect(stderr).toContain('has no server that can be imported')
+    expect(stderr).toContain('"self": is this gateway itself and was skipped')
+    expect(stderr).toContain('"off": is disabled there and was skipped')
   })
 
   test('copies no secret, and names the variables to set', async () => {

@@ -3,9 +3,9 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, expect, test } from 'vitest'
-import { importClients } from '../../../src/config/import/clients.ts'
 import { loadSettings } from '../../../src/config/load.ts'
 import { interpolate, variablesFor } from '../../../src/config/secrets.ts'
+import { importedFile } from '../../support/imported.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'gatehouse-test-'))
 afterAll(() => rmSync(folder, { recursive: true, force: true }))
@@ -65,7 +65,7 @@ test('an imported URL loses its user and password', () => {
     one: { url: 'https://anna:s%40cret@one.example/mcp?x=1' },
     two: { url: 'https://anna@two.example/mcp' },
   }
-  const { yaml } = importClients(JSON.stringify({ mcpServers: servers }), { file: 'c.json', schema: 's' })
+  const { yaml } = importedFile({ mcpServers: servers })
   expect(yaml).not.toMatch(/s%40cret|s@cret|anna/)
   expect(yaml).toContain('url: https://one.example/mcp?x=1')
   expect(yaml).toContain('authorization: Basic ${ONE_BASIC}')
