@@ -11,6 +11,7 @@ import { idleOptions } from './configured-names.ts'
 import { locate, readDocument } from './document.ts'
 import { expand, readNumbers } from './expand.ts'
 import { misfitsOf } from './explain.ts'
+import { clientFileHint } from './import/hint.ts'
 import { ConfigError, type ConfigProblem, type Finding, withoutEchoes } from './problem.ts'
 import { fileSchema } from './schema.ts'
 import { holdsPassword, looksLikeToken, namesSecret } from './configured-secrets.ts'
@@ -43,6 +44,8 @@ export function loadSettings(
 ): Loaded {
   const document = readDocument(text)
   const located = (findings: readonly Finding[]) => locate(findings, document, file)
+  const hint = clientFileHint(document.isBroken ? undefined : document.value, text)
+  if (hint) throw new ConfigError(located([hint]))
   if (document.isBroken) throw new ConfigError(located(document.problems))
 
   const directory = dirname(resolve(file))
