@@ -4,7 +4,14 @@
  */
 import { existsSync, readFileSync } from 'node:fs'
 import { locateFindings } from '../config/load.ts'
-import { ConfigError, type ConfigProblem, type Finding, pathText, problemLine } from '../config/problem.ts'
+import {
+  ConfigError,
+  type ConfigProblem,
+  type Finding,
+  pathText,
+  problemLine,
+  writeProblem,
+} from '../config/problem.ts'
 import { asGatewayError } from '../core/error.ts'
 import { logProblems } from '../core/finding.ts'
 import type { Log } from '../core/log.ts'
@@ -12,6 +19,8 @@ import type { Settings } from '../core/settings.ts'
 import { oneLine } from '../core/text/escape.ts'
 import { withoutSecrets } from '../core/text/redact.ts'
 import { isSecretName } from '../core/text/secret-names.ts'
+import { nearest } from '../core/text/words.ts'
+import { holdsPassword, looksLikeToken, namesSecret } from '../config/configured-secrets.ts'
 import { within } from '../core/time/waiting.ts'
 import type { EventTrial } from '../features/feature.ts'
 import { issuerProblem } from '../downstream/auth/jwt.ts'
@@ -75,7 +84,7 @@ async function examine(source: Source, io: Io): Promise<Examined> {
   // Read-only: work that another gateway left unfinished is not resumed.
   const settings: Settings = { ...source.settings, store: { kind: 'memory' } }
   const gateway = new Gateway(settings, { variables: io.env, log: openLog('error', io, true) })
-  const found: Finding[] = [...(await gateway.start()), ...(await storeProblems(source.settings, io))]
+  const found: Finding[] = [...(await gateway.start()), ...(await placeProblems(source.settings, io))]
   const servers = await Promise.all(
     [...gateway.statuses].map(async ([name, { problem, stderr, revision }]): Promise<ServerReport> => {
       if (problem !== undefined) return { name, state: 'unavailable', problem, ...(stderr && { stderr }) }
@@ -167,9 +176,21 @@ function counted(number: number, thing: string): string {
   return `${number === 0 ? 'no' : number} ${thing}${number === 1 ? '' : 's'}`
 }
 
-/** The problems of the store that are detected at startup, before any client is served. */
-export async function checkStore({ settings }: Source, io: Io): Promise<readonly Finding[]> {
-  return mayStoreBeUnusable(settings) ? storeProblems(settings, io) : []
+/** The problems of the store and of the audit log that are detected at startup, before any client is served. */
+export async function checkPlaces({ settings }: Source, io: Io): Promise<readonly Finding[]> {
+  return mayStoreBeUnusable(settings) ? placeProblems(settings, io) : auditProblems(settings)
+}
+
+async function placeProblems(settings: Settings, io: Io): Promise<readonly Finding[]> {
+  return [...(await storeProblems(settings, io)), ...auditProblems(settings)]
+}
+
+/** Reports an audit log that cannot be written. */
+function auditProblems({ observe: { audit } }: Settings): Finding[] {
+  const problem = audit && writeProblem(audit.file)
+  if (!audit || problem === undefined) return []
+  const fix = 'set `observe.audit` to the path of a file that this user can write, or `off`'
+  return [{ path: ['observe', 'audit'], message: `the audit log ${audit.file} ${problem}: ${fix}` }]
 }
 
 /** Reports a store that cannot be used. */
@@ -177,7 +198,17 @@ async function storeProblems(settings: Settings, io: Io): Promise<Finding[]> {
   const { store } = settings
   if (store.kind === 'memory') return []
   // A missing folder is created at startup, unless it existed before and its data is lost.
-  if (store.kind === 'folder' && !existsSync(store.path) && !mayStoreBeUnusable(settings)) return []
+  if (store.kind === 'folder' && !existsSync(store.path) && !mayStoreBeUnusable(settings)) {
+    const problem = writeProblem(store.path)
+    return problem === undefined
+      ? []
+      : [
+          {
+            path: ['store'],
+            message: `the folder ${store.path} ${problem}: give this user write access, or name another folder`,
+          },
+        ]
+  }
   const opened = openSharedStore(settings, openLog('error', io, true))
   return opened.then(
     async (found) => {
@@ -227,73 +258,121 @@ export function problemsOf(found: readonly Finding[], { file, text }: Source): r
   }))
 }
 
-// The line of a configuration that a problem points at, with a caret under the column. Values that are or may be
-// secrets are never shown: those under keys such as `env`, `headers` and `auth`, anything that looks like a secret, and
-// values next to an unknown key, which may be a misspelt one. Of a line that is not a single key with a plain value
-// (JSON, lists, unterminated quotes), only words that can be configuration keys are shown.
+// The line of a configuration that a problem points at, with a caret under the column. What is a secret by its key, or looks
+// like one, is masked: under keys such as `env`, `headers` and `auth` every value, also if such a key is misspelt.
 
 /** The maximum length of the excerpt on each side of the column, in characters. */
 const MAX_SIDE_LENGTH = 60
-/** Keys whose values are or may be secrets. */
-const SECRET_PARENTS = /^(?:env|headers|auth|oauth|token|tokens|users|traces)$/
-
-/** A key with an unquoted value or none. */
-const PLAIN_LINE = /^\s*(?:-\s+)?[\w.-]+\s*:(?:\s+[^\s"'{}[\],#&*!|>%@`-][^"'{}[\],#]*)?$/
-/** The shape of configuration keys; other names, such as those of servers and tools, may be anything. */
-const CONFIG_KEY = /^[a-z][a-z_]{0,23}$/
-/** Values that cannot be secrets. */
-const NOT_SECRET = /^(?:\d{1,6}|on|off|true|false)$/
 
 /** The excerpt as indented lines; empty if the problem has no position in the text. */
 export function excerptOf({ line, column }: ConfigProblem, text: string): string {
   const lines = text.split('\n')
   const target = lines[line - 1]?.replaceAll('\t', ' ').trimEnd()
   if (target === undefined || target === '' || column < 1) return ''
-  const [head, tail] = [target.slice(0, column - 1), target.slice(column - 1)]
-  const isPlain = PLAIN_LINE.test(target)
-  const isSecret = isUnderSecret(lines, line - 1) || endsWithSecretKey(head)
-  const before = isPlain ? head : onlyKeys(head)
-  const after = isPlain ? maskedFrom(tail, isSecret) : onlyKeys(tail)
+  const pieces = masked(target, isUnderSecret(lines, line - 1))
+  const head = pieces.filter(({ at }) => at < column - 1)
+  // The column may be inside of a piece, such as a quoted command: the caret is then below its beginning.
+  const isInside = head.some(({ at, end }) => at < column - 1 && column - 1 < end)
+  const before = textOfPieces(isInside ? head.slice(0, -1) : head)
+  const after = textOfPieces(pieces).slice(before.length)
   const left = before.length > MAX_SIDE_LENGTH ? `…${before.slice(-MAX_SIDE_LENGTH)}` : before
   const right = after.length > MAX_SIDE_LENGTH ? `${after.slice(0, MAX_SIDE_LENGTH)}…` : after
   const number = String(line).padStart(5)
   return `${number} | ${left}${right}\n${' '.repeat(number.length)} | ${' '.repeat(left.length)}^\n`
 }
 
-/** Whether a line, or one of its parent keys, has a key whose values may be secrets. */
+/** A part of a line: a word, a quoted text, a bracket, or what is between; `shown` is in its place. */
+interface Piece {
+  readonly at: number
+  readonly end: number
+  readonly shown: string
+}
+
+function textOfPieces(pieces: readonly Piece[]): string {
+  return pieces.map(({ shown }) => shown).join('')
+}
+
+const PIECE =
+  /"(?:[^"\\]|\\.)*"?|'[^']*'?|[{}[\],]|\s+|[^\s{}[\],"':](?:[^\s{}[\],"':]|:(?=\S)(?!["'{[]))*:?|:/g
+
+/** The pieces of a line with secrets masked; `isSecret` if a parent key says that its values are secrets. */
+function masked(line: string, isSecret: boolean): readonly Piece[] {
+  const parents: string[] = []
+  let key = ''
+  let previous = ''
+  const pieces: Piece[] = []
+  for (const { 0: text, index: at } of line.matchAll(PIECE)) {
+    if (text.startsWith('#')) break
+    const name = keyIn(text, line.slice(at + text.length))
+    const isHidden = isSecret || [...parents, key].some(isSecretKey) || isSecretOption(previous)
+    if (text === '{' || text === '[') parents.push(key)
+    if (text === '}' || text === ']') key = parents.pop() ?? ''
+    if (text === ',' && !line.slice(0, at).trimEnd().endsWith(']'))
+      key = key === '' ? '' : (parents.at(-1) ?? '')
+    const isMark = /^(?:[{}[\],:\s-]*)$/.test(text)
+    pieces.push({
+      at,
+      end: at + text.length,
+      shown: isMark ? text : shownPiece(text, name !== undefined, isHidden),
+    })
+    if (name !== undefined) key = name
+    if (!isMark) previous = text.replaceAll(/["']/g, '')
+  }
+  return pieces
+}
+
+/** The key that a piece is, if it is one: a colon ends it or follows. */
+function keyIn(text: string, rest: string): string | undefined {
+  if (/^["']/.test(text)) return /^\s*:/.test(rest) ? text.slice(1, -1) : undefined
+  return text.length > 1 && text.endsWith(':') ? text.slice(0, -1) : undefined
+}
+
+function shownPiece(text: string, isKey: boolean, isHidden: boolean): string {
+  if (isKey) return looksMixed(text) ? `***${text.endsWith(':') ? ':' : ''}` : text
+  if (isHidden) return NOT_SECRET.test(text) ? text : '***'
+  return withoutSecrets(text.replaceAll(/[^\s"']+/g, shownWord))
+}
+
+function shownWord(word: string): string {
+  const [, name = '', mark = '', value = ''] = /^-{0,2}([\w.-]+)([=:])(.+)$/.exec(word) ?? []
+  if (value !== '' && namesSecret(name)) return `${word.slice(0, -value.length - 1)}${mark}***`
+  return looksLikeToken(word) || holdsPassword(word) || looksMixed(word) ? '***' : word
+}
+
+/** Whether a word has a long run of letters and digits, as generated secrets and some passwords do. */
+function looksMixed(word: string): boolean {
+  return (word.match(/[A-Za-z\d+=]{10,}/g) ?? []).some((run) => /\d/.test(run) && /[A-Za-z]/.test(run))
+}
+
+/** Values that cannot be secrets. */
+const NOT_SECRET = /^(?:\d{1,6}|on|off|true|false)$/
+/** Keys whose values are or may be secrets. */
+const SECRET_PARENTS =
+  'env envs environment headers header auth oauth token tokens users traces key apikey secret secrets password credential credentials'.split(
+    ' ',
+  )
+
+/** Whether a key has secrets as its values, or could be the misspelt name of one that has. */
+function isSecretKey(key: string): boolean {
+  return key !== '' && (isSecretName(key) || nearest(key, SECRET_PARENTS) !== undefined)
+}
+
+/** Whether the word after this one is a secret: the value of an option. */
+function isSecretOption(word: string): boolean {
+  const name = /^--?([\w.-]+)$/.exec(word)?.[1]
+  return name !== undefined && (namesSecret(name) || /^(?:H|e|env|header|u|user)$/.test(name))
+}
+
+/** Whether one of the parent keys of a line has secrets as its values. */
 function isUnderSecret(lines: readonly string[], at: number): boolean {
-  let indent = Infinity
-  for (let index = at; index >= 0; index--) {
-    const line = lines[index] ?? ''
-    const found = /^(\s*(?:-\s+)?)["']?([\w.-]+)["']?\s*:/.exec(line)
-    const depth = found?.[1]?.length ?? Infinity
-    if (index !== at && depth >= indent) continue
-    if (index === at && /["']?\b(?:env|headers|auth|oauth)\b["']?\s*:/.test(line)) return true
-    if (found?.[2] !== undefined && (SECRET_PARENTS.test(found[2]) || isSecretName(found[2]))) return true
-    indent = Math.min(indent, depth === Infinity ? (/^\s*/.exec(line)?.[0].length ?? 0) : depth)
-    if (indent === 0) return false
+  const own = /^(\s*)(-?)/.exec(lines[at] ?? '')
+  // The items of a list may be as far left as its key.
+  let indent = (own?.[1]?.length ?? 0) + (own?.[2] === '-' ? 1 : 0)
+  for (let index = at - 1; index >= 0 && indent > 0; index--) {
+    const [, margin = '', key] = /^(\s*(?:-\s+)?)["']?([\w.-]+)["']?\s*:/.exec(lines[index] ?? '') ?? []
+    if (key === undefined || margin.length >= indent) continue
+    if (isSecretKey(key)) return true
+    indent = margin.length
   }
   return false
-}
-
-/** Whether the text ends with a key whose name marks its value as a secret. */
-function endsWithSecretKey(before: string): boolean {
-  const key = /["']?([\w.-]+)["']?\s*:\s*$/.exec(before)?.[1]
-  return key !== undefined && isSecretName(key)
-}
-
-/** Masks everything but brackets, commas, and words before a colon that can be configuration keys. */
-function onlyKeys(text: string): string {
-  return text.replaceAll(
-    /(["']?)([^\s"'{}[\],:]+)\1(?=["']?\s*:)|[^\s{}[\],:]+/g,
-    (found, _quote, key?: string) => (key !== undefined && CONFIG_KEY.test(key) ? found : '***'),
-  )
-}
-
-/** The part of a plain line from the column on, which begins with its key or its value. */
-function maskedFrom(text: string, isSecret: boolean): string {
-  const [, key, value = ''] = /^([\w.-]+\s*:)(?:\s+(.*))?$/.exec(text) ?? []
-  if (key === undefined) return isSecret ? '***' : withoutSecrets(text)
-  if (value === '') return key
-  return !isSecret && NOT_SECRET.test(value) ? text : `${key} ***`
 }

@@ -9,7 +9,7 @@ import type { Settings } from '../core/settings.ts'
 import { clientSnippets } from '../downstream/pages/client-snippets.ts'
 import { openLog } from '../observability/log.ts'
 import { Gateway } from '../gateway/gateway.ts'
-import { checkStore, reportStartup, printProblems } from './check.ts'
+import { checkPlaces, reportStartup, printProblems } from './check.ts'
 import { type Io, write } from './io.ts'
 import { readServed, type Source } from './options.ts'
 
@@ -21,7 +21,7 @@ export async function serve(args: readonly string[], io: Io): Promise<number> {
   const [options, source] = readServed(args, ['config', 'host', 'port', 'log-level'], io)
   const log = openLog(options.logLevel, io)
   // The URL is printed only once it accepts connections.
-  const problems = await checkStore(source, io)
+  const problems = await checkPlaces(source, io)
   printProblems(problems, source, io)
   if (problems.length > 0) return 1
   // From here on, a signal starts an orderly shutdown.
@@ -143,7 +143,7 @@ export function bindProblem(error: unknown, { listen }: Settings): string {
 export async function stdio(args: readonly string[], io: Io): Promise<number> {
   const [options, source] = readServed(args, ['config', 'log-level'], io)
   const log = openLog(options.logLevel, io)
-  const problems = await checkStore(source, io)
+  const problems = await checkPlaces(source, io)
   printProblems(problems, source, io)
   if (problems.length > 0) return 1
   const stopped = io.untilStopped({ onHangUp: true })

@@ -5,6 +5,7 @@ import { pageWarnings, requiresTokens, checkAuth } from './sections/auth-checks.
 import { areEventsOn, eventProblems } from './sections/events.ts'
 import { idleMasks, maskProblems } from './sections/tool-checks.ts'
 import type { Checked, Finding } from './problem.ts'
+import { auditWarnings } from './sections/observe.ts'
 import { checkStore } from './sections/store.ts'
 import { checkUpstream } from './sections/upstream.ts'
 import { missingTokens, sharedGrants } from './sections/upstream-oauth.ts'
@@ -47,7 +48,12 @@ export function checkTogether(value: unknown, directory: string): Checked {
       }),
       ...all.flatMap(({ problems }) => problems),
     ],
-    warnings: [...all.flatMap(({ warnings }) => warnings), ...ofGrants, ...pageWarnings(value)],
+    warnings: [
+      ...all.flatMap(({ warnings }) => warnings),
+      ...ofGrants,
+      ...pageWarnings(value),
+      ...auditWarnings(value.observe, directory),
+    ],
   }
 }
 

@@ -68,7 +68,7 @@ export function loadStored(text: string, { file: given, env }: TextOptions): Sto
   return {
     secrets: read.secrets,
     store: storeSettings(store, { file, directory, upstreams: read.upstreams, env }),
-    observe: observeSettings(observe, { profile, file, directory }),
+    observe: observeSettings(observe, { profile, file, directory, env }),
     servers,
   }
 }

@@ -1,5 +1,6 @@
 /** Problems and warnings of a configuration, and their positions. */
-import { statSync } from 'node:fs'
+import { accessSync, constants, statSync } from 'node:fs'
+import { dirname } from 'node:path'
 import type { Finding as KeyFinding } from '../core/finding.ts'
 
 /** One problem of the configuration. Line and column count from 1; they are 0 without a file. */
@@ -69,6 +70,32 @@ export function placeAt(path: string): Place {
     return found.isDirectory() ? 'directory' : 'other'
   } catch (error) {
     return { hidden: error instanceof Error ? error.message : String(error) }
+  }
+}
+
+/** Why this process cannot write a file, or create it with the folders above it; undefined if it can. Never throws. */
+export function writeProblem(path: string): string | undefined {
+  const found = placeAt(path)
+  if (found === 'directory') return 'is a folder'
+  if (typeof found === 'object') return `cannot be reached: ${found.hidden}`
+  if (found === 'other')
+    return isAllowed(path, constants.R_OK | constants.W_OK) ? undefined : 'cannot be written by this user'
+  for (let folder = dirname(path); ; folder = dirname(folder)) {
+    const above = placeAt(folder)
+    if (above === 'nothing' && dirname(folder) !== folder) continue
+    if (above === 'other') return `cannot be created: ${folder} is not a folder`
+    return isAllowed(folder, constants.W_OK | constants.X_OK)
+      ? undefined
+      : `cannot be created: this user may not write in ${folder}`
+  }
+}
+
+function isAllowed(path: string, mode: number): boolean {
+  try {
+    accessSync(path, mode)
+    return true
+  } catch {
+    return false
   }
 }
 

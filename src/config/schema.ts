@@ -66,8 +66,48 @@ export function fileSchema(features: readonly FeatureSchema[]): JsonSchema {
     },
     required: ['upstreams'],
     additionalProperties: false,
+    'x-instead': foreignKeys,
     $defs: Object.fromEntries(definitions),
   })
+}
+
+/** Keys of the configurations of MCP clients, and what is written here instead. */
+const CLIENT_FILE = 'this is a configuration of an MCP client: import it with `gatehouse init --from FILE`'
+const foreignKeys = {
+  mcpServers: CLIENT_FILE,
+  mcp_servers: CLIENT_FILE,
+  context_servers: CLIENT_FILE,
+  mcp: CLIENT_FILE,
+  servers: 'servers are under `upstreams`',
+  tools: 'settings of tools are under their server: `upstreams: { files: { tools: … } }`',
+}
+const URL_KEY = 'write `url`'
+const HIDDEN = 'hide tools with `tools: { NAME: { hide: on } }`'
+const UNASKED = 'to not be asked about a tool, write `tools: { NAME: { confirm: never } }`'
+const foreignServerKeys = {
+  type: 'remove it; `url` or `command` says how the server is reached, and `transport: sse` asks for the older HTTP transport',
+  httpUrl: URL_KEY,
+  serverUrl: URL_KEY,
+  uri: URL_KEY,
+  endpoint: URL_KEY,
+  cmd: 'write `command`',
+  environment: 'write `env`',
+  envs: 'write `env`',
+  envFile:
+    'variables come from the environment, `--env-file`, or .env next to this file, and are written ${NAME}',
+  workingDirectory: 'write `cwd`',
+  auth: 'write `token`, `headers` or `oauth`',
+  authorization: 'write `token`, or the header under `headers`',
+  apiKey: 'write `token`, or the header under `headers`',
+  disabled: 'to switch a server off, remove it or make its lines comments',
+  enabled: 'every server in this file is on: remove it',
+  disabledTools: HIDDEN,
+  excludeTools: HIDDEN,
+  includeTools: HIDDEN,
+  alwaysAllow: UNASKED,
+  autoApprove: UNASKED,
+  confirm: 'confirmation is configured for each tool: `tools: { NAME: { confirm: on } }`',
+  description: 'write `about`',
 }
 
 /** The schema as the text of the published file. */
@@ -87,6 +127,7 @@ function upstreamSchema(features: readonly FeatureSchema[]): JsonSchema {
       features: featuresSchema(features, '-override'),
     },
     additionalProperties: false,
+    'x-instead': foreignServerKeys,
     description: 'A URL if it starts with http:// or https://, a command line, or settings.',
   }
 }

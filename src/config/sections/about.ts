@@ -173,7 +173,11 @@ export const toolWords = {
   },
   accepts: { ...sentences, description: 'The media types of its input.' },
   returns: { ...sentences, description: 'The media types of its output.' },
-  max_input: { ...sizeSchema, description: 'The maximum size of a binary argument, after decoding.' },
+  max_input: {
+    ...sizeSchema,
+    'x-least': 1,
+    description: 'The maximum size of a binary argument, after decoding.',
+  },
   provenance: {
     type: 'object',
     additionalProperties: false,

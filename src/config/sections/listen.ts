@@ -1,6 +1,6 @@
 /** The section `listen`. */
 import type { JsonSchema } from '../../core/schema/schema.ts'
-import { durationSchema, sizeSchema } from '../../core/time/units.ts'
+import { messageSizeSchema, timeoutSchema } from '../../core/time/units.ts'
 
 const origin = '^(\\*|[a-z][a-z0-9+.-]*://[^/\\s*]+)$'
 
@@ -57,7 +57,7 @@ export const listenSchema: JsonSchema = {
       description: 'Serve all upstreams together at /mcp.',
     },
     aggregate_timeout: {
-      ...durationSchema,
+      ...timeoutSchema,
       default: '2s',
       description: 'How long /mcp waits for an upstream before it lists the others without it.',
     },
@@ -67,7 +67,7 @@ export const listenSchema: JsonSchema = {
 
 /** The JSON Schema of `limits.body`. */
 export const bodySchema: JsonSchema = {
-  ...sizeSchema,
+  ...messageSizeSchema,
   default: '1MB',
   description: 'The maximum size of a request body, for all upstreams.',
 }

@@ -1,10 +1,15 @@
 /** The section `observe`. */
-import { dirname, resolve } from 'node:path'
+import { existsSync } from 'node:fs'
+import { dirname, isAbsolute, join, resolve } from 'node:path'
+import { isObject } from '../../core/json/json.ts'
 import type { JsonSchema } from '../../core/schema/schema.ts'
 import type { AuditSettings, ObserveSettings } from '../../core/settings.ts'
 import type { Secret } from '../../core/text/secret.ts'
+import type { Finding } from '../problem.ts'
+import type { Environment } from '../secrets.ts'
 import { durationSchema, sizeSchema } from '../../core/time/units.ts'
 import type { ConfiguredOtlp } from './otlp.ts'
+import { defaultStoreFolder } from './store.ts'
 
 /** The destination of spans or metrics. */
 function destination(signal: 'traces' | 'metrics'): Record<string, JsonSchema> {
@@ -74,15 +79,17 @@ const traces: JsonSchema = {
 
 const audit: JsonSchema = {
   type: ['object', 'string', 'boolean'],
-  minLength: 1,
-  errorMessage: 'must be on, off, a file, or a mapping such as { file: ./audit.jsonl }',
+  // A word alone is a typing error, or a boolean of YAML 1.1.
+  pattern: '^(on|off|true|false)$|[./\\\\]',
+  errorMessage:
+    'must be on, off, the path of a file such as /var/log/gatehouse/audit.jsonl, or a mapping such as { file: ./audit.jsonl }',
   description:
     'Records every tool call and every refusal in a hash-chained file. Default: off in the profile open; in corporate .gatehouse/audit.jsonl next to this file.',
   properties: {
     file: {
       type: 'string',
-      minLength: 1,
-      errorMessage: 'must be a path',
+      pattern: '[./\\\\]',
+      errorMessage: 'must be the path of a file, such as /var/log/gatehouse/audit.jsonl or ./audit.jsonl',
       description: 'The path of the file.',
     },
     key: {
@@ -95,6 +102,7 @@ const audit: JsonSchema = {
     },
     max_size: {
       ...sizeSchema,
+      'x-least': 1024,
       default: '100MB',
       description: 'The size at which the file is rotated: renamed to .1.',
     },
@@ -159,6 +167,7 @@ interface ObserveContext {
   readonly file?: string
   /** The base of relative paths. */
   readonly directory: string
+  readonly env: Environment
 }
 
 const MAX_SIZE = 100 * 1024 ** 2
@@ -174,23 +183,39 @@ export function observeSettings(values: ObserveValues, context: ObserveContext):
   }
 }
 
-function auditSettings(
-  audit: ObserveValues['audit'],
-  { profile, file, directory }: ObserveContext,
-): AuditSettings | undefined {
+function auditSettings(audit: ObserveValues['audit'], context: ObserveContext): AuditSettings | undefined {
+  const { profile, file, directory } = context
   const chosen = audit ?? (profile === 'corporate' && file !== undefined)
   if (chosen === false) return undefined
   const values: AuditValues =
     typeof chosen === 'object'
       ? chosen
       : { max_size: MAX_SIZE, ...(typeof chosen === 'string' && { file: chosen }) }
-  const place = file === undefined ? directory : dirname(file)
   const { key, keep, max_size: maxSize } = values
   return {
-    file:
-      values.file === undefined ? resolve(place, '.gatehouse/audit.jsonl') : resolve(directory, values.file),
+    file: values.file === undefined ? defaultFile(context) : resolve(directory, values.file),
     maxSize,
     ...(key && { key }),
     ...(keep !== undefined && { keep }),
   }
+}
+
+/** The file where none is configured: next to the configuration or, like the store, in a folder of the user if that is not writable. */
+function defaultFile({ file, directory, env }: ObserveContext): string {
+  const place = file === undefined ? directory : dirname(file)
+  const folder = existsSync(place)
+    ? defaultStoreFolder({ ...(file !== undefined && { file }), directory: place, upstreams: {} }, env)
+    : join(place, '.gatehouse')
+  return join(folder, 'audit.jsonl')
+}
+
+/** Warns about a path that depends on where the configuration is: with a moved file, another log would begin. */
+export function auditWarnings(observe: unknown, directory: string): Finding[] {
+  const audit = isObject(observe) ? observe.audit : undefined
+  const [path, file] = isObject(audit)
+    ? [['observe', 'audit', 'file'], audit.file]
+    : [['observe', 'audit'], audit]
+  if (typeof file !== 'string' || !/[./\\]/.test(file) || isAbsolute(file)) return []
+  const message = `this path is relative to the folder of this file: write ${resolve(directory, file)}, so that the log continues there when this file is moved`
+  return [{ path, message }]
 }

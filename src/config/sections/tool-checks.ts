@@ -3,6 +3,7 @@ import { isObject } from '../../core/json/json.ts'
 import { type Root, parseSteps } from '../../core/json/path.ts'
 import { compilePattern, type Pattern } from '../../core/text/pattern.ts'
 import { type Expression, parseExpression, parsePath, uses } from '../../core/undo/expression.ts'
+import { patternMistake } from '../patterns.ts'
 import type { Finding } from '../problem.ts'
 
 type Path = readonly string[]
@@ -172,24 +173,14 @@ function ruleProblems(
 }
 
 function patternProblem(source: string, replacements: readonly string[]): string | undefined {
-  const pattern = compiled(source)
-  if (pattern === 'malformed') return 'must be a regular expression'
-  if (!pattern) {
-    return 'cannot be matched in bounded time: it has lookarounds or backreferences, or more than 1000 characters'
-  }
+  const mistake = patternMistake(source)
+  const pattern = mistake === undefined ? compilePattern(source) : undefined
+  if (!pattern) return mistake
   if (probes.some((probe) => matchesNothing(pattern, probe))) return 'matches the empty string'
   if (replacements.some((each) => pattern.test(each, false))) {
     return 'matches the replacement of masked text: choose another `replace`'
   }
   return undefined
-}
-
-function compiled(source: string): Pattern | undefined | 'malformed' {
-  try {
-    return compilePattern(source)
-  } catch {
-    return 'malformed'
-  }
 }
 
 /** Texts in which a pattern with empty matches would match. */

@@ -3,7 +3,7 @@ import type { Cost } from '../../core/descriptor.ts'
 import { rememberSchema } from '../../core/remember.ts'
 import { scopeListSchema } from '../../core/principal.ts'
 import type { ToolSettings } from '../../core/settings.ts'
-import { durationSchema, rateSchema } from '../../core/time/units.ts'
+import { durationSchema, rateSchema, timeoutSchema } from '../../core/time/units.ts'
 import { costSettings, given, list } from './about.ts'
 
 const expression = {
@@ -11,6 +11,17 @@ const expression = {
   minLength: 1,
   errorMessage: 'must be a call such as delete_issue(id=$.result.id)',
 }
+
+/**
+ * A word that is a switch, or a question: not one word, which is a typing error or a boolean of YAML 1.1, nor a phrase such as
+ * `never ask`. People would be asked it literally.
+ */
+const QUESTION =
+  '^(?:on|off|true|false|never)$|^(?!\\s*(?:[Aa]lways|[Nn]ever|[Nn]o|[Nn]one|[Nn]ot|[Oo]ff|[Oo]n|[Yy]es)(?:\\s+[a-z]+){0,2}\\s*[.!]?\\s*$)[\\s\\S]*(?:[^\\w.!/\\s-]|\\S\\s+\\S)'
+
+/** Not a word that other settings have as a switch. */
+const ARGUMENT_NAME =
+  '^(?!(?:on|off|true|false|yes|no|always|never|none|null|enabled?|disabled?|On|Off|ON|OFF|Yes|No|YES|NO)$)[\\s\\S]+$'
 
 /** The JSON Schema of the settings of a tool. */
 export const toolSchema = {
@@ -37,7 +48,7 @@ export const toolSchema = {
       ...rateSchema,
       description: 'The rate limit per caller. Each tool that matches a glob is counted separately.',
     },
-    timeout: { ...durationSchema, description: 'How long a call may take without a response or progress.' },
+    timeout: { ...timeoutSchema, description: 'How long a call may take without a response or progress.' },
     retry: {
       type: 'integer',
       minimum: 0,
@@ -86,8 +97,9 @@ export const toolSchema = {
     },
     key_argument: {
       type: ['string', 'boolean'],
-      minLength: 1,
-      not: { enum: [true, 'on', 'true'] },
+      pattern: `^(?:off|false)$|${ARGUMENT_NAME}`,
+      not: { const: true },
+      'x-words': ['off'],
       'x-names': 'argument',
       errorMessage: 'must be the name of an argument, or off',
       description:
@@ -104,17 +116,18 @@ export const toolSchema = {
     },
     confirm: {
       type: ['string', 'boolean'],
-      minLength: 1,
+      pattern: QUESTION,
+      'x-words': ['on', 'never'],
       'x-names': 'template',
-      errorMessage: 'must be on, never, or a question such as "Delete {owner}/{repo}?"',
+      errorMessage: 'must be on, never, or a question of more than one word such as "Delete {owner}/{repo}?"',
       description: 'Whether confirmation is required, or the confirmation message.',
       examples: ['Permanently delete {owner}/{repo}?'],
     },
     type_to_confirm: {
       type: 'string',
-      minLength: 1,
+      pattern: ARGUMENT_NAME,
       'x-names': 'argument',
-      errorMessage: 'must be the name of an argument',
+      errorMessage: 'must be the name of an argument; leave the line out if nothing has to be typed',
       description: 'The argument whose value must be typed to confirm.',
     },
     approval: {

@@ -5,10 +5,10 @@ import { isObject } from '../../core/json/json.ts'
 import { parseProxy } from '../../core/proxy.ts'
 import type { JsonSchema } from '../../core/schema/schema.ts'
 import { scopeNameSchema } from '../../core/principal.ts'
-import { compilePattern } from '../../core/text/pattern.ts'
-import { durationSchema } from '../../core/time/units.ts'
+import { durationSchema, pauseSchema, timeoutSchema } from '../../core/time/units.ts'
 import { revisionNames } from '../../protocol/revisions.ts'
 import { isHttpUrl, isLoopback } from '../names.ts'
+import { patternMistake } from '../patterns.ts'
 import { type Place, placeAt, type Checked, type Finding } from '../problem.ts'
 import { holdsPassword, looksLikeToken, namesSecret } from '../configured-secrets.ts'
 import { aboutProperties, list, toolWords } from './about.ts'
@@ -243,14 +243,14 @@ export const upstreamProperties: JsonSchema = {
         },
         code: { enum: errorCodes, description: 'The code callers see.' },
         category: { enum: ['transient', 'permanent', 'auth_required', 'invalid_input', 'rate_limited'] },
-        retry_after: durationSchema,
+        retry_after: pauseSchema,
         suggestion: { type: 'string', description: 'A suggestion for the caller.' },
       },
     },
     description: 'Maps errors of this server to codes.',
   },
   start_timeout: {
-    ...durationSchema,
+    ...timeoutSchema,
     default: '30s',
     description: 'The timeout of starting the server and its handshake, for each process that is started.',
   },
@@ -401,22 +401,30 @@ function proxyProblem({ proxy }: Values, path: Path): Finding | undefined {
   }
 }
 
-/** Patterns are matched against text of servers, so their matching time must be bounded. */
-function patternProblems({ errors }: Values, path: Path): Finding[] {
-  const rules: readonly unknown[] = Array.isArray(errors) ? errors : []
-  return rules.flatMap((rule, index) => {
-    const match = isObject(rule) ? rule.match : undefined
-    const message = typeof match === 'string' ? patternProblem(match) : undefined
-    return message === undefined ? [] : [{ path: [...path, 'errors', String(index), 'match'], message }]
+function patternProblems({ errors, intent }: Values, path: Path): Finding[] {
+  const given = [
+    ...membersOf(errors, 'match').map((each) => ({ ...each, section: 'errors' })),
+    ...membersOf(intent, 'when').flatMap(({ text, ...each }) => {
+      const source = /^\/(.*)\/$/s.exec(text)?.[1]
+      return source === undefined ? [] : [{ ...each, text: source, section: 'intent' }]
+    }),
+  ]
+  return given.flatMap(({ section, index, key, text }) => {
+    const message = patternMistake(text)
+    return message === undefined ? [] : [{ path: [...path, section, String(index), key], message }]
   })
 }
 
-function patternProblem(match: string): string | undefined {
-  try {
-    return compilePattern(match) ? undefined : 'must be short, without lookarounds and backreferences'
-  } catch {
-    return 'must be a regular expression'
-  }
+/** The texts under a key in a list of mappings. */
+function membersOf(
+  list: unknown,
+  key: string,
+): readonly { readonly index: number; readonly key: string; readonly text: string }[] {
+  const members: readonly unknown[] = Array.isArray(list) ? list : []
+  return members.flatMap((member, index) => {
+    const text = isObject(member) ? member[key] : undefined
+    return typeof text === 'string' ? [{ index, key, text }] : []
+  })
 }
 
 /** Queries appear in the logs of every hop. */

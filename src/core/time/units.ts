@@ -1,12 +1,23 @@
 /** Durations, sizes and rates of the configuration, and the delay that an HTTP header asks for. */
 
-/** The JSON Schema of a duration in the configuration; read it with `milliseconds`. */
+/**
+ * The JSON Schema of a duration in the configuration; read it with `milliseconds`. `x-least` and `x-most` are its range in
+ * that unit, which no keyword of JSON Schema expresses for text.
+ */
 export const durationSchema = {
   type: 'string',
   pattern: '^\\d+(\\.\\d+)?(ms|s|m|h|d)$',
   errorMessage: 'must be a duration such as 500ms, 30s, 10m, 24h or 7d',
   'x-unit': 'milliseconds',
+  'x-least': 1,
+  'x-most': 3650 * 86_400_000,
 } as const
+
+/** A duration that may be zero. */
+export const pauseSchema = { ...durationSchema, 'x-least': 0 } as const
+
+/** How long a peer may take to respond. A shorter time would fail every call. */
+export const timeoutSchema = { ...durationSchema, 'x-least': 100 } as const
 
 /** The JSON Schema of a size in the configuration; read it with `bytes`. A bare number is bytes. */
 export const sizeSchema = {
@@ -18,15 +29,20 @@ export const sizeSchema = {
   'x-unit': 'bytes',
 } as const
 
+/** The size of a whole message, which is in memory at once. */
+export const messageSizeSchema = { ...sizeSchema, 'x-least': 1024, 'x-most': 256 * 1024 ** 2 } as const
+
 const ratePattern = '^[1-9]\\d{0,8}/([1-9]\\d{0,3})?(s|second|m|minute|h|hour|d|day)$'
 
 /** The JSON Schema of one rate, or of several that apply together; read it with `rates`. */
 export const rateSchema = {
   type: ['string', 'array'],
+  'x-unit': 'rate',
   pattern: ratePattern,
   minItems: 1,
   items: {
     type: 'string',
+    'x-unit': 'rate',
     pattern: ratePattern,
     errorMessage: 'must be a rate such as 10/minute or 100/10s',
   },
@@ -71,6 +87,48 @@ export function durationText(duration: number): string {
   const units = Object.entries(millisecondsPer).toReversed()
   const [unit, factor] = units.find(([, each]) => duration > 0 && duration % each === 0) ?? ['ms', 1]
   return `${duration / factor}${unit}`
+}
+
+/** A size as the configuration has it, such as `64KB`, in the largest unit that gives a whole number. */
+export function sizeText(size: number): string {
+  const units = Object.entries(bytesPer).toReversed()
+  const [unit, factor] = units.find(([, each]) => size > 0 && size % each === 0) ?? ['B', 1]
+  return `${size / factor}${unit}`
+}
+
+/** The quantity that is probably meant by a text in another notation: `30 sec` is `30s`, `10M` is `10MB`. */
+export function meantQuantity(written: string | number, unit: unknown): string | undefined {
+  const [, count = '', , word = ''] = /^\s*(\d{1,12}(\.\d{1,6})?)\s*([a-z]*)\s*$/i.exec(String(written)) ?? []
+  if (count === '') return undefined
+  const known = unit === 'bytes' ? sizeWords : durationWords
+  const found = Object.entries(known).find(([, pattern]) => pattern.test(word))?.[0]
+  return found === undefined ? undefined : `${count}${found}`
+}
+
+// A bare number is seconds, as in most other configurations.
+const durationWords = {
+  ms: /^(?:ms|msecs?|millis|milliseconds?)$/i,
+  s: /^(?:|s|secs?|seconds?)$/i,
+  m: /^(?:m|mins?|minutes?)$/i,
+  h: /^(?:h|hrs?|hours?)$/i,
+  d: /^(?:d|days?)$/i,
+}
+const sizeWords = {
+  B: /^(?:b|bytes?)$/i,
+  KB: /^(?:k|kb|kib|kilobytes?)$/i,
+  MB: /^(?:m|mb|mib|megabytes?)$/i,
+  GB: /^(?:g|gb|gib|gigabytes?)$/i,
+}
+
+/** The rate that is probably meant by a text in another notation: `10 per min` is `10/minute`, `5rps` is `5/second`. */
+export function meantRate(written: string): string | undefined {
+  const [, count = '', word = ''] =
+    /^\s*(\d{1,9})\s*(?:\/|per|a|an|each)?\s*([a-z]+)\s*$/i.exec(written) ?? []
+  const perMinute = /^(?:rpm|mins?|minutes?|m)$/i.test(word) ? 'minute' : undefined
+  const perSecond = /^(?:rps|qps|secs?|seconds?|s)$/i.test(word) ? 'second' : undefined
+  const other = /^(?:h|hrs?|hours?)$/i.test(word) ? 'hour' : /^(?:d|days?)$/i.test(word) ? 'day' : undefined
+  const unit = perMinute ?? perSecond ?? other
+  return count === '' || Number(count) === 0 || unit === undefined ? undefined : `${Number(count)}/${unit}`
 }
 
 /** Parses a size such as `64KB`; a number is bytes. @throws TypeError if it is invalid */

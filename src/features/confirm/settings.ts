@@ -56,6 +56,7 @@ export const confirmSchema: FeatureSchema = {
       },
       wait: {
         ...durationSchema,
+        'x-least': 0,
         default: '45s',
         description:
           'How long a call waits for the approval of others before it has to be repeated; most clients time out after a minute.',

@@ -39,6 +39,7 @@ export const idempotencySchema: FeatureSchema = {
       },
       max_bytes: {
         ...sizeSchema,
+        'x-least': 1024,
         default: '64MB',
         description: 'How many bytes are remembered for each caller.',
       },

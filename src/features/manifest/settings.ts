@@ -1,6 +1,6 @@
 /** How the manifest is configured: its settings with their schema and defaults, and where they are. */
 import type { FeatureSchema } from '../../core/settings.ts'
-import { durationSchema, sizeSchema } from '../../core/time/units.ts'
+import { pauseSchema, sizeSchema } from '../../core/time/units.ts'
 
 /** The settings of the manifest: times in milliseconds, sizes in bytes. */
 export interface ManifestSettings {
@@ -20,7 +20,7 @@ export const manifestSchema: FeatureSchema = {
     description: 'The service manifest: what each tool does, costs and needs, in one document for programs.',
     properties: {
       ttl: {
-        ...durationSchema,
+        ...pauseSchema,
         default: '60s',
         description: 'How long a manifest may be cached.',
       },

@@ -49,11 +49,13 @@ export const referencesSchema: FeatureSchema = {
       ttl: { ...durationSchema, default: '15m', description: 'How long data is kept.' },
       argument: {
         ...sizeSchema,
+        'x-least': 1,
         default: '64MB',
         description: 'The maximum size of the data that the references in the arguments of a call stand for.',
       },
       total: {
         ...sizeSchema,
+        'x-least': 1,
         default: '4GB',
         'x-gateway': true,
         description:
@@ -103,6 +105,7 @@ export const referencesSchema: FeatureSchema = {
       },
       upload: {
         ...sizeSchema,
+        'x-least': 1,
         default: '100MB',
         'x-gateway': true,
         description: 'The maximum size of a file that callers or people send.',

@@ -1,7 +1,7 @@
 /** The settings of the small features of the stage admit: how they are configured, without what they do. */
 import type { FeatureSchema } from '../../core/settings.ts'
 import { DEFAULT_RATE } from '../../core/principal.ts'
-import { durationSchema, rateSchema } from '../../core/time/units.ts'
+import { rateSchema, timeoutSchema } from '../../core/time/units.ts'
 
 /** The settings of dry runs. */
 export const dryRunSchema: FeatureSchema = {
@@ -29,12 +29,12 @@ export const limitsSchema: FeatureSchema = {
     type: 'object',
     properties: {
       timeout: {
-        ...durationSchema,
+        ...timeoutSchema,
         default: '30s',
         description: 'The timeout of a call: a response, or at least progress, must arrive within this time.',
       },
       max_timeout: {
-        ...durationSchema,
+        ...timeoutSchema,
         default: '10m',
         description: 'The longest duration of a call, whatever its progress.',
       },

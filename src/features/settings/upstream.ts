@@ -1,6 +1,6 @@
 /** The settings of the small features of the stage upstream: how they are configured, without what they do. */
 import type { FeatureSchema } from '../../core/settings.ts'
-import { durationSchema, sizeSchema } from '../../core/time/units.ts'
+import { durationSchema, messageSizeSchema } from '../../core/time/units.ts'
 
 /** The settings of the size of results. */
 export interface ResultLimitSettings {
@@ -16,7 +16,7 @@ export const resultLimitSchema: FeatureSchema = {
     type: 'object',
     properties: {
       result: {
-        ...sizeSchema,
+        ...messageSizeSchema,
         default: '10MB',
         description:
           'The maximum size of a result of a tool or resource. Larger results are shortened, with a notice; if they would no longer match the output schema, they are refused.',

@@ -64,7 +64,7 @@ export class AuditFile {
   /** Opens the file or, if another process has locked it, the next free one. @throws the system error */
   static open({ file }: { readonly file: string }): AuditFile {
     const folder = dirname(file)
-    if (!existsSync(folder)) mkdirSync(folder, { mode: 0o700 })
+    createFolder(folder)
     for (let place = 1; place <= MAX_FILES; place++) {
       const path = placed(file, place)
       for (const each of [path, `${path}.head`, `${path}.lock`]) {
@@ -254,6 +254,13 @@ interface Holder {
   readonly pid: number
   readonly host: string
   readonly token: string
+}
+
+/** Creates a folder and those above it, one by one: `recursive` never returns in a file system without folders, such as /proc. */
+function createFolder(folder: string): void {
+  if (existsSync(folder)) return
+  createFolder(dirname(folder))
+  mkdirSync(folder, { mode: 0o700 })
 }
 
 function isAlive({ pid, host }: Holder, path: string): boolean {

@@ -35,3 +35,34 @@ test.each([
   expect(excerptOf(problem, text)).toMatch(/\^\n$/)
   expect(excerptOf(problem, text)).not.toContain(secret)
 })
+
+test.each([
+  ['undo: delete_issue(id=$.result.id, x=1)', at(1, 7)],
+  ['{ timeout: 30 sec, type: http }', at(1, 12)],
+  ['confirm: no', at(1, 10)],
+  ['command: "npx -y some-server --port 80"', at(1, 10)],
+  ['tiemout: 30s', at(1, 1)],
+  ['url: htp://example.com/mcp', at(1, 6)],
+  ['{"upstreams":{"a":{"url":7}}}', at(1, 26)],
+  ["pattern: '(a|b'", at(1, 10)],
+  ['match: [1, 2', at(1, 8)],
+])('an excerpt shows the wrong value: %s', (line, problem) => {
+  const [shown, caret = ''] = excerptOf(problem, `${line}\n`).split('\n')
+  expect(shown).toBe(`    1 | ${line}`)
+  expect(caret.indexOf('^')).toBe('    1 | '.length + problem.column - 1)
+})
+
+test.each([
+  ['an option and its value', `a: run --api-key ${'plainwords'} x\n`, at(1, 4)],
+  ['an option in a list', `command: [run, --password, plainwords]\n`, at(1, 10)],
+  ['a header of an option', `a: run -H plainwords\n`, at(1, 4)],
+  ['a variable of a command', `a: docker run -e API_TOKEN=plainwords\n`, at(1, 4)],
+  ['a misspelt parent', `haeders:\n  X: plainwords\n`, at(2, 6)],
+  ['a query', `url: https://a.example/mcp?api_key=plainwords\n`, at(1, 6)],
+  ['items below their key', `users:\n- { name: x, password_hash: plainwords }\n`, at(2, 3)],
+  ['a comment', `port: 0x # plainwords\n`, at(1, 7)],
+  ['a quoted key', `"client_secret": "plainwords"\n`, at(1, 18)],
+])('an excerpt hides %s', (_what, text, problem) => {
+  expect(excerptOf(problem, text)).toMatch(/\^\n$/)
+  expect(excerptOf(problem, text)).not.toContain('plainwords')
+})

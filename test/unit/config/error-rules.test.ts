@@ -20,9 +20,10 @@ test('error rules are patterns', () => {
 })
 
 test.each([
-  ['(', 'must be a regular expression'],
-  ['(?=x)y', 'must be short, without lookarounds and backreferences'],
-  ['(x)\\1', 'must be short, without lookarounds and backreferences'],
+  ['(', 'must be a regular expression: unterminated group, at character 1'],
+  ['a|*b', 'must be a regular expression: nothing to repeat, at character 3'],
+  ['(?=x)y', 'cannot be matched in bounded time: it has a lookahead, at character 1'],
+  ['(x)\\1', 'cannot be matched in bounded time: it has a backreference, at character 4'],
 ])('the error rule %s is refused', (match, message) => {
   expect(problemsOf(match)).toEqual([`upstreams.one.errors[0].match: ${message}`])
 })
