@@ -1,7 +1,9 @@
 /**
  * `gatehouse approvals`: lists pending approvals and decides them. It works on the store; no gateway needs to run.
  */
+import { randomInt } from 'node:crypto'
 import { rememberText } from '../core/remember.ts'
+import { joinCommand } from '../config/command-line.ts'
 import { escapeHidden, oneLine } from '../core/text/escape.ts'
 import { openLog } from '../observability/log.ts'
 import { audited, openSharedStore } from '../gateway/offline.ts'
@@ -14,11 +16,12 @@ import {
   type Decision,
   approvedCount,
   Approvals,
+  checkDecision,
 } from '../records/approvals.ts'
 import { readStored } from './config-file.ts'
-import { didYouMean, parseWords, UsageError, userName } from './words.ts'
+import { configWords, didYouMean, parseWords, UsageError, userName } from './words.ts'
 import { originText } from '../records/plain-name.ts'
-import { type Io, print } from './io.ts'
+import { type Io, print, writeError } from './io.ts'
 
 /** The options of the command. */
 const optionTypes = {
@@ -44,7 +47,8 @@ export async function approvals(args: readonly string[], io: Io): Promise<number
   const store = await openSharedStore(settings, log)
   try {
     const withAudit: WithAudit = (decide) => audited(settings, log, decide)
-    const text = await act(new Approvals(store, Date.now), options, withAudit)
+    const prove = settings.mayScriptsApprove ? approvedByScript : askPerson(io)
+    const text = await act(new Approvals(store, Date.now), options, { withAudit, prove })
     print(text, io)
   } finally {
     await store.close()
@@ -55,24 +59,72 @@ export async function approvals(args: readonly string[], io: Io): Promise<number
 /** Runs a decision with the audit log it is recorded in. */
 type WithAudit = (decide: (audit: Audit | undefined) => Promise<Approval>) => Promise<Approval>
 
+/** Asks for the proof that a person decides, and resolves with the text that was typed, if the call requires one. @throws Error */
+type Prove = (approval: Approval, typed: string | undefined) => Promise<string | undefined>
+
+const approvedByScript: Prove = (_approval, typed) => Promise.resolve(typed)
+
+/** No letters or digits that look alike. */
+const CODE_CHARACTERS = '23456789ABCDEFGHJKLMNPQRSTUVWXYZ'
+const CODE_LENGTH = 4
+
+/** Shows the call in the terminal, and asks for a code, or for the text that the call requires. */
+function askPerson(io: Io): Prove {
+  return async (approval, typed) => {
+    if (!io.stdin.isTTY || !io.stderr.isTTY)
+      throw new Error(
+        'a person approves a call: run the command in a terminal, where it shows the call and asks for a code, or open the approval page. docs/safe-actions.md says what scripts can do',
+      )
+    const code = Array.from(
+      { length: CODE_LENGTH },
+      () => CODE_CHARACTERS[randomInt(CODE_CHARACTERS.length)],
+    ).join('')
+    const text = typed === undefined ? approval.typed : undefined
+    writeError(`${approvalText(approval)}\n\n`, io)
+    const { createInterface } = await import('node:readline/promises')
+    const terminal = createInterface({ input: io.stdin, output: io.stderr })
+    try {
+      const answer = (await terminal.question(`To approve this call, type ${oneLine(text ?? code)}: `)).trim()
+      if (text !== undefined) return answer
+      if (answer.toUpperCase() !== code)
+        throw new Error(`${approval.id} was not approved: the code was not typed`)
+      return typed
+    } finally {
+      terminal.close()
+    }
+  }
+}
+
+interface Deciding {
+  readonly withAudit: WithAudit
+  readonly prove: Prove
+}
+
 async function act(
   records: Approvals,
-  { action, id, isJson, reason, typed, isRemembered }: ApprovalOptions,
-  withAudit: WithAudit,
+  options: ApprovalOptions,
+  { withAudit, prove }: Deciding,
 ): Promise<string> {
+  const { action, id, isJson, reason, typed: given, isRemembered } = options
   if (action === 'list') {
     // Pending approvals come first.
     const all = (await records.list()).toSorted((one, other) => listingOrder(one) - listingOrder(other))
     if (isJson) return JSON.stringify({ approvals: all.map(approvalView) }, null, 2)
-    return all.length === 0 ? 'No calls wait for approval.' : all.map(approvalLine).join('\n')
+    if (all.length === 0) return 'No calls wait for approval.'
+    const isPending = all.some(({ status }) => status === 'pending')
+    return [...all.map(approvalLine), ...(isPending ? ['', decisionHint(options)] : [])].join('\n')
   }
   const approval = await findApproval(records, id)
   if (action === 'show') return isJson ? asJson(approval) : approvalText(approval)
   const verdict = verdicts[action]
+  const by = userName()
+  // Whoever may not decide is not asked for a code.
+  if (verdict === 'approved') checkDecision(approval, { by, via: 'command_line', verdict, at: Date.now() })
+  const typed = verdict === 'approved' ? await prove(approval, given) : undefined
   if (isMistyped(approval, { verdict, entered: typed }))
     throw new Error(`to approve ${approval.id}, add --typed ${escapeHidden(JSON.stringify(approval.typed))}`)
   const decision = {
-    by: userName(),
+    by,
     via: 'command_line',
     verdict,
     ...(reason !== undefined && { reason }),
@@ -84,6 +136,12 @@ async function act(
     return decided
   })
   return isJson ? asJson(after) : decidedLine(after, verdict)
+}
+
+/** The commands that decide, with the words that name the configuration or the store. */
+function decisionHint({ config, envFile, store }: ApprovalOptions): string {
+  const words = store === undefined ? configWords({ config, 'env-file': envFile }) : ['--store', store]
+  return `    To decide, in a terminal: ${joinCommand(['gatehouse', 'approvals', 'approve', 'ID', ...words])}, or deny`
 }
 
 function asJson(approval: Approval): string {

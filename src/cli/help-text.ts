@@ -131,6 +131,7 @@ Exit codes: 0 nothing was refuted, 1 something was.`,
        gatehouse approvals deny ID [--reason TEXT]
 
 Lists the calls that wait for approval and decides them, in the store that running gateways share.
+To approve, a terminal is needed: it shows the call, and asks for a code.
 The first 6 or more characters of an id are enough if they are unique.
   --store FOLDER  the store of a gateway without a configuration file
   --reason TEXT   the reason, recorded with the decision

@@ -27,6 +27,8 @@ import type { Environment } from './secrets.ts'
 export interface StoredSettings {
   readonly store: StoreSettings
   readonly observe: Pick<ObserveSettings, 'audit'>
+  /** Whether a script may approve calls (`features.confirm.approve_by_command`). */
+  readonly mayScriptsApprove: boolean
   /** The names of the servers. */
   readonly servers: readonly string[]
   /** What the whole configuration gives as a secret, as far as references can be resolved. */
@@ -69,8 +71,15 @@ export function loadStored(text: string, { file: given, env }: TextOptions): Sto
     secrets: read.secrets,
     store: storeSettings(store, { file, directory, upstreams: read.upstreams, env }),
     observe: observeSettings(observe, { profile, file, directory, env }),
+    mayScriptsApprove: isScriptAllowed(read.features),
     servers,
   }
+}
+
+/** Reads the one setting of a feature that a command needs, without the schemas of all features. */
+function isScriptAllowed(features: unknown): boolean {
+  const confirm = isObject(features) ? features.confirm : undefined
+  return isObject(confirm) && confirm.approve_by_command === 'script'
 }
 
 /** Loads the address on which the gateway listens. @throws ConfigError with all problems of it */
@@ -99,6 +108,7 @@ interface ReadOptions extends TextOptions {
 interface ReadSections {
   readonly values: unknown
   readonly upstreams: unknown
+  readonly features: unknown
   readonly secrets: readonly Secret[]
 }
 
@@ -129,6 +139,7 @@ function readSections(
   return {
     values: complete(value, schema),
     upstreams: isObject(whole) ? whole.upstreams : undefined,
+    features: isObject(whole) ? whole.features : undefined,
     secrets: configuredSecrets(all.value, all.references),
   }
 }

@@ -407,8 +407,8 @@ export interface PageDirectory {
   decidesOnPage(
     approval: Pick<Approval, 'kind' | 'caller' | 'isEverybody' | 'approvers'>,
   ): 'person' | 'program' | undefined
-  /** The command that approves a call, for those who may run it. */
-  approvalCommand(id: string): string
+  /** The command that lists the calls that wait for approval; it approves none. */
+  readonly approvalsCommand: string
 }
 
 /** The features together, for those that speak of one another. */

@@ -291,7 +291,7 @@ export class Runtime implements HttpRuntime {
         url: page,
         publicUrl: (path) => settings.listen.publicUrl?.replace(/\/$/, '').concat(path),
         decidesOnPage: (approval) => whoDecidesOnPage(approval, settings.auth),
-        approvalCommand: (id) => approvalCommand(id, settings, page('/') !== undefined),
+        approvalsCommand: approvalsCommand(settings, page('/') !== undefined),
       },
       features: this.#featureDirectory(servers),
       gateway: {
@@ -427,11 +427,12 @@ function isGuarded({ profile, auth }: Settings): boolean {
 }
 
 /**
- * The command that approves a call. It includes the configuration file or store only if the reader is on this machine
- * (stdio, or an unauthenticated gateway on loopback), so that it works from any folder. Remote callers see no local path.
+ * The command with which a person at a terminal finds the calls that wait. Models read it, so it approves nothing. It
+ * includes the configuration file or store only if the reader is on this machine (stdio, or an unauthenticated gateway on
+ * loopback), so that it works from any folder. Remote callers see no local path.
  */
-function approvalCommand(id: string, { file, store, listen, auth }: Settings, isHttp: boolean): string {
-  const command = ['gatehouse', 'approvals', 'approve', id]
+function approvalsCommand({ file, store, listen, auth }: Settings, isHttp: boolean): string {
+  const command = ['gatehouse', 'approvals', 'list']
   const isOpen = isProtected(auth) || !isLoopback(listen.host) || listen.publicUrl !== undefined
   if (isHttp && isOpen) return joinCommand(command)
   if (file !== undefined) return joinCommand([...command, '--config', file])

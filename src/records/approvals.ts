@@ -160,8 +160,7 @@ export class Approvals {
     return retryConflicts(async () => {
       const stored = await this.#read(id)
       if (!stored) throw unknownApproval()
-      if (!mayDecide(stored.approval, decision)) throw notAllowedToDecide(stored.approval, decision)
-      const changes = applyDecision(stored.approval, { ...decision, at: this.#now() })
+      const changes = checkDecision(stored.approval, { ...decision, at: this.#now() })
       if (!(await this.#write(stored, changes))) return undefined
       const approval = { ...stored.approval, ...changes }
       await this.#extendOpen(approval)
@@ -475,6 +474,12 @@ export function stepOf(
 
 /** How long an approved call can still be made after the last approval, at least, in milliseconds. */
 const MIN_TIME_TO_USE_MS = 300_000
+
+/** The effect of a decision, without making it. @throws PERMISSION_DENIED, CONFLICT, INVALID_INPUT as `Approvals.decide` */
+export function checkDecision(approval: Approval, decision: Decision): Partial<Approval> {
+  if (!mayDecide(approval, decision)) throw notAllowedToDecide(approval, decision)
+  return applyDecision(approval, decision)
+}
 
 /** The effect of one more decision. A single denial is final, even by a person who approved before. */
 function applyDecision(approval: Approval, decision: Decision): Partial<Approval> {

@@ -2,7 +2,8 @@ import { scryptSync } from 'node:crypto'
 import { onTestFinished } from 'vitest'
 import { tokenHash } from './auth/token-hash.ts'
 import { post } from './client/raw.ts'
-import { type RunningGateway, startGateway } from './gateway.ts'
+import { until } from './condition.ts'
+import { type Finished, type RunningGateway, startCommand, startGateway } from './gateway.ts'
 import { openSession, toolCall } from './raw-session.ts'
 import { scriptedServer } from './scripted-server.ts'
 import { isObject, type Json, objectAt, parse } from './server/json.ts'
@@ -70,7 +71,8 @@ export async function approvingGateway(options: ApprovingOptions = {}): Promise<
   const upstreams = {
     disks: { url: server.url, transport: 'streamable', revision: '2025-11-25', tools: { [tool]: rules } },
   }
-  const gateway = await startGateway({ ...config, upstreams }, { args })
+  const features = withScripts(config['features'])
+  const gateway = await startGateway({ ...config, features, upstreams }, { args })
   onTestFinished(() => gateway.close())
   return {
     gateway,
@@ -87,6 +89,12 @@ export async function approvingGateway(options: ApprovingOptions = {}): Promise<
   }
 }
 
+/** Settings of features with which tests approve at the command line. */
+function withScripts(features: unknown): Json {
+  const { confirm, ...others } = isObject(features) ? features : {}
+  return { ...others, confirm: { approve_by_command: 'script', ...(isObject(confirm) && confirm) } }
+}
+
 /** The page the answer to a call names. */
 export function pageOf(result: Json): string {
   const { url } = objectAt(result['_meta'], 'dev.gatehouse/confirmation')
@@ -100,4 +108,19 @@ export function textIn(result: Json): string {
   return Array.isArray(content)
     ? content.map((each) => String(objectAt({ each }, 'each')['text'])).join('\n')
     : ''
+}
+
+/** Runs a command that approves a call in a terminal in which a person types the code it shows, or another text. */
+export async function approveInTerminal(
+  words: readonly string[],
+  {
+    typed,
+    ...options
+  }: { readonly typed?: string; readonly cwd?: string; readonly env?: NodeJS.ProcessEnv } = {},
+): Promise<Finished> {
+  const command = startCommand(words, { ...options, isTerminal: true })
+  const prompted = until(() => /To approve this call, type (.+): /.exec(command.stderr())?.[1], 'the prompt')
+  const shown = await Promise.race([prompted, command.ended.then(() => '')])
+  command.stdin.write(`${typed ?? shown}\n`)
+  return command.ended.finally(() => command.close())
 }

@@ -103,7 +103,7 @@ export function featureDeps(given: ServiceStubs = {}): Services {
     page: (path) => `http://127.0.0.1:8900${path}`,
     publicUrl: () => undefined,
     decidesOnPage: () => 'person',
-    approvalCommand: (id) => `gatehouse approvals approve ${id}`,
+    approvalsCommand: 'gatehouse approvals list',
     hasTools: true,
     proxies: noProxy,
     isAsked: true,

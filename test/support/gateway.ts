@@ -21,7 +21,10 @@ import type { Json } from './server/json.ts'
 
 export type { Command, Finished, RunningGateway }
 
-type InProcess = Omit<CommandOptions, 'program'>
+type InProcess = Omit<CommandOptions, 'program'> & {
+  /** Its input and messages are a terminal. Only in this process. */
+  readonly isTerminal?: boolean
+}
 
 /** Starts a command of the gateway. Closing it stops it, and waits until it has released everything. */
 export function startCommand(args: readonly string[], options: InProcess = {}): Command {
@@ -43,9 +46,9 @@ export function startGateway(config: Json, options: GatewayOptions = {}): Promis
 /** Loads what is built. An import would require a build before the types can be checked. */
 const native = createRequire(import.meta.url)
 
-function startHere(args: readonly string[], { cwd, env }: InProcess): Command {
+function startHere(args: readonly string[], { cwd, env, isTerminal = false }: InProcess): Command {
   const { run } = native('../../dist/cli/run.js') as typeof import('../../src/cli/run.ts')
-  const io = memoryIo({ env: environmentWith(env), ...(cwd !== undefined && { cwd }) })
+  const io = memoryIo({ env: environmentWith(env), isTerminal, ...(cwd !== undefined && { cwd }) })
   const { stdin, written, stop } = io
   const ended = run(args, io).then((code) => ({ code, signal: null, ...written }))
   return gently({

@@ -13,13 +13,20 @@ export interface MemoryIo extends Io {
 }
 
 /** By default, a command has no variables, and runs in the folder of this process. */
-export function memoryIo({ env = {}, cwd = process.cwd() }: Partial<Pick<Io, 'env' | 'cwd'>> = {}): MemoryIo {
+export function memoryIo({
+  env = {},
+  cwd = process.cwd(),
+  isTerminal = false,
+}: Partial<Pick<Io, 'env' | 'cwd'>> & { readonly isTerminal?: boolean } = {}): MemoryIo {
   const written = { stdout: '', stderr: '' }
   const stopped = Promise.withResolvers<void>()
   return {
-    stdin: new PassThrough(),
+    stdin: Object.assign(new PassThrough(), { isTTY: isTerminal }),
     stdout: textSink((text) => void (written.stdout += text)),
-    stderr: textSink((text) => void (written.stderr += text)),
+    stderr: Object.assign(
+      textSink((text) => void (written.stderr += text)),
+      { isTTY: isTerminal },
+    ),
     log: (lines) => void (written.stderr += lines),
     env,
     cwd,

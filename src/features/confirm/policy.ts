@@ -300,7 +300,9 @@ function channelsOf(approval: Approval, { deps }: ConfirmContext): DecisionChann
   // Whoever is at the command line is rarely one of the named approvers.
   const isLimitedToApprovers = url !== undefined && approvers.length > 0
   const command =
-    deps.gateway.isStoreShared && !isLimitedToApprovers ? [`with \`${deps.pages.approvalCommand(id)}\``] : []
+    deps.gateway.isStoreShared && !isLimitedToApprovers
+      ? [`in a terminal with \`${deps.pages.approvalsCommand}\``]
+      : []
   return { url, isForPeople, channels: [...page, ...command] }
 }
 

@@ -14,6 +14,7 @@ export interface ConfirmSettings {
   readonly remember: false | Remember
   readonly rollbacks: boolean
   readonly accept_bare_flag: boolean
+  readonly approve_by_command: 'terminal' | 'script'
   readonly model_may_confirm: boolean
   readonly compat: boolean
 }
@@ -77,6 +78,13 @@ export const confirmSchema: FeatureSchema = {
         default: false,
         description:
           'Accept `user_confirmed: true` without a token as a confirmation, with `inject_arguments` also as an argument. Only for development: any program can send it.',
+      },
+      approve_by_command: {
+        enum: ['terminal', 'script'],
+        default: 'terminal',
+        'x-gateway': true,
+        description:
+          'Whether `gatehouse approvals approve` needs a terminal, in which it shows the call and a person types a code, or scripts may approve too. An agent that can run commands is a script.',
       },
       model_may_confirm: {
         type: 'boolean',

@@ -272,6 +272,6 @@ function draftOf(scopes: readonly string[], { principal, params }: Call): Approv
 function channelsFor(approval: Approval, deps: Deps): string[] {
   const { id } = approval
   const url = deps.pages.decidesOnPage(approval) === 'person' ? deps.pages.url(`/confirm/${id}`) : undefined
-  const command = deps.gateway.isStoreShared ? [`with \`${deps.pages.approvalCommand(id)}\``] : []
+  const command = deps.gateway.isStoreShared ? [`in a terminal with \`${deps.pages.approvalsCommand}\``] : []
   return url === undefined ? command : [`at ${url}`, ...command]
 }

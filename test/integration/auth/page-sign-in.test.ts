@@ -227,7 +227,7 @@ describe('a gateway whose pages no browser can open', () => {
     const { callAs, gateway } = await site({ jwt: {} })
     expect(gateway.stderr()).toContain('auth.jwt: no browser can open the approval page')
     const asked = await callAs('someone', { disk: 'a' })
-    expect(textIn(asked)).toMatch(/Approve or deny it with `gatehouse approvals approve \w+`/)
+    expect(textIn(asked)).toMatch(/Approve or deny it in a terminal with `gatehouse approvals list`/)
     expect(textIn(asked)).not.toContain('/confirm')
     expect(metaOf(asked)).not.toHaveProperty('url')
     expect((await new CookieBrowser().open(`${gateway.origin}/sign-in`)).status).toBe(404)

@@ -8,6 +8,8 @@ import { expect, test, onTestFinished } from 'vitest'
 import { until } from '../../support/condition.ts'
 import { gatewayProgram } from '../../support/gateway-process.ts'
 import { type Command, startCommand } from '../../support/gateway.ts'
+import { splitCommand } from '../../../src/config/command-line.ts'
+import { approveInTerminal } from '../../support/approving.ts'
 import { folder } from '../../support/journey.ts'
 
 const require = createRequire(import.meta.url)
@@ -46,15 +48,25 @@ test.each(['a configuration file', 'a command'])(
     await until(() => gateway.stdout().includes('"id":1'), 'the handshake')
     gateway.stdin.write(`${JSON.stringify({ jsonrpc: '2.0', method: 'notifications/initialized' })}\n`)
     const asked = await write(gateway, target, 2)
-    const command = /`gatehouse (approvals approve [^`]+)`/.exec(asked)?.[1] ?? 'none'
+    expect(asked).not.toContain('approvals approve')
+    const command = /`gatehouse (approvals list[^`]*)`/.exec(asked)?.[1] ?? 'none'
     const program = gatewayProgram()
       .map((word) => `'${word}'`)
       .join(' ')
-    const run = promisify(execFile)('sh', ['-c', `${program} ${JSON.parse(`"${command}"`)}`], {
+    const script = `${program} ${JSON.parse(`"${command}"`)}`
+    const listed = await promisify(execFile)('sh', ['-c', script], {
       cwd: folder(),
       env: { ...process.env, ...env },
     })
-    expect((await run).stdout).toContain('Approved write_file')
+    const id = /^(\w+) {2}pending.*write_file on/m.exec(listed.stdout)?.[1] ?? 'none'
+    // The command that the list shows, with the words of the configuration or the store.
+    const shown = /gatehouse (approvals approve ID.*), or deny/.exec(listed.stdout)?.[1] ?? 'none'
+    const split = splitCommand(shown.replace('ID', id))
+    const approving = 'words' in split ? split.words : []
+    expect(await approveInTerminal(approving, { cwd: folder(), env })).toMatchObject({
+      code: 0,
+      stdout: expect.stringContaining('Approved write_file'),
+    })
     await write(gateway, target, 3)
     expect(readFileSync(target, 'utf8')).toBe('written')
     gateway.stdin.end()

@@ -15,6 +15,7 @@ const fixture = inRepository('test/fixtures/store-0.3.0')
 const main = inRepository('dist/main.js')
 const folder = mkdtempSync(join(tmpdir(), 'gatehouse-test-'))
 const config = join(folder, 'gateway.config.yaml')
+const forScripts = join(folder, 'scripts.config.yaml')
 const journal = join(folder, 'journal')
 // Half a minute after the end of the gateway that wrote it, so that it is considered gone.
 const env = {
@@ -28,6 +29,9 @@ const client = new Client({ name: 'test', version: '1.0.0' })
 beforeAll(async () => {
   for (const name of ['gateway.config.yaml', 'server.mjs', 'receipt.json'])
     cpSync(join(fixture, name), join(folder, name))
+  // The command needs a person by default; the gateway has the configuration of then.
+  const written = readFileSync(config, 'utf8')
+  writeFileSync(forScripts, written.replace('wait: 0s', 'wait: 0s, approve_by_command: script'))
   mkdirSync(join(folder, 'store'), { mode: 0o700 })
   writeFileSync(join(folder, 'store/data.mdb'), gunzipSync(readFileSync(join(fixture, 'data.mdb.gz'))), {
     mode: 0o600,
@@ -44,7 +48,11 @@ afterAll(async () => {
 
 /** Runs a command on the store. */
 async function gatehouse(...args: string[]): Promise<string> {
-  const { stdout } = await promisify(execFile)(process.execPath, [main, ...args, '--config', config], { env })
+  const { stdout } = await promisify(execFile)(
+    process.execPath,
+    [main, ...args, ...(args.includes('--config') ? [] : ['--config', config])],
+    { env },
+  )
   return stdout
 }
 
@@ -86,7 +94,7 @@ describe('a store and a configuration of 0.3.0 work unchanged', () => {
     const { approvals } = JSON.parse(await gatehouse('approvals', 'list', '--json'))
     const [pending] = approvals.filter((each: { status: string }) => each.status === 'pending')
     expect(pending).toMatchObject({ tool: 'remove', arguments: { id: 'pending' } })
-    await gatehouse('approvals', 'approve', pending.id)
+    await gatehouse('approvals', 'approve', pending.id, '--config', forScripts)
     await call('remove', { id: 'pending' })
     expect(done()).toContain('remove pending')
   })

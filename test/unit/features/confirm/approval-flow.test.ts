@@ -57,7 +57,8 @@ describe('a client without elicitation', () => {
       },
     })
     expect(text(outcome)).toContain(`http://127.0.0.1:8900/confirm/${id}`)
-    expect(text(outcome)).toContain(`gatehouse approvals approve ${id}`)
+    expect(text(outcome)).toContain('in a terminal with `gatehouse approvals list`')
+    expect(JSON.stringify(outcome)).not.toContain('approvals approve')
     expect(fieldsOf(outcome)).not.toHaveProperty('structuredContent')
     expect(one.served).toHaveLength(0)
   })
@@ -147,7 +148,7 @@ describe('a client without elicitation', () => {
 
   it('no page is named if only the host can confirm', async () => {
     const outcome = await bench({ settings: { fallback: 'two_step' } }).call({ client: plain })
-    expect(text(outcome)).not.toMatch(/confirm\/|approvals approve/)
+    expect(text(outcome)).not.toMatch(/confirm\/|gatehouse approvals/)
   })
 
   it.each([
@@ -253,7 +254,7 @@ describe('a client without elicitation', () => {
 
   it('the result names the available way to approve: a page or a command', async () => {
     const command = await bench({ deps: { page: () => undefined } }).call({ client: plain })
-    expect(text(command)).toContain('gatehouse approvals approve')
+    expect(text(command)).toContain('gatehouse approvals list')
     expect(text(command)).not.toContain('http')
     const named = await bench({ tool: { approvers: ['user:anna'] } }).call({ client: plain })
     expect(text(named)).toContain('http')
