@@ -51,12 +51,16 @@ A changed configuration file is reloaded; a file with mistakes is rejected and t
   --host H        address to listen on (default 127.0.0.1)
   --port N        port to listen on, 0 for any free port (default 8900)
   --log-level L   debug, info (default), warn or error`,
-  stdio: `Usage: gatehouse stdio [--config FILE | URL | -- COMMAND…] [--gateway-key KEY] [--log-level LEVEL]
+  stdio: `Usage: gatehouse stdio [--config FILE | URL | -- COMMAND…] [--gateway-key KEY] [--token-env NAME | --token-file FILE]
+                       [--log-level LEVEL]
 
 Runs as a stdio MCP server in front of the configured servers, for clients that start their servers.
 Its client needs no token; \`auth.principal\` in the configuration sets its identity and scopes.
   --gateway-key K the URL is a Gatehouse with this key, which it prints at startup and proves when connected;
-                  features that both gateways have on, such as confirmation, are left to that gateway`,
+                  features that both gateways have on, such as confirmation, are left to that gateway; auto accepts
+                  the key of any Gatehouse at a URL that is https:// or on this machine
+  --token-env N   send the bearer token in this environment variable to the URL
+  --token-file F  send the bearer token in this file to the URL`,
   check: `Usage: gatehouse check [--config FILE | URL | -- COMMAND…] [--json]
 
 Reads the configuration, connects to each server and reports every problem, with file, line and column.

@@ -6,11 +6,12 @@ import { fromArguments } from '../config/arguments.ts'
 import { loadSettings } from '../config/load.ts'
 import { urlMistake } from '../config/names.ts'
 import { problemLine } from '../config/problem.ts'
+import { readText, whyUnreadable } from '../config/secrets.ts'
 import type { Settings, UpstreamSettings } from '../core/settings.ts'
 import { secretsOf } from '../core/text/redactor.ts'
 import { configFile, variablesOf } from './config-file.ts'
 import { type CliOptions, readOptions, unknownServer, UsageError } from './words.ts'
-import { type Io, writeError } from './io.ts'
+import { inputPath, type Io, writeError } from './io.ts'
 
 /** A server of the configuration. @throws UsageError if no server has this name */
 export function serverNamed(name: string, { upstreams }: Settings): UpstreamSettings {
@@ -37,7 +38,7 @@ export function readServed(
   allowed: readonly string[],
   io: Io,
 ): [CliOptions, Source] {
-  const options = readOptions(args, [...allowed, 'gateway-key'])
+  const options = readOptions(args, [...allowed, 'gateway-key', 'token-file', 'token-env'])
   const separator = args.indexOf('--')
   const behind = separator === -1 ? 0 : args.length - separator - 1
   if (separator !== -1 && behind === 0) throw new UsageError('give a command after --')
@@ -53,24 +54,34 @@ export function readServed(
 }
 
 type SourceOptions = Partial<
-  Pick<CliOptions, 'config' | 'envFile' | 'gatewayKey' | 'host' | 'port' | 'words'>
+  Pick<CliOptions, 'config' | 'envFile' | 'gatewayKey' | 'tokenFile' | 'tokenEnv' | 'host' | 'port' | 'words'>
 >
 
 /** Reads the configuration: from the command line if it names a server, else from the file. @throws ConfigError */
 export function readSource(
-  { config, envFile, gatewayKey, host, port, words = [] }: SourceOptions,
+  { config, envFile, gatewayKey, tokenFile, tokenEnv, host, port, words = [] }: SourceOptions,
   io: Io,
 ): Source {
   const listen = { ...(host !== undefined && { host }), ...(port !== undefined && { port }) }
   if (words.length > 0) {
     if (config !== undefined) throw new UsageError('give either --config or a server, not both')
-    const settings = fromArguments(words, { listen, gatewayKey, env: io.env, directory: io.cwd })
+    const settings = fromArguments(words, {
+      listen,
+      gatewayKey,
+      token: tokenOf({ tokenFile, tokenEnv }, io),
+      env: io.env,
+      directory: io.cwd,
+    })
     io.redactor?.learn(secretsOf(settings))
     return { settings, read: () => settings }
   }
   if (gatewayKey !== undefined)
     throw new UsageError(
       '--gateway-key is for a server on the command line; in a file, set gateway_key of a server',
+    )
+  if (tokenFile !== undefined || tokenEnv !== undefined)
+    throw new UsageError(
+      '--token-file and --token-env are for a URL on the command line; in a file, set token of a server',
     )
   const { file, text } = configFile(config, io)
   const read = (changed: string): Settings => {
@@ -89,6 +100,36 @@ export function readSource(
     return read(changed)
   }
   return { settings: read(text), file, text, read: again }
+}
+
+/** The bearer token for the URL on the command line, which other users of the machine can read. @throws UsageError */
+function tokenOf(
+  { tokenFile, tokenEnv }: Pick<SourceOptions, 'tokenFile' | 'tokenEnv'>,
+  io: Io,
+): string | undefined {
+  if (tokenFile !== undefined && tokenEnv !== undefined)
+    throw new UsageError('give either --token-file or --token-env')
+  if (tokenFile !== undefined) return oneToken(tokenIn(tokenFile, io), `--token-file ${tokenFile}`)
+  if (tokenEnv === undefined) return undefined
+  const token = io.env[tokenEnv]
+  if (token === undefined || token === '')
+    throw new UsageError(`--token-env ${tokenEnv}: this environment variable is not set`)
+  return oneToken(token, `--token-env ${tokenEnv}`)
+}
+
+function tokenIn(file: string, io: Io): string {
+  const path = inputPath(file, io)
+  try {
+    return readText(path)
+  } catch (error) {
+    throw new UsageError(`--token-file ${file} cannot be read: ${whyUnreadable(error)}`)
+  }
+}
+
+function oneToken(text: string, option: string): string {
+  const token = text.trim()
+  if (/^[\x21-\x7e]+$/.test(token)) return token
+  throw new UsageError(`${option} must contain one token, without spaces and line ends in it`)
 }
 
 // Parses the arguments of commands about one server: its name in a configuration, a URL, or a command line.

@@ -2,11 +2,12 @@
  * `gatehouse serve` and `gatehouse stdio`: run a gateway until a signal or the end of the input, and reload the
  * configuration file when it changes.
  */
+import { joinCommand } from '../config/command-line.ts'
 import { watchFile } from '../config/watch.ts'
 import { isProtected } from '../core/auth-settings.ts'
 import type { Log } from '../core/log.ts'
 import type { Settings } from '../core/settings.ts'
-import { clientSnippets } from '../downstream/pages/client-snippets.ts'
+import { clientSnippets, stdioWords } from '../downstream/pages/client-snippets.ts'
 import { openLog } from '../observability/log.ts'
 import { Gateway } from '../gateway/gateway.ts'
 import { checkPlaces, reportStartup, printProblems } from './check.ts'
@@ -104,7 +105,9 @@ function welcome(url: string, settings: Settings, { code, key }: Welcome): strin
   const width = Math.max(...upstreams.map(({ name }) => name.length))
   const each = upstreams.map(({ name }) => `  ${name.padEnd(width)}  ${base}/mcp/${name}`)
   const needsToken = isProtected(auth) && auth.authorizationServers.length === 0
-  const [claude] = clientSnippets({ endpoints: { gatehouse: endpoint }, needsToken }).flatMap(
+  const lasting = settings.store.kind === 'memory' ? undefined : key
+  const connection = { needsToken, isProtected: isProtected(auth), key: lasting }
+  const [claude] = clientSnippets({ endpoints: { gatehouse: endpoint }, ...connection }).flatMap(
     ({ client, command }) => (command === undefined ? [] : [`In ${client}: ${command}`]),
   )
   const snippet = { mcpServers: { gatehouse: { type: 'http', url: endpoint } } }
@@ -114,9 +117,7 @@ function welcome(url: string, settings: Settings, { code, key }: Welcome): strin
     '',
     `Web page: ${base}/`,
     ...(claude === undefined ? [] : [claude]),
-    ...(key === undefined || settings.store.kind === 'memory'
-      ? []
-      : [`For clients that use stdio: gatehouse stdio ${endpoint} --gateway-key ${key}`]),
+    `For clients that use stdio: ${joinCommand(['gatehouse', ...stdioWords(endpoint, connection)])}`,
     ...(code !== undefined && features.confirm
       ? [`To approve calls at ${base}/confirm, enter the code ${code}`]
       : []),

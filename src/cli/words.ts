@@ -19,6 +19,9 @@ export interface CliOptions {
   readonly port: number | undefined
   /** The gateway key of the server on the command line, which is a gateway itself. */
   readonly gatewayKey: string | undefined
+  /** Where the bearer token for the server on the command line is: a file, or an environment variable. */
+  readonly tokenFile: string | undefined
+  readonly tokenEnv: string | undefined
   /** Absent if the option is not given. */
   readonly logLevel: 'debug' | 'info' | 'warn' | 'error' | undefined
   /** The files of clients that are imported. */
@@ -42,6 +45,8 @@ const optionTypes = {
   host: { type: 'string' },
   port: { type: 'string', short: 'p' },
   'gateway-key': { type: 'string' },
+  'token-file': { type: 'string' },
+  'token-env': { type: 'string' },
   'log-level': { type: 'string' },
   from: { type: 'string', multiple: true },
   output: { type: 'string', short: 'o' },
@@ -70,6 +75,8 @@ export function readOptions(args: readonly string[], allowed: readonly string[])
     config: values.config,
     envFile: values['env-file'],
     gatewayKey: values['gateway-key'],
+    tokenFile: values['token-file'],
+    tokenEnv: values['token-env'],
     host: values.host,
     port: portOf(values.port),
     logLevel,

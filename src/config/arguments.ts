@@ -18,6 +18,8 @@ export interface ArgumentOptions {
   readonly listen?: ListenOverride
   /** The gateway key of the server, if it is a gateway. */
   readonly gatewayKey?: string | undefined
+  /** The bearer token for the server, if it is a URL. */
+  readonly token?: string | undefined
   /** The environment of the command that reads them. Default: no variables. */
   readonly env?: Environment
   /** The folder in which a command runs, and that relative paths are relative to. Default: that of the process. */
@@ -30,9 +32,9 @@ export interface ArgumentOptions {
  */
 export function fromArguments(
   words: readonly string[],
-  { features = featureSchemas, listen, gatewayKey, env = {}, directory = '.' }: ArgumentOptions,
+  { features = featureSchemas, listen, gatewayKey, token, env = {}, directory = '.' }: ArgumentOptions,
 ): Settings {
-  const value = withListen({ upstreams: withKey(upstreamOf(words), gatewayKey) }, listen)
+  const value = withListen({ upstreams: withToken(withKey(upstreamOf(words), gatewayKey), token) }, listen)
   const { problems } = checkTogether(value, directory)
   const [first] = problems
   if (first) throw complaint(first.message)
@@ -48,6 +50,14 @@ function withKey(upstreams: Upstreams, gatewayKey: string | undefined): Upstream
   return Object.fromEntries(
     Object.entries(upstreams).map(([name, each]) => [name, { ...each, gateway_key: gatewayKey }]),
   )
+}
+
+function withToken(upstreams: Upstreams, token: string | undefined): Upstreams {
+  if (token === undefined) return upstreams
+  const entries = Object.entries(upstreams)
+  if (entries.some(([, { url }]) => url === undefined))
+    throw complaint('--token-file and --token-env are for a URL; a command gets secrets in its environment')
+  return Object.fromEntries(entries.map(([name, each]) => [name, { ...each, token }]))
 }
 
 function upstreamOf(words: readonly string[]): Upstreams {

@@ -23,6 +23,8 @@ interface Options {
   readonly documents: readonly DocumentPath[]
   /** The base URL of the gateway for clients. */
   readonly base: string
+  /** The key of the gateway; undefined if it ends with the process, or the store does not respond. */
+  key(): Promise<string | undefined>
   /** The link at which a person signs in and then returns to `next`; undefined where browser sign-in is not configured. */
   signInLink(next: string): string | undefined
   /** The calls that wait for approval; undefined if the store does not respond. */
@@ -42,6 +44,7 @@ export async function frontPage(reader: Reader, options: Options): Promise<strin
   return renderPage({
     version: self.version,
     endpoints: endpointsOf(options),
+    key: await options.key(),
     access: {
       isProtected: isProtected(auth),
       isAuthenticated: principal !== undefined,

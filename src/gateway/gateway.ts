@@ -451,6 +451,8 @@ export class Gateway {
     return frontPage(reader, {
       runtime,
       documents: runtime.documents,
+      key: async () =>
+        this.settings.store.kind === 'memory' ? undefined : this.key().catch(() => undefined),
       base: (this.#pageUrl('') ?? '').replace(/\/$/, ''),
       signInLink: this.#pageSignIn.link,
       pendingApprovals: () => this.#pendingApprovals(),

@@ -51,9 +51,9 @@ export const commonPrefixSchema: JsonSchema = {
 }
 
 /** A gateway key: a thumbprint (RFC 7638), and the message for other values. */
-export const GATEWAY_KEY = /^[A-Za-z0-9_-]{43}$/
+export const GATEWAY_KEY = /^(?:auto|[A-Za-z0-9_-]{43})$/
 export const GATEWAY_KEY_MISTAKE =
-  'must be the key of a Gatehouse: 43 characters, printed at startup and served as `kid` at /.well-known/jwks.json'
+  'must be auto, or the key of a Gatehouse: 43 characters, printed at startup and served as `kid` at /.well-known/jwks.json'
 
 const PROXY_MISTAKE = 'must be env, off, or the URL of an HTTP proxy such as http://proxy.example.com:3128'
 
@@ -172,7 +172,7 @@ export const upstreamProperties: JsonSchema = {
     pattern: GATEWAY_KEY.source,
     errorMessage: GATEWAY_KEY_MISTAKE,
     description:
-      'The server is a Gatehouse with this key: it must prove that, or it is not used. Features that both would apply (confirmation, idempotency keys, provenance, transactions) are left to it.',
+      'The server is a Gatehouse with this key: it must prove that, or it is not used. `auto` accepts any key of a Gatehouse at this address, which must be https:// or on this machine. Features that both would apply (confirmation, idempotency keys, provenance, transactions) are left to it.',
   },
   roots: {
     type: ['string', 'array'],
@@ -287,6 +287,7 @@ export function checkUpstream(
     sandboxProblem(upstream, path, features),
     urlProblem(upstream, path),
     proxyProblem(upstream, path),
+    gatewayKeyProblem(upstream, path),
     ...oauthProblems(upstream, path),
     ...maskProblems(upstream.features, [...path, 'features']),
     ...patternProblems(upstream, path),
@@ -391,6 +392,17 @@ function urlProblem({ url }: Values, path: Path): Finding | undefined {
   if (!isHttpUrl(url)) return { path: at, message: 'must be a complete URL such as https://example.com/mcp' }
   if (!holdsPassword(url)) return undefined
   return { path: at, message: 'a URL must not contain a user and password: write them in `headers`' }
+}
+
+/** Without a known key, only the address says which gateway it is. */
+function gatewayKeyProblem({ gateway_key: key, url }: Values, path: Path): Finding | undefined {
+  if (key !== 'auto' || typeof url !== 'string' || !/^http:/i.test(url) || !URL.canParse(url))
+    return undefined
+  if (isLoopback(new URL(url).hostname)) return undefined
+  return {
+    path: [...path, 'gateway_key'],
+    message: '`auto` requires https:// or an address of this machine: write the key of that gateway',
+  }
 }
 
 function proxyProblem({ proxy }: Values, path: Path): Finding | undefined {

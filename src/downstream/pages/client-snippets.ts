@@ -10,8 +10,6 @@ export interface ClientSnippet {
   /** An equivalent command. */
   readonly command?: string
   readonly note?: string
-  /** The file that the note refers to. */
-  readonly own?: string
 }
 
 /** The endpoints that clients connect to. */
@@ -20,6 +18,10 @@ export interface ConnectionInfo {
   readonly endpoints: Readonly<Record<string, string>>
   /** Whether clients must be configured with a token; otherwise they obtain one by OAuth or need none. */
   readonly needsToken: boolean
+  /** Whether callers are authenticated: a client that starts `gatehouse stdio` needs a token even if there is an issuer. */
+  readonly isProtected?: boolean
+  /** The key of the gateway, if it lasts. */
+  readonly key?: string | undefined
 }
 
 const TOKEN = 'GATEHOUSE_TOKEN'
@@ -72,24 +74,30 @@ function visualStudioCode({ endpoints, needsToken }: ConnectionInfo): ClientSnip
   }
 }
 
-function claudeDesktop({ endpoints, needsToken }: ConnectionInfo): ClientSnippet {
-  const where = {
+/**
+ * The words of `gatehouse stdio` for clients without URLs. The gateway that it starts has to know that the other one is a
+ * gateway too: otherwise both ask before a call, in turn. A token is not among the words, which other programs can read.
+ */
+export function stdioWords(
+  url: string,
+  { key = 'auto', needsToken, isProtected = needsToken }: Omit<ConnectionInfo, 'endpoints'>,
+): readonly string[] {
+  return ['stdio', url, '--gateway-key', key, ...(isProtected ? ['--token-env', TOKEN] : [])]
+}
+
+function claudeDesktop({ endpoints, ...connection }: ConnectionInfo): ClientSnippet {
+  const isProtected = connection.isProtected ?? connection.needsToken
+  const mcpServers = each(endpoints, (url) => ({
+    command: 'gatehouse',
+    args: stdioWords(url, connection),
+    ...(isProtected && { env: { [TOKEN]: 'your token' } }),
+  }))
+  return {
     client: 'Claude Desktop',
     file: 'claude_desktop_config.json',
     place: '(Settings, Developer, Edit Config)',
-  }
-  if (!needsToken) {
-    const mcpServers = each(endpoints, (url) => ({ command: 'gatehouse', args: ['stdio', url] }))
-    return { ...where, text: json({ mcpServers }) }
-  }
-  const upstreams = each(endpoints, (url) => ({ url, token: `\${${TOKEN}}` }))
-  const args = ['stdio', '--config', '/absolute/path/gateway.config.yaml']
-  const gatehouse = { command: 'gatehouse', args, env: { [TOKEN]: 'your token' } }
-  return {
-    ...where,
-    text: json({ mcpServers: { gatehouse } }),
-    note: 'It does not support URLs, so it starts a local gateway. Its gateway.config.yaml:',
-    own: json({ version: 1, upstreams }),
+    text: json({ mcpServers }),
+    note: `Its file has no URLs, so it starts \`gatehouse stdio\`, which connects to the address. If it does not find the command, write its absolute path, which \`which gatehouse\` prints.`,
   }
 }
 

@@ -200,6 +200,8 @@ export interface FrontPage {
   readonly version: string
   /** The URL of each endpoint by its name in a client. */
   readonly endpoints: Readonly<Record<string, string>>
+  /** The key of the gateway, if it lasts. */
+  readonly key?: string | undefined
   /** How callers authenticate. */
   readonly access: PageAccess
   readonly servers: readonly ServerRow[]
@@ -302,26 +304,28 @@ function issuer(url: string): string {
   return `<a rel="noopener noreferrer" href="${escape(url)}">${escape(url)}</a>`
 }
 
-function connect({ endpoints, access }: FrontPage): string {
+function connect({ endpoints, access, key }: FrontPage): string {
   const own = Object.entries(endpoints)
   const addresses = own.map(
     ([name, url]) =>
       `${own.length > 1 ? `<h3>${escape(name)}</h3>` : ''}${copied(`the address of ${name}`, url)}`,
   )
   const needsToken = access.isProtected && access.issuers.length === 0
-  const snippets = clientSnippets({ endpoints, needsToken }).map(snippet)
+  const snippets = clientSnippets({ endpoints, needsToken, isProtected: access.isProtected, key }).map(
+    snippet,
+  )
   return `<section aria-labelledby="connect"><h2 id="connect">Connect a client</h2>
 <p>${own.length > 1 ? 'Endpoint URLs for MCP clients:' : 'Endpoint URL for MCP clients:'}</p>
 ${addresses.join('\n')}
 <div class="clients">${snippets.join('\n')}</div></section>`
 }
 
-function snippet({ client, file, place, text, command, note, own }: ClientSnippet): string {
+function snippet({ client, file, place, text, command, note }: ClientSnippet): string {
   return `<details><summary>${escape(client)}</summary><div class="inside">
 ${command === undefined ? '' : `<p>On the command line:</p>${copied(`the command for ${client}`, command)}`}
 <p>In <code>${escape(file)}</code> ${escape(place)}:</p>
 ${copied(`the settings for ${client}`, text)}
-${note === undefined ? '' : `<p>${escape(note)}</p>${copied('the file of that gateway', own ?? '')}`}
+${note === undefined ? '' : `<p>${escape(note)}</p>`}
 </div></details>`
 }
 

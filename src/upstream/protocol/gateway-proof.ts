@@ -35,7 +35,7 @@ export function proofFor({ gatewayKey, reach }: UpstreamSettings): Proof {
 }
 
 interface Expected {
-  /** The thumbprint of the key (RFC 7638). */
+  /** The thumbprint of the key (RFC 7638); `auto` for any key: the address alone then says which gateway it is. */
   readonly key: string
   readonly claims: Readonly<Record<string, unknown>>
 }
@@ -52,7 +52,7 @@ async function verify(proof: unknown, { key, claims }: Expected): Promise<void> 
     .catch((cause: unknown) => Promise.reject(refused('the signature of its proof is not valid', cause)))
   const { jwk } = verified.protectedHeader
   const thumbprint = jwk && (await jose.calculateJwkThumbprint(jwk))
-  if (thumbprint !== key) throw refused(`it has another key (${thumbprint})`)
+  if (key !== 'auto' && thumbprint !== key) throw refused(`it has another key (${thumbprint})`)
   const isOurs = Object.entries(claims).every(([name, value]) => verified.payload[name] === value)
   if (!isOurs) throw refused('its proof was made for another challenge')
 }

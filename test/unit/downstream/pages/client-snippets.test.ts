@@ -31,10 +31,24 @@ test('the token is a reference in the syntax of each client and never a value', 
   expect(snippets[0]?.command).toBe(
     'claude mcp add --transport http gatehouse-by-url http://127.0.0.1:8900/mcp --header "Authorization: Bearer $GATEHOUSE_TOKEN"',
   )
-  expect(JSON.parse(snippets[3]?.own ?? '')).toEqual({
-    version: 1,
-    upstreams: { 'gatehouse-by-url': { url: 'http://127.0.0.1:8900/mcp', token: '${GATEHOUSE_TOKEN}' } },
+  expect(JSON.parse(snippets[3]?.text ?? '').mcpServers['gatehouse-by-url']).toEqual({
+    command: 'gatehouse',
+    args: ['stdio', 'http://127.0.0.1:8900/mcp', '--gateway-key', 'auto', '--token-env', 'GATEHOUSE_TOKEN'],
+    env: { GATEHOUSE_TOKEN: 'your token' },
   })
+})
+
+test('a client without URLs knows the key of the gateway, and has a token even if others sign in', () => {
+  const key = 'k'.repeat(43)
+  const desktop = clientSnippets({ endpoints, needsToken: false, isProtected: true, key }).at(-1)
+  expect(JSON.parse(desktop?.text ?? '').mcpServers['gatehouse-by-url'].args).toEqual([
+    'stdio',
+    'http://127.0.0.1:8900/mcp',
+    '--gateway-key',
+    key,
+    '--token-env',
+    'GATEHOUSE_TOKEN',
+  ])
 })
 
 test('several endpoints become several servers of the client', () => {
