@@ -23,9 +23,11 @@ interface FileOptions {
 }
 
 /** The settings of a command that works on the store. @throws ConfigError, Error */
-export function readStored({ config, envFile, store }: FileOptions, io: Io): StoredSettings {
+export function readStored(options: FileOptions, io: Io): StoredSettings {
+  const { config, envFile, store } = options
   if (store !== undefined) return storeAlone(store, io)
-  const { file, text } = configFile(config, io)
+  const folder = 'store' in options ? ', or the folder of its store with --store' : ''
+  const { file, text } = configFile(config, io, `${OF_GATEWAY}${folder}`)
   return learnt(loadStored(text, { file, env: variablesOf(file, envFile, io) }), io)
 }
 
@@ -44,7 +46,7 @@ export function storeAlone(folder: string, io: Io): StoredSettings {
 
 /** The whole configuration for a command that works on the store: secrets of servers may be missing. @throws ConfigError, Error */
 export async function readWhole({ config, envFile }: Omit<FileOptions, 'store'>, io: Io): Promise<Settings> {
-  const { file, text } = configFile(config, io)
+  const { file, text } = configFile(config, io, OF_GATEWAY)
   const { loadSettings } = await import('../config/load.ts')
   return learnt(
     loadSettings(text, { file, env: variablesOf(file, envFile, io), isForStore: true }).settings,
@@ -57,20 +59,23 @@ export function readAddress(
   { config, envFile }: Omit<FileOptions, 'store'>,
   io: Io,
 ): Pick<ListenSettings, 'host' | 'port'> {
-  const { file, text } = configFile(config, io)
+  const { file, text } = configFile(config, io, OF_GATEWAY)
   return loadAddress(text, { file, env: variablesOf(file, envFile, io) })
 }
 
-/** The configuration file, and its text. @throws Error */
+/** What to do about a missing file, for a command about a gateway that has one. */
+const OF_GATEWAY = 'Name the file of the gateway with --config FILE'
+const NEW_GATEWAY = 'Create one with gatehouse init, or give a server: gatehouse serve -- <command>'
+
+/** The configuration file, and its text. `advice` is for a file that does not exist. @throws Error */
 export function configFile(
   config: string | undefined,
   io: Io,
+  advice = NEW_GATEWAY,
 ): { readonly file: string; readonly text: string } {
   const file = pathOf(config ?? CONFIG_FILE, io)
   if (!existsSync(file)) {
-    throw new Error(
-      `${file} does not exist. Create one with gatehouse init, or give a server: gatehouse serve -- <command>`,
-    )
+    throw new Error(`${file} does not exist. ${advice}`)
   }
   const problem = config === undefined ? unnamedProblem(file) : undefined
   if (problem !== undefined)

@@ -47,7 +47,8 @@ const texts: Readonly<Record<string, string>> = {
   serve: `Usage: gatehouse serve [--config FILE | URL | -- COMMAND…] [--host H] [--port N] [--log-level LEVEL]
 
 Serves the configured servers to MCP clients over HTTP: all of them at /mcp, each at /mcp/<server>.
-A changed configuration file is reloaded; a file with mistakes is rejected and the previous settings stay in effect.
+A changed configuration file, or file of its variables (.env), is reloaded; a file with mistakes is rejected and the
+previous settings stay in effect.
   --host H        address to listen on (default 127.0.0.1)
   --port N        port to listen on, 0 for any free port (default 8900)
   --log-level L   debug, info (default), warn or error`,

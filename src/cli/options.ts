@@ -6,12 +6,12 @@ import { fromArguments } from '../config/arguments.ts'
 import { loadSettings } from '../config/load.ts'
 import { urlMistake } from '../config/names.ts'
 import { problemLine } from '../config/problem.ts'
-import { readText, whyUnreadable } from '../config/secrets.ts'
+import { readText, variablesFile, whyUnreadable } from '../config/secrets.ts'
 import type { Settings, UpstreamSettings } from '../core/settings.ts'
 import { secretsOf } from '../core/text/redactor.ts'
 import { configFile, variablesOf } from './config-file.ts'
 import { type CliOptions, readOptions, unknownServer, UsageError } from './words.ts'
-import { inputPath, type Io, writeError } from './io.ts'
+import { inputPath, type Io, pathOf, writeError } from './io.ts'
 
 /** A server of the configuration. @throws UsageError if no server has this name */
 export function serverNamed(name: string, { upstreams }: Settings): UpstreamSettings {
@@ -28,6 +28,8 @@ export interface Source {
   readonly settings: Settings
   readonly file?: string
   readonly text?: string
+  /** The file with variables for it, which may not exist. */
+  readonly variables?: string
   /** Reads a changed version of the file. @throws ConfigError */
   read(text: string): Settings
 }
@@ -99,7 +101,8 @@ export function readSource(
     configFile(config, io)
     return read(changed)
   }
-  return { settings: read(text), file, text, read: again }
+  const variables = variablesFile(file, envFile === undefined ? undefined : pathOf(envFile, io))
+  return { settings: read(text), file, text, variables, read: again }
 }
 
 /** The bearer token for the URL on the command line, which other users of the machine can read. @throws UsageError */

@@ -3,6 +3,7 @@
  * configuration file when it changes.
  */
 import { joinCommand } from '../config/command-line.ts'
+import { readText } from '../config/secrets.ts'
 import { watchFile } from '../config/watch.ts'
 import { isProtected } from '../core/auth-settings.ts'
 import type { Log } from '../core/log.ts'
@@ -47,23 +48,27 @@ export async function serve(args: readonly string[], io: Io): Promise<number> {
   return isServing ? 0 : 1
 }
 
-/** Reloads the gateway with each valid version of the file. */
+/** Reloads the gateway with each valid version of the file, and of the file with its variables. */
 function reloadOnChange(source: Source, gateway: Gateway, log: Log): { close(): void } | undefined {
-  const { file, text } = source
+  const { file, text, variables } = source
   if (file === undefined || text === undefined) return undefined
   const bound = source.settings.listen
-  const onChange = async (changed: string): Promise<void> => {
+  let current = text
+  const reload = async (changed: string): Promise<void> => {
     try {
-      const settings = source.read(changed)
+      const settings = source.read(current)
       await gateway.reload(settings)
-      log.info('config.reloaded', { file })
+      log.info('config.reloaded', { file: changed })
       for (const key of ['host', 'port'] as const) {
         if (settings.listen[key] === bound[key]) continue
         const reason = `the gateway still listens on ${bound.host}:${bound.port}: restart it to change that`
         log.warn('config.not_applied', { file, key: `listen.${key}`, value: settings.listen[key], reason })
       }
     } catch (error) {
-      log.error('config.rejected', { file, reason: error instanceof Error ? error.message : String(error) })
+      log.error('config.rejected', {
+        file: changed,
+        reason: error instanceof Error ? error.message : String(error),
+      })
     }
   }
   const onUnusable = (state: 'missing' | 'empty'): void => {
@@ -71,7 +76,23 @@ function reloadOnChange(source: Source, gateway: Gateway, log: Log): { close(): 
     const reason = `${what}: the gateway keeps its previous settings`
     log.warn('config.not_applied', { file, reason })
   }
-  return watchFile(file, { text, onChange: (changed) => void onChange(changed), onUnusable })
+  const onChange = (changed: string): void => {
+    current = changed
+    void reload(file)
+  }
+  const watches = [watchFile(file, { text, onChange, onUnusable })]
+  if (variables !== undefined)
+    watches.push(watchFile(variables, { text: textIn(variables), onChange: () => void reload(variables) }))
+  return { close: () => watches.forEach((watch) => watch.close()) }
+}
+
+/** The text of a file that may not exist. */
+function textIn(file: string): string {
+  try {
+    return readText(file)
+  } catch {
+    return ''
+  }
 }
 
 /** The unavailable servers and the reasons; empty if there are none. */

@@ -13,7 +13,7 @@ export type Environment = Readonly<Record<string, string | undefined>>
  * @throws Error if the given file cannot be read
  */
 export function variablesFor(file: string, environment: Environment, named?: string): Environment {
-  const path = named ?? join(dirname(file), '.env')
+  const path = variablesFile(file, named)
   const problem = named === undefined ? strangerProblem(path, ownerOf(file)) : undefined
   if (problem !== undefined)
     throw new Error(`the file ${path} ${problem}, so it is not read: name it with --env-file, or remove it`)
@@ -21,6 +21,11 @@ export function variablesFor(file: string, environment: Environment, named?: str
   if ('value' in own) return { ...own.value, ...environment }
   if (named !== undefined || !own.isAbsent) throw new Error(own.problem)
   return environment
+}
+
+/** The file with the variables of a configuration file, which may not exist. */
+export function variablesFile(file: string, named?: string): string {
+  return named ?? join(dirname(file), '.env')
 }
 
 /** The user whose configuration was named is trusted with what is beside it. */

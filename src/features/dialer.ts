@@ -168,6 +168,18 @@ export function isAcceptableUrl(url: string, allow: readonly string[]): boolean 
   return parseTarget(url, new Set(allow.map((origin) => new URL(origin).origin))) !== undefined
 }
 
+/**
+ * The origin that the operator would have to allow for a URL: it is http, or its host is of this machine or a private network
+ * by its name. Undefined if the URL is malformed, or needs no permission.
+ */
+export function originToAllow(url: string, allow: readonly string[]): string | undefined {
+  if (!URL.canParse(url)) return undefined
+  const { origin, hostname } = new URL(url)
+  if (allow.some((each) => new URL(each).origin === origin) || !isAcceptableUrl(url, [origin]))
+    return undefined
+  return isAcceptableUrl(url, allow) && !isNearHost(hostname) ? undefined : origin
+}
+
 /** The URL of a request; undefined unless it is https, or its origin is allowed. */
 function parseTarget(text: string, allowed: ReadonlySet<string>): URL | undefined {
   if (text.length > MAX_URL_LENGTH || !URL.canParse(text)) return undefined

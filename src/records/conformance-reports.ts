@@ -7,6 +7,8 @@ interface KeptResult {
   readonly test_id: string
   readonly proposal_ref?: string
   readonly category: string
+  /** What has to be true. Reports of earlier versions lack it. */
+  readonly description?: string
   readonly status: 'passed' | 'failed' | 'skipped' | 'error'
   readonly message?: string
   readonly duration_ms: number

@@ -15,6 +15,8 @@ export interface CheckResult {
   /** The document that the check is about, such as a section of a specification. */
   readonly proposal_ref?: string
   readonly category: string
+  /** What has to be true, as a sentence. */
+  readonly description?: string
   readonly status: CheckStatus
   /** What was found, or why nothing was checked. Without secrets. */
   readonly message?: string

@@ -2,6 +2,7 @@ import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import type { Browser, BrowserContextOptions, Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { reportsPage } from '../../src/features/conformance/page.ts'
 import { password, peopleNamed } from '../support/approving.ts'
 import { needsChromium, measured, startChromium } from '../support/chromium.ts'
 import { type LocalGateway, localGateway } from '../support/local-gateway.ts'
@@ -48,6 +49,35 @@ describe('the front page in a browser', needsChromium, () => {
     await page.goto(url)
     return { page, problems }
   }
+
+  test('the page of conformance reports does not scroll sideways on a narrow screen', async () => {
+    const result = {
+      test_id: 'CONF-IDEMPOTENCY-REPLAY-001',
+      proposal_ref: 'proposal-5-idempotency-and-retries',
+      category: 'error_handling',
+      description:
+        'A call that is repeated with its key returns the same result, and the tool does not run again.',
+      status: 'failed' as const,
+      message: `expected ${'x'.repeat(300)}`,
+      duration_ms: 1,
+    }
+    const report = {
+      server_name: 'files',
+      server_version: '1.0.0',
+      suite_version: '1.0.0',
+      tested_at: '2026-11-26T21:00:00.000Z',
+      results: [result, { ...result, status: 'passed' as const }],
+      summary: { passed: 1, failed: 1, skipped: 0, errors: 0 },
+    }
+    const context = await browser.newContext({ viewport: { width: 360, height: 740 } })
+    onTestFinished(() => context.close())
+    const page = await context.newPage()
+    await page.setContent(reportsPage([{ name: 'files', report }], true))
+    const { overflow, faint } = await measured(page)
+    expect(overflow).toBeLessThanOrEqual(0)
+    expect(faint).toEqual([])
+    expect(await page.getByText('does not run again').first().isVisible()).toBe(true)
+  })
 
   const shown = (page: Page): Promise<string[]> => page.locator('.tool:visible .name').allInnerTexts()
   const count = (page: Page): Promise<string> => page.getByRole('status').innerText()

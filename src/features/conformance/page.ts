@@ -15,6 +15,13 @@ body{max-width:60rem;margin:2rem auto;padding:0 1rem}
 table{border-collapse:collapse;width:100%}
 th,td{text-align:left;padding:.25rem .75rem .25rem 0;border-bottom:1px solid #8884;vertical-align:top}
 .passed{color:#2b7d3b}.failed,.error{color:#b3261e;font-weight:600}.skipped{color:#777}
+td{overflow-wrap:anywhere}
+@media (max-width:40rem){
+table,tbody,tr,td{display:block}
+thead{position:absolute;left:-100rem}
+tr{padding:.5rem 0;border-bottom:1px solid #8884}
+td{border:0;padding:0}
+}
 @media (prefers-color-scheme:dark){.passed{color:#7bd88f}.failed,.error{color:#ff8a80}.skipped{color:#aaa}}
 `
 
@@ -48,9 +55,17 @@ ${results.map(row).join('\n')}
 
 type Result = ConformanceReport['results'][number]
 
-function row({ test_id: id, proposal_ref: about = '', category, status, message = '' }: Result): string {
-  const cells = [id, about, category].map((text) => `<td>${shown(text)}</td>`).join('')
-  return `<tr>${cells}<td class="${shown(status)}">${shown(status)}</td><td>${shown(message)}</td></tr>`
+function row({
+  test_id: id,
+  description = '',
+  proposal_ref: about = '',
+  category,
+  status,
+  message = '',
+}: Result): string {
+  const sentence = description === '' ? '' : `<br>${shown(description)}`
+  const cells = [about, category].map((text) => `<td>${shown(text)}</td>`).join('')
+  return `<tr><td><code>${shown(id)}</code>${sentence}</td>${cells}<td class="${shown(status)}">${shown(status)}</td><td>${shown(message)}</td></tr>`
 }
 
 function shown(text: string): string {

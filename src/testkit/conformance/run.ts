@@ -42,7 +42,7 @@ export async function runChecks(
 }
 
 async function resultOf(check: Check, context: Context, { clean }: RunOptions): Promise<CheckResult> {
-  const { test_id, proposal_ref, category } = check
+  const { test_id, proposal_ref, category, description } = check
   const start = performance.now()
   const { status, message } = await outcomeOf(check, context)
   const text = message === undefined ? undefined : shortened(clean(message))
@@ -51,6 +51,7 @@ async function resultOf(check: Check, context: Context, { clean }: RunOptions): 
     test_id,
     proposal_ref,
     category,
+    description,
     status,
     ...(text !== undefined && { message: text }),
     duration_ms: duration,

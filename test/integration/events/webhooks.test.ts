@@ -135,7 +135,14 @@ describe('webhooks of a gateway', () => {
       const delivery = { mode: 'webhook', url, secret: receiver.secret }
       return (await client.send('events/subscribe', { name: CREATED, delivery })).error
     }
-    expect(await at('http://127.0.0.1:9/hook')).toMatchObject({ code: -32602 })
+    const advice = (origin: string) => ({
+      suggestion: `Ask the operator of the gateway to add ${origin} to features.events.webhooks.allow.`,
+    })
+    expect(await at('http://127.0.0.1:9/hook')).toMatchObject({
+      code: -32602,
+      data: advice('http://127.0.0.1:9'),
+    })
+    expect(await at('https://127.0.0.1:9/hook')).toMatchObject({ data: advice('https://127.0.0.1:9') })
     expect(await at('https://127.0.0.1:9/hook')).toMatchObject({
       code: -32027,
       data: { reason: 'connection_refused' },

@@ -1,6 +1,10 @@
-import { expect, it } from 'vitest'
-import { approvalLine, approvalText, decidedLine } from '../../../src/cli/approvals.ts'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { expect, it, onTestFinished } from 'vitest'
+import { approvalLine, approvals, approvalText, decidedLine } from '../../../src/cli/approvals.ts'
 import type { Approval } from '../../../src/records/approvals.ts'
+import { memoryIo } from '../../support/memory-io.ts'
 
 const at = Date.UTC(2026, 10, 21, 12)
 const approval: Approval = {
@@ -64,4 +68,12 @@ it('the line about a decision states its effect', () => {
     'runs once, when the call is repeated',
   )
   expect(decidedLine({ ...approval, status: 'denied' }, 'denied')).toMatch(/^Denied delete_file on files/)
+})
+
+it('in a folder without a configuration, the advice is to name that of the gateway', async () => {
+  const cwd = mkdtempSync(join(tmpdir(), 'gatehouse-test-'))
+  onTestFinished(() => rmSync(cwd, { recursive: true, force: true }))
+  await expect(approvals(['list'], memoryIo({ cwd }))).rejects.toThrow(
+    `${join(cwd, 'gateway.config.yaml')} does not exist. Name the file of the gateway with --config FILE, or the folder of its store with --store`,
+  )
 })

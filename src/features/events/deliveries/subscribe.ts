@@ -7,7 +7,7 @@
 import { toDouble } from '../../../core/json/exact-number.ts'
 import { world } from '../../../core/world.ts'
 import type { Call, Handler, Outcome } from '../../../core/call.ts'
-import type { GatewayError } from '../../../core/error.ts'
+import { GatewayError } from '../../../core/error.ts'
 import { isObject } from '../../../core/json/json.ts'
 import { Secret } from '../../../core/text/secret.ts'
 import { isoTime } from '../../../core/time/waiting.ts'
@@ -35,7 +35,7 @@ import {
 } from '../requests.ts'
 import { asEvent } from '../server-events.ts'
 import type { WebhookDeliveries } from './deliveries.ts'
-import { isAcceptableUrl } from '../../dialer.ts'
+import { isAcceptableUrl, originToAllow } from '../../dialer.ts'
 import { replaceSecret } from '../webhooks/secrets.ts'
 import { openSecrets, sealSecrets } from './sealed-secrets.ts'
 import { isWebhookSecret } from '../webhooks/standard-webhooks.ts'
@@ -143,11 +143,24 @@ function readDelivery({ params }: Call, { allow }: Options): Delivery {
   const { mode, url, secret } = delivery
   if (typeof mode !== 'string') throw invalid('delivery.mode', 'must be webhook')
   if (mode !== 'webhook') throw unsupported('delivery.mode', mode, 'Events can only be delivered by webhook.')
-  if (typeof url !== 'string' || !isAcceptableUrl(url, allow))
-    throw invalid('delivery.url', 'must be an https URL without credentials')
+  if (typeof url !== 'string' || !isAcceptableUrl(url, allow)) {
+    const rule = 'must be an https URL without credentials, or of an origin that the operator allows'
+    throw withAdvice(invalid('delivery.url', rule), String(url), allow)
+  }
   if (typeof secret !== 'string' || !isWebhookSecret(secret))
     throw invalid('delivery.secret', 'must be whsec_ and 24 to 64 bytes in base64')
   return { url, secret: new Secret(secret) }
+}
+
+/** A refusal that names the setting which permits a URL: the operator often is the one who subscribes. */
+function withAdvice(
+  { code, message, extra }: GatewayError,
+  url: string,
+  allow: readonly string[],
+): GatewayError {
+  const origin = originToAllow(url, allow)
+  const suggestion = `Ask the operator of the gateway to add ${origin} to features.events.webhooks.allow.`
+  return new GatewayError(code, message, { ...extra, ...(origin !== undefined && { suggestion }) })
 }
 
 /** When the subscription expires: any requested time is granted within bounds. @throws INVALID_INPUT for another type */
@@ -168,7 +181,7 @@ async function verify(
     secret,
     before,
   }: Delivery & { readonly id: string; readonly before: SubscriptionRecord | undefined },
-  { deps, deliveries }: Options,
+  { deps, deliveries, allow }: Options,
 ): Promise<void> {
   const held = before?.webhook && openSecrets(id, before.webhook, deps.identity.seal)
   const secrets = held ? replaceSecret(held, secret, world.now()) : { current: secret }
@@ -176,7 +189,7 @@ async function verify(
   const check = await deliveries.verify({ subscription: id, url, secrets, owner }, call.signal)
   if (check.kind === 'verified') return
   deps.log.info('webhook.not_verified', { subscription: id, failure: check.failure })
-  throw callbackEndpointError(check.failure)
+  throw withAdvice(callbackEndpointError(check.failure), url, allow)
 }
 
 /** The state of a subscription that was requested again: it is active, and the earlier secret signs for a while. */

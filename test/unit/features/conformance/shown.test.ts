@@ -53,6 +53,17 @@ describe('the page', () => {
     expect(reportsHeaders['content-security-policy']).toContain(`default-src 'none'`)
   })
 
+  it('says what each check is about, and nothing for a report of an earlier version', () => {
+    const report = reportOf({ failed: 1 })
+    const described = {
+      ...report,
+      results: report.results.map((each) => ({ ...each, description: 'It has <a> name' })),
+    }
+    const page = reportsPage([{ name: 'files', report: described }], true)
+    expect(page).toContain('<td><code>CONF-001</code><br>It has &#60;a&#62; name</td>')
+    expect(reportsPage([{ name: 'files', report }], true)).toContain('<td><code>CONF-001</code></td>')
+  })
+
   it('names the command where the suite has not run, and says so if its report could not be left', () => {
     const shared = reportsPage([{ name: 'files', report: undefined }], true)
     expect(shared).toContain('<code>gatehouse conformance files</code>.')
