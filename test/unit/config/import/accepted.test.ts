@@ -7,6 +7,7 @@ import { dialects, readTemplate } from '../../../../src/config/import/dialects.t
 import type { Template } from '../../../../src/config/import/model.ts'
 import type { Secret } from '../../../../src/core/text/secret.ts'
 import { importedFile, loadedServers } from '../../../support/imported.ts'
+import { repetitions } from '../../../support/soak.ts'
 
 /** Values of the variables that generated files refer to. */
 const environment = { HOME: '/home/me', A: 'one', B_2: 'two $A ${B_2}' }
@@ -184,7 +185,7 @@ describe('a generated file of a client', () => {
           ).toBe(true)
         }
       }),
-      { numRuns: 15 },
+      { numRuns: repetitions(6, 1500) },
     )
   })
 })
@@ -216,7 +217,7 @@ test('garbage in the place of any setting is left out, or its server is, and eac
         expect(isReported || loaded.size > 1, `${each}\n${read.yaml}`).toBe(true)
       }
     }),
-    { numRuns: 30 },
+    { numRuns: repetitions(15, 3000) },
   )
 })
 
