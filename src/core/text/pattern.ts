@@ -1,7 +1,6 @@
 /** Regular expressions in linear time (RE2), loaded on demand; and globs. */
 import { LRUCache } from 'lru-cache'
 import { createRequire } from 'node:module'
-import { toRe2 } from './ecma-pattern.ts'
 
 /** An untrusted regular expression, matched in time linear to the text. */
 export interface Pattern {
@@ -55,6 +54,175 @@ function compile(source: string, ignoreCase: boolean): Pattern | 'unsupported' {
     if (error instanceof SyntaxError) throw error
     return 'unsupported'
   }
+}
+
+// Patterns of ECMA-262, as JSON Schema has them (with the flag `u`), in the syntax of RE2. Where the two differ, classes are
+// written out: `\s` and `.` by their code points, and properties such as `\p{Script=Greek}` by those that V8 finds. Patterns of
+// other dialects, such as `\Z` of Python, `\h` of Java or `[[:alpha:]]` of POSIX, are invalid in ECMA-262 or mean something
+// else there, so they are not guessed at.
+
+/** The same pattern for RE2; its syntax may still be unsupported there. @throws SyntaxError if it is not one of ECMA-262 */
+function toRe2(source: string, isCaseIgnored: boolean): string {
+  let inClass = false
+  return tokensOf(asUnicode(source))
+    .map((token) => {
+      if (inClass) {
+        if (token === ']') inClass = false
+        return inClassOf(token, isCaseIgnored)
+      }
+      if (token === '[]') return NOTHING
+      if (token === '[^]') return ANYTHING
+      if (token === '[' || token === '[^') inClass = true
+      return outsideOf(token, isCaseIgnored)
+    })
+    .join('')
+}
+
+/** Escapes, quantifiers, the start of a class, and single characters. */
+const TOKEN =
+  /\\u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|\\u\{[\da-fA-F]+\}|\\u[\da-fA-F]{4}|\\x[\da-fA-F]{2}|\\c[A-Za-z]|\\[pP]\{[^}]*\}|\\k<[^>]*>|\\[^]|\{\d+(?:,\d*)?\}|\[\^?\]?|[^]/gu
+
+function tokensOf(source: string): readonly string[] {
+  return source.match(TOKEN) ?? []
+}
+
+/** A pattern with the flag `u`: harmless escapes such as `\-`, which only patterns without it may have, are removed. */
+function asUnicode(source: string): string {
+  if (isValid(source)) return rejectingSets(source)
+  const strict = strictly(source)
+  if (strict === undefined || !isValid(strict)) {
+    // Its message says what is wrong.
+    RegExp(source)
+    throw new SyntaxError(`Invalid regular expression: /${source}/: it is not one of ECMA-262`)
+  }
+  return rejectingSets(strict)
+}
+
+function isValid(source: string): boolean {
+  try {
+    return RegExp(source, 'u') instanceof RegExp
+  } catch {
+    return false
+  }
+}
+
+/** Java, Python and `v` of ECMA-262 read `&&` in a class as an intersection, others as two characters. */
+function rejectingSets(source: string): string {
+  let inClass = false
+  for (const [index, token] of tokensOf(source).entries()) {
+    if (inClass && token === '&' && tokensOf(source)[index + 1] === '&')
+      throw new SyntaxError(`Invalid regular expression: /${source}/: && in a class has no common meaning`)
+    if (inClass) inClass = token !== ']'
+    else inClass = token === '[' || token === '[^'
+  }
+  return source
+}
+
+const SYNTAX = new Set('^$\\.*+?()[]{}|/')
+const SET_ESCAPE = /^\\(?:[dDsSwW]$|[pP]\{)/
+
+/** The pattern with escapes that the flag `u` permits; undefined if that could change what it means. */
+function strictly(source: string): string | undefined {
+  const tokens = tokensOf(source)
+  let inClass = false
+  const strict: string[] = []
+  for (const [index, token] of tokens.entries()) {
+    const [, escaped] = token.length === 2 && token.startsWith('\\') ? token : []
+    // Classes in classes, and `]` as the first member of one, are of other dialects.
+    if (token === '[]' || token === '[^]' || (inClass && token.startsWith('['))) return undefined
+    if (escaped !== undefined && !/[\da-z]/i.test(escaped)) {
+      strict.push(SYNTAX.has(escaped) || (inClass && escaped === '-') ? token : escaped)
+    } else if (inClass && token === '-') {
+      const isRange = ![tokens[index - 1], tokens[index + 1]].some((each) => SET_ESCAPE.test(each ?? ''))
+      strict.push(isRange ? token : '\\-')
+    } else if (!inClass && (token === '{' || token === '}' || token === ']')) {
+      // `{,3}` is a quantifier elsewhere.
+      if (token === '{' && tokens[index + 1] === ',') return undefined
+      strict.push(`\\${token}`)
+    } else strict.push(token)
+    if (inClass) inClass = token !== ']'
+    else inClass = token === '[' || token === '[^'
+  }
+  return strict.join('')
+}
+
+/** White space and line ends (ECMA-262 12.2 and 12.3). */
+const SPACE =
+  '\\t-\\r \\x{A0}\\x{1680}\\x{2000}-\\x{200A}\\x{2028}\\x{2029}\\x{202F}\\x{205F}\\x{3000}\\x{FEFF}'
+const NOT_SPACE =
+  '\\x{0}-\\x{8}\\x{E}-\\x{1F}!-\\x{9F}\\x{A1}-\\x{167F}\\x{1681}-\\x{1FFF}\\x{200B}-\\x{2027}\\x{202A}-\\x{202E}\\x{2030}-\\x{205E}\\x{2060}-\\x{2FFF}\\x{3001}-\\x{FEFE}\\x{FF00}-\\x{10FFFF}'
+const ANYTHING = '[\\x{0}-\\x{10FFFF}]'
+const NOTHING = '[^\\x{0}-\\x{10FFFF}]'
+
+function outsideOf(token: string, isCaseIgnored: boolean): string {
+  if (token === '.') return '[^\\n\\r\\x{2028}\\x{2029}]'
+  if (token === '\\s' || token === '\\S') return `[${inClassOf(token, isCaseIgnored)}]`
+  const members = propertyMembers(token, isCaseIgnored)
+  return members === undefined ? characterOf(token) : `[${members}]`
+}
+
+function inClassOf(token: string, isCaseIgnored: boolean): string {
+  if (token === '\\s') return SPACE
+  if (token === '\\S') return NOT_SPACE
+  if (token === '\\b') return '\\x08'
+  if (token === '[' || token === '[^') return `\\${token}`
+  return propertyMembers(token, isCaseIgnored) ?? characterOf(token)
+}
+
+function characterOf(token: string): string {
+  if (token === '\\0') return '\\x00'
+  if (token.startsWith('\\c')) return `\\x{${(token.charCodeAt(2) % 32).toString(16)}}`
+  if (!token.startsWith('\\u')) return token
+  const codes = [...token.matchAll(/\\u\{?([\da-fA-F]+)/g)].map(([, digits]) =>
+    Number.parseInt(digits ?? '', 16),
+  )
+  const code = codes.length === 2 ? String.fromCharCode(...codes).codePointAt(0) : codes[0]
+  return `\\x{${(code ?? 0).toString(16)}}`
+}
+
+/** General categories that RE2 knows by the same name. */
+const KNOWN_CATEGORY = /^(?:L[ulmto]?|M[nce]?|N[dlo]?|P[cdseifo]?|S[mcko]?|Z[slp]?)$/
+
+/** The code points of an escape `\p{…}` or `\P{…}` as members of a class; undefined for other tokens. */
+function propertyMembers(token: string, isCaseIgnored: boolean): string | undefined {
+  const [, kind, name = ''] = /^\\([pP])\{([^}]*)\}$/.exec(token) ?? []
+  if (kind === undefined) return undefined
+  // RE2 does not ignore the case of its own.
+  if (KNOWN_CATEGORY.test(name) && !isCaseIgnored) return token
+  const known = properties.get(token)
+  if (known !== undefined) return known
+  if (properties.size >= MAX_PROPERTIES) throw new RangeError('it is one of too many Unicode properties')
+  const members = rangesOf(new RegExp(`${token}+`, 'gu'))
+  properties.set(token, members)
+  return members
+}
+
+const properties = new Map<string, string>()
+/** Finding the code points of one takes some 50 ms. */
+const MAX_PROPERTIES = 32
+
+/** The ranges of code points that a pattern for one or more characters matches. Lone surrogates are in no text. */
+function rangesOf(pattern: RegExp): string {
+  const ranges: string[] = []
+  for (const [found] of allCharacters().matchAll(pattern)) {
+    const end = found.charCodeAt(found.length - 1)
+    const last = found.codePointAt(found.length - (end >= 0xdc00 && end <= 0xdfff ? 2 : 1))
+    ranges.push(`\\x{${found.codePointAt(0)?.toString(16)}}-\\x{${last?.toString(16)}}`)
+  }
+  return ranges.length === 0 ? '\\x{d800}' : ranges.join('')
+}
+
+/** Every code point but surrogates, in their order. */
+function allCharacters(): string {
+  const units = new Uint16Array(0xf800 + 0x20_0000)
+  let at = 0
+  for (let code = 0; code <= 0xffff; code++) if (code < 0xd800 || code > 0xdfff) units[at++] = code
+  for (let high = 0xd800; high <= 0xdbff; high++)
+    for (let low = 0xdc00; low <= 0xdfff; low++) {
+      units[at++] = high
+      units[at++] = low
+    }
+  return Buffer.from(units.buffer).toString('utf16le')
 }
 
 // Globs with `*`: matches, the most specific one, and overlaps.

@@ -21,7 +21,7 @@ const statuses = [
   [-1, 200],
 ] as const
 
-const mapped = { features: { errors: { http_status: 'mapped' } } }
+const mapped = { features: { errors: { http_status: 'mapped' }, validate: { input: 'strict' } } }
 
 function failing(code: number, more: object = {}) {
   return { name: 'error', arguments: { code, message: 'no' }, ...more }

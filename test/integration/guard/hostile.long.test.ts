@@ -36,7 +36,12 @@ beforeAll(async () => {
   const [calm, bombing] = servers.map(({ url }) => ({ url, scopes: { all: ['*'] } }))
   const auth = { jwt: { issuer: issuer.url, audience: 'gateway', jwks: issuer.jwks } }
   gateway = await startGatewayProcess(
-    { auth, limits: { rate: 'off' }, upstreams: { calm, bombing } },
+    {
+      auth,
+      limits: { rate: 'off' },
+      features: { validate: { input: 'strict' } },
+      upstreams: { calm, bombing },
+    },
     { env: { NODE_OPTIONS: `--max-old-space-size=${HEAP}` } },
   )
   good = await issuer.sign({ scope: 'all' })

@@ -50,7 +50,7 @@ test('each call and refusal has one line, and no line can be edited unseen', asy
   const config = {
     store: join(dirname(file), 'store'),
     observe: { audit: { file, max_size: '200KB' } },
-    features: plainFeatures({}),
+    features: plainFeatures({ validate: { input: 'strict' } }),
     upstreams: { room: { url: room.url, revision: '2025-11-25', deny: { shout: true } } },
   }
   const random = seeded(SEED)
