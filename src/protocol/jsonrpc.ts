@@ -108,7 +108,7 @@ export function encodeRequest(id: Id, method: string, params: Payload | undefine
 }
 
 export function encodeNotification(method: string, params?: Payload): string {
-  const body = params === undefined ? '' : `,"params":${params.text}`
+  const body = params === undefined || params === noParams ? '' : `,"params":${params.text}`
   return `{"jsonrpc":"2.0","method":${JSON.stringify(method)}${body}}`
 }
 
@@ -134,7 +134,7 @@ export function encodeError(id: Id, error: GatewayError, requestId?: string): st
   return encodeErrorObject(id, errorObject(error, requestId))
 }
 
-/** The empty params object. */
+/** The params of a message without any. */
 const noParams = Payload.text('{}')
 
 /**

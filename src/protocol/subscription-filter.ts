@@ -30,16 +30,12 @@ export function readFilter(params: Payload | undefined): SubscriptionFilter {
   }
 }
 
-/** All notifications that a server with these capabilities sends, and the subscribed resources. */
-export function filterFor(
-  capabilities: Readonly<Record<string, unknown>>,
-  uris: ReadonlySet<string>,
-): SubscriptionFilter {
-  const { tools, prompts, resources } = capabilities
+/** All changes of lists, which clients of revisions with a handshake get without asking, and the subscribed resources. */
+export function filterFor(uris: ReadonlySet<string>): SubscriptionFilter {
   return {
-    ...(isListed(tools) && { toolsListChanged: true }),
-    ...(isListed(prompts) && { promptsListChanged: true }),
-    ...(isListed(resources) && { resourcesListChanged: true }),
+    toolsListChanged: true,
+    promptsListChanged: true,
+    resourcesListChanged: true,
     ...(uris.size > 0 && { resourceSubscriptions: [...uris] }),
   }
 }
@@ -76,9 +72,19 @@ export function asksFor(filter: SubscriptionFilter, { method, params }: Notifica
   return filter.resourceSubscriptions?.some((subscription) => covers(subscription, uri)) === true
 }
 
-/** The notifications a listener with this filter receives if every list may have changed. */
-export function reportedChanges(filter: SubscriptionFilter): string[] {
-  return Object.entries(changes).flatMap(([name, member]) => (filter[member] === true ? [name] : []))
+/**
+ * The notifications a listener with this filter receives if every list may have changed: of those that the server has, if
+ * its capabilities are known.
+ */
+export function reportedChanges(
+  filter: SubscriptionFilter,
+  capabilities?: Readonly<Record<string, unknown>>,
+): string[] {
+  return Object.entries(changes).flatMap(([name, member]) => {
+    const list = member.replace('ListChanged', '')
+    const isThere = !capabilities || member === 'eventsListChanged' || isObject(capabilities[list])
+    return filter[member] === true && isThere ? [name] : []
+  })
 }
 
 /** A filter with its resource URIs converted to those of the other side. */
@@ -100,8 +106,4 @@ function covers(subscribed: string, updated: unknown): boolean {
   return (
     updated === subscribed || updated.startsWith(subscribed.endsWith('/') ? subscribed : `${subscribed}/`)
   )
-}
-
-function isListed(capability: unknown): boolean {
-  return isObject(capability) && capability.listChanged === true
 }

@@ -5,6 +5,7 @@ import { GatewayError } from '../core/error.ts'
 import { ReopenDelays } from '../core/time/back-off.ts'
 import { pause } from '../core/time/waiting.ts'
 import type { Log } from '../core/log.ts'
+import { isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
 import { excerpt } from '../core/text/redact.ts'
 import { world } from '../core/world.ts'
@@ -23,6 +24,12 @@ export async function listenOn(
   const stop = (): void => controller.abort()
   for (const signal of [working.signal, retired]) signal.addEventListener('abort', stop)
   let isAcknowledged = false
+  let discovered: Payload | undefined
+  const connected = async (call: Call): Promise<UpstreamConnection> => {
+    const connection = await connect(call)
+    discovered = connection.discovered
+    return connection
+  }
   const reconnecting: UpstreamCall = {
     get call() {
       return working.call
@@ -34,7 +41,7 @@ export async function listenOn(
     requestInput: (question, options) => working.requestInput(question, options),
     notify: (note) => {
       if (note.method !== ACKNOWLEDGED) return working.notify(note)
-      if (isAcknowledged) return notifyChanges(working)
+      if (isAcknowledged) return notifyChanges(working, discovered)
       isAcknowledged = true
       working.notify(note)
     },
@@ -48,7 +55,7 @@ export async function listenOn(
   try {
     return await keepListening(
       reconnecting,
-      connect,
+      connected,
       { cancelled: working.signal, retired, log },
       acknowledgeLists,
     )
@@ -94,6 +101,9 @@ async function keepListening(
 }
 
 /** Anything may have changed while the server was unavailable. */
-function notifyChanges(working: UpstreamCall): void {
-  for (const method of reportedChanges(readFilter(working.call.params))) working.notify({ method })
+function notifyChanges(working: UpstreamCall, discovered: Payload | undefined): void {
+  const capabilities = discovered?.fields.capabilities
+  const filter = readFilter(working.call.params)
+  for (const method of reportedChanges(filter, isObject(capabilities) ? capabilities : undefined))
+    working.notify({ method })
 }

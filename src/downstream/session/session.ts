@@ -67,6 +67,8 @@ interface SubscriptionsOptions {
   /** Makes the `subscriptions/listen` call; its notifications go to `emit`. */
   call(params: Payload, controller: AbortController, emit: (note: Notification) => void): Call
   onNote(note: Notification): void
+  /** What the client was told that there is. */
+  capabilities(): Readonly<Record<string, unknown>>
   readonly log: Log
 }
 
@@ -125,7 +127,8 @@ class Subscriptions {
     await pause(this.#delays.after(start), signal).catch(() => undefined)
     if (signal.aborted || this.#isClosed) return
     await this.open(filter)
-    for (const method of reportedChanges(filter)) this.#options.onNote({ method })
+    for (const method of reportedChanges(filter, this.#options.capabilities()))
+      this.#options.onNote({ method })
   }
 }
 
@@ -224,6 +227,7 @@ export class ClientSession {
       ),
       call: (params, controller, emit) => this.#listenCall(params, controller, emit),
       onNote: (note) => isReported(note, this.#revision ?? latestLegacy, (message) => options.send(message)),
+      capabilities: () => this.#capabilities,
       log: options.log,
     })
   }
@@ -454,7 +458,7 @@ export class ClientSession {
   }
 
   #filter(): SubscriptionFilter {
-    return filterFor(this.#capabilities, this.#uris)
+    return filterFor(this.#uris)
   }
 
   #put(

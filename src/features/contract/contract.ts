@@ -180,13 +180,16 @@ interface Listener {
 /** Notifies clients of changed lists on behalf of servers that do not. */
 export function createListeners(deps: Deps): Listeners {
   const listeners = new Map<string, Set<Listener>>()
+  /** The lists whose changes a server was seen to announce, by server: some do without declaring it. */
+  const seen = new Map<string, Set<string>>()
 
   /** Whether changes of a list are already announced, usually by the server itself. */
   const isAnnounced = (upstream: string, list: List): boolean => {
     // With manifests, changes of tools are announced together with those of manifests.
     if (list === 'tools' && deps.features.isOn('manifest', upstream)) return true
     const capability = deps.servers.records().last(upstream)?.capabilities[list]
-    return isObject(capability) && capability.listChanged === true
+    const isDeclared = isObject(capability) && capability.listChanged === true
+    return isDeclared || seen.get(upstream)?.has(`notifications/${list}/list_changed`) === true
   }
 
   return {
@@ -196,7 +199,10 @@ export function createListeners(deps: Deps): Listeners {
       const registered = listeners.get(upstream) ?? new Set<Listener>()
       listeners.set(upstream, registered)
       const emit = (notification: Notification): void => {
-        if (notification.method.endsWith('/list_changed')) deps.servers.records().renew(upstream)
+        if (notification.method.endsWith('/list_changed')) {
+          seen.set(upstream, (seen.get(upstream) ?? new Set()).add(notification.method))
+          deps.servers.records().renew(upstream)
+        }
         if (notification.method !== ACKNOWLEDGED) return call.emit(notification)
         call.emit(acknowledged(notification, wanted))
         // Nothing may come before the acknowledgement (2026-07-28 basic/utilities/subscriptions).

@@ -227,6 +227,8 @@ const CHANGED = 'notifications/tools/list_changed'
 export function createChangeNotifier(deps: Deps, isOn: (upstream?: string) => boolean): ChangeNotifier {
   const listeners = new Map<object, { readonly upstream: string | undefined; notify(): void }>()
   const known = new Map<string, ReadonlyMap<string, string>>()
+  /** The servers that were seen to announce changes of their tools: some do without declaring it. */
+  const announcing = new Set<string>()
   let isListening = false
   let timer: Timer | undefined
 
@@ -234,12 +236,19 @@ export function createChangeNotifier(deps: Deps, isOn: (upstream?: string) => bo
     const record = deps.servers.records().last(upstream)
     const before = known.get(upstream)
     if (!record) return
-    const after = fingerprintsOf(record)
+    const isAnnounced = announcing.has(upstream) || announcesItself(record)
+    const after = fingerprintsOf(record, isAnnounced)
     known.set(upstream, after)
-    if (!before || !isChanged(before, after, announcesItself(record))) return
+    if (!before || !isChanged(before, after, isAnnounced)) return
     for (const listener of listeners.values()) {
       if (listener.upstream === undefined || listener.upstream === upstream) listener.notify()
     }
+  }
+  const announced = (upstream: string): void => {
+    const record = deps.servers.records().last(upstream)
+    if (announcing.has(upstream) || !record) return
+    announcing.add(upstream)
+    known.set(upstream, fingerprintsOf(record, true))
   }
   const start = (): void => {
     if (!isListening) deps.servers.records().onChange((upstream) => listeners.size > 0 && check(upstream))
@@ -259,6 +268,7 @@ export function createChangeNotifier(deps: Deps, isOn: (upstream?: string) => bo
     // Changes up to now go to the earlier listeners.
     start()
     const emit = (notification: Notification): void => {
+      if (notification.method === CHANGED && upstream !== undefined) announced(upstream)
       if (notification.method !== ACKNOWLEDGED) return call.emit(notification)
       // Subscribers are notified of changed tools, whether or not the server announces them.
       call.emit(acknowledged(notification, ['tools']))
@@ -291,10 +301,8 @@ function announcesItself({ capabilities: { tools } }: ServerRecord): boolean {
   return isObject(tools) && tools.listChanged === true
 }
 
-/** A fingerprint of each tool's data, as far as the server does not announce its changes. */
-function fingerprintsOf(record: ServerRecord): Map<string, string> {
-  const { tools } = record
-  const isAnnounced = announcesItself(record)
+/** A fingerprint of each tool's data, without what the server announces itself. */
+function fingerprintsOf({ tools }: ServerRecord, isAnnounced: boolean): Map<string, string> {
   return new Map(
     tools.map(({ entry, facts, statistics: seen }) => {
       const statisticsView = seen && [latencyOf({ words: {}, statistics: seen }), seen.types, seen.hasCursor]

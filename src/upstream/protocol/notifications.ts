@@ -18,6 +18,7 @@ import {
   isChange,
   readFilter,
   reportedChanges,
+  UPDATED,
 } from '../../protocol/subscription-filter.ts'
 import type { UpstreamCall } from '../suspended-calls.ts'
 import { toDouble } from '../../core/json/exact-number.ts'
@@ -37,6 +38,8 @@ export class NotificationRouter {
   /** The number of subscribers of each resource. */
   readonly #uris = new Map<string, number>()
   #level: number | undefined
+  /** Whether the server declares subscriptions to resources. */
+  #hasSubscriptions = true
   /** The number of notifications without a recipient. */
   #dropped = 0
 
@@ -86,17 +89,18 @@ export class NotificationRouter {
 
   /** Sends a message to the calls it may be about; if there are none, to the subscribers that may receive it. */
   dispatch(note: Notification, calls: readonly UpstreamCall[], mayReceive: (call: Call) => boolean): void {
-    if (isChange(note)) return this.#broadcast(note, ({ filter }) => asksFor(filter, note))
+    if (isChange(note) && !this.#isUnasked(note))
+      return this.#broadcast(note, ({ filter }) => asksFor(filter, note))
     const recipients = calls.filter((item) => this.#wants(item, note))
     for (const recipient of recipients) recipient.notify(note)
     if (calls.length > 0) {
       if (recipients.length === 0) this.#drop(note)
       return
     }
-    const isLog = note.method === 'notifications/message'
+    const mayBePrivate = note.method === 'notifications/message' || note.method === UPDATED
     this.#broadcast(note, ({ working }) => {
       // A subscription stream of 2026-07-28 carries only what was subscribed to.
-      const isRelevant = working.call.client.era === 'legacy' && (!isLog || mayReceive(working.call))
+      const isRelevant = working.call.client.era === 'legacy' && (!mayBePrivate || mayReceive(working.call))
       return isRelevant && this.#wants(working, note)
     })
   }
@@ -110,27 +114,24 @@ export class NotificationRouter {
       [...this.#uris.keys()].map((uri) => this.#send('resources/subscribe', Payload.of({ uri }))),
     )
     for (const { working, filter } of this.#listeners.keys())
-      for (const method of reportedChanges(filter)) working.notify({ method })
+      for (const method of reportedChanges(filter, capabilities(discovered))) working.notify({ method })
   }
 
   close(): void {
     for (const end of this.#listeners.values()) end()
   }
 
-  /** The part of a filter that this server supports. */
+  /**
+   * The part of a filter that this server accepts. Lists need not be declared: many servers report changes that they do not
+   * declare, because their SDK declares none.
+   */
   async #accept(requested: SubscriptionFilter, discovered: Payload): Promise<SubscriptionFilter> {
-    const { tools, prompts, resources } = capabilities(discovered)
-    const can = (capability: unknown, what: string): boolean =>
-      isObject(capability) && capability[what] === true
-    const uris = can(resources, 'subscribe') ? (requested.resourceSubscriptions ?? []) : []
+    const { eventsListChanged: _extension, resourceSubscriptions: wanted = [], ...lists } = requested
+    this.#hasSubscriptions = subscribes(discovered)
+    const uris = this.#hasSubscriptions ? wanted : []
     const accepted = await Promise.all(uris.map((uri) => this.#subscribe(uri)))
     const subscribed = uris.filter((_uri, index) => accepted[index])
-    return {
-      ...(requested.toolsListChanged && can(tools, 'listChanged') && { toolsListChanged: true }),
-      ...(requested.promptsListChanged && can(prompts, 'listChanged') && { promptsListChanged: true }),
-      ...(requested.resourcesListChanged && can(resources, 'listChanged') && { resourcesListChanged: true }),
-      ...(subscribed.length > 0 && { resourceSubscriptions: subscribed }),
-    }
+    return { ...lists, ...(subscribed.length > 0 && { resourceSubscriptions: subscribed }) }
   }
 
   async #subscribe(uri: string): Promise<boolean> {
@@ -164,6 +165,15 @@ export class NotificationRouter {
     if (recipients.length === 0) this.#drop(note)
   }
 
+  /** Whether it is about a resource, and from a server without subscriptions: it sends updates as it sends log messages. */
+  #isUnasked(note: Notification): boolean {
+    return (
+      note.method === UPDATED &&
+      !this.#hasSubscriptions &&
+      ![...this.#listeners.keys()].some(({ filter }) => asksFor(filter, note))
+    )
+  }
+
   #drop({ method }: Notification): void {
     this.#log.debug('upstream.note_dropped', { method, dropped: ++this.#dropped })
   }
@@ -184,6 +194,11 @@ export class NotificationRouter {
 function capabilities(discovered: Payload): Readonly<Record<string, unknown>> {
   const { capabilities: declared } = discovered.fields
   return isObject(declared) ? declared : {}
+}
+
+function subscribes(discovered: Payload): boolean {
+  const { resources } = capabilities(discovered)
+  return isObject(resources) && resources.subscribe === true
 }
 
 function has(discovered: Payload, name: string): boolean {

@@ -39,7 +39,10 @@ export const lackedCapabilities = subject('matrix/capabilities of a bare server'
         resourceSubscriptions: ['fake://static'],
       }
       const listening = meeting.connected.listen(wanted)
-      expect(await listening.acknowledged).toEqual({ resourcesListChanged: true })
+      expect(await listening.acknowledged).toEqual({
+        ...(!meeting.server.modern && { toolsListChanged: true }),
+        resourcesListChanged: true,
+      })
       await listening.close()
       expect(textOf(await meeting.call('echo', {}, { logLevel: 'debug' }))).toBe('{}')
       return
