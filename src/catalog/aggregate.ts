@@ -333,7 +333,7 @@ export function failedRead(thrown: unknown, requested: Payload, sent: Payload): 
     ...(data && { data: { ...data, ...inData(data) } }),
     ...(relayed && {
       relayed: relayed.with({
-        message: renamed(thrown.message),
+        message: renamed(String(relayed.fields.message)),
         ...(isObject(serverData?.value) && { data: serverData.with(inData(serverData.fields)) }),
       }),
     }),

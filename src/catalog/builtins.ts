@@ -311,15 +311,20 @@ function entriesOf({ registry }: EntriesContext, kind: Kind, call: Call): readon
   return registry[kind.registry](call.target.upstream)
 }
 
+/** Those that are listed: the others can be read, and nothing else shows them. */
+function listedEntries(context: EntriesContext, kind: Kind, call: Call): readonly BuiltinEntry[] {
+  return entriesOf(context, kind, call).filter((entry) => entry.isListed ?? context.isListed)
+}
+
 async function listEntries(context: EntriesContext, kind: Kind, call: Call): Promise<Outcome> {
-  const { next, isListed } = context
-  const own = entriesOf(context, kind, call)
+  const { next } = context
+  const own = listedEntries(context, kind, call)
   if (own.length === 0) return next(call)
   const outcome = await next(call).catch((error: unknown) => absentList(error, kind.list))
   if (outcome.kind !== 'result' || typeof outcome.result.fields.nextCursor === 'string') return outcome
   const entries = outcome.result.at(kind.list)?.items ?? []
   const taken = new Set(entries.map(({ fields }) => fields[kind.key]))
-  const added = own.filter((entry) => (entry.isListed ?? isListed) && !taken.has(entry.definition[kind.key]))
+  const added = own.filter((entry) => !taken.has(entry.definition[kind.key]))
   if (added.length === 0) return outcome
   const texts = [
     ...entries.map(({ text }) => text),
@@ -332,7 +337,7 @@ async function listEntries(context: EntriesContext, kind: Kind, call: Call): Pro
 /** A server without resources of its own has no templates either. */
 async function listTemplates(context: EntriesContext, call: Call): Promise<Outcome> {
   const { next } = context
-  if (entriesOf(context, resources, call).length === 0) return next(call)
+  if (listedEntries(context, resources, call).length === 0) return next(call)
   return next(call).catch((error: unknown) => absentList(error, 'resourceTemplates'))
 }
 
@@ -344,6 +349,7 @@ async function readEntry(context: EntriesContext, kind: Kind, call: Call): Promi
   const found = own.find((entry) => entry.definition[kind.key] === name || entry.matches?.(name) === true)
   if (found && !(await isEntryTaken(next, kind, call)))
     return run({ ...call, target: { ...call.target, isBuiltin: true } }, found.handle)
+  if (listedEntries(context, kind, call).length === 0) return next(call)
   return next(call).catch((error: unknown) => {
     throw asGatewayError(error).rpc === -32601 ? kind.unknown(name) : error
   })
@@ -361,7 +367,9 @@ function isEntryTaken(next: Handler, kind: Kind, call: Call): Promise<boolean> {
 }
 
 async function discoverEntries(context: EntriesContext, call: Call): Promise<Outcome> {
-  const added = kinds.filter((kind) => entriesOf(context, kind, call).length > 0).map((kind) => kind.registry)
+  const added = kinds
+    .filter((kind) => listedEntries(context, kind, call).length > 0)
+    .map((kind) => kind.registry)
   const outcome = await context.next(call)
   return added.length === 0 ? outcome : withCapabilities(outcome, added)
 }

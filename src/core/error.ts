@@ -112,6 +112,8 @@ export interface Extra {
   readonly rpc?: number
   /** The JSON-RPC error object of the upstream server, unmodified. */
   readonly relayed?: Payload
+  /** The era of the server whose error is relayed. */
+  readonly relayedFrom?: 'legacy' | 'modern' | undefined
   /** The caller has the missing scopes; only the current session excludes them. */
   readonly isOfSession?: true
   /** The response body of the upstream server, for configured error rules. It is not sent to callers. */

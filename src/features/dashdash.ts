@@ -43,7 +43,10 @@ export const dashdash: Feature<Settings | false> = {
         meta: { [META_KEY]: object },
         experimental: { dashdash: object },
         extensions: { [META_KEY]: { specVersion, aiHelp: description.front.hasHelp } },
-        instructions: `${deps.descriptions.document(description, 'purpose', ({ purpose }) => purpose)}${guideOf(description)}`,
+        instructions: [
+          deps.descriptions.document(description, 'purpose', ({ purpose }) => purpose),
+          guideOf(description),
+        ],
       }
     })
     const lists = describeLists(deps, (upstream) => settings(upstream) !== false)
@@ -56,8 +59,8 @@ export const dashdash: Feature<Settings | false> = {
 /** Where the guide is, for models that only use what lists contain. */
 function guideOf(description: ServerDescription): string {
   const { isHelpListed, isSkillListed } = description.front
-  if (isHelpListed) return '\nCall `ai_help` for the guide.'
-  return isSkillListed ? `\nThe guide is the resource \`${skillUri(description)}\`.` : ''
+  if (isHelpListed) return 'Call `ai_help` for the guide.'
+  return isSkillListed ? `The guide is the resource \`${skillUri(description)}\`.` : ''
 }
 
 /** A list, and its described form; reused for the same text and description. */

@@ -22,8 +22,10 @@ interface DiscoverAdditions {
   readonly meta?: Fields
   readonly extensions?: Fields
   readonly experimental?: Fields
-  /** A paragraph at the end of the instructions. */
-  readonly instructions?: string
+  /** Capabilities without members, where the server has none of that name. */
+  readonly kinds?: readonly string[]
+  /** Lines of a paragraph at the end of the instructions; those that are in them already are left out. */
+  readonly instructions?: readonly string[]
 }
 
 /** How long a connecting client waits for the description of a server, in milliseconds; after that it is left out. */
@@ -93,14 +95,17 @@ function withAdditions(
       ? [[kind, (capabilities.at(kind) ?? Payload.of({})).with(amongCapabilities(members, client))] as const]
       : [],
   )
+  const missing = (additions.kinds ?? []).filter((kind) => !Object.hasOwn(capabilities.fields, kind))
   const { instructions } = result.fields
-  const paragraphs = [instructions, additions.instructions].filter(
-    (each) => typeof each === 'string' && each !== '',
-  )
+  const given = typeof instructions === 'string' ? instructions : ''
+  const lines = (additions.instructions ?? []).filter((line) => line !== '' && !given.includes(line))
+  const paragraphs = [given, lines.join('\n')].filter((each) => each !== '')
   const extended = result.with({
     ...additions.fields,
-    capabilities: capabilities.with(Object.fromEntries(added)),
-    ...(additions.instructions !== undefined && { instructions: paragraphs.join('\n\n') }),
+    capabilities: capabilities.with(
+      Object.fromEntries([...added, ...missing.map((kind) => [kind, {}] as const)]),
+    ),
+    ...(lines.length > 0 && { instructions: paragraphs.join('\n\n') }),
   })
   return { kind: 'result', result: additions.meta ? extended.withMeta(additions.meta) : extended }
 }

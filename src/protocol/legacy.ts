@@ -52,12 +52,16 @@ export function encodeLegacyError(request: JsonRpcRequest, error: GatewayError, 
   return encodeErrorObject(id, code === error.rpc ? object : object.with({ code }))
 }
 
-/** The JSON-RPC code these clients receive for a failure; undefined if the failure is a tool's result. */
+/**
+ * The JSON-RPC code these clients receive for a failure: that of a server with a handshake stays; undefined if the failure is
+ * a tool's result.
+ */
 export function legacyErrorCode(
   { method: name }: Pick<JsonRpcRequest, 'method'>,
   error: GatewayError,
 ): number | undefined {
   const { rpc } = error
+  if (error.extra.relayedFrom === 'legacy') return rpc
   if (rpc === -32021) return name === 'tools/call' ? undefined : -32602
   if (rpc === -32020) return -32603
   if (rpc !== -32602) return rpc

@@ -8,7 +8,7 @@ import { GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
 import { self } from '../core/identity.ts'
-import { metaKeys } from './meta-keys.ts'
+import { ERROR_KEY, metaKeys } from './meta-keys.ts'
 import { checkStandardHeaders, type Headers, mismatch } from './headers.ts'
 import { errorObject, type JsonRpcRequest } from './jsonrpc.ts'
 import { method, severity, unknownMethod } from './methods.ts'
@@ -77,11 +77,11 @@ export function modernError(error: GatewayError, requestId?: string): Payload {
   // basic/index: -32002 and -32042 must not be emitted; of -32020…-32099 only what the specification defines.
   if (error.rpc === -32002) return object.with({ code: -32602 })
   if (error.rpc <= -32020 && error.rpc >= -32099 && !isAboutCapabilities(object)) {
-    const { data } = object.fields
-    const upstreamData = isObject(data) && typeof data.category === 'string' ? data : undefined
-    const upstream = upstreamData ? object.with({ data: ownDataOf(upstreamData, error) }) : object
-    const complete = Payload.of({ ...upstreamData }).with({ upstream })
-    return Payload.of({ code: -32603, message: error.message }).with({ data: complete })
+    const data = { ...error.data, ...(requestId !== undefined && { requestId }) }
+    const upstream = object.with({ data: ownDataOf(object.fields.data, error) })
+    return Payload.of({ code: -32603, message: error.message }).with({
+      data: Payload.of(data).with({ upstream }),
+    })
   }
   return object
 }
@@ -97,9 +97,10 @@ function isAboutCapabilities({ fields: { code, data } }: Payload): boolean {
 }
 
 /** The server's own data of a relayed error; undefined if it sent none. */
-function ownDataOf(upstreamData: Readonly<Record<string, unknown>>, { data }: GatewayError): unknown {
-  const { upstream, requestId: _ours, ...rest } = upstreamData
-  if (upstream !== undefined) return upstream
+function ownDataOf(given: unknown, { data }: GatewayError): unknown {
+  if (!isObject(given)) return given
+  const { [ERROR_KEY]: added, requestId: _ours, ...rest } = given
+  if (added !== undefined) return rest
   const members = Object.entries(rest).filter(([key]) => !Object.hasOwn(data, key))
   return members.length === 0 ? undefined : Object.fromEntries(members)
 }

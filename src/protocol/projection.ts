@@ -19,7 +19,7 @@ export function lowerResult(name: string, result: Payload, revision: Revision): 
     case 'tools/call':
       // An accepted task has no content yet (2025-11-25 basic/utilities/tasks).
       if (result.member('task') !== undefined && result.member('content') === undefined) return stripped
-      return lowerStructured(lowerContent(stripped, 'content', revision))
+      return lowerStructured(lowerContent(stripped, 'content', revision), revision)
     case 'prompts/get':
       return lowerMessages(stripped, revision)
     default:
@@ -88,11 +88,13 @@ function needsWrap(tool: unknown): boolean {
 }
 
 /** `structuredContent` was an object before 2026-07-28, and clients before 2025-06-18 read only the text. */
-function lowerStructured(result: Payload): Payload {
+function lowerStructured(result: Payload, revision: Revision): Payload {
   const structuredContent = result.member('structuredContent')
   const content = result.member('content')
   if (structuredContent === undefined) return Array.isArray(content) ? result : result.with({ content: [] })
-  const hasText = Array.isArray(content) && content.some((item) => isObject(item) && item.type === 'text')
+  const hasText =
+    revision.structured ||
+    (Array.isArray(content) && content.some((item) => isObject(item) && item.type === 'text'))
   const raw = result.at('structuredContent')
   const withText = hasText ? result : result.withItem('content', { type: 'text', text: raw?.text ?? 'null' })
   if (isObject(structuredContent)) return withText

@@ -14,6 +14,8 @@ export interface Revision {
   readonly priming: boolean
   /** The content block types of results. */
   readonly content: ReadonlySet<string>
+  /** Whether results have `structuredContent`. */
+  readonly structured: boolean
   readonly elicitation: 'none' | 'form' | 'url'
   /** Whether elicitation forms support the enum schemas of 2025-11-25 (titles, multiple selection). */
   readonly titledEnums: boolean
@@ -40,6 +42,7 @@ const v2024_11_05: Revision = {
   versionHeader: false,
   priming: false,
   content: new Set(text),
+  structured: false,
   elicitation: 'none',
   titledEnums: false,
   samplingTools: false,
@@ -66,6 +69,7 @@ const v2025_06_18: Revision = {
   batches: false,
   versionHeader: true,
   content: new Set(links),
+  structured: true,
   elicitation: 'form',
   completionContext: true,
 }

@@ -27,6 +27,12 @@ export function asOurs(error: unknown): unknown {
   })
 }
 
+/** An error of a server, which says of which era the server is: its codes mean what they mean there. */
+export function relayedFrom(error: unknown, era: 'legacy' | 'modern' | undefined): unknown {
+  const isRelayed = error instanceof GatewayError && error.extra.relayed !== undefined
+  return isRelayed ? error.with({ relayedFrom: era }) : error
+}
+
 /** Whether a server refused a request because it forgot the session. */
 export function isSessionLost(error: unknown): boolean {
   return asGatewayError(error).code === 'SESSION_NOT_FOUND'

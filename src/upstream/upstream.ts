@@ -18,7 +18,7 @@ import { method } from '../protocol/methods.ts'
 import { checkedDeclaration, checkedPage } from '../protocol/server-shapes.ts'
 import { Connector, type Status } from './connector.ts'
 import type { NoteStore } from './probe-notes.ts'
-import { asOurs, isAway, isSessionLost, NegativeCache } from './failures.ts'
+import { asOurs, isAway, isSessionLost, NegativeCache, relayedFrom } from './failures.ts'
 import { createCredentials, type Credentials, type OAuthSite } from './oauth/credentials.ts'
 import type { UpstreamConnection } from './protocol/connection.ts'
 import type { Reachability } from './reachability.ts'
@@ -226,7 +226,7 @@ class ConfiguredUpstream implements Upstream {
       return this.#checked(outcome, call, connection.era)
     } catch (error) {
       if (!this.#retired.signal.aborted) this.reachability.failed(error)
-      throw this.#redactor.error(asOurs(error))
+      throw this.#redactor.error(relayedFrom(asOurs(error), this.#connector.ready(working.call)?.era))
     } finally {
       this.#inFlight--
     }
@@ -256,9 +256,10 @@ class ConfiguredUpstream implements Upstream {
       return tool
     }
     return found.then(listed, (error: unknown) => {
-      const { message, extra } = asGatewayError(error)
+      const { message, extra, rpc } = asGatewayError(error)
       // An unreachable server, or refused credentials, would fail the call as well.
       if (extra.isUnsent || isOfCredentials(error) || isAway(error) || call.signal.aborted) throw error
+      if (rpc === -32601 && !declaresTools(connection)) return undefined
       if (world.now() - this.#listFailedAt > REPORT_INTERVAL_MS) {
         this.#listFailedAt = world.now()
         const reason = this.#redactor.text(extra.forOperator ?? message)
@@ -288,6 +289,10 @@ class ConfiguredUpstream implements Upstream {
       this.#log.warn('upstream.list_cut', { method: name, left_out: entries, oversized })
     })
   }
+}
+
+function declaresTools({ discovered }: UpstreamConnection): boolean {
+  return discovered.at('capabilities')?.at('tools') !== undefined
 }
 
 /** Knows the secrets in the settings of a server. */

@@ -2,7 +2,6 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { onTestFinished } from 'vitest'
-import type { Notification } from '../../src/core/call.ts'
 import { Payload } from '../../src/core/payload.ts'
 import { enterWorld, world } from '../../src/core/world.ts'
 import { LegacyConnection } from '../../src/upstream/protocol/legacy.ts'
@@ -11,7 +10,6 @@ import type { UpstreamCall } from '../../src/upstream/suspended-calls.ts'
 import { createHttpClient } from '../../src/upstream/transport/http-client.ts'
 import { httpConnect } from '../../src/upstream/transport/http.ts'
 import { sseConnect } from '../../src/upstream/transport/sse.ts'
-import type { MessageRedactor } from '../../src/upstream/transport/redactor.ts'
 import { serverSettings } from './server-settings.ts'
 import { silentLog } from './silent-log.ts'
 
@@ -93,7 +91,6 @@ export async function connectTo(
     capabilities: {},
     proof: () => proofFor(serverSettings()),
     stepTimeout,
-    redactor: { note: (note: Notification) => note } as unknown as MessageRedactor,
     log: silentLog,
   })
   onTestFinished(async () => {

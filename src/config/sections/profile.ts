@@ -32,7 +32,7 @@ export const profiles: Readonly<Record<Settings['profile'], Profile>> = {
   corporate: {
     isStrict: true,
     features: {
-      errors: { http_status: 'mapped' },
+      errors: { http_status: 'mapped', hide_details: true },
       structured_text: 'on',
       confirm: { fallback: 'deny', remember: 'off' },
       agent_profile: 'on',

@@ -1,8 +1,7 @@
 /** One form for every failure: code, category, suggestion. Failed results of tools count as failures. */
-import type { Call, Outcome } from '../../core/call.ts'
+import type { Call, Middleware, Notification, Outcome } from '../../core/call.ts'
 import { GatewayError, isCancelled } from '../../core/error.ts'
 import {
-  isAnswer,
   compileRules,
   classify,
   type Diagnosis,
@@ -16,6 +15,7 @@ import { isObject } from '../../core/json/json.ts'
 import type { Log } from '../../core/log.ts'
 import type { Payload } from '../../core/payload.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
+import { cleanedValue, withoutSecrets } from '../../core/text/redact.ts'
 import type { Redactor } from '../../core/text/redactor.ts'
 import {
   CONFIRMATION_KEY,
@@ -30,19 +30,24 @@ import {
   renderError,
   safeResult,
   withObject,
+  withErrorData,
   shortened,
   cleaned,
   completed,
   isStructured,
   nearestCode,
   type Structured,
+  type Texts,
 } from './render.ts'
 import { sanitise, type Sent } from './sanitise.ts'
 import { type ErrorSettings, errorsSchema } from './settings.ts'
 
 type Deps = Pick<Services, 'log' | 'servers' | 'gateway'>
 
-/** Reports failures in one form: what happened, who can act on it, and when to retry. */
+/**
+ * Reports failures in one form: what happened, who can act on it, and when to retry. That is added to what the server
+ * said, which stays as it is; with `hide_details`, its texts lose what is internal to it.
+ */
 export const errors: Feature<ErrorSettings> = {
   ...errorsSchema,
   create: (settings, deps) => {
@@ -63,25 +68,42 @@ export const errors: Feature<ErrorSettings> = {
           : objectOf(failure, call, known)
       },
       middleware: ({ upstream, method }) => {
-        if (isListening(method) || method.startsWith('notifications/')) return undefined
+        const { compat, hide_details: isHiding } = settings(upstream)
+        if (isListening(method)) return isHiding ? hidingLogSecrets(redactor) : undefined
+        if (method.startsWith('notifications/')) return undefined
         const known = contextOf(upstream)
-        if (method !== 'tools/call') {
-          return (next) => (call) =>
-            next(call).catch((thrown: unknown) => {
-              throw normaliseThrown(thrown, call, known)
-            })
-        }
-        const { compat } = settings(upstream)
         const options = { context: known, compat }
-        return (next) => (call) =>
-          next(withoutFlag(call, ERROR_KEY)).then(
-            (outcome) =>
-              isFailed(outcome) ? describeFailure(outcome, call, options) : withExplicitSuccess(outcome),
-            (thrown: unknown) => refusalResult(thrown, call, options),
-          )
+        const described = method === 'tools/call' ? describingResults(options) : describingErrors(known)
+        return isHiding ? (next) => hidingLogSecrets(redactor)(described(next)) : described
       },
     }
   },
+}
+
+function describingErrors(context: ServerErrorContext): Middleware {
+  return (next) => (call) =>
+    next(call).catch((thrown: unknown) => {
+      throw normaliseThrown(thrown, call, context)
+    })
+}
+
+function describingResults(options: FailureOptions): Middleware {
+  return (next) => (call) =>
+    next(withoutFlag(call, ERROR_KEY)).then(
+      (outcome) => (isFailed(outcome) ? describeFailure(outcome, call, options) : outcome),
+      (thrown: unknown) => refusalResult(thrown, call, options),
+    )
+}
+
+/** Log messages are for people, and often contain what looks like a secret. */
+function hidingLogSecrets(redactor: Redactor): Middleware {
+  const text = (given: string): string => withoutSecrets(redactor.text(given))
+  const hidden = (note: Notification): Notification => {
+    const data = note.method === 'notifications/message' ? note.params?.at('data') : undefined
+    if (!note.params || !data || text(data.text) === data.text) return note
+    return { ...note, params: note.params.with({ data: cleanedValue(data.value, text) }) }
+  }
+  return (next) => (call) => next({ ...call, emit: (note) => call.emit(hidden(note)) })
 }
 
 interface FailureOptions {
@@ -95,21 +117,12 @@ function isFailed(outcome: Outcome): outcome is Result {
   return outcome.kind === 'result' && outcome.result.member('isError') === true
 }
 
-/** Marks a success explicitly (2025-06-18 server/tools); an accepted task or an input request is neither. */
-function withExplicitSuccess(outcome: Outcome): Outcome {
-  if (outcome.kind !== 'result' || typeof outcome.result.member('isError') === 'boolean') return outcome
-  return isAnswer(outcome.result) ? { kind: 'result', result: outcome.result.with(SUCCESS) } : outcome
-}
-
-const SUCCESS = { isError: false } as const
-
 /** A tool's failure, with the structured error added. */
 function describeFailure(outcome: Result, call: Call, { context, compat }: FailureOptions): Outcome {
   const { result } = outcome
   if (isFromGateway(result, call)) return outcome
   const object = objectOf(result, call, context)
-  const safe = safeResult(result, sentBy(call, context.redactor))
-  // The server's result stays unchanged, except for clients that request more.
+  const safe = context.isHiding ? safeResult(result, sentBy(call, context.redactor)) : result
   const isCompat = compat && isAskedFor(call, ERROR_KEY)
   return { kind: 'result', result: withObject(safe, object, { compat: isCompat, isUnstructured: false }) }
 }
@@ -156,7 +169,7 @@ function serverOf(deps: Deps, upstream: string | undefined): UpstreamSettings | 
 
 function createContext(
   server: UpstreamSettings | undefined,
-  { documentation_hosts: hosts }: ErrorSettings,
+  { documentation_hosts: hosts, hide_details: isHiding }: ErrorSettings,
   { log, redactor }: { readonly log: Log; readonly redactor: Redactor },
 ): ServerErrorContext {
   const url = server?.reach.kind === 'url' ? new URL(server.reach.url).hostname : undefined
@@ -164,7 +177,7 @@ function createContext(
   const rules = compileRules(server?.errors ?? [], ({ match }) =>
     log.warn('errors.rule_unusable', { upstream: server?.name, match }),
   )
-  return { rules, hosts: [hosts, ownHosts].flat(), redactor }
+  return { rules, hosts: [hosts, ownHosts].flat(), redactor, isHiding }
 }
 
 // Classifies a server's failure into a code of the error table, by rules, statuses and message texts.
@@ -176,15 +189,24 @@ interface ServerErrorContext {
   readonly hosts: readonly string[]
   /** Knows the secrets that servers were configured with. */
   readonly redactor: Redactor
+  /** Whether what is internal to a server is taken out of its texts. */
+  readonly isHiding: boolean
+}
+
+/** How a server's texts are reported in answer to a call: as they are, or without what is internal to the server. */
+function textsFor(call: Call, { isHiding, redactor }: ServerErrorContext): Texts {
+  if (!isHiding) return { text: (text) => text, data: (data) => data }
+  const sent = sentBy(call, redactor)
+  return { text: (text) => sanitise(text, sent), data: (data) => cleaned(data, sent) }
 }
 
 /** The structured error of a failed tool result. */
 function objectOf(result: Payload, call: Call, context: ServerErrorContext): Structured {
-  const { hosts, rules, redactor } = context
-  const sent = sentBy(call, redactor)
+  const { hosts, rules } = context
+  const texts = textsFor(call, context)
   const raw = withoutSdkPrefix(firstWords(result))
   // Shortened last: a part of a secret would not be recognised.
-  const message = shortened(sanitise(raw, sent))
+  const message = shortened(texts.text(raw))
   const { _meta: meta, error, structuredContent } = result.fields
   const candidates = [
     isObject(meta) && meta[ERROR_KEY],
@@ -193,7 +215,7 @@ function objectOf(result: Payload, call: Call, context: ServerErrorContext): Str
   ]
   const given = candidates.find(isStructured)
   const object = given
-    ? completed(given, message, { sent, hosts })
+    ? completed(given, message, { texts, hosts })
     : toError(message, classify({ text: shortened(raw) }, rules)).data
   return { ...object, requestId: call.requestId }
 }
@@ -230,61 +252,48 @@ function withMessage(error: GatewayError, message: string): GatewayError {
 /** A URL elicitation error is not a failure: it is relayed as it is. */
 const URL_ELICITATION_RPC_CODE = -32042
 
+/** An error of the server with the structured error added to its data. */
 function completedRelay(
   error: GatewayError,
   relayed: Payload,
   call: Call,
-  { rules, hosts, redactor }: ServerErrorContext,
+  context: ServerErrorContext,
 ): GatewayError {
   const { rpc } = error
   if (rpc === URL_ELICITATION_RPC_CODE) return error
-  const sent = sentBy(call, redactor)
+  const { hosts, isHiding } = context
+  const texts = textsFor(call, context)
   const text = withoutSdkPrefix(error.message)
-  const message = sanitise(text, sent)
-  const { data } = relayed.fields
+  const message = texts.text(text)
   const { requestId } = call
+  const data = texts.data(relayed.fields.data)
+  const shown = isHiding ? relayed.with({ message, data }) : relayed
   if (isStructured(data)) {
-    const object = { ...completed(data, message, { sent, hosts }), ...error.extra.data, requestId }
-    const safeRelayed = relayed.with({ message, data: object })
-    return new GatewayError(nearestCode(object), message, { ...error.extra, relayed: safeRelayed })
+    const object = { ...completed(data, message, { texts, hosts }), ...error.extra.data, requestId }
+    return new GatewayError(nearestCode(object), message, {
+      ...error.extra,
+      relayed: withErrorData(shown, object),
+    })
   }
-  const isRead = call.method === 'resources/read'
-  const { uri } = isRead ? call.params.fields : {}
-  const isNotThere = typeof uri === 'string' && rpc === -32602 && isObject(data) && data.uri === uri
-  const finding = classify({ text, rpc: isNotThere ? -32002 : rpc, isRead }, rules)
-  const diagnosed = toError(message, finding)
+  const uri = call.method === 'resources/read' ? call.params.fields.uri : undefined
+  const isNamed = rpc === -32602 && isObject(data) && data.uri === uri
+  const symptoms = { text, rpc: isNamed ? -32002 : rpc, isRead: call.method === 'resources/read' }
+  const diagnosed = toError(message, classify(symptoms, context.rules))
   const object = {
     ...(diagnosed.code === 'RESOURCE_NOT_FOUND' && typeof uri === 'string' && { uri }),
-    ...mergeData(cleaned(data, sent), diagnosed.data),
+    ...diagnosed.data,
     ...error.extra.data,
     requestId,
   }
-  const safeRelayed = relayed.with({
-    ...(hasWrongRpcCode(diagnosed, rpc, isRead) && { code: diagnosed.rpc }),
-    message,
-    data: object,
-  })
   const { cause, extra } = error
   return new GatewayError(diagnosed.code, message, {
     ...diagnosed.extra,
     data: extra.data,
     meta: extra.meta,
+    relayedFrom: extra.relayedFrom,
     cause,
-    relayed: safeRelayed,
+    relayed: withErrorData(shown, object),
   })
-}
-
-/** Whether the server's JSON-RPC code differs from the one that clients expect for such a failure. */
-function hasWrongRpcCode({ code }: GatewayError, rpc: number, isRead: boolean): boolean {
-  if (code === 'UNKNOWN_TOOL' || (code === 'INVALID_INPUT' && rpc === 0)) return true
-  return code === 'RESOURCE_NOT_FOUND' && isRead && rpc !== -32002
-}
-
-/** The server's data merged with ours; if members conflict, the server's data is kept separately. */
-function mergeData(data: unknown, gatewayData: Structured): Structured {
-  if (data === undefined || data === null) return gatewayData
-  const isConflicting = !isObject(data) || Object.keys(data).some((key) => Object.hasOwn(gatewayData, key))
-  return { ...(isObject(data) && data), ...gatewayData, ...(isConflicting && { upstream: data }) }
 }
 
 function toError(

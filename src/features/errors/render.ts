@@ -1,6 +1,6 @@
 /** Renders the structured error in a result or error object, and completes the error objects of servers. */
 import { type ErrorCode, isCategory, isErrorCode, isUserActionable, waitOf } from '../../core/error.ts'
-import { isObject } from '../../core/json/json.ts'
+import { isObject, isSame } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
 import { fits } from '../../core/text/pattern.ts'
 import { isWordOfErrors } from '../../core/text/redact.ts'
@@ -34,6 +34,25 @@ export function withObject(
     ...(isUnstructured && fields.structuredContent === undefined && { structuredContent: { error: object } }),
   }
   return result.with(added).withMeta({ [ERROR_KEY]: object })
+}
+
+/**
+ * An error of a server with a structured error in its data, whose members are never replaced. Where they have the names
+ * of other members, the structured error is one member; data that has no members is left alone.
+ */
+export function withErrorData(error: Payload, object: Structured): Payload {
+  const data = error.at('data')
+  if (!data) return error.with({ data: object })
+  if (!isObject(data.value)) return error
+  const { fields } = data
+  const missing = Object.entries(object).filter(([key]) => !Object.hasOwn(fields, key))
+  const isAmong =
+    isStructured(fields) || Object.keys(object).every((key) => isMissingOrSame(fields, object, key))
+  return error.with({ data: data.with(isAmong ? Object.fromEntries(missing) : { [ERROR_KEY]: object }) })
+}
+
+function isMissingOrSame(fields: Structured, object: Structured, key: string): boolean {
+  return !Object.hasOwn(fields, key) || isSame(fields[key], object[key])
 }
 
 /** A failed result of a server with sanitised texts, and at least one text. */
@@ -78,8 +97,15 @@ const MAX_MESSAGE = 2000
 /** A structured error object, for programs. */
 export type Structured = Readonly<Record<string, unknown>>
 
-interface SanitiseContext {
-  readonly sent: Sent
+/** How texts of a server are reported. */
+export interface Texts {
+  text(text: string): string
+  /** The texts at any depth of a value. */
+  data(value: unknown): unknown
+}
+
+interface CompletionContext {
+  readonly texts: Texts
   /** Globs of the hosts on which documentation may be. */
   readonly hosts: readonly string[]
 }
@@ -89,24 +115,24 @@ export function isStructured(value: unknown): value is Record<string, unknown> {
   return isObject(value) && typeof value.code === 'string' && value.code !== '' && isCategory(value.category)
 }
 
-/** A structured error of a server, sanitised, and with its gaps filled. */
+/** A structured error of a server with its gaps filled. */
 export function completed(
   given: Record<string, unknown>,
   message: string,
-  context: SanitiseContext,
+  { texts, hosts }: CompletionContext,
 ): Structured {
   const { category } = given
   if (!isCategory(category)) throw new TypeError('not a structured error')
   const { documentation_url: url, retryAfter, retry_after_seconds: seconds, ...rest } = given
   const wait = waitOf(category, [seconds, retryAfter].map(Number).find(Number.isFinite))
   const isKnown = typeof given.user_actionable === 'boolean'
-  const safe = cleaned(rest, context.sent)
+  const safe = texts.data(rest)
   return {
     ...(isObject(safe) && safe),
-    message: typeof given.message === 'string' ? sanitise(given.message, context.sent) : message,
+    message: typeof given.message === 'string' ? texts.text(given.message) : message,
     user_actionable: isKnown ? given.user_actionable : isUserActionable(category),
     ...(wait !== undefined && { retry_after_seconds: wait, retryAfter: wait }),
-    ...(isDocumentation(url, context.hosts) && { documentation_url: url }),
+    ...(isDocumentation(url, hosts) && { documentation_url: url }),
   }
 }
 

@@ -6,6 +6,7 @@ export interface ErrorSettings {
   /** Read by the HTTP endpoint. */
   readonly http_status?: 'compatible' | 'mapped'
   readonly compat: boolean
+  readonly hide_details: boolean
   readonly documentation_hosts: string | readonly string[]
 }
 
@@ -26,6 +27,12 @@ export const errorsSchema: FeatureSchema = {
         default: true,
         description:
           'Whether the structured error is also sent at `error` of the result if a tool was not run, and, for clients that request it, if the tool itself failed.',
+      },
+      hide_details: {
+        type: 'boolean',
+        default: false,
+        description:
+          'Whether errors and log messages of servers lose what is internal to them: stack traces, paths, hosts, queries with values, and what looks like a secret. Secrets of this configuration are always taken out, exactly. By default `false`, and `true` in the corporate profile.',
       },
       documentation_hosts: {
         type: ['array', 'string'],

@@ -144,7 +144,7 @@ export function annotateFailure(error: unknown, facts: ReplayFacts): unknown {
   if (sent !== undefined && !isObject(sent)) return error
   return error.with({
     data: { ...data, ...annotations },
-    relayed: relayed.with({ data: { ...sent, ...annotations } }),
+    relayed: relayed.with({ data: { ...annotations, ...sent } }),
   })
 }
 

@@ -76,11 +76,20 @@ export function longCallsOf(
   }
 }
 
-/** Marks each tool of a list as one that can run as a task, for clients of 2025-11-25. */
+/**
+ * Marks the tools of a list as ones that can run as a task, for clients of 2025-11-25. A tool whose server forbids that
+ * stays as it is, and one that needs it does not: the gateway follows its task for clients that do not.
+ */
 function withTaskSupport(call: Call, outcome: Outcome): Outcome {
   if (outcome.kind !== 'result' || !hasCoreTasks(call.client)) return outcome
-  const execution = { taskSupport: 'optional' }
-  return { kind: 'result', result: outcome.result.withItems('tools', (tool) => tool.with({ execution })) }
+  return { kind: 'result', result: outcome.result.withItems('tools', taskable) }
+}
+
+function taskable(tool: Payload): Payload {
+  const execution = tool.at('execution') ?? Payload.of({})
+  const { taskSupport } = execution.fields
+  if (taskSupport === 'forbidden' || taskSupport === 'optional') return tool
+  return tool.with({ execution: execution.with({ taskSupport: 'optional' }) })
 }
 
 const resumeTool: BuiltinTool['definition'] = {

@@ -90,7 +90,10 @@ export function stamper(source: Source, target: StampTarget): (result: Payload) 
   }
 }
 
-/** A result with its stamps; claims of the server come first, attributed to the server. */
+/**
+ * A result with its stamps; claims of the server come first, attributed to the server. What it says outside of `_meta` stays
+ * as it is, unless stamps belong there too.
+ */
 export function stamped(
   result: Payload,
   ownStamps: readonly string[],
@@ -102,7 +105,12 @@ export function stamped(
   const [one] = allStamps
   if (one === undefined) return result
   const all = allStamps.length === 1 ? one : `[${allStamps.join(',')}]`
-  return result.with(editsOf(result, all, isOutsideMeta || outsideMeta !== undefined))
+  return result.with(editsOf(result, all, isOutsideMeta || isForged(outsideMeta)))
+}
+
+/** Whether claims of a server name the gateway as who makes them. */
+function isForged(claims: unknown): boolean {
+  return [claims].flat().some((each) => isObject(each) && each.attested_by === ATTESTED_BY)
 }
 
 /** The edits that put stamps into a result. */

@@ -61,9 +61,9 @@ export const skillsSchema: FeatureSchema = {
     properties: {
       listed: {
         type: 'boolean',
-        default: true,
+        default: false,
         description:
-          'Whether each SKILL.md is also listed as a resource, for clients without support for skills.',
+          'Whether each SKILL.md is also listed as a resource, for clients without support for skills. It can always be read by its URI, `skill://<name>/SKILL.md`.',
       },
     },
   },

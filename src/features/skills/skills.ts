@@ -21,9 +21,15 @@ export const skills: Feature<SkillSettings | false> = {
   ...skillsSchema,
   create: (settings, deps) => {
     const relay = createRelay(deps)
-    const discoverMiddleware = extendDiscover(async ({ target: { upstream } }) =>
-      settings(upstream) === false ? undefined : { extensions: { [EXTENSION]: { directoryRead: false } } },
-    )
+    const discoverMiddleware = extendDiscover(async ({ target: { upstream }, client }) => {
+      if (settings(upstream) === false) return undefined
+      const asked = client.capabilities.extensions
+      const isAsked = isObject(asked) && Object.hasOwn(asked, EXTENSION)
+      return {
+        extensions: { [EXTENSION]: { directoryRead: false } },
+        ...(isAsked && { kinds: ['resources'] }),
+      }
+    })
     const context: SkillContext = { deps, relay, isListed: (upstream) => listedBy(settings(upstream)) }
     return {
       methods: { 'skills/list': listSkills(context), 'skills/get': getSkill(context) },

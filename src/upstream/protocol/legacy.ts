@@ -26,7 +26,6 @@ import { relatedTaskOf } from '../../protocol/tasks.ts'
 import { callHeaders } from '../../protocol/trace-context.ts'
 import type { UpstreamCall } from '../suspended-calls.ts'
 import { type IndexedTool, ToolIndex } from '../tool-index.ts'
-import type { MessageRedactor } from '../transport/redactor.ts'
 import type { OpenTransport, UpstreamTransport, StepTimeout } from '../transport/transport.ts'
 import type { UpstreamConnection } from './connection.ts'
 import type { Proof } from './gateway-proof.ts'
@@ -56,7 +55,6 @@ interface Options {
   /** Set if a client relies on what the server keeps in the session: a lost session is not begun again. */
   readonly keepsContext?: boolean
   readonly stepTimeout: StepTimeout
-  readonly redactor: MessageRedactor
   /** Counts what is sent, and the sessions. */
   readonly meter?: ExchangeMeter | undefined
   readonly log: Log
@@ -381,9 +379,7 @@ export class LegacyConnection implements UpstreamConnection {
     // Task statuses concern the owner of the task, not the call that happens to be active.
     const isAboutCall = about !== undefined || !isTaskStatus(note.method)
     const calls = isAboutCall ? this.#correlator.recipients(about, relatedTaskOf(note.params)) : []
-    this.#notifications.dispatch(this.#options.redactor.note(note), calls, (call) =>
-      this.#correlator.mayReceive(call),
-    )
+    this.#notifications.dispatch(note, calls, (call) => this.#correlator.mayReceive(call))
   }
 }
 

@@ -17,7 +17,6 @@ import { JsonRpcPeer } from '../../protocol/json-rpc-peer.ts'
 import { requiredCapability, unanswerable } from '../../protocol/input-requests.ts'
 import { callHeaders } from '../../protocol/trace-context.ts'
 import type { UpstreamConnection } from './connection.ts'
-import type { MessageRedactor } from '../transport/redactor.ts'
 import type { OpenTransport, UpstreamTransport, StepTimeout } from '../transport/transport.ts'
 import { declaringTasks, modernCapabilities, modernParams, spoolOf } from './params.ts'
 import type { Proof } from './gateway-proof.ts'
@@ -33,7 +32,6 @@ interface Options {
   /** The proof the server has to provide first. */
   readonly proof: Proof
   readonly stepTimeout: StepTimeout
-  readonly redactor: MessageRedactor
   /** Counts what is sent. */
   readonly meter?: ExchangeMeter | undefined
   readonly log: Log
@@ -289,8 +287,7 @@ export class ModernConnection implements UpstreamConnection {
       log.debug('upstream.note_dropped', { method: note.method, why, dropped: ++this.#dropped })
     }
     if (to.length === 0) return
-    const { params: redacted } = this.#options.redactor.note(note)
-    const params = redacted?.withMeta({ [metaKeys.subscription]: undefined })
+    const params = note.params?.withMeta({ [metaKeys.subscription]: undefined })
     for (const working of to) working.notify({ method: note.method, ...(params && { params }) })
   }
 

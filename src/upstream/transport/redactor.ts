@@ -1,8 +1,7 @@
 /** Removes secrets from what a server sends. */
-import type { Notification } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import type { Spool, SpooledMessage, SpooledString } from '../../core/spool.ts'
-import { cleanedValue, withoutSecrets } from '../../core/text/redact.ts'
+import { withoutSecrets } from '../../core/text/redact.ts'
 import type { Redactor } from '../../core/text/redactor.ts'
 import type { Login, LoginHeaders } from './auth-retry.ts'
 import type { OpenTransport } from './transport.ts'
@@ -10,8 +9,6 @@ import type { OpenTransport } from './transport.ts'
 /** Removes secrets from a server's texts: known ones, and anything that looks like one. */
 export interface MessageRedactor {
   text(text: string): string
-  /** A redacted notification. Log messages are for people, and often contain too much. */
-  note(note: Notification): Notification
   /** A failure without known secrets. */
   error(thrown: unknown): unknown
   /** Opens connections whose messages arrive without known secrets. */
@@ -25,11 +22,6 @@ export function createMessageRedactor(redactor: Redactor): MessageRedactor {
   const text = (given: string): string => withoutSecrets(redactor.text(given))
   return {
     text,
-    note: (note) => {
-      const data = note.method === 'notifications/message' ? note.params?.at('data') : undefined
-      if (!note.params || !data || text(data.text) === data.text) return note
-      return { ...note, params: note.params.with({ data: cleanedValue(data.value, text) }) }
-    },
     error: (thrown) => (thrown instanceof GatewayError ? withoutKnown(thrown, redactor) : thrown),
     receiving: (connect) => receiving(connect, redactor),
     learning: (login) => learning(login, redactor),

@@ -18,10 +18,11 @@ const undo = { create_note: { undo: 'delete_note(id=$.result.id)' } }
 /** A configuration, the advice of its guide, and whether neither the guide nor a skill is listed. */
 type Way = readonly [what: string, config: Json, advice: RegExp, isSilent: boolean]
 const ways: readonly Way[] = [
-  ['by default', {}, /unlisted tools `begin_transaction`/, false],
+  ['by default', {}, /unlisted tools `begin_transaction`/, true],
+  ['with listed skills', { features: { skills: { listed: true } } }, /unlisted tools/, false],
   ['with listed meta tools', { meta_tools: 'listed' }, /call `begin_transaction`/, false],
   ['with a listed guide', { features: { help: { listed: true } } }, /unlisted tools/, false],
-  ['without meta tools', { meta_tools: 'off' }, /`transaction\/begin`/, false],
+  ['without meta tools', { meta_tools: 'off' }, /`transaction\/begin`/, true],
   ['without skills', { features: { skills: 'off' } }, /unlisted tools/, true],
   ['without guides', { features: { skills: 'off', help: 'off' } }, /^$/, true],
 ]

@@ -203,7 +203,7 @@ describe.each(modes)('the skills client of the SDK in era %o', (mode) => {
         url: `${origin}/capabilities/files`,
       },
     })
-    expect(client.getInstructions()).toContain('The guide is the resource `skill://files/SKILL.md`.')
+    expect(client.getInstructions()).toBe('Tools for files and directories.')
     const { tools } = await client.listTools()
     for (const { _meta: meta } of tools) expect(meta).toHaveProperty([DASHDASH, 'operationType'])
     await client.close()
@@ -239,19 +239,17 @@ describe.each(modes)('the skills client of the SDK in era %o', (mode) => {
   })
 })
 
-test('a client of SDK 1.x finds the skill among resources, and tools described in _meta', async () => {
+test('a client of SDK 1.x reads the skill that no list has, and finds tools described in _meta', async () => {
   const capabilities = { extensions: { [DASHDASH]: {} } }
   const client = new OldClient({ name: 'reader', version: '1.0.0' }, { capabilities })
   await client.connect(new OldTransport(new URL(`${origin}/mcp/files`)))
-  const { resources } = await client.listResources()
-  expect(resources.map(({ uri }) => uri)).toEqual(['skill://files/SKILL.md'])
+  await expect(client.listResources()).rejects.toThrow('-32601')
   const { contents } = await client.readResource({ uri: 'skill://files/SKILL.md' })
   expect(contents[0]).toMatchObject({
     mimeType: 'text/markdown',
     text: await read1('/skills/files/SKILL.md'),
   })
-  await expect(client.readResource({ uri: 'skill://nobody/SKILL.md' })).rejects.toThrow('-32002')
-  expect((await client.listResourceTemplates()).resourceTemplates).toEqual([])
+  await expect(client.readResource({ uri: 'skill://nobody/SKILL.md' })).rejects.toThrow('-32601')
   const { tools } = await client.listTools()
   expect(tools[0]?._meta).toHaveProperty([DASHDASH, 'operationType'])
   expect(client.getServerCapabilities()).toMatchObject({

@@ -283,7 +283,7 @@ describe('a dry run', () => {
     const other = new Client({ name: 'header', version: '1.0.0' }, { capabilities: {} })
     await other.connect(new StreamableHTTPClientTransport(new URL(gateway.url), { requestInit: { headers } }))
     const result = await other.callTool({ name: 'everything_echo', arguments: { message: 'hello' } })
-    expect(result).toMatchObject({ isError: false, structuredContent: { dry_run: true } })
+    expect(result).toMatchObject({ structuredContent: { dry_run: true } })
     await other.close()
   })
 

@@ -115,7 +115,8 @@ describe.each(['2025-11-25', '2026-07-28'] as const)(
         arguments: { path: root },
         _meta: transaction,
       })
-      expect(listed.result).toMatchObject({ isError: false })
+      expect(listed.result).toMatchObject({ content: expect.any(Array) })
+      expect(listed.result).not.toHaveProperty('isError')
       const direct = await connect({ transport: 'http', url: gateway.url, revision, capabilities: {} })
       onTestFinished(() => direct.close())
       const status = await direct.request('tools/call', { name: 'get_transaction', arguments: transaction })

@@ -26,7 +26,7 @@ describe.each(bothEras)('a client of the $title', ({ connect, era }) => {
   it.each(everythings)('uses %s', async (server) => {
     const client = await to(server)
     expect(await client.tools()).toEqual(expect.arrayContaining(['echo', 'trigger-sampling-request']))
-    expect(await client.resources()).toHaveLength(8) // its own seven, and its skill
+    expect(await client.resources()).toHaveLength(7)
     expect(await client.call('get-sum', { a: 1, b: 2 })).toMatchObject({ text: 'The sum of 1 and 2 is 3.' })
     const steps: number[] = []
     await client.call('trigger-long-running-operation', { duration: 0.2, steps: 4 }, (step) =>

@@ -45,7 +45,7 @@ it.concurrent.each(servers)('the created task of %s is forwarded as the server s
   expect(result).toHaveProperty('task')
   expect(Object.keys(result ?? {}).filter((key) => key !== '_meta')).toEqual(['task'])
   const { result: echo } = await client.request('tools/call', { name: 'echo', arguments: { message: 'x' } })
-  expect(echo).toMatchObject({ isError: false })
+  expect(echo).toEqual({ content: [{ type: 'text', text: 'Echo: x' }] })
   await client.close()
 })
 

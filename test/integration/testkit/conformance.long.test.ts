@@ -215,7 +215,8 @@ const tried = variantsOf(mutations, (_each, index) => index % 3 === 0)
 
 describe('a gateway in which one line is different', () => {
   it.each(tried)('is found: %s', async (_what, id, mutation) => {
-    const config = { features: { references: 'on' }, upstreams: { files: { command: filesystem } } }
+    const features = { references: 'on', errors: { hide_details: true } }
+    const config = { features, upstreams: { files: { command: filesystem } } }
     const { stdout, code } = await conformance(config, (args) => runCommandProcess(args, mutated(mutation)))
     expect(idsOf(JSON.parse(stdout), 'failed')).toContain(id)
     expect(code).toBe(1)

@@ -88,10 +88,20 @@ describe('a built-in prompt or resource', () => {
 
   test('a built-in entry adds its capability to the server and keeps a declared capability as it is', async () => {
     const discovered = { capabilities: { prompts: { listChanged: true } } }
-    const { ask } = bench({ 'server/discover': discovered }, [brief, notice])
+    const { ask } = bench({ 'server/discover': discovered }, [brief, notice], true)
     expect(await ask('server/discover')).toEqual({
       capabilities: { prompts: { listChanged: true }, resources: {} },
     })
+  })
+
+  test('a built-in resource that is not listed can be read, and changes nothing else', async () => {
+    const discovered = { capabilities: { tools: {} } }
+    const { ask } = bench({ 'server/discover': discovered }, [notice])
+    expect(await ask('server/discover')).toEqual(discovered)
+    expect(await ask('resources/read', 'use://auth')).toEqual({ text: 'the notice' })
+    for (const method of ['resources/list', 'resources/templates/list'])
+      expect(await ask(method).catch(asGatewayError)).toMatchObject({ rpc: -32601 })
+    expect(await ask('resources/read', 'use://nothing').catch(asGatewayError)).toMatchObject({ rpc: -32601 })
   })
 
   test('a request for another name is forwarded without listing the entries of the server', async () => {

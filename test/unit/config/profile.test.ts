@@ -52,15 +52,15 @@ describe('the corporate profile', () => {
 
   it('the corporate profile changes feature defaults but no explicit settings', () => {
     expect(errorsOf(upstreams)).toEqual({ common: { http_status: 'compatible', more: 1 }, upstreams: {} })
-    const mapped = { common: { http_status: 'mapped', more: 1 }, upstreams: {} }
+    const mapped = { common: { http_status: 'mapped', hide_details: true, more: 1 }, upstreams: {} }
     expect(errorsOf(corporate + upstreams)).toEqual(mapped)
     expect(errorsOf(`${corporate}${upstreams}\nfeatures: { errors: on }`)).toEqual(mapped)
     expect(errorsOf(`${corporate}${upstreams}\nfeatures: { errors: { more: 2 } }`)).toEqual({
-      common: { http_status: 'mapped', more: 2 },
+      common: { http_status: 'mapped', hide_details: true, more: 2 },
       upstreams: {},
     })
     expect(errorsOf(`${corporate}${upstreams}\nfeatures: { errors: { http_status: compatible } }`)).toEqual({
-      common: { http_status: 'compatible', more: 1 },
+      common: { http_status: 'compatible', hide_details: true, more: 1 },
       upstreams: {},
     })
     expect(errorsOf(`${corporate}${upstreams}\nfeatures: none`)).toBeUndefined()
@@ -69,8 +69,8 @@ describe('the corporate profile', () => {
   it('the corporate profile changes defaults beneath the settings of an upstream', () => {
     const own = 'upstreams: { it: { command: x, features: { errors: { more: 3 } } } }'
     expect(errorsOf(corporate + own)).toEqual({
-      common: { http_status: 'mapped', more: 1 },
-      upstreams: { it: { http_status: 'mapped', more: 3 } },
+      common: { http_status: 'mapped', hide_details: true, more: 1 },
+      upstreams: { it: { http_status: 'mapped', hide_details: true, more: 3 } },
     })
   })
 })

@@ -76,16 +76,22 @@ describe('a result for an older client', () => {
     }
   })
 
-  it('structured content is an object and repeated as text', () => {
+  it('structured content is an object, and repeated as text for clients that read nothing else', () => {
     const list = lowerResult(
       'tools/call',
       Payload.text('{"content":[],"structuredContent":[1.0]}'),
       latestLegacy,
     )
     expect(list.value).toEqual({
-      content: [{ type: 'text', text: '[1.0]' }],
+      content: [],
       structuredContent: { result: [1] },
     })
+    const older = lowerResult(
+      'tools/call',
+      Payload.text('{"structuredContent":[1.0]}'),
+      revision('2025-03-26'),
+    )
+    expect(older.value).toMatchObject({ content: [{ type: 'text', text: '[1.0]' }] })
     const object = Payload.of({ content: [text], structuredContent: { a: 1 } })
     expect(lowerResult('tools/call', object, latestLegacy).value).toEqual(object.value)
   })

@@ -30,6 +30,7 @@ interface Given {
   readonly rules?: readonly ErrorRule[]
   readonly outputSchema?: object
   readonly compat?: boolean
+  readonly hides?: boolean
   readonly deps?: ServiceStubs
 }
 
@@ -47,7 +48,10 @@ function ended(end: () => Outcome, given: Given = {}): Promise<Outcome> {
   }
   const deps = featureDeps({ server: () => server, entry: () => entry, ...given.deps })
   const { middleware: policy } = withTool(
-    errors.create(() => ({ retry: 2, compat, documentation_hosts: ['docs.example'] }), deps),
+    errors.create(
+      () => ({ retry: 2, compat, hide_details: given.hides ?? false, documentation_hosts: ['docs.example'] }),
+      deps,
+    ),
     deps,
   )
   const call = toolCall(given.call)
@@ -355,22 +359,24 @@ describe('classification of a failed tool result', () => {
       const object = objectIn(await resultOf(saying('stuck', more)))
       expect(object).toMatchObject({
         ...own,
-        details: { widget: 7, at: '[path]' },
         message: 'stuck',
         retry_after_seconds: 1,
       })
       expectWhole(object)
+      const hidden = objectIn(await resultOf(saying('stuck', more), { hides: true }))
+      expect(hidden).toMatchObject({ ...own, details: { widget: 7, at: '[path]' } })
     }
   })
 
   it("an error in the gateway's own format is sanitised as well", async () => {
     const own = { code: 'WIDGET_STUCK', category: 'transient', message: 'at /srv/w, password=hunter2' }
     const sent = { _meta: { 'dev.gatehouse/error': own } }
-    const result = await resultOf(saying('open /srv/a/b failed', sent))
+    const result = await resultOf(saying('open /srv/a/b failed', sent), { hides: true })
     expect(result.text).not.toMatch(/srv|hunter2/)
     expect(objectIn(result)).toMatchObject({ code: 'WIDGET_STUCK', retry_after_seconds: 1 })
     expectWhole(objectIn(result))
-    const noObject = await resultOf(saying('ENOENT: open /srv/a/b', { _meta: { 'dev.gatehouse/error': 7 } }))
+    const odd = saying('ENOENT: open /srv/a/b', { _meta: { 'dev.gatehouse/error': 7 } })
+    const noObject = await resultOf(odd, { hides: true })
     expect(objectIn(noObject)).toMatchObject({ code: 'RESOURCE_NOT_FOUND', message: 'ENOENT: open [path]' })
   })
 
@@ -397,16 +403,32 @@ describe('classification of a failed tool result', () => {
     expect(objectIn(await resultOf(saying('no', { error })))).toHaveProperty('documentation_url')
   })
 
-  it('C182 C183 C185 secrets, paths and hosts are removed', async () => {
-    const result = await resultOf(saying('open /srv/a/b failed, password=hunter2, db.internal'))
+  const telling = 'open /srv/a/b failed, password=hunter2, db.internal'
+
+  it('C182 C183 C185 secrets, paths and hosts are removed if details are hidden', async () => {
+    const result = await resultOf(saying(telling), { hides: true })
     expect(result.text).not.toMatch(/srv|hunter2|db\.internal/)
   })
 
-  it('a failed result always has text, whatever the tool sent', async () => {
+  it('a failed result always has text if details are hidden, whatever the tool sent', async () => {
     for (const content of [undefined, [], [{ type: 'image', data: 'x', mimeType: 'y' }]]) {
-      const { fields } = await resultOf(saying('', { content }))
+      const { fields } = await resultOf(saying('', { content }), { hides: true })
       expect(fields.content).toEqual(expect.arrayContaining([{ type: 'text', text: 'The tool failed.' }]))
     }
+  })
+
+  it.each([
+    `{"content":[{"type":"text","text":"${telling}"}],"isError":true,"n":1.0}`,
+    '{"isError":true,"content":[]}',
+    '{"isError":true,"content":[{"type":"image","data":"x","mimeType":"y"}],"structuredContent":{"password":"p"}}',
+    '{"isError":true,"error":null,"_meta":{"a":1.0}}',
+  ])('a failed result stays as its server sent it, beside the structured error: %s', async (text) => {
+    const told = await resultOf(() => ({ kind: 'result', result: Payload.text(text) }))
+    expectWhole(objectIn(told))
+    expect(told.withMeta({ 'dev.gatehouse/error': undefined }).value).toEqual(JSON.parse(text))
+    const ours = JSON.stringify(told.fields['_meta']).slice(1, -1)
+    expect(told.text).toContain(text.includes('_meta') ? '"a":1.0' : text.slice(1, -1))
+    expect(ours).toContain('requestId')
   })
 
   it('a classified result of this request is not classified again', async () => {
@@ -416,24 +438,16 @@ describe('classification of a failed tool result', () => {
     expect(fields).not.toHaveProperty('error')
   })
 
-  it('a successful result receives isError: false and is not inspected', async () => {
-    const text = '{"content":[{"type":"text","text":"/srv/a/b password=x"}],"n":1.0}'
-    const told = await resultOf(() => ({ kind: 'result', result: Payload.text(text) }))
-    expect(told.text).toBe(`${text.slice(0, -1)},"isError":false}`)
-  })
-
   it.each([
+    '{"content":[{"type":"text","text":"/srv/a/b password=x"}],"n":1.0}',
     '{"content":[],"isError":false}',
+    '{"content":[],"isError":null}',
+    '{"content":[],"isError":"no"}',
     '{"resultType":"task","taskId":"1"}',
     '{"resultType":"input_required","inputRequests":{}}',
-  ])('a result with isError, or an incomplete result, is unchanged: %s', async (text) => {
+  ])('a result of a tool that did not fail, or an incomplete result, is unchanged: %s', async (text) => {
     const result = Payload.text(text)
     expect((await resultOf(() => ({ kind: 'result', result }))).text).toBe(text)
-  })
-
-  it('a result with a non-boolean isError is a success', async () => {
-    for (const isError of [null, 0, 'no'])
-      expect((await resultOf(saying('x', { isError }))).fields.isError).toBe(false)
   })
 })
 
@@ -459,10 +473,26 @@ describe('a JSON-RPC error of a server', () => {
     expect(error.extra.relayed?.fields.data).toMatchObject(data)
   })
 
-  it('data that is not an object or conflicts is kept under upstream', async () => {
-    for (const data of [['a'], 'a', { code: 7, why: 1 }]) {
+  it('data that is not an object stays as it is', async () => {
+    for (const data of [['a'], 'a', null, 0]) {
       const error = await thrownBy(relaying(-32000, 'no', data))
-      expect(error.extra.relayed?.fields.data).toMatchObject({ code: 'UPSTREAM_ERROR', upstream: data })
+      expect(error.extra.relayed?.value).toEqual({ code: -32000, message: 'no', data })
+    }
+  })
+
+  it('data whose members have the names of ours keeps them, and gets one more', async () => {
+    const data = { code: 7, why: 1 }
+    const error = await thrownBy(relaying(-32000, 'no', data))
+    const { [KEY]: object, ...rest } = { ...Object(error.extra.relayed?.fields.data) }
+    expect(rest).toEqual(data)
+    expectWhole(object)
+  })
+
+  it('the message, the code and other members stay as they are', async () => {
+    for (const code of [0, 123456789, -2147483649]) {
+      const relayed = Payload.of({ code, message: 'MCP error 7: at /srv/x', more: null })
+      const error = await thrownBy(fails(new GatewayError('UPSTREAM_ERROR', 'at /srv/x', { relayed })))
+      expect(error.extra.relayed?.with({ data: undefined }).value).toEqual(relayed.value)
     }
   })
 
@@ -476,7 +506,8 @@ describe('a JSON-RPC error of a server', () => {
     async (_what, data, own) => {
       const error = await thrownBy(relaying(-32050, 'no', data))
       expect(modernError(error, 'r1').value).toMatchObject({ code: -32603, data: { code: 'UPSTREAM_ERROR' } })
-      const { upstream } = modernError(error, 'r1').fields.data as { upstream: unknown }
+      const { upstream, requestId } = modernError(error, 'r1').fields.data as Record<string, unknown>
+      expect(requestId).toBe('r1')
       expect(upstream).toEqual({ code: -32050, message: 'no', ...(own !== undefined && { data: own }) })
       expect(modernError(error, 'r1').text.match(/"data":/g)).toHaveLength(own === undefined ? 1 : 2)
     },
@@ -513,12 +544,13 @@ describe('a JSON-RPC error of a server', () => {
     }
   })
 
-  it('C181 C182 C186 stack traces, secrets and internal details are removed', async () => {
+  it('C181 C182 C186 stack traces, secrets and internal details are removed if details are hidden', async () => {
     const error = await thrownBy(
       relaying(-32603, 'no\n    at f (/a/b.js:1:2)', {
         stack: 'Error\n    at f (/a/b.js:1:2)',
         token: 'Bearer abcdefgh1234',
       }),
+      { hides: true },
     )
     expect(error.message).toBe('no')
     expect(error.extra.relayed?.text).not.toMatch(/b\.js|abcdefgh/)
@@ -574,7 +606,9 @@ describe('arbitrary errors of a server', () => {
       fc.asyncProperty(fc.jsonValue(), fc.integer(), fc.string(), async (data, code, message) => {
         fc.pre(code !== -32042)
         const error = await thrownBy(relaying(code, message, data))
-        expectWhole(error.extra.relayed?.fields.data)
+        const said = error.extra.relayed?.fields.data
+        if (isObject(said)) expectWhole(said[KEY] ?? said)
+        else expect(said).toEqual(data)
         const result = await resultOf(saying(message, { error: data, structuredContent: data }))
         expectWhole(objectIn(result))
       }),

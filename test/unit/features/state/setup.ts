@@ -86,7 +86,10 @@ export class Stateful {
       ...deps,
     })
     this.instance = state.create(() => ({ ...usual, ...settings }), this.deps)
-    this.#errors = errors.create(() => ({ compat: true, documentation_hosts: [] }), this.deps)
+    this.#errors = errors.create(
+      () => ({ compat: true, hide_details: false, documentation_hosts: [] }),
+      this.deps,
+    )
   }
 
   /** Makes a call, and resolves with the members of its result. */

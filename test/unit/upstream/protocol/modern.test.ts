@@ -2,7 +2,6 @@ import { describe, expect, it } from 'vitest'
 import type { UpstreamCall } from '../../../../src/upstream/suspended-calls.ts'
 import type { Client, Notification } from '../../../../src/core/call.ts'
 import { Payload } from '../../../../src/core/payload.ts'
-import type { MessageRedactor } from '../../../../src/upstream/transport/redactor.ts'
 import type { OpenTransport } from '../../../../src/upstream/transport/transport.ts'
 import { ModernConnection } from '../../../../src/upstream/protocol/modern.ts'
 import { proofFor } from '../../../../src/upstream/protocol/gateway-proof.ts'
@@ -34,7 +33,6 @@ function open(connect: OpenTransport): Promise<ModernConnection> {
     mirrors: false,
     proof: proofFor(serverSettings()),
     stepTimeout: () => AbortSignal.timeout(1000),
-    redactor: { note: (note: Notification) => note } as unknown as MessageRedactor,
     log: silentLog,
   })
 }

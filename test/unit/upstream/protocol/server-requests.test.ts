@@ -5,8 +5,6 @@ import { LegacyConnection } from '../../../../src/upstream/protocol/legacy.ts'
 import { proofFor } from '../../../../src/upstream/protocol/gateway-proof.ts'
 import { taskState } from '../../../../src/upstream/protocol/tasks.ts'
 import type { UpstreamCall } from '../../../../src/upstream/suspended-calls.ts'
-import { Redactor } from '../../../../src/core/text/redactor.ts'
-import { createMessageRedactor } from '../../../../src/upstream/transport/redactor.ts'
 import type { TransportReceiver } from '../../../../src/upstream/transport/transport.ts'
 import { fakeClock } from '../../../support/fake-clock.ts'
 import { serverSettings } from '../../../support/server-settings.ts'
@@ -45,7 +43,6 @@ async function connected() {
     capabilities: { elicitation: {} },
     proof: () => proofFor(serverSettings()),
     stepTimeout: () => new AbortController().signal,
-    redactor: createMessageRedactor(new Redactor()),
     log: silentLog,
   })
   const request = (method: string, name?: string): Message => {
