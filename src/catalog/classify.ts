@@ -3,8 +3,10 @@
  */
 import type { Classification, Operation, Risk } from '../core/descriptor.ts'
 import { isObject } from '../core/json/json.ts'
-import { opOfEffect, riskOfEffect, judge, type Judgement } from '../core/judgement/judge.ts'
-import { verbClass, type Effect, effectRanks } from '../core/judgement/lexicon.ts'
+import { opOfEffect, riskOfEffect } from '../core/judgement/call.ts'
+import { type Effect, effectRanks } from '../core/judgement/evidence.ts'
+import { judge, type Judgement } from '../core/judgement/judge.ts'
+import { verbClass } from '../core/judgement/lexicon.ts'
 import { leadingVerb } from '../core/judgement/words.ts'
 import { definitionHash, type Pack } from '../core/pack.ts'
 import { type UpstreamSettings, settingOf } from '../core/settings.ts'
@@ -91,12 +93,19 @@ const riskOfOp: Readonly<Record<Operation, Risk>> = {
 function varying({
   baseEffect,
   conditions,
+  choice,
   dryRun,
   verb,
 }: Judgement): Pick<Classification, 'varies' | 'verb'> {
   const decided = verb !== undefined && { verb }
-  if (conditions.length === 0 && dryRun === undefined) return { ...decided }
-  return { ...decided, varies: { baseEffect, conditions, ...(dryRun !== undefined && { dryRun }) } }
+  if (conditions.length === 0 && !choice && dryRun === undefined) return { ...decided }
+  const varies = {
+    baseEffect,
+    conditions,
+    ...(choice && { choice }),
+    ...(dryRun !== undefined && { dryRun }),
+  }
+  return { ...decided, varies }
 }
 
 interface Configured {
@@ -148,7 +157,7 @@ export function withPack(found: Judgement, definition: PackedDefinition, isTrust
   if (!isTrusted && effectRanks[effect] < effectRanks[found.effect]) {
     return { ...found, evidence: [...found.evidence, `${text}, which is ignored (trust is off)`] }
   }
-  const { verb: _decisive, ...rest } = found
+  const { verb: _decisive, choice: _choice, dryRun: _dryRun, ...rest } = found
   return { ...rest, effect, baseEffect: effect, conditions: [], evidence: [text, ...found.evidence] }
 }
 

@@ -1,5 +1,5 @@
 /** What servers list, as the gateway knows it: descriptors with their classification, and the records of servers. */
-import type { Variation } from './judgement/lexicon.ts'
+import type { Variation } from './judgement/evidence.ts'
 import type { ProvedTool } from './pack.ts'
 
 /** The entry of a tool in its server's list. */

@@ -2,7 +2,7 @@
 import { world } from '../core/world.ts'
 import type { Call, Handler, Outcome } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
-import { asCalled } from '../core/judgement/judge.ts'
+import { asCalled } from '../core/judgement/call.ts'
 import { settingOf } from '../core/settings.ts'
 import { pause } from '../core/time/waiting.ts'
 import { method as known } from '../protocol/methods.ts'

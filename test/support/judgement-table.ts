@@ -63,9 +63,10 @@ export function labelledServers(folder: string): LabelledServer[] {
 
 /** Judges all tools of labelled servers. */
 export function verdictsOf(servers: readonly LabelledServer[], isTrusted: boolean): Verdict[] {
-  return servers.flatMap(({ server, tools }) =>
-    tools.map(({ label, definition }) => {
-      const judgement = judge(definition, { server, isTrusted })
+  return servers.flatMap(({ server, tools }) => {
+    const list = tools.map(({ definition }) => definition)
+    return tools.map(({ label, definition }) => {
+      const judgement = judge(definition, { server, isTrusted, list })
       const [isAsked, isAlwaysAsked] = [judgement.effect, judgement.baseEffect].map(
         (effect) => effect === 'destructive' || effect === 'execute',
       )
@@ -77,8 +78,8 @@ export function verdictsOf(servers: readonly LabelledServer[], isTrusted: boolea
         isAsked: isAsked === true,
         isAlwaysAsked: isAlwaysAsked === true,
       }
-    }),
-  )
+    })
+  })
 }
 
 /** What is wrong by the rules that keep people safe, and what is only tiresome. */

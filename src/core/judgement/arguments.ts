@@ -1,22 +1,10 @@
 /**
- * Evidence from the arguments of a tool: languages it runs, selectors for many things at once, files it writes,
- * switches that make it worse or harmless. Evidence of an optional argument applies to the calls that use it.
+ * Evidence from the arguments of a tool: languages it runs, selectors for many things at once, files it writes. Evidence
+ * of an optional argument applies to the calls that use it.
  */
-import { isObject } from '../json/json.ts'
-import { wordsOf } from '../text/words.ts'
-import { type Evidence, baseVerb, verbClass } from './lexicon.ts'
-import { nameEvidence } from './words.ts'
-
-type Schema = Readonly<Record<string, unknown>>
-
-interface Argument {
-  readonly name: string
-  readonly path: readonly string[]
-  readonly words: readonly string[]
-  readonly schema: Schema
-  readonly isRequired: boolean
-  readonly description: string
-}
+import type { Evidence } from './evidence.ts'
+import { baseVerb, verbClass } from './lexicon.ts'
+import { type Argument, argumentsOf } from './members.ts'
 
 /** What else is known of a tool when its arguments are examined. */
 export interface About {
@@ -30,20 +18,17 @@ export interface About {
   readonly isExecuting: boolean
   /** Its verbs only add: create, append, insert, edit. */
   readonly isAdding: boolean
+  /** Its name and the first clause of its description say that it reads. */
+  readonly isPlainRead: boolean
 }
 
-const MAX_ARGUMENTS = 200
-
-/** The evidence of a tool's input schema. */
-export function argumentEvidence(inputSchema: unknown, about: About): readonly Evidence[] {
-  const all = argumentsOf(inputSchema)
+/** The evidence of a tool's arguments, without that of switches and choices. */
+export function argumentEvidence(given: readonly Argument[], about: About): readonly Evidence[] {
+  const all = given.filter(({ path }) => isOuter(path))
   return [
     ...all.flatMap((item) => languageEvidence(item, about, isLanguageChosen(all))),
-    ...all.flatMap((item) => choiceEvidence(item)),
-    ...all.flatMap((item) => switchEvidence(item, about)),
     ...all.flatMap((item) => fileEvidence(item, about)),
     ...wholeFileEvidence(all, about),
-    ...requestEvidence(all, about),
     ...bulkEvidence(all, about),
     ...targetEvidence(all, about),
     ...valueEvidence(all, about),
@@ -51,14 +36,14 @@ export function argumentEvidence(inputSchema: unknown, about: About): readonly E
   ]
 }
 
-/** The argument that makes a call a dry run without changes, if a tool has one. */
-export function dryRunArgument(inputSchema: unknown): readonly string[] | undefined {
-  return argumentsOf(inputSchema).find(({ words }) =>
-    /^(?:dry run|dryrun|preview only|simulate|validate only|what if|plan only|check only)$/.test(
-      words.join(' '),
-    ),
-  )?.path
+/** Whether an argument is not in another one, or in one that only wraps arguments. */
+function isOuter(path: readonly string[]): boolean {
+  return path.slice(0, -1).every((step) => wrappers.has(step.toLowerCase()))
 }
+
+const wrappers = new Set(
+  'params parameters args arguments input request options payload body action'.split(' '),
+)
 
 /** Whether results are described as counting what was changed or deleted. */
 export function outputEvidence(outputSchema: unknown): readonly Evidence[] {
@@ -70,55 +55,6 @@ export function outputEvidence(outputSchema: unknown): readonly Evidence[] {
   return changed ? [{ effect: 'destructive', isSoft: true, text: `its result reports ${changed.name}` }] : []
 }
 
-/** Arguments, and the members of arguments that only wrap others. References within a schema are followed. */
-function argumentsOf(schema: unknown): readonly Argument[] {
-  const own = membersOf(schema, schema, [])
-  const wrapped = own.flatMap(({ path, words, schema: member }) =>
-    wrappers.has(words.join(' ')) ? membersOf(member, schema, path) : [],
-  )
-  return [...own, ...wrapped].slice(0, MAX_ARGUMENTS)
-}
-
-const wrappers = new Set(
-  'params parameters args arguments input request options payload body action'.split(' '),
-)
-
-function membersOf(given: unknown, root: unknown, above: readonly string[]): readonly Argument[] {
-  const schema = resolved(given, root)
-  if (!schema || !isObject(schema.properties)) return []
-  const required = new Set<unknown>(Array.isArray(schema.required) ? schema.required : [])
-  return Object.entries(schema.properties)
-    .slice(0, MAX_ARGUMENTS)
-    .map(([name, value]) => {
-      const own = resolved(value, root) ?? {}
-      const description = typeof own.description === 'string' ? own.description : ''
-      const path = [...above, name]
-      return {
-        name: path.join('.'),
-        path,
-        words: wordsOf(name),
-        schema: own,
-        isRequired: required.has(name),
-        description,
-      }
-    })
-}
-
-/** A schema, or the one in the same document that it refers to. */
-function resolved(given: unknown, root: unknown): Schema | undefined {
-  if (!isObject(given)) return undefined
-  const { $ref: reference } = given
-  if (typeof reference !== 'string' || !reference.startsWith('#/')) return given
-  const found = reference
-    .slice(2)
-    .split('/')
-    .reduce<unknown>(
-      (value, step) => (isObject(value) && Object.hasOwn(value, step) ? value[step] : undefined),
-      root,
-    )
-  return isObject(found) ? found : undefined
-}
-
 /** Names of arguments that always contain a program. */
 const programs =
   /^(?:sql|script|javascript|js code|python|bash|shell|cmd|command|commands|mutation|graphql|code snippet|dockerfile|source code|python code|javascript code)$/
@@ -127,6 +63,7 @@ const maybePrograms =
   /^(?:query|queries|code|expression|function|functions|statement|statements|program|pipeline|operations|page function|eval|args|cypher|sql query|sql queries|query string|raw query|input)$/
 const languages =
   /\b(?:sql|cypher|graphql|javascript|typescript|python|shell|bash|powershell|groovy|lua|aggregation|snippet|mongosh)\b|\bfunctions? (?:to|that will be) (?:execute|run|evaluate)|\bcode to (?:run|execute|evaluate)/i
+const databaseLanguages = /\b(?:sql|cypher|graphql|mongosh|shell|bash|powershell|aggregation pipeline)\b/i
 /** Languages that can only read, whatever is written in them. */
 const readingLanguages =
   /\b(?:promql|logql|traceql|jql|cql|lucene|kql|esql|es\|ql|es_ql|query dsl|xpath|jsonpath|jq|css selector|regex|regular expression)\b/i
@@ -151,6 +88,7 @@ function languageEvidence(argument: Argument, about: About, isChosen: boolean): 
   const isPlain = programs.test(label) && !readingLanguages.test(description)
   const isLikely =
     maybePrograms.test(label) &&
+    (!about.isPlainRead || label === 'pipeline' || databaseLanguages.test(description)) &&
     !readingLanguages.test(around) &&
     (languages.test(description) ||
       (label === 'code' && isChosen) ||
@@ -168,68 +106,6 @@ function languageEvidence(argument: Argument, about: About, isChosen: boolean): 
   const text = `${name} takes a program or statement that the caller writes`
   return [
     { effect: 'execute', text, ...(!argument.isRequired && { when: { argument: name, path, is: 'given' } }) },
-  ]
-}
-
-/** An argument that selects the action: the worst choice counts, for calls that make it. */
-function choiceEvidence({ name, path, words, schema, description }: Argument): Evidence[] {
-  if (
-    !/^(?:action|operation|method|mode|command|op|verb|type|subcommand|state|status)$/.test(
-      words.at(-1) ?? '',
-    )
-  )
-    return []
-  const isState = /^(?:state|status|type|mode)$/.test(words.at(-1) ?? '')
-  const values: readonly unknown[] = Array.isArray(schema.enum)
-    ? schema.enum
-    : isState
-      ? []
-      : listed(description)
-  return values.flatMap((value) => {
-    if (typeof value !== 'string' || isState) return []
-    const [worst] = nameEvidence(value, '').toSorted((one, other) => rank(other) - rank(one))
-    if (!worst || worst.effect === 'read') return []
-    return [
-      { ...worst, text: `${name} can be "${value}"`, when: { argument: name, path, is: 'value', value } },
-    ]
-  })
-}
-
-/** Values that a description lists in quotes. */
-function listed(description: string): string[] {
-  return [...description.matchAll(/['"`]([a-z][a-z_-]{2,30})['"`]/g)].flatMap(([, value]) => value ?? [])
-}
-
-function rank({ effect }: Evidence): number {
-  return ['read', 'write', 'destructive', 'execute'].indexOf(effect)
-}
-
-const worsening =
-  /^(?:force|forced|overwrite|overwrite existing|recursive|cascade|purge|hard|hard delete|permanent|permanently|delete|delete existing|replace|replace all|replace existing|clear|clear existing|wipe|destroy|prune|truncate|delete source|delete branch|remove source|drop|ignore errors none)$/
-
-/** Switches that discard something, even of a tool that otherwise only reads. */
-const discarding = /^(?:reset|purge|wipe|destroy|prune|delete|hard delete|overwrite existing)(?: \w+)?$/
-/** Switches that publish something or notify people. */
-const publishing =
-  /^(?:(?:is )?public|external|publish|make public|anonymous access|(?:send|notify)(?: (?:email|emails|notification|notifications|invite|invites|users|people|attendees|customer))?)$/
-
-/**
- * A switch that makes a call worse. Switches of read-only tools affect how they read, unless they discard something.
- */
-function switchEvidence({ name, path, words, schema }: Argument, about: About): Evidence[] {
-  if (schema.type !== 'boolean') return []
-  const label = words.join(' ')
-  if (about.isActing && publishing.test(label))
-    return [
-      {
-        effect: 'destructive',
-        text: `${name} makes it public, or notifies people`,
-        when: { argument: name, path, is: 'given' },
-      },
-    ]
-  if (!discarding.test(label) && !(about.isActing && worsening.test(label))) return []
-  return [
-    { effect: 'destructive', text: `${name} makes it worse`, when: { argument: name, path, is: 'given' } },
   ]
 }
 
@@ -272,20 +148,6 @@ function wholeFileEvidence(all: readonly Argument[], { isActing, isAdding, text 
       effect: 'destructive',
       text: `${path.name} and ${content.name} replace a file as a whole`,
       isSoft: true,
-    },
-  ]
-}
-
-/** Arbitrary requests to arbitrary addresses. */
-function requestEvidence(all: readonly Argument[], { text }: About): Evidence[] {
-  const url = all.find(({ words }) => /^(?:url|uri|endpoint|path)$/.test(words.join(' ')))
-  const method = all.find(({ words }) => /^(?:method|http method|verb)$/.test(words.join(' ')))
-  if (!url || !method || !/\bhttp|\brequest|\bapi\b/i.test(`${text} ${method.description}`)) return []
-  return [
-    {
-      effect: 'execute',
-      text: `${url.name} and ${method.name} allow any request`,
-      ...(!method.isRequired && { when: { argument: method.name, path: method.path, is: 'given' } }),
     },
   ]
 }

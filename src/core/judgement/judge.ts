@@ -1,24 +1,30 @@
 /**
  * Judges the effect of a tool from everything known before it runs: its name, title, description, arguments, output and
- * annotations. The worst evidence wins; reassuring declarations of its server count only if the server is trusted and
- * no plain evidence contradicts them. A tool without any evidence is considered destructive.
+ * annotations, and the list that it is in. The worst evidence wins; reassuring declarations of its server count only if
+ * the server is trusted and no plain evidence contradicts them. A tool is only said to read if its name or the main verb
+ * of its description says so; one without any evidence is considered destructive.
  *
- * A judgement applies to the tool; `effectOfCall` selects the part of it that applies to one call.
+ * A judgement applies to the tool; `call.ts` selects the part of it that applies to one call.
  */
-import type { Descriptor, Classification, Operation, Risk } from '../descriptor.ts'
 import { isObject } from '../json/json.ts'
-import type { Payload } from '../payload.ts'
-import { argumentEvidence, dryRunArgument, hasVerb, outputEvidence } from './arguments.ts'
+import { argumentEvidence, hasVerb, outputEvidence } from './arguments.ts'
+import { actionEvidence, freeActionEvidence, isCalculation, type Selection, selectionOf } from './choices.ts'
+import { type Description, readDescription } from './description.ts'
 import {
-  type Condition,
+  type Choice,
   type Effect,
   effectRanks,
   type Evidence,
-  worse,
-  verbClass,
   type Variation,
-} from './lexicon.ts'
-import { descriptionEvidence, nameEvidence, titleEvidence } from './words.ts'
+  worse,
+  worst,
+} from './evidence.ts'
+import { type Weighed, weighed } from './hints.ts'
+import { isGoverning, isNoun, isVague, verbClass } from './lexicon.ts'
+import { type Argument, argumentsOf } from './members.ts'
+import { hasDefaults, type Surroundings, surroundingsOf } from './surroundings.ts'
+import { dryRunOf, switchEvidence } from './switches.ts'
+import { evidenceOfName, type NameReading, readName, titleEvidence } from './words.ts'
 
 /** The effect of a tool, and the evidence for it. */
 export interface Judgement extends Variation {
@@ -35,225 +41,272 @@ export interface Context {
   readonly server: string
   /** Whether its reassuring annotations are believed. */
   readonly isTrusted: boolean
+  /** Its whole list, if that is known. */
+  readonly list?: readonly Definition[]
 }
 
 type Definition = Readonly<Record<string, unknown>>
 
 /** Judges an entry of `tools/list`. */
-export function judge(definition: Definition, { server, isTrusted }: Context): Judgement {
-  const name = String(definition.name)
-  const description = typeof definition.description === 'string' ? definition.description : ''
+export function judge(definition: Definition, { server, isTrusted, list }: Context): Judgement {
+  const around = surroundingsOf(list)
+  const all = argumentsOf(definition.inputSchema)
   const hints = isObject(definition.annotations) ? definition.annotations : {}
-  const named = nameEvidence(name, server)
-  const wordEvidence = [...named, ...titlesOf(definition, hints), ...descriptionEvidence(description)]
-  const plain = [
-    ...wordEvidence,
-    ...argumentEvidence(definition.inputSchema, aboutOf(name, description, wordEvidence)),
+  const words = readWords(definition, hints, { server, around, all })
+  const about = aboutOf(words)
+  const chooser = { ...about, isActing: about.isNamedActing }
+  const selection = selectionOf(all, chooser)
+  const ofArguments = [
+    ...argumentEvidence(all, about),
+    ...switchEvidence(all, {
+      isActing: about.isActing || selection !== undefined || words.evidence.length === 0,
+    }),
+    ...actionEvidence(all, chooser),
   ]
-  const all = [...plain, ...outputEvidence(definition.outputSchema)]
-  const weighed = annotated(all, { hints, isTrusted })
-  const base = weighed.evidence.filter((item) => !item.when)
-  const conditions = weighed.evidence.flatMap((item) => (item.when ? [{ ...item, when: item.when }] : []))
-  const baseEffect = base.reduce<Effect>((effect, item) => worse(effect, item.effect), 'read')
-  const ordered = weighed.evidence.toSorted(
-    (one, other) => effectRanks[other.effect] - effectRanks[one.effect],
+  const ignored = ignoredHints(definition, around, words.isPlainRead)
+  const weighing = { hints, isTrusted, ...(ignored !== undefined && { ignored }) }
+  if (selection) {
+    const chosen = weighedSelection(selection, words.warnings, weighing)
+    return judgementOf({ evidence: ofArguments, caveats: chosen.lines }, all, chosen.choice)
+  }
+  const output = words.isPlainRead ? [] : outputEvidence(definition.outputSchema)
+  const evidence = [...words.evidence, ...freeActionEvidence(all, chooser), ...ofArguments, ...output]
+  return judgementOf(weighed([...evidence, ...unclear(words, evidence, all)], weighing), all)
+}
+
+function judgementOf({ evidence, caveats }: Weighed, all: readonly Argument[], choice?: Choice): Judgement {
+  const base = evidence.filter((item) => !item.when)
+  const conditions = evidence.flatMap((item) => (item.when ? [{ ...item, when: item.when }] : []))
+  const baseEffect = worst(base.map(({ effect }) => effect))
+  const ordered = evidence.toSorted((one, other) => effectRanks[other.effect] - effectRanks[one.effect])
+  const chosen = choice ? worst([...Object.values(choice.effects), choice.missing]) : 'read'
+  const effect = conditions.reduce<Effect>(
+    (found, each) => worse(found, each.effect),
+    worse(baseEffect, chosen),
   )
-  const worst = conditions.reduce<Effect>((effect, condition) => worse(effect, condition.effect), baseEffect)
-  const dryRun = dryRunArgument(definition.inputSchema)
-  const verb = ordered.find((item) => item.effect === worst && item.verb !== undefined)?.verb
+  const dryRun = dryRunOf(all)
+  const verb = ordered.find((item) => item.effect === effect && item.verb !== undefined)?.verb
   return {
-    effect: worst,
+    effect,
     baseEffect,
     conditions: conditions.filter((condition) => effectRanks[condition.effect] > effectRanks[baseEffect]),
+    ...(choice && { choice }),
     ...(dryRun !== undefined && { dryRun }),
     ...(verb !== undefined && { verb }),
-    evidence: [...ordered.map(evidenceText), ...weighed.caveats],
+    evidence: [
+      ...(choice ? caveats : []),
+      ...ordered.map(evidenceText),
+      ...(choice ? [] : caveats),
+      ...(dryRun === undefined ? [] : [`calls with ${dryRun.join('.')}: true change nothing`]),
+    ],
   }
 }
 
-/** The effect of one call of a judged tool. */
-function effectOfCall(
-  { baseEffect, conditions, dryRun }: Variation,
-  given: Readonly<Record<string, unknown>>,
-): Effect {
-  if (dryRun !== undefined && at(given, dryRun) === true) return 'read'
-  return conditions
-    .filter(({ when }) => isMet(when, at(given, when.path)))
-    .reduce<Effect>((effect, condition) => worse(effect, condition.effect), baseEffect)
-}
-
-function at(given: unknown, path: readonly string[]): unknown {
-  return path.reduce<unknown>(
-    (value, step) => (isObject(value) && Object.hasOwn(value, step) ? value[step] : undefined),
-    given,
-  )
-}
-
-function isMet({ is, value }: Condition, given: unknown): boolean {
-  if (is === 'value') return given === value
-  if (given === undefined || given === null || given === false || given === '') return false
-  return is === 'given' || /"\$(?:out|merge)"/.test(JSON.stringify(given))
-}
-
 function evidenceText({ text, when }: Evidence): string {
-  return when && when.is === 'given' ? `${text} (only calls with ${when.argument})` : text
+  if (!when || when.is === 'stores') return text
+  if (when.is === 'given') {
+    const isOn = when.fallback !== undefined && when.fallback !== false && when.fallback !== null
+    return `${text} (only calls with ${when.argument}${isOn ? ', or without it, as that is its default' : ''})`
+  }
+  return `${text} (only such calls)`
 }
 
-function titlesOf(definition: Definition, hints: Definition): readonly Evidence[] {
+/** What the words of a tool say. */
+interface Words {
+  readonly name: NameReading
+  readonly description: Description
+  readonly text: string
+  readonly evidence: readonly Evidence[]
+  readonly warnings: readonly Evidence[]
+  /** Its name says that it reads, and so does the main verb of its description, if there is one. */
+  readonly isPlainRead: boolean
+  /** Neither its name nor the main verb of its description says what it does. */
+  readonly isUnclear: boolean
+}
+
+interface WordContext {
+  readonly server: string
+  readonly around: Surroundings
+  readonly all: readonly Argument[]
+}
+
+function readWords(definition: Definition, hints: Definition, { server, around, all }: WordContext): Words {
+  const given = String(definition.name)
+  const text = typeof definition.description === 'string' ? definition.description : ''
+  const description = readDescription(text)
+  const { main } = description
+  const isReadMain =
+    main === 'thing' || main === 'question' || (typeof main === 'object' && isReading(main.verb))
+  const read = readName(given, server, around)
+  // "list_send: Lists …": the description says which of the two is the verb.
+  const isOtherwise = read.otherwise !== undefined && isReadMain
+  const name: NameReading = isOtherwise
+    ? { ...read, verbs: [read.otherwise ?? ''] }
+    : isReadMain && read.verbs[0] === 'evaluate'
+      ? { ...read, verbs: ['compute'] }
+      : read
+  const isCalculating = isPureCalculation(name, all)
+  const named = isCalculating ? [] : evidenceOfName(name)
+  // "boost_status: Boost a status": the name ends with a noun, and its verb is not known.
+  const isNounOnly =
+    main === 'unknown' &&
+    name.verbs.every((verb) => isNoun(verb) && !collecting.has(verb)) &&
+    name.verbs[0] !== name.words[0]
+  const isReadName = name.verbs.length > 0 && name.verbs.every(isReading) && !isNounOnly
+  const isPlainRead =
+    isCalculating ||
+    ((isReadName || (name.verbs.length === 0 && !isVague(name.words[0] ?? ''))) && isReadMain)
   const titles = [definition.title, hints.title].filter((item) => typeof item === 'string')
-  return [...new Set(titles)].flatMap(titleEvidence)
+  const warnings = description.warnings.filter(
+    ({ effect, isOfActs }) => !isPlainRead || (effect !== 'execute' && !isOfActs),
+  )
+  const isVagueName = isVague(name.words[0] ?? '') && name.verbs.length === 0
+  return {
+    name,
+    description,
+    text: `${given.replaceAll(/[_-]/g, ' ')} ${text}`,
+    evidence: isCalculating
+      ? [{ effect: 'read', text: 'it calculates' }]
+      : [
+          ...named,
+          ...(isPlainRead && named.length > 0 ? [] : [...new Set(titles)].flatMap(titleEvidence)),
+          ...description.evidence,
+          ...(isPlainRead ? [] : description.second),
+          ...(main === 'thing'
+            ? [{ effect: 'read' as const, text: 'its description names what it returns' }]
+            : []),
+          ...(main === 'question'
+            ? [{ effect: 'read' as const, text: 'its description asks something' }]
+            : []),
+          ...warnings,
+        ],
+    warnings,
+    isPlainRead,
+    isUnclear:
+      !isCalculating &&
+      !isReadMain &&
+      (isVagueName || main === 'vague' || main === undefined || main === 'unknown') &&
+      (name.verbs.length === 0 || isNounOnly),
+  }
 }
 
-function aboutOf(name: string, description: string, wordEvidence: readonly Evidence[]) {
-  const verbs = wordEvidence.flatMap(({ verb }) => verb ?? [])
-  const acting = wordEvidence.filter(({ effect }) => effect !== 'read')
+const collecting = new Set('list search query lookup count show'.split(' '))
+
+function isReading(verb: string): boolean {
+  return verbClass(verb) === 'read'
+}
+
+const sums = new Set('add subtract multiply divide sum average power round compute calculate'.split(' '))
+
+/** "add(a: number, b: number)", "calculator(operation: add | divide)". */
+function isPureCalculation({ verbs, words }: NameReading, all: readonly Argument[]): boolean {
+  if (isCalculation(all)) return true
+  const [first = ''] = words
+  const isSum = sums.has(first) && verbs.every((verb) => sums.has(verb))
+  return isSum && all.length > 0 && all.every(({ schema }) => isNumeric(schema))
+}
+
+function isNumeric({ type, items }: Argument['schema']): boolean {
+  if (type === 'array') return isObject(items) && isNumeric(items)
+  return type === 'number' || type === 'integer'
+}
+
+function aboutOf({ name, text, evidence, isPlainRead }: Words) {
+  const verbs = evidence.flatMap(({ verb }) => verb ?? [])
+  const acting = evidence.filter(({ effect }) => effect !== 'read')
+  const executing = hasVerb(verbs, ['execute'])
   return {
-    text: `${name.replaceAll(/[_-]/g, ' ')} ${description}`,
+    text,
     verbs,
+    isPlainRead,
+    isReading: name.verbs.length > 0 && name.verbs.every(isReading),
+    isRetrieving: name.verbs.length > 0 && name.verbs.every(isGoverning),
     isActing: acting.length > 0,
-    isExecuting:
-      hasVerb(verbs, ['execute']) ||
-      acting.some(({ effect }) => effect === 'execute') ||
-      verbs.includes('query'),
-    isAdding: acting.length > 0 && verbs.every((verb) => adding.has(verb) || verbClass(verb) === 'read'),
+    isNamedActing: name.verbs.some(
+      (verb) =>
+        !isReading(verb) &&
+        verbClass(verb) !== 'execute' &&
+        !(isNoun(verb) && (name.words.length === 1 || name.words[0] !== verb)),
+    ),
+    isExecuting: executing || acting.some(({ effect }) => effect === 'execute') || verbs.includes('query'),
+    isAdding: acting.length > 0 && verbs.every((verb) => adding.has(verb) || isReading(verb)),
   }
 }
 
 const adding = new Set('create add insert append edit comment annotate patch modify'.split(' '))
 
-interface AnnotationContext {
+/** A tool that nothing says is reading, although some words do: what it does first is not known. */
+function unclear(
+  { name, isUnclear, description }: Words,
+  evidence: readonly Evidence[],
+  all: readonly Argument[],
+) {
+  const isAllRead = evidence.every(({ effect, when }) => effect === 'read' || when !== undefined)
+  const isInProgram = evidence.some(({ effect, when }) => effect === 'execute' && when !== undefined)
+  if (!isUnclear || evidence.length === 0 || !isAllRead || isInProgram) return []
+  const isWeak = !hasTarget(all) && description.main !== 'vague'
+  if (isWeak) return []
+  const said = name.words[0] ?? ''
+  return [{ effect: 'destructive' as const, text: `"${said}" does not say what it does` }]
+}
+
+/** Whether an argument names something that could be harmed: neither a number nor a text to work with. */
+function hasTarget(all: readonly Argument[]): boolean {
+  return all.some(({ schema, words, values }) => {
+    if (isNumeric(schema) || schema.type === 'boolean' || values) return false
+    return !plainText.test(words.join(' '))
+  })
+}
+
+const plainText =
+  /^(?:text|texts|topic|query|question|word|words|phrase|sentence|string|language|unit|units|format|timezone|time zone|zone|city|location|country|symbol|ticker|keyword|keywords|date|expression|formula|locale|currency|a|b|x|y|n|from unit|to unit)$/
+
+/** Why the hints of a tool say nothing, if they do not. */
+function ignoredHints(definition: Definition, { isFilled, isComplete }: Surroundings, isPlainRead: boolean) {
+  if (isFilled)
+    return 'its hints are not counted: all tools of its server have the defaults of MCP, which a library fills in'
+  if (!isComplete || !isPlainRead || !isObject(definition.annotations)) return undefined
+  const { readOnlyHint, destructiveHint } = definition.annotations
+  if (hasDefaults(definition) || (readOnlyHint === true && destructiveHint === true))
+    return 'its hints are not counted: a library fills them in for all tools of its server, and its words say that it reads'
+  return undefined
+}
+
+interface Weighing {
   readonly hints: Definition
   readonly isTrusted: boolean
+  readonly ignored?: string
 }
 
-interface WeighedEvidence {
-  readonly evidence: readonly Evidence[]
-  readonly caveats: readonly string[]
-}
-
-/** Adds annotations to the evidence or removes evidence by them; absent hints have the protocol's defaults. */
-function annotated(all: readonly Evidence[], { hints, isTrusted }: AnnotationContext): WeighedEvidence {
-  const { readOnlyHint, destructiveHint } = hints
-  const isSession = all.length > 0 && all.every(isPassing)
-  if (readOnlyHint === true) return readOnlyEvidence(all, isTrusted, destructiveHint)
-  if (destructiveHint === true) {
-    const isPassingOnly = isSession && all.some(({ effect }) => effect !== 'read')
-    return isPassingOnly
-      ? { evidence: all, caveats: [] }
-      : raised(all, 'destructive', 'destructiveHint: true')
-  }
-  if (destructiveHint === false) return reassured(all, isTrusted, readOnlyHint)
-  if (readOnlyHint === false) {
-    if (isSession) return raised(all, 'write', 'readOnlyHint: false')
-    return raised(all, 'destructive', 'readOnlyHint: false, and not destructiveHint: false')
-  }
-  if (all.length > 0) return { evidence: all, caveats: [] }
-  return { evidence: [{ effect: 'destructive', text: 'nothing describes what it does' }], caveats: [] }
-}
-
-/** Evidence of reading, or of effects that end with the session. */
-function isPassing({ effect, verb }: Evidence): boolean {
-  return effect === 'read' || (verb !== undefined && verbClass(verb) === 'session')
-}
-
-function raised(all: readonly Evidence[], effect: Effect, what: string): WeighedEvidence {
-  return { evidence: [{ effect, text: `its server says ${what}` }, ...all], caveats: [] }
-}
-
-/** A trusted server's readOnlyHint is believed, unless the tool's name contradicts it. */
-function readOnlyEvidence(
-  all: readonly Evidence[],
-  isTrusted: boolean,
-  destructiveHint: unknown,
-): WeighedEvidence {
-  if (destructiveHint === true && !isTrusted) return raised(all, 'destructive', 'destructiveHint: true')
-  const text = 'its server says readOnlyHint: true'
-  if (!isTrusted) {
-    const evidence: readonly Evidence[] =
-      all.length > 0 ? all : [{ effect: 'destructive', text: 'only its annotations describe what it does' }]
-    const isDoubted = evidence.some(({ effect }) => effect !== 'read')
-    return { evidence, caveats: isDoubted ? [`${text}, which is ignored (trust is off)`] : [] }
-  }
-  const kept = all.filter(
-    ({ verb, when, effect, isName }) =>
-      when !== undefined ||
-      effect === 'read' ||
-      (isName && verb !== undefined && (isContradiction(verb) || plainWrites.has(verb))),
-  )
-  const isContradicted = kept.some(({ effect, when }) => effect !== 'read' && when === undefined)
-  if (isContradicted) return { evidence: kept, caveats: [`${text}, which its name contradicts`] }
-  return { evidence: [{ effect: 'read', text }, ...kept], caveats: [] }
-}
-
-/** Verbs that, in a name, show that something is created or changed, whatever its server declares. */
-const plainWrites = new Set('create add insert update modify edit rename submit upload write'.split(' '))
-
-/** Verbs that no annotation overrides. */
-function isContradiction(verb: string): boolean {
-  const kind = verbClass(verb)
-  return kind === 'destructive' || kind === 'outward'
-}
-
-/** A trusted server's `destructiveHint: false` overrides soft evidence. */
-function reassured(all: readonly Evidence[], isTrusted: boolean, readOnlyHint: unknown): WeighedEvidence {
-  const text = 'its server says destructiveHint: false'
-  const acts: readonly Evidence[] =
-    readOnlyHint === false || all.length === 0 ? [{ effect: 'write', text }] : []
-  if (!isTrusted) {
-    const evidence: readonly Evidence[] =
-      all.length > 0 ? all : [{ effect: 'destructive', text: 'only its annotations describe what it does' }]
-    const isDoubted = evidence.some(({ effect }) => effectRanks[effect] > effectRanks.write)
-    const more: readonly Evidence[] =
-      readOnlyHint === false ? [{ effect: 'write', text: 'its server says readOnlyHint: false' }] : []
-    return {
-      evidence: [...evidence, ...more],
-      caveats: isDoubted ? [`${text}, which is ignored (trust is off)`] : [],
-    }
-  }
-  const softened = all.map((item): Evidence =>
-    item.isSoft && !item.when ? { ...item, effect: 'write' } : item,
-  )
-  return { evidence: [...softened, ...acts], caveats: [] }
-}
-
-// The judgement of one call: a tool is listed with its worst effect, but a call is treated by the effect of its own
-// arguments.
-
-/** The risk of each effect. */
-export const riskOfEffect: Readonly<Record<Effect, Risk>> = {
-  read: 'safe',
-  write: 'reversible',
-  destructive: 'destructive',
-  execute: 'destructive',
-}
-
-/**
- * The kind of action of an effect; scopes distinguish deletion and administration from other destructive actions by the
- * verb.
- */
-export function opOfEffect(effect: Effect, verb: string | undefined): Operation {
-  if (effect !== 'destructive') return effect
-  const kind = verb === undefined ? undefined : verbClass(verb)
-  if (kind === 'admin') return 'admin'
-  return kind === 'destructive' || kind === 'soft' ? 'delete' : 'write'
-}
-
-/** The descriptor of a tool with the classification of one call's arguments. */
-export function asCalled(entry: Descriptor, { params }: { readonly params: Payload }): Descriptor {
-  const { varies } = entry.classification
-  if (!varies) return entry
-  const given = params.fields.arguments
-  const effect = effectOfCall(varies, isObject(given) ? given : {})
-  return { ...entry, classification: natureOf(effect, entry.classification) }
-}
-
-function natureOf(effect: Effect, classification: Classification): Classification {
-  const op = opOfEffect(effect, effect === 'destructive' ? classification.verb : undefined)
-  const isRead = effect === 'read'
+/** A selection with what the hints and the warnings of the tool add. */
+function weighedSelection(
+  { choice, lines }: Selection,
+  warnings: readonly Evidence[],
+  { hints, isTrusted, ignored }: Weighing,
+): { readonly choice: Choice; readonly lines: readonly string[] } {
+  const known = Object.values(choice.effects)
+  const isHarmful = known.some((effect) => effectRanks[effect] >= effectRanks.destructive)
+  const warned = isHarmful ? [] : warnings.filter(({ effect }) => effect === 'destructive')
+  const { readOnlyHint, destructiveHint } = ignored === undefined ? hints : {}
+  const isDeclared = destructiveHint === true || (readOnlyHint === false && destructiveHint === undefined)
+  const isBelieved = isTrusted && readOnlyHint === true
+  const raised = (effect: Effect): Effect =>
+    effect === 'write' && (isDeclared || warned.length > 0) ? 'destructive' : effect
+  const more = [
+    ...(isDeclared ? ['its server says destructiveHint, which counts for the values that do not read'] : []),
+    ...(isBelieved ? ['its server says readOnlyHint: true, which counts for other values'] : []),
+    ...warned.map(({ text }) => text),
+    ...(ignored === undefined ? [] : [ignored]),
+  ]
   return {
-    ...classification,
-    op,
-    risk: riskOfEffect[effect],
-    idempotent: isRead || classification.idempotent,
+    choice: {
+      ...choice,
+      effects: Object.fromEntries(
+        Object.entries(choice.effects).map(([value, effect]) => [value, raised(effect)]),
+      ),
+      otherwise: isBelieved ? 'read' : choice.otherwise,
+      missing: isBelieved && choice.missing === choice.otherwise ? 'read' : raised(choice.missing),
+    },
+    lines: [...lines, ...more],
   }
 }

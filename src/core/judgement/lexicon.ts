@@ -5,16 +5,6 @@
  * `run`) are marked, because after a reading verb they name what is read.
  */
 
-/** How arguments decide the effect of a call. */
-export interface Variation {
-  /** The effect of a call that uses no argument named in `conditions`. */
-  readonly baseEffect: Effect
-  /** Uses of arguments that make a call worse than `baseEffect`. */
-  readonly conditions: readonly (Evidence & { readonly when: Condition })[]
-  /** A call with `true` at this path of its arguments changes nothing. */
-  readonly dryRun?: readonly string[]
-}
-
 /**
  * Classes of verbs. `outward` verbs reach people or move money, and cannot be undone; `session` effects end by
  * themselves; for `soft` verbs a trusted server may declare that they destroy nothing.
@@ -31,41 +21,56 @@ export type VerbClass =
 
 const classes: Readonly<Record<VerbClass, string>> = {
   read: `
-    analyse analyze audit browse calculate cat check classify collect compare compute convert count
-    crawl describe detail detect determine diagnose diff discover display download echo enumerate
-    estimate examine explain explore extract fetch find format get glob grep head identify info inspect
-    introduce introspect lint list load lookup ls match measure monitor parse peek ping preview print
-    profile provide query read recommend render report resolve retrieve return scan scrape search see
-    show stat status suggest summarize tail test trace transcribe translate tree validate verify view
-    visualize watch whoami`,
+    analyse analyze assess audit autocomplete average benchmark browse calculate cat check classify
+    collect compare compute contrast convert count crawl decode define describe detail detect determine
+    diagnose diff dig discover display divide download echo encode enumerate estimate examine explain
+    explore extract fetch filter find flip forecast format geocode get glob greet grep guess hash head
+    identify info inspect introduce introspect learn lint list load locate lookup ls match measure
+    monitor multiply outline paraphrase parse peek ping predict preview print probe profile proofread
+    poll qualify query rank read recall recommend render report resolve retrieve return roll round say scan
+    score scrape search see show simulate sniff solve sort stat status stringify subtract suggest sum
+    summarise summarize survey tail test tokenize plot shuffle trace traceroute transcribe translate transliterate
+    tree validate verify view visualize watch whoami whois`,
   session: `
     ask back capture connect emulate focus forward goto highlight hover navigate reload resize screenshot
-    scroll select sequentialthinking sleep snapshot switch think visit wait zoom`,
+    scroll select step sequentialthinking sleep snapshot switch think visit wait zoom`,
   write: `
-    add adjust allocate annotate answer append apply approve archive assign associate attach bind book
-    bookmark branch build categorize change checkout click clone collapse comment commit compile
-    complete configure copy create decrement disable draft drag duplicate edit enable export favorite
-    feedback fill flag follow fork generate group import increment index init initialize insert install join label
-    link lock log make map mark mkdir modify move open patch pin post prepare press provision put queue
-    record refresh register reindex rename reorder replay request rerun reserve respond restore resume
-    retry rewrite save schedule set setup snooze stage star start stash store submit subscribe
-    sync tag toggle touch track transition type unfollow unlock unpin unstage update upload
-    upsert upvote vote write`,
+    ack acknowledge add adjust allocate annotate answer append apply archive arrange assign associate
+    attach backfill backup bind book bookmark branch build categorize change checkin checkout click
+    clone collapse comment commit compile complete compose configure copy create customize decrement
+    delay disable draft drag duplicate edit embed enable enqueue enrich enroll escalate export favorite
+    feedback fill flag follow fork generate group hide import increment index ingest init initialize
+    inject insert install join label link lock log make map mark mkdir modify move open patch pin plan
+    populate post postpone prepare press provision put queue react record redirect refresh register
+    reindex reinstate rename reopen reorder replay request rerun reschedule reserve respond
+    resume retry rewrite route save schedule seed set setup shorten snooze split stage star start stash
+    store submit subscribe swipe sync synchronize tag tap toggle touch track transcode transform
+    transition turnon type unarchive unfollow unhide unlock unmute unpin unsnooze unstage unstar unstash
+    update upload upsert upvote vote warm water grade write`,
   soft: `
-    ban block cancel clear close deactivate decline demote detach disconnect dismiss eject exclude kick
-    leave mute reject reset scale unassign unbind unlabel unlink unset unsubscribe untag`,
+    alter ban block cancel clear close confirm cordon deactivate decline demote detach disassociate disconnect
+    dismiss downvote eject exclude expel kick leave mute reclassify reject relocate reset restore scale silence
+    suppress taint trigger unassign unban unbind unlabel unlink unset unshare unsubscribe untag`,
   destructive: `
-    abandon abort amend annihilate clean cleanup cutover deallocate decommission del delete deploy
-    deprovision destroy discard downgrade drop erase evict expire failover flush flushall flushdb force halt
-    hdel hibernate invalidate kill logout lrem ltrim merge migrate obliterate overwrite pause power poweroff
-    promote prune purge push quarantine rebase reboot rebuild recreate redeploy release remove replace
-    restart revert revoke rm rmdir rollback rotate shutdown squash srem stop suspend swap switchover
-    teardown terminate trash truncate undo uninstall unregister upgrade wipe zrem`,
+    abandon abort amend annihilate clean cleanse cleanup cutover deallocate decommission del delete
+    deploy deprecate deprovision deregister destroy detonate disband disarm discard disenroll dissolve
+    downgrade drain drop empty erase evict expire expunge failback failover flash flatten flush flushall
+    flushdb force halt hdel hibernate invalidate kill liquidate lockdown logout lrem ltrim merge migrate
+    nuke obliterate offboard overwrite pause power powercycle poweroff promote prune purge push
+    quarantine reap rebase reboot rebuild recreate recycle redeploy reimage reinstall release remediate
+    remove repartition replace restart retire revert revoke rm rmdir rollback rollforward rollout rotate
+    scrub seal shred shutdown squash srem stop strip sunset suspend swap switchoff switchover tamper
+    teardown terminate trash truncate turnoff undeploy undo uninstall unpublish unregister unseal unsend
+    upgrade vacate wipe withhold zap zrem`,
   outward: `
-    broadcast buy charge deliver dial dispatch email finalize invite notify order pay payout publish
-    purchase refund remit reply send share sms transfer tweet withdraw`,
+    airdrop bid borrow bridge broadcast burn buy cashout charge claim approve debit deliver deposit dial
+    disburse dispatch donate email finalize fulfill fund invite lend mail mint notify order pay payout
+    pledge publish purchase redeem refund reimburse remit renew repay reply repost retweet rsvp sell
+    send settle share ship sign sms spend stake tip topup trade transact transfer tweet unstake wager
+    wire withdraw`,
   admin: `
-    admin authorize billing config grant impersonate member permission role`,
+    admin authorize billing config grant impersonate member permission permit role sudo
+    whitelist`,
   execute: `
     eval evaluate exec execute invoke launch run script shell spawn`,
 }
@@ -94,14 +99,19 @@ const verbs = new Map(
 /** Verbs that are as often nouns: "get a release", "list stashes", "the check run". */
 const nouns = new Set(
   `
-    admin answer archive audit back ban billing block book branch build call cat change charge check
-    clear clone close comment commit config copy count deploy display drop email exec export feedback
-    flag focus force fork form format forward group head import index info invite kick label launch link list load
-    lock log map mark match member merge move order patch pause pay permission pin power press profile
-    purchase push query queue record refund release replace reply report request reset respond restore
-    role run scan schedule screenshot script search select set share shell sms snapshot star start stash
-    stat status stop store switch tag test trace track transfer transition tree type update upgrade view vote
-    wait watch`
+    admin answer archive arrange audit average back backup ban benchmark bid billing block book borrow
+    branch bridge build burn call cat change charge check claim clear clone close comment commit config
+    copy cordon count decline delay deploy deposit diff display drain drop email embed empty erase exec
+    export extract feedback filter flag flash flip focus force forecast fork form format forward fund
+    group guess halt hash head hide import index info invite join kick label launch lend link list load
+    lock log mail map mark match measure member merge mint move mute order outline patch pause pay
+    permission permit pin plan pledge post power press print probe profile purchase push query queue
+    rank react recall record redirect refund release replace reply report request reset respond restore
+    role roll rollback rollout rotate round route rsvp run scale scan schedule score screenshot script
+    seal search seed select set setup share shell ship sign silence sms snapshot sniff sort spawn spend
+    split squash stage stake star start stash stat status stop store strip sudo sum sunset survey swap
+    switch sync tag taint tap test tip touch trace track trade transact transfer transform transition
+    trash tree trigger tweet type update upgrade view vote wager wait watch whitelist wire withhold zap`
     .trim()
     .split(/\s+/),
 )
@@ -109,8 +119,9 @@ const nouns = new Set(
 /** Verbs after which the rest of a name is what they read. */
 const governing = new Set(
   `
-    browse check collect count describe detail download enumerate explain fetch get inspect list lookup
-    preview read retrieve see show stat status summarize view watch`
+    analyze browse calculate check collect compare count describe detail download enumerate estimate explain
+    fetch find get inspect list lookup preview read retrieve search see show stat status summarize validate
+    verify view watch`
     .trim()
     .split(/\s+/),
 )
@@ -144,44 +155,142 @@ export function isGoverning(verb: string): boolean {
   return governing.has(verb)
 }
 
-// Evidence: one observation about a tool. Evidence is ranked by its worst effect; a tool is judged by its worst
-// evidence that no reassurance overrides.
+/** Verbs of two words, and the verb that means the same. */
+const phrases = new Map(
+  Object.entries({
+    rollback: 'roll back, revert to',
+    rollout: 'roll out',
+    shutdown: 'shut down, power down, spin down',
+    teardown: 'tear down, take down, bring down',
+    turnoff: 'turn off, switch off, power off',
+    turnon: 'turn on, switch on',
+    cleanup: 'clean up, clear out',
+    wipe: 'wipe out, factory reset, blow away',
+    backup: 'back up',
+    setup: 'set up',
+    failover: 'fail over',
+    lookup: 'look up',
+    create: 'spin up, stand up',
+    logout: 'log out, sign out',
+    stop: 'hang up, give up',
+    retire: 'phase out',
+    unsubscribe: 'opt out',
+    cashout: 'cash out',
+    payout: 'pay out',
+    topup: 'top up',
+    lockdown: 'lock down',
+    start: 'kick off',
+    checkin: 'check in',
+    checkout: 'check out',
+    approve: 'sign off',
+    remove: 'get rid',
+    dial: 'make call, place call',
+  }).flatMap(([verb, texts]) => texts.split(', ').map((text) => [text, verb] as const)),
+)
 
-/** Effects, from harmless to worst. `execute` runs what the caller writes. */
-export type Effect = 'read' | 'write' | 'destructive' | 'execute'
-
-/** One observation and its consequence. */
-export interface Evidence {
-  readonly effect: Effect
-  /** For people: a short clause, as in `its name says "delete"`. */
-  readonly text: string
-  /** A trusted server may override it with `destructiveHint: false`. */
-  readonly isSoft?: true
-  /** It applies only to calls that use this argument in this way. */
-  readonly when?: Condition
-  /** The verb it is based on, if any. */
-  readonly verb?: string
-  /** It is based on the tool's name, which annotations do not override. */
-  readonly isName?: true
+/** The words of a name or sentence, with one word for each verb of two words. */
+export function withPhrases(words: readonly string[]): string[] {
+  const found: string[] = []
+  for (const word of words) {
+    const before = found.at(-1)
+    const verb = before === undefined ? undefined : phrases.get(`${before} ${word}`)
+    if (verb === undefined) found.push(word)
+    else found[found.length - 1] = verb
+  }
+  return found
 }
 
-/** How a call has to use an argument for evidence to apply. */
-export interface Condition {
-  /** The argument, as a path if it is nested: `params.force`. */
-  readonly argument: string
-  readonly path: readonly string[]
-  /**
-   * `given`: it is present and not false, null or empty; `value`: it has exactly this value; `stores`: a pipeline that
-   * writes.
-   */
-  readonly is: 'given' | 'value' | 'stores'
-  readonly value?: unknown
+interface Contextual {
+  readonly objects: ReadonlySet<string>
+  /** What the verb means with one of the objects, and what it means otherwise. */
+  readonly meaning: string
+  readonly otherwise: string
 }
 
-/** Ranks of effects, for comparison. */
-export const effectRanks: Readonly<Record<Effect, number>> = { read: 0, write: 1, destructive: 2, execute: 3 }
+const setOf = (text: string): ReadonlySet<string> => new Set(text.trim().split(/\s+/))
 
-/** The worse of two effects. */
-export function worse(one: Effect, other: Effect): Effect {
-  return effectRanks[one] >= effectRanks[other] ? one : other
+/** Verbs whose object decides whether they read. */
+const contextual: Readonly<Record<string, Contextual>> = {
+  resolve: {
+    objects: setOf(
+      `name names address addresses dns domain host hostname id ids url urls uri library symbol symbols path reference
+       references handle username ens ip did location entity type dependency dependencies module package link alias
+       redirect query`,
+    ),
+    meaning: 'lookup',
+    otherwise: 'complete',
+  },
+  report: {
+    objects: setOf(
+      'user abuse spam bug issue incident message violation problem fraud absence comment content player listing',
+    ),
+    meaning: 'submit',
+    otherwise: 'report',
+  },
 }
+
+/** A verb as its object makes it: "resolve a name" looks up, "resolve an incident" completes. */
+export function inContext(verb: string, objects: readonly string[]): string {
+  const found = Object.hasOwn(contextual, verb) ? contextual[verb] : undefined
+  if (!found) return verb
+  return objects.some((word) => found.objects.has(word)) ? found.meaning : found.otherwise
+}
+
+/** Nouns that name an action, and its verb. */
+const actions = new Map(
+  Object.entries({
+    delete: 'deletion deletions',
+    remove: 'removal removals eviction',
+    close: 'closure closing',
+    terminate: 'termination',
+    destroy: 'destruction',
+    cancel: 'cancellation',
+    create: 'creation',
+    execute: 'execution',
+    install: 'installation',
+    uninstall: 'uninstallation',
+    modify: 'modification modifications',
+    revoke: 'revocation',
+    approve: 'approval approvals',
+    grant: 'granting',
+    publish: 'publication',
+    pay: 'payment payments',
+    suspend: 'suspension',
+    deactivate: 'deactivation',
+    restore: 'restoration',
+    migrate: 'migration',
+    deploy: 'deployment',
+    erase: 'erasure',
+    replace: 'replacement',
+    invoke: 'invocation',
+    withdraw: 'withdrawal',
+    retrieve: 'retrieval',
+    search: 'searching',
+    list: 'listing',
+  }).flatMap(([verb, texts]) => texts.split(' ').map((noun) => [noun, verb] as const)),
+)
+
+/** The verb of a noun that names an action, or of a participle: "deletion" and "deleting" are delete. */
+export function verbOfAction(word: string): string | undefined {
+  const noun = actions.get(word)
+  if (noun !== undefined) return noun
+  if (!word.endsWith('ing') || word.length < 6) return undefined
+  const root = word.slice(0, -3)
+  const forms = [root, `${root}e`, ...(root.at(-1) === root.at(-2) ? [root.slice(0, -1)] : [])]
+  return forms.find((form) => verbs.has(form))
+}
+
+/** Verbs that say nothing of what is done. */
+export function isVague(word: string): boolean {
+  return vague.has(word)
+}
+
+const vague: ReadonlySet<string> = new Set(
+  `
+    act action actions administer control do enable handle interact manage management manager manipulate
+    operate operation operations perform process provide support tool use utility work workflow
+    administers controls does enables handles manages manipulates operates performs processes provides
+    supports uses works offers offer gives give facilitates facilitate interacts`
+    .trim()
+    .split(/\s+/),
+)

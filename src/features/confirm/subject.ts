@@ -2,7 +2,7 @@
 import { type Call, listedTool } from '../../core/call.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
 import { invalidParam } from '../../core/error.ts'
-import { asCalled } from '../../core/judgement/judge.ts'
+import { asCalled } from '../../core/judgement/call.ts'
 import { extensionOf, hasExtension, withoutExtension } from '../../protocol/meta-keys.ts'
 import { type ConfirmContext, FLAG, type HostConfirmation, TOKEN } from './context.ts'
 import { type ConfirmationRequest, confirmationRequestOf } from './request.ts'

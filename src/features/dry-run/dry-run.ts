@@ -6,7 +6,7 @@
 import type { Call, Handler, Middleware, Outcome, Target } from '../../core/call.ts'
 import { GatewayError, invalidParam } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
-import { asCalled } from '../../core/judgement/judge.ts'
+import { asCalled } from '../../core/judgement/call.ts'
 import { namesArgument } from '../../core/tool-call.ts'
 import {
   DRY_RUN,

@@ -1,7 +1,7 @@
 /** The feature `idempotency`: which calls have a key, and how long it is remembered. */
 import { type Call, type Handler, listedTool, type Middleware, type Target } from '../../core/call.ts'
 import { compileRules, type Rule } from '../../core/failure.ts'
-import { asCalled } from '../../core/judgement/judge.ts'
+import { asCalled } from '../../core/judgement/call.ts'
 import { type ToolSettings, settingOf } from '../../core/settings.ts'
 import { CAMEL_KEY, IDEMPOTENCY_KEY, keyShape, NS } from '../../protocol/meta-keys.ts'
 import type { Feature, Services } from '../feature.ts'

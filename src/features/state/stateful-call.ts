@@ -14,7 +14,7 @@ import {
 } from '../../core/call.ts'
 import { asGatewayError, type GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
-import { asCalled } from '../../core/judgement/judge.ts'
+import { asCalled } from '../../core/judgement/call.ts'
 import type { Payload } from '../../core/payload.ts'
 import {
   extensionOf,

@@ -4,7 +4,7 @@
  */
 import type { Descriptor } from '../../core/descriptor.ts'
 import { isObject, isSame } from '../../core/json/json.ts'
-import { asCalled } from '../../core/judgement/judge.ts'
+import { asCalled } from '../../core/judgement/call.ts'
 import { type Fields, Payload } from '../../core/payload.ts'
 import type { Redactor } from '../../core/text/redactor.ts'
 import { steady } from '../steady.ts'

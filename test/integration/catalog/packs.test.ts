@@ -6,7 +6,7 @@ import chromeDevtools from '../../../src/catalog/packs/chrome-devtools.json' wit
 import notion from '../../../src/catalog/packs/notion.json' with { type: 'json' }
 import playwright from '../../../src/catalog/packs/playwright.json' with { type: 'json' }
 import type { Pack } from '../../../src/core/pack.ts'
-import { effectRanks } from '../../../src/core/judgement/lexicon.ts'
+import { effectRanks } from '../../../src/core/judgement/evidence.ts'
 import type { Judgement } from '../../../src/core/judgement/judge.ts'
 import type { UpstreamSettings } from '../../../src/core/settings.ts'
 import { foreignFile } from '../../support/foreign.ts'

@@ -1,0 +1,259 @@
+/**
+ * Verbs that are worse with certain objects than alone: a change of access, of what runs, of money, or of what the public
+ * sees.
+ */
+import { allOf } from './lexicon.ts'
+import type { Evidence } from './evidence.ts'
+
+interface Combination {
+  readonly verbs: ReadonlySet<string>
+  readonly objects: ReadonlySet<string>
+  /** Words that make it another thing. */
+  readonly unless?: ReadonlySet<string>
+  readonly isSoft?: true
+  text(object: string): string
+}
+
+const setOf = (...words: readonly string[]): ReadonlySet<string> =>
+  new Set(words.flatMap((text) => text.trim().split(/\s+/)))
+const and = (...sets: readonly ReadonlySet<string>[]): ReadonlySet<string> =>
+  new Set(sets.flatMap((each) => [...each]))
+const without = (set: ReadonlySet<string>, words: string): ReadonlySet<string> =>
+  new Set([...set].filter((word) => !setOf(words).has(word)))
+
+const writing = allOf('write')
+const making = setOf('create add insert generate make')
+/** Changes of what exists. */
+const changing = without(
+  writing,
+  `create generate make insert build clone copy duplicate export fork note comment index log save refresh open
+   initialize init setup prepare compile book star join follow pin label tag mark plan compose draft annotate`,
+)
+const replacing = setOf(
+  'set put edit replace update overwrite write apply modify patch change save configure rewrite',
+)
+
+/** What decides who may do what. */
+const access = setOf(
+  `policy policies role roles permission permissions acl acls privilege privileges entitlement entitlements iam rbac
+   collaborator collaborators owner owners ownership admin admins administrator sso mfa password passwords credential
+   credentials firewall ingress egress allowlist whitelist denylist blocklist membership memberships access sharing
+   grant grants visibility`,
+)
+
+const combinations: readonly Combination[] = [
+  {
+    // Sent to people when it is posted.
+    verbs: setOf('post create submit reply forward publish respond compose'),
+    objects: setOf('message messages email mail sms tweet dm invitation invite notification payment'),
+    unless: setOf('draft drafts template templates label labels filter rule rules'),
+    text: (word) => `a ${word} cannot be undone`,
+  },
+  {
+    verbs: setOf('create submit add upload schedule make write'),
+    objects: setOf('post posts story reel thread toot tweet video short podcast episode listing'),
+    unless: setOf('draft drafts comment comments meeting conference message'),
+    text: (word) => `a ${word} is published`,
+  },
+  {
+    verbs: setOf('forward respond'),
+    objects: setOf('event events meeting appointment invitation'),
+    text: () => 'it notifies people, which cannot be undone',
+  },
+  {
+    // Moves money when it is changed.
+    verbs: writing,
+    objects: setOf('subscription subscriptions dispute refund charge payout payment payments billing'),
+    unless: setOf('webhook topic newsletter feed event events calendar pubsub draft link links list'),
+    text: (word) => `a change of a ${word} may move money`,
+  },
+  {
+    verbs: setOf(
+      'place create submit open complete execute set update issue book reserve buy add make capture',
+    ),
+    objects: setOf(
+      'order orders trade trades bet bid purchase booking reservation credit credits price prices payment',
+    ),
+    unless: setOf('draft note notes tag tags alert history'),
+    text: (word) => `a ${word} commits money or a promise to others`,
+  },
+  {
+    verbs: setOf('book reserve'),
+    objects: setOf('room flight hotel table ticket tickets appointment seat car ride trip slot'),
+    text: (word) => `a booked ${word} is a promise to others`,
+  },
+  {
+    verbs: and(setOf('reset regenerate rotate')),
+    objects: setOf(
+      'password passwords passphrase secret secrets credential credentials mfa key keys token tokens',
+    ),
+    text: (word) => `whoever uses the current ${word} is locked out`,
+  },
+  {
+    verbs: setOf('disable deactivate unset stop pause mute silence turnoff remove'),
+    objects: setOf(
+      `backup backups protection encryption mfa 2fa firewall versioning audit auditing replication failover alarm
+       alarms alert alerts monitor monitoring logging security`,
+    ),
+    text: (word) => `it switches off the ${word}`,
+  },
+  {
+    verbs: and(changing, setOf('move')),
+    objects: access,
+    unless: setOf('request requests comment ticket'),
+    text: (word) => `it changes who may do what (${word})`,
+  },
+  {
+    verbs: without(changing, 'assign lock unlock request resume retry start transition track'),
+    objects: setOf('member members user users account team group groups'),
+    unless: setOf(
+      `comment profile avatar note notes preference preferences settings label tag tab tabs favorite ad address
+       agent interface story stories input guide experience contact contacts list card page message messages event task issue mention`,
+    ),
+    isSoft: true,
+    text: (word) => `it may change who may do what (${word})`,
+  },
+  {
+    verbs: making,
+    objects: setOf(
+      `collaborator collaborators membership memberships administrator admin credential credentials token tokens
+       grant grants apikey ingress egress access allowlist whitelist`,
+    ),
+    unless: setOf('design color colour request requests list'),
+    text: (word) => `it gives access (${word})`,
+  },
+  {
+    verbs: setOf('create generate issue make add'),
+    objects: setOf('key keys'),
+    unless: setOf(
+      'value values result results kv pair public translation i18n foreign primary point points event',
+    ),
+    isSoft: true,
+    text: (word) => `it may give access (${word})`,
+  },
+  {
+    verbs: and(making, setOf('attach put')),
+    objects: setOf('policy policies role roles permission permissions binding bindings rule rules'),
+    unless: setOf('draft label filter format formatting validation alert alerting css style create list'),
+    isSoft: true,
+    text: (word) => `it may give access (${word})`,
+  },
+  {
+    verbs: setOf('unlock open'),
+    objects: setOf('user users account door doors vehicle car garage gate lock vault safe valve'),
+    text: (word) => `it opens a ${word}`,
+  },
+  {
+    verbs: setOf('move'),
+    objects: setOf('collection collections arm robot joint motor vehicle'),
+    text: (word) => `it moves into, or as, a ${word}`,
+  },
+  {
+    verbs: setOf('assign attach'),
+    objects: setOf('group groups role roles'),
+    isSoft: true,
+    text: (word) => `it may change who may do what (${word})`,
+  },
+  {
+    verbs: setOf('update apply'),
+    objects: setOf('stack stacks infrastructure'),
+    isSoft: true,
+    text: (word) => `it changes what runs (${word})`,
+  },
+  {
+    verbs: setOf('write put set'),
+    objects: setOf('cell cells range memory register registers block sector'),
+    isSoft: true,
+    text: (word) => `the previous ${word} is replaced`,
+  },
+  {
+    verbs: setOf('schedule book create'),
+    objects: setOf('appointment appointments interview meeting'),
+    unless: setOf('note notes minutes summary template type'),
+    isSoft: true,
+    text: (word) => `a ${word} is a promise to others`,
+  },
+  {
+    verbs: replacing,
+    objects: setOf(
+      `config configuration configurations settings conf configmap env environment variable variables secret secrets
+       script scripts code source lambda workflow workflows automation automations webhook webhooks dns record_set
+       nameservers hook hooks trigger triggers crontab cron pipeline policy firmware manifest dockerfile vault
+       certificate certificates schema rule rules`,
+    ),
+    isSoft: true,
+    text: (word) => `the previous ${word} is replaced`,
+  },
+  {
+    verbs: setOf('build start retry rerun dispatch queue enqueue submit resume replay request schedule'),
+    objects: setOf(
+      'job jobs build builds pipeline pipelines workflow workflows deployment deployments release run runs training',
+    ),
+    unless: setOf('status log logs list'),
+    text: (word) => `it starts a ${word}`,
+  },
+  {
+    verbs: setOf('build'),
+    objects: setOf('item project'),
+    isSoft: true,
+    text: () => 'it starts a build',
+  },
+  {
+    verbs: setOf('install'),
+    objects: setOf(
+      `package packages chart helm plugin plugins extension extensions app application apps dependency dependencies
+       module software addon add-on apk update updates operator release skill`,
+    ),
+    text: (word) => `it installs a ${word}, which then runs`,
+  },
+  {
+    verbs: setOf('create'),
+    objects: setOf('release releases deployment deployments transfer transfers'),
+    unless: setOf('draft note notes'),
+    text: (word) => `a ${word} takes effect at once`,
+  },
+  {
+    verbs: setOf('resize'),
+    objects: setOf('disk volume vm machine instance server cluster droplet partition filesystem pool'),
+    text: (word) => `a ${word} is interrupted, or loses data`,
+  },
+  {
+    verbs: setOf('call make place initiate start dial'),
+    objects: setOf('service services phone call number print'),
+    unless: setOf('list log logs summary recording random'),
+    text: (word) => `it calls a ${word}`,
+  },
+  {
+    verbs: setOf('print'),
+    objects: setOf('printer document label page receipt'),
+    isSoft: true,
+    text: (word) => `a printed ${word} cannot be undone`,
+  },
+  {
+    verbs: setOf('format'),
+    objects: setOf('disk drive volume partition card device filesystem'),
+    text: (word) => `the contents of the ${word} are lost`,
+  },
+  {
+    verbs: setOf('edit put'),
+    objects: setOf('item items entry login'),
+    isSoft: true,
+    text: (word) => `the previous contents of the ${word} may be lost`,
+  },
+]
+
+/** What is only written down: "a deployment plan". */
+const papers = setOf(
+  'plan plans report reports checklist estimate proposal diagram example examples suggestion suggestions',
+)
+
+/** The evidence of a verb with the words that it governs. */
+export function objectEvidence(verbs: readonly string[], objects: readonly string[]): readonly Evidence[] {
+  if (objects.some((word) => papers.has(word))) return []
+  return combinations.flatMap((each): Evidence[] => {
+    const object = objects.find((word) => each.objects.has(word))
+    if (object === undefined || !verbs.some((verb) => each.verbs.has(verb))) return []
+    if (each.unless && objects.some((word) => each.unless?.has(word))) return []
+    return [{ effect: 'destructive', text: each.text(object), ...(each.isSoft && { isSoft: true }) }]
+  })
+}

@@ -1,0 +1,122 @@
+/** Evidence from switches and values of arguments that make a call worse, or let it change nothing. */
+import type { Condition, Evidence } from './evidence.ts'
+import { baseVerb, isNoun, verbClass } from './lexicon.ts'
+import type { Argument } from './members.ts'
+
+interface Acting {
+  /** A verb shows that the tool does more than read. */
+  readonly isActing: boolean
+}
+
+/** The argument that makes a call a dry run without changes, if a tool has one. */
+export function dryRunOf(all: readonly Argument[]): readonly string[] | undefined {
+  return all.find(
+    ({ words, path }) =>
+      !path.includes('*') &&
+      /^(?:dry run|dryrun|preview only|simulate|validate only|what if|plan only|check only|simulation|no op|noop)$/.test(
+        words.join(' '),
+      ),
+  )?.path
+}
+
+/** The evidence of switches and of values. */
+export function switchEvidence(all: readonly Argument[], acting: Acting): readonly Evidence[] {
+  return all.flatMap((argument) => [
+    ...booleanEvidence(argument, acting),
+    ...valueEvidence(argument, acting),
+    ...peopleEvidence(argument, acting),
+  ])
+}
+
+const worsening =
+  /^(?:force|forced|overwrite|recursive|cascade|purge|hard|permanent|permanently|clobber|destroy|all|everything|skip trash|ignore errors none|no confirm|skip confirmation|immediate|immediately)(?: \w+)?$/
+/** Switches that discard something, even of a tool that otherwise only reads. */
+const discarding = /^(?:reset|purge|wipe|destroy|prune|delete|hard delete|overwrite existing)(?: \w+)?$/
+/** Switches that publish something or notify people. */
+const publishing =
+  /^(?:(?:is )?public(?:ly)?(?: \w+)?|external|publish(?: \w+)?|make public|anonymous(?: access)?|(?:send|notify|email)(?: (?:email|emails|notification|notifications|invite|invites|updates|users|people|attendees|guests|customer|now|immediately|welcome email))?)$/
+/** Switches that give rights or take protection away. */
+const granting =
+  /^(?:(?:is |as |make |set |grant )?(?:superuser|super user|admin|administrator|root|sudo|owner|privileged|full access|all privileges|bypass\w*|unrestricted|can login|createdb|createrole|replication)(?: \w+)?|(?:bypass|grant|impersonate|elevate|disable|allow|skip|ignore|no|without)(?: \w+)* (?:admin|security|auth|authentication|authorization|verification|mfa|sandbox|protection|access|privileges|permissions|tls verify|ssl verify|public access|all))$/
+
+/** Words before which a verb is about something else: "skip_delete", "include_deleted", "on_delete". */
+const harmlessBefore =
+  /^(?:no|not|skip|without|prevent|avoid|keep|dont|disable|include|show|with|exclude|only|is|was|has|can|on|after|before|if|allow|return|list|count|filter|preview|ask|confirm|max|min)$/
+
+function booleanEvidence({ name, path, words, schema }: Argument, { isActing }: Acting): Evidence[] {
+  if (!isBoolean(schema)) return []
+  const label = words.join(' ')
+  const when: Condition = { argument: name, path, is: 'given', ...fallbackOf(schema) }
+  const found = (text: string): Evidence[] => [{ effect: 'destructive', text: `${name} ${text}`, when }]
+  if (isActing && publishing.test(label)) return found('makes it public, or notifies people')
+  if (isActing && granting.test(label)) return found('gives rights, or takes protection away')
+  if (discarding.test(label)) return found('makes it worse')
+  if (!isActing) return []
+  if (worsening.test(label)) return found('makes it worse')
+  const verb = harmfulVerb(words)
+  return verb === undefined ? [] : found(`makes it worse: it says "${verb}"`)
+}
+
+/** The verb of a switch that destroys something: "truncateFirst", "and_delete_source". */
+function harmfulVerb(words: readonly string[]): string | undefined {
+  const [first = ''] = words
+  if (harmlessBefore.test(first) && words.length > 1 && first !== 'allow') return undefined
+  return words.find((word, at) => {
+    const verb = baseVerb(word)
+    if (verb === undefined || verb !== word || (at > 0 && isNoun(verb) && at !== words.length - 1))
+      return false
+    const kind = verbClass(verb)
+    return (kind === 'destructive' || kind === 'execute' || kind === 'outward') && !(isNoun(verb) && at > 0)
+  })
+}
+
+function isBoolean({ type, anyOf, oneOf }: Argument['schema']): boolean {
+  if (type === 'boolean') return true
+  if (Array.isArray(type)) return type.includes('boolean')
+  const choices: readonly unknown[] = [anyOf, oneOf].find(Array.isArray) ?? []
+  return choices.some(
+    (each) => typeof each === 'object' && each !== null && 'type' in each && each.type === 'boolean',
+  )
+}
+
+function fallbackOf(schema: Argument['schema']): Pick<Condition, 'fallback'> {
+  return schema.default === undefined ? {} : { fallback: schema.default }
+}
+
+/** Values that destroy, publish or give rights, of arguments that do not select the action. */
+const harmfulValues =
+  /^(?:overwrite|replace|replace_?all|truncate|drop|drop_?and_?create|recreate|wipe|purge|delete|delete_?all|destroy|force|hard|permanent(?:ly)?|cascade|public|everyone|anyone|world|all_?users|internet|owner|admin|administrator|superuser|root|full_?access|full_?control|write_?all)$/
+const maySelectAccess =
+  /\b(?:role|permission|permissions|access|visibility|privacy|acl|scope|privilege|privileges|level|audience)\b/
+const maySelectMode =
+  /\b(?:mode|strategy|policy|behavior|behaviour|exists|conflict|type|disposition|method|action|operation|write)\b/
+
+function valueEvidence({ name, path, words, schema, values }: Argument, { isActing }: Acting): Evidence[] {
+  if (!isActing || !values) return []
+  const label = words.join(' ')
+  if (!maySelectAccess.test(label) && !maySelectMode.test(label)) return []
+  const texts = values.flatMap((value) => (typeof value === 'string' ? [value.toLowerCase()] : []))
+  const harmful = texts.filter((value) => harmfulValues.test(value))
+  if (harmful.length === 0) return []
+  const harmless = texts.filter((value) => !harmful.includes(value))
+  return [
+    {
+      effect: 'destructive',
+      text: `${name} can be ${harmful.map((value) => `"${value}"`).join(' or ')}`,
+      when: { argument: name, path, is: 'value', harmless, ...fallbackOf(schema) },
+    },
+  ]
+}
+
+/** People who are told of what is created. */
+function peopleEvidence(
+  { name, path, words, isRequired, schema }: Argument,
+  { isActing }: Acting,
+): Evidence[] {
+  if (!isActing || path.includes('*')) return []
+  if (!/^(?:attendees|invitees|attendee emails|guests|guest emails|invite emails)$/.test(words.join(' ')))
+    return []
+  const text = `${name} are invited`
+  if (isRequired) return [{ effect: 'destructive', text, isSoft: true }]
+  return [{ effect: 'destructive', text, when: { argument: name, path, is: 'given', ...fallbackOf(schema) } }]
+}
