@@ -6,7 +6,9 @@ import { wordsOf } from '../text/words.ts'
 import { type Choice, type Effect, type Evidence, worst } from './evidence.ts'
 import { verbClass } from './lexicon.ts'
 import type { Argument } from './members.ts'
-import { nameEvidence } from './words.ts'
+import { isReadableWord } from './description.ts'
+import { objectEvidence } from './objects.ts'
+import { evidenceOfName, readName } from './words.ts'
 
 /** What is known of the tool apart from its arguments. */
 interface Chooser {
@@ -14,9 +16,13 @@ interface Chooser {
   readonly isReading: boolean
   /** It gets, lists or finds. */
   readonly isRetrieving: boolean
+  /** Its name and the first clause of its description say that it reads. */
+  readonly isPlainRead: boolean
   /** Its name has a verb that does more than read, and not only runs something. */
   readonly isActing: boolean
   readonly text: string
+  /** The words of its name. */
+  readonly words: readonly string[]
 }
 
 /** An argument that selects what a call does, and what each value does, for people. */
@@ -49,7 +55,14 @@ function actionSelection(argument: Argument, chooser: Chooser): Selection | unde
   if ((!isPlain && !maybeSelecting.has(last)) || chooser.isActing) return undefined
   const listed = textsOf(argument.values ?? listedValues(argument))
   if (listed.length === 0) return undefined
-  const effects = listed.map((value) => [value, effectOfValue(value)] as const)
+  const isMath = /\b(?:math|maths|mathematical|arithmetic|calculator)\b/i.test(chooser.text)
+  const effects = listed.map(
+    (value) =>
+      [
+        value,
+        isMath && /^(?:eval|evaluate|compute)$/.test(value) ? 'read' : effectOfValue(value, chooser.words),
+      ] as const,
+  )
   const isKnown = effects.some(([, effect]) => effect !== undefined)
   const isAllKnown = effects.every(([, effect]) => effect !== undefined)
   const hasRead = effects.some(([, effect]) => effect === 'read')
@@ -58,7 +71,9 @@ function actionSelection(argument: Argument, chooser: Chooser): Selection | unde
   if (chooser.isRetrieving && !hasRead) return undefined
   return selection(
     argument,
-    effects.map(([value, effect]) => [value, effect ?? 'destructive'] as const),
+    effects.map(
+      ([value, effect]) => [value, effect ?? (chooser.isPlainRead ? 'read' : 'destructive')] as const,
+    ),
     chooser.isReading ? 'read' : 'destructive',
   )
 }
@@ -121,13 +136,13 @@ function selection(
   const missing =
     fallback !== undefined
       ? (known[fallback] ?? otherwise)
-      : isRequired || whenMissing !== 'read'
+      : isRequired || (whenMissing !== 'read' && !all.every((effect) => effect === 'read'))
         ? otherwise
         : 'read'
   const shown = effects.slice(0, MAX_SHOWN).map(([value, effect]) => `${value} (${wordOf(effect)})`)
   const more = effects.length > MAX_SHOWN ? `, and ${effects.length - MAX_SHOWN} more` : ''
   return {
-    choice: { argument: name, path, effects: known, otherwise, missing },
+    choice: { argument: name, path, effects: known, otherwise, missing, ...(isRequired && { isRequired }) },
     lines: [
       `${name} selects what a call does: ${shown.join(', ')}${more}`,
       `another value of ${name}${values ? '' : ', which is a free text,'} ${wordOf(otherwise)}, a call without it ${wordOf(missing)}`,
@@ -182,14 +197,25 @@ const pure = new Set(
 const arithmetic = new Set('subtract multiply divide subtraction multiplication division'.split(' '))
 
 /** The effect of a value by its verb; undefined if it has none that is known. */
-function effectOfValue(value: string): Effect | undefined {
-  const evidence = nameEvidence(value, '')
-  if (evidence.length === 0) return pure.has(value) ? 'read' : undefined
+function effectOfValue(value: string, subject: readonly string[] = []): Effect | undefined {
+  const { words, verbs } = readName(value, '')
+  const own = evidenceOfName({ words, verbs })
+  const evidence = verbs.length === 0 ? own : [...own, ...objectEvidence(verbs, [...words, ...subject])]
+  if (evidence.length === 0) return pure.has(value) || isReadableNoun(value) ? 'read' : undefined
   return worst(evidence.map(({ effect, verb }) => (verb !== undefined && isPassing(verb) ? 'write' : effect)))
 }
 
 function isPassing(verb: string): boolean {
   return verbClass(verb) === 'session'
+}
+
+/** "statistics", "server_info", "contains": what a value names can be read. */
+function isReadableNoun(value: string): boolean {
+  const words = wordsOf(value)
+  const last = words.at(-1) ?? ''
+  return (
+    (words.length < 3 && isReadableWord(last)) || /^(?:contains|range|exists|equals|matches|help)$/.test(last)
+  )
 }
 
 /** Whether an argument selects an operation of arithmetic or on texts, where `add` changes nothing. */

@@ -122,6 +122,11 @@ function isReadable(words: readonly string[]): boolean {
   return readable.has(head) && !isActing
 }
 
+/** Whether a word is a noun of what can be read. */
+export function isReadableWord(word: string): boolean {
+  return readable.has(word)
+}
+
 /** Whether a noun phrase begins with a noun or adjective that is known, and not with what may be a verb. */
 function isNominal(words: readonly string[]): boolean {
   const first = lettersOf(words[0])

@@ -63,6 +63,8 @@ export interface Choice {
   readonly otherwise: Effect
   /** The effect of a call without the argument. */
   readonly missing: Effect
+  /** Its schema requires it. */
+  readonly isRequired?: true
 }
 
 /** Ranks of effects, for comparison. */

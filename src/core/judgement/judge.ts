@@ -59,6 +59,8 @@ export function judge(definition: Definition, { server, isTrusted, list }: Conte
   const ofArguments = [
     ...argumentEvidence(all, about),
     ...switchEvidence(all, {
+      isChanging:
+        about.verbs.some((verb) => changing.has(verb)) || selection?.choice.effects.update !== undefined,
       isActing: about.isActing || selection !== undefined || words.evidence.length === 0,
     }),
     ...actionEvidence(all, chooser),
@@ -79,7 +81,9 @@ function judgementOf({ evidence, caveats }: Weighed, all: readonly Argument[], c
   const conditions = evidence.flatMap((item) => (item.when ? [{ ...item, when: item.when }] : []))
   const baseEffect = worst(base.map(({ effect }) => effect))
   const ordered = evidence.toSorted((one, other) => effectRanks[other.effect] - effectRanks[one.effect])
-  const chosen = choice ? worst([...Object.values(choice.effects), choice.missing]) : 'read'
+  const chosen = choice
+    ? worst([...Object.values(choice.effects), ...(choice.isRequired ? [] : [choice.missing])])
+    : 'read'
   const effect = conditions.reduce<Effect>(
     (found, each) => worse(found, each.effect),
     worse(baseEffect, chosen),
@@ -217,6 +221,7 @@ function aboutOf({ name, text, evidence, isPlainRead }: Words) {
   const executing = hasVerb(verbs, ['execute'])
   return {
     text,
+    words: name.words,
     verbs,
     isPlainRead,
     isReading: name.verbs.length > 0 && name.verbs.every(isReading),
@@ -234,6 +239,8 @@ function aboutOf({ name, text, evidence, isPlainRead }: Words) {
 }
 
 const adding = new Set('create add insert append edit comment annotate patch modify'.split(' '))
+
+const changing = new Set('update set change edit modify patch reset configure put'.split(' '))
 
 /** A tool that nothing says is reading, although some words do: what it does first is not known. */
 function unclear(
@@ -288,7 +295,9 @@ function weighedSelection(
   const isHarmful = known.some((effect) => effectRanks[effect] >= effectRanks.destructive)
   const warned = isHarmful ? [] : warnings.filter(({ effect }) => effect === 'destructive')
   const { readOnlyHint, destructiveHint } = ignored === undefined ? hints : {}
-  const isDeclared = destructiveHint === true || (readOnlyHint === false && destructiveHint === undefined)
+  // A hint of the tool is about its worst action: where one is known to destroy, it says nothing of the others.
+  const isDeclared =
+    !isHarmful && (destructiveHint === true || (readOnlyHint === false && destructiveHint === undefined))
   const isBelieved = isTrusted && readOnlyHint === true
   const raised = (effect: Effect): Effect =>
     effect === 'write' && (isDeclared || warned.length > 0) ? 'destructive' : effect

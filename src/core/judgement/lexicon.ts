@@ -22,15 +22,17 @@ export type VerbClass =
 const classes: Readonly<Record<VerbClass, string>> = {
   read: `
     analyse analyze assess audit autocomplete average benchmark browse calculate cat check classify
-    collect compare compute contrast convert count crawl decode define describe detail detect determine
-    diagnose diff dig discover display divide download echo encode enumerate estimate examine explain
-    explore extract fetch filter find flip forecast format geocode get glob greet grep guess hash head
-    identify info inspect introduce introspect learn lint list load locate lookup ls match measure
-    monitor multiply outline paraphrase parse peek ping predict preview print probe profile proofread
-    poll qualify query rank read recall recommend render report resolve retrieve return roll round say scan
-    score scrape search see show simulate sniff solve sort stat status stringify subtract suggest sum
-    summarise summarize survey tail test tokenize plot shuffle trace traceroute transcribe translate transliterate
-    tree validate verify view visualize watch whoami whois`,
+    collect compare compute consult contrast convert count crawl debug decode define describe
+    detail detect determine diagnose diff dig discover display divide download dump echo encode
+    enumerate estimate examine explain explore extract fetch filter find flip forecast
+    format gather geocode get glob greet grep guess hash head identify infer info inspect interpret
+    introduce introspect investigate iterate learn lint list load locate lookup ls match measure monitor
+    multiply obtain outline paginate paraphrase parse peek peruse ping plot poll predict preview print
+    probe profile proofread qualify query rank read recall recognize recommend render report research
+    resolve retrieve return roll round sample say scan score scrape search see show shuffle simulate
+    sniff solve sort stat status stringify subtract suggest sum summarise summarize survey tail tally
+    test tokenize trace traceroute transcribe translate transliterate traverse tree troubleshoot
+    typecheck validate verify view visualize watch weigh whoami whois`,
   session: `
     ask back capture connect emulate focus forward goto highlight hover navigate reload resize screenshot
     scroll select step sequentialthinking sleep snapshot switch think visit wait zoom`,
@@ -39,14 +41,14 @@ const classes: Readonly<Record<VerbClass, string>> = {
     attach backfill backup bind book bookmark branch build categorize change checkin checkout click
     clone collapse comment commit compile complete compose configure copy create customize decrement
     delay disable draft drag duplicate edit embed enable enqueue enrich enroll escalate export favorite
-    feedback fill flag follow fork generate group hide import increment index ingest init initialize
-    inject insert install join label link lock log make map mark mkdir modify move open patch pin plan
-    populate post postpone prepare press provision put queue react record redirect refresh register
-    reindex reinstate rename reopen reorder replay request rerun reschedule reserve respond
+    feedback fill flag follow fork generate grade group hide import increment index ingest init
+    initialize inject insert install join label link lock log make map mark mkdir modify move open patch
+    pin plan populate post postpone prepare press provision pull put queue react record redirect refresh
+    register reindex reinstate rename reopen reorder replay request rerun reschedule reserve respond
     resume retry rewrite route save schedule seed set setup shorten snooze split stage star start stash
     store submit subscribe swipe sync synchronize tag tap toggle touch track transcode transform
     transition turnon type unarchive unfollow unhide unlock unmute unpin unsnooze unstage unstar unstash
-    update upload upsert upvote vote warm water grade write`,
+    update upload upsert upvote vote warm water write`,
   soft: `
     alter ban block cancel clear close confirm cordon deactivate decline demote detach disassociate disconnect
     dismiss downvote eject exclude expel kick leave mute reclassify reject relocate reset restore scale silence
@@ -101,17 +103,18 @@ const nouns = new Set(
   `
     admin answer archive arrange audit average back backup ban benchmark bid billing block book borrow
     branch bridge build burn call cat change charge check claim clear clone close comment commit config
-    copy cordon count decline delay deploy deposit diff display drain drop email embed empty erase exec
-    export extract feedback filter flag flash flip focus force forecast fork form format forward fund
-    group guess halt hash head hide import index info invite join kick label launch lend link list load
-    lock log mail map mark match measure member merge mint move mute order outline patch pause pay
-    permission permit pin plan pledge post power press print probe profile purchase push query queue
-    rank react recall record redirect refund release replace reply report request reset respond restore
-    role roll rollback rollout rotate round route rsvp run scale scan schedule score screenshot script
-    seal search seed select set setup share shell ship sign silence sms snapshot sniff sort spawn spend
-    split squash stage stake star start stash stat status stop store strip sudo sum sunset survey swap
-    switch sync tag taint tap test tip touch trace track trade transact transfer transform transition
-    trash tree trigger tweet type update upgrade view vote wager wait watch whitelist wire withhold zap`
+    copy cordon count debug decline delay deploy deposit diff display drain drop dump email embed empty
+    erase exec export extract feedback filter flag flash flip focus force forecast fork form format
+    forward fund group guess halt hash head hide import index info invite join kick label launch lend
+    link list load lock log mail map mark match measure member merge mint move mute order outline patch
+    pause pay permission permit pin plan pledge post power press print probe profile pull purchase push
+    query queue rank react recall record redirect refund release replace reply report request research
+    reset respond restore role roll rollback rollout rotate round route rsvp run sample scale scan
+    schedule score screenshot script seal search seed select set setup share shell ship sign silence sms
+    snapshot sniff sort spawn spend split squash stage stake star start stash stat status stop store
+    strip sudo sum sunset survey swap switch sync tag taint tally tap test tip touch trace track trade
+    transact transfer transform transition trash tree trigger tweet type update upgrade view vote wager
+    wait watch whitelist wire withhold zap`
     .trim()
     .split(/\s+/),
 )
@@ -209,6 +212,14 @@ interface Contextual {
 
 const setOf = (text: string): ReadonlySet<string> => new Set(text.trim().split(/\s+/))
 
+/** A verb that changes a sheet, and otherwise reads. */
+function onSheet(verb: string): Contextual {
+  const objects = setOf(
+    'range sheet cell cells column columns row rows worksheet workbook spreadsheet playlist tabs',
+  )
+  return { objects, meaning: 'change', otherwise: verb }
+}
+
 /** Verbs whose object decides whether they read. */
 const contextual: Readonly<Record<string, Contextual>> = {
   resolve: {
@@ -219,6 +230,35 @@ const contextual: Readonly<Record<string, Contextual>> = {
     ),
     meaning: 'lookup',
     otherwise: 'complete',
+  },
+  format: {
+    objects: setOf(
+      `text code date dates json number numbers sql string markdown address currency xml yaml html time phone value
+       output source citation bibliography name file files response prompt`,
+    ),
+    meaning: 'format',
+    otherwise: 'change',
+  },
+  sort: onSheet('sort'),
+  filter: onSheet('filter'),
+  reverse: onSheet('reverse'),
+  flip: { objects: setOf('coin coins'), meaning: 'flip', otherwise: 'change' },
+  define: {
+    objects: setOf('word words term terms meaning phrase concept acronym'),
+    meaning: 'define',
+    otherwise: 'create',
+  },
+  load: {
+    objects: setOf(
+      'model plugin extension program scene project workspace session rom module firmware preset cartridge level',
+    ),
+    meaning: 'open',
+    otherwise: 'load',
+  },
+  fetch: {
+    objects: setOf('git refs remote remotes origin upstream'),
+    meaning: 'pull',
+    otherwise: 'fetch',
   },
   report: {
     objects: setOf(

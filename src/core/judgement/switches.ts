@@ -6,6 +6,8 @@ import type { Argument } from './members.ts'
 interface Acting {
   /** A verb shows that the tool does more than read. */
   readonly isActing: boolean
+  /** A verb shows that it changes what exists. */
+  readonly isChanging: boolean
 }
 
 /** The argument that makes a call a dry run without changes, if a tool has one. */
@@ -25,6 +27,8 @@ export function switchEvidence(all: readonly Argument[], acting: Acting): readon
     ...booleanEvidence(argument, acting),
     ...valueEvidence(argument, acting),
     ...peopleEvidence(argument, acting),
+    ...keyEvidence(argument, acting),
+    ...secretEvidence(argument, acting),
   ])
 }
 
@@ -117,6 +121,37 @@ function peopleEvidence(
   if (!/^(?:attendees|invitees|attendee emails|guests|guest emails|invite emails)$/.test(words.join(' ')))
     return []
   const text = `${name} are invited`
+  if (isRequired) return [{ effect: 'destructive', text, isSoft: true }]
+  return [{ effect: 'destructive', text, when: { argument: name, path, is: 'given', ...fallbackOf(schema) } }]
+}
+
+/** A key that signs: what is signed binds the owner of the key. */
+function keyEvidence({ name, path, words, isRequired, schema }: Argument, { isActing }: Acting): Evidence[] {
+  if (
+    !isActing ||
+    !/^(?:(?:wallet|signer|sender|from|owner) )?(?:private key|mnemonic|seed phrase|secret key|keypair)$/.test(
+      words.join(' '),
+    )
+  )
+    return []
+  const text = `${name} signs what is done`
+  if (isRequired) return [{ effect: 'destructive', text }]
+  return [{ effect: 'destructive', text, when: { argument: name, path, is: 'given', ...fallbackOf(schema) } }]
+}
+
+/** A secret or rights that a change replaces. */
+function secretEvidence(
+  { name, path, words, schema, isRequired }: Argument,
+  { isChanging }: Acting,
+): Evidence[] {
+  const label = words.join(' ')
+  if (
+    !isChanging ||
+    path.includes('*') ||
+    !/(?:^| )(?:password|secret|passphrase|role|roles|permissions|privileges|acl|scopes)$/.test(label)
+  )
+    return []
+  const text = `${name} replaces a secret or rights`
   if (isRequired) return [{ effect: 'destructive', text, isSoft: true }]
   return [{ effect: 'destructive', text, when: { argument: name, path, is: 'given', ...fallbackOf(schema) } }]
 }
