@@ -214,7 +214,10 @@ function isReadableNoun(value: string): boolean {
   const words = wordsOf(value)
   const last = words.at(-1) ?? ''
   return (
-    (words.length < 3 && isReadableWord(last)) || /^(?:contains|range|exists|equals|matches|help)$/.test(last)
+    (words.length < 3 && isReadableWord(last)) ||
+    /^(?:contains|range|exists|equals|matches|help|all|active|current|recent|latest|pending|upcoming|overview)$/.test(
+      last,
+    )
   )
 }
 

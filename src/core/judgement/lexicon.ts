@@ -239,6 +239,11 @@ const contextual: Readonly<Record<string, Contextual>> = {
     meaning: 'format',
     otherwise: 'change',
   },
+  clear: {
+    objects: setOf('cache caches filter filters selection formatting highlight highlights search'),
+    meaning: 'change',
+    otherwise: 'clear',
+  },
   sort: onSheet('sort'),
   filter: onSheet('filter'),
   reverse: onSheet('reverse'),

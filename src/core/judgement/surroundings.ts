@@ -50,7 +50,7 @@ function read(list: readonly Definition[]): Surroundings {
   }
 }
 
-/** How many tools have to share a prefix, and which part of them has to go on with a verb. */
+/** How many different words have to follow a prefix, and which part of them has to go on with a verb. */
 const MIN_SHARING = 3
 const MIN_PART = 0.6
 const MAX_PREFIX_WORDS = 3
@@ -65,7 +65,10 @@ function prefixesOf(names: readonly (readonly string[])[]): readonly string[] {
     }
   }
   return [...rests].flatMap(([prefix, following]) => {
-    if (following.length < MIN_SHARING) return []
+    if (new Set(following).size < MIN_SHARING) return []
+    const [first = '', ...more] = prefix.split(' ')
+    // "list payroll employee": what is listed.
+    if (more.length > 0 && verbClass(first) === 'read') return []
     const last = prefix.split(' ').at(-1) ?? ''
     const isVerb = baseVerb(last) !== undefined && !isNoun(last)
     const acting = following.filter((word) => verbClass(word) !== undefined && (!isVerb || !isNoun(word)))

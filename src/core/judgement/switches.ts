@@ -65,6 +65,13 @@ function booleanEvidence({ name, path, words, schema }: Argument, { isActing }: 
 function harmfulVerb(words: readonly string[]): string | undefined {
   const [first = ''] = words
   if (harmlessBefore.test(first) && words.length > 1 && first !== 'allow') return undefined
+  // "stop_on_error": when the work ends.
+  if (
+    /^(?:stop|abort|fail|halt|exit|pause|retry|cancel|continue) (?:on|if|when|at|after)\b/.test(
+      words.join(' '),
+    )
+  )
+    return undefined
   return words.find((word, at) => {
     const verb = baseVerb(word)
     if (verb === undefined || verb !== word || (at > 0 && isNoun(verb) && at !== words.length - 1))
