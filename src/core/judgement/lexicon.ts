@@ -21,53 +21,67 @@ export type VerbClass =
 
 const classes: Readonly<Record<VerbClass, string>> = {
   read: `
-    analyse analyze assess audit autocomplete average benchmark browse calculate cat check classify
-    collect compare compute consult contrast convert count crawl debug decode define describe
-    detail detect determine diagnose diff dig discover display divide download dump echo encode
-    enumerate estimate examine explain explore extract fetch filter find flip forecast
-    format gather geocode get glob greet grep guess hash head identify infer info inspect interpret
-    introduce introspect investigate iterate learn lint list load locate lookup ls match measure monitor
-    multiply obtain outline paginate paraphrase parse peek peruse ping plot poll predict preview print
-    probe profile proofread qualify query rank read recall recognize recommend render report research
-    resolve retrieve return roll round sample say scan score scrape search see show shuffle simulate
-    sniff solve sort stat status stringify subtract suggest sum summarise summarize survey tail tally
-    test tokenize trace traceroute transcribe translate transliterate traverse tree troubleshoot
-    typecheck validate verify view visualize watch weigh whoami whois`,
+    analyse analyze assert assess audit autocomplete average benchmark browse calculate cat check
+    classify collect compare compute consult contrast convert count crawl debug decode decrypt define
+    describe detail detect determine diagnose diff dig discover display divide download dump echo encode
+    enumerate estimate examine expect explain explore extract fetch filter find flip forecast format
+    gather geocode get glob greet grep guess hash head identify infer info inspect interpret introduce
+    introspect investigate iterate learn lint list load locate lookup ls match measure monitor multiply
+    obtain outline paginate paraphrase parse peek peruse ping plot poll predict preview print probe
+    profile proofread qualify query rank read recall recognize recommend render report research resolve
+    retrieve return roll round sample say scan score scrape search see show shuffle simulate sniff solve
+    sort stat status stringify subtract suggest sum summarise summarize survey tail tally test tokenize
+    trace traceroute transcribe translate transliterate traverse tree troubleshoot typecheck validate
+    verify view visualize watch weigh whoami whois`,
   session: `
-    ask back capture connect emulate focus forward goto highlight hover navigate reload resize screenshot
-    scroll select step sequentialthinking sleep snapshot switch think visit wait zoom`,
+    ask authenticate back capture connect emulate focus forward goto highlight hover login navigate
+    reauthenticate refocus reload resize screenshot scroll select sequentialthinking signin sleep
+    snapshot step switch think unzoom visit wait zoom`,
   write: `
-    ack acknowledge add adjust allocate annotate answer append apply archive arrange assign associate
-    attach backfill backup bind book bookmark branch build categorize change checkin checkout click
-    clone collapse comment commit compile complete compose configure copy create customize decrement
-    delay disable draft drag duplicate edit embed enable enqueue enrich enroll escalate export favorite
-    feedback fill flag follow fork generate grade group hide import increment index ingest init
-    initialize inject insert install join label link lock log make map mark mkdir modify move open patch
-    pin plan populate post postpone prepare press provision pull put queue react record redirect refresh
-    register reindex reinstate rename reopen reorder replay request rerun reschedule reserve respond
-    resume retry rewrite route save schedule seed set setup shorten snooze split stage star start stash
-    store submit subscribe swipe sync synchronize tag tap toggle touch track transcode transform
-    transition turnon type unarchive unfollow unhide unlock unmute unpin unsnooze unstage unstar unstash
-    update upload upsert upvote vote warm water write`,
+    ack acknowledge activate add adjust adopt align allocate animate annotate answer append apply
+    appoint archive arrange assign associate attach attest autofix backfill backup bind bisect book
+    bookmark branch build bump calibrate categorize certify change checkin checkout cherrypick click
+    clone collapse comment commit compile complete compose compress configure copy create crop customize
+    dblclick decompress decorate decrement deduplicate defer defragment delay designate disable dock
+    doubleclick draft drag draw dub duplicate edit embed enable encrypt endorse engage enqueue enrich
+    enroll escalate establish expand export extend extrude favorite feedback fill fix flag follow fork
+    fuse generate grade graduate group hide ignore import increment index ingest init initialize inject
+    insert install instantiate integrate invert join label lift link lock log make map mark maximize
+    memorize mention minimize mirror mix mkdir modify mount move nudge onboard open optimize organize
+    paint paste patch persist pin plan play populate pose post postpone preload prepare press produce
+    propose provision pull put queue raise react reassign recategorize recenter reconfigure reconnect
+    record redact redirect redo reduce refine reformat refresh register rehydrate reindex reinstate
+    reissue relabel relink remap remember rename reopen reorder repair replay reposition request rerun
+    reschedule reserve respond resubmit resume retag retouch retry rewind rewrite route sanitize save
+    scaffold schedule seed set setup shift shorten shrink simplify skip slide smooth snooze split stage
+    star start stash store stretch submit subscribe swipe sync synchronize tag tap teach thaw tint
+    toggle touch track transcode transform transition trim tune turnon type unarchive uncheck undelete
+    unfollow unfreeze ungroup unhide unify unlock unmute unpack unpin unsnooze unspam unstage unstar
+    unstash unwrap unyank unzip update upload upsert upvote vacuum vote warm warp water weld wrap write
+    zip`,
   soft: `
-    alter ban block cancel clear close confirm cordon deactivate decline demote detach disassociate disconnect
-    dismiss downvote eject exclude expel kick leave mute reclassify reject relocate reset restore scale silence
-    suppress taint trigger unassign unban unbind unlabel unlink unset unshare unsubscribe untag`,
+    accept agree alter ban block cancel clear close confirm consent cordon cut deactivate decline
+    delegate demote detach disassociate discharge disconnect dismiss dose downvote drill eject engrave
+    exclude expel freeze hoist ignite infuse kick leave mute reclassify reject relocate reprocess reset
+    restore scale seek silence suppress taint trigger unassign unban unbind unbond undelegate undock
+    unlabel unlink unmount unset unshare unsubscribe untag`,
   destructive: `
-    abandon abort amend annihilate clean cleanse cleanup cutover deallocate decommission del delete
-    deploy deprecate deprovision deregister destroy detonate disband disarm discard disenroll dissolve
-    downgrade drain drop empty erase evict expire expunge failback failover flash flatten flush flushall
-    flushdb force halt hdel hibernate invalidate kill liquidate lockdown logout lrem ltrim merge migrate
-    nuke obliterate offboard overwrite pause power powercycle poweroff promote prune purge push
-    quarantine reap rebase reboot rebuild recreate recycle redeploy reimage reinstall release remediate
-    remove repartition replace restart retire revert revoke rm rmdir rollback rollforward rollout rotate
-    scrub seal shred shutdown squash srem stop strip sunset suspend swap switchoff switchover tamper
-    teardown terminate trash truncate turnoff undeploy undo uninstall unpublish unregister unseal unsend
-    upgrade vacate wipe withhold zap zrem`,
+    abandon abort amend annihilate attack bruteforce clean cleanse cleanup crack cutover deallocate
+    deauth decommission del delete deploy deprecate deprovision deregister destroy detonate disarm
+    disband discard disenroll dissolve downgrade drain drop empty erase evict expire exploit expunge
+    failback failover fire flash flatten flood flush flushall flushdb force fuzz halt hdel hibernate
+    hijack incinerate invalidate kill liquidate lockdown logout lrem ltrim merge migrate nuke obliterate
+    offboard overwrite pause phish poison power powercycle poweroff promote prune purge push quarantine
+    reap rebase reboot rebuild recreate recycle redeploy reimage reinstall release remediate remove
+    repartition replace restart retire revert revoke rm rmdir rollback rollforward rollout rotate scrub
+    seal shred shutdown spoof squash srem stop strip sunset suspend swap switchoff switchover takeoff
+    tamper teardown terminate trash truncate turnoff undeploy undo uninstall unpublish unregister unseal
+    unsend upgrade vacate wipe withhold yank zap zrem`,
   outward: `
-    airdrop bid borrow bridge broadcast burn buy cashout charge claim approve debit deliver deposit dial
-    disburse dispatch donate email finalize fulfill fund invite lend mail mint notify order pay payout
-    pledge publish purchase redeem refund reimburse remit renew repay reply repost retweet rsvp sell
+    airdrop announce approve bet bid borrow bridge broadcast burn buy cashout charge claim contribute
+    debit deliver deposit dial disburse dispatch dm donate email finalize fulfill fund fundraise gamble
+    gift hire invite lend mail mint notarize notify order pay payout pledge publish purchase ratify
+    redeem redelegate refund reimburse remind remit renew repay reply repost resend retweet rsvp sell
     send settle share ship sign sms spend stake tip topup trade transact transfer tweet unstake wager
     wire withdraw`,
   admin: `
@@ -101,20 +115,22 @@ const verbs = new Map(
 /** Verbs that are as often nouns: "get a release", "list stashes", "the check run". */
 const nouns = new Set(
   `
-    admin answer archive arrange audit average back backup ban benchmark bid billing block book borrow
-    branch bridge build burn call cat change charge check claim clear clone close comment commit config
-    copy cordon count debug decline delay deploy deposit diff display drain drop dump email embed empty
-    erase exec export extract feedback filter flag flash flip focus force forecast fork form format
-    forward fund group guess halt hash head hide import index info invite join kick label launch lend
-    link list load lock log mail map mark match measure member merge mint move mute order outline patch
-    pause pay permission permit pin plan pledge post power press print probe profile pull purchase push
-    query queue rank react recall record redirect refund release replace reply report request research
-    reset respond restore role roll rollback rollout rotate round route rsvp run sample scale scan
-    schedule score screenshot script seal search seed select set setup share shell ship sign silence sms
-    snapshot sniff sort spawn spend split squash stage stake star start stash stat status stop store
-    strip sudo sum sunset survey swap switch sync tag taint tally tap test tip touch trace track trade
-    transact transfer transform transition trash tree trigger tweet type update upgrade view vote wager
-    wait watch whitelist wire withhold zap`
+    admin answer archive arrange attack audit average back backup ban benchmark bet bid billing block
+    book borrow branch bridge build burn call cat change charge check claim clear clone close comment
+    commit config copy cordon count crack crop cut debug decline delay deploy deposit diff display dm
+    dose drain draw drill drop dump email embed empty erase exec exploit export extract feedback filter
+    fire fix flag flash flip flood focus force forecast fork form format forward freeze fund gift group
+    guess halt hash head hide import index info invite join kick label launch lend lift link list load
+    lock log login mail map mark match measure member mention merge mint mirror mix mount move mute
+    order outline paint paste patch pause pay permission permit pin plan play pledge poison pose post
+    power press print probe profile pull purchase push query queue rank react recall record redirect
+    refund release replace reply report request research reset respond restore role roll rollback
+    rollout rotate round route rsvp run sample scale scan schedule score screenshot script seal search
+    seed seek select set setup share shell shift ship sign silence skip slide sms snapshot sniff sort
+    spawn spend split squash stage stake star start stash stat status stop store strip sudo sum sunset
+    survey swap switch sync tag taint tally tap test tip touch trace track trade transact transfer
+    transform transition trash tree trigger trim tweet type update upgrade vacuum view vote wager wait
+    watch whitelist wire withhold wrap yank zap zip`
     .trim()
     .split(/\s+/),
 )

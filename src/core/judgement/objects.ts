@@ -46,7 +46,9 @@ const combinations: readonly Combination[] = [
     // Sent to people when it is posted.
     verbs: setOf('post create submit reply forward publish respond compose'),
     objects: setOf('message messages email mail sms tweet dm invitation invite notification payment'),
-    unless: setOf('draft drafts template templates label labels filter rule rules'),
+    unless: setOf(
+      'draft drafts template templates label labels filter rule rules folder folders mailbox box category signature list group',
+    ),
     text: (word) => `a ${word} cannot be undone`,
   },
   {

@@ -50,10 +50,13 @@ const harmlessBefore =
 function booleanEvidence({ name, path, words, schema }: Argument, { isActing }: Acting): Evidence[] {
   if (!isBoolean(schema)) return []
   const label = words.join(' ')
+  // Far inside, it is data: a mail rule that deletes.
+  const isData = path.filter((step) => step !== '*').length > 2
   const when: Condition = { argument: name, path, is: 'given', ...fallbackOf(schema) }
   const found = (text: string): Evidence[] => [{ effect: 'destructive', text: `${name} ${text}`, when }]
   if (isActing && publishing.test(label)) return found('makes it public, or notifies people')
   if (isActing && granting.test(label)) return found('gives rights, or takes protection away')
+  if (isData) return []
   if (discarding.test(label)) return found('makes it worse')
   if (!isActing) return []
   if (worsening.test(label)) return found('makes it worse')
