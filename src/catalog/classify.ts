@@ -7,6 +7,7 @@ import { opOfEffect, riskOfEffect } from '../core/judgement/call.ts'
 import { type Effect, effectRanks } from '../core/judgement/evidence.ts'
 import { judge, type Judgement } from '../core/judgement/judge.ts'
 import { verbClass } from '../core/judgement/lexicon.ts'
+import type { Surroundings } from '../core/judgement/surroundings.ts'
 import { leadingVerb } from '../core/judgement/words.ts'
 import { definitionHash, type Pack } from '../core/pack.ts'
 import { type UpstreamSettings, settingOf } from '../core/settings.ts'
@@ -19,12 +20,17 @@ import playwright from './packs/playwright.json' with { type: 'json' }
 
 type Definition = Readonly<Record<string, unknown>>
 
-/** Classifies a tool of a server. */
+/** Classifies a tool of a server; `around` is what the list says that it is in. */
 export function classify(
   definition: Definition,
   settings: UpstreamSettings,
-  judged: Judgement = judge(definition, { server: settings.name, isTrusted: settings.trust }),
+  around?: Surroundings,
 ): Classification {
+  const context = { server: settings.name, isTrusted: settings.trust, ...(around && { around }) }
+  return classified(definition, settings, judge(definition, context))
+}
+
+function classified(definition: Definition, settings: UpstreamSettings, judged: Judgement): Classification {
   const configured = readConfigured(settings, String(definition.name))
   const found = withPack(judged, definition, settings.trust)
   const op = configured.op ?? opOfEffect(found.effect, found.verb)
@@ -39,7 +45,7 @@ export function classify(
 /** Classifies a tool of a server that does not list its tools: a name alone guarantees nothing. */
 export function classifyUnlisted(definition: Definition, settings: UpstreamSettings): Classification {
   const evidence = ['its server does not list its tools, so nothing describes what it does']
-  return classify(definition, settings, {
+  return classified(definition, settings, {
     effect: 'destructive',
     baseEffect: 'destructive',
     conditions: [],

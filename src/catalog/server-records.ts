@@ -34,7 +34,11 @@ import { listAllPages } from './pagination.ts'
 interface Options {
   readonly servers: ReadonlyMap<string, Source>
   /** The descriptor of a listed tool. */
-  listed(upstream: string, definition: EntryDefinition): Descriptor | undefined
+  listed(
+    upstream: string,
+    definition: EntryDefinition,
+    list?: readonly EntryDefinition[],
+  ): Descriptor | undefined
   /** The facts that features report about a tool. */
   facts(entry: Descriptor, all: readonly Descriptor[]): ToolFacts
   /** The statistics of a tool. */
@@ -196,11 +200,12 @@ async function listsOf({ settings, handle }: Source, { listed }: Options): Promi
   const { discovered, tools, prompts, resources, templates } = await readLists(handle, name)
   const { capabilities, instructions, _meta: meta } = discovered.fields
   const info = isObject(meta) ? meta[metaKeys.serverInfo] : undefined
+  const definitions = tools.map(({ fields }) => fields)
   return {
     info: isObject(info) ? info : {},
     ...(typeof instructions === 'string' && instructions !== '' && { instructions }),
     capabilities: isObject(capabilities) ? capabilities : {},
-    tools: tools.flatMap(({ fields }) => listed(name, fields) ?? []),
+    tools: definitions.flatMap((each) => listed(name, each, definitions) ?? []),
     prompts: prompts.map(({ fields }) => fields),
     resources: resources.map(({ fields }) => fields),
     resourceTemplates: templates.map(({ fields }) => fields),

@@ -2,6 +2,12 @@
 import type { Call, Handler, Middleware, Outcome } from '../core/call.ts'
 import type { Descriptor, ListedDefinition } from '../core/descriptor.ts'
 import { GatewayError } from '../core/error.ts'
+import {
+  areSameSurroundings,
+  noSurroundings,
+  type Surroundings,
+  surroundingsOf,
+} from '../core/judgement/surroundings.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import { attempt, untilAborted, within } from '../core/time/waiting.ts'
 import type { BuiltinTool } from './builtins.ts'
@@ -27,20 +33,30 @@ export interface Descriptors {
    * The descriptor of the tool a call names, immediately if the server's list is known. @throws the error of listing
    */
   of(call: Call): Found<Descriptor>
-  /** The descriptor of a listed tool. */
-  listed(upstream: string, definition: Definition): Descriptor | undefined
+  /**
+   * The descriptor of a listed tool. Without the list that it is in, the last known list of the server counts.
+   */
+  listed(upstream: string, definition: Definition, list?: readonly Definition[]): Descriptor | undefined
 }
 
 /** Creates descriptors of listed tools, once per definition. */
 export function createDescriptors({ server, tool, own, resolve }: Options): Descriptors {
-  const entries = new WeakMap<Definition, Descriptor>()
+  const entries = new WeakMap<Definition, { readonly entry: Descriptor; readonly around: Surroundings }>()
+  /** What the last list of each server said. */
+  const last = new Map<string, Surroundings>()
 
-  const listed = (upstream: string, definition: Definition): Descriptor | undefined => {
+  const listed = (
+    upstream: string,
+    definition: Definition,
+    list?: readonly Definition[],
+  ): Descriptor | undefined => {
+    const around = list ? surroundingsOf(list) : (last.get(upstream) ?? noSurroundings)
     const known = entries.get(definition)
-    if (known) return known
+    if (known && areSameSurroundings(known.around, around)) return known.entry
     const settings = server(upstream)
     if (!settings) return undefined
-    const classification = classify(definition, settings)
+    if (list) last.set(upstream, around)
+    const classification = classify(definition, settings, around)
     const proved = provedOf(definition, settings.trust)
     const entry: Descriptor = {
       upstream,
@@ -50,7 +66,7 @@ export function createDescriptors({ server, tool, own, resolve }: Options): Desc
       classification: classification,
       ...(proved && { proved }),
     }
-    entries.set(definition, entry)
+    entries.set(definition, { entry, around })
     return entry
   }
 
@@ -72,7 +88,9 @@ export function createDescriptors({ server, tool, own, resolve }: Options): Desc
     const upstream = call?.target.upstream
     if (!call || upstream === undefined) return undefined
     return after(tool(call), (found) =>
-      found?.isUnlisted ? unlisted(upstream, found.definition) : found && listed(upstream, found.definition),
+      found?.isUnlisted
+        ? unlisted(upstream, found.definition)
+        : found && listed(upstream, found.definition, found.list?.()),
     )
   }
 

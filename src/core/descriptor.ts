@@ -7,6 +7,8 @@ export interface ListedDefinition {
   readonly definition: Readonly<Record<string, unknown>>
   /** Set if the server does not list its tools, so that only the name is known. */
   readonly isUnlisted?: true
+  /** The entries of the whole list that it is in; the same array while the list is the same. */
+  list?(): readonly Readonly<Record<string, unknown>>[]
 }
 
 /** A tool, prompt or resource of a server: its list entry and the derived classification. */

@@ -1,5 +1,6 @@
 /** The data that assertions check, read from the server once. */
 import { classify } from '../catalog/classify.ts'
+import { surroundingsOf } from '../core/judgement/surroundings.ts'
 import type { Handler } from '../core/call.ts'
 import type { Classification } from '../core/descriptor.ts'
 import { isObject } from '../core/json/json.ts'
@@ -66,6 +67,8 @@ export async function gather(handle: Handler, context: AuditContext): Promise<Su
   const own = isObject(capabilities) ? capabilities : {}
   const info = isObject(meta) ? meta[metaKeys.serverInfo] : serverInfo
   const lists = await readLists(send)
+  const tools = lists['tools/list'].items.filter(isObject)
+  const around = surroundingsOf(tools)
   const resources = lists['resources/list'].items.filter(isObject)
   const prompts = lists['prompts/list'].items.filter(isObject)
   const prompt = await fetchPrompt(send, prompts)
@@ -77,10 +80,10 @@ export async function gather(handle: Handler, context: AuditContext): Promise<Su
     capabilities: own,
     serverInfo: isObject(info) ? info : {},
     lists,
-    tools: lists['tools/list'].items.filter(isObject).map((definition) => ({
+    tools: tools.map((definition) => ({
       name: String(definition.name),
       definition,
-      classification: classify(definition, settings),
+      classification: classify(definition, settings, around),
     })),
     prompts,
     resources,

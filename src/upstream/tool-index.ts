@@ -31,6 +31,8 @@ export interface IndexedTool {
   readonly definition: Readonly<Record<string, unknown>>
   /** Set if the server does not list its tools, so that only the name is known. */
   readonly isUnlisted?: true
+  /** The entries of the whole list that it is in. */
+  list?(): readonly Readonly<Record<string, unknown>>[]
 }
 
 /** Why the tools are unknown. */
@@ -52,6 +54,7 @@ export class ToolIndex {
   #listing: Promise<void> | undefined
   readonly #listedAt = new LRUCache<string, number>({ max: MAX_CLIENT_KEYS })
   #byAlias: ReadonlyMap<string, readonly string[]> | undefined
+  #definitions: readonly IndexedTool['definition'][] | undefined
   #refusal: Refusal | undefined
 
   constructor(list: List) {
@@ -124,14 +127,26 @@ export class ToolIndex {
         'tools',
       ).payload,
       this.#known,
+      this.#all,
     )
-    this.#byAlias = undefined
+    this.#derive()
   }
 
   forget(): void {
     this.#known = undefined
     this.#refusal = undefined
+    this.#derive()
+  }
+
+  /** Forgets what follows from the known tools. */
+  #derive(): void {
     this.#byAlias = undefined
+    this.#definitions = undefined
+  }
+
+  readonly #all = (): readonly IndexedTool['definition'][] => {
+    this.#definitions ??= [...(this.#known?.values() ?? [])].map(({ definition }) => definition)
+    return this.#definitions
   }
 
   /** A name takes precedence over an alias, and an ambiguous alias is ignored. */
@@ -156,12 +171,12 @@ export class ToolIndex {
         boundedPage(given, 'tools', () => undefined),
         'tools',
       ).payload
-      read(result, found)
+      read(result, found, this.#all)
       cursor = result.fields.nextCursor
       if (isLast(cursor)) break
     }
     this.#known = isAnew ? found : new Map([...(this.#known ?? []), ...found])
-    this.#byAlias = undefined
+    this.#derive()
   }
 }
 
@@ -189,7 +204,11 @@ function isAnswered(error: unknown): boolean {
   return error instanceof GatewayError && error.code === 'UPSTREAM_ERROR'
 }
 
-function read({ fields: { tools } }: Payload, into: Map<string, IndexedTool>): void {
+function read(
+  { fields: { tools } }: Payload,
+  into: Map<string, IndexedTool>,
+  list: NonNullable<IndexedTool['list']>,
+): void {
   for (const tool of Array.isArray(tools) ? tools : []) {
     if (!isObject(tool) || typeof tool.name !== 'string') continue
     const support = isObject(tool.execution) ? tool.execution.taskSupport : undefined
@@ -197,6 +216,7 @@ function read({ fields: { tools } }: Payload, into: Map<string, IndexedTool>): v
     into.set(tool.name, {
       mirror: readMirror(tool.inputSchema) ?? [],
       definition: tool,
+      list,
       ...(isSupported && { taskSupport: support }),
     })
   }

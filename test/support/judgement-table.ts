@@ -7,6 +7,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { judge, type Judgement } from '../../src/core/judgement/judge.ts'
+import { surroundingsOf } from '../../src/core/judgement/surroundings.ts'
 
 /** What a person says that a tool does. `harmless` changes only the caller's own passing session. */
 export type Label = 'read' | 'harmless' | 'write' | 'destructive' | 'execute'
@@ -64,9 +65,9 @@ export function labelledServers(folder: string): LabelledServer[] {
 /** Judges all tools of labelled servers. */
 export function verdictsOf(servers: readonly LabelledServer[], isTrusted: boolean): Verdict[] {
   return servers.flatMap(({ server, tools }) => {
-    const list = tools.map(({ definition }) => definition)
+    const around = surroundingsOf(tools.map(({ definition }) => definition))
     return tools.map(({ label, definition }) => {
-      const judgement = judge(definition, { server, isTrusted, list })
+      const judgement = judge(definition, { server, isTrusted, around })
       const [isAsked, isAlwaysAsked] = [judgement.effect, judgement.baseEffect].map(
         (effect) => effect === 'destructive' || effect === 'execute',
       )

@@ -22,7 +22,7 @@ import {
 import { type Weighed, weighed } from './hints.ts'
 import { isGoverning, isNoun, isVague, verbClass } from './lexicon.ts'
 import { type Argument, argumentsOf } from './members.ts'
-import { hasDefaults, type Surroundings, surroundingsOf } from './surroundings.ts'
+import { hasDefaults, noSurroundings, type Surroundings } from './surroundings.ts'
 import { dryRunOf, switchEvidence } from './switches.ts'
 import { evidenceOfName, type NameReading, readName, titleEvidence } from './words.ts'
 
@@ -41,15 +41,17 @@ export interface Context {
   readonly server: string
   /** Whether its reassuring annotations are believed. */
   readonly isTrusted: boolean
-  /** Its whole list, if that is known. */
-  readonly list?: readonly Definition[]
+  /** What its whole list says, if that is known. */
+  readonly around?: Surroundings
 }
 
 type Definition = Readonly<Record<string, unknown>>
 
 /** Judges an entry of `tools/list`. */
-export function judge(definition: Definition, { server, isTrusted, list }: Context): Judgement {
-  const around = surroundingsOf(list)
+export function judge(
+  definition: Definition,
+  { server, isTrusted, around = noSurroundings }: Context,
+): Judgement {
   const all = argumentsOf(definition.inputSchema)
   const hints = isObject(definition.annotations) ? definition.annotations : {}
   const words = readWords(definition, hints, { server, around, all })

@@ -18,15 +18,26 @@ export interface Surroundings {
   readonly prefixes: readonly string[]
 }
 
-const none: Surroundings = { isFilled: false, isComplete: false, prefixes: [] }
+/** What is known without a list: nothing. */
+export const noSurroundings: Surroundings = { isFilled: false, isComplete: false, prefixes: [] }
 const known = new WeakMap<readonly Definition[], Surroundings>()
 
 /** What a list says; a list is read once. */
-export function surroundingsOf(list: readonly Definition[] | undefined): Surroundings {
-  if (!list || list.length === 0) return none
+export function surroundingsOf(list: readonly Definition[]): Surroundings {
+  if (list.length === 0) return noSurroundings
   const found = known.get(list) ?? read(list)
   known.set(list, found)
   return found
+}
+
+/** Whether two lists say the same. */
+export function areSameSurroundings(one: Surroundings, other: Surroundings): boolean {
+  if (one === other) return true
+  return (
+    one.isFilled === other.isFilled &&
+    one.isComplete === other.isComplete &&
+    one.prefixes.join() === other.prefixes.join()
+  )
 }
 
 /** Whether the hints are all four, and what MCP assumes where there are none. */
