@@ -242,7 +242,10 @@ function confirmationText({ when, isOutOfBand, fallback = 'page' }: Confirmation
   const whom = isOutOfBand
     ? 'approval by other people, out of band'
     : `by the user of the client, inline; ${fallbackText[fallback]} if the client cannot ask`
-  return when === 'always' ? whom : `${whom}, in transactions only`
+  if (when === 'always') return whom
+  return when === 'by_arguments'
+    ? `${whom}, for calls whose arguments require it`
+    : `${whom}, in transactions only`
 }
 
 const fallbackText: Readonly<Record<NonNullable<Confirmation['fallback']>, string>> = {
@@ -253,7 +256,7 @@ const fallbackText: Readonly<Record<NonNullable<Confirmation['fallback']>, strin
 
 function confirmationSummary({ when, isOutOfBand }: Confirmation): string {
   if (when === 'never') return 'no'
-  return `${isOutOfBand ? 'out of band' : 'inline'}${when === 'always' ? '' : ', in transactions'}`
+  return `${isOutOfBand ? 'out of band' : 'inline'}${when === 'always' ? '' : when === 'by_arguments' ? ', by arguments' : ', in transactions'}`
 }
 
 function undone({ from, how, isProved }: Undoing): string {

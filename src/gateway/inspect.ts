@@ -2,6 +2,7 @@
 import { settingsFor } from '../features/feature.ts'
 import { type Runtime, isUndoDerived } from './runtime.ts'
 import type { Descriptor, LongCalls } from '../core/descriptor.ts'
+import { atLeast } from '../core/judgement/call.ts'
 import { pageArguments } from '../core/judgement/pages.ts'
 import { type UpstreamSettings, settingOf } from '../core/settings.ts'
 import type { StopAsking } from '../core/remember.ts'
@@ -39,7 +40,8 @@ export interface Inspected {
 
 /** Whether confirmation is required before a tool runs. */
 interface ConfirmationRule {
-  readonly when: 'always' | 'in_transactions' | 'never'
+  /** `by_arguments`: only calls whose arguments require it. */
+  readonly when: 'always' | 'by_arguments' | 'in_transactions' | 'never'
   /** Other people decide, not the user of the client. */
   readonly isOutOfBand: boolean
   /** What happens if the client cannot ask its user. */
@@ -104,7 +106,11 @@ function confirmationOf(
   const why = [...configuredReasons(entry, server, settings), `its risk is ${entry.classification.risk}`]
   if (!rule) return { when: 'never', isOutOfBand: false, why }
   if (!needsConfirmation(rule, entry) && !rule.isPivot) return { when: 'never', isOutOfBand: false, why }
-  const when = needsConfirmation(rule, entry) ? 'always' : 'in_transactions'
+  const when = needsConfirmation(rule, atLeast(entry))
+    ? 'always'
+    : needsConfirmation(rule, entry)
+      ? 'by_arguments'
+      : 'in_transactions'
   return {
     when,
     isOutOfBand: rule.isOutOfBand,

@@ -4,7 +4,7 @@
  */
 import type { Evidence } from './evidence.ts'
 import { baseVerb, verbClass } from './lexicon.ts'
-import { type Argument, argumentsOf } from './members.ts'
+import { type Argument, argumentsOf, isOuter } from './members.ts'
 
 /** What else is known of a tool when its arguments are examined. */
 export interface About {
@@ -24,7 +24,7 @@ export interface About {
 
 /** The evidence of a tool's arguments, without that of switches and choices. */
 export function argumentEvidence(given: readonly Argument[], about: About): readonly Evidence[] {
-  const all = given.filter(({ path }) => isOuter(path))
+  const all = given.filter(isOuter)
   return [
     ...all.flatMap((item) => languageEvidence(item, about, isLanguageChosen(all))),
     ...all.flatMap((item) => fileEvidence(item, about)),
@@ -35,15 +35,6 @@ export function argumentEvidence(given: readonly Argument[], about: About): read
     ...forwardingEvidence(all, about),
   ]
 }
-
-/** Whether an argument is not in another one, or in one that only wraps arguments. */
-function isOuter(path: readonly string[]): boolean {
-  return path.slice(0, -1).every((step) => wrappers.has(step.toLowerCase()))
-}
-
-const wrappers = new Set(
-  'params parameters args arguments input request options payload body action'.split(' '),
-)
 
 /** Whether results are described as counting what was changed or deleted. */
 export function outputEvidence(outputSchema: unknown): readonly Evidence[] {

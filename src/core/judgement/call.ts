@@ -13,6 +13,19 @@ export function asCalled(entry: Descriptor, { params }: { readonly params: Paylo
   return { ...entry, classification: natureOf(effect, entry.classification) }
 }
 
+/** The descriptor of a tool with the classification of its most harmless call. */
+export function atLeast(entry: Descriptor): Descriptor {
+  const { varies } = entry.classification
+  if (!varies) return entry
+  const { baseEffect, choice, dryRun } = varies
+  const chosen = choice ? [...Object.values(choice.effects), choice.missing] : []
+  const effect = (['read', 'write', 'destructive', 'execute'] as const).find(
+    (each) => chosen.length === 0 || chosen.includes(each),
+  )
+  const least = dryRun === undefined ? worse(baseEffect, effect ?? 'read') : 'read'
+  return { ...entry, classification: natureOf(least, entry.classification) }
+}
+
 /** The effect of a call with these arguments. */
 function effectOfCall({ baseEffect, conditions, choice, dryRun }: Variation, given: unknown): Effect {
   if (dryRun !== undefined && valuesAt(given, dryRun)[0] === true) return 'read'

@@ -40,13 +40,19 @@ const maybeSelecting = new Set('mode type kind task function tool request event'
 
 /** The argument that selects what a call does, if there is one. */
 export function selectionOf(all: readonly Argument[], chooser: Chooser): Selection | undefined {
-  for (const argument of all) {
+  const plainFirst = all.toSorted((one, other) => rankOf(one) - rankOf(other))
+  for (const argument of plainFirst) {
     const found = isHttpMethod(argument, all, chooser)
       ? httpSelection(argument, all)
       : actionSelection(argument, chooser)
     if (found) return found
   }
   return undefined
+}
+
+/** Plain names of selectors come before `type` and `mode`, and outer ones before inner ones. */
+function rankOf({ words, path }: Argument): number {
+  return (selecting.has(words.at(-1) ?? '') ? 0 : 100) + path.length
 }
 
 function actionSelection(argument: Argument, chooser: Chooser): Selection | undefined {
@@ -60,7 +66,7 @@ function actionSelection(argument: Argument, chooser: Chooser): Selection | unde
     (value) =>
       [
         value,
-        isMath && /^(?:eval|evaluate|compute)$/.test(value) ? 'read' : effectOfValue(value, chooser.words),
+        isMath && /^(?:eval|evaluate|compute)$/i.test(value) ? 'read' : effectOfValue(value, chooser.words),
       ] as const,
   )
   const isKnown = effects.some(([, effect]) => effect !== undefined)
@@ -103,7 +109,7 @@ function isHttpMethod(
   { text }: Chooser,
 ): boolean {
   if (!/^(?:method|http method|request method|verb|http verb)$/.test(words.join(' '))) return false
-  if (values) return textsOf(values).every((value) => httpMethods.has(value))
+  if (values) return textsOf(values).every((value) => httpMethods.has(keyOf(value)))
   const isAddressed = all.some(({ words: own }) =>
     /^(?:url|uri|endpoint|path|api path|route)$/.test(own.join(' ')),
   )
@@ -119,7 +125,7 @@ function httpSelection(argument: Argument, all: readonly Argument[]): Selection 
   const listed = argument.values ? textsOf(argument.values) : [...httpMethods]
   return selection(
     argument,
-    listed.map((value) => [value, readingMethods.has(value) ? 'read' : worse] as const),
+    listed.map((value) => [value, readingMethods.has(keyOf(value)) ? 'read' : worse] as const),
     worse,
   )
 }
@@ -129,13 +135,15 @@ function selection(
   effects: readonly (readonly [value: string, effect: Effect])[],
   whenMissing: Effect,
 ): Selection {
-  const known = Object.fromEntries(effects)
+  const known = Object.fromEntries(effects.map(([value, effect]) => [keyOf(value), effect]))
   const all = effects.map(([, effect]) => effect)
   const fallback = defaultOf(schema, description)
   const otherwise = worst([...all, 'destructive'])
   const missing =
     fallback !== undefined
-      ? (known[fallback] ?? otherwise)
+      ? Object.hasOwn(known, fallback)
+        ? (known[fallback] ?? otherwise)
+        : otherwise
       : isRequired || (whenMissing !== 'read' && !all.every((effect) => effect === 'read'))
         ? otherwise
         : 'read'
@@ -179,10 +187,15 @@ function listedValues({ description }: Argument): readonly string[] {
   return listed?.split(/\s*(?:,|\bor\b|\band\b)\s*/).filter((value) => /^[A-Za-z][\w-]*$/.test(value)) ?? []
 }
 
+/** The texts among values, each once whatever its case. */
 function textsOf(values: readonly unknown[]): readonly string[] {
-  return [
-    ...new Set(values.flatMap((value) => (typeof value === 'string' ? [value.trim().toLowerCase()] : []))),
-  ]
+  const texts = values.flatMap((value) => (typeof value === 'string' ? [value.trim()] : []))
+  return [...new Map(texts.map((text) => [text.toLowerCase(), text])).values()]
+}
+
+/** A value as it is compared. */
+function keyOf(value: string): string {
+  return value.toLowerCase()
 }
 
 /** Operations of arithmetic and on texts, which change nothing. */
@@ -201,7 +214,7 @@ function effectOfValue(value: string, subject: readonly string[] = []): Effect |
   const { words, verbs } = readName(value, '')
   const own = evidenceOfName({ words, verbs })
   const evidence = verbs.length === 0 ? own : [...own, ...objectEvidence(verbs, [...words, ...subject])]
-  if (evidence.length === 0) return pure.has(value) || isReadableNoun(value) ? 'read' : undefined
+  if (evidence.length === 0) return pure.has(keyOf(value)) || isReadableNoun(value) ? 'read' : undefined
   return worst(evidence.map(({ effect, verb }) => (verb !== undefined && isPassing(verb) ? 'write' : effect)))
 }
 
@@ -228,14 +241,13 @@ export function isCalculation(all: readonly Argument[]): boolean {
     .flatMap((argument) => textsOf(argument.values ?? listedValues(argument)))
   return (
     values.length > 0 &&
-    values.every((value) => pure.has(value)) &&
-    values.some((each) => arithmetic.has(each) || !wordsOf(each).includes('add'))
+    values.every((value) => pure.has(keyOf(value))) &&
+    values.some((each) => arithmetic.has(keyOf(each)) || !wordsOf(each).includes('add'))
   )
 }
 
-/** The values of an action that make a call of a tool worse, if its own name says what it does. */
-export function actionEvidence(all: readonly Argument[], { isActing }: Chooser): readonly Evidence[] {
-  if (!isActing) return []
+/** The values of actions that make a call of a tool worse, if its name or another argument says what it does. */
+export function actionEvidence(all: readonly Argument[]): readonly Evidence[] {
   return all.flatMap(({ name, path, words, values, schema }): Evidence[] => {
     if (!selecting.has(words.at(-1) ?? '') || !values) return []
     const texts = textsOf(values)
@@ -249,7 +261,7 @@ export function actionEvidence(all: readonly Argument[], { isActing }: Chooser):
           argument: name,
           path,
           is: 'value',
-          harmless: texts.filter((value) => !harmful.includes(value)),
+          harmless: texts.filter((value) => !harmful.includes(value)).map(keyOf),
           ...(schema.default !== undefined && { fallback: schema.default }),
         },
       },

@@ -58,14 +58,15 @@ export function judge(
   const about = aboutOf(words)
   const chooser = { ...about, isActing: about.isNamedActing }
   const selection = selectionOf(all, chooser)
+  const others = all.filter(({ name }) => name !== selection?.choice.argument)
   const ofArguments = [
     ...argumentEvidence(all, about),
-    ...switchEvidence(all, {
+    ...switchEvidence(others, {
       isChanging:
         about.verbs.some((verb) => changing.has(verb)) || selection?.choice.effects.update !== undefined,
       isActing: about.isActing || selection !== undefined || words.evidence.length === 0,
     }),
-    ...actionEvidence(all, chooser),
+    ...(chooser.isActing || selection ? actionEvidence(others) : []),
   ]
   const ignored = ignoredHints(definition, around, words.isPlainRead)
   const weighing = { hints, isTrusted, ...(ignored !== undefined && { ignored }) }

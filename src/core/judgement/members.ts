@@ -19,22 +19,40 @@ export interface Argument {
 }
 
 const MAX_ARGUMENTS = 200
+/** The number of schemas that are read of one tool. */
+const MAX_SCHEMAS = 2000
 const MAX_DEPTH = 3
 
 /** The arguments of an input schema, outermost first. References within the schema are followed. */
 export function argumentsOf(schema: unknown): readonly Argument[] {
-  return membersOf(schema, { root: schema, path: [], depth: 0, isRequired: true }).slice(0, MAX_ARGUMENTS)
+  const place = { root: schema, path: [], depth: 0, isRequired: true, budget: { left: MAX_SCHEMAS } }
+  return membersOf(schema, place).slice(0, MAX_ARGUMENTS)
 }
+
+/** Whether an argument is not in another one, or in one that only wraps arguments. */
+export function isOuter({ path }: Argument): boolean {
+  return path.slice(0, -1).every((step) => wrappers.has(step.toLowerCase()))
+}
+
+const wrappers = new Set(
+  'params parameters args arguments input request options payload body action'.split(' '),
+)
 
 interface Place {
   readonly root: unknown
   readonly path: readonly string[]
   readonly depth: number
   readonly isRequired: boolean
+  readonly budget: Budget
+}
+
+/** How many schemas may still be read: references make a short schema as large as it likes. */
+interface Budget {
+  left: number
 }
 
 function membersOf(given: unknown, place: Place): readonly Argument[] {
-  const own = variantsOf(given, place.root).flatMap((schema) => ownMembers(schema, place))
+  const own = variantsOf(given, place.root, place.budget).flatMap((schema) => ownMembers(schema, place))
   const merged = new Map<string, Argument>()
   for (const each of own) {
     const before = merged.get(each.name)
@@ -53,15 +71,15 @@ function membersOf(given: unknown, place: Place): readonly Argument[] {
   return [...members, ...inner].slice(0, MAX_ARGUMENTS)
 }
 
-function ownMembers(schema: Schema, { root, path: above, isRequired }: Place): readonly Argument[] {
-  if (!isObject(schema.properties)) return []
+function ownMembers(schema: Schema, { root, path: above, isRequired, budget }: Place): readonly Argument[] {
+  if (!isObject(schema.properties) || budget.left <= 0) return []
   const required = new Set<unknown>(Array.isArray(schema.required) ? schema.required : [])
   return Object.entries(schema.properties)
     .slice(0, MAX_ARGUMENTS)
     .map(([name, value]): Argument => {
       const own = resolved(value, root) ?? {}
       const path = [...above, name]
-      const values = valuesOf(own, root)
+      const values = valuesOf(own, root, budget)
       return {
         name: path.filter((step) => step !== '*').join('.'),
         path,
@@ -82,18 +100,22 @@ function joined(one: Argument, other: Argument): Argument {
 }
 
 /** A schema, and the alternatives that it declares. */
-function variantsOf(given: unknown, root: unknown, depth = 0): readonly Schema[] {
+function variantsOf(given: unknown, root: unknown, budget: Budget, depth = 0): readonly Schema[] {
   const schema = resolved(given, root)
-  if (!schema) return []
+  if (!schema || budget.left-- <= 0) return []
   if (depth >= MAX_DEPTH) return [schema]
   const others = [schema.anyOf, schema.oneOf, schema.allOf].flatMap((each) =>
     Array.isArray(each) ? each : [],
   )
-  return [schema, ...others.flatMap((each) => variantsOf(each, root, depth + 1))].slice(0, MAX_ARGUMENTS)
+  return [schema, ...others.flatMap((each) => variantsOf(each, root, budget, depth + 1))].slice(
+    0,
+    MAX_ARGUMENTS,
+  )
 }
 
 /** The values that a schema lists, also by `const` and in alternatives; undefined if it takes others too. */
-function valuesOf(schema: Schema, root: unknown, depth = 0): readonly unknown[] | undefined {
+function valuesOf(schema: Schema, root: unknown, budget: Budget, depth = 0): readonly unknown[] | undefined {
+  if (budget.left-- <= 0) return undefined
   if (Array.isArray(schema.enum)) return schema.enum
   if (schema.const !== undefined) return [schema.const]
   const choices = [schema.anyOf, schema.oneOf].find(Array.isArray)
@@ -101,11 +123,11 @@ function valuesOf(schema: Schema, root: unknown, depth = 0): readonly unknown[] 
     const known = choices
       .map((each: unknown) => resolved(each, root))
       .filter((each) => each !== undefined && each.type !== 'null')
-      .map((each) => (each ? valuesOf(each, root, depth + 1) : undefined))
+      .map((each) => (each ? valuesOf(each, root, budget, depth + 1) : undefined))
     return known.length > 0 && known.every((each) => each !== undefined) ? known.flat() : undefined
   }
   const items = schema.type === 'array' ? resolved(schema.items, root) : undefined
-  return items && depth < MAX_DEPTH ? valuesOf(items, root, depth + 1) : undefined
+  return items && depth < MAX_DEPTH ? valuesOf(items, root, budget, depth + 1) : undefined
 }
 
 /** A schema, or the one in the same document that it refers to. */

@@ -1,7 +1,7 @@
 /** Evidence from switches and values of arguments that make a call worse, or let it change nothing. */
 import type { Condition, Evidence } from './evidence.ts'
 import { baseVerb, isNoun, verbClass } from './lexicon.ts'
-import type { Argument } from './members.ts'
+import { type Argument, isOuter } from './members.ts'
 
 interface Acting {
   /** A verb shows that the tool does more than read. */
@@ -12,13 +12,13 @@ interface Acting {
 
 /** The argument that makes a call a dry run without changes, if a tool has one. */
 export function dryRunOf(all: readonly Argument[]): readonly string[] | undefined {
-  return all.find(
-    ({ words, path }) =>
-      !path.includes('*') &&
+  return all
+    .filter(isOuter)
+    .find(({ words }) =>
       /^(?:dry run|dryrun|preview only|simulate|validate only|what if|plan only|check only|simulation|no op|noop)$/.test(
         words.join(' '),
       ),
-  )?.path
+    )?.path
 }
 
 /** The evidence of switches and of values. */

@@ -17,6 +17,7 @@ import {
 } from '../../core/call.ts'
 import { GatewayError, VERIFY_EFFECT } from '../../core/error.ts'
 import { isGatewayRefusal } from '../../core/failure.ts'
+import { asCalled } from '../../core/judgement/call.ts'
 import { background } from '../../core/log.ts'
 import { Payload } from '../../core/payload.ts'
 import { hasReachedShare } from '../../core/principal.ts'
@@ -446,8 +447,9 @@ function isUnavailable(error: unknown, isFollowing: boolean): boolean {
 }
 
 /** The error of started work that cannot be continued: a refusal by the gateway does not say what the server did. */
-function endOfStartedCall(error: unknown, { tool }: Call): unknown {
-  if (!(error instanceof GatewayError) || tool?.classification.op === 'read') return error
+function endOfStartedCall(error: unknown, call: Call): unknown {
+  const isRead = call.tool !== undefined && asCalled(call.tool, call).classification.op === 'read'
+  if (!(error instanceof GatewayError) || isRead) return error
   const { code, extra } = error
   const isInconclusive = extra.isUnsent || code === 'SERVER_UNAVAILABLE' || isGatewayRefusal(error)
   return isInconclusive && !extra.relayed ? interrupted(error) : error
