@@ -33,6 +33,7 @@ export function argumentEvidence(given: readonly Argument[], about: About): read
     ...targetEvidence(all, about),
     ...valueEvidence(all, about),
     ...forwardingEvidence(all, about),
+    ...postEvidence(all, about),
   ]
 }
 
@@ -184,6 +185,19 @@ function valueEvidence(all: readonly Argument[], { verbs }: About): Evidence[] {
   const value = all.find(({ words }) => /^(?:value|new value)$/.test(words.join(' ')))
   return key && value
     ? [{ effect: 'destructive', isSoft: true, text: `${value.name} replaces what ${key.name} held` }]
+    : []
+}
+
+/** A topic or thread with a text: it is published. A topic of a queue has none. */
+function postEvidence(all: readonly Argument[], { verbs, text, isActing }: About): Evidence[] {
+  const content = all.find(({ words }) =>
+    /^(?:raw|content|contents|body|text|message|markdown)$/.test(words.join(' ')),
+  )
+  if (!content || !isActing || !verbs.some((verb) => verb === 'create' || verb === 'post' || verb === 'add'))
+    return []
+  return /\b(?:topic|thread|discussion|post|forum)\b/i.test(text.slice(0, 120)) &&
+    !/\bdraft|comment/i.test(text.slice(0, 120))
+    ? [{ effect: 'destructive', text: `${content.name} is published` }]
     : []
 }
 

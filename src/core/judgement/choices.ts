@@ -203,7 +203,7 @@ const pure = new Set(
   `
     add addition subtract subtraction multiply multiplication divide division sum difference product quotient power
     sqrt modulo mod abs mean median mode min max average round floor ceil factorial sin cos tan log ln exp percentage
-    uppercase lowercase upper lower reverse trim capitalize encode decode hash minify prettify beautify`
+    select uppercase lowercase upper lower reverse trim capitalize encode decode hash minify prettify beautify`
     .trim()
     .split(/\s+/),
 )
@@ -211,8 +211,10 @@ const arithmetic = new Set('subtract multiply divide subtraction multiplication 
 
 /** The effect of a value by its verb; undefined if it has none that is known. */
 function effectOfValue(value: string, subject: readonly string[] = []): Effect | undefined {
-  const { words, verbs } = readName(value, '')
-  const own = evidenceOfName({ words, verbs })
+  if (keyOf(value) === 'select') return 'read'
+  const name = readName(value, '')
+  const { words, verbs } = name
+  const own = evidenceOfName(name)
   const evidence = verbs.length === 0 ? own : [...own, ...objectEvidence(verbs, [...words, ...subject])]
   if (evidence.length === 0) return pure.has(keyOf(value)) || isReadableNoun(value) ? 'read' : undefined
   return worst(evidence.map(({ effect, verb }) => (verb !== undefined && isPassing(verb) ? 'write' : effect)))

@@ -54,18 +54,24 @@ function sentencesOf(description: string): readonly string[] {
 /** A sentence about other tools, or about when to use this one. */
 function isReference(sentence: string): boolean {
   return (
-    /^(?:\W*)(?:for |note|see |example|returns?\b|when |if |before |after |prefer|instead|warning|important|args|parameters|requires?\b|e\.g|this (?:is|requires)|use (?!this|it|to)|call |tip|do not|don't|never|always|must)/i.test(
+    /^(?:\W*)(?:for |note|see |example|returns?\b|when |if |before |after |prefer|instead|warning|important|args|parameters|requires?\b|accepts?\b|takes\b|supports?\b|e\.g|this (?:is|requires)|use (?!this|it|to)|call |tip|do not|don't|never|always|must)/i.test(
       sentence,
     ) || /\b(?:parameters?|arguments?)\b/i.test(sentence)
   )
 }
 
 const lead =
-  /^(?:\W*)(?:\[[^\]]*\]\s*)?(?:[A-Z][A-Z ]+:\s*)?(?:(?:please |safely |automatically |quickly |directly |permanently |immediately |securely |asynchronously |optionally |simply |easily )+)?(?:(?:use )?this (?:mcp )?(?:tool|command|function|operation|endpoint|api|action|method)?\s*(?:will |can be used |is used |should be used |lets you |allows you |allows |enables you |enables )?(?:to )?|(?:an? |the )?(?:tool|function|command|api|utility|method) (?:to|that|for|which|used to) |(?:use|used) (?:this |it )?(?:tool )?(?:to|for) |(?:allows|enables) (?:you |users |the user |agents? )?to |lets you |(?:can|will) (?:be used to )?|for |to )?(?:(?:safely|automatically|quickly|directly|permanently|immediately|securely|asynchronously) )*/i
+  /^(?:\W*)(?:\[[^\]]*\]\s*)?(?:(?:please |safely |automatically |quickly |directly |permanently |immediately |securely |asynchronously |optionally |simply |easily )+)?(?:(?:use )?this (?:mcp )?(?:tool|command|function|operation|endpoint|api|action|method)?\s*(?:will |can be used |is used |should be used |(?:lets|allows|enables) (?:you|users|the user|agents?|clients?|models?|one|callers?) (?:to )?|allows you |allows |enables you |enables )?(?:to )?|(?:an? |the )?(?:tool|function|command|api|utility|method) (?:to|that|for|which|used to) |(?:use|used) (?:this |it )?(?:tool )?(?:to|for) |(?:allows|enables|lets|permits) (?:you |users |the user |agents? |clients? |models? |callers? )?(?:to )?|(?:can|will) (?:be used to )?|for |to )?(?:(?:safely|automatically|quickly|directly|permanently|immediately|securely|asynchronously) )*/i
+
+/** What some servers write before a description: "DANGER: ". */
+const label = /^\W*[A-Z][A-Z ]+:\s*/
 
 /** A sentence without quotations, asides and introductory words; its words keep their marks. */
 function clauseOf(sentence: string): readonly string[] {
-  const text = sentence.replaceAll(/`[^`]*`|"[^"]*"|'[^']{2,}'|\([^)]*\)|\b\w+_\w+\b/g, ' ').replace(lead, '')
+  const text = sentence
+    .replaceAll(/`[^`]*`|"[^"]*"|'[^']{2,}'|\([^)]*\)|\b\w+_\w+\b/g, ' ')
+    .replace(label, '')
+    .replace(lead, '')
   return withPhrases(text.split(/[\s/]+/).filter((word) => /\w/.test(word)))
 }
 
@@ -232,14 +238,15 @@ function actionsIn(words: readonly string[]): string[] {
 
 /** What a further sentence says that the tool does besides: "It also deletes …", "Automatically removes …". */
 function besides(sentence: string): string[] {
-  const found =
-    /^(?:\W*)(?:(?:it|this(?: tool| command| action| operation)?|also|then|and|automatically|permanently|immediately|will|otherwise|which) )*(?:(\w+?s)\b|(?<=will )(\w+)\b)/i.exec(
+  const [, before = '', word = ''] =
+    /^\W*((?:(?:it|this(?: tool| command| action| operation)?|also|then|and|automatically|permanently|immediately|will|otherwise|which)\s+)*)(\w+)/i.exec(
       sentence,
-    )
-  const word = (found?.[1] ?? found?.[2] ?? '').toLowerCase()
-  const verb = baseVerb(word)
-  if (verb === undefined || (verb === word && found?.[2] === undefined)) return []
-  const isPlural = isNoun(verb) && !/^\W*(?:it|this|also|then|and|automatically)\b/i.test(sentence)
+    ) ?? []
+  const written = word.toLowerCase()
+  const verb = baseVerb(written)
+  // The third person is about the tool; an imperative tells the caller what to do.
+  if (verb === undefined || (verb === written && !/\bwill\b/i.test(before))) return []
+  const isPlural = isNoun(verb) && before === ''
   return isPlural || !isDangerous(verb) ? [] : [verb]
 }
 

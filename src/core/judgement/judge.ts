@@ -147,12 +147,20 @@ function readWords(definition: Definition, hints: Definition, { server, around, 
   const read = readName(given, server, around)
   // "list_send: Lists …": the description says which of the two is the verb.
   const isOtherwise = read.otherwise !== undefined && isReadMain
-  const name: NameReading = isOtherwise
-    ? { ...read, verbs: [read.otherwise ?? ''] }
-    : isReadMain && read.verbs[0] === 'evaluate'
-      ? { ...read, verbs: ['compute'] }
-      : read
-  const isCalculating = isPureCalculation(name, all)
+  // "model_eval_list_runs: List …": words before the verb that can be nouns are nouns.
+  const said = typeof main === 'object' ? main.verb : ''
+  const before = read.words.slice(0, Math.max(0, read.words.indexOf(said)))
+  const isSaid =
+    isReadMain &&
+    before.length > 0 &&
+    read.verbs.every((verb) => verb === said || (isNoun(verb) && before.includes(verb)))
+  const name: NameReading =
+    isOtherwise || isSaid
+      ? { ...read, verbs: [isSaid ? said : (read.otherwise ?? '')] }
+      : isReadMain && read.verbs[0] === 'evaluate'
+        ? { ...read, verbs: ['compute'] }
+        : read
+  const isCalculating = isPureCalculation(name, text, all)
   const named = isCalculating ? [] : evidenceOfName(name)
   // "boost_status: Boost a status": the name ends with a noun, and its verb is not known.
   const isNounOnly =
@@ -177,7 +185,9 @@ function readWords(definition: Definition, hints: Definition, { server, around, 
       : [
           ...named,
           ...(isPlainRead && named.length > 0 ? [] : [...new Set(titles)].flatMap(titleEvidence)),
-          ...description.evidence,
+          ...(isPlainRead
+            ? description.evidence.filter(({ verb }) => verb !== 'confirm')
+            : description.evidence),
           ...(isPlainRead ? [] : description.second),
           ...(main === 'thing'
             ? [{ effect: 'read' as const, text: 'its description names what it returns' }]
@@ -203,14 +213,16 @@ function isReading(verb: string): boolean {
   return verbClass(verb) === 'read'
 }
 
-const sums = new Set('add subtract multiply divide sum average power round compute calculate'.split(' '))
+const sums = new Set('add subtract multiply divide sum average'.split(' '))
 
 /** "add(a: number, b: number)", "calculator(operation: add | divide)". */
-function isPureCalculation({ verbs, words }: NameReading, all: readonly Argument[]): boolean {
+function isPureCalculation({ verbs, words }: NameReading, text: string, all: readonly Argument[]): boolean {
   if (isCalculation(all)) return true
   const [first = ''] = words
   const isSum = sums.has(first) && verbs.every((verb) => sums.has(verb))
-  return isSum && all.length > 0 && all.every(({ schema }) => isNumeric(schema))
+  const isOfNumbers =
+    words.length === 1 || /\b(?:numbers?|integers?|floats?|arithmetic|mathematic\w*)\b/i.test(text)
+  return isSum && isOfNumbers && all.length > 0 && all.every(({ schema }) => isNumeric(schema))
 }
 
 function isNumeric({ type, items }: Argument['schema']): boolean {
@@ -254,7 +266,8 @@ function unclear(
   const isAllRead = evidence.every(({ effect, when }) => effect === 'read' || when !== undefined)
   const isInProgram = evidence.some(({ effect, when }) => effect === 'execute' && when !== undefined)
   if (!isUnclear || evidence.length === 0 || !isAllRead || isInProgram) return []
-  const isWeak = !hasTarget(all) && description.main !== 'vague'
+  // "Roll a die", with numbers: nothing could be harmed.
+  const isWeak = all.length > 0 && !hasTarget(all) && description.main !== 'vague'
   if (isWeak) return []
   const said = name.words[0] ?? ''
   return [{ effect: 'destructive' as const, text: `"${said}" does not say what it does` }]

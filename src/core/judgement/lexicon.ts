@@ -118,10 +118,10 @@ const nouns = new Set(
     admin answer archive arrange attack audit average back backup ban benchmark bet bid billing block
     book borrow branch bridge build burn call cat change charge check claim clear clone close comment
     commit config copy cordon count crack crop cut debug decline delay deploy deposit diff display dm
-    dose drain draw drill drop dump email embed empty erase exec exploit export extract feedback filter
-    fire fix flag flash flip flood focus force forecast fork form format forward freeze fund gift group
-    guess halt hash head hide import index info invite join kick label launch lend lift link list load
-    lock log login mail map mark match measure member mention merge mint mirror mix mount move mute
+    dose drain draw drill drop dump email embed empty erase eval exec exploit export extract feedback
+    filter fire fix flag flash flip flood focus force forecast fork form format forward freeze fund gift
+    group guess halt hash head hide import index info invite join kick label launch lend lift link list
+    load lock log login mail map mark match measure member mention merge mint mirror mix mount move mute
     order outline paint paste patch pause pay permission permit pin plan play pledge poison pose post
     power press print probe profile pull purchase push query queue rank react recall record redirect
     refund release replace reply report request research reset respond restore role roll rollback
@@ -211,12 +211,19 @@ const phrases = new Map(
 export function withPhrases(words: readonly string[]): string[] {
   const found: string[] = []
   for (const word of words) {
-    const before = found.at(-1)
-    const verb = before === undefined ? undefined : phrases.get(`${before} ${word}`)
+    const verb = phraseOf(found.at(-1), word)
     if (verb === undefined) found.push(word)
     else found[found.length - 1] = verb
   }
   return found
+}
+
+/** "Roll back", "looks up". */
+function phraseOf(before: string | undefined, word: string): string | undefined {
+  if (before === undefined) return undefined
+  const first = before.toLowerCase()
+  const second = word.toLowerCase().replace(/[^a-z]+$/, '')
+  return phrases.get(`${first} ${second}`) ?? phrases.get(`${first.replace(/s$/, '')} ${second}`)
 }
 
 interface Contextual {
@@ -275,6 +282,11 @@ const contextual: Readonly<Record<string, Contextual>> = {
     ),
     meaning: 'open',
     otherwise: 'load',
+  },
+  extract: {
+    objects: setOf('archive archives zip tar tarball bundle package'),
+    meaning: 'unpack',
+    otherwise: 'extract',
   },
   fetch: {
     objects: setOf('git refs remote remotes origin upstream'),

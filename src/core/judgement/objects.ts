@@ -8,6 +8,8 @@ import type { Evidence } from './evidence.ts'
 interface Combination {
   readonly verbs: ReadonlySet<string>
   readonly objects: ReadonlySet<string>
+  /** Words of which one has to be there too. */
+  readonly besides?: ReadonlySet<string>
   /** Words that make it another thing. */
   readonly unless?: ReadonlySet<string>
   readonly isSoft?: true
@@ -44,7 +46,7 @@ const access = setOf(
 const combinations: readonly Combination[] = [
   {
     // Sent to people when it is posted.
-    verbs: setOf('post create submit reply forward publish respond compose'),
+    verbs: setOf('post create submit reply forward publish respond compose schedule'),
     objects: setOf('message messages email mail sms tweet dm invitation invite notification payment'),
     unless: setOf(
       'draft drafts template templates label labels filter rule rules folder folders mailbox box category signature list group',
@@ -147,7 +149,9 @@ const combinations: readonly Combination[] = [
   },
   {
     verbs: setOf('move'),
-    objects: setOf('collection collections arm robot joint motor vehicle'),
+    objects: setOf(
+      'collection collections organization organisation vault tenant arm robot joint motor vehicle',
+    ),
     text: (word) => `it moves into, or as, a ${word}`,
   },
   {
@@ -157,8 +161,10 @@ const combinations: readonly Combination[] = [
     text: (word) => `it may change who may do what (${word})`,
   },
   {
-    verbs: setOf('update apply'),
-    objects: setOf('stack stacks infrastructure'),
+    verbs: setOf('update apply change edit patch'),
+    objects: setOf(
+      'stack stacks infrastructure app apps deployment deployments pod endpoint cluster nodepool kernel',
+    ),
     isSoft: true,
     text: (word) => `it changes what runs (${word})`,
   },
@@ -181,7 +187,7 @@ const combinations: readonly Combination[] = [
       `config configuration configurations settings conf configmap env environment variable variables secret secrets
        script scripts code source lambda workflow workflows automation automations webhook webhooks dns record_set
        nameservers hook hooks trigger triggers crontab cron pipeline policy firmware manifest dockerfile vault
-       certificate certificates schema rule rules`,
+       certificate certificates schema rule rules function functions`,
     ),
     isSoft: true,
     text: (word) => `the previous ${word} is replaced`,
@@ -189,7 +195,7 @@ const combinations: readonly Combination[] = [
   {
     verbs: setOf('build start retry rerun dispatch queue enqueue submit resume replay request schedule'),
     objects: setOf(
-      'job jobs build builds pipeline pipelines workflow workflows deployment deployments release run runs training',
+      'job jobs build builds pipeline pipelines workflow workflows deployment deployments release run runs training migration migrations',
     ),
     unless: setOf('status log logs list'),
     text: (word) => `it starts a ${word}`,
@@ -216,8 +222,23 @@ const combinations: readonly Combination[] = [
   },
   {
     verbs: setOf('resize'),
-    objects: setOf('disk volume vm machine instance server cluster droplet partition filesystem pool'),
+    objects: setOf(
+      'disk volume vm machine instance server cluster droplet partition filesystem pool nfs share storage',
+    ),
     text: (word) => `a ${word} is interrupted, or loses data`,
+  },
+  {
+    verbs: setOf('create edit update set put change modify add'),
+    objects: setOf('record records'),
+    besides: setOf('dns domain zone mx cname nameserver'),
+    text: () => 'it changes where a domain points to',
+  },
+  {
+    verbs: setOf('create provision launch'),
+    objects: setOf('droplet instance instances cluster nodepool gpu gpus'),
+    unless: setOf('template draft type profile'),
+    isSoft: true,
+    text: (word) => `a ${word} costs money while it runs`,
   },
   {
     verbs: setOf('call make place initiate start dial'),
@@ -255,6 +276,7 @@ export function objectEvidence(verbs: readonly string[], objects: readonly strin
   return combinations.flatMap((each): Evidence[] => {
     const object = objects.find((word) => each.objects.has(word))
     if (object === undefined || !verbs.some((verb) => each.verbs.has(verb))) return []
+    if (each.besides && !objects.some((word) => each.besides?.has(word))) return []
     if (each.unless && objects.some((word) => each.unless?.has(word))) return []
     return [{ effect: 'destructive', text: each.text(object), ...(each.isSoft && { isSoft: true }) }]
   })

@@ -47,7 +47,10 @@ const granting =
 const harmlessBefore =
   /^(?:no|not|skip|without|prevent|avoid|keep|dont|disable|include|show|with|exclude|only|is|was|has|can|on|after|before|if|allow|return|list|count|filter|preview|ask|confirm|max|min)$/
 
-function booleanEvidence({ name, path, words, schema }: Argument, { isActing }: Acting): Evidence[] {
+function booleanEvidence(
+  { name, path, words, schema, description }: Argument,
+  { isActing }: Acting,
+): Evidence[] {
   if (!isBoolean(schema)) return []
   const label = words.join(' ')
   // Far inside, it is data: a mail rule that deletes.
@@ -60,8 +63,20 @@ function booleanEvidence({ name, path, words, schema }: Argument, { isActing }: 
   if (discarding.test(label)) return found('makes it worse')
   if (!isActing) return []
   if (worsening.test(label)) return found('makes it worse')
-  const verb = harmfulVerb(words)
+  const verb =
+    harmfulVerb(words) ?? (harmlessBefore.test(words[0] ?? '') ? undefined : describedVerb(description))
   return verb === undefined ? [] : found(`makes it worse: it says "${verb}"`)
+}
+
+/** What the description of a switch says that it does: "If true, delete what exists", "Whether to overwrite". */
+function describedVerb(description: string): string | undefined {
+  const found =
+    /\b(?:whether to|(?:if|when) (?:it is )?(?:true|set|enabled|given),?|set (?:it )?to true to|true to)\s+(?:(?:also|first|permanently|automatically|the tool|it|will)\s+)*(\w+)/i.exec(
+      description,
+    ) ?? /^\W*(?:(?:also|first|permanently)\s+)?(\w+)/i.exec(description)
+  const verb = baseVerb((found?.[1] ?? '').toLowerCase())
+  const isHarmful = verb !== undefined && (verbClass(verb) === 'destructive' || verbClass(verb) === 'outward')
+  return isHarmful && !/^\W*(?:\w+ )?(?:force|sort|order)\b/i.test(description) ? verb : undefined
 }
 
 /** The verb of a switch that destroys something: "truncateFirst", "and_delete_source". */
@@ -158,7 +173,9 @@ function secretEvidence(
   if (
     !isChanging ||
     path.includes('*') ||
-    !/(?:^| )(?:password|secret|passphrase|role|roles|permissions|privileges|acl|scopes)$/.test(label)
+    !/(?:^| )(?:password|secret|passphrase|role|roles|permissions|privileges|acl|scopes|groups|users|members|collaborators|owners|admins|principals|grants)$/.test(
+      label,
+    )
   )
     return []
   const text = `${name} replaces a secret or rights`

@@ -21,6 +21,8 @@ export interface NameReading {
   /** Without the name of the server and what many names begin with. */
   readonly words: readonly string[]
   readonly verbs: readonly string[]
+  /** All words but those of the server. */
+  readonly all: readonly string[]
   /** The first word is a verb that reads, although it could be the noun before the verb: "list_send". */
   readonly otherwise?: string
 }
@@ -33,16 +35,16 @@ export function readName(name: string, server: string, around?: Surroundings): N
   const [first = ''] = words
   const isOther = words === own || words[0] === own[0]
   const canRead = isOther && verbClass(first) === 'read' && verbs[0] !== first
-  return { words, verbs, ...(canRead && { otherwise: first }) }
+  return { words, verbs, all: own, ...(canRead && { otherwise: first }) }
 }
 
 /** The evidence of a tool's name. */
-export function evidenceOfName({ words, verbs }: NameReading): readonly Evidence[] {
+export function evidenceOfName({ words, verbs, all }: NameReading): readonly Evidence[] {
   return [
     ...verbs.map((verb): Evidence => ({ ...ofVerb(verb, 'its name says'), isName: true })),
     ...objectEvidence(
       verbs,
-      words.filter((word) => !verbs.includes(word) || isNoun(word)),
+      [...all, ...words].filter((word) => !verbs.includes(word) || isNoun(word)),
     ),
     ...(isWholeFile(words, verbs)
       ? [
