@@ -35,7 +35,8 @@ function classified(definition: Definition, settings: UpstreamSettings, judged: 
   const found = withPack(judged, definition, settings.trust)
   const op = configured.op ?? opOfEffect(found.effect, found.verb)
   const risk = configured.risk ?? (configured.op ? riskOfOp[configured.op] : riskOfEffect[found.effect])
-  const idempotent = configured.idempotent ?? isIdempotent(op, definition, settings.trust)
+  const idempotent =
+    configured.idempotent ?? isIdempotent(op, found.ignoresHints ? {} : definition, settings.trust)
   const evidence = [...configured.evidence, ...found.evidence]
   // The owner's settings apply to all calls of a tool.
   const isConfigured = configured.op !== undefined || configured.risk !== undefined

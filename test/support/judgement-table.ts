@@ -6,8 +6,13 @@
  */
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { classify } from '../../src/catalog/classify.ts'
+import type { Risk } from '../../src/core/descriptor.ts'
+import { asCalled } from '../../src/core/judgement/call.ts'
 import { judge, type Judgement } from '../../src/core/judgement/judge.ts'
 import { surroundingsOf } from '../../src/core/judgement/surroundings.ts'
+import { Payload } from '../../src/core/payload.ts'
+import { serverSettings } from './server-settings.ts'
 
 /** What a person says that a tool does. `harmless` changes only the caller's own passing session. */
 export type Label = 'read' | 'harmless' | 'write' | 'destructive' | 'execute'
@@ -22,6 +27,15 @@ export interface LabelledServer {
     readonly reason: string
     readonly definition: Readonly<Record<string, unknown>>
   }[]
+  /** Calls whose arguments decide, with what a person says of them. */
+  readonly calls?: readonly LabelledCall[]
+}
+
+/** A call, and what a person says that it does. */
+export interface LabelledCall {
+  readonly tool: string
+  readonly label: Label
+  readonly arguments: Readonly<Record<string, unknown>>
 }
 
 /** One tool, judged. */
@@ -81,6 +95,33 @@ export function verdictsOf(servers: readonly LabelledServer[], isTrusted: boolea
       }
     })
   })
+}
+
+/** A call as it is judged. */
+export interface CallVerdict extends LabelledCall {
+  readonly server: string
+  readonly risk: Risk
+}
+
+/** Judges all labelled calls. */
+export function callVerdictsOf(servers: readonly LabelledServer[], isTrusted: boolean): CallVerdict[] {
+  return servers.flatMap(({ server, tools, calls = [] }) => {
+    const definitions = tools.map(({ definition }) => definition)
+    const around = surroundingsOf(definitions)
+    const settings = serverSettings({ name: server, trust: isTrusted })
+    return calls.map((call): CallVerdict => {
+      const definition = definitions.find(({ name }) => name === call.tool) ?? {}
+      const classification = classify(definition, settings, around)
+      const entry = { upstream: server, kind: 'tool', name: call.tool, definition, classification } as const
+      const { risk } = asCalled(entry, { params: Payload.of({ arguments: call.arguments }) }).classification
+      return { ...call, server, risk }
+    })
+  })
+}
+
+/** Whether a person says that somebody has to be asked. */
+export function isDangerous(label: Label): boolean {
+  return label === 'destructive' || label === 'execute'
 }
 
 /** What is wrong by the rules that keep people safe, and what is only tiresome. */

@@ -35,7 +35,10 @@ export function reducedTool(definition: Readonly<Record<string, unknown>>): Reco
 /** A schema with what the judge reads of it, at every depth. */
 function reducedSchema(schema: Readonly<Record<string, unknown>>): Record<string, unknown> {
   const kept = Object.entries(schema).flatMap(([key, value]): [string, unknown][] => {
-    if (['type', 'required', 'enum', 'const', '$ref'].includes(key)) return [[key, value]]
+    if (['type', 'required', 'enum', 'const', '$ref', 'default'].includes(key)) return [[key, value]]
+    if (key === 'items' && isObject(value)) return [[key, reducedSchema(value)]]
+    if (['anyOf', 'oneOf', 'allOf'].includes(key) && Array.isArray(value))
+      return [[key, value.map((each: unknown) => (isObject(each) ? reducedSchema(each) : {}))]]
     if (key === 'description' && typeof value === 'string') return [[key, reducedText(value)]]
     const isMap = key === 'properties' || key === '$defs' || key === 'definitions'
     return isMap && isObject(value) ? [[key, reducedMembers(value)]] : []

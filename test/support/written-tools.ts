@@ -2,7 +2,7 @@
  * Tools of invented servers in many fields, in the words of this repository, with a label each, and labels of single
  * calls where an argument decides. They were written and labelled before the judge saw them.
  */
-import type { Label, LabelledServer } from './judgement-table.ts'
+import type { Label, LabelledCall, LabelledServer } from './judgement-table.ts'
 
 /** Arguments as text: `id!` is required; a type, values separated by `|`, or a schema; `= value` is the default. */
 type Arguments = Readonly<Record<string, string | Readonly<Record<string, unknown>>>>
@@ -18,22 +18,9 @@ interface Written {
   readonly calls?: readonly (readonly [arguments: Readonly<Record<string, unknown>>, label: Label])[]
 }
 
-/** An invented server, with the calls of its tools. */
-export interface WrittenServer extends LabelledServer {
-  readonly calls: readonly {
-    readonly tool: string
-    readonly label: Label
-    readonly arguments: Readonly<Record<string, unknown>>
-  }[]
-}
+type More = readonly [takes?: Arguments, more?: Pick<Written, 'hints' | 'calls'>]
 
-function tool(
-  name: string,
-  about: string,
-  label: Label,
-  takes: Arguments = {},
-  more: Pick<Written, 'hints' | 'calls'> = {},
-): Written {
+function tool(name: string, about: string, label: Label, ...[takes = {}, more = {}]: More): Written {
   return { name, about, label, takes, ...more }
 }
 
@@ -63,7 +50,7 @@ function argumentOf(given: Arguments[string]): Readonly<Record<string, unknown>>
   }
 }
 
-function server(name: string, ...tools: readonly Written[]): WrittenServer {
+function server(name: string, ...tools: readonly Written[]): LabelledServer {
   return {
     server: name,
     package: name,
@@ -78,7 +65,7 @@ function server(name: string, ...tools: readonly Written[]): WrittenServer {
       },
     })),
     calls: tools.flatMap(({ name: own, calls = [] }) =>
-      calls.map(([given, label]) => ({ tool: own, label, arguments: given })),
+      calls.map(([given, label]): LabelledCall => ({ tool: own, label, arguments: given })),
     ),
   }
 }
@@ -94,7 +81,7 @@ const filled: Hints = {
 const crud = { 'action!': 'list|get|create|update|delete', id: 'string', body: 'object' }
 
 /** All invented servers. */
-export const writtenServers: readonly WrittenServer[] = [
+export const writtenServers: readonly LabelledServer[] = [
   server(
     'cluster',
     tool(

@@ -32,6 +32,8 @@ export interface Judgement extends Variation {
   readonly effect: Effect
   /** The decisive verb, if any. */
   readonly verb?: string
+  /** Its hints are those of a library, and say nothing. */
+  readonly ignoresHints?: true
   /** The evidence, decisive reason first; for people. */
   readonly evidence: readonly string[]
 }
@@ -70,13 +72,15 @@ export function judge(
   ]
   const ignored = ignoredHints(definition, around, words.isPlainRead)
   const weighing = { hints, isTrusted, ...(ignored !== undefined && { ignored }) }
+  const noted = ignored === undefined ? {} : { ignoresHints: true as const }
   if (selection) {
     const chosen = weighedSelection(selection, words.warnings, weighing)
-    return judgementOf({ evidence: ofArguments, caveats: chosen.lines }, all, chosen.choice)
+    return { ...judgementOf({ evidence: ofArguments, caveats: chosen.lines }, all, chosen.choice), ...noted }
   }
   const output = words.isPlainRead ? [] : outputEvidence(definition.outputSchema)
   const evidence = [...words.evidence, ...freeActionEvidence(all, chooser), ...ofArguments, ...output]
-  return judgementOf(weighed([...evidence, ...unclear(words, evidence, all)], weighing), all)
+  const found = weighed([...evidence, ...unclear(words, evidence, all)], weighing)
+  return { ...judgementOf(found, all), ...noted }
 }
 
 function judgementOf({ evidence, caveats }: Weighed, all: readonly Argument[], choice?: Choice): Judgement {

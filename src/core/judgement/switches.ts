@@ -62,6 +62,9 @@ function booleanEvidence(
   if (isData) return []
   if (discarding.test(label)) return found('makes it worse')
   if (!isActing) return []
+  // "stop_on_error": when the work ends.
+  if (/^(?:stop|abort|fail|halt|exit|pause|retry|cancel|continue) (?:on|if|when|at|after)\b/.test(label))
+    return []
   if (worsening.test(label)) return found('makes it worse')
   const verb =
     harmfulVerb(words) ?? (harmlessBefore.test(words[0] ?? '') ? undefined : describedVerb(description))
@@ -83,13 +86,6 @@ function describedVerb(description: string): string | undefined {
 function harmfulVerb(words: readonly string[]): string | undefined {
   const [first = ''] = words
   if (harmlessBefore.test(first) && words.length > 1 && first !== 'allow') return undefined
-  // "stop_on_error": when the work ends.
-  if (
-    /^(?:stop|abort|fail|halt|exit|pause|retry|cancel|continue) (?:on|if|when|at|after)\b/.test(
-      words.join(' '),
-    )
-  )
-    return undefined
   return words.find((word, at) => {
     const verb = baseVerb(word)
     if (verb === undefined || verb !== word || (at > 0 && isNoun(verb) && at !== words.length - 1))
