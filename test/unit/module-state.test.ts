@@ -17,6 +17,7 @@ const ofSystem = 'Belongs to the process of the operating system'
 /** Why a module has state, by its file and the name of a binding. */
 const allowed: Readonly<Record<string, string>> = {
   'catalog/classify.ts known': tables,
+  'core/judgement/surroundings.ts known': byIdentity,
   'core/masked-arguments.ts known': byIdentity,
   'core/payload.ts quotedKeys': byText,
   'core/schema/schema.ts characters': byText,

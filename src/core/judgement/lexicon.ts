@@ -29,7 +29,7 @@ const classes: Readonly<Record<VerbClass, string>> = {
     introspect investigate iterate learn lint list load locate lookup ls match measure monitor multiply
     obtain outline paginate paraphrase parse peek peruse ping plot poll predict preview print probe
     profile proofread qualify query rank read recall recognize recommend render report research resolve
-    retrieve return roll round sample say scan score scrape search see show shuffle simulate sniff solve
+    retrieve return roll round sample say scan score scrape search see show shuffle  sniff solve
     sort stat status stringify subtract suggest sum summarise summarize survey tail tally test tokenize
     trace traceroute transcribe translate transliterate traverse tree troubleshoot typecheck validate
     verify view visualize watch weigh whoami whois`,
@@ -53,7 +53,7 @@ const classes: Readonly<Record<VerbClass, string>> = {
     record redact redirect redo reduce refine reformat refresh register rehydrate reindex reinstate
     reissue relabel relink remap remember rename reopen reorder repair replay reposition request rerun
     reschedule reserve respond resubmit resume retag retouch retry rewind rewrite route sanitize save
-    scaffold schedule seed set setup shift shorten shrink simplify skip slide smooth snooze split stage
+    scaffold schedule seed set setup shift shorten shrink simplify simulate skip slide smooth snooze split stage
     star start stash store stretch submit subscribe swipe sync synchronize tag tap teach thaw tint
     toggle touch track transcode transform transition trim tune turnon type unarchive uncheck undelete
     unfollow unfreeze ungroup unhide unify unlock unmute unpack unpin unsnooze unspam unstage unstar
@@ -63,7 +63,7 @@ const classes: Readonly<Record<VerbClass, string>> = {
     accept agree alter ban block cancel clear close confirm consent cordon cut deactivate decline
     delegate demote detach disassociate discharge disconnect dismiss dose downvote drill eject engrave
     exclude expel freeze hoist ignite infuse kick leave mute reclassify reject relocate reprocess reset
-    restore scale seek silence suppress taint trigger unassign unban unbind unbond undelegate undock
+    restore scale seek silence suppress taint unassign unban unbind unbond undelegate undock
     unlabel unlink unmount unset unshare unsubscribe untag`,
   destructive: `
     abandon abort amend annihilate attack bruteforce clean cleanse cleanup crack cutover deallocate
@@ -129,7 +129,7 @@ const nouns = new Set(
     seed seek select set setup share shell shift ship sign silence skip slide sms snapshot sniff sort
     spawn spend split squash stage stake star start stash stat status stop store strip sudo sum sunset
     survey swap switch sync tag taint tally tap test tip touch trace track trade transact transfer
-    transform transition trash tree trigger trim tweet type update upgrade vacuum view vote wager wait
+    transform transition trash tree trim tweet type update upgrade vacuum view vote wager wait
     watch whitelist wire withhold wrap yank zap zip`
     .trim()
     .split(/\s+/),
@@ -266,6 +266,13 @@ const contextual: Readonly<Record<string, Contextual>> = {
     objects: setOf('cache caches filter filters selection formatting highlight highlights search'),
     meaning: 'change',
     otherwise: 'clear',
+  },
+  simulate: {
+    objects: setOf(
+      'policy policies principal transaction transactions cost costs impact permission permissions',
+    ),
+    meaning: 'compute',
+    otherwise: 'simulate',
   },
   sort: onSheet('sort'),
   filter: onSheet('filter'),
