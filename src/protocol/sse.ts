@@ -14,9 +14,12 @@ export function encodeEvent(message: string, id?: string): string {
   return `${head}event: message\ndata: ${singleLine(message)}\n\n`
 }
 
-/** An event with an id and no data: a client can resume from it (2025-11-25 basic/transports). */
+/** After what time a client connects again whose stream was cut off, in milliseconds; that of the official SDKs. */
+const RETRY_MS = 1000
+
+/** An event with an id and no data: a client can resume from it, after a time (2025-11-25 basic/transports). */
 export function encodePriming(id: string): string {
-  return `id: ${id}\ndata: \n\n`
+  return `id: ${id}\nretry: ${RETRY_MS}\ndata: \n\n`
 }
 
 /** The first event of an HTTP+SSE stream: the URL for posts (2024-11-05 basic/transports). */
