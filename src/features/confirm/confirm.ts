@@ -103,9 +103,11 @@ function markTool(tool: Payload, { server, settings, deps, isInMeta }: MarkOptio
     risk_level: risk,
   }
   const annotations = tool.at('annotations') ?? Payload.of({})
+  // What the server says stays: it is asked about all the same.
+  const isUnsaid = typeof annotations.fields.destructiveHint !== 'boolean'
   const marked = tool.with({
     ...(settings.compat && members),
-    ...(risk === 'destructive' && { annotations: annotations.with({ destructiveHint: true }) }),
+    ...(risk === 'destructive' && isUnsaid && { annotations: annotations.with({ destructiveHint: true }) }),
   })
   if (settings.compat && !isInMeta && !rule.isOutOfBand) return marked
   const metaMembers = rule.isOutOfBand

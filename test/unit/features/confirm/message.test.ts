@@ -92,6 +92,15 @@ describe('confirmation in a list of tools', () => {
     expect(whole).toMatchObject({ ...members, _meta: { 'dev.gatehouse/confirmation': members } })
   })
 
+  it.each([true, false])(
+    'a hint of the server stays as it is: destructiveHint %s',
+    async (destructiveHint) => {
+      const annotations = { destructiveHint, readOnlyHint: false }
+      const [listed] = await bench({ tool: { confirm: 'Delete?' } }).list([{ ...tool, annotations }])
+      expect(listed).toMatchObject({ requires_confirmation: true, annotations })
+    },
+  )
+
   it('the statement is in `_meta` only if configured', async () => {
     const [listed] = await bench({ settings: { compat: false } }).list([tool])
     expect(listed).not.toHaveProperty('requires_confirmation')
