@@ -475,14 +475,12 @@ export function stepOf(
 /** How long an approved call can still be made after the last approval, at least, in milliseconds. */
 const MIN_TIME_TO_USE_MS = 300_000
 
-/** The effect of a decision, without making it. @throws PERMISSION_DENIED, CONFLICT, INVALID_INPUT as `Approvals.decide` */
+/**
+ * The effect of one more decision, without making it. A single denial is final, even by a person who approved before.
+ * @throws PERMISSION_DENIED, CONFLICT, INVALID_INPUT as `Approvals.decide`
+ */
 export function checkDecision(approval: Approval, decision: Decision): Partial<Approval> {
   if (!mayDecide(approval, decision)) throw notAllowedToDecide(approval, decision)
-  return applyDecision(approval, decision)
-}
-
-/** The effect of one more decision. A single denial is final, even by a person who approved before. */
-function applyDecision(approval: Approval, decision: Decision): Partial<Approval> {
   const { status, decisions, needed, offer } = approval
   if (status !== 'pending') throw conflict(`The approval is already ${status}.`)
   if (decision.remember && !offer) throw notOffered()

@@ -122,5 +122,7 @@ export async function approveInTerminal(
   const prompted = until(() => /To approve this call, type (.+): /.exec(command.stderr())?.[1], 'the prompt')
   const shown = await Promise.race([prompted, command.ended.then(() => '')])
   command.stdin.write(`${typed ?? shown}\n`)
-  return command.ended.finally(() => command.close())
+  const result = await command.ended
+  await command.close()
+  return result
 }

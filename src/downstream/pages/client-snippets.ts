@@ -82,7 +82,7 @@ export function stdioWords(
   url: string,
   { key = 'auto', needsToken, isProtected = needsToken }: Omit<ConnectionInfo, 'endpoints'>,
 ): readonly string[] {
-  return ['stdio', url, '--gateway-key', key, ...(isProtected ? ['--token-env', TOKEN] : [])]
+  return ['stdio', '--gateway-key', key, ...(isProtected ? ['--token-env', TOKEN] : []), url]
 }
 
 function claudeDesktop({ endpoints, ...connection }: ConnectionInfo): ClientSnippet {

@@ -36,7 +36,8 @@ async function connected(words: readonly string[], env: NodeJS.ProcessEnv = {}) 
     id += 1
     send({ id, method: 'tools/call', params: { name: 'wipe', arguments: { disk: 'a' } } })
     const reply = parse(await answerTo(id))
-    return isObject(reply['result']) ? reply['result'] : reply
+    const result = isObject(reply) ? reply['result'] : undefined
+    return isObject(result) ? result : { reply }
   }
   return { wipe }
 }

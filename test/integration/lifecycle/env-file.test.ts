@@ -1,6 +1,6 @@
 import { writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { expect, onTestFinished, test } from 'vitest'
+import { onTestFinished, test } from 'vitest'
 import { until } from '../../support/condition.ts'
 import { startGateway } from '../../support/gateway.ts'
 import { scriptedServer } from '../../support/scripted-server.ts'

@@ -33,7 +33,7 @@ test('the token is a reference in the syntax of each client and never a value', 
   )
   expect(JSON.parse(snippets[3]?.text ?? '').mcpServers['gatehouse-by-url']).toEqual({
     command: 'gatehouse',
-    args: ['stdio', 'http://127.0.0.1:8900/mcp', '--gateway-key', 'auto', '--token-env', 'GATEHOUSE_TOKEN'],
+    args: ['stdio', '--gateway-key', 'auto', '--token-env', 'GATEHOUSE_TOKEN', 'http://127.0.0.1:8900/mcp'],
     env: { GATEHOUSE_TOKEN: 'your token' },
   })
 })
@@ -43,11 +43,11 @@ test('a client without URLs knows the key of the gateway, and has a token even i
   const desktop = clientSnippets({ endpoints, needsToken: false, isProtected: true, key }).at(-1)
   expect(JSON.parse(desktop?.text ?? '').mcpServers['gatehouse-by-url'].args).toEqual([
     'stdio',
-    'http://127.0.0.1:8900/mcp',
     '--gateway-key',
     key,
     '--token-env',
     'GATEHOUSE_TOKEN',
+    'http://127.0.0.1:8900/mcp',
   ])
 })
 

@@ -23,6 +23,7 @@ export const confirmDefaults: ConfirmSettings = {
   remember: false,
   rollbacks: false,
   accept_bare_flag: false,
+  approve_by_command: 'terminal',
   model_may_confirm: false,
   compat: true,
 }
