@@ -72,12 +72,7 @@ export function fileSchema(features: readonly FeatureSchema[]): JsonSchema {
 }
 
 /** Keys of the configurations of MCP clients, and what is written here instead. */
-const CLIENT_FILE = 'this is a configuration of an MCP client: import it with `gatehouse init --from FILE`'
 const foreignKeys = {
-  mcpServers: CLIENT_FILE,
-  mcp_servers: CLIENT_FILE,
-  context_servers: CLIENT_FILE,
-  mcp: CLIENT_FILE,
   servers: 'servers are under `upstreams`',
   tools: 'settings of tools are under their server: `upstreams: { files: { tools: … } }`',
 }

@@ -120,7 +120,6 @@ test.each([
   [server('disabledTools: [x]'), /unknown key: .*hide: on/],
   [server('timeout: 3s'), 'upstreams.a.timeout: unknown key; did you mean `limits: { timeout: … }`?'],
   [top('port: 80'), 'port: unknown key; did you mean `listen: { port: … }`?'],
-  [top('mcpServers: {}'), /^mcpServers: unknown key: .*gatehouse init --from FILE/],
 ])('a key of another format has a short hint: %s', (text, problem) => {
   const [found = 'none'] = problemsIn(text)
   expect(found.length).toBeLessThan(200)
