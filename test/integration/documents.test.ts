@@ -26,6 +26,8 @@ const env = {
   GITHUB_HOOK_SECRET: 'a-secret',
   TICKETS_SECRET: 'a-secret',
   PAGES_CLIENT_SECRET: 'a-secret',
+  WIKI_SECRET: 'a-secret',
+  IDP_SECRET: 'a-secret',
 }
 
 /** Loads a configuration as the gateway would. @throws ConfigError */

@@ -106,7 +106,9 @@ export async function listOf(
   signal = AbortSignal.timeout(10_000),
 ): Promise<unknown> {
   const client = { era: 'legacy', revision: '2025-11-25', capabilities: {} }
-  const call = { method: 'tools/list', params: Payload.of({}), meta: {}, client, principal: { id: 'me' } }
+  const method = 'tools/list'
+  const target = { method, upstream: 'one' }
+  const call = { method, target, params: Payload.of({}), meta: {}, client, principal: { id: 'me' } }
   const working = { call, signal, notify: () => undefined, progress: () => undefined }
   return connection.open(working as unknown as UpstreamCall).then(
     (outcome) => (outcome.kind === 'result' ? named(outcome.result.fields.tools) : outcome.kind),

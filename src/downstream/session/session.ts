@@ -280,7 +280,7 @@ export class ClientSession {
   notification(note: JsonRpcNotification): void {
     if (note.method === 'notifications/cancelled') this.#running.cancel(note)
     if (note.method === 'notifications/initialized' && this.#revision) {
-      background(this.#listening.open(this.#filter()), this.#options.log)
+      background(this.#listening.open(filterFor(this.#uris)), this.#options.log)
     }
     if (!isForServers(note.method) || !this.#revision) return
     const call = this.#lift(note, { ...mute, requestId: newRequestId() }, new AbortController())
@@ -427,7 +427,7 @@ export class ClientSession {
       throw unknownMethod(name)
     }
     if (name === 'resources/subscribe') await this.#subscribe(uri)
-    else if (this.#uris.delete(uri)) await this.#listening.open(this.#filter())
+    else if (this.#uris.delete(uri)) await this.#listening.open(filterFor(this.#uris))
     return Payload.text('{}')
   }
 
@@ -437,7 +437,7 @@ export class ClientSession {
       throw unknownMethod('logging/setLevel')
     }
     this.#level = String(level)
-    await this.#listening.open(this.#filter())
+    await this.#listening.open(filterFor(this.#uris))
     return Payload.text('{}')
   }
 
@@ -446,7 +446,7 @@ export class ClientSession {
     if (this.#uris.size >= 1000) throw new GatewayError('OVERLOADED', 'Too many resource subscriptions.')
     this.#uris.add(uri)
     try {
-      const honoured = await this.#listening.open(this.#filter())
+      const honoured = await this.#listening.open(filterFor(this.#uris))
       if (honoured.resourceSubscriptions?.includes(uri)) return
       throw new GatewayError('RESOURCE_NOT_FOUND', 'The server did not accept the subscription.', {
         data: { uri },
@@ -455,10 +455,6 @@ export class ClientSession {
       this.#uris.delete(uri)
       throw error
     }
-  }
-
-  #filter(): SubscriptionFilter {
-    return filterFor(this.#uris)
   }
 
   #put(

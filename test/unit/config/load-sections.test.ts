@@ -59,6 +59,7 @@ upstreams: { One: { url: "\${URL}", token: "\${TOKEN}" }, two: 5 }
       observe: { metrics: true },
       servers: ['One', 'two'],
       secrets: [expect.any(Secret)],
+      mayScriptsApprove: false,
     })
     expect(problemsOf(() => loadSettings(text, options)).length).toBeGreaterThan(5)
   })
