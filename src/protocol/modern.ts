@@ -99,8 +99,9 @@ function isAboutCapabilities({ fields: { code, data } }: Payload): boolean {
 /** The server's own data of a relayed error; undefined if it sent none. */
 function ownDataOf(given: unknown, { data }: GatewayError): unknown {
   if (!isObject(given)) return given
-  const { [ERROR_KEY]: added, requestId: _ours, ...rest } = given
-  if (added !== undefined) return rest
+  const { [ERROR_KEY]: _added, requestId: _ours, ...rest } = given
+  // Its own data has no structured error among its members.
+  if (typeof rest.category !== 'string') return rest
   const members = Object.entries(rest).filter(([key]) => !Object.hasOwn(data, key))
   return members.length === 0 ? undefined : Object.fromEntries(members)
 }

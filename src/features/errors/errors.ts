@@ -268,11 +268,15 @@ function completedRelay(
   const { requestId } = call
   const data = texts.data(relayed.fields.data)
   const shown = isHiding ? relayed.with({ message, data }) : relayed
+  const asked = (object: Structured): Structured => ({
+    ...error.extra.data,
+    ...(isAskedFor(call, ERROR_KEY) && { [ERROR_KEY]: object }),
+  })
   if (isStructured(data)) {
     const object = { ...completed(data, message, { texts, hosts }), ...error.extra.data, requestId }
     return new GatewayError(nearestCode(object), message, {
       ...error.extra,
-      relayed: withErrorData(shown, object),
+      relayed: withErrorData(shown, object, asked(object)),
     })
   }
   const uri = call.method === 'resources/read' ? call.params.fields.uri : undefined
@@ -292,7 +296,7 @@ function completedRelay(
     meta: extra.meta,
     relayedFrom: extra.relayedFrom,
     cause,
-    relayed: withErrorData(shown, object),
+    relayed: withErrorData(shown, object, asked(object)),
   })
 }
 

@@ -1,6 +1,6 @@
 /** Renders the structured error in a result or error object, and completes the error objects of servers. */
 import { type ErrorCode, isCategory, isErrorCode, isUserActionable, waitOf } from '../../core/error.ts'
-import { isObject, isSame } from '../../core/json/json.ts'
+import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
 import { fits } from '../../core/text/pattern.ts'
 import { isWordOfErrors } from '../../core/text/redact.ts'
@@ -37,22 +37,18 @@ export function withObject(
 }
 
 /**
- * An error of a server with a structured error in its data, whose members are never replaced. Where they have the names
- * of other members, the structured error is one member; data that has no members is left alone.
+ * An error of the server with the structured error: as its data, if it has none; among the members of data that is a
+ * structured error itself. To other data, which is the server's own, only what the caller asked for is added.
  */
-export function withErrorData(error: Payload, object: Structured): Payload {
+export function withErrorData(error: Payload, object: Structured, asked: Structured): Payload {
   const data = error.at('data')
   if (!data) return error.with({ data: object })
   if (!isObject(data.value)) return error
-  const { fields } = data
-  const missing = Object.entries(object).filter(([key]) => !Object.hasOwn(fields, key))
-  const isAmong =
-    isStructured(fields) || Object.keys(object).every((key) => isMissingOrSame(fields, object, key))
-  return error.with({ data: data.with(isAmong ? Object.fromEntries(missing) : { [ERROR_KEY]: object }) })
-}
-
-function isMissingOrSame(fields: Structured, object: Structured, key: string): boolean {
-  return !Object.hasOwn(fields, key) || isSame(fields[key], object[key])
+  const names = Object.keys(data.fields)
+  const isOwn = names.length === 0 || names.some((key) => !Object.hasOwn(asked, key))
+  const added = isOwn && !isStructured(data.value) ? asked : object
+  const missing = Object.entries(added).filter(([key]) => !Object.hasOwn(data.fields, key))
+  return missing.length === 0 ? error : error.with({ data: data.with(Object.fromEntries(missing)) })
 }
 
 /** A failed result of a server with sanitised texts, and at least one text. */

@@ -480,13 +480,17 @@ describe('a JSON-RPC error of a server', () => {
     }
   })
 
-  it('data whose members have the names of ours keeps them, and gets one more', async () => {
-    const data = { code: 7, why: 1 }
-    const error = await thrownBy(relaying(-32000, 'no', data))
-    const { [KEY]: object, ...rest } = { ...Object(error.extra.relayed?.fields.data) }
-    expect(rest).toEqual(data)
-    expectWhole(object)
-  })
+  it.each([{ code: 7, why: 1 }, { why: 1 }, { uri: 'a:b' }, {}])(
+    'data %j has the structured error for callers that ask for it alone',
+    async (data) => {
+      const end = relaying(-32000, 'no', data)
+      expect((await thrownBy(end)).extra.relayed?.fields.data).toEqual(data)
+      const error = await thrownBy(end, { call: { meta: { [KEY]: true } } })
+      const { [KEY]: object, ...rest } = { ...Object(error.extra.relayed?.fields.data) }
+      expect(rest).toEqual(data)
+      expectWhole(object)
+    },
+  )
 
   it('the message, the code and other members stay as they are', async () => {
     for (const code of [0, 123456789, -2147483649]) {
@@ -538,10 +542,11 @@ describe('a JSON-RPC error of a server', () => {
       params: Payload.of({ uri: 'a:b' }),
       target: { method: 'resources/read' },
     }
-    for (const end of [relaying(-32002, 'no'), relaying(-32602, 'no', { uri: 'a:b' })]) {
-      const error = await thrownBy(end, { call })
-      expect(error.extra.relayed?.fields.data).toMatchObject({ code: 'RESOURCE_NOT_FOUND', uri: 'a:b' })
-    }
+    const error = await thrownBy(relaying(-32002, 'no'), { call })
+    expect(error.extra.relayed?.fields.data).toMatchObject({ code: 'RESOURCE_NOT_FOUND', uri: 'a:b' })
+    const named = await thrownBy(relaying(-32602, 'no', { uri: 'a:b' }), { call })
+    expect(named).toMatchObject({ code: 'RESOURCE_NOT_FOUND' })
+    expect(named.extra.relayed?.fields.data).toEqual({ uri: 'a:b' })
   })
 
   it('C181 C182 C186 stack traces, secrets and internal details are removed if details are hidden', async () => {
@@ -606,9 +611,7 @@ describe('arbitrary errors of a server', () => {
       fc.asyncProperty(fc.jsonValue(), fc.integer(), fc.string(), async (data, code, message) => {
         fc.pre(code !== -32042)
         const error = await thrownBy(relaying(code, message, data))
-        const said = error.extra.relayed?.fields.data
-        if (isObject(said)) expectWhole(said[KEY] ?? said)
-        else expect(said).toEqual(data)
+        expect(error.extra.relayed?.fields.data).toEqual(data)
         const result = await resultOf(saying(message, { error: data, structuredContent: data }))
         expectWhole(objectIn(result))
       }),
