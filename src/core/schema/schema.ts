@@ -256,6 +256,8 @@ function newEngine(draft: Draft, trusted: boolean): Ajv {
     validateSchema: !trusted,
     validateFormats: false,
     addUsedSchema: false,
+    // A tool may have an argument `constructor`.
+    ownProperties: !trusted,
     // The gateway's own schemas are used once, at startup: optimizing their code takes longer than it saves.
     code: { regExp: trusted ? regExp : safeRegExp, optimize: !trusted },
   }

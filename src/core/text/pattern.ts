@@ -15,8 +15,8 @@ const limits = { pattern: 1000, text: 100_000, kept: 1000 }
 const patterns = new LRUCache<string, Pattern | 'unsupported'>({ max: limits.kept })
 
 /**
- * Compiles a pattern of ECMA-262. Undefined if it cannot be matched in linear time, because of lookarounds or
- * back-references, or if it is too long.
+ * Compiles a pattern of ECMA-262. Undefined if it cannot be matched in linear time, because of lookarounds,
+ * back-references or the modifiers `m` and `s`, or if it is too long.
  * @throws SyntaxError if it is not a valid pattern, or one of another dialect
  */
 export function compilePattern(source: string, { ignoreCase = false } = {}): Pattern | undefined {
@@ -64,6 +64,8 @@ function compile(source: string, ignoreCase: boolean): Pattern | 'unsupported' {
 /** The same pattern for RE2; its syntax may still be unsupported there. @throws SyntaxError if it is not one of ECMA-262 */
 function toRe2(source: string, isCaseIgnored: boolean): string {
   let inClass = false
+  // `(?s:.)`: what `.`, `^` and `$` match there differs.
+  if (/\(\?[ims-]*[ms][ims-]*:/.test(source)) throw new RangeError('it has modifiers')
   return tokensOf(asUnicode(source))
     .map((token) => {
       if (inClass) {
@@ -157,6 +159,8 @@ const NOTHING = '[^\\x{0}-\\x{10FFFF}]'
 function outsideOf(token: string, isCaseIgnored: boolean): string {
   if (token === '.') return '[^\\n\\r\\x{2028}\\x{2029}]'
   if (token === '\\s' || token === '\\S') return `[${inClassOf(token, isCaseIgnored)}]`
+  // RE2 reads it as text.
+  if (token.startsWith('\\k<')) throw new RangeError('it has a back-reference')
   const members = propertyMembers(token, isCaseIgnored)
   return members === undefined ? characterOf(token) : `[${members}]`
 }

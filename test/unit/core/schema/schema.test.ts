@@ -99,6 +99,9 @@ describe('validator with an untrusted schema', () => {
     '^(?=a)b$',
     '(?<=a)b',
     '(a)\\1',
+    '(?<a>a)\\k<a>',
+    '(?s:.)',
+    '(?i-m:^a$)',
     'a++',
     '(?>a)',
     '(',
@@ -197,6 +200,12 @@ describe('validator with an untrusted schema', () => {
     expect(check({ next: { next: {} } })).toEqual([])
     const deep = Array.from({ length: 40 }).reduce<object>((next) => ({ next }), { next: {} })
     expect(() => check(deep)).toThrow(UnusableSchema)
+  })
+
+  test('a property may be named like one that every object inherits', () => {
+    const check = validator({ properties: { constructor: { type: 'string' } }, required: ['valueOf'] })
+    expect(check({ valueOf: 1 })).toEqual([])
+    expect(check({})).toMatchObject([{ keyword: 'required' }])
   })
 
   test('properties may be named like keywords', () => {
