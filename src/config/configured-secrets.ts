@@ -56,14 +56,18 @@ function looksSecret(value: string): boolean {
   return isCalledOne || looksLikeToken(value) || looksGenerated(value) || holdsPassword(value)
 }
 
-/** Variables or headers as secrets; texts are not searched for those that are ordinary by their name and their look. */
-export function namedSecrets(given: Readonly<Record<string, Secret>>): Readonly<Record<string, Secret>> {
+/**
+ * Variables or headers as secrets; texts are not searched for those that are ordinary by their name and their look, and
+ * for names of servers.
+ */
+export function namedSecrets(
+  given: Readonly<Record<string, Secret>>,
+  servers: readonly string[] = [],
+): Readonly<Record<string, Secret>> {
   const entries = Object.entries(given).map(([name, secret]) => {
     const value = secret.reveal()
-    return [
-      name,
-      namesSecret(name) || looksSecret(value) ? secret : new Secret(value, { isOrdinary: true }),
-    ] as const
+    const isSecret = (namesSecret(name) || looksSecret(value)) && !servers.includes(value)
+    return [name, isSecret ? secret : new Secret(value, { isOrdinary: true })] as const
   })
   return Object.fromEntries(entries)
 }
@@ -85,7 +89,7 @@ export function configuredSecrets(value: unknown, references: readonly PlacedRef
 
 /** Variables whose values are in ordinary texts. */
 const ordinaryVariables =
-  /^(?:HOME|HOMEPATH|HOMEDRIVE|USERPROFILE|USER|USERNAME|LOGNAME|HOST|HOSTNAME|COMPUTERNAME|PWD|OLDPWD|PATH|SHELL|TERM|TZ|LANG|LC_\w+|TMP|TEMP|TMPDIR|NODE_ENV|APPDATA|LOCALAPPDATA|SYSTEMROOT|XDG_\w+)$|_(?:HOST|HOSTNAME|PORT|DIR|PATH|FILE|REGION|ENV|LEVEL|VERSION)$/i
+  /^(?:HOME|HOMEPATH|HOMEDRIVE|USERPROFILE|USER|USERNAME|LOGNAME|HOST|HOSTNAME|COMPUTERNAME|PWD|OLDPWD|PATH|SHELL|TERM|TZ|LANG|LC_\w+|TMP|TEMP|TMPDIR|NODE_ENV|APPDATA|LOCALAPPDATA|SYSTEMROOT|XDG_\w+)$|(?:^|_)(?:HOST|HOSTNAME|PORT|DIR|PATH|FILE|REGION|ZONE|TIMEZONE|ENV|ENVIRONMENT|STAGE|MODE|LEVEL|VERSION|LOCALE|LANGUAGE)$/i
 
 /** Whether what a reference stands for is a secret: a value where no secrets are expected is one only by its look. */
 function isGivenAsSecret({ name, value, path }: PlacedReference): boolean {
@@ -93,7 +97,8 @@ function isGivenAsSecret({ name, value, path }: PlacedReference): boolean {
   if (!isPlaceOfSecrets(path)) return false
   const key = path.at(-1) ?? ''
   if (namesSecret(name ?? '') || namesSecret(key)) return true
-  return name === undefined || !(ordinaryVariables.test(name) || isPlace(value))
+  const isOrdinary = [name ?? '', key].some((each) => ordinaryVariables.test(each))
+  return name === undefined || !(isOrdinary || isPlace(value))
 }
 
 /** Whether a value is where servers, or other services, get their credentials. */

@@ -37,6 +37,8 @@ interface Origin {
   /** The base of relative paths. */
   readonly directory: string
   readonly env: Environment
+  /** The names of all servers. */
+  readonly servers?: readonly string[]
   /** What the references in the file stand for. */
   readonly references?: readonly PlacedReference[]
 }
@@ -48,6 +50,7 @@ const MIN_AGGREGATE_TIMEOUT_MS = 100
 export function settle(values: Readonly<Record<string, unknown>>, origin: Origin): Settings {
   // The values are validated by the schema, which has these types and defaults.
   const file = complete(values, inline(origin.schema)) as FileValues
+  const servers = Object.keys(file.upstreams)
   return {
     ...(origin.file !== undefined && { file: origin.file }),
     profile: file.profile,
@@ -61,7 +64,7 @@ export function settle(values: Readonly<Record<string, unknown>>, origin: Origin
     metaTools: file.meta_tools === false ? 'off' : file.meta_tools,
     hasMethods: file.methods,
     upstreams: Object.entries(file.upstreams).map(([name, upstream]) =>
-      upstreamSettings(name, { ...upstream, prefix: upstream.prefix ?? file.prefix }, origin),
+      upstreamSettings(name, { ...upstream, prefix: upstream.prefix ?? file.prefix }, { ...origin, servers }),
     ),
     events: declaredEvents(file.events, file.upstreams),
     features: featureSettings(values, origin.features, profiles[file.profile].features),
@@ -163,7 +166,7 @@ function upstreamSettings(
   return {
     name,
     prefix: upstream.prefix,
-    reach: url === undefined ? commandReach(upstream, origin) : urlReach(url, upstream),
+    reach: url === undefined ? commandReach(upstream, origin) : urlReach(url, upstream, origin),
     transport,
     revision,
     isolation,
@@ -212,7 +215,7 @@ function commandReach(
     kind: 'command',
     command: program,
     args: [...first, ...args],
-    env: namedSecrets(env),
+    env: namedSecrets(env, origin.servers),
     cwd: resolve(origin.directory, cwd ?? '.'),
   }
 }
@@ -223,13 +226,17 @@ function proxySetting(proxy: 'env' | 'off' | Secret): Pick<UrlReach, 'proxy'> {
   return found === undefined || found === 'env' ? {} : { proxy: found }
 }
 
-function urlReach(url: string, { headers = {}, token, oauth, proxy = 'env' }: UpstreamValues): UrlReach {
+function urlReach(
+  url: string,
+  { headers = {}, token, oauth, proxy = 'env' }: UpstreamValues,
+  { servers }: Origin,
+): UrlReach {
   const named = Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value] as const)
   const bearer = token && { authorization: new Secret(`Bearer ${token.reveal()}`) }
   return {
     kind: 'url',
     url,
-    headers: { ...namedSecrets(Object.fromEntries(named)), ...bearer },
+    headers: { ...namedSecrets(Object.fromEntries(named), servers), ...bearer },
     ...proxySetting(proxy),
     ...(oauth && { oauth: oauthSettings(oauth, url) }),
   }

@@ -89,6 +89,13 @@ describe('what a configuration gives as a secret', () => {
       { upstreams: { plainly: { command: 'true', env: { A: '${PLAIN}' } } } },
       'plainly',
     ],
+    [
+      'the name of a server under the name of a secret',
+      { upstreams: { postgres: { command: 'true', env: { POSTGRES_PASSWORD: 'postgres' } } } },
+      'postgres',
+    ],
+    ['a reference under an ordinary name', command({ env: { LANG: '${PLAIN}' } }), 'plainly'],
+    ['a reference to an ordinary name', command({ env: { A: '${REGION}' } }), 'frankfurt'],
     ['an ordinary header', url({ headers: { 'x-tenant': 'customer-one' } }), 'customer-one'],
     [
       'a store without a password',
