@@ -188,15 +188,21 @@ function readResponse(value: Record<string, unknown>, part: (key: string) => Pay
   if (isObject(value.error)) {
     const { code, message } = value.error
     const error = part('error')
-    const isSound = Number.isInteger(code) && typeof message === 'string'
+    const text = typeof message === 'string' ? message : written(message)
+    const isSound = Number.isInteger(code) && message === text
     const sound = isSound
       ? error
-      : error.with({ code: Number.isInteger(code) ? code : -32603, message: String(message) })
+      : error.with({ code: Number.isInteger(code) ? code : -32603, message: text })
     return { kind: 'response', ...(id !== undefined && { id }), error: sound }
   }
   if (!isObject(value.result))
     throw invalid('a message must have a "method", a "result" object or an "error" object')
   return { kind: 'response', ...(id !== undefined && { id }), result: part('result') }
+}
+
+/** What stands where a text belongs. */
+function written(value: unknown): string {
+  return value === undefined || value === null ? '' : JSON.stringify(value)
 }
 
 /** Extracts members of a message's text. A duplicate key is ambiguous, so it is refused. */

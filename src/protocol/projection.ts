@@ -6,13 +6,14 @@ import type { Call, Notification } from '../core/call.ts'
 import { isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
 import { metaKeys } from './meta-keys.ts'
-import { isProtocolMethod } from './methods.ts'
+import { method } from './methods.ts'
 import { findRevision, type Revision } from './revisions.ts'
 
 /** A result for an older revision: unsupported content is converted, never dropped silently. */
 export function lowerResult(name: string, result: Payload, revision: Revision): Payload {
-  // Results of extension methods are the same for clients of all revisions.
-  const stripped = stripModern(result, isProtocolMethod(name) ? modernFields : ['resultType'])
+  // Elsewhere, and in results of older servers, members with these names are the server's own.
+  const isModern = method(name).caches === true && result.member('resultType') !== undefined
+  const stripped = stripModern(result, isModern ? modernFields : ['resultType'])
   switch (name) {
     case 'tools/list':
       return lowerTools(stripped)
@@ -91,7 +92,8 @@ function needsWrap(tool: unknown): boolean {
 function lowerStructured(result: Payload, revision: Revision): Payload {
   const structuredContent = result.member('structuredContent')
   const content = result.member('content')
-  if (structuredContent === undefined) return Array.isArray(content) ? result : result.with({ content: [] })
+  const isMissing = content === undefined || content === null
+  if (structuredContent === undefined) return isMissing ? result.with({ content: [] }) : result
   const hasText =
     revision.structured ||
     (Array.isArray(content) && content.some((item) => isObject(item) && item.type === 'text'))

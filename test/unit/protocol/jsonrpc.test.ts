@@ -101,12 +101,14 @@ describe('a JSON-RPC message', () => {
     expect(Object.hasOwn(Object.prototype, 'x')).toBe(false)
   })
 
-  test('an invalid error object receives a code and a message', () => {
-    const odd = '{"jsonrpc":"2.0","id":1,"error":{"code":"E","message":7,"data":{"n":1.0}}}'
-    const message = parseMessage(odd)
-    expect(message.kind === 'response' && message.error?.text).toBe(
-      '{"code":-32603,"message":"7","data":{"n":1.0}}',
-    )
+  test.each([
+    ['{"code":"E","message":7,"data":{"n":1.0}}', '{"code":-32603,"message":"7","data":{"n":1.0}}'],
+    ['{"code":5}', '{"code":5,"message":""}'],
+    ['{"code":5,"message":null}', '{"code":5,"message":""}'],
+    ['{"code":5,"message":{"en":"No."}}', '{"code":5,"message":"{\\"en\\":\\"No.\\"}"}'],
+  ])('the invalid error object %s receives a code and a message', (odd, sound) => {
+    const message = parseMessage(`{"jsonrpc":"2.0","id":1,"error":${odd}}`)
+    expect(message.kind === 'response' && message.error?.text).toBe(sound)
   })
 
   test('an error response may have an unreadable id', () => {

@@ -22,6 +22,15 @@ describe('a result for an older client', () => {
     }
   })
 
+  it.each([
+    ['tools/call', '{"content":[],"ttlMs":60,"cacheScope":"all"}'],
+    ['tools/call', '{"content":"text"}'],
+    ['tools/list', '{"tools":[],"ttlMs":60,"cacheScope":"all"}'],
+    ['completion/complete', '{"completion":{"values":[]},"ttlMs":1.0}'],
+  ])('what a server adds to the result of %s stays: %s', (method, result) => {
+    expect(lowerResult(method, Payload.text(result), latestLegacy).text).toBe(result)
+  })
+
   it('members specific to 2026-07-28 are removed', () => {
     const meta = { 'io.modelcontextprotocol/serverInfo': {}, kept: 1 }
     const result = Payload.of({
