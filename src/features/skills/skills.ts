@@ -138,6 +138,7 @@ function resourcesOf(
         if (!found) throw unknownResource(uri)
         const { text } = fileOf(found, deps)
         return answered({
+          resultType: 'complete',
           contents: [{ uri, mimeType: TYPE, text }],
           ttlMs: CACHE_TTL_MS,
           cacheScope: 'private',
