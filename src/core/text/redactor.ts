@@ -398,9 +398,9 @@ function withNumbers(text: string, patterns: readonly Pattern[]): string {
   return result + outside(text.length)
 }
 
-/** Whole texts that a protocol needs, and that can be passwords only by mistake. */
+/** Whole texts that a protocol or a form needs, and that can be passwords only by mistake. */
 const wordsOfProtocol: ReadonlySet<string> = new Set(
-  'jsonrpc method params result content structuredContent message resource resource_link complete completed working failed cancelled object string integer number boolean properties required description inputSchema outputSchema annotations assistant mimeType private public'.split(
+  'jsonrpc method params result content structuredContent message resource resource_link complete completed working failed cancelled object string integer number boolean properties required description inputSchema outputSchema annotations assistant mimeType private public password secret passphrase passcode credential credentials authorization api_key apiKey access_token accessToken'.split(
     ' ',
   ),
 )

@@ -138,6 +138,13 @@ describe('redaction of JSON', () => {
     )
   })
 
+  it('an argument keeps its name where that is the password', () => {
+    const text = '{"properties":{"password":{"description":"my password"}},"required":["password"]}'
+    expect(redactorOf('password').json(text)).toBe(
+      '{"properties":{"password":{"description":"my ***"}},"required":["password"]}',
+    )
+  })
+
   it('generated values have no generated secret, and stay valid', () => {
     const secrets = fc
       .string({ unit: 'binary', minLength: 6, maxLength: 30 })
