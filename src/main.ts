@@ -17,5 +17,7 @@ if (major < 22 || (major === 22 && minor < 19)) {
   if (cache !== undefined) module.enableCompileCache(cache)
   const { run } = await import('./cli/run.ts')
   const { processIo } = await import('./cli/io.ts')
-  process.exitCode = await run(process.argv.slice(2), processIo())
+  // No timer of the gateway keeps the process running: without this, a command that waits for one alone would end there.
+  const running = setInterval(() => undefined, 2 ** 31 - 1)
+  process.exitCode = await run(process.argv.slice(2), processIo()).finally(() => clearInterval(running))
 }

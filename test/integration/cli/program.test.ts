@@ -15,6 +15,7 @@ beforeAll(() => {
   }
   writeFileSync(join(cwd, 'gateway.config.yaml'), JSON.stringify(settings))
   writeFileSync(join(cwd, 'wrong.yaml'), 'upstreams: { one: { url: nowhere } }\nlisten: { prt: 1 }\n')
+  writeFileSync(join(cwd, 'absent.yaml'), 'upstreams: { gh: ./absent, gh-2: ./absent 2 }\n')
   writeFileSync(join(cwd, 'place.env'), 'PLACE=./elsewhere\n')
   writeFileSync(join(cwd, 'receipt.jws'), 'no receipt')
 })
@@ -47,6 +48,11 @@ test.each<[string, readonly string[], Ending, NodeJS.ProcessEnv?]>([
     'reads an environment file',
     ['store', 'info', '--env-file', 'place.env'],
     { code: 1, output: /\/elsewhere contains no/ },
+  ],
+  [
+    'waits for servers that do not start, where names have to be compared',
+    ['check', '--config', 'absent.yaml'],
+    { code: 1, output: /2 problems, 0 of 2 servers ready\n$/ },
   ],
   [
     'needs an existing file',
