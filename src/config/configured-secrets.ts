@@ -42,7 +42,7 @@ export function looksRandom(text: string): boolean {
 }
 
 /** Whether a text has a part that looks generated at random: `us-east-1-production-2` and `gpt-4o-2024-07-18` have none. */
-function looksGenerated(text: string): boolean {
+export function looksGenerated(text: string): boolean {
   if (!/^\S{16,}$/.test(text)) return false
   return (text.match(/[A-Za-z\d]{12,}/g) ?? []).some((run) => {
     const changes = run.match(/\d(?=[A-Za-z])|[A-Za-z](?=\d)|[a-z](?=[A-Z])/g) ?? []

@@ -117,7 +117,7 @@ const clients: readonly Client[] = [
   {
     client: 'Continue',
     root: 'mcpServers',
-    file: /(?:\/\.continue\/.*|(?:^|\/)config)\.ya?ml$/,
+    file: /\/\.continue\/|(?:^|\/)config\.ya?ml$/,
     dialect: dialects.continue,
     // In `requestOptions`.
     keys: inMilliseconds,
@@ -143,11 +143,6 @@ const clients: readonly Client[] = [
     client: 'Codex',
     root: 'mcp_servers',
     dialect: dialects.none,
-    keys: {
-      tools: {
-        advice: 'was not imported: settings of single tools are `tools: { NAME: … }` under this server',
-      },
-    },
   },
   { client: 'Goose', root: 'extensions', dialect: dialects.shell, keys: inSeconds },
   { client: 'Crush', root: 'mcp', file: /crush\.json$/, dialect: dialects.shell, keys: inSeconds },
@@ -267,7 +262,15 @@ function readServers(
     const read = readEntry(entry, context)
     return read ? [{ name, origin: { file, ...(project !== undefined && { project }) }, ...read }] : []
   })
-  return { client, servers, findings: [...findings, ...toolSwitches(value, file)] }
+  for (const place of switchesElsewhere(
+    value,
+    servers.map(({ name }) => name),
+  ))
+    findings.push({
+      file,
+      message: `\`${place.slice(0, 120)}\` switches something off, which was not imported: write \`tools: { NAME: { hide: on } }\` under the server of the tool, or remove the server`,
+    })
+  return { client, servers, findings }
 }
 
 /** The folder that a file is about: that of its project, if it is in a folder for the client. */
@@ -279,23 +282,63 @@ function workspaceOf(file: string): string {
   return isOfClient ? dirname(folder) : folder
 }
 
-/** opencode switches tools off by globs of their names with those of servers. */
-function toolSwitches({ tools, mcp }: Values, file: string): readonly ImportFinding[] {
-  if (!isObject(tools) || !isObject(mcp)) return []
-  const off = Object.entries(tools).flatMap(([name, isOn]) => (isOn === false ? [name] : []))
-  if (off.length === 0) return []
-  const message = `\`tools\` switches ${off.join(', ')} off, which was not imported: write \`tools: { NAME: { hide: on } }\` under the servers that have them`
-  return [{ file, message }]
+/**
+ * What other members of a file switch off of its servers: `tools` and `permission` of opencode, `amp.tools.disable`,
+ * profiles of Zed, projects of Claude Code. Their rules differ, so they are reported.
+ */
+function switchesElsewhere(file: Values, names: readonly string[]): readonly string[] {
+  const isNamed = (text: string): boolean => names.some((name) => holdsName(text, name))
+  const visit = (value: unknown, path: readonly string[]): readonly string[] => {
+    const isOff = value === false || value === 'deny'
+    const isList = Array.isArray(value) && /disable|exclude|den(?:y|ied)|block/i.test(path.at(-1) ?? '')
+    if (isList && value.some((each) => typeof each === 'string' && isNamed(each))) return [path.join('.')]
+    if (isOff) return path.slice(1).some(isNamed) ? [path.join('.')] : []
+    if (!isObject(value) || path.length > MAX_DEPTH) return []
+    return Object.entries(value).flatMap(([key, each]) => visit(each, [...path, key]))
+  }
+  const others = Object.entries(file).filter(([key]) => !serverKeys.has(key))
+  return others.flatMap(([key, value]) => visit(value, [key]))
 }
 
-/** `mcp.excluded` and `mcp.allowed` of Gemini CLI. */
-function excludedByGemini({ mcp }: Values, names: readonly string[]): ReadonlyMap<string, string> {
+/** How deep other members are searched. */
+const MAX_DEPTH = 8
+const serverKeys = new Set([
+  'mcpServers',
+  'servers',
+  'mcp',
+  'mcp.servers',
+  'amp.mcpServers',
+  'context_servers',
+  'mcp_servers',
+  'extensions',
+])
+
+/** Whether a text has the name of a server, alone or as a part such as in `mcp__github__delete` and `github_*`. */
+function holdsName(text: string, name: string): boolean {
+  const at = text.toLowerCase().indexOf(name.toLowerCase())
+  if (at === -1 || name === '') return false
+  return !/[a-z0-9]/i.test(text.charAt(at - 1)) && !/[a-z0-9]/i.test(text.charAt(at + name.length))
+}
+
+/** `mcp.excluded` and `mcp.allowed` of Gemini CLI, which were `excludeMCPServers` and `allowMCPServers`. */
+function excludedByGemini(
+  { mcp, excludeMCPServers, allowMCPServers }: Values,
+  names: readonly string[],
+): ReadonlyMap<string, string> {
   const { allowed, excluded } = isObject(mcp) ? mcp : {}
+  const lists = Object.entries({
+    'mcp.excluded': excluded,
+    excludeMCPServers,
+    'mcp.allowed': allowed,
+    allowMCPServers,
+  })
   return new Map(
-    names.flatMap((name): [string, string][] => {
-      if (Array.isArray(excluded) && excluded.includes(name)) return [[name, 'mcp.excluded']]
-      return Array.isArray(allowed) && !allowed.includes(name) ? [[name, 'mcp.allowed']] : []
-    }),
+    names.flatMap((name) =>
+      lists.flatMap(([key, list]): [string, string][] => {
+        const isIn = Array.isArray(list) && list.includes(name)
+        return Array.isArray(list) && isIn === key.includes('xclude') ? [[name, key]] : []
+      }),
+    ),
   )
 }
 

@@ -142,6 +142,8 @@ function headersOf(
       note(`its header ${JSON.stringify(name.slice(0, 60))} was left out: this is no name of a header`)
     else if (value.some((part) => typeof part === 'string' && /[\r\n\0]/.test(part)))
       note(`its header ${name} was left out: its value is more than one line`)
+    else if (trimmed(value).some((part) => typeof part === 'string' && /[^\t -~\x80-\xff]/.test(part)))
+      note(`its header ${name} was left out: its value has characters that no header can have`)
     else return true
     return false
   })

@@ -7,7 +7,7 @@ import { ExactNumber, isNumber } from '../../core/json/exact-number.ts'
 import { isObject } from '../../core/json/json.ts'
 import { splitCommand } from '../command-line.ts'
 import { type Dialect, type DialectContext, readTemplate } from './dialects.ts'
-import type { Keys, Meaning } from './keys.ts'
+import { type Keys, type Meaning, meaningOf } from './keys.ts'
 import { type ImportedServer, literal, type Template } from './model.ts'
 
 /** How entries of a file are read. */
@@ -37,7 +37,7 @@ export function readEntry(
   const flat = flattened(entry)
   const given = new Map<Meaning, Given[]>()
   for (const [key, value] of Object.entries(flat)) {
-    const meaning = Object.hasOwn(context.keys, key) ? context.keys[key] : undefined
+    const meaning = meaningOf(key, context.keys)
     if (meaning === undefined)
       note(`its \`${key.slice(0, 60)}\` was not imported: the gateway does not know that setting`)
     else if (typeof meaning === 'object') noteAdvice(key, value, meaning.advice, note)
@@ -57,7 +57,10 @@ export function readEntry(
     ...(startTimeout !== undefined && { startTimeout }),
     ...(callTimeout !== undefined && { callTimeout }),
     ...(shown && { shownTools: shown }),
-    hiddenTools: (given.get('no tools') ?? []).flatMap((each) => names(each, note)),
+    hiddenTools: [
+      ...(given.get('no tools') ?? []).flatMap((each) => names(each, note)),
+      ...(given.get('tool settings') ?? []).flatMap((each) => switchedOff(each, note)),
+    ],
   }
 }
 
@@ -321,7 +324,7 @@ function duration(given: GivenValues, what: 'start' | 'call', note: DialectConte
     const isUnknown = meaning.endsWith('unknown unit')
     const unit = isUnknown ? assumedUnit(number) : meaning.slice(-2).trim()
     const found = Math.round(number * (unit === 's' ? 1000 : 1))
-    if (typeof value !== 'boolean' && found >= 1 && found <= MAX_TIMEOUT_MS) {
+    if (typeof value !== 'boolean' && found >= MIN_TIMEOUT_MS && found <= MAX_TIMEOUT_MS) {
       if (isUnknown)
         note(
           `its \`${key}\` was taken as ${unit === 's' ? 'seconds' : 'milliseconds'}: correct \`limits.timeout\` of this server if it is something else`,
@@ -333,6 +336,8 @@ function duration(given: GivenValues, what: 'start' | 'call', note: DialectConte
   return undefined
 }
 
+/** The settings accept no shorter times. */
+const MIN_TIMEOUT_MS = 100
 /** Longer times are as good as none, and timers cannot have them. */
 const MAX_TIMEOUT_MS = 7 * 24 * 3_600_000
 
@@ -350,8 +355,31 @@ function only(given: GivenValues, note: DialectContext['note']): readonly string
 }
 
 function names({ key, value }: Given, note: DialectContext['note']): readonly string[] {
-  const list: readonly unknown[] = Array.isArray(value) ? value : [value]
+  // Some write `{ NAME: true }`.
+  const list: readonly unknown[] = isObject(value)
+    ? Object.entries(value).map(([name, isMeant]) => (isMeant === true ? name : undefined))
+    : [value].flat()
   const found = list.filter((name) => typeof name === 'string' && name.trim() !== '').map(String)
   if (found.length < list.length) note(`its \`${key}\` has names that are not text, which were left out`)
   return found.map((name) => name.trim())
+}
+
+/** The tools that their settings switch off. Other settings of tools are not imported. */
+function switchedOff({ key, value }: Given, note: DialectContext['note']): readonly string[] {
+  const tools = isObject(value) ? Object.entries(value) : []
+  const off = tools.filter(([, settings]) => isOff(settings)).map(([name]) => name)
+  const isEmpty = isObject(value) ? tools.length === 0 : [value].flat().length === 0
+  if (off.length < tools.length || (tools.length === 0 && !isEmpty))
+    note(
+      `its \`${key}\` was not imported: settings of single tools are \`tools: { NAME: … }\` under this server, with \`confirm\` and \`hide\``,
+    )
+  return off
+}
+
+function isOff(settings: unknown): boolean {
+  if (!isObject(settings)) return settings === false || settings === 'deny'
+  return Object.entries(settings).some(
+    ([key, value]) =>
+      (value === false && /^enabled?$/i.test(key)) || (value === true && /^(?:disabled?|hidden)$/i.test(key)),
+  )
 }

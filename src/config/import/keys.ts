@@ -29,6 +29,8 @@ export type Meaning =
   /** The same, but an empty list permits all. */
   | 'only tools, if any'
   | 'no tools'
+  /** A mapping of tools to their settings. */
+  | 'tool settings'
   /** Of no interest to the gateway, such as a description. */
   | 'ignored'
   /** What to do instead. */
@@ -67,6 +69,7 @@ export const commonKeys: Keys = {
   serverUrl: 'url',
   url: 'url',
   uri: 'url',
+  baseUrl: 'url',
   headers: 'headers',
   http_headers: 'headers',
   env_http_headers: 'headers from variables',
@@ -77,6 +80,11 @@ export const commonKeys: Keys = {
   disabled: 'disabled',
   enabled: 'enabled',
   isActive: 'enabled',
+  active: 'enabled',
+  isEnabled: 'enabled',
+  isDisabled: 'disabled',
+  disable: 'disabled',
+  enable: 'enabled',
   timeout: 'call in unknown unit',
   startup_timeout_sec: 'start in s',
   startup_timeout_ms: 'start in ms',
@@ -90,13 +98,16 @@ export const commonKeys: Keys = {
   excludeTools: 'no tools',
   disabled_tools: 'no tools',
   disabledTools: 'no tools',
+  disallowedTools: 'no tools',
+  deniedTools: 'no tools',
+  blockedTools: 'no tools',
   alwaysAllow: approval,
   autoApprove: approval,
   autoApproved: approval,
   allowedTools: approval,
   trust: approval,
   default_tools_approval_mode: approval,
-  tools: approval,
+  tools: 'tool settings',
   headersHelper: {
     advice: 'was not imported: the gateway runs no command for headers; write them with ${NAME}',
   },
@@ -126,4 +137,15 @@ export const commonKeys: Keys = {
   registry: 'ignored',
   alwaysLoad: 'ignored',
   supports_parallel_tool_calls: 'ignored',
+}
+
+/** The meaning of a key. Files that people write have it in other spellings too: `disabled_tools` and `disabledTools` are one. */
+export function meaningOf(key: string, keys: Keys): Meaning | undefined {
+  if (Object.hasOwn(keys, key)) return keys[key]
+  const twin = Object.keys(keys).find((each) => plain(each) === plain(key))
+  return twin === undefined ? undefined : keys[twin]
+}
+
+function plain(key: string): string {
+  return key.toLowerCase().replaceAll(/[_-]/g, '')
 }

@@ -1,5 +1,11 @@
 /** Finds secrets in the values of imported servers, and gives them variables: no secret is written into the configuration. */
-import { holdsPassword, looksLikeToken, looksRandom, namesSecret } from '../configured-secrets.ts'
+import {
+  holdsPassword,
+  looksGenerated,
+  looksLikeToken,
+  looksRandom,
+  namesSecret,
+} from '../configured-secrets.ts'
 import { variableName } from './dialects.ts'
 import { literal, literalText, type Part, type Template } from './model.ts'
 
@@ -62,11 +68,18 @@ export function withoutUser(
   return { url: bare, authorization: ['Basic ', reference(value, context, place)] }
 }
 
-/** Converts a URL; a secret in its query becomes a reference. */
+/** Converts a URL; a secret in its path or query becomes a reference. */
 export function convertUrl(url: Template, context: SecretContext): Template {
   return url.flatMap((part): Template => {
-    if (typeof part !== 'string' || !part.includes('?')) return [part]
-    const [start = '', query = ''] = part.split(/\?(.*)/s)
+    if (typeof part !== 'string') return [part]
+    const [path = '', query] = part.split(/\?(.*)/s)
+    const start = path.split(/(\/)/).map((step) => {
+      const isSecret = looksLikeToken(step) || looksGenerated(step)
+      return isSecret
+        ? reference(step, context, { name: `${context.server}_SECRET`, place: 'the path of its URL' })
+        : step
+    })
+    if (query === undefined) return start
     const parameters = query.split('&').flatMap((parameter, index): Part[] => {
       const [name = '', value = ''] = parameter.split(/=(.*)/s)
       const before = `${index === 0 ? '?' : '&'}${name}`
@@ -75,7 +88,7 @@ export function convertUrl(url: Template, context: SecretContext): Template {
       const place = { name: `${context.server}_${name}`, place: `${name} in its URL` }
       return [`${before}=`, reference(value, context, place)]
     })
-    return [...literal(start), ...parameters]
+    return [...start, ...parameters]
   })
 }
 
@@ -94,6 +107,7 @@ function convertArgument(word: Template, before: string, context: SecretContext)
     const start = text.slice(0, text.length - content.length)
     return [start, ...convertHeader(header, literal(content), context)]
   }
+  if (/^https?:\/\//i.test(text) && !holdsPassword(text)) return convertUrl(word, context)
   const isNamed = namesSecret(option) && !(text.startsWith('-') && !before.endsWith('=')) && !isPath(text)
   return convert(word, context, { ...place, isSecret: (value) => isNamed || looks(value) })
 }

@@ -339,7 +339,7 @@ function transportProblem({ url, command, transport }: Values, path: Path): Find
 
 // Headers that MCP or HTTP set.
 const own = new Set(
-  'host connection content-length transfer-encoding upgrade te trailer keep-alive content-type accept mcp-session-id mcp-protocol-version mcp-method mcp-name last-event-id'.split(
+  'host connection content-length transfer-encoding expect upgrade te trailer keep-alive content-type accept mcp-session-id mcp-protocol-version mcp-method mcp-name last-event-id'.split(
     ' ',
   ),
 )

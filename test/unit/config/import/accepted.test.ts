@@ -262,9 +262,10 @@ function isSameUrl(
   value: Value,
 ): boolean {
   const headers = Object.entries(entry.headers)
-    .filter(([key]) => !own.test(key))
+    // The others cannot be in a header.
+    .filter(([key, each]) => !own.test(key) && /^[\t -~\x80-\xff]*$/.test(each.trim()))
     .map(([key, each]) => [key.toLowerCase(), value(each.trim()).trim()])
-  const isGiven = headers.some(([key]) => key === 'authorization')
+  const isGiven = Object.hasOwn(entry.headers, 'Authorization')
   const user = entry.url.includes('u:p@') && !isGiven ? [['authorization', 'Basic dTpw']] : []
   const url = value(entry.url.trim()).replace('HTTP:', 'http:').replace('u:p@', '')
   return reach.url === url && revealed(reach.headers) === sorted([...headers, ...user])

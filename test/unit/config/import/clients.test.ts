@@ -331,7 +331,7 @@ enabled = false
     url: https://x.example/mcp
     token: \${TOK}
 `,
-    [expect.stringContaining('`tools` switches local_* off, which was not imported')],
+    [expect.stringContaining('`tools.local_*` switches something off, which was not imported')],
   ],
   [
     'opencode',
@@ -430,6 +430,85 @@ test('a workspace that is not known is reported', () => {
     '"it": ${workspaceFolder} is the folder of this file here: write another path if it is another folder',
   ])
   expect(importedFile(value, { file: '/home/me/shop/.vscode/mcp.json' }).notes).toEqual([])
+})
+
+test.each([
+  [
+    '/x/opencode.json',
+    { mcp: { gh: { command: ['npx'] } }, permission: { gh_drop: 'deny', 'gh_*': 'ask' } },
+    'permission.gh_drop',
+  ],
+  [
+    '/x/opencode.json',
+    { mcp: { gh: { command: ['npx'] } }, agent: { plan: { tools: { 'gh*': false } } } },
+    'agent.plan.tools.gh*',
+  ],
+  [
+    '/x/settings.json',
+    { 'amp.mcpServers': { gh: { command: 'npx' } }, 'amp.tools.disable': ['mcp__gh__drop'] },
+    'amp.tools.disable',
+  ],
+  [
+    '/x/settings.json',
+    {
+      context_servers: { gh: { command: 'npx' } },
+      agent: { profiles: { ask: { context_servers: { gh: { tools: { drop: false } } } } } },
+    },
+    'agent.profiles.ask.context_servers.gh.tools.drop',
+  ],
+  [
+    '/x/.claude.json',
+    { mcpServers: { gh: { command: 'npx' } }, projects: { '/p': { disabledMcpServers: ['gh'] } } },
+    'projects./p.disabledMcpServers',
+  ],
+  [
+    '/x/settings.json',
+    {
+      mcpServers: { gh: { command: 'npx' } },
+      permissions: { deny: ['mcp__gh__drop'], allow: ['mcp__gh__read'] },
+    },
+    'permissions.deny',
+  ],
+])('what %s switches off elsewhere is reported: %#', (file, value, place) => {
+  expect(imported(value, file).notes).toEqual([
+    expect.stringContaining(`\`${place}\` switches something off, which was not imported`),
+  ])
+})
+
+test('what is switched off of others than the servers is not reported', () => {
+  const others = {
+    tools: { exclude: ['shell'] },
+    telemetry: false,
+    excludes: ['ghost'],
+    permission: { 'jira_*': 'deny' },
+  }
+  expect(imported({ mcpServers: { gh: { command: 'npx' } }, ...others }, '/x/settings.json').notes).toEqual(
+    [],
+  )
+})
+
+test('the lists of servers that Gemini CLI had first switch servers off', () => {
+  const mcpServers = { one: { command: 'npx' }, two: { command: 'npx two' }, three: { command: 'npx three' } }
+  const read = imported(
+    { mcpServers, excludeMCPServers: ['one'], allowMCPServers: ['one', 'two'] },
+    '/x/.gemini/settings.json',
+  )
+  expect(read.body).toBe('  two: npx two\n')
+  expect(read.notes).toContain('"one": is switched off there by `excludeMCPServers` and was skipped')
+  expect(read.notes).toContain('"three": is switched off there by `allowMCPServers` and was skipped')
+})
+
+test('a secret in the path of a URL, or in a URL among arguments, gets a variable', () => {
+  const read = imported({
+    mcpServers: {
+      hook: { url: 'https://mcp.example/api/s/NTk5ZjA2YzQtOGI3Ny00/mcp?a=b' },
+      remote: { command: 'npx', args: ['mcp-remote', 'https://h.example/mcp?api_key=abcdef0123456789&a=b'] },
+    },
+  })
+  expect(read.body).toBe(`  hook: https://mcp.example/api/s/\${HOOK_SECRET}/mcp?a=b
+  remote: npx mcp-remote 'https://h.example/mcp?api_key=\${REMOTE_API_KEY}&a=b'
+`)
+  expect([...read.env.values()]).toEqual(['NTk5ZjA2YzQtOGI3Ny00', 'abcdef0123456789'])
 })
 
 describe('import of several files', () => {

@@ -14,6 +14,10 @@ describe('a list of tools of a client', () => {
     ['disabledTools (Roo Code, Windsurf, Kiro)', { ...command, disabledTools: ['drop'] }],
     ['excludeTools (Gemini CLI)', { ...url, excludeTools: ['drop'] }],
     ['disabled_tools (Codex)', { ...command, disabled_tools: ['drop'] }],
+    ['exclude_tools (another spelling)', { ...command, exclude_tools: ['drop'] }],
+    ['DisallowedTools (another spelling)', { ...command, DisallowedTools: 'drop' }],
+    ['a mapping', { ...command, disabledTools: { drop: true } }],
+    ['tools (switched off one by one)', { ...command, tools: { drop: { enabled: false } } }],
   ])('%s hides the tools', (_key, entry) => {
     const read = imported(entry)
     expect(loadedServers(read).get('it')?.tools).toEqual({ drop: { hide: true } })
@@ -81,7 +85,7 @@ describe('a timeout of a client', () => {
     ])
   })
 
-  test.each([0, -1, 'soon', null, true, {}, 1e300, '1e999'])(
+  test.each([0, -1, 0.01, 'soon', null, true, {}, 1e300, '1e999'])(
     'of %j is reported, unless it is null',
     (timeout) => {
       const { body, notes } = imported({ ...url, timeout })
@@ -128,6 +132,33 @@ describe('a setting that the gateway does not have', () => {
   ])('%s: %j changes nothing and is not reported', (key, value) => {
     expect(imported({ ...command, [key]: value }).notes).toEqual([])
   })
+})
+
+test.each([
+  { disabled: true },
+  { Disabled: 'true' },
+  { disable: true },
+  { isActive: false },
+  { is_active: false },
+  { active: false },
+  { isEnabled: false },
+  { enabled: 0 },
+])('a server with %j is off', (off) => {
+  const { body, notes } = importedFile({ mcpServers: { it: { ...command, ...off }, other: url } })
+  expect([body, notes]).toEqual([
+    '  other: https://x.example/mcp\n',
+    ['"it": is disabled there and was skipped'],
+  ])
+})
+
+test('headers that cannot be sent are left out and reported', () => {
+  const headers = { 'X-A': 'a 🚀', Expect: '100-continue', 'X-B': 'b' }
+  const { notes, env } = imported({ ...url, headers })
+  expect(notes).toEqual([
+    '"it": its header X-A was left out: its value has characters that no header can have',
+    '"it": its header Expect was left out: the gateway sets it itself',
+  ])
+  expect([...env.values()]).toEqual(['b'])
 })
 
 describe('a transport of a client', () => {
