@@ -291,7 +291,10 @@ export class Runtime implements HttpRuntime {
         url: page,
         publicUrl: (path) => settings.listen.publicUrl?.replace(/\/$/, '').concat(path),
         decidesOnPage: (approval) => whoDecidesOnPage(approval, settings.auth),
-        approvalsCommand: approvalsCommand(settings, page('/') !== undefined),
+        // The gateway has no pages yet while it is created.
+        get approvalsCommand() {
+          return approvalsCommand(settings, page('/') !== undefined)
+        },
       },
       features: this.#featureDirectory(servers),
       gateway: {

@@ -181,7 +181,7 @@ describe('an injected argument', () => {
   })
 
   it('confirms a call whose arguments contain whitespace and duplicate keys', async () => {
-    const { server, one } = await serverWith({ confirm: 'always' })
+    const { server, one } = await serverWith({ confirm: 'on' })
     const features = { confirm: { model_may_confirm: true } }
     const { url } = await found({ inject_arguments: 'on', features, upstreams: { one } })
     const ask = async (more: string): Promise<Json> => {
@@ -213,7 +213,7 @@ describe('an injected argument', () => {
       [{ model_may_confirm: true }, 0],
       [{ accept_bare_flag: true }, 1],
     ] as const) {
-      const { server, one } = await serverWith({ confirm: 'always' })
+      const { server, one } = await serverWith({ confirm: 'on' })
       const { url } = await found({
         inject_arguments: 'on',
         features: { confirm: settings },

@@ -92,6 +92,7 @@ export async function approvingGateway(options: ApprovingOptions = {}): Promise<
 /** Settings of features with which tests approve at the command line. */
 function withScripts(features: unknown): Json {
   const { confirm, ...others } = isObject(features) ? features : {}
+  if (confirm === false) return { ...others, confirm }
   return { ...others, confirm: { approve_by_command: 'script', ...(isObject(confirm) && confirm) } }
 }
 

@@ -68,7 +68,9 @@ const combinations: readonly Combination[] = [
     // Moves money when it is changed.
     verbs: writing,
     objects: setOf('subscription subscriptions dispute refund charge payout payment payments billing'),
-    unless: setOf('webhook topic newsletter feed event events calendar pubsub draft link links list'),
+    unless: setOf(
+      'subscriber subscribers resource resources notification notifications alert alerts webhook topic newsletter feed event events calendar pubsub draft link links list',
+    ),
     text: (word) => `a change of a ${word} may move money`,
   },
   {

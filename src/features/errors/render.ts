@@ -1,6 +1,6 @@
 /** Renders the structured error in a result or error object, and completes the error objects of servers. */
 import { type ErrorCode, isCategory, isErrorCode, isUserActionable, waitOf } from '../../core/error.ts'
-import { isObject } from '../../core/json/json.ts'
+import { isObject, isSame } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
 import { fits } from '../../core/text/pattern.ts'
 import { isWordOfErrors } from '../../core/text/redact.ts'
@@ -38,14 +38,15 @@ export function withObject(
 
 /**
  * An error of the server with the structured error: as its data, if it has none; among the members of data that is a
- * structured error itself. To other data, which is the server's own, only what the caller asked for is added.
+ * structured error itself, or says only what that says. To other data, which is the server's own, only what the caller
+ * asked for is added.
  */
 export function withErrorData(error: Payload, object: Structured, asked: Structured): Payload {
   const data = error.at('data')
   if (!data) return error.with({ data: object })
   if (!isObject(data.value)) return error
   const names = Object.keys(data.fields)
-  const isOwn = names.length === 0 || names.some((key) => !Object.hasOwn(asked, key))
+  const isOwn = names.length === 0 || names.some((key) => !isSame(data.fields[key], object[key]))
   const added = isOwn && !isStructured(data.value) ? asked : object
   const missing = Object.entries(added).filter(([key]) => !Object.hasOwn(data.fields, key))
   return missing.length === 0 ? error : error.with({ data: data.with(Object.fromEntries(missing)) })

@@ -120,7 +120,8 @@ async function runInvalid(
     })
     return output(next(call), entry)
   }
-  if (input === 'strict') throw mismatchError(remaining)
+  // The gateway itself is the server of its own tools.
+  if (input === 'strict' || call.target.isBuiltin === true) throw mismatchError(remaining)
   const keys = Object.keys(filled).filter((key) => !Object.hasOwn(given, key))
   const rules = [...keys.map((argument) => ({ argument, rule: KEY_RULE })), ...context.rulesOf(entry)]
   const undecided = undecidedRule(rules, remaining)

@@ -76,7 +76,9 @@ describe('approval pages with sign-in at the issuer', () => {
   test('the caller signs in, opens the page of its call, and approves it', async () => {
     const { callAs, ran, gateway } = await site({ config: { observe: { audit: { file: './audit.jsonl' } } } })
     const asked = await callAs('someone', { disk: 'a' })
-    expect(textIn(asked)).toContain(`Approve or deny it at ${pageOf(asked)}, or with \`gatehouse approvals`)
+    expect(textIn(asked)).toContain(
+      `Approve or deny it at ${pageOf(asked)}, or in a terminal with \`gatehouse approvals`,
+    )
     const browser = new CookieBrowser()
     const page = await opened(browser, pageOf(asked))
     expect(page.url.href).toBe(pageOf(asked))
@@ -250,6 +252,8 @@ describe('a gateway whose pages no browser can open', () => {
       rules: { approval: 'out_of_band' },
     })
     const asked = await callOther({ disk: 'a' }, bearer.agent)
-    expect(textIn(asked)).toContain(`at ${pageOf(asked)}, by a program with its bearer token, or with \``)
+    expect(textIn(asked)).toContain(
+      `at ${pageOf(asked)}, by a program with its bearer token, or in a terminal with \``,
+    )
   })
 })

@@ -24,7 +24,14 @@ beforeAll(async () => {
   })
   gateway = await startGateway({
     listen: { legacy_sse: true },
-    upstreams: { web: { url: server.url, revision: '2025-11-25', transport: 'streamable' } },
+    upstreams: {
+      web: {
+        url: server.url,
+        revision: '2025-11-25',
+        transport: 'streamable',
+        tools: { flood: { confirm: 'never' } },
+      },
+    },
   })
 })
 afterAll(async () => {

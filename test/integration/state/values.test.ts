@@ -15,7 +15,10 @@ const command = [process.execPath, program]
 const argument = (token: string): object => ({ _session_state: token })
 const issues = {
   command,
-  features: { state: { remember: { '*': ['owner', 'repo'], delete_repo: ['owner'] }, transaction: 'on' } },
+  features: {
+    validate: { input: 'strict' },
+    state: { remember: { '*': ['owner', 'repo'], delete_repo: ['owner'] }, transaction: 'on' },
+  },
   tools: { create_issue: { undo: 'delete_repo(owner=$.args.owner, repo=$.args.repo)', idempotent: true } },
 }
 

@@ -545,8 +545,9 @@ describe('a JSON-RPC error of a server', () => {
     const error = await thrownBy(relaying(-32002, 'no'), { call })
     expect(error.extra.relayed?.fields.data).toMatchObject({ code: 'RESOURCE_NOT_FOUND', uri: 'a:b' })
     const named = await thrownBy(relaying(-32602, 'no', { uri: 'a:b' }), { call })
-    expect(named).toMatchObject({ code: 'RESOURCE_NOT_FOUND' })
-    expect(named.extra.relayed?.fields.data).toEqual({ uri: 'a:b' })
+    expect(named.extra.relayed?.fields.data).toMatchObject({ code: 'RESOURCE_NOT_FOUND', uri: 'a:b' })
+    const more = await thrownBy(relaying(-32602, 'no', { uri: 'a:b', why: 1 }), { call })
+    expect(more.extra.relayed?.fields.data).toEqual({ uri: 'a:b', why: 1 })
   })
 
   it('C181 C182 C186 stack traces, secrets and internal details are removed if details are hidden', async () => {
