@@ -280,7 +280,7 @@ function completedRelay(
     })
   }
   const uri = call.method === 'resources/read' ? call.params.fields.uri : undefined
-  const isNamed = rpc === -32602 && isObject(data) && data.uri === uri
+  const isNamed = rpc === -32602 && uri !== undefined && isObject(data) && data.uri === uri
   const symptoms = { text, rpc: isNamed ? -32002 : rpc, isRead: call.method === 'resources/read' }
   const diagnosed = toError(message, classify(symptoms, context.rules))
   const object = {

@@ -50,12 +50,22 @@ export const errors = subject('matrix/errors', (meeting) => {
   const { client, server } = meeting
   const fail = failing(meeting)
 
-  it('C178 adds its classification to a server error, whose code and data stay', async () => {
+  it('C178 forwards a server error as it is, and adds its classification for callers that ask for it', async () => {
+    const KEY = 'dev.gatehouse/error'
     for (const code of codes) {
-      const { error, status } = await fail(code, { why: [1, 'é'] })
-      expect(error).toMatchObject({ code, message: `code ${code}`, data: { why: [1, 'é'] } })
-      expect(structured(error ?? {})).toMatch(/^(UPSTREAM_ERROR|INVALID_INPUT|UNSUPPORTED_OPERATION)$/)
+      const sent = { code, message: `code ${code}`, data: { why: [1, 'é'] } }
+      const { error, status } = await fail(code, sent.data)
+      expect(error).toEqual(sent)
       expect(status).toBe(statusOf(code, meeting))
+      const asking = await meeting.request('tools/call', {
+        name: 'error',
+        arguments: sent,
+        _meta: { [KEY]: true },
+      })
+      expect(asking.error).toMatchObject(sent)
+      expect(structured({ ...asking.error, data: objectAt(asking.error?.['data'], KEY) })).toMatch(
+        /^(UPSTREAM_ERROR|INVALID_INPUT|UNSUPPORTED_OPERATION)$/,
+      )
     }
   })
 

@@ -550,6 +550,12 @@ describe('a JSON-RPC error of a server', () => {
     expect(more.extra.relayed?.fields.data).toEqual({ uri: 'a:b', why: 1 })
   })
 
+  it('data without a URI says nothing about a resource', async () => {
+    const error = await thrownBy(relaying(-32602, 'no', { why: 1 }))
+    expect(error.code).not.toBe('RESOURCE_NOT_FOUND')
+    expect(error.extra.relayed?.fields).toMatchObject({ code: -32602, data: { why: 1 } })
+  })
+
   it('C181 C182 C186 stack traces, secrets and internal details are removed if details are hidden', async () => {
     const error = await thrownBy(
       relaying(-32603, 'no\n    at f (/a/b.js:1:2)', {
