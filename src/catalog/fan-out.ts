@@ -16,6 +16,7 @@ import type { Call } from '../core/call.ts'
 import { asGatewayError } from '../core/error.ts'
 import { canonical } from '../core/json/json.ts'
 import type { Log } from '../core/log.ts'
+import { excerpt } from '../core/text/redact.ts'
 import { backOff } from '../core/time/back-off.ts'
 import { pause, within } from '../core/time/waiting.ts'
 import { world } from '../core/world.ts'
@@ -234,7 +235,8 @@ class Server {
 
   #failed(method: string, error: unknown): void {
     const { code, message } = asGatewayError(error)
-    if (faults.has(code)) this.note(method, `the request failed, so the server is left out: ${message}`)
+    if (faults.has(code))
+      this.note(method, `the request failed, so the server is left out: ${excerpt(message)}`)
   }
 
   /** Asks again until it answers; begins with a request that is not answered yet, if there is one. */

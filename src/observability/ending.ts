@@ -2,6 +2,7 @@
 import type { Call, Outcome } from '../core/call.ts'
 import type { ErrorCode, GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
+import { excerpt } from '../core/text/redact.ts'
 import { DRY_RUN, DRY_RUN_KEY, ERROR_KEY } from '../protocol/meta-keys.ts'
 
 /** How a call ended, in the terms shared by logs, metrics, spans and the audit log. */
@@ -40,13 +41,16 @@ export function endingOf(outcome: Outcome, ms: number): Ending {
   return { outcome: TOOL_ERROR, ms, ...(typeof code === 'string' && { code }) }
 }
 
-/** The ending for an error. */
+/** A server's message may be longer, in characters. */
+const MAX_REASON_LENGTH = 2000
+
+/** The ending for an error. What looks like a secret of a server stays out of logs and spans, whatever callers get. */
 export function failureOf(error: GatewayError, ms: number): Ending {
   return {
     outcome: error.code,
     code: error.code,
     rpc: error.rpc,
-    reason: error.extra.forOperator ?? error.message,
+    reason: excerpt(error.extra.forOperator ?? error.message, MAX_REASON_LENGTH),
     ms,
   }
 }

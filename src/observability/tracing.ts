@@ -10,6 +10,7 @@ import type { Log } from '../core/log.ts'
 import type { TraceSettings } from '../core/settings.ts'
 import { self, sessionDigest } from '../core/identity.ts'
 import { parseJson } from '../core/json/read.ts'
+import { excerpt } from '../core/text/redact.ts'
 import { type Ending, displayUri } from './ending.ts'
 import { servedStatus, sentStatus, type Status, type Way } from './operations.ts'
 import { resourceOf, revealed } from './otlp.ts'
@@ -83,7 +84,7 @@ export async function openTracing(
     const ended = (ending: Ending, error?: GatewayError): void => {
       const status = isServer ? servedStatus(ending) : sentStatus(error, ending.outcome === 'tool_error')
       // The message may quote what a server said, with what it was told.
-      const message = error && redacted(error.message).slice(0, MAX_MESSAGE_LENGTH)
+      const message = error && excerpt(redacted(error.message), MAX_MESSAGE_LENGTH)
       end(
         span,
         { ending, status },

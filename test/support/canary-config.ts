@@ -1,4 +1,4 @@
-import { createHash, scryptSync } from 'node:crypto'
+import { createHash, generateKeyPairSync, scryptSync } from 'node:crypto'
 import { resolved } from '../../src/config/schema-lookup.ts'
 import type { Canaries } from './canary.ts'
 import { isObject, type Json } from './server/json.ts'
@@ -35,7 +35,7 @@ export function canaryConfig(canaries: Canaries, around: Around): Json {
   return {
     listen: { port: 0, legacy_sse: true },
     limits: { rate: 'off' },
-    features: { events: 'on' },
+    features: { events: 'on', errors: { hide_details: true } },
     events: hooks('hook', canaries),
     auth: {
       development: true,
@@ -67,6 +67,7 @@ export function canaryConfig(canaries: Canaries, around: Around): Json {
     store: `redis://gate:${of('store-password')}@127.0.0.1:9/0`,
     observe: {
       traces: { endpoint: around.collector, headers: { 'x-api-key': of('traces-header') } },
+      metrics_export: { endpoint: around.collector, headers: { 'x-api-key': of('metrics-header') } },
       audit: { file: around.audit, key: of('audit-key') },
     },
     upstreams: {
@@ -92,12 +93,52 @@ export function canaryConfig(canaries: Canaries, around: Around): Json {
         },
         ...calls,
       },
+      signed: {
+        url: around.legacy,
+        oauth: {
+          client_id: 'gateway',
+          private_key: canaries.add('client-key', privateKey()),
+          token_endpoint: `${around.issuer}/token`,
+        },
+        ...calls,
+      },
+      managed: {
+        url: around.legacy,
+        oauth: managedBy(around, { client_secret: of('provider-secret') }),
+        ...calls,
+      },
+      keyed: {
+        url: around.legacy,
+        oauth: managedBy(around, { private_key: canaries.add('provider-key', privateKey()) }),
+        ...calls,
+      },
       child: {
         command: around.child,
         env: { API_KEY: `${of('child-env')}\n${of('child-second-line')}` },
         ...calls,
       },
       missing: { command: ['/nowhere/at-all'], env: { API_KEY: of('missing-env') } },
+    },
+  }
+}
+
+function privateKey(): string {
+  return generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey.export({
+    type: 'pkcs8',
+    format: 'pem',
+  })
+}
+
+/** Authorization that an identity provider manages, to which the gateway authenticates by `client`. */
+function managedBy({ issuer, child: [file = ''] }: Around, client: Json): Json {
+  return {
+    client_id: 'gateway',
+    token_endpoint: `${issuer}/token`,
+    identity_provider: {
+      client_id: 'gateway',
+      token_endpoint: `${issuer}/token`,
+      subject_token_file: file,
+      ...client,
     },
   }
 }

@@ -91,7 +91,7 @@ function withoutOwnVariables(
     if (typeof part === 'string' || 'path' in part || part.fallback !== undefined) return part
     if (!env.has(part.variable) || environment[part.variable] !== undefined) return part
     note(`the reference to ${part.variable} in its arguments is left to the command, which has it in \`env\``)
-    return `\${${part.variable}}`
+    return part.written ?? `\${${part.variable}}`
   })
 }
 

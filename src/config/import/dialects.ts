@@ -32,7 +32,10 @@ const braced: Form = {
   read: ([name = '', fallback]) => variable(name, fallback),
 }
 
-const bare: Form = { pattern: /\$([A-Za-z_]\w*)/y, read: ([name = '']) => variable(name) }
+const bare: Form = {
+  pattern: /\$([A-Za-z_]\w*)/y,
+  read: ([name = ''], _context, whole) => ({ variable: name, written: whole }),
+}
 
 const environment: Form = {
   pattern: /\$\{env:([A-Za-z_]\w*)(?::-([^}]*))?\}/y,

@@ -13,6 +13,8 @@ interface VariablePart {
   readonly variable: string
   /** The value if the variable is not set. */
   readonly fallback?: string
+  /** The reference as it is in the file, unless that is `${NAME}`. */
+  readonly written?: string
   /** What the value is, for a person who has to set it. */
   readonly meaning?: string
 }

@@ -30,7 +30,7 @@ describe('gatehouse store', () => {
     writeFileSync(file(), JSON.stringify(config))
     gateway = startCommand(['serve', '--config', file(), '--port', '0'])
     await until(() => existsSync(join(folder, '.gatehouse/data.mdb')), 'the store')
-    await until(async () => (await run('info')).stdout.includes('key'), 'the keys of the gateway')
+    await until(async () => (await run('info')).stdout.includes('contract'), 'the last entry of the gateway')
   })
   afterAll(async () => {
     await gateway.close()

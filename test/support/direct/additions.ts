@@ -13,14 +13,14 @@ export interface Addition {
   readonly path: readonly string[]
   /**
    * `added`: only where the server has no such member. `extended`: the server's text comes first. `replaced`: the server
-   * may have another value. `sent`: a whole notification. `answered`: a whole error, where the server has another failure.
+   * may have another value. `removed`: only the server has it. `sent`: a whole notification. `answered`: a whole error, where the server has another failure.
    */
-  readonly how: 'added' | 'extended' | 'replaced' | 'sent' | 'answered'
+  readonly how: 'added' | 'extended' | 'replaced' | 'removed' | 'sent' | 'answered'
   /** The only value of the server that is replaced, if any other stays. */
   readonly value?: string
 }
 
-const kinds: readonly Addition['how'][] = ['added', 'extended', 'replaced', 'sent', 'answered']
+const kinds: readonly Addition['how'][] = ['added', 'extended', 'replaced', 'removed', 'sent', 'answered']
 
 function isKnown(how: string): how is Addition['how'] {
   return kinds.some((each) => each === how)
@@ -118,8 +118,12 @@ function without(
         : direct,
     }
   }
-  if (!isObject(through) || !Object.hasOwn(through, step)) return { through, direct }
+  if (!isObject(through)) return { through, direct }
   const given = isObject(direct) ? direct : {}
+  if (!Object.hasOwn(through, step)) {
+    const isRemoved = how === 'removed' && rest.length === 0 && Object.hasOwn(given, step)
+    return { through, direct: isRemoved ? omitted(given, step) : direct }
+  }
   const isThere = Object.hasOwn(given, step)
   if (rest.length > 0) {
     const pair = without(through[step], given[step], rest, row)
@@ -129,6 +133,7 @@ function without(
       direct: isThere ? { ...given, [step]: pair.direct } : direct,
     }
   }
+  if (how === 'removed') return { through, direct }
   if (how === 'replaced') {
     if (value !== undefined && value !== given[step]) return { through, direct }
     return { through: omitted(through, step), direct: isThere ? omitted(given, step) : direct }

@@ -94,6 +94,11 @@ const published: readonly DirectPeer[] = [
     start: () => started(publishedServer(everything)),
   },
   {
+    name: 'everything-2025-06',
+    questions: calls(['echo', { message: 'é' }]),
+    start: () => started(publishedServer(everything), '2025-06-18'),
+  },
+  {
     name: 'files',
     questions: [
       ...calls(

@@ -159,7 +159,8 @@ const context = { workspace: '/x', isWorkspaceKnown: true, inputs: new Map(), no
 
 describe('a generated file of a client', () => {
   test.each(clients)('as $file is a configuration that means the same', ({ file, dialect, write }) => {
-    const value = (written: string): string => valueOf(readTemplate(written.toWellFormed(), dialect, context))
+    const value = (written: string, own = {}): string =>
+      valueOf(readTemplate(written.toWellFormed(), dialect, context), own)
     const servers = fc.uniqueArray(fc.tuple(name, fc.oneof(command, remote)), {
       minLength: 1,
       maxLength: 3,
@@ -230,19 +231,22 @@ function variablesOf({ yaml }: { readonly yaml: string }): Readonly<Record<strin
 
 const UNSET = 'not set'
 
-/** What a client gives to a server. */
-function valueOf(template: Template): string {
+/** What a client gives to a server, which replaces references to its own variables itself. */
+function valueOf(template: Template, env: Readonly<Record<string, string>>): string {
   const variables: Readonly<Record<string, string | undefined>> = environment
   return template
     .map((part) => {
       if (typeof part === 'string') return part
       if ('path' in part) return ''
-      return variables[part.variable] ?? part.fallback ?? UNSET
+      const known = variables[part.variable] ?? part.fallback
+      if (known === undefined && Object.hasOwn(env, part.variable))
+        return part.written ?? `\${${part.variable}}`
+      return known ?? UNSET
     })
     .join('')
 }
 
-type Value = (written: string) => string
+type Value = (written: string, env?: Readonly<Record<string, string>>) => string
 
 function isSameCommand(
   reach: { command: string; args: readonly string[]; env: Readonly<Record<string, Secret>> },
@@ -252,7 +256,8 @@ function isSameCommand(
   const env = Object.entries(entry.env).map(([key, each]) => [key, value(each)])
   return (
     JSON.stringify([reach.command, ...reach.args]) ===
-      JSON.stringify([entry.command.trim(), ...entry.args].map(value)) && revealed(reach.env) === sorted(env)
+      JSON.stringify([entry.command.trim(), ...entry.args].map((each) => value(each, entry.env))) &&
+    revealed(reach.env) === sorted(env)
   )
 }
 
