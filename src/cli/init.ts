@@ -8,7 +8,7 @@ import type { ImportFinding } from '../config/import/model.ts'
 import { EXPECTED } from '../config/import/parse.ts'
 import { toGatewayConfig } from '../config/import/render.ts'
 import { variableLine } from '../config/import/variables-file.ts'
-import { readText, variablesFor, whyUnreadable } from '../config/secrets.ts'
+import { readText, variablesFile, variablesFor, whyUnreadable } from '../config/secrets.ts'
 import { CONFIG_FILE } from './config-file.ts'
 import { type Io, pathOf, printError, write } from './io.ts'
 import { writePrivate } from './private-file.ts'
@@ -80,10 +80,6 @@ function imported(files: readonly string[], target: string, io: Io): Made | { re
     ],
     ...(written.length > 0 && { variables: `${variablesBefore(target)}${written.join('\n')}\n` }),
   }
-}
-
-function variablesFile(target: string): string {
-  return join(dirname(target), '.env')
 }
 
 /** The file of variables as it is, with the end of its last line. */

@@ -4,6 +4,7 @@
  *
  * Sources: the documentation of each client. Where one does not say what happens to `${NAME}`, it is what the client does.
  */
+import { homedir } from 'node:os'
 import { basename, dirname, resolve } from 'node:path'
 import { isObject } from '../../core/json/json.ts'
 import { type Dialect, dialects } from './dialects.ts'
@@ -145,14 +146,7 @@ const clients: readonly Client[] = [
     dialect: dialects.none,
   },
   { client: 'Goose', root: 'extensions', dialect: dialects.shell, keys: inSeconds },
-  { client: 'Crush', root: 'mcp', file: /crush\.json$/, dialect: dialects.shell, keys: inSeconds },
-  {
-    client: 'opencode',
-    root: 'mcp',
-    file: /opencode\.jsonc?$/,
-    dialect: dialects.opencode,
-    keys: { timeout: 'start in ms' },
-  },
+  { client: 'Crush', root: 'mcp', file: /crush\.json$/, dialect: dialects.crush, keys: inSeconds },
   { client: 'opencode', root: 'mcp', dialect: dialects.opencode, keys: { timeout: 'start in ms' } },
   { client: 'an MCP client', root: 'the file', dialect: dialects.any },
 ]
@@ -251,7 +245,8 @@ function readServers(
     const workspace = project ?? workspaceOf(file)
     const context = {
       workspace,
-      isWorkspaceKnown: workspace !== dirname(resolve(file)),
+      isWorkspaceKnown:
+        project !== undefined || (workspace !== dirname(resolve(file)) && workspace !== homedir()),
       inputs,
       note,
       dialect,
@@ -273,13 +268,15 @@ function readServers(
   return { client, servers, findings }
 }
 
-/** The folder that a file is about: that of its project, if it is in a folder for the client. */
+/** The folder that a file is about: that of its project, if it is in a folder for the client, or one folder below. */
 function workspaceOf(file: string): string {
   const folder = dirname(resolve(file))
-  const isOfClient = /^\.(?:cursor|vscode|roo|kilocode|gemini|qwen|amazonq|kiro|codex|zed)$/.test(
-    basename(folder),
+  const own = [folder, dirname(folder)].find((each) =>
+    /^\.(?:cursor|vscode|roo|kilocode|gemini|qwen|amazonq|kiro|codex|zed|junie|continue)$/.test(
+      basename(each),
+    ),
   )
-  return isOfClient ? dirname(folder) : folder
+  return own === undefined ? folder : dirname(own)
 }
 
 /**
@@ -288,30 +285,29 @@ function workspaceOf(file: string): string {
  */
 function switchesElsewhere(file: Values, names: readonly string[]): readonly string[] {
   const isNamed = (text: string): boolean => names.some((name) => holdsName(text, name))
-  const visit = (value: unknown, path: readonly string[]): readonly string[] => {
-    const isOff = value === false || value === 'deny'
-    const isList = Array.isArray(value) && /disable|exclude|den(?:y|ied)|block/i.test(path.at(-1) ?? '')
-    if (isList && value.some((each) => typeof each === 'string' && isNamed(each))) return [path.join('.')]
-    if (isOff) return path.slice(1).some(isNamed) ? [path.join('.')] : []
-    if (!isObject(value) || path.length > MAX_DEPTH) return []
-    return Object.entries(value).flatMap(([key, each]) => visit(each, [...path, key]))
+  const visit = (value: unknown, place: string, path: readonly string[] = []): readonly string[] => {
+    const last = path.at(-1) ?? place
+    const isDenial = /disable|exclude|den(?:y|ied)|block/i.test(last)
+    const isList = Array.isArray(value) && isDenial
+    const isOff = value === 'deny' || value === (isDenial && !isNamed(last))
+    const found = [place, ...path].join('.')
+    if (isList && value.some((each) => typeof each === 'string' && isNamed(each))) return [found]
+    if (isOff) return path.some(isNamed) ? [found] : []
+    if (!isObject(value) || path.length >= MAX_DEPTH) return []
+    return Object.entries(value).flatMap(([key, each]) => visit(each, place, [...path, key]))
   }
-  const others = Object.entries(file).filter(([key]) => !serverKeys.has(key))
-  return others.flatMap(([key, value]) => visit(value, [key]))
+  const projects = Object.entries(isObject(file.projects) ? file.projects : {})
+  const others = Object.entries(file).filter(([key]) => key !== 'projects' && !Object.hasOwn(roots, key))
+  return [
+    ...others.flatMap(([key, value]) => visit(value, key)),
+    ...projects.flatMap(([folder, project]) =>
+      visit(isObject(project) ? { ...project, mcpServers: undefined } : project, `projects.${folder}`),
+    ),
+  ]
 }
 
 /** How deep other members are searched. */
 const MAX_DEPTH = 8
-const serverKeys = new Set([
-  'mcpServers',
-  'servers',
-  'mcp',
-  'mcp.servers',
-  'amp.mcpServers',
-  'context_servers',
-  'mcp_servers',
-  'extensions',
-])
 
 /** Whether a text has the name of a server, alone or as a part such as in `mcp__github__delete` and `github_*`. */
 function holdsName(text: string, name: string): boolean {
@@ -380,7 +376,10 @@ function isServer({ entry }: Found): boolean {
 function inputsIn(inputs: unknown): ReadonlyMap<string, string> {
   const found = (Array.isArray(inputs) ? inputs : []).filter(isObject)
   return new Map(
-    found.map(({ id, description }) => [String(id), typeof description === 'string' ? description : '']),
+    found.map(({ id, description }) => [
+      typeof id === 'string' ? id : '',
+      typeof description === 'string' ? description : '',
+    ]),
   )
 }
 

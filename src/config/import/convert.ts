@@ -58,7 +58,6 @@ export function convertServer(
 
 interface WriteContext extends SecretContext {
   readonly environment: Environment
-  readonly note: (message: string) => void
   readonly write: (template: Template) => string
 }
 

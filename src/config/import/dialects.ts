@@ -82,6 +82,17 @@ const opencodeVariable: Form = {
 
 const opencodeFile: Form = { pattern: /\{file:([^}]+)\}/y, read: fileContent }
 
+/** What a shell expands: a command, or a reference with other operators than `:-`. */
+const expansion: Form = {
+  pattern: /\$(?:\((?:[^()]|\([^()]*\))*\)?|\{[^}]*\}?)/y,
+  read: (_groups, { note }, whole) => {
+    note(
+      'has `$(…)` or `${…}` of a shell, which was kept as plain text and is not run: write ${NAME}, and set that variable',
+    )
+    return whole
+  },
+}
+
 const continueSecret: Form = {
   pattern: /\$\{\{\s*(?:secrets|inputs)\.([\w.-]+)\s*\}\}/y,
   read: ([id = '']) => ({ variable: variableName(id), meaning: `the value that Continue calls ${id}` }),
@@ -93,8 +104,10 @@ export const dialects = {
   none: [],
   /** `${NAME}` and `${NAME:-default}`: Claude Code, Warp, Kiro. */
   braces: [doubled, braced],
-  /** The same, and `$NAME`: Gemini CLI, Copilot CLI, Goose, Crush. */
+  /** The same, and `$NAME`: Gemini CLI, Copilot CLI, Goose. */
   shell: [doubled, braced, bare],
+  /** What a shell replaces, of which commands are not run: Crush. */
+  crush: [doubled, braced, bare, expansion],
   /** `${env:NAME}`, `${input:id}` and folders: VS Code, Cursor, Cline, Roo Code, Windsurf, Amazon Q. */
   editor: [doubled, environment, place, input, file, unknown],
   /** `{env:NAME}` and `{file:path}`: opencode. */

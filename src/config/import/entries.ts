@@ -3,12 +3,12 @@
  * is left out silently.
  */
 import { resolve } from 'node:path'
-import { ExactNumber, isNumber } from '../../core/json/exact-number.ts'
+import { isNumber } from '../../core/json/exact-number.ts'
 import { isObject } from '../../core/json/json.ts'
 import { splitCommand } from '../command-line.ts'
 import { type Dialect, type DialectContext, readTemplate } from './dialects.ts'
 import { type Keys, type Meaning, meaningOf } from './keys.ts'
-import { type ImportedServer, literal, type Template } from './model.ts'
+import { type ImportedServer, literal, literalText, type Template } from './model.ts'
 
 /** How entries of a file are read. */
 export interface EntryContext extends DialectContext {
@@ -83,11 +83,11 @@ function first(given: ReadonlyMap<Meaning, readonly Given[]>, meaning: Meaning):
 }
 
 function isSet(given: Given | undefined): boolean {
-  return given !== undefined && /^(?:true|yes|on|1)$/i.test(String(given.value))
+  return /^(?:true|yes|on|1)$/i.test(text(given) ?? '')
 }
 
 function isUnset(given: Given | undefined): boolean {
-  return given !== undefined && /^(?:false|no|off|0)$/i.test(String(given.value))
+  return /^(?:false|no|off|0)$/i.test(text(given) ?? '')
 }
 
 type GivenValues = ReadonlyMap<Meaning, readonly Given[]>
@@ -149,9 +149,7 @@ function transportKind(
   note: DialectContext['note'],
 ): 'stdio' | 'http' | 'sse' | 'other' | undefined {
   if (given === undefined) return undefined
-  const word = String(given.value)
-    .toLowerCase()
-    .replaceAll(/[^a-z]/g, '')
+  const word = (text(given) ?? '').toLowerCase().replaceAll(/[^a-z]/g, '')
   if (/^(?:stdio|local|command)$/.test(word)) return 'stdio'
   if (/^(?:http|https|streamable|streamablehttp|httpstream|remote|url)$/.test(word)) return 'http'
   if (word === 'sse' || word === 'httpsse') return 'sse'
@@ -193,8 +191,15 @@ function folderOf(given: GivenValues, words: readonly string[], context: EntryCo
   const { workspace, isOfProject } = context
   const [start, ...rest] = template(text(first(given, 'folder'))?.trim() ?? '', context)
   if (start !== undefined)
-    return typeof start === 'string' ? [resolve(workspace, start), ...rest] : [start, ...rest]
+    return typeof start === 'string'
+      ? [absolute(workspace, start, rest.length > 0), ...rest]
+      : [start, ...rest]
   return isOfProject || words.some((word) => /^\.{1,2}[\\/]/.test(word)) ? [workspace] : undefined
+}
+
+/** An absolute path, or the start of one: `resolve` takes the slash off its end. */
+function absolute(workspace: string, path: string, isStart: boolean): string {
+  return isStart ? resolve(workspace, `${path}x`).slice(0, -1) : resolve(workspace, path)
 }
 
 /** The words of a command, which is a program or, in some clients, a list or a whole command line. */
@@ -241,15 +246,27 @@ function environmentOf(given: GivenValues, context: EntryContext): ReadonlyMap<s
   }
   const own = (given.get('environment') ?? []).flatMap((each) => pairs(each, context))
   const passed = (given.get('passed variables') ?? []).flatMap(({ key, value }) =>
-    [value].flat().flatMap((each: unknown): [string, Template][] => {
-      const name = isObject(each) ? each.name : each
-      if (typeof name === 'string' && /^[A-Za-z_]\w*$/.test(name)) return [[name, [{ variable: name }]]]
-      note(`its \`${key}\` has a name that no variable can have, which was left out`)
-      return []
-    }),
+    variablesNamed(
+      [value].flat().map((each: unknown) => (isObject(each) ? each.name : each)),
+      key,
+      note,
+    ).map((name): [string, Template] => [name, [{ variable: name }]]),
   )
   const entries = [...fileVariables(given, context), ...passed, ...own]
   return new Map(entries.filter(([name]) => isName(name)))
+}
+
+/** Those of the values that are names of variables. */
+function variablesNamed(
+  values: readonly unknown[],
+  key: string,
+  note: DialectContext['note'],
+): readonly string[] {
+  return values.filter((name): name is string => {
+    const isName = typeof name === 'string' && /^[A-Za-z_]\w*$/.test(name)
+    if (!isName) note(`its \`${key}\` has a name that no variable can have, which was left out`)
+    return isName
+  })
 }
 
 function fileVariables(given: GivenValues, context: EntryContext): readonly [string, Template][] {
@@ -268,21 +285,27 @@ function fileVariables(given: GivenValues, context: EntryContext): readonly [str
 }
 
 function headersOf(given: GivenValues, context: EntryContext): ReadonlyMap<string, Template> {
-  const named = (given.get('headers from variables') ?? []).flatMap(({ value }) =>
-    Object.entries(isObject(value) ? value : {}).map(([name, variable]): [string, Template] => [
-      name,
-      [{ variable: String(variable) }],
+  const { note } = context
+  const named = (given.get('headers from variables') ?? []).flatMap((each) =>
+    pairs(each, { ...context, dialect: [] }).flatMap(([name, value]) =>
+      variablesNamed([literalText(value)], each.key, note).map((variable): [string, Template] => [
+        name,
+        [{ variable }],
+      ]),
+    ),
+  )
+  const bearer = (given.get('token variable') ?? []).flatMap(({ key, value }) =>
+    variablesNamed([value], key, note).map((variable): [string, Template] => [
+      'Authorization',
+      ['Bearer ', { variable }],
     ]),
   )
-  const token = text(first(given, 'token variable'))
-  const bearer: [string, Template][] =
-    token === undefined ? [] : [['Authorization', ['Bearer ', { variable: token }]]]
   const found = new Map<string, readonly [string, Template]>()
   const own = (given.get('headers') ?? []).flatMap((each) => pairs(each, context))
   for (const [written, value] of [...own, ...named, ...bearer]) {
     const name = written.trim()
     if (found.has(name.toLowerCase()))
-      context.note(`has the header ${JSON.stringify(name)} twice: the last one was imported`)
+      note(`has the header ${JSON.stringify(name)} twice: the last one was imported`)
     found.set(name.toLowerCase(), [name, value])
   }
   return new Map(found.values())
@@ -320,11 +343,11 @@ function duration(given: GivenValues, what: 'start' | 'call', note: DialectConte
   for (const [meaning, values] of given) {
     if (typeof meaning !== 'string' || !meaning.startsWith(`${what} in `)) continue
     const { key, value } = values[0] ?? { key: '', value: undefined }
-    const number = Number(value instanceof ExactNumber || typeof value === 'string' ? String(value) : value)
+    const number = Number(text({ key, value }))
     const isUnknown = meaning.endsWith('unknown unit')
     const unit = isUnknown ? assumedUnit(number) : meaning.slice(-2).trim()
     const found = Math.round(number * (unit === 's' ? 1000 : 1))
-    if (typeof value !== 'boolean' && found >= MIN_TIMEOUT_MS && found <= MAX_TIMEOUT_MS) {
+    if (found >= MIN_TIMEOUT_MS && found <= MAX_TIMEOUT_MS) {
       if (isUnknown)
         note(
           `its \`${key}\` was taken as ${unit === 's' ? 'seconds' : 'milliseconds'}: correct \`limits.timeout\` of this server if it is something else`,

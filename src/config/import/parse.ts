@@ -17,7 +17,7 @@ export function parseClientFile(text: string, file: string): Readonly<Record<str
   const bare = text.replace(/^\uFEFF/, '')
   const foreign = foreignProblem(bare)
   if (foreign !== undefined) throw unreadable(file, `${foreign}: ${EXPECTED}`)
-  const value = parsers[syntaxOf(bare, file)](bare, file)
+  const value = within(() => parsers[syntaxOf(bare, file)](bare, file), file)
   if (!isObject(value)) throw unreadable(file, `is not the configuration of an MCP client: ${EXPECTED}`)
   return value
 }
@@ -60,10 +60,10 @@ const parsers: Readonly<Record<Syntax, (text: string, file: string) => unknown>>
 /** Parses JSON with comments and trailing commas; numbers keep their digits. */
 function parseJsonc(text: string, file: string): unknown {
   const errors: ParseError[] = []
-  const tree = within(() => parseTree(text, errors, { allowTrailingComma: true }), file)
+  const tree = parseTree(text, errors, { allowTrailingComma: true })
   const [first] = errors
   if (first) throw unreadable(file, `is not valid JSON: ${jsonProblem(first)}`, placeOf(text, first.offset))
-  return tree && within(() => plain(valueOf(tree, text)), file)
+  return tree && plain(valueOf(tree, text))
 }
 
 /** A file may be nested more deeply than a parser can follow. */

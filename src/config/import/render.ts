@@ -45,7 +45,7 @@ export function toGatewayConfig(
     (server: ImportedServer) =>
     (message: string): void =>
       void findings.push({ file: server.origin.file, server: server.name, message })
-  const referred = new Set(servers.flatMap(variablesOf))
+  const referred = Map.groupBy(servers.flatMap(variablesOf), ({ variable }) => variable)
   const variables = createVariables((name) => environment[name], referred)
   const entries = new Map<string, Entry>()
   for (const [name, server] of named(servers, noteOf)) {
@@ -104,14 +104,12 @@ function identityOf({ name: _name, origin: _origin, ...rest }: ImportedServer): 
   return JSON.stringify(rest, (_key, value: unknown) => (value instanceof Map ? [...value] : value))
 }
 
-function variablesOf({ reach }: ImportedServer): readonly string[] {
+function variablesOf({ reach }: ImportedServer) {
   const templates =
     'url' in reach
       ? [reach.url, ...reach.headers.values()]
       : [...reach.words, ...reach.env.values(), reach.cwd ?? []]
-  return templates
-    .flat()
-    .flatMap((part) => (typeof part === 'string' || 'path' in part ? [] : [part.variable]))
+  return templates.flat().filter((part) => typeof part !== 'string' && 'variable' in part)
 }
 
 interface Dressing {
@@ -205,7 +203,7 @@ function refused(
 ): ReadonlyMap<string, string> {
   if (entries.size === 0) return new Map()
   const needs = [...needsOf(entries).keys()]
-  // Any value will do for what is not set, wherever it is: the URL of a server, a header, a path.
+  // Any value will do for what is not set, be it the URL of a server or a header, unless it is a folder.
   const unset = Object.fromEntries(needs.map((name) => [name, 'http://unset.invalid']))
   try {
     loadSettings(text(), { file, env: { ...unset, ...environment } })
@@ -216,8 +214,22 @@ function refused(
     for (const { path, message } of error.problems) {
       const [, name, key] = /^upstreams\.([a-z][a-z0-9-]*)\.?(.*)$/.exec(path) ?? []
       if (name === undefined) throw error
+      if (key === 'cwd' && isFolderUnknown(entries.get(name), environment)) continue
       if (!found.has(name)) found.set(name, key ? `${key} ${message}` : message)
     }
     return found
   }
+}
+
+/** Whether the working folder depends on a variable that has no value. */
+function isFolderUnknown(entry: Entry | undefined, environment: Environment): boolean {
+  const reach = entry?.server.reach
+  const parts = (reach && 'cwd' in reach && reach.cwd) || []
+  return parts.some(
+    (part) =>
+      typeof part !== 'string' &&
+      'variable' in part &&
+      part.fallback === undefined &&
+      environment[part.variable] === undefined,
+  )
 }

@@ -1,11 +1,5 @@
 /** Finds secrets in the values of imported servers, and gives them variables: no secret is written into the configuration. */
-import {
-  holdsPassword,
-  looksGenerated,
-  looksLikeToken,
-  looksRandom,
-  namesSecret,
-} from '../configured-secrets.ts'
+import { looksGenerated, looksLikeToken, looksRandom, namesSecret } from '../configured-secrets.ts'
 import { variableName } from './dialects.ts'
 import { literal, literalText, type Part, type Template } from './model.ts'
 
@@ -13,6 +7,7 @@ import { literal, literalText, type Part, type Template } from './model.ts'
 export interface SecretContext {
   readonly server: string
   readonly variables: Variables
+  readonly note: (message: string) => void
 }
 
 /** Converts an environment value: a reference if it is a secret. */
@@ -20,17 +15,19 @@ export function convertEnv(name: string, value: Template, context: SecretContext
   return convert(value, context, {
     name,
     place: `env ${name}`,
-    isSecret: (text) => (namesSecret(name) && !isPath(text)) || looksSecret(text),
+    isNamed: (text) => namesSecret(name) && !isPath(text),
+    looks: looksSecret,
   })
 }
 
 /** Converts a header value: a reference unless it is known not to be secret. */
 export function convertHeader(name: string, value: Template, context: SecretContext): Template {
-  if (harmless.test(name)) return value
   const preferred = /^authorization$/i.test(name) ? `${context.server}_TOKEN` : `${context.server}_${name}`
-  const place = { name: preferred, place: `header ${name}`, isSecret: () => true }
+  const isHarmless = harmless.test(name) && !namesSecret(name)
+  const looks = isHarmless ? looksLikeToken : looksSecret
+  const place = { name: preferred, place: `header ${name}`, isNamed: () => !isHarmless, looks }
   const text = literalText(value)
-  if (text === undefined) return convert(value, context, { ...place, isSecret: looksSecret })
+  if (text === undefined) return convert(value, context, place)
   const [, scheme = '', rest = text] = /^((?:Bearer|Basic|Token)\s+)(.*)$/is.exec(text) ?? []
   return [...literal(scheme), ...convert(literal(rest), context, place)]
 }
@@ -39,12 +36,10 @@ export function convertHeader(name: string, value: Template, context: SecretCont
 export function convertArguments(words: readonly Template[], context: SecretContext): Template[] {
   return words.map((word, index) => {
     const [start = '', ...rest] = word
-    if (typeof start !== 'string') return word
+    const before = literalText(words[index - 1] ?? []) ?? ''
+    if (typeof start !== 'string') return convertArgument(word, before, context)
     const [, option, value] = /^(--?[\w-]+=|[A-Z_][A-Z0-9_]*=)(.*)$/s.exec(start) ?? []
-    if (option === undefined || value === undefined) {
-      const before = literalText(words[index - 1] ?? [])
-      return convertArgument(word, before ?? '', context)
-    }
+    if (option === undefined || value === undefined) return convertArgument(word, before, context)
     return [option, ...convertArgument([...literal(value), ...rest], option, context)]
   })
 }
@@ -70,46 +65,72 @@ export function withoutUser(
 
 /** Converts a URL; a secret in its path or query becomes a reference. */
 export function convertUrl(url: Template, context: SecretContext): Template {
-  return url.flatMap((part): Template => {
-    if (typeof part !== 'string') return [part]
-    const [path = '', query] = part.split(/\?(.*)/s)
-    const start = path.split(/(\/)/).map((step) => {
-      const isSecret = looksLikeToken(step) || looksGenerated(step)
-      return isSecret
-        ? reference(step, context, { name: `${context.server}_SECRET`, place: 'the path of its URL' })
-        : step
-    })
-    if (query === undefined) return start
-    const parameters = query.split('&').flatMap((parameter, index): Part[] => {
-      const [name = '', value = ''] = parameter.split(/=(.*)/s)
-      const before = `${index === 0 ? '?' : '&'}${name}`
-      const isSecret = value !== '' && (namesSecret(name) || looksSecret(value))
-      if (!isSecret) return [parameter.includes('=') ? `${before}=${value}` : before]
-      const place = { name: `${context.server}_${name}`, place: `${name} in its URL` }
-      return [`${before}=`, reference(value, context, place)]
-    })
-    return [...start, ...parameters]
+  return url.flatMap((part, index): Template => {
+    const before = marked(url.slice(0, index))
+    const placeOf = (name: string): Place =>
+      name === ''
+        ? { name: `${context.server}_SECRET`, place: 'the path of its URL' }
+        : { name: `${context.server}_${name}`, place: `${name} in its URL` }
+    if (typeof part === 'string')
+      return piecesOf(part, before).map(({ text, secret }) =>
+        secret === undefined ? text : reference(text, context, placeOf(secret)),
+      )
+    if ('path' in part || part.fallback === undefined) return [part]
+    const secret = piecesOf(part.fallback, before).find((piece) => piece.secret !== undefined)?.secret
+    return [
+      secret === undefined ? part : withoutDefault(part.variable, part.fallback, context, placeOf(secret)),
+    ]
   })
+}
+
+/** A piece of a URL; if it is a secret, the name of its parameter, which is empty in the path. */
+interface Piece {
+  readonly text: string
+  readonly secret?: string
+}
+
+/** The pieces of a part of a URL. `before` is the URL up to there. */
+function piecesOf(text: string, before: string): readonly Piece[] {
+  const start = before.includes('?') ? 0 : text.search(/[?&]/)
+  const path = start === -1 ? text : text.slice(0, start)
+  const steps = path
+    .split(/(\/)/)
+    .map((step) =>
+      looksLikeToken(step) || looksGenerated(step) ? { text: step, secret: '' } : { text: step },
+    )
+  const parameters = text.slice(path.length).split(/(?=&)/)
+  return [
+    ...steps,
+    ...parameters.flatMap((parameter): Piece[] => {
+      const [, key = '', value = ''] = /^((?:[?&](?:[^=&]*=)?)?)(.*)$/s.exec(parameter) ?? []
+      const name = /[?&]([^=&]*)=[^&]*$/.exec(key === '' ? before : key)?.[1] ?? ''
+      const isSecret = value !== '' && (namesSecret(name) || looksSecret(value))
+      return [{ text: key }, isSecret ? { text: value, secret: name } : { text: value }]
+    }),
+  ]
 }
 
 const harmless = /^(accept|accept-language|cache-control|content-type|user-agent|x-mcp-[\w-]+)$/i
 
 function convertArgument(word: Template, before: string, context: SecretContext): Template {
-  const text = literalText(word)
-  const option = optionName(before)
-  const name = `${context.server}_${option || 'SECRET'}`
-  const place = { name, place: 'one of its arguments' }
-  const looks = (value: string): boolean => looksLikeToken(value) || holdsPassword(value)
-  if (text === undefined) return convert(word, context, { ...place, isSecret: looks })
+  const text = marked(word)
+  const [start = '', ...rest] = word
   // A header on the command line, such as `--header "Authorization: Bearer …"`.
-  const [, header, content] = /^([A-Za-z][\w-]*):\s*(\S.*)$/s.exec(text) ?? []
-  if (header !== undefined && content !== undefined && namesSecret(header)) {
-    const start = text.slice(0, text.length - content.length)
-    return [start, ...convertHeader(header, literal(content), context)]
-  }
-  if (/^https?:\/\//i.test(text) && !holdsPassword(text)) return convertUrl(word, context)
-  const isNamed = namesSecret(option) && !(text.startsWith('-') && !before.endsWith('=')) && !isPath(text)
-  return convert(word, context, { ...place, isSecret: (value) => isNamed || looks(value) })
+  const [label, header = ''] = (typeof start === 'string' && /^([A-Za-z][\w-]*):\s*/.exec(start)) || []
+  if (typeof start === 'string' && label !== undefined && namesSecret(header))
+    return [label, ...convertHeader(header, [...literal(start.slice(label.length)), ...rest], context)]
+  const isUrl = /^https?:\/\//i.test(text)
+  if (isUrl && !containsPassword(text)) return convertUrl(word, context)
+  const option = optionName(before)
+  const isOption = text.startsWith('-') && !before.endsWith('=')
+  const isNamed = namesSecret(option) && !isOption && !isPath(text)
+  const found = convert(word, context, {
+    name: `${context.server}_${option || 'SECRET'}`,
+    place: 'one of its arguments',
+    isNamed: () => isNamed,
+    looks: (value) => looksLikeToken(value) || containsPassword(value),
+  })
+  return isUrl ? convertUrl(found, context) : found
 }
 
 function optionName(before: string): string {
@@ -123,29 +144,48 @@ interface Place {
   readonly place: string
 }
 
-/** Literal parts that are secrets become references. In a text with references, what is secret shows by its look alone. */
-function convert(
-  value: Template,
-  context: SecretContext,
-  { isSecret, ...place }: Place & { readonly isSecret: (text: string) => boolean },
-): Template {
+/** How a value is known to be a secret: by where it is, or by its look. */
+interface Signs extends Place {
+  readonly isNamed: (text: string) => boolean
+  readonly looks: (text: string) => boolean
+}
+
+/** Literal parts and defaults that are secrets become references. A text beside references is one by its look alone. */
+function convert(value: Template, context: SecretContext, { isNamed, looks, ...place }: Signs): Template {
   const text = literalText(value)
   // What the command replaces is no secret itself.
   if (text === '' || /^\$\{\w+\}$/.test(text ?? '')) return value
-  if (text !== undefined) return isSecret(text) ? [reference(text, context, place)] : value
-  return value.map((part) => {
+  if (text !== undefined) return isNamed(text) || looks(text) ? [reference(text, context, place)] : value
+  return value.map((part, index) => {
+    const start = /\w:\/\/[^/@\s]*$/.exec(marked(value.slice(0, index)))?.[0] ?? ''
+    const rest = marked(value.slice(index + 1))
+    const isPassword = (some: string): boolean =>
+      !some.startsWith('@') &&
+      containsPassword(`${start}${some}@`) &&
+      containsPassword(`${start}${some}${rest}`)
     if (typeof part === 'string')
-      return looksSecret(part) || holdsPassword(`${part}@`) ? reference(part, context, place) : part
+      return looks(part) || isPassword(part) ? reference(part, context, place) : part
     if ('path' in part || part.fallback === undefined || part.fallback === '') return part
-    // Like a default, what is in .env counts where the environment has no value.
     const { variable, fallback } = part
-    return isSecret(fallback) && context.variables.setDefault(variable, fallback) ? { variable } : part
+    const isSecret = isNamed(fallback) || looks(fallback) || isPassword(fallback)
+    return isSecret ? withoutDefault(variable, fallback, context, place) : part
   })
 }
 
-/** A text in which references are of a character that no URL has. */
+/** A reference whose default is a secret. Like a default, what is in .env counts where the environment has no value. */
+function withoutDefault(variable: string, fallback: string, context: SecretContext, place: Place): Part {
+  if (context.variables.setDefault(variable, fallback)) return { variable }
+  context.note(
+    `the default of ${variable} in ${place.place} is a secret, and ${variable} has another value elsewhere: the secret got a variable of its own, and ${variable} has no effect there`,
+  )
+  return reference(fallback, context, place)
+}
+
+/** A text in which references are their defaults, or a character that no URL has. */
 function marked(value: Template): string {
-  return value.map((part) => (typeof part === 'string' ? part : '\0')).join('')
+  return value
+    .map((part) => (typeof part === 'string' ? part : ('variable' in part && part.fallback) || '\0'))
+    .join('')
 }
 
 function reference(value: string, { server, variables }: SecretContext, { name, place }: Place): Part {
@@ -164,7 +204,12 @@ function decoded(text: string): string {
 }
 
 function looksSecret(value: string): boolean {
-  return looksLikeToken(value) || holdsPassword(value) || looksRandom(value)
+  return looksLikeToken(value) || containsPassword(value) || looksRandom(value)
+}
+
+/** Whether a URL with a password is anywhere in a text. */
+function containsPassword(text: string): boolean {
+  return /\w:\/\/[^/@\s]*:[^/@\s]+@/.test(text)
 }
 
 function isPath(value: string): boolean {
@@ -177,7 +222,7 @@ function isPath(value: string): boolean {
 export interface Variables {
   /** Assigns a variable to a secret value; equal values get the same variable. */
   forValue(value: string, preferred: PreferredVariable): string
-  /** Gives a variable of the client's file a value for when it is not set; false if it has another one. */
+  /** Gives a variable of the client's file a value for when it is not set; false if that cannot be its only one. */
   setDefault(name: string, value: string): boolean
   /** The values of the assigned variables, in order. */
   readonly values: ReadonlyMap<string, string>
@@ -189,10 +234,13 @@ interface PreferredVariable {
   readonly server: string
 }
 
-/** Creates an empty collection. `valueOf` is the value that a name has in the environment, `referred` are names of the file. */
+/**
+ * Creates an empty collection. `valueOf` is the value that a name has in the environment, `referred` are the references of
+ * the files by name.
+ */
 export function createVariables(
   valueOf: (name: string) => string | undefined,
-  referred: ReadonlySet<string>,
+  referred: ReadonlyMap<string, readonly { readonly fallback?: string }[]>,
 ): Variables {
   const values = new Map<string, string>()
   const isFree = (name: string, value: string): boolean => {
@@ -202,7 +250,10 @@ export function createVariables(
   return {
     values,
     setDefault(name, value) {
-      if (values.has(name)) return values.get(name) === value
+      const given = valueOf(name)
+      if (given !== undefined) return given !== ''
+      const references = referred.get(name) ?? []
+      if (references.some(({ fallback = value }) => fallback !== value)) return false
       values.set(name, value)
       return true
     },

@@ -1,4 +1,5 @@
-import { tmpdir } from 'node:os'
+import { homedir, tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { readClientConfig } from '../../../../src/config/import/clients.ts'
 import { toGatewayConfig } from '../../../../src/config/import/render.ts'
@@ -406,6 +407,17 @@ enabled = false
   expect(read.notes).toEqual(notes)
 })
 
+test.each(['$(pass show key)', 'a$(echo $(cat k) $HOME)', '${KEY:?missing}'])(
+  'what only Crush expands is kept as plain text and reported: %s',
+  (written) => {
+    const { body, notes } = imported({ mcp: { it: { command: 'x', args: [written] } } }, '/x/crush.json')
+    expect(body).toBe(`  it: x '${written.replace('${', () => '$${')}'\n`)
+    expect(notes).toEqual([
+      '"it": has `$(…)` or `${…}` of a shell, which was kept as plain text and is not run: write ${NAME}, and set that variable',
+    ])
+  },
+)
+
 test('a reference that a command replaces itself is left to it', () => {
   const entry = {
     command: 'npx',
@@ -430,6 +442,46 @@ test('a workspace that is not known is reported', () => {
     '"it": ${workspaceFolder} is the folder of this file here: write another path if it is another folder',
   ])
   expect(importedFile(value, { file: '/home/me/shop/.vscode/mcp.json' }).notes).toEqual([])
+})
+
+test('the home folder of a user is no workspace that is known', () => {
+  const value = { mcpServers: { it: { command: '${workspaceFolder}/run' } } }
+  const { notes } = importedFile(value, { file: join(homedir(), '.cursor/mcp.json') })
+  expect(notes).toEqual([expect.stringContaining('${workspaceFolder} is the folder of this file here')])
+})
+
+test.each([
+  '.kiro/settings/mcp.json',
+  '.junie/mcp/mcp.json',
+  '.continue/mcpServers/mine.json',
+  '.cursor/mcp.json',
+])('a relative command in %s starts in the folder of the project', (file) => {
+  const { body } = imported({ mcpServers: { it: { command: './server.js' } } }, join(folder, file))
+  expect(body).toBe(`  it:\n    command: ./server.js\n    cwd: ${folder}\n`)
+})
+
+test('a working folder that is not known yet is no reason to skip a server', () => {
+  const { body, yaml, notes } = imported(
+    { mcpServers: { it: { command: 'x', cwd: '${PROJECT_DIR}' } } },
+    '/home/me/.mcp.json',
+  )
+  expect(body).toBe('  it:\n    command: x\n    cwd: ${PROJECT_DIR}\n')
+  expect([yaml.includes('#   PROJECT_DIR: '), notes]).toEqual([true, []])
+})
+
+test('a working folder may end with a reference', () => {
+  const servers = {
+    one: { command: 'x', cwd: '/srv/${env:PROJECT}' },
+    two: { command: 'x', cwd: './${env:PROJECT}' },
+    three: { command: 'x', cwd: '/${env:PROJECT}/a' },
+  }
+  const { body, yaml, notes } = imported({ servers }, '/home/me/shop/.vscode/mcp.json')
+  expect(body.match(/(?<=cwd: ).*/g)).toEqual([
+    '/srv/${PROJECT}',
+    '/home/me/shop/${PROJECT}',
+    '/${PROJECT}/a',
+  ])
+  expect([yaml.includes('#   PROJECT: '), notes]).toEqual([true, []])
 })
 
 test.each([
@@ -469,10 +521,26 @@ test.each([
     },
     'permissions.deny',
   ],
+  [
+    '/x/settings.json',
+    { mcpServers: { gh: { command: 'npx' } }, other: { gh: { disabled: true } } },
+    'other.gh.disabled',
+  ],
 ])('what %s switches off elsewhere is reported: %#', (file, value, place) => {
   expect(imported(value, file).notes).toEqual([
     expect.stringContaining(`\`${place}\` switches something off, which was not imported`),
   ])
+})
+
+test.each([
+  [{ projects: { '/home/u/gh/x': { hasTrustDialogAccepted: false, mcpServers: {} } } }],
+  [{ projects: { '/tmp': { mcpServers: { gh: { command: 'npx', disabled: false } } } } }],
+  [{ modelContextProtocolServers: { jira: { command: 'y', gh: false } } }],
+  [{ other: { gh: { disabled: false } } }],
+])('what switches nothing off is not reported: %j', (others) => {
+  expect(
+    imported({ mcpServers: { gh: { command: 'npx' } }, ...others }, '/x/.claude.json').notes,
+  ).not.toContainEqual(expect.stringContaining('switches something off'))
 })
 
 test('what is switched off of others than the servers is not reported', () => {
@@ -686,6 +754,7 @@ test.each([
   ['a wrong TOML', '[mcp_servers.a]\ncommand = ', ':2:11 is not valid TOML'],
   ['a wrong YAML', 'extensions: a: b', 'there is a second'],
   ['deep nesting', '['.repeat(100_000), 'is nested too deeply'],
+  ['deep nesting in TOML', `[x]\n${'a.'.repeat(20_000)}a = 1`, 'is nested too deeply'],
 ])('%s is refused with what was expected', (_what, text, message) => {
   expect(() => imported(text, '/x/f')).toThrow(ConfigError)
   expect(() => imported(text, '/x/f')).toThrow(message)

@@ -161,6 +161,43 @@ test('headers that cannot be sent are left out and reported', () => {
   expect([...env.values()]).toEqual(['b'])
 })
 
+test.each(['disabled', 'enabled', 'type', 'timeout', 'command', 'url', 'cwd'])(
+  '%s as an object that has no text is no obstacle for other servers',
+  (key) => {
+    const { body } = importedFile({ mcpServers: { it: { ...command, [key]: { toString: 1 } }, other: url } })
+    expect(body).toContain('  other: https://x.example/mcp\n')
+  },
+)
+
+test('an input whose id has no text is no obstacle either', () => {
+  expect(importedFile({ inputs: [{ id: { toString: 1 } }], servers: { it: command } }).body).toBe(
+    '  it: npx pkg\n',
+  )
+})
+
+describe('a name that no variable can have', () => {
+  test.each([
+    [
+      { env_http_headers: { 'X-A': 'a b', 'X-B': 'OK' } },
+      '  it:\n    url: https://x.example/mcp\n    headers:\n      X-B: ${OK}\n',
+    ],
+    [{ bearer_token_env_var: '$TOKEN' }, '  it: https://x.example/mcp\n'],
+    [{ bearer_token_env_var: ['TOKEN'] }, '  it: https://x.example/mcp\n'],
+  ])('is left out of a server: %j', (entry, body) => {
+    const read = imported({ ...url, ...entry })
+    expect(read.body).toBe(body)
+    expect(read.notes).toEqual([
+      `"it": its \`${Object.keys(entry)[0]}\` has a name that no variable can have, which was left out`,
+    ])
+  })
+
+  test('is not looked for in what is no mapping', () => {
+    expect(imported({ ...url, env_http_headers: ['A'] }).notes).toEqual([
+      '"it": its `env_http_headers` is not a mapping and was left out',
+    ])
+  })
+})
+
 describe('a transport of a client', () => {
   test.each([
     [{ type: 'sse' }, 'sse'],
