@@ -1,4 +1,5 @@
 /** Compares the names and globs of the configuration with the servers' lists, and reports those without a match. */
+import { percentDecoded } from '../core/text/escape.ts'
 import type { Call, Handler } from '../core/call.ts'
 import type { EntryDefinition } from '../core/descriptor.ts'
 import { asGatewayError } from '../core/error.ts'
@@ -270,16 +271,8 @@ const MAX_TEMPLATE_LENGTH = 500
 
 /** A URI for comparison: normalized, and without its scheme if the pattern has none. */
 function comparable(uri: string, isBare: boolean): string {
-  const plain = decoded(uri).toLowerCase()
+  const plain = percentDecoded(uri).toLowerCase()
   return isBare ? plain.replace(/^[a-z][a-z0-9+.-]*:/, '').replace(/^\/+/, '') : plain.replace(/:\/+/, ':')
-}
-
-function decoded(text: string): string {
-  try {
-    return decodeURIComponent(text)
-  } catch {
-    return text
-  }
 }
 
 function subjects({ tools, prompts, resources, resourceTemplates }: ServerLists): string[] {

@@ -122,7 +122,11 @@ async function act(
   if (verdict === 'approved') checkDecision(approval, { by, via: 'command_line', verdict, at: Date.now() })
   const typed = verdict === 'approved' ? await prove(approval, given) : undefined
   if (isMistyped(approval, { verdict, entered: typed }))
-    throw new Error(`to approve ${approval.id}, add --typed ${escapeHidden(JSON.stringify(approval.typed))}`)
+    throw new Error(
+      given === undefined && typed !== undefined
+        ? `${approval.id} was not approved: the text was not typed exactly`
+        : `to approve ${approval.id}, add --typed ${escapeHidden(JSON.stringify(approval.typed))}`,
+    )
   const decision = {
     by,
     via: 'command_line',

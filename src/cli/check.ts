@@ -269,7 +269,8 @@ export function excerptOf({ line, column }: ConfigProblem, text: string): string
   const lines = text.split('\n')
   const target = lines[line - 1]?.replaceAll('\t', ' ').trimEnd()
   if (target === undefined || target === '' || column < 1) return ''
-  const pieces = masked(target, isUnderSecret(lines, line - 1))
+  const isSecret = isUnderSecret(lines, line - 1) || openKeys(lines.slice(0, line - 1)).some(isSecretKey)
+  const pieces = masked(target, isSecret)
   const head = pieces.filter(({ at }) => at < column - 1)
   // The column may be inside of a piece, such as a quoted command: the caret is then below its beginning.
   const isInside = head.some(({ at, end }) => at < column - 1 && column - 1 < end)
@@ -295,9 +296,11 @@ function textOfPieces(pieces: readonly Piece[]): string {
 const PIECE =
   /"(?:[^"\\]|\\.)*"?|'[^']*'?|[{}[\],]|\s+|[^\s{}[\],"':](?:[^\s{}[\],"':]|:(?=\S)(?!["'{[]))*:?|:/g
 
-/** The pieces of a line with secrets masked; `isSecret` if a parent key says that its values are secrets. */
-function masked(line: string, isSecret: boolean): readonly Piece[] {
-  const parents: string[] = []
+/**
+ * The pieces of a line with secrets masked; `isSecret` if a parent key says that its values are secrets. Afterwards `parents`
+ * has the keys of the brackets that are open.
+ */
+function masked(line: string, isSecret: boolean, parents: string[] = []): readonly Piece[] {
   let key = ''
   let previous = ''
   const pieces: Piece[] = []
@@ -319,6 +322,13 @@ function masked(line: string, isSecret: boolean): readonly Piece[] {
     if (!isMark) previous = text.replaceAll(/["']/g, '')
   }
   return pieces
+}
+
+/** The keys of the brackets that these lines leave open. */
+function openKeys(lines: readonly string[]): readonly string[] {
+  const parents: string[] = []
+  for (const line of lines) masked(line, true, parents)
+  return parents
 }
 
 /** The key that a piece is, if it is one: a colon ends it or follows. */

@@ -1,6 +1,7 @@
 /** Checks that a schema cannot express: consistency between values. */
 import { isObject } from '../core/json/json.ts'
-import { isHttpUrl, isLoopback } from './names.ts'
+import { isLoopbackHost } from '../core/address.ts'
+import { isHttpUrl } from './names.ts'
 import { pageWarnings, requiresTokens, checkAuth } from './sections/auth-checks.ts'
 import { areEventsOn, eventProblems } from './sections/events.ts'
 import { idleMasks, maskProblems } from './sections/tool-checks.ts'
@@ -87,5 +88,5 @@ function checkListen(listen: Values, { auth, profile }: Values): Finding[] {
 
 /** Whether other machines can reach the address. */
 function isOpenHost({ host }: Readonly<Record<string, unknown>>): boolean {
-  return typeof host === 'string' && !isLoopback(host)
+  return typeof host === 'string' && !isLoopbackHost(host)
 }

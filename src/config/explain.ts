@@ -4,14 +4,14 @@ import { ExactNumber } from '../core/json/exact-number.ts'
 import { type JsonSchema, type SchemaProblem, validator } from '../core/schema/schema.ts'
 import { upstreamName } from './names.ts'
 import { nearest } from '../core/text/words.ts'
-import { type Finding, withoutEchoes as withoutKnown } from './problem.ts'
+import { type Finding, withoutEchoes } from './problem.ts'
 import { narrowed, resolved, schemaAt, schemaOf } from './schema-lookup.ts'
 import { bytes, durationText, meantQuantity, meantRate, milliseconds, sizeText } from '../core/time/units.ts'
 
 /** Finds what violates the schema, and how to fix it. */
 export function misfitsOf(value: unknown, schema: JsonSchema): Finding[] {
   const check = validator(narrowed(schema, value), { trusted: true })
-  return withoutKnown(explain(check(withoutLongNumbers(value)), schema, value), outOfRange(value, schema))
+  return withoutEchoes(explain(check(withoutLongNumbers(value)), schema, value), outOfRange(value, schema))
 }
 
 /** Durations and sizes outside of the range of their setting (`x-least`, `x-most`). */
@@ -66,7 +66,7 @@ function withoutLongNumbers(value: unknown): unknown {
 
 /** Explains violations of the schema. */
 function explain(problems: readonly SchemaProblem[], schema: JsonSchema, value: unknown): Finding[] {
-  return withoutEchoes(problems).map((problem) => {
+  return withoutFollowing(problems).map((problem) => {
     const owner = schemaAt(problem.schemaPath.replace(/\/[^/]*$/, ''), schema)
     return finding(problem, isObject(owner) ? owner : {}, {
       root: schema,
@@ -228,7 +228,7 @@ function choiceWords(choices: unknown): string {
 }
 
 // A choice reports one problem for itself and others for each alternative: the alternative that matches the type of the value is the most relevant.
-function withoutEchoes(problems: readonly SchemaProblem[]): SchemaProblem[] {
+function withoutFollowing(problems: readonly SchemaProblem[]): SchemaProblem[] {
   const choices = problems.filter(({ keyword }) => keyword === 'anyOf' || keyword === 'oneOf')
   const dropped = new Set<SchemaProblem>()
   for (const choice of choices) {

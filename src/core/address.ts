@@ -104,3 +104,10 @@ function blockList(four: readonly string[], six: readonly string[]): BlockList {
   }
   return list
 }
+
+/** Whether nobody else reads what is sent to a URL: it is encrypted, or stays on this machine. */
+export function isConfidentialUrl(url: string): boolean {
+  if (!URL.canParse(url)) return false
+  const { protocol, hostname } = new URL(url)
+  return protocol === 'https:' || isLoopbackHost(hostname)
+}

@@ -1,7 +1,7 @@
 /** What is reported of the messages exchanged with one peer, a server or a client, and of the sessions with it. */
 import type { Payload } from './payload.ts'
 
-/** A request or notification to a peer, when its response has come, or it failed. */
+/** A request or notification to a peer that was answered or has failed. */
 export interface Exchange {
   readonly method: string
   /** The tool or prompt that it names. */
@@ -11,7 +11,7 @@ export interface Exchange {
   readonly error?: unknown
 }
 
-/** Counts what one side of a connection does. */
+/** Counts the messages sent to a peer, and the sessions with it. */
 export interface ExchangeMeter {
   /** A message was sent to the peer, in this revision, and is answered. */
   sent(exchange: Exchange, revision: string): void
@@ -19,7 +19,7 @@ export interface ExchangeMeter {
   ended(seconds: number, revision: string, error?: string): void
 }
 
-/** Counts the sessions with clients, and what those do that is no call. */
+/** Also counts the requests of clients that are only about their session, such as `ping`. */
 export interface SessionMeter extends ExchangeMeter {
   /** A request of the client was answered that concerns only its session. */
   answered(exchange: Exchange, revision: string): void

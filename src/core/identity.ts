@@ -5,7 +5,7 @@ import { world } from './world.ts'
 /** The name and version the gateway identifies itself with. */
 export const self = { name: 'gatehouse', title: 'Gatehouse', version: '0.3.0' } as const
 
-/** Sessions are those of this process, and so is the key. */
+/** Sessions end with the process, so each process has its own key. */
 const sessionKey = world.randomBytes(32)
 
 /**

@@ -44,8 +44,9 @@ function findNames(schema: Fields): readonly string[] {
 }
 
 /** Whether a schema, or one that it consists of, says that a value is a secret. */
-function isSecret(schema: unknown, root: Fields, depth = 0): boolean {
-  if (!isObject(schema) || depth > MAX_DEPTH) return false
+function isSecret(schema: unknown, root: Fields, seen = new Set<unknown>(), depth = 0): boolean {
+  if (!isObject(schema) || depth > MAX_DEPTH || seen.has(schema)) return false
+  seen.add(schema)
   const { format, writeOnly, items, additionalProperties, patternProperties, $ref } = schema
   if (format === 'password' || writeOnly === true) return true
   const parts: readonly unknown[] = ['anyOf', 'oneOf', 'allOf', 'prefixItems'].flatMap(
@@ -57,7 +58,7 @@ function isSecret(schema: unknown, root: Fields, depth = 0): boolean {
     ...(isObject(patternProperties) ? Object.values(patternProperties) : []),
   ]
   const referred = typeof $ref === 'string' ? referredTo($ref, root) : undefined
-  return [...parts, ...others, referred].some((part) => isSecret(part, root, depth + 1))
+  return [...parts, ...others, referred].some((part) => isSecret(part, root, seen, depth + 1))
 }
 
 /** The same arguments if none is a secret; `names` are those of `secretNames`. */

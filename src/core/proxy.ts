@@ -4,6 +4,7 @@
  * Variables are read in lower case first: `https_proxy` for https URLs, `http_proxy` for http URLs, and `no_proxy` for what is
  * reached directly. Hosts of this machine always are: a proxy would reach another machine. `all_proxy` is not read.
  */
+import { percentDecoded } from './text/escape.ts'
 import { BlockList, isIP } from 'node:net'
 import { domainToASCII } from 'node:url'
 import { bareHost, isLoopbackHost } from './address.ts'
@@ -48,7 +49,7 @@ export function parseProxy(text: string): Proxy | undefined {
   const { protocol, origin, username, password } = new URL(complete)
   if (protocol !== 'http:' && protocol !== 'https:') return undefined
   if (username === '' && password === '') return { url: origin }
-  const user = `${decoded(username)}:${decoded(password)}`
+  const user = `${percentDecoded(username)}:${percentDecoded(password)}`
   return { url: origin, authorization: new Secret(`Basic ${Buffer.from(user).toString('base64')}`) }
 }
 
@@ -70,15 +71,6 @@ export function proxyOptions({ url, authorization }: Proxy): {
 export function proxyOf(setting: Proxy | 'off' | undefined, environment: FindProxy): FindProxy {
   if (setting === undefined) return environment
   return setting === 'off' ? noProxy : () => setting
-}
-
-/** A user or password as it is; an invalid escape stands for itself. */
-function decoded(text: string): string {
-  try {
-    return decodeURIComponent(text)
-  } catch {
-    return text
-  }
 }
 
 /**

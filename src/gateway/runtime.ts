@@ -10,7 +10,7 @@ import { resolveTool, createDescriptors, type Descriptors } from '../catalog/too
 import { createCatalog, type Catalog } from '../catalog/router.ts'
 import { createUndoRules } from '../catalog/undo-rules.ts'
 import { joinCommand } from '../config/command-line.ts'
-import { isLoopback } from '../config/names.ts'
+import { isLoopbackHost } from '../core/address.ts'
 import { isProtected } from '../core/auth-settings.ts'
 import { type Call, compose, type Middleware, type Outcome, resultOf, type Target } from '../core/call.ts'
 import type { ServerRecords } from '../core/descriptor.ts'
@@ -436,7 +436,7 @@ function isGuarded({ profile, auth }: Settings): boolean {
  */
 function approvalsCommand({ file, store, listen, auth }: Settings, isHttp: boolean): string {
   const command = ['gatehouse', 'approvals', 'list']
-  const isOpen = isProtected(auth) || !isLoopback(listen.host) || listen.publicUrl !== undefined
+  const isOpen = isProtected(auth) || !isLoopbackHost(listen.host) || listen.publicUrl !== undefined
   if (isHttp && isOpen) return joinCommand(command)
   if (file !== undefined) return joinCommand([...command, '--config', file])
   return joinCommand(store.kind === 'folder' ? [...command, '--store', store.path] : command)

@@ -153,7 +153,7 @@ function isLasting({ method }: Pick<Call, 'method'>): boolean {
   return isListening(method)
 }
 
-/** The ending for an error that the client is answered with, in its revision. */
+/** The ending for an error, with the JSON-RPC code that the client receives in its revision. */
 function answeredFailure(call: Call, error: GatewayError, ms: number): Ending {
   const { rpc: _own, ...ending } = failureOf(error, ms)
   const { calledAs: method = call.method } = call

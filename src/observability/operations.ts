@@ -49,7 +49,7 @@ const serverLabels = ['server.address', 'server.port']
 const OTHER = '_OTHER'
 /** How many tools, or prompts, of one server are named. */
 const MAX_NAMES = 500
-/** How many codes of errors are told apart: servers choose them. */
+/** How many JSON-RPC codes of one server are told apart: it chooses them. */
 const MAX_CODES = 50
 /** How many revisions are told apart: servers choose them. */
 const MAX_REVISIONS = 20
@@ -304,7 +304,7 @@ export class McpMetrics {
     const made = new Operations((status, revision, httpVersion) =>
       durations.with(
         method,
-        this.#code(status.type),
+        this.#code(upstream, status.type),
         method === 'tools/call' ? 'execute_tool' : undefined,
         method === 'prompts/get' ? name : undefined,
         method === 'tools/call' ? name : undefined,
@@ -312,7 +312,7 @@ export class McpMetrics {
         protocol(transport),
         httpVersion,
         transport,
-        this.#code(status.code),
+        this.#code(upstream, status.code),
         upstream,
         address,
         port,
@@ -339,8 +339,10 @@ export class McpMetrics {
     return oneLine(name)
   }
 
-  #code(code: string | undefined): LabelValue {
-    return code === undefined || this.#codes.learn('', code) ? code : OTHER
+  #code(upstream = '', code?: string): LabelValue {
+    // Others are the gateway's own, which are few.
+    const isNumber = code !== undefined && /^-?\d/.test(code)
+    return !isNumber || this.#codes.learn(upstream, code) ? code : OTHER
   }
 
   #revision(revision: string): LabelValue {

@@ -140,7 +140,7 @@ function attributesOf(call: Call, target: Target, way: Way): Attributes {
   }
 }
 
-/** What a call's own request, client and connection say. */
+/** The attributes of a client's request: its id, revision, session and connection. */
 function ofClient({ client, peer, rpcId }: Call): Attributes {
   const { remoteAddress, remotePort } = peer?.socket ?? {}
   return {

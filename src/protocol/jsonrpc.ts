@@ -200,7 +200,7 @@ function readResponse(value: Record<string, unknown>, part: (key: string) => Pay
   return { kind: 'response', ...(id !== undefined && { id }), result: part('result') }
 }
 
-/** What stands where a text belongs. */
+/** An error message that is not a string, as JSON; empty if it is absent or null. */
 function written(value: unknown): string {
   return value === undefined || value === null ? '' : JSON.stringify(value)
 }

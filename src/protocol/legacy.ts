@@ -53,8 +53,8 @@ export function encodeLegacyError(request: JsonRpcRequest, error: GatewayError, 
 }
 
 /**
- * The JSON-RPC code these clients receive for a failure: that of a server with a handshake stays; undefined if the failure is
- * a tool's result.
+ * The JSON-RPC code that these clients receive for a failure; undefined if it becomes the result of a tool. The code of a
+ * server with a handshake is kept.
  */
 export function legacyErrorCode(
   { method: name }: Pick<JsonRpcRequest, 'method'>,

@@ -14,7 +14,7 @@ export function encodeEvent(message: string, id?: string): string {
   return `${head}event: message\ndata: ${singleLine(message)}\n\n`
 }
 
-/** After what time a client connects again whose stream was cut off, in milliseconds; that of the official SDKs. */
+/** How long a client waits before it reconnects after its stream was cut off, in milliseconds; the default of the official SDKs. */
 const RETRY_MS = 1000
 
 /** An event with an id and no data: a client can resume from it, after a time (2025-11-25 basic/transports). */

@@ -123,10 +123,8 @@ export function canaryConfig(canaries: Canaries, around: Around): Json {
 }
 
 function privateKey(): string {
-  return generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey.export({
-    type: 'pkcs8',
-    format: 'pem',
-  })
+  const { privateKey: key } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
+  return String(key.export({ type: 'pkcs8', format: 'pem' }))
 }
 
 /** Authorization that an identity provider manages, to which the gateway authenticates by `client`. */

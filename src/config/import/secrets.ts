@@ -1,4 +1,5 @@
 /** Finds secrets in the values of imported servers, and gives them variables: no secret is written into the configuration. */
+import { percentDecoded } from '../../core/text/escape.ts'
 import { looksGenerated, looksLikeToken, looksRandom, namesSecret } from '../configured-secrets.ts'
 import { variableName } from './dialects.ts'
 import { literal, literalText, type Part, type Template } from './model.ts'
@@ -58,7 +59,7 @@ export function withoutUser(
   if (start === '') return { url }
   const bare = literal(start + rest)
   if (user === '') return { url: bare }
-  const value = Buffer.from(decoded(user)).toString('base64')
+  const value = Buffer.from(percentDecoded(user)).toString('base64')
   const place = { name: `${context.server}_BASIC`, place: 'its URL before the @, as base64' }
   return { url: bare, authorization: ['Basic ', reference(value, context, place)] }
 }
@@ -192,14 +193,6 @@ function reference(value: string, { server, variables }: SecretContext, { name, 
   return {
     variable: variables.forValue(value, { name, server }),
     meaning: `the value that ${server} has in ${place}`,
-  }
-}
-
-function decoded(text: string): string {
-  try {
-    return decodeURIComponent(text)
-  } catch {
-    return text
   }
 }
 

@@ -1,6 +1,7 @@
 /** Checks of `auth`, and of approvals that depend on it. */
 import { isObject } from '../../core/json/json.ts'
-import { isHttpUrl, isLoopback } from '../names.ts'
+import { isConfidentialUrl, isLoopbackHost } from '../../core/address.ts'
+import { isHttpUrl } from '../names.ts'
 import type { Checked, Finding } from '../problem.ts'
 import { holdsPassword } from '../configured-secrets.ts'
 
@@ -84,7 +85,7 @@ function clientProblems(
     const message = 'needs `client_id` as well'
     return [clientSecret === undefined ? undefined : { path: at('client_secret'), at: 'key', message }]
   }
-  const isElsewhere = typeof host === 'string' && !isLoopback(host) && publicUrl === undefined
+  const isElsewhere = typeof host === 'string' && !isLoopbackHost(host) && publicUrl === undefined
   return [
     // Discovery through metadata requires a URL anyway.
     jwks !== undefined || secret !== undefined
@@ -103,7 +104,7 @@ function clientProblems(
 // Without a public URL, the host names of this server are unknown, so the audience of tokens cannot be verified.
 function audienceProblem({ audience }: Values, { host, public_url: publicUrl }: Values): Finding | undefined {
   if (audience !== undefined || publicUrl !== undefined) return undefined
-  if (typeof host !== 'string' || isLoopback(host)) return undefined
+  if (typeof host !== 'string' || isLoopbackHost(host)) return undefined
   const message = 'needs `audience` here or `listen.public_url`, to verify that tokens are for this server'
   return { path: ['auth', 'jwt'], at: 'key', message }
 }
@@ -125,7 +126,7 @@ function opaqueProblems({ opaque }: Values): (Finding | undefined)[] {
 }
 
 function basicProblem({ basic }: Values, { host, public_url: publicUrl }: Values): Finding | undefined {
-  if (basic === undefined || typeof host !== 'string' || isLoopback(host)) return undefined
+  if (basic === undefined || typeof host !== 'string' || isLoopbackHost(host)) return undefined
   if (typeof publicUrl === 'string' && /^https:/i.test(publicUrl)) return undefined
   const message =
     'passwords only travel over https: give an https:// `listen.public_url`, or listen on 127.0.0.1'
@@ -158,15 +159,13 @@ function urlProblem(value: unknown, path: Path, otherwise = ''): Finding | undef
   if (typeof value !== 'string') return undefined
   if (!isHttpUrl(value)) return { path, message: `must be a URL such as https://idp.example.com${otherwise}` }
   if (holdsPassword(value)) return { path, message: 'a URL must not contain a user and password' }
-  const { protocol, hostname } = new URL(value)
-  if (protocol === 'https:' || isLoopback(hostname)) return undefined
+  if (isConfidentialUrl(value)) return undefined
   return { path, message: `must be https://, except on loopback${otherwise}` }
 }
 
 function plainTextWarning(auth: Values, { public_url: publicUrl }: Values): Finding[] {
   if (!requiresTokens(auth) || typeof publicUrl !== 'string' || !isHttpUrl(publicUrl)) return []
-  const { protocol, hostname } = new URL(publicUrl)
-  if (protocol === 'https:' || isLoopback(hostname)) return []
+  if (isConfidentialUrl(publicUrl)) return []
   return [{ path: ['listen', 'public_url'], message: 'tokens are sent unencrypted: use https://' }]
 }
 

@@ -2,6 +2,7 @@
  * Where spans and metrics are exported: as configured, otherwise as the variables of OpenTelemetry in the environment say
  * (OpenTelemetry specification, "Environment Variable Specification" and "OTLP Exporter").
  */
+import { percentDecoded } from '../../core/text/escape.ts'
 import type {
   MetricsExportSettings,
   ObserveSettings,
@@ -69,7 +70,9 @@ function otlpSettings(
   const endpoint = configured ? withPath(configured.endpoint, signal) : endpointOf(signal, env)
   if (endpoint === undefined) return undefined
   const { 'service.name': named, ...resource } = pairs(env['OTEL_RESOURCE_ATTRIBUTES'])
-  const protocol = variable(signal, 'PROTOCOL', env) ?? 'http/json'
+  const wanted = variable(signal, 'PROTOCOL', env) ?? 'http/json'
+  // Of a configured endpoint it is known that it takes HTTP.
+  const protocol = configured && wanted === 'grpc' ? 'http/json' : wanted
   const problem = problemOf({ protocol, endpoint, signal })
   return {
     endpoint,
@@ -155,15 +158,7 @@ function pairs(value: string | undefined): Record<string, string> {
   for (const pair of given(value)?.split(',') ?? []) {
     const at = pair.indexOf('=')
     const name = pair.slice(0, at).trim()
-    if (at > 0 && name !== '') found[decoded(name)] = decoded(pair.slice(at + 1).trim())
+    if (at > 0 && name !== '') found[percentDecoded(name)] = percentDecoded(pair.slice(at + 1).trim())
   }
   return found
-}
-
-function decoded(text: string): string {
-  try {
-    return decodeURIComponent(text)
-  } catch {
-    return text
-  }
 }

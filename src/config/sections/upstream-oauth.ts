@@ -3,7 +3,8 @@ import { isObject } from '../../core/json/json.ts'
 import type { JsonSchema } from '../../core/schema/schema.ts'
 import type { IdentityProvider, OAuthSettings } from '../../core/settings.ts'
 import type { Secret } from '../../core/text/secret.ts'
-import { isHttpUrl, isLoopback } from '../names.ts'
+import { isConfidentialUrl } from '../../core/address.ts'
+import { isHttpUrl } from '../names.ts'
 import type { Finding } from '../problem.ts'
 
 const url = {
@@ -136,7 +137,7 @@ export const oauthSchema: JsonSchema = {
       default: 'auto',
       errorMessage: 'must be auto, on or off',
       description:
-        'Whether tokens are bound to a key of the gateway, so that they are useless to others (DPoP, RFC 9449): `auto` if the server takes no other tokens.',
+        'Whether tokens are bound to a key of the gateway, so that they are useless to others (DPoP, RFC 9449): `auto` if the server, asked without a token, says that it takes no others. With `issuer` or `token_endpoint` it is not asked: write `on`.',
     },
   },
 }
@@ -275,9 +276,7 @@ function plainText(oauth: Values, at: readonly string[]): Finding[] {
     const address = oauth[key]
     if (typeof address !== 'string') return []
     if (!isHttpUrl(address)) return [{ path: [...at, key], message: 'must be a complete URL' }]
-    const { protocol, hostname } = new URL(address)
-    const isSafe = protocol === 'https:' || isLoopback(hostname)
-    return isSafe ? [] : [{ path: [...at, key], message: 'must start with https://' }]
+    return isConfidentialUrl(address) ? [] : [{ path: [...at, key], message: 'must start with https://' }]
   })
 }
 

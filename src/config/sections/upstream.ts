@@ -7,7 +7,8 @@ import type { JsonSchema } from '../../core/schema/schema.ts'
 import { scopeNameSchema } from '../../core/principal.ts'
 import { durationSchema, pauseSchema, timeoutSchema } from '../../core/time/units.ts'
 import { revisionNames } from '../../protocol/revisions.ts'
-import { isHttpUrl, isLoopback } from '../names.ts'
+import { isConfidentialUrl } from '../../core/address.ts'
+import { isHttpUrl } from '../names.ts'
 import { patternMistake } from '../patterns.ts'
 import { type Place, placeAt, type Checked, type Finding } from '../problem.ts'
 import { holdsPassword, looksLikeToken, namesSecret } from '../configured-secrets.ts'
@@ -50,7 +51,7 @@ export const commonPrefixSchema: JsonSchema = {
     'Whether the names of tools and prompts at /mcp begin with the name of their server: `auto` if there are several servers, `always`, or `never`, except for a name that two servers have.',
 }
 
-/** A gateway key: a thumbprint (RFC 7638), and the message for other values. */
+/** A gateway key, which is a thumbprint (RFC 7638), or `auto`; and the message for other values. */
 export const GATEWAY_KEY = /^(?:auto|[A-Za-z0-9_-]{43})$/
 export const GATEWAY_KEY_MISTAKE =
   'must be auto, or the key of a Gatehouse: 43 characters, printed at startup and served as `kid` at /.well-known/jwks.json'
@@ -396,9 +397,8 @@ function urlProblem({ url }: Values, path: Path): Finding | undefined {
 
 /** Without a known key, only the address says which gateway it is. */
 function gatewayKeyProblem({ gateway_key: key, url }: Values, path: Path): Finding | undefined {
-  if (key !== 'auto' || typeof url !== 'string' || !/^http:/i.test(url) || !URL.canParse(url))
+  if (key !== 'auto' || typeof url !== 'string' || !URL.canParse(url) || isConfidentialUrl(url))
     return undefined
-  if (isLoopback(new URL(url).hostname)) return undefined
   return {
     path: [...path, 'gateway_key'],
     message: '`auto` requires https:// or an address of this machine: write the key of that gateway',
@@ -451,8 +451,7 @@ function querySecrets({ url }: Values, path: Path): Finding[] {
 }
 
 function plainTextWarning({ url, token, headers, oauth }: Values, path: Path): Finding[] {
-  if (typeof url !== 'string' || !/^http:/i.test(url) || !URL.canParse(url)) return []
-  if (isLoopback(new URL(url).hostname)) return []
+  if (typeof url !== 'string' || !URL.canParse(url) || isConfidentialUrl(url)) return []
   const isFixed = token !== undefined || (isObject(headers) && Object.keys(headers).length > 0)
   const isSent = isFixed || oauth !== undefined
   const message = 'secrets are sent to this server unencrypted: use https:// if available'

@@ -3,6 +3,7 @@
  * and deep nesting are left to the callers.
  */
 
+import { percentDecoded } from '../text/escape.ts'
 import { ExactNumber } from './exact-number.ts'
 import { parseJson } from './read.ts'
 
@@ -292,17 +293,9 @@ export function pointerSegments(pointer: string): string[] {
 export function referredTo(reference: string, root: unknown): unknown {
   if (!reference.startsWith('#')) return undefined
   let at = root
-  for (const segment of pointerSegments(uriDecoded(reference.slice(1)))) {
+  for (const segment of pointerSegments(percentDecoded(reference.slice(1)))) {
     if (isObject(at)) at = Object.hasOwn(at, segment) ? at[segment] : undefined
     else at = Array.isArray(at) ? at[Number(segment)] : undefined
   }
   return at
-}
-
-function uriDecoded(text: string): string {
-  try {
-    return decodeURIComponent(text)
-  } catch {
-    return text
-  }
 }

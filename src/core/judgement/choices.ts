@@ -110,18 +110,17 @@ function isHttpMethod(
 ): boolean {
   if (!/^(?:method|http method|request method|verb|http verb)$/.test(words.join(' '))) return false
   if (values) return textsOf(values).every((value) => httpMethods.has(keyOf(value)))
-  const isAddressed = all.some(({ words: own }) =>
-    /^(?:url|uri|endpoint|path|api path|route)$/.test(own.join(' ')),
-  )
   const isHttp = /\bhttp|\brequest|\bapi\b|\bGET\b|\bPOST\b/i.test(`${text} ${description}`)
-  return isText(schema) && isAddressed && isHttp
+  return isText(schema) && isAddressed(all) && isHttp
+}
+
+/** Whether an argument says where a request goes. */
+function isAddressed(all: readonly Argument[]): boolean {
+  return all.some(({ words }) => /^(?:url|uri|endpoint|path|api path|route)$/.test(words.join(' ')))
 }
 
 function httpSelection(argument: Argument, all: readonly Argument[]): Selection {
-  const isAddressed = all.some(({ words }) =>
-    /^(?:url|uri|endpoint|path|api path|route)$/.test(words.join(' ')),
-  )
-  const worse: Effect = isAddressed ? 'execute' : 'destructive'
+  const worse: Effect = isAddressed(all) ? 'execute' : 'destructive'
   const listed = argument.values ? textsOf(argument.values) : [...httpMethods]
   return selection(
     argument,
@@ -178,7 +177,7 @@ function listedValues({ description }: Argument): readonly string[] {
     ([, value]) => value ?? [],
   )
   if (quoted.length > 1) return quoted
-  const barred = /\b[A-Za-z][\w-]*(?:\s*[|/]\s*[A-Za-z][\w-]*)+/.exec(description)?.[0]
+  const barred = /(?<![\w-])[A-Za-z][\w-]*(?:\s*[|/]\s*[A-Za-z][\w-]*)+/.exec(description)?.[0]
   if (barred !== undefined) return barred.split(/\s*[|/]\s*/)
   const listed =
     /(?:one of|options|values|operations?|actions?|either)\s*(?:are|is)?:?\s*([A-Za-z][\w, -]+)/i.exec(
@@ -252,18 +251,19 @@ export function isCalculation(all: readonly Argument[]): boolean {
 export function actionEvidence(all: readonly Argument[]): readonly Evidence[] {
   return all.flatMap(({ name, path, words, values, schema }): Evidence[] => {
     if (!selecting.has(words.at(-1) ?? '') || !values) return []
-    const texts = textsOf(values)
-    const harmful = texts.filter((value) => isHarmful(effectOfValue(value)))
+    const effects = textsOf(values).map((value) => [value, effectOfValue(value)] as const)
+    const harmful = effects.filter(([, effect]) => isHarmful(effect))
     if (harmful.length === 0) return []
+    const shown = harmful.slice(0, MAX_SHOWN).map(([value]) => `"${value}"`)
     return [
       {
-        effect: worst(harmful.map((value) => effectOfValue(value) ?? 'read')),
-        text: `${name} can be ${harmful.map((value) => `"${value}"`).join(' or ')}`,
+        effect: worst(harmful.map(([, effect]) => effect ?? 'read')),
+        text: `${name} can be ${shown.join(' or ')}`,
         when: {
           argument: name,
           path,
           is: 'value',
-          harmless: texts.filter((value) => !harmful.includes(value)).map(keyOf),
+          harmless: effects.filter(([, effect]) => !isHarmful(effect)).map(([value]) => keyOf(value)),
           ...(schema.default !== undefined && { fallback: schema.default }),
         },
       },

@@ -200,7 +200,7 @@ function laterVerbs(words: readonly string[], from: number): string[] {
     const before = words[from + index - 1] ?? ''
     const twoBefore = words[from + index - 2] ?? ''
     const isJoined = /^(?:and|or|then|and\/or|&)$/i.test(before)
-    const isListed = before.endsWith(',') && verbIn(before, false) !== undefined
+    const isListed = before.endsWith(',') && isVerbLike(before)
     if (!(isJoined || isListed) || negations.has(twoBefore.toLowerCase())) return []
     const verb = verbIn(word, false)
     // "projects and releases", "by name and label": a plain noun in a list is not a verb.

@@ -9,7 +9,7 @@ import { verbClass } from './lexicon.ts'
 export interface Weighing {
   readonly hints: Readonly<Record<string, unknown>>
   readonly isTrusted: boolean
-  /** Why the hints say nothing, if they do not. */
+  /** Why the hints are disregarded; absent if they count. */
   readonly ignored?: string
 }
 

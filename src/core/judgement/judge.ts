@@ -19,7 +19,7 @@ import {
   worse,
   worst,
 } from './evidence.ts'
-import { type Weighed, weighed } from './hints.ts'
+import { type Weighed, type Weighing, weighed } from './hints.ts'
 import { isGoverning, isNoun, isVague, verbClass } from './lexicon.ts'
 import { type Argument, argumentsOf } from './members.ts'
 import { hasDefaults, noSurroundings, type Surroundings } from './surroundings.ts'
@@ -32,7 +32,7 @@ export interface Judgement extends Variation {
   readonly effect: Effect
   /** The decisive verb, if any. */
   readonly verb?: string
-  /** Its hints are those of a library, and say nothing. */
+  /** Its hints were filled in by a library and are disregarded. */
   readonly ignoresHints?: true
   /** The evidence, decisive reason first; for people. */
   readonly evidence: readonly string[]
@@ -288,7 +288,7 @@ function hasTarget(all: readonly Argument[]): boolean {
 const plainText =
   /^(?:text|texts|topic|query|question|word|words|phrase|sentence|string|language|unit|units|format|timezone|time zone|zone|city|location|country|symbol|ticker|keyword|keywords|date|expression|formula|locale|currency|a|b|x|y|n|from unit|to unit)$/
 
-/** Why the hints of a tool say nothing, if they do not. */
+/** Why the hints of a tool are disregarded; undefined if they count. */
 function ignoredHints(definition: Definition, { isFilled, isComplete }: Surroundings, isPlainRead: boolean) {
   if (isFilled)
     return 'its hints are not counted: all tools of its server have the defaults of MCP, which a library fills in'
@@ -297,12 +297,6 @@ function ignoredHints(definition: Definition, { isFilled, isComplete }: Surround
   if (hasDefaults(definition) || (readOnlyHint === true && destructiveHint === true))
     return 'its hints are not counted: a library fills them in for all tools of its server, and its words say that it reads'
   return undefined
-}
-
-interface Weighing {
-  readonly hints: Definition
-  readonly isTrusted: boolean
-  readonly ignored?: string
 }
 
 /** A selection with what the hints and the warnings of the tool add. */
@@ -322,7 +316,11 @@ function weighedSelection(
   const raised = (effect: Effect): Effect =>
     effect === 'write' && (isDeclared || warned.length > 0) ? 'destructive' : effect
   const more = [
-    ...(isDeclared ? ['its server says destructiveHint, which counts for the values that do not read'] : []),
+    ...(isDeclared
+      ? [
+          `its server says ${destructiveHint === true ? 'destructiveHint: true' : 'readOnlyHint: false'}, which counts for the values that do not read`,
+        ]
+      : []),
     ...(isBelieved ? ['its server says readOnlyHint: true, which counts for other values'] : []),
     ...warned.map(({ text }) => text),
     ...(ignored === undefined ? [] : [ignored]),

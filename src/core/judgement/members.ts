@@ -1,5 +1,5 @@
 /** The arguments that an input schema declares, also those of objects and lists that only wrap others. */
-import { isObject } from '../json/json.ts'
+import { isObject, referredTo } from '../json/json.ts'
 import { wordsOf } from '../text/words.ts'
 
 type Schema = Readonly<Record<string, unknown>>
@@ -19,6 +19,8 @@ export interface Argument {
 }
 
 const MAX_ARGUMENTS = 200
+/** How much of a description is examined, in characters. */
+const MAX_DESCRIPTION = 2000
 /** The number of schemas that are read of one tool. */
 const MAX_SCHEMAS = 2000
 const MAX_DEPTH = 3
@@ -86,7 +88,7 @@ function ownMembers(schema: Schema, { root, path: above, isRequired, budget }: P
         words: wordsOf(name),
         schema: own,
         isRequired: isRequired && required.has(name),
-        description: typeof own.description === 'string' ? own.description : '',
+        description: typeof own.description === 'string' ? own.description.slice(0, MAX_DESCRIPTION) : '',
         ...(values && { values }),
       }
     })
@@ -134,13 +136,7 @@ function valuesOf(schema: Schema, root: unknown, budget: Budget, depth = 0): rea
 function resolved(given: unknown, root: unknown): Schema | undefined {
   if (!isObject(given)) return undefined
   const { $ref: reference } = given
-  if (typeof reference !== 'string' || !reference.startsWith('#/')) return given
-  const found = reference
-    .slice(2)
-    .split('/')
-    .reduce<unknown>(
-      (value, step) => (isObject(value) && Object.hasOwn(value, step) ? value[step] : undefined),
-      root,
-    )
+  const isInside = typeof reference === 'string' && reference.startsWith('#')
+  const found = isInside ? referredTo(reference, root) : given
   return isObject(found) ? found : undefined
 }

@@ -89,7 +89,7 @@ const combinations: readonly Combination[] = [
     text: (word) => `a booked ${word} is a promise to others`,
   },
   {
-    verbs: and(setOf('reset regenerate rotate')),
+    verbs: setOf('reset regenerate rotate'),
     objects: setOf(
       'password passwords passphrase secret secrets credential credentials mfa key keys token tokens',
     ),

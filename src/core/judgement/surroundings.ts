@@ -72,7 +72,9 @@ function prefixesOf(names: readonly (readonly string[])[]): readonly string[] {
   for (const words of names) {
     for (let length = 1; length <= MAX_PREFIX_WORDS && length < words.length; length++) {
       const prefix = words.slice(0, length).join(' ')
-      rests.set(prefix, [...(rests.get(prefix) ?? []), words[length] ?? ''])
+      const rest = rests.get(prefix) ?? []
+      rest.push(words[length] ?? '')
+      rests.set(prefix, rest)
     }
   }
   return [...rests].flatMap(([prefix, following]) => {

@@ -1,4 +1,5 @@
 /** Evidence from switches and values of arguments that make a call worse, or let it change nothing. */
+import { isObject } from '../json/json.ts'
 import type { Condition, Evidence } from './evidence.ts'
 import { baseVerb, isNoun, verbClass } from './lexicon.ts'
 import { type Argument, isOuter } from './members.ts'
@@ -99,9 +100,7 @@ function isBoolean({ type, anyOf, oneOf }: Argument['schema']): boolean {
   if (type === 'boolean') return true
   if (Array.isArray(type)) return type.includes('boolean')
   const choices: readonly unknown[] = [anyOf, oneOf].find(Array.isArray) ?? []
-  return choices.some(
-    (each) => typeof each === 'object' && each !== null && 'type' in each && each.type === 'boolean',
-  )
+  return choices.some((each) => isObject(each) && each.type === 'boolean')
 }
 
 function fallbackOf(schema: Argument['schema']): Pick<Condition, 'fallback'> {

@@ -124,7 +124,7 @@ export function namesOf({ properties }: Schema): string[] {
  */
 export function acceptsMember(schema: Schema, name: string): boolean {
   if (Object.hasOwn(objectOf(schema.properties), name)) return true
-  if (forbidsMember(schema, name, { root: schema, depth: 0 })) return false
+  if (forbidsMember(schema, name, { root: schema, depth: 0, known: new Map() })) return false
   return namesOf(schema).length === 0 || opening.some((key) => key in schema)
 }
 
@@ -137,16 +137,29 @@ const opening =
 interface Within {
   readonly root: Schema
   readonly depth: number
+  /** What is known of schemas that were visited: references lead to the same one in many ways. */
+  readonly known: Map<unknown, boolean>
 }
 
 /** How deep schemas are followed; those below are not known to forbid anything. */
 const MAX_SCHEMA_DEPTH = 16
 
 /** Whether no value with a member of this name fits a schema. */
-function forbidsMember(schema: unknown, name: string, { root, depth }: Within): boolean {
+function forbidsMember(schema: unknown, name: string, within: Within): boolean {
+  const { depth, known } = within
   if (schema === false) return true
   if (!isObject(schema) || depth > MAX_SCHEMA_DEPTH) return false
-  const inner = (part: unknown): boolean => forbidsMember(part, name, { root, depth: depth + 1 })
+  const before = known.get(schema)
+  if (before !== undefined) return before
+  // A reference to itself adds nothing.
+  known.set(schema, false)
+  const found = forbidsItself(schema, name, within)
+  known.set(schema, found)
+  return found
+}
+
+function forbidsItself(schema: Schema, name: string, { root, depth, known }: Within): boolean {
+  const inner = (part: unknown): boolean => forbidsMember(part, name, { root, depth: depth + 1, known })
   const { propertyNames, $ref, allOf, anyOf, oneOf } = schema
   if (namesMember(schema, name))
     return Object.hasOwn(objectOf(schema.properties), name) && isNever(objectOf(schema.properties)[name])

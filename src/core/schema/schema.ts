@@ -104,16 +104,28 @@ const ofNumbers: ReadonlySet<string> = new Set([
 
 /** A schema without some keywords. What fits the whole schema fits it, also if it is not certain which parts fit. */
 function relaxed(schema: unknown, without: ReadonlySet<string>): JsonSchema {
+  return rewritten(schema, (rules) => {
+    const { oneOf, ...others } = rules
+    // Several may seem to fit.
+    return withoutKeys(oneOf === undefined ? rules : { anyOf: oneOf, ...others }, without)
+  })
+}
+
+/** A copy of a schema, with the rules of each of its schemas changed. */
+function rewritten(schema: unknown, change: (rules: Rules) => Rules): JsonSchema {
   const copy = (value: unknown, kind: Kind): unknown => {
     if (Array.isArray(value)) return value.map((item) => copy(item, kind))
     if (!isObject(value)) return value
-    const { oneOf, ...others } = value
-    // Several may seem to fit.
-    const rules = kind === 'schema' && oneOf !== undefined ? { anyOf: oneOf, ...others } : value
-    const kept = Object.entries(rules).filter(([key]) => kind !== 'schema' || !without.has(key))
-    return Object.fromEntries(kept.map(([key, member]) => [key, copy(member, kindOf(kind, key))] as const))
+    const members = Object.entries(kind === 'schema' ? change(value) : value)
+    return Object.fromEntries(members.map(([key, member]) => [key, copy(member, kindOf(kind, key))] as const))
   }
   return Object(copy(schema, 'schema')) as JsonSchema
+}
+
+type Rules = Readonly<Record<string, unknown>>
+
+function withoutKeys(rules: Rules, keys: ReadonlySet<string>): Rules {
+  return Object.fromEntries(Object.entries(rules).filter(([key]) => !keys.has(key)))
 }
 
 /** @throws UnusableSchema if the validation takes too many steps */
@@ -405,27 +417,23 @@ function kindOf(parent: Kind, key: string): Kind {
 
 /**
  * A schema without the patterns that clients cannot compile, which they do with the flag `u`, and without what those would
- * decide about other properties.
+ * decide about other properties. All that fits the schema fits it.
  */
 export function withCompilablePatterns(schema: JsonSchema): JsonSchema {
-  const copy = (value: unknown, kind: Kind): unknown => {
-    if (Array.isArray(value)) return value.map((item) => copy(item, kind))
-    if (!isObject(value)) return value
-    const { pattern, patternProperties } = value
-    const without = new Set<string>()
-    if (kind === 'schema' && typeof pattern === 'string' && !compilesForClients(pattern))
-      without.add('pattern')
-    if (
-      kind === 'schema' &&
-      isObject(patternProperties) &&
-      !Object.keys(patternProperties).every(compilesForClients)
-    )
-      for (const key of ['patternProperties', 'additionalProperties', 'unevaluatedProperties'])
-        without.add(key)
-    const kept = Object.entries(value).filter(([key]) => !without.has(key))
-    return Object.fromEntries(kept.map(([key, member]) => [key, copy(member, kindOf(kind, key))] as const))
-  }
-  return Object(copy(schema, 'schema')) as JsonSchema
+  let isChanged = false
+  const copy = rewritten(schema, (rules) => {
+    const { pattern, patternProperties } = rules
+    const names = isObject(patternProperties) ? Object.keys(patternProperties) : []
+    const without = new Set([
+      ...(typeof pattern === 'string' && !compilesForClients(pattern) ? ['pattern'] : []),
+      ...(names.every(compilesForClients)
+        ? []
+        : ['patternProperties', 'additionalProperties', 'unevaluatedProperties']),
+    ])
+    isChanged ||= without.size > 0
+    return withoutKeys(rules, without)
+  })
+  return isChanged ? relaxed(copy, ofUnknownParts) : copy
 }
 
 function compilesForClients(pattern: string): boolean {

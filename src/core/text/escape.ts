@@ -50,6 +50,15 @@ export function oneLine(text: string): string {
   return escapeHidden(text).replaceAll('\n', '\\n')
 }
 
+/** A text with its percent-encoded characters decoded (RFC 3986); as it is if an escape is invalid. */
+export function percentDecoded(text: string): string {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return text
+  }
+}
+
 /** A text of at most `max` characters: a longer one is cut, and ends with an ellipsis. */
 export function shortened(text: string, max: number): string {
   return text.length > max ? `${text.slice(0, max - 1).toWellFormed()}…` : text

@@ -16,12 +16,12 @@ const patterns = new LRUCache<string, Pattern | 'unsupported'>({ max: limits.kep
 
 /**
  * Compiles a pattern of ECMA-262. Undefined if it cannot be matched in linear time, because of lookarounds,
- * back-references or the modifiers `m` and `s`, or if it is too long.
+ * back-references or the modifiers `m` and `s`, or if it is too long, or has another Unicode property after too many.
  * @throws SyntaxError if it is not a valid pattern, or one of another dialect
  */
 export function compilePattern(source: string, { ignoreCase = false } = {}): Pattern | undefined {
   if (source.length > limits.pattern) {
-    RegExp(source)
+    if (!isValid(source)) RegExp(source)
     return undefined
   }
   const key = `${ignoreCase ? 'i' : ''}/${source}`
@@ -68,14 +68,11 @@ function toRe2(source: string, isCaseIgnored: boolean): string {
   if (/\(\?[ims-]*[ms][ims-]*:/.test(source)) throw new RangeError('it has modifiers')
   return tokensOf(asUnicode(source))
     .map((token) => {
-      if (inClass) {
-        if (token === ']') inClass = false
-        return inClassOf(token, isCaseIgnored)
-      }
+      const isMember = inClass
+      inClass = isInClass(inClass, token)
+      if (isMember) return inClassOf(token, isCaseIgnored)
       if (token === '[]') return NOTHING
-      if (token === '[^]') return ANYTHING
-      if (token === '[' || token === '[^') inClass = true
-      return outsideOf(token, isCaseIgnored)
+      return token === '[^]' ? ANYTHING : outsideOf(token, isCaseIgnored)
     })
     .join('')
 }
@@ -83,6 +80,11 @@ function toRe2(source: string, isCaseIgnored: boolean): string {
 /** Escapes, quantifiers, the start of a class, and single characters. */
 const TOKEN =
   /\\u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|\\u\{[\da-fA-F]+\}|\\u[\da-fA-F]{4}|\\x[\da-fA-F]{2}|\\c[A-Za-z]|\\[pP]\{[^}]*\}|\\k<[^>]*>|\\[^]|\{\d+(?:,\d*)?\}|\[\^?\]?|[^]/gu
+
+/** Whether what follows a token is in a class. In one, `[` is a member, and `]` ends it, also in the token `[]`. */
+function isInClass(before: boolean, token: string): boolean {
+  return before ? token.startsWith('\\') || !token.endsWith(']') : token === '[' || token === '[^'
+}
 
 function tokensOf(source: string): readonly string[] {
   return source.match(TOKEN) ?? []
@@ -111,11 +113,11 @@ function isValid(source: string): boolean {
 /** Java, Python and `v` of ECMA-262 read `&&` in a class as an intersection, others as two characters. */
 function rejectingSets(source: string): string {
   let inClass = false
-  for (const [index, token] of tokensOf(source).entries()) {
-    if (inClass && token === '&' && tokensOf(source)[index + 1] === '&')
+  const tokens = tokensOf(source)
+  for (const [index, token] of tokens.entries()) {
+    if (inClass && token === '&' && tokens[index + 1] === '&')
       throw new SyntaxError(`Invalid regular expression: /${source}/: && in a class has no common meaning`)
-    if (inClass) inClass = token !== ']'
-    else inClass = token === '[' || token === '[^'
+    inClass = isInClass(inClass, token)
   }
   return source
 }
@@ -142,8 +144,7 @@ function strictly(source: string): string | undefined {
       if (token === '{' && tokens[index + 1] === ',') return undefined
       strict.push(`\\${token}`)
     } else strict.push(token)
-    if (inClass) inClass = token !== ']'
-    else inClass = token === '[' || token === '[^'
+    inClass = isInClass(inClass, token)
   }
   return strict.join('')
 }
@@ -169,7 +170,7 @@ function inClassOf(token: string, isCaseIgnored: boolean): string {
   if (token === '\\s') return SPACE
   if (token === '\\S') return NOT_SPACE
   if (token === '\\b') return '\\x08'
-  if (token === '[' || token === '[^') return `\\${token}`
+  if (token.startsWith('[')) return `\\${token}`
   return propertyMembers(token, isCaseIgnored) ?? characterOf(token)
 }
 

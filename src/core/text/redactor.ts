@@ -5,6 +5,7 @@
  * Most texts have no secret, so they are searched once for a plain part of each secret that no encoding changes. Only a
  * text with such a part is looked at closely.
  */
+import { percentDecoded } from './escape.ts'
 import { ExactNumber, numberOf, plainDigits } from '../json/exact-number.ts'
 import { isObject, readJson } from '../json/json.ts'
 import { Needles } from './needles.ts'
@@ -147,7 +148,7 @@ function textsOfLines(text: string): string[] {
 
 /** The value of an authorization header without its scheme; of Basic also the password. */
 function schemeless(secret: string): string[] {
-  const [, scheme = '', value] = /^(bearer|basic|token|bot|apikey)\s+(\S.*)$/is.exec(secret) ?? []
+  const [, scheme = '', value] = /^(bearer|dpop|basic|token|bot|apikey)\s+(\S.*)$/is.exec(secret) ?? []
   if (value === undefined) return []
   const pair = scheme.toLowerCase() === 'basic' ? Buffer.from(value, 'base64').toString() : ''
   const colon = pair.indexOf(':')
@@ -159,9 +160,13 @@ function schemeless(secret: string): string[] {
 function ofUrl(text: string): string[] {
   if (!/^[a-z][a-z0-9+.-]*:\/\/[^/?#\s]*@/i.test(text) || !URL.canParse(text)) return []
   const { username, password } = new URL(text)
-  const pair = `${decoded(username)}:${decoded(password)}`
+  const pair = `${percentDecoded(username)}:${percentDecoded(password)}`
   // A user without a password is a token.
-  return [password === '' ? username : password, decoded(password === '' ? username : password), basic(pair)]
+  return [
+    password === '' ? username : password,
+    percentDecoded(password === '' ? username : password),
+    basic(pair),
+  ]
 }
 
 /** What follows the scheme of HTTP Basic (RFC 7617). */
@@ -179,14 +184,6 @@ export function clientCredentials(id: string, secret: string): readonly string[]
     secret.toWellFormed().replaceAll(/[^\x21-\x7e]|[%+&]/gu, encodeURIComponent),
   ]
   return [...new Set([encoded.join(':'), `${id}:${secret}`])].map(basic)
-}
-
-function decoded(text: string): string {
-  try {
-    return decodeURIComponent(text)
-  } catch {
-    return text
-  }
 }
 
 // Searching and replacing.

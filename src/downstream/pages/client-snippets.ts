@@ -1,4 +1,5 @@
 /** Configuration of well-known MCP clients for the gateway's address. */
+import { isConfidentialUrl } from '../../core/address.ts'
 
 /** The configuration of one client for the gateway. */
 export interface ClientSnippet {
@@ -80,9 +81,11 @@ function visualStudioCode({ endpoints, needsToken }: ConnectionInfo): ClientSnip
  */
 export function stdioWords(
   url: string,
-  { key = 'auto', needsToken, isProtected = needsToken }: Omit<ConnectionInfo, 'endpoints'>,
+  { key, needsToken, isProtected = needsToken }: Omit<ConnectionInfo, 'endpoints'>,
 ): readonly string[] {
-  return ['stdio', '--gateway-key', key, ...(isProtected ? ['--token-env', TOKEN] : []), url]
+  const known = key ?? (isConfidentialUrl(url) ? 'auto' : undefined)
+  const isGateway = known === undefined ? [] : ['--gateway-key', known]
+  return ['stdio', ...isGateway, ...(isProtected ? ['--token-env', TOKEN] : []), url]
 }
 
 function claudeDesktop({ endpoints, ...connection }: ConnectionInfo): ClientSnippet {

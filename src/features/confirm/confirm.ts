@@ -103,7 +103,7 @@ function markTool(tool: Payload, { server, settings, deps, isInMeta }: MarkOptio
     risk_level: risk,
   }
   const annotations = tool.at('annotations') ?? Payload.of({})
-  // What the server says stays: it is asked about all the same.
+  // A hint that the server gives is kept; the call has to be confirmed either way.
   const isUnsaid = typeof annotations.fields.destructiveHint !== 'boolean'
   const marked = tool.with({
     ...(settings.compat && members),

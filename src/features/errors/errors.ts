@@ -279,9 +279,10 @@ function completedRelay(
       relayed: withErrorData(shown, object, asked(object)),
     })
   }
-  const uri = call.method === 'resources/read' ? call.params.fields.uri : undefined
+  const isRead = call.method === 'resources/read'
+  const uri = isRead ? call.params.fields.uri : undefined
   const isNamed = rpc === -32602 && uri !== undefined && isObject(data) && data.uri === uri
-  const symptoms = { text, rpc: isNamed ? -32002 : rpc, isRead: call.method === 'resources/read' }
+  const symptoms = { text, rpc: isNamed ? -32002 : rpc, isRead }
   const diagnosed = toError(message, classify(symptoms, context.rules))
   const object = {
     ...(diagnosed.code === 'RESOURCE_NOT_FOUND' && typeof uri === 'string' && { uri }),

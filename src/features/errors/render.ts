@@ -46,7 +46,9 @@ export function withErrorData(error: Payload, object: Structured, asked: Structu
   if (!data) return error.with({ data: object })
   if (!isObject(data.value)) return error
   const names = Object.keys(data.fields)
-  const isOwn = names.length === 0 || names.some((key) => !isSame(data.fields[key], object[key]))
+  const isRepeated = (key: string): boolean =>
+    Object.hasOwn(object, key) && isSame(data.fields[key], object[key])
+  const isOwn = names.length === 0 || !names.every(isRepeated)
   const added = isOwn && !isStructured(data.value) ? asked : object
   const missing = Object.entries(added).filter(([key]) => !Object.hasOwn(data.fields, key))
   return missing.length === 0 ? error : error.with({ data: data.with(Object.fromEntries(missing)) })

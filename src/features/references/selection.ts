@@ -4,6 +4,7 @@
  * `ref://<id>?bytes=0-1023` for bytes. Rows are counted from 1, bytes from 0; both ends are included. `as=text` chooses the
  * form that an argument gets.
  */
+import { percentDecoded } from '../../core/text/escape.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject, pointerSegments, readJson } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
@@ -90,15 +91,7 @@ export function rangeOf(text: string, what: 'rows' | 'bytes'): Range {
 /** The segments of a JSON pointer. @throws INVALID_INPUT */
 export function segmentsOf(pointer: string): readonly string[] {
   if (pointer !== '' && !pointer.startsWith('/')) throw unreadable('a JSON pointer begins with a slash')
-  return pointerSegments(decoded(pointer))
-}
-
-function decoded(text: string): string {
-  try {
-    return decodeURIComponent(text)
-  } catch {
-    return text
-  }
+  return pointerSegments(percentDecoded(pointer))
 }
 
 /** Selected data: a JSON value, or bytes. */

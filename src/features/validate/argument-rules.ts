@@ -13,13 +13,13 @@ import { type Expression, parseExpression, pathsOf } from '../../core/undo/expre
 import { callsOf } from '../../core/undo/judge-undo.ts'
 import { undoRuleOf } from '../../core/undo/rules.ts'
 
-/** A rule that has to know an argument. */
+/** A rule that depends on an argument. */
 export interface ArgumentRule {
   /** The argument; undefined for all of them. */
   readonly argument: string | undefined
   /** Where the rule is in the configuration, or what it is. */
   readonly rule: string
-  /** It only has to know whether the argument is an object or a list, as the schema says. */
+  /** It only depends on whether the argument is an object or a list, as the schema says. */
   readonly isOfType?: true
 }
 
@@ -96,7 +96,7 @@ function maskingRules({ inputSchema }: Descriptor['definition']): readonly Argum
   })
 }
 
-/** The rule that has to know an argument which does not fit, and that argument. */
+/** The rule that depends on an argument which does not fit, and that argument. */
 interface Undecided {
   readonly rule: string
   readonly argument: string

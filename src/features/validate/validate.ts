@@ -1,6 +1,6 @@
 /**
  * Checks arguments and results against the schemas of the server's tools. By default a server judges itself what it takes: a
- * call that does not fit its schema is passed on unchanged, unless a rule of the configuration has to know what does not fit.
+ * call that does not fit its schema is passed on unchanged, unless a rule of the configuration depends on what does not fit.
  */
 import type { Call, Handler, Outcome } from '../../core/call.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
@@ -132,8 +132,8 @@ async function runInvalid(
   return output(next(call), entry)
 }
 
-const KEY_RULE = 'the idempotency key, which is sent there,'
-const DRY_RUN_RULE = 'a dry run, which does not ask the server,'
+const KEY_RULE = 'sending the idempotency key'
+const DRY_RUN_RULE = 'a dry run without the server'
 
 const none = {}
 
@@ -190,7 +190,7 @@ interface Mismatch {
 /** How many problems are named, and the maximum length of a name and of a list of allowed values, in characters. */
 const MAX_PROBLEM = { named: 5, listed: 20, field: 200, values: 200 }
 
-/** Why a call is refused though its server may take it: a rule, and the argument that the rule has to know. */
+/** Why a call is refused though its server may take it: a rule, and the argument that it depends on. */
 interface Cause {
   readonly rule: string
   readonly argument?: string
@@ -203,7 +203,7 @@ function mismatchError(problems: readonly SchemaProblem[], cause?: Cause): Gatew
     mismatches.find(({ field }) => cause?.argument !== undefined && field.split('.')[0] === cause.argument) ??
     mismatches[0]
   const why = cause
-    ? ` The call was not made, because ${cause.rule} has to know ${nameOf(cause.argument ?? '')}.`
+    ? ` The call was not made, because ${cause.rule} depends on ${nameOf(cause.argument ?? '')}.`
     : ''
   return new GatewayError('INVALID_INPUT', `Invalid arguments: ${mismatchText(problems)}.${why}`, {
     isResult: true,

@@ -259,7 +259,8 @@ interface Holder {
 /** Creates a folder and those above it, one by one: `recursive` never returns in a file system without folders, such as /proc. */
 function createFolder(folder: string): void {
   if (existsSync(folder)) return
-  createFolder(dirname(folder))
+  const above = dirname(folder)
+  if (above !== folder) createFolder(above)
   mkdirSync(folder, { mode: 0o700 })
 }
 

@@ -8,7 +8,7 @@ import type { AuthorizationServer } from 'oauth4webapi'
 import { GatewayError } from '../../core/error.ts'
 import type { IdentityProvider } from '../../core/settings.ts'
 import type { OAuthHttp } from './oauth-http.ts'
-import { readServer } from './discovery.ts'
+import { type Issuer, readServer } from './discovery.ts'
 import { permanent } from './refusals.ts'
 import { configured } from './registration.ts'
 import { requestAssertion } from './token-endpoint.ts'
@@ -32,9 +32,8 @@ export async function identityAssertion(
   provider: IdentityProvider,
   subjectToken: string,
   { audience, resource, scope }: Purpose,
-  http: OAuthHttp,
+  { server, http }: { readonly server: AuthorizationServer; readonly http: OAuthHttp },
 ): Promise<string> {
-  const server = await serverOf(provider, http)
   const client = configured(provider, provider.clientId, server)
   return requestAssertion(
     { server, client, http },
@@ -49,14 +48,16 @@ export async function identityAssertion(
   )
 }
 
-async function serverOf(
+/** The authorization server of an identity provider. @throws SERVER_UNAVAILABLE */
+export async function findProvider(
   { issuer, tokenEndpoint }: IdentityProvider,
   http: OAuthHttp,
-): Promise<AuthorizationServer> {
-  if (tokenEndpoint !== undefined) {
-    return { issuer: issuer ?? new URL(tokenEndpoint).origin, token_endpoint: tokenEndpoint }
-  }
-  return readServer(issuer ?? '', http, unusableProvider)
+): Promise<Issuer> {
+  const server =
+    tokenEndpoint === undefined
+      ? await readServer(issuer ?? '', http, unusableProvider)
+      : { issuer: issuer ?? new URL(tokenEndpoint).origin, token_endpoint: tokenEndpoint }
+  return { server, resource: undefined, scopes: [], needsDpop: false }
 }
 
 function unusableProvider(what: string): GatewayError {
@@ -76,9 +77,12 @@ export async function tokenInFile(path: string): Promise<string> {
     return text
   } catch (cause) {
     const why = cause instanceof Error ? cause.message : 'it cannot be read'
-    throw new GatewayError('SERVER_UNAVAILABLE', 'The token that the gateway presents cannot be read.', {
+    const message = 'The token that the gateway presents cannot be read.'
+    const lasting = permanent(message, 'correct the file of the token that oauth of this server names')
+    throw new GatewayError('SERVER_UNAVAILABLE', message, {
       cause,
-      forOperator: `The file ${path} with the token for the authorization server cannot be read: ${why}.`,
+      ...lasting,
+      forOperator: `The file ${path} with the token for the authorization server cannot be read: ${why}. To mend it, correct the path, or the file.`,
     })
   }
 }

@@ -202,7 +202,9 @@ function asServer(document: Metadata, issuer: string): AuthorizationServer | str
   if (!isSameIssuer(document.issuer, issuer)) return 'its issuer is another one'
   const members = Object.entries(document).flatMap(([name, value]): [string, unknown][] => {
     if (value === null) return []
-    if (name.endsWith('_supported') && typeof value !== 'boolean') return lists(name, value)
+    // `…s_supported` is a list, `…_parameter_supported` a boolean.
+    if (name.endsWith('s_supported') || (name.endsWith('_supported') && typeof value !== 'boolean'))
+      return lists(name, value)
     // Some name their endpoints relative to themselves.
     const isPlace = name.endsWith('_endpoint') && typeof value === 'string'
     return [[name, isPlace && URL.canParse(value, issuer) ? new URL(value, issuer).href : value]]

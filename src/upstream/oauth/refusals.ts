@@ -14,15 +14,17 @@ export interface Failure {
 const passing: ReadonlySet<string> = new Set(['temporarily_unavailable', 'server_error', 'slow_down'])
 
 /** The setting of a server that a code is about. */
-const settingOf: Readonly<Record<string, string>> = {
-  invalid_client: 'correct oauth.client_id, and its secret or key, of this server',
-  unauthorized_client:
-    'permit this grant for the client at the authorization server, or set oauth.grant of this server',
-  unsupported_grant_type: 'set an oauth.grant of this server that the authorization server supports',
-  invalid_scope: 'set oauth.scopes of this server to scopes that the client may have',
-  invalid_target: 'correct oauth.resource of this server, or set it to off',
-  invalid_dpop_proof: 'check the clocks, and oauth.dpop of this server',
-}
+const settingOf = new Map<string, string>(
+  Object.entries({
+    invalid_client: 'correct oauth.client_id, and its secret or key, of this server',
+    unauthorized_client:
+      'permit this grant for the client at the authorization server, or set oauth.grant of this server',
+    unsupported_grant_type: 'set an oauth.grant of this server that the authorization server supports',
+    invalid_scope: 'set oauth.scopes of this server to scopes that the client may have',
+    invalid_target: 'correct oauth.resource of this server, or set it to off',
+    invalid_dpop_proof: 'check the clocks, and oauth.dpop of this server',
+  }),
+)
 
 /** The failure of a request that an authorization server refused: `what` it did not do, and what mends it. */
 export function refused(what: string, { status, code }: Failure, fix?: string): GatewayError {
@@ -33,7 +35,7 @@ export function refused(what: string, { status, code }: Failure, fix?: string): 
     ...(!isPassing &&
       permanent(
         message,
-        fix ?? settingOf[code ?? ''] ?? 'check oauth.issuer and the other oauth settings of this server',
+        fix ?? settingOf.get(code ?? '') ?? 'check oauth.issuer and the other oauth settings of this server',
       )),
     // A refusal, which is no evidence for other callers.
     ...(code !== undefined && { details: { http_status: 401, oauth_error: code } }),

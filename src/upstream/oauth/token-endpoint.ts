@@ -249,7 +249,7 @@ function grantOf(body: Body, { dpop }: TokenConversation): Grant {
   const [refresh, scope] = [textIn(body.refresh_token), scopeIn(body.scope)]
   return {
     value,
-    expiresAt: expiryOf(body.expires_in),
+    expiresAt: expiryOfToken(body.expires_in),
     ...(refresh !== undefined && { refresh }),
     ...(scope !== undefined && { scope }),
     ...(dpop && { dpop }),
@@ -257,7 +257,7 @@ function grantOf(body: Body, { dpop }: TokenConversation): Grant {
 }
 
 /** When a token expires; one whose lifetime is unknown is used until it is refused. */
-function expiryOf(seconds: unknown): number {
+function expiryOfToken(seconds: unknown): number {
   const lifetime = Number(textIn(seconds) ?? 0)
   return lifetime > 0
     ? Math.min(Number.MAX_SAFE_INTEGER, Date.now() + lifetime * 1000)

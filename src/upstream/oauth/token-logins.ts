@@ -9,10 +9,10 @@ import type { FindProxy } from '../../core/proxy.ts'
 import { exchangesTokens, type IdentityProvider, type OAuthSettings } from '../../core/settings.ts'
 import type { Secret } from '../../core/text/secret.ts'
 import type { Login } from '../transport/auth-retry.ts'
-import { identityAssertion, JWT_BEARER, tokenInFile } from './assertion-grant.ts'
+import { findProvider, identityAssertion, JWT_BEARER, tokenInFile } from './assertion-grant.ts'
 import type { Issuer } from './discovery.ts'
 import { type DpopKey, dpopKeyFor } from './dpop.ts'
-import type { Issuers } from './issuer-cache.ts'
+import { createIssuers, type Issuers } from './issuer-cache.ts'
 import { createOAuthHttp, type OAuthHttp } from './oauth-http.ts'
 import { configured } from './registration.ts'
 import { type Grant, requestToken, TOKEN_EXCHANGE, type TokenParameters } from './token-endpoint.ts'
@@ -67,11 +67,16 @@ function exchanged(token: string): Presented {
 function byIdentity(options: Options, provider: IdentityProvider): TokenLogins {
   // The configuration names the identity provider, which may have a private address.
   const http = createOAuthHttp(true, options.proxies)
+  const providers = createIssuers(options.oauth, () => findProvider(provider, http))
   const { subjectTokenFile } = provider
   const present: Present = async ({ server, resource }, scope, callerToken) => {
     const token = subjectTokenFile === undefined ? callerToken : await tokenInFile(subjectTokenFile)
     const purpose = { audience: server.issuer, resource, scope }
-    return [JWT_BEARER, { assertion: await identityAssertion(provider, token, purpose, http) }]
+    const { server: own } = await providers.current()
+    return [
+      JWT_BEARER,
+      { assertion: await identityAssertion(provider, token, purpose, { server: own, http }) },
+    ]
   }
   const isPersonal = exchangesTokens(options.oauth)
   const login = isPersonal ? byCaller(options, present) : forAll(options, present)
@@ -92,7 +97,7 @@ function byCaller(options: Options, present: Present): (principal: Principal) =>
     if (!token) return tokenless
     const known = logins.get(token.digest)
     if (known) return known
-    const login = new RenewingLogin(until(expiryOf(claims), ofCaller(options, token, present)))
+    const login = new RenewingLogin(until(expiryOfCaller(claims), ofCaller(options, token, present)))
     logins.set(token.digest, login)
     return login
   }
@@ -136,7 +141,7 @@ function until(expiry: number, obtain: Obtain): Obtain {
   }
 }
 
-function expiryOf(claims: Principal['claims']): number {
+function expiryOfCaller(claims: Principal['claims']): number {
   return typeof claims?.exp === 'number' ? claims.exp * 1000 : Number.MAX_SAFE_INTEGER
 }
 

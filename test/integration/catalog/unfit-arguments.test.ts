@@ -107,7 +107,7 @@ describe.each(Object.entries(peers))('for a client of %s', (_name, connect) => {
       const result = await client.callTool({ name: 'get_ruled', arguments: { id } })
       expect(result['isError']).toBe(true)
       expect(JSON.stringify(result['content'])).toMatch(
-        /upstreams\.odd\.deny\.get_ruled\.id has to know|not permitted here/,
+        /upstreams\.odd\.deny\.get_ruled\.id depends on|not permitted here/,
       )
     }
     expect(received).toHaveLength(reached)

@@ -124,6 +124,9 @@ describe('the variables of OpenTelemetry', () => {
       serviceName: 'f',
     })
     expect(exportSettings({ traces }, env).traces?.headers).not.toHaveProperty('x-e')
+    const grpc = exportSettings({ traces }, { OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc' }).traces
+    expect(grpc).toMatchObject({ protocol: 'http/json' })
+    expect(grpc).not.toHaveProperty('problem')
     expect(exportSettings({ traces }, { ...env, OTEL_SDK_DISABLED: 'true' }).traces).toBeUndefined()
   })
 })

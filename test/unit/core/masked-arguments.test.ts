@@ -30,6 +30,13 @@ describe('arguments that are secrets', () => {
       expect(secretNames(none)).toEqual([])
   })
 
+  it('are found where each part of a schema refers to all of it', () => {
+    const parts = Array.from({ length: 20 }, () => ({ $ref: '#' }))
+    expect(secretNames({ properties: { a: { $ref: '#' }, b: { writeOnly: true } }, allOf: parts })).toEqual([
+      'b',
+    ])
+  })
+
   it('are masked by schema or name, and nothing else', () => {
     const given = {
       pin: 12,

@@ -79,6 +79,7 @@ const closed = { additionalProperties: false }
 const textOnly = { text: {} }
 /** Schemas that leave the arguments open, or name them by a pattern. */
 const openSchemas: readonly unknown[] = [
+  { properties: { a: {} }, allOf: Array.from({ length: 20 }, () => ({ $ref: '#' })) },
   undefined,
   null,
   true,

@@ -46,7 +46,12 @@ it('the codes, revisions and names that a server chooses are counted under a lim
     meter.sent({ method: 'tools/call', name: `tool-${at}`, seconds: 1, result: Payload.of({}) }, '2025-11-25')
     meter.ended(1, `revision-${at}`)
   }
-  const operations = samples(metrics, 'mcp_client_operation_duration_seconds')
+  const other = metrics.upstream('two', { transport: 'pipe' })
+  for (const error of [relayed({ code: -7 }), new GatewayError('SERVER_UNAVAILABLE', 'no')])
+    other.sent({ method: 'tools/list', seconds: 1, error }, '2025-11-25')
+  const all = samples(metrics, 'mcp_client_operation_duration_seconds')
+  expect(all.filter((line) => /error_type="(?:-7|SERVER_UNAVAILABLE)".*"two"/.test(line))).toHaveLength(2)
+  const operations = all.filter((line) => line.includes('"one"'))
   expect(operations.filter((line) => line.includes('error_type')).length).toBeLessThanOrEqual(51)
   expect(operations.filter((line) => line.includes('tools/list')).length).toBeLessThanOrEqual(21)
   expect(operations.filter((line) => line.includes('"tool-')).length).toBe(500)

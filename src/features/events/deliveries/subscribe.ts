@@ -7,7 +7,7 @@
 import { toDouble } from '../../../core/json/exact-number.ts'
 import { world } from '../../../core/world.ts'
 import type { Call, Handler, Outcome } from '../../../core/call.ts'
-import { GatewayError } from '../../../core/error.ts'
+import type { GatewayError } from '../../../core/error.ts'
 import { isObject } from '../../../core/json/json.ts'
 import { Secret } from '../../../core/text/secret.ts'
 import { isoTime } from '../../../core/time/waiting.ts'
@@ -153,14 +153,11 @@ function readDelivery({ params }: Call, { allow }: Options): Delivery {
 }
 
 /** A refusal that names the setting which permits a URL: the operator often is the one who subscribes. */
-function withAdvice(
-  { code, message, extra }: GatewayError,
-  url: string,
-  allow: readonly string[],
-): GatewayError {
+function withAdvice(error: GatewayError, url: string, allow: readonly string[]): GatewayError {
   const origin = originToAllow(url, allow)
+  if (origin === undefined) return error
   const suggestion = `Ask the operator of the gateway to add ${origin} to features.events.webhooks.allow.`
-  return new GatewayError(code, message, { ...extra, ...(origin !== undefined && { suggestion }) })
+  return error.with({ suggestion })
 }
 
 /** When the subscription expires: any requested time is granted within bounds. @throws INVALID_INPUT for another type */

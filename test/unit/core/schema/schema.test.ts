@@ -4,6 +4,7 @@ import {
   type JsonSchema,
   uncheckedPatterns,
   UnusableSchema,
+  withCompilablePatterns,
   validator,
 } from '../../../../src/core/schema/schema.ts'
 
@@ -152,6 +153,15 @@ describe('validator with an untrusted schema', () => {
       expect(validator(others)({ a: 1, b: 'x' })).toHaveLength(2)
     },
   )
+
+  test.each<[JsonSchema, unknown]>([
+    [{ not: { pattern: '(?i)^x' } }, { type: 'string' }],
+    [{ oneOf: [{ pattern: '(?i)^x' }, { minLength: 1 }] }, 'y'],
+    [{ if: { pattern: '(?i)^x' }, then: false }, 'y'],
+  ])('%j without its pattern permits no less', (schema, value) => {
+    expect(validator(withCompilablePatterns(schema))(value)).toEqual([])
+    expect(JSON.stringify(withCompilablePatterns(schema))).not.toContain('(?i)')
+  })
 
   test('patterns that are not checked are found by their place, and why', () => {
     const schema = {

@@ -40,6 +40,8 @@ const patterns: readonly (readonly [string, ...string[]])[] = [
   [String.raw`^\u00e9\x41\cA\0\/\-$`.replace(String.raw`\-`, '-'), 'éA\u0001\0/-', 'x'],
   [String.raw`^(?<n>a)b|[[]$`, 'ab', '[', 'b'],
   [String.raw`^[\^a\]\\-]+$`, '^a]\\-', 'b'],
+  [String.raw`^[^[]+\s$`, 'a ', 'a\u3000', '[ ', 'as'],
+  [String.raw`^[a[]x&&y[^[^]$`, '[x&&ya', 'ax&&y^'],
   [String.raw`^(?:a|b)+?c{2,}$`, 'abcc', 'abc'],
 ]
 

@@ -63,6 +63,7 @@ describe('forms of a secret', () => {
     const basic = Buffer.from('robot:open-sesame').toString('base64')
     expect(redactorOf(`Basic ${basic}`).text(`${basic} open-sesame robot`)).toBe('*** *** robot')
     expect(redactorOf('Bearer abcdef123').text('abcdef123')).toBe('***')
+    expect(redactorOf('DPoP abcdef123').text('abcdef123')).toBe('***')
     const url = redactorOf('postgres://app:s3cr%40et@db:5432/main')
     expect(url.text(`s3cr%40et s3cr@et app db ${Buffer.from('app:s3cr@et').toString('base64')}`)).toBe(
       '*** *** app db ***',

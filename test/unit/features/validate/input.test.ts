@@ -148,7 +148,7 @@ describe('a call with an argument that a rule has to know', () => {
       for (const id of ['"id":"7.0",', '"id":[7],', '"id":null,', '']) {
         const { error, sent } = await ended(`"arguments":{${id}"amount":1}`, { input, settings })
         expect(error).toMatchObject({ code: 'INVALID_INPUT', isResult: true })
-        expect(error?.message).toContain(`The call was not made, because ${rule} has to know "id".`)
+        expect(error?.message).toContain(`The call was not made, because ${rule} depends on "id".`)
         expect(error?.data).toMatchObject({ field: 'id', details: { rule } })
         expect(sent).toBeUndefined()
       }
@@ -164,7 +164,7 @@ describe('a call with an argument that a rule has to know', () => {
   it('is refused as a dry run, which does not ask the server', async () => {
     const { error } = await ended('"arguments":{"id":"7","amount":1}', { call: { dryRun: { by: 'caller' } } })
     expect(error?.message).toBe(
-      'Invalid arguments: "id" must be integer. The call was not made, because a dry run, which does not ask the server, has to know the arguments.',
+      'Invalid arguments: "id" must be integer. The call was not made, because a dry run without the server depends on the arguments.',
     )
   })
 
@@ -173,7 +173,7 @@ describe('a call with an argument that a rule has to know', () => {
     const { error } = await ended(`"arguments":{"id":1,"amount":1,${text}}`, {
       inputSchema: { ...schema, properties: { ...schema.properties, note: { type: 'object' } } },
     })
-    expect(error?.message).toContain('because the masking of secret arguments has to know "options"')
+    expect(error?.message).toContain('because the masking of secret arguments depends on "options"')
     expect(JSON.stringify([error?.message, error?.data])).not.toContain('s3cret')
     const others = ['"options":{"token":7}', '"options":{"more":1},"id":"x"', '"note":"{}"']
     for (const other of others)

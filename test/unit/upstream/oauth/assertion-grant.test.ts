@@ -98,6 +98,7 @@ describe('a token for the assertion of the gateway itself', () => {
       const failed = upstream.handle(echo(caller('alice')))
       await expect(failed).rejects.toThrow('The token that the gateway presents cannot be read.')
       await expect(failed).rejects.toMatchObject({
+        category: 'permanent',
         extra: { forOperator: expect.stringContaining(assertionFile) },
       })
     },
@@ -134,6 +135,8 @@ describe('a token for the identity of a caller', () => {
     for (const name of ['alice', 'bob', 'alice'])
       expect(textOf(await upstream.handle(echo(caller(name, `id-${name}`))))).toBeDefined()
     expect(assertions()).toEqual(['jag-alice', 'jag-bob'])
+    const found = provider.requests.filter(({ path }) => path === '/.well-known/openid-configuration')
+    expect(found).toHaveLength(1)
     expect(forms(provider)[0]).toEqual({
       grant_type: 'urn:ietf:params:oauth:grant-type:token-exchange',
       requested_token_type: 'urn:ietf:params:oauth:token-type:id-jag',

@@ -267,6 +267,8 @@ describe('metadata of an issuer', () => {
           token_endpoint_auth_methods_supported: 'client_secret_post',
           code_challenge_methods_supported: ['S256', 7],
           response_types_supported: {},
+          token_endpoint_auth_signing_alg_values_supported: true,
+          claims_parameter_supported: true,
           jwks_uri: null,
         },
       },
@@ -275,6 +277,7 @@ describe('metadata of an issuer', () => {
       ...metadataOf(origin),
       token_endpoint_auth_methods_supported: ['client_secret_post'],
       code_challenge_methods_supported: ['S256'],
+      claims_parameter_supported: true,
     })
   })
 

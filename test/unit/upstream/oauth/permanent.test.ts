@@ -31,13 +31,17 @@ describe('a failure of a sign-in, where the revision of the server is not known 
     ],
     ['a refused client', { body: 'right' }, { status: 401, body: { error: 'invalid_client' } }],
     ['a refused scope', { body: 'right' }, { status: 400, body: { error: 'invalid_scope' } }],
+    ['a code of no meaning', { body: 'right' }, { status: 400, body: { error: 'constructor' } }],
     ['no token', { body: 'right' }, { body: {} }],
   ])('%s is permanent, and callers learn the fix', async (_name, metadata, token) => {
     const { failed, upstream } = await failing(metadata, token)
     await expect(failed).rejects.toMatchObject({
       code: 'SERVER_UNAVAILABLE',
       category: 'permanent',
-      extra: { suggestion: expect.stringContaining('oauth'), isUnsent: true },
+      extra: {
+        suggestion: expect.stringMatching(/^Ask the operator of the gateway to [^()]*oauth/),
+        isUnsent: true,
+      },
     })
     expect(upstream.status.problem).toContain('oauth')
   })
