@@ -27,7 +27,7 @@ const MAX_DESCRIPTION_LENGTH = 20_000
 
 /** Reads a description. */
 export function readDescription(description: string): Description {
-  const sentences = sentencesOf(description)
+  const sentences = sentencesOf(description).map(withoutMessages)
   const clause = clauseOf(sentences[0] ?? '')
   const main = mainOf(clause)
   const second = sentences.slice(1, MAX_SENTENCES).filter((sentence) => !isReference(sentence))
@@ -49,6 +49,18 @@ function sentencesOf(description: string): readonly string[] {
     .split(/(?<=[.!?])\s+|\n+/)
     .map((part) => part.trim())
     .filter((item) => /[a-z]/i.test(item))
+}
+
+/** What servers say of the messages of a call, which change nothing else: progress, log messages, its stream. */
+const ofMessages =
+  /^\W*(?:(?:it |this tool |an? tool that )?(?:also |always )?)(?:(?:emit|report|stream|send)s? (?:\w+ ){0,3}(?:progress|log notification|progress notification)s?(?: \+ .*| per \w+|)\W*$|(?:announce|notif(?:y|ie)|send|emit|publish|push)e?s? .*\bnotifications\/[a-z]|(?:observe|support|honou?r|handle)s? cancellation\b|closes? (?:\S+ ){0,3}(?:sse|event) stream\b|(?:reject|refuse|fail)s? .*\bat the protocol level\b)/i
+
+/** A sentence without its clauses about the messages of the call itself. If it has no others, the tool only returns. */
+function withoutMessages(sentence: string): string {
+  const clauses = sentence.split(/[;,]?\s(?:and|then)\s|[;,]\s/)
+  const others = clauses.filter((clause) => !ofMessages.test(clause))
+  if (others.length === clauses.length) return sentence
+  return others.join(', ') || 'Returns'
 }
 
 /** A sentence about other tools, or about when to use this one. */
