@@ -28,8 +28,6 @@ test.each([
   ['a list under a token', `{"upstreams":{"a":{"token":["${secret}"],"oauth":{}}}}`, at(1, 28)],
   ['the line before a list', `{"upstreams":{"a":{"token":["${secret}"],"url":7}}}`, at(1, 48)],
   ['a line of a list', `upstreams:\n  a: { command: "true }\n   - ${secret}: [\n`, at(3, 4)],
-  ['a line in braces', `a: { url: https://x, headers: {\n  X: ${secret}, Y: 1 }, z: 1 }\n`, at(2, 30)],
-  ['JSON without indentation', `{\n"env": {\n"FOO": "${secret}"\n}\n}`, at(3, 8)],
   ['an item of a list', `upstreams:\n  a:\n    command:\n      - ${secret}\n`, at(4, 9)],
   ['multi-line text', `upstreams:\n  a:\n    about: |\n      ${secret}\n`, at(4, 7)],
   ['a connection', `store: redis://user:${secret}@host\n`, at(1, 8)],
@@ -67,4 +65,12 @@ test.each([
 ])('an excerpt hides %s', (_what, text, problem) => {
   expect(excerptOf(problem, text)).toMatch(/\^\n$/)
   expect(excerptOf(problem, text)).not.toContain('plainwords')
+})
+
+test.each([
+  ['braces', 'a: { url: https://x, headers: {\n  X: hunter2, Y: 1 }, z: 1 }\n', at(2, 21)],
+  ['JSON without indentation', '{\n"env": {\n"FOO": "hunter2"\n}\n}', at(3, 8)],
+])('an excerpt shows no value under a secret key that an earlier line opened: %s', (_what, text, problem) => {
+  expect(excerptOf(problem, text)).toMatch(/\^\n$/)
+  expect(excerptOf(problem, text)).not.toContain('hunter2')
 })
