@@ -1,5 +1,4 @@
 /** Compares the names and globs of the configuration with the servers' lists, and reports those without a match. */
-import { percentDecoded } from '../core/text/escape.ts'
 import type { Call, Handler } from '../core/call.ts'
 import type { EntryDefinition } from '../core/descriptor.ts'
 import { asGatewayError } from '../core/error.ts'
@@ -11,6 +10,7 @@ import { knownScopes } from '../core/principal.ts'
 import type { ConfiguredName, UpstreamSettings } from '../core/settings.ts'
 import { fits, overlaps } from '../core/text/pattern.ts'
 import { nearest } from '../core/text/words.ts'
+import { percentDecoded } from '../core/text/escape.ts'
 import { within } from '../core/time/waiting.ts'
 import { ownCall } from '../protocol/lift.ts'
 import { listAllPages } from './pagination.ts'

@@ -31,8 +31,17 @@ export function namesSecret(name: string): boolean {
 
 /** Whether a text is a URL with a password in it. */
 export function holdsPassword(text: string): boolean {
-  return /^[a-z][a-z0-9+.-]*:\/\/[^/@\s]*:[^/@\s]+@/i.test(text)
+  return urlWithPassword.test(text)
 }
+
+/** Whether a URL with a password is anywhere in a text. */
+export function containsPassword(text: string): boolean {
+  return partWithPassword.test(text)
+}
+
+const userAndPassword = String.raw`:\/\/[^/@\s]*:[^/@\s]+@`
+const urlWithPassword = new RegExp(`^[a-z][a-z0-9+.-]*${userAndPassword}`, 'i')
+const partWithPassword = new RegExp(String.raw`\w${userAndPassword}`)
 
 /** Whether a text is long and mixed enough to be a generated key. */
 export function looksRandom(text: string): boolean {

@@ -66,7 +66,7 @@ function withoutLongNumbers(value: unknown): unknown {
 
 /** Explains violations of the schema. */
 function explain(problems: readonly SchemaProblem[], schema: JsonSchema, value: unknown): Finding[] {
-  return withoutFollowing(problems).map((problem) => {
+  return withoutOtherBranches(problems).map((problem) => {
     const owner = schemaAt(problem.schemaPath.replace(/\/[^/]*$/, ''), schema)
     return finding(problem, isObject(owner) ? owner : {}, {
       root: schema,
@@ -228,7 +228,7 @@ function choiceWords(choices: unknown): string {
 }
 
 // A choice reports one problem for itself and others for each alternative: the alternative that matches the type of the value is the most relevant.
-function withoutFollowing(problems: readonly SchemaProblem[]): SchemaProblem[] {
+function withoutOtherBranches(problems: readonly SchemaProblem[]): SchemaProblem[] {
   const choices = problems.filter(({ keyword }) => keyword === 'anyOf' || keyword === 'oneOf')
   const dropped = new Set<SchemaProblem>()
   for (const choice of choices) {

@@ -4,11 +4,11 @@
  * Variables are read in lower case first: `https_proxy` for https URLs, `http_proxy` for http URLs, and `no_proxy` for what is
  * reached directly. Hosts of this machine always are: a proxy would reach another machine. `all_proxy` is not read.
  */
-import { percentDecoded } from './text/escape.ts'
 import { BlockList, isIP } from 'node:net'
 import { domainToASCII } from 'node:url'
 import { bareHost, isLoopbackHost } from './address.ts'
 import { Secret } from './text/secret.ts'
+import { percentDecoded } from './text/escape.ts'
 
 /** An HTTP proxy. */
 export interface Proxy {

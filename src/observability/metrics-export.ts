@@ -7,7 +7,8 @@ import { self } from '../core/identity.ts'
 import { within } from '../core/time/waiting.ts'
 import { world } from '../core/world.ts'
 import type { Durations } from './histogram.ts'
-import { resourceOf, revealed } from './otlp.ts'
+import { revealed } from '../core/text/secret.ts'
+import { resourceOf } from './otlp.ts'
 
 /** The running export. */
 export interface MetricsExport {

@@ -1,7 +1,6 @@
 /** What the exporters of spans and of metrics have in common. The library is loaded only if one of them is on. */
 import type { Resource } from '@opentelemetry/resources'
 import type { OtlpSettings } from '../core/settings.ts'
-import type { Secret } from '../core/text/secret.ts'
 import { self } from '../core/identity.ts'
 
 /** This service, as its spans and metrics name it. @throws an Error if the protocol or endpoint cannot be used */
@@ -13,8 +12,4 @@ export async function resourceOf({ resource, serviceName, problem }: OtlpSetting
     'service.name': serviceName,
     'service.version': self.version,
   })
-}
-
-export function revealed(headers: Readonly<Record<string, Secret>>): Record<string, string> {
-  return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, value.reveal()]))
 }

@@ -11,9 +11,10 @@ import type { TraceSettings } from '../core/settings.ts'
 import { self, sessionDigest } from '../core/identity.ts'
 import { parseJson } from '../core/json/read.ts'
 import { excerpt } from '../core/text/redact.ts'
+import { revealed } from '../core/text/secret.ts'
 import { type Ending, displayUri } from './ending.ts'
 import { servedStatus, sentStatus, type Status, type Way } from './operations.ts'
-import { resourceOf, revealed } from './otlp.ts'
+import { resourceOf } from './otlp.ts'
 
 /** A span, and the call with its trace context. */
 interface CallSpan {

@@ -13,7 +13,7 @@ import { ServerFindings } from '../core/server-findings.ts'
 import { type FindProxy, noProxy, proxyOf } from '../core/proxy.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import { Redactor, secretsOf } from '../core/text/redactor.ts'
-import type { Secret } from '../core/text/secret.ts'
+import { revealed } from '../core/text/secret.ts'
 import { method } from '../protocol/methods.ts'
 import { checkedDeclaration, checkedPage } from '../protocol/server-shapes.ts'
 import { Connector, type Status } from './connector.ts'
@@ -304,22 +304,18 @@ function redactorOf(settings: UpstreamSettings): Redactor {
 
 /** Whether two servers have equal settings, including secrets. */
 export function settingsEqual(one: UpstreamSettings, other: UpstreamSettings): boolean {
-  return isDeepStrictEqual(revealed(one), revealed(other))
+  return isDeepStrictEqual(comparable(one), comparable(other))
 }
 
-function revealed(settings: UpstreamSettings): unknown {
+function comparable(settings: UpstreamSettings): unknown {
   const { reach } = settings
   const secrets = reach.kind === 'command' ? reach.env : reach.headers
   const { oauth, proxy } = reach.kind === 'url' ? reach : {}
   return {
     ...settings,
     reach: { ...reach, env: undefined, headers: undefined },
-    secrets: values(secrets),
+    secrets: revealed(secrets),
     clientSecret: oauth?.clientSecret?.reveal(),
     proxyCredentials: proxy === 'off' ? undefined : proxy?.authorization?.reveal(),
   }
-}
-
-function values(secrets: Readonly<Record<string, Secret>>): Record<string, string> {
-  return Object.fromEntries(Object.entries(secrets).map(([name, secret]) => [name, secret.reveal()]))
 }

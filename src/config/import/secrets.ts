@@ -1,8 +1,14 @@
 /** Finds secrets in the values of imported servers, and gives them variables: no secret is written into the configuration. */
-import { percentDecoded } from '../../core/text/escape.ts'
-import { looksGenerated, looksLikeToken, looksRandom, namesSecret } from '../configured-secrets.ts'
+import {
+  containsPassword,
+  looksGenerated,
+  looksLikeToken,
+  looksRandom,
+  namesSecret,
+} from '../configured-secrets.ts'
 import { variableName } from './dialects.ts'
 import { literal, literalText, type Part, type Template } from './model.ts'
+import { percentDecoded } from '../../core/text/escape.ts'
 
 /** The server whose values are converted, and the variables for its secrets. */
 export interface SecretContext {
@@ -198,11 +204,6 @@ function reference(value: string, { server, variables }: SecretContext, { name, 
 
 function looksSecret(value: string): boolean {
   return looksLikeToken(value) || containsPassword(value) || looksRandom(value)
-}
-
-/** Whether a URL with a password is anywhere in a text. */
-function containsPassword(text: string): boolean {
-  return /\w:\/\/[^/@\s]*:[^/@\s]+@/.test(text)
 }
 
 function isPath(value: string): boolean {

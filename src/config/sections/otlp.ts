@@ -2,7 +2,6 @@
  * Where spans and metrics are exported: as configured, otherwise as the variables of OpenTelemetry in the environment say
  * (OpenTelemetry specification, "Environment Variable Specification" and "OTLP Exporter").
  */
-import { percentDecoded } from '../../core/text/escape.ts'
 import type {
   MetricsExportSettings,
   ObserveSettings,
@@ -10,6 +9,7 @@ import type {
   TraceSettings,
 } from '../../core/settings.ts'
 import { Secret } from '../../core/text/secret.ts'
+import { percentDecoded } from '../../core/text/escape.ts'
 import { MAX_TIMER_MS } from '../../core/time/waiting.ts'
 import { namedSecrets } from '../configured-secrets.ts'
 import type { Environment } from '../secrets.ts'

@@ -51,9 +51,12 @@ function sentencesOf(description: string): readonly string[] {
     .filter((item) => /[a-z]/i.test(item))
 }
 
-/** What servers say of the messages of a call, which change nothing else: progress, log messages, its stream. */
+/**
+ * What servers say of the MCP messages of a call, which change nothing else: progress, log messages, cancellation, its
+ * stream, notifications by their methods, errors of the protocol. Messages to people, and bookings, are none of these.
+ */
 const ofMessages =
-  /^\W*(?:(?:it |this tool |an? tool that )?(?:also |always )?)(?:(?:emit|report|stream|send)s? (?:\w+ ){0,3}(?:progress|log notification|progress notification)s?(?: \+ .*| per \w+|)\W*$|(?:announce|notif(?:y|ie)|send|emit|publish|push)e?s? .*\bnotifications\/[a-z]|(?:observe|support|honou?r|handle)s? cancellation\b|closes? (?:\S+ ){0,3}(?:sse|event) stream\b|(?:reject|refuse|fail)s? .*\bat the protocol level\b)/i
+  /^\W*(?:it |this tool |an? tool that )?(?:also |always )?(?:(?:emit|report|stream)s? (?:\w+ ){0,3}(?:progress|log notification|progress notification)s?(?: \+ .*| per \w+|)\W*$|(?:announce|notif(?:y|ie)|send|emit|publish)s? .*\bnotifications\/(?:tools|resources|prompts|roots|progress|message|cancelled|tasks|elicitation)\b|(?:observe|support|honou?r)s? cancellation\W*$|closes? (?:\S+ ){0,3}sse stream\b|(?:reject|refuse|fail)s? .*\bat the protocol level\b)/i
 
 /** A sentence without its clauses about the messages of the call itself. If it has no others, the tool only returns. */
 function withoutMessages(sentence: string): string {

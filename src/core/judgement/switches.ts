@@ -103,6 +103,16 @@ function isBoolean({ type, anyOf, oneOf }: Argument['schema']): boolean {
   return choices.some((each) => isObject(each) && each.type === 'boolean')
 }
 
+/** Evidence of the calls that have an argument: of all of them if it is required, which `more` is about. */
+function whereGiven(
+  { name, path, isRequired, schema }: Argument,
+  text: string,
+  more: Pick<Evidence, 'isSoft'> = {},
+): Evidence {
+  if (isRequired) return { effect: 'destructive', text, ...more }
+  return { effect: 'destructive', text, when: { argument: name, path, is: 'given', ...fallbackOf(schema) } }
+}
+
 function fallbackOf(schema: Argument['schema']): Pick<Condition, 'fallback'> {
   return schema.default === undefined ? {} : { fallback: schema.default }
 }
@@ -133,20 +143,17 @@ function valueEvidence({ name, path, words, schema, values }: Argument, { isActi
 }
 
 /** People who are told of what is created. */
-function peopleEvidence(
-  { name, path, words, isRequired, schema }: Argument,
-  { isActing }: Acting,
-): Evidence[] {
+function peopleEvidence(argument: Argument, { isActing }: Acting): Evidence[] {
+  const { name, path, words } = argument
   if (!isActing || path.includes('*')) return []
   if (!/^(?:attendees|invitees|attendee emails|guests|guest emails|invite emails)$/.test(words.join(' ')))
     return []
-  const text = `${name} are invited`
-  if (isRequired) return [{ effect: 'destructive', text, isSoft: true }]
-  return [{ effect: 'destructive', text, when: { argument: name, path, is: 'given', ...fallbackOf(schema) } }]
+  return [whereGiven(argument, `${name} are invited`, { isSoft: true })]
 }
 
 /** A key that signs: what is signed binds the owner of the key. */
-function keyEvidence({ name, path, words, isRequired, schema }: Argument, { isActing }: Acting): Evidence[] {
+function keyEvidence(argument: Argument, { isActing }: Acting): Evidence[] {
+  const { name, words } = argument
   if (
     !isActing ||
     !/^(?:(?:wallet|signer|sender|from|owner) )?(?:private key|mnemonic|seed phrase|secret key|keypair)$/.test(
@@ -154,16 +161,12 @@ function keyEvidence({ name, path, words, isRequired, schema }: Argument, { isAc
     )
   )
     return []
-  const text = `${name} signs what is done`
-  if (isRequired) return [{ effect: 'destructive', text }]
-  return [{ effect: 'destructive', text, when: { argument: name, path, is: 'given', ...fallbackOf(schema) } }]
+  return [whereGiven(argument, `${name} signs what is done`)]
 }
 
 /** A secret or rights that a change replaces. */
-function secretEvidence(
-  { name, path, words, schema, isRequired }: Argument,
-  { isChanging }: Acting,
-): Evidence[] {
+function secretEvidence(argument: Argument, { isChanging }: Acting): Evidence[] {
+  const { name, path, words } = argument
   const label = words.join(' ')
   if (
     !isChanging ||
@@ -173,7 +176,5 @@ function secretEvidence(
     )
   )
     return []
-  const text = `${name} replaces a secret or rights`
-  if (isRequired) return [{ effect: 'destructive', text, isSoft: true }]
-  return [{ effect: 'destructive', text, when: { argument: name, path, is: 'given', ...fallbackOf(schema) } }]
+  return [whereGiven(argument, `${name} replaces a secret or rights`, { isSoft: true })]
 }

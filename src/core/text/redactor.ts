@@ -5,12 +5,12 @@
  * Most texts have no secret, so they are searched once for a plain part of each secret that no encoding changes. Only a
  * text with such a part is looked at closely.
  */
-import { percentDecoded } from './escape.ts'
 import { ExactNumber, numberOf, plainDigits } from '../json/exact-number.ts'
 import { isObject, readJson } from '../json/json.ts'
 import { Needles } from './needles.ts'
 import { isSecretName } from './secret-names.ts'
 import { Secret } from './secret.ts'
+import { percentDecoded } from './escape.ts'
 
 /** The replacement of a secret. */
 export const MASK = '***'

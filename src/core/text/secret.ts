@@ -37,3 +37,8 @@ export class Secret {
     return '***'
   }
 }
+
+/** The values of secrets by their names, for the code that sends them. */
+export function revealed(secrets: Readonly<Record<string, Secret>>): Record<string, string> {
+  return Object.fromEntries(Object.entries(secrets).map(([name, secret]) => [name, secret.reveal()]))
+}

@@ -4,12 +4,12 @@
  * `ref://<id>?bytes=0-1023` for bytes. Rows are counted from 1, bytes from 0; both ends are included. `as=text` chooses the
  * form that an argument gets.
  */
-import { percentDecoded } from '../../core/text/escape.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject, pointerSegments, readJson } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
 import { type Reference, References } from '../../records/references.ts'
 import { type ByteRange, type Bytes, collected } from '../../store/blobs/blobs.ts'
+import { percentDecoded } from '../../core/text/escape.ts'
 
 /** The forms of data in arguments, as callers write them. */
 const formNames = ['text', 'json', 'base64', 'data_uri', 'path', 'url'] as const

@@ -8,6 +8,7 @@ import { Payload } from '../../core/payload.ts'
 import type { Principal } from '../../core/principal.ts'
 import type { FindProxy } from '../../core/proxy.ts'
 import type { OAuthSettings, UpstreamSettings, UrlReach } from '../../core/settings.ts'
+import { revealed } from '../../core/text/secret.ts'
 import { canAnswer } from '../../protocol/input-requests.ts'
 import { method } from '../../protocol/methods.ts'
 import { ACKNOWLEDGED, readFilter, reportedChanges } from '../../protocol/subscription-filter.ts'
@@ -55,7 +56,9 @@ export function createCredentials(
   const isGiven = oauth.issuer !== undefined || oauth.tokenEndpoint !== undefined
   const mayBePrivate = isGiven || isNearHost(new URL(url).hostname)
   const http = createOAuthHttp(mayBePrivate, proxies)
-  const issuers = createIssuers(oauth, () => findIssuer({ url, headers: revealed(reach), oauth, http }))
+  const issuers = createIssuers(oauth, () =>
+    findIssuer({ url, headers: revealed(reach.headers), oauth, http }),
+  )
   if (oauth.grant === 'authorization_code')
     return byUser(name, reach, oauth, { ...shared, http, issuers, mayBePrivate })
   const { login, isPersonal, close } = createTokenLogins({ oauth, issuers, http, proxies })
@@ -66,10 +69,6 @@ export function createCredentials(
       await Promise.all([http.close(), close()])
     },
   }
-}
-
-function revealed({ headers }: UrlReach): Readonly<Record<string, string>> {
-  return Object.fromEntries(Object.entries(headers).map(([key, value]) => [key, value.reveal()]))
 }
 
 interface Shared extends OAuthSite {

@@ -24,7 +24,11 @@ test.each([
   ['delete_note', 'Emit progress.'],
   ['post', 'Send progress emails to all customers.'],
   ['tell', 'Announce the release in #general and send notifications/resources/updated.'],
+  ['push', 'Send a message by POST /notifications/send.'],
+  ['customers', 'Send all customers their weekly progress.'],
+  ['bookings', 'Support cancellation of a booking and refund it.'],
   ['stop', 'Close the video stream.'],
+  ['stop', 'Close the live event stream.'],
   ['refuse', 'Reject the merge request.'],
 ])('%s: "%s" is judged by what else it does', (name, description) => {
   expect(riskOf(name, description)).toBe('destructive')
