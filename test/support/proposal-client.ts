@@ -128,10 +128,12 @@ const checks: readonly Check[] = [
   {
     name: 'human in the loop',
     run: async (client) => {
-      const asked = await client.call('delete_ticket', { ticket_id: 'PROJ-2' })
+      const { ticket } = objectAt(await client.call('create_ticket', { title: 'Old' }), 'structuredContent')
+      const given = { ticket_id: isObject(ticket) ? ticket['id'] : undefined }
+      const asked = await client.call('delete_ticket', given)
       expectThat(asked['requires_confirmation'] === true, 'requires_confirmation', asked)
       expectThat(isText(asked['confirmation_message']) && asked['risk_level'] === 'destructive', 'message', asked)
-      const deleted = await client.call('delete_ticket', { ticket_id: 'PROJ-2' }, { user_confirmed: true })
+      const deleted = await client.call('delete_ticket', given, { user_confirmed: true })
       const isRefused = deleted['isError'] === true || deleted['requires_confirmation'] === true
       expectThat(!isRefused, 'user_confirmed', deleted)
     },
@@ -166,8 +168,8 @@ const checks: readonly Check[] = [
     run: async (client) => {
       const given = { ticket_id: 'NONEXISTENT' }
       const asked = await client.call('delete_ticket', given)
-      const beside = { user_confirmed: true, confirmation_token: asked['confirmation_token'] }
-      const failed = await client.call('delete_ticket', given, asked['confirmation_token'] ? beside : { user_confirmed: true })
+      const { confirmation_token } = asked
+      const failed = await client.call('delete_ticket', given, { user_confirmed: true, confirmation_token })
       const { code, category, message, suggestion } = objectAt(failed, 'error')
       expectThat(code === 'RESOURCE_NOT_FOUND' && category === 'permanent' && isText(message), 'error', failed)
       expectThat(isText(suggestion), 'error.suggestion', failed)

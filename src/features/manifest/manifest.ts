@@ -11,7 +11,7 @@ import type { ServerDescription } from '../../descriptions/model/description.ts'
 import { isApart, quotaData, latencyOf } from '../../descriptions/model/facts.ts'
 import { NS } from '../../protocol/meta-keys.ts'
 import { ACKNOWLEDGED } from '../../protocol/subscription-filter.ts'
-import { answered, pageOf } from '../builtin-tool.ts'
+import { answered, pageOf, spread } from '../builtin-tool.ts'
 import { extendDiscover, descriptionSoon, describedList } from '../describing.ts'
 import type { Feature, BuiltinPage, BuiltinTool, Services } from '../feature.ts'
 import { acknowledged, listsWanted, withListChanged } from '../list-changes.ts'
@@ -92,10 +92,10 @@ function toolOf(settings: SettingsFor, deps: Deps): BuiltinTool {
     handle: async (call) => {
       const own = settings(call.target.upstream)
       const { complete: manifestJson } = await manifestFor(call, deps)
-      const { _meta: meta, ...members } = manifestJson
+      const { _meta: meta } = manifestJson
       const ttl = own === false ? 0 : own.ttl
       return answered({
-        ...(own !== false && own.compat && members),
+        ...(own !== false && own.compat && spread(manifestJson)),
         content: [{ type: 'text', text: JSON.stringify(manifestJson) }],
         structuredContent: manifestJson,
         _meta: { ...Object(meta), ttlMs: ttl, cacheScope: 'private' },

@@ -32,6 +32,7 @@ const tickets: Json = {
 function configOf(settings: Json, upstream: Json = {}): Json {
   return {
     auth: { opaque: { tokens: [{ id: 'agent', hash: tokenHash(token), scopes }] }, principal: { id: 'me', scopes } },
+    limits: { rate: 'off' },
     upstreams: { tickets: { ...tickets, ...upstream } },
     ...settings,
   }
