@@ -77,7 +77,11 @@ const checks: readonly Check[] = [
       expectThat(Array.isArray(manifest['supported_extensions']), 'supported_extensions', manifest)
       const tool = listOf(manifest['tools']).find((each) => each['name'] === 'delete_ticket') ?? {}
       expectThat(isObject(tool['input_schema']), 'input_schema', tool)
-      expectThat(tool['requires_confirmation'] === true && isText(tool['confirmation_message']), 'confirmation', tool)
+      expectThat(
+        tool['requires_confirmation'] === true && isText(tool['confirmation_message']),
+        'confirmation',
+        tool,
+      )
       expectThat(tool['risk_level'] === 'destructive' && tool['idempotent'] === true, 'risk_level', tool)
       expectThat(Array.isArray(tool['required_scopes']), 'required_scopes', tool)
       const exporting = await manifestTool(client, 'export_tickets')
@@ -132,7 +136,11 @@ const checks: readonly Check[] = [
       const given = { ticket_id: isObject(ticket) ? ticket['id'] : undefined }
       const asked = await client.call('delete_ticket', given)
       expectThat(asked['requires_confirmation'] === true, 'requires_confirmation', asked)
-      expectThat(isText(asked['confirmation_message']) && asked['risk_level'] === 'destructive', 'message', asked)
+      expectThat(
+        isText(asked['confirmation_message']) && asked['risk_level'] === 'destructive',
+        'message',
+        asked,
+      )
       const deleted = await client.call('delete_ticket', given, { user_confirmed: true })
       const isRefused = deleted['isError'] === true || deleted['requires_confirmation'] === true
       expectThat(!isRefused, 'user_confirmed', deleted)
@@ -150,7 +158,11 @@ const checks: readonly Check[] = [
       await client.call('create_ticket', { title: 'Migration' }, { transaction_id: id })
       const ended = await client.call('rollback_transaction', { transaction_id: id })
       const statuses = listOf(ended['steps_compensated']).map(({ status }) => status)
-      expectThat(ended['status'] === 'rolled_back' && statuses.join() === 'compensated,compensated', 'steps', ended)
+      expectThat(
+        ended['status'] === 'rolled_back' && statuses.join() === 'compensated,compensated',
+        'steps',
+        ended,
+      )
     },
   },
   {
@@ -160,7 +172,11 @@ const checks: readonly Check[] = [
       expectThat(isText(first['session_state']), 'session_state', first)
       const { session_state: state } = first
       const next = await client.call('search_tickets', { query: 'login' }, { session_state: state })
-      expectThat(isText(next['session_state']) && typeof next['state_changed'] === 'boolean', 'state_changed', next)
+      expectThat(
+        isText(next['session_state']) && typeof next['state_changed'] === 'boolean',
+        'state_changed',
+        next,
+      )
     },
   },
   {
@@ -171,7 +187,11 @@ const checks: readonly Check[] = [
       const { confirmation_token } = asked
       const failed = await client.call('delete_ticket', given, { user_confirmed: true, confirmation_token })
       const { code, category, message, suggestion } = objectAt(failed, 'error')
-      expectThat(code === 'RESOURCE_NOT_FOUND' && category === 'permanent' && isText(message), 'error', failed)
+      expectThat(
+        code === 'RESOURCE_NOT_FOUND' && category === 'permanent' && isText(message),
+        'error',
+        failed,
+      )
       expectThat(isText(suggestion), 'error.suggestion', failed)
       const broken = objectAt(await client.call('fail'), 'error')
       expectThat(broken['category'] === 'transient' && isText(broken['suggestion']), 'error of a 500', broken)
@@ -183,7 +203,10 @@ const checks: readonly Check[] = [
   {
     name: 'data references',
     run: async (client) => {
-      const exported = await client.call('export_result_ref', { tool: 'export_tickets', arguments: { format: 'csv' } })
+      const exported = await client.call('export_result_ref', {
+        tool: 'export_tickets',
+        arguments: { format: 'csv' },
+      })
       expectThat(isText(exported['ref_id']) && isText(exported['origin_server']), 'ref_id', exported)
       expectThat(isText(exported['mime_type']) && isText(exported['expires_at']), 'mime_type', exported)
       const { algorithm, value } = objectAt(exported, 'checksum')
@@ -232,7 +255,11 @@ const checks: readonly Check[] = [
     run: async (client) => {
       const subscribe = { server: 'tickets', events: ['ticket.created'], filter: { status: 'open' } }
       const subscribed = await client.call('subscribe_events', { subscribe })
-      expectThat(subscribed['status'] === 'active' && isText(subscribed['subscription_id']), 'status', subscribed)
+      expectThat(
+        subscribed['status'] === 'active' && isText(subscribed['subscription_id']),
+        'status',
+        subscribed,
+      )
       expectThat(Array.isArray(subscribed['supported_events']), 'supported_events', subscribed)
       const byMethod = await client.request('subscribe', { subscribe })
       expectThat(byMethod['status'] === 'active', 'subscribe', byMethod)

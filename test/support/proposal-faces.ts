@@ -16,7 +16,11 @@ export interface ClientFace {
 }
 
 /** A client over HTTP in a revision. */
-export async function httpFace(url: string, revision: string, headers: Record<string, string> = {}): Promise<ClientFace> {
+export async function httpFace(
+  url: string,
+  revision: string,
+  headers: Record<string, string> = {},
+): Promise<ClientFace> {
   let last = 0
   const close = async (): Promise<void> => undefined
   if (revision >= '2026-07-28') {
@@ -27,13 +31,15 @@ export async function httpFace(url: string, revision: string, headers: Record<st
         const mirrored = mirrorHeaders(method, params, new Map())
         return responseOf(await post(url, body, { ...mirrored, ...headers }))
       },
-      raw: async (text) => responseOf(await post(url, text, { 'mcp-protocol-version': revision, ...headers })),
+      raw: async (text) =>
+        responseOf(await post(url, text, { 'mcp-protocol-version': revision, ...headers })),
       close,
     }
   }
   const session = await openSession(url, revision, {}, headers)
   return {
-    request: async (method, params) => responseOf(await session.post({ jsonrpc: '2.0', id: ++last, method, params })),
+    request: async (method, params) =>
+      responseOf(await session.post({ jsonrpc: '2.0', id: ++last, method, params })),
     raw: async (text) => responseOf(await post(url, text, session.headers)),
     close,
   }
@@ -60,7 +66,11 @@ export async function stdioFace(config: string, revision: string): Promise<Clien
     write(JSON.stringify({ jsonrpc: '2.0', id, method, params }))
     return answered((message) => message['id'] === id)
   }
-  await request('initialize', { protocolVersion: revision, capabilities: {}, clientInfo: { name: 'raw', version: '1' } })
+  await request('initialize', {
+    protocolVersion: revision,
+    capabilities: {},
+    clientInfo: { name: 'raw', version: '1' },
+  })
   write('{"jsonrpc":"2.0","method":"notifications/initialized"}')
   return {
     request,

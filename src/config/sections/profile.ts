@@ -63,6 +63,7 @@ export const profiles: Readonly<Record<Settings['profile'], Profile>> = {
 /** The defaults of `compat: proposals`. Results are kept as references where a client asks, and not by their size. */
 const proposals: Defaults = {
   errors: { values: { compat: 'always' } },
+  intent: { values: { forward: true } },
   progress: { values: { compat: true } },
   provenance: { values: { compat: 'always' } },
   references: { isOn: true, values: { over: Number.MAX_SAFE_INTEGER } },

@@ -139,7 +139,8 @@ function isFromGateway({ fields }: Payload, { requestId }: Call): boolean {
 /** A refusal as a result of the tool, if a model can act on it. @throws all others */
 function refusalResult(thrown: unknown, call: Call, { context, compat }: FailureOptions): Outcome {
   const error = normaliseThrown(thrown, call, context)
-  const isResult = error instanceof GatewayError && (compat === 'always' ? isPresentable : isForModel)(error, call)
+  const isResult =
+    error instanceof GatewayError && (compat === 'always' ? isPresentable : isForModel)(error, call)
   if (!isResult) throw error
   const object = { ...error.data, requestId: call.requestId }
   const result = renderError(object, { compat: compat !== false, isUnstructured: isUnstructured(call) })

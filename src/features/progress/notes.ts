@@ -133,7 +133,10 @@ export class ProgressNotes {
     // What the server says itself stays.
     const { fields } = note.params
     const unsaid = Object.entries({ ...named, ...left }).filter(([key]) => !Object.hasOwn(fields, key))
-    this.#options.emit({ ...note, params: this.#options.isBeside ? whole.with(Object.fromEntries(unsaid)) : whole })
+    this.#options.emit({
+      ...note,
+      params: this.#options.isBeside ? whole.with(Object.fromEntries(unsaid)) : whole,
+    })
   }
 
   /** A chunk of the result, with the id of the operation that resumes it. */

@@ -42,12 +42,13 @@ export const provenance: Feature<ProvenanceSettings> = {
       const own = [{ source: `${upstream}:${name}` }] as const
       const isEverywhere = stampSettings.always || stampSettings.compat === 'always'
       const isAlways = isEverywhere || stampSettings.hash || configuredSource !== undefined
-      const defaultTarget = { server: upstream, isOutsideMeta: stampSettings.compat !== false && isEverywhere }
+      const defaultTarget = {
+        server: upstream,
+        isOutsideMeta: stampSettings.compat !== false && isEverywhere,
+      }
       const requestedTarget = { server: upstream, isOutsideMeta: stampSettings.compat !== false }
       const stampOwn =
-        configuredSource || stampSettings.hash || !isEverywhere
-          ? undefined
-          : stamper(own[0], defaultTarget)
+        configuredSource || stampSettings.hash || !isEverywhere ? undefined : stamper(own[0], defaultTarget)
       const stamp: Stamp = (result, call, isRequested) => {
         const place = isRequested ? requestedTarget : defaultTarget
         // Failures have no source, but claims of the server are still attributed to the server.

@@ -105,7 +105,8 @@ export function stamped(
   const [one] = allStamps
   if (one === undefined) return result
   const all = allStamps.length === 1 ? one : `[${allStamps.join(',')}]`
-  if (outsideMeta === undefined || outsideMeta === null) return result.with(editsOf(result, all, isOutsideMeta))
+  if (outsideMeta === undefined || outsideMeta === null)
+    return result.with(editsOf(result, all, isOutsideMeta))
   const honest = isForged(outsideMeta) && { provenance: attributed(outsideMeta, server) }
   return result.with({ ...editsOf(result, all, false), ...honest })
 }

@@ -20,7 +20,9 @@ const tickets: Json = {
     export_tickets: { latency: 'seconds', cost: '1 export credit' },
     analyze_image: { accepts: ['image/png', 'image/jpeg'], returns: ['application/json'] },
   },
-  intent: [{ when: 'recent incident', on: 'search_tickets', suggest: 'get_recent_incidents', reason: 'By recency.' }],
+  intent: [
+    { when: 'recent incident', on: 'search_tickets', suggest: 'get_recent_incidents', reason: 'By recency.' },
+  ],
   recommend: [
     { capability: 'design_mockup', server: 'figma', registry_url: 'https://registry.example.com/figma' },
   ],
@@ -31,7 +33,10 @@ const tickets: Json = {
 
 function configOf(settings: Json, upstream: Json = {}): Json {
   return {
-    auth: { opaque: { tokens: [{ id: 'agent', hash: tokenHash(token), scopes }] }, principal: { id: 'me', scopes } },
+    auth: {
+      opaque: { tokens: [{ id: 'agent', hash: tokenHash(token), scopes }] },
+      principal: { id: 'me', scopes },
+    },
     limits: { rate: 'off' },
     upstreams: { tickets: { ...tickets, ...upstream } },
     ...settings,
@@ -45,7 +50,10 @@ async function missing(face: ClientFace): Promise<readonly string[]> {
 
 const kinds = [
   { title: 'by default', settings: {} },
-  { title: 'with compat: proposals', settings: { compat: 'proposals', features: { references: 'on', confirm: { accept_bare_flag: true } } } },
+  {
+    title: 'with compat: proposals',
+    settings: { compat: 'proposals', features: { references: 'on', confirm: { accept_bare_flag: true } } },
+  },
 ] as const
 
 describe.each(kinds)('a client of the proposals, $title', ({ settings }) => {
@@ -55,9 +63,12 @@ describe.each(kinds)('a client of the proposals, $title', ({ settings }) => {
   })
   afterAll(() => gateway.close())
 
-  it.each(['2025-06-18', '2025-11-25', '2026-07-28'])('finds everything in its literal place in %s', async (revision) => {
-    expect(await missing(await httpFace(gateway.url, revision, headers))).toEqual([])
-  })
+  it.each(['2025-06-18', '2025-11-25', '2026-07-28'])(
+    'finds everything in its literal place in %s',
+    async (revision) => {
+      expect(await missing(await httpFace(gateway.url, revision, headers))).toEqual([])
+    },
+  )
 
   it('finds everything over stdio in 2024-11-05', async () => {
     const { path, remove } = await configFile(configOf(settings))

@@ -27,6 +27,7 @@ describe('a built-in tool', () => {
     expect(await ask('tools/call', checking)).toEqual({
       content: [{ type: 'text', text: '{"allowed":true}' }],
       structuredContent: { allowed: true },
+      allowed: true,
     })
     expect(seen).toHaveLength(0)
   })
