@@ -23,6 +23,7 @@ interface Given {
   readonly settingsOf?: (upstream?: string) => PermissionSettings
   readonly deps?: ServiceStubs
   readonly metaTools?: 'hidden' | 'listed' | 'off'
+  readonly hasMethods?: boolean
   /** What a call of a tool comes to. */
   readonly called?: Json
 }
@@ -45,6 +46,7 @@ export function permissionBench({
   settingsOf,
   deps,
   metaTools = 'hidden',
+  hasMethods = true,
   called = { content: [] },
 }: Given): Bench {
   const seen: Call[] = []
@@ -92,6 +94,7 @@ export function permissionBench({
     isStrict: false,
     own: [{ ...instance, isOn: () => true }],
     metaTools,
+    hasMethods,
     tool,
   })
   return {

@@ -1,4 +1,5 @@
-/** Results that are kept on request, and data that is given to tools: as tools of the gateway, and over HTTP. */
+/** Results that are kept on request, and data that is given to tools: as tools and methods of the gateway, and over HTTP. */
+import type { Handler } from '../../core/call.ts'
 import type { Finding } from '../../core/finding.ts'
 import { createDialer } from '../dialer.ts'
 import type { BuiltinRoute, BuiltinTool } from '../feature.ts'
@@ -18,10 +19,11 @@ type Options = Parameters<typeof exporting>[0] &
 /** What the feature adds to the gateway for that. */
 export function exchanging({ settings, ttl, ...options }: Options): {
   readonly tools: readonly BuiltinTool[]
+  readonly methods: Readonly<Record<string, Handler>>
   readonly routes: readonly BuiltinRoute[]
   problems(): Promise<readonly Finding[]>
 } {
-  const { imports = {}, allow_hosts: allowHosts = [] } = settings
+  const { imports: targets = {}, allow_hosts: allowHosts = [] } = settings
   const { references, mayRead, deps } = options
   const foreign = {
     references,
@@ -29,20 +31,19 @@ export function exchanging({ settings, ttl, ...options }: Options): {
     allowHosts,
     ttl,
   }
-  const tools = new ImportTools(imports, deps)
-  const parts = [
-    exporting(options),
-    importing({
-      references,
-      mayRead,
-      deps,
-      tools,
-      download: (call, data) => download(call, data, foreign),
-    }),
-  ]
+  const tools = new ImportTools(targets, deps)
+  const exports = exporting(options)
+  const imports = importing({
+    references,
+    mayRead,
+    deps,
+    tools,
+    download: (call, data) => download(call, data, foreign),
+  })
   return {
-    tools: parts.map(({ tool }) => tool),
-    routes: parts.map(({ route }) => route),
+    tools: [exports.tool, imports.tool],
+    methods: { 'reference/export': exports.route.handle, 'reference/import': imports.route.handle },
+    routes: [exports.route, imports.route],
     problems: () => tools.problems(),
   }
 }

@@ -80,14 +80,17 @@ export const references: Feature<ReferenceSettings | false> = {
           { folder: folders.at(own.folder), urls, metrics, store: deps.store, log: deps.log },
         )
       },
-      methods: fileMethods({
-        ...options,
-        uploads,
-        urls,
-        urlTtl: gatewayWide && gatewayWide.urls ? gatewayWide.url_ttl : undefined,
-        hosts: (upstream) => hostsOf(settings(upstream)),
-        deps,
-      }),
+      methods: {
+        ...fileMethods({
+          ...options,
+          uploads,
+          urls,
+          urlTtl: gatewayWide && gatewayWide.urls ? gatewayWide.url_ttl : undefined,
+          hosts: (upstream) => hostsOf(settings(upstream)),
+          deps,
+        }),
+        ...exchange.methods,
+      },
       responseMiddleware: (method) => filesMiddleware(method, (upstream) => settings(upstream) !== false),
       dryRun: ({ upstream, isBuiltin }) => {
         const own = settings(upstream)
