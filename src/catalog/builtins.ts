@@ -161,7 +161,8 @@ class RegisteredBuiltins implements Builtins {
     const method = methodNamed(target.method)
     const own = method === undefined ? undefined : this.#methodOf(method, false)
     if (method === undefined || own?.part.isOn(target.upstream) !== true) return servers(call)
-    const run = (): Promise<Outcome> => this.#run({ ...call, method, target: { ...target, method } }, own.handle)
+    const run = (): Promise<Outcome> =>
+      this.#run({ ...call, method, target: { ...target, method } }, own.handle)
     const found = this.#unlessTaken(naming(call, target.method), own)
     if (!(found instanceof Promise)) return found ? run() : servers(call)
     return found.then((free) => (free ? run() : servers(call)))

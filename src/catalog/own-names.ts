@@ -7,7 +7,8 @@
 /** What the gateway answers: the name of its tool, the method, and other names. */
 type Row = readonly [tool: string, method: string, ...others: string[]]
 
-const rows: readonly Row[] = [
+/** All of them. A tool that is not here has the name of its method, or no method. */
+export const ownNames: readonly Row[] = [
   ['get_manifest', 'manifest/get', 'capabilities'],
   ['check_permissions', 'permissions/check', 'can_execute'],
   ['negotiate_scopes', 'permissions/negotiate'],
@@ -26,11 +27,11 @@ const rows: readonly Row[] = [
 ]
 
 const tools: ReadonlyMap<string, string> = new Map(
-  rows.flatMap(([tool, _method, ...others]) => others.map((name) => [name, tool] as const)),
+  ownNames.flatMap(([tool, _method, ...others]) => others.map((name) => [name, tool] as const)),
 )
 
 const methods: ReadonlyMap<string, string> = new Map(
-  rows.flatMap(([tool, method, ...others]) => [tool, ...others].map((name) => [name, method] as const)),
+  ownNames.flatMap(([tool, method, ...others]) => [tool, ...others].map((name) => [name, method] as const)),
 )
 
 /** The tool of the gateway that has this other name. */

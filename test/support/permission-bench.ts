@@ -73,6 +73,7 @@ export function permissionBench({
     server: (name) => byName.get(name),
     entry: entries.of,
     listed: entries.listed,
+    tools: async (name) => (lists['tools/list'] ?? []).flatMap((tool) => entries.listed(name, tool) ?? []),
     ...deps,
   })
   const complete = { hide_unpermitted: false, approval: {}, ...settings }
