@@ -24,10 +24,14 @@ const subscribeTool: Definition = {
         description:
           'Optional. The values that fields of the events must have: one, a list of possible ones, or a text with * for any text.',
       },
+      server: {
+        type: 'string',
+        description: 'Optional. The server whose events they are; then their names need no prefix.',
+      },
       subscription_id: {
         type: 'string',
-        format: 'uuid',
-        description: 'Optional. The id of a subscription to renew, or a new UUID of version 4.',
+        maxLength: 128,
+        description: 'Optional. The id of a subscription to renew, or a new one, such as a UUID.',
       },
       ttl_seconds: {
         type: 'number',
