@@ -12,18 +12,20 @@ import type { ImportSettings } from './settings.ts'
 type Options = Parameters<typeof exporting>[0] &
   Pick<Parameters<typeof importing>[0], 'deps' | 'mayRead'> & {
     readonly settings: ImportSettings
+    /** The tool that imports by default: of a server, or in the settings for all of them. */
+    importOf(upstream?: string): ImportSettings['import']
     /** How long downloaded data is kept, in milliseconds. */
     readonly ttl: number
   }
 
 /** What the feature adds to the gateway for that. */
-export function exchanging({ settings, ttl, ...options }: Options): {
+export function exchanging({ settings, importOf, ttl, ...options }: Options): {
   readonly tools: readonly BuiltinTool[]
   readonly methods: Readonly<Record<string, Handler>>
   readonly routes: readonly BuiltinRoute[]
   problems(): Promise<readonly Finding[]>
 } {
-  const { imports: targets = {}, allow_hosts: allowHosts = [] } = settings
+  const { imports: formats = {}, allow_hosts: allowHosts = [] } = settings
   const { references, mayRead, deps } = options
   const foreign = {
     references,
@@ -31,7 +33,7 @@ export function exchanging({ settings, ttl, ...options }: Options): {
     allowHosts,
     ttl,
   }
-  const tools = new ImportTools(targets, deps)
+  const tools = new ImportTools({ formats, byDefault: importOf }, deps)
   const exports = exporting(options)
   const imports = importing({
     references,

@@ -64,6 +64,7 @@ export const references: Feature<ReferenceSettings | false> = {
       keepingOf: keeper(settings, { references: kept, urls }),
       requestOf: (id) => ({ [AS_REFERENCE]: true, ...(id !== undefined && { [REFERENCE_ID]: id }) }),
       settings: gatewayWide || {},
+      importOf: (upstream) => (settings(upstream) || {}).import,
       ttl,
       deps,
     })

@@ -185,7 +185,7 @@ describe('an import of foreign data', () => {
     const { tool } = importing({
       references: kept,
       mayRead: async () => true,
-      tools: new ImportTools({}, deps),
+      tools: new ImportTools({ formats: {}, byDefault: () => undefined }, deps),
       deps,
       download: async ({ principal }) => {
         downloads++
