@@ -18,7 +18,11 @@ const subscribeTool: Definition = {
   inputSchema: {
     type: 'object',
     properties: {
-      events: { ...names, minItems: 1, description: 'The names of the events.' },
+      events: {
+        ...names,
+        minItems: 1,
+        description: 'The names of the events, unless they are in subscribe.',
+      },
       filter: {
         type: 'object',
         description:
@@ -40,8 +44,11 @@ const subscribeTool: Definition = {
         description:
           'After how many seconds the subscription ends unless it is renewed. It can be less than requested: expires_at says when.',
       },
+      subscribe: {
+        type: 'object',
+        description: 'Optional. An object with these arguments, in place of them.',
+      },
     },
-    required: ['events'],
   },
   outputSchema: {
     type: 'object',
