@@ -4,34 +4,45 @@
  * list has the other names.
  */
 
-/** What the gateway answers: the name of its tool, the method, and other names. */
-type Row = readonly [tool: string, method: string, ...others: string[]]
+/** What the gateway answers as a tool and as a method. */
+interface OwnName {
+  readonly tool: string
+  readonly method: string
+  /** Other names. */
+  readonly others?: readonly string[]
+}
 
 /** All of them. A tool that is not here has the name of its method, or no method. */
-export const ownNames: readonly Row[] = [
-  ['get_manifest', 'manifest/get', 'capabilities'],
-  ['check_permissions', 'permissions/check', 'can_execute'],
-  ['negotiate_scopes', 'permissions/negotiate'],
-  ['begin_transaction', 'transaction/begin', 'BEGIN_TRANSACTION'],
-  ['commit_transaction', 'transaction/commit', 'COMMIT_TRANSACTION', 'COMMIT'],
-  ['rollback_transaction', 'transaction/rollback', 'ROLLBACK_TRANSACTION', 'ROLLBACK'],
-  ['get_transaction', 'transaction/status'],
-  ['export_result_ref', 'reference/export'],
-  ['import_from_ref', 'reference/import'],
-  ['recommend_servers', 'servers/recommend'],
-  ['resume_operation', 'operation/resume'],
-  ['subscribe_events', 'event/subscribe', 'subscribe'],
-  ['unsubscribe_events', 'event/unsubscribe', 'unsubscribe'],
-  ['list_events', 'event/list'],
-  ['poll_events', 'event/poll'],
+export const ownNames: readonly OwnName[] = [
+  { tool: 'get_manifest', method: 'manifest/get', others: ['capabilities'] },
+  { tool: 'check_permissions', method: 'permissions/check', others: ['can_execute'] },
+  { tool: 'negotiate_scopes', method: 'permissions/negotiate' },
+  { tool: 'begin_transaction', method: 'transaction/begin', others: ['BEGIN_TRANSACTION'] },
+  { tool: 'commit_transaction', method: 'transaction/commit', others: ['COMMIT_TRANSACTION', 'COMMIT'] },
+  {
+    tool: 'rollback_transaction',
+    method: 'transaction/rollback',
+    others: ['ROLLBACK_TRANSACTION', 'ROLLBACK'],
+  },
+  { tool: 'get_transaction', method: 'transaction/status' },
+  { tool: 'export_result_ref', method: 'reference/export' },
+  { tool: 'import_from_ref', method: 'reference/import' },
+  { tool: 'recommend_servers', method: 'servers/recommend' },
+  { tool: 'resume_operation', method: 'operation/resume' },
+  { tool: 'subscribe_events', method: 'event/subscribe', others: ['subscribe'] },
+  { tool: 'unsubscribe_events', method: 'event/unsubscribe', others: ['unsubscribe'] },
+  { tool: 'list_events', method: 'event/list' },
+  { tool: 'poll_events', method: 'event/poll' },
 ]
 
 const tools: ReadonlyMap<string, string> = new Map(
-  ownNames.flatMap(([tool, _method, ...others]) => others.map((name) => [name, tool] as const)),
+  ownNames.flatMap(({ tool, others = [] }) => others.map((name) => [name, tool] as const)),
 )
 
 const methods: ReadonlyMap<string, string> = new Map(
-  ownNames.flatMap(([tool, method, ...others]) => [tool, ...others].map((name) => [name, method] as const)),
+  ownNames.flatMap(({ tool, method, others = [] }) =>
+    [tool, ...others].map((name) => [name, method] as const),
+  ),
 )
 
 /** The tool of the gateway that has this other name. */

@@ -24,16 +24,16 @@ it('C099 every method of a feature is also available as a tool, with the names t
     const invented = Object.keys(own).filter((method) => !/^(?:skills|tasks|events|files)\//.test(method))
     const names = tools.map(({ definition }) => definition.name)
     for (const method of invented.filter((each) => !names.includes(each) && each !== OVER_HTTP)) {
-      const row = ownNames.find(([, named]) => named === method)
-      expect([method, ...names]).toContain(row?.[0])
+      const row = ownNames.find((each) => each.method === method)
+      expect([method, ...names]).toContain(row?.tool)
       rows.push(method)
     }
   }
-  expect(rows.toSorted()).toEqual(ownNames.map(([, method]) => method).toSorted())
+  expect(rows.toSorted()).toEqual(ownNames.map(({ method }) => method).toSorted())
 })
 
 it('no two tools or methods have the same other name', () => {
-  const others = ownNames.flatMap(([tool, _method, ...names]) => [tool, ...names])
+  const others = ownNames.flatMap(({ tool, others: names = [] }) => [tool, ...names])
   expect(new Set(others).size).toBe(others.length)
 })
 
