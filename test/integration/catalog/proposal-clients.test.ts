@@ -1,20 +1,30 @@
 // Clients written for the proposals of MCP extensions, whose requests have the names and forms of their text.
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { clientOf } from '../../support/journey.ts'
 import { type LocalGateway, localGateway } from '../../support/local-gateway.ts'
 import { publishedServer } from '../../support/peers/servers.ts'
 import { type Json, objectAt } from '../../support/server/json.ts'
 
+const home = mkdtempSync(join(tmpdir(), 'proposals-'))
 let gateway: LocalGateway
 beforeAll(async () => {
-  const memory = { command: publishedServer('@modelcontextprotocol/server-memory') }
+  const memory = {
+    command: publishedServer('@modelcontextprotocol/server-memory'),
+    env: { MEMORY_FILE_PATH: join(home, 'graph.jsonl') },
+  }
   const references = { import: { tool: 'create_entities', argument: 'entities' } }
   gateway = await localGateway({
     features: { references: 'on' },
     upstreams: { notes: memory, graph: { ...memory, features: { references } } },
   })
 })
-afterAll(() => gateway?.close())
+afterAll(async () => {
+  await gateway?.close()
+  rmSync(home, { recursive: true })
+})
 
 type Ask = (params: Json) => Promise<Json>
 
