@@ -46,6 +46,7 @@ export const manifest: Feature<ManifestSettings | false> = {
     })
     const changes = createChangeNotifier(deps, (upstream) => settings(upstream) !== false)
     return {
+      methods: { 'manifest/get': async (call) => answered((await manifestFor(call, deps)).complete) },
       tools: [toolOf(settings, deps)],
       pages: pagesOf(settings, deps),
       responseMiddleware: (method) => {
