@@ -58,7 +58,13 @@ const forEachFeature = [
 ]
 
 /** What the settings of features import: types, and the schemas and defaults that several of them share. No behaviour. */
-const forSettings = ['core/settings.ts', 'core/principal.ts', 'core/remember.ts', 'core/time/units.ts']
+const forSettings = [
+  'core/compat.ts',
+  'core/settings.ts',
+  'core/principal.ts',
+  'core/remember.ts',
+  'core/time/units.ts',
+]
 
 /** What commands import. Those that work on the store do not import the gateway, which takes long to load. */
 const forCommands = [

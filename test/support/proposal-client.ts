@@ -19,7 +19,7 @@ interface Check {
 class Missing extends Error {}
 
 function expectThat(condition: boolean, problem: string, seen: unknown): void {
-  if (!condition) throw new Missing(`${problem}: ${JSON.stringify(seen).slice(0, 400)}`)
+  if (!condition) throw new Missing(`${problem}: ${JSON.stringify(seen).slice(0, 1400)}`)
 }
 
 function isText(value: unknown): value is string {
@@ -31,7 +31,7 @@ function listOf(value: unknown): readonly Json[] {
 }
 
 /** Makes the calls of the checks; each result is the response's `result`, or what there is in its place. */
-export class ProposalClient {
+class ProposalClient {
   readonly #face: ClientFace
   #calls = 0
 
@@ -231,7 +231,10 @@ const checks: readonly Check[] = [
     run: async (client) => {
       const unknown = await client.call('nonexistent_tool')
       const { code, category } = objectAt(unknown, 'error')
-      expectThat(isText(code) && isText(category), 'error of an unknown tool', unknown)
+      const isStructured = isText(code)
+        ? isText(category)
+        : isText(objectAt(objectAt(unknown, 'error'), 'data')['code'])
+      expectThat(isStructured, 'error of an unknown tool', unknown)
       const listed = await client.request('tools/list')
       expectThat(Array.isArray(listed['tools']), 'tools', listed)
       const method = objectAt(await client.request('nonexistent/method'), 'error')

@@ -20,6 +20,7 @@ export const referenceSettings = {
   url_ttl: 60_000,
   upload: 100_000,
   file_hosts: [],
+  listed: true,
 }
 
 /** Settings of references in tests of records: data may be larger than a record, and lives as long as usual. */

@@ -66,7 +66,7 @@ const proposals: Defaults = {
   intent: { values: { forward: true } },
   progress: { values: { compat: true } },
   provenance: { values: { compat: 'always' } },
-  references: { isOn: true, values: { over: Number.MAX_SAFE_INTEGER } },
+  references: { isOn: true, values: { over: Number.MAX_SAFE_INTEGER, listed: false } },
   state: { values: { compat: 'always' } },
 }
 

@@ -26,7 +26,7 @@ import {
 } from '../../protocol/meta-keys.ts'
 import { isListening } from '../../protocol/methods.ts'
 import type { Feature, Services } from '../feature.ts'
-import type { Compat } from '../settings/compat.ts'
+import type { Compat } from '../../core/compat.ts'
 import {
   renderError,
   safeResult,

@@ -1,6 +1,6 @@
 /** How the form of errors is configured: its settings with their schema and defaults, and where they are. */
 import type { FeatureSchema } from '../../core/settings.ts'
-import { type Compat, compatSetting } from '../settings/compat.ts'
+import { type Compat, compatSetting } from '../../core/compat.ts'
 
 /** The settings of errors. */
 export interface ErrorSettings {

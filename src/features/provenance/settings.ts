@@ -1,6 +1,6 @@
 /** How stamps and receipts are configured: their settings with schema and defaults, and where they are. */
 import type { FeatureSchema } from '../../core/settings.ts'
-import { type Compat, compatSetting } from '../settings/compat.ts'
+import { type Compat, compatSetting } from '../../core/compat.ts'
 
 /** The settings of stamps. */
 export interface ProvenanceSettings {

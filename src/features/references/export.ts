@@ -32,10 +32,7 @@ interface Options {
 export function exporting(options: Options): { readonly tool: BuiltinTool; readonly route: BuiltinRoute } {
   const run = exporter(options)
   return {
-    tool: {
-      ...asToolWithResult(definition, async (call) => forModel(await run(call))),
-      isListed: () => true,
-    },
+    tool: asToolWithResult(definition, async (call) => forModel(await run(call))),
     route: { verb: 'POST', path: '/export', handle: async (call) => forProgram(await run(call)) },
   }
 }

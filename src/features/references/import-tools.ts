@@ -46,9 +46,13 @@ export class ImportTools {
     this.#deps = deps
   }
 
-  /** The tool that imports by default at the address of a call; undefined if there is none, or more than one. */
+  /**
+   * The tool that imports by default at the address of a call: the configured one, or else the one that takes data.
+   * Undefined if there is none, or more than one.
+   */
   async byDefault(call: Call): Promise<FoundTarget | undefined> {
-    const [only, ...others] = await this.#defaults(call)
+    const defaults = await this.#defaults(call)
+    const [only, ...others] = defaults.length > 0 ? defaults : await this.#guesses(call)
     return others.length === 0 ? only : undefined
   }
 
@@ -56,17 +60,12 @@ export class ImportTools {
   async undecided(call: Call): Promise<GatewayError> {
     const defaults = await this.#defaults(call)
     const formats = Object.keys(this.#targets)
-    const [guess, ...others] = defaults.length === 0 ? await this.#guesses(call) : []
+    const choices = defaults.length > 0 ? defaults : await this.#guesses(call)
     const named = ({ tool, argument }: FoundTarget): string =>
       JSON.stringify({ tool: tool.name, argument }).slice(1, -1)
     const suggestions = [
-      ...(defaults.length > 0
-        ? [`Send one of ${defaults.slice(0, MAX_NAMED).map(named).join(', or ')}.`]
-        : []),
+      ...(choices.length > 0 ? [`Send one of ${choices.slice(0, MAX_NAMED).map(named).join(', or ')}.`] : []),
       ...(formats.length > 0 ? [`Send target_format: ${formats.slice(0, MAX_NAMED).join(' or ')}.`] : []),
-      ...(guess && others.length === 0
-        ? [`The only tool here that seems to import data: ${named(guess)}.`]
-        : []),
     ]
     const { message, extra } = invalidParam('tool', 'or target_format must say where the data goes')
     return new GatewayError('INVALID_INPUT', message, {
@@ -91,7 +90,7 @@ export class ImportTools {
     return found.flat()
   }
 
-  /** The tools that seem to import data, by what their servers list. */
+  /** The tools that take data to import, by what their servers list. */
   async #guesses(call: Call): Promise<readonly FoundTarget[]> {
     const found = await Promise.all(
       this.#serversAt(call).map(async (name) =>

@@ -30,7 +30,7 @@ interface Options {
 export function importing(options: Options): { readonly tool: BuiltinTool; readonly route: BuiltinRoute } {
   const run: Handler = (call) => importReference(call, options)
   return {
-    tool: { ...asToolWithResult(definition, run), isListed: () => true },
+    tool: asToolWithResult(definition, run),
     route: {
       verb: 'POST',
       path: '/import',

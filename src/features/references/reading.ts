@@ -81,7 +81,7 @@ async function allowed(id: string, call: Call, options: Options): Promise<Refere
 /** The tool. */
 export function readReferenceTool(options: Options): BuiltinTool {
   const read: Handler = async (call) => readSlice(call, options)
-  return { ...asToolWithResult(definition, read), isListed: () => true }
+  return asToolWithResult(definition, read)
 }
 
 const definition = {

@@ -9,7 +9,7 @@ import { background } from '../../core/log.ts'
 import { mayRefer } from '../../core/reference-text.ts'
 import { keepUsed, type Reference, References } from '../../records/references.ts'
 import { Uploads } from '../../records/uploads.ts'
-import type { Feature, Services } from '../feature.ts'
+import type { BuiltinTool, Feature, Services } from '../feature.ts'
 import { CallUrls } from './call-urls.ts'
 import { dataRoute } from './data.ts'
 import { checkFileArguments, filesMiddleware } from './file-schemas.ts'
@@ -104,7 +104,7 @@ export const references: Feature<ReferenceSettings | false> = {
         readReferenceTool({ ...options, max: MAX_READ_BYTES }),
         requestUploadTool(uploads),
         ...exchange.tools,
-      ],
+      ].map((tool) => listedWith(tool, settings)),
       routes: exchange.routes,
       start: async () => {
         const sweep = (): void => {
@@ -122,6 +122,19 @@ export const references: Feature<ReferenceSettings | false> = {
       close: async () => world.clearInterval(timer),
     }
   },
+}
+
+/** A tool that lists have if it works here and the settings do not leave it out. */
+function listedWith(
+  tool: BuiltinTool,
+  settings: (upstream?: string) => ReferenceSettings | false,
+): BuiltinTool {
+  const isListed = (upstream?: string): boolean | undefined => {
+    const own = settings(upstream)
+    if (tool.isListed?.(upstream) === false) return false
+    return own === false || own.listed ? true : undefined
+  }
+  return { ...tool, isListed }
 }
 
 /** The largest content of `resources/read`, in bytes. */

@@ -29,6 +29,7 @@ export interface ReferenceSettings extends ImportSettings {
   readonly urls: boolean
   readonly url_ttl: number
   readonly upload: number
+  readonly listed: boolean
   readonly file_hosts: readonly string[]
 }
 
@@ -122,6 +123,12 @@ export const referencesSchema: FeatureSchema = {
         default: '100MB',
         'x-gateway': true,
         description: 'The maximum size of a file that callers or people send.',
+      },
+      listed: {
+        type: 'boolean',
+        default: true,
+        description:
+          'Whether the tools for references are in lists, so that models find them. They can be called without. By default `on`, and `off` with `compat: proposals`.',
       },
       file_hosts: {
         type: 'array',

@@ -1,6 +1,6 @@
 /**
- * Whether a tool takes data that is imported, and in which argument. Only a hint for callers: nothing in a schema says so
- * for certain, so it is a guess unless both the tool and exactly one of its arguments have such a name.
+ * Whether a tool takes data that is imported, and in which argument. Nothing in a schema says so for certain: both the tool
+ * and exactly one of its arguments must have such a name, and no other argument may be required.
  */
 import type { Descriptor } from '../../core/descriptor.ts'
 import { isObject } from '../../core/json/json.ts'
@@ -13,7 +13,7 @@ import { takesDownloadUrl } from './takes-url.ts'
 const importing = /\b(?:imports?|ingest|load|upload)\b/
 const data = /\b(?:content|contents|csv|data|document|file|items|json|payload|records|rows|text)$/
 
-/** The argument of a tool that takes data; undefined if it has none, or several. */
+/** The argument of a tool that takes data; undefined if it has none, several, or needs more. */
 export function dataArgument(tool: Descriptor): string | undefined {
   const { inputSchema } = tool.definition
   if (tool.isBuiltin || tool.classification.op === 'read' || !importing.test(wordsIn(tool.name).join(' ')))
@@ -26,5 +26,7 @@ export function dataArgument(tool: Descriptor): string | undefined {
     if (data.test(wordsIn(name).join(' ')) || takesDownloadUrl(name, descriptions)) return true
     return takesPath({ name, descriptions }, tool)
   })
-  return others.length === 0 ? only : undefined
+  const required: readonly unknown[] =
+    isObject(inputSchema) && Array.isArray(inputSchema.required) ? inputSchema.required : []
+  return others.length === 0 && required.every((name) => name === only) ? only : undefined
 }

@@ -1,6 +1,6 @@
 /** How session state is configured: its settings with their schema and defaults, and where they are. */
 import type { FeatureSchema } from '../../core/settings.ts'
-import { type Compat, compatSetting } from '../settings/compat.ts'
+import { type Compat, compatSetting } from '../../core/compat.ts'
 import { durationSchema, sizeSchema } from '../../core/time/units.ts'
 
 /** Names of arguments: for all tools, or by the name or glob of tools. */

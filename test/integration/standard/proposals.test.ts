@@ -4,7 +4,7 @@ import { type RunningGateway, startGateway } from '../../support/gateway.ts'
 import { configFile } from '../../support/gateway-with.ts'
 import { checkProposals } from '../../support/proposal-client.ts'
 import { type ClientFace, httpFace, stdioFace } from '../../support/proposal-faces.ts'
-import type { Json } from '../../support/server/json.ts'
+import { type Json, objectAt } from '../../support/server/json.ts'
 
 const token = 'a-token-of-at-least-32-characters-00'
 const headers = { authorization: `Bearer ${token}` }
@@ -43,38 +43,59 @@ function configOf(settings: Json, upstream: Json = {}): Json {
   }
 }
 
-async function missing(face: ClientFace): Promise<readonly string[]> {
+/** The names of the checks that fail, each with what was missing. */
+async function missing(face: ClientFace): Promise<Readonly<Record<string, string>>> {
   const results = await checkProposals(face)
-  return results.flatMap(({ name, problem }) => (problem === undefined ? [] : [`${name}: ${problem}`]))
+  expect(results).toHaveLength(14)
+  return Object.fromEntries(
+    results.flatMap(({ name, problem }) => (problem === undefined ? [] : [[name, problem]])),
+  )
 }
 
+const bareFlag = { confirm: { accept_bare_flag: true } }
+/** What other clients would notice, or what trusts the word of a client. */
+const unlessAsked = ['provenance', 'human in the loop', 'session state', 'structured error']
+
 const kinds = [
-  { title: 'by default', settings: {} },
-  {
-    title: 'with compat: proposals',
-    settings: { compat: 'proposals', features: { references: 'on', confirm: { accept_bare_flag: true } } },
-  },
+  { title: 'by default', settings: { features: { references: 'on' } }, absent: unlessAsked },
+  { title: 'with compat: proposals', settings: { compat: 'proposals', features: bareFlag }, absent: [] },
 ] as const
 
-describe.each(kinds)('a client of the proposals, $title', ({ settings }) => {
+describe.each(kinds)('a client of the proposals, $title', ({ settings, absent }) => {
   let gateway: RunningGateway
   beforeAll(async () => {
     gateway = await startGateway(configOf(settings))
   })
   afterAll(() => gateway.close())
 
-  it.each(['2025-06-18', '2025-11-25', '2026-07-28'])(
-    'finds everything in its literal place in %s',
-    async (revision) => {
-      expect(await missing(await httpFace(gateway.url, revision, headers))).toEqual([])
-    },
-  )
+  it.each(['2025-06-18', '2025-11-25', '2026-07-28'])('finds what it looks for in %s', async (revision) => {
+    const found = await missing(await httpFace(gateway.url, revision, headers))
+    expect(found).toEqual(Object.fromEntries(absent.map((name) => [name, expect.any(String)])))
+  })
 
-  it('finds everything over stdio in 2024-11-05', async () => {
+  it('finds what it looks for over stdio in 2024-11-05', async () => {
     const { path, remove } = await configFile(configOf(settings))
     const face = await stdioFace(path, '2024-11-05')
-    expect(await missing(face)).toEqual([])
+    const found = await missing(face)
+    expect(found).toEqual(Object.fromEntries(absent.map((name) => [name, expect.any(String)])))
     await face.close()
     await remove()
   })
+})
+
+it('with compat: proposals for one server, the others answer as before', async () => {
+  const config = configOf({ features: bareFlag })
+  const upstreams = { ...Object(config['upstreams']), plain: tickets }
+  const two = { ...config, upstreams: { ...upstreams, tickets: { ...tickets, compat: 'proposals' } } }
+  const gateway = await startGateway(two)
+  const call = { name: 'search_tickets', arguments: {} }
+  const [proposals, plain] = await Promise.all(
+    ['tickets', 'plain'].map(async (server) => {
+      const face = await httpFace(`${gateway.url}/${server}`, '2025-11-25', headers)
+      return Object.keys(objectAt(await face.request('tools/call', call), 'result'))
+    }),
+  )
+  for (const name of ['session_state', 'provenance', 'result']) expect(plain).not.toContain(name)
+  expect(proposals).toEqual(expect.arrayContaining(['session_state', 'provenance', 'result']))
+  await gateway.close()
 })

@@ -71,11 +71,11 @@ export function fieldsOf({ inputSchema, payloadSchema }: EventType): readonly st
 function requestsFor(named: NamedType, filter: Fields): readonly EventRequest[] {
   const { type } = named
   checkFields(named, filter)
-  const inputs = propertiesOf(type.inputSchema)
+  const isInput = inputsOf(type)
   const required = requiredOf(type.inputSchema)
   const entries = Object.entries(filter)
-  const optional = Object.fromEntries(entries.filter(([field]) => inputs.includes(field)))
-  const payload = Object.fromEntries(entries.filter(([field]) => !inputs.includes(field)))
+  const optional = Object.fromEntries(entries.filter(([field]) => isInput(field)))
+  const payload = Object.fromEntries(entries.filter(([field]) => !isInput(field)))
   const narrowed: EventType = {
     ...type,
     isRequested: (wanted, event) => type.isRequested(wanted, event) && hasFields(event.data, payload),
@@ -99,7 +99,18 @@ function exactValues(field: string, given: unknown, name: string): readonly stri
   return exact
 }
 
+/**
+ * Whether a field of a filter is one by which events of a type are requested; others are compared with what events say.
+ * Where a type takes any field, that is every one that no event of it has at its top.
+ */
+function inputsOf({ inputSchema, payloadSchema }: EventType): (field: string) => boolean {
+  const [inputs, payload] = [propertiesOf(inputSchema), propertiesOf(payloadSchema)]
+  const isOpen = inputSchema.additionalProperties === true
+  return (field) => inputs.includes(field) || (isOpen && !payload.includes(field))
+}
+
 function checkFields({ name, type }: NamedType, filter: Fields): void {
+  if (type.inputSchema.additionalProperties === true) return
   const known = fieldsOf(type)
   const unknown = Object.keys(filter).find((field) => !known.includes(field))
   if (unknown === undefined) return

@@ -74,14 +74,14 @@ async function subscribe(given: Call, parts: ClientParts, open: OpenPush): Promi
   const isSent = await isSentTo(call, subscription, open)
   return answered({
     subscription_id: wish.id,
-    status: isSent ? 'active' : 'denied',
+    status: 'active',
     expires_at: isoTime(subscription.record.expiresAt),
     supported_events: selected.supported.slice(0, PAGE_SIZE),
     ...(!isSent && {
       supported: false,
       poll_interval_seconds: POLL_INTERVAL_SECONDS,
       reason:
-        'The client has no open stream that events can be sent to. The subscription is kept: call poll_events with its id.',
+        'The client has no open stream that events can be sent to. Call poll_events with the id of the subscription.',
     }),
   })
 }

@@ -124,25 +124,42 @@ describe('an import with ref_id and origin_server alone', () => {
     expect((await start({ ...args, target_format: 'raw' }))['isError']).toBe(true)
   })
 
-  it('says which tool seems to import, if there is exactly one with exactly one such argument', async () => {
-    const { start, literal } = world({})
+  it('goes to the only tool that takes data, if nothing is configured', async () => {
+    const { start, literal, sent } = world({})
+    const args = await literal()
     for (const [upstream, tool] of [
       [undefined, 'one_import_rows'],
       ['one', 'import_rows'],
-    ] as const)
-      expect(suggestionOf(await start(await literal(), upstream))).toBe(
-        `The only tool here that seems to import data: "tool":"${tool}","argument":"rows".`,
-      )
-    const nothing = 'Name a tool and its argument.'
-    expect(suggestionOf(await start(await literal(), 'two'))).toBe(nothing)
-    for (const more of [
-      [descriptor('one', 'import_rows'), descriptor('one', 'upload_file', { content: {} })],
-      [descriptor('one', 'import_rows', { rows: {}, csv: {} })],
-      [{ ...descriptor('one', 'import_rows'), classification: { op: 'read' } } as Descriptor],
-    ]) {
-      const other = world({ tools: { one: more, down: [] } })
-      expect(suggestionOf(await other.start(await other.literal()))).toBe(nothing)
+    ] as const) {
+      expect((await start(args, upstream))['structuredContent']).toMatchObject({ status: 'imported' })
+      expect(sent().at(-1)).toEqual([upstream, tool, { rows: args['ref_id'] }])
     }
+    expect(suggestionOf(await start(await literal(), 'two'))).toBe('Name a tool and its argument.')
+  })
+
+  it('goes nowhere if several tools take data, or the only one needs more than that', async () => {
+    const twice = [descriptor('one', 'import_rows'), descriptor('one', 'upload_file', { content: {} })]
+    const other = world({ tools: { one: twice, down: [] } })
+    expect(suggestionOf(await other.start(await other.literal()))).toBe(
+      'Send one of "tool":"one_import_rows","argument":"rows", or "tool":"one_upload_file","argument":"content".',
+    )
+    const importing = descriptor('one', 'import_rows')
+    const needing = {
+      ...importing.definition,
+      inputSchema: { properties: { rows: {} }, required: ['rows', 'sheet'] },
+    }
+    for (const more of [
+      [descriptor('one', 'import_rows', { rows: {}, csv: {} })],
+      [{ ...importing, classification: { op: 'read' } } as Descriptor],
+      [{ ...importing, definition: needing }],
+    ]) {
+      const { start, literal, sent } = world({ tools: { one: more, down: [] } })
+      expect(suggestionOf(await start(await literal()))).toBe('Name a tool and its argument.')
+      expect(sent()).toEqual([])
+    }
+  })
+
+  it('suggests a format, if there is one', async () => {
     const formats = world({ imports: { table: rows } })
     expect(suggestionOf(await formats.start(await formats.literal(), 'two'))).toBe(
       'Send target_format: table.',

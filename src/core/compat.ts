@@ -1,5 +1,5 @@
 /** The setting `compat`, which several features have: what they add to a result in the places of the extension proposals. */
-import type { JsonSchema } from '../../core/schema/schema.ts'
+import type { JsonSchema } from './schema/schema.ts'
 
 /** Not at all, for those who may expect it there, or for everyone. */
 export type Compat = boolean | 'always'
