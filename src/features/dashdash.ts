@@ -7,6 +7,7 @@ import {
   specVersion,
   listedResourceObject,
   listedToolObject,
+  withOwnWords,
 } from '../descriptions/formats/dashdash.ts'
 import { skillUri } from '../descriptions/formats/skill.ts'
 import { toolNotes } from '../descriptions/formats/tool-notes.ts'
@@ -137,8 +138,9 @@ function describedList(list: Payload, context: ListContext): Payload {
   const objectOf = context.key === 'tools' ? toolObjects(context) : resourceObjects(context)
   const notesOf = context.key === 'tools' ? toolNotesOf(context) : () => undefined
   const texts = list.items.map((entry) => {
-    const object = objectOf(entry.fields)
-    if (!object) return entry.text
+    const derived = objectOf(entry.fields)
+    if (!derived) return entry.text
+    const object = withOwnWords(derived, entry.fields)
     // Encoded once, though it may appear in two places.
     const encoded = Payload.text(JSON.stringify(object), object)
     const notes = { ...(context.isInMeta && { [META_KEY]: encoded }), ...notesOf(entry.fields) }
@@ -172,9 +174,9 @@ function resourceObjects({ description, deps }: ListContext): ObjectOf {
   // The capabilities of one server say nothing about another.
   const servers = description.parts.length > 0 ? description.parts : [description]
   const objects = deps.descriptions.document(description, 'resources', () =>
-    servers.flatMap(({ canSubscribe, resources, templates }) =>
-      [...resources, ...templates].map(
-        (each) => [String(each.uri ?? each.uriTemplate), listedResourceObject(each, canSubscribe)] as const,
+    servers.flatMap((server) =>
+      [...server.resources, ...server.templates].map(
+        (each) => [String(each.uri ?? each.uriTemplate), listedResourceObject(each, server)] as const,
       ),
     ),
   )

@@ -53,10 +53,24 @@ export function serverCard(server: ServerDescription): Json {
   }
 }
 
-/** An entry of the server catalog of a domain, with the URL of a server card. */
-export function catalogEntry({ name, title }: ServerDescription, cardUrl: string): Json {
-  const { hostname } = new URL(cardUrl)
-  return { identifier: `urn:air:${hostname}:${name}`, displayName: title, type: cardType, url: cardUrl }
+/** The media type of an AI Catalog. */
+export const catalogType = 'application/ai-catalog+json'
+
+/** The version of the AI Catalog format that SEP-2127 describes. */
+export const catalogVersion = '1.0'
+
+/** An entry of the AI Catalog of a domain (SEP-2127): the card has the title, description and version. */
+export function catalogEntry({ name }: ServerDescription, cardUrl: string): Json {
+  return { identifier: identifierOf(cardUrl, `mcp:${name}`), type: cardType, url: cardUrl }
+}
+
+/** The same as drafts of SEP-2127 had it, for `/.well-known/mcp/catalog.json`. */
+export function draftCatalogEntry({ name, title }: ServerDescription, cardUrl: string): Json {
+  return { identifier: identifierOf(cardUrl, name), displayName: title, type: cardType, url: cardUrl }
+}
+
+function identifierOf(cardUrl: string, path: string): string {
+  return `urn:air:${new URL(cardUrl).hostname}:${path}`
 }
 
 function repositoryOf(url: string): Json {

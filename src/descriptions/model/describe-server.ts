@@ -41,7 +41,7 @@ import { clean, firstSentence, oneLine } from './text.ts'
 /** The input of a description: the record and the settings of a server. */
 interface Source {
   readonly record: ServerRecord
-  readonly settings: Pick<UpstreamSettings, 'reach' | 'tools' | 'recommend'>
+  readonly settings: Pick<UpstreamSettings, 'reach' | 'tools' | 'resources' | 'recommend'>
   /** The types of events that no tool has, as they are named at the address of the server. */
   readonly events?: readonly EventType[]
 }
@@ -102,6 +102,7 @@ export function describeServer(
     prompts: named(record.prompts),
     resources: named(record.resources),
     templates: named(record.resourceTemplates),
+    resourceWords: settings.resources ?? {},
     recommend: settings.recommend,
     events: eventsOf(events, name, naming),
     parts: [],
@@ -138,6 +139,7 @@ export function describeAllServers(parts: readonly ServerDescription[], front: F
     prompts: up.flatMap(({ prompts }) => prompts),
     resources: up.flatMap(({ resources }) => resources),
     templates: up.flatMap(({ templates }) => templates),
+    resourceWords: {},
     recommend: parts.flatMap(({ recommend }) => recommend),
     events: parts.flatMap(({ events }) => events),
     parts,
@@ -167,6 +169,7 @@ function toolsOf({ record, settings }: Source, naming: Naming, isGuarded: boolea
       effects: words.effects?.map(oneLine) ?? effectsOf(tool.entry, ownWords[at] ?? []),
       scopes: isGuarded ? requiredScopes(tool.facts) : [],
       isDeprecated: words.deprecated !== undefined || shapeOf(definition).isDeprecated,
+      denied: deniedOf(tool.entry, settings.tools),
       ...(undo !== undefined && { undoneBy: naming.name(record.name, undo) }),
       ...(tool.facts.event !== undefined && { event: eventName(record.name, tool.facts.event, naming) }),
       definition,
@@ -177,6 +180,21 @@ function toolsOf({ record, settings }: Source, naming: Naming, isGuarded: boolea
     }
   })
   return withOwnAliases(drawn)
+}
+
+/** What the server or the configuration says is false. */
+function deniedOf(
+  { name, definition: { annotations } }: Descriptor,
+  tools: Readonly<Record<string, ToolSettings>>,
+): ToolDescription['denied'] {
+  const hints = isObject(annotations) ? annotations : {}
+  const isRepeatable = settingOf(tools, name, 'idempotent')?.value ?? hints.idempotentHint
+  const cannotUndo =
+    settingOf(tools, name, 'undo')?.value === 'none' || settingOf(tools, name, 'pivot')?.value === true
+  return new Set([
+    ...(isRepeatable === false ? (['idempotent'] as const) : []),
+    ...(cannotUndo ? (['reversible'] as const) : []),
+  ])
 }
 
 function eventsOf(

@@ -1,6 +1,6 @@
 /** The description of a server, from which all documents are created. */
 import type { Classification, EntryDefinition, ToolStatistics, ToolFacts } from '../../core/descriptor.ts'
-import type { Recommendation, ToolWords } from '../../core/settings.ts'
+import type { Recommendation, ResourceWords, ToolWords } from '../../core/settings.ts'
 
 /** The description of one server, or of all servers together. Texts are clean, but not escaped for Markdown. */
 export interface ServerDescription {
@@ -30,6 +30,8 @@ export interface ServerDescription {
   readonly prompts: readonly EntryDefinition[]
   readonly resources: readonly EntryDefinition[]
   readonly templates: readonly EntryDefinition[]
+  /** What the configuration says of resources and templates, by glob of the URI that the server gives them. */
+  readonly resourceWords: Readonly<Record<string, ResourceWords>>
   readonly recommend: readonly Recommendation[]
   /** The types of events, besides those of tools. */
   readonly events: readonly EventDescription[]
@@ -70,6 +72,8 @@ export interface ToolDescription {
   readonly category: string
   readonly effects: readonly string[]
   readonly isDeprecated: boolean
+  /** What is false for certain: the server or the configuration says so. Otherwise it may be unknown. */
+  readonly denied: ReadonlySet<'idempotent' | 'reversible'>
   /** The required scopes; empty if no token is required. */
   readonly scopes: readonly string[]
   /** The exposed name of the tool that undoes it. */

@@ -280,8 +280,8 @@ describe.each(subjects)('the documents of %s', (name, make) => {
 })
 
 test('resources are described', () => {
-  const { resources, canSubscribe } = describedServer(given('memory'))
-  expect(resources.map((each) => resourceObject(each, canSubscribe))).toEqual([
+  const server = describedServer(given('memory'))
+  expect(server.resources.map((each) => resourceObject(each, server))).toEqual([
     { resourceType: 'memory', refreshable: true, cacheDuration: 0 },
   ])
 })
