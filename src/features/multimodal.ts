@@ -7,15 +7,24 @@ import { settingOf } from '../core/settings.ts'
 import { wordsOf } from '../core/text/words.ts'
 import { NS } from '../protocol/meta-keys.ts'
 import type { Feature } from './feature.ts'
-import { multimodalSchema } from './settings/authorize.ts'
+import { type MultimodalSettings, multimodalSchema } from './settings/authorize.ts'
 
 /** The `_meta` key of media mismatches in a call. */
 const META_KEY = `${NS}/multimodal`
 
+/** How much of a request is left to everything but the media, in bytes: other arguments, `_meta`, the head of a data URI. */
+const ENVELOPE_BYTES = 16 * 1024
+
+/** The largest input in a request: of bytes those that fit in base64, which has four characters for three of them. */
+export function largestInput(request: number, isBinary: boolean): number {
+  const left = request - Math.min(ENVELOPE_BYTES, Math.ceil(request / 4))
+  return isBinary ? Math.floor(left / 4) * 3 : left
+}
+
 /** Describes which media tools accept and return, and refuses oversized media before servers receive them. */
-export const multimodal: Feature<Record<never, never>> = {
+export const multimodal: Feature<MultimodalSettings | false> = {
   ...multimodalSchema,
-  create: (_settings, deps) => {
+  create: (settings, deps) => {
     const known = new WeakMap<object, Inputs>()
     const inputs = ({ definition }: Descriptor): Inputs => {
       const cached = known.get(definition)
@@ -39,12 +48,20 @@ export const multimodal: Feature<Record<never, never>> = {
       },
       toolFacts: (entry) => {
         const { upstream, name } = entry
-        const accepted = setting(upstream, name, 'accepts') ?? inputTypes(inputs(entry).all)
+        const { all, binary } = inputs(entry)
+        const configured = setting(upstream, name, 'accepts')
+        const accepted = configured ?? inputTypes(all)
         const given = setting(upstream, name, 'returns')
+        const isBinary = binary.length > 0 || configured !== undefined
+        const own = settings(upstream)
         return {
           ...(accepted.length > 0 && { inputTypes: accepted }),
           ...(given && { outputTypes: given }),
-          maxInput: setting(upstream, name, 'maxInput') ?? deps.gateway.largestRequest,
+          maxInput: Math.min(
+            setting(upstream, name, 'maxInput') ?? Infinity,
+            largestInput(deps.gateway.largestRequest, isBinary),
+          ),
+          ...(own && own.compat !== 'off' && { mediaPlace: own.compat }),
         }
       },
     }

@@ -15,6 +15,7 @@ import {
 } from '../model/facts.ts'
 import type { ServerDescription, ToolDescription } from '../model/description.ts'
 import { oneLine } from '../model/text.ts'
+import { inputLimits } from './tool-notes.ts'
 
 type Json = Record<string, unknown>
 
@@ -68,7 +69,6 @@ function manifestTool(tool: ToolDescription): Json {
   const cost = costOf(tool)
   const inputTypes = facts.inputTypes ?? words.accepts
   const outputTypes = outputTypesOf(tool)
-  const maxInput = facts.maxInput ?? words.maxInput
   const scopes = requiredScopes(facts)
   const meta = {
     ...(alias !== name && { [WIRE_NAME]: name }),
@@ -82,7 +82,7 @@ function manifestTool(tool: ToolDescription): Json {
     ...(isObject(outputSchema) && { output_schema: outputSchema }),
     ...(inputTypes && { input_types: inputTypes }),
     ...(outputTypes.length > 0 && { output_types: outputTypes }),
-    ...(maxInput !== undefined && { max_input_size_bytes: maxInput }),
+    ...inputLimits(tool),
     ...(cost && { cost: costData(cost) }),
     ...(latency && { latency }),
     idempotent: classification.idempotent,

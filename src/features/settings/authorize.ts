@@ -46,6 +46,11 @@ export const validateSchema: FeatureSchema = {
 }
 
 /** The settings of media. */
+export interface MultimodalSettings {
+  readonly compat: 'off' | 'on' | 'always'
+}
+
+/** The settings of media, and where they are. */
 export const multimodalSchema: FeatureSchema = {
   name: 'multimodal',
   place: 'features',
@@ -54,6 +59,13 @@ export const multimodalSchema: FeatureSchema = {
     type: 'object',
     description:
       'Whether accepted and returned media types of tools are described, and media in calls are checked.',
-    properties: {},
+    properties: {
+      compat: {
+        enum: ['off', 'on', 'always'],
+        default: 'on',
+        description:
+          'Whether `input_types`, `output_types`, `max_input_size_bytes` and `binary_transport` are also members of the entries of a list: for nobody, for clients that request it, or for all.',
+      },
+    },
   },
 }

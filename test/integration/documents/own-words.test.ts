@@ -43,7 +43,7 @@ afterAll(async () => {
   await server.close()
 })
 
-test.each(['2025-11-25', '2026-07-28'])(
+test.each(['2025-11-25', '2026-07-28'] as const)(
   'entries have the words of the server, of the configuration, and of the gateway, in this order, in %s',
   async (revision) => {
     const client = await connect({ transport: 'http', url: gateway.url, revision })

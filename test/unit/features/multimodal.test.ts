@@ -3,6 +3,7 @@ import type { Descriptor } from '../../../src/core/descriptor.ts'
 import type { ToolSettings } from '../../../src/core/settings.ts'
 import {
   inputsOf,
+  largestInput,
   inputTypes,
   matchesDeclared,
   dataUri,
@@ -95,6 +96,8 @@ describe('base64 data', () => {
   })
 })
 
+const multimodalSettings = { compat: 'on' } as const
+
 function bench(
   properties: Json,
   tool: ToolSettings = {},
@@ -113,10 +116,10 @@ function bench(
     isReached(true)
     return answering(hello)(call)
   }
-  const make = chain([on(multimodal, {})], server, deps)
+  const make = chain([on(multimodal, multimodalSettings)], server, deps)
   return {
     make: (given: Json) => make({}, { arguments: given }),
-    facts: multimodal.create(() => ({}), featureDeps(deps)).toolFacts?.(entry, [entry]),
+    facts: multimodal.create(() => multimodalSettings, featureDeps(deps)).toolFacts?.(entry, [entry]),
   }
 }
 
@@ -168,7 +171,25 @@ describe('media of another type than declared', () => {
 })
 
 it('the facts contain accepted and returned media types, preferably as configured', () => {
-  expect(bench({ image }).facts).toEqual({ inputTypes: ['image/png'], maxInput: 1_048_576 })
+  expect(bench({ image }).facts).toEqual({ inputTypes: ['image/png'], maxInput: 774_144, mediaPlace: 'on' })
   const owned = bench({ image }, { accepts: ['image/*'], returns: ['text/csv'], maxInput: 5 })
-  expect(owned.facts).toEqual({ inputTypes: ['image/*'], outputTypes: ['text/csv'], maxInput: 5 })
+  expect(owned.facts).toMatchObject({ inputTypes: ['image/*'], outputTypes: ['text/csv'], maxInput: 5 })
 })
+
+it.each([
+  ['bytes, which grow by a third in base64', { image }, {}, 774_144],
+  ['bytes by configuration', {}, { accepts: ['image/png'] }, 774_144],
+  ['text', { note: text }, {}, 1_032_192],
+  ['more than a request has', { image }, { maxInput: 5_000_000 }, 774_144],
+])('the largest input is what fits into a call: %s', (_what, properties, settings, maxInput) => {
+  expect(bench(properties, settings).facts).toMatchObject({ maxInput })
+})
+
+it.each([1, 4, 100, 65_536, 1_048_576])(
+  'in a request of %d bytes the largest input fits in base64',
+  (request) => {
+    const size = largestInput(request, true)
+    expect(Buffer.alloc(size).toString('base64').length).toBeLessThan(request)
+    expect(largestInput(request, false)).toBeLessThan(request)
+  },
+)
