@@ -39,7 +39,8 @@ export const aboutProperties = {
     type: 'object',
     errorMessage: 'must be a mapping such as { npm: "npm install -g some-server" }',
     additionalProperties: sentence,
-    description: 'Installation commands by package manager. Default: derived from `command`.',
+    description:
+      'Installation commands of the server itself by package manager, for documents. Clients need none: they connect to the gateway.',
   },
   requires: {
     type: 'object',
@@ -47,10 +48,11 @@ export const aboutProperties = {
     errorMessage: 'must be a mapping of auth, env and scopes to lists',
     properties: {
       auth: { ...sentences, description: 'How callers authenticate.' },
-      env: { ...sentences, description: 'Names of environment variables.' },
+      env: { ...sentences, description: 'Names of environment variables that callers need.' },
       scopes: { ...sentences, description: 'Scopes of the underlying service.' },
     },
-    description: 'Requirements. Default: derived from the settings of the server.',
+    description:
+      'What callers need. Default: derived from `auth` of the gateway, and the scopes of the tools.',
   },
   homepage: { ...url, description: 'The home page of the server.' },
   repository: { ...url, description: 'The source code repository.' },

@@ -5,6 +5,7 @@ import { type ResourceWords, settingAt } from '../../core/settings.ts'
 import { starsIn } from '../../core/text/pattern.ts'
 import { ownErrors, possibleErrors } from '../model/failures.ts'
 import { examplesOf } from '../model/parameters.ts'
+import { installationOf } from '../model/connecting.ts'
 import type { ServerDescription, ToolDescription } from '../model/description.ts'
 import { clipped, oneLine } from '../model/text.ts'
 
@@ -16,7 +17,8 @@ type Json = Record<string, unknown>
 
 /** The description of a server for authors of skills. */
 export function serverObject(server: ServerDescription): Json {
-  const { name, description, emoji, links, install, front, contentVersion, changedAt } = server
+  const { name, description, emoji, links, front, contentVersion, changedAt } = server
+  const install = installationOf(server)
   const needs = needsOf(server)
   return {
     specVersion,

@@ -2,6 +2,7 @@
 import { NS } from '../../protocol/meta-keys.ts'
 import { revisionNames } from '../../protocol/revisions.ts'
 import { alternativeAccess, specVersion } from './dashdash.ts'
+import { installationOf } from '../model/connecting.ts'
 import { endpointsOf } from '../model/facts.ts'
 import { asksForToken, type ServerDescription } from '../model/description.ts'
 import { clipped } from '../model/text.ts'
@@ -13,12 +14,12 @@ export const cardType = 'application/mcp-server-card+json'
 
 /** The entry of a server for an MCP registry; unverified. */
 export function registryEntry(server: ServerDescription): Json {
-  const { name, description, install, tools } = server
+  const { name, description, tools } = server
   return {
     name,
     description,
     specVersion,
-    install,
+    install: installationOf(server),
     alternativeAccess: alternativeAccess(server),
     categories: [...new Set(tools.map(({ category }) => category))].toSorted(),
     verified: false,

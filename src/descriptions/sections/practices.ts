@@ -7,6 +7,7 @@ import {
   type Front,
   type Section,
 } from '../model/description.ts'
+import { installationOf } from '../model/connecting.ts'
 import {
   isCollectable,
   pagingArguments,
@@ -227,14 +228,19 @@ function installation(description: ServerDescription): Section {
     own.length > 0
       ? `The gateway runs the server itself; to install the server alone:\n\n${bullets(own)}`
       : ''
+  const { url, stdio } = installationOf(description)
+  const bridge =
+    url === undefined || stdio === undefined
+      ? ''
+      : `A client that takes no URLs starts ${code(stdio)} instead.`
   const env = requires.env.length > 0 ? `It requires these variables: ${listed(requires.env.map(code))}.` : ''
   return {
     key: 'installation',
     heading: 'Installation',
-    markdown: [`Point an MCP client at the gateway:\n\n${jsonBlock(snippet)}`, behind, env]
+    markdown: [`Point an MCP client at the gateway:\n\n${jsonBlock(snippet)}`, bridge, behind, env]
       .filter((part) => part !== '')
       .join('\n\n'),
-    data: { installation: { client: snippet, install, env: requires.env } },
+    data: { installation: { client: snippet, install: installationOf(description), env: requires.env } },
   }
 }
 

@@ -192,7 +192,11 @@ describe('the server object', () => {
         apiUrl: 'https://api.example/docs',
         webUrl: 'https://things.example',
       },
-      install: { brew: 'a/b/c' },
+      install: {
+        url: 'http://127.0.0.1:8900/mcp',
+        stdio: 'gatehouse stdio --gateway-key auto http://127.0.0.1:8900/mcp',
+        brew: 'a/b/c',
+      },
       requires: { auth: ['api-key'] },
       invocation: { modelInvocable: true, userInvocable: true },
       rateLimit: '5/s',
