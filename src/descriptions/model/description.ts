@@ -102,6 +102,8 @@ export interface Front {
   readonly rates: readonly string[]
   /** Other limits, each as a sentence. */
   readonly limits: readonly string[]
+  /** Whether calls can be dry runs. */
+  readonly hasDryRuns: boolean
   /** The extensions that are on. */
   readonly extensions: readonly Extension[]
   /** Whether clients get events. */
@@ -121,7 +123,7 @@ export interface Front {
 /** How callers authenticate. */
 interface FrontAuth {
   readonly methods: readonly AuthMethod[]
-  /** The evaluated claims of a token, and their purpose. */
+  /** The claims of a token that are read, in the order of their checks, and what for. */
   readonly claims?: Readonly<Record<string, string>>
   /** Where clients get tokens. */
   readonly issuers?: readonly string[]

@@ -144,7 +144,7 @@ export function authNotice(description: ServerDescription): string {
       : `Methods: ${listed(auth.methods.map((each) => methods[each]))}.`,
     ...issuedBy(auth),
     isOpen ? '' : refused,
-    claims.length > 0 ? `## Claims\n\n${bullets(claims)}` : '',
+    claims.length > 0 ? `## Claims\n\n${bullets(claims)}\n\nOther claims are not read.` : '',
     opened.length > 0 ? `## Scopes\n\n${bullets(opened)}` : '',
     ...elevation(auth),
     isOpen ? '' : 'A session id is not a credential.',
@@ -175,7 +175,9 @@ export function headersNotice({ front }: ServerDescription): string {
     '`MCP-Protocol-Version`: the revision of MCP, after the handshake or, without one, with each request.',
     '`Mcp-Session-Id`: the session, for revisions with a handshake.',
     '`Mcp-Method`, `Mcp-Name`: copies of values in the body, for revisions without a handshake.',
+    '`Mcp-Param-<name>`: copies of arguments for which the schema of the tool asks that, for revisions without a handshake.',
     '`Last-Event-ID`: resumes a broken stream.',
+    '`traceparent`, `tracestate`, `baggage`: the trace of the caller (W3C Trace Context).',
   ]
   const own = [
     '`X-Request-Id`: the id of the request in responses and logs; generated if missing.',
@@ -185,6 +187,12 @@ export function headersNotice({ front }: ServerDescription): string {
     front.auth.sessionTtl === undefined
       ? ''
       : '`X-MCP-Session-Token`: restricts the permissions of the token; it does not replace the token.',
+    front.hasDryRuns
+      ? `\`X-MCP-Dry-Run\`: \`true\` makes a call a dry run, as \`_meta["${NS}/dry_run"]\`: the result says what it would do.`
+      : '',
+    front.extensions.includes('data_references')
+      ? '`Content-Disposition`, `Repr-Digest`, `Content-Digest`: the name and the digest of an uploaded file.'
+      : '',
   ]
   const sent = [
     '`X-Request-Id`: the id of the request.',
