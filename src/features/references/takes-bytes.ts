@@ -1,5 +1,5 @@
 /** Whether an argument of a tool takes a reference to bytes as it is, without a form that the caller chooses. */
-import { inputsOf } from '../multimodal.ts'
+import { inputsOf } from '../../core/media-inputs.ts'
 import { Schemas } from './forms.ts'
 
 /** Whether an argument for media takes base64 or a data URI, which the data of a reference becomes. */

@@ -1,10 +1,9 @@
 import { describe, expect, it } from 'vitest'
 import type { Descriptor } from '../../../src/core/descriptor.ts'
+import { inputsOf, inputTypes } from '../../../src/core/media-inputs.ts'
 import type { ToolSettings } from '../../../src/core/settings.ts'
 import {
-  inputsOf,
   largestInput,
-  inputTypes,
   matchesDeclared,
   dataUri,
   inBase64,
