@@ -5,6 +5,7 @@ import { isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
 import { within } from '../core/time/waiting.ts'
 import { isExtensionMethod, pageMethod, routeMethod, unknownMethod } from '../protocol/methods.ts'
+import { methodNamed, toolNamed } from './own-names.ts'
 import { listAllPages } from './pagination.ts'
 
 /** A tool implemented by the gateway. */
@@ -117,11 +118,7 @@ class RegisteredBuiltins implements Builtins {
 
   readonly tool: Builtins['tool'] = (call) => {
     const found = this.#named(call)
-    if (!found) return undefined
-    const isTaken = this.#options.isTaken(call)
-    if (!(isTaken instanceof Promise)) return isTaken ? undefined : found
-    // A server that does not list its tools in time does not block the gateway's own answers.
-    return within(isTaken, LOOKUP_TIMEOUT_MS, false).then((is) => (is ? undefined : found))
+    return found && this.#unlessTaken(call, found)
   }
 
   answer(servers: Handler): Handler {
@@ -138,7 +135,7 @@ class RegisteredBuiltins implements Builtins {
       if (method === 'tools/call') return this.#callTool(call, servers)
       const own = this.#methodOf(method, isBuiltin === true)
       if (own?.part.isOn(upstream) === true) return this.#run(call, own.handle)
-      return isBuiltin ? Promise.reject(unknownMethod(method)) : withEntries(call)
+      return isBuiltin ? Promise.reject(unknownMethod(method)) : this.#callByOtherName(call, withEntries)
     }
   }
 
@@ -148,9 +145,35 @@ class RegisteredBuiltins implements Builtins {
 
   #callTool(call: Call, servers: Handler): Promise<Outcome> {
     const found = this.tool(call)
-    if (!found) return servers(call)
-    if (!(found instanceof Promise)) return this.#run(call, found.handle)
-    return found.then((tool) => (tool ? this.#run(call, tool.handle) : servers(call)))
+    const run = (tool: BuiltinTool): Promise<Outcome> => {
+      const { name } = tool.definition
+      const target = { ...call.target, name }
+      const isOther = toolNamed(withoutPrefix(call.target.name ?? '')) === name
+      return this.#run(isOther ? { ...call, target, params: call.params.with({ name }) } : call, tool.handle)
+    }
+    if (!(found instanceof Promise)) return found ? run(found) : servers(call)
+    return found.then((tool) => (tool ? run(tool) : servers(call)))
+  }
+
+  /** A method by another name, unless a server has a tool of that name: then it has the method too, or none. */
+  #callByOtherName(call: Call, servers: Handler): Promise<Outcome> {
+    const { target } = call
+    const method = methodNamed(target.method)
+    const own = method === undefined ? undefined : this.#methodOf(method, false)
+    if (method === undefined || own?.part.isOn(target.upstream) !== true) return servers(call)
+    const run = (): Promise<Outcome> =>
+      this.#run({ ...call, method, target: { ...target, method } }, own.handle)
+    const found = this.#unlessTaken(naming(call, target.method), own)
+    if (!(found instanceof Promise)) return found ? run() : servers(call)
+    return found.then((free) => (free ? run() : servers(call)))
+  }
+
+  /** Something of the gateway's own, unless a server has the tool that a call names. */
+  #unlessTaken<Own>(call: Call, own: Own): Own | undefined | Promise<Own | undefined> {
+    const isTaken = this.#options.isTaken(call)
+    if (!(isTaken instanceof Promise)) return isTaken ? undefined : own
+    // A server that does not list its tools in time does not block the gateway's own answers.
+    return within(isTaken, LOOKUP_TIMEOUT_MS, false).then((is) => (is ? undefined : own))
   }
 
   #methodOf(method: string, isBuiltin: boolean): Registered | undefined {
@@ -166,9 +189,8 @@ class RegisteredBuiltins implements Builtins {
   }
 
   #named({ target: { name = '', upstream } }: Call): BuiltinTool | undefined {
-    const found =
-      this.#tools.get(name) ??
-      (name.startsWith(PREFIX) ? this.#tools.get(name.slice(PREFIX.length)) : undefined)
+    const bare = withoutPrefix(name)
+    const found = this.#tools.get(name) ?? this.#tools.get(toolNamed(bare) ?? bare)
     return found?.part.isOn(upstream) === true ? found.tool : undefined
   }
 
@@ -187,6 +209,10 @@ class RegisteredBuiltins implements Builtins {
       }),
     )
   }
+}
+
+function withoutPrefix(name: string): string {
+  return name.startsWith(PREFIX) ? name.slice(PREFIX.length) : name
 }
 
 /** The call as a call of a tool of this name. */

@@ -11,6 +11,7 @@ import type { Surroundings } from '../core/judgement/surroundings.ts'
 import { leadingVerb } from '../core/judgement/words.ts'
 import { definitionHash, type Pack } from '../core/pack.ts'
 import { type UpstreamSettings, settingOf } from '../core/settings.ts'
+import { statedTool } from '../core/stated-tool.ts'
 import chromeDevtools from './packs/chrome-devtools.json' with { type: 'json' }
 import notion from './packs/notion.json' with { type: 'json' }
 import playwright from './packs/playwright.json' with { type: 'json' }
@@ -137,9 +138,12 @@ function readConfigured({ tools }: UpstreamSettings, name: string): Configured {
   }
 }
 
-function isIdempotent(op: Operation, { annotations }: Definition, isTrusted: boolean): boolean {
+function isIdempotent(op: Operation, definition: Definition, isTrusted: boolean): boolean {
+  const { annotations } = definition
   const { readOnlyHint, idempotentHint } = isObject(annotations) ? annotations : {}
-  if (op === 'execute') return false
+  const { idempotent } = statedTool(definition)
+  if (op === 'execute' || idempotent === false) return false
+  if (isTrusted && idempotent === true) return true
   if (isTrusted && idempotentHint === true) return true
   return op === 'read' && (idempotentHint !== false || (isTrusted && readOnlyHint === true))
 }

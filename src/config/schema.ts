@@ -7,7 +7,7 @@ import { eventsSchema } from './sections/events.ts'
 import { bodySchema, listenSchema } from './sections/listen.ts'
 import { namePattern, reservedNames } from './names.ts'
 import { observeSchema } from './sections/observe.ts'
-import { profileSchema, versionSchema } from './sections/profile.ts'
+import { compatSchema, profileSchema, versionSchema } from './sections/profile.ts'
 import { storeSchema } from './sections/store.ts'
 import { withSwitches } from './complete.ts'
 import { commonPrefixSchema, upstreamProperties } from './sections/upstream.ts'
@@ -26,6 +26,7 @@ export function fileSchema(features: readonly FeatureSchema[]): JsonSchema {
     properties: {
       version: versionSchema,
       profile: profileSchema,
+      compat: compatSchema,
       listen: listenSchema,
       prefix: commonPrefixSchema,
       auth: authSchema,
@@ -117,6 +118,7 @@ function upstreamSchema(features: readonly FeatureSchema[]): JsonSchema {
     errorMessage: 'must be a command line, a URL, or a mapping with `command:` or `url:`',
     properties: {
       ...upstreamProperties,
+      compat: { ...compatSchema, description: '`compat` for this server alone.' },
       ...placed(features, 'top', '-override'),
       limits: limitsSchema(features),
       features: featuresSchema(features, '-override'),

@@ -22,7 +22,7 @@ import { authSettings } from './sections/auth.ts'
 import { complete } from './complete.ts'
 import { featureSettings } from './sections/features.ts'
 import { declaredEvents, type EventValues } from './sections/events.ts'
-import { profiles } from './sections/profile.ts'
+import { type Compat, featureDefaults, profiles } from './sections/profile.ts'
 import { observeSettings, type ObserveValues } from './sections/observe.ts'
 import { exportSettings } from './sections/otlp.ts'
 import { storeSettings } from './sections/store.ts'
@@ -67,7 +67,13 @@ export function settle(values: Readonly<Record<string, unknown>>, origin: Origin
       upstreamSettings(name, { ...upstream, prefix: upstream.prefix ?? file.prefix }, { ...origin, servers }),
     ),
     events: declaredEvents(file.events, file.upstreams),
-    features: featureSettings(values, origin.features, profiles[file.profile].features),
+    features: featureSettings(origin.features, {
+      file: values,
+      defaults: (feature, server) => {
+        const own = server === undefined ? undefined : file.upstreams[server]?.compat
+        return featureDefaults(feature, { profile: file.profile, compat: own ?? file.compat ?? 'off' })
+      },
+    }),
     names: configuredNames(values, origin.schema),
     secrets: configuredSecrets(values, origin.references ?? []),
   }
@@ -87,6 +93,7 @@ export function withListen(value: unknown, listen: ListenOverride = {}): unknown
 
 interface FileValues {
   readonly profile: Settings['profile']
+  readonly compat?: Compat
   readonly listen: {
     readonly host: string
     readonly port: number
@@ -117,6 +124,7 @@ interface UpstreamValues extends AboutValues {
   readonly proxy?: 'env' | 'off' | Secret
   readonly oauth?: OAuthValues
   readonly prefix?: UpstreamSettings['prefix']
+  readonly compat?: Compat
   readonly transport: UpstreamSettings['transport']
   readonly revision: UpstreamSettings['revision']
   readonly isolation: UpstreamSettings['isolation']

@@ -138,7 +138,7 @@ export interface ToolFacts {
   readonly inputTypes?: readonly string[]
   readonly outputTypes?: readonly string[]
   /** Whether its media types are also members of its list entry: for clients that ask, or for all. */
-  readonly mediaPlace?: 'on' | 'always'
+  readonly mediaPlace?: 'asked' | 'always'
 }
 
 /** What becomes of a call that takes long, in milliseconds. */

@@ -59,6 +59,8 @@ export const suggestions: Partial<Readonly<Record<ErrorCode, string>>> = {
   UNKNOWN_TOOL: 'List the tools to see the available ones.',
   INVALID_INPUT: 'Correct the arguments and call again.',
   RATE_LIMIT_EXCEEDED: 'Wait before calling again.',
+  RESOURCE_NOT_FOUND: 'Check the identifier, or list what there is.',
+  SERVER_UNAVAILABLE: 'Wait, and check whether the call took effect before making it again.',
   OPERATION_TIMEOUT: 'Check whether the call took effect before making it again.',
   AUTHENTICATION_REQUIRED: 'The upstream server requires different credentials.',
   TOKEN_EXPIRED: 'The upstream server requires new credentials.',
@@ -164,7 +166,11 @@ const words: readonly (readonly [RegExp, ErrorCode])[] = [
   [/rate.?limit|too many requests/i, 'RATE_LIMIT_EXCEEDED'],
   [/timed? ?out|ETIMEDOUT/i, 'OPERATION_TIMEOUT'],
   [
-    /\b(?:temporarily|currently) unavailable\b|\bservice unavailable\b|\bECONNREFUSED\b|\btry again later\b|\b(?:status(?: code)?[ :=]{1,3}|HTTP )503\b/i,
+    /\b(?:temporarily|currently) unavailable\b|\bservice unavailable\b|\bECONNREFUSED\b|\btry again later\b/i,
+    'SERVER_UNAVAILABLE',
+  ],
+  [
+    /\b(?:status(?: code)?[ :=]{1,3}|HTTP(?: error)?[ :]{1,2}|error:? )50[0-4]\b|\b(?:internal server error|bad gateway)\b/i,
     'SERVER_UNAVAILABLE',
   ],
   [/\bbad credentials\b|\bstatus(?: code)?[ :=]{1,3}401\b/i, 'AUTHENTICATION_REQUIRED'],

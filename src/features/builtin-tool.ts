@@ -16,8 +16,21 @@ export function asTool(definition: BuiltinTool['definition'], answer: Handler): 
   })
 }
 
-/** The same for a method whose result is that of a tool already. */
+/**
+ * The same for a method whose result is that of a tool already. The members of its structured content are also beside it,
+ * where clients of the extension proposals look for them.
+ */
 export function asToolWithResult(definition: BuiltinTool['definition'], answer: Handler): BuiltinTool {
+  return asRelayingTool(definition, async (call) => {
+    const outcome = await answer(call)
+    if (outcome.kind !== 'result') return outcome
+    const { result } = outcome
+    return { kind: 'result', result: result.with(spread(result.member('structuredContent'))) }
+  })
+}
+
+/** The same for a method whose result can be that of another tool, which stays as it is. */
+export function asRelayingTool(definition: BuiltinTool['definition'], answer: Handler): BuiltinTool {
   return {
     definition,
     handle: async (call) => {
@@ -31,6 +44,24 @@ export function asToolWithResult(definition: BuiltinTool['definition'], answer: 
     },
   }
 }
+
+/** The members of a value that mean nothing else in the result of a tool. */
+export function spread(value: unknown): Readonly<Record<string, unknown>> {
+  const members = isObject(value) ? Object.entries(value) : []
+  return Object.fromEntries(members.filter(([name]) => !resultMembers.has(name)))
+}
+
+/** What the revisions define in the result of a tool, and what the gateway answers with it. */
+const resultMembers: ReadonlySet<string> = new Set([
+  'content',
+  'structuredContent',
+  'isError',
+  '_meta',
+  'resultType',
+  'inputRequests',
+  'requestState',
+  'task',
+])
 
 function errorResult(error: GatewayError, { requestId }: Call): Record<string, unknown> {
   const { suggestion } = error.extra

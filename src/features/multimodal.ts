@@ -5,6 +5,7 @@ import { GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
 import { type Input, inputsOf, inputTypes } from '../core/media-inputs.ts'
 import { settingOf } from '../core/settings.ts'
+import { statedTool } from '../core/stated-tool.ts'
 import { NS } from '../protocol/meta-keys.ts'
 import type { Feature } from './feature.ts'
 import { type MultimodalSettings, multimodalSchema } from './settings/authorize.ts'
@@ -52,7 +53,8 @@ export const multimodal: Feature<MultimodalSettings | false> = {
         const configured = setting(upstream, name, 'accepts')
         const accepted = configured ?? inputTypes(all)
         const given = setting(upstream, name, 'returns')
-        const isBinary = binary.length > 0 || configured !== undefined
+        const isBinary =
+          binary.length > 0 || (configured ?? statedTool(entry.definition).accepts) !== undefined
         const own = settings(upstream)
         return {
           ...(accepted.length > 0 && { inputTypes: accepted }),
@@ -61,7 +63,7 @@ export const multimodal: Feature<MultimodalSettings | false> = {
             setting(upstream, name, 'maxInput') ?? Infinity,
             largestInput(deps.gateway.largestRequest, isBinary),
           ),
-          ...(own && own.compat !== 'off' && { mediaPlace: own.compat }),
+          ...(own && own.compat && { mediaPlace: own.compat === 'always' ? 'always' : 'asked' }),
         }
       },
     }

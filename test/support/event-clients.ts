@@ -22,13 +22,14 @@ export const bob: Principal = { id: 'bob' }
 /** The event of the tool `add_note`. */
 export const added = 'add_note.succeeded'
 
-function tool(name: string, op: Descriptor['classification']['op']): Descriptor {
+/** A tool of the server `one`. */
+export function noteTool(name: string, op: Descriptor['classification']['op']): Descriptor {
   const inputSchema = { type: 'object', properties: { list: {}, text: {}, password: {}, n: {} } }
   const classification = { op, risk: 'safe', idempotent: op === 'read', evidence: [] } as const
   return { upstream: 'one', kind: 'tool', name, definition: { name, inputSchema }, classification }
 }
 
-const tools = [tool('add_note', 'write'), tool('drop_note', 'delete'), tool('list_notes', 'read')]
+const tools = [noteTool('add_note', 'write'), noteTool('drop_note', 'delete'), noteTool('list_notes', 'read')]
 
 /** What lasts longer than one generation of the feature. */
 export function eventWorld() {
@@ -74,11 +75,11 @@ export function eventGateway(
     return fieldsOf(await found.handle(toolCall({ target, params, principal: ada, ...call })))
   }
   const write = async (name: string, args: Json, call: Partial<Call> = {}) => {
-    const target = { method: 'tools/call', upstream: 'one', name }
+    const target = { upstream: 'one', name, ...call.target, method: 'tools/call' }
     const middleware = withTool(instance, deps).middleware?.(target)
     if (!middleware) return undefined
     const params = Payload.of({ name, arguments: args })
-    return middleware(answering({ content: [] }))(toolCall({ params, target, principal: ada, ...call }))
+    return middleware(answering({ content: [] }))(toolCall({ params, principal: ada, ...call, target }))
   }
   return {
     instance,

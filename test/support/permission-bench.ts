@@ -23,6 +23,7 @@ interface Given {
   readonly settingsOf?: (upstream?: string) => PermissionSettings
   readonly deps?: ServiceStubs
   readonly metaTools?: 'hidden' | 'listed' | 'off'
+  readonly hasMethods?: boolean
   /** What a call of a tool comes to. */
   readonly called?: Json
 }
@@ -45,6 +46,7 @@ export function permissionBench({
   settingsOf,
   deps,
   metaTools = 'hidden',
+  hasMethods = true,
   called = { content: [] },
 }: Given): Bench {
   const seen: Call[] = []
@@ -71,6 +73,7 @@ export function permissionBench({
     server: (name) => byName.get(name),
     entry: entries.of,
     listed: entries.listed,
+    tools: async (name) => (lists['tools/list'] ?? []).flatMap((tool) => entries.listed(name, tool) ?? []),
     ...deps,
   })
   const complete = { hide_unpermitted: false, approval: {}, ...settings }
@@ -92,6 +95,7 @@ export function permissionBench({
     isStrict: false,
     own: [{ ...instance, isOn: () => true }],
     metaTools,
+    hasMethods,
     tool,
   })
   return {

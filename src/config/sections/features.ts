@@ -3,47 +3,51 @@ import { isObject } from '../../core/json/json.ts'
 import type { JsonSchema } from '../../core/schema/schema.ts'
 import type { FeatureSchema, FeatureSettings } from '../../core/settings.ts'
 import { complete, withSwitches } from '../complete.ts'
+import type { FeatureDefaults } from './profile.ts'
 import { isPersonal } from './upstream-oauth.ts'
 
 type Values = Readonly<Record<string, unknown>>
 
-/**
- * The settings of every feature that is on for at least one server, from the expanded values of a file; `defaults` are
- * values by feature that take precedence over those of its schema, or `on` for a feature that is off by its schema.
- */
+/** The values of a file, and the defaults of a feature for a server, or for all. */
+interface Source {
+  readonly file: Values
+  defaults(feature: string, server?: string): FeatureDefaults
+}
+
+/** The settings of every feature that is on for at least one server, from the expanded values of a file. */
 export function featureSettings(
-  file: Values,
   features: readonly FeatureSchema[],
-  defaults: Readonly<Record<string, Values | 'on'>> = {},
+  source: Source,
 ): Readonly<Record<string, FeatureSettings>> {
-  const entries = features.map(
-    (feature) => [feature.name, settingsOf(feature, file, defaults[feature.name] ?? {})] as const,
-  )
+  const entries = features.map((feature) => [feature.name, settingsOf(feature, source)] as const)
   return Object.fromEntries(
     entries.filter((entry): entry is [string, FeatureSettings] => entry[1] !== undefined),
   )
 }
 
-function settingsOf(
-  feature: FeatureSchema,
-  file: Values,
-  preset: Values | 'on',
-): FeatureSettings | undefined {
+function settingsOf(feature: FeatureSchema, { file, defaults }: Source): FeatureSettings | undefined {
   const schema = withSwitches(feature.schema)
-  const defaults = preset === 'on' ? {} : preset
-  const common = written(feature, file) ?? (preset === 'on' ? preset : schema.default)
-  const below = isObject(common) ? merged(defaults, common) : defaults
+  const common = written(feature, file)
+  const settledFor = (own: unknown, { isOn, values = {} }: FeatureDefaults): unknown => {
+    const shared = common ?? (isOn ? 'on' : schema.default)
+    if (own === undefined) return settled(shared, values, schema)
+    return settled(own, isObject(shared) ? merged(values, shared) : values, schema)
+  }
   const overrides = Object.entries(isObject(file.upstreams) ? file.upstreams : {}).flatMap(
     ([name, upstream]) => {
       if (!isObject(upstream)) return []
       const isLeft =
         (feature.isLeftToGateway === true && upstream.gateway_key !== undefined) ||
-        (feature.isLeftToPersonal === true && written(feature, file) === undefined && isPersonal(upstream))
+        (feature.isLeftToPersonal === true && common === undefined && isPersonal(upstream))
       const own = written(feature, upstream) ?? (isLeft ? 'off' : undefined)
-      return own === undefined ? [] : [[name, settled(own, below, schema)] as const]
+      const isSame = own === undefined && upstream.compat === undefined
+      return isSame ? [] : [[name, settledFor(own, defaults(feature.name, name))] as const]
     },
   )
-  const settings = { common: settled(common, defaults, schema), upstreams: Object.fromEntries(overrides) }
+  const settings = {
+    common: settledFor(undefined, defaults(feature.name)),
+    upstreams: Object.fromEntries(overrides),
+  }
   const isOn = [settings.common, ...Object.values(settings.upstreams)].some((value) => value !== false)
   return isOn ? settings : undefined
 }

@@ -18,12 +18,30 @@ export const profileSchema: JsonSchema = {
   description: '`corporate` requires authentication and uses the strict default of every setting.',
 }
 
-/** The defaults of a profile. */
+/** The JSON Schema of `compat`, for all servers or for one. */
+export const compatSchema: JsonSchema = {
+  enum: ['proposals', 'off', false],
+  errorMessage: 'must be proposals or off',
+  description:
+    '`proposals`: clients of the MCP extension proposals find everything in the places where they look for it, whether or not they ask. It only changes defaults of features. By default `off`.',
+}
+
+/** The value of `compat` in a file. */
+export type Compat = 'proposals' | 'off' | false
+
+/** The defaults of one feature: whether it is on, and values that take precedence over those of its schema. */
+export interface FeatureDefaults {
+  readonly isOn?: true
+  readonly values?: Readonly<Record<string, unknown>>
+}
+
+type Defaults = Readonly<Record<string, FeatureDefaults>>
+
+/** What depends on the profile. */
 interface Profile {
   /** Strict checks of requests: both media types in `Accept`, no batches. */
   readonly isStrict: boolean
-  /** Default settings of features, by name; `on` turns a feature on. */
-  readonly features: Readonly<Record<string, Readonly<Record<string, unknown>> | 'on'>>
+  readonly features: Defaults
 }
 
 /** The defaults that depend on the profile. */
@@ -32,12 +50,33 @@ export const profiles: Readonly<Record<Settings['profile'], Profile>> = {
   corporate: {
     isStrict: true,
     features: {
-      errors: { http_status: 'mapped', hide_details: true },
-      structured_text: 'on',
-      confirm: { fallback: 'deny', remember: 'off' },
-      agent_profile: 'on',
-      validate: { input: 'strict' },
-      complete: 'on',
+      errors: { values: { http_status: 'mapped', hide_details: true } },
+      structured_text: { isOn: true },
+      confirm: { values: { fallback: 'deny', remember: 'off' } },
+      agent_profile: { isOn: true },
+      validate: { values: { input: 'strict' } },
+      complete: { isOn: true },
     },
   },
+}
+
+/** The defaults of `compat: proposals`. Results are kept as references where a client asks, and not by their size. */
+const proposals: Defaults = {
+  errors: { values: { compat: 'always' } },
+  intent: { values: { forward: true } },
+  progress: { values: { compat: true } },
+  provenance: { values: { compat: 'always' } },
+  references: { isOn: true, values: { over: Number.MAX_SAFE_INTEGER } },
+  state: { values: { compat: 'always' } },
+}
+
+/** The defaults of one feature with a profile and a `compat`. */
+export function featureDefaults(
+  feature: string,
+  { profile, compat }: { readonly profile: Settings['profile']; readonly compat: Compat },
+): FeatureDefaults {
+  const ofProfile = profiles[profile].features[feature]
+  const ofCompat = compat === 'proposals' ? proposals[feature] : undefined
+  if (!ofProfile || !ofCompat) return ofCompat ?? ofProfile ?? {}
+  return { ...ofProfile, ...ofCompat, values: { ...ofProfile.values, ...ofCompat.values } }
 }

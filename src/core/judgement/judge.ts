@@ -7,6 +7,7 @@
  * A judgement applies to the tool; `call.ts` selects the part of it that applies to one call.
  */
 import { isObject } from '../json/json.ts'
+import { statedTool } from '../stated-tool.ts'
 import { argumentEvidence, hasVerb, outputEvidence } from './arguments.ts'
 import { actionEvidence, freeActionEvidence, isCalculation, type Selection, selectionOf } from './choices.ts'
 import { type Description, readDescription } from './description.ts'
@@ -75,12 +76,22 @@ export function judge(
   const noted = ignored === undefined ? {} : { ignoresHints: true as const }
   if (selection) {
     const chosen = weighedSelection(selection, words.warnings, weighing)
-    return { ...judgementOf({ evidence: ofArguments, caveats: chosen.lines }, all, chosen.choice), ...noted }
+    const evidence = [...ofArguments, ...statedEvidence(definition)]
+    return { ...judgementOf({ evidence, caveats: chosen.lines }, all, chosen.choice), ...noted }
   }
   const output = words.isPlainRead ? [] : outputEvidence(definition.outputSchema)
   const evidence = [...words.evidence, ...freeActionEvidence(all, chooser), ...ofArguments, ...output]
   const found = weighed([...evidence, ...unclear(words, evidence, all)], weighing)
-  return { ...judgementOf(found, all), ...noted }
+  const withStated = { ...found, evidence: [...found.evidence, ...statedEvidence(definition)] }
+  return { ...judgementOf(withStated, all), ...noted }
+}
+
+/** The risk that a server states of a tool. It is believed where it is higher, as no evidence lowers another. */
+function statedEvidence(definition: Definition): readonly Evidence[] {
+  const { risk } = statedTool(definition)
+  if (risk === undefined || risk === 'safe') return []
+  const effect = risk === 'destructive' ? 'destructive' : 'write'
+  return [{ effect, text: `its server says risk_level: ${risk}` }]
 }
 
 function judgementOf({ evidence, caveats }: Weighed, all: readonly Argument[], choice?: Choice): Judgement {

@@ -14,7 +14,7 @@ import {
   scopesOf,
 } from '../model/facts.ts'
 import type { ServerDescription, ToolDescription } from '../model/description.ts'
-import { oneLine } from '../model/text.ts'
+import { clean } from '../model/text.ts'
 import { inputLimits } from './tool-notes.ts'
 
 type Json = Record<string, unknown>
@@ -63,13 +63,13 @@ export function manifestOf(description: ServerDescription): Json {
 }
 
 function manifestTool(tool: ToolDescription): Json {
-  const { definition, classification, facts, words, name, alias, of } = tool
+  const { definition, classification, facts, words, name, alias, of, question } = tool
   const { inputSchema, outputSchema } = definition
   const latency = latencyOf(tool)
   const cost = costOf(tool)
-  const inputTypes = facts.inputTypes ?? words.accepts
+  const inputTypes = words.accepts ?? facts.inputTypes
   const outputTypes = outputTypesOf(tool)
-  const scopes = requiredScopes(facts)
+  const scopes = [...new Set([...(tool.ownScopes ?? []), ...requiredScopes(facts)])]
   const meta = {
     ...(alias !== name && { [WIRE_NAME]: name }),
     ...(of !== undefined && { [UPSTREAM]: of }),
@@ -86,12 +86,12 @@ function manifestTool(tool: ToolDescription): Json {
     ...(cost && { cost: costData(cost) }),
     ...(latency && { latency }),
     idempotent: classification.idempotent,
-    requires_confirmation: facts.confirmation !== undefined,
-    ...(facts.confirmation && { confirmation_message: oneLine(facts.confirmation.message) }),
-    risk_level: classification.risk,
+    requires_confirmation: question !== undefined,
+    ...(question !== undefined && question !== '' && { confirmation_message: clean(question) }),
+    risk_level: tool.risk,
     ...(scopes.length > 0 && { required_scopes: scopes }),
-    supports_streaming: isCollectable(tool),
-    supports_pagination: paginates(tool),
+    supports_streaming: isCollectable(tool) || definition.supports_streaming === true,
+    supports_pagination: paginates(tool) || definition.supports_pagination === true,
     ...(Object.keys(meta).length > 0 && { _meta: meta }),
   }
 }

@@ -23,7 +23,7 @@ export const MEDIA_KEY = `${NS}/multimodal`
 /** The same media as members of the list entry, for clients that ask for it or for all. */
 export function mediaMembers(tool: ToolDescription, isAsked: boolean): Json {
   const { mediaPlace } = tool.facts
-  return mediaPlace === 'always' || (mediaPlace === 'on' && isAsked) ? (mediaOf(tool) ?? {}) : {}
+  return mediaPlace === 'always' || (mediaPlace === 'asked' && isAsked) ? (mediaOf(tool) ?? {}) : {}
 }
 
 /** For how many tools the remaining quota is included: each is a separate read of a store that may be remote. */
@@ -42,7 +42,8 @@ function isCounted({ facts: { rates, cost } }: Pick<ToolDescription, 'facts'>): 
 
 /** The media types of a tool, if it handles more than text and JSON. */
 function mediaOf(tool: ToolDescription): Json | undefined {
-  const { inputTypes } = tool.facts
+  // The words of the owner and of the server come before what the schema shows.
+  const inputTypes = tool.facts.inputTypes && (tool.words.accepts ?? tool.facts.inputTypes)
   const outputTypes = outputTypesOf(tool)
   const isRich = outputTypes.some((type) => type !== 'text/plain' && type !== 'application/json')
   if (!inputTypes && !isRich) return undefined
@@ -55,14 +56,15 @@ function mediaOf(tool: ToolDescription): Json | undefined {
 
 /** The largest input in a call and, where files can be sent as a form before it, where, and the largest of them. */
 export function inputLimits({ facts, words }: ToolDescription): Json {
-  const { maxInput = words.maxInput, upload } = facts
-  const largest = Math.min(upload?.max ?? 0, words.maxInput ?? Infinity)
+  const { upload } = facts
+  const own = words.maxInput ?? Infinity
+  const inCall = Math.min(facts.maxInput ?? Infinity, own)
   return {
-    ...(maxInput !== undefined && { max_input_size_bytes: maxInput }),
+    ...(inCall !== Infinity && { max_input_size_bytes: inCall }),
     ...(upload && {
       binary_transport: 'multipart',
       upload_url: upload.url,
-      max_upload_size_bytes: largest,
+      max_upload_size_bytes: Math.min(upload.max, own),
     }),
   }
 }

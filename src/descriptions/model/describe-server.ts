@@ -1,10 +1,11 @@
 /** Creates the description of one server, or of all, from records and settings. */
 import { createHash } from 'node:crypto'
-import type { EntryDefinition, ServerRecord, Descriptor } from '../../core/descriptor.ts'
+import type { EntryDefinition, ServerRecord, Descriptor, ToolDetails } from '../../core/descriptor.ts'
 import { self } from '../../core/identity.ts'
 import { isObject } from '../../core/json/json.ts'
 import { verbClass } from '../../core/judgement/lexicon.ts'
 import { type UpstreamSettings, type ToolSettings, type ToolWords, settingOf } from '../../core/settings.ts'
+import { reportedRisk, type StatedTool, statedTool } from '../../core/stated-tool.ts'
 import { aliasOf, ownAliasOf } from '../../core/text/alias.ts'
 import { actionOf } from '../../core/text/synonyms.ts'
 import { stem, wordsOf } from '../../core/text/words.ts'
@@ -35,7 +36,7 @@ import { clean, firstSentence, oneLine } from './text.ts'
 /** The input of a description: the record and the settings of a server. */
 interface Source {
   readonly record: ServerRecord
-  readonly settings: Pick<UpstreamSettings, 'tools' | 'resources' | 'recommend'>
+  readonly settings: Pick<UpstreamSettings, 'tools' | 'resources' | 'recommend' | 'trust'>
   /** The types of events that no tool has, as they are named at the address of the server. */
   readonly events?: readonly EventType[]
 }
@@ -147,7 +148,8 @@ function toolsOf({ record, settings }: Source, naming: Naming, isGuarded: boolea
   const ownWords = ownWordsOf(record.tools, record.name)
   const drawn = record.tools.map((tool, at): ToolDescription => {
     const { definition, classification } = tool.entry
-    const words = wordsOfTool(settings.tools, tool.entry.name)
+    const stated = statedTool(definition)
+    const words = { ...statedWords(stated), ...wordsOfTool(settings.tools, tool.entry.name) }
     const name = naming.name(record.name, tool.entry.name)
     const title = ownTitle(definition) || oneLine(tool.entry.name)
     const undo = tool.facts.undo?.tool
@@ -171,6 +173,9 @@ function toolsOf({ record, settings }: Source, naming: Naming, isGuarded: boolea
       classification,
       facts: tool.facts,
       words,
+      risk: reportedRisk(stated.risk, classification.risk, settings.trust),
+      ...questionOf(tool, stated),
+      ...(stated.scopes && { ownScopes: stated.scopes }),
       ...(tool.statistics && { statistics: tool.statistics }),
     }
   })
@@ -179,11 +184,12 @@ function toolsOf({ record, settings }: Source, naming: Naming, isGuarded: boolea
 
 /** What the server or the configuration says is false. */
 function deniedOf(
-  { name, definition: { annotations } }: Descriptor,
+  { name, definition }: Descriptor,
   tools: Readonly<Record<string, ToolSettings>>,
 ): ToolDescription['denied'] {
-  const hints = isObject(annotations) ? annotations : {}
-  const isRepeatable = settingOf(tools, name, 'idempotent')?.value ?? hints.idempotentHint
+  const hints = isObject(definition.annotations) ? definition.annotations : {}
+  const stated = statedTool(definition).idempotent ?? hints.idempotentHint
+  const isRepeatable = settingOf(tools, name, 'idempotent')?.value ?? stated
   const cannotUndo =
     settingOf(tools, name, 'undo')?.value === 'none' || settingOf(tools, name, 'pivot')?.value === true
   return new Set([
@@ -280,6 +286,24 @@ function semver(version: unknown): { readonly version: string; readonly wireVers
     /^v?(\d+)(?:\.(\d+))?(?:\.(\d+))?([-+][\w.+-]+)?$/.exec(written) ?? []
   const padded = major === undefined ? '0.0.0' : `${major}.${minor}.${patch}${rest}`
   return { version: padded, ...(written !== '' && written !== padded && { wireVersion: written }) }
+}
+
+/** The question about calls of a tool, of the gateway or of a server that asks itself. */
+function questionOf({ facts }: ToolDetails, stated: StatedTool): { readonly question?: string } {
+  const question =
+    facts.confirmation?.message ?? (stated.needsConfirmation ? (stated.question ?? '') : undefined)
+  return question === undefined ? {} : { question }
+}
+
+/** What the server says of a tool, as its owner would say it. */
+function statedWords({ cost, latency, accepts, returns, maxInput }: StatedTool): ToolWords {
+  return {
+    ...(cost && { cost }),
+    ...(latency && { latency }),
+    ...(accepts && { accepts }),
+    ...(returns && { returns }),
+    ...(maxInput !== undefined && { maxInput }),
+  }
 }
 
 /** The configured description of a tool. */

@@ -1,5 +1,11 @@
 /** The description of a server, from which all documents are created. */
-import type { Classification, EntryDefinition, ToolStatistics, ToolFacts } from '../../core/descriptor.ts'
+import type {
+  Risk,
+  Classification,
+  EntryDefinition,
+  ToolStatistics,
+  ToolFacts,
+} from '../../core/descriptor.ts'
 import type { Recommendation, ResourceWords, ToolWords } from '../../core/settings.ts'
 
 /** The description of one server, or of all servers together. Texts are clean, but not escaped for Markdown. */
@@ -83,7 +89,13 @@ export interface ToolDescription {
   readonly definition: EntryDefinition
   readonly classification: Classification
   readonly facts: ToolFacts
+  /** What its owner says of it, and what its server says where the owner does not. */
   readonly words: ToolWords
+  readonly risk: Risk
+  /** The question to the person who has to approve its calls, if one has to. */
+  readonly question?: string
+  /** The scopes that the server itself says it requires. */
+  readonly ownScopes?: readonly string[]
   readonly statistics?: ToolStatistics
 }
 

@@ -28,7 +28,7 @@ export function outputTypesOf({
 }: ToolDescription): readonly string[] {
   const structured = isObject(definition.outputSchema) ? ['application/json'] : []
   const observed = new Set([...structured, ...(seen?.types ?? []).toSorted()])
-  return facts.outputTypes ?? words.returns ?? [...observed]
+  return words.returns ?? facts.outputTypes ?? [...observed]
 }
 
 const paging: ReadonlySet<string> = new Set(

@@ -173,7 +173,7 @@ export async function callGateway(
   return outcome.result
 }
 
-type Method = 'permissions/check' | 'permissions/negotiate'
+type Method = 'permissions/check' | 'permissions/list' | 'permissions/negotiate'
 type PermissionsEnv = { Bindings: HttpBindings }
 
 interface PermissionsOptions {
@@ -204,9 +204,13 @@ export function addPermissions(app: Hono<PermissionsEnv>, { handle, guarded }: P
     )
     if (method === 'permissions/negotiate') continue
     app.get(path, (context) =>
-      guarded(context, (exchange) =>
-        servePermissions(exchange, method, queryParams(context.req.query()), handle),
-      ),
+      guarded(context, (exchange) => {
+        const query = context.req.query()
+        const params = queryParams(query)
+        // Without a tool, the question is what the caller may do at all.
+        const isAboutAll = Object.keys(params.fields).every((key) => key === 'scopes_held')
+        return servePermissions(exchange, isAboutAll ? 'permissions/list' : method, params, handle)
+      }),
     )
   }
 }

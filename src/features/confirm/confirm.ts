@@ -5,6 +5,7 @@ import { HeldMemory } from '../../core/holdings.ts'
 import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
+import { reportedRisk, statedTool } from '../../core/stated-tool.ts'
 import { CONFIRMATION_KEY, isAskedFor, withoutFlag } from '../../protocol/meta-keys.ts'
 import { Approvals } from '../../records/approvals.ts'
 import { describingTools } from '../describing.ts'
@@ -100,7 +101,7 @@ function markTool(tool: Payload, { server, settings, deps, isInMeta }: MarkOptio
   const members = {
     requires_confirmation: true,
     confirmation_message: templateOf(rule, entry, server),
-    risk_level: risk,
+    risk_level: reportedRisk(statedTool(tool.fields).risk, risk, server.trust),
   }
   const annotations = tool.at('annotations') ?? Payload.of({})
   // A hint that the server gives is kept; the call has to be confirmed either way.

@@ -3,6 +3,7 @@ import { world } from '../../core/world.ts'
 import type { Call, Handler, Outcome, Middleware } from '../../core/call.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { Payload } from '../../core/payload.ts'
+import { statedTool } from '../../core/stated-tool.ts'
 import { oneLine } from '../../core/text/escape.ts'
 import { namesArgument } from '../../core/tool-call.ts'
 import { CONFIRMATION_KEY, ERROR_KEY } from '../../protocol/meta-keys.ts'
@@ -13,7 +14,13 @@ import {
   NO_APPROVER_REASON,
 } from '../../records/approvals.ts'
 import { keepUsed, unknownReference } from '../../records/references.ts'
-import { type ConfirmContext, type Confirmed, type HostConfirmation, TOKEN_ARGUMENT } from './context.ts'
+import {
+  type ConfirmContext,
+  type Confirmed,
+  FLAG,
+  type HostConfirmation,
+  TOKEN_ARGUMENT,
+} from './context.ts'
 import { requestForm, canAsk, changedRequest, readForm, useOnce, requestUrl, readUrl } from './elicitation.ts'
 import { declined, run, type Grant, confirmStateOf, grantOf } from './grant.ts'
 import { approvalRequestOf, askAgain, type ConfirmationRequest, stateOf } from './request.ts'
@@ -54,7 +61,14 @@ async function runConfirmed(
     await memory.keep(subject, grant, rule)
     logRemembered(subject, grant, context)
   }
-  return run({ ...subject, call }, grant, { next, deps })
+  const { needsConfirmation } = statedTool(subject.entry.definition)
+  return run({ ...subject, call: needsConfirmation ? withFlag(call) : call }, grant, { next, deps })
+}
+
+/** The call as a server expects it that asks for confirmations itself, by the extension proposals. */
+function withFlag(call: Call): Call {
+  const flag = { [FLAG]: true }
+  return { ...call, params: call.params.with(flag).withMeta(flag), meta: { ...call.meta, ...flag } }
 }
 
 function logRemembered(
@@ -100,6 +114,10 @@ async function confirmed(
   const grant = isRecalled(subject, rule) ? await memory.recall(subject, rule) : undefined
   if (grant) return { grant, isFresh: false }
   if (rule.isOutOfBand) return approvedByOthers(originalCall, subject, context)
+  if (isBareConfirmation(host, settings)) {
+    const by = [call.principal.id]
+    return { grant: { approval: call.requestId, by, via: ['user_confirmed'], at: now }, isFresh: true }
+  }
   if (canAsk(call, 'form')) {
     await mustKeepData(call, context)
     return requestForm(changed ?? subject, settings.ttl)
@@ -129,15 +147,6 @@ async function approvedOnPage(
 ): Promise<Confirmed | Outcome> {
   const { settings, approvals } = context
   const { call } = given
-  if (isBareConfirmation(host, settings)) {
-    const grant = {
-      approval: call.requestId,
-      by: [call.principal.id],
-      via: ['user_confirmed'],
-      at: world.now(),
-    }
-    return { grant, isFresh: true }
-  }
   if (settings.fallback === 'deny') throw noApprover(given)
   const subject = await withoutStale(given, context)
   const draft = approvalRequestOf(subject, callerOnly, { kind: 'page', ttl: settings.ttl })

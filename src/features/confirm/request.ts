@@ -8,6 +8,7 @@ import { canonicalHash } from '../../core/json/canonical-hash.ts'
 import { canonical, isObject } from '../../core/json/json.ts'
 import { type Remember, type StopAsking, rememberText } from '../../core/remember.ts'
 import { type UpstreamSettings, settingOf } from '../../core/settings.ts'
+import { statedTool } from '../../core/stated-tool.ts'
 import { oneLine, shortened } from '../../core/text/escape.ts'
 import { maskedArguments, maskedText, secretNames } from '../../core/masked-arguments.ts'
 import type { Payload } from '../../core/payload.ts'
@@ -214,7 +215,21 @@ function statedReason({ intent }: Pick<Call, 'intent'>): string {
 
 /** The template of the question about calls of a tool; arguments are named in braces. */
 export function templateOf(rule: Rule, entry: Descriptor, server: UpstreamSettings): string {
-  return `${rule.template ?? `Run ${toolLabel(entry)}?${descriptionOf(entry, server)}`}${costNote(rule)}`
+  const own = server.trust ? statedTool(entry.definition).question : undefined
+  return `${rule.template ?? own ?? asked(`Run ${toolLabel(entry)}?`, entry, server)}${costNote(rule)}`
+}
+
+/**
+ * A question of the gateway with what the server says of it: the question of a trusted server comes first, in place of the
+ * description of its tool. That of another one is quoted.
+ */
+function asked(question: string, entry: Descriptor, server: UpstreamSettings): string {
+  const { question: own } = statedTool(entry.definition)
+  if (own === undefined) return `${question}${descriptionOf(entry, server)}`
+  const text = shortened(shortLine(own), MAX_SUMMARY_LENGTH)
+  return server.trust
+    ? `${text} ${question}`
+    : `${question} Its server says: “${text.replaceAll(/[“”]/g, '"')}”`
 }
 
 /** What a person has to type: the value of the argument, or the tool's name if that value cannot be typed. */
@@ -240,7 +255,7 @@ function defaultQuestion(entry: Descriptor, given: Arguments, server: UpstreamSe
     return `${shortLine(key)}: ${displayText(value)}`
   })
   const summary = shortened(values.join(', '), MAX_SUMMARY_LENGTH)
-  return `Run ${toolLabel(entry)}${summary === '' ? '' : ` with ${summary}`}?${descriptionOf(entry, server)}`
+  return asked(`Run ${toolLabel(entry)}${summary === '' ? '' : ` with ${summary}`}?`, entry, server)
 }
 
 function toolLabel({ name, upstream }: Descriptor): string {

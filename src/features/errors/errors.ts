@@ -26,6 +26,7 @@ import {
 } from '../../protocol/meta-keys.ts'
 import { isListening } from '../../protocol/methods.ts'
 import type { Feature, Services } from '../feature.ts'
+import type { Compat } from '../settings/compat.ts'
 import {
   renderError,
   safeResult,
@@ -108,7 +109,7 @@ function hidingLogSecrets(redactor: Redactor): Middleware {
 
 interface FailureOptions {
   readonly context: ServerErrorContext
-  readonly compat: boolean
+  readonly compat: Compat
 }
 
 type Result = Outcome & { readonly kind: 'result' }
@@ -123,7 +124,7 @@ function describeFailure(outcome: Result, call: Call, { context, compat }: Failu
   if (isFromGateway(result, call)) return outcome
   const object = objectOf(result, call, context)
   const safe = context.isHiding ? safeResult(result, sentBy(call, context.redactor)) : result
-  const isCompat = compat && isAskedFor(call, ERROR_KEY)
+  const isCompat = compat === 'always' || (compat && isAskedFor(call, ERROR_KEY))
   return { kind: 'result', result: withObject(safe, object, { compat: isCompat, isUnstructured: false }) }
 }
 
@@ -138,11 +139,18 @@ function isFromGateway({ fields }: Payload, { requestId }: Call): boolean {
 /** A refusal as a result of the tool, if a model can act on it. @throws all others */
 function refusalResult(thrown: unknown, call: Call, { context, compat }: FailureOptions): Outcome {
   const error = normaliseThrown(thrown, call, context)
-  if (!(error instanceof GatewayError) || !isForModel(error, call)) throw error
+  const isResult =
+    error instanceof GatewayError && (compat === 'always' ? isPresentable : isForModel)(error, call)
+  if (!isResult) throw error
   const object = { ...error.data, requestId: call.requestId }
-  const result = renderError(object, { compat, isUnstructured: isUnstructured(call) })
+  const result = renderError(object, { compat: compat !== false, isUnstructured: isUnstructured(call) })
   const { meta } = error.extra
   return { kind: 'result', result: meta ? result.withMeta(meta) : result }
+}
+
+/** Whether a refusal can be told in a result: clients act on cancellations, requests to sign in and URLs to open themselves. */
+function isPresentable({ code, rpc }: GatewayError, { signal }: Call): boolean {
+  return !isCancelled(signal) && rpc !== URL_ELICITATION_RPC_CODE && code !== 'AUTHENTICATION_REQUIRED'
 }
 
 /** A missing scope that a client can request from its authorization server is handled by the HTTP endpoint. */

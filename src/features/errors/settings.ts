@@ -1,11 +1,12 @@
 /** How the form of errors is configured: its settings with their schema and defaults, and where they are. */
 import type { FeatureSchema } from '../../core/settings.ts'
+import { type Compat, compatSetting } from '../settings/compat.ts'
 
 /** The settings of errors. */
 export interface ErrorSettings {
   /** Read by the HTTP endpoint. */
   readonly http_status?: 'compatible' | 'mapped'
-  readonly compat: boolean
+  readonly compat: Compat
   readonly hide_details: boolean
   readonly documentation_hosts: string | readonly string[]
 }
@@ -22,12 +23,9 @@ export const errorsSchema: FeatureSchema = {
         description:
           'The HTTP status of errors of calls: 200, which every client accepts, or the status of the error. By default `compatible`, and `mapped` in the corporate profile.',
       },
-      compat: {
-        type: 'boolean',
-        default: true,
-        description:
-          'Whether the structured error is also sent at `error` of the result if a tool was not run, and, for clients that request it, if the tool itself failed.',
-      },
+      compat: compatSetting(
+        'Whether the structured error is also sent at `error` of the result if a tool was not run, and if the tool itself failed: for clients that request it (`on`), or for all (`always`). With `always`, every refused call of a tool has a result, also where there is an error of JSON-RPC or an HTTP status otherwise.',
+      ),
       hide_details: {
         type: 'boolean',
         default: false,

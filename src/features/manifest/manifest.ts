@@ -18,7 +18,7 @@ import type { ServerDescription } from '../../descriptions/model/description.ts'
 import { isApart, quotaData, latencyOf } from '../../descriptions/model/facts.ts'
 import { NS } from '../../protocol/meta-keys.ts'
 import { ACKNOWLEDGED } from '../../protocol/subscription-filter.ts'
-import { answered, pageOf } from '../builtin-tool.ts'
+import { answered, pageOf, spread } from '../builtin-tool.ts'
 import { extendDiscover, descriptionSoon, describedList } from '../describing.ts'
 import type { Feature, BuiltinPage, BuiltinTool, Services } from '../feature.ts'
 import { acknowledged, listsWanted, withListChanged } from '../list-changes.ts'
@@ -53,6 +53,7 @@ export const manifest: Feature<ManifestSettings | false> = {
     })
     const changes = createChangeNotifier(deps, (upstream) => settings(upstream) !== false)
     return {
+      methods: { 'manifest/get': async (call) => answered((await manifestFor(call, deps)).complete) },
       tools: [toolOf(settings, deps)],
       pages: pagesOf(settings, deps),
       responseMiddleware: (method) => {
@@ -99,10 +100,10 @@ function toolOf(settings: SettingsFor, deps: Deps): BuiltinTool {
     handle: async (call) => {
       const own = settings(call.target.upstream)
       const { complete: manifestJson } = await manifestFor(call, deps)
-      const { _meta: meta, ...members } = manifestJson
+      const { _meta: meta } = manifestJson
       const ttl = own === false ? 0 : own.ttl
       return answered({
-        ...(own !== false && own.compat && members),
+        ...(own !== false && own.compat && spread(manifestJson)),
         content: [{ type: 'text', text: JSON.stringify(manifestJson) }],
         structuredContent: manifestJson,
         _meta: { ...Object(meta), ttlMs: ttl, cacheScope: 'private' },

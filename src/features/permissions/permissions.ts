@@ -9,6 +9,7 @@ import { asTool } from '../builtin-tool.ts'
 import type { Feature, SettingsOf, Services } from '../feature.ts'
 import { type Context, type Guard, createGates, limitedBySession, requiredScopes } from './gate.ts'
 import { guardOf } from './guard.ts'
+import { answerHeld } from './held.ts'
 import { answerNegotiate, negotiateTool } from './negotiate.ts'
 import { answerCheck, checkTool } from './preflight.ts'
 import { Sessions } from './sessions.ts'
@@ -46,7 +47,7 @@ export const permissions: Feature<PermissionSettings | false> = {
         const isOn = settings(entry.upstream) !== false && server
         return isOn ? { scopes: gates(entry, server).requirement } : {}
       },
-      methods: { [CHECK]: check, [NEGOTIATE]: negotiate },
+      methods: { [CHECK]: check, [LIST]: answerHeld(contextOf, deps), [NEGOTIATE]: negotiate },
       values: [{ name: SESSION_TOKEN, header: 'X-MCP-Session-Token' }],
       tools: [asTool(checkTool, check), asTool(negotiateTool, negotiate)],
     }
@@ -54,6 +55,7 @@ export const permissions: Feature<PermissionSettings | false> = {
 }
 
 const CHECK = 'permissions/check'
+const LIST = 'permissions/list'
 const NEGOTIATE = 'permissions/negotiate'
 
 function contexts(

@@ -4,7 +4,6 @@ import type { Descriptor } from '../../core/descriptor.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { isObject, isSame } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
-import type { Principal } from '../../core/principal.ts'
 import { escapeHidden } from '../../core/text/escape.ts'
 import { untilAborted } from '../../core/time/waiting.ts'
 import { IDEMPOTENCY_KEY, SESSION_TOKEN, TRANSACTION_ID } from '../../protocol/meta-keys.ts'
@@ -54,9 +53,7 @@ export function answerCheck(contextOf: (upstream: string) => Context, deps: Deps
     if (typeof tool !== 'string') throw invalid('tool', 'must be a string')
     refuseUnknown(call.params)
     const parameters = argumentsIn(call.params)
-    const claimed = readStrings(call.params.fields.scopes_held, 'scopes_held')
-    const { principal } = call
-    const caller = principal.scopes || !claimed ? principal : { scopes: new Set(claimed) }
+    const caller = { scopes: scopesToCheck(call), outside: call.principal.outside }
     const entry = await find(tool, call, deps)
     return { kind: 'result', result: Payload.of(answer(tool, entry, parameters, caller)) }
   }
@@ -65,7 +62,10 @@ export function answerCheck(contextOf: (upstream: string) => Context, deps: Deps
     tool: string,
     entry: Descriptor | undefined,
     parameters: unknown,
-    { scopes, outside }: Pick<Principal, 'scopes' | 'outside'>,
+    {
+      scopes,
+      outside,
+    }: { readonly scopes: Scopes; readonly outside: Call['principal']['outside'] | undefined },
   ): Record<string, unknown> {
     if (entry?.isBuiltin) return { allowed: true }
     const settings = entry && deps.servers.settings(entry.upstream)
@@ -89,6 +89,17 @@ export function answerCheck(contextOf: (upstream: string) => Context, deps: Deps
       reason: isLimitedBySession ? `${reason} (excluded by the session only)` : reason,
     }
   }
+}
+
+type Scopes = ReadonlySet<string> | undefined
+
+/**
+ * The scopes to check with: those of the caller, else those that it says it holds; undefined if none limit it.
+ * @throws INVALID_INPUT
+ */
+export function scopesToCheck({ principal, params }: Call): Scopes {
+  const claimed = readStrings(params.fields.scopes_held, 'scopes_held')
+  return principal.scopes ?? (claimed && new Set(claimed))
 }
 
 /** The tool that a caller knows by this name. */

@@ -128,6 +128,7 @@ export class OperationEngine {
     return new RunningCall(call, world.now(), {
       operationId: (running) => this.#identify(running),
       usualMs: () => this.#durations.usual(tool),
+      isBeside: this.#settings(call.target.upstream).compat,
     })
   }
 

@@ -29,6 +29,8 @@ interface Options {
   emit(note: Notification): void
   /** Whether a caller receives the notifications. */
   hasReceiver(): boolean
+  /** Whether what the gateway knows is also beside the token. */
+  readonly isBeside: boolean
 }
 
 /** One value of the server. */
@@ -118,16 +120,23 @@ export class ProgressNotes {
   ): void {
     const id = this.#options.operationId()
     const { fraction, message, remaining } = known
+    if (id === undefined) return this.#options.emit(note)
+    const named = { type: 'progress', operation_id: id }
+    const left = remaining !== undefined && { estimated_remaining_seconds: remaining }
     const object = {
-      type: 'progress',
-      operation_id: id,
+      ...named,
       ...(fraction !== undefined && { progress: fraction }),
       ...(typeof message === 'string' && { message: message.slice(0, MAX_MESSAGE_LENGTH) }),
-      ...(remaining !== undefined && { estimated_remaining_seconds: remaining }),
+      ...left,
     }
-    const { params } = note
-    const whole = id === undefined ? params : params.withMeta({ [PROGRESS_KEY]: object })
-    this.#options.emit({ ...note, params: whole })
+    const whole = note.params.withMeta({ [PROGRESS_KEY]: object })
+    // What the server says itself stays.
+    const { fields } = note.params
+    const unsaid = Object.entries({ ...named, ...left }).filter(([key]) => !Object.hasOwn(fields, key))
+    this.#options.emit({
+      ...note,
+      params: this.#options.isBeside ? whole.with(Object.fromEntries(unsaid)) : whole,
+    })
   }
 
   /** A chunk of the result, with the id of the operation that resumes it. */

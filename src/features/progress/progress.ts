@@ -12,7 +12,7 @@ import { NS, tasksExtension } from '../../protocol/meta-keys.ts'
 import { ACKNOWLEDGED } from '../../protocol/subscription-filter.ts'
 import { hasCoreTasks, requestedTask, requireTasks } from '../../protocol/tasks.ts'
 import { isEnded, type OperationRecord } from '../../records/operations.ts'
-import { asToolWithResult } from '../builtin-tool.ts'
+import { asRelayingTool } from '../builtin-tool.ts'
 import type { BuiltinTool, Feature } from '../feature.ts'
 import { type Deps, isSlowTool, OperationEngine } from './engine.ts'
 import { RunningCalls } from './running-calls.ts'
@@ -44,7 +44,7 @@ export const progress: Feature<ProgressSettings> = {
         return (next) => (call) => (requestedTask(call) ? engine.run(call, next) : next(call))
       },
       methods: { ...taskMethods(parts), 'operation/resume': resume },
-      tools: [asToolWithResult(resumeTool, resume)],
+      tools: [asRelayingTool(resumeTool, resume)],
       extensions: () => ({ [tasksExtension]: {} }),
       responseMiddleware: (method) => {
         if (method !== 'subscriptions/listen') return undefined

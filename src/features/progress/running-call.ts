@@ -29,6 +29,8 @@ interface Options {
   operationId(running: RunningCall): string | undefined
   /** How long calls of this tool usually take, in milliseconds. */
   usualMs(): number | undefined
+  /** Whether progress also has what the gateway knows beside its token. */
+  readonly isBeside: boolean
 }
 
 /** A tool call in progress, with all callers that wait for it. */
@@ -98,6 +100,7 @@ export class RunningCall {
       usualMs: () => this.#options.usualMs(),
       emit: (note) => this.#emit(note),
       hasReceiver: () => !this.#isDetached || (this.#joined?.size ?? 0) > 0,
+      isBeside: this.#options.isBeside,
     })
     // A server may send a notification after its response.
     if (this.#ended) this.#notes.stop()

@@ -14,6 +14,7 @@ export interface ProgressSettings {
     /** How long a client without tasks waits at most; absent: as long as the call takes. */
     readonly answer_within?: number
   }
+  readonly compat: boolean
 }
 
 /** The schema of the settings. */
@@ -51,6 +52,12 @@ export const progressSchema: FeatureSchema = {
           },
         },
         description: 'When calls become tasks.',
+      },
+      compat: {
+        type: 'boolean',
+        default: false,
+        description:
+          'Whether `type`, `operation_id` and `estimated_remaining_seconds` are also beside `progressToken` of progress notifications. By default `off`, and `on` with `compat: proposals`.',
       },
     },
   },

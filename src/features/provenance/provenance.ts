@@ -40,14 +40,16 @@ export const provenance: Feature<ProvenanceSettings> = {
       const sourceSetting = settingOf(server(upstream)?.tools ?? {}, name, 'provenance')?.value
       const configuredSource = sourceSetting && statedSource(sourceSetting)
       const own = [{ source: `${upstream}:${name}` }] as const
-      const isAlways = stampSettings.always || stampSettings.hash || configuredSource !== undefined
-      const defaultTarget = { server: upstream, isOutsideMeta: stampSettings.compat && stampSettings.always }
-      const requestedTarget = { server: upstream, isOutsideMeta: stampSettings.compat }
+      const isEverywhere = stampSettings.always || stampSettings.compat === 'always'
+      const isAlways = isEverywhere || stampSettings.hash || configuredSource !== undefined
+      const defaultTarget = {
+        server: upstream,
+        isOutsideMeta: stampSettings.compat !== false && isEverywhere,
+      }
+      const requestedTarget = { server: upstream, isOutsideMeta: stampSettings.compat !== false }
       const stampOwn =
-        configuredSource || stampSettings.hash || !stampSettings.always
-          ? undefined
-          : stamper(own[0], defaultTarget)
-      return stampResults((result, call, isRequested) => {
+        configuredSource || stampSettings.hash || !isEverywhere ? undefined : stamper(own[0], defaultTarget)
+      const stamp: Stamp = (result, call, isRequested) => {
         const place = isRequested ? requestedTarget : defaultTarget
         // Failures have no source, but claims of the server are still attributed to the server.
         if (!isAnswer(result)) return stamped(result, [], place)
@@ -60,14 +62,24 @@ export const provenance: Feature<ProvenanceSettings> = {
           : detected
         const hash = stampSettings.hash ? contentHash(result) : undefined
         return stamped(result, stampsOf(sources, call, hash), place)
-      })
+      }
+      if (stampSettings.compat !== 'always') return stampResults(stamp)
+      return stampResults((...given) => withContentBeside(stamp(...given)))
     },
   }),
 }
 
 type StampSettings = ProvenanceSettings & { readonly server: string }
 
-function stampResults(stamp: (result: Payload, call: Call, isRequested: boolean) => Payload): Middleware {
+type Stamp = (result: Payload, call: Call, isRequested: boolean) => Payload
+
+/** A result with its content at `result`, beside `provenance`. */
+function withContentBeside(result: Payload): Payload {
+  if (!isAnswer(result) || result.member('result') !== undefined) return result
+  return result.with({ result: result.at('structuredContent') ?? resultValue(result) })
+}
+
+function stampResults(stamp: Stamp): Middleware {
   return (next) => (call) => {
     // Results of internal calls are not shown to anyone.
     if (call.internal) return next(call)

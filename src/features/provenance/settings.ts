@@ -1,11 +1,12 @@
 /** How stamps and receipts are configured: their settings with schema and defaults, and where they are. */
 import type { FeatureSchema } from '../../core/settings.ts'
+import { type Compat, compatSetting } from '../settings/compat.ts'
 
 /** The settings of stamps. */
 export interface ProvenanceSettings {
   readonly always: boolean
   readonly hash: boolean
-  readonly compat: boolean
+  readonly compat: Compat
 }
 
 /** The schema of the settings of stamps. */
@@ -27,12 +28,9 @@ export const provenanceSchema: FeatureSchema = {
         default: false,
         description: 'Whether every result is stamped, with a hash of its content. Receipts always have one.',
       },
-      compat: {
-        type: 'boolean',
-        default: true,
-        description:
-          'Whether the stamp is also sent at `provenance` of a tool’s result, with `always` or for clients that request it.',
-      },
+      compat: compatSetting(
+        'Whether the stamp is also sent at `provenance` of a tool’s result, where the server has none: with the setting `always` or for clients that request it (`on`), or in every result, which then has its content at `result` too (`always`).',
+      ),
     },
   },
 }

@@ -92,7 +92,7 @@ export function stamper(source: Source, target: StampTarget): (result: Payload) 
 
 /**
  * A result with its stamps; claims of the server come first, attributed to the server. What it says outside of `_meta` stays
- * as it is, unless stamps belong there too.
+ * there as it is, but for claims in the name of the gateway.
  */
 export function stamped(
   result: Payload,
@@ -105,7 +105,16 @@ export function stamped(
   const [one] = allStamps
   if (one === undefined) return result
   const all = allStamps.length === 1 ? one : `[${allStamps.join(',')}]`
-  return result.with(editsOf(result, all, isOutsideMeta || isForged(outsideMeta)))
+  if (outsideMeta === undefined || outsideMeta === null)
+    return result.with(editsOf(result, all, isOutsideMeta))
+  const honest = isForged(outsideMeta) && { provenance: attributed(outsideMeta, server) }
+  return result.with({ ...editsOf(result, all, false), ...honest })
+}
+
+/** The claims of a server in their place, in its own name. */
+function attributed(claims: unknown, server: string): unknown {
+  if (Array.isArray(claims)) return claims.map((each: unknown) => attributed(each, server))
+  return isForged(claims) && isObject(claims) ? { ...claims, attested_by: server } : claims
 }
 
 /** Whether claims of a server name the gateway as who makes them. */

@@ -1,4 +1,5 @@
-/** Results that are kept on request, and data that is given to tools: as tools of the gateway, and over HTTP. */
+/** Results that are kept on request, and data that is given to tools: as tools and methods of the gateway, and over HTTP. */
+import type { Handler } from '../../core/call.ts'
 import type { Finding } from '../../core/finding.ts'
 import { createDialer } from '../dialer.ts'
 import type { BuiltinRoute, BuiltinTool } from '../feature.ts'
@@ -11,17 +12,20 @@ import type { ImportSettings } from './settings.ts'
 type Options = Parameters<typeof exporting>[0] &
   Pick<Parameters<typeof importing>[0], 'deps' | 'mayRead'> & {
     readonly settings: ImportSettings
+    /** The tool that imports by default: of a server, or in the settings for all of them. */
+    importOf(upstream?: string): ImportSettings['import']
     /** How long downloaded data is kept, in milliseconds. */
     readonly ttl: number
   }
 
 /** What the feature adds to the gateway for that. */
-export function exchanging({ settings, ttl, ...options }: Options): {
+export function exchanging({ settings, importOf, ttl, ...options }: Options): {
   readonly tools: readonly BuiltinTool[]
+  readonly methods: Readonly<Record<string, Handler>>
   readonly routes: readonly BuiltinRoute[]
   problems(): Promise<readonly Finding[]>
 } {
-  const { imports = {}, allow_hosts: allowHosts = [] } = settings
+  const { imports: formats = {}, allow_hosts: allowHosts = [] } = settings
   const { references, mayRead, deps } = options
   const foreign = {
     references,
@@ -29,20 +33,19 @@ export function exchanging({ settings, ttl, ...options }: Options): {
     allowHosts,
     ttl,
   }
-  const tools = new ImportTools(imports, deps)
-  const parts = [
-    exporting(options),
-    importing({
-      references,
-      mayRead,
-      deps,
-      tools,
-      download: (call, data) => download(call, data, foreign),
-    }),
-  ]
+  const tools = new ImportTools({ formats, byDefault: importOf }, deps)
+  const exports = exporting(options)
+  const imports = importing({
+    references,
+    mayRead,
+    deps,
+    tools,
+    download: (call, data) => download(call, data, foreign),
+  })
   return {
-    tools: parts.map(({ tool }) => tool),
-    routes: parts.map(({ route }) => route),
+    tools: [exports.tool, imports.tool],
+    methods: { 'reference/export': exports.route.handle, 'reference/import': imports.route.handle },
+    routes: [exports.route, imports.route],
     problems: () => tools.problems(),
   }
 }

@@ -3,7 +3,7 @@
  * chosen by a format that the configuration assigns to it. Data of a server that is not here is downloaded first.
  */
 import type { Call, Handler, Outcome } from '../../core/call.ts'
-import { asGatewayError, invalidParam, isCancelled } from '../../core/error.ts'
+import { asGatewayError, GatewayError, invalidParam, isCancelled } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
 import { ERROR_KEY, NS } from '../../protocol/meta-keys.ts'
@@ -48,7 +48,7 @@ const definition = {
   name: 'import_from_ref',
   title: 'Import kept data',
   description:
-    'Gives data behind a reference (ref://…) to a tool, as the argument that you name. In place of the tool, target_format can name a format that the gateway knows a tool for. The checksum is verified.',
+    'Gives data behind a reference (ref://…) to a tool, as the argument that you name. In place of the tool, target_format can name a format that the gateway knows a tool for; without both, it goes to the tool that imports by default. The checksum is verified.',
   inputSchema: {
     type: 'object',
     properties: {
@@ -152,18 +152,26 @@ async function importRequestOf(call: Call, options: Options): Promise<ImportRequ
   const name = optionalText(call, 'tool')
   if (format !== undefined && name !== undefined)
     throw invalidParam('target_format', 'names a tool, so tool cannot be given too')
-  if (format === undefined && name === undefined) {
-    if (foreign) return { uri, foreign, target: undefined }
-    throw invalidParam('tool', 'or target_format must say where the data goes')
-  }
-  const { tool, argument } =
-    format === undefined
-      ? await named(call, String(name), options)
-      : await options.tools.forFormat(call, format)
+  const found = await targetOf(call, { format, name }, options)
+  if (!found && foreign) return { uri, foreign, target: undefined }
+  if (!found) throw await options.tools.undecided(call)
+  const { tool, argument } = found
   const args = innerArguments(call)
   if (args.fields[argument] !== undefined)
     throw invalidParam(`arguments.${argument}`, 'cannot be given, since it gets the data')
   return { uri, foreign, target: { tool, args, argument } }
+}
+
+/** The tool for a format, the one that the caller names, or the one by default; undefined without any. @throws INVALID_INPUT */
+async function targetOf(
+  call: Call,
+  { format, name }: { readonly format: string | undefined; readonly name: string | undefined },
+  options: Options,
+): ReturnType<ImportTools['byDefault']> {
+  if (format !== undefined) return options.tools.forFormat(call, format)
+  if (name !== undefined) return named(call, name, options)
+  // An argument without its tool is no request for another tool.
+  return call.params.fields.argument === undefined ? options.tools.byDefault(call) : undefined
 }
 
 /** The tool that a caller names. @throws INVALID_INPUT */
@@ -245,7 +253,10 @@ function statusOf(result: Payload): Readonly<Record<string, unknown>> {
   const operation = result.meta(`${NS}/operation_id`)
   if (typeof operation === 'string' && details.operation_id === operation)
     return { status: 'pending', operation_id: operation }
-  return { status: 'failed', error: isObject(error) ? error : { message: 'The tool failed.' } }
+  return {
+    status: 'failed',
+    error: isObject(error) ? error : new GatewayError('SERVER_ERROR', 'The tool failed.').data,
+  }
 }
 
 /** What the tool says of the import, in the names of the result. */

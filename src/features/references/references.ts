@@ -66,6 +66,7 @@ export const references: Feature<ReferenceSettings | false> = {
       keepingOf: keeper(settings, { references: kept, urls }),
       requestOf: (id) => ({ [AS_REFERENCE]: true, ...(id !== undefined && { [REFERENCE_ID]: id }) }),
       settings: gatewayWide || {},
+      importOf: (upstream) => (settings(upstream) || {}).import,
       ttl,
       deps,
     })
@@ -83,14 +84,17 @@ export const references: Feature<ReferenceSettings | false> = {
           { folder: folders.at(own.folder), urls, metrics, store: deps.store, log: deps.log },
         )
       },
-      methods: fileMethods({
-        ...options,
-        uploads,
-        urls,
-        urlTtl: gatewayWide && gatewayWide.urls ? gatewayWide.url_ttl : undefined,
-        hosts: (upstream) => hostsOf(settings(upstream)),
-        deps,
-      }),
+      methods: {
+        ...fileMethods({
+          ...options,
+          uploads,
+          urls,
+          urlTtl: gatewayWide && gatewayWide.urls ? gatewayWide.url_ttl : undefined,
+          hosts: (upstream) => hostsOf(settings(upstream)),
+          deps,
+        }),
+        ...exchange.methods,
+      },
       toolFacts: ({ upstream, definition }) => {
         const own = settings(upstream)
         const { url } = uploads

@@ -2,7 +2,7 @@
 import type { FeatureSchema } from '../../core/settings.ts'
 import { durationSchema, sizeSchema } from '../../core/time/units.ts'
 
-/** The tool for a format, by its name at the address of all servers, and the argument that gets the data. */
+/** A tool that imports, by its name at the address of all servers or at its own, and the argument that gets the data. */
 export interface ImportTarget {
   readonly tool: string
   readonly argument: string
@@ -14,6 +14,8 @@ export type ImportTargets = Readonly<Record<string, ImportTarget>>
 /** The settings of imports. */
 export interface ImportSettings {
   readonly imports?: ImportTargets
+  /** The tool by default, by its own name. */
+  readonly import?: ImportTarget
   readonly allow_hosts?: readonly string[]
 }
 
@@ -82,6 +84,17 @@ export const referencesSchema: FeatureSchema = {
         },
         description:
           'The tools to which `import_from_ref` gives data, by the `target_format` that a caller names.',
+      },
+      import: {
+        type: 'object',
+        additionalProperties: false,
+        properties: {
+          tool: { type: 'string', minLength: 1, description: 'The tool, by the name that the server lists.' },
+          argument: { type: 'string', minLength: 1, description: 'Its argument that gets the data.' },
+        },
+        required: ['tool', 'argument'],
+        description:
+          'The tool of a server to which `import_from_ref` gives data if a caller names neither a tool nor a format.',
       },
       allow_hosts: {
         type: 'array',

@@ -1,5 +1,6 @@
 /** The settings of the small features of the stage authorize: how they are configured, without what they do. */
 import type { FeatureSchema } from '../../core/settings.ts'
+import { type Compat, compatSetting } from './compat.ts'
 
 /** The settings of misplaced values. */
 export const misplacedValuesSchema: FeatureSchema = {
@@ -47,7 +48,7 @@ export const validateSchema: FeatureSchema = {
 
 /** The settings of media. */
 export interface MultimodalSettings {
-  readonly compat: 'off' | 'on' | 'always'
+  readonly compat: Compat
 }
 
 /** The settings of media, and where they are. */
@@ -60,12 +61,9 @@ export const multimodalSchema: FeatureSchema = {
     description:
       'Whether accepted and returned media types of tools are described, and media in calls are checked.',
     properties: {
-      compat: {
-        enum: ['off', 'on', 'always'],
-        default: 'on',
-        description:
-          'Whether `input_types`, `output_types`, `max_input_size_bytes` and `binary_transport` are also members of the entries of a list: for nobody, for clients that request it, or for all.',
-      },
+      compat: compatSetting(
+        'Whether `input_types`, `output_types`, `max_input_size_bytes` and `binary_transport` are also members of the entries of a list, for clients that request it. `always`: for all of them.',
+      ),
     },
   },
 }

@@ -25,12 +25,12 @@ export function ownState(result: Payload): string | undefined {
 }
 
 /** A result with the state in place of the server's own. */
-export function withState(result: Payload, statement: Statement, compat: boolean): Payload {
+export function withState(result: Payload, statement: Statement, isCompat: boolean): Payload {
   const { token, isChanged } = statement
   const hasOwn = result.meta(SESSION_STATE) !== undefined
   const bare = hasOwn ? { [SESSION_STATE]: undefined } : {}
   const meta = result.metaWith({ ...bare, ...metaOf(statement) })
-  const isSent = compat && token !== undefined
+  const isSent = isCompat && token !== undefined
   return result.with({
     _meta: meta,
     [SESSION_STATE]: isSent ? token : undefined,

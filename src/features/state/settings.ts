@@ -1,5 +1,6 @@
 /** How session state is configured: its settings with their schema and defaults, and where they are. */
 import type { FeatureSchema } from '../../core/settings.ts'
+import { type Compat, compatSetting } from '../settings/compat.ts'
 import { durationSchema, sizeSchema } from '../../core/time/units.ts'
 
 /** Names of arguments: for all tools, or by the name or glob of tools. */
@@ -35,7 +36,7 @@ export interface StateSettings {
   readonly connection: 'auto' | 'on' | 'off'
   readonly remember: RememberSetting
   readonly transaction: boolean
-  readonly compat: boolean
+  readonly compat: Compat
 }
 
 /** The schema of the settings. */
@@ -70,11 +71,9 @@ export const stateSchema: FeatureSchema = {
         description:
           'Whether calls with the token of a call that named its transaction are steps of this transaction, while it is active.',
       },
-      compat: {
-        type: 'boolean',
-        default: true,
-        description: 'Whether the state is also sent at `session_state` and `state_changed` of results.',
-      },
+      compat: compatSetting(
+        'Whether the state is also sent at `session_state` and `state_changed` of results; with `always`, every result of a tool has one.',
+      ),
     },
   },
 }

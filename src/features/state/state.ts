@@ -106,9 +106,11 @@ function inSessions(
 }
 
 /** Whether a call belongs to a session, or may begin one; nearly none does. */
-function isConcerned(call: Call, { namesOf, transaction, isBeginning }: StatePlan, isTool: boolean): boolean {
+function isConcerned(call: Call, plan: StatePlan, isTool: boolean): boolean {
+  const { namesOf, transaction, isBeginning, compat } = plan
   if (hasExtension(call, SESSION_STATE) || call.requestState[STATE_KEY] !== undefined) return true
   if (!isTool) return false
+  if (compat === 'always') return true
   return namesOf !== undefined || transaction || isBeginning(call) || isAskedFor(call, SESSION_STATE_KEY)
 }
 

@@ -113,7 +113,7 @@ export class StatefulCall {
     const isChanged = changes.isLost || Object.keys(changes.state).length > 0
     if (!isChanged && !this.#isSent) return outcome
     const statement = await this.#issue(changes, isChanged)
-    const result = withState(outcome.result, statement, this.#plan.compat)
+    const result = withState(outcome.result, statement, this.#plan.compat !== false)
     return { kind: 'result', result: this.#withTexts(result, statement) }
   }
 
@@ -122,7 +122,8 @@ export class StatefulCall {
     const token = hasExtension(this.#given, SESSION_STATE)
       ? extensionOf(this.#given, SESSION_STATE)
       : undefined
-    this.#isSent = token !== undefined || isAskedFor(this.#given, SESSION_STATE_KEY)
+    this.#isSent =
+      token !== undefined || this.#plan.compat === 'always' || isAskedFor(this.#given, SESSION_STATE_KEY)
     // A client may ask for a state that it does not have yet.
     if (token === undefined || token === true) return
     if (typeof token !== 'string') throw this.#refused(refusedToken('type'))

@@ -6,6 +6,9 @@ import { objectAt } from '../../support/server/json.ts'
 
 const own = [
   'ai_help',
+  'begin_transaction',
+  'can_execute',
+  'get_manifest',
   'permissions/check',
   'permissions/negotiate',
   'servers/recommend',

@@ -198,6 +198,15 @@ describe('permissions over HTTP', () => {
       const answer = await fetch(at(path), { headers: status === 401 ? {} : bearer('reader') })
       expect([path, answer.status]).toEqual([path, status])
     }
+    // Without a tool, what the caller may do at all.
+    for (const path of ['/permissions', '/permissions?upstream=files', '/permissions/files']) {
+      const all = await fetch(at(path), { headers: bearer('reader') })
+      const found = (await all.json()) as Json
+      expect([path, all.status, found.is_limited]).toEqual([path, 200, true])
+      expect(found.scopes_held).toContain('read:files')
+      expect(found.tools).toContain('read_file')
+      expect(found.tools).not.toContain('move_file')
+    }
     const narrow = { ...bearer('writer'), 'x-mcp-session-token': token }
     const narrowed = await post('/permissions', { tool: 'move_file' }, narrow)
     expect(await narrowed.json()).toMatchObject({ allowed: false, missing_scopes: ['delete:files'] })

@@ -27,6 +27,7 @@ describe('a built-in tool', () => {
     expect(await ask('tools/call', checking)).toEqual({
       content: [{ type: 'text', text: '{"allowed":true}' }],
       structuredContent: { allowed: true },
+      allowed: true,
     })
     expect(seen).toHaveLength(0)
   })
@@ -82,5 +83,55 @@ describe('a built-in tool', () => {
       error: { code: 'UNSUPPORTED_OPERATION' },
     })
     expect(seen).toHaveLength(0)
+  })
+})
+
+const asked = { name: 'can_execute', arguments: { tool: 'get_file', scopes_held: [] } }
+
+describe('another name of a built-in', () => {
+  it('is called like the tool, at one server and at several, and is in no list', async () => {
+    const { ask } = bench('hidden')
+    const answer = { structuredContent: { allowed: false, missing_scopes: ['read:files'] } }
+    expect(await ask('tools/call', asked)).toMatchObject(answer)
+    expect(await ask('tools/call', { ...asked, name: 'gateway_can_execute' })).toMatchObject(answer)
+    const two = bench('hidden', [{ name: 'get_file' }], ['one', 'two'])
+    const arguments_ = { tool: 'two_get_file', scopes_held: [] }
+    expect(await two.ask('tools/call', { ...asked, arguments: arguments_ })).toMatchObject({
+      structuredContent: { missing_scopes: ['read:two'] },
+    })
+    expect(await listed(bench('listed'))).not.toContain('can_execute')
+  })
+
+  it('is called like the method, as is the name of the tool', async () => {
+    const { ask, seen } = bench('hidden')
+    for (const method of ['can_execute', 'check_permissions'])
+      expect(await ask(method, asked.arguments)).toMatchObject({ missing_scopes: ['read:files'] })
+    expect(await ask('negotiate_scopes', {})).toMatchObject({ error: { code: 'INVALID_INPUT' } })
+    expect(seen).toHaveLength(0)
+  })
+
+  it('yields as tool and as method to a tool of a server', async () => {
+    const { ask, seen } = bench('listed', [{ name: 'can_execute' }])
+    expect(await ask('tools/call', asked)).toEqual({ content: [] })
+    expect(await ask('can_execute', asked.arguments)).toEqual({ content: [] })
+    expect(seen.map(({ method, target }) => [method, target.name])).toEqual([
+      ['tools/call', 'can_execute'],
+      ['can_execute', undefined],
+    ])
+    expect(await ask('tools/call', { ...asked, name: 'gateway_can_execute' })).toMatchObject({
+      structuredContent: { reason: 'Unknown tool: get_file' },
+    })
+  })
+
+  it('is off with the tool, and with the method', async () => {
+    const off = bench('off')
+    expect(await off.ask('tools/call', asked)).toEqual({ content: [] })
+    const without = permissionBench({
+      servers: [serverSettings({ name: 'files' })],
+      lists: { 'tools/list': [{ name: 'get_file' }] },
+      hasMethods: false,
+    })
+    expect(await without.ask('can_execute', asked.arguments)).toEqual({ content: [] })
+    expect(without.seen).toHaveLength(1)
   })
 })

@@ -390,7 +390,7 @@ describe('configuration problems', () => {
     [
       'an unknown key unlike any known one',
       `${it}zzz: {}`,
-      'f:2:1 zzz: unknown key; allowed here: version, profile, listen',
+      'f:2:1 zzz: unknown key; allowed here: version, profile, compat, listen',
     ],
     ['an unknown nested key', one('command: x, star_timeout: 1s'), 'did you mean `start_timeout`?'],
     [

@@ -140,3 +140,50 @@ describe('the validation of arguments', () => {
     )
   })
 })
+
+describe('compat: proposals', () => {
+  const all = (text: string): Settings =>
+    loadSettings(text, { file: 'f.yaml', features: featureSchemas, env: {} }).settings
+  const compatOf = (settings: Settings, feature: string, upstream?: string): unknown =>
+    Object(featureSettings(settings, feature, upstream)).compat
+
+  it('sets the defaults of compat of the features, and turns references on', () => {
+    const [plain, proposals] = [all(upstreams), all(`compat: proposals\n${upstreams}`)]
+    for (const feature of ['errors', 'provenance', 'state']) {
+      expect(compatOf(plain, feature)).toBe(true)
+      expect(compatOf(proposals, feature)).toBe('always')
+    }
+    expect(featureSettings(plain, 'references')).toBe(false)
+    expect(featureSettings(proposals, 'references')).toMatchObject({ over: Number.MAX_SAFE_INTEGER })
+  })
+
+  it('leaves what the file says, and works together with the corporate profile', () => {
+    const text = `compat: proposals\nfeatures: { errors: { compat: off }, references: off, state: on }\n${upstreams}`
+    const settings = all(text)
+    expect(compatOf(settings, 'errors')).toBe(false)
+    expect(featureSettings(settings, 'references')).toBe(false)
+    expect(compatOf(settings, 'state')).toBe('always')
+    const strict = all(`compat: proposals\n${corporate}${upstreams}`)
+    expect(featureSettings(strict, 'errors')).toMatchObject({ compat: 'always', hide_details: true })
+    expect(Object.keys(all(`compat: proposals\nfeatures: none\n${upstreams}`).features)).toEqual(
+      Object.keys(all(`features: none\n${upstreams}`).features),
+    )
+  })
+
+  it('applies to one server alone, in both directions', () => {
+    const two = 'upstreams: { one: { command: x, compat: proposals }, two: { command: x } }'
+    const settings = all(two)
+    expect(compatOf(settings, 'errors', 'one')).toBe('always')
+    expect(compatOf(settings, 'errors', 'two')).toBe(true)
+    expect(featureSettings(settings, 'references', 'two')).toBe(false)
+    const reversed = all(
+      'compat: proposals\nupstreams: { one: { command: x, compat: off }, two: { command: x } }',
+    )
+    expect(compatOf(reversed, 'errors', 'one')).toBe(true)
+    expect(compatOf(reversed, 'errors', 'two')).toBe('always')
+    const own = all(
+      'upstreams: { one: { command: x, compat: proposals, features: { errors: { compat: on } } } }',
+    )
+    expect(compatOf(own, 'errors', 'one')).toBe(true)
+  })
+})

@@ -1,4 +1,5 @@
 import { expect, it } from 'vitest'
+import { ownNames } from '../../../src/catalog/own-names.ts'
 import { loadSettings } from '../../../src/config/load.ts'
 import type { FeatureInstance } from '../../../src/features/feature.ts'
 import { features } from '../../../src/features/index.ts'
@@ -13,13 +14,27 @@ const contributions: readonly (readonly [string, FeatureInstance])[] = features.
 })
 const speaking = contributions.filter(([, { methods: own = {} }]) => Object.keys(own).length > 0)
 
-it('C099 every feature with methods is also available as a tool', () => {
-  expect(speaking.length).toBeGreaterThan(0)
-  for (const [name, { methods: own = {}, tools = [] }] of speaking) {
+/** What `GET /permissions` answers; models have the lists of tools. */
+const OVER_HTTP = 'permissions/list'
+
+it('C099 every method of a feature is also available as a tool, with the names that clients know it by', () => {
+  const rows: string[] = []
+  for (const [, { methods: own = {}, tools = [] }] of speaking) {
     // Hosts know the methods of the protocol and of its extensions.
     const invented = Object.keys(own).filter((method) => !/^(?:skills|tasks|events|files)\//.test(method))
-    if (invented.length > 0) expect([name, tools.length]).toEqual([name, invented.length])
+    const names = tools.map(({ definition }) => definition.name)
+    for (const method of invented.filter((each) => !names.includes(each) && each !== OVER_HTTP)) {
+      const row = ownNames.find((each) => each.method === method)
+      expect([method, ...names]).toContain(row?.tool)
+      rows.push(method)
+    }
   }
+  expect(rows.toSorted()).toEqual(ownNames.map(({ method }) => method).toSorted())
+})
+
+it('no two tools or methods have the same other name', () => {
+  const others = ownNames.flatMap(({ tool, others: names = [] }) => [tool, ...names])
+  expect(new Set(others).size).toBe(others.length)
 })
 
 it('C099 no method of a feature has the name of a protocol method, except for tasks', () => {

@@ -95,18 +95,19 @@ describe('base64 data', () => {
   })
 })
 
-const multimodalSettings = { compat: 'on' } as const
+const multimodalSettings = { compat: true } as const
 
 function bench(
   properties: Json,
   tool: ToolSettings = {},
   isReached: (value: true) => void = () => undefined,
+  stated: Json = {},
 ) {
   const entry: Descriptor = {
     upstream: 'one',
     kind: 'tool',
     name: 't',
-    definition: { name: 't', inputSchema: { type: 'object', properties } },
+    definition: { name: 't', inputSchema: { type: 'object', properties }, ...stated },
     classification: { op: 'write', risk: 'reversible', idempotent: false, evidence: [] },
   }
   const settings = serverSettings({ name: 'one', tools: { t: tool } })
@@ -170,18 +171,23 @@ describe('media of another type than declared', () => {
 })
 
 it('the facts contain accepted and returned media types, preferably as configured', () => {
-  expect(bench({ image }).facts).toEqual({ inputTypes: ['image/png'], maxInput: 774_144, mediaPlace: 'on' })
+  expect(bench({ image }).facts).toEqual({
+    inputTypes: ['image/png'],
+    maxInput: 774_144,
+    mediaPlace: 'asked',
+  })
   const owned = bench({ image }, { accepts: ['image/*'], returns: ['text/csv'], maxInput: 5 })
   expect(owned.facts).toMatchObject({ inputTypes: ['image/*'], outputTypes: ['text/csv'], maxInput: 5 })
 })
 
-it.each([
-  ['bytes, which grow by a third in base64', { image }, {}, 774_144],
-  ['bytes by configuration', {}, { accepts: ['image/png'] }, 774_144],
-  ['text', { note: text }, {}, 1_032_192],
-  ['more than a request has', { image }, { maxInput: 5_000_000 }, 774_144],
-])('the largest input is what fits into a call: %s', (_what, properties, settings, maxInput) => {
-  expect(bench(properties, settings).facts).toMatchObject({ maxInput })
+it.each<readonly [string, Json, ToolSettings, number, Json]>([
+  ['bytes, which grow by a third in base64', { image }, {}, 774_144, {}],
+  ['bytes by what the server says', {}, {}, 774_144, { input_types: ['image/png'] }],
+  ['bytes by configuration', {}, { accepts: ['image/png'] }, 774_144, {}],
+  ['text', { note: text }, {}, 1_032_192, {}],
+  ['more than a request has', { image }, { maxInput: 5_000_000 }, 774_144, {}],
+])('the largest input is what fits into a call: %s', (_what, properties, settings, maxInput, stated) => {
+  expect(bench(properties, settings, undefined, stated).facts).toMatchObject({ maxInput })
 })
 
 it.each([1, 4, 100, 65_536, 1_048_576])(

@@ -24,6 +24,7 @@ import {
   store,
   type Subscription,
 } from './subscription.ts'
+import { namesAt, unwrapped } from './wrapped.ts'
 
 /** Sends the events of a subscription to a stream; false if there are too many. */
 export type OpenPush = (push: Omit<Push, 'over'>) => boolean
@@ -60,8 +61,11 @@ export function clientMethods(parts: ClientParts, open: OpenPush): ClientMethods
   }
 }
 
-async function subscribe(call: Call, parts: ClientParts, open: OpenPush): Promise<Outcome> {
-  const wish = readWish(call, parts.maxTtlMs)
+async function subscribe(given: Call, parts: ClientParts, open: OpenPush): Promise<Outcome> {
+  const call = unwrapped(given)
+  const asked = readWish(call, parts.maxTtlMs)
+  const names = await namesAt(call, asked.events, parts.events)
+  const wish = { ...asked, events: [...new Set(names)].toSorted() }
   const selected = await select(wish, call, parts.events)
   if (selected.unknown.length > 0) return answered(denied(wish.id, selected))
   await keepOpen(selected.requests, call.principal, parts.events)

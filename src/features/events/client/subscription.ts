@@ -33,7 +33,9 @@ const DEFAULT_TTL_MS = 3_600_000
 const MAX_TYPES = 100
 const MAX_FILTER_LENGTH = 10_000
 
-const UUID_V4 = /^[\da-f]{8}-[\da-f]{4}-4[\da-f]{3}-[89ab][\da-f]{3}-[\da-f]{12}$/
+const UUID = /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/i
+/** What clients call their subscriptions; the ids of other subscriptions are hashes after `sub_`. */
+const ID = /^(?!sub_[\w-]{32}$)\w[\w.:-]{0,127}$/
 
 /** What `event/subscribe` requests. */
 export interface Wish extends Selection {
@@ -61,8 +63,18 @@ export function readWish({ params }: Call, maxTtlMs: number): Wish {
 }
 
 function readId(id: unknown): string {
-  if (typeof id === 'string' && UUID_V4.test(id.toLowerCase())) return id.toLowerCase()
-  throw invalid('subscription_id', 'must be a UUID of version 4. Without it, the gateway chooses one.')
+  const read = typeof id === 'string' ? storedId(id) : undefined
+  if (read !== undefined) return read
+  throw invalid(
+    'subscription_id',
+    'must be a UUID, or up to 128 letters, digits and . : _ -. Without it, the gateway chooses one.',
+  )
+}
+
+/** An id as it is stored; undefined if no subscription of these clients can have it. */
+function storedId(id: string): string | undefined {
+  if (UUID.test(id)) return id.toLowerCase()
+  return ID.test(id) ? id : undefined
 }
 
 /** The subscription with the id in a call, or with the given one. @throws RESOURCE_NOT_FOUND, INVALID_INPUT */
@@ -88,9 +100,8 @@ export async function findOwn(
   subscriptions: EventSubscriptions,
   id: string,
 ): Promise<Subscription | undefined> {
-  const record = UUID_V4.test(id.toLowerCase())
-    ? await subscriptions.find(principal, id.toLowerCase())
-    : undefined
+  const stored = storedId(id)
+  const record = stored === undefined ? undefined : await subscriptions.find(principal, stored)
   if (!record || !isOfClient(record) || record.upstream !== target.upstream) return undefined
   return asSubscription(record)
 }

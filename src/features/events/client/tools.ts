@@ -18,16 +18,24 @@ const subscribeTool: Definition = {
   inputSchema: {
     type: 'object',
     properties: {
-      events: { ...names, minItems: 1, description: 'The names of the events.' },
+      events: {
+        ...names,
+        minItems: 1,
+        description: 'The names of the events, unless they are in subscribe.',
+      },
       filter: {
         type: 'object',
         description:
           'Optional. The values that fields of the events must have: one, a list of possible ones, or a text with * for any text.',
       },
+      server: {
+        type: 'string',
+        description: 'Optional. The server whose events they are; then their names need no prefix.',
+      },
       subscription_id: {
         type: 'string',
-        format: 'uuid',
-        description: 'Optional. The id of a subscription to renew, or a new UUID of version 4.',
+        maxLength: 128,
+        description: 'Optional. The id of a subscription to renew, or a new one, such as a UUID.',
       },
       ttl_seconds: {
         type: 'number',
@@ -36,8 +44,11 @@ const subscribeTool: Definition = {
         description:
           'After how many seconds the subscription ends unless it is renewed. It can be less than requested: expires_at says when.',
       },
+      subscribe: {
+        type: 'object',
+        description: 'Optional. An object with these arguments, in place of them.',
+      },
     },
-    required: ['events'],
   },
   outputSchema: {
     type: 'object',

@@ -246,6 +246,7 @@ describe('what is false of a tool in a list', () => {
 
   test.each([
     ['the hint of the server', { annotations: { idempotentHint: false } }, {}, { idempotent: false }],
+    ['the words of the server', { idempotent: false }, {}, { idempotent: false }],
     ['the configuration', {}, { idempotent: false }, { idempotent: false }],
     ['an undo that is none', {}, { undo: 'none' }, { reversible: false }],
     ['a tool that cannot be taken back', {}, { pivot: true }, { reversible: false }],

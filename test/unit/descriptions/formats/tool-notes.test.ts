@@ -42,8 +42,8 @@ it('a tool that takes references says where files for it are sent, and the large
 
 it.each([
   [undefined, true, false],
-  ['on', false, false],
-  ['on', true, true],
+  ['asked', false, false],
+  ['asked', true, true],
   ['always', false, true],
 ] as const)(
   'with compat %s, asked for: %s, media are members of the entry: %s',

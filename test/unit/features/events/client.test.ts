@@ -48,6 +48,23 @@ describe('event/subscribe', () => {
     expect(granted).toBeLessThan(86_500_000)
   })
 
+  it('takes an id that the client chose, and keeps it as it is', async () => {
+    const { subscribe, poll, add } = gateway()
+    const id = 'sub-git-main-Commits'
+    expect(await subscribe({ events: [added], subscription_id: id })).toMatchObject({
+      status: 'active',
+      subscription_id: id,
+    })
+    await add({ text: '1' })
+    expect(await poll({ subscription_id: id })).toMatchObject({
+      subscription_id: id,
+      events: [{ event: added }],
+    })
+    await expect(poll({ subscription_id: id.toLowerCase() })).rejects.toMatchObject({
+      error: { code: 'RESOURCE_NOT_FOUND' },
+    })
+  })
+
   it('denies an unknown event, and names the supported ones', async () => {
     const { subscribe, poll } = gateway()
     const denied = await subscribe({ events: [added, 'nothing'], subscription_id: own })
@@ -64,7 +81,8 @@ describe('event/subscribe', () => {
     [{}, 'events'],
     [{ events: [] }, 'events'],
     [{ events: [1] }, 'events'],
-    [{ events: [added], subscription_id: 'mine' }, 'subscription_id'],
+    [{ events: [added], subscription_id: 'a/b' }, 'subscription_id'],
+    [{ events: [added], subscription_id: `sub_${'a'.repeat(32)}` }, 'subscription_id'],
     [{ events: [added], ttl_seconds: 0 }, 'ttl_seconds'],
     [{ events: [added], filter: 'x' }, 'filter'],
     [{ events: [added], filter: { colour: 1 } }, 'filter.colour'],

@@ -74,7 +74,13 @@ export function process(setup: Setup) {
     },
     ...setup.deps,
   })
-  const settings = { heartbeat: 5000, keep: 600_000, tasks: { after: 20_000 }, ...setup.settings }
+  const settings = {
+    heartbeat: 5000,
+    keep: 600_000,
+    tasks: { after: 20_000 },
+    compat: false,
+    ...setup.settings,
+  }
   const instance = progress.create(() => settings, deps)
   const policy = instance.middleware?.({ method: 'tools/call', upstream: 'one', name: 't' })
   if (!policy) throw new TypeError('there is no policy')

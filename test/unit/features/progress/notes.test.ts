@@ -18,6 +18,7 @@ interface Given {
   readonly id?: string | undefined
   readonly usual?: number
   readonly hasReceiver?: boolean
+  readonly isBeside?: boolean
 }
 
 /** The notes of a call that began at `START`, and everything its caller gets. */
@@ -31,6 +32,7 @@ function notesOf(given: Given = {}) {
     usualMs: () => usual,
     emit: (note) => void emitted.push(note),
     hasReceiver: () => given.hasReceiver ?? true,
+    isBeside: given.isBeside ?? false,
   })
   const say = (fields: Readonly<Record<string, unknown>>, now = START): void => {
     notes.relay({ method: METHOD, params: Payload.of({ progressToken: 'tok', ...fields }) }, now)
@@ -398,4 +400,14 @@ describe('a server that sends messages that are too long', () => {
     expect(emitted).toEqual([])
     expect(notes.message).toBe('m10000')
   })
+})
+
+it('what the gateway knows can be beside the token, where the server says nothing of that name', () => {
+  const { emitted, say } = notesOf({ isBeside: true, usual: 10_000 })
+  say({ progress: 1, total: 4 }, START + 4000)
+  say({ progress: 2, total: 4, type: 'theirs', estimated_remaining_seconds: 1 }, START + 5000)
+  const [first, second] = emitted.map(({ params }) => params?.fields)
+  const own = { progressToken: 'tok', type: 'progress', operation_id: 'op1' }
+  expect(first).toMatchObject({ ...own, progress: 1, total: 4, estimated_remaining_seconds: 6 })
+  expect(second).toMatchObject({ ...own, progress: 2, type: 'theirs', estimated_remaining_seconds: 1 })
 })

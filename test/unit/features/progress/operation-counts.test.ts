@@ -7,7 +7,7 @@ import { featureDeps } from '../../../support/feature-deps.ts'
 import { toolCall } from '../../../support/tool-call.ts'
 
 it('an operation is counted by its state until it has ended', async () => {
-  const settings = { heartbeat: 5000, keep: 60_000, tasks: { after: 20_000 } }
+  const settings = { heartbeat: 5000, keep: 60_000, tasks: { after: 20_000 }, compat: false }
   const observeRest = (_call: Call, rest: Promise<Outcome>): void => void rest.catch(() => undefined)
   const instance = progress.create(() => settings, featureDeps({ observeRest }))
   onTestFinished(async () => instance.close?.())

@@ -6,6 +6,7 @@ import { Payload } from '../../../../src/core/payload.ts'
 import type { ToolSettings } from '../../../../src/core/settings.ts'
 import { mask } from '../../../../src/features/mask/mask.ts'
 import { provenance } from '../../../../src/features/provenance/provenance.ts'
+import type { ProvenanceSettings } from '../../../../src/features/provenance/settings.ts'
 import { resultLimit } from '../../../../src/features/result-limit.ts'
 import { structuredText } from '../../../../src/features/structured-text.ts'
 import { answering, chain, fieldsOf, on } from '../../../support/chain.ts'
@@ -14,11 +15,11 @@ import { isObject, type Json, objectAt } from '../../../support/server/json.ts'
 import { hasSchema, schemaText } from '../../../support/published-schemas.ts'
 
 const KEY = 'dev.gatehouse/provenance'
-const defaults = { always: true, hash: false, compat: true }
+const defaults: ProvenanceSettings = { always: true, hash: false, compat: true }
 const hello = { content: [{ type: 'text', text: 'hello' }] }
 
 interface Setup {
-  readonly settings?: Partial<typeof defaults>
+  readonly settings?: Partial<ProvenanceSettings>
   readonly tool?: ToolSettings
   readonly call?: Partial<Call>
   readonly params?: Json
@@ -210,7 +211,7 @@ describe('provenance stated by a server', () => {
     ['in _meta', { ...hello, _meta: { [KEY]: forged } }],
     ['in the result', { ...hello, provenance: forged }],
     ['in both places', { ...hello, provenance: forged, _meta: { [KEY]: [forged] } }],
-  ])("a server's provenance %s is kept under its own name before the gateway's", async (_where, result) => {
+  ])("a server's provenance %s is kept in its place, under its own name", async (_where, result) => {
     for (const [compat, always] of [true, false].flatMap(
       (one) =>
         [
@@ -224,8 +225,36 @@ describe('provenance stated by a server', () => {
         { source: 'one:t', attested_by: 'gatehouse' },
       ]
       expect(objectAt(told, '_meta')[KEY]).toMatchObject(both)
-      if ((compat && always) || 'provenance' in result) expect(told['provenance']).toMatchObject(both)
+      if ('provenance' in result) expect(told['provenance']).toEqual(both[0])
+      else if (compat && always) expect(told['provenance']).toMatchObject(both)
     }
+  })
+
+  it.each([
+    ['an object', { source: 'invoice_v2.pdf', location: { page: 3 } }],
+    ['a list', [{ source: 'a' }, { source: 'b' }]],
+    ['a text', 'a book'],
+  ])("a server's provenance that is %s stays exactly as it is, with any setting", async (_what, own) => {
+    for (const compat of [false, true, 'always'] as const) {
+      const told = await stampedResult({ ...hello, provenance: own }, { settings: { compat } })
+      expect(told['provenance']).toEqual(own)
+      expect([objectAt(told, '_meta')[KEY]].flat().at(-1)).toMatchObject({ attested_by: 'gatehouse' })
+    }
+  })
+
+  it('with compat: always every result has the stamp and its content beside it', async () => {
+    const settings = { always: false, compat: 'always' } as const
+    const text = await stampedResult({ content: [{ type: 'text', text: '{"n":1}' }] }, { settings })
+    expect(text).toMatchObject({ result: { n: 1 }, provenance: { source: 'one:t' } })
+    const structuredContent = { revenue_q3: 4_200_000 }
+    expect(await stampedResult({ content: [], structuredContent }, { settings })).toMatchObject({
+      result: structuredContent,
+      provenance: { attested_by: 'gatehouse' },
+    })
+    const own = await stampedResult({ ...hello, result: null }, { settings })
+    expect(own['result']).toBeNull()
+    const failed = await stampedResult({ ...hello, isError: true }, { settings })
+    expect(failed).not.toHaveProperty('result')
   })
 
   it('the provenance of a failed result is attributed to the server', async () => {
@@ -243,10 +272,10 @@ describe('provenance stated by a server', () => {
       fc.asyncProperty(value, value, fc.boolean(), async (inMeta, beside, isError) => {
         const result = { ...hello, provenance: beside, _meta: { [KEY]: inMeta }, ...(isError && { isError }) }
         const told = await stampedResult(result)
-        for (const said of [objectAt(told, '_meta')[KEY], told['provenance']]) {
-          const ours = [said].flat().filter((each) => isObject(each) && each['attested_by'] === 'gatehouse')
-          expect(ours).toHaveLength(isError ? 0 : 1)
-        }
+        const ours = (said: unknown): unknown[] =>
+          [said].flat(5).filter((each) => isObject(each) && each['attested_by'] === 'gatehouse')
+        expect(ours(objectAt(told, '_meta')[KEY])).toHaveLength(isError ? 0 : 1)
+        if (beside !== null) expect(ours(told['provenance'])).toEqual([])
       }),
     )
   })
@@ -335,8 +364,8 @@ describe.skipIf(!hasSchema(schemaFile))('the provenance schema', () => {
     const results: readonly Json[] = [
       hello,
       { content: [], structuredContent: { url: 'u', sha: 's' } },
-      { ...hello, provenance: 'a book' },
-      { ...hello, provenance: [{ confidence: 'exact' }] },
+      { ...hello, provenance: { source: 'a book' } },
+      { ...hello, _meta: { [KEY]: 'a book' } },
     ]
     for (const settings of [{}, { hash: true }]) {
       for (const result of results) {

@@ -114,6 +114,12 @@ describe('an import', () => {
     )
     const failed = await failing.start({ ref_id: await failing.keep('[1]'), ...sheet })
     expect(failed).toMatchObject({ isError: true, structuredContent: { status: 'failed', error } })
+    const silent = world(() => result({ content: [], isError: true }))
+    const unexplained = await silent.start({ ref_id: await silent.keep('[1]'), ...sheet })
+    expect(unexplained['structuredContent']).toMatchObject({
+      status: 'failed',
+      error: { code: 'SERVER_ERROR', message: 'The tool failed.', category: expect.any(String) },
+    })
     const refusing = world(() => {
       throw new GatewayError('PERMISSION_DENIED', 'Not you.')
     })
@@ -185,7 +191,7 @@ describe('an import of foreign data', () => {
     const { tool } = importing({
       references: kept,
       mayRead: async () => true,
-      tools: new ImportTools({}, deps),
+      tools: new ImportTools({ formats: {}, byDefault: () => undefined }, deps),
       deps,
       download: async ({ principal }) => {
         downloads++

@@ -1,0 +1,83 @@
+/**
+ * What a server says of a tool in its list, in the words of the MCP extension proposals (service-manifest.schema.json,
+ * ToolDefinition): cost, latency, risk, confirmation, scopes, media. Every document and question takes them from here.
+ */
+import { type Cost, type Risk, riskRanks } from './descriptor.ts'
+import { toDouble } from './json/exact-number.ts'
+import { isObject } from './json/json.ts'
+
+/** The words of a server about one tool; what it does not say, or not in the form of the proposals, is absent. */
+export interface StatedTool {
+  readonly cost?: Cost
+  readonly latency?: 'instant' | 'seconds' | 'minutes'
+  readonly idempotent?: boolean
+  readonly risk?: Risk
+  /** A person has to approve each call: it says so, or a call costs something that needs approval. */
+  readonly needsConfirmation: boolean
+  /** The question for that person. */
+  readonly question?: string
+  readonly scopes?: readonly string[]
+  /** Media types. */
+  readonly accepts?: readonly string[]
+  readonly returns?: readonly string[]
+  /** In bytes. */
+  readonly maxInput?: number
+}
+
+type Definition = Readonly<Record<string, unknown>>
+
+const latencies = ['instant', 'seconds', 'minutes'] as const
+const categories = ['free', 'metered', 'requires_approval'] as const
+const risks = ['safe', 'reversible', 'destructive'] as const
+
+/** How many scopes or media types of one tool are read. */
+const MAX_ITEMS = 100
+
+/** Reads the entry of a tool. */
+export function statedTool(definition: Definition): StatedTool {
+  const { idempotent, risk_level: risk, requires_confirmation: isRequired } = definition
+  const { confirmation_message: question, latency, max_input_size_bytes: maxInput } = definition
+  const cost = costIn(definition.cost)
+  const scopes = textsIn(definition.required_scopes)
+  const [accepts, returns] = [textsIn(definition.input_types), textsIn(definition.output_types)]
+  const bytes = toDouble(maxInput)
+  return {
+    ...(cost && { cost }),
+    ...(isOneOf(latencies, latency) && { latency }),
+    ...(typeof idempotent === 'boolean' && { idempotent }),
+    ...(isOneOf(risks, risk) && { risk }),
+    needsConfirmation: isRequired === true || cost?.category === 'requires_approval',
+    ...(typeof question === 'string' && question.trim() !== '' && { question }),
+    ...(scopes && { scopes }),
+    ...(accepts && { accepts }),
+    ...(returns && { returns }),
+    ...(bytes !== undefined && bytes >= 0 && { maxInput: bytes }),
+  }
+}
+
+/** The risk of a tool for its readers: a trusted server says it, others can only raise it. */
+export function reportedRisk(stated: Risk | undefined, judged: Risk, isTrusted: boolean): Risk {
+  if (stated === undefined) return judged
+  return isTrusted || riskRanks[stated] > riskRanks[judged] ? stated : judged
+}
+
+function costIn(value: unknown): Cost | undefined {
+  if (!isObject(value) || !isOneOf(categories, value.category)) return undefined
+  const { category, estimated_units: estimated, unit_label: label } = value
+  const units = toDouble(estimated)
+  return {
+    category,
+    ...(units !== undefined && { units }),
+    ...(typeof label === 'string' && { label }),
+  }
+}
+
+function textsIn(value: unknown): readonly string[] | undefined {
+  if (!Array.isArray(value)) return undefined
+  const items: readonly unknown[] = value.slice(0, MAX_ITEMS)
+  return items.filter((item) => typeof item === 'string')
+}
+
+function isOneOf<Word extends string>(words: readonly Word[], value: unknown): value is Word {
+  return words.some((word) => word === value)
+}
