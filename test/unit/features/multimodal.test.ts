@@ -180,14 +180,14 @@ it('the facts contain accepted and returned media types, preferably as configure
   expect(owned.facts).toMatchObject({ inputTypes: ['image/*'], outputTypes: ['text/csv'], maxInput: 5 })
 })
 
-it.each<readonly [string, Json, ToolSettings, number, Json]>([
-  ['bytes, which grow by a third in base64', { image }, {}, 774_144, {}],
-  ['bytes by what the server says', {}, {}, 774_144, { input_types: ['image/png'] }],
-  ['bytes by configuration', {}, { accepts: ['image/png'] }, 774_144, {}],
-  ['text', { note: text }, {}, 1_032_192, {}],
-  ['more than a request has', { image }, { maxInput: 5_000_000 }, 774_144, {}],
-])('the largest input is what fits into a call: %s', (_what, properties, settings, maxInput, stated) => {
-  expect(bench(properties, settings, undefined, stated).facts).toMatchObject({ maxInput })
+it.each<readonly [string, number, Parameters<typeof bench>]>([
+  ['bytes, which grow by a third in base64', 774_144, [{ image }]],
+  ['bytes by what the server says', 774_144, [{}, {}, undefined, { input_types: ['image/png'] }]],
+  ['bytes by configuration', 774_144, [{}, { accepts: ['image/png'] }]],
+  ['text', 1_032_192, [{ note: text }]],
+  ['more than a request has', 774_144, [{ image }, { maxInput: 5_000_000 }]],
+])('the largest input is what fits into a call: %s', (_what, maxInput, given) => {
+  expect(bench(...given).facts).toMatchObject({ maxInput })
 })
 
 it.each([1, 4, 100, 65_536, 1_048_576])(
