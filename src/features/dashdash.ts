@@ -8,6 +8,7 @@ import {
   listedResourceObject,
   listedToolObject,
   withOwnWords,
+  withServerWords,
 } from '../descriptions/formats/dashdash.ts'
 import { skillUri } from '../descriptions/formats/skill.ts'
 import { MEDIA_KEY, mediaMembers, toolNotes } from '../descriptions/formats/tool-notes.ts'
@@ -40,9 +41,8 @@ export const dashdash: Feature<Settings | false> = {
       if (!description) return undefined
       const object = deps.descriptions.document(description, 'server', serverObject)
       return {
-        fields: { dashdash: object },
+        extended: { dashdash: (own) => withServerWords(object, own) },
         meta: { [META_KEY]: object },
-        experimental: { dashdash: object },
         extensions: { [META_KEY]: { specVersion, aiHelp: description.front.hasHelp } },
         instructions: [
           deps.descriptions.document(description, 'purpose', ({ purpose }) => purpose),

@@ -93,6 +93,16 @@ export function withOwnWords(object: Json, { dashdash: own }: EntryDefinition): 
   return isObject(own) ? { ...object, ...own } : object
 }
 
+/**
+ * The object of a server: what it says of itself comes first, but not how it is installed and what that requires, since
+ * clients connect to the gateway.
+ */
+export function withServerWords(object: Json, own: unknown): Json {
+  if (!isObject(own)) return object
+  const { install: _install, requires: _requires, ...words } = own
+  return { ...object, ...words }
+}
+
 /** Whether a member has its default value. */
 function isDefault(value: unknown): boolean {
   return value === false || value === 0 || (Array.isArray(value) && value.length === 0)

@@ -17,7 +17,11 @@ let server: ScriptedServer
 let gateway: LocalGateway
 beforeAll(async () => {
   server = await scriptedServer(
-    { tools: {}, resources: {} },
+    {
+      tools: {},
+      resources: {},
+      experimental: { dashdash: { accessLevel: 'full', install: { npm: 'acme' } } },
+    },
     {
       'tools/list': () => ({ tools: [create] }),
       'resources/list': () => ({ resources: [{ uri, name: 'one', dashdash: { resourceType: 'own' } }] }),
@@ -79,3 +83,13 @@ test.each(['2025-11-25', '2026-07-28'] as const)(
     await client.close()
   },
 )
+
+test('a client of the gateway reads what a server says of itself, and installs the gateway', async () => {
+  const client = await connect({ transport: 'http', url: gateway.url, revision: '2025-11-25' })
+  const { experimental } = Object(client.initialized['capabilities'])
+  expect(experimental).toMatchObject({
+    dashdash: { accessLevel: 'full', identity: { name: 'acme' }, install: { url: gateway.url } },
+  })
+  expect(client.initialized['dashdash']).toMatchObject({ accessLevel: 'interact' })
+  await client.close()
+})

@@ -1,5 +1,5 @@
 // The sizes that lists announce for tools that take bytes: a file of exactly that size passes.
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { connect } from '../../support/fake-client.ts'
 import { localGateway, type LocalGateway } from '../../support/local-gateway.ts'
 import { scriptedServer, type ScriptedServer } from '../../support/scripted-server.ts'
@@ -102,6 +102,18 @@ describe('with references', () => {
     )
     expect(await call(gateway, 'measure_small_image', `ref://${fits?.id}`)).toBe(String(1_500_000))
     expect(await call(gateway, 'measure_small_image', `ref://${large?.id}`)).toBeUndefined()
+  })
+
+  it('a server that alone has references takes what is uploaded', async () => {
+    const one = { url: server.url, features: { references: { argument: '1MB' } } }
+    const alone = await localGateway({ upstreams: { one, other: server.url } })
+    onTestFinished(() => alone.close())
+    const media = objectAt(objectAt(await listed(alone, 'one_measure_image'), '_meta'), MEDIA)
+    expect(media).toMatchObject({ binary_transport: 'multipart', max_upload_size_bytes: 1_048_576 })
+    const { id } = await upload(media['upload_url'], 1_048_576)
+    expect(await call(alone, 'one_measure_image', `ref://${id}`)).toBe('1048576')
+    const other = objectAt(objectAt(await listed(alone, 'other_measure_image'), '_meta'), MEDIA)
+    expect(other).not.toHaveProperty('binary_transport')
   })
 
   it('only a tool whose argument takes the reference as it is announces the form', async () => {

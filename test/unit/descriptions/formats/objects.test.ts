@@ -7,6 +7,7 @@ import {
   serverObject,
   toolObject,
   withOwnWords,
+  withServerWords,
 } from '../../../../src/descriptions/formats/dashdash.ts'
 import { manifestOf } from '../../../../src/descriptions/formats/manifest.ts'
 import { catalogEntry, draftCatalogEntry, serverCard } from '../../../../src/descriptions/formats/registry.ts'
@@ -303,6 +304,18 @@ describe('a resource that the configuration describes', () => {
   test('keeps what is derived where nothing fits', () => {
     expect(listedResourceObject({ uri: 'other://1' }, server)).toEqual({ resourceType: 'other' })
   })
+})
+
+test.each([
+  [undefined, {}],
+  [null, {}],
+  [
+    { identity: { name: 'acme' }, install: { npm: '@acme/mcp' }, requires: { env: ['ACME_API_KEY'] } },
+    { identity: { name: 'acme' } },
+  ],
+])("a server's own words of itself come first, except for how it is installed: %j", (own, expected) => {
+  const object = { accessLevel: 'read', identity: { name: 'files' }, install: { url: 'https://gw.example' } }
+  expect(withServerWords(object, own)).toEqual({ ...object, ...expected })
 })
 
 test.each([
