@@ -135,6 +135,7 @@ interface UpstreamValues extends AboutValues {
   readonly start_timeout: number
   readonly idle: number
   readonly tools: Readonly<Record<string, ToolValues>>
+  readonly resources?: UpstreamSettings['resources']
   readonly scopes: Readonly<Record<string, string | readonly string[]>>
   readonly allow: Readonly<Record<string, ArgumentValues>>
   readonly deny: Readonly<Record<string, ArgumentValues>>
@@ -189,6 +190,7 @@ function upstreamSettings(
     tools: Object.fromEntries(
       Object.entries(upstream.tools).map(([name, values]) => [values.rename ?? name, toolSettings(values)]),
     ),
+    ...(upstream.resources && { resources: upstream.resources }),
     scopes: mapped(upstream.scopes, (names) => [names].flat()),
     allow: mapped(upstream.allow, argumentRule),
     deny: mapped(upstream.deny, argumentRule),

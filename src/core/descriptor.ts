@@ -123,8 +123,10 @@ export interface ToolFacts {
   readonly isIdempotentWithKey?: boolean
   /** Such as `10/minute`. */
   readonly rates?: readonly string[]
-  /** The largest request, in bytes. */
+  /** The largest input that fits into a call: what bytes of it are before they are base64, in bytes. */
   readonly maxInput?: number
+  /** Where files for its arguments can be sent as a form, and the largest, in bytes: a call then has the reference. */
+  readonly upload?: { readonly url: string; readonly max: number }
   /** The longest time without a message from the server during a call, in milliseconds. */
   readonly timeout?: number
   readonly longCalls?: LongCalls
@@ -135,6 +137,8 @@ export interface ToolFacts {
   readonly cost?: Cost
   readonly inputTypes?: readonly string[]
   readonly outputTypes?: readonly string[]
+  /** Whether its media types are also members of its list entry: for clients that ask, or for all. */
+  readonly mediaPlace?: 'asked' | 'always'
 }
 
 /** What becomes of a call that takes long, in milliseconds. */

@@ -165,6 +165,8 @@ export interface UpstreamSettings {
   readonly renames: Readonly<Record<string, string>>
   /** Settings of individual tools, by glob. */
   readonly tools: Readonly<Record<string, ToolSettings>>
+  /** The owner's description of resources and resource templates, by glob of the URI; absent if there is none. */
+  readonly resources?: Readonly<Record<string, ResourceWords>>
   /** Named scopes: the tools, prompts and resources that each one grants, by glob. */
   readonly scopes: Readonly<Record<string, readonly string[]>>
   /** Calls that are exclusively allowed, or denied: by glob of the tool, then by argument a glob of its value. */
@@ -267,6 +269,19 @@ export interface ToolWords {
   readonly provenance?: { readonly source?: string; readonly version?: string; readonly jsonPath?: string }
   /** The replacement, and the end of support. */
   readonly deprecated?: string
+}
+
+/** The owner's description of a resource, for documentation. */
+export interface ResourceWords {
+  /** What kind of thing it is, such as `project`. */
+  readonly type?: string
+  /** Whether its content changes. */
+  readonly refreshable?: boolean
+  /** How long it may be cached, in milliseconds. */
+  readonly cache?: number
+  /** Equivalent web page and HTTP request; `{uri}` is replaced by the URI, `{1}` by what the first `*` stands for. */
+  readonly web?: string
+  readonly api?: string
 }
 
 interface ToolExample {
@@ -415,9 +430,18 @@ export function settingOf<Key extends keyof ToolSettings>(
   name: string,
   key: Key,
 ): { readonly glob: string; readonly value: NonNullable<ToolSettings[Key]> } | undefined {
-  for (const glob of fitting(Object.keys(tools), name)) {
-    const value = tools[glob]?.[key]
-    if (value !== undefined) return { glob, value }
+  return settingAt<ToolSettings, Key>(tools, name, key)
+}
+
+/** The same for what else has settings by glob. */
+export function settingAt<Values extends object, Key extends keyof Values>(
+  all: Readonly<Record<string, Values>>,
+  name: string,
+  key: Key,
+): { readonly glob: string; readonly value: NonNullable<Values[Key]> } | undefined {
+  for (const glob of fitting(Object.keys(all), name)) {
+    const value = all[glob]?.[key]
+    if (value !== undefined && value !== null) return { glob, value }
   }
   return undefined
 }

@@ -7,9 +7,11 @@ import {
   specVersion,
   listedResourceObject,
   listedToolObject,
+  withOwnWords,
+  withServerWords,
 } from '../descriptions/formats/dashdash.ts'
 import { skillUri } from '../descriptions/formats/skill.ts'
-import { toolNotes } from '../descriptions/formats/tool-notes.ts'
+import { MEDIA_KEY, mediaMembers, toolNotes } from '../descriptions/formats/tool-notes.ts'
 import type { ServerDescription } from '../descriptions/model/description.ts'
 import { NS, isAskedFor, withoutFlag } from '../protocol/meta-keys.ts'
 import { method } from '../protocol/methods.ts'
@@ -39,9 +41,8 @@ export const dashdash: Feature<Settings | false> = {
       if (!description) return undefined
       const object = deps.descriptions.document(description, 'server', serverObject)
       return {
-        fields: { dashdash: object },
+        extended: { dashdash: (own) => withServerWords(object, own) },
         meta: { [META_KEY]: object },
-        experimental: { dashdash: object },
         extensions: { [META_KEY]: { specVersion, aiHelp: description.front.hasHelp } },
         instructions: [
           deps.descriptions.document(description, 'purpose', ({ purpose }) => purpose),
@@ -89,7 +90,8 @@ export function describeLists(
     if (outcome.kind !== 'result' || !description || key === undefined) return outcome
     const { result } = outcome
     const isInMeta = isAskedFor(call, META_KEY)
-    const slot = `${call.target.upstream ?? ''} ${key} ${isInMeta}`
+    const isMediaAsked = isAskedFor(call, MEDIA_KEY)
+    const slot = `${call.target.upstream ?? ''} ${key} ${isInMeta} ${isMediaAsked}`
     const all = known.get(slot)?.filter((each) => each.description === description) ?? []
     // The same text is usually the same list of the same server.
     const same = all.find(({ source }) => source === result || source.text === result.text)
@@ -97,7 +99,8 @@ export function describeLists(
     const list = result.at(key)
     if (!list || !Array.isArray(list.value)) return outcome
     const sameEntries = all.find(({ entries }) => entries === list.text)
-    const newList = sameEntries?.list ?? describedList(list, { key, description, deps, isInMeta })
+    const newList =
+      sameEntries?.list ?? describedList(list, { key, description, deps, isInMeta, isMediaAsked })
     const describedResult = result.with({ [key]: newList })
     if (!sameEntries) {
       const added = {
@@ -116,7 +119,7 @@ export function describeLists(
     if (!isOn(call.target.upstream)) return next(call)
     // Both may wait for the same server, so they do at the same time.
     const description = descriptionSoon(NAME, call, deps)
-    return next(withoutFlag(call, META_KEY)).then((outcome) =>
+    return next(withoutFlag(withoutFlag(call, META_KEY), MEDIA_KEY)).then((outcome) =>
       description instanceof Promise
         ? description.then((found) => describe(call, outcome, found))
         : describe(call, outcome, description),
@@ -131,21 +134,30 @@ interface ListContext {
   readonly deps: Deps
   /** Whether the object is also added to `_meta`. */
   readonly isInMeta: boolean
+  /** Whether the client asks for media types as members of tools. */
+  readonly isMediaAsked: boolean
 }
 
 function describedList(list: Payload, context: ListContext): Payload {
   const objectOf = context.key === 'tools' ? toolObjects(context) : resourceObjects(context)
   const notesOf = context.key === 'tools' ? toolNotesOf(context) : () => undefined
+  const media = context.key === 'tools' ? mediaIn(context) : () => undefined
   const texts = list.items.map((entry) => {
-    const object = objectOf(entry.fields)
-    if (!object) return entry.text
+    const derived = objectOf(entry.fields)
+    if (!derived) return entry.text
+    const object = withOwnWords(derived, entry.fields)
     // Encoded once, though it may appear in two places.
     const encoded = Payload.text(JSON.stringify(object), object)
     const notes = { ...(context.isInMeta && { [META_KEY]: encoded }), ...notesOf(entry.fields) }
-    const described = entry.with({ dashdash: encoded })
+    const described = entry.with({ ...missingIn(entry.fields, media(entry.fields)), dashdash: encoded })
     return (Object.keys(notes).length > 0 ? described.withMeta(notes) : described).text
   })
   return Payload.text(`[${texts.join(',')}]`)
+}
+
+/** The members that an entry does not have. */
+function missingIn(entry: EntryDefinition, members: EntryDefinition = {}): EntryDefinition {
+  return Object.fromEntries(Object.entries(members).filter(([key]) => !Object.hasOwn(entry, key)))
 }
 
 type ObjectOf = (definition: EntryDefinition) => EntryDefinition | undefined
@@ -168,13 +180,19 @@ function toolNotesOf({ description, deps }: ListContext): ObjectOf {
   return ({ name }) => (typeof name === 'string' ? notes.get(name) : undefined)
 }
 
+/** The media of a tool as members of its entry, where clients get them. */
+function mediaIn({ description: { tools }, isMediaAsked }: ListContext): ObjectOf {
+  const members = new Map(tools.map((tool) => [tool.name, mediaMembers(tool, isMediaAsked)]))
+  return ({ name }) => (typeof name === 'string' ? members.get(name) : undefined)
+}
+
 function resourceObjects({ description, deps }: ListContext): ObjectOf {
   // The capabilities of one server say nothing about another.
   const servers = description.parts.length > 0 ? description.parts : [description]
   const objects = deps.descriptions.document(description, 'resources', () =>
-    servers.flatMap(({ canSubscribe, resources, templates }) =>
-      [...resources, ...templates].map(
-        (each) => [String(each.uri ?? each.uriTemplate), listedResourceObject(each, canSubscribe)] as const,
+    servers.flatMap((server) =>
+      [...server.resources, ...server.templates].map(
+        (each) => [String(each.uri ?? each.uriTemplate), listedResourceObject(each, server)] as const,
       ),
     ),
   )

@@ -17,11 +17,11 @@ type Fields = Readonly<Record<string, unknown>>
 
 /** Additions to the result of `server/discover`. */
 interface DiscoverAdditions {
-  /** At the top level of the result, in its `_meta`, and in both kinds of capabilities. */
-  readonly fields?: Fields
+  /** At the top level of the result and among the experimental capabilities, made of what the server has there. */
+  readonly extended?: Readonly<Record<string, (own: unknown) => Fields>>
+  /** In `_meta` of the result, and among the capabilities of extensions. */
   readonly meta?: Fields
   readonly extensions?: Fields
-  readonly experimental?: Fields
   /** Capabilities without members, where the server has none of that name. */
   readonly kinds?: readonly string[]
   /** Lines of a paragraph at the end of the instructions; those that are in them already are left out. */
@@ -89,7 +89,12 @@ function withAdditions(
   if (outcome.kind !== 'result' || !additions) return outcome
   const { result } = outcome
   const capabilities = result.at('capabilities') ?? Payload.of({})
-  const kinds = Object.entries({ extensions: additions.extensions, experimental: additions.experimental })
+  const extend = ({ fields }: Payload): Fields =>
+    Object.fromEntries(
+      Object.entries(additions.extended ?? {}).map(([key, make]) => [key, make(fields[key])] as const),
+    )
+  const experimental = additions.extended && extend(capabilities.at('experimental') ?? Payload.of({}))
+  const kinds = Object.entries({ extensions: additions.extensions, experimental })
   const added = kinds.flatMap(([kind, members]) =>
     members
       ? [[kind, (capabilities.at(kind) ?? Payload.of({})).with(amongCapabilities(members, client))] as const]
@@ -101,7 +106,7 @@ function withAdditions(
   const lines = (additions.instructions ?? []).filter((line) => line !== '' && !given.includes(line))
   const paragraphs = [given, lines.join('\n')].filter((each) => each !== '')
   const extended = result.with({
-    ...additions.fields,
+    ...extend(result),
     capabilities: capabilities.with(
       Object.fromEntries([...added, ...missing.map((kind) => [kind, {}] as const)]),
     ),

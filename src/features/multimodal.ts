@@ -3,19 +3,29 @@ import type { Call, Handler, Outcome } from '../core/call.ts'
 import type { Descriptor } from '../core/descriptor.ts'
 import { GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
+import { type Input, inputsOf, inputTypes } from '../core/media-inputs.ts'
 import { settingOf } from '../core/settings.ts'
-import { wordsOf } from '../core/text/words.ts'
+import { statedTool } from '../core/stated-tool.ts'
 import { NS } from '../protocol/meta-keys.ts'
 import type { Feature } from './feature.ts'
-import { multimodalSchema } from './settings/authorize.ts'
+import { type MultimodalSettings, multimodalSchema } from './settings/authorize.ts'
 
 /** The `_meta` key of media mismatches in a call. */
 const META_KEY = `${NS}/multimodal`
 
+/** How much of a request is left to everything but the media, in bytes: other arguments, `_meta`, the head of a data URI. */
+const ENVELOPE_BYTES = 16 * 1024
+
+/** The largest input in a request: of bytes those that fit in base64, which has four characters for three of them. */
+export function largestInput(request: number, isBinary: boolean): number {
+  const left = request - Math.min(ENVELOPE_BYTES, Math.ceil(request / 4))
+  return isBinary ? Math.floor(left / 4) * 3 : left
+}
+
 /** Describes which media tools accept and return, and refuses oversized media before servers receive them. */
-export const multimodal: Feature<Record<never, never>> = {
+export const multimodal: Feature<MultimodalSettings | false> = {
   ...multimodalSchema,
-  create: (_settings, deps) => {
+  create: (settings, deps) => {
     const known = new WeakMap<object, Inputs>()
     const inputs = ({ definition }: Descriptor): Inputs => {
       const cached = known.get(definition)
@@ -39,12 +49,21 @@ export const multimodal: Feature<Record<never, never>> = {
       },
       toolFacts: (entry) => {
         const { upstream, name } = entry
-        const accepted = setting(upstream, name, 'accepts') ?? inputTypes(inputs(entry).all)
+        const { all, binary } = inputs(entry)
+        const configured = setting(upstream, name, 'accepts')
+        const accepted = configured ?? inputTypes(all)
         const given = setting(upstream, name, 'returns')
+        const isBinary =
+          binary.length > 0 || (configured ?? statedTool(entry.definition).accepts) !== undefined
+        const own = settings(upstream)
         return {
           ...(accepted.length > 0 && { inputTypes: accepted }),
           ...(given && { outputTypes: given }),
-          maxInput: setting(upstream, name, 'maxInput') ?? deps.gateway.largestRequest,
+          maxInput: Math.min(
+            setting(upstream, name, 'maxInput') ?? Infinity,
+            largestInput(deps.gateway.largestRequest, isBinary),
+          ),
+          ...(own && own.compat && { mediaPlace: own.compat === 'always' ? 'always' : 'asked' }),
         }
       },
     }
@@ -139,70 +158,6 @@ function tooLarge({ argument, bytes }: Found, limit: number): GatewayError {
       isResult: true,
     },
   )
-}
-
-/** An argument of a tool that accepts media. */
-interface Input {
-  readonly name: string
-  /** The media type, or a range of types. */
-  readonly type: string
-  /** Whether it contains bytes, in base64 or a data URI; otherwise it contains their location. */
-  readonly isBinary: boolean
-  /** The schema declares the type. */
-  readonly isDeclared: boolean
-}
-
-/** The arguments of a tool that accept media, by their schema or their names. */
-export function inputsOf(inputSchema: unknown): readonly Input[] {
-  const properties = isObject(inputSchema) ? inputSchema.properties : undefined
-  if (!isObject(properties)) return []
-  return Object.entries(properties).flatMap(([name, schema]) => inputOf(name, schema) ?? [])
-}
-
-/** The distinct media types that a tool accepts. */
-export function inputTypes(inputs: readonly Input[]): string[] {
-  return [...new Set(inputs.map(({ type }) => type))].toSorted()
-}
-
-const formats: ReadonlySet<unknown> = new Set(['byte', 'binary', 'data-url', 'data-uri'])
-const OCTETS = 'application/octet-stream'
-
-function inputOf(name: string, schema: unknown): Input | undefined {
-  const own = isObject(schema) && schema.type === 'array' ? schema.items : schema
-  if (!isObject(own) || (own.type !== undefined && ![own.type].flat().includes('string'))) return undefined
-  const { contentEncoding, contentMediaType, format } = own
-  const typeByName = typeFromName(name)
-  const isBinary = contentEncoding === 'base64' || formats.has(format)
-  if (typeof contentMediaType === 'string' && contentMediaType.length <= 100)
-    return { name, type: contentMediaType, isBinary, isDeclared: true }
-  if (isBinary) return { name, type: typeByName ?? OCTETS, isBinary, isDeclared: false }
-  if (format === 'uri' || format === 'url')
-    return { name, type: 'text/uri-list', isBinary, isDeclared: false }
-  if (typeByName === undefined || Array.isArray(own.enum)) return undefined
-  return { name, type: typeByName, isBinary: true, isDeclared: false }
-}
-
-const kinds: Readonly<Record<string, string>> = {
-  image: 'image/*',
-  images: 'image/*',
-  audio: 'audio/*',
-  video: 'video/*',
-  attachment: OCTETS,
-  attachments: OCTETS,
-  file: OCTETS,
-  files: OCTETS,
-  base64: OCTETS,
-}
-const endings: ReadonlySet<string | undefined> = new Set(['data', 'base64', 'bytes', 'content'])
-
-/** The media type that an argument's name implies: `imageData` takes an image, `image_id` and `file_path` do not. */
-function typeFromName(name: string): string | undefined {
-  const words = wordsOf(name)
-  const last = words.at(-1) ?? ''
-  const about = endings.has(last) && words.length > 1 ? words.at(-2) : undefined
-  const kind = (word: string | undefined): string | undefined =>
-    word !== undefined && Object.hasOwn(kinds, word) ? kinds[word] : undefined
-  return kind(about) ?? kind(last)
 }
 
 /** The signature of a media type: bytes at an offset. */

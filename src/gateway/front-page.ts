@@ -157,7 +157,7 @@ const pages: readonly (readonly [path: string, description: string])[] = [
   ['/llms-full.txt', 'Everything in one document, for language models'],
   ['/ai-help', 'Guide to all servers, as Markdown'],
   ['/capabilities', 'Manifest: servers, tools and limits, as JSON'],
-  ['/.well-known/mcp/catalog.json', 'Server catalog, for registries'],
+  ['/.well-known/ai-catalog.json', 'Catalog of the servers, for discovery'],
   ['/conformance', 'What the conformance suite found'],
 ]
 

@@ -183,6 +183,9 @@ const carriers = [
   ['x-mcp-dry-run', DRY_RUN],
 ] as const
 
+/** The names of these headers, in lower case. */
+export const valueHeaders: readonly string[] = carriers.map(([header]) => header)
+
 /** The values for features in a request's headers; undefined if there are none. */
 export function gatewayMetadataOf(headers: Headers): GatewayMetadata | undefined {
   let carried: (readonly [string, unknown])[] | undefined

@@ -254,7 +254,7 @@ describe('the commands in the documents', () => {
   test('of npm are scripts of the package', () => {
     const { scripts } = JSON.parse(readFileSync(inRepository('package.json'), 'utf8'))
     const used = [
-      ...`${readme.text}${contributing.text}`.matchAll(/npm (?:run\s+([\w-]+)|(start|test))/g),
+      ...`${readme.text}${contributing.text}`.matchAll(/npm (?:run\s+([\w:-]+)|(start|test))/g),
     ].map(([, run, own]) => run ?? own)
     expect(used).toEqual(expect.arrayContaining(['start', 'test', 'check', 'build']))
     expect(used.filter((name) => name === undefined || !Object.hasOwn(scripts, name))).toEqual([])

@@ -1,4 +1,4 @@
-import { type Row, binding, gaps, pending, rows, startOf } from './standard.ts'
+import { type Row, binding, deviations, gaps, pending, rows, startOf } from './standard.ts'
 
 /** A test of one run, with the names of its groups before its own. */
 export interface Ran {
@@ -18,22 +18,26 @@ export function standardReport(tests: readonly Ran[]): StandardReport {
   for (const { names, state } of tests) {
     for (const [id, name] of numbered(names)) byRow.set(id, [...(byRow.get(id) ?? []), { name, state }])
   }
-  const { untested, pendingButTested, unknown } = gaps(new Set(byRow.keys()))
+  const { untested, pendingButTested, deviatingUntested, unknown } = gaps(new Set(byRow.keys()))
   const failed = [...byRow].filter(([, own]) => own.some(({ state }) => state !== 'passed')).map(([id]) => id)
   const problems = [
     ...told('has neither a test nor an entry in pending.json', untested),
     ...told('is pending and has a test', pendingButTested),
+    ...told('deviates and has no test that shows how', deviatingUntested),
     ...told('is no row', unknown),
     ...told('has a test that did not pass', failed),
     ...told('could not be loaded', tests.filter(({ state }) => state === 'not loaded').map(nameOf)),
   ]
-  const passed = binding.filter(({ id }) => byRow.has(id) && !failed.includes(id)).length
+  const kept = binding.filter(({ id }) => byRow.has(id) && !failed.includes(id))
+  const deviating = kept.filter(({ id }) => deviations.has(id))
+  const passed = kept.length - deviating.length
   const lines = [
     '# The corporate standard, row by row',
     '',
-    `${passed} of ${binding.length} rows pass, ${pending.size} are pending, ${problems.length} have a problem.`,
+    `${passed} of ${binding.length} rows pass, ${deviating.length} deviate on purpose, ${pending.size} are pending, ${problems.length} have a problem.`,
     '',
     ...(problems.length > 0 ? ['## Problems', '', ...problems.map((each) => `- ${each}`), ''] : []),
+    ...(deviating.length > 0 ? ['## Deviations', '', ...deviating.map(deviation), ''] : []),
     '| Row | Level | Who | Result | Tests |',
     '|---|---|---|---|---|',
     ...rows.map((row) => line(row, byRow.get(row.id) ?? [])),
@@ -65,6 +69,10 @@ function told(what: string, ids: readonly string[]): string[] {
   return ids.map((id) => `${id} ${what}`)
 }
 
+function deviation({ id, level }: Row): string {
+  return `- ${id} (${level}) deviates: ${deviations.get(id)}`
+}
+
 /** How many tests of a row are named. */
 const SHOWN = 12
 
@@ -76,7 +84,8 @@ function line({ id, level, who }: Row, own: readonly Of[]): string {
 }
 
 function result(id: string, own: readonly Of[]): string {
-  if (own.length > 0) return own.every(({ state }) => state === 'passed') ? 'passed' : 'failed'
+  if (own.some(({ state }) => state !== 'passed')) return 'failed'
+  if (own.length > 0) return deviations.has(id) ? 'deviates' : 'passed'
   const area = pending.get(id)
   if (area !== undefined) return `pending: ${area}`
   return binding.some((row) => row.id === id) ? 'missing' : 'asked of servers alone'

@@ -1,7 +1,7 @@
 /** Descriptions of servers and tools by their owners. */
 import type { About, Cost } from '../../core/descriptor.ts'
 import type { IntentRule, Recommendation } from '../../core/settings.ts'
-import { sizeSchema } from '../../core/time/units.ts'
+import { pauseSchema, sizeSchema } from '../../core/time/units.ts'
 
 /** The JSON Schema of a list of names. */
 export const list = {
@@ -39,7 +39,8 @@ export const aboutProperties = {
     type: 'object',
     errorMessage: 'must be a mapping such as { npm: "npm install -g some-server" }',
     additionalProperties: sentence,
-    description: 'Installation commands by package manager. Default: derived from `command`.',
+    description:
+      'Installation commands of the server itself by package manager, for documents. Clients need none: they connect to the gateway.',
   },
   requires: {
     type: 'object',
@@ -47,10 +48,11 @@ export const aboutProperties = {
     errorMessage: 'must be a mapping of auth, env and scopes to lists',
     properties: {
       auth: { ...sentences, description: 'How callers authenticate.' },
-      env: { ...sentences, description: 'Names of environment variables.' },
+      env: { ...sentences, description: 'Names of environment variables that callers need.' },
       scopes: { ...sentences, description: 'Scopes of the underlying service.' },
     },
-    description: 'Requirements. Default: derived from the settings of the server.',
+    description:
+      'What callers need. Default: derived from `auth` of the gateway, and the scopes of the tools.',
   },
   homepage: { ...url, description: 'The home page of the server.' },
   repository: { ...url, description: 'The source code repository.' },
@@ -203,6 +205,27 @@ export const toolWords = {
     description:
       'The replacement, and the end of support: `use` and the name of a tool, and a date. The notice is added before the description of the tool. Until that date, calls are answered even if the server has removed the tool.',
     examples: ['use log_work, support ends 2027-03-31'],
+  },
+}
+
+/** The JSON Schema of the description of a resource. */
+export const resourceWords = {
+  type: 'object',
+  additionalProperties: false,
+  errorMessage: 'must be a mapping such as { type: project, cache: 5m }',
+  properties: {
+    type: { ...sentence, description: 'What kind of thing the resource is, such as `project`.' },
+    refreshable: { type: 'boolean', description: 'Whether its content changes.' },
+    cache: { ...pauseSchema, description: 'How long its content may be cached.' },
+    web: {
+      ...url,
+      description:
+        'The URL of an equivalent web page. `{uri}` is replaced by the URI of the resource, `{1}` by what the first `*` of the glob stands for.',
+    },
+    api: {
+      ...sentence,
+      description: 'An equivalent HTTP request, such as `GET /projects/{1}`, with the same replacements.',
+    },
   },
 }
 

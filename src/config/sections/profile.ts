@@ -64,6 +64,7 @@ export const profiles: Readonly<Record<Settings['profile'], Profile>> = {
 const proposals: Defaults = {
   errors: { values: { compat: 'always' } },
   intent: { values: { forward: true } },
+  multimodal: { values: { compat: 'always' } },
   progress: { values: { compat: true } },
   provenance: { values: { compat: 'always' } },
   references: { isOn: true, values: { over: Number.MAX_SAFE_INTEGER, listed: false } },

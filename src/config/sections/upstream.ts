@@ -12,7 +12,7 @@ import { isHttpUrl } from '../names.ts'
 import { patternMistake } from '../patterns.ts'
 import { type Place, placeAt, type Checked, type Finding } from '../problem.ts'
 import { holdsPassword, looksLikeToken, namesSecret } from '../configured-secrets.ts'
-import { aboutProperties, list, toolWords } from './about.ts'
+import { aboutProperties, list, resourceWords, toolWords } from './about.ts'
 import { approvalProblems } from './auth-checks.ts'
 import { areServerEventsOn, eventProblems, eventsSchema } from './events.ts'
 import { expressionProblems, maskProblems } from './tool-checks.ts'
@@ -195,6 +195,14 @@ export const upstreamProperties: JsonSchema = {
     additionalProperties: { ...toolSchema, properties: { ...toolSchema.properties, ...toolWords } },
     description: 'Settings of tools, by name or glob; the most specific glob takes precedence.',
     examples: [{ 'delete_*': { risk: 'destructive', rate: '10/minute' } }],
+  },
+  resources: {
+    type: 'object',
+    errorMessage: 'must be a mapping of URIs or globs of them to descriptions',
+    additionalProperties: resourceWords,
+    description:
+      'Descriptions of resources and resource templates, by URI or glob; the most specific glob takes precedence.',
+    examples: [{ 'acme://projects/*': { type: 'project', cache: '5m', api: 'GET /api/projects/{1}' } }],
   },
   scopes: {
     type: 'object',

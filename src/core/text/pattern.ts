@@ -234,19 +234,26 @@ function allCharacters(): string {
 
 /** Whether a name matches a glob: `*` stands for any characters, all other characters for themselves. */
 export function fits(glob: string, name: string): boolean {
+  return starsIn(glob, name) !== undefined
+}
+
+/** What each `*` of a glob stands for in a name; undefined if the name does not match. */
+export function starsIn(glob: string, name: string): readonly string[] | undefined {
   const [first = '', ...rest] = glob.split('*')
-  if (rest.length === 0) return glob === name
+  if (rest.length === 0) return glob === name ? [] : undefined
   const last = rest.pop() ?? ''
   if (!name.startsWith(first) || !name.endsWith(last) || name.length < first.length + last.length)
-    return false
+    return undefined
+  const stars: string[] = []
   let at = first.length
   const end = name.length - last.length
   for (const part of rest) {
     const found = name.indexOf(part, at)
-    if (found === -1 || found + part.length > end) return false
+    if (found === -1 || found + part.length > end) return undefined
+    stars.push(name.slice(at, found))
     at = found + part.length
   }
-  return true
+  return [...stars, name.slice(at, end)]
 }
 
 /** The globs that match a name, most specific first, by the number of characters other than `*`. */

@@ -1,7 +1,11 @@
 /** The objects of the dashdash format. */
 import type { EntryDefinition } from '../../core/descriptor.ts'
+import { isObject } from '../../core/json/json.ts'
+import { type ResourceWords, settingAt } from '../../core/settings.ts'
+import { starsIn } from '../../core/text/pattern.ts'
 import { ownErrors, possibleErrors } from '../model/failures.ts'
 import { examplesOf } from '../model/parameters.ts'
+import { installationOf } from '../model/connecting.ts'
 import type { ServerDescription, ToolDescription } from '../model/description.ts'
 import { clipped, oneLine } from '../model/text.ts'
 
@@ -13,7 +17,8 @@ type Json = Record<string, unknown>
 
 /** The description of a server for authors of skills. */
 export function serverObject(server: ServerDescription): Json {
-  const { name, description, emoji, links, install, front, contentVersion, changedAt } = server
+  const { name, description, emoji, links, front, contentVersion, changedAt } = server
+  const install = installationOf(server)
   const needs = needsOf(server)
   return {
     specVersion,
@@ -62,8 +67,8 @@ export function toolObject(tool: ToolDescription): Json {
 }
 
 /**
- * The same for a tool in a list, which clients load in full: without defaults, and without the examples and errors
- * that are derived from its schema and the gateway, which are in `ai_help`.
+ * The same for a tool in a list, which clients load in full: without what is not known to be false, zero or empty, and
+ * without the examples and errors that are derived from its schema and the gateway, which are in `ai_help`.
  */
 export function listedToolObject(tool: ToolDescription): Json {
   const { examples, errors, ...object } = toolObject(tool)
@@ -73,7 +78,29 @@ export function listedToolObject(tool: ToolDescription): Json {
     ...((words.examples?.length ?? 0) > 0 && { examples }),
     ...((words.errors?.length ?? 0) > 0 && { errors: ownErrors(tool) }),
   }
-  return Object.fromEntries(Object.entries(members).filter(([, value]) => !isDefault(value)))
+  return without(members, tool.denied)
+}
+
+/** An object without the members that have their default value, except for those that are known to have it. */
+function without(object: Json, known: ReadonlySet<string>): Json {
+  return Object.fromEntries(
+    Object.entries(object).filter(([key, value]) => !isDefault(value) || known.has(key)),
+  )
+}
+
+/** The object of an entry in a list: what the server itself says there comes first. */
+export function withOwnWords(object: Json, { dashdash: own }: EntryDefinition): Json {
+  return isObject(own) ? { ...object, ...own } : object
+}
+
+/**
+ * The object of a server: what it says of itself comes first, but not how it is installed and what that requires, since
+ * clients connect to the gateway.
+ */
+export function withServerWords(object: Json, own: unknown): Json {
+  if (!isObject(own)) return object
+  const { install: _install, requires: _requires, ...words } = own
+  return { ...object, ...words }
 }
 
 /** Whether a member has its default value. */
@@ -81,25 +108,60 @@ function isDefault(value: unknown): boolean {
   return value === false || value === 0 || (Array.isArray(value) && value.length === 0)
 }
 
-/** The same for a resource or resource template in a list. */
-export function listedResourceObject(definition: EntryDefinition, canSubscribe: boolean): Json {
-  const entries = Object.entries(resourceObject(definition, canSubscribe))
-  return Object.fromEntries(entries.filter(([, value]) => !isDefault(value)))
+/** What is known of the resources of a server. */
+type ResourceFacts = Pick<ServerDescription, 'canSubscribe' | 'resourceWords'>
+
+/** The same for a resource or resource template in a list: without what is not known to be false or zero. */
+export function listedResourceObject(definition: EntryDefinition, facts: ResourceFacts): Json {
+  const words = wordsOfResource(addressOf(definition), facts)
+  return without(resourceObject(definition, facts), new Set(Object.keys(words)))
 }
 
 /** The description of a resource or resource template. */
-export function resourceObject(definition: EntryDefinition, canSubscribe: boolean): Json {
-  const address = oneLine(definition.ownUri ?? definition.uri ?? definition.uriTemplate)
+export function resourceObject(definition: EntryDefinition, facts: ResourceFacts): Json {
+  const address = addressOf(definition)
   const [scheme = ''] = address.split(':')
   const [family = ''] = oneLine(definition.mimeType).split('/')
-  const web = /^https?:\/\//.test(address) ? address : undefined
   return {
     resourceType: clipped(isDescriptiveScheme(scheme) ? scheme : family || scheme || 'resource', 40),
-    refreshable: canSubscribe,
-    // Its lifetime is unknown, so it is not cached.
+    refreshable: facts.canSubscribe,
+    // Unless the configuration has its lifetime, it is not cached.
     cacheDuration: 0,
-    ...(web !== undefined && { webEquivalent: web }),
+    ...(/^https?:\/\//.test(address) && { webEquivalent: address }),
+    ...wordsOfResource(address, facts),
   }
+}
+
+function addressOf({ ownUri, uri, uriTemplate }: EntryDefinition): string {
+  return oneLine(ownUri ?? uri ?? uriTemplate)
+}
+
+/** What the configuration says of a resource. */
+function wordsOfResource(address: string, { resourceWords }: ResourceFacts): Json {
+  const word = <Key extends keyof ResourceWords>(key: Key) =>
+    settingAt<ResourceWords, Key>(resourceWords, address, key)
+  const [type, refreshable, cache, web, api] = [
+    word('type'),
+    word('refreshable'),
+    word('cache'),
+    word('web'),
+    word('api'),
+  ]
+  return {
+    ...(type && { resourceType: clipped(oneLine(type.value), 40) }),
+    ...(refreshable && { refreshable: refreshable.value }),
+    ...(cache && { cacheDuration: Math.floor(cache.value / 1000) }),
+    ...(web && { webEquivalent: filled(web, address) }),
+    ...(api && { apiEquivalent: filled(api, address) }),
+  }
+}
+
+/** A text with the URI in the place of `{uri}`, and what the stars of the glob stand for in that of `{1}`, `{2}`. */
+function filled({ glob, value }: { readonly glob: string; readonly value: string }, address: string): string {
+  const stars = starsIn(glob, address) ?? []
+  return oneLine(value).replaceAll(/\{(uri|\d+)\}/g, (whole, name: string) =>
+    name === 'uri' ? address : (stars[Number(name) - 1] ?? whole),
+  )
 }
 
 /** A time as a date. */

@@ -15,6 +15,7 @@ import {
 } from '../model/facts.ts'
 import type { ServerDescription, ToolDescription } from '../model/description.ts'
 import { clean } from '../model/text.ts'
+import { inputLimits } from './tool-notes.ts'
 
 type Json = Record<string, unknown>
 
@@ -68,7 +69,6 @@ function manifestTool(tool: ToolDescription): Json {
   const cost = costOf(tool)
   const inputTypes = words.accepts ?? facts.inputTypes
   const outputTypes = outputTypesOf(tool)
-  const maxInput = least(facts.maxInput, words.maxInput)
   const scopes = [...new Set([...(tool.ownScopes ?? []), ...requiredScopes(facts)])]
   const meta = {
     ...(alias !== name && { [WIRE_NAME]: name }),
@@ -82,7 +82,7 @@ function manifestTool(tool: ToolDescription): Json {
     ...(isObject(outputSchema) && { output_schema: outputSchema }),
     ...(inputTypes && { input_types: inputTypes }),
     ...(outputTypes.length > 0 && { output_types: outputTypes }),
-    ...(maxInput !== undefined && { max_input_size_bytes: maxInput }),
+    ...inputLimits(tool),
     ...(cost && { cost: costData(cost) }),
     ...(latency && { latency }),
     idempotent: classification.idempotent,
@@ -94,10 +94,6 @@ function manifestTool(tool: ToolDescription): Json {
     supports_pagination: paginates(tool) || definition.supports_pagination === true,
     ...(Object.keys(meta).length > 0 && { _meta: meta }),
   }
-}
-
-function least(one: number | undefined, other: number | undefined): number | undefined {
-  return one === undefined || other === undefined ? (one ?? other) : Math.min(one, other)
 }
 
 function authOf(description: ServerDescription): Json {

@@ -2,6 +2,7 @@
 import { NS } from '../../protocol/meta-keys.ts'
 import { revisionNames } from '../../protocol/revisions.ts'
 import { alternativeAccess, specVersion } from './dashdash.ts'
+import { installationOf } from '../model/connecting.ts'
 import { endpointsOf } from '../model/facts.ts'
 import { asksForToken, type ServerDescription } from '../model/description.ts'
 import { clipped } from '../model/text.ts'
@@ -13,12 +14,12 @@ export const cardType = 'application/mcp-server-card+json'
 
 /** The entry of a server for an MCP registry; unverified. */
 export function registryEntry(server: ServerDescription): Json {
-  const { name, description, install, tools } = server
+  const { name, description, tools } = server
   return {
     name,
     description,
     specVersion,
-    install,
+    install: installationOf(server),
     alternativeAccess: alternativeAccess(server),
     categories: [...new Set(tools.map(({ category }) => category))].toSorted(),
     verified: false,
@@ -53,10 +54,24 @@ export function serverCard(server: ServerDescription): Json {
   }
 }
 
-/** An entry of the server catalog of a domain, with the URL of a server card. */
-export function catalogEntry({ name, title }: ServerDescription, cardUrl: string): Json {
-  const { hostname } = new URL(cardUrl)
-  return { identifier: `urn:air:${hostname}:${name}`, displayName: title, type: cardType, url: cardUrl }
+/** The media type of an AI Catalog. */
+export const catalogType = 'application/ai-catalog+json'
+
+/** The version of the AI Catalog format that SEP-2127 describes. */
+export const catalogVersion = '1.0'
+
+/** An entry of the AI Catalog of a domain (SEP-2127): the card has the title, description and version. */
+export function catalogEntry({ name }: ServerDescription, cardUrl: string): Json {
+  return { identifier: identifierOf(cardUrl, `mcp:${name}`), type: cardType, url: cardUrl }
+}
+
+/** The same as drafts of SEP-2127 had it, for `/.well-known/mcp/catalog.json`. */
+export function draftCatalogEntry({ name, title }: ServerDescription, cardUrl: string): Json {
+  return { identifier: identifierOf(cardUrl, name), displayName: title, type: cardType, url: cardUrl }
+}
+
+function identifierOf(cardUrl: string, path: string): string {
+  return `urn:air:${new URL(cardUrl).hostname}:${path}`
 }
 
 function repositoryOf(url: string): Json {

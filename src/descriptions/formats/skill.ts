@@ -4,6 +4,7 @@ import { self } from '../../core/identity.ts'
 import { isObject } from '../../core/json/json.ts'
 import { escapeHidden } from '../../core/text/escape.ts'
 import type { ServerDescription } from '../model/description.ts'
+import { installationOf } from '../model/connecting.ts'
 import { endpointsOf } from '../model/facts.ts'
 import { bullets, code, inlineText, jsonBlock, listed, sentence, oneLine } from '../model/text.ts'
 import { clientSnippet, bestPractices } from '../sections/practices.ts'
@@ -92,7 +93,8 @@ function more({ front }: ServerDescription): string {
 
 /** The front matter of the documents for agents: YAML between two lines of dashes. */
 export function frontMatter(description: ServerDescription): string {
-  const { links, install, emoji, contentVersion, changedAt } = description
+  const { links, emoji, contentVersion, changedAt } = description
+  const install = installationOf(description)
   const [endpoint, ...others] = Object.values(endpointsOf(description))
   const found: Readonly<Record<string, Yaml | undefined>> = {
     name: description.name,

@@ -13,8 +13,17 @@ export function toolNotes(tool: ToolDescription): Json {
   return {
     ...(cost && { [`${NS}/cost`]: costData(cost) }),
     ...(latency && { [`${NS}/latency`]: latency }),
-    ...(media && { [`${NS}/multimodal`]: media }),
+    ...(media && { [MEDIA_KEY]: media }),
   }
+}
+
+/** The `_meta` key of the media of a tool. */
+export const MEDIA_KEY = `${NS}/multimodal`
+
+/** The same media as members of the list entry, for clients that ask for it or for all. */
+export function mediaMembers(tool: ToolDescription, isAsked: boolean): Json {
+  const { mediaPlace } = tool.facts
+  return mediaPlace === 'always' || (mediaPlace === 'asked' && isAsked) ? (mediaOf(tool) ?? {}) : {}
 }
 
 /** For how many tools the remaining quota is included: each is a separate read of a store that may be remote. */
@@ -33,13 +42,29 @@ function isCounted({ facts: { rates, cost } }: Pick<ToolDescription, 'facts'>): 
 
 /** The media types of a tool, if it handles more than text and JSON. */
 function mediaOf(tool: ToolDescription): Json | undefined {
-  const { inputTypes, maxInput } = tool.facts
+  // The words of the owner and of the server come before what the schema shows.
+  const inputTypes = tool.facts.inputTypes && (tool.words.accepts ?? tool.facts.inputTypes)
   const outputTypes = outputTypesOf(tool)
   const isRich = outputTypes.some((type) => type !== 'text/plain' && type !== 'application/json')
   if (!inputTypes && !isRich) return undefined
   return {
     ...(inputTypes && { input_types: inputTypes }),
     ...(outputTypes.length > 0 && { output_types: outputTypes }),
-    ...(inputTypes && maxInput !== undefined && { max_input_size_bytes: maxInput }),
+    ...(inputTypes && inputLimits(tool)),
+  }
+}
+
+/** The largest input in a call and, where files can be sent as a form before it, where, and the largest of them. */
+export function inputLimits({ facts, words }: ToolDescription): Json {
+  const { upload } = facts
+  const own = words.maxInput ?? Infinity
+  const inCall = Math.min(facts.maxInput ?? Infinity, own)
+  return {
+    ...(inCall !== Infinity && { max_input_size_bytes: inCall }),
+    ...(upload && {
+      binary_transport: 'multipart',
+      upload_url: upload.url,
+      max_upload_size_bytes: Math.min(upload.max, own),
+    }),
   }
 }

@@ -1,5 +1,5 @@
 /** Describes the gateway itself: authentication, limits, extensions. */
-import { isProtected } from '../../core/auth-settings.ts'
+import { type AuthSettings, isProtected } from '../../core/auth-settings.ts'
 import { isObject } from '../../core/json/json.ts'
 import { limitScope, DEFAULT_RATE } from '../../core/principal.ts'
 import { self } from '../../core/identity.ts'
@@ -57,6 +57,7 @@ export function frontOf(upstream: string | undefined, options: Options): Front {
     extensions: extensions.flatMap(([name, feature]) =>
       isOn(feature, upstream) && isPossible(name) ? [name] : [],
     ),
+    hasDryRuns: isOn('dry_run', upstream),
     hasEvents: isOn('events', upstream),
     isRecorded: settings.observe.audit !== undefined,
     hasHelp: isOn('help', upstream) && isAsked(settings),
@@ -81,23 +82,45 @@ function listedBy(settings: Settings, feature: string, upstream: string | undefi
 /** The authentication of callers over HTTP; stdio has none. */
 function authOf({ settings: { auth }, isOn }: Options, isServed: boolean): Front['auth'] {
   if (!isServed || !isProtected(auth)) return { methods: ['none'] }
-  const { jwt, authorizationServers, elevateUrl, session } = auth
+  const { authorizationServers, elevateUrl, session } = auth
   const methods: AuthMethod[] =
     authorizationServers.length > 0 ? ['oauth2_code', 'bearer_token'] : ['bearer_token']
-  const required = jwt?.requiredClaims.map((claim) => [claim, 'required'] as const) ?? []
+  const claims = claimsOf(auth)
   return {
     methods,
-    ...(jwt && {
-      claims: {
-        ...Object.fromEntries(required),
-        sub: 'the identity of the caller',
-        [jwt.scopeClaim]: 'the scopes of the caller',
-      },
-    }),
+    ...(claims && { claims }),
     issuers: authorizationServers,
     ...(elevateUrl !== undefined && { elevateUrl }),
     ...(isOn('permissions') && { sessionTtl: Math.round(session.idle / 1000) }),
   }
+}
+
+/** The claims that are read: of a signed token, or else of the response of the introspection endpoint. */
+function claimsOf({ jwt, introspect }: AuthSettings): Front['auth']['claims'] {
+  const times = { nbf: 'the start of validity, checked if present' }
+  if (jwt) {
+    return {
+      iss: 'required, the configured issuer',
+      aud: 'required, the URL of this endpoint or another configured audience',
+      exp: 'required, the end of validity',
+      ...times,
+      iat: 'required, the time of issue, which is not in the future',
+      ...Object.fromEntries(jwt.requiredClaims.map((claim) => [claim, 'required'])),
+      sub: 'required, the identity of the caller',
+      [jwt.scopeClaim]: 'the scopes of the caller; none without it',
+    }
+  }
+  return (
+    introspect && {
+      active: 'required, true',
+      aud: `${introspect.requiresAudience ? 'required' : 'checked if present'}, the URL of this endpoint or another configured audience`,
+      exp: 'the end of validity, checked if present',
+      ...times,
+      sub: 'the identity of the caller',
+      client_id: 'the identity of a caller that is a client, if there is no subject',
+      scope: 'the scopes of the caller; none without it',
+    }
+  )
 }
 
 /** The rate limits per caller, for the server or for all servers. */

@@ -4,14 +4,7 @@ import type { EntryDefinition, ServerRecord, Descriptor, ToolDetails } from '../
 import { self } from '../../core/identity.ts'
 import { isObject } from '../../core/json/json.ts'
 import { verbClass } from '../../core/judgement/lexicon.ts'
-import {
-  type UpstreamSettings,
-  type ToolSettings,
-  type ToolWords,
-  settingOf,
-  type CommandReach,
-  type UrlReach,
-} from '../../core/settings.ts'
+import { type UpstreamSettings, type ToolSettings, type ToolWords, settingOf } from '../../core/settings.ts'
 import { reportedRisk, type StatedTool, statedTool } from '../../core/stated-tool.ts'
 import { aliasOf, ownAliasOf } from '../../core/text/alias.ts'
 import { actionOf } from '../../core/text/synonyms.ts'
@@ -25,6 +18,7 @@ import {
   type ServerDescription,
   type ToolDescription,
 } from './description.ts'
+import { authNames } from './connecting.ts'
 import { isApart, requiredScopes } from './facts.ts'
 import {
   categoriesOf,
@@ -42,7 +36,7 @@ import { clean, firstSentence, oneLine } from './text.ts'
 /** The input of a description: the record and the settings of a server. */
 interface Source {
   readonly record: ServerRecord
-  readonly settings: Pick<UpstreamSettings, 'reach' | 'tools' | 'recommend' | 'trust'>
+  readonly settings: Pick<UpstreamSettings, 'tools' | 'resources' | 'recommend' | 'trust'>
   /** The types of events that no tool has, as they are named at the address of the server. */
   readonly events?: readonly EventType[]
 }
@@ -90,10 +84,11 @@ export function describeServer(
     isUp: record.isUp,
     accessLevel: about.access ?? accessOf(tools),
     links: linksOf(record),
-    install: about.install ?? installOf(settings.reach),
+    install: about.install ?? {},
     requires: {
-      auth: about.requires?.auth ?? authOf(settings.reach),
-      env: about.requires?.env ?? variablesOf(settings.reach),
+      auth: about.requires?.auth ?? authNames(front),
+      // Those of the server itself are the gateway's business.
+      env: about.requires?.env ?? [],
       scopes: about.requires?.scopes ?? scopesOf(tools),
     },
     contentVersion,
@@ -103,6 +98,7 @@ export function describeServer(
     prompts: named(record.prompts),
     resources: named(record.resources),
     templates: named(record.resourceTemplates),
+    resourceWords: settings.resources ?? {},
     recommend: settings.recommend,
     events: eventsOf(events, name, naming),
     parts: [],
@@ -131,7 +127,7 @@ export function describeAllServers(parts: readonly ServerDescription[], front: F
     accessLevel: widest(parts),
     links: { cli: null, api: null, web: null },
     install: {},
-    requires: { auth: [], env: [], scopes: scopesOf(tools) },
+    requires: { auth: authNames(front), env: [], scopes: scopesOf(tools) },
     contentVersion: digest(parts.map((part) => `${part.name} ${part.contentVersion} ${part.isUp}`)),
     ...(changes.length > 0 && { changedAt: Math.max(...changes) }),
     canSubscribe: parts.some((part) => part.canSubscribe),
@@ -139,6 +135,7 @@ export function describeAllServers(parts: readonly ServerDescription[], front: F
     prompts: up.flatMap(({ prompts }) => prompts),
     resources: up.flatMap(({ resources }) => resources),
     templates: up.flatMap(({ templates }) => templates),
+    resourceWords: {},
     recommend: parts.flatMap(({ recommend }) => recommend),
     events: parts.flatMap(({ events }) => events),
     parts,
@@ -169,6 +166,7 @@ function toolsOf({ record, settings }: Source, naming: Naming, isGuarded: boolea
       effects: words.effects?.map(oneLine) ?? effectsOf(tool.entry, ownWords[at] ?? []),
       scopes: isGuarded ? requiredScopes(tool.facts) : [],
       isDeprecated: words.deprecated !== undefined || shapeOf(definition).isDeprecated,
+      denied: deniedOf(tool.entry, settings.tools),
       ...(undo !== undefined && { undoneBy: naming.name(record.name, undo) }),
       ...(tool.facts.event !== undefined && { event: eventName(record.name, tool.facts.event, naming) }),
       definition,
@@ -182,6 +180,22 @@ function toolsOf({ record, settings }: Source, naming: Naming, isGuarded: boolea
     }
   })
   return withOwnAliases(drawn)
+}
+
+/** What the server or the configuration says is false. */
+function deniedOf(
+  { name, definition }: Descriptor,
+  tools: Readonly<Record<string, ToolSettings>>,
+): ToolDescription['denied'] {
+  const hints = isObject(definition.annotations) ? definition.annotations : {}
+  const stated = statedTool(definition).idempotent ?? hints.idempotentHint
+  const isRepeatable = settingOf(tools, name, 'idempotent')?.value ?? stated
+  const cannotUndo =
+    settingOf(tools, name, 'undo')?.value === 'none' || settingOf(tools, name, 'pivot')?.value === true
+  return new Set([
+    ...(isRepeatable === false ? (['idempotent'] as const) : []),
+    ...(cannotUndo ? (['reversible'] as const) : []),
+  ])
 }
 
 function eventsOf(
@@ -359,116 +373,4 @@ function object(words: readonly string[]): string {
     articles.has(first) || /[^s]s$/.test(noun) || /(?:[a-z]{3}ing|data|content|access|children)$/.test(noun)
   const article = isBare ? '' : /^[aeiou]/.test(first) ? 'an ' : 'a '
   return article + words.join(' ')
-}
-
-// How a server is installed and reached, from its command line or URL.
-
-type Reach = CommandReach | UrlReach
-
-/** The installation commands of a server by package manager, derived from its command line. */
-export function installOf(reach: Reach): Readonly<Record<string, string>> {
-  if (reach.kind === 'url') return {}
-  const name = (reach.command.split(/[\\/]/).at(-1) ?? '').replace(/\.(?:exe|cmd)$/i, '').toLowerCase()
-  const known = runners[name]
-  const found = known?.package(reach.args)
-  return known && found !== undefined && looksLikePackage.test(found) ? { [known.manager]: found } : {}
-}
-
-/** The names of the environment variables of a server, without values. */
-export function variablesOf(reach: Reach): string[] {
-  return reach.kind === 'command' ? Object.keys(reach.env).toSorted() : []
-}
-
-/** How the gateway authenticates to the server. */
-export function authOf(reach: Reach): string[] {
-  if (reach.kind === 'command') return []
-  if (reach.oauth) return ['oauth2']
-  const names = Object.keys(reach.headers)
-  if (names.includes('authorization')) return ['bearer-token']
-  return names.some((name) => /key|token|auth/.test(name)) ? ['api-key'] : []
-}
-
-interface Runner {
-  readonly manager: 'npm' | 'pip' | 'docker'
-  package(words: readonly string[]): string | undefined
-}
-
-/** Names of packages and images, with an optional version; not paths, URLs or option values. */
-const looksLikePackage =
-  /^(?:@[a-z0-9][\w.-]*\/)?[a-z0-9][\w.-]*(?:[/:][a-z0-9][\w.-]*){0,4}(?:@[\w.^~:-]+|==[\w.]+)?$/i
-
-/** Runs a package of npm. */
-const npm: Runner = {
-  manager: 'npm',
-  package: (words) => {
-    const found = packageIn(words, { naming: ['--package', '-p'], valued: [], bare: npmBare })
-    return found !== undefined && interpreters.has(found) ? undefined : found
-  },
-}
-const pip: Runner = {
-  manager: 'pip',
-  package: (words) => packageIn(words, { naming: ['--from'], valued: pipValued, bare: pipBare }),
-}
-const docker: Runner = {
-  manager: 'docker',
-  package: (words) => packageIn(words, { naming: [], valued: dockerValued, bare: dockerBare }),
-}
-
-const runners: Readonly<Record<string, Runner>> = {
-  npx: npm,
-  bunx: npm,
-  pnpm: after(['dlx'], npm),
-  yarn: after(['dlx'], npm),
-  npm: after(['exec'], npm),
-  uvx: pip,
-  uv: after(['tool', 'run'], pip),
-  pipx: after(['run'], pip),
-  docker: after(['run'], docker),
-  podman: after(['run'], docker),
-}
-
-/** Packages that only run a script: installing them does not install the server. */
-const interpreters: ReadonlySet<string> = new Set(['tsx', 'ts-node', 'node', 'bun', 'deno'])
-
-/** Options without a value, and those whose value is the next word. */
-const npmBare = ['--', '-y', '--yes', '-q', '--quiet', '--silent', '--prefer-offline', '--prefer-online']
-const pipBare = ['-q', '--quiet', '--offline', '--isolated', '--no-cache', '--refresh']
-const pipValued = ['--with', '--python', '-p', '--index-url']
-const dockerBare = '-i -t -it -ti -d --interactive --tty --detach --rm --init --privileged --read-only'.split(
-  ' ',
-)
-const dockerValued =
-  '-e --env --env-file -v --volume --mount -p --publish --name --network --net -u --user -w --workdir --entrypoint -h --hostname -l --label -m --memory --cpus --platform --add-host --pull'.split(
-    ' ',
-  )
-
-/** The same after these first words. */
-function after(first: readonly string[], { manager, package: found }: Runner): Runner {
-  return {
-    manager,
-    package: (words) =>
-      first.every((word, at) => words[at] === word) ? found(words.slice(first.length)) : undefined,
-  }
-}
-
-/** The options of a runner. */
-interface Options {
-  /** Options whose value is the package. */
-  readonly naming: readonly string[]
-  readonly valued: readonly string[]
-  readonly bare: readonly string[]
-}
-
-/** The package in a command line; undefined after an unknown option, which may have the next word as its value. */
-function packageIn(words: readonly string[], { naming, valued, bare }: Options): string | undefined {
-  for (let at = 0; at < words.length; at++) {
-    const word = words[at] ?? ''
-    if (!word.startsWith('-')) return word
-    const [option = '', value] = word.split(/=(.*)/s)
-    if (naming.includes(option)) return value ?? words[at + 1]
-    if (value !== undefined || bare.includes(word)) continue
-    if (!valued.includes(word)) return undefined
-    at += 1
-  }
-  return undefined
 }

@@ -6,7 +6,7 @@ import type {
   ToolStatistics,
   ToolFacts,
 } from '../../core/descriptor.ts'
-import type { Recommendation, ToolWords } from '../../core/settings.ts'
+import type { Recommendation, ResourceWords, ToolWords } from '../../core/settings.ts'
 
 /** The description of one server, or of all servers together. Texts are clean, but not escaped for Markdown. */
 export interface ServerDescription {
@@ -36,6 +36,8 @@ export interface ServerDescription {
   readonly prompts: readonly EntryDefinition[]
   readonly resources: readonly EntryDefinition[]
   readonly templates: readonly EntryDefinition[]
+  /** What the configuration says of resources and templates, by glob of the URI that the server gives them. */
+  readonly resourceWords: Readonly<Record<string, ResourceWords>>
   readonly recommend: readonly Recommendation[]
   /** The types of events, besides those of tools. */
   readonly events: readonly EventDescription[]
@@ -76,6 +78,8 @@ export interface ToolDescription {
   readonly category: string
   readonly effects: readonly string[]
   readonly isDeprecated: boolean
+  /** What is false for certain: the server or the configuration says so. Otherwise it may be unknown. */
+  readonly denied: ReadonlySet<'idempotent' | 'reversible'>
   /** The required scopes; empty if no token is required. */
   readonly scopes: readonly string[]
   /** The exposed name of the tool that undoes it. */
@@ -110,6 +114,8 @@ export interface Front {
   readonly rates: readonly string[]
   /** Other limits, each as a sentence. */
   readonly limits: readonly string[]
+  /** Whether calls can be dry runs. */
+  readonly hasDryRuns: boolean
   /** The extensions that are on. */
   readonly extensions: readonly Extension[]
   /** Whether clients get events. */
@@ -129,7 +135,7 @@ export interface Front {
 /** How callers authenticate. */
 interface FrontAuth {
   readonly methods: readonly AuthMethod[]
-  /** The evaluated claims of a token, and their purpose. */
+  /** The claims of a token that are read, in the order of their checks, and what for. */
   readonly claims?: Readonly<Record<string, string>>
   /** Where clients get tokens. */
   readonly issuers?: readonly string[]

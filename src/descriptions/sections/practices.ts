@@ -7,6 +7,7 @@ import {
   type Front,
   type Section,
 } from '../model/description.ts'
+import { installationOf } from '../model/connecting.ts'
 import {
   isCollectable,
   pagingArguments,
@@ -143,7 +144,7 @@ export function authNotice(description: ServerDescription): string {
       : `Methods: ${listed(auth.methods.map((each) => methods[each]))}.`,
     ...issuedBy(auth),
     isOpen ? '' : refused,
-    claims.length > 0 ? `## Claims\n\n${bullets(claims)}` : '',
+    claims.length > 0 ? `## Claims\n\n${bullets(claims)}\n\nOther claims are not read.` : '',
     opened.length > 0 ? `## Scopes\n\n${bullets(opened)}` : '',
     ...elevation(auth),
     isOpen ? '' : 'A session id is not a credential.',
@@ -174,7 +175,9 @@ export function headersNotice({ front }: ServerDescription): string {
     '`MCP-Protocol-Version`: the revision of MCP, after the handshake or, without one, with each request.',
     '`Mcp-Session-Id`: the session, for revisions with a handshake.',
     '`Mcp-Method`, `Mcp-Name`: copies of values in the body, for revisions without a handshake.',
+    '`Mcp-Param-<name>`: copies of arguments for which the schema of the tool asks that, for revisions without a handshake.',
     '`Last-Event-ID`: resumes a broken stream.',
+    '`traceparent`, `tracestate`, `baggage`: the trace of the caller (W3C Trace Context).',
   ]
   const own = [
     '`X-Request-Id`: the id of the request in responses and logs; generated if missing.',
@@ -184,6 +187,12 @@ export function headersNotice({ front }: ServerDescription): string {
     front.auth.sessionTtl === undefined
       ? ''
       : '`X-MCP-Session-Token`: restricts the permissions of the token; it does not replace the token.',
+    front.hasDryRuns
+      ? `\`X-MCP-Dry-Run\`: \`true\` makes a call a dry run, as \`_meta["${NS}/dry_run"]\`: the result says what it would do.`
+      : '',
+    front.extensions.includes('data_references')
+      ? '`Content-Disposition`, `Repr-Digest`, `Content-Digest`: the name and the digest of an uploaded file.'
+      : '',
   ]
   const sent = [
     '`X-Request-Id`: the id of the request.',
@@ -227,14 +236,19 @@ function installation(description: ServerDescription): Section {
     own.length > 0
       ? `The gateway runs the server itself; to install the server alone:\n\n${bullets(own)}`
       : ''
+  const { url, stdio } = installationOf(description)
+  const bridge =
+    url === undefined || stdio === undefined
+      ? ''
+      : `A client that takes no URLs starts ${code(stdio)} instead.`
   const env = requires.env.length > 0 ? `It requires these variables: ${listed(requires.env.map(code))}.` : ''
   return {
     key: 'installation',
     heading: 'Installation',
-    markdown: [`Point an MCP client at the gateway:\n\n${jsonBlock(snippet)}`, behind, env]
+    markdown: [`Point an MCP client at the gateway:\n\n${jsonBlock(snippet)}`, bridge, behind, env]
       .filter((part) => part !== '')
       .join('\n\n'),
-    data: { installation: { client: snippet, install, env: requires.env } },
+    data: { installation: { client: snippet, install: installationOf(description), env: requires.env } },
   }
 }
 

@@ -181,8 +181,9 @@ function confirmationOf({ facts: { confirmation } }: ToolDescription): string {
   return `${who}: "${inlineText(confirmation.message)}"`
 }
 
-function undoOf({ facts: { undo }, undoneBy, classification }: ToolDescription): string {
-  if (!undo) return classification.op === 'read' ? '' : 'Undo: none known.'
+function undoOf({ facts: { undo }, undoneBy, classification, denied }: ToolDescription): string {
+  if (!undo && classification.op === 'read') return ''
+  if (!undo) return denied.has('reversible') ? 'Undo: not possible.' : 'Undo: none known.'
   const how = oneLine(undo.description)
   const what = how === '' && undoneBy !== undefined ? code(undoneBy) : inlineText(how)
   return `Undo: ${sentence(what)}${undo.isExact ? '' : ' The previous state is not fully restored.'}`

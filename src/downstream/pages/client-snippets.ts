@@ -1,5 +1,5 @@
 /** Configuration of well-known MCP clients for the gateway's address. */
-import { isConfidentialUrl } from '../../core/address.ts'
+import { stdioWords, TOKEN_VARIABLE as TOKEN } from '../../descriptions/model/connecting.ts'
 
 /** The configuration of one client for the gateway. */
 export interface ClientSnippet {
@@ -24,8 +24,6 @@ export interface ConnectionInfo {
   /** The key of the gateway, if it lasts. */
   readonly key?: string | undefined
 }
-
-const TOKEN = 'GATEHOUSE_TOKEN'
 
 /** The settings of each client. */
 export function clientSnippets(connection: ConnectionInfo): readonly ClientSnippet[] {
@@ -75,24 +73,15 @@ function visualStudioCode({ endpoints, needsToken }: ConnectionInfo): ClientSnip
   }
 }
 
-/**
- * The words of `gatehouse stdio` for clients without URLs. The gateway that it starts has to know that the other one is a
- * gateway too: otherwise both ask before a call, in turn. A token is not among the words, which other programs can read.
- */
-export function stdioWords(
-  url: string,
-  { key, needsToken, isProtected = needsToken }: Omit<ConnectionInfo, 'endpoints'>,
-): readonly string[] {
-  const known = key ?? (isConfidentialUrl(url) ? 'auto' : undefined)
-  const isGateway = known === undefined ? [] : ['--gateway-key', known]
-  return ['stdio', ...isGateway, ...(isProtected ? ['--token-env', TOKEN] : []), url]
-}
-
-function claudeDesktop({ endpoints, ...connection }: ConnectionInfo): ClientSnippet {
-  const isProtected = connection.isProtected ?? connection.needsToken
+function claudeDesktop({
+  endpoints,
+  key,
+  needsToken,
+  isProtected = needsToken,
+}: ConnectionInfo): ClientSnippet {
   const mcpServers = each(endpoints, (url) => ({
     command: 'gatehouse',
-    args: stdioWords(url, connection),
+    args: stdioWords(url, { key, isProtected }),
     ...(isProtected && { env: { [TOKEN]: 'your token' } }),
   }))
   return {

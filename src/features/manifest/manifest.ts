@@ -5,7 +5,14 @@ import type { Call, Handler, Notification, Outcome, Middleware } from '../../cor
 import type { ServerRecord } from '../../core/descriptor.ts'
 import { isObject } from '../../core/json/json.ts'
 import { manifestOf, manifestVersion } from '../../descriptions/formats/manifest.ts'
-import { cardType, catalogEntry, serverCard } from '../../descriptions/formats/registry.ts'
+import {
+  cardType,
+  catalogEntry,
+  catalogType,
+  catalogVersion,
+  draftCatalogEntry,
+  serverCard,
+} from '../../descriptions/formats/registry.ts'
 import { countedOf } from '../../descriptions/formats/tool-notes.ts'
 import type { ServerDescription } from '../../descriptions/model/description.ts'
 import { isApart, quotaData, latencyOf } from '../../descriptions/model/facts.ts'
@@ -136,24 +143,34 @@ function pagesOf(settings: SettingsFor, deps: Deps): BuiltinPage[] {
     const found = deps.descriptions.document(await describedList(NAME, call, deps), 'card', serverCard)
     return pageOf({ text: JSON.stringify(found), type: cardType, maxAge: maxAge(call) })
   }
-  const catalogue: Handler = async (call) =>
-    pageOf({
-      text: JSON.stringify({ specVersion: '1.0', entries: await entriesOf(deps) }),
-      type: 'application/json',
-      maxAge: maxAge(call),
-    })
+  const catalog =
+    (type: string, entryOf: EntryOf): Handler =>
+    async (call) =>
+      pageOf({
+        text: JSON.stringify({ specVersion: catalogVersion, entries: await entriesOf(deps, entryOf) }),
+        type,
+        maxAge: maxAge(call),
+      })
+  // A catalog lists server cards, and must be readable before a client has a token.
+  const isOpen = (): boolean => true
   return [
     { path: '/capabilities', handle: capabilities },
     { path: '/capabilities/*', handle: capabilities },
     { path: '/mcp/server-card', handle: card },
     { path: '/mcp/*/server-card', handle: card },
-    // The catalog lists server cards, and must be readable before a client has a token.
-    { path: '/.well-known/mcp/catalog.json', isOpen: () => true, handle: catalogue },
+    { path: '/.well-known/ai-catalog.json', isOpen, handle: catalog(catalogType, catalogEntry) },
+    {
+      path: '/.well-known/mcp/catalog.json',
+      isOpen,
+      handle: catalog('application/json', draftCatalogEntry),
+    },
   ]
 }
 
+type EntryOf = (server: ServerDescription, cardUrl: string) => Json
+
 /** One entry for each server, and one for all together if there are several. */
-async function entriesOf(deps: Deps): Promise<unknown[]> {
+async function entriesOf(deps: Deps, entryOf: EntryOf): Promise<unknown[]> {
   const names = deps.servers.names().filter((name) => deps.features.isOn(NAME, name))
   const targets = names.length > 1 ? [undefined, ...names] : names
   const descriptions = await Promise.all(targets.map(async (name) => deps.descriptions.of(name)))
@@ -162,9 +179,7 @@ async function entriesOf(deps: Deps): Promise<unknown[]> {
     if (isApart(description)) return []
     const name = targets[index]
     const url = deps.pages.url(name === undefined ? '/mcp/server-card' : `/mcp/${name}/server-card`)
-    return url === undefined
-      ? []
-      : [deps.descriptions.document(description, 'entry', (each) => catalogEntry(each, url))]
+    return url === undefined ? [] : [entryOf(description, url)]
   })
 }
 

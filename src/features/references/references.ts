@@ -6,6 +6,7 @@
 import { type Timer, world } from '../../core/world.ts'
 import type { Call, Middleware } from '../../core/call.ts'
 import { background } from '../../core/log.ts'
+import { shareOf } from '../../core/principal.ts'
 import { mayRefer } from '../../core/reference-text.ts'
 import { keepUsed, type Reference, References } from '../../records/references.ts'
 import { Uploads } from '../../records/uploads.ts'
@@ -22,6 +23,7 @@ import { mayRead } from './may-read.ts'
 import { readReferenceTool, referenceResource } from './reading.ts'
 import { requestUploadTool } from './request-upload.ts'
 import { resolveReferences } from './resolve.ts'
+import { takesBytes } from './takes-bytes.ts'
 import {
   AS_REFERENCE,
   DEFAULT_TTL_MS,
@@ -68,6 +70,7 @@ export const references: Feature<ReferenceSettings | false> = {
       ttl,
       deps,
     })
+    const share = Math.floor(shareOf({}, limitsOf(gatewayWide).total))
     let timer: Timer | undefined
     return {
       byteRoutes: [dataRoute({ ...options, urls, log: deps.log }), ...uploads.routes],
@@ -91,6 +94,12 @@ export const references: Feature<ReferenceSettings | false> = {
           deps,
         }),
         ...exchange.methods,
+      },
+      toolFacts: ({ upstream, definition }) => {
+        const own = settings(upstream)
+        const { url } = uploads
+        if (own === false || url === undefined || !takesBytes(definition.inputSchema)) return {}
+        return { upload: { url, max: Math.min(uploads.max, own.argument, share) } }
       },
       responseMiddleware: (method) => filesMiddleware(method, (upstream) => settings(upstream) !== false),
       dryRun: ({ upstream, isBuiltin }) => {

@@ -1,5 +1,6 @@
 /** The settings of the small features of the stage authorize: how they are configured, without what they do. */
 import type { FeatureSchema } from '../../core/settings.ts'
+import { type Compat, compatSetting } from './compat.ts'
 
 /** The settings of misplaced values. */
 export const misplacedValuesSchema: FeatureSchema = {
@@ -46,6 +47,11 @@ export const validateSchema: FeatureSchema = {
 }
 
 /** The settings of media. */
+export interface MultimodalSettings {
+  readonly compat: Compat
+}
+
+/** The settings of media, and where they are. */
 export const multimodalSchema: FeatureSchema = {
   name: 'multimodal',
   place: 'features',
@@ -54,6 +60,10 @@ export const multimodalSchema: FeatureSchema = {
     type: 'object',
     description:
       'Whether accepted and returned media types of tools are described, and media in calls are checked.',
-    properties: {},
+    properties: {
+      compat: compatSetting(
+        'Whether `input_types`, `output_types`, `max_input_size_bytes` and `binary_transport` are also members of the entries of a list, for clients that request it. `always`: for all of them.',
+      ),
+    },
   },
 }

@@ -59,8 +59,8 @@ describe('with authentication', () => {
     const origin = await start({ auth })
     expect(await statuses(origin, guarded)).toEqual(guarded.map(() => 401))
     expect(await statuses(origin, guarded, bearer)).toEqual(guarded.map(() => 200))
-    const open = ['/.well-known/mcp/catalog.json', '/', '/health']
-    expect(await statuses(origin, open)).toEqual([200, 200, 200])
+    const open = ['/.well-known/ai-catalog.json', '/.well-known/mcp/catalog.json', '/', '/health']
+    expect(await statuses(origin, open)).toEqual(open.map(() => 200))
     const kept = await fetch(`${origin}/capabilities`, { headers: bearer })
     expect(kept.headers.get('cache-control')).toBe('private, max-age=60')
   })

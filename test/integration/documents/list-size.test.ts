@@ -36,6 +36,8 @@ async function listed(url: string, revision: '2025-11-25' | '2026-07-28', more: 
   return Array.isArray(tools) ? tools : []
 }
 
+const hintOf = ({ annotations }: Json): unknown => Object(annotations)['idempotentHint']
+
 const length = (value: unknown): number => JSON.stringify(value).length
 
 describe.each(['2025-11-25', '2026-07-28'] as const)('a client of %s', (revision) => {
@@ -52,8 +54,10 @@ describe.each(['2025-11-25', '2026-07-28'] as const)('a client of %s', (revision
       for (const tool of whole) {
         expect(tool['dashdash']).toMatchObject({ operationType: expect.any(String) })
         expect(Object(tool['_meta'])).not.toHaveProperty([KEY])
-        for (const value of Object.values(Object(tool['dashdash'])))
-          expect([false, 0, []]).not.toContainEqual(value)
+        const { idempotent, ...others } = Object(tool['dashdash'])
+        // What is false is said only where the server says so.
+        if (idempotent !== true) expect([undefined, hintOf(tool)]).toContain(idempotent)
+        for (const value of Object.values(others)) expect([false, 0, []]).not.toContainEqual(value)
       }
     },
   )

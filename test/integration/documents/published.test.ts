@@ -106,7 +106,7 @@ test('no secret of the configuration is in any document', async () => {
   ])
   const texts = await Promise.all([...paths, '/llms.txt', '/llms-full.txt'].map(read1))
   expect(texts.filter((text) => text.includes(canary))).toEqual([])
-  expect(texts.join('')).toContain('NOTION_TOKEN')
+  expect(texts.join('')).not.toContain('NOTION_TOKEN')
 })
 
 async function read1(path: string): Promise<string> {
@@ -150,8 +150,14 @@ test('a request for an unknown section is refused with the known sections', asyn
   expect((await read('/ai-help/nobody')).status).toBe(404)
 })
 
-test('the catalog links to a card of each server', async () => {
-  const { entries } = JSON.parse((await read('/.well-known/mcp/catalog.json')).text)
+test.each([
+  ['/.well-known/ai-catalog.json', 'application/ai-catalog+json'],
+  ['/.well-known/mcp/catalog.json', 'application/json'],
+])('the catalog at %s links to a card of each server', async (path, type) => {
+  const { text, response } = await read(path)
+  expect(response.headers.get('content-type')).toBe(type)
+  const { specVersion, entries } = JSON.parse(text)
+  expect(specVersion).toBe('1.0')
   expect(entries).toHaveLength(6)
   const cards = await Promise.all(entries.map((entry: { url: string }) => fetch(entry.url)))
   expect(cards.map(({ status }) => status)).toEqual(cards.map(() => 200))

@@ -143,13 +143,19 @@ describe('in the corporate profile', () => {
       upstreams: { notes: notes.url },
     })
     const withClaims = await resource(await clientOf(signed), 'use://auth')
-    expect(withClaims['text']).toMatch(/## Claims[^]*`sub`: the identity of the caller/)
+    const [, claims = ''] = String(withClaims['text']).split('## Claims')
+    const named = [...claims.matchAll(/^- `(\w+)`: (required)?/gm)].map(
+      ([, name, must]) => `${name} ${must ?? ''}`,
+    )
+    const musts = ['iss', 'aud', 'exp', 'iat', 'sub'].map((name) => `${name} required`)
+    expect(named.toSorted()).toEqual([...musts, 'nbf ', 'scope '].toSorted())
+    expect(claims).toContain('Other claims are not read.')
     await signed.close()
   })
 
   it('C166 C069 use://http-headers names the headers beyond the protocol', async () => {
     const { text } = await resource(await clientOf(strict), 'use://http-headers')
-    for (const header of ['X-Request-Id', 'X-Idempotency-Key', 'X-MCP-Session-Token'])
+    for (const header of ['X-Request-Id', 'X-Idempotency-Key', 'X-MCP-Session-Token', 'X-MCP-Dry-Run'])
       expect(text).toContain(header)
   })
 

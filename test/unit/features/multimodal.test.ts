@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest'
 import type { Descriptor } from '../../../src/core/descriptor.ts'
+import { inputsOf, inputTypes } from '../../../src/core/media-inputs.ts'
 import type { ToolSettings } from '../../../src/core/settings.ts'
 import {
-  inputsOf,
-  inputTypes,
+  largestInput,
   matchesDeclared,
   dataUri,
   inBase64,
@@ -95,16 +95,19 @@ describe('base64 data', () => {
   })
 })
 
+const multimodalSettings = { compat: true } as const
+
 function bench(
   properties: Json,
   tool: ToolSettings = {},
   isReached: (value: true) => void = () => undefined,
+  stated: Json = {},
 ) {
   const entry: Descriptor = {
     upstream: 'one',
     kind: 'tool',
     name: 't',
-    definition: { name: 't', inputSchema: { type: 'object', properties } },
+    definition: { name: 't', inputSchema: { type: 'object', properties }, ...stated },
     classification: { op: 'write', risk: 'reversible', idempotent: false, evidence: [] },
   }
   const settings = serverSettings({ name: 'one', tools: { t: tool } })
@@ -113,10 +116,10 @@ function bench(
     isReached(true)
     return answering(hello)(call)
   }
-  const make = chain([on(multimodal, {})], server, deps)
+  const make = chain([on(multimodal, multimodalSettings)], server, deps)
   return {
     make: (given: Json) => make({}, { arguments: given }),
-    facts: multimodal.create(() => ({}), featureDeps(deps)).toolFacts?.(entry, [entry]),
+    facts: multimodal.create(() => multimodalSettings, featureDeps(deps)).toolFacts?.(entry, [entry]),
   }
 }
 
@@ -168,7 +171,30 @@ describe('media of another type than declared', () => {
 })
 
 it('the facts contain accepted and returned media types, preferably as configured', () => {
-  expect(bench({ image }).facts).toEqual({ inputTypes: ['image/png'], maxInput: 1_048_576 })
+  expect(bench({ image }).facts).toEqual({
+    inputTypes: ['image/png'],
+    maxInput: 774_144,
+    mediaPlace: 'asked',
+  })
   const owned = bench({ image }, { accepts: ['image/*'], returns: ['text/csv'], maxInput: 5 })
-  expect(owned.facts).toEqual({ inputTypes: ['image/*'], outputTypes: ['text/csv'], maxInput: 5 })
+  expect(owned.facts).toMatchObject({ inputTypes: ['image/*'], outputTypes: ['text/csv'], maxInput: 5 })
 })
+
+it.each<readonly [string, number, Parameters<typeof bench>]>([
+  ['bytes, which grow by a third in base64', 774_144, [{ image }]],
+  ['bytes by what the server says', 774_144, [{}, {}, undefined, { input_types: ['image/png'] }]],
+  ['bytes by configuration', 774_144, [{}, { accepts: ['image/png'] }]],
+  ['text', 1_032_192, [{ note: text }]],
+  ['more than a request has', 774_144, [{ image }, { maxInput: 5_000_000 }]],
+])('the largest input is what fits into a call: %s', (_what, maxInput, given) => {
+  expect(bench(...given).facts).toMatchObject({ maxInput })
+})
+
+it.each([1, 4, 100, 65_536, 1_048_576])(
+  'in a request of %d bytes the largest input fits in base64',
+  (request) => {
+    const size = largestInput(request, true)
+    expect(Buffer.alloc(size).toString('base64').length).toBeLessThan(request)
+    expect(largestInput(request, false)).toBeLessThan(request)
+  },
+)

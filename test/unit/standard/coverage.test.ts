@@ -1,6 +1,8 @@
+import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { assertions } from '../../../src/lint/audit.ts'
-import { gaps, left, namedInSources, pending, rows } from '../../support/standard.ts'
+import { inRepository } from '../../support/document.ts'
+import { deviations, filesOfRows, gaps, left, namedInSources, pending, rows } from '../../support/standard.ts'
 
 describe('the rows of the corporate standard', () => {
   const found = gaps(namedInSources())
@@ -21,6 +23,20 @@ describe('the rows of the corporate standard', () => {
   it('test titles name existing rows only, and pending rows apply to the gateway', () => {
     expect(found.unknown).toEqual([])
     expect(found.pendingForNobody).toEqual([])
+  })
+
+  it('every deviation has a test, and its reason is in the manual', () => {
+    expect(found.deviatingUntested).toEqual([])
+    const manual = readFileSync(inRepository('docs/guard.md'), 'utf8').replaceAll(/\s+/g, ' ')
+    for (const reason of deviations.values()) expect(manual).toContain(reason)
+  })
+
+  it('the files of rows are those with a title of a row, or that import one', () => {
+    const files = filesOfRows().map((file) => file.replace(/.*\/test\//, ''))
+    expect(files).toEqual(
+      expect.arrayContaining(['unit/features/faces.test.ts', 'unit/store/memory.test.ts']),
+    )
+    expect(files).not.toContain('unit/standard/report.test.ts')
   })
 
   it('every pending row belongs to one area', () => {

@@ -5,6 +5,7 @@ import { type Ran, standardReport } from '../../support/standard-report.ts'
 const everything: readonly Ran[] = binding
   .filter(({ id }) => !pending.has(id))
   .map(({ id }) => ({ names: ['a group', `${id} is kept`], state: 'passed' }))
+const deviating = 'C180'
 const [first = ''] = everything.map(({ names }) => names[1]?.slice(0, 4))
 
 describe('the report on the standard', () => {
@@ -36,6 +37,26 @@ describe('the report on the standard', () => {
     const { text, isComplete } = standardReport(tests)
     expect(isComplete).toBe(false)
     expect(text).toContain(`- ${problem}`)
+  })
+
+  it('a row that the gateway deviates from has its reason, and does not count as passed', () => {
+    const { text, isComplete } = standardReport(everything)
+    expect(isComplete).toBe(true)
+    expect(text).toContain(
+      `- ${deviating} (must) deviates: -32601 and -32002 have status 200 within a session.`,
+    )
+    expect(text).toMatch(new RegExp(`^\\| ${deviating} \\| must \\| G \\| deviates \\|`, 'm'))
+    const [, passed, all, deviations] =
+      /^(\d+) of (\d+) rows pass, (\d+) deviate on purpose/m.exec(text) ?? []
+    expect(Number(passed) + Number(deviations)).toBe(Number(all) - pending.size)
+    expect(Number(deviations)).toBeGreaterThan(0)
+  })
+
+  it('a deviation whose test fails is a failure', () => {
+    const failing: Ran = { names: [`${deviating} is otherwise`], state: 'failed' }
+    const { text, isComplete } = standardReport([...everything, failing])
+    expect(isComplete).toBe(false)
+    expect(text).toMatch(new RegExp(`^\\| ${deviating} .*\\| failed \\|`, 'm'))
   })
 
   it('a test counts for every row its title begins with', () => {

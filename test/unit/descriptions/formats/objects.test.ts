@@ -1,7 +1,16 @@
 import { describe, expect, test } from 'vitest'
-import { resourceObject, serverObject, toolObject } from '../../../../src/descriptions/formats/dashdash.ts'
+import type { ToolSettings } from '../../../../src/core/settings.ts'
+import {
+  listedResourceObject,
+  listedToolObject,
+  resourceObject,
+  serverObject,
+  toolObject,
+  withOwnWords,
+  withServerWords,
+} from '../../../../src/descriptions/formats/dashdash.ts'
 import { manifestOf } from '../../../../src/descriptions/formats/manifest.ts'
-import { catalogEntry, serverCard } from '../../../../src/descriptions/formats/registry.ts'
+import { catalogEntry, draftCatalogEntry, serverCard } from '../../../../src/descriptions/formats/registry.ts'
 import { skillName } from '../../../../src/descriptions/formats/skill.ts'
 import {
   fullFront,
@@ -184,7 +193,11 @@ describe('the server object', () => {
         apiUrl: 'https://api.example/docs',
         webUrl: 'https://things.example',
       },
-      install: { brew: 'a/b/c' },
+      install: {
+        url: 'http://127.0.0.1:8900/mcp',
+        stdio: 'gatehouse stdio --gateway-key auto http://127.0.0.1:8900/mcp',
+        brew: 'a/b/c',
+      },
       requires: { auth: ['api-key'] },
       invocation: { modelInvocable: true, userInvocable: true },
       rateLimit: '5/s',
@@ -226,13 +239,101 @@ test('the tool object states the undo, and equivalents only if configured', () =
   expect(toolObject(tool)).not.toHaveProperty('cliEquivalent')
 })
 
+describe('what is false of a tool in a list', () => {
+  const listed = (definition: object, settings: ToolSettings = {}) =>
+    listedToolObject(
+      describedTool({ name: 'create_thing', ...definition }, {}, { settings: { tools: { '*': settings } } }),
+    )
+
+  test.each([
+    ['the hint of the server', { annotations: { idempotentHint: false } }, {}, { idempotent: false }],
+    ['the words of the server', { idempotent: false }, {}, { idempotent: false }],
+    ['the configuration', {}, { idempotent: false }, { idempotent: false }],
+    ['an undo that is none', {}, { undo: 'none' }, { reversible: false }],
+    ['a tool that cannot be taken back', {}, { pivot: true }, { reversible: false }],
+  ])('is said if it is known from %s', (_from, definition, settings, expected) => {
+    const { idempotent, reversible } = listed(definition, settings)
+    expect(JSON.parse(JSON.stringify({ idempotent, reversible }))).toEqual(expected)
+  })
+
+  test('is left out if it is only unknown', () => {
+    for (const annotations of [{}, null, { idempotentHint: 'no' }]) {
+      const object = listed({ annotations })
+      expect(object).not.toHaveProperty('idempotent')
+      expect(object).not.toHaveProperty('reversible')
+    }
+  })
+})
+
+describe('a resource that the configuration describes', () => {
+  const resources = {
+    'acme://projects/*': {
+      type: 'project',
+      refreshable: false,
+      cache: 300_000,
+      web: 'https://acme.com/app/projects/{1}?from={uri}',
+      api: 'GET /api/projects/{1}',
+    },
+    'acme://projects/fixed': { cache: 0 },
+    'acme://*/of/*': { api: 'GET /{2}/{1}/{3}' },
+  }
+  const server = describedServer({ settings: { resources } })
+
+  test.each([
+    [
+      { uri: 'acme://projects/prj_1' },
+      {
+        resourceType: 'project',
+        refreshable: false,
+        cacheDuration: 300,
+        webEquivalent: 'https://acme.com/app/projects/prj_1?from=acme://projects/prj_1',
+        apiEquivalent: 'GET /api/projects/prj_1',
+      },
+    ],
+    [{ uri: 'acme://projects/fixed' }, { cacheDuration: 0, apiEquivalent: 'GET /api/projects/fixed' }],
+    [{ uriTemplate: 'acme://projects/{id}' }, { apiEquivalent: 'GET /api/projects/{id}' }],
+    [
+      { uri: 'notes+acme://projects/prj_1', ownUri: 'acme://projects/prj_1' },
+      { apiEquivalent: 'GET /api/projects/prj_1' },
+    ],
+    [{ uri: 'acme://a/of/b' }, { apiEquivalent: 'GET /b/a/{3}' }],
+  ])('has these words in a list: %j', (definition, expected) => {
+    expect(listedResourceObject(definition, server)).toMatchObject(expected)
+  })
+
+  test('keeps what is derived where nothing fits', () => {
+    expect(listedResourceObject({ uri: 'other://1' }, server)).toEqual({ resourceType: 'other' })
+  })
+})
+
+test.each([
+  [undefined, {}],
+  [null, {}],
+  [
+    { identity: { name: 'acme' }, install: { npm: '@acme/mcp' }, requires: { env: ['ACME_API_KEY'] } },
+    { identity: { name: 'acme' } },
+  ],
+])("a server's own words of itself come first, except for how it is installed: %j", (own, expected) => {
+  const object = { accessLevel: 'read', identity: { name: 'files' }, install: { url: 'https://gw.example' } }
+  expect(withServerWords(object, own)).toEqual({ ...object, ...expected })
+})
+
+test.each([
+  [{ dashdash: { category: 'mine', idempotent: false } }, { category: 'mine', idempotent: false, more: 1 }],
+  [{ dashdash: null }, { category: 'ours', more: 1 }],
+  [{ dashdash: [1] }, { category: 'ours', more: 1 }],
+  [{}, { category: 'ours', more: 1 }],
+])("the server's own words come first: %j", (entry, expected) => {
+  expect(withOwnWords({ category: 'ours', more: 1 }, entry)).toEqual(expected)
+})
+
 test.each([
   [{ uri: 'github://issues/1' }, 'github'],
   [{ uri: 'https://a.example/x', mimeType: 'image/png' }, 'image'],
   [{ uriTemplate: 'file:///{path}' }, 'file'],
   [{}, 'resource'],
 ])('the type of resource %j is %s', (definition, kind) => {
-  expect(resourceObject(definition, false)).toMatchObject({
+  expect(resourceObject(definition, describedServer())).toMatchObject({
     resourceType: kind,
     refreshable: false,
     cacheDuration: 0,
@@ -249,11 +350,17 @@ test('the server card names the endpoint and requires a token if auth is on', ()
       },
     ],
   })
-  expect(catalogEntry(describedServer(), 'https://mcp.example.com/mcp/files/server-card')).toEqual({
+  const cardUrl = 'https://mcp.example.com/mcp/files/server-card'
+  expect(catalogEntry(describedServer(), cardUrl)).toEqual({
+    identifier: 'urn:air:mcp.example.com:mcp:files',
+    type: 'application/mcp-server-card+json',
+    url: cardUrl,
+  })
+  expect(draftCatalogEntry(describedServer(), cardUrl)).toEqual({
     identifier: 'urn:air:mcp.example.com:files',
     displayName: 'files',
     type: 'application/mcp-server-card+json',
-    url: 'https://mcp.example.com/mcp/files/server-card',
+    url: cardUrl,
   })
 })
 

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { toolNotes } from '../../../../src/descriptions/formats/tool-notes.ts'
+import { mediaMembers, toolNotes } from '../../../../src/descriptions/formats/tool-notes.ts'
 import { describedTool } from '../../../support/described-server.ts'
 
 const definition = { name: 't', inputSchema: { type: 'object' } }
@@ -22,6 +22,37 @@ it('a listed tool states its cost, latency and media types', () => {
     },
   })
 })
+
+it('a tool that takes references says where files for it are sent, and the largest of them', () => {
+  const facts = {
+    inputTypes: ['image/*'],
+    maxInput: 100,
+    upload: { url: 'https://gw.example/uploads', max: 1000 },
+  }
+  expect(toolNotes(describedTool(definition, facts))['dev.gatehouse/multimodal']).toEqual({
+    input_types: ['image/*'],
+    max_input_size_bytes: 100,
+    binary_transport: 'multipart',
+    upload_url: 'https://gw.example/uploads',
+    max_upload_size_bytes: 1000,
+  })
+  const limited = describedTool(definition, facts, { settings: { tools: { t: { maxInput: 500 } } } })
+  expect(toolNotes(limited)['dev.gatehouse/multimodal']).toMatchObject({ max_upload_size_bytes: 500 })
+})
+
+it.each([
+  [undefined, true, false],
+  ['asked', false, false],
+  ['asked', true, true],
+  ['always', false, true],
+] as const)(
+  'with compat %s, asked for: %s, media are members of the entry: %s',
+  (mediaPlace, isAsked, isThere) => {
+    const facts = { inputTypes: ['image/*'], maxInput: 100, ...(mediaPlace && { mediaPlace }) }
+    const members = isThere ? { input_types: ['image/*'], max_input_size_bytes: 100 } : {}
+    expect(mediaMembers(describedTool(definition, facts), isAsked)).toEqual(members)
+  },
+)
 
 it('unknown facts are omitted', () => {
   expect(toolNotes(describedTool(definition, { maxInput: 100 }))).toEqual({})

@@ -2,6 +2,7 @@ import { expect, test } from 'vitest'
 import { agentBriefing, agentPrompt } from '../../../../src/descriptions/formats/briefing.ts'
 import { helpText } from '../../../../src/descriptions/formats/help.ts'
 import { authNotice, headersNotice, versionNotice } from '../../../../src/descriptions/sections/practices.ts'
+import { valueHeaders } from '../../../../src/protocol/meta-keys.ts'
 import { fullFront, describedServer } from '../../../support/described-server.ts'
 
 const tools = [{ name: 'get_thing' }, { name: 'delete_thing' }]
@@ -22,7 +23,13 @@ test('use://http-headers names the headers beyond the protocol and where they ar
   expect(headersNotice(full)).toMatch(
     /Additional headers[^]*X-Request-Id[^]*Idempotency-Key[^]*X-MCP-Session-Token/,
   )
-  expect(headersNotice(describedServer())).not.toMatch(/X-MCP-Session-Token|Idempotency-Key/)
+  expect(headersNotice(describedServer())).not.toMatch(/X-MCP-Session-Token|Idempotency-Key|X-MCP-Dry-Run/)
+})
+
+test('use://http-headers names every header that carries a value for a feature', () => {
+  const text = headersNotice(full).toLowerCase()
+  expect(valueHeaders.length).toBeGreaterThan(2)
+  for (const header of valueHeaders) expect(text).toContain(`\`${header}\``)
 })
 
 test('project://version is only the version', () => {

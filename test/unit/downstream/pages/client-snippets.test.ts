@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
-import { clientSnippets, stdioWords } from '../../../../src/downstream/pages/client-snippets.ts'
+import { stdioWords } from '../../../../src/descriptions/model/connecting.ts'
+import { clientSnippets } from '../../../../src/downstream/pages/client-snippets.ts'
 import { inRepository } from '../../../support/document.ts'
 
 const endpoints = { 'gatehouse-by-url': 'http://127.0.0.1:8900/mcp' }
@@ -52,11 +53,11 @@ test('a client without URLs knows the key of the gateway, and has a token even i
 })
 
 test('an address that is neither encrypted nor of this machine does not say that it is a gateway', () => {
-  expect(stdioWords('http://gw.lan:8900/mcp', { needsToken: false })).toEqual([
+  expect(stdioWords('http://gw.lan:8900/mcp', { isProtected: false })).toEqual([
     'stdio',
     'http://gw.lan:8900/mcp',
   ])
-  expect(stdioWords('https://gw.lan/mcp', { needsToken: false })).toContain('auto')
+  expect(stdioWords('https://gw.lan/mcp', { isProtected: false })).toContain('auto')
 })
 
 test('several endpoints become several servers of the client', () => {
