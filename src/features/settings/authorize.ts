@@ -1,6 +1,6 @@
 /** The settings of the small features of the stage authorize: how they are configured, without what they do. */
 import type { FeatureSchema } from '../../core/settings.ts'
-import { type Compat, compatSetting } from './compat.ts'
+import { type Compat, compatSetting } from '../../core/compat.ts'
 
 /** The settings of misplaced values. */
 export const misplacedValuesSchema: FeatureSchema = {
