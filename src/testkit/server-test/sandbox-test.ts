@@ -30,10 +30,15 @@ export async function testInSandbox(tool: Descriptor, sandbox: Sandbox, context:
   const leaveOut = (message: string): void =>
     results.add('results', subject, `${subject}/calls`, { status: 'skipped', message })
   if (tool.classification.op === 'execute' && examples.length === 0)
-    return leaveOut('not called: it runs what its caller writes, so it needs examples in the configuration')
+    return leaveOut(
+      'not called: it runs what its caller writes: give examples of the tool in the configuration',
+    )
   const given = examples.map(({ input }) => input)
   const trials = trialsOf(tool.definition, { sandbox, given: undefined, examples: given })
-  if ('problem' in trials) return leaveOut(`not called: ${trials.problem}`)
+  if ('problem' in trials) {
+    const advice = trials.isArgumentNeeded ? ': give examples of the tool in the configuration' : ''
+    return leaveOut(`not called: ${trials.problem}${advice}`)
+  }
   const { arguments: first } = trials.make(`gatehouse-${randomUUID().slice(0, 8)}`)
   const { cases } = casesOf(tool.definition, { seed, examples: [first, ...given], most: MAX_CASES })
   const inside = cases.filter((each) => isInside(each, sandbox))
