@@ -33,6 +33,7 @@ const ofOthers: Readonly<Record<string, readonly Form[]>> = {
     [/^pages$/, (of) => `The pages of the list of ${of} end.`],
     [/^entries$/, (of) => `Each entry of the list of ${of} has its required members.`],
     [/^unique$/, (of) => `Nothing is twice in the list of ${of}.`],
+    [/^left-out$/, () => 'Every listed tool is called.'],
     [/^names$/, () => 'Names of tools have 1 to 128 of the characters A-Z a-z 0-9 _ - .'],
   ],
   prompt: [

@@ -257,13 +257,16 @@ export class ServerSession {
     const id = ++this.#lastId
     const { promise, resolve, reject } = Promise.withResolvers<Answer>()
     const since = this.#options.now()
-    let timer = setTimeout(() => this.#giveUp(id, 'timeout'), timeout)
+    // What came while this process was busy is read before the wait ends.
+    const endWait = (why: 'timeout' | 'slow', after: number): NodeJS.Timeout =>
+      setTimeout(() => setImmediate(() => this.#giveUp(id, why)), after)
+    let timer = endWait('timeout', timeout)
     this.#pending.set(id, {
       since,
       progress: () => {
         clearTimeout(timer)
         const left = since + timeout * MAX_PROGRESS - this.#options.now()
-        timer = setTimeout(() => this.#giveUp(id, 'slow'), Math.max(0, Math.min(timeout, left)))
+        timer = endWait('slow', Math.max(0, Math.min(timeout, left)))
       },
       settle: (answer) => {
         clearTimeout(timer)
