@@ -1,5 +1,6 @@
 /** The page about servers: the test of each, and the gateway's extensions in front of it. Texts of servers are escaped. */
 import { oneLine } from '../../core/text/escape.ts'
+import { excerpt } from '../../core/text/redact.ts'
 import { escapeHtml, htmlPage, pageHeaders } from '../../core/web.ts'
 import { failureSentence, type KeptReport, type TestReport } from '../../records/test-reports.ts'
 import { plot } from './plot.ts'
@@ -15,7 +16,7 @@ p{margin:.25rem 0}small,.soft,figcaption,time{color:var(--soft);font-size:.875re
 table{border-collapse:collapse;width:100%;margin:1rem 0}
 th,td{text-align:left;padding:.4rem 1rem .4rem 0;border-bottom:1px solid var(--line);vertical-align:top}
 section{border-top:1px solid var(--line);padding:1.5rem 0}
-.parts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,22rem),1fr));gap:1rem;margin-top:.75rem}
+.parts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,22rem),1fr));gap:1rem;margin-top:.75rem;align-items:start}
 .part{background:var(--card);border-radius:.5rem;padding:1rem;min-width:0}
 .score{font-size:1.5rem;font-weight:600}
 .good{color:var(--good)}.fair{color:var(--fair)}.poor{color:var(--poor)}
@@ -23,8 +24,8 @@ ul{padding-left:1.1rem;margin:.25rem 0}li{margin:.35rem 0}
 code{font-size:.875rem}.id{color:var(--soft);font-size:.8rem}
 pre{background:var(--card);padding:.5rem .75rem;border-radius:.25rem;white-space:pre-wrap;margin:.5rem 0}
 summary{cursor:pointer;padding:.25rem 0}
-figure{margin:.75rem 0}svg{max-width:100%;height:auto;display:block}
-polyline{fill:none;stroke:currentColor;stroke-width:1.5}circle{fill:currentColor}svg line{stroke:var(--line)}
+figure{margin:.75rem 0}figcaption{margin-top:.25rem}svg{max-width:100%;height:auto;display:block}
+polyline{fill:none;stroke:currentColor;stroke-width:1.5}circle{fill:currentColor}svg line{stroke:var(--soft);stroke-dasharray:1 3}
 @media (max-width:40rem){
 table,tbody,tr,td{display:block}
 thead{position:absolute;left:-100rem}
@@ -121,24 +122,33 @@ function facts({ summary, suite_version: suite, tested_at: at }: TestReport): st
 
 type Result = TestReport['results'][number]
 
-/** How many failures are on the page; the command prints all of them. */
+/** How many failures are on the page, and how many of them are not folded; the command prints all. */
 const MAX_FAILURES = 30
+const MAX_OPEN = 5
+/** The longest sentence about a failure, in characters. */
+const MAX_SENTENCE = 300
 
 function failures(report: TestReport, command: string): string {
   const failed = report.results.filter(({ status }) => status === 'failed' || status === 'error')
   if (failed.length === 0) return '<p>Nothing failed.</p>'
-  const { summary } = report
-  const more = summary.failed + summary.errors - Math.min(failed.length, MAX_FAILURES)
+  const items = failed.slice(0, MAX_FAILURES).map(failure)
+  const others = items.slice(MAX_OPEN)
+  const count = report.summary.failed + report.summary.errors - items.length + others.length
+  const rest = count > others.length ? `<p>The command prints all of them.</p>` : ''
+  const [, tool] = failed.flatMap(({ test_id }) => /^tool\/([^/]+)\//.exec(test_id) ?? [])
+  const one = tool === undefined ? '' : `\n${shown(`${command} --tool ${quoted(tool)}`)}`
   return `<h4>What failed</h4>
 <ul>
-${failed.slice(0, MAX_FAILURES).map(failure).join('\n')}
+${items.slice(0, MAX_OPEN).join('\n')}
 </ul>
-${more > 0 ? `<p>And ${more} more.</p>\n` : ''}<p>See all of it:</p>
-<pre><code>${shown(command)}</code></pre>`
+${count > 0 ? `<details><summary>And ${count} more</summary>\n<ul>\n${others.join('\n')}\n</ul>\n${rest}</details>` : ''}
+<p>To see it again${one === '' ? '' : ', of all tools or of one'}:</p>
+<pre><code>${shown(command)}${one}</code></pre>`
 }
 
 function failure(result: Result): string {
-  return `<li>${shown(failureSentence(result))} <code class="id">${shown(result.test_id)}</code></li>`
+  const sentence = excerpt(failureSentence(result), MAX_SENTENCE)
+  return `<li>${shown(sentence)} <code class="id">${shown(result.test_id)}</code></li>`
 }
 
 /** The checks that did not fail, folded. */
