@@ -228,7 +228,9 @@ function namesText(names: readonly string[]): string {
 export async function isConfirmed(servers: number, { stdin, stderr }: Io): Promise<boolean> {
   if (!stdin.isTTY) throw new UsageError('add --all to test these servers, or name one of them')
   const terminal = createInterface({ input: stdin, output: stderr })
-  const answer = await terminal.question(`Test ${servers === 1 ? 'this server' : `these ${servers} servers`}? [y/N] `)
+  const answer = await terminal.question(
+    `Test ${servers === 1 ? 'this server' : `these ${servers} servers`}? [y/N] `,
+  )
   terminal.close()
   return /^y(es)?$/i.test(answer.trim())
 }

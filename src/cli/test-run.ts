@@ -5,6 +5,7 @@ import { Redactor, secretsOf } from '../core/text/redactor.ts'
 import { durationText } from '../core/time/units.ts'
 import { openLog } from '../observability/log.ts'
 import { Gateway } from '../gateway/gateway.ts'
+import { copiesOf } from '../testkit/prove/copies.ts'
 import type { Sandbox } from '../testkit/prove/sandbox.ts'
 import { OpeningCapture } from '../testkit/server-test/opening.ts'
 import { type ServerReport, testServer } from '../testkit/server-test/server-test.ts'
@@ -29,6 +30,8 @@ export interface TestOptions {
   /** Whether tools that may change something are called if the call can be undone. */
   readonly withWrites: boolean
   readonly sandbox?: Sandbox | undefined
+  /** Whether the server works on throw-away copies of its folders, which are a part of the sandbox. */
+  readonly isCopied: boolean
 }
 
 interface Run extends TestOptions {
@@ -38,8 +41,20 @@ interface Run extends TestOptions {
   onProgress(text: string): void
 }
 
-/** Tests a server. @throws Error if it cannot be reached */
-export async function runTest(
+/** Tests a server. @throws Error if it cannot be reached, or its folders cannot be copied */
+export async function runTest(settings: Settings, server: UpstreamSettings, run: Run): Promise<ServerReport> {
+  const { sandbox, isCopied, io } = run
+  if (!sandbox || !isCopied) return runHere(settings, server, run)
+  const copies = copiesOf(server, io.cwd)
+  try {
+    const folders = [...sandbox.folders, ...copies.folders]
+    return await runHere(settings, copies.server, { ...run, sandbox: { ...sandbox, folders } })
+  } finally {
+    copies.remove()
+  }
+}
+
+async function runHere(
   settings: Settings,
   server: UpstreamSettings,
   { io, limit, signal, withWrites, ...run }: Run,

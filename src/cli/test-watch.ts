@@ -66,11 +66,17 @@ class Change {
     const { promise, resolve: changed } = Promise.withResolvers<string>()
     this.text = promise
     const servers = settings.upstreams.filter(({ name }) => server === undefined || name === server)
-    const others = [...(variables === undefined ? [] : [variables]), ...servers.flatMap((each) => filesOf(each, folder))]
+    const others = [
+      ...(variables === undefined ? [] : [variables]),
+      ...servers.flatMap((each) => filesOf(each, folder)),
+    ]
     this.#watchers = [
       ...(file === undefined ? [] : [watchFile(file, { text, onChange: changed })]),
       ...[...new Set(others)].map((each) =>
-        watchFile(each, { text: textIn(each), onChange: () => changed(file === undefined ? '' : textIn(file)) }),
+        watchFile(each, {
+          text: textIn(each),
+          onChange: () => changed(file === undefined ? '' : textIn(file)),
+        }),
       ),
     ]
   }

@@ -23,6 +23,8 @@ const WHOLE_TIME = 2
 /** How many servers are tested at once: they wait more than they compute. */
 const DEFAULT_JOBS = Math.min(16, Math.max(4, 2 * availableParallelism()))
 const MAX_JOBS = 64
+/** The sandbox that is a copy of what each server works on. */
+const COPY = 'copy'
 
 const optionTypes = {
   config: { type: 'string', short: 'c' },
@@ -68,6 +70,7 @@ export async function test(args: readonly string[], io: Io): Promise<number> {
     tools: values.tool ?? [],
     withWrites: values['allow-writes'] ?? false,
     sandbox: sandboxOf(values.sandbox ?? [], io),
+    isCopied: values.sandbox?.includes(COPY) ?? false,
     given: [
       ...(values['allow-writes'] ? ['--allow-writes'] : []),
       ...(values.sandbox ?? []).flatMap((place) => ['--sandbox', place]),
@@ -76,7 +79,8 @@ export async function test(args: readonly string[], io: Io): Promise<number> {
       ),
     ],
   }
-  if (options.isJson && options.junit !== undefined) throw new UsageError('give either --json or --junit FILE')
+  if (options.isJson && options.junit !== undefined)
+    throw new UsageError('give either --json or --junit FILE')
   const isOne = separator !== -1 || positionals.length > 0
   if (isOne && options.isAll) throw new UsageError('give either one server or --all')
   if (isOne && values.jobs !== undefined) throw new UsageError('--jobs is for several servers')
@@ -86,7 +90,9 @@ export async function test(args: readonly string[], io: Io): Promise<number> {
   if (words.length > 0) throw new UsageError(`"${words[0]}" is not expected: give one server, or --all`)
   if (!server && !options.isAll && !(await isAgreed(source, options))) return 1
   const run = (now: Source, signal?: AbortSignal): Promise<number> =>
-    server ? testOne(now, serverIn(now, server), { ...options, signal }) : testAll(now, { ...options, signal })
+    server
+      ? testOne(now, serverIn(now, server), { ...options, signal })
+      : testAll(now, { ...options, signal })
   return options.isWatching ? watching(source, server?.name, { io, run }) : run(source)
 }
 
@@ -145,7 +151,10 @@ async function isAgreed({ settings }: Source, options: Options): Promise<boolean
 function sandboxOf(texts: readonly string[], io: Io): Sandbox | undefined {
   if (texts.length === 0) return undefined
   try {
-    const sandbox = readSandbox(texts, io.cwd)
+    const sandbox = readSandbox(
+      texts.filter((text) => text !== COPY),
+      io.cwd,
+    )
     for (const folder of sandbox.folders) mustBeOwn(folder)
     return sandbox
   } catch (error) {

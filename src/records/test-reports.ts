@@ -113,7 +113,9 @@ export function firstFailure({ results }: Pick<TestReport, 'results'>): string |
 /** A failed check as a sentence: what has to be true, and what was found. */
 export function failureSentence({ description = '', message = '', test_id, status }: KeptResult): string {
   if (status === 'error' || description === '' || message.startsWith(description)) return message || test_id
-  return message === '' ? `It is not so: ${description}` : `${description.replace(/\.$/, '')}, but: ${message}`
+  return message === ''
+    ? `It is not so: ${description}`
+    : `${description.replace(/\.$/, '')}, but: ${message}`
 }
 
 function readKept(text: string | undefined): KeptReport | undefined {

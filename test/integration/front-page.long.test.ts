@@ -73,7 +73,10 @@ describe('the front page in a browser', needsChromium, () => {
     const coverage = { called: 3, listed: 9 }
     const quality = { report: { ...report, score: { total: 90 }, coverage }, history }
     const conformance = { report, history: history.slice(1) }
-    for (const [width, colorScheme] of [[360, 'light'], [1280, 'dark']] as const) {
+    for (const [width, colorScheme] of [
+      [360, 'light'],
+      [1280, 'dark'],
+    ] as const) {
       const context = await browser.newContext({ viewport: { width, height: 740 }, colorScheme })
       onTestFinished(() => context.close())
       const page = await context.newPage()

@@ -3,7 +3,14 @@
  * says nothing about the other.
  */
 import { escapeHtml } from '../../core/web.ts'
-import { coverageText, type Grade, gradeOf, isUnavailable, scoreText, type ShownServer } from './shown-server.ts'
+import {
+  coverageText,
+  type Grade,
+  gradeOf,
+  isUnavailable,
+  scoreText,
+  type ShownServer,
+} from './shown-server.ts'
 
 /** The width of a character, and of the space beside a text, in pixels. */
 const CHARACTER_WIDTH = 6.6

@@ -34,7 +34,13 @@ export function scoreText(report: TestReport | undefined): string {
 }
 
 /** How many of the tools were called. */
-export function coverageText({ called, listed }: { readonly called: number; readonly listed: number }): string {
+export function coverageText({
+  called,
+  listed,
+}: {
+  readonly called: number
+  readonly listed: number
+}): string {
   return listed === 0 ? 'no tools' : `${called} of ${listed} tools`
 }
 

@@ -98,6 +98,8 @@ export function includes(value: unknown, part: unknown, depth = 0): boolean {
   if (!isObject(part)) return isSame(value, part)
   return (
     isObject(value) &&
-    Object.entries(part).every(([key, member]) => Object.hasOwn(value, key) && includes(value[key], member, depth + 1))
+    Object.entries(part).every(
+      ([key, member]) => Object.hasOwn(value, key) && includes(value[key], member, depth + 1),
+    )
   )
 }

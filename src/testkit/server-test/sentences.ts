@@ -16,7 +16,10 @@ const ofTools: readonly Form[] = [
   [/^boundary\/(.+)\/([^/]+)$/, (of, what) => `${of} keeps to the limits that its schema sets for ${what}.`],
   [/^extra\//, (of) => `${of} refuses an argument that its schema does not allow.`],
   [/^hostile\/prototype$/, (of) => `${of} is not harmed by arguments named __proto__ and constructor.`],
-  [/^hostile\/(.+)\/([^/]+)$/, (of, what) => `${of} answers a hostile text in ${what}, and does not execute it.`],
+  [
+    /^hostile\/(.+)\/([^/]+)$/,
+    (of, what) => `${of} answers a hostile text in ${what}, and does not execute it.`,
+  ],
   [/^example-(\d+)$/, (of, what) => `Example ${what} of ${of} gives the result that it shows.`],
   [/^output-schema$/, (of) => `The structured content of ${of} fits its output schema.`],
   [/^structured-text$/, (of) => `The text of ${of} says the same as its structured content.`],

@@ -94,13 +94,7 @@ export function unreachableReport(message: string, tested: Tested): ServerReport
 
 function serverReport(
   { all, coverage }: Results,
-  {
-    name,
-    version,
-    revision,
-    seed,
-    began,
-  }: Tested & { readonly version: string; readonly revision: string },
+  { name, version, revision, seed, began }: Tested & { readonly version: string; readonly revision: string },
 ): ServerReport {
   const subject = {
     server_name: name,

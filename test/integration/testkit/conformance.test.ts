@@ -122,7 +122,9 @@ describe('a gateway with the store of a run', () => {
     expect(parseXml(await badge.text()).attributes['aria-label']).toBe(
       'gateway extensions: 65 of 65 checks passed',
     )
-    expect(await (await get('/conformance/other/extensions.svg')).text()).toContain('gateway extensions: not run')
+    expect(await (await get('/conformance/other/extensions.svg')).text()).toContain(
+      'gateway extensions: not run',
+    )
     // What the gateway adds is no proof of the server.
     expect(await (await get('/conformance/files/badge.svg')).text()).toContain('server test: not run')
 

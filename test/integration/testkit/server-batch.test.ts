@@ -1,5 +1,14 @@
 // `gatehouse test` of all servers of a configuration: its table and files, what it keeps, and the page that shows it.
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
@@ -44,7 +53,9 @@ describe('a batch of a sound, a broken and a silent server', () => {
     expect(ran.code).toBe(1)
     expect(ran.stdout).toMatch(/^SERVER +SCORE +TOOLS CALLED +PASSED +FAILED +WHAT FAILED FIRST$/m)
     expect(ran.stdout).toMatch(/^sound +100 +2 of 4 +\d+ +0$/m)
-    expect(ran.stdout).toMatch(/^broken +\d\d +2 of 4 +\d+ +2 +Errors of get_forecast reveal nothing of its inside, but: /m)
+    expect(ran.stdout).toMatch(
+      /^broken +\d\d +2 of 4 +\d+ +2 +Errors of get_forecast reveal nothing of its inside, but: /m,
+    )
     expect(ran.stdout).toMatch(/^silent +0 +0 of 0 +0 +1 +silent cannot be reached: /m)
     expect(ran.stdout).toContain('3 servers: 1 without a failure, 2 with failures; 4 of 8 tools called')
     expect(ran.stderr).toMatch(/^\[3 of 3\] \w+: /m)
@@ -87,7 +98,10 @@ describe('a batch of a sound, a broken and a silent server', () => {
     const report = parse(await get('/broken', 'application/json'))
     const test = isObject(report) ? report['server_test'] : undefined
     expect(report).toMatchObject({ server_name: 'broken', results: [] })
-    expect(test).toMatchObject({ coverage: { called: 2, listed: 4 }, history: [{ listed: 4 }, { listed: 4 }] })
+    expect(test).toMatchObject({
+      coverage: { called: 2, listed: 4 },
+      history: [{ listed: 4 }, { listed: 4 }],
+    })
     if (!hasSchema('proposals/conformance.schema.json')) return
     const check = validator(JSON.parse(schemaText('proposals/conformance.schema.json')))
     expect([check(report), check(test)]).toEqual([[], []])
@@ -126,7 +140,8 @@ describe.concurrent('without a server', () => {
       ...['--timeout', '20s', '--max-time', '1s'],
     ])
     const report = parse(stdout)
-    const [slow, sound] = isObject(report) && Array.isArray(report['reports']) ? report['reports'].filter(isObject) : []
+    const [slow, sound] =
+      isObject(report) && Array.isArray(report['reports']) ? report['reports'].filter(isObject) : []
     expect(slow?.['results']).toContainEqual(
       expect.objectContaining({
         test_id: 'server/available',
@@ -180,6 +195,41 @@ describe.concurrent('tools that write, of published servers', () => {
     expect(readdirSync(folder)).toEqual(['scratch'])
   })
 
+  it('are called on copies of the folders and files of the configuration, which stay as they are', async () => {
+    const folder = mkdtempSync(join(root, 'copied-'))
+    const file = join(folder, 'note.txt')
+    const memory = join(mkdtempSync(join(root, 'memory-')), 'memory.jsonl')
+    writeFileSync(file, 'before')
+    const [command, ...args] = publishedServer('@modelcontextprotocol/server-filesystem', folder)
+    const [node, ...script] = publishedServer('@modelcontextprotocol/server-memory')
+    const tools = {
+      edit_file: { examples: [{ input: { path: file, edits: [{ oldText: 'before', newText: 'b' }] } }] },
+    }
+    const config = configOf(
+      {
+        files: { command, args, tools },
+        memory: { command: node, args: script, env: { MEMORY_FILE_PATH: memory } },
+      },
+      { store: 'memory' },
+    )
+    const sandbox = ['--config', config, '--sandbox', 'copy', '--json']
+    const edited = await runCommand(['test', 'files', '--tool', 'edit_file', ...sandbox])
+    expect(statusesIn(edited.stdout)['tool/edit_file/example-1']).toBe('passed')
+    // No argument of these tools names a place, so it has to be said that the whole server is there for tests.
+    const [bare, whole] = await Promise.all(
+      [[], ['--sandbox', 'server']].map((more) =>
+        runCommand(['test', 'memory', '--tool', 'create_entities', ...sandbox, ...more]),
+      ),
+    )
+    expect(parse(bare?.stdout ?? '')).toMatchObject({ coverage: { called: 0 } })
+    expect(parse(whole?.stdout ?? '')).toMatchObject({ coverage: { called: 1 } })
+    expect([readFileSync(file, 'utf8'), existsSync(memory), readdirSync(folder)]).toEqual([
+      'before',
+      false,
+      ['note.txt'],
+    ])
+  })
+
   it('are called and undone where a proof says how, and what is there stays', async () => {
     const folder = mkdtempSync(join(root, 'undone-'))
     const file = join(folder, 'note.txt')
@@ -203,7 +253,11 @@ describe.concurrent('tools that write, of published servers', () => {
 it('--watch tests again when the configuration or the file of the server changes, until it is stopped', async () => {
   const script = join(root, 'server.mjs')
   writeFileSync(script, `import ${JSON.stringify(brokenServer()[1])}\n`)
-  const entry = { command: process.execPath, args: [brokenServer()[1], 'none', script], revision: '2025-11-25' }
+  const entry = {
+    command: process.execPath,
+    args: [brokenServer()[1], 'none', script],
+    revision: '2025-11-25',
+  }
   const config = configOf({ server: entry }, { store: 'memory' })
   const command = startCommand(['test', '--all', '--watch', '--config', config])
   onTestFinished(() => command.close())
@@ -225,6 +279,7 @@ it('--watch tests again when the configuration or the file of the server changes
 
 function statusesIn(stdout: string): Readonly<Record<string, unknown>> {
   const report = parse(stdout)
-  const results = isObject(report) && Array.isArray(report['results']) ? report['results'].filter(isObject) : []
+  const results =
+    isObject(report) && Array.isArray(report['results']) ? report['results'].filter(isObject) : []
   return Object.fromEntries(results.map(({ test_id, status }) => [test_id, status]))
 }

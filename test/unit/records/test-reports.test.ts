@@ -1,5 +1,10 @@
 import { describe, expect, it } from 'vitest'
-import { failureSentence, firstFailure, type TestReport, TestReports } from '../../../src/records/test-reports.ts'
+import {
+  failureSentence,
+  firstFailure,
+  type TestReport,
+  TestReports,
+} from '../../../src/records/test-reports.ts'
 import { MemoryStore } from '../../../src/store/memory.ts'
 
 type Result = TestReport['results'][number]
@@ -94,7 +99,11 @@ describe('the reports in a store', () => {
 
   it('leave out entries of the history that are none', async () => {
     const store = new MemoryStore()
-    const record = { version: 2, report: reportOf({}), history: [null, 7, { tested_at: 1 }, { tested_at: 'a', passed: 1, failed: 0 }] }
+    const record = {
+      version: 2,
+      report: reportOf({}),
+      history: [null, 7, { tested_at: 1 }, { tested_at: 'a', passed: 1, failed: 0 }],
+    }
     await store.put('server-test:files', JSON.stringify(record), 60_000)
     expect((await new TestReports(store, 'server-test').latest('files'))?.history).toHaveLength(1)
   })

@@ -22,7 +22,12 @@ function kept(
   return { report, history }
 }
 
-function scored(total: number | null, called: number, listed: number, more: Partial<TestReport> = {}): KeptReport {
+function scored(
+  total: number | null,
+  called: number,
+  listed: number,
+  more: Partial<TestReport> = {},
+): KeptReport {
   return kept({ passed: 9 }, { score: { total }, coverage: { called, listed }, ...more })
 }
 
@@ -33,7 +38,9 @@ function serverOf(quality?: KeptReport, conformance?: KeptReport, name = 'files'
 const titleOf = (svg: string) => /<title>(.*)<\/title>/.exec(svg)?.[1]
 const colorOf = (svg: string) => [...svg.matchAll(/fill="(#\w{6})"/g)].at(-1)?.[1]
 const lost = {
-  results: [{ test_id: 'server/available', category: 'robustness', status: 'error' as const, duration_ms: 0 }],
+  results: [
+    { test_id: 'server/available', category: 'robustness', status: 'error' as const, duration_ms: 0 },
+  ],
 }
 
 describe('the badge of the server test', () => {
@@ -78,7 +85,13 @@ describe('the badge of the gateway extensions', () => {
 describe('the page', () => {
   it('escapes what servers say, and shows invisible characters', () => {
     const results = [
-      { test_id: `tool/${hostile}/x`, category: 'x', status: 'failed' as const, message: hostile, duration_ms: 1 },
+      {
+        test_id: `tool/${hostile}/x`,
+        category: 'x',
+        status: 'failed' as const,
+        message: hostile,
+        duration_ms: 1,
+      },
     ]
     const page = reportsPage([serverOf(scored(5, 1, 1, { results, server_version: hostile }))], true)
     expect(page).not.toContain('<script')
@@ -128,8 +141,15 @@ describe('the page', () => {
 
   it('draws the history of at least two runs, and leaves out runs in which nothing was checked', () => {
     const run = { tested_at: '2026-11-26T21:00:00.000Z', passed: 1, failed: 1 }
-    const history = [{ ...run, score: 20 }, { ...run, score: null }, { ...run, score: 80.9 }]
-    const page = reportsPage([serverOf({ ...scored(80, 1, 1), history }, { ...kept({}), history: [run] })], true)
+    const history = [
+      { ...run, score: 20 },
+      { ...run, score: null },
+      { ...run, score: 80.9 },
+    ]
+    const page = reportsPage(
+      [serverOf({ ...scored(80, 1, 1), history }, { ...kept({}), history: [run] })],
+      true,
+    )
     expect(page.match(/<polyline/g)).toHaveLength(1)
     expect(page).toContain('aria-label="Score of the last 2 runs: 20, 80"')
   })

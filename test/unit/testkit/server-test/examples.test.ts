@@ -14,7 +14,10 @@ function toolOf(definition: object): Descriptor {
 describe('the examples of a tool', () => {
   it('are those of the configuration, then those that its server lists, each once', () => {
     const listed = [{ input: { a: 2 }, output: 4 }, { input: 7 }, null, { output: 1 }, { input: { a: 1 } }]
-    const definition = { dashdash: { examples: listed }, _meta: { 'dev.gatehouse/dashdash': { examples: listed } } }
+    const definition = {
+      dashdash: { examples: listed },
+      _meta: { 'dev.gatehouse/dashdash': { examples: listed } },
+    }
     const settings = { tools: { add: { examples: [{ input: { a: 1 } }] } } } as unknown as UpstreamSettings
     expect(examplesOf(toolOf(definition), settings)).toEqual([
       { input: { a: 1 } },
@@ -51,14 +54,44 @@ describe('the check of an example', () => {
   const text = (value: string) => ({ content: [{ type: 'text', text: value }] })
   const results: readonly (readonly [unknown, Answer | string, string, RegExp | undefined])[] = [
     [{ sum: 5 }, { kind: 'result', result: text('{"sum": 5, "of": [2, 3]}'), ms }, 'passed', undefined],
-    [{ sum: 5 }, { kind: 'result', result: { ...text('5'), structuredContent: { sum: 5 } }, ms }, 'passed', undefined],
+    [
+      { sum: 5 },
+      { kind: 'result', result: { ...text('5'), structuredContent: { sum: 5 } }, ms },
+      'passed',
+      undefined,
+    ],
     ['sum is 5', { kind: 'result', result: text('The sum is 5.'), ms }, 'passed', undefined],
-    [{ at: '2026-01-02T03:04:05Z' }, { kind: 'result', result: text('{"at": "2027-11-12T13:14:15Z"}'), ms }, 'passed', undefined],
+    [
+      { at: '2026-01-02T03:04:05Z' },
+      { kind: 'result', result: text('{"at": "2027-11-12T13:14:15Z"}'), ms },
+      'passed',
+      undefined,
+    ],
     [undefined, { kind: 'result', result: text('anything'), ms }, 'passed', undefined],
-    [{ sum: 6 }, { kind: 'result', result: text('{"sum": 5}'), ms }, 'failed', /does not contain \{"sum":6\}/],
-    [undefined, { kind: 'result', result: { ...text('no'), isError: true }, ms }, 'failed', /the call failed: no/],
-    [undefined, { kind: 'error', error: { code: -32602, message: 'bad' }, ms }, 'failed', /has no result: bad/],
-    [undefined, { kind: 'none', why: 'timeout', message: 'no response within 2 ms', ms }, 'failed', /no response/],
+    [
+      { sum: 6 },
+      { kind: 'result', result: text('{"sum": 5}'), ms },
+      'failed',
+      /does not contain \{"sum":6\}/,
+    ],
+    [
+      undefined,
+      { kind: 'result', result: { ...text('no'), isError: true }, ms },
+      'failed',
+      /the call failed: no/,
+    ],
+    [
+      undefined,
+      { kind: 'error', error: { code: -32602, message: 'bad' }, ms },
+      'failed',
+      /has no result: bad/,
+    ],
+    [
+      undefined,
+      { kind: 'none', why: 'timeout', message: 'no response within 2 ms', ms },
+      'failed',
+      /no response/,
+    ],
     [undefined, 'not called: the time is over', 'skipped', /the time is over/],
   ]
   it.each(results)('with the output %j and the answer %j has %s', async (output, answer, status, message) => {
