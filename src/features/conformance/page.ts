@@ -7,9 +7,10 @@ import { plot } from './plot.ts'
 import { gradeOf, isUnavailable, passedText, scoreText, type ShownServer } from './shown-server.ts'
 
 const style = `
-:root{color-scheme:light dark;font:16px/1.5 system-ui,sans-serif;--line:#8884;--soft:#5c6066;--good:#256b33;--fair:#7a4f00;--poor:#a8201a;--card:#8881}
-@media (prefers-color-scheme:dark){:root{--soft:#a9aeb6;--good:#7bd88f;--fair:#f0b95b;--poor:#ff8a80}}
+:root{color-scheme:light dark;font:16px/1.5 system-ui,sans-serif;--line:#8884;--soft:#5c6066;--good:#256b33;--fair:#7a4f00;--poor:#a8201a;--card:#f4f4f6}
+@media (prefers-color-scheme:dark){:root{--soft:#a9aeb6;--good:#7bd88f;--fair:#f0b95b;--poor:#ff8a80;--card:#1f2023}}
 *{box-sizing:border-box}
+html{background:Canvas;color:CanvasText}
 body{max-width:64rem;margin:2rem auto;padding:0 1rem;overflow-wrap:anywhere}
 h1{font-size:1.6rem;line-height:1.2}h2{font-size:1.25rem;margin:0}h3{font-size:1rem;margin:0 0 .5rem}h4{font-size:1rem;margin:1rem 0 .25rem}
 p{margin:.25rem 0}small,.soft,figcaption,time{color:var(--soft);font-size:.875rem}
@@ -22,7 +23,7 @@ section{border-top:1px solid var(--line);padding:1.5rem 0}
 .good{color:var(--good)}.fair{color:var(--fair)}.poor{color:var(--poor)}
 ul{padding-left:1.1rem;margin:.25rem 0}li{margin:.35rem 0}
 code{font-size:.875rem}.id{color:var(--soft);font-size:.8rem}
-pre{background:var(--card);padding:.5rem .75rem;border-radius:.25rem;white-space:pre-wrap;margin:.5rem 0}
+pre{border:1px solid var(--line);padding:.5rem .75rem;border-radius:.25rem;white-space:pre-wrap;margin:.5rem 0}
 summary{cursor:pointer;padding:.25rem 0}
 figure{margin:.75rem 0}figcaption{margin-top:.25rem}svg{max-width:100%;height:auto;display:block}
 polyline{fill:none;stroke:currentColor;stroke-width:1.5}circle{fill:currentColor}svg line{stroke:var(--soft);stroke-dasharray:1 3}
