@@ -98,7 +98,8 @@ this definition of a tool comes before what its name and schemas suggest.
   --json          print JSON
   --write         add the certain proposals to the configuration file, with their reasons as comments; existing
                   content is kept`,
-  test: `Usage: gatehouse test SERVER [--config FILE] [--tool NAME]… [--allow-writes | --sandbox PLACE…] [--watch] [--json | --junit FILE]
+  test: `Usage: gatehouse test SERVER [--config FILE] [--tool NAME]… [--allow-writes | --sandbox PLACE…] [--watch]
+                      [--seed N] [--json | --junit FILE]
        gatehouse test URL | -- COMMAND…
        gatehouse test --all [--jobs N]
        gatehouse test

@@ -196,8 +196,9 @@ export class ServerSession {
     return this.#send(text, { method, headers, timeout })
   }
 
-  /** Whether the server answers, in any way. */
+  /** Whether the server answers, in any way. @throws ServerLost if the session was ended for good */
   async isAlive(): Promise<boolean> {
+    this.mustGoOn()
     if (!this.#transport) return false
     const answer = await this.request(this.#aliveMethod)
     return answer.kind !== 'none'
