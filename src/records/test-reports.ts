@@ -112,10 +112,9 @@ export function firstFailure({ results }: Pick<TestReport, 'results'>): string |
 
 /** A failed check as a sentence: what has to be true, and what was found. */
 export function failureSentence({ description = '', message = '', test_id, status }: KeptResult): string {
-  if (status === 'error' || description === '' || message.startsWith(description)) return message || test_id
-  return message === ''
-    ? `It is not so: ${description}`
-    : `${description.replace(/\.$/, '')}, but: ${message}`
+  if (status === 'error' || description === '') return message || test_id
+  const found = message.startsWith(description) ? message.slice(description.length).trim() : message
+  return found === '' ? `It is not so: ${description}` : `${description.replace(/\.$/, '')}, but: ${found}`
 }
 
 function readKept(text: string | undefined): KeptReport | undefined {

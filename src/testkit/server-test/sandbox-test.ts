@@ -39,7 +39,8 @@ export async function testInSandbox(tool: Descriptor, sandbox: Sandbox, context:
     const advice = trials.isArgumentNeeded ? ': give examples of the tool in the configuration' : ''
     return leaveOut(`not called: ${trials.problem}${advice}`)
   }
-  const { arguments: first } = trials.make(`gatehouse-${randomUUID().slice(0, 8)}`)
+  // Not a text that shows that a hostile one was executed.
+  const { arguments: first } = trials.make(`sandbox-${randomUUID().slice(0, 8)}`)
   const { cases } = casesOf(tool.definition, { seed, examples: [first, ...given], most: MAX_CASES })
   const inside = cases.filter((each) => isInside(each, sandbox))
   const all: Tried[] = []

@@ -119,7 +119,7 @@ describe('what failed first', () => {
   })
 
   it.each([
-    [{ description: 'It pings.', message: 'It pings. Not here' }, 'It pings. Not here'],
+    [{ description: 'It pings.', message: 'It pings. Not here' }, 'It pings, but: Not here'],
     [{ message: 'no' }, 'no'],
     [{ description: 'It pings.' }, 'It is not so: It pings.'],
     [{}, 'CONF-failed'],

@@ -31,7 +31,11 @@ function sessionWith(answerTo: (method: unknown) => Json | undefined, timeout = 
   })
 }
 
-const welcome = { protocolVersion: '2025-11-25', capabilities: { tools: {} }, serverInfo: { name: 'a', version: '1' } }
+const welcome = {
+  protocolVersion: '2025-11-25',
+  capabilities: { tools: {} },
+  serverInfo: { name: 'a', version: '1' },
+}
 
 describe('a session that is ended for good', () => {
   it('ends the requests that wait, and refuses all later ones, for its reason', async () => {
