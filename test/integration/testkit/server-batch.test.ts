@@ -190,6 +190,7 @@ describe.concurrent('tools that write, of published servers', () => {
       ...['--tool', 'write_file', '--tool', 'create_directory'],
     ])
     expect(parse(stdout)).toMatchObject({ coverage: { called: 2, listed: 14 } })
+    expect(failuresIn(stdout)).toEqual([])
     expect(statusesIn(stdout)['tool/write_file/valid/example-1']).toBe('passed')
     expect(readdirSync(sandbox).length).toBeGreaterThan(0)
     expect(readdirSync(folder)).toEqual(['scratch'])
@@ -277,9 +278,15 @@ it('--watch tests again when the configuration or the file of the server changes
   expect((await command.ended).code).toBe(0)
 })
 
-function statusesIn(stdout: string): Readonly<Record<string, unknown>> {
+function resultsIn(stdout: string): readonly Json[] {
   const report = parse(stdout)
-  const results =
-    isObject(report) && Array.isArray(report['results']) ? report['results'].filter(isObject) : []
-  return Object.fromEntries(results.map(({ test_id, status }) => [test_id, status]))
+  return isObject(report) && Array.isArray(report['results']) ? report['results'].filter(isObject) : []
+}
+
+function statusesIn(stdout: string): Readonly<Record<string, unknown>> {
+  return Object.fromEntries(resultsIn(stdout).map(({ test_id, status }) => [test_id, status]))
+}
+
+function failuresIn(stdout: string): readonly Json[] {
+  return resultsIn(stdout).filter(({ status }) => status === 'failed' || status === 'error')
 }
