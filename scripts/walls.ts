@@ -215,6 +215,7 @@ const walls: readonly Wall[] = [
     ],
   },
   { part: 'testkit/prove/sandbox.ts', may: ['core'], uses: files },
+  { part: 'testkit/prove/copies.ts', may: ['core'], uses: files },
   {
     part: 'testkit/simulate',
     may: [

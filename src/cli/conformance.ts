@@ -1,15 +1,12 @@
 /** `gatehouse conformance`: checks what clients of a server get through the gateway against the extension proposals. */
 import type { Settings, UpstreamSettings } from '../core/settings.ts'
-import { openLog } from '../observability/log.ts'
-import { openSharedStore } from '../gateway/offline.ts'
-import { ConformanceReports } from '../records/conformance-reports.ts'
 import { checks, suiteDocument } from '../testkit/conformance/suite.ts'
 import { isClean, junit, type Report, reportText } from '../testkit/report.ts'
 import { runSuite } from './conformance-run.ts'
+import { keepReports, writeReport } from './keep-reports.ts'
 import { readNamed } from './options.ts'
 import { configWords, parseWords, UsageError } from './words.ts'
-import { type Io, pathOf, printError, printJson, write } from './io.ts'
-import { writePrivate } from './private-file.ts'
+import { type Io, printError, printJson, write } from './io.ts'
 
 const optionTypes = {
   config: { type: 'string', short: 'c' },
@@ -37,10 +34,10 @@ export async function conformance(args: readonly string[], io: Io): Promise<numb
   const withWrites = values['allow-writes'] ?? false
   const reports = await runAll(source.settings, servers, { withWrites, io })
   const [first] = reports
-  if (values.junit !== undefined && first) writeJunit(values.junit, first, io)
+  if (values.junit !== undefined && first) writeReport(values.junit, junit(first), io)
   if (values.json === true) printReports(reports, servers.length, io)
   else write(reports.map(reportText).join('\n'), io)
-  await keep(reports, source.settings, io)
+  await keepReports('conformance', reports, source.settings, io)
   return reports.length === servers.length && reports.every(isClean) ? 0 : 1
 }
 
@@ -96,29 +93,4 @@ function printReports(reports: readonly Report[], servers: number, io: Io): void
   if (servers === 1 && !first) return
   const value = servers === 1 ? first : { reports }
   printJson(value, io)
-}
-
-function writeJunit(file: string, report: Report, io: Io): void {
-  try {
-    writePrivate(pathOf(file, io), junit(report))
-  } catch (cause) {
-    throw new Error(`${file} cannot be written: its folder does not exist, or is not writable`, { cause })
-  }
-}
-
-/** Leaves the reports in the store that running gateways share, for their pages. A failure is only reported. */
-async function keep(reports: readonly Report[], settings: Settings, io: Io): Promise<void> {
-  if (reports.length === 0 || settings.store.kind === 'memory') return
-  try {
-    const store = await openSharedStore(settings, openLog('error', io))
-    try {
-      const kept = new ConformanceReports(store)
-      for (const report of reports) await kept.keep(report)
-    } finally {
-      await store.close()
-    }
-  } catch (error) {
-    const message = error instanceof Error ? error.message : String(error)
-    printError(`the report is not at /conformance: ${message}`, io)
-  }
 }

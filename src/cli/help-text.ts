@@ -20,7 +20,7 @@ Usage
   gatehouse skill [SERVER]                  print the SKILL.md of a server, for agents that load skills
   gatehouse export registry [SERVER]        print the registry entry of a server
   gatehouse lint SERVER                     check a server against the corporate profile
-  gatehouse test SERVER                     test a server with calls generated from its schemas
+  gatehouse test [SERVER | --all]           test servers with calls generated from their schemas
   gatehouse init [--from FILE]              write a configuration, or import that of a client
   gatehouse approvals list                  list calls that wait for approval; show, approve or deny one
   gatehouse tx list                         list transactions; show, roll back or acknowledge one
@@ -98,22 +98,35 @@ this definition of a tool comes before what its name and schemas suggest.
   --json          print JSON
   --write         add the certain proposals to the configuration file, with their reasons as comments; existing
                   content is kept`,
-  test: `Usage: gatehouse test SERVER [--config FILE] [--tool NAME]… [--allow-writes] [--seed N] [--json | --junit FILE]
+  test: `Usage: gatehouse test SERVER [--config FILE] [--tool NAME]… [--allow-writes | --sandbox PLACE…] [--watch]
+                      [--seed N] [--json | --junit FILE]
        gatehouse test URL | -- COMMAND…
+       gatehouse test --all [--jobs N]
+       gatehouse test
 
 Tests a server as it is, with no feature of the gateway between: its lists, prompts and resources, messages that are
 not valid, and calls of its tools generated from their input schemas: valid, at the limits, of wrong types, incomplete,
-hostile. Prints what fails, and a score from 0 to 100. Only calls that read are made, judged by name, description,
-arguments and annotations.
+hostile. Prints what fails, a score from 0 to 100, and how many of the tools were called, which is what the score is
+about. Only calls that read are made, judged by name, description, arguments and annotations. Example calls of the
+configuration, and of the server, have to give the output that they show.
+--all tests every server of the configuration, several at once, and prints a table of scores. Without a server and
+without --all, prints which tools would be called, and asks before it tests.
+A running gateway with the same store shows the scores and their history at /conformance.
+  --all           all servers; each has at most twice the time of --max-time
+  --jobs N        how many servers are tested at once (default: two for each core, 4 to 16)
   --tool NAME     call only this tool; may be repeated
-  --allow-writes  also call tools that may change something, if their undo is configured and exact: each call is a
-                  transaction that is rolled back
+  --allow-writes  also call tools that may change something, if their undo is exact, and configured or proved: each call
+                  is a transaction that is rolled back
+  --sandbox PLACE also call tools that may change something, in a sandbox, as gatehouse prove does: a folder; an argument
+                  and its value, such as repo=scratch; "server" if the whole server is there for tests; or "copy" for
+                  throw-away copies of the folders and files that the command of each server names. Several are possible
+  --watch         test again when the configuration, or a file of the command of a server, changes
   --seed N        the choice of cases (default 1): the same number makes the same calls
   --timeout T     how long a response may take (default 10s); three times as long where progress is reported
   --max-time T    how long the calls of tools that read may take together (default 100s); the rest is left out
   --json          print JSON
-  --junit FILE    also write JUnit XML
-Exit codes: 0 no check failed, 1 a check failed or could not be carried out, 2 wrong usage.`,
+  --junit FILE    also write JUnit XML, with --all a suite for each server
+Exit codes: 0 no check failed, 1 a check failed or could not be carried out, or the answer was no, 2 wrong usage.`,
   prove: `Usage: gatehouse prove SERVER --sandbox PLACE [--tool NAME…] [--arguments FILE] [-o PACK] [--config FILE] [--json]
        gatehouse prove URL --sandbox PLACE
        gatehouse prove --sandbox PLACE -- COMMAND…
@@ -265,7 +278,7 @@ Checks what clients of a server get through the gateway, with its settings, agai
 errors, idempotency, permissions, confirmation, transactions, progress, references, events. Features are checked with a
 server of the command's own. Of the server, lists are read, calls are made that have to be refused, and tools are called
 that only read. A check of a feature that is off is skipped, which does not count as passed.
-A running gateway with the same store shows the last report at /conformance.
+A running gateway with the same store shows the last report at /conformance, apart from the test of the server itself.
   --json          print JSON
   --junit FILE    also write the report as JUnit XML
   --allow-writes  also call tools that change something, with features.conformance.arguments of the server

@@ -84,9 +84,12 @@ class RecordingFile {
   }
 }
 
+/** The folders of a shell, whose names look like those of passwords. */
+const folders: readonly string[] = ['PWD', 'OLDPWD']
+
 /** The values of variables that are secret by their names: a server may have got them in another way. */
-export function secretVariables({ env }: Io): readonly string[] {
+export function secretVariables({ env }: Pick<Io, 'env'>): readonly string[] {
   return Object.entries(env).flatMap(([name, value]) =>
-    value !== undefined && isSecretName(name) ? [value] : [],
+    value !== undefined && isSecretName(name) && !folders.includes(name) ? [value] : [],
   )
 }

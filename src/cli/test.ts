@@ -1,148 +1,173 @@
-/** `gatehouse test`: tests a server with calls generated from the schemas of its tools. */
-import type { Settings, UpstreamSettings } from '../core/settings.ts'
+/** `gatehouse test`: tests one server, or all of a configuration, with calls generated from the schemas of their tools. */
+import { availableParallelism } from 'node:os'
+import type { UpstreamSettings } from '../core/settings.ts'
 import { oneLine } from '../core/text/escape.ts'
-import { Redactor, secretsOf } from '../core/text/redactor.ts'
 import { milliseconds } from '../core/time/units.ts'
-import { openLog } from '../observability/log.ts'
-import { Gateway } from '../gateway/gateway.ts'
-import { isClean, junit, reportText } from '../testkit/report.ts'
-import { OpeningCapture } from '../testkit/server-test/opening.ts'
-import { type ServerReport, testServer } from '../testkit/server-test/server-test.ts'
-import { ServerSession } from '../testkit/server-test/session.ts'
-import { AnswerCapture, type UndoableCalls } from '../testkit/server-test/writing-test.ts'
-import { plainSettings } from '../testkit/settings.ts'
-import { readNamed } from './options.ts'
-import { type Io, pathOf, write, writeError } from './io.ts'
-import { writePrivate } from './private-file.ts'
-import { secretVariables } from './record.ts'
-import { configWords, didYouMean, parseWords, UsageError } from './words.ts'
+import { readSandbox, type Sandbox } from '../testkit/prove/sandbox.ts'
+import { isClean, junit, junitOfServers, reportText } from '../testkit/report.ts'
+import type { ServerReport } from '../testkit/server-test/server-test.ts'
+import { type Io, print, printJson, write, writeError } from './io.ts'
+import { keepReports, writeReport } from './keep-reports.ts'
+import { readNamed, type Source } from './options.ts'
+import { mustBeOwn } from './private-file.ts'
+import { isConfirmed, planOf, planText, resultTable, testServers } from './test-batch.ts'
+import { runTest, type TestOptions } from './test-run.ts'
+import { watching } from './test-watch.ts'
+import { configWords, parseWords, UsageError } from './words.ts'
 
 /** How long a request waits for its response by default, and how long a run takes at most. */
 const DEFAULT_TIMEOUT = '10s'
 const DEFAULT_MAX_TIME = '100s'
+/** The time of a server among others, as a multiple of that for the calls of its tools that read. */
+const WHOLE_TIME = 2
+/** How many servers are tested at once: they wait more than they compute. */
+const DEFAULT_JOBS = Math.min(16, Math.max(4, 2 * availableParallelism()))
+const MAX_JOBS = 64
+/** The sandbox that is a copy of what each server works on. */
+const COPY = 'copy'
 
-/** `gatehouse test SERVER`: exit code 1 if a check fails. */
+const optionTypes = {
+  config: { type: 'string', short: 'c' },
+  'env-file': { type: 'string' },
+  all: { type: 'boolean' },
+  jobs: { type: 'string' },
+  tool: { type: 'string', multiple: true },
+  'allow-writes': { type: 'boolean' },
+  sandbox: { type: 'string', multiple: true },
+  watch: { type: 'boolean' },
+  seed: { type: 'string' },
+  timeout: { type: 'string' },
+  'max-time': { type: 'string' },
+  junit: { type: 'string' },
+  json: { type: 'boolean' },
+} as const
+
+interface Options extends TestOptions {
+  readonly io: Io
+  /** The options of the command that decide what is found. */
+  readonly given: readonly string[]
+  readonly isAll: boolean
+  readonly jobs: number
+  readonly isWatching: boolean
+  readonly junit: string | undefined
+  readonly isJson: boolean
+}
+
+/** `gatehouse test [SERVER | --all]`: exit code 1 if a check fails. */
 export async function test(args: readonly string[], io: Io): Promise<number> {
   const separator = args.indexOf('--')
-  const { values, positionals } = parseWords(separator === -1 ? args : args.slice(0, separator), {
-    config: { type: 'string', short: 'c' },
-    'env-file': { type: 'string' },
-    tool: { type: 'string', multiple: true },
-    'allow-writes': { type: 'boolean' },
-    seed: { type: 'string' },
-    timeout: { type: 'string' },
-    'max-time': { type: 'string' },
-    junit: { type: 'string' },
-    json: { type: 'boolean' },
-  })
-  if (values.json === true && values.junit !== undefined)
+  const { values, positionals } = parseWords(separator === -1 ? args : args.slice(0, separator), optionTypes)
+  const options: Options = {
+    io,
+    isAll: values.all ?? false,
+    jobs: jobsOf(values.jobs),
+    isWatching: values.watch ?? false,
+    junit: values.junit,
+    isJson: values.json ?? false,
+    seed: seedOf(values.seed ?? '1'),
+    timeout: durationOf(values.timeout ?? DEFAULT_TIMEOUT, '--timeout'),
+    maxTime: durationOf(values['max-time'] ?? DEFAULT_MAX_TIME, '--max-time'),
+    tools: values.tool ?? [],
+    withWrites: values['allow-writes'] ?? false,
+    sandbox: sandboxOf(values.sandbox ?? [], io),
+    isCopied: values.sandbox?.includes(COPY) ?? false,
+    given: [
+      ...(values['allow-writes'] ? ['--allow-writes'] : []),
+      ...(values.sandbox ?? []).flatMap((place) => ['--sandbox', place]),
+      ...(['seed', 'timeout', 'max-time'] as const).flatMap((name) =>
+        values[name] === undefined ? [] : [`--${name}`, values[name]],
+      ),
+    ],
+  }
+  if (options.isJson && options.junit !== undefined)
     throw new UsageError('give either --json or --junit FILE')
-  const seed = seedOf(values.seed ?? '1')
-  const timeout = durationOf(values.timeout ?? DEFAULT_TIMEOUT, '--timeout')
-  const maxTime = durationOf(values['max-time'] ?? DEFAULT_MAX_TIME, '--max-time')
+  const isOne = separator !== -1 || positionals.length > 0
+  if (isOne && options.isAll) throw new UsageError('give either one server or --all')
+  if (isOne && values.jobs !== undefined) throw new UsageError('--jobs is for several servers')
+  if (!isOne && options.tools.length > 0) throw new UsageError('--tool is for one server: name it')
   const named = [...configWords(values), ...positionals, ...(separator === -1 ? [] : args.slice(separator))]
-  const { source, server, words } = readNamed(named, ['config'], io, { isOne: true })
-  if (!server) throw new UsageError('give a server of the configuration')
-  if (words.length > 0) throw new UsageError(`"${words[0]}" is not expected: give one server`)
-  const capture = new OpeningCapture()
-  const gateway = new Gateway(plainSettings(source.settings, server), {
-    variables: io.env,
-    log: openLog('error', io),
-    intercept: capture.intercept,
-  })
-  const redactor = new Redactor()
-  redactor.learn([...secretsOf(source.settings), ...secretVariables(io)])
-  const writes = new WritingGateway(source.settings, server, io)
-  let session: ServerSession | undefined
+  const { source, server, words } = readNamed(named, ['config'], io)
+  if (words.length > 0) throw new UsageError(`"${words[0]}" is not expected: give one server, or --all`)
+  if (!server && !options.isAll && !(await isAgreed(source, options))) return 1
+  const run = (now: Source, signal?: AbortSignal): Promise<number> =>
+    server
+      ? testOne(now, serverIn(now, server), { ...options, signal })
+      : testAll(now, { ...options, signal })
+  return options.isWatching ? watching(source, server?.name, { io, run }) : run(source)
+}
+
+type Run = Options & { readonly signal?: AbortSignal | undefined }
+
+/** The settings that a server has by now. @throws Error if it was removed */
+function serverIn({ settings, file }: Source, { name }: UpstreamSettings): UpstreamSettings {
+  const found = settings.upstreams.find((each) => each.name === name)
+  if (!found) throw new Error(`${file} has no server "${name}" any more`)
+  return found
+}
+
+async function testOne(source: Source, server: UpstreamSettings, options: Run): Promise<number> {
+  const { io, isJson, junit: file, tools } = options
+  const onProgress = (text: string): void => writeError(`${oneLine(text)}\n`, io)
+  const report = await runTest(source.settings, server, { ...options, onProgress })
+  if (isJson) printJson(report, io)
+  else write(printed(report), io)
+  if (file !== undefined) writeReport(file, junit(report), io)
+  // A part of the tools says nothing about the server.
+  if (tools.length === 0) await keep([report], source, options)
+  return isClean(report) ? 0 : 1
+}
+
+async function testAll(source: Source, options: Run): Promise<number> {
+  const { io, isJson, junit: file, maxTime } = options
+  const { settings } = source
+  const reports = await testServers(settings, { ...options, limit: maxTime * WHOLE_TIME })
+  if (isJson) printJson({ reports }, io)
+  else print(resultTable(reports), io)
+  if (file !== undefined) writeReport(file, junitOfServers(reports), io)
+  await keep(reports, source, options)
+  return reports.every(isClean) ? 0 : 1
+}
+
+/** Leaves the reports of servers of a configuration in its store. */
+async function keep(
+  reports: readonly ServerReport[],
+  { settings, file }: Source,
+  { io, given, signal }: Run,
+): Promise<void> {
+  if (file === undefined || signal?.aborted === true) return
+  const kept = reports.map((report) => ({ ...report, ...(given.length > 0 && { arguments: given }) }))
+  await keepReports('server-test', kept, settings, io)
+}
+
+/** Prints which tools would be called, and asks for agreement. @throws UsageError without a terminal */
+async function isAgreed({ settings }: Source, options: Options): Promise<boolean> {
+  const { io, jobs } = options
+  const plan = await planOf(settings, { io, jobs })
+  print(planText(plan, options), io)
+  return isConfirmed(plan.length, io)
+}
+
+/** @throws UsageError */
+function sandboxOf(texts: readonly string[], io: Io): Sandbox | undefined {
+  if (texts.length === 0) return undefined
   try {
-    const status = await gateway.explore(server.name)
-    if (status?.problem !== undefined) throw new Error(`${server.name} cannot be reached: ${status.problem}`)
-    const { open, era } = await capture.take()
-    session = new ServerSession({
-      open,
-      era,
-      revision: status?.revision ?? '',
-      isHttp: server.reach.kind === 'url',
-      timeout,
-      startTimeout: server.startTimeout,
-      now: () => performance.now(),
-    })
-    await session.connect()
-    const report = await testServer(session, {
-      settings: server,
-      redactor,
-      seed,
-      tools: values.tool ?? [],
-      onTools: (names) => checkTools(values.tool ?? [], names),
-      undoable: values['allow-writes'] ? () => writes.open() : undefined,
-      maxTime,
-      now: Date.now,
-      onProgress: (text) => writeError(`${oneLine(text)}\n`, io),
-    })
-    write(values.json === true ? `${JSON.stringify(report, null, 2)}\n` : printed(report), io)
-    if (values.junit !== undefined) writePrivate(pathOf(values.junit, io), junit(report))
-    return isClean(report) ? 0 : 1
-  } finally {
-    await session?.close()
-    await Promise.all([gateway.close(), writes.close()])
-  }
-}
-
-function checkTools(wanted: readonly string[], names: readonly string[]): void {
-  const missing = wanted.find((name) => !names.includes(name))
-  if (missing !== undefined)
-    throw new UsageError(`the server has no tool "${missing}"${didYouMean(missing, names)}`)
-}
-
-/** A gateway whose calls can be undone, for tools that may change something. */
-class WritingGateway {
-  readonly #settings: Settings
-  readonly #server: UpstreamSettings
-  readonly #io: Io
-  #gateway: Gateway | undefined
-
-  constructor(settings: Settings, server: UpstreamSettings, io: Io) {
-    this.#settings = settings
-    this.#server = server
-    this.#io = io
-  }
-
-  async open(): Promise<UndoableCalls> {
-    const answers = new AnswerCapture(() => performance.now())
-    const { features } = this.#settings
-    const plain = plainSettings(this.#settings, this.#server)
-    const needed = ['idempotency', 'transactions', 'undo'].flatMap((name) => {
-      const own = features[name]
-      return own ? [[name, own] as const] : []
-    })
-    const gateway = new Gateway(
-      {
-        ...plain,
-        hasMethods: true,
-        features: Object.fromEntries(needed),
-        upstreams: plain.upstreams.map((each) => ({ ...each, tools: this.#server.tools })),
-      },
-      { variables: this.#io.env, log: openLog('error', this.#io), intercept: answers.intercept },
+    const sandbox = readSandbox(
+      texts.filter((text) => text !== COPY),
+      io.cwd,
     )
-    this.#gateway = gateway
-    await gateway.start()
-    return { handle: gateway.handle, answers, doubt: (tool) => doubtOf(gateway, this.#server.name, tool) }
-  }
-
-  async close(): Promise<void> {
-    await this.#gateway?.close()
+    for (const folder of sandbox.folders) mustBeOwn(folder)
+    return sandbox
+  } catch (error) {
+    throw new UsageError(error instanceof Error ? error.message : String(error))
   }
 }
 
-/** Why the calls of a tool cannot be undone with certainty. */
-async function doubtOf(gateway: Gateway, server: string, tool: string): Promise<string | undefined> {
-  const undoing = (await gateway.inspect(server, tool))?.undoing
-  if (!undoing) return 'the server does not list it any more'
-  const { how, from, rule, why, caveats } = undoing
-  if (from !== 'proposal' && rule && how === 'exact') return undefined
-  if (from === 'proposal' && how !== 'unsure')
-    return 'its undo is only a proposal: set undo of the tool, as gatehouse plan prints it'
-  return `it cannot be undone with certainty: ${[...caveats, ...why][0] ?? 'no undo is known'}`
+function jobsOf(text: string | undefined): number {
+  if (text === undefined) return DEFAULT_JOBS
+  const jobs = Number(text)
+  if (!/^\d{1,3}$/.test(text) || jobs < 1 || jobs > MAX_JOBS)
+    throw new UsageError(`--jobs must be a number from 1 to ${MAX_JOBS}`)
+  return jobs
 }
 
 function seedOf(text: string): number {
@@ -164,7 +189,8 @@ function printed(report: ServerReport): string {
     ({ status, message = '' }) => status !== 'passed' || message.startsWith('warning'),
   )
   const { total, areas } = report.score
+  const { called, listed: all } = report.coverage
   const parts = Object.entries(areas).map(([area, share]) => `${area} ${share}`)
   const score = total === null ? 'nothing was checked' : `score ${total} of 100: ${parts.join(', ')}`
-  return `${reportText({ ...report, results: listed })}${score}\n`
+  return `${reportText({ ...report, results: listed })}${score}\n${called} of ${all} tools called\n`
 }

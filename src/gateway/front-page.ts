@@ -158,7 +158,7 @@ const pages: readonly (readonly [path: string, description: string])[] = [
   ['/ai-help', 'Guide to all servers, as Markdown'],
   ['/capabilities', 'Manifest: servers, tools and limits, as JSON'],
   ['/.well-known/ai-catalog.json', 'Catalog of the servers, for discovery'],
-  ['/conformance', 'What the conformance suite found'],
+  ['/conformance', 'Server tests and conformance'],
 ]
 
 function linksOf(

@@ -15,7 +15,7 @@ import type { Blobs } from './blobs/blobs.ts'
  * `subscription/` subscriptions to events, `verified:` receivers of webhooks, `dead-letter/` events that were given up,
  * `redelivery/` which to deliver again, `event-owner:` processes that deliver events, other `event-…:` what sources of
  * events remember, `reference/` kept data that callers refer to, `reference-url:` its URLs that were used, `upload/`
- * requested uploads, `probe:` servers that the probe of their era ends, `conformance:` reports of the conformance suite,
+ * requested uploads, `probe:` servers that the probe of their era ends, `conformance:` and `server-test:` reports of those suites,
  * `blob/` and `blob-chunk:` bytes where the store keeps them as values, `blob-swept:` bytes that are about to be deleted.
  * A key with a slash belongs to a collection, named by the part before the first slash.
  * Once the promise of a write resolves, the write is as durable as the store is.

@@ -88,18 +88,49 @@ export function junit(report: Report): string {
   ].join('\n')
 }
 
+/** Several reports as JUnit XML, with a suite for each server, whose properties are its score and its coverage. */
+export function junitOfServers(
+  reports: readonly (Report & {
+    readonly score: { readonly total: number | null }
+    readonly coverage: { readonly called: number; readonly listed: number }
+  })[],
+): string {
+  const suites = reports.map((report) => {
+    const { score, coverage, server_version } = report
+    const properties = {
+      score: score.total ?? 'none',
+      tools_called: coverage.called,
+      tools_listed: coverage.listed,
+      server_version,
+    }
+    return suite(report.server_name, report.results, report, properties)
+  })
+  return [
+    '<?xml version="1.0" encoding="UTF-8"?>',
+    `<testsuites name="gatehouse test" ${totals(reports.flatMap(({ results }) => results))}>`,
+    ...suites,
+    '</testsuites>',
+    '',
+  ].join('\n')
+}
+
 function suite(
-  category: string,
+  name: string,
   results: readonly CheckResult[],
   { tested_at, server_name }: Report,
+  properties: Readonly<Record<string, string | number>> = {},
 ): string {
-  const cases = results.map(({ test_id, status, message = '', duration_ms }) => {
+  const cases = results.map(({ test_id, category, status, message = '', duration_ms }) => {
     const head = `    <testcase classname="${xml(`${server_name}.${category}`)}" name="${xml(test_id)}" time="${seconds(duration_ms)}"`
     const tag = { passed: undefined, failed: 'failure', skipped: 'skipped', error: 'error' }[status]
     return tag === undefined ? `${head}/>` : `${head}><${tag} message="${xml(message)}"/></testcase>`
   })
-  const attributes = `name="${xml(category)}" ${totals(results)} timestamp="${xml(tested_at)}"`
-  return [`  <testsuite ${attributes}>`, ...cases, '  </testsuite>'].join('\n')
+  const listed = Object.entries(properties).map(
+    ([key, value]) => `      <property name="${key}" value="${xml(String(value))}"/>`,
+  )
+  const head = listed.length === 0 ? [] : ['    <properties>', ...listed, '    </properties>']
+  const attributes = `name="${xml(name)}" ${totals(results)} timestamp="${xml(tested_at)}"`
+  return [`  <testsuite ${attributes}>`, ...head, ...cases, '  </testsuite>'].join('\n')
 }
 
 function totals(results: readonly CheckResult[]): string {

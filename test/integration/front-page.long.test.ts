@@ -50,7 +50,7 @@ describe('the front page in a browser', needsChromium, () => {
     return { page, problems }
   }
 
-  test('the page of conformance reports does not scroll sideways on a narrow screen', async () => {
+  test('the page of conformance reports is readable and does not scroll sideways, on narrow and wide screens', async () => {
     const result = {
       test_id: 'CONF-IDEMPOTENCY-REPLAY-001',
       proposal_ref: 'proposal-5-idempotency-and-retries',
@@ -69,14 +69,24 @@ describe('the front page in a browser', needsChromium, () => {
       results: [result, { ...result, status: 'passed' as const }],
       summary: { passed: 1, failed: 1, skipped: 0, errors: 0 },
     }
-    const context = await browser.newContext({ viewport: { width: 360, height: 740 } })
-    onTestFinished(() => context.close())
-    const page = await context.newPage()
-    await page.setContent(reportsPage([{ name: 'files', report }], true))
-    const { overflow, faint } = await measured(page)
-    expect(overflow).toBeLessThanOrEqual(0)
-    expect(faint).toEqual([])
-    expect(await page.getByText('does not run again').first().isVisible()).toBe(true)
+    const history = [20, 90].map((score) => ({ tested_at: report.tested_at, passed: 1, failed: 1, score }))
+    const coverage = { called: 3, listed: 9 }
+    const quality = { report: { ...report, score: { total: 90 }, coverage }, history }
+    const conformance = { report, history: history.slice(1) }
+    for (const [width, colorScheme] of [
+      [360, 'light'],
+      [1280, 'dark'],
+    ] as const) {
+      const context = await browser.newContext({ viewport: { width, height: 740 }, colorScheme })
+      onTestFinished(() => context.close())
+      const page = await context.newPage()
+      await page.setContent(reportsPage([{ name: 'files', quality, conformance }], true))
+      const { overflow, faint } = await measured(page)
+      expect(overflow).toBeLessThanOrEqual(0)
+      expect(faint).toEqual([])
+      expect(await page.getByText('does not run again').first().isVisible()).toBe(true)
+      expect(await page.getByText('90/100 · 3 of 9 tools').first().isVisible()).toBe(true)
+    }
   })
 
   const shown = (page: Page): Promise<string[]> => page.locator('.tool:visible .name').allInnerTexts()

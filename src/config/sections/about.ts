@@ -135,7 +135,8 @@ export const toolWords = {
         output: {},
       },
     },
-    description: 'Example calls, for documents.',
+    description:
+      'Example calls, for documents and `gatehouse test`: a call with the input has to give a result that contains the output.',
   },
   errors: {
     type: 'array',

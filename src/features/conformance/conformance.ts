@@ -1,11 +1,15 @@
-/** Shows the latest report of the conformance suite, which `gatehouse conformance` leaves in the store. */
+/**
+ * Shows what commands left in the store: the latest report of the conformance suite, by `gatehouse conformance`, and that
+ * of the test of the server itself, by `gatehouse test`.
+ */
 import type { Call, Handler } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
-import { type ConformanceReport, ConformanceReports } from '../../records/conformance-reports.ts'
+import { type KeptReport, TestReports } from '../../records/test-reports.ts'
 import { answered, asTool, pageOf } from '../builtin-tool.ts'
 import type { BuiltinPage, Feature, Services } from '../feature.ts'
-import { badge } from './badge.ts'
-import { reportsHeaders, reportsPage, type ShownServer } from './page.ts'
+import { extensionsBadge, qualityBadge } from './badge.ts'
+import { reportsHeaders, reportsPage } from './page.ts'
+import type { ShownServer } from './shown-server.ts'
 import { conformanceSchema } from '../settings/describe.ts'
 
 type Deps = Pick<Services, 'store' | 'servers' | 'features' | 'gateway'>
@@ -25,7 +29,7 @@ const definition = {
   name: 'get_conformance_report',
   title: 'Conformance report',
   description:
-    'Returns the latest report of the conformance suite for this server: what each check of the extensions found.',
+    'Returns the latest report of the conformance suite for this server: what each check of the extensions found. Its member server_test is the latest test of the server itself.',
   inputSchema: {
     type: 'object',
     properties: {
@@ -41,6 +45,8 @@ const definition = {
       tested_at: { type: 'string' },
       results: { type: 'array', items: { type: 'object' } },
       summary: { type: 'object' },
+      history: { type: 'array', items: { type: 'object' } },
+      server_test: { type: 'object' },
     },
     required: ['server_name', 'server_version', 'suite_version', 'tested_at', 'results', 'summary'],
   },
@@ -60,15 +66,19 @@ function pagesOf(deps: Deps): readonly BuiltinPage[] {
     const text = reportsPage(servers, deps.gateway.isStoreShared)
     return pageOf({ text, type: 'text/html; charset=utf-8', maxAge: MAX_AGE, headers: reportsHeaders })
   }
-  const image: Handler = async (call) => {
-    const reports = (await serversFor(call, deps)).flatMap((each) => each.report ?? [])
-    return pageOf({ text: badge(reports), type: 'image/svg+xml', maxAge: MAX_AGE })
-  }
+  const image =
+    (draw: (servers: readonly ShownServer[]) => string): Handler =>
+    async (call) => {
+      const text = draw(await serversFor(call, deps))
+      return pageOf({ text, type: 'image/svg+xml', maxAge: MAX_AGE })
+    }
   return [
     { path: '/conformance', isNegotiated: true, handle: report },
     { path: '/conformance/*', isNegotiated: true, handle: report },
-    { path: '/conformance/badge.svg', handle: image },
-    { path: '/conformance/*/badge.svg', handle: image },
+    { path: '/conformance/badge.svg', handle: image(qualityBadge) },
+    { path: '/conformance/*/badge.svg', handle: image(qualityBadge) },
+    { path: '/conformance/extensions.svg', handle: image(extensionsBadge) },
+    { path: '/conformance/*/extensions.svg', handle: image(extensionsBadge) },
   ]
 }
 
@@ -79,20 +89,43 @@ function namesFor({ target: { upstream } }: Call, { servers, features }: Deps): 
 }
 
 function serversFor(call: Call, deps: Deps): Promise<readonly ShownServer[]> {
-  const reports = new ConformanceReports(deps.store)
-  return Promise.all(namesFor(call, deps).map(async (name) => ({ name, report: await reports.latest(name) })))
+  return Promise.all(namesFor(call, deps).map((name) => serverOf(name, deps)))
+}
+
+async function serverOf(name: string, { store }: Deps): Promise<ShownServer> {
+  const [quality, found] = await Promise.all([
+    new TestReports(store, 'server-test').latest(name),
+    new TestReports(store, 'conformance').latest(name),
+  ])
+  return { name, quality, conformance: found }
 }
 
 /** The report of one server, or those of several, as JSON. @throws RESOURCE_NOT_FOUND if the one has none */
 async function documentFor(call: Call, deps: Deps): Promise<object> {
   const servers = await serversFor(call, deps)
   const [first, ...others] = servers
-  if (first && others.length === 0) return first.report ?? notRun(first.name, deps)
-  return { reports: servers.flatMap(({ report }) => report ?? []) }
+  if (first && others.length === 0) return reportOf(first) ?? notRun(first.name, deps)
+  return { reports: servers.flatMap((each) => reportOf(each) ?? []) }
+}
+
+/**
+ * The report of the conformance suite, with the test of the server as a member. Where only that test ran, the report has
+ * no results.
+ */
+function reportOf({ quality, conformance: found }: ShownServer): object | undefined {
+  if (!quality) return found && withHistory(found)
+  const { server_name, server_version, suite_version, tested_at } = quality.report
+  const summary = { passed: 0, failed: 0, skipped: 0, errors: 0 }
+  const none = { server_name, server_version, suite_version, tested_at, results: [], summary }
+  return { ...(found ? withHistory(found) : none), server_test: withHistory(quality) }
+}
+
+function withHistory({ report, history }: KeptReport): object {
+  return { ...report, history }
 }
 
 /** @throws RESOURCE_NOT_FOUND if there is none, INVALID_INPUT if it is not clear of which server */
-async function reportFor(call: Call, deps: Deps): Promise<ConformanceReport> {
+async function reportFor(call: Call, deps: Deps): Promise<object> {
   const names = namesFor(call, deps)
   const { server = names.length === 1 ? names[0] : undefined } = call.params.fields
   if (typeof server !== 'string' || !names.includes(server)) {
@@ -103,7 +136,7 @@ async function reportFor(call: Call, deps: Deps): Promise<ConformanceReport> {
       suggestion: `Give one of ${names.join(', ')}.`,
     })
   }
-  return (await new ConformanceReports(deps.store).latest(server)) ?? notRun(server, deps)
+  return reportOf(await serverOf(server, deps)) ?? notRun(server, deps)
 }
 
 /** @throws RESOURCE_NOT_FOUND */

@@ -90,7 +90,7 @@ export const conformanceSchema: FeatureSchema = {
   schema: {
     type: 'object',
     description:
-      'The report of the conformance suite: `/conformance`, its badge, and `get_conformance_report`. `gatehouse conformance` runs the suite.',
+      'The reports of tests: `/conformance`, its badges, and `get_conformance_report`. `gatehouse conformance` runs the suite for the extensions of the gateway, and `gatehouse test` tests the server.',
     properties: {
       arguments: {
         type: 'object',

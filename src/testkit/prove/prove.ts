@@ -69,7 +69,7 @@ export function candidateOf(
     caveats: from === 'configuration' ? [] : caveats,
     given: own,
     trials: isRunning
-      ? { problem: 'it runs what its caller writes: give its arguments with --arguments FILE' }
+      ? { problem: 'it runs what its caller writes', isArgumentNeeded: true }
       : trialsOf(definition, { sandbox, given: own, examples }),
   }
 }
@@ -123,7 +123,10 @@ export async function proveTool(
 async function proveClaim(candidate: Candidate, claim: Claim, world: World): Promise<Finding> {
   const { trials, rule, verify, entry } = candidate
   const unproved = (reason: string): Finding => ({ claim, verdict: 'no proof', reason })
-  if ('problem' in trials) return unproved(trials.problem)
+  if ('problem' in trials)
+    return unproved(
+      trials.isArgumentNeeded ? `${trials.problem}: give some with --arguments FILE` : trials.problem,
+    )
   const subject = subjectOf(candidate, trials, world)
   if (claim === 'once') return proveOnce(subject)
   if (claim === 'idempotent') return proveIdempotent(subject, hintOf(entry))

@@ -21,7 +21,7 @@ export interface Trial {
 /** The trials of a tool, or why there are none. */
 export type Trials =
   | { readonly make: (unique: string) => Trial; readonly isGenerated: boolean }
-  | { readonly problem: string }
+  | { readonly problem: string; readonly isArgumentNeeded?: true }
 
 /** What a file says about the calls of a tool. Texts may contain `{unique}` and `{sandbox}`. */
 export interface GivenCalls {
@@ -115,7 +115,7 @@ function checked(
   try {
     trial = trials.make('check')
   } catch (error) {
-    return { problem: error instanceof Error ? error.message : String(error) }
+    return { problem: error instanceof Error ? error.message : String(error), isArgumentNeeded: true }
   }
   const { arguments: args, before } = trial
   const misfit = mismatch(definition.inputSchema, args)
@@ -123,7 +123,7 @@ function checked(
     const who = trials.isGenerated
       ? 'no arguments can be made from its schema'
       : 'its arguments do not fit its schema'
-    return { problem: `${who} (${misfit}): give some with --arguments FILE` }
+    return { problem: `${who} (${misfit})`, isArgumentNeeded: true }
   }
   const outside =
     outsideOf(sandbox, args, { mustBind: true }) ??
@@ -170,7 +170,7 @@ class Generator {
 
   #object(schema: Json, place: Place): Json {
     const fields = fieldsOf(schema)
-    if (!fields) throw new Error('its schema has alternatives: give its arguments with --arguments FILE')
+    if (!fields) throw new Error('its schema has alternatives')
     const wanted = fields.filter((field) => field.isRequired || this.#sandbox.named.has(field.name))
     return Object.fromEntries(wanted.map((field) => [field.name, this.#value(field, place)]))
   }

@@ -54,7 +54,9 @@ function judgeList({ entries, pages, ms, problem }: Read, list: string, results:
   const names = entries.flatMap((entry) =>
     isObject(entry) && typeof entry[key] === 'string' ? [entry[key]] : [],
   )
-  const twice = [...new Set(names.filter((name, at) => names.indexOf(name) !== at))]
+  const counts = new Map<string, number>()
+  for (const name of names) counts.set(name, (counts.get(name) ?? 0) + 1)
+  const twice = [...counts].flatMap(([name, count]) => (count > 1 ? [name] : []))
   results.judge('definitions', subject, `${subject}/unique`, {
     problems: twice.map((name) => `${name.slice(0, 80)} is listed more than once`),
   })

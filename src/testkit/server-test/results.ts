@@ -1,5 +1,6 @@
 /** Collects the results of the checks of one run, with the area and the subject that each belongs to. */
 import type { CheckResult, CheckStatus } from '../report.ts'
+import { sentenceOf } from './sentences.ts'
 
 /** What a check is about. `latency` does not count in the score. */
 export type Area = 'protocol' | 'definitions' | 'results' | 'refusals' | 'errors' | 'robustness' | 'latency'
@@ -15,6 +16,14 @@ interface Finding {
   readonly status: CheckStatus
   readonly message?: string | undefined
   readonly ms?: number
+  /** What has to be true; by default the sentence of the id. */
+  readonly description?: string
+}
+
+/** How many tools of a server were called, of those that it lists. */
+export interface Coverage {
+  readonly called: number
+  readonly listed: number
 }
 
 /** How many problems a message names. */
@@ -24,6 +33,8 @@ const MAX_NAMED = 3
 export class Results {
   readonly #checks: ServerCheck[] = []
   readonly #ids = new Map<string, number>()
+  readonly #called = new Set<string>()
+  #listed: ReadonlySet<string> = new Set()
   readonly #clean: (text: string) => string
 
   /** `clean` removes secrets: names and messages may contain any text of the server. */
@@ -35,14 +46,29 @@ export class Results {
     return this.#checks
   }
 
+  get coverage(): Coverage {
+    return { called: this.#called.size, listed: this.#listed.size }
+  }
+
+  /** Notes the tools that the server lists. */
+  listed(tools: readonly string[]): void {
+    this.#listed = new Set(tools)
+  }
+
+  /** Notes that a listed tool was called. */
+  called(tool: string): void {
+    this.#called.add(tool)
+  }
+
   /** Adds the result of a check. */
-  add(area: Area, subject: string, id: string, { status, message, ms = 0 }: Finding): void {
+  add(area: Area, subject: string, id: string, { status, message, ms = 0, description }: Finding): void {
     const own = this.#clean(id)
     const count = (this.#ids.get(own) ?? 0) + 1
     this.#ids.set(own, count)
     this.#checks.push({
       test_id: count === 1 ? own : `${own}#${count}`,
       category: area,
+      description: this.#clean(description ?? sentenceOf(subject, id)),
       subject: this.#clean(subject),
       status,
       duration_ms: Math.round(ms),

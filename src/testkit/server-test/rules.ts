@@ -28,12 +28,14 @@ export async function testRules(
     guards: new Map(),
     isProtected: false,
   })
+  session.mustGoOn()
   for (const { id, text, check } of assertions) {
     const area = areas.get(id)
     if (area === undefined) continue
     const { status, evidence } = check(subject)
     const isFailed = status === 'fail'
     results.add(area, `lint/${id}`, `lint/${id}`, {
+      description: text,
       status: status === 'not applicable' ? 'skipped' : isFailed ? 'failed' : 'passed',
       message: isFailed
         ? `${text} ${evidence.slice(0, 3).join('; ')}`

@@ -29,7 +29,9 @@ export function scoreOf(checks: readonly ServerCheck[]): Score {
     if (own.length === 0) return []
     const subjects = new Set(own.map(({ subject }) => subject))
     const broken = new Set(own.filter(({ status }) => status !== 'passed').map(({ subject }) => subject))
-    return [{ area, weight, share: (subjects.size - broken.size) / subjects.size }]
+    // A server that is lost is not robust, whatever it did before.
+    const share = broken.has('server') ? 0 : (subjects.size - broken.size) / subjects.size
+    return [{ area, weight, share }]
   })
   const sum = shares.reduce((total, { weight }) => total + weight, 0)
   const reached = shares.reduce((total, { weight, share }) => total + weight * share, 0)

@@ -1,15 +1,18 @@
 /** Tests a server: the protocol, its lists, what it offers, and its tools with generated cases. */
 import type { Descriptor } from '../../core/descriptor.ts'
-import { settingOf, type UpstreamSettings } from '../../core/settings.ts'
+import type { UpstreamSettings } from '../../core/settings.ts'
 import { withoutSecrets } from '../../core/text/redact.ts'
 import { type Redactor } from '../../core/text/redactor.ts'
 import type { AuditedTool } from '../../lint/subject.ts'
+import type { Sandbox } from '../prove/sandbox.ts'
 import { type Report, reportOf } from '../report.ts'
+import { examplesOf } from './examples.ts'
 import { testItems } from './items.ts'
 import { judgeNames, testLists } from './lists.ts'
 import { judgeMessages, testCapabilities, testDiscovery, testMalformed } from './protocol.ts'
-import { Results, type ServerCheck } from './results.ts'
+import { type Coverage, Results, type ServerCheck } from './results.ts'
 import { testRules } from './rules.ts'
+import { testInSandbox } from './sandbox-test.ts'
 import { type Score, scoreOf } from './score.ts'
 import { type CheckContext, ServerLost, type ServerSession } from './session.ts'
 import { testReadingTool } from './tool-test.ts'
@@ -26,6 +29,8 @@ interface Options {
   readonly now: () => number
   /** Opens a gateway in which calls can be undone; undefined if no tool that may change something is called. */
   readonly undoable?: (() => Promise<UndoableCalls>) | undefined
+  /** Where tools that may change something are called without an undo. */
+  readonly sandbox?: Sandbox | undefined
   /** Called with the names of all tools of the server, before the first call; an error of it ends the run. */
   onTools(names: readonly string[]): void
   onProgress(text: string): void
@@ -37,12 +42,16 @@ export interface ServerReport extends Report {
   readonly revision: string
   readonly seed: number
   readonly score: Score
+  readonly coverage: Coverage
 }
 
 /** The version of the checks: a new check is a new minor version. */
-const SUITE_VERSION = '1.0'
+const SUITE_VERSION = '1.1'
 /** The maximum number of cases of one tool, and of all tools together. */
 const MAX_CASES = { tool: 80, all: 4000 }
+
+/** How many tools are called. */
+const MAX_TOOLS = 1000
 
 /** Runs all checks against a connected server. */
 export async function testServer(session: ServerSession, options: Options): Promise<ServerReport> {
@@ -60,32 +69,64 @@ export async function testServer(session: ServerSession, options: Options): Prom
   }
   judgeMessages(session, results)
   const { version } = session.serverInfo
-  const report = reportOf(
-    {
-      server_name: settings.name,
-      server_version: typeof version === 'string' ? version : 'unknown',
-      suite_version: SUITE_VERSION,
-      tested_at: new Date(began).toISOString(),
-    },
-    results.all,
-  )
-  return { ...report, results: results.all, revision: session.revision, seed, score: scoreOf(results.all) }
+  return serverReport(results, {
+    name: settings.name,
+    version: typeof version === 'string' ? version : 'unknown',
+    revision: session.revision,
+    seed,
+    began,
+  })
+}
+
+interface Tested {
+  readonly name: string
+  readonly seed: number
+  /** When the run began, in milliseconds since 1970. */
+  readonly began: number
+}
+
+/** The report about a server that could not be tested. */
+export function unreachableReport(message: string, tested: Tested): ServerReport {
+  const results = new Results((text) => text)
+  results.add('robustness', 'server', 'server/available', { status: 'error', message })
+  return serverReport(results, { ...tested, version: 'unknown', revision: 'unknown' })
+}
+
+function serverReport(
+  { all, coverage }: Results,
+  { name, version, revision, seed, began }: Tested & { readonly version: string; readonly revision: string },
+): ServerReport {
+  const subject = {
+    server_name: name,
+    server_version: version,
+    suite_version: SUITE_VERSION,
+    tested_at: new Date(began).toISOString(),
+  }
+  return { ...reportOf(subject, all), results: all, revision, seed, score: scoreOf(all), coverage }
 }
 
 async function runChecks(context: CheckContext, options: Options): Promise<void> {
   const { session, results } = context
-  const { settings, tools: names, onTools, onProgress } = options
+  const { settings, tools: chosen, onTools, onProgress } = options
   onProgress('the protocol')
   await testDiscovery(session, results)
   const lists = await testLists(session, results)
   judgeNames(lists.tools ?? [], results)
   const audited = await testRules(settings, context)
-  onTools(audited.map(({ name }) => name))
+  const names = audited.map(({ name }) => name)
+  results.listed(names)
+  onTools(names)
   await testCapabilities(session, lists, results)
   await testItems(lists, context)
-  const tools = descriptorsOf(audited, settings).filter(
-    ({ name }) => names.length === 0 || names.includes(name),
+  const wanted = descriptorsOf(audited, settings).filter(
+    ({ name }) => chosen.length === 0 || chosen.includes(name),
   )
+  const tools = wanted.slice(0, MAX_TOOLS)
+  if (wanted.length > tools.length)
+    results.add('results', 'list/tools', 'list/tools/left-out', {
+      status: 'skipped',
+      message: `${wanted.length - tools.length} tools are not called: only the first ${MAX_TOOLS} are`,
+    })
   await testReads(tools.filter(mayRead), context, options)
   // After the calls, because some servers end.
   onProgress('malformed messages')
@@ -133,36 +174,26 @@ async function testReads(
 async function testWrites(
   tools: readonly Descriptor[],
   { session, results, redactor }: CheckContext,
-  { settings, seed, undoable, onProgress }: Options,
+  { settings, seed, undoable, sandbox, onProgress }: Options,
 ): Promise<void> {
-  const calls = tools.length > 0 ? await undoable?.() : undefined
+  const calls = tools.length > 0 && !sandbox ? await undoable?.() : undefined
   for (const [index, tool] of tools.entries()) {
-    if (calls) {
-      onProgress(`writing tool ${index + 1} of ${tools.length}: ${tool.name}`)
-      const context = {
-        results,
-        redactor,
-        revision: session.revision,
-        seed,
-        examples: examplesOf(tool, settings),
-      }
-      await testWritingTool(tool, calls, context)
-      continue
+    const revision = session.revision
+    const context = { results, redactor, revision, seed, examples: examplesOf(tool, settings) }
+    if (sandbox ?? calls) onProgress(`writing tool ${index + 1} of ${tools.length}: ${tool.name}`)
+    if (sandbox) await testInSandbox(tool, sandbox, { ...context, session })
+    else if (calls) await testWritingTool(tool, calls, context)
+    else {
+      const [reason = 'nothing is known of it'] = tool.classification.evidence
+      results.add('results', `tool/${tool.name}`, `tool/${tool.name}/calls`, {
+        status: 'skipped',
+        message: `not called, because it may change something: ${reason}. See --allow-writes and --sandbox`,
+      })
     }
-    const [reason = 'nothing is known of it'] = tool.classification.evidence
-    results.add('results', `tool/${tool.name}`, `tool/${tool.name}/calls`, {
-      status: 'skipped',
-      message: `not called, because it may change something: ${reason}. See --allow-writes`,
-    })
   }
 }
 
-/** The arguments of the example calls in the configuration. */
-function examplesOf({ name }: Descriptor, { tools }: UpstreamSettings): readonly unknown[] {
-  return settingOf(tools, name, 'examples')?.value.map(({ input }) => input) ?? []
-}
-
 /** Whether some calls of a tool only read. */
-function mayRead({ classification: { op, varies } }: Descriptor): boolean {
+export function mayRead({ classification: { op, varies } }: Descriptor): boolean {
   return op === 'read' || varies?.baseEffect === 'read'
 }

@@ -60,7 +60,7 @@ export interface CheckContext {
   readonly redactor: Redactor
 }
 
-/** The server cannot be started again, or was started too often. */
+/** The server cannot be started again, was started too often, or its time is over. */
 export class ServerLost extends Error {}
 
 /** How often a server that has ended is started again. */
@@ -78,6 +78,8 @@ interface Pending {
   /** The server has sent progress, and gets more time. */
   progress(): void
   settle(answer: Answer): void
+  /** The session has ended for good. */
+  fail(error: ServerLost): void
 }
 
 /** A session with a server, in the revision that the gateway negotiated. */
@@ -92,6 +94,7 @@ export class ServerSession {
   #lastId = 0
   #restarts = 0
   #discovered: Fields = {}
+  #end: ServerLost | undefined
 
   constructor(options: Options) {
     this.#options = options
@@ -193,8 +196,9 @@ export class ServerSession {
     return this.#send(text, { method, headers, timeout })
   }
 
-  /** Whether the server answers, in any way. */
+  /** Whether the server answers, in any way. @throws ServerLost if the session was ended for good */
   async isAlive(): Promise<boolean> {
+    this.mustGoOn()
     if (!this.#transport) return false
     const answer = await this.request(this.#aliveMethod)
     return answer.kind !== 'none'
@@ -204,6 +208,18 @@ export class ServerSession {
     const transport = this.#transport
     this.#closed('The connection was closed.')
     await transport?.close().catch(() => undefined)
+  }
+
+  /** Ends the session for good: requests that wait, and all later ones, fail with a `ServerLost` of this reason. */
+  end(reason: string): void {
+    this.#end ??= new ServerLost(reason)
+    for (const pending of this.#pending.values()) pending.fail(this.#end)
+    void this.close()
+  }
+
+  /** @throws ServerLost if the session was ended for good */
+  mustGoOn(): void {
+    if (this.#end) throw this.#end
   }
 
   /** A request without an effect. */
@@ -236,22 +252,32 @@ export class ServerSession {
       timeout = this.#options.timeout,
     }: { method: string; headers?: Record<string, string> | undefined; timeout?: number | undefined },
   ): Promise<Answer> {
+    this.mustGoOn()
     const transport = this.#transport ?? (await this.#reopened())
+    this.mustGoOn()
     const id = ++this.#lastId
-    const { promise, resolve } = Promise.withResolvers<Answer>()
+    const { promise, resolve, reject } = Promise.withResolvers<Answer>()
     const since = this.#options.now()
-    let timer = setTimeout(() => this.#giveUp(id, 'timeout'), timeout)
+    // What came while this process was busy is read before the wait ends.
+    const endWait = (why: 'timeout' | 'slow', after: number): NodeJS.Timeout =>
+      setTimeout(() => setImmediate(() => this.#giveUp(id, why)), after)
+    let timer = endWait('timeout', timeout)
     this.#pending.set(id, {
       since,
       progress: () => {
         clearTimeout(timer)
         const left = since + timeout * MAX_PROGRESS - this.#options.now()
-        timer = setTimeout(() => this.#giveUp(id, 'slow'), Math.max(0, Math.min(timeout, left)))
+        timer = endWait('slow', Math.max(0, Math.min(timeout, left)))
       },
       settle: (answer) => {
         clearTimeout(timer)
         this.#pending.delete(id)
         resolve(answer)
+      },
+      fail: (error) => {
+        clearTimeout(timer)
+        this.#pending.delete(id)
+        reject(error)
       },
     })
     transport.send(text(id), { id, method, headers })?.catch((error: unknown) => this.#refused(id, error))

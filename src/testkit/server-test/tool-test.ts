@@ -9,6 +9,7 @@ import { type Fields, Payload } from '../../core/payload.ts'
 import type { Redactor } from '../../core/text/redactor.ts'
 import { steady } from '../steady.ts'
 import { type Case, casesOf } from './cases.ts'
+import { type Example, judgeExamples } from './examples.ts'
 import { executionIn } from './hostile.ts'
 import { failureText, leakIn, shown } from './leaks.ts'
 import { outputProblems, structuredTextProblem } from './output.ts'
@@ -18,8 +19,7 @@ import { callProblems } from './shapes.ts'
 
 interface Context extends CheckContext {
   readonly seed: number
-  /** Arguments of example calls. */
-  readonly examples: readonly unknown[]
+  readonly examples: readonly Example[]
   /** The maximum number of cases. */
   readonly most: number
   /** When the test of this tool has to end, in milliseconds since 1970. */
@@ -49,7 +49,8 @@ const SLOW_MS = 2000
 export async function testReadingTool(tool: Descriptor, context: Context): Promise<void> {
   const { results, session, seed, examples, most } = context
   const subject = `tool/${tool.name}`
-  const { cases, problem } = casesOf(tool.definition, { seed, examples, most })
+  const inputs = examples.map(({ input }) => input)
+  const { cases, problem } = casesOf(tool.definition, { seed, examples: inputs, most })
   if (problem !== undefined)
     results.add('results', subject, `${subject}/valid`, { status: 'skipped', message: problem })
   const reading = cases.filter(({ arguments: given }) => isRead(tool, given))
@@ -68,6 +69,7 @@ export async function testReadingTool(tool: Descriptor, context: Context): Promi
       continue
     }
     const answer = await session.request('tools/call', paramsOf(tool, tried), tool.definition)
+    results.called(tool.name)
     all.push({ tried, answer })
     judgeCase(tool, { tried, answer }, { ...context, revision: session.revision })
   }
@@ -77,8 +79,30 @@ export async function testReadingTool(tool: Descriptor, context: Context): Promi
       message: `${skipped.length} cases were left out: ${skipped[0]}`,
     })
   judgeAll(tool, all, context)
+  await judgeExamples(tool, examples, context, (input) => exampleAnswer(tool, input, all, context))
   await judgeRepeat(tool, all, context)
   await judgeSurvival(tool, all, { ...context, restarts })
+}
+
+/** The answer to the call of an example: that of a case with the same arguments, or else of a call of its own. */
+async function exampleAnswer(
+  tool: Descriptor,
+  input: Fields,
+  all: readonly Tried[],
+  context: Context,
+): Promise<Answer | string> {
+  const made = answerIn(all, input)
+  if (made) return made
+  if (!isRead(tool, input)) return 'not called, because it may change something with these arguments'
+  const why = reasonToStop(all, context)
+  if (why !== undefined) return `not called: ${why}`
+  context.results.called(tool.name)
+  return context.session.request('tools/call', { name: tool.name, arguments: input }, tool.definition)
+}
+
+/** The answer to the case with these arguments. */
+export function answerIn(all: readonly Tried[], input: Fields): Answer | undefined {
+  return all.find(({ tried }) => isSame(tried.arguments, input))?.answer
 }
 
 /** Whether a call with these arguments only reads. */
@@ -251,6 +275,7 @@ async function judgeSurvival(
       : [],
   )
   const isAlive = await session.isAlive().catch((error: unknown) => {
+    session.mustGoOn()
     if (error instanceof ServerLost) return false
     throw error
   })

@@ -12,9 +12,10 @@ import { ownCall } from '../../protocol/lift.ts'
 import { TRANSACTION_ID } from '../../protocol/meta-keys.ts'
 import type { TransportInterceptor } from '../../upstream/transport/transport.ts'
 import { type Case, type CaseKind, casesOf } from './cases.ts'
+import { type Example, judgeExamples } from './examples.ts'
 import { shown } from './leaks.ts'
 import { type Answer, answerOf, type CheckContext } from './session.ts'
-import { judgeAll, judgeCase, paramsOf, type Tried } from './tool-test.ts'
+import { answerIn, judgeAll, judgeCase, paramsOf, type Tried } from './tool-test.ts'
 
 /** A gateway with transactions, in front of the server. */
 export interface UndoableCalls {
@@ -29,7 +30,7 @@ export interface UndoableCalls {
 interface Context extends Omit<CheckContext, 'session'> {
   readonly revision: string
   readonly seed: number
-  readonly examples: readonly unknown[]
+  readonly examples: readonly Example[]
 }
 
 /** The kinds of calls. Unusual values could have effects that the undo of usual ones does not find. */
@@ -51,7 +52,8 @@ export async function testWritingTool(
       status: 'skipped',
       message: `not called: ${why}`,
     })
-  const { cases, problem } = casesOf(tool.definition, { seed, examples, most: MAX_CASES, kinds })
+  const inputs = examples.map(({ input }) => input)
+  const { cases, problem } = casesOf(tool.definition, { seed, examples: inputs, most: MAX_CASES, kinds })
   if (problem !== undefined)
     results.add('results', subject, `${subject}/valid`, { status: 'skipped', message: problem })
   const all: Tried[] = []
@@ -61,6 +63,8 @@ export async function testWritingTool(
     if (answer) all.push({ tried, answer })
   }
   judgeAll(tool, all, context)
+  const uncalled = 'not called: only the first examples that fit the schema are'
+  await judgeExamples(tool, examples, context, (input) => answerIn(all, input) ?? uncalled)
 }
 
 interface Undoing {
@@ -87,6 +91,7 @@ async function undoneCall(
   }
   const answer = calls.answers.take()
   const problem = await rollBack(calls, id, tool)
+  if (answer) results.called(tool.name)
   if (answer) judgeCase(tool, { tried, answer }, context)
   if (problem !== undefined) {
     calls.failure = `a call of ${tool.name} (${tried.id}) could not be undone`

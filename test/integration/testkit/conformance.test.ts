@@ -103,9 +103,11 @@ describe('a gateway with the store of a run', () => {
   it('shows its report as a page, as JSON, as a badge and by a tool', async () => {
     const gateway = await startGateway({ store, upstreams: { files: filesystem, other: filesystem } })
     onTestFinished(() => gateway.close())
+    const numbers = { tested_at: report['tested_at'], passed: 65, failed: 0 }
+    const published = { ...report, history: [numbers] }
     const get = (path: string, accept = '*/*') => fetch(`${gateway.origin}${path}`, { headers: { accept } })
-    expect(await (await get('/conformance/files', 'application/json')).json()).toEqual(report)
-    expect(await (await get('/conformance', 'application/json')).json()).toEqual({ reports: [report] })
+    expect(await (await get('/conformance/files', 'application/json')).json()).toEqual(published)
+    expect(await (await get('/conformance', 'application/json')).json()).toEqual({ reports: [published] })
 
     const page = await get('/conformance', 'text/html,application/json;q=0.5')
     expect(page.headers.get('content-type')).toBe('text/html; charset=utf-8')
@@ -115,20 +117,26 @@ describe('a gateway with the store of a run', () => {
     expect(html).toContain('65 passed, 0 failed, 3 skipped, 0 not carried out')
     expect(html).toContain('<code>gatehouse conformance other</code>')
 
-    const badge = await get('/conformance/files/badge.svg')
+    const badge = await get('/conformance/files/extensions.svg')
     expect(badge.headers.get('content-type')).toBe('image/svg+xml')
-    expect(parseXml(await badge.text()).attributes['aria-label']).toBe('conformance: 65 of 65 passed')
-    expect(await (await get('/conformance/other/badge.svg')).text()).toContain('conformance: not run')
+    expect(parseXml(await badge.text()).attributes['aria-label']).toBe(
+      'gateway extensions: 65 of 65 checks passed',
+    )
+    expect(await (await get('/conformance/other/extensions.svg')).text()).toContain(
+      'gateway extensions: not run',
+    )
+    // What the gateway adds is no proof of the server.
+    expect(await (await get('/conformance/files/badge.svg')).text()).toContain('server test: not run')
 
     const client = await clientOf({ url: `${gateway.url}/files` })
     const { result } = await client.request('tools/call', { name: 'get_conformance_report', arguments: {} })
-    expect(result?.['structuredContent']).toEqual(report)
+    expect(result?.['structuredContent']).toEqual(published)
     const list = await client.request('tools/list', {})
     expect(JSON.stringify(list.result)).not.toContain('get_conformance_report')
 
     const together = await clientOf(gateway)
     const named = { name: 'get_conformance_report', arguments: { server: 'files' } }
-    expect((await together.request('tools/call', named)).result?.['structuredContent']).toEqual(report)
+    expect((await together.request('tools/call', named)).result?.['structuredContent']).toEqual(published)
     const unnamed = await together.request('tools/call', { name: 'get_conformance_report', arguments: {} })
     expect(unnamed.result).toMatchObject({ isError: true, error: { code: 'INVALID_INPUT', field: 'server' } })
   })
@@ -155,7 +163,7 @@ describe('a gateway with the store of a run', () => {
     })
     onTestFinished(() => off.close())
     expect((await fetch(`${off.origin}/conformance/files`)).status).toBe(404)
-    expect(await (await fetch(`${off.origin}/conformance`)).text()).not.toContain('<h2>files')
+    expect(await (await fetch(`${off.origin}/conformance`)).text()).not.toContain('server-files')
     const hash = 'sha256:0123456789abcdef:0000000000000000000000000000000000000000000000000000000000000000'
     const guarded = await startGateway({
       store,

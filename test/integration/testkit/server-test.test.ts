@@ -218,7 +218,11 @@ describe.concurrent('the command', () => {
   })
 
   it.each([
-    [[], 'give a server'],
+    [['server', '--all'], 'give either one server or --all'],
+    [['server', '--jobs', '2'], '--jobs is for several servers'],
+    [['--jobs', '0'], '--jobs must be a number from 1 to 64'],
+    [['--all', '--tool', 'read_note'], '--tool is for one server'],
+    [['--sandbox', '/', '--', 'node'], 'this folder holds more than a sandbox'],
     [['--'], 'give a command after --'],
     [['--seed', 'x', '--', 'node'], '--seed must be a number'],
     [['--timeout', 'soon', '--', 'node'], '--timeout must be a duration'],

@@ -1,94 +1,171 @@
 import { describe, expect, it } from 'vitest'
-import { badge } from '../../../../src/features/conformance/badge.ts'
+import { extensionsBadge, qualityBadge } from '../../../../src/features/conformance/badge.ts'
 import { reportsHeaders, reportsPage } from '../../../../src/features/conformance/page.ts'
-import { type ConformanceReport, ConformanceReports } from '../../../../src/records/conformance-reports.ts'
-import { MemoryStore } from '../../../../src/store/memory.ts'
+import type { ShownServer } from '../../../../src/features/conformance/shown-server.ts'
+import type { KeptReport, TestReport } from '../../../../src/records/test-reports.ts'
 
 const hostile = `<script>alert("1")</script>\u202E`
 
-function reportOf(summary: Partial<ConformanceReport['summary']>, message?: string): ConformanceReport {
-  return {
+function kept(
+  summary: Partial<TestReport['summary']>,
+  { history = [], ...more }: Partial<TestReport> & Partial<Pick<KeptReport, 'history'>> = {},
+): KeptReport {
+  const report = {
     server_name: 'files',
     server_version: '1.0.0',
     suite_version: '1.0.0',
     tested_at: '2026-11-26T21:00:00.000Z',
-    results: [
-      {
-        test_id: 'CONF-001',
-        category: 'manifest',
-        status: 'failed',
-        duration_ms: 1,
-        ...(message !== undefined && { message }),
-      },
-    ],
+    results: [{ test_id: 'CONF-001', category: 'manifest', status: 'failed' as const, duration_ms: 1 }],
     summary: { passed: 0, failed: 0, skipped: 0, errors: 0, ...summary },
+    ...more,
   }
+  return { report, history }
 }
 
-describe('the badge', () => {
+function scored(
+  total: number | null,
+  called: number,
+  listed: number,
+  more: Partial<TestReport> = {},
+): KeptReport {
+  return kept({ passed: 9 }, { score: { total }, coverage: { called, listed }, ...more })
+}
+
+function serverOf(quality?: KeptReport, conformance?: KeptReport, name = 'files'): ShownServer {
+  return { name, quality, conformance }
+}
+
+const titleOf = (svg: string) => /<title>(.*)<\/title>/.exec(svg)?.[1]
+const colorOf = (svg: string) => [...svg.matchAll(/fill="(#\w{6})"/g)].at(-1)?.[1]
+const lost = {
+  results: [
+    { test_id: 'server/available', category: 'robustness', status: 'error' as const, duration_ms: 0 },
+  ],
+}
+
+describe('the badge of the server test', () => {
   it.each([
-    [[], 'not run'],
-    [[reportOf({ skipped: 9 })], 'not run'],
-    [[reportOf({ passed: 3, skipped: 9 })], '3 of 3 passed'],
-    [[reportOf({ passed: 3, failed: 1, errors: 1, skipped: 9 })], '3 of 5 passed'],
-    [[reportOf({ passed: 3 }), reportOf({ passed: 2, failed: 1 })], '5 of 6 passed'],
-  ])('counts what passed among what applies', (reports, text) => {
-    expect(badge(reports)).toContain(`<title>conformance: ${text}</title>`)
+    [[serverOf()], 'not run'],
+    [[serverOf(undefined, kept({ passed: 62 }))], 'not run'],
+    [[serverOf(scored(87, 3, 9))], '87/100 · 3 of 9 tools'],
+    [[serverOf(scored(null, 0, 0))], 'nothing checked · no tools'],
+    [[serverOf(scored(0, 0, 0, lost))], 'unavailable'],
+    [
+      [serverOf(scored(100, 3, 9)), serverOf(scored(0, 0, 0, lost)), serverOf()],
+      'lowest 0/100 · 3 of 9 tools · 2 of 3 servers · 1 unavailable',
+    ],
+  ])('says the score and of how many tools, and nothing of the gateway', (servers, text) => {
+    expect(titleOf(qualityBadge(servers))).toBe(`server test: ${text}`)
   })
 
-  it('has another color if a check failed or could not be carried out', () => {
-    const colors = [{ passed: 1 }, { passed: 1, failed: 1 }, { passed: 1, errors: 1 }].map(
-      (summary) => /fill="(#\w{6})"/.exec(badge([reportOf(summary)]))?.[1],
+  it('is as green for a high score as for one of all tools only if half of the tools were called', () => {
+    const [good, few, low] = [scored(100, 9, 9), scored(100, 3, 9), scored(40, 9, 9)].map((each) =>
+      colorOf(qualityBadge([serverOf(each)])),
     )
-    expect(colors[1]).toBe(colors[2])
-    expect(colors[0]).not.toBe(colors[1])
+    expect(new Set([good, few, low]).size).toBe(3)
+    expect(colorOf(qualityBadge([serverOf(scored(95, 5, 9))]))).toBe(good)
+    expect(colorOf(qualityBadge([serverOf(scored(100, 9, 9)), serverOf(scored(40, 9, 9))]))).toBe(low)
+  })
+})
+
+describe('the badge of the gateway extensions', () => {
+  it.each([
+    [[serverOf(scored(87, 3, 9))], 'not run'],
+    [[serverOf(undefined, kept({ skipped: 9 }))], 'not run'],
+    [[serverOf(undefined, kept({ passed: 3, failed: 1, errors: 1, skipped: 9 }))], '3 of 5 checks passed'],
+    [
+      [kept({ passed: 3 }), kept({ passed: 2, failed: 1 })].map((each) => serverOf(undefined, each)),
+      '5 of 6 checks passed',
+    ],
+  ])('counts what passed among what applies', (servers, text) => {
+    expect(titleOf(extensionsBadge(servers))).toBe(`gateway extensions: ${text}`)
   })
 })
 
 describe('the page', () => {
   it('escapes what servers say, and shows invisible characters', () => {
-    const page = reportsPage([{ name: 'files', report: reportOf({ failed: 1 }, hostile) }], true)
+    const results = [
+      {
+        test_id: `tool/${hostile}/x`,
+        category: 'x',
+        status: 'failed' as const,
+        message: hostile,
+        duration_ms: 1,
+      },
+    ]
+    const page = reportsPage([serverOf(scored(5, 1, 1, { results, server_version: hostile }))], true)
     expect(page).not.toContain('<script')
+    expect(page).not.toContain('\u202E')
     expect(page).toContain('&#60;script&#62;alert(&#34;1&#34;)&#60;/script&#62;\\u202e')
     expect(reportsHeaders['content-security-policy']).toContain(`default-src 'none'`)
   })
 
-  it('says what each check is about, and nothing for a report of an earlier version', () => {
-    const report = reportOf({ failed: 1 })
-    const described = {
-      ...report,
-      results: report.results.map((each) => ({ ...each, description: 'It has <a> name' })),
-    }
-    const page = reportsPage([{ name: 'files', report: described }], true)
-    expect(page).toContain('<td><code>CONF-001</code><br>It has &#60;a&#62; name</td>')
-    expect(reportsPage([{ name: 'files', report }], true)).toContain('<td><code>CONF-001</code></td>')
-  })
-
-  it('names the command where the suite has not run, and says so if its report could not be left', () => {
-    const shared = reportsPage([{ name: 'files', report: undefined }], true)
-    expect(shared).toContain('<code>gatehouse conformance files</code>.')
-    expect(reportsPage([{ name: 'files', report: undefined }], false)).toContain(
-      'a store that is not in memory',
+  it('says what failed as a sentence, with the code small beside it and the command that shows it again', () => {
+    const results = [
+      {
+        test_id: "tool/it's/missing/a",
+        category: 'refusals',
+        description: 'It refuses a call without a.',
+        status: 'failed' as const,
+        message: 'it accepted it',
+        duration_ms: 1,
+      },
+    ]
+    const quality = kept(
+      { failed: 1 },
+      { results, score: { total: 50 }, coverage: { called: 1, listed: 3 }, arguments: ['--sandbox', '/a b'] },
     )
-  })
-})
-
-describe('the reports in a store', () => {
-  it('are the latest of each server', async () => {
-    const reports = new ConformanceReports(new MemoryStore())
-    await reports.keep(reportOf({ passed: 1 }))
-    await reports.keep(reportOf({ passed: 2 }))
-    await reports.keep({ ...reportOf({ passed: 9 }), server_name: 'other' })
-    expect(await reports.latest('files')).toEqual(reportOf({ passed: 2 }))
-    expect(await reports.latest('none')).toBeUndefined()
+    const page = reportsPage([serverOf(quality, undefined, 'my-files')], true)
+    expect(page).toContain(
+      '<li>It refuses a call without a, but: it accepted it <code class="id">tool/it&#39;s/missing/a</code></li>',
+    )
+    expect(page).toContain('gatehouse test my-files --sandbox &#39;/a b&#39;\n')
+    expect(page).toContain(String.raw`--tool &#39;it&#39;\&#39;&#39;s&#39;`)
+    expect(page).toContain('50/100 · 1 of 3 tools')
+    expect(page).toContain('2 tools were not called: the score says nothing about them.')
+    expect(page).toContain('<code>gatehouse conformance my-files</code>')
   })
 
-  it.each(['', '7', '{}', '{"server_name":"files"}', JSON.stringify({ ...reportOf({}), results: [7] })])(
-    'are absent where another program wrote %s',
-    async (text) => {
-      const store = new MemoryStore()
-      await store.put('conformance:files', text, 60_000)
-      expect(await new ConformanceReports(store).latest('files')).toBeUndefined()
-    },
-  )
+  it('folds all but the first failures, and counts those that it does not list', () => {
+    const results = Array.from({ length: 40 }, (_none, at) => ({
+      test_id: `tool/a/${at}`,
+      category: 'results',
+      status: 'failed' as const,
+      message: `failure ${at}.`,
+      duration_ms: 1,
+    }))
+    const page = reportsPage([serverOf(kept({ failed: 1200 }, { results, score: { total: 1 } }))], true)
+    expect(page).toContain('<summary>And 1195 more</summary>')
+    expect(page.match(/<li>failure/g)).toHaveLength(30)
+  })
+
+  it('draws the history of at least two runs, and leaves out runs in which nothing was checked', () => {
+    const run = { tested_at: '2026-11-26T21:00:00.000Z', passed: 1, failed: 1 }
+    const history = [
+      { ...run, score: 20 },
+      { ...run, score: null },
+      { ...run, score: 80.9 },
+    ]
+    const page = reportsPage(
+      [serverOf({ ...scored(80, 1, 1), history }, { ...kept({}), history: [run] })],
+      true,
+    )
+    expect(page.match(/<polyline/g)).toHaveLength(1)
+    expect(page).toContain('aria-label="Score of the last 2 runs: 20, 80"')
+  })
+
+  it('says what each check is about, and nothing for a report of an earlier version', () => {
+    const passed = { test_id: 'CONF-001', category: 'manifest', status: 'passed' as const, duration_ms: 1 }
+    const results = [{ ...passed, description: 'It has <a> name' }, passed]
+    const page = reportsPage([serverOf(undefined, kept({ passed: 2 }, { results }))], true)
+    expect(page).toContain('<li>It has &#60;a&#62; name <code class="id">CONF-001</code></li>')
+    expect(page).toContain('<li> <code class="id">CONF-001</code></li>')
+  })
+
+  it('names the commands where nothing has run, and says so if a report could not be left', () => {
+    const shared = reportsPage([serverOf()], true)
+    expect(shared).toContain('<code>gatehouse conformance files</code>.')
+    expect(shared).toContain('<code>gatehouse test files</code>.')
+    expect(reportsPage([serverOf()], false)).toContain('a store that is not in memory')
+  })
 })

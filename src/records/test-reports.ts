@@ -1,0 +1,195 @@
+/**
+ * The latest report about each server, and the numbers of the reports before it, as commands left them: of the
+ * conformance suite, which is about the gateway in front of a server, and of the test of the server itself.
+ */
+import { GatewayError } from '../core/error.ts'
+import { isObject, readJson } from '../core/json/json.ts'
+import type { Store } from '../store/store.ts'
+import { casUpdate } from './cas-update.ts'
+
+/** What ran. The names are the prefixes of the keys in the store. */
+export type Suite = 'conformance' | 'server-test'
+
+/** What one check found. */
+interface KeptResult {
+  readonly test_id: string
+  readonly proposal_ref?: string
+  readonly category: string
+  /** What has to be true. Reports of earlier versions lack it. */
+  readonly description?: string
+  readonly status: 'passed' | 'failed' | 'skipped' | 'error'
+  readonly message?: string
+  readonly duration_ms: number
+}
+
+/** A report: what ran against a server, and what it found. Skipped checks count as neither passed nor failed. */
+export interface TestReport {
+  readonly server_name: string
+  readonly server_version: string
+  readonly suite_version: string
+  /** An ISO 8601 time. */
+  readonly tested_at: string
+  readonly results: readonly KeptResult[]
+  readonly summary: Readonly<Record<'passed' | 'failed' | 'skipped' | 'errors', number>>
+  /** 0 to 100, null if nothing was checked; only of server tests. */
+  readonly score?: { readonly total: number | null }
+  /** How many tools were called, of those that the server lists; only of server tests. */
+  readonly coverage?: { readonly called: number; readonly listed: number }
+  /** The options of the command, with which a run finds the same; only of server tests. */
+  readonly arguments?: readonly string[]
+}
+
+/** The numbers of one run. */
+export interface RunNumbers {
+  readonly tested_at: string
+  readonly passed: number
+  /** Failed checks, and those that could not be carried out. */
+  readonly failed: number
+  readonly score?: number | null
+  readonly called?: number
+  readonly listed?: number
+}
+
+/** What is kept about a server. */
+export interface KeptReport {
+  readonly report: TestReport
+  /** The runs, the oldest first; the last one is that of the report. */
+  readonly history: readonly RunNumbers[]
+}
+
+/** The version of the record. Records of version 1 are a report alone, without a version. */
+const VERSION = 2
+/** How long a report is kept, in milliseconds. */
+const TTL_MS = 365 * 86_400_000
+/** How many runs are kept of each server. */
+const MAX_RUNS = 50
+/** How many results a kept report has; passed checks are left out first, then skipped ones. */
+const MAX_RESULTS = 500
+/** The longest id and message that are kept, in characters. */
+const MAX_LENGTH = 600
+
+/** The reports of one suite. */
+export class TestReports {
+  readonly #store: Store
+  readonly #suite: Suite
+
+  constructor(store: Store, suite: Suite) {
+    this.#store = store
+    this.#suite = suite
+  }
+
+  /** Replaces the report of a server, and adds its numbers to the history. @throws SERVER_UNAVAILABLE */
+  async keep(report: TestReport): Promise<void> {
+    await casUpdate(
+      this.#store,
+      this.#keyOf(report.server_name),
+      (text) => {
+        const history = [...(readKept(text)?.history ?? []), numbersOf(report)].slice(-MAX_RUNS)
+        const record = JSON.stringify({ version: VERSION, report: shortened(report), history })
+        return { result: undefined, write: { text: record, ttl: TTL_MS } }
+      },
+      () => {
+        throw new GatewayError('SERVER_UNAVAILABLE', 'The report was not kept: others are keeping one too.')
+      },
+    )
+  }
+
+  /** What is kept about a server; undefined if nothing is. @throws SERVER_UNAVAILABLE */
+  async latest(server: string): Promise<KeptReport | undefined> {
+    return readKept(await this.#store.get(this.#keyOf(server)))
+  }
+
+  #keyOf(server: string): string {
+    return `${this.#suite}:${server}`
+  }
+}
+
+/** What failed first, as a sentence; undefined if nothing did. */
+export function firstFailure({ results }: Pick<TestReport, 'results'>): string | undefined {
+  const failed = results.find(({ status }) => status === 'failed' || status === 'error')
+  return failed && failureSentence(failed)
+}
+
+/** A failed check as a sentence: what has to be true, and what was found. */
+export function failureSentence({ description = '', message = '', test_id, status }: KeptResult): string {
+  if (status === 'error' || description === '') return message || test_id
+  const found = message.startsWith(description) ? message.slice(description.length).trim() : message
+  return found === '' ? `It is not so: ${description}` : `${description.replace(/\.$/, '')}, but: ${found}`
+}
+
+function readKept(text: string | undefined): KeptReport | undefined {
+  const value = text === undefined ? undefined : readJson(text)
+  if (isReport(value)) return { report: value, history: [numbersOf(value)] }
+  if (!isObject(value) || value.version !== VERSION || !isReport(value.report)) return undefined
+  const history: readonly unknown[] = Array.isArray(value.history) ? value.history : []
+  return { report: value.report, history: history.filter(isRun).slice(-MAX_RUNS) }
+}
+
+function numbersOf({ tested_at, summary, score, coverage }: TestReport): RunNumbers {
+  return {
+    tested_at,
+    passed: summary.passed,
+    failed: summary.failed + summary.errors,
+    ...(score && { score: score.total }),
+    ...coverage,
+  }
+}
+
+const order = ['failed', 'error', 'skipped', 'passed']
+
+/** A report with at most so many results, in their order, and without long texts. */
+function shortened(report: TestReport): TestReport {
+  const bounded = (text: string): string =>
+    text.length > MAX_LENGTH ? `${text.slice(0, MAX_LENGTH).toWellFormed()}…` : text
+  const byStatus = report.results.toSorted(
+    (one, other) => order.indexOf(one.status) - order.indexOf(other.status),
+  )
+  const kept = new Set(byStatus.slice(0, MAX_RESULTS))
+  const results = report.results.flatMap((each) =>
+    kept.has(each)
+      ? [
+          {
+            ...each,
+            test_id: bounded(each.test_id),
+            ...(each.description !== undefined && { description: bounded(each.description) }),
+            ...(each.message !== undefined && { message: bounded(each.message) }),
+          },
+        ]
+      : [],
+  )
+  return { ...report, results }
+}
+
+/** Whether a value of the store has the members that this version reads. */
+function isReport(value: unknown): value is TestReport {
+  if (!isObject(value)) return false
+  const { server_name: name, server_version: version, suite_version: suite, tested_at: at } = value
+  const { results, summary, score, coverage, arguments: options } = value
+  return (
+    [name, version, suite, at].every((each) => typeof each === 'string') &&
+    Array.isArray(results) &&
+    results.every((each) => isObject(each) && typeof each.test_id === 'string') &&
+    isObject(summary) &&
+    ['passed', 'failed', 'skipped', 'errors'].every((count) => typeof summary[count] === 'number') &&
+    (options === undefined ||
+      (Array.isArray(options) && options.every((each) => typeof each === 'string'))) &&
+    (score === undefined || (isObject(score) && isScore(score.total))) &&
+    (coverage === undefined ||
+      (isObject(coverage) && typeof coverage.called === 'number' && typeof coverage.listed === 'number'))
+  )
+}
+
+function isRun(value: unknown): value is RunNumbers {
+  if (!isObject(value)) return false
+  const { tested_at: at, passed, failed, score, called, listed } = value
+  return (
+    typeof at === 'string' &&
+    [passed, failed].every((each) => typeof each === 'number') &&
+    (score === undefined || isScore(score)) &&
+    [called, listed].every((each) => each === undefined || typeof each === 'number')
+  )
+}
+
+function isScore(value: unknown): value is number | null {
+  return value === null || typeof value === 'number'
+}
