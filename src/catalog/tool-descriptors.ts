@@ -33,6 +33,8 @@ export interface Descriptors {
    * The descriptor of the tool a call names, immediately if the server's list is known. @throws the error of listing
    */
   of(call: Call): Found<Descriptor>
+  /** The same for a call on its way to a server, which knows nothing of the gateway's own tools. */
+  ofServer(call: Call): Found<Descriptor>
   /**
    * The descriptor of a listed tool. Without the list that it is in, the last known list of the server counts.
    */
@@ -96,6 +98,7 @@ export function createDescriptors({ server, tool, own, resolve }: Options): Desc
 
   return {
     listed,
+    ofServer,
     of: (call) =>
       after(own(call), (found): Found<Descriptor> => {
         if (found) return ownEntry(found)

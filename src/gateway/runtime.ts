@@ -399,10 +399,11 @@ export class Runtime implements HttpRuntime {
 
   /** Adds the middleware that resolves the tool, if there is any below it: listing tools takes time. */
   #withTool(target: Target, below: readonly (Middleware | undefined)[]): readonly (Middleware | undefined)[] {
-    const { method, upstream = '', name = '' } = target
+    const { method, upstream = '', name = '', isBuiltin } = target
     if (method !== 'tools/call' || below.every((each) => each === undefined)) return below
     const { silence } = callBounds(this.settings, upstream, name)
-    return [resolveTool(this.#descriptors.of, silence), ...below]
+    const { of, ofServer } = this.#descriptors
+    return [resolveTool(isBuiltin ? of : ofServer, silence), ...below]
   }
 }
 

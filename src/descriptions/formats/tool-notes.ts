@@ -8,7 +8,8 @@ type Json = Readonly<Record<string, unknown>>
 /** Additional `_meta` of a listed tool: cost, latency, media types. */
 export function toolNotes(tool: ToolDescription): Json {
   const { cost } = tool.facts
-  const latency = latencyOf(tool)
+  // What a server says itself is in its entry.
+  const latency = tool.definition.latency === undefined ? latencyOf(tool) : undefined
   const media = mediaOf(tool)
   return {
     ...(cost && { [`${NS}/cost`]: costData(cost) }),

@@ -39,10 +39,11 @@ async function suggested(path: string, name: string): Promise<Json> {
 
 describe('an unknown tool name', () => {
   test.each([
-    ['/files', 'can_execute'],
+    ['/files', 'can_perform'],
     ['/files', 'frobnicate'],
     ['/files', 'x'],
     ['', 'everything_nope'],
+    ['', 'files_can_execute'],
     ['', 'memory_xyzzy'],
     ['', 'files_zzz'],
   ])('at /mcp%s gets no suggestion: %s', async (path, name) => {
