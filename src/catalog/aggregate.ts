@@ -46,8 +46,8 @@ function namesOf({ upstream, entries }: ServerEntries): ServerNames {
 export interface Aggregate {
   readonly handle: Handler
   resolve(call: Call): Promise<Call | undefined>
-  /** Whether the lists have the tool that a call names. */
-  lists(call: Call): Promise<boolean>
+  /** Whether the lists have the tool that a call names; with `isOwn`, also by its name on its server alone. */
+  lists(call: Call, isOwn: boolean): Promise<boolean>
   /** Notes whether a server can be reached. */
   reachable(upstream: string, isReachable: boolean): void
   /** What a server did not answer in time, so that it is left out, for people. */
@@ -103,8 +103,8 @@ class AllServers implements Aggregate {
 
   readonly missing = (upstream: string): readonly string[] => this.#fanOut.problems(upstream)
 
-  readonly lists = (call: Call): Promise<boolean> =>
-    this.#locator.lists(call, 'tools/call', call.target.name ?? '')
+  readonly lists = (call: Call, isOwn: boolean): Promise<boolean> =>
+    this.#locator.lists(call, 'tools/call', { name: call.target.name ?? '', isOwn })
 
   readonly collisions = async (call: Call): Promise<readonly NameConflict[]> => {
     const { names, handle, naming, timeoutMs } = this.#options

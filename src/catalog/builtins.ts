@@ -56,8 +56,8 @@ interface Options {
   readonly metaTools: 'hidden' | 'listed' | 'off'
   /** Whether clients may use methods that are not part of the protocol and its extensions. */
   readonly hasMethods: boolean
-  /** Whether a server has the tool a call names. */
-  isTaken(call: Call): boolean | Promise<boolean>
+  /** Whether a server has the tool a call names; for another name of the gateway's, also one that is listed with a prefix. */
+  isTaken(call: Call, isOther?: boolean): boolean | Promise<boolean>
   /** Runs a call of a built-in through the chain of its target. */
   run(call: Call, end: Handler): Promise<Outcome>
 }
@@ -118,7 +118,7 @@ class RegisteredBuiltins implements Builtins {
 
   readonly tool: Builtins['tool'] = (call) => {
     const found = this.#named(call)
-    return found && this.#unlessTaken(call, found)
+    return found && this.#unlessTaken(call, found, isOtherName(call, found))
   }
 
   answer(servers: Handler): Handler {
@@ -148,8 +148,10 @@ class RegisteredBuiltins implements Builtins {
     const run = (tool: BuiltinTool): Promise<Outcome> => {
       const { name } = tool.definition
       const target = { ...call.target, name }
-      const isOther = toolNamed(withoutPrefix(call.target.name ?? '')) === name
-      return this.#run(isOther ? { ...call, target, params: call.params.with({ name }) } : call, tool.handle)
+      return this.#run(
+        isOtherName(call, tool) ? { ...call, target, params: call.params.with({ name }) } : call,
+        tool.handle,
+      )
     }
     if (!(found instanceof Promise)) return found ? run(found) : servers(call)
     return found.then((tool) => (tool ? run(tool) : servers(call)))
@@ -163,14 +165,14 @@ class RegisteredBuiltins implements Builtins {
     if (method === undefined || own?.part.isOn(target.upstream) !== true) return servers(call)
     const run = (): Promise<Outcome> =>
       this.#run({ ...call, method, target: { ...target, method } }, own.handle)
-    const found = this.#unlessTaken(naming(call, target.method), own)
+    const found = this.#unlessTaken(naming(call, target.method), own, true)
     if (!(found instanceof Promise)) return found ? run() : servers(call)
     return found.then((free) => (free ? run() : servers(call)))
   }
 
   /** Something of the gateway's own, unless a server has the tool that a call names. */
-  #unlessTaken<Own>(call: Call, own: Own): Own | undefined | Promise<Own | undefined> {
-    const isTaken = this.#options.isTaken(call)
+  #unlessTaken<Own>(call: Call, own: Own, isOther: boolean): Own | undefined | Promise<Own | undefined> {
+    const isTaken = this.#options.isTaken(call, isOther)
     if (!(isTaken instanceof Promise)) return isTaken ? undefined : own
     // A server that does not list its tools in time does not block the gateway's own answers.
     return within(isTaken, LOOKUP_TIMEOUT_MS, false).then((is) => (is ? undefined : own))
@@ -209,6 +211,11 @@ class RegisteredBuiltins implements Builtins {
       }),
     )
   }
+}
+
+/** Whether a call names a tool of the gateway by one of its other names. */
+function isOtherName({ target: { name = '' } }: Call, tool: BuiltinTool): boolean {
+  return toolNamed(withoutPrefix(name)) === tool.definition.name
 }
 
 function withoutPrefix(name: string): string {

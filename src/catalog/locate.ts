@@ -92,11 +92,15 @@ export class Locator {
     })
   }
 
-  /** Whether the lists of the servers have a tool or prompt of this name. */
-  async lists(call: Call, kind: ItemMethod, name: string): Promise<boolean> {
+  /** Whether the lists of the servers have a tool or prompt of this name; with `isOwn`, also by its name on a server alone. */
+  async lists(
+    call: Call,
+    kind: ItemMethod,
+    { name, isOwn }: { readonly name: string; readonly isOwn: boolean },
+  ): Promise<boolean> {
     const { names, naming } = this.#options
     const owner = ownerOf(name, names)
-    const bare = names.filter((each) => naming.isBare(each)).map((upstream) => ({ upstream, name }))
+    const bare = names.filter((each) => isOwn || naming.isBare(each)).map((upstream) => ({ upstream, name }))
     const possible = owner ? [owner, ...bare] : bare
     const found = await Promise.all(possible.map((each) => this.#listed(call, kind, each)))
     return found.some((each) => typeof each === 'object')

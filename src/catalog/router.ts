@@ -126,7 +126,7 @@ class Router implements Catalog {
       parts: options.own,
       metaTools: options.metaTools,
       hasMethods: options.hasMethods !== false,
-      isTaken: (call) => this.#isTaken(call),
+      isTaken: (call, isOther) => this.#isTaken(call, isOther),
       run: (call, end) => this.#runBuiltin(call, end),
     })
     this.builtinTool = builtins.tool
@@ -194,9 +194,10 @@ class Router implements Catalog {
   }
 
   /** Whether a server lists the tool a call names. */
-  #isTaken(call: Call): boolean | Promise<boolean> {
+  #isTaken(call: Call, isOther = false): boolean | Promise<boolean> {
     const addressed = this.#addressed(call)
-    if (addressed.target.upstream === undefined) return this.#all.lists(addressed).catch(isUnavailable)
+    if (addressed.target.upstream === undefined)
+      return this.#all.lists(addressed, isOther).catch(isUnavailable)
     const tool = this.#options.tool(addressed)
     return tool instanceof Promise ? tool.then(isThere, isUnavailable) : isThere(tool)
   }

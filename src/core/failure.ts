@@ -170,7 +170,7 @@ const words: readonly (readonly [RegExp, ErrorCode])[] = [
     'SERVER_UNAVAILABLE',
   ],
   [
-    /\b(?:status(?: code)?[ :=]{1,3}|HTTP(?: error)?[ :]{1,2}|error:? )50[0-4]\b|\b(?:internal server error|bad gateway)\b/i,
+    /\b(?:status(?: code)?[ :=]{1,3}|HTTP(?: error)?[ :]{1,2})50[0-4]\b|\berror:? 50[0-4](?=\s*(?:$|[-:(.,]))|\b(?:internal server error|bad gateway)\b/i,
     'SERVER_UNAVAILABLE',
   ],
   [/\bbad credentials\b|\bstatus(?: code)?[ :=]{1,3}401\b/i, 'AUTHENTICATION_REQUIRED'],

@@ -5,6 +5,7 @@
 import { type Cost, type Risk, riskRanks } from './descriptor.ts'
 import { toDouble } from './json/exact-number.ts'
 import { isObject } from './json/json.ts'
+import { oneLine } from './text/escape.ts'
 
 /** The words of a server about one tool; what it does not say, or not in the form of the proposals, is absent. */
 export interface StatedTool {
@@ -32,6 +33,8 @@ const risks = ['safe', 'reversible', 'destructive'] as const
 
 /** How many scopes or media types of one tool are read. */
 const MAX_ITEMS = 100
+/** The longest scope, media type or unit, in characters. */
+const MAX_WORD = 200
 
 /** Reads the entry of a tool. */
 export function statedTool(definition: Definition): StatedTool {
@@ -51,14 +54,14 @@ export function statedTool(definition: Definition): StatedTool {
     ...(scopes && { scopes }),
     ...(accepts && { accepts }),
     ...(returns && { returns }),
-    ...(bytes !== undefined && bytes >= 0 && { maxInput: bytes }),
+    ...(bytes !== undefined && bytes >= 0 && Number.isSafeInteger(bytes) && { maxInput: bytes }),
   }
 }
 
-/** The risk of a tool for its readers: a trusted server says it, others can only raise it. */
-export function reportedRisk(stated: Risk | undefined, judged: Risk, isTrusted: boolean): Risk {
+/** The risk of a tool for its readers: a server that is believed says it, others can only raise it. */
+export function reportedRisk(stated: Risk | undefined, judged: Risk, isBelieved: boolean): Risk {
   if (stated === undefined) return judged
-  return isTrusted || riskRanks[stated] > riskRanks[judged] ? stated : judged
+  return isBelieved || riskRanks[stated] > riskRanks[judged] ? stated : judged
 }
 
 function costIn(value: unknown): Cost | undefined {
@@ -67,15 +70,20 @@ function costIn(value: unknown): Cost | undefined {
   const units = toDouble(estimated)
   return {
     category,
-    ...(units !== undefined && { units }),
-    ...(typeof label === 'string' && { label }),
+    ...(units !== undefined && Number.isFinite(units) && { units }),
+    ...(isWord(label) && { label }),
   }
 }
 
 function textsIn(value: unknown): readonly string[] | undefined {
   if (!Array.isArray(value)) return undefined
   const items: readonly unknown[] = value.slice(0, MAX_ITEMS)
-  return items.filter((item) => typeof item === 'string')
+  return items.filter(isWord)
+}
+
+/** Names have no hidden characters, and an end. */
+function isWord(value: unknown): value is string {
+  return typeof value === 'string' && value !== '' && value.length <= MAX_WORD && oneLine(value) === value
 }
 
 function isOneOf<Word extends string>(words: readonly Word[], value: unknown): value is Word {

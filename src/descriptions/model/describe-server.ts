@@ -1,6 +1,6 @@
 /** Creates the description of one server, or of all, from records and settings. */
 import { createHash } from 'node:crypto'
-import type { EntryDefinition, ServerRecord, Descriptor, ToolDetails } from '../../core/descriptor.ts'
+import type { EntryDefinition, ServerRecord, Descriptor, Risk, ToolDetails } from '../../core/descriptor.ts'
 import { self } from '../../core/identity.ts'
 import { isObject } from '../../core/json/json.ts'
 import { verbClass } from '../../core/judgement/lexicon.ts'
@@ -173,8 +173,8 @@ function toolsOf({ record, settings }: Source, naming: Naming, isGuarded: boolea
       classification,
       facts: tool.facts,
       words,
-      risk: reportedRisk(stated.risk, classification.risk, settings.trust),
-      ...questionOf(tool, stated),
+      risk: riskOf(tool, stated, settings),
+      ...questionOf(tool, stated, settings),
       ...(stated.scopes && { ownScopes: stated.scopes }),
       ...(tool.statistics && { statistics: tool.statistics }),
     }
@@ -289,10 +289,26 @@ function semver(version: unknown): { readonly version: string; readonly wireVers
 }
 
 /** The question about calls of a tool, of the gateway or of a server that asks itself. */
-function questionOf({ facts }: ToolDetails, stated: StatedTool): { readonly question?: string } {
-  const question =
-    facts.confirmation?.message ?? (stated.needsConfirmation ? (stated.question ?? '') : undefined)
+function questionOf(
+  { entry: { name }, facts }: ToolDetails,
+  stated: StatedTool,
+  { tools, trust }: Source['settings'],
+): { readonly question?: string } {
+  const isOwners = settingOf(tools, name, 'confirm') !== undefined
+  const own = trust ? (stated.question ?? '') : ''
+  const question = facts.confirmation?.message ?? (stated.needsConfirmation && !isOwners ? own : undefined)
   return question === undefined ? {} : { question }
+}
+
+/** The risk of a tool: its owner says it, or else its server, if it is trusted and nobody has to be asked before a call. */
+function riskOf(
+  { entry, facts }: ToolDetails,
+  stated: StatedTool,
+  { tools, trust }: Source['settings'],
+): Risk {
+  const { risk } = entry.classification
+  if (settingOf(tools, entry.name, 'risk') !== undefined) return risk
+  return reportedRisk(stated.risk, risk, trust && facts.confirmation === undefined)
 }
 
 /** What the server says of a tool, as its owner would say it. */

@@ -4,7 +4,7 @@ import type { Middleware, Target } from '../../core/call.ts'
 import { HeldMemory } from '../../core/holdings.ts'
 import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
-import type { UpstreamSettings } from '../../core/settings.ts'
+import { type UpstreamSettings, settingOf } from '../../core/settings.ts'
 import { reportedRisk, statedTool } from '../../core/stated-tool.ts'
 import { CONFIRMATION_KEY, isAskedFor, withoutFlag } from '../../protocol/meta-keys.ts'
 import { Approvals } from '../../records/approvals.ts'
@@ -98,10 +98,11 @@ function markTool(tool: Payload, { server, settings, deps, isInMeta }: MarkOptio
   const rule = entry && ruleOf(entry.name, server, settings)
   if (!entry || !rule || !needsConfirmation(rule, entry)) return tool
   const risk = riskOf(rule, entry)
+  const hasOwnRisk = settingOf(server.tools, entry.name, 'risk') !== undefined
   const members = {
     requires_confirmation: true,
     confirmation_message: templateOf(rule, entry, server),
-    risk_level: reportedRisk(statedTool(tool.fields).risk, risk, server.trust),
+    risk_level: hasOwnRisk ? risk : reportedRisk(statedTool(tool.fields).risk, risk, false),
   }
   const annotations = tool.at('annotations') ?? Payload.of({})
   // A hint that the server gives is kept; the call has to be confirmed either way.

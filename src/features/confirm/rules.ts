@@ -57,8 +57,7 @@ export function ruleOf(name: string, server: UpstreamSettings, settings: Confirm
       : isNever(confirmSetting)
         ? levels.none
         : levels.all
-  const isKnown = risk !== undefined && riskRanks[risk] < from
-  if ((from === levels.none || isKnown) && !isPivot) return undefined
+  if (from === levels.none && !isPivot) return undefined
   // Explicitly configured confirmations are required each time, unless the tool's own settings say otherwise.
   const isExplicit = isImplied || isCostly || confirmSetting !== undefined
   const isOffered = !isExplicit || (ownRemember !== undefined && !isImplied && !isCostly)

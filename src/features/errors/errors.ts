@@ -142,15 +142,28 @@ function refusalResult(thrown: unknown, call: Call, { context, compat }: Failure
   const isResult =
     error instanceof GatewayError && (compat === 'always' ? isPresentable : isForModel)(error, call)
   if (!isResult) throw error
-  const object = { ...error.data, requestId: call.requestId }
+  const known = compat === 'always' ? withRelayed(error) : error.data
+  const object = { ...known, requestId: call.requestId }
   const result = renderError(object, { compat: compat !== false, isUnstructured: isUnstructured(call) })
   const { meta } = error.extra
   return { kind: 'result', result: meta ? result.withMeta(meta) : result }
 }
 
+/** The structured error, with the code and the data of an error that a server sent: a result has no other place for them. */
+function withRelayed({ data, extra: { relayed } }: GatewayError): Structured {
+  if (!relayed) return data
+  const { code, data: sent } = relayed.fields
+  const details = isObject(data.details) ? data.details : {}
+  const own = sent === undefined || isStructured(sent) ? {} : { data: sent }
+  return { ...data, details: { ...details, upstream: { code, ...own } } }
+}
+
+/** Codes of errors after which a client has to do something itself, by the data of the error. */
+const forClients: ReadonlySet<string> = new Set(['AUTHENTICATION_REQUIRED', 'CAPABILITY_REQUIRED'])
+
 /** Whether a refusal can be told in a result: clients act on cancellations, requests to sign in and URLs to open themselves. */
 function isPresentable({ code, rpc }: GatewayError, { signal }: Call): boolean {
-  return !isCancelled(signal) && rpc !== URL_ELICITATION_RPC_CODE && code !== 'AUTHENTICATION_REQUIRED'
+  return !isCancelled(signal) && rpc !== URL_ELICITATION_RPC_CODE && !forClients.has(code)
 }
 
 /** A missing scope that a client can request from its authorization server is handled by the HTTP endpoint. */

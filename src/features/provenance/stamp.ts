@@ -119,7 +119,9 @@ function attributed(claims: unknown, server: string): unknown {
 
 /** Whether claims of a server name the gateway as who makes them. */
 function isForged(claims: unknown): boolean {
-  return [claims].flat().some((each) => isObject(each) && each.attested_by === ATTESTED_BY)
+  return [claims]
+    .flat(Number.POSITIVE_INFINITY)
+    .some((each) => isObject(each) && each.attested_by === ATTESTED_BY)
 }
 
 /** The edits that put stamps into a result. */

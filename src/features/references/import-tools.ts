@@ -48,11 +48,13 @@ export class ImportTools {
 
   /**
    * The tool that imports by default at the address of a call: the configured one, or else the one that takes data.
-   * Undefined if there is none, or more than one.
+   * Undefined if there is none, or more than one. At the address of several servers no server may offer itself for data
+   * of the others.
    */
   async byDefault(call: Call): Promise<FoundTarget | undefined> {
     const defaults = await this.#defaults(call)
-    const [only, ...others] = defaults.length > 0 ? defaults : await this.#guesses(call)
+    const isChosen = call.target.upstream !== undefined
+    const [only, ...others] = defaults.length > 0 || !isChosen ? defaults : await this.#guesses(call)
     return others.length === 0 ? only : undefined
   }
 

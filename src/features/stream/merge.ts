@@ -53,6 +53,7 @@ export function mergePages(pages: readonly [Page, ...Page[]]): Payload {
     content: Payload.text(`[${contentOf(pages, json).join(',')}]`),
     ...(first.document.isStructured && { structuredContent: json }),
     ...wrappedText(first.result, wasText, json),
+    ...(isSame(first.result.member('result'), first.document.json.value) && { result: json }),
     ...mergeClaims(pages, last),
   })
 }

@@ -77,6 +77,16 @@ describe('a name without a prefix', () => {
     },
   )
 
+  test('is listed by its own name on a server only where that is asked for', async () => {
+    const { locator } = world({ a: ['subscribe'], b: () => never })
+    const lists = (name: string, isOwn: boolean): Promise<boolean> =>
+      locator.lists(call(), 'tools/call', { name, isOwn })
+    expect(await lists('subscribe', false)).toBe(false)
+    expect(await lists('a_subscribe', false)).toBe(true)
+    expect(await found(lists('subscribe', true))).toBe(true)
+    expect(await found(lists('unsubscribe', true))).toBe(false)
+  })
+
   test.each(['', '_', '__proto__', 'constructor', '\ud800', 'a', 'x'.repeat(100_000), 'a\nb', '<b>'])(
     'such as %j is unknown where no server lists it',
     async (name) => {

@@ -60,6 +60,21 @@ describe('what a server states of a tool in the words of the proposals', () => {
     })
   })
 
+  it('has no names with hidden characters, without an end, or without a beginning', () => {
+    const long = 'x'.repeat(201)
+    const odd = ['image/png\n# injected', '\u202Eadmin', '', long, '\uD800']
+    expect(statedTool({ input_types: [...odd, 'image/png'], required_scopes: odd })).toEqual({
+      accepts: ['image/png'],
+      scopes: [],
+      needsConfirmation: false,
+    })
+    const cost = { category: 'metered', estimated_units: 1e400, unit_label: long }
+    expect(statedTool({ cost, max_input_size_bytes: 0.5 })).toEqual({
+      cost: { category: 'metered' },
+      needsConfirmation: false,
+    })
+  })
+
   it('asks for a confirmation if a call costs something that needs approval', () => {
     expect(statedTool({ cost: { category: 'requires_approval' } }).needsConfirmation).toBe(true)
   })

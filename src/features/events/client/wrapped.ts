@@ -15,7 +15,7 @@ const MAX_NAMES = 50
 /** A call with the members of `subscribe` among its own. @throws INVALID_INPUT if one is in both places */
 export function unwrapped(call: Call): Call {
   const inner = call.params.at('subscribe')
-  if (!inner) return call
+  if (!inner || inner.value === null) return call
   if (!isObject(inner.value)) throw invalid('subscribe', 'must be an object with events')
   const outer = call.params.with({ subscribe: undefined })
   const members = Object.keys(inner.fields)

@@ -48,7 +48,6 @@ describe('confirmation settings of a tool', () => {
 it('no middleware is created if the configuration alone excludes confirmation', () => {
   expect(bench({ settings: { level: 'none' } }).isWrapped).toBe(false)
   expect(bench({ tool: { confirm: false } }).isWrapped).toBe(false)
-  expect(bench({ tool: { risk: 'safe' } }).isWrapped).toBe(false)
   expect(bench().isWrapped).toBe(true)
 })
 
@@ -56,6 +55,19 @@ it('a call is forwarded synchronously if its tool is known', () => {
   const { call, served } = bench({ risk: 'safe' })
   void call()
   expect(served).toHaveLength(1)
+})
+
+it.each([
+  ['its server says so', { requires_confirmation: true }],
+  ['its cost requires approval', { cost: { category: 'requires_approval' } }],
+])('a tool that only reads is confirmed if %s, whatever risk its owner sets', async (_why, definition) => {
+  for (const tool of [{}, { risk: 'safe' }] as const) {
+    const { call, served } = bench({ risk: 'safe', tool, definition })
+    expect((await call()).kind).toBe('input_required')
+    expect(served).toHaveLength(0)
+  }
+  const never = bench({ risk: 'safe', tool: { confirm: false }, definition })
+  expect((await never.call()).kind).toBe('result')
 })
 
 it('a call whose tool cannot be looked up is refused', async () => {
@@ -111,7 +123,9 @@ describe('confirmation of a tool without annotations', () => {
   })
 
   it('a tool with a configured risk requires no confirmation', async () => {
-    expect(bench({ ...literal, tool: { risk: 'reversible' } }).isWrapped).toBe(false)
+    const { call, served } = bench({ ...literal, tool: { risk: 'reversible' }, risk: 'reversible' })
+    expect((await call()).kind).toBe('result')
+    expect(served).toHaveLength(1)
   })
 })
 

@@ -29,7 +29,7 @@ interface Given {
   readonly call?: Partial<Call>
   readonly rules?: readonly ErrorRule[]
   readonly outputSchema?: object
-  readonly compat?: boolean
+  readonly compat?: boolean | 'always'
   readonly hides?: boolean
   readonly deps?: ServiceStubs
 }
@@ -300,6 +300,11 @@ describe('classification of a failed tool result', () => {
     ['Service Temporarily Unavailable', 'SERVER_UNAVAILABLE', 'transient'],
     ['connect ECONNREFUSED', 'SERVER_UNAVAILABLE', 'transient'],
     ['Request failed with status code 503', 'SERVER_UNAVAILABLE', 'transient'],
+    ['Error 500', 'SERVER_UNAVAILABLE', 'transient'],
+    ['Error: 502 (upstream)', 'SERVER_UNAVAILABLE', 'transient'],
+    ['Internal Server Error', 'SERVER_UNAVAILABLE', 'transient'],
+    ['Error: 500 characters is the maximum length of a title', 'UPSTREAM_ERROR', 'permanent'],
+    ['Error 5000', 'UPSTREAM_ERROR', 'permanent'],
     ['the item is unavailable', 'UPSTREAM_ERROR', 'permanent'],
     ['ENOENT: no such file', 'RESOURCE_NOT_FOUND', 'permanent'],
     ['EACCES', 'PERMISSION_DENIED', 'permanent'],
@@ -629,6 +634,43 @@ describe('arbitrary errors of a server', () => {
           [{ constructor: null }, -32602, ''],
         ],
       },
+    )
+  })
+})
+
+describe('compat: always', () => {
+  const given = { compat: 'always' } as const
+
+  it('puts the error of every failed result and of every refusal at `error`, for clients that never asked', async () => {
+    const failed = await resultOf(saying('Error 500'), given)
+    expect(failed.fields.error).toEqual(objectIn(failed))
+    expect((await resultOf(saying('Error 500'))).fields).not.toHaveProperty('error')
+    for (const code of [
+      'UNKNOWN_TOOL',
+      'SCOPE_INSUFFICIENT',
+      'RATE_LIMIT_EXCEEDED',
+      'SERVER_UNAVAILABLE',
+    ] as const) {
+      const principal = { id: 'me', token: new Secret('a-token'), scopes: new Set<string>() }
+      const refused = await resultOf(fails(new GatewayError(code, 'No.')), { ...given, call: { principal } })
+      expect(refused.fields).toMatchObject({ isError: true, error: { code } })
+    }
+  })
+
+  it('keeps the code and the data of an error that a server sent', async () => {
+    const data = { field: 'id', allowed: [1] }
+    const { fields } = await resultOf(relaying(-32602, 'Invalid id', data), given)
+    expect(fields.error).toMatchObject({
+      code: 'INVALID_INPUT',
+      details: { upstream: { code: -32602, data } },
+    })
+  })
+
+  it('leaves errors after which a client has to act', async () => {
+    for (const code of ['AUTHENTICATION_REQUIRED', 'CAPABILITY_REQUIRED'] as const)
+      expect((await thrownBy(fails(new GatewayError(code, 'No.')), given)).code).toBe(code)
+    expect((await thrownBy(relaying(-32021, 'Needed', { requiredCapabilities: {} }), given)).code).toBe(
+      'CAPABILITY_REQUIRED',
     )
   })
 })

@@ -83,11 +83,12 @@ describe('a request to subscribe in its literal form', () => {
         refused('one, two'),
       )
     await expect(subscribe({ server: 'two', events: [added] })).rejects.toMatchObject(refused('one'))
-    expect(await subscribe({ server: null, events: [added] })).toMatchObject({ status: 'active' })
+    expect(await subscribe({ server: null, subscribe: null, events: [added] })).toMatchObject({
+      status: 'active',
+    })
   })
 
   it.each([
-    [{ subscribe: null }, 'subscribe'],
     [{ subscribe: ['x'] }, 'subscribe'],
     [{ subscribe: { server: 'one' } }, 'events'],
     [{ subscribe: { events: [added] }, events: [added] }, 'subscribe.events'],

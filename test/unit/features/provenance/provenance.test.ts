@@ -230,6 +230,11 @@ describe('provenance stated by a server', () => {
     }
   })
 
+  it('a claim in the name of the gateway is found at any depth', async () => {
+    const told = await stampedResult({ ...hello, provenance: [[forged], 'a'] })
+    expect(told['provenance']).toEqual([[{ ...forged, attested_by: 'one' }], 'a'])
+  })
+
   it.each([
     ['an object', { source: 'invoice_v2.pdf', location: { page: 3 } }],
     ['a list', [{ source: 'a' }, { source: 'b' }]],

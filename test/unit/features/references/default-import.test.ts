@@ -124,17 +124,19 @@ describe('an import with ref_id and origin_server alone', () => {
     expect((await start({ ...args, target_format: 'raw' }))['isError']).toBe(true)
   })
 
-  it('goes to the only tool that takes data, if nothing is configured', async () => {
+  it('goes to the only tool of its server that takes data, if nothing is configured', async () => {
     const { start, literal, sent } = world({})
     const args = await literal()
-    for (const [upstream, tool] of [
-      [undefined, 'one_import_rows'],
-      ['one', 'import_rows'],
-    ] as const) {
-      expect((await start(args, upstream))['structuredContent']).toMatchObject({ status: 'imported' })
-      expect(sent().at(-1)).toEqual([upstream, tool, { rows: args['ref_id'] }])
-    }
+    expect((await start(args, 'one'))['structuredContent']).toMatchObject({ status: 'imported' })
+    expect(sent().at(-1)).toEqual(['one', 'import_rows', { rows: args['ref_id'] }])
     expect(suggestionOf(await start(await literal(), 'two'))).toBe('Name a tool and its argument.')
+  })
+
+  it('goes to no tool that a server offers by itself where data of several servers is', async () => {
+    const { start, literal, sent } = world({})
+    const refused = await start(await literal())
+    expect(suggestionOf(refused)).toBe('Send one of "tool":"one_import_rows","argument":"rows".')
+    expect(sent()).toEqual([])
   })
 
   it('goes nowhere if several tools take data, or the only one needs more than that', async () => {

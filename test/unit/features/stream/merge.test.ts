@@ -39,6 +39,14 @@ describe('the items', () => {
     ).toEqual({ content: [], structuredContent: { items: [1, 2, 3], total: 3 } })
   })
 
+  it('are put together at `result` too, where that repeats the first page, and only there', () => {
+    const [first, second] = [{ items: [1], nextCursor: 'b' }, { items: [2] }]
+    expect(merged(structured(first, { result: first }), structured(second))).toMatchObject({
+      result: { items: [1, 2] },
+    })
+    expect(merged(structured(first, { result: 7 }), structured(second))).toMatchObject({ result: 7 })
+  })
+
   it('are put together in a text that is JSON', () => {
     const result = merged(asText({ items: [1], nextCursor: 'b' }), asText({ items: [2], nextCursor: null }))
     expect(result).toEqual({ content: [{ type: 'text', text: '{"items":[1,2],"nextCursor":null}' }] })
