@@ -68,7 +68,7 @@ describe('what a server states of a tool in the words of the proposals', () => {
       scopes: [],
       needsConfirmation: false,
     })
-    const cost = { category: 'metered', estimated_units: 1e400, unit_label: long }
+    const cost = { category: 'metered', estimated_units: Number.POSITIVE_INFINITY, unit_label: long }
     expect(statedTool({ cost, max_input_size_bytes: 0.5 })).toEqual({
       cost: { category: 'metered' },
       needsConfirmation: false,
