@@ -2,8 +2,8 @@
  * Throw-away copies of what the command of a server works on: the files and folders that its arguments and variables name.
  * Invariant: the originals are only read. The copies are deleted at the latest when the process ends.
  */
-import { realpathSync, rmSync, statSync, type Stats } from 'node:fs'
-import { mkdir, mkdtemp, realpath, rm } from 'node:fs/promises'
+import { mkdtempSync, realpathSync, rmSync, statSync, type Stats } from 'node:fs'
+import { mkdir, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { basename, delimiter, dirname, isAbsolute, join, parse, resolve, sep } from 'node:path'
 import { isObject } from '../../core/json/json.ts'
@@ -41,7 +41,8 @@ const removal = { recursive: true, force: true, maxRetries: 5 } as const
 export async function copiesOf(server: UpstreamSettings, place: Place): Promise<Copies> {
   const { reach, tools } = server
   if (reach.kind === 'url') return { server, folders: [], remove: async () => undefined }
-  const root = await realpath(await mkdtemp(join(tmpdir(), 'gatehouse-copy-')))
+  // At once, so that no folder is made that nothing deletes.
+  const root = realpathSync(mkdtempSync(join(tmpdir(), 'gatehouse-copy-')))
   existing.add(root)
   const remove = async (): Promise<void> => {
     await rm(root, removal)
