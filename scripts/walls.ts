@@ -215,7 +215,13 @@ const walls: readonly Wall[] = [
     ],
   },
   { part: 'testkit/prove/sandbox.ts', may: ['core'], uses: files },
-  { part: 'testkit/prove/copies.ts', may: ['core'], uses: files },
+  {
+    part: 'testkit/prove/copies.ts',
+    may: ['core', 'testkit/prove/programs.ts', 'testkit/prove/sandbox.ts', 'testkit/prove/tree-copy.ts'],
+    uses: files,
+  },
+  { part: 'testkit/prove/programs.ts', may: [], uses: files },
+  { part: 'testkit/prove/tree-copy.ts', may: ['testkit/prove/sandbox.ts'], uses: files },
   {
     part: 'testkit/simulate',
     may: [

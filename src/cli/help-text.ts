@@ -112,14 +112,15 @@ configuration, and of the server, have to give the output that they show.
 --all tests every server of the configuration, several at once, and prints a table of scores. Without a server and
 without --all, prints which tools would be called, and asks before it tests.
 A running gateway with the same store shows the scores and their history at /conformance.
-  --all           all servers; each has at most twice the time of --max-time
+  --all           all servers; each has at most twice the time of --max-time, with its start
   --jobs N        how many servers are tested at once (default: two for each core, 4 to 16)
   --tool NAME     call only this tool; may be repeated
   --allow-writes  also call tools that may change something, if their undo is exact, and configured or proved: each call
                   is a transaction that is rolled back
   --sandbox PLACE also call tools that may change something, in a sandbox, as gatehouse prove does: a folder; an argument
                   and its value, such as repo=scratch; "server" if the whole server is there for tests; or "copy" for
-                  throw-away copies of the folders and files that the command of each server names. Several are possible
+                  throw-away copies of the folders and files that the command of each server, and its variables, name.
+                  Several are possible, but not with --allow-writes
   --watch         test again when the configuration, or a file of the command of a server, changes
   --seed N        the choice of cases (default 1): the same number makes the same calls
   --timeout T     how long a response may take (default 10s); three times as long where progress is reported

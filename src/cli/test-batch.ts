@@ -23,16 +23,18 @@ interface Batch {
   readonly jobs: number
 }
 
-/** Tests all servers. Never throws for what a server does. */
+/**
+ * Tests all servers, but those whose turn has not come when `signal` is aborted. Never throws for what a server does.
+ */
 export async function testServers(
   { upstreams, ...settings }: Settings,
   options: Batch & TestOptions & { readonly signal?: AbortSignal | undefined },
 ): Promise<readonly ServerReport[]> {
-  const { io, jobs, seed } = options
+  const { io, jobs, seed, signal } = options
   const progress = new Progress(upstreams.length, io)
   writeError(`testing ${count(upstreams.length, 'server')}, at most ${jobs} at once\n`, io)
   try {
-    return await atMost(jobs, upstreams, async (server) => {
+    const test = async (server: UpstreamSettings): Promise<ServerReport> => {
       const { name } = server
       const began = Date.now()
       progress.note(name, 'connecting')
@@ -45,25 +47,28 @@ export async function testServers(
       )
       progress.ended(name, `${scoreText(report)}, ${coverageText(report)} (${secondsSince(began)} s)`)
       return report
-    })
+    }
+    return await atMost(jobs, upstreams, test, signal)
   } finally {
     progress.close()
   }
 }
 
-/** Runs something for each item, for so many at once. The results are in the order of the items. */
+/** Runs something for each item, for so many at once, until `signal`. The results are in the order of the items. */
 async function atMost<Item, Result>(
   jobs: number,
   items: readonly Item[],
   run: (item: Item) => Promise<Result>,
+  signal?: AbortSignal,
 ): Promise<Result[]> {
   const results: Result[] = []
   const queue = items.entries()
   const work = async (): Promise<void> => {
-    for (const [at, item] of queue) results[at] = await run(item)
+    for (const [at, item] of queue) if (!signal?.aborted) results[at] = await run(item)
   }
   await Promise.all(Array.from({ length: Math.min(jobs, items.length) }, work))
-  return results
+  // Without the places of items that were left out.
+  return Object.values(results)
 }
 
 /** The longest line about what is running, in characters. */

@@ -41,17 +41,24 @@ interface Run extends TestOptions {
   onProgress(text: string): void
 }
 
-/** Tests a server. @throws Error if it cannot be reached, or its folders cannot be copied */
+/** Tests a server. @throws Error if it cannot be reached, its folders cannot be copied, or the run was to end */
 export async function runTest(settings: Settings, server: UpstreamSettings, run: Run): Promise<ServerReport> {
-  const { sandbox, isCopied, io } = run
+  const { sandbox, isCopied, io, signal } = run
+  if (signal?.aborted) throw untested(server, INTERRUPTED)
   if (!sandbox || !isCopied) return runHere(settings, server, run)
-  const copies = copiesOf(server, io.cwd)
+  const copies = await copiesOf(server, io)
   try {
     const folders = [...sandbox.folders, ...copies.folders]
     return await runHere(settings, copies.server, { ...run, sandbox: { ...sandbox, folders } })
   } finally {
-    copies.remove()
+    await copies.remove()
   }
+}
+
+const INTERRUPTED = 'it was interrupted'
+
+function untested({ name }: UpstreamSettings, reason: string): Error {
+  return new Error(`${name} was not tested: ${reason}`)
 }
 
 async function runHere(
@@ -68,20 +75,29 @@ async function runHere(
   const writes = new WritingGateway(settings, server, io)
   let session: ServerSession | undefined
   let timer: NodeJS.Timeout | undefined
+  const ended: { reason?: string } = {}
   const end = (reason: string): void => {
+    ended.reason ??= reason
     session?.end(reason)
     writes.end(reason)
-  }
-  const stop = (): void => {
-    end('it was interrupted')
     void gateway.close()
   }
+  const mustGoOn = (): void => {
+    if (ended.reason !== undefined) throw untested(server, ended.reason)
+  }
+  const stop = (): void => end(INTERRUPTED)
   signal?.addEventListener('abort', stop)
+  if (limit !== undefined)
+    timer = setTimeout(() => end(`the time for this server, ${durationText(limit)}, is over`), limit)
   try {
+    // It may have been while the copies were made.
+    if (signal?.aborted) stop()
+    mustGoOn()
     const status = await gateway.explore(server.name)
-    if (signal?.aborted) throw new Error(`${server.name} was not tested: it was interrupted`)
+    mustGoOn()
     if (status?.problem !== undefined) throw new Error(`${server.name} cannot be reached: ${status.problem}`)
     const { open, era } = await capture.take()
+    mustGoOn()
     session = new ServerSession({
       open,
       era,
@@ -91,8 +107,6 @@ async function runHere(
       startTimeout: server.startTimeout,
       now: () => performance.now(),
     })
-    if (limit !== undefined)
-      timer = setTimeout(() => end(`the time for this server, ${durationText(limit)}, is over`), limit)
     await session.connect()
     return await testServer(session, {
       ...run,
@@ -123,6 +137,8 @@ class WritingGateway {
   readonly #io: Io
   #gateway: Gateway | undefined
   #calls: UndoableCalls | undefined
+  /** Why no further call is made. */
+  #end: string | undefined
 
   constructor(settings: Settings, server: UpstreamSettings, io: Io) {
     this.#settings = settings
@@ -150,11 +166,18 @@ class WritingGateway {
     this.#gateway = gateway
     await gateway.start()
     const doubt = (tool: string): Promise<string | undefined> => doubtOf(gateway, this.#server.name, tool)
-    return (this.#calls = { handle: gateway.handle, answers, doubt })
+    const failure = this.#end
+    return (this.#calls = {
+      handle: gateway.handle,
+      answers,
+      doubt,
+      ...(failure !== undefined && { failure }),
+    })
   }
 
   /** No further call is made, for this reason. */
   end(reason: string): void {
+    this.#end ??= reason
     if (this.#calls) this.#calls.failure ??= reason
   }
 

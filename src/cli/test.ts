@@ -81,6 +81,7 @@ export async function test(args: readonly string[], io: Io): Promise<number> {
   }
   if (options.isJson && options.junit !== undefined)
     throw new UsageError('give either --json or --junit FILE')
+  if (options.withWrites && options.sandbox) throw new UsageError('give either --allow-writes or --sandbox')
   const isOne = separator !== -1 || positionals.length > 0
   if (isOne && options.isAll) throw new UsageError('give either one server or --all')
   if (isOne && values.jobs !== undefined) throw new UsageError('--jobs is for several servers')
@@ -93,7 +94,14 @@ export async function test(args: readonly string[], io: Io): Promise<number> {
     server
       ? testOne(now, serverIn(now, server), { ...options, signal })
       : testAll(now, { ...options, signal })
-  return options.isWatching ? watching(source, server?.name, { io, run }) : run(source)
+  return options.isWatching ? watching(source, server?.name, { io, run }) : run(source, untilStopped(io))
+}
+
+/** Aborted when the process is to stop: the run then ends its servers and deletes its copies. */
+function untilStopped(io: Io): AbortSignal {
+  const stopping = new AbortController()
+  void io.untilStopped({ onHangUp: io.stderr.isTTY }).then(() => stopping.abort())
+  return stopping.signal
 }
 
 type Run = Options & { readonly signal?: AbortSignal | undefined }
@@ -118,14 +126,14 @@ async function testOne(source: Source, server: UpstreamSettings, options: Run): 
 }
 
 async function testAll(source: Source, options: Run): Promise<number> {
-  const { io, isJson, junit: file, maxTime } = options
+  const { io, isJson, junit: file, maxTime, signal } = options
   const { settings } = source
   const reports = await testServers(settings, { ...options, limit: maxTime * WHOLE_TIME })
   if (isJson) printJson({ reports }, io)
   else print(resultTable(reports), io)
   if (file !== undefined) writeReport(file, junitOfServers(reports), io)
   await keep(reports, source, options)
-  return reports.every(isClean) ? 0 : 1
+  return reports.every(isClean) && signal?.aborted !== true ? 0 : 1
 }
 
 /** Leaves the reports of servers of a configuration in its store. */

@@ -46,6 +46,8 @@ const allowed: Readonly<Record<string, string>> = {
   'protocol/meta-keys.ts keys': byText,
   'protocol/spooling.ts SIMPLE_ESCAPES': tables,
   'records/members.ts localTokens': `${ofSystem}: only it knows which gateways with its id have ended.`,
+  'testkit/prove/copies.ts existing': `${ofSystem}: its exit deletes all copies.`,
+  'testkit/prove/copies.ts process.on': `${ofSystem}: its exit deletes all copies.`,
   'upstream/transport/child.ts process.on': `${ofSystem}: its exit ends all children.`,
   'upstream/transport/child.ts running': `${ofSystem}: its exit ends all children.`,
 }

@@ -1,101 +1,114 @@
 /**
- * Throw-away copies of what the command of a server works on: the folders among its arguments, and the files and folders
- * that its variables name. Invariant: the originals are only read.
+ * Throw-away copies of what the command of a server works on: the files and folders that its arguments and variables name.
+ * Invariant: the originals are only read. The copies are deleted at the latest when the process ends.
  */
-import {
-  cpSync,
-  lstatSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  realpathSync,
-  rmSync,
-  statSync,
-  type Stats,
-} from 'node:fs'
+import { mkdtempSync, realpathSync, rmSync, statSync, type Stats } from 'node:fs'
+import { mkdir, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { basename, dirname, isAbsolute, join, resolve, sep } from 'node:path'
+import { basename, delimiter, dirname, isAbsolute, join, parse, resolve, sep } from 'node:path'
 import { isObject } from '../../core/json/json.ts'
-import type { ToolSettings, UpstreamSettings } from '../../core/settings.ts'
+import type { CommandReach, ToolSettings, UpstreamSettings } from '../../core/settings.ts'
 import { Secret } from '../../core/text/secret.ts'
+import { programsIn } from './programs.ts'
+import { realPath } from './sandbox.ts'
+import { copyTree } from './tree-copy.ts'
 
 /** A server that works on copies. */
 export interface Copies {
   /** The settings, with the copies in the place of the originals, also in the examples of tools. */
   readonly server: UpstreamSettings
-  /** The absolute paths of the folders in which the copies are. */
+  /** The absolute paths of the copied folders, then of the folders with the copied files. */
   readonly folders: readonly string[]
   /** Deletes the copies. */
-  remove(): void
+  remove(): Promise<void>
 }
 
-/** How much is copied for one server at most: entries of folders, and bytes. */
-const MAX_ENTRIES = 20_000
-const MAX_SIZE = 100_000_000
+/** Where a server is started: the folder of relative paths, and the variables of the process. */
+interface Place {
+  readonly cwd: string
+  readonly env: Readonly<Record<string, string | undefined>>
+}
 
-/** Programs whose first argument is the program of the server. */
-const interpreters = /^(?:node|bun|deno|python[\d.]*)(?:\.exe)?$/
+/** The folders of all copies. */
+const existing = new Set<string>()
+process.on('exit', () => {
+  for (const root of existing) rmSync(root, removal)
+})
 
-/** Copies what a server works on; relative paths are relative to `cwd`. @throws Error if there is too much of it */
-export function copiesOf(server: UpstreamSettings, cwd: string): Copies {
+const removal = { recursive: true, force: true, maxRetries: 5 } as const
+
+/** Copies what a server works on. @throws Error if there is too much of it, or a link leads to another folder */
+export async function copiesOf(server: UpstreamSettings, place: Place): Promise<Copies> {
   const { reach, tools } = server
-  if (reach.kind === 'url') return { server, folders: [], remove: () => undefined }
+  if (reach.kind === 'url') return { server, folders: [], remove: async () => undefined }
+  // At once, so that no folder is made that nothing deletes.
   const root = realpathSync(mkdtempSync(join(tmpdir(), 'gatehouse-copy-')))
-  const remove = (): void => rmSync(root, { recursive: true, force: true, maxRetries: 5 })
-  const copier = new Copier(root, reach.cwd ?? cwd)
+  existing.add(root)
+  const remove = async (): Promise<void> => {
+    await rm(root, removal)
+    existing.delete(root)
+  }
+  const copier = new Copier(root, reach, place)
   try {
-    const first = interpreters.test(basename(reach.command)) ? 1 : 0
-    const args = reach.args.map((word, at) => (at < first ? word : copier.argument(word)))
-    const env = Object.fromEntries(
-      Object.entries(reach.env).map(([name, value]) => [name, copier.variable(value)]),
-    )
-    const copied = { ...server, reach: { ...reach, args, env }, tools: copier.examples(tools) }
+    const copied = { ...server, reach: await copier.reach(), tools: copier.examples(tools) }
     return { server: copied, folders: copier.folders, remove }
   } catch (error) {
-    remove()
+    await remove()
     throw error
   }
 }
 
 class Copier {
   readonly #root: string
+  readonly #reach: CommandReach
   readonly #cwd: string
-  /** The copies, by the paths of the originals. */
+  /** The folders of programs that are found by their name. */
+  readonly #searched: ReadonlySet<string>
+  /** The words of the command that are programs, and their real paths. */
+  readonly #programs: ReadonlySet<number>
+  readonly #programFiles: ReadonlySet<string>
+  /** The copies, by the paths of the originals, as they are written and without links. */
   readonly #copies = new Map<string, string>()
   readonly #folders: string[] = []
+  readonly #foldersOfFiles: string[] = []
 
-  constructor(root: string, cwd: string) {
+  constructor(root: string, reach: CommandReach, { cwd, env }: Place) {
     this.#root = root
-    this.#cwd = cwd
+    this.#reach = reach
+    this.#cwd = reach.cwd ?? cwd
+    this.#searched = new Set((env.PATH ?? env.Path ?? '').split(delimiter).filter(isAbsolute).map(realPath))
+    const words = [reach.command, ...reach.args]
+    this.#programs = programsIn(words)
+    const programs = words.filter((word, at) => (at === 0 || this.#programs.has(at)) && /[\\/]/.test(word))
+    this.#programFiles = new Set(programs.map((word) => realPath(this.#path(word))))
   }
 
+  /** Generated paths are in the first one. */
   get folders(): readonly string[] {
-    return this.#folders
+    return [...this.#folders, ...this.#foldersOfFiles]
   }
 
-  /** An argument, with the copy of the folder that it names, as in `/srv/docs` or `--root=./docs`. */
-  argument(word: string): string {
-    const [, option = '', path = ''] = /^(--?[\w-]+=)?(.*)$/s.exec(word) ?? []
-    if (!isAbsolute(path) && !/^\.{1,2}(?:[\\/]|$)/.test(path)) return word
-    const original = resolve(this.#cwd, path)
-    return found(original)?.isDirectory() === true ? `${option}${this.#copyOf(original)}` : word
-  }
-
-  /** A variable, with the copy of the file or folder that it names; the file may not exist yet. */
-  variable(value: Secret): Secret {
-    const path = value.reveal()
-    if (!isAbsolute(path)) return value
-    const at = found(path)
-    const isProgram = at?.isFile() === true && (at.mode & 0o111) !== 0
-    const isPossible = at ? at.isFile() || at.isDirectory() : found(dirname(path))?.isDirectory() === true
-    return isPossible && !isProgram ? new Secret(this.#copyOf(resolve(path))) : value
+  /** The command, with copies in the place of what its arguments and variables name. */
+  async reach(): Promise<CommandReach> {
+    const args: string[] = []
+    for (const [index, word] of this.#reach.args.entries()) {
+      const [, option = '', text = ''] = /^(--?[\w-]+=)?(.*)$/s.exec(word) ?? []
+      args.push(this.#programs.has(index + 1) ? word : `${option}${await this.#moved(text)}`)
+    }
+    const env: Record<string, Secret> = {}
+    for (const [name, value] of Object.entries(this.#reach.env)) {
+      const text = value.reveal()
+      const moved = await this.#moved(text)
+      env[name] = moved === text ? value : new Secret(moved)
+    }
+    return { ...this.#reach, args, env }
   }
 
   /** The settings of tools, whose examples name the copies. */
   examples(tools: UpstreamSettings['tools']): UpstreamSettings['tools'] {
     const moved = Object.entries(tools).map(([glob, own]): [string, ToolSettings] => {
       const examples = own.examples?.map((each) => {
-        const input = this.#moved(each.input)
+        const input = this.#inCopies(each.input)
         return { ...each, ...(isObject(input) && { input }) }
       })
       return [glob, { ...own, ...(examples && { examples }) }]
@@ -103,32 +116,50 @@ class Copier {
     return Object.fromEntries(moved)
   }
 
-  #moved(value: unknown): unknown {
-    if (typeof value === 'string') return this.#movedPath(value)
-    if (Array.isArray(value)) return value.map((each) => this.#moved(each))
-    if (!isObject(value)) return value
-    return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, this.#moved(member)]))
+  /** The copy of what a text such as `/srv/docs` or `./new.db` names, which may not exist yet; other texts as they are. */
+  async #moved(text: string): Promise<string> {
+    if (!isAbsolute(text) && !/^\.{1,2}(?:[\\/]|$)/.test(text)) return text
+    const path = this.#path(text)
+    const at = found(path)
+    const isPossible = at ? at.isFile() || at.isDirectory() : isInFolder(path)
+    return isPossible && !this.#isProgram(path, at) ? this.#copyOf(path, at) : text
   }
 
-  #movedPath(text: string): string {
+  #path(text: string): string {
+    return resolve(this.#cwd, text)
+  }
+
+  #isProgram(path: string, at: Stats | undefined): boolean {
+    if (at?.isFile() !== true) return false
+    const isSearched = [path, realpathSync(path)].some((each) => this.#searched.has(realPath(dirname(each))))
+    return this.#programFiles.has(realpathSync(path)) || ((at.mode & 0o111) !== 0 && isSearched)
+  }
+
+  async #copyOf(original: string, at: Stats | undefined): Promise<string> {
+    const real = realPath(original)
+    const known = this.#copies.get(original) ?? this.#copies.get(real)
+    if (known !== undefined) return known
+    const folder = join(this.#root, String(this.folders.length + 1))
+    const copy = join(folder, basename(original))
+    await mkdir(folder)
+    if (at) await copyTree(real, copy)
+    this.#copies.set(original, copy).set(real, copy)
+    if (at?.isDirectory() === true) this.#folders.push(copy)
+    else this.#foldersOfFiles.push(folder)
+    return copy
+  }
+
+  #inCopies(value: unknown): unknown {
+    if (typeof value === 'string') return this.#pathInCopies(value)
+    if (Array.isArray(value)) return value.map((each) => this.#inCopies(each))
+    if (!isObject(value)) return value
+    return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, this.#inCopies(member)]))
+  }
+
+  #pathInCopies(text: string): string {
     for (const [original, copy] of this.#copies)
       if (text === original || text.startsWith(`${original}${sep}`)) return copy + text.slice(original.length)
     return text
-  }
-
-  #copyOf(original: string): string {
-    const known = this.#copies.get(original)
-    if (known !== undefined) return known
-    const folder = join(this.#root, String(this.#copies.size + 1))
-    const copy = join(folder, basename(original))
-    mkdirSync(folder)
-    if (found(original)) {
-      mustBeSmall(original)
-      cpSync(original, copy, { recursive: true, verbatimSymlinks: true })
-    }
-    this.#copies.set(original, copy)
-    this.#folders.push(folder)
-    return copy
   }
 }
 
@@ -140,19 +171,8 @@ function found(path: string): Stats | undefined {
   }
 }
 
-/** @throws Error if a file or folder is too large to be copied */
-function mustBeSmall(path: string): void {
-  let [entries, size] = [0, 0]
-  const waiting = [path]
-  // Folders are added to the end of the list while it is read.
-  for (const next of waiting) {
-    const at = lstatSync(next)
-    entries += 1
-    size += at.size
-    if (entries > MAX_ENTRIES || size > MAX_SIZE)
-      throw new Error(
-        `${path} is not copied, because it has over ${MAX_ENTRIES} files or ${MAX_SIZE / 1_000_000} MB: give the server a smaller folder, or name a sandbox with --sandbox FOLDER`,
-      )
-    if (at.isDirectory()) waiting.push(...readdirSync(next).map((name) => join(next, name)))
-  }
+/** Whether a file can be made at a path. What is directly below the root is rather a path of a URL, such as `/mcp`. */
+function isInFolder(path: string): boolean {
+  const folder = dirname(path)
+  return folder !== parse(path).root && found(folder)?.isDirectory() === true
 }

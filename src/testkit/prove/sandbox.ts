@@ -142,7 +142,8 @@ function pathOf(text: string): string | undefined {
   }
 }
 
-function isBelow(folder: string, path: string): boolean {
+/** Whether a path is a folder or in it. Neither is looked up. */
+export function isBelow(folder: string, path: string): boolean {
   const way = relative(folder, path)
   return way === '' || (way !== '..' && !way.startsWith(`..${sep}`) && !isAbsolute(way))
 }
@@ -151,7 +152,7 @@ function isBelow(folder: string, path: string): boolean {
 const MAX_LINKS = 40
 
 /** The path with its links resolved, also those that lead to nothing: writing to one creates its target. */
-function realPath(path: string, links = MAX_LINKS): string {
+export function realPath(path: string, links = MAX_LINKS): string {
   if (existsSync(path)) return realpathSync(path)
   const above = dirname(path)
   if (above === path || links === 0) return path

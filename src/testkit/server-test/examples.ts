@@ -18,15 +18,18 @@ export interface Example {
 /** How many examples of a tool are used. */
 const MAX_EXAMPLES = 10
 
-/** The examples of a tool: those of the configuration, then those that its server lists in the dashdash format. */
+/**
+ * The examples of a tool: those of the configuration, then those that its server lists in the dashdash format. A tool that
+ * runs what its caller writes has only the former: what it runs is for the operator to say.
+ */
 export function examplesOf(
-  { name, definition }: Descriptor,
+  { name, definition, classification: { op } }: Descriptor,
   { tools }: UpstreamSettings,
 ): readonly Example[] {
   const { dashdash, _meta: meta } = definition
   const noted = isObject(meta) ? meta[`${NS}/dashdash`] : undefined
   const listed = [dashdash, noted].flatMap((each): readonly unknown[] =>
-    isObject(each) && Array.isArray(each.examples) ? each.examples : [],
+    op !== 'execute' && isObject(each) && Array.isArray(each.examples) ? each.examples : [],
   )
   const all: readonly unknown[] = [...(settingOf(tools, name, 'examples')?.value ?? []), ...listed]
   const found = all.flatMap((each): Example[] => {

@@ -16,6 +16,7 @@ import { validator } from '../../../src/core/schema/schema.ts'
 import { brokenServer, type Way } from '../../support/broken-server.ts'
 import { until } from '../../support/condition.ts'
 import { type Finished, runCommand, startCommand, startGateway } from '../../support/gateway.ts'
+import { startCommandProcess } from '../../support/gateway-process.ts'
 import { publishedServer } from '../../support/peers/servers.ts'
 import { hasSchema, schemaText } from '../../support/published-schemas.ts'
 import { isObject, type Json, parse } from '../../support/server/json.ts'
@@ -214,8 +215,14 @@ describe.concurrent('tools that write, of published servers', () => {
       { store: 'memory' },
     )
     const sandbox = ['--config', config, '--sandbox', 'copy', '--json']
-    const edited = await runCommand(['test', 'files', '--tool', 'edit_file', ...sandbox])
+    const written = ['--tool', 'edit_file', '--tool', 'write_file']
+    const edited = await runCommand(['test', 'files', ...written, ...sandbox])
     expect(statusesIn(edited.stdout)['tool/edit_file/example-1']).toBe('passed')
+    // A refusal would be its message.
+    const generated = resultsIn(edited.stdout).filter(
+      ({ test_id: id }) => id === 'tool/write_file/valid/example-1',
+    )
+    expect(generated).toEqual([expect.not.objectContaining({ message: expect.anything() })])
     // No argument of these tools names a place, so it has to be said that the whole server is there for tests.
     const [bare, whole] = await Promise.all(
       [[], ['--sandbox', 'server']].map((more) =>
@@ -229,6 +236,28 @@ describe.concurrent('tools that write, of published servers', () => {
       false,
       ['note.txt'],
     ])
+  })
+
+  it.each<[string, readonly NodeJS.Signals[]]>([
+    ['one signal', ['SIGTERM']],
+    ['a second one, which ends the process at once', ['SIGTERM', 'SIGINT']],
+  ])('leave no copies behind after %s', async (_what, signals) => {
+    const place = mkdtempSync(join(root, 'temporary-'))
+    const folder = mkdtempSync(join(root, 'originals-'))
+    const config = configOf({ silent: { ...silent, args: [...silent.args, folder], start_timeout: '60s' } })
+    const command = startCommandProcess(['test', 'silent', '--config', config, '--sandbox', 'copy'], {
+      env: { TMPDIR: place },
+    })
+    const copies = (): readonly string[] =>
+      readdirSync(place).filter((name) => name.startsWith('gatehouse-copy-'))
+    try {
+      await until(() => copies().length > 0, 'the copies')
+      for (const name of signals) command.signal(name)
+      const { code, signal } = await command.ended
+      expect([code, signal, copies()]).toEqual([1, null, []])
+    } finally {
+      await command.close()
+    }
   })
 
   it('are called and undone where a proof says how, and what is there stays', async () => {

@@ -222,6 +222,7 @@ describe.concurrent('the command', () => {
     [['server', '--jobs', '2'], '--jobs is for several servers'],
     [['--jobs', '0'], '--jobs must be a number from 1 to 64'],
     [['--all', '--tool', 'read_note'], '--tool is for one server'],
+    [['--allow-writes', '--sandbox', 'copy', '--', 'node'], 'give either --allow-writes or --sandbox'],
     [['--sandbox', '/', '--', 'node'], 'this folder holds more than a sandbox'],
     [['--'], 'give a command after --'],
     [['--seed', 'x', '--', 'node'], '--seed must be a number'],

@@ -8,7 +8,8 @@ import { Results } from '../../../../src/testkit/server-test/results.ts'
 import type { Answer } from '../../../../src/testkit/server-test/session.ts'
 
 function toolOf(definition: object): Descriptor {
-  return { upstream: 'files', kind: 'tool', name: 'add', definition } as unknown as Descriptor
+  const classification = { op: 'read' }
+  return { upstream: 'files', kind: 'tool', name: 'add', definition, classification } as unknown as Descriptor
 }
 
 describe('the examples of a tool', () => {
