@@ -4,6 +4,7 @@
  */
 import type { Call, Handler } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
+import { cleanedValue, excerpt } from '../../core/text/redact.ts'
 import { failuresIn, type KeptReport, TestReports } from '../../records/test-reports.ts'
 import { answered, asTool, pageOf } from '../builtin-tool.ts'
 import type { BuiltinPage, Feature, Services } from '../feature.ts'
@@ -124,12 +125,14 @@ function withHistory({ report, history }: KeptReport): object {
   return { ...report, history }
 }
 
-/** How many failed checks of a report models get. */
+/** How many failed checks of a report models get, and how much of each text, in characters. */
 const MAX_FAILURES = 30
+const MAX_LENGTH = 200
 
 /** What a model needs of a report: what failed, and the numbers. */
 function inShort({ report: { results, ...numbers } }: KeptReport): object {
-  return { ...numbers, results: failuresIn(results).slice(0, MAX_FAILURES) }
+  const failures = failuresIn(results).slice(0, MAX_FAILURES)
+  return { ...numbers, results: cleanedValue(failures, (text) => excerpt(text, MAX_LENGTH)) }
 }
 
 /** The report in short. @throws RESOURCE_NOT_FOUND if there is none, INVALID_INPUT if it is not clear of which server */
