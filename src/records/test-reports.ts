@@ -167,10 +167,10 @@ export function answeredIn({ coverage }: Pick<TestReport, 'coverage'>): number {
   return coverage?.answered ?? coverage?.called ?? 0
 }
 
-/** Whether a server has tools that it did not list. */
+/** Whether the tools of a server are not known: it was lost before, or what it lists cannot be read. */
 export function hasUnreadTools({ results, coverage }: Pick<TestReport, 'results' | 'coverage'>): boolean {
-  const isBroken = results.some(({ test_id: id, status }) => id === 'list/tools/pages' && status === 'failed')
-  return isBroken && coverage?.listed === 0
+  const ids = new Set(failuresIn(results).map(({ test_id: id }) => id))
+  return coverage?.listed === 0 && (ids.has('list/tools/pages') || ids.has('server/available'))
 }
 
 function readKept(text: string | undefined): KeptReport | undefined {

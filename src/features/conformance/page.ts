@@ -1,7 +1,13 @@
 /** The page about servers: the test of each, and the gateway's extensions in front of it. Texts of servers are escaped. */
 import { oneLine } from '../../core/text/escape.ts'
 import { escapeHtml, htmlPage, pageHeaders } from '../../core/web.ts'
-import { answeredIn, failuresIn, type KeptReport, shortFailure, type TestReport } from '../../records/test-reports.ts'
+import {
+  answeredIn,
+  failuresIn,
+  type KeptReport,
+  shortFailure,
+  type TestReport,
+} from '../../records/test-reports.ts'
 import { plot } from './plot.ts'
 import { gradeOf, isUnavailable, passedText, scoreText, type ShownServer } from './shown-server.ts'
 

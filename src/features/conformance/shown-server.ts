@@ -23,12 +23,12 @@ const FAIR = 70
 
 /**
  * The grade of a score; never good if fewer than half of the tools answered, or a check could not be carried out, and poor
- * if the server or its list of tools was not there.
+ * if its tools are not known.
  */
 export function gradeOf(report: TestReport | undefined): Grade {
   const total = report?.score?.total
   if (!report || total === undefined || total === null) return 'none'
-  if (total < FAIR || isUnavailable(report) || hasUnreadTools(report)) return 'poor'
+  if (total < FAIR || hasUnreadTools(report)) return 'poor'
   const isCovered = answeredIn(report) * 2 >= (report.coverage?.listed ?? 0)
   return total >= GOOD && isCovered && report.summary.errors === 0 ? 'good' : 'fair'
 }

@@ -59,7 +59,7 @@ describe('a batch of a sound, a broken and a silent server', () => {
     expect(ran.stdout).toMatch(
       /^broken +\d\d +1 of 4 tools answered +\d+ +2 +Errors of get_forecast reveal nothing of its inside, but: /m,
     )
-    expect(ran.stdout).toMatch(/^silent +0 +no tools +0 +1 +silent cannot be reached: /m)
+    expect(ran.stdout).toMatch(/^silent +0 +tools could not be listed +0 +1 +silent cannot be reached: /m)
     expect(ran.stdout).toContain('3 servers: 1 without a failure, 2 with failures; 2 of 8 tools answered')
     expect(ran.stderr).toMatch(/^\[3 of 3\] \w+: /m)
   })

@@ -150,7 +150,12 @@ describe('a short sentence about a failure', () => {
   it.each([
     ['the words before it, if the next one is short', 'aa bb cc', 7, 'aa bb …'],
     ['the beginning of a long word', `name ${'x'.repeat(90)}`, 30, `name ${'x'.repeat(25)}…`],
-    ['no half of a pair of surrogates', `name ${'\u{1F600}'.repeat(90)}`, 30, /^name (?:\u{1F600}){12}\uFFFD…$/u],
+    [
+      'no half of a pair of surrogates',
+      `name ${'\u{1F600}'.repeat(90)}`,
+      30,
+      /^name (?:\u{1F600}){12}\uFFFD…$/u,
+    ],
     ['the whole, if it is short enough', 'aa bb', 7, 'aa bb'],
   ])('has %s', (_what, message, length, expected) => {
     expect(shortFailure(resultOf('failed', { message }), length)).toMatch(expected)

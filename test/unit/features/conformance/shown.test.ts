@@ -44,9 +44,7 @@ const lost = {
 }
 
 const unlisted = {
-  results: [
-    { test_id: 'list/tools/pages', category: 'protocol', status: 'failed' as const, duration_ms: 0 },
-  ],
+  results: [{ test_id: 'list/tools/pages', category: 'protocol', status: 'failed' as const, duration_ms: 0 }],
 }
 
 describe('the badge of the server test', () => {
@@ -134,7 +132,9 @@ describe('the page', () => {
     expect(page).toContain('gatehouse test my-files --sandbox &#39;/a b&#39;\n')
     expect(page).toContain(String.raw`--tool &#39;it&#39;\&#39;&#39;s&#39;`)
     expect(page).toContain('50/100 · 1 of 3 tools answered')
-    expect(page).toContain('2 tools were not called, or failed all valid calls: the score says little about them.')
+    expect(page).toContain(
+      '2 tools were not called, or failed all valid calls: the score says little about them.',
+    )
     expect(page).toContain('<code>gatehouse conformance my-files</code>')
   })
 
@@ -175,7 +175,12 @@ describe('the page', () => {
   })
 
   it('says of a check that was skipped only why', () => {
-    const result = { test_id: 'tool/a/calls', category: 'results', status: 'skipped' as const, duration_ms: 1 }
+    const result = {
+      test_id: 'tool/a/calls',
+      category: 'results',
+      status: 'skipped' as const,
+      duration_ms: 1,
+    }
     const results = [{ ...result, description: 'a is called.', message: 'not called: it may write' }]
     const page = reportsPage([serverOf(kept({ skipped: 1 }, { results }))], true)
     expect(page).toContain('<li>not called: it may write <code')
