@@ -41,7 +41,7 @@ export interface TestReport {
 }
 
 /** How many tools were called, and of how many of them a valid call succeeded, of those that the server lists. */
-export interface Coverage {
+interface Coverage {
   readonly called: number
   /** Reports of earlier versions lack it: they counted calls alone. */
   readonly answered?: number
