@@ -106,11 +106,12 @@ this definition of a tool comes before what its name and schemas suggest.
 
 Tests a server as it is, with no feature of the gateway between: its lists, prompts and resources, messages that are
 not valid, and calls of its tools generated from their input schemas: valid, at the limits, of wrong types, incomplete,
-hostile. Prints what fails, a score from 0 to 100, and how many of the tools were called, which is what the score is
-about. Only calls that read are made, judged by name, description, arguments and annotations. Example calls of the
+hostile. Prints what fails, a score from 0 to 100, and of how many tools a valid call succeeded: of the others the score
+says little. Only calls that read are made, judged by name, description, arguments and annotations. Example calls of the
 configuration, and of the server, have to give the output that they show.
 --all tests every server of the configuration, several at once, and prints a table of scores. Without a server and
-without --all, prints which tools would be called, and asks before it tests.
+without --all, prints which tools would be called, and asks before it tests. Servers that cannot be tested, such as those
+for which each user has credentials, have no score.
 A running gateway with the same store shows the scores and their history at /conformance.
   --all           all servers; each has at most twice the time of --max-time, with its start
   --jobs N        how many servers are tested at once (default: two for each core, 4 to 16)
@@ -126,7 +127,7 @@ A running gateway with the same store shows the scores and their history at /con
   --timeout T     how long a response may take (default 10s); three times as long where progress is reported
   --max-time T    how long the calls of tools that read may take together (default 100s); the rest is left out
   --json          print JSON
-  --junit FILE    also write JUnit XML, with --all a suite for each server
+  --junit FILE    also write JUnit XML: a suite for each server, with its score
 Exit codes: 0 no check failed, 1 a check failed or could not be carried out, or the answer was no, 2 wrong usage.`,
   prove: `Usage: gatehouse prove SERVER --sandbox PLACE [--tool NAME…] [--arguments FILE] [-o PACK] [--config FILE] [--json]
        gatehouse prove URL --sandbox PLACE

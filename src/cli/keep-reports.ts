@@ -15,7 +15,7 @@ export function writeReport(file: string, text: string, io: Io): void {
   }
 }
 
-/** Leaves reports for the pages of gateways. A failure is only reported. */
+/** Leaves reports for the pages of gateways. A failure is only reported, and each report is kept by itself. */
 export async function keepReports(
   suite: Suite,
   reports: readonly TestReport[],
@@ -27,12 +27,18 @@ export async function keepReports(
     const store = await openSharedStore(settings, openLog('error', io))
     try {
       const kept = new TestReports(store, suite)
-      for (const report of reports) await kept.keep(report)
+      for (const report of reports) await kept.keep(report).catch(notKept(`of ${report.server_name} `, io))
     } finally {
       await store.close()
     }
   } catch (error) {
+    notKept('', io)(error)
+  }
+}
+
+function notKept(which: string, io: Io): (error: unknown) => void {
+  return (error) => {
     const message = error instanceof Error ? error.message : String(error)
-    printError(`the report is not at /conformance: ${message}`, io)
+    printError(`the report ${which}is not at /conformance: ${message}`, io)
   }
 }

@@ -8,13 +8,19 @@ import { oneLine } from '../core/text/escape.ts'
 import { excerpt, withoutSecrets } from '../core/text/redact.ts'
 import { openLog } from '../observability/log.ts'
 import { Gateway } from '../gateway/gateway.ts'
-import { firstFailure } from '../records/test-reports.ts'
-import { mayRead, type ServerReport, unreachableReport } from '../testkit/server-test/server-test.ts'
+import { answeredText, coverageText, firstFailure } from '../records/test-reports.ts'
+import {
+  mayRead,
+  type ServerReport,
+  unreachableReport,
+  untestedReport,
+  whyUntested,
+} from '../testkit/server-test/server-test.ts'
 import { isClean } from '../testkit/report.ts'
 import { settingsWith } from '../testkit/settings.ts'
 import { type Io, writeError } from './io.ts'
 import { tableLines } from './table.ts'
-import { runTest, type TestOptions } from './test-run.ts'
+import { NotTested, runTest, type TestOptions } from './test-run.ts'
 import { UsageError } from './words.ts'
 
 interface Batch {
@@ -42,10 +48,11 @@ export async function testServers(
       const report = await runTest({ ...settings, upstreams }, server, { ...options, onProgress }).catch(
         (error: unknown) => {
           const message = error instanceof Error ? error.message : String(error)
-          return unreachableReport(withoutSecrets(message), { name, seed, began })
+          const isOurs = error instanceof NotTested || options.signal?.aborted === true
+          return (isOurs ? untestedReport : unreachableReport)(withoutSecrets(message), { name, seed, began })
         },
       )
-      progress.ended(name, `${scoreText(report)}, ${coverageText(report)} (${secondsSince(began)} s)`)
+      progress.ended(name, `${scoreText(report)} (${secondsSince(began)} s)`)
       return report
     }
     return await atMost(jobs, upstreams, test, signal)
@@ -120,32 +127,35 @@ const MAX_SENTENCE = 120
 
 /** The scores of servers as a table, and their sums. */
 export function resultTable(reports: readonly ServerReport[]): string {
-  const rows = reports.map((report) => [
-    report.server_name,
-    String(report.score.total ?? '-'),
-    `${report.coverage.called} of ${report.coverage.listed}`,
-    String(report.summary.passed),
-    String(report.summary.failed + report.summary.errors),
-    excerpt(firstFailure(report) ?? '', MAX_SENTENCE),
-  ])
-  const clean = reports.filter(isClean).length
-  const sum = (key: 'called' | 'listed'): number =>
-    reports.reduce((total, { coverage }) => total + coverage[key], 0)
-  const broken = reports.length - clean
+  const rows = reports.map((report) => {
+    const why = whyUntested(report)
+    if (why !== undefined) return [report.server_name, '-', '', '', '', `not tested: ${excerpt(why)}`]
+    return [
+      report.server_name,
+      String(report.score.total ?? '-'),
+      coverageText(report),
+      String(report.summary.passed),
+      String(report.summary.failed + report.summary.errors),
+      firstFailure(report, MAX_SENTENCE) ?? '',
+    ]
+  })
+  const tested = reports.filter((report) => whyUntested(report) === undefined)
+  const left = reports.length - tested.length
+  const clean = tested.filter(isClean).length
+  const broken = tested.length - clean
+  const counts = `${clean} without a failure, ${broken} with failures${left > 0 ? `, ${left} not tested` : ''}`
   return [
-    ...tableLines([['SERVER', 'SCORE', 'TOOLS CALLED', 'PASSED', 'FAILED', 'WHAT FAILED FIRST'], ...rows]),
+    ...tableLines([['SERVER', 'SCORE', 'TOOLS', 'PASSED', 'FAILED', 'WHAT FAILED FIRST'], ...rows]),
     '',
-    `${count(reports.length, 'server')}: ${clean} without a failure, ${broken} with failures; ${sum('called')} of ${sum('listed')} tools called`,
+    `${count(reports.length, 'server')}: ${counts}; ${answeredText(reports)}`,
     ...(broken > 0 ? ['gatehouse test SERVER prints all that failed'] : []),
   ].join('\n')
 }
 
-function scoreText({ score: { total } }: ServerReport): string {
-  return total === null ? 'nothing was checked' : `${total}/100`
-}
-
-function coverageText({ coverage: { called, listed } }: ServerReport): string {
-  return `${called} of ${listed} tools called`
+function scoreText(report: ServerReport): string {
+  const { total } = report.score
+  const score = total === null ? 'nothing was checked' : `${total}/100`
+  return whyUntested(report) === undefined ? `${score}, ${coverageText(report)}` : 'not tested'
 }
 
 function secondsSince(began: number): string {
@@ -184,7 +194,9 @@ async function serverPlan(settings: Settings, server: UpstreamSettings, io: Io):
   })
   try {
     const status = await gateway.explore(server.name)
-    if (status?.problem !== undefined) throw new Error(status.problem)
+    if (status?.problem !== undefined) throw new Error(`cannot be reached: ${status.problem}`)
+    if (status?.revision === undefined)
+      throw new Error('cannot be tested: each caller has its own credentials for it')
     const tools = await gateway.entries(server.name)
     const others = tools.filter((tool) => !mayRead(tool))
     return {
@@ -212,7 +224,7 @@ export function planText(plan: readonly Plan[], { withWrites, sandbox }: TestOpt
       : 'left out, they may change something'
   return plan
     .flatMap(({ server, called, others, problem }) => {
-      if (problem !== undefined) return [`${server}: cannot be reached: ${excerpt(problem)}`]
+      if (problem !== undefined) return [`${server}: ${excerpt(problem)}`]
       const lines = [
         `  called: ${namesText(called)}`,
         `  ${left}: ${namesText(others.map(({ name, why }) => `${name} (${why})`))}`,

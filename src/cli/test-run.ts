@@ -41,12 +41,15 @@ interface Run extends TestOptions {
   onProgress(text: string): void
 }
 
-/** Tests a server. @throws Error if it cannot be reached, its folders cannot be copied, or the run was to end */
+/** A server was not tested, for a reason that says nothing about it. */
+export class NotTested extends Error {}
+
+/** Tests a server. @throws NotTested if that cannot be done, or was to end; Error if the server cannot be reached */
 export async function runTest(settings: Settings, server: UpstreamSettings, run: Run): Promise<ServerReport> {
   const { sandbox, isCopied, io, signal } = run
   if (signal?.aborted) throw untested(server, INTERRUPTED)
   if (!sandbox || !isCopied) return runHere(settings, server, run)
-  const copies = await copiesOf(server, io)
+  const copies = await orNotTested(() => copiesOf(server, io))
   try {
     const folders = [...sandbox.folders, ...copies.folders]
     return await runHere(settings, copies.server, { ...run, sandbox: { ...sandbox, folders } })
@@ -96,12 +99,15 @@ async function runHere(
     const status = await gateway.explore(server.name)
     mustGoOn()
     if (status?.problem !== undefined) throw new Error(`${server.name} cannot be reached: ${status.problem}`)
+    // Without a revision the gateway has not connected: there is no caller with whose credentials it could.
+    if (status?.revision === undefined)
+      throw new NotTested(`${server.name} cannot be tested: each caller has its own credentials for it`)
     const { open, era } = await capture.take()
     mustGoOn()
     session = new ServerSession({
       open,
       era,
-      revision: status?.revision ?? '',
+      revision: status.revision,
       isHttp: server.reach.kind === 'url',
       timeout: run.timeout,
       startTimeout: server.startTimeout,
@@ -121,6 +127,14 @@ async function runHere(
     signal?.removeEventListener('abort', stop)
     await session?.close()
     await Promise.all([gateway.close(), writes.close()])
+  }
+}
+
+async function orNotTested<Made>(make: () => Made | Promise<Made>): Promise<Made> {
+  try {
+    return await make()
+  } catch (cause) {
+    throw new NotTested(cause instanceof Error ? cause.message : String(cause), { cause })
   }
 }
 

@@ -4,8 +4,9 @@ import type { UpstreamSettings } from '../core/settings.ts'
 import { oneLine } from '../core/text/escape.ts'
 import { milliseconds } from '../core/time/units.ts'
 import { readSandbox, type Sandbox } from '../testkit/prove/sandbox.ts'
-import { isClean, junit, junitOfServers, reportText } from '../testkit/report.ts'
-import type { ServerReport } from '../testkit/server-test/server-test.ts'
+import { isClean, junitOfServers, reportText } from '../testkit/report.ts'
+import { type ServerReport, whyUntested } from '../testkit/server-test/server-test.ts'
+import { coverageText } from '../records/test-reports.ts'
 import { type Io, print, printJson, write, writeError } from './io.ts'
 import { keepReports, writeReport } from './keep-reports.ts'
 import { readNamed, type Source } from './options.ts'
@@ -89,11 +90,12 @@ export async function test(args: readonly string[], io: Io): Promise<number> {
   const named = [...configWords(values), ...positionals, ...(separator === -1 ? [] : args.slice(separator))]
   const { source, server, words } = readNamed(named, ['config'], io)
   if (words.length > 0) throw new UsageError(`"${words[0]}" is not expected: give one server, or --all`)
-  if (!server && !options.isAll && !(await isAgreed(source, options))) return 1
+  const isAgreed = server || options.isAll ? () => true : await agreement(source, options)
+  if (!isAgreed) return 1
   const run = (now: Source, signal?: AbortSignal): Promise<number> =>
     server
       ? testOne(now, serverIn(now, server), { ...options, signal })
-      : testAll(now, { ...options, signal })
+      : testAll(now, { ...options, signal }, isAgreed)
   return options.isWatching ? watching(source, server?.name, { io, run }) : run(source, untilStopped(io))
 }
 
@@ -119,21 +121,26 @@ async function testOne(source: Source, server: UpstreamSettings, options: Run): 
   const report = await runTest(source.settings, server, { ...options, onProgress })
   if (isJson) printJson(report, io)
   else write(printed(report), io)
-  if (file !== undefined) writeReport(file, junit(report), io)
+  if (file !== undefined) writeReport(file, junitOfServers([report]), io)
   // A part of the tools says nothing about the server.
   if (tools.length === 0) await keep([report], source, options)
   return isClean(report) ? 0 : 1
 }
 
-async function testAll(source: Source, options: Run): Promise<number> {
+async function testAll(source: Source, options: Run, isAgreed: Agreement): Promise<number> {
   const { io, isJson, junit: file, maxTime, signal } = options
-  const { settings } = source
+  const all = source.settings.upstreams
+  const upstreams = all.filter(({ name }) => isAgreed(name))
+  if (upstreams.length < all.length)
+    writeError('servers that were added to the configuration are not tested: --all tests them too\n', io)
+  const settings = { ...source.settings, upstreams }
   const reports = await testServers(settings, { ...options, limit: maxTime * WHOLE_TIME })
   if (isJson) printJson({ reports }, io)
   else print(resultTable(reports), io)
   if (file !== undefined) writeReport(file, junitOfServers(reports), io)
-  await keep(reports, source, options)
-  return reports.every(isClean) && signal?.aborted !== true ? 0 : 1
+  const tested = reports.filter((report) => whyUntested(report) === undefined)
+  await keep(tested, source, options)
+  return tested.length > 0 && tested.every(isClean) && signal?.aborted !== true ? 0 : 1
 }
 
 /** Leaves the reports of servers of a configuration in its store. */
@@ -147,12 +154,19 @@ async function keep(
   await keepReports('server-test', kept, settings, io)
 }
 
+/** Whether a server, by its name, may be tested. */
+type Agreement = (name: string) => boolean
+
 /** Prints which tools would be called, and asks for agreement. @throws UsageError without a terminal */
-async function isAgreed({ settings }: Source, options: Options): Promise<boolean> {
-  const { io, jobs } = options
+async function agreement({ settings }: Source, options: Options): Promise<Agreement | undefined> {
+  const { io, jobs, isJson } = options
   const plan = await planOf(settings, { io, jobs })
-  print(planText(plan, options), io)
-  return isConfirmed(plan.length, io)
+  const text = `${planText(plan, options)}\n`
+  // What is asked belongs to the question, and is no part of the result.
+  if (io.stdin.isTTY || isJson) writeError(text, io)
+  else write(text, io)
+  const names = new Set(plan.map(({ server }) => server))
+  return (await isConfirmed(plan.length, io)) ? (name) => names.has(name) : undefined
 }
 
 /** @throws UsageError */
@@ -197,8 +211,7 @@ function printed(report: ServerReport): string {
     ({ status, message = '' }) => status !== 'passed' || message.startsWith('warning'),
   )
   const { total, areas } = report.score
-  const { called, listed: all } = report.coverage
   const parts = Object.entries(areas).map(([area, share]) => `${area} ${share}`)
   const score = total === null ? 'nothing was checked' : `score ${total} of 100: ${parts.join(', ')}`
-  return `${reportText({ ...report, results: listed })}${score}\n${called} of ${all} tools called\n`
+  return `${reportText({ ...report, results: listed })}${score}\n${coverageText(report)}\n`
 }

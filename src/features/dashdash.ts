@@ -41,7 +41,7 @@ export const dashdash: Feature<Settings | false> = {
       if (!description) return undefined
       const object = deps.descriptions.document(description, 'server', serverObject)
       return {
-        extended: { dashdash: (own) => withServerWords(object, own) },
+        extended: { dashdash: (own) => withServerWords(object, own, isTrusted(upstream, deps)) },
         meta: { [META_KEY]: object },
         extensions: { [META_KEY]: { specVersion, aiHelp: description.front.hasHelp } },
         instructions: [
@@ -55,6 +55,10 @@ export const dashdash: Feature<Settings | false> = {
       responseMiddleware: (method) => (method === 'server/discover' ? discoverMiddleware : lists(method)),
     }
   },
+}
+
+function isTrusted(upstream: string | undefined, { servers }: Pick<Deps, 'servers'>): boolean {
+  return upstream !== undefined && servers.settings(upstream)?.trust === true
 }
 
 /** Where the guide is, for models that only use what lists contain. */
@@ -140,12 +144,13 @@ interface ListContext {
 
 function describedList(list: Payload, context: ListContext): Payload {
   const objectOf = context.key === 'tools' ? toolObjects(context) : resourceObjects(context)
+  const isTrustedOf = context.key === 'tools' ? trustOfTools(context) : () => true
   const notesOf = context.key === 'tools' ? toolNotesOf(context) : () => undefined
   const media = context.key === 'tools' ? mediaIn(context) : () => undefined
   const texts = list.items.map((entry) => {
     const derived = objectOf(entry.fields)
     if (!derived) return entry.text
-    const object = withOwnWords(derived, entry.fields)
+    const object = withOwnWords(derived, entry.fields, isTrustedOf(entry.fields))
     // Encoded once, though it may appear in two places.
     const encoded = Payload.text(JSON.stringify(object), object)
     const notes = { ...(context.isInMeta && { [META_KEY]: encoded }), ...notesOf(entry.fields) }
@@ -168,6 +173,12 @@ function toolObjects({ description, deps }: ListContext): ObjectOf {
   )
   const byName = new Map(objects)
   return ({ name }) => (typeof name === 'string' ? byName.get(name) : undefined)
+}
+
+/** Whether the server of a tool is trusted. */
+function trustOfTools({ description, deps }: ListContext): (definition: EntryDefinition) => boolean {
+  const owners = new Map(description.tools.map(({ name, upstream }) => [name, upstream]))
+  return ({ name }) => isTrusted(owners.get(String(name)), deps)
 }
 
 /** Further members of a tool's `_meta`: costs, latency, media. */

@@ -4,6 +4,7 @@
  */
 import { GatewayError } from '../core/error.ts'
 import { isObject, readJson } from '../core/json/json.ts'
+import { withoutSecrets } from '../core/text/redact.ts'
 import type { Store } from '../store/store.ts'
 import { casUpdate } from './cas-update.ts'
 
@@ -33,10 +34,18 @@ export interface TestReport {
   readonly summary: Readonly<Record<'passed' | 'failed' | 'skipped' | 'errors', number>>
   /** 0 to 100, null if nothing was checked; only of server tests. */
   readonly score?: { readonly total: number | null }
-  /** How many tools were called, of those that the server lists; only of server tests. */
-  readonly coverage?: { readonly called: number; readonly listed: number }
+  /** Only of server tests. */
+  readonly coverage?: Coverage
   /** The options of the command, with which a run finds the same; only of server tests. */
   readonly arguments?: readonly string[]
+}
+
+/** How many tools were called, and of how many of them a valid call succeeded, of those that the server lists. */
+interface Coverage {
+  readonly called: number
+  /** Reports of earlier versions lack it: they counted calls alone. */
+  readonly answered?: number
+  readonly listed: number
 }
 
 /** The numbers of one run. */
@@ -47,6 +56,7 @@ export interface RunNumbers {
   readonly failed: number
   readonly score?: number | null
   readonly called?: number
+  readonly answered?: number
   readonly listed?: number
 }
 
@@ -65,7 +75,7 @@ const TTL_MS = 365 * 86_400_000
 const MAX_RUNS = 50
 /** How many results a kept report has; passed checks are left out first, then skipped ones. */
 const MAX_RESULTS = 500
-/** The longest id and message that are kept, in characters. */
+/** The longest text that is kept, in characters. */
 const MAX_LENGTH = 600
 
 /** The reports of one suite. */
@@ -104,10 +114,18 @@ export class TestReports {
   }
 }
 
-/** What failed first, as a sentence; undefined if nothing did. */
-export function firstFailure({ results }: Pick<TestReport, 'results'>): string | undefined {
-  const failed = results.find(({ status }) => status === 'failed' || status === 'error')
-  return failed && failureSentence(failed)
+/** What failed first, as a sentence of at most so many characters; undefined if nothing did. */
+export function firstFailure(
+  { results }: Pick<TestReport, 'results'>,
+  maxLength: number,
+): string | undefined {
+  const [failed] = failuresIn(results)
+  return failed && shortFailure(failed, maxLength)
+}
+
+/** The checks that failed, and those that could not be carried out. */
+export function failuresIn(results: TestReport['results']): TestReport['results'] {
+  return results.filter(({ status }) => status === 'failed' || status === 'error')
 }
 
 /** A failed check as a sentence: what has to be true, and what was found. */
@@ -115,6 +133,44 @@ export function failureSentence({ description = '', message = '', test_id, statu
   if (status === 'error' || description === '') return message || test_id
   const found = message.startsWith(description) ? message.slice(description.length).trim() : message
   return found === '' ? `It is not so: ${description}` : `${description.replace(/\.$/, '')}, but: ${found}`
+}
+
+/** A failed check as a sentence, without secrets and not longer than so many characters. */
+export function shortFailure(result: KeptResult, maxLength: number): string {
+  const sentence = withoutSecrets(failureSentence(result).slice(0, MAX_EXAMINED))
+  if (sentence.length <= maxLength) return sentence
+  const cut = sentence.slice(0, maxLength).toWellFormed()
+  // Of a long word, such as a name, its beginning says more than nothing.
+  const isLong = (/\S+$/.exec(cut)?.[0].length ?? 0) > LONG_WORD
+  return `${isLong ? cut : cut.replace(/\S+$/, '')}…`
+}
+
+/** A word over this length is cut, in characters. */
+const LONG_WORD = 20
+/** How much of a sentence is examined for secrets, in characters. */
+const MAX_EXAMINED = 20_000
+
+/** How many tools answered, in words. */
+export function coverageText(report: Pick<TestReport, 'results' | 'coverage'>): string {
+  return hasUnreadTools(report) ? 'tools could not be listed' : answeredText([report])
+}
+
+/** How many tools of several servers answered, in words. */
+export function answeredText(reports: readonly Pick<TestReport, 'coverage'>[]): string {
+  const listed = reports.reduce((sum, { coverage }) => sum + (coverage?.listed ?? 0), 0)
+  const answered = reports.reduce((sum, report) => sum + answeredIn(report), 0)
+  return listed === 0 ? 'no tools' : `${answered} of ${listed} tools answered`
+}
+
+/** Of how many tools a valid call succeeded, as far as the report says it. */
+export function answeredIn({ coverage }: Pick<TestReport, 'coverage'>): number {
+  return coverage?.answered ?? coverage?.called ?? 0
+}
+
+/** Whether the tools of a server are not known: it was lost before, or what it lists cannot be read. */
+export function hasUnreadTools({ results, coverage }: Pick<TestReport, 'results' | 'coverage'>): boolean {
+  const ids = new Set(failuresIn(results).map(({ test_id: id }) => id))
+  return coverage?.listed === 0 && (ids.has('list/tools/pages') || ids.has('server/available'))
 }
 
 function readKept(text: string | undefined): KeptReport | undefined {
@@ -137,27 +193,27 @@ function numbersOf({ tested_at, summary, score, coverage }: TestReport): RunNumb
 
 const order = ['failed', 'error', 'skipped', 'passed']
 
-/** A report with at most so many results, in their order, and without long texts. */
-function shortened(report: TestReport): TestReport {
-  const bounded = (text: string): string =>
-    text.length > MAX_LENGTH ? `${text.slice(0, MAX_LENGTH).toWellFormed()}…` : text
+/** A report with at most so many results, in their order, and without long texts. What a result is about is in its id. */
+function shortened(report: TestReport): object {
   const byStatus = report.results.toSorted(
     (one, other) => order.indexOf(one.status) - order.indexOf(other.status),
   )
   const kept = new Set(byStatus.slice(0, MAX_RESULTS))
   const results = report.results.flatMap((each) =>
-    kept.has(each)
-      ? [
-          {
-            ...each,
-            test_id: bounded(each.test_id),
-            ...(each.description !== undefined && { description: bounded(each.description) }),
-            ...(each.message !== undefined && { message: bounded(each.message) }),
-          },
-        ]
-      : [],
+    kept.has(each) ? [withBoundedTexts({ ...each, subject: undefined })] : [],
   )
-  return { ...report, results }
+  return { ...withBoundedTexts(report), results }
+}
+
+function withBoundedTexts(value: object): object {
+  return Object.fromEntries(
+    Object.entries(value).map(([key, member]: [string, unknown]) => [
+      key,
+      typeof member === 'string' && member.length > MAX_LENGTH
+        ? `${member.slice(0, MAX_LENGTH).toWellFormed()}…`
+        : member,
+    ]),
+  )
 }
 
 /** Whether a value of the store has the members that this version reads. */
@@ -175,18 +231,19 @@ function isReport(value: unknown): value is TestReport {
       (Array.isArray(options) && options.every((each) => typeof each === 'string'))) &&
     (score === undefined || (isObject(score) && isScore(score.total))) &&
     (coverage === undefined ||
-      (isObject(coverage) && typeof coverage.called === 'number' && typeof coverage.listed === 'number'))
+      (isObject(coverage) &&
+        [coverage.called, coverage.listed, coverage.answered ?? 0].every((each) => typeof each === 'number')))
   )
 }
 
 function isRun(value: unknown): value is RunNumbers {
   if (!isObject(value)) return false
-  const { tested_at: at, passed, failed, score, called, listed } = value
+  const { tested_at: at, passed, failed, score, called, answered, listed } = value
   return (
     typeof at === 'string' &&
     [passed, failed].every((each) => typeof each === 'number') &&
     (score === undefined || isScore(score)) &&
-    [called, listed].every((each) => each === undefined || typeof each === 'number')
+    [called, answered, listed].every((each) => each === undefined || typeof each === 'number')
   )
 }
 

@@ -92,7 +92,7 @@ export function junit(report: Report): string {
 export function junitOfServers(
   reports: readonly (Report & {
     readonly score: { readonly total: number | null }
-    readonly coverage: { readonly called: number; readonly listed: number }
+    readonly coverage: { readonly called: number; readonly answered: number; readonly listed: number }
   })[],
 ): string {
   const suites = reports.map((report) => {
@@ -100,6 +100,7 @@ export function junitOfServers(
     const properties = {
       score: score.total ?? 'none',
       tools_called: coverage.called,
+      tools_answered: coverage.answered,
       tools_listed: coverage.listed,
       server_version,
     }

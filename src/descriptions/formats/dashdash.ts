@@ -88,19 +88,63 @@ function without(object: Json, known: ReadonlySet<string>): Json {
   )
 }
 
-/** The object of an entry in a list: what the server itself says there comes first. */
-export function withOwnWords(object: Json, { dashdash: own }: EntryDefinition): Json {
-  return isObject(own) ? { ...object, ...own } : object
+/**
+ * The object of an entry in a list: what the server itself says there comes first. A server that is not trusted says
+ * nothing about what the gateway judges and limits, unless it is stricter.
+ */
+export function withOwnWords(object: Json, { dashdash: own }: EntryDefinition, isTrusted: boolean): Json {
+  if (!isObject(own)) return object
+  return { ...object, ...(isTrusted ? own : stricterWords(own, object)) }
 }
 
 /**
- * The object of a server: what it says of itself comes first, but not how it is installed and what that requires, since
- * clients connect to the gateway.
+ * The object of a server: what it says of itself comes first, in the same way, but not how it is installed and what that
+ * requires, since clients connect to the gateway.
  */
-export function withServerWords(object: Json, own: unknown): Json {
+export function withServerWords(object: Json, own: unknown, isTrusted: boolean): Json {
   if (!isObject(own)) return object
   const { install: _install, requires: _requires, ...words } = own
-  return { ...object, ...words }
+  if (isTrusted) return { ...object, ...words }
+  const access = withMissing(object.alternativeAccess, words.alternativeAccess)
+  return { ...object, ...stricterWords(words, object), ...(access && { alternativeAccess: access }) }
+}
+
+/** The members that the gateway judges or sets, and whether a value is stricter than its own. */
+const judged: Readonly<Record<string, (value: unknown, own: unknown) => boolean>> = {
+  specVersion: () => false,
+  contentVersion: () => false,
+  // Its members are taken one by one.
+  alternativeAccess: () => false,
+  rateLimit: () => false,
+  reverseMethod: () => false,
+  accessLevel: isLater(['read', 'interact', 'full']),
+  operationType: isLater(['read', 'write', 'delete', 'admin', 'execute']),
+  idempotent: isFalse,
+  idempotentWithKey: isFalse,
+  reversible: isFalse,
+}
+
+function stricterWords(words: Json, object: Json): Json {
+  const kept = Object.entries(words).filter(([key, value]) => {
+    const isStricter = Object.hasOwn(judged, key) ? judged[key] : undefined
+    return isStricter?.(value, object[key]) ?? true
+  })
+  return Object.fromEntries(kept)
+}
+
+/** Whether a value comes after another one in an order, from the lowest risk to the highest. */
+function isLater(order: readonly unknown[]): (value: unknown, own: unknown) => boolean {
+  return (value, own) => order.indexOf(value) > order.indexOf(own)
+}
+
+function isFalse(value: unknown): boolean {
+  return value === false
+}
+
+/** Members, of which those that are null have the other value; undefined if there are none of either. */
+function withMissing(known: unknown, others: unknown): Json | undefined {
+  if (!isObject(known) || !isObject(others)) return undefined
+  return Object.fromEntries(Object.entries(known).map(([key, value]) => [key, value ?? others[key] ?? null]))
 }
 
 /** Whether a member has its default value. */

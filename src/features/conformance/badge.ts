@@ -3,14 +3,8 @@
  * says nothing about the other.
  */
 import { escapeHtml } from '../../core/web.ts'
-import {
-  coverageText,
-  type Grade,
-  gradeOf,
-  isUnavailable,
-  scoreText,
-  type ShownServer,
-} from './shown-server.ts'
+import { answeredText } from '../../records/test-reports.ts'
+import { type Grade, gradeOf, isUnavailable, scoreText, type ShownServer } from './shown-server.ts'
 
 /** The width of a character, and of the space beside a text, in pixels. */
 const CHARACTER_WIDTH = 6.6
@@ -24,20 +18,18 @@ const colors: Readonly<Record<Grade, string>> = {
 }
 const grades: readonly Grade[] = ['poor', 'fair', 'good']
 
-/** A badge with the score of the tests of these servers, and how many tools were called; of several, the lowest score. */
+/** A badge with the score of the tests of these servers, and how many tools answered; of several, the lowest score. */
 export function qualityBadge(servers: readonly ShownServer[]): string {
   const reports = servers.flatMap(({ quality }) => quality?.report ?? [])
   const [first] = reports
   if (!first) return badge('server test', 'not run', 'none')
   if (servers.length === 1) return badge('server test', scoreText(first), gradeOf(first))
   const scores = reports.flatMap(({ score }) => score?.total ?? [])
-  const sum = (key: 'called' | 'listed'): number =>
-    reports.reduce((total, { coverage }) => total + (coverage?.[key] ?? 0), 0)
   const lowest = scores.length === 0 ? 'nothing checked' : `lowest ${Math.min(...scores)}/100`
   const lost = reports.filter(isUnavailable).length
   const text = [
     lowest,
-    coverageText({ called: sum('called'), listed: sum('listed') }),
+    answeredText(reports),
     `${reports.length} of ${servers.length} servers`,
     ...(lost > 0 ? [`${lost} unavailable`] : []),
   ].join(' · ')

@@ -4,7 +4,8 @@
  */
 import type { Call, Handler } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
-import { type KeptReport, TestReports } from '../../records/test-reports.ts'
+import { cleanedValue, excerpt } from '../../core/text/redact.ts'
+import { failuresIn, type KeptReport, TestReports } from '../../records/test-reports.ts'
 import { answered, asTool, pageOf } from '../builtin-tool.ts'
 import type { BuiltinPage, Feature, Services } from '../feature.ts'
 import { extensionsBadge, qualityBadge } from './badge.ts'
@@ -12,7 +13,7 @@ import { reportsHeaders, reportsPage } from './page.ts'
 import type { ShownServer } from './shown-server.ts'
 import { conformanceSchema } from '../settings/describe.ts'
 
-type Deps = Pick<Services, 'store' | 'servers' | 'features' | 'gateway'>
+type Deps = Pick<Services, 'store' | 'servers' | 'features' | 'gateway' | 'pages'>
 
 const { name: NAME } = conformanceSchema
 
@@ -29,7 +30,7 @@ const definition = {
   name: 'get_conformance_report',
   title: 'Conformance report',
   description:
-    'Returns the latest report of the conformance suite for this server: what each check of the extensions found. Its member server_test is the latest test of the server itself.',
+    'Returns the latest report of the conformance suite for this server: its numbers, and the checks of the extensions that failed. Its member server_test is the latest test of the server itself.',
   inputSchema: {
     type: 'object',
     properties: {
@@ -45,8 +46,8 @@ const definition = {
       tested_at: { type: 'string' },
       results: { type: 'array', items: { type: 'object' } },
       summary: { type: 'object' },
-      history: { type: 'array', items: { type: 'object' } },
       server_test: { type: 'object' },
+      more: { type: 'string' },
     },
     required: ['server_name', 'server_version', 'suite_version', 'tested_at', 'results', 'summary'],
   },
@@ -112,19 +113,29 @@ async function documentFor(call: Call, deps: Deps): Promise<object> {
  * The report of the conformance suite, with the test of the server as a member. Where only that test ran, the report has
  * no results.
  */
-function reportOf({ quality, conformance: found }: ShownServer): object | undefined {
-  if (!quality) return found && withHistory(found)
+function reportOf({ quality, conformance: found }: ShownServer, shown = withHistory): object | undefined {
+  if (!quality) return found && shown(found)
   const { server_name, server_version, suite_version, tested_at } = quality.report
   const summary = { passed: 0, failed: 0, skipped: 0, errors: 0 }
   const none = { server_name, server_version, suite_version, tested_at, results: [], summary }
-  return { ...(found ? withHistory(found) : none), server_test: withHistory(quality) }
+  return { ...(found ? shown(found) : none), server_test: shown(quality) }
 }
 
 function withHistory({ report, history }: KeptReport): object {
   return { ...report, history }
 }
 
-/** @throws RESOURCE_NOT_FOUND if there is none, INVALID_INPUT if it is not clear of which server */
+/** How many failed checks of a report models get, and how much of each text, in characters. */
+const MAX_FAILURES = 30
+const MAX_LENGTH = 200
+
+/** What a model needs of a report: what failed, and the numbers. */
+function inShort({ report: { results, ...numbers } }: KeptReport): object {
+  const failures = failuresIn(results).slice(0, MAX_FAILURES)
+  return { ...numbers, results: cleanedValue(failures, (text) => excerpt(text, MAX_LENGTH)) }
+}
+
+/** The report in short. @throws RESOURCE_NOT_FOUND if there is none, INVALID_INPUT if it is not clear of which server */
 async function reportFor(call: Call, deps: Deps): Promise<object> {
   const names = namesFor(call, deps)
   const { server = names.length === 1 ? names[0] : undefined } = call.params.fields
@@ -136,17 +147,16 @@ async function reportFor(call: Call, deps: Deps): Promise<object> {
       suggestion: `Give one of ${names.join(', ')}.`,
     })
   }
-  return reportOf(await serverOf(server, deps)) ?? notRun(server, deps)
+  const report = reportOf(await serverOf(server, deps), inShort) ?? notRun(server, deps)
+  const page = deps.pages.url(`/conformance/${encodeURIComponent(server)}`)
+  const others = page === undefined ? 'the commands print the others' : `the others are at ${page}`
+  return { ...report, more: `These are the checks that failed, at most ${MAX_FAILURES}: ${others}.` }
 }
 
 /** @throws RESOURCE_NOT_FOUND */
 function notRun(server: string, { gateway }: Deps): never {
-  throw new GatewayError('RESOURCE_NOT_FOUND', `The conformance suite has not run for ${server}.`, {
-    suggestion: `The operator of the gateway can run it: ${commandFor(server, gateway.isStoreShared)}.`,
+  const where = gateway.isStoreShared ? '' : ', with a store that is not in memory'
+  throw new GatewayError('RESOURCE_NOT_FOUND', `Neither a server test nor the suite has run for ${server}.`, {
+    suggestion: `The operator of the gateway can run gatehouse test ${server} and gatehouse conformance ${server}${where}.`,
   })
-}
-
-function commandFor(server: string, isStoreShared: boolean): string {
-  const command = `gatehouse conformance ${server}`
-  return isStoreShared ? command : `${command}, with a store that is not in memory`
 }

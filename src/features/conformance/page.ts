@@ -1,8 +1,13 @@
 /** The page about servers: the test of each, and the gateway's extensions in front of it. Texts of servers are escaped. */
 import { oneLine } from '../../core/text/escape.ts'
-import { excerpt } from '../../core/text/redact.ts'
 import { escapeHtml, htmlPage, pageHeaders } from '../../core/web.ts'
-import { failureSentence, type KeptReport, type TestReport } from '../../records/test-reports.ts'
+import {
+  answeredIn,
+  failuresIn,
+  type KeptReport,
+  shortFailure,
+  type TestReport,
+} from '../../records/test-reports.ts'
 import { plot } from './plot.ts'
 import { gradeOf, isUnavailable, passedText, scoreText, type ShownServer } from './shown-server.ts'
 
@@ -43,7 +48,7 @@ export const reportsHeaders = pageHeaders(style)
 export function reportsPage(servers: readonly ShownServer[], isStoreShared: boolean): string {
   const content = [
     '<h1>Servers and conformance</h1>',
-    '<p>A server test is about the server itself: it is called, and each answer is judged. The score is from 0 to 100, and is only about the tools that were called. Gateway extensions are what the gateway adds in front of the server: they say nothing about its quality.</p>',
+    '<p>A server test is about the server itself: it is called, and each answer is judged. The score is from 0 to 100, and says little about tools of which no valid call succeeded. Gateway extensions are what the gateway adds in front of the server: they say nothing about its quality.</p>',
     ...(servers.length > 1 ? [overview(servers)] : []),
     ...servers.map((each) => section(each, isStoreShared)),
   ].join('\n')
@@ -99,10 +104,11 @@ ${details(report)}`
 }
 
 /** Says what a score is not about. */
-function coverageNote({ coverage }: TestReport): string {
-  const left = coverage ? coverage.listed - coverage.called : 0
+function coverageNote(report: TestReport): string {
+  const left = (report.coverage?.listed ?? 0) - answeredIn(report)
   if (left <= 0) return ''
-  return `<p>${left} ${left === 1 ? 'tool was' : 'tools were'} not called: the score says nothing about ${left === 1 ? 'it' : 'them'}.</p>`
+  const [which, them] = left === 1 ? ['tool was', 'it'] : ['tools were', 'them']
+  return `<p>${left} ${which} not called, or failed all valid calls: the score says little about ${them}.</p>`
 }
 
 function extensionsPart(name: string, { report, history }: KeptReport): string {
@@ -130,7 +136,7 @@ const MAX_OPEN = 5
 const MAX_SENTENCE = 300
 
 function failures(report: TestReport, command: string): string {
-  const failed = report.results.filter(({ status }) => status === 'failed' || status === 'error')
+  const failed = failuresIn(report.results)
   if (failed.length === 0) return '<p>Nothing failed.</p>'
   const items = failed.slice(0, MAX_FAILURES).map(failure)
   const others = items.slice(MAX_OPEN)
@@ -148,8 +154,7 @@ ${count > 0 ? `<details><summary>And ${count} more</summary>\n<ul>\n${others.joi
 }
 
 function failure(result: Result): string {
-  const sentence = excerpt(failureSentence(result), MAX_SENTENCE)
-  return `<li>${shown(sentence)} <code class="id">${shown(result.test_id)}</code></li>`
+  return `<li>${shown(shortFailure(result, MAX_SENTENCE))} <code class="id">${shown(result.test_id)}</code></li>`
 }
 
 /** The checks that did not fail, folded. */
@@ -157,19 +162,15 @@ function details({ results }: TestReport): string {
   const of = (status: Result['status']): readonly Result[] => results.filter((each) => each.status === status)
   return [
     folded('Not checked', of('skipped'), ({ message = 'it does not apply' }) => message),
-    folded('Passed', of('passed'), () => ''),
+    folded('Passed', of('passed'), ({ description = '' }) => description),
   ].join('\n')
 }
 
-function folded(title: string, results: readonly Result[], why: (result: Result) => string): string {
+function folded(title: string, results: readonly Result[], textOf: (result: Result) => string): string {
   if (results.length === 0) return ''
-  const items = results.map((each) => {
-    const { description = '', test_id: id } = each
-    const reason = why(each)
-    const isSaid = reason === '' || reason.startsWith(description)
-    const text = isSaid ? reason || description : `${description.replace(/\.$/, '')}: ${reason}`
-    return `<li>${shown(text)} <code class="id">${shown(id)}</code></li>`
-  })
+  const items = results.map(
+    (each) => `<li>${shown(textOf(each))} <code class="id">${shown(each.test_id)}</code></li>`,
+  )
   return `<details><summary>${title} (${results.length})</summary>
 <ul>
 ${items.join('\n')}

@@ -1,5 +1,11 @@
 /** A server with what is known about it, and the words and the grade for its numbers. */
-import type { KeptReport, TestReport } from '../../records/test-reports.ts'
+import {
+  answeredIn,
+  coverageText,
+  hasUnreadTools,
+  type KeptReport,
+  type TestReport,
+} from '../../records/test-reports.ts'
 
 /** A server, the last test of itself, and the last run of the conformance suite in front of it. */
 export interface ShownServer {
@@ -15,33 +21,24 @@ export type Grade = 'good' | 'fair' | 'poor' | 'none'
 const GOOD = 90
 const FAIR = 70
 
-/** The grade of a score; never good if fewer than half of the tools were called. */
+/**
+ * The grade of a score; never good if fewer than half of the tools answered, or a check could not be carried out, and poor
+ * if its tools are not known.
+ */
 export function gradeOf(report: TestReport | undefined): Grade {
   const total = report?.score?.total
-  if (total === undefined || total === null) return 'none'
-  if (total < FAIR) return 'poor'
-  const { called = 0, listed = 0 } = report?.coverage ?? {}
-  return total >= GOOD && called * 2 >= listed ? 'good' : 'fair'
+  if (!report || total === undefined || total === null) return 'none'
+  if (total < FAIR || hasUnreadTools(report)) return 'poor'
+  const isCovered = answeredIn(report) * 2 >= (report.coverage?.listed ?? 0)
+  return total >= GOOD && isCovered && report.summary.errors === 0 ? 'good' : 'fair'
 }
 
 /** The score, and how many tools it is about. */
 export function scoreText(report: TestReport | undefined): string {
   if (!report) return 'not run'
   if (isUnavailable(report)) return 'unavailable'
-  const { score, coverage = { called: 0, listed: 0 } } = report
-  const total = score?.total ?? undefined
-  return `${total === undefined ? 'nothing checked' : `${total}/100`} · ${coverageText(coverage)}`
-}
-
-/** How many of the tools were called. */
-export function coverageText({
-  called,
-  listed,
-}: {
-  readonly called: number
-  readonly listed: number
-}): string {
-  return listed === 0 ? 'no tools' : `${called} of ${listed} tools`
+  const total = report.score?.total ?? undefined
+  return `${total === undefined ? 'nothing checked' : `${total}/100`} · ${coverageText(report)}`
 }
 
 /** Whether the server could not be tested at all. */

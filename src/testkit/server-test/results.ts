@@ -20,9 +20,10 @@ interface Finding {
   readonly description?: string
 }
 
-/** How many tools of a server were called, of those that it lists. */
+/** How many tools of a server were called, and of how many of them a valid call succeeded, of those that it lists. */
 export interface Coverage {
   readonly called: number
+  readonly answered: number
   readonly listed: number
 }
 
@@ -34,6 +35,7 @@ export class Results {
   readonly #checks: ServerCheck[] = []
   readonly #ids = new Map<string, number>()
   readonly #called = new Set<string>()
+  readonly #answered = new Set<string>()
   #listed: ReadonlySet<string> = new Set()
   readonly #clean: (text: string) => string
 
@@ -47,7 +49,12 @@ export class Results {
   }
 
   get coverage(): Coverage {
-    return { called: this.#called.size, listed: this.#listed.size }
+    return { called: this.#called.size, answered: this.#answered.size, listed: this.#listed.size }
+  }
+
+  /** The called tools of which no valid call succeeded. */
+  get unanswered(): readonly string[] {
+    return [...this.#called].filter((tool) => !this.#answered.has(tool))
   }
 
   /** Notes the tools that the server lists. */
@@ -58,6 +65,11 @@ export class Results {
   /** Notes that a listed tool was called. */
   called(tool: string): void {
     this.#called.add(tool)
+  }
+
+  /** Notes that a valid call of a tool succeeded. */
+  answered(tool: string): void {
+    this.#answered.add(tool)
   }
 
   /** Adds the result of a check. */

@@ -27,6 +27,7 @@ const ofTools: readonly Form[] = [
   [/^latency$/, (of) => `${of} answers quickly.`],
   [/^repeat$/, (of) => `The same call of ${of} has the same result.`],
   [/^survives$/, (of) => `The server goes on after the calls of ${of}.`],
+  [/^success$/, (of) => `A valid call of ${of} succeeds.`],
   [/\/undo$/, (of) => `The call of ${of} can be undone.`],
   [/^(?:calls|writes|left-out)$/, (of) => `${of} is called.`],
 ]
@@ -37,7 +38,7 @@ const ofOthers: Readonly<Record<string, readonly Form[]>> = {
     [/^entries$/, (of) => `Each entry of the list of ${of} has its required members.`],
     [/^unique$/, (of) => `Nothing is twice in the list of ${of}.`],
     [/^left-out$/, () => 'Every listed tool is called.'],
-    [/^names$/, () => 'Names of tools have 1 to 128 of the characters A-Z a-z 0-9 _ - .'],
+    [/^names$/, () => 'Names of tools have 1 to 128 characters of A-Z, a-z, 0-9, "_", "-" and ".".'],
   ],
   prompt: [
     [/^get$/, (of) => `The prompt ${of} can be got.`],
@@ -63,6 +64,7 @@ const whole: Readonly<Record<string, string>> = {
   'protocol/response-ids': 'Each response answers one request, once.',
   'protocol/requests': 'The server requests nothing that the client did not declare.',
   'protocol/notifications': 'Notifications are of capabilities that the server declared.',
+  'server/tested': 'The server is tested.',
   'server/available': 'The server can be reached during the whole test.',
 }
 

@@ -47,6 +47,8 @@ export interface ServerReport extends Report {
 
 /** The version of the checks: a new check is a new minor version. */
 const SUITE_VERSION = '1.1'
+/** The check that a server is tested, which is only in reports about others. */
+const UNTESTED = 'server/tested'
 /** The maximum number of cases of one tool, and of all tools together. */
 const MAX_CASES = { tool: 80, all: 4000 }
 
@@ -67,6 +69,11 @@ export async function testServer(session: ServerSession, options: Options): Prom
       message: `The rest of the checks was not carried out: ${error.message}`,
     })
   }
+  for (const name of results.unanswered)
+    results.add('results', `tool/${name}`, `tool/${name}/success`, {
+      status: 'skipped',
+      message: 'no valid call succeeded: give an example in the configuration',
+    })
   judgeMessages(session, results)
   const { version } = session.serverInfo
   return serverReport(results, {
@@ -90,6 +97,18 @@ export function unreachableReport(message: string, tested: Tested): ServerReport
   const results = new Results((text) => text)
   results.add('robustness', 'server', 'server/available', { status: 'error', message })
   return serverReport(results, { ...tested, version: 'unknown', revision: 'unknown' })
+}
+
+/** The report about a server that was not tested, for a reason that is not of the server: it has no score. */
+export function untestedReport(message: string, tested: Tested): ServerReport {
+  const results = new Results((text) => text)
+  results.add('robustness', 'server', UNTESTED, { status: 'skipped', message })
+  return serverReport(results, { ...tested, version: 'unknown', revision: 'unknown' })
+}
+
+/** Why a server was not tested at all, though nothing is wrong with it; undefined if it was. */
+export function whyUntested({ results }: ServerReport): string | undefined {
+  return results.find(({ test_id: id }) => id === UNTESTED)?.message
 }
 
 function serverReport(

@@ -427,6 +427,11 @@ export function isAsking(answer: Answer): boolean {
   return resultType !== undefined && resultType !== 'complete'
 }
 
+/** Whether a call has a result that is neither a failure nor a question. */
+export function isSuccess(answer: Answer): boolean {
+  return answer.kind === 'result' && answer.result.isError !== true && !isAsking(answer)
+}
+
 /** Why a request has no result. */
 export function absenceOf(answer: Exclude<Answer, { kind: 'result' }>): string {
   return answer.kind === 'none' ? answer.message : `error ${String(answer.error.code)}`

@@ -14,7 +14,7 @@ import { executionIn } from './hostile.ts'
 import { failureText, leakIn, shown } from './leaks.ts'
 import { outputProblems, structuredTextProblem } from './output.ts'
 import { type Results, summary } from './results.ts'
-import { type Answer, type CheckContext, isAsking, isHttpRefusal, ServerLost } from './session.ts'
+import { type Answer, type CheckContext, isAsking, isHttpRefusal, isSuccess, ServerLost } from './session.ts'
 import { callProblems } from './shapes.ts'
 
 interface Context extends CheckContext {
@@ -97,7 +97,10 @@ async function exampleAnswer(
   const why = reasonToStop(all, context)
   if (why !== undefined) return `not called: ${why}`
   context.results.called(tool.name)
-  return context.session.request('tools/call', { name: tool.name, arguments: input }, tool.definition)
+  const params = { name: tool.name, arguments: input }
+  const answer = await context.session.request('tools/call', params, tool.definition)
+  if (isSuccess(answer)) context.results.answered(tool.name)
+  return answer
 }
 
 /** The answer to the case with these arguments. */
@@ -131,6 +134,7 @@ export function judgeCase(
   { results, revision, redactor }: JudgingContext,
 ): void {
   const subject = `tool/${tool.name}`
+  if (tried.broken === undefined && isSuccess(answer)) results.answered(tool.name)
   const area = tried.broken !== undefined ? 'refusals' : tried.kind === 'hostile' ? 'robustness' : 'results'
   const isSlow = answer.kind === 'none' && answer.why === 'slow'
   const { problem, note } = isSlow

@@ -9,7 +9,13 @@ const create = {
   name: 'create_project',
   inputSchema: { type: 'object' },
   annotations: { idempotentHint: false },
-  dashdash: { category: 'planning', apiEquivalent: 'POST /api/projects' },
+  dashdash: {
+    category: 'planning',
+    apiEquivalent: 'POST /api/projects',
+    // Not said by a server that is not trusted.
+    operationType: 'read',
+    rateLimit: '1000000/second',
+  },
 }
 const uri = 'acme://projects/prj_1'
 

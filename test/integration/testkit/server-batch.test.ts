@@ -1,8 +1,11 @@
 // `gatehouse test` of all servers of a configuration: its table and files, what it keeps, and the page that shows it.
 import {
+  closeSync,
   existsSync,
+  ftruncateSync,
   mkdirSync,
   mkdtempSync,
+  openSync,
   readdirSync,
   readFileSync,
   realpathSync,
@@ -52,13 +55,13 @@ describe('a batch of a sound, a broken and a silent server', () => {
 
   it('prints a table with the score, the coverage and what failed first of each', () => {
     expect(ran.code).toBe(1)
-    expect(ran.stdout).toMatch(/^SERVER +SCORE +TOOLS CALLED +PASSED +FAILED +WHAT FAILED FIRST$/m)
-    expect(ran.stdout).toMatch(/^sound +100 +2 of 4 +\d+ +0$/m)
+    expect(ran.stdout).toMatch(/^SERVER +SCORE +TOOLS +PASSED +FAILED +WHAT FAILED FIRST$/m)
+    expect(ran.stdout).toMatch(/^sound +100 +1 of 4 tools answered +\d+ +0$/m)
     expect(ran.stdout).toMatch(
-      /^broken +\d\d +2 of 4 +\d+ +2 +Errors of get_forecast reveal nothing of its inside, but: /m,
+      /^broken +\d\d +1 of 4 tools answered +\d+ +2 +Errors of get_forecast reveal nothing of its inside, but: /m,
     )
-    expect(ran.stdout).toMatch(/^silent +0 +0 of 0 +0 +1 +silent cannot be reached: /m)
-    expect(ran.stdout).toContain('3 servers: 1 without a failure, 2 with failures; 4 of 8 tools called')
+    expect(ran.stdout).toMatch(/^silent +0 +tools could not be listed +0 +1 +silent cannot be reached: /m)
+    expect(ran.stdout).toContain('3 servers: 1 without a failure, 2 with failures; 2 of 8 tools answered')
     expect(ran.stderr).toMatch(/^\[3 of 3\] \w+: /m)
   })
 
@@ -71,6 +74,7 @@ describe('a batch of a sound, a broken and a silent server', () => {
     expect(properties[0]).toEqual([
       ['score', '100'],
       ['tools_called', '2'],
+      ['tools_answered', '1'],
       ['tools_listed', '4'],
       ['server_version', '1.0.0'],
     ])
@@ -89,18 +93,20 @@ describe('a batch of a sound, a broken and a silent server', () => {
     const get = async (path: string, accept = '*/*') =>
       (await fetch(`${gateway.origin}/conformance${path}`, { headers: { accept } })).text()
     const page = await get('', 'text/html')
-    expect(page).toContain('100/100 · 2 of 4 tools')
-    expect(page).toContain('2 tools were not called: the score says nothing about them.')
+    expect(page).toContain('100/100 · 1 of 4 tools answered')
+    expect(page).toContain(
+      '3 tools were not called, or failed all valid calls: the score says little about them.',
+    )
     expect(page).toMatch(/Score of the last 2 runs: (\d+), \1"/)
     expect(page).toContain('gatehouse test broken --timeout 3s --tool get_forecast')
-    expect(await get('/sound/badge.svg')).toContain('server test: 100/100 · 2 of 4 tools')
+    expect(await get('/sound/badge.svg')).toContain('server test: 100/100 · 1 of 4 tools answered')
     expect(await get('/silent/badge.svg')).toContain('server test: unavailable')
     expect(await get('/badge.svg')).toContain('server test: lowest 0/100')
     const report = parse(await get('/broken', 'application/json'))
     const test = isObject(report) ? report['server_test'] : undefined
     expect(report).toMatchObject({ server_name: 'broken', results: [] })
     expect(test).toMatchObject({
-      coverage: { called: 2, listed: 4 },
+      coverage: { called: 2, answered: 1, listed: 4 },
       history: [{ listed: 4 }, { listed: 4 }],
     })
     if (!hasSchema('proposals/conformance.schema.json')) return
@@ -121,17 +127,58 @@ describe.concurrent('without a server', () => {
   })
 
   it.each([
-    ['y\n', 0, /^sound +100 /m],
-    ['\n', 1, /add_note .*\n$/],
-  ])('the command asks in a terminal, and the answer %j decides', async (answer, code, output) => {
-    const command = startCommand(['test', '--config', configOf({ sound: serverOf() }, { store: 'memory' })], {
-      isTerminal: true,
-    })
+    [[], 'y\n', 0, /^SERVER .*\nsound +100 /],
+    [[], '\n', 1, /^$/],
+    [['--json'], 'y\n', 0, /^\{\n {2}"reports": \[/],
+  ])(
+    'the command asks in a terminal, with %j, and the answer %j decides',
+    async (more, answer, code, output) => {
+      const config = configOf({ sound: serverOf() }, { store: 'memory' })
+      const command = startCommand(['test', '--config', config, ...more], { isTerminal: true })
+      await until(() => command.stderr().includes('[y/N]'), 'the question')
+      expect(command.stderr()).toMatch(/^ {2}called: get_forecast, read_note$/m)
+      command.stdin.write(answer)
+      const ended = await command.ended
+      expect(ended.code).toBe(code)
+      expect(ended.stdout).toMatch(output)
+    },
+  )
+
+  it('--watch tests only the servers that were agreed to', async () => {
+    const config = configOf({ sound: serverOf() }, { store: 'memory' })
+    const command = startCommand(['test', '--watch', '--config', config], { isTerminal: true })
+    onTestFinished(() => command.close())
+    const waits = (): number => command.stderr().match(/waiting for a change/g)?.length ?? 0
     await until(() => command.stderr().includes('[y/N]'), 'the question')
-    command.stdin.write(answer)
-    const ended = await command.ended
-    expect(ended.code).toBe(code)
-    expect(ended.stdout).toMatch(output)
+    command.stdin.write('y\n')
+    await until(() => waits() === 1, 'run 1')
+    writeFileSync(
+      config,
+      JSON.stringify({ store: 'memory', upstreams: { added: serverOf(), sound: serverOf() } }),
+    )
+    await until(() => waits() === 2, 'run 2')
+    expect(command.stderr()).toContain('servers that were added to the configuration are not tested')
+    expect(command.stdout()).not.toMatch(/^added /m)
+    command.stop()
+    await command.ended
+  })
+
+  it('servers that cannot be tested have no score, and are not kept', async () => {
+    const large = mkdtempSync(join(root, 'large-'))
+    const sparse = openSync(join(large, 'data'), 'w')
+    ftruncateSync(sparse, 200_000_000)
+    closeSync(sparse)
+    const [command, ...args] = brokenServer()
+    const personal = { url: 'https://mcp.example.com/', oauth: { grant: 'authorization_code' } }
+    const config = configOf({ large: { command, args: [...args, large] }, personal })
+    const ran = await runCommand(['test', '--all', '--sandbox', 'copy', '--config', config])
+    expect(ran.code).toBe(1)
+    expect(ran.stdout).toMatch(/^large +- +not tested: .* is not copied, because it has over /m)
+    expect(ran.stdout).toMatch(/^personal +- +not tested: .*each caller has its own credentials for it$/m)
+    expect(ran.stdout).toContain('2 servers: 0 without a failure, 0 with failures, 2 not tested')
+    const gateway = await startGateway({ store: join(config, '../store'), upstreams: { large: serverOf() } })
+    onTestFinished(() => gateway.close())
+    expect(await (await fetch(`${gateway.origin}/conformance/badge.svg`)).text()).toContain('not run')
   })
 
   it('a server that takes too long ends in time, and the others are tested', async () => {

@@ -210,7 +210,9 @@ describe.concurrent('the command', () => {
     expect(stdout).toMatch(/^failed {3}tool\/read_note\/error-text +valid\/required reveals a stack trace: /m)
     expect(stdout).toMatch(/^score \d+ of 100: protocol 100, /m)
     expect(stderr).toContain('tool 1 of 2: get_forecast')
+    expect(stdout).toMatch(/^1 of 4 tools answered$/m)
     const xml = readFileSync(file, 'utf8')
+    expect(xml).toMatch(/<property name="score" value="\d+"\/>\n.*"tools_called" value="2"/)
     expect(xml).toMatch(
       /^<\?xml version="1.0" encoding="UTF-8"\?>\n<testsuites name="[^"]+" tests="\d+" failures="2"/,
     )

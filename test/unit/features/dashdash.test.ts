@@ -3,7 +3,8 @@ import { compose, type Handler } from '../../../src/core/call.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import type { ServerDescription } from '../../../src/descriptions/model/description.ts'
 import { describeLists } from '../../../src/features/dashdash.ts'
-import { featureDeps } from '../../support/feature-deps.ts'
+import { featureDeps, type ServiceStubs } from '../../support/feature-deps.ts'
+import { serverSettings } from '../../support/server-settings.ts'
 import { describedServer, describedServers } from '../../support/described-server.ts'
 import { toolCall } from '../../support/tool-call.ts'
 
@@ -12,9 +13,14 @@ const read = { name: 'read_file', inputSchema: { type: 'object' }, annotations: 
 const text = JSON.stringify({ tools: [read, { name: 'unknown' }], size: 12345678901234567890n.toString() })
 const drawn = describedServer({ tools: [read] })
 
-function bench(portraitNow: () => ServerDescription | Promise<ServerDescription>, listed: () => Payload) {
+function bench(
+  portraitNow: () => ServerDescription | Promise<ServerDescription>,
+  listed: () => Payload,
+  stubs: ServiceStubs = {},
+) {
   let made = 0
   const deps = featureDeps({
+    ...stubs,
     description: portraitNow,
     document: (each, key, make) => {
       if (key === 'tools') made++
@@ -105,6 +111,19 @@ describe('descriptions in a list of tools', () => {
     )
     expect((await list()).text).toBe(text)
   })
+})
+
+test.each([
+  [true, 'read'],
+  [false, 'write'],
+])('a server whose trust is %s has a tool of the operation type "%s"', async (trust, operationType) => {
+  const write = { name: 'write_file', inputSchema: { type: 'object' }, dashdash: { operationType: 'read' } }
+  const { list } = bench(
+    () => describedServer({ tools: [write] }),
+    () => Payload.of({ tools: [write] }),
+    { server: () => serverSettings({ trust }) },
+  )
+  expect((await list()).fields.tools).toMatchObject([{ dashdash: { operationType } }])
 })
 
 test('a resource in an aggregate is described as by its own server', async () => {

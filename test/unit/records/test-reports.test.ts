@@ -1,7 +1,9 @@
 import { describe, expect, it } from 'vitest'
 import {
+  coverageText,
   failureSentence,
   firstFailure,
+  shortFailure,
   type TestReport,
   TestReports,
 } from '../../../src/records/test-reports.ts'
@@ -75,6 +77,21 @@ describe('the reports in a store', () => {
     expect(report?.results.at(-1)?.message?.length).toBeLessThan(1000)
   })
 
+  it('are small whatever a server calls itself and its tools, and do not repeat what an id says', async () => {
+    const store = new MemoryStore()
+    const long = 'x'.repeat(200_000)
+    const results = Array.from({ length: 6 }, () => ({
+      ...resultOf('failed', { test_id: long, category: long, proposal_ref: long }),
+      subject: long,
+    }))
+    const more = { server_version: long, suite_version: long, revision: long, results }
+    await new TestReports(store, 'server-test').keep(reportOf({}, more))
+    const text = (await store.get('server-test:files')) ?? ''
+    expect(text.length).toBeLessThan(20_000)
+    expect(text).not.toContain('"subject"')
+    expect(text).toContain('"revision":"xxx')
+  })
+
   it('keep every run of commands that end at once', async () => {
     const reports = new TestReports(new MemoryStore(), 'server-test')
     await Promise.all(Array.from({ length: 8 }, () => reports.keep(reportOf({}))))
@@ -89,6 +106,7 @@ describe('the reports in a store', () => {
     JSON.stringify({ ...reportOf({}), results: [7] }),
     JSON.stringify({ ...reportOf({}), coverage: null }),
     JSON.stringify({ ...reportOf({}), score: { total: '100' } }),
+    JSON.stringify({ ...reportOf({}), coverage: { called: 1, answered: '1', listed: 1 } }),
     JSON.stringify({ version: 2, report: null, history: [] }),
     JSON.stringify({ version: 3, report: reportOf({}), history: [] }),
   ])('are absent where another program wrote %s', async (text) => {
@@ -112,10 +130,10 @@ describe('the reports in a store', () => {
 describe('what failed first', () => {
   it('is a sentence about what has to be true and what was found', () => {
     const failed = resultOf('failed', { description: 'It answers ping.', message: 'error -32601' })
-    expect(firstFailure({ results: [resultOf('passed'), resultOf('skipped'), failed] })).toBe(
+    expect(firstFailure({ results: [resultOf('passed'), resultOf('skipped'), failed] }, 100)).toBe(
       'It answers ping, but: error -32601',
     )
-    expect(firstFailure({ results: [resultOf('passed')] })).toBeUndefined()
+    expect(firstFailure({ results: [resultOf('passed')] }, 100)).toBeUndefined()
   })
 
   it.each([
@@ -125,5 +143,55 @@ describe('what failed first', () => {
     [{}, 'CONF-failed'],
   ])('of %j is "%s"', (more, sentence) => {
     expect(failureSentence(resultOf('failed', more))).toBe(sentence)
+  })
+})
+
+describe('a short sentence about a failure', () => {
+  it.each([
+    ['the words before it, if the next one is short', 'aa bb cc', 7, 'aa bb …'],
+    ['the beginning of a long word', `name ${'x'.repeat(90)}`, 30, `name ${'x'.repeat(25)}…`],
+    [
+      'no half of a pair of surrogates',
+      `name ${'\u{1F600}'.repeat(90)}`,
+      30,
+      /^name (?:\u{1F600}){12}\uFFFD…$/u,
+    ],
+    ['the whole, if it is short enough', 'aa bb', 7, 'aa bb'],
+  ])('has %s', (_what, message, length, expected) => {
+    expect(shortFailure(resultOf('failed', { message }), length)).toMatch(expected)
+  })
+
+  it('has no secret, also where it is cut', () => {
+    const message = `postgres://user:${'hunter2secret'.repeat(9)}@host/db`
+    expect(shortFailure(resultOf('failed', { message }), 40)).not.toContain('hunter2')
+  })
+
+  it('says the whole rule about names of tools, and what is found', () => {
+    const description = 'Names of tools have 1 to 128 characters of A-Z, a-z, 0-9, "_", "-" and ".".'
+    const message = `"${'bad name '.repeat(8)}" has other characters, or over 128`
+    expect(shortFailure(resultOf('failed', { description, message }), 120)).toMatch(
+      /^Names of tools have 1 to 128 characters of A-Z, a-z, 0-9, "_", "-" and ".", but: "bad name /,
+    )
+  })
+})
+
+describe('how many tools answered', () => {
+  it.each([
+    [undefined, 'no tools'],
+    [{ called: 3, answered: 1, listed: 9 }, '1 of 9 tools answered'],
+    // A report of an earlier version.
+    [{ called: 3, listed: 9 }, '3 of 9 tools answered'],
+  ])('of %j is "%s"', (coverage, text) => {
+    expect(coverageText({ results: [], ...(coverage && { coverage }) })).toBe(text)
+  })
+
+  it('is not known if the list of tools could not be read', () => {
+    const results = [resultOf('failed', { test_id: 'list/tools/pages' })]
+    expect(coverageText({ results, coverage: { called: 0, answered: 0, listed: 0 } })).toBe(
+      'tools could not be listed',
+    )
+    expect(coverageText({ results, coverage: { called: 0, answered: 0, listed: 2 } })).toBe(
+      '0 of 2 tools answered',
+    )
   })
 })

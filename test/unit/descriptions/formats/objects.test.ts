@@ -315,7 +315,7 @@ test.each([
   ],
 ])("a server's own words of itself come first, except for how it is installed: %j", (own, expected) => {
   const object = { accessLevel: 'read', identity: { name: 'files' }, install: { url: 'https://gw.example' } }
-  expect(withServerWords(object, own)).toEqual({ ...object, ...expected })
+  expect(withServerWords(object, own, true)).toEqual({ ...object, ...expected })
 })
 
 test.each([
@@ -324,7 +324,39 @@ test.each([
   [{ dashdash: [1] }, { category: 'ours', more: 1 }],
   [{}, { category: 'ours', more: 1 }],
 ])("the server's own words come first: %j", (entry, expected) => {
-  expect(withOwnWords({ category: 'ours', more: 1 }, entry)).toEqual(expected)
+  expect(withOwnWords({ category: 'ours', more: 1 }, entry, false)).toEqual(expected)
+})
+
+describe('a server that is not trusted', () => {
+  const tool = { operationType: 'delete', sideEffects: ['deletes all'], rateLimit: '10/minute' }
+
+  test.each([
+    [{ operationType: 'read', reversible: true, idempotent: true, rateLimit: '1e6/s' }, {}],
+    [{ idempotentWithKey: true, reverseMethod: 'undo', operationType: 'harmless' }, {}],
+    [{ operationType: 'execute', reversible: false, idempotent: false }, undefined],
+    [{ category: 'own', examples: [] }, undefined],
+  ])('says of its tools what the gateway does not judge, and what is stricter: %j', (own, taken = own) => {
+    expect(withOwnWords(tool, { dashdash: own }, false)).toEqual({ ...tool, ...taken })
+    expect(withOwnWords(tool, { dashdash: own }, true)).toEqual({ ...tool, ...own })
+  })
+
+  const server = {
+    specVersion: '0.2.0',
+    accessLevel: 'interact',
+    alternativeAccess: { cliUrl: null, apiUrl: 'https://api.example', webUrl: null },
+  }
+  test.each([
+    [{ specVersion: '9', accessLevel: 'read', rateLimit: '1e6/s', contentVersion: 'x' }, {}],
+    [{ accessLevel: 'full' }, { accessLevel: 'full' }],
+    [
+      { alternativeAccess: { apiUrl: 'http://10.0.0.5/internal', webUrl: 'https://acme.example' } },
+      { alternativeAccess: { cliUrl: null, apiUrl: 'https://api.example', webUrl: 'https://acme.example' } },
+    ],
+    [{ alternativeAccess: 'http://10.0.0.5/internal' }, {}],
+  ])('says of itself what the gateway does not know, and what is stricter: %j', (own, taken) => {
+    expect(withServerWords(server, own, false)).toEqual({ ...server, ...taken })
+    expect(withServerWords(server, own, true)).toEqual({ ...server, ...own })
+  })
 })
 
 test.each([

@@ -43,27 +43,37 @@ const lost = {
   ],
 }
 
+const unlisted = {
+  results: [{ test_id: 'list/tools/pages', category: 'protocol', status: 'failed' as const, duration_ms: 0 }],
+}
+
 describe('the badge of the server test', () => {
   it.each([
     [[serverOf()], 'not run'],
     [[serverOf(undefined, kept({ passed: 62 }))], 'not run'],
-    [[serverOf(scored(87, 3, 9))], '87/100 · 3 of 9 tools'],
+    [[serverOf(scored(87, 3, 9))], '87/100 · 3 of 9 tools answered'],
     [[serverOf(scored(null, 0, 0))], 'nothing checked · no tools'],
     [[serverOf(scored(0, 0, 0, lost))], 'unavailable'],
+    [[serverOf(scored(86, 0, 0, unlisted))], '86/100 · tools could not be listed'],
     [
       [serverOf(scored(100, 3, 9)), serverOf(scored(0, 0, 0, lost)), serverOf()],
-      'lowest 0/100 · 3 of 9 tools · 2 of 3 servers · 1 unavailable',
+      'lowest 0/100 · 3 of 9 tools answered · 2 of 3 servers · 1 unavailable',
     ],
   ])('says the score and of how many tools, and nothing of the gateway', (servers, text) => {
     expect(titleOf(qualityBadge(servers))).toBe(`server test: ${text}`)
   })
 
-  it('is as green for a high score as for one of all tools only if half of the tools were called', () => {
+  it('is as green for a high score as for one of all tools only if half of the tools answered', () => {
     const [good, few, low] = [scored(100, 9, 9), scored(100, 3, 9), scored(40, 9, 9)].map((each) =>
       colorOf(qualityBadge([serverOf(each)])),
     )
     expect(new Set([good, few, low]).size).toBe(3)
     expect(colorOf(qualityBadge([serverOf(scored(95, 5, 9))]))).toBe(good)
+    const failing = { coverage: { called: 9, answered: 0, listed: 9 } }
+    expect(colorOf(qualityBadge([serverOf(scored(100, 9, 9, failing))]))).toBe(few)
+    const undone = { summary: { passed: 9, failed: 0, skipped: 0, errors: 1 } }
+    expect(colorOf(qualityBadge([serverOf(scored(100, 9, 9, undone))]))).toBe(few)
+    expect(colorOf(qualityBadge([serverOf(scored(86, 0, 0, unlisted))]))).toBe(low)
     expect(colorOf(qualityBadge([serverOf(scored(100, 9, 9)), serverOf(scored(40, 9, 9))]))).toBe(low)
   })
 })
@@ -121,8 +131,10 @@ describe('the page', () => {
     )
     expect(page).toContain('gatehouse test my-files --sandbox &#39;/a b&#39;\n')
     expect(page).toContain(String.raw`--tool &#39;it&#39;\&#39;&#39;s&#39;`)
-    expect(page).toContain('50/100 · 1 of 3 tools')
-    expect(page).toContain('2 tools were not called: the score says nothing about them.')
+    expect(page).toContain('50/100 · 1 of 3 tools answered')
+    expect(page).toContain(
+      '2 tools were not called, or failed all valid calls: the score says little about them.',
+    )
     expect(page).toContain('<code>gatehouse conformance my-files</code>')
   })
 
@@ -160,6 +172,18 @@ describe('the page', () => {
     const page = reportsPage([serverOf(undefined, kept({ passed: 2 }, { results }))], true)
     expect(page).toContain('<li>It has &#60;a&#62; name <code class="id">CONF-001</code></li>')
     expect(page).toContain('<li> <code class="id">CONF-001</code></li>')
+  })
+
+  it('says of a check that was skipped only why', () => {
+    const result = {
+      test_id: 'tool/a/calls',
+      category: 'results',
+      status: 'skipped' as const,
+      duration_ms: 1,
+    }
+    const results = [{ ...result, description: 'a is called.', message: 'not called: it may write' }]
+    const page = reportsPage([serverOf(kept({ skipped: 1 }, { results }))], true)
+    expect(page).toContain('<li>not called: it may write <code')
   })
 
   it('names the commands where nothing has run, and says so if a report could not be left', () => {

@@ -1,8 +1,15 @@
 // How a test of a server ends: with its time, and after a bounded number of tools.
-import { describe, expect, it, vi } from 'vitest'
+import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { fromArguments } from '../../../../src/config/arguments.ts'
 import { Redactor } from '../../../../src/core/text/redactor.ts'
-import { testServer, unreachableReport } from '../../../../src/testkit/server-test/server-test.ts'
+import { gradeOf, scoreText } from '../../../../src/features/conformance/shown-server.ts'
+import {
+  type ServerReport,
+  testServer,
+  unreachableReport,
+  untestedReport,
+  whyUntested,
+} from '../../../../src/testkit/server-test/server-test.ts'
 import { scoreOf } from '../../../../src/testkit/server-test/score.ts'
 import { ServerLost, ServerSession } from '../../../../src/testkit/server-test/session.ts'
 import type { TransportReceiver } from '../../../../src/upstream/transport/transport.ts'
@@ -72,6 +79,78 @@ describe('a session that is ended for good', () => {
 describe('the report', () => {
   const [settings] = fromArguments(['node'], { env: {} }).upstreams
   if (!settings) throw new Error('no server')
+  const reportOf = async (session: ServerSession, maxTime = 10_000): Promise<ServerReport> => {
+    vi.useFakeTimers()
+    onTestFinished(() => void vi.useRealTimers())
+    await session.connect()
+    let isRunning = true
+    const testing = testServer(session, {
+      settings,
+      redactor: new Redactor(),
+      seed: 1,
+      tools: [],
+      maxTime,
+      now: Date.now,
+      onTools: () => undefined,
+      onProgress: () => undefined,
+    }).finally(() => (isRunning = false))
+    while (isRunning) await vi.advanceTimersByTimeAsync(100)
+    return testing
+  }
+
+  const tool = (name: string, inputSchema: Json): Json => ({ name, description: 'Returns it.', inputSchema })
+  const failed = { content: [{ type: 'text', text: 'Something went wrong' }], isError: true }
+
+  it('counts the tools of which a valid call succeeded, and says which have none', async () => {
+    const tools = [tool('get_one', { type: 'object' }), tool('get_two', { type: 'object' })]
+    let calls = 0
+    const session = sessionWith((method) => {
+      if (method === 'initialize') return welcome
+      if (method === 'tools/list') return { tools }
+      return method === 'tools/call' && ++calls > 2 ? failed : { content: [] }
+    })
+    const report = await reportOf(session)
+    expect(report.coverage).toEqual({ called: 2, answered: 1, listed: 2 })
+    expect(report.results).toContainEqual(
+      expect.objectContaining({
+        test_id: 'tool/get_two/success',
+        status: 'skipped',
+        message: 'no valid call succeeded: give an example in the configuration',
+      }),
+    )
+    expect(report.results.map(({ test_id }) => test_id)).not.toContain('tool/get_one/success')
+  })
+
+  it('does not count calls that had to be refused, calls without a result, and questions', async () => {
+    const a = { type: 'string', minLength: 3, maxLength: 2 }
+    const unfit = { type: 'object', properties: { a }, required: ['a'] }
+    for (const [schema, answer] of [
+      [unfit, { content: [] }],
+      [{ type: 'object' }, undefined],
+      [{ type: 'object' }, { resultType: 'input_required', inputRequests: {} }],
+    ] as const) {
+      const session = sessionWith((method) => {
+        if (method === 'initialize') return welcome
+        if (method === 'tools/call') return answer
+        return method === 'tools/list' ? { tools: [tool('get_one', schema)] } : {}
+      }, 20)
+      expect((await reportOf(session)).coverage).toEqual({ called: 1, answered: 0, listed: 1 })
+    }
+  })
+
+  it.each([
+    ['does not answer', undefined],
+    ['has no list', {}],
+  ])('says that the tools could not be listed if tools/list %s, and is never good', async (_what, list) => {
+    const session = sessionWith((method) => {
+      if (method === 'initialize') return welcome
+      return method === 'tools/list' ? list : {}
+    }, 20)
+    const report = await reportOf(session)
+    expect(report.coverage.listed).toBe(0)
+    expect(scoreText(report)).toMatch(/^\d+\/100 · tools could not be listed$/)
+    expect(gradeOf(report)).toBe('poor')
+  })
 
   it('says how many of the tools were called, and that the rest of very many is left out', async () => {
     const tools = Array.from({ length: 1002 }, (_none, at) => ({
@@ -83,17 +162,7 @@ describe('the report', () => {
       if (method === 'initialize') return welcome
       return method === 'tools/list' ? { tools } : { content: [] }
     })
-    await session.connect()
-    const report = await testServer(session, {
-      settings,
-      redactor: new Redactor(),
-      seed: 1,
-      tools: [],
-      maxTime: 1,
-      now: Date.now,
-      onTools: () => undefined,
-      onProgress: () => undefined,
-    })
+    const report = await reportOf(session, 1)
     expect(report.coverage.listed).toBe(1002)
     expect(report.results.find(({ test_id }) => test_id === 'list/tools/left-out')?.message).toBe(
       '2 tools are not called: only the first 1000 are',
@@ -108,6 +177,13 @@ describe('the report', () => {
       summary: { errors: 1 },
       tested_at: '1970-01-01T00:00:00.000Z',
     })
+  })
+
+  it('about a server that was not tested has no score, and says why', () => {
+    const report = untestedReport('its folder is large', { name: 'a', seed: 1, began: 0 })
+    expect(report).toMatchObject({ score: { total: null }, summary: { skipped: 1, failed: 0, errors: 0 } })
+    expect(whyUntested(report)).toBe('its folder is large')
+    expect(whyUntested(unreachableReport('away', { name: 'a', seed: 1, began: 0 }))).toBeUndefined()
   })
 
   it('about a server that was lost has no points for robustness, whatever it did before', () => {

@@ -10,6 +10,12 @@ describe('the sentence of a check', () => {
     ['tool/a', 'tool/a/boundary/days/above-maximum', 'a keeps to the limits that its schema sets for days.'],
     ['tool/a', 'tool/a/hostile/city/sql', 'a answers a hostile text in city, and does not execute it.'],
     ['tool/a/b', 'tool/a/b/survives', 'The server goes on after the calls of a/b.'],
+    ['tool/a', 'tool/a/success', 'A valid call of a succeeds.'],
+    [
+      'list/tools',
+      'list/tools/names',
+      'Names of tools have 1 to 128 characters of A-Z, a-z, 0-9, "_", "-" and ".".',
+    ],
     ['list/tools', 'list/tools/unique', 'Nothing is twice in the list of tools.'],
     ['resource/file:///a', 'resource/file:///a/read', 'The resource file:///a can be read.'],
     ['protocol/ping', 'protocol/ping', 'The server answers ping.'],
