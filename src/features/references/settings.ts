@@ -33,6 +33,19 @@ export interface ReferenceSettings extends ImportSettings {
   readonly file_hosts: readonly string[]
 }
 
+/** The schema of a tool and its argument; the description says by which name the tool is meant. */
+function importTarget(description: string) {
+  return {
+    type: 'object',
+    additionalProperties: false,
+    properties: {
+      tool: { type: 'string', minLength: 1, description },
+      argument: { type: 'string', minLength: 1, description: 'Its argument that gets the data.' },
+    },
+    required: ['tool', 'argument'],
+  } as const
+}
+
 /** The schema of the settings, which `references` and `largeResults` share. */
 export const referencesSchema: FeatureSchema = {
   name: 'references',
@@ -74,26 +87,12 @@ export const referencesSchema: FeatureSchema = {
       imports: {
         type: 'object',
         'x-gateway': true,
-        additionalProperties: {
-          type: 'object',
-          additionalProperties: false,
-          properties: {
-            tool: { type: 'string', minLength: 1, description: 'The tool, by its name at `/mcp`.' },
-            argument: { type: 'string', minLength: 1, description: 'Its argument that gets the data.' },
-          },
-          required: ['tool', 'argument'],
-        },
+        additionalProperties: importTarget('The tool, by its name at `/mcp`.'),
         description:
           'The tools to which `import_from_ref` gives data, by the `target_format` that a caller names.',
       },
       import: {
-        type: 'object',
-        additionalProperties: false,
-        properties: {
-          tool: { type: 'string', minLength: 1, description: 'The tool, by the name that the server lists.' },
-          argument: { type: 'string', minLength: 1, description: 'Its argument that gets the data.' },
-        },
-        required: ['tool', 'argument'],
+        ...importTarget('The tool, by the name that the server lists.'),
         description:
           'The tool of a server to which `import_from_ref` gives data if a caller names neither a tool nor a format.',
       },
