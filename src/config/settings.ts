@@ -22,7 +22,7 @@ import { authSettings } from './sections/auth.ts'
 import { complete } from './complete.ts'
 import { featureSettings } from './sections/features.ts'
 import { declaredEvents, type EventValues } from './sections/events.ts'
-import { type Compat, featureDefaults, profiles } from './sections/profile.ts'
+import { type CompatTarget, featureDefaults, profiles } from './sections/profile.ts'
 import { observeSettings, type ObserveValues } from './sections/observe.ts'
 import { exportSettings } from './sections/otlp.ts'
 import { storeSettings } from './sections/store.ts'
@@ -93,7 +93,7 @@ export function withListen(value: unknown, listen: ListenOverride = {}): unknown
 
 interface FileValues {
   readonly profile: Settings['profile']
-  readonly compat?: Compat
+  readonly compat?: CompatTarget
   readonly listen: {
     readonly host: string
     readonly port: number
@@ -124,7 +124,7 @@ interface UpstreamValues extends AboutValues {
   readonly proxy?: 'env' | 'off' | Secret
   readonly oauth?: OAuthValues
   readonly prefix?: UpstreamSettings['prefix']
-  readonly compat?: Compat
+  readonly compat?: CompatTarget
   readonly transport: UpstreamSettings['transport']
   readonly revision: UpstreamSettings['revision']
   readonly isolation: UpstreamSettings['isolation']

@@ -38,7 +38,7 @@ const MAX_WORD = 200
 
 /** Reads the entry of a tool. */
 export function statedTool(definition: Definition): StatedTool {
-  const { idempotent, risk_level: risk, requires_confirmation: isRequired } = definition
+  const { idempotent, risk_level: risk } = definition
   const { confirmation_message: question, latency, max_input_size_bytes: maxInput } = definition
   const cost = costIn(definition.cost)
   const scopes = textsIn(definition.required_scopes)
@@ -49,13 +49,18 @@ export function statedTool(definition: Definition): StatedTool {
     ...(isOneOf(latencies, latency) && { latency }),
     ...(typeof idempotent === 'boolean' && { idempotent }),
     ...(isOneOf(risks, risk) && { risk }),
-    needsConfirmation: isRequired === true || cost?.category === 'requires_approval',
+    needsConfirmation: statesConfirmation(definition),
     ...(typeof question === 'string' && question.trim() !== '' && { question }),
     ...(scopes && { scopes }),
     ...(accepts && { accepts }),
     ...(returns && { returns }),
     ...(bytes !== undefined && bytes >= 0 && Number.isSafeInteger(bytes) && { maxInput: bytes }),
   }
+}
+
+/** Whether a server says that a person has to approve each call of a tool. Cheap: each call asks it. */
+export function statesConfirmation({ requires_confirmation: isRequired, cost }: Definition): boolean {
+  return isRequired === true || (isObject(cost) && cost.category === 'requires_approval')
 }
 
 /** The risk of a tool for its readers: a server that is believed says it, others can only raise it. */

@@ -27,7 +27,7 @@ export const compatSchema: JsonSchema = {
 }
 
 /** The value of `compat` in a file. */
-export type Compat = 'proposals' | 'off' | false
+export type CompatTarget = 'proposals' | 'off' | false
 
 /** The defaults of one feature: whether it is on, and values that take precedence over those of its schema. */
 export interface FeatureDefaults {
@@ -74,7 +74,7 @@ const proposals: Defaults = {
 /** The defaults of one feature with a profile and a `compat`. */
 export function featureDefaults(
   feature: string,
-  { profile, compat }: { readonly profile: Settings['profile']; readonly compat: Compat },
+  { profile, compat }: { readonly profile: Settings['profile']; readonly compat: CompatTarget },
 ): FeatureDefaults {
   const ofProfile = profiles[profile].features[feature]
   const ofCompat = compat === 'proposals' ? proposals[feature] : undefined

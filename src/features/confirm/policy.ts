@@ -3,7 +3,7 @@ import { world } from '../../core/world.ts'
 import type { Call, Handler, Outcome, Middleware } from '../../core/call.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { Payload } from '../../core/payload.ts'
-import { statedTool } from '../../core/stated-tool.ts'
+import { statesConfirmation } from '../../core/stated-tool.ts'
 import { oneLine } from '../../core/text/escape.ts'
 import { namesArgument } from '../../core/tool-call.ts'
 import { CONFIRMATION_KEY, ERROR_KEY } from '../../protocol/meta-keys.ts'
@@ -61,8 +61,8 @@ async function runConfirmed(
     await memory.keep(subject, grant, rule)
     logRemembered(subject, grant, context)
   }
-  const { needsConfirmation } = statedTool(subject.entry.definition)
-  return run({ ...subject, call: needsConfirmation ? withFlag(call) : call }, grant, { next, deps })
+  const isStated = statesConfirmation(subject.entry.definition)
+  return run({ ...subject, call: isStated ? withFlag(call) : call }, grant, { next, deps })
 }
 
 /** The call as a server expects it that asks for confirmations itself, by the extension proposals. */

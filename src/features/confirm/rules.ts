@@ -4,7 +4,7 @@ import { type Descriptor, type Risk, riskRanks, type Cost } from '../../core/des
 import { isObject } from '../../core/json/json.ts'
 import type { Remember, StopAsking } from '../../core/remember.ts'
 import { type UpstreamSettings, settingOf } from '../../core/settings.ts'
-import { statedTool } from '../../core/stated-tool.ts'
+import { statesConfirmation } from '../../core/stated-tool.ts'
 import { yamlKey } from '../../core/text/escape.ts'
 import type { ConfirmSettings } from './settings.ts'
 
@@ -124,7 +124,7 @@ export function neverNeedsConfirmation({ from }: Rule, call: Pick<Call, 'step'>)
 /** Whether a call of a tool requires confirmation; without the call, whether one could. */
 export function needsConfirmation(rule: Rule, entry: Descriptor, call?: Pick<Call, 'step'>): boolean {
   if (riskRanks[riskOf(rule, entry)] >= rule.from || (rule.isPivot && call?.step !== undefined)) return true
-  return rule.from !== levels.none && statedTool(entry.definition).needsConfirmation
+  return rule.from !== levels.none && statesConfirmation(entry.definition)
 }
 
 /** The risk of a tool. */

@@ -130,13 +130,11 @@ export class ProgressNotes {
       ...left,
     }
     const whole = note.params.withMeta({ [PROGRESS_KEY]: object })
+    if (!this.#options.isBeside) return this.#options.emit({ ...note, params: whole })
     // What the server says itself stays.
     const { fields } = note.params
     const unsaid = Object.entries({ ...named, ...left }).filter(([key]) => !Object.hasOwn(fields, key))
-    this.#options.emit({
-      ...note,
-      params: this.#options.isBeside ? whole.with(Object.fromEntries(unsaid)) : whole,
-    })
+    this.#options.emit({ ...note, params: whole.with(Object.fromEntries(unsaid)) })
   }
 
   /** A chunk of the result, with the id of the operation that resumes it. */

@@ -24,7 +24,7 @@ const tickets: Json = {
     { when: 'recent incident', on: 'search_tickets', suggest: 'get_recent_incidents', reason: 'By recency.' },
   ],
   recommend: [
-    { capability: 'design_mockup', server: 'figma', registry_url: 'https://registry.example.com/figma' },
+    { capability: 'design_mockup', server: 'figma', registry_url: 'https://catalog.example.com/figma' },
   ],
   events: {
     'ticket.created': { watch: 'search_tickets(query="")', items: '$.result.tickets', id: '$.id' },
