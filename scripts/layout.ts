@@ -1,0 +1,129 @@
+/**
+ * Checks that `src` is not cut into pieces: a file of fewer than 60 lines that one other file imports belongs to that file,
+ * unless it is in the list below. Prints what else grows unnoticed: names exported by several files, interfaces called
+ * `…Options`, and short files. `npm run check` runs it.
+ */
+import { globSync, readFileSync } from 'node:fs'
+import { posix } from 'node:path'
+
+/** A file with fewer lines needs two importers. */
+const MIN_LINES_FOR_ONE_IMPORTER = 60
+/** A file of at most so many lines counts as short. */
+const SHORT_FILE_LINES = 40
+
+/** The files that are small and have one importer, with the reason. */
+const alone: Record<string, string> = {
+  'src/features/gateway-proof.ts': 'a feature of the list features/index.ts',
+  'src/features/structured-text.ts': 'a feature of the list features/index.ts',
+  'src/features/dry-run/roles.ts': 'the table that a new feature adds a line to',
+  'src/catalog/own-names.ts': 'the table that a new tool adds a line to',
+  'src/core/collect.ts': 'the only file that may use node:v8 and node:vm (scripts/walls.ts)',
+  'src/store/portable.ts': 'loads no store that commands cannot read',
+}
+
+/** Files that are still to be moved into their importers. The list only gets shorter. */
+const toMerge = new Set([
+  'src/testkit/simulate/approver.ts',
+  'src/testkit/simulate/settings.ts',
+  'src/testkit/simulate/watcher.ts',
+  'src/testkit/simulate/rules/approvals.ts',
+  'src/testkit/simulate/rules/results.ts',
+  'src/testkit/server-test/opening.ts',
+  'src/testkit/server-test/output.ts',
+  'src/testkit/server-test/score.ts',
+  'src/testkit/server-test/seed.ts',
+  'src/testkit/prove/programs.ts',
+  'src/records/receiver-verifications.ts',
+  'src/records/unchanged-bytes.ts',
+  'src/records/unfinished.ts',
+  'src/gateway/dry-run.ts',
+  'src/gateway/event-types.ts',
+  'src/gateway/name-conflicts.ts',
+  'src/gateway/remaining-quota.ts',
+  'src/gateway/startup.ts',
+  'src/features/stream/stop.ts',
+  'src/features/references/exchange.ts',
+  'src/features/references/folders.ts',
+  'src/features/references/open-part.ts',
+  'src/features/references/takes-bytes.ts',
+  'src/features/references/takes-data.ts',
+  'src/features/permissions/held.ts',
+  'src/features/idempotency/recorded-result.ts',
+  'src/features/events/webhooks/slots.ts',
+  'src/features/events/deliveries/failure-rate.ts',
+  'src/features/events/deliveries/owners.ts',
+  'src/features/events/deliveries/verified-receivers.ts',
+  'src/features/events/client/kept-subscriptions.ts',
+  'src/features/events/client/wrapped.ts',
+  'src/features/conformance/plot.ts',
+  'src/config/import/hint.ts',
+  'src/config/import/variables-file.ts',
+  'src/catalog/proofs.ts',
+  'src/catalog/schema-ids.ts',
+])
+
+const texts = new Map(globSync('src/**/*.ts').map((file) => [file, readFileSync(file, 'utf8')] as const))
+const importers = importersOf()
+const names = exportedNames()
+const lonely = [...texts.keys()].filter(
+  (file) => isLonely(file) && !Object.hasOwn(alone, file) && !toMerge.has(file),
+)
+
+for (const file of lonely) {
+  console.error(`${file}: ${linesOf(file)} lines, and only ${[...importersOfFile(file)].join()} imports it.`)
+}
+if (lonely.length > 0) {
+  console.error(
+    'Move what they hold into the file that imports it, or list them with a reason in scripts/layout.ts.',
+  )
+  process.exitCode = 1
+}
+
+const repeated = [...names].filter(([, files]) => files.length > 1)
+const optionBags = [...texts.values()].flatMap((text) => text.match(/interface \w*Options\b/g) ?? [])
+const short = [...texts.keys()].filter((file) => linesOf(file) <= SHORT_FILE_LINES)
+console.log(
+  `src: ${texts.size} files; ${repeated.length} names exported by several files, ${optionBags.length} interfaces ` +
+    `called Options, ${short.length} files of at most ${SHORT_FILE_LINES} lines.`,
+)
+if (process.argv.includes('--list')) {
+  for (const [name, files] of repeated) console.log(`${name}: ${files.join(' ')}`)
+  for (const option of optionBags) console.log(option)
+  for (const file of short) console.log(`${file}: ${linesOf(file)} lines`)
+}
+
+function isLonely(file: string): boolean {
+  return linesOf(file) < MIN_LINES_FOR_ONE_IMPORTER && importersOfFile(file).size === 1
+}
+
+function linesOf(file: string): number {
+  return (texts.get(file) ?? '').split('\n').length - 1
+}
+
+function importersOfFile(file: string): ReadonlySet<string> {
+  return importers.get(file) ?? new Set()
+}
+
+/** The files that import each file. What is loaded on demand is a file of its own for that reason, and is left out. */
+function importersOf(): Map<string, Set<string>> {
+  const found = new Map<string, Set<string>>()
+  for (const [file, text] of texts) {
+    for (const [, specifier = ''] of text.matchAll(/^(?:import|export|\}) .*from '(\..+)'$/gm)) {
+      const imported = posix.join(posix.dirname(file), specifier)
+      found.set(imported, (found.get(imported) ?? new Set()).add(file))
+    }
+  }
+  return found
+}
+
+/** The files that declare each exported name. */
+function exportedNames(): Map<string, string[]> {
+  const found = new Map<string, string[]>()
+  const declaration = /^export (?:abstract |async )?(?:interface|class|function\*?|type|const|let) (\w+)/gm
+  for (const [file, text] of texts) {
+    for (const name of new Set([...text.matchAll(declaration)].map(([, name = '']) => name))) {
+      found.set(name, [...(found.get(name) ?? []), file])
+    }
+  }
+  return found
+}
