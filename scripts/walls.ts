@@ -72,6 +72,7 @@ const forCommands = [
   'config',
   'core',
   'descriptions',
+  'durable/log.ts',
   'gateway/gateway.ts',
   'gateway/offline.ts',
   'lint',
@@ -97,7 +98,7 @@ const walls: readonly Wall[] = [
   { part: 'protocol', may: ['core'], uses: ['eventsource-parser'] },
   { part: 'protocol/content-coding.ts', uses: ['node:stream', 'node:zlib'] },
   { part: 'store', may: ['core'], uses: ['lmdb', '@redis/client', 'node:zlib', ...files] },
-  { part: 'durable' },
+  { part: 'durable', may: ['core', 'store/store.ts'] },
   {
     part: 'records',
     may: ['core', 'durable', 'store/store.ts', 'store/blobs/blobs.ts'],

@@ -6,7 +6,7 @@
 import { oneLine } from '../core/text/escape.ts'
 import { withoutSecrets } from '../core/text/redact.ts'
 import { isoTime } from '../core/time/waiting.ts'
-import { isBefore } from '../records/event-log.ts'
+import { isBefore } from '../durable/log.ts'
 import { NEVER, type SubscriptionRecord } from '../records/event-subscriptions.ts'
 import { asEvent } from '../records/logged-events.ts'
 import type { ReadLog } from './event-tail.ts'
@@ -53,7 +53,7 @@ async function positionsByType({ upstream, log }: ReadLog): Promise<LogPositions
   const byType = new Map<string, string[]>()
   let page = (await log.hasBegun()) ? await log.read(undefined, PAGE_EVENTS) : undefined
   while (page) {
-    for (const { value, cursor } of page.events) {
+    for (const { value, cursor } of page.entries) {
       const name = asEvent(value)?.name
       if (name === undefined) continue
       const positions = byType.get(name)

@@ -4,7 +4,7 @@
  */
 import { setTimeout as wait } from 'node:timers/promises'
 import { escapeHidden, oneLine } from '../core/text/escape.ts'
-import type { EventLog } from '../records/event-log.ts'
+import type { AppendLog } from '../durable/log.ts'
 import { asEvent, LISTENING_BEGAN, LOGGING_BEGAN, type LoggedEvent } from '../records/logged-events.ts'
 import { timeText } from './table.ts'
 
@@ -19,7 +19,7 @@ const MAX_DATA_LENGTH = 400
 export interface ReadLog {
   /** Its server; undefined for the events that belong to no server. */
   readonly upstream: string | undefined
-  readonly log: Pick<EventLog, 'hasBegun' | 'read'>
+  readonly log: Pick<AppendLog, 'hasBegun' | 'read'>
 }
 
 /** An event, or a place where events may be missing. */
@@ -111,7 +111,7 @@ class LogReader {
       const page = await log.read(this.#cursor, PAGE_EVENTS)
       this.#cursor = page.cursor
       this.isAtEnd = !page.hasMore
-      const found = page.events.flatMap(({ value }) => entryOf(upstream, asEvent(value)) ?? [])
+      const found = page.entries.flatMap(({ value }) => entryOf(upstream, asEvent(value)) ?? [])
       const at = found[0] && timeOf(found[0])
       this.#entries = page.isGap ? [{ kind: 'gap', upstream, why: 'dropped', at }, ...found] : found
     }

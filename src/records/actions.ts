@@ -4,7 +4,7 @@ import { isObject, readJson } from '../core/json/json.ts'
 import type { Store } from '../store/store.ts'
 import type { KeptArgument } from './kept-arguments.ts'
 import type { StoredPrincipal } from './principal.ts'
-import { casUpdate, type CasUpdate } from './cas-update.ts'
+import { casUpdate, type CasUpdate } from '../durable/cas-update.ts'
 
 /** A call that changed something, and its compensation. Stored under `deed/…` as JSON; times are milliseconds since 1970. */
 export interface Action {

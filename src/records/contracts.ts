@@ -12,7 +12,7 @@ import {
 } from '../core/contract.ts'
 import { isObject, readJson } from '../core/json/json.ts'
 import { FOREVER, type Store } from '../store/store.ts'
-import { casUpdate, type CasUpdate } from './cas-update.ts'
+import { casUpdate, type CasUpdate } from '../durable/cas-update.ts'
 
 /** The result of recording a contract. */
 export interface RecordedContract {

@@ -9,7 +9,7 @@ import { world } from '../core/world.ts'
 import { exactly, isObject, readJson } from '../core/json/json.ts'
 import { hasReachedShare, type Principal } from '../core/principal.ts'
 import { FOREVER, type Store } from '../store/store.ts'
-import { casUpdate } from './cas-update.ts'
+import { casUpdate } from '../durable/cas-update.ts'
 import { callerHash, callerHashIn, type StoredPrincipal, toStoredPrincipal } from './principal.ts'
 
 /** What a caller subscribes to. Two subscriptions of a caller with equal members are the same one. */

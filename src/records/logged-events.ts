@@ -4,7 +4,7 @@
  */
 import { isObject } from '../core/json/json.ts'
 import type { Store } from '../store/store.ts'
-import { EventLog } from './event-log.ts'
+import { AppendLog } from '../durable/log.ts'
 
 /** An event. */
 export interface LoggedEvent {
@@ -37,8 +37,8 @@ export const LOGGING_BEGAN = 'logging_began'
  * What the log of one server holds at most: enough for receivers of webhooks that are away for minutes. A store in memory
  * drops other values to make room, so there it holds less.
  */
-const BOUNDS = { maxEvents: 100_000, maxBytes: 32 * 1024 * 1024 }
-const BOUNDS_IN_MEMORY = { maxEvents: 10_000, maxBytes: 8 * 1024 * 1024 }
+const BOUNDS = { maxEntries: 100_000, maxBytes: 32 * 1024 * 1024 }
+const BOUNDS_IN_MEMORY = { maxEntries: 10_000, maxBytes: 8 * 1024 * 1024 }
 
 /**
  * The log of a server, or of the events that belong to no server, in a store that other processes can use or in memory.
@@ -48,8 +48,8 @@ export function openEventLog(
   store: Store,
   upstream: string | undefined,
   { ttl, isShared }: { readonly ttl: number; readonly isShared: boolean },
-): EventLog {
-  return new EventLog(store, eventLogName(upstream), { ...(isShared ? BOUNDS : BOUNDS_IN_MEMORY), ttl })
+): AppendLog {
+  return new AppendLog(store, eventLogName(upstream), { ...(isShared ? BOUNDS : BOUNDS_IN_MEMORY), ttl })
 }
 
 /** The name of the log of a server, or of the events that belong to no server. */

@@ -20,7 +20,7 @@ import type { Principal } from '../core/principal.ts'
 import type { Seal, SealUse } from '../core/seal.ts'
 import type { Store } from '../store/store.ts'
 import { decodeFailure, encodeFailure } from './calls.ts'
-import { casUpdate } from './cas-update.ts'
+import { casUpdate } from '../durable/cas-update.ts'
 import { callerHash, type StoredPrincipal } from './principal.ts'
 
 /** Where an operation stands. */

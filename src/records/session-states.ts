@@ -9,7 +9,7 @@ import { hash } from 'node:crypto'
 import { world } from '../core/world.ts'
 import { hasReachedShare, type Principal, shareOf } from '../core/principal.ts'
 import type { Store } from '../store/store.ts'
-import { casUpdate } from './cas-update.ts'
+import { casUpdate } from '../durable/cas-update.ts'
 import { callerHash, callerHashIn } from './principal.ts'
 
 /** How many states are kept in all, and how many bytes; one caller may use a quarter of each. */

@@ -6,7 +6,7 @@ import { GatewayError } from '../core/error.ts'
 import { isObject, readJson } from '../core/json/json.ts'
 import { withoutSecrets } from '../core/text/redact.ts'
 import type { Store } from '../store/store.ts'
-import { casUpdate } from './cas-update.ts'
+import { casUpdate } from '../durable/cas-update.ts'
 
 /** What ran. The names are the prefixes of the keys in the store. */
 export type Suite = 'conformance' | 'server-test'

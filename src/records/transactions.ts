@@ -4,7 +4,7 @@ import { GatewayError } from '../core/error.ts'
 import { isObject, readJson } from '../core/json/json.ts'
 import { FOREVER, type Store } from '../store/store.ts'
 import type { StoredPrincipal } from './principal.ts'
-import { casUpdate, type CasUpdate } from './cas-update.ts'
+import { casUpdate, type CasUpdate } from '../durable/cas-update.ts'
 
 /** Calls that can be undone together. Stored under `transaction/…` as JSON; times are milliseconds since 1970. */
 export interface Transaction {

@@ -8,7 +8,7 @@ import { GatewayError } from '../../core/error.ts'
 import { exactly, isObject } from '../../core/json/json.ts'
 import type { Principal } from '../../core/principal.ts'
 import type { Seal, SealUse } from '../../core/seal.ts'
-import type { LogPage } from '../../records/event-log.ts'
+import type { LogPage } from '../../durable/log.ts'
 import type { Services } from '../feature.ts'
 import { forbidden, notFound } from './errors.ts'
 import type { EventSource, EventType } from './event-types.ts'
@@ -243,7 +243,7 @@ export async function nextOfSeveral(
     const page: LogPage = await from.read(at)
     start ??= page.start
     isTruncated ||= page.isGap
-    for (const { value, cursor } of page.events) {
+    for (const { value, cursor } of page.entries) {
       const event = asEvent(value)
       // Whoever does not say how far it got begins anew, whatever ended before.
       const ended = event && position !== undefined ? endOf(event, requests) : undefined
@@ -258,7 +258,7 @@ export async function nextOfSeveral(
       else events.push({ event, position: cursor })
     }
     at = page.cursor
-    scanned += page.events.length
+    scanned += page.entries.length
     if (!page.hasMore || scanned >= MAX_SCANNED_EVENTS)
       return { events, start, position: at, isTruncated, hasMore: page.hasMore }
   }

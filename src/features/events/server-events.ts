@@ -8,7 +8,7 @@ import { isObject, readJson } from '../../core/json/json.ts'
 import type { Redactor } from '../../core/text/redactor.ts'
 import { pause } from '../../core/time/waiting.ts'
 import { EventInterest } from '../../records/event-interest.ts'
-import type { EventLog, LogPage } from '../../records/event-log.ts'
+import type { AppendLog, LogPage } from '../../durable/log.ts'
 import { eventLogName, LOGGING_BEGAN, type LoggedEvent, openEventLog } from '../../records/logged-events.ts'
 import type { Store } from '../../store/store.ts'
 
@@ -38,7 +38,7 @@ interface EventsOptions {
 
 /** The events of a server. */
 export class ServerEvents {
-  readonly log: EventLog
+  readonly log: AppendLog
   readonly #redactor: Redactor
   readonly #interest: EventInterest
   readonly #waiting = new Set<() => void>()

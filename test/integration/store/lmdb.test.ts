@@ -11,7 +11,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { LmdbStore } from '../../../src/store/lmdb/store.ts'
 import { blobContract } from '../../support/blob-contract.ts'
 import { until } from '../../support/condition.ts'
-import { eventLogContract } from '../../support/event-log-contract.ts'
+import { logContract } from '../../support/log-contract.ts'
 import { silentLog } from '../../support/silent-log.ts'
 import { storeContract } from '../../support/store-contract.ts'
 
@@ -67,7 +67,7 @@ describe('the store in a folder', () => {
     describe('blobs', () => {
       blobContract(() => store.blobs, true)
     })
-    eventLogContract(() => ({
+    logContract(() => ({
       store,
       pass: async (milliseconds) => {
         now += milliseconds

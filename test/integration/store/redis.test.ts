@@ -4,7 +4,7 @@ import { Secret } from '../../../src/core/text/secret.ts'
 import { RedisStore } from '../../../src/store/redis/store.ts'
 import { blobContract } from '../../support/blob-contract.ts'
 import { until } from '../../support/condition.ts'
-import { eventLogContract } from '../../support/event-log-contract.ts'
+import { logContract } from '../../support/log-contract.ts'
 import { needsRedis, type RedisServer, startRedis } from '../../support/redis-server.ts'
 import { silentLog } from '../../support/silent-log.ts'
 import { storeContract } from '../../support/store-contract.ts'
@@ -35,7 +35,7 @@ describe('the store in Redis', needsRedis, () => {
   describe('blobs', () => {
     blobContract(() => store.blobs, true)
   })
-  eventLogContract(() => ({ store, pass: (milliseconds) => pause(milliseconds + 5) }))
+  logContract(() => ({ store, pass: (milliseconds) => pause(milliseconds + 5) }))
 
   it('C191 counts for several gateways together', async () => {
     const other = new RedisStore(new Secret(redis.url), log)

@@ -7,7 +7,7 @@ import { loggedTypes, typeLines, typesView } from '../../../src/cli/event-types.
 import { storeAlone } from '../../../src/cli/config-file.ts'
 import { run } from '../../../src/cli/run.ts'
 import { openSharedStore } from '../../../src/gateway/offline.ts'
-import { EventLog } from '../../../src/records/event-log.ts'
+import { AppendLog } from '../../../src/durable/log.ts'
 import {
   LISTENING_BEGAN,
   LOGGING_BEGAN,
@@ -90,7 +90,7 @@ describe('the tail of event logs', () => {
   })
 
   it('says where events were dropped before they could be read', async () => {
-    const log = new EventLog(new MemoryStore(), 'small', { maxEvents: 2, maxBytes: 10_000, ttl: DAY_MS })
+    const log = new AppendLog(new MemoryStore(), 'small', { maxEntries: 2, maxBytes: 10_000, ttl: DAY_MS })
     const stopping = new AbortController()
     await log.append([event('a')])
     const rounds = [

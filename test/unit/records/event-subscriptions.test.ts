@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, it } from 'vitest'
-import { EventLog } from '../../../src/records/event-log.ts'
+import { AppendLog } from '../../../src/durable/log.ts'
 import {
   EventSubscriptions,
   type Grant,
@@ -22,12 +22,12 @@ const key: SubscriptionKey = {
 let now = 1_000_000
 let store = new MemoryStore(() => now)
 let subscriptions = new EventSubscriptions(store, () => now)
-let log = new EventLog(store, 'notes', { maxEvents: 1000, maxBytes: 1_000_000, ttl: 86_400_000 })
+let log = new AppendLog(store, 'notes', { maxEntries: 1000, maxBytes: 1_000_000, ttl: 86_400_000 })
 beforeEach(() => {
   now = 1_000_000
   store = new MemoryStore(() => now)
   subscriptions = new EventSubscriptions(store, () => now)
-  log = new EventLog(store, 'notes', { maxEvents: 1000, maxBytes: 1_000_000, ttl: 86_400_000 })
+  log = new AppendLog(store, 'notes', { maxEntries: 1000, maxBytes: 1_000_000, ttl: 86_400_000 })
 })
 
 async function grant(ttl = 3_600_000, delivery = {}): Promise<Grant> {

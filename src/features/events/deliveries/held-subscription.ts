@@ -8,7 +8,7 @@ import { world } from '../../../core/world.ts'
 import type { Call } from '../../../core/call.ts'
 import type { GatewayError } from '../../../core/error.ts'
 import { type DeadLetter, DeadLetters } from '../../../records/dead-letters.ts'
-import type { LogPage } from '../../../records/event-log.ts'
+import type { LogPage } from '../../../durable/log.ts'
 import type { Progress, SubscriptionRecord, WebhookState } from '../../../records/event-subscriptions.ts'
 import type { Column } from '../clients.ts'
 import { marksGap, type NamedType } from '../requests.ts'
@@ -159,11 +159,11 @@ export class HeldSubscription {
   }
 
   /** Takes the requested events of a page of the log, which follows what was read before. */
-  take({ events, start, cursor, isGap }: LogPage, { type }: NamedType, now: number): void {
+  take({ entries, start, cursor, isGap }: LogPage, { type }: NamedType, now: number): void {
     const { arguments: wanted } = this.#record
     if (isGap) this.#addGap(start)
     let before = start
-    for (const { value, cursor: position } of events) {
+    for (const { value, cursor: position } of entries) {
       const event = asEvent(value)
       this.#ended = event && type.endOf?.(wanted, event)
       if (this.#ended) break

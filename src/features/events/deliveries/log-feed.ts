@@ -6,7 +6,7 @@
 import { asGatewayError } from '../../../core/error.ts'
 import type { Log } from '../../../core/log.ts'
 import { pause } from '../../../core/time/waiting.ts'
-import type { LogPage } from '../../../records/event-log.ts'
+import type { LogPage } from '../../../durable/log.ts'
 import type { ServerEvents } from '../server-events.ts'
 
 /** How many events are kept at least, if there are as many, and how many are read at once. */
@@ -25,7 +25,7 @@ class LogFeed {
   readonly #onChange: () => void
   /** The position before the kept events, which come in order; undefined until the log was read. */
   #start: string | undefined
-  #kept: LogPage['events'][number][] = []
+  #kept: LogPage['entries'][number][] = []
   /** How many events there were up to a position, and before the kept ones. */
   readonly #counts = new Map<string, number>()
   #dropped = 0
@@ -66,9 +66,9 @@ class LogFeed {
     const count = after === this.#start ? this.#dropped : this.#counts.get(after)
     if (count === undefined) return this.#source.log.read(after, limit)
     const index = count - this.#dropped
-    const events = this.#kept.slice(index, index + limit)
-    const hasMore = index + events.length < this.#kept.length
-    return { events, start: after, cursor: events.at(-1)?.cursor ?? after, isGap: false, hasMore }
+    const entries = this.#kept.slice(index, index + limit)
+    const hasMore = index + entries.length < this.#kept.length
+    return { entries, start: after, cursor: entries.at(-1)?.cursor ?? after, isGap: false, hasMore }
   }
 
   /** Whether no event follows a position, as far as this process knows. */
@@ -88,14 +88,14 @@ class LogFeed {
     const position = this.#kept.at(-1)?.cursor ?? this.#start
     const page = await this.#source.log.read(position, PAGE_EVENTS)
     if (page.isGap) this.#begin(page.start)
-    if (page.events.length === 0) {
+    if (page.entries.length === 0) {
       // Numbers without events were skipped.
       if (page.cursor !== position) this.#begin(page.cursor)
       return page.isGap
     }
-    for (const event of page.events) {
-      this.#kept.push(event)
-      this.#counts.set(event.cursor, this.#dropped + this.#kept.length)
+    for (const entry of page.entries) {
+      this.#kept.push(entry)
+      this.#counts.set(entry.cursor, this.#dropped + this.#kept.length)
     }
     if (this.#kept.length > 2 * MAX_KEPT_EVENTS) this.#drop(this.#kept.length - MAX_KEPT_EVENTS)
     if (page.hasMore) {

@@ -219,7 +219,7 @@ async function startOf(
     const page = await log.read(at, PAGE_EVENTS)
     isTruncated ||= page.isGap
     let before = page.start
-    for (const { value, cursor } of page.events) {
+    for (const { value, cursor } of page.entries) {
       const event = asEvent(value)
       // Whoever does not say how far it got begins after the last end.
       const isEnd = mayEndLater && event !== undefined && type.endOf?.(wanted, event) !== undefined

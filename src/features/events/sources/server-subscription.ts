@@ -212,7 +212,7 @@ export class ServerSubscription implements Job {
     if (this.#mode === 'webhook') return
     for (let position: string | undefined; ;) {
       const page = await this.#events.log.read(position, 500)
-      for (const { value } of page.events) {
+      for (const { value } of page.entries) {
         const event = asEvent(value)
         if (event?.of === this.#key) this.#remember(event.id)
       }

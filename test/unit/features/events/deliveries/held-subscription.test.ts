@@ -5,7 +5,7 @@ import { type EventType, forEveryone } from '../../../../../src/features/events/
 import { FailureRate } from '../../../../../src/features/events/deliveries/failure-rate.ts'
 import { HeldSubscription } from '../../../../../src/features/events/deliveries/held-subscription.ts'
 import { callOnBehalf } from '../../../../../src/gateway/internal-call.ts'
-import { EventLog, isBefore } from '../../../../../src/records/event-log.ts'
+import { AppendLog, isBefore } from '../../../../../src/durable/log.ts'
 import type { SubscriptionRecord } from '../../../../../src/records/event-subscriptions.ts'
 import { MemoryStore } from '../../../../../src/store/memory.ts'
 import { secretOf } from '../../../../support/webhooks.ts'
@@ -25,10 +25,10 @@ const type: EventType = {
   endOf: (_wanted, { data }) => (data.n === 99 ? over : undefined),
 }
 
-let log = new EventLog(new MemoryStore(), 'one', { maxEvents: 1000, maxBytes: 1_000_000, ttl: 86_400_000 })
+let log = new AppendLog(new MemoryStore(), 'one', { maxEntries: 1000, maxBytes: 1_000_000, ttl: 86_400_000 })
 let now = 1_000_000
 beforeEach(() => {
-  log = new EventLog(new MemoryStore(), 'one', { maxEvents: 1000, maxBytes: 1_000_000, ttl: 86_400_000 })
+  log = new AppendLog(new MemoryStore(), 'one', { maxEntries: 1000, maxBytes: 1_000_000, ttl: 86_400_000 })
   now = 1_000_000
 })
 

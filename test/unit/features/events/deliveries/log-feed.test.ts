@@ -18,11 +18,11 @@ it('an event that is appended after a subscription read the log, and before its 
     () => void changes++,
   )
   const feed = feeds.of('notes')
-  expect((await feed.read(position, 10)).events).toEqual([])
+  expect((await feed.read(position, 10)).entries).toEqual([])
   await log.append([{ id: 'e', name: 'add_note.succeeded', at: 0, data: {} }])
   begins.resolve()
   await until(() => changes > 0, 'the announcement', 2000)
   expect(feed.isEnd(position)).toBe(false)
-  expect((await feed.read(position, 10)).events).toHaveLength(1)
+  expect((await feed.read(position, 10)).entries).toHaveLength(1)
   feeds.endAllBut(new Set())
 })

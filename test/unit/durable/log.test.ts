@@ -1,6 +1,6 @@
 import { beforeEach, describe } from 'vitest'
 import { MemoryStore } from '../../../src/store/memory.ts'
-import { eventLogContract } from '../../support/event-log-contract.ts'
+import { logContract } from '../../support/log-contract.ts'
 
 let now = 0
 let store = new MemoryStore()
@@ -10,7 +10,7 @@ beforeEach(() => {
 })
 
 describe('on the memory store', () => {
-  eventLogContract(() => ({
+  logContract(() => ({
     store,
     pass: async (milliseconds) => {
       now += milliseconds

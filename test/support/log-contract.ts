@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { EventLog, isBefore, type LogBounds, type LogPage } from '../../src/records/event-log.ts'
+import { AppendLog, isBefore, type LogBounds, type LogPage } from '../../src/durable/log.ts'
 import type { Store } from '../../src/store/store.ts'
 import type { StoreUnderTest } from './store-contract.ts'
 
@@ -11,18 +11,18 @@ function fresh(): string {
   return `test ${process.pid} ${Date.now()} ${++last}`
 }
 
-const roomy: LogBounds = { maxEvents: 10_000, maxBytes: 10_000_000, ttl: 60_000 }
+const roomy: LogBounds = { maxEntries: 10_000, maxBytes: 10_000_000, ttl: 60_000 }
 
-function log(store: Store, bounds: Partial<LogBounds> = {}, name = fresh()): EventLog {
-  return new EventLog(store, name, { ...roomy, ...bounds })
+function log(store: Store, bounds: Partial<LogBounds> = {}, name = fresh()): AppendLog {
+  return new AppendLog(store, name, { ...roomy, ...bounds })
 }
 
-function valuesOf({ events }: LogPage): unknown[] {
-  return events.map(({ value }) => value)
+function valuesOf({ entries }: LogPage): unknown[] {
+  return entries.map(({ value }) => value)
 }
 
 /** All events after a cursor, read in pages. */
-async function readAll(from: EventLog, after?: string, limit = 1000) {
+async function readAll(from: AppendLog, after?: string, limit = 1000) {
   const values: unknown[] = []
   for (let cursor = after; ;) {
     const page = await from.read(cursor, limit)
@@ -43,9 +43,9 @@ function withSwap(store: Store, compareAndSwap: Store['compareAndSwap']): Store 
   })
 }
 
-/** What an event log does on every store. `open` gives the store of the running test. */
-export function eventLogContract(open: () => StoreUnderTest): void {
-  describe('an event log', () => {
+/** What an append log does on every store. `open` gives the store of the running test. */
+export function logContract(open: () => StoreUnderTest): void {
+  describe('an append log', () => {
     it('gives events in the order of their appends, in pages, and later ones after the last cursor', async () => {
       const events = log(open().store)
       await events.append(['a', { b: 'ü✓ "quoted"' }])
@@ -62,7 +62,7 @@ export function eventLogContract(open: () => StoreUnderTest): void {
       expect(valuesOf(await events.read(third.cursor, 2))).toEqual([])
       await events.append(['g'])
       expect(valuesOf(await events.read(third.cursor, 2))).toEqual(['g'])
-      expect(valuesOf(await events.read(first.events[0]?.cursor, 2))).toEqual([{ b: 'ü✓ "quoted"' }, 'c'])
+      expect(valuesOf(await events.read(first.entries[0]?.cursor, 2))).toEqual([{ b: 'ü✓ "quoted"' }, 'c'])
     })
 
     it('has an end, after which only later events come, also if it was empty', async () => {
@@ -131,16 +131,16 @@ export function eventLogContract(open: () => StoreUnderTest): void {
       const late = await events.read(start, 10)
       expect(late.isGap).toBe(true)
       expect(valuesOf(late)).toEqual(['c', 'd'])
-      expect(await events.read(late.cursor, 10)).toMatchObject({ isGap: false, events: [] })
+      expect(await events.read(late.cursor, 10)).toMatchObject({ isGap: false, entries: [] })
       await events.trim(await events.end())
-      expect((await events.read(undefined, 10)).events).toEqual([])
+      expect((await events.read(undefined, 10)).entries).toEqual([])
       await events.append(['e'])
       expect(valuesOf(await events.read(late.cursor, 10))).toEqual(['e'])
     })
 
     it('keeps only so many events and bytes, the newest ones', async () => {
       const { store } = open()
-      const few = log(store, { maxEvents: 3 })
+      const few = log(store, { maxEntries: 3 })
       const start = await few.end()
       for (let index = 0; index < 8; index++) await few.append([index])
       const page = await few.read(start, 10)
@@ -156,13 +156,13 @@ export function eventLogContract(open: () => StoreUnderTest): void {
 
     it('says that events have expired, and does not count them any more', async () => {
       const { store, pass } = open()
-      const events = log(store, { ttl: 400, maxEvents: 3 })
+      const events = log(store, { ttl: 400, maxEntries: 3 })
       const start = await events.end()
       await events.append(['a'])
       await events.append(['b'])
       await pass(410)
       const empty = await events.read(start, 10)
-      expect(empty).toMatchObject({ isGap: true, events: [], hasMore: false })
+      expect(empty).toMatchObject({ isGap: true, entries: [], hasMore: false })
       for (const each of ['c', 'd', 'e']) await events.append([each])
       const page = await events.read(empty.cursor, 10)
       expect(page.isGap).toBe(false)
@@ -223,7 +223,7 @@ export function eventLogContract(open: () => StoreUnderTest): void {
       const cursor = await log(store, {}, name).append(['b'])
       goOn.resolve()
       await late
-      expect(await log(store, {}, name).read(cursor, 10)).toMatchObject({ isGap: false, events: [] })
+      expect(await log(store, {}, name).read(cursor, 10)).toMatchObject({ isGap: false, entries: [] })
       expect((await readAll(log(store, {}, name))).values).toEqual(['a', 'b'])
     })
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { casUpdate } from '../../../src/records/cas-update.ts'
+import { casUpdate } from '../../../src/durable/cas-update.ts'
 import { MemoryStore } from '../../../src/store/memory.ts'
 
 const HOUR = 3_600_000

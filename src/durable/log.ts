@@ -1,12 +1,16 @@
 /**
- * An append log in the store: events in order, read from a cursor, within bounds. The store has no lists, so each append
+ * An append log in the store: entries in order, read from a cursor, within bounds. The store has no lists, so each append
  * is one value, a segment, under the next free number: `setIfAbsent` lets one of many writers have a number, and readers
- * see all events of an append or none. The head says where the log begins and, at least, where it ends.
+ * see all entries of an append or none. The head says where the log begins and, at least, where it ends.
  *
- * Invariants: a position is never used twice; an event that was dropped before a reader got to it is reported as a gap.
+ * Invariants: a position is never used twice; an entry that was dropped before a reader got to it is reported as a gap.
+ * What is appended while a write is running is written together after it, so a log takes as many appends as come.
  *
  * The head is written after the segment. If a process ends in between, the segment is there and the head is behind: the
  * next writer or reader finds the segment at the number after the head, and corrects the head.
+ *
+ * Entries do not change. So the actions that can be undone, which are found by key and marked when they are undone, are
+ * records of their own (`records/actions.ts`), and the anchor of an audit log is one value (`observability/audit/anchor.ts`).
  */
 import { hash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
@@ -15,30 +19,30 @@ import { isObject, readJson } from '../core/json/json.ts'
 import { FOREVER, type Store } from '../store/store.ts'
 import { casUpdate } from './cas-update.ts'
 
-/** What a log holds at most, and for how long. Beyond it, the oldest segments are dropped. */
+/** What a log holds at most, and for how long. Beyond these bounds, the oldest segments are dropped. */
 export interface LogBounds {
-  readonly maxEvents: number
+  readonly maxEntries: number
   readonly maxBytes: number
   /** In milliseconds. */
   readonly ttl: number
 }
 
-/** One event of a log, and the position after it. */
-interface LoggedEvent {
+/** One entry of a log, and the position after it. */
+interface LogEntry {
   readonly value: unknown
   readonly cursor: string
 }
 
-/** Events that follow a cursor. */
+/** Entries that follow a cursor. */
 export interface LogPage {
-  readonly events: readonly LoggedEvent[]
+  readonly entries: readonly LogEntry[]
   /** The position that was read from: the requested one, unless there is a gap. */
   readonly start: string
   /** The position after the last one. */
   readonly cursor: string
-  /** Whether events after the requested cursor are gone, or may be: reading continued at the oldest that is left. */
+  /** Whether entries after the requested cursor are gone, or may be: reading continued at the oldest that is left. */
   readonly isGap: boolean
-  /** Whether more events follow. */
+  /** Whether more entries follow. */
   readonly hasMore: boolean
 }
 
@@ -49,8 +53,8 @@ const READ_BATCH_SEGMENTS = 32
 /** How much text of segments is kept with what was read from it, in characters. */
 const MAX_DECODED_LENGTH = 1024 * 1024
 
-/** A log by name. Appends of one process are written together, those of several processes one after another. */
-export class EventLog {
+/** A log by name. Concurrent appends of one process are written together, those of several processes one after another. */
+export class AppendLog {
   readonly #store: Store
   readonly #key: string
   readonly #bounds: LogBounds
@@ -66,22 +70,22 @@ export class EventLog {
   }
 
   /**
-   * Appends events, and resolves with the position after the last of them once they are as durable as the store is.
+   * Appends entries, and resolves with the position after the last of them once they are as durable as the store is.
    * @throws RangeError if they are larger than the log may be, SERVER_UNAVAILABLE
    */
-  append(events: readonly unknown[]): Promise<string> {
-    if (events.length === 0) return this.end()
-    const text = events.map((event) => JSON.stringify(event)).join(',')
-    const { maxBytes, maxEvents } = this.#bounds
-    if (Buffer.byteLength(text) > maxBytes || events.length > maxEvents)
-      return Promise.reject(new RangeError('The events are larger than their log may be.'))
+  append(entries: readonly unknown[]): Promise<string> {
+    if (entries.length === 0) return this.end()
+    const text = entries.map((entry) => JSON.stringify(entry)).join(',')
+    const { maxBytes, maxEntries } = this.#bounds
+    if (Buffer.byteLength(text) > maxBytes || entries.length > maxEntries)
+      return Promise.reject(new RangeError('The entries are larger than their log may be.'))
     const done = Promise.withResolvers<string>()
     this.#waiting.push({ text, done })
     if (!this.#isWriting) void this.#writeAll()
     return done.promise
   }
 
-  /** At most `limit` events after a cursor; without one, from the oldest on. @throws SERVER_UNAVAILABLE */
+  /** At most `limit` entries after a cursor; without one, from the oldest on. @throws SERVER_UNAVAILABLE */
   async read(after: string | undefined, limit: number): Promise<LogPage> {
     const head = await this.#ensureHead()
     const requested = after === undefined ? undefined : parseCursor(after)
@@ -89,11 +93,11 @@ export class EventLog {
     let isGap = after !== undefined && !isThere
     let at = isThere ? requested : { epoch: head.epoch, segment: head.first, index: 0 }
     const start = cursorOf(at)
-    const events: LoggedEvent[] = []
+    const entries: LogEntry[] = []
     const page = async (hasMore: boolean): Promise<LogPage> => {
       // Otherwise a position that was read could be used again after its segment expired.
       if (at.segment > head.next) await this.end()
-      return { events, start, cursor: cursorOf(at), isGap, hasMore }
+      return { entries, start, cursor: cursorOf(at), isGap, hasMore }
     }
     for (;;) {
       // Behind the head there is one more at most, unless writers have ended.
@@ -102,8 +106,8 @@ export class EventLog {
         // Every number before the head was used, so a segment that is missing there has expired.
         if (!segment.values && segment.number >= head.next) return page(false)
         isGap ||= !segment.values
-        const read = eventsOf(segment, at, limit - events.length)
-        events.push(...read)
+        const read = entriesOf(segment, at, limit - entries.length)
+        entries.push(...read)
         const index = at.index + read.length
         if (index < (segment.values?.length ?? 0)) {
           at = { ...at, index }
@@ -119,7 +123,7 @@ export class EventLog {
     return (await this.#findHead()) !== undefined
   }
 
-  /** The position after the last event: what is appended later follows it. @throws SERVER_UNAVAILABLE */
+  /** The position after the last entry: what is appended later follows it. @throws SERVER_UNAVAILABLE */
   async end(): Promise<string> {
     const { epoch, next } = await this.#ensureHead()
     let last: Segment | undefined
@@ -134,7 +138,7 @@ export class EventLog {
     }
   }
 
-  /** Drops the segments whose events are all before a cursor. @throws SERVER_UNAVAILABLE */
+  /** Drops the segments whose entries are all before a cursor. @throws SERVER_UNAVAILABLE */
   async trim(before: string): Promise<void> {
     const until = parseCursor(before)
     for (;;) {
@@ -179,11 +183,11 @@ export class EventLog {
     return this.#waiting.splice(0, end === -1 ? this.#waiting.length : end)
   }
 
-  async #write(events: string): Promise<string> {
+  async #write(entries: string): Promise<string> {
     const { epoch, next, written } = await this.#ensureHead()
     let before = written
     for (let number = next; ; number++) {
-      const text = `[${before.events},${before.bytes},${events}]`
+      const text = `[${before.events},${before.bytes},${entries}]`
       const taken = await this.#store.setIfAbsent(this.#segmentKey(epoch, number), text, this.#bounds.ttl)
       const segment = this.#decode(epoch, number, taken ?? text)
       before = segment.after
@@ -203,11 +207,11 @@ export class EventLog {
 
   /** Drops the oldest segments while there is too much; the last one stays. */
   async #keepBounds(head: Head | undefined): Promise<void> {
-    const { maxEvents, maxBytes } = this.#bounds
+    const { maxEntries, maxBytes } = this.#bounds
     for (let now = head; now && now.first < now.next - 1; now = await this.#dropFirst(now)) {
       const { written, dropped } = now
-      const isWithinEvents = written.events - dropped.events <= maxEvents
-      if (isWithinEvents && written.bytes - dropped.bytes <= maxBytes) return
+      const isWithinCount = written.events - dropped.events <= maxEntries
+      if (isWithinCount && written.bytes - dropped.bytes <= maxBytes) return
     }
   }
 
@@ -285,12 +289,12 @@ interface DecodedSegment {
 }
 
 interface WaitingAppend {
-  /** The events as JSON, separated by commas. */
+  /** The entries as JSON, separated by commas. */
   readonly text: string
   readonly done: PromiseWithResolvers<string>
 }
 
-/** How many events there were up to a point of the log, and their size. */
+/** How many entries there were up to a point of the log, and their size. Field names are persisted and do not change. */
 interface Amount {
   readonly events: number
   readonly bytes: number
@@ -320,7 +324,7 @@ interface Segment {
   readonly after: Amount
 }
 
-/** A segment from its text: the amounts before it, and its events. */
+/** A segment from its text: the amounts before it, and its entries. */
 function segmentOf(number: number, text: string | undefined): Segment {
   const parsed = text === undefined ? undefined : readJson(text)
   if (text === undefined || !Array.isArray(parsed)) return { number, before: NOTHING, after: NOTHING }
@@ -331,12 +335,8 @@ function segmentOf(number: number, text: string | undefined): Segment {
   return { number, values: read, before, after }
 }
 
-/** At most `limit` events of a segment from a position on. */
-function eventsOf(
-  { values = [] }: Segment,
-  { epoch, segment, index }: Position,
-  limit: number,
-): LoggedEvent[] {
+/** At most `limit` entries of a segment from a position on. */
+function entriesOf({ values = [] }: Segment, { epoch, segment, index }: Position, limit: number): LogEntry[] {
   return values.slice(index, index + limit).map((value, offset) => {
     const at = { epoch, segment, index: index + offset + 1 }
     return { value, cursor: cursorOf(at.index === values.length ? segmentAfter(at) : at) }
@@ -355,7 +355,7 @@ function amountOf(value: unknown): Amount {
   return isObject(value) ? { events: Number(value.events), bytes: Number(value.bytes) } : NOTHING
 }
 
-// Cursors: the number of a segment, and how many of its events are before the position.
+// Cursors: the number of a segment, and how many of its entries are before the position.
 
 interface Position {
   readonly epoch: string
@@ -378,7 +378,7 @@ function segmentAfter({ epoch, segment }: Position): Position {
   return { epoch, segment: segment + 1, index: 0 }
 }
 
-/** Whether everything after a position is in the log. One behind its end is of a log that was restored from a copy. */
+/** Whether everything after a position is in the log. A position behind its end is of a log that was restored from a copy. */
 function isWithin({ epoch, segment }: Position, head: Head): boolean {
   return epoch === head.epoch && segment >= head.first && segment <= head.next
 }
