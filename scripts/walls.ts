@@ -57,6 +57,9 @@ const forEachFeature = [
   'settings/*.ts',
 ]
 
+/** What the files of a feature with folders of its own import. */
+const forNestedFeatures = [...forFeatures, ...forEachFeature.map((file) => `features/${file}`)]
+
 /** What the settings of features import: types, and the schemas and defaults that several of them share. No behaviour. */
 const forSettings = [
   'core/compat.ts',
@@ -148,16 +151,21 @@ const walls: readonly Wall[] = [
   },
   { part: 'upstream/protocol/gateway-proof.ts', may: ['core', 'protocol', 'upstream'], uses: ['jose'] },
   { part: 'features', may: forFeatures, own: forEachFeature },
-  { part: 'features/references/files.ts', may: forFeatures, uses: files },
   { part: 'features/index.ts' },
   { part: 'features/settings.ts', may: ['core/settings.ts'], own: ['settings/*.ts', '[a-z]*/settings.ts'] },
   { part: 'features/settings', may: forSettings, own: [] },
+  { part: 'features/events', may: forNestedFeatures },
+  { part: 'features/references', may: forNestedFeatures },
   {
-    part: 'features/references/sent-file.ts',
+    part: 'features/references/transfer/files.ts',
+    may: [...forNestedFeatures, 'features/references'],
+    uses: files,
+  },
+  {
+    part: 'features/references/transfer/sent-file.ts',
     may: forFeatures,
     uses: ['@fastify/busboy', 'node:stream'],
   },
-  { part: 'features/events', may: [...forFeatures, ...forEachFeature.map((file) => `features/${file}`)] },
   { part: 'features/events/webhooks', may: ['core', 'features/dialer.ts'] },
   { part: 'features/[a-z]*/settings.ts', may: forSettings, own: [] },
   {

@@ -1,7 +1,7 @@
 import type { Call, Outcome } from '../../src/core/call.ts'
 import type { Descriptor } from '../../src/core/descriptor.ts'
 import { Payload } from '../../src/core/payload.ts'
-import { largeResults } from '../../src/features/references/large-results.ts'
+import { largeResults } from '../../src/features/references/keep.ts'
 import { references } from '../../src/features/references/references.ts'
 import { type Reference, References } from '../../src/records/references.ts'
 import { MemoryStore } from '../../src/store/memory.ts'

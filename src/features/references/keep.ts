@@ -1,31 +1,128 @@
 /**
  * Keeps large parts of tool results, and leaves references in their place. A part is the structured content or a content
- * block. Many servers send both with the same data: it is kept once.
+ * block. Many servers send both with the same data: it is kept once. Long strings of a result arrive before the rest of it,
+ * and are in the store already (`records/spool.ts`). A string that cannot be kept is put back into the result; one that is
+ * too long for that is left out.
  *
- * Invariant: what is left of structured content still matches the output schema, and nothing is left out that is not
- * kept.
+ * Invariants: what is left of structured content still matches the output schema; nothing is left out that is not kept; and
+ * after the server has answered nothing fails, so a result that cannot be kept is passed on.
  */
-import { world } from '../../core/world.ts'
-import type { Call } from '../../core/call.ts'
-import type { GatewayError } from '../../core/error.ts'
+import type { Call, Middleware } from '../../core/call.ts'
+import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { isObject, isSame, readJson } from '../../core/json/json.ts'
-import { sizeOf } from '../../core/json/shorten.ts'
-import type { Payload } from '../../core/payload.ts'
+import { isLongerThan, sizeOf } from '../../core/json/shorten.ts'
+import { Payload } from '../../core/payload.ts'
 import type { Principal } from '../../core/principal.ts'
 import type { JsonSchema } from '../../core/schema/schema.ts'
-import { shortenedFor } from '../../core/schema/shortened.ts'
-import { NOT_KEPT_KEY, NS } from '../../protocol/meta-keys.ts'
-import type { NewReference, Reference, ReferenceLimits, References } from '../../records/references.ts'
-import type { Services, SettingsOf } from '../feature.ts'
-import { dataOf, factsOf } from './blocks.ts'
-import { loggedReference } from './logged.ts'
-import { blocksOf, dataReference, type Described, metaOf } from './preview.ts'
+import { matchesSchema, shortenedFor } from '../../core/schema/shortened.ts'
+import { MAX_MESSAGE_BYTES } from '../../core/spool.ts'
+import { world } from '../../core/world.ts'
+import { NOT_KEPT_KEY, NS, withoutFlag } from '../../protocol/meta-keys.ts'
+import { type KeptBlob, type NewReference, type Reference, References } from '../../records/references.ts'
+import { type Spooled, StoreSpool } from '../../records/spool.ts'
+import { type Bytes, collected } from '../../store/blobs/blobs.ts'
+import type { Feature, Services, SettingsOf } from '../feature.ts'
+import {
+  type BlockData,
+  blocksOf,
+  dataOf,
+  dataReference,
+  type Described,
+  factsOf,
+  loggedReference,
+  metaOf,
+  PREVIEWED_BYTES,
+  uriOf,
+} from './kept-data.ts'
+import { mayRead } from './read.ts'
 import { once } from './selection.ts'
-import type { ReferenceSettings } from './settings.ts'
-import type { DataUrls } from './urls.ts'
+import { gatewayWide, type ReferenceSettings, referencesSchema } from './settings.ts'
+import { DataUrls } from './transfer/urls.ts'
+
+/** How long a string of a result is that is kept while it arrives, in bytes. */
+const SPOOLED_BYTES = 1024 * 1024
+
+/** Keeps large results. */
+export const largeResults: Feature<ReferenceSettings | false> = {
+  ...referencesSchema,
+  create: (settings, deps) => {
+    const limits = gatewayWide(settings())
+    const keepingOf = keeper(settings, {
+      references: new References(deps.store, limits),
+      urls: new DataUrls(deps),
+    })
+    const { capacity = Number.POSITIVE_INFINITY } = deps.store.blobs
+    const spool = StoreSpool.of(deps.store.blobs, {
+      over: SPOOLED_BYTES,
+      total: Math.min(limits.total, capacity),
+      restored: MAX_MESSAGE_BYTES,
+    })
+    return {
+      middleware: ({ method, upstream, isBuiltin }) => {
+        if (method !== 'tools/call' || isBuiltin || upstream === undefined) return undefined
+        const options = keepingOf(upstream)
+        return options && keepingMiddleware({ ...options, spool }, upstream, deps)
+      },
+    }
+  },
+}
+
+function keepingMiddleware(
+  options: Keeping & { readonly spool: StoreSpool },
+  upstream: string,
+  deps: Pick<Services, 'invoker' | 'servers' | 'log' | 'metrics'>,
+): Middleware {
+  const { references: kept, spool, over } = options
+  return (next) => async (call) => {
+    if (call.isPage || call.internal) return next(call.spool ? { ...call, spool: undefined } : call)
+    const isRequested = call.meta[AS_REFERENCE] === true
+    const id = call.meta[REFERENCE_ID]
+    if (typeof id === 'string') await kept.mustBeFree(call.principal, id)
+    const outcome = await next({ ...withoutFlag(withoutFlag(call, AS_REFERENCE), REFERENCE_ID), spool })
+    if (outcome.kind !== 'result') return outcome
+    const { text } = outcome.result
+    const isSpooled = spool.isIn(text)
+    if (!isSpooled && !isRequested && !isLongerThan(text, over)) return outcome
+    if (!(await mayRead({ server: upstream, id: '' }, call, deps)))
+      return isSpooled ? { ...outcome, result: await wholeAgain(outcome.result, spool) } : outcome
+    const chosen = typeof id === 'string' ? { ...options, id } : options
+    const parts = await keepParts(outcome.result, call, { ...chosen, isRequested, isSpooled })
+    if (parts.kept.length > 0) deps.metrics.referenced('kept', parts.kept.length)
+    const result = withFacts(parts, call)
+    if (!parts.problem) return { kind: 'result', result }
+    const tool = { upstream, name: call.target.name }
+    return { kind: 'result', result: withReason(result, parts.problem, tool, deps) }
+  }
+}
+
+interface KeepingResult extends Keeping {
+  readonly spool: StoreSpool
+  readonly id?: string
+  readonly isRequested: boolean
+  readonly isSpooled: boolean
+}
+
+/** Keeps what arrived before the result, then other large parts of it. Never throws for want of room. */
+async function keepParts(given: Payload, call: Call, options: KeepingResult): Promise<Unspooled> {
+  const first: Unspooled = options.isSpooled
+    ? await withoutSpooled(given, call, options)
+    : { result: given, kept: [] }
+  const { result, kept, problem } = first
+  const isRequested = options.isRequested && kept.length === 0
+  const isDone = !isRequested && !isLongerThan(result.text, options.over)
+  if (problem || isDone || result.member('isError') === true) return first
+  try {
+    const id = kept.length === 0 ? options.id : undefined
+    const most = MAX_PARTS - kept.length
+    const rest = await withReferences(result, call, { ...options, id, isRequested, most })
+    return { result: rest.result, kept: [...kept, ...rest.kept] }
+  } catch (error) {
+    return { ...first, problem: asGatewayError(error) }
+  }
+}
 
 /** How many parts of a result are kept. */
-export const MAX_PARTS = 10
+const MAX_PARTS = 10
 /** How large structured content may be that stays beside its reference, in bytes. */
 const MAX_SHORTENED_BYTES = 2048
 /** How much structured content may say besides a text that a block repeats, in bytes. */
@@ -39,11 +136,11 @@ interface Part {
   readonly index?: number
 }
 
-interface Kept extends Described {
+interface KeptPart extends Described {
   readonly part: Part
 }
 
-interface Options {
+interface PartLimits {
   readonly references: References
   readonly over: number
   readonly ttl: number
@@ -58,7 +155,7 @@ interface Options {
 }
 
 /** How large results are kept. */
-export type Keeping = Omit<Options, 'isRequested' | 'id'>
+export type Keeping = Omit<PartLimits, 'isRequested' | 'id'>
 
 /** A result with references in place of parts of it, and what they stand for. */
 export interface WithReferences {
@@ -89,35 +186,39 @@ export function withReason(
 }
 
 /** A result with references in place of its large parts. @throws QUOTA_EXHAUSTED, CONFLICT, SERVER_UNAVAILABLE */
-export async function withReferences(result: Payload, call: Call, options: Options): Promise<WithReferences> {
+export async function withReferences(
+  result: Payload,
+  call: Call,
+  options: PartLimits,
+): Promise<WithReferences> {
   const parts = new Parts(result, schemaOf(call))
-  const kept: Kept[] = []
+  const kept: KeptPart[] = []
   for (const part of parts.large(options)) {
     const id = kept.length === 0 ? options.id : undefined
-    const reference = await keep(part, call, { ...options, id })
+    const reference = await keepPart(part, call, { ...options, id })
     kept.push({ part, ...describedFor(call, reference, options) })
   }
   return { result: kept.length === 0 ? result : parts.without(kept), kept }
 }
 
-/** Kept data with its description for the caller. */
+/** KeptPart data with its description for the caller. */
 export function describedFor(
   { principal }: Call,
   reference: Reference,
-  { urlOf }: Pick<Options, 'urlOf'>,
+  { urlOf }: Pick<PartLimits, 'urlOf'>,
 ): Described {
   return { reference, data: dataReference(reference, urlOf?.(principal, reference)) }
 }
 
-function keep(part: Part, call: Call, options: Options): Promise<Reference> {
+function keepPart(part: Part, call: Call, options: PartLimits): Promise<Reference> {
   return options.references.add(call.principal, newReference(part, call, options), once(part.bytes))
 }
 
 /** What a call that returned data says of it. */
-export function newReference(
+function newReference(
   { type, name }: Pick<Part, 'type' | 'name'>,
   { requestId, target, keepsResultUntil = 0 }: Call,
-  { id, ttl }: Pick<Options, 'id' | 'ttl'>,
+  { id, ttl }: Pick<PartLimits, 'id' | 'ttl'>,
 ): NewReference {
   const { upstream: server = '', name: tool } = target
   const facts = { server, ...(tool !== undefined && { tool }), requestId, name, type }
@@ -125,7 +226,7 @@ export function newReference(
 }
 
 /** The output schema of the tool that a call names. */
-export function schemaOf({ tool }: Call): JsonSchema | undefined {
+function schemaOf({ tool }: Call): JsonSchema | undefined {
   const schema = tool?.definition.outputSchema
   return isObject(schema) ? schema : undefined
 }
@@ -149,7 +250,7 @@ class Parts {
     const near = this.#blocks.filter((block) => block.bytes.byteLength * 2 >= bytes.byteLength)
     const { value } = content ?? {}
     this.#members = new Set(near.filter((block) => isMember(block, value)))
-    this.#copies = new Set(near.filter((block) => isObjectOrList(value) && isSame(jsonOf(block), value)))
+    this.#copies = new Set(near.filter((block) => isObjectOrList(value) && isSame(jsonOfPart(block), value)))
     this.#short = content && shortenedFor(value, schema, MAX_SHORTENED_BYTES)
     const canBeKept = content && this.#members.size === 0 && (!schema || this.#short !== undefined)
     if (canBeKept) this.#structured = { bytes, type: 'application/json', name: 'result.json' }
@@ -158,7 +259,7 @@ class Parts {
   }
 
   /** The parts to keep: the largest ones, until what is left is not large. */
-  large({ over, isRequested, most = MAX_PARTS }: Options): readonly Part[] {
+  large({ over, isRequested, most = MAX_PARTS }: PartLimits): readonly Part[] {
     const structured = this.#structured
     const parts = [...(structured ? [structured] : []), ...this.#blocks].toSorted(
       (one, other) => other.bytes.byteLength - one.bytes.byteLength,
@@ -177,7 +278,7 @@ class Parts {
   }
 
   /** The result with a link and a preview in place of each part that was kept. */
-  without(kept: readonly Kept[]): Payload {
+  without(kept: readonly KeptPart[]): Payload {
     const byPart = new Map(kept.map((each) => [each.part, each]))
     const structured = this.#structured && byPart.get(this.#structured)
     const byIndex = new Map(this.#blocks.map((part) => [part.index, part]))
@@ -185,24 +286,24 @@ class Parts {
     const content = items.flatMap((block, index): readonly unknown[] => {
       const part = byIndex.get(index)
       const own = part && byPart.get(part)
-      if (own) return shown(own)
+      if (own) return shownPart(own)
       return structured && part && this.#copies.has(part) ? [] : [block.value]
     })
     const isShort = structured !== undefined || kept.some(({ part }) => this.#members.has(part))
     const before = this.#result.at('structuredContent')?.value
     return this.#result.with({
-      content: structured ? [...shown(structured), ...content] : content,
+      content: structured ? [...shownPart(structured), ...content] : content,
       ...(isShort && { structuredContent: this.#short ?? (structured ? undefined : before) }),
     })
   }
 }
 
-function shown({ part, ...kept }: Kept): readonly unknown[] {
-  return blocksOf(kept, part.bytes, jsonOf(part))
+function shownPart({ part, ...kept }: KeptPart): readonly unknown[] {
+  return blocksOf(kept, part.bytes, jsonOfPart(part))
 }
 
 /** The JSON of a part; undefined if it is none. */
-function jsonOf({ bytes, type }: Part): unknown {
+function jsonOfPart({ bytes, type }: Part): unknown {
   return type === 'application/json' ? readJson(bytes.toString()) : undefined
 }
 
@@ -234,10 +335,6 @@ function partOfBlock(block: Readonly<Record<string, unknown>>): Part | undefined
   return { bytes: Buffer.from(string, isBase64 ? 'base64' : 'utf8'), ...factsOf(data, isJson) }
 }
 
-// Where references are on for single servers only.
-const DEFAULT_TOTAL_BYTES = 4 * 1024 * 1024 * 1024
-export const DEFAULT_UPLOAD_BYTES = 100 * 1024 * 1024
-export const DEFAULT_TTL_MS = 900_000
 /** The `_meta` key of a request whose result is kept whatever its size, and of the id that it gets. */
 export const AS_REFERENCE = `${NS}/as_reference`
 export const REFERENCE_ID = `${NS}/ref_id`
@@ -264,7 +361,195 @@ export function keeper(
   }
 }
 
-/** The limits on kept data. */
-export function limitsOf(settings: Pick<ReferenceSettings, 'total'> | false): ReferenceLimits {
-  return { total: settings ? settings.total : DEFAULT_TOTAL_BYTES }
+/** How long a string may be that is read to find out whether it is JSON, in bytes. */
+const MAX_JSON_BYTES = 16 * 1024 * 1024
+
+interface SpoolOptions {
+  readonly spool: StoreSpool
+  readonly references: References
+  readonly ttl: number
+  /** The id that the caller chose for the first reference. */
+  readonly id?: string | undefined
+  urlOf?(principal: Principal, reference: Reference): string | undefined
+}
+
+/** A result without strings in a spool, and why some of them could not be kept. */
+interface Unspooled extends WithReferences {
+  readonly problem?: GatewayError
+}
+
+/** Something that was kept, and the blocks that show it. */
+interface KeptString extends Described {
+  readonly blocks: readonly unknown[]
+  /** The string was base64 of the data. */
+  readonly isBase64: boolean
+}
+
+/** Never throws for want of room: the server has done its work. */
+async function withoutSpooled(result: Payload, call: Call, options: SpoolOptions): Promise<Unspooled> {
+  const byPlaceholder = new Map<string, KeptString>()
+  const problem = await keepAll(result, call, { ...options, byPlaceholder })
+  const kept = distinct(byPlaceholder)
+  const replaced = await withUris(withLinks(result, byPlaceholder), call, { ...options, byPlaceholder })
+  return { result: await wholeAgain(replaced, options.spool), kept, ...(problem && { problem }) }
+}
+
+/** A result with what is left of its strings in it again, as far as they are not too long. */
+async function wholeAgain(result: Payload, spool: StoreSpool): Promise<Payload> {
+  if (!spool.isIn(result.text)) return result
+  return Payload.text(await spool.restoredInPart(result.text))
+}
+
+interface KeepingStrings extends SpoolOptions {
+  readonly byPlaceholder: Map<string, KeptString>
+}
+
+/** Resolves with why a string could not be kept, if one could not. */
+async function keepAll(
+  result: Payload,
+  call: Call,
+  options: KeepingStrings,
+): Promise<GatewayError | undefined> {
+  const { spool, byPlaceholder } = options
+  const blocks = new Map(blocksIn(result).map((block) => [block.string, block]))
+  const bySum = new Map<string, KeptString>()
+  const all = spool.placeholders(result.text)
+  // What a block has is named after the block, also where structured content has it too.
+  const ordered = all.toSorted((one, other) => Number(blocks.has(other)) - Number(blocks.has(one)))
+  let problem: GatewayError | undefined
+  for (const placeholder of ordered) {
+    try {
+      const spooled = await spool.find(placeholder)
+      const same = bySum.get(spooled.sha256)
+      if (same) spool.discard(placeholder)
+      else if (bySum.size === MAX_PARTS) throw tooManyParts()
+      const id = byPlaceholder.size === 0 ? options.id : undefined
+      const block = blocks.get(placeholder)
+      const kept = same ?? (await keepString(placeholder, spooled, call, { ...options, id, block }))
+      bySum.set(spooled.sha256, kept)
+      byPlaceholder.set(placeholder, kept)
+    } catch (error) {
+      problem ??= asGatewayError(error)
+    }
+  }
+  return problem
+}
+
+function tooManyParts(): GatewayError {
+  return new GatewayError('QUOTA_EXHAUSTED', `At most ${MAX_PARTS} parts of a result are kept.`, {
+    data: { limit: 'parts' },
+  })
+}
+
+interface KeepingString extends SpoolOptions {
+  readonly block: BlockData | undefined
+}
+
+async function keepString(
+  placeholder: string,
+  spooled: Spooled,
+  call: Call,
+  options: KeepingString,
+): Promise<KeptString> {
+  const { spool, references, block } = options
+  if (block?.isBase64) {
+    const facts = newReference(factsOf(block, false), call, options)
+    const reference = await references.add(call.principal, facts, decoded(await references.open(spooled)))
+    spool.discard(placeholder)
+    return { ...shownString(describedFor(call, reference, options), Buffer.alloc(0)), isBase64: true }
+  }
+  const beginning = await read(references, spooled, PREVIEWED_BYTES)
+  const value = await jsonOfString(references, spooled, beginning)
+  const named = block ?? { type: undefined, name: undefined }
+  const facts = newReference(factsOf(named, value !== undefined), call, options)
+  const reference = await references.adopt(call.principal, facts, spooled)
+  spool.take(placeholder)
+  return shownString(describedFor(call, reference, options), beginning, value)
+}
+
+function blocksIn(result: Payload): readonly BlockData[] {
+  const content = result.member('content')
+  const blocks: readonly unknown[] = Array.isArray(content) ? content : []
+  return blocks.flatMap((block) => (isObject(block) ? (dataOf(block) ?? []) : []))
+}
+
+/** The result with links in place of the blocks of kept data. */
+function withLinks(result: Payload, byPlaceholder: ReadonlyMap<string, KeptString>): Payload {
+  const items = result.at('content')?.items ?? []
+  if (items.length === 0) return result
+  const content = items.flatMap((item) => {
+    const data = isObject(item.value) ? dataOf(item.value) : undefined
+    const kept = data && byPlaceholder.get(data.string)
+    return kept ? kept.blocks : [item]
+  })
+  return result.with({ content })
+}
+
+/**
+ * The result with the URIs of kept data in place of its strings elsewhere, such as in structured content. Where the schema
+ * of the tool does not take them, the strings are put back.
+ */
+async function withUris(result: Payload, call: Call, options: KeepingStrings): Promise<Payload> {
+  const { byPlaceholder } = options
+  const withAll = (text: string): string => {
+    let left = text
+    for (const [placeholder, { reference }] of byPlaceholder)
+      left = left.replaceAll(placeholder, uriOf(reference))
+    return left
+  }
+  const content = result.at('structuredContent')
+  const schema = schemaOf(call)
+  if (!content || !schema || !byPlaceholder.size) return Payload.text(withAll(result.text))
+  const isTaken = (value: unknown): boolean => matchesSchema(value, schema)
+  if (isTaken(Payload.text(withAll(content.text)).value)) return Payload.text(withAll(result.text))
+  const whole = await withStrings(content.text, options).catch(() => undefined)
+  const structuredContent = whole && isTaken(whole.value) ? whole : content
+  return Payload.text(withAll(result.with({ structuredContent }).text))
+}
+
+/** JSON with kept strings in it again. */
+async function withStrings(text: string, { references, byPlaceholder }: KeepingStrings): Promise<Payload> {
+  let whole = text
+  for (const [placeholder, { reference, isBase64 }] of byPlaceholder) {
+    const size = isBase64 ? Math.ceil(reference.size / 3) * 4 : reference.size
+    if (!whole.includes(placeholder) || whole.length + size > MAX_MESSAGE_BYTES) continue
+    const string = JSON.stringify(
+      (await read(references, reference, reference.size)).toString(isBase64 ? 'base64' : 'utf8'),
+    )
+    whole = whole.replaceAll(placeholder, () => string.slice(1, -1))
+  }
+  return Payload.text(whole)
+}
+
+function shownString(described: Described, beginning: Buffer, value?: unknown): KeptString {
+  return { ...described, blocks: blocksOf(described, beginning, value), isBase64: false }
+}
+
+function distinct(byPlaceholder: ReadonlyMap<string, KeptString>): readonly Described[] {
+  return [...new Set(byPlaceholder.values())].map(({ reference, data }) => ({ reference, data }))
+}
+
+async function jsonOfString(references: References, spooled: Spooled, beginning: Buffer): Promise<unknown> {
+  if (spooled.size > MAX_JSON_BYTES || !/^\s*[[{]/.test(beginning.toString())) return undefined
+  return readJson((await read(references, spooled, spooled.size)).toString())
+}
+
+async function read(references: References, spooled: KeptBlob, size: number): Promise<Buffer> {
+  return collected(await references.open(spooled, { start: 0, end: size }))
+}
+
+/** Decodes base64 that arrives in pieces; line ends and other characters in it do not count. */
+async function* decoded(bytes: Bytes): AsyncGenerator<Uint8Array> {
+  let rest = ''
+  for await (const chunk of bytes) {
+    const text =
+      rest +
+      Buffer.from(chunk)
+        .toString('latin1')
+        .replaceAll(/[^\w+/-]/g, '')
+    const whole = text.length - (text.length % 4)
+    rest = text.slice(whole)
+    yield Buffer.from(text.slice(0, whole), 'base64')
+  }
+  yield Buffer.from(rest, 'base64')
 }

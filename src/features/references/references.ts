@@ -11,32 +11,16 @@ import { mayRefer } from '../../core/reference-text.ts'
 import { keepUsed, type Reference, References } from '../../records/references.ts'
 import { Uploads } from '../../records/uploads.ts'
 import type { BuiltinTool, Feature, Services } from '../feature.ts'
-import { CallUrls } from './call-urls.ts'
-import { dataRoute } from './data.ts'
-import { checkFileArguments, filesMiddleware } from './file-schemas.ts'
-import { fileMethods } from './file-transfer.ts'
-import { exchanging } from './exchange.ts'
-import type { ReferenceFiles } from './files.ts'
-import { FileFolders } from './folders.ts'
-import { loggedUse } from './logged.ts'
-import { mayRead } from './may-read.ts'
-import { readReferenceTool, referenceResource } from './reading.ts'
-import { requestUploadTool } from './request-upload.ts'
-import { resolveReferences } from './resolve.ts'
-import { takesBytes } from './takes-bytes.ts'
-import {
-  AS_REFERENCE,
-  DEFAULT_TTL_MS,
-  DEFAULT_UPLOAD_BYTES,
-  keeper,
-  limitsOf,
-  REFERENCE_ID,
-  urlsOf,
-} from './keep.ts'
-import { type ReferenceSettings, referencesSchema } from './settings.ts'
-import { canOpenFiles } from './takes-path.ts'
-import { UploadService } from './uploads.ts'
-import { DataUrls } from './urls.ts'
+import { CallUrls, dataRoute, DataUrls } from './transfer/urls.ts'
+import { checkFileArguments, fileMethods, filesMiddleware } from './transfer/file-extension.ts'
+import { exchanging } from './transfer/import.ts'
+import { FileFolders, type ReferenceFiles } from './transfer/files.ts'
+import { loggedUse } from './kept-data.ts'
+import { mayRead, readReferenceTool, referenceResource } from './read.ts'
+import { requestUploadTool, UploadService } from './transfer/uploads.ts'
+import { canOpenFiles, resolveReferences, takesBytes } from './resolve.ts'
+import { AS_REFERENCE, keeper, REFERENCE_ID, urlsOf } from './keep.ts'
+import { gatewayWide, type ReferenceSettings, referencesSchema } from './settings.ts'
 
 /** How often what has expired is deleted, in milliseconds. */
 const SWEEP_INTERVAL_MS = 60_000
@@ -44,33 +28,33 @@ const SWEEP_INTERVAL_MS = 60_000
 export const references: Feature<ReferenceSettings | false> = {
   ...referencesSchema,
   create: (settings, deps) => {
-    const kept = new References(deps.store, limitsOf(settings()))
+    const kept = new References(deps.store, gatewayWide(settings()))
     const options = {
       references: kept,
       mayRead: (reference: Pick<Reference, 'server' | 'id'>, call: Call) => mayRead(reference, call, deps),
     }
     const folders = new FileFolders(settings, deps)
     const urls = new DataUrls(deps)
-    const gatewayWide = settings()
-    const { upload = DEFAULT_UPLOAD_BYTES, ttl = DEFAULT_TTL_MS } = gatewayWide || {}
+    const common = settings()
+    const { upload, ttl, total } = gatewayWide(common)
     const uploads = new UploadService({
       references: kept,
       uploads: new Uploads(deps.store),
       deps,
       max: upload,
       ttl,
-      ...urlsOf(urls, gatewayWide),
+      ...urlsOf(urls, common),
     })
     const exchange = exchanging({
       ...options,
       keepingOf: keeper(settings, { references: kept, urls }),
       requestOf: (id) => ({ [AS_REFERENCE]: true, ...(id !== undefined && { [REFERENCE_ID]: id }) }),
-      settings: gatewayWide || {},
+      settings: common || {},
       importOf: (upstream) => (settings(upstream) || {}).import,
       ttl,
       deps,
     })
-    const share = Math.floor(shareOf({}, limitsOf(gatewayWide).total))
+    const share = Math.floor(shareOf({}, total))
     let timer: Timer | undefined
     return {
       byteRoutes: [dataRoute({ ...options, urls, log: deps.log }), ...uploads.routes],
@@ -89,7 +73,7 @@ export const references: Feature<ReferenceSettings | false> = {
           ...options,
           uploads,
           urls,
-          urlTtl: gatewayWide && gatewayWide.urls ? gatewayWide.url_ttl : undefined,
+          urlTtl: common && common.urls ? common.url_ttl : undefined,
           hosts: (upstream) => hostsOf(settings(upstream)),
           deps,
         }),

@@ -1,27 +1,42 @@
 /**
  * Resolves references in the arguments of a call: a value that is exactly `ref://<id>`, or `{"$ref_id": "<id>"}`, becomes
  * the data in the form that the schema takes there. References inside of texts are left alone.
+ *
+ * A schema is read leniently: it says what a server would accept, and `validate` checks the result. Nothing in a schema says
+ * for certain that a value is a path or a URL: names and descriptions must agree, and others choose `?as=path`. A tool that
+ * writes to such a path would lose what it wrote.
  */
 import type { Call } from '../../core/call.ts'
+import type { Descriptor } from '../../core/descriptor.ts'
 import { GatewayError } from '../../core/error.ts'
-import { isObject } from '../../core/json/json.ts'
+import { isObject, pointerSegments } from '../../core/json/json.ts'
+import { inputsOf } from '../../core/media-inputs.ts'
 import { Payload } from '../../core/payload.ts'
+import type { UpstreamSettings } from '../../core/settings.ts'
+import { wordsIn } from '../../core/text/words.ts'
 import { type Place, placeText, type UsedReference } from '../../core/used-reference.ts'
 import type { Reference, References } from '../../records/references.ts'
-import type { CallUrls } from './call-urls.ts'
-import type { CallFiles } from './files.ts'
-import { inChosenForm, inForm, type InlineForm, type SchemaPlace, Schemas, unfit } from './forms.ts'
-import { readableReference } from './may-read.ts'
-import { openPart } from './open-part.ts'
-import { parseReference, SCHEME, select, type Selected, textOf, type Written } from './selection.ts'
-import { isPathItself, takesPath } from './takes-path.ts'
-import { isUrlItself, takesDownloadUrl } from './takes-url.ts'
+import { readableReference } from './read.ts'
+import {
+  type FormName,
+  isJson,
+  jsonIn,
+  openPart,
+  parseReference,
+  SCHEME,
+  select,
+  type Selected,
+  textOf,
+  type Written,
+} from './selection.ts'
+import type { CallFiles } from './transfer/files.ts'
+import type { CallUrls } from './transfer/urls.ts'
 
 /** How many references the arguments of a call may have, and how deep they are looked for. */
 const MAX_REFERENCES_PER_CALL = 20
 const MAX_DEPTH = 32
 
-interface Options {
+interface ResolveOptions {
   readonly references: References
   /** The largest data in the arguments of a call, in bytes. */
   readonly max: number
@@ -41,7 +56,7 @@ export interface Resolved {
 }
 
 /** @throws RESOURCE_NOT_FOUND, INVALID_INPUT, PAYLOAD_TOO_LARGE */
-export async function resolveReferences(call: Call, options: Options): Promise<Resolved | undefined> {
+export async function resolveReferences(call: Call, options: ResolveOptions): Promise<Resolved | undefined> {
   const given = call.params.at('arguments')
   if (!given) return undefined
   const resolution = new Resolution(call, options)
@@ -64,10 +79,10 @@ interface Spot {
 class Resolution {
   readonly used: UsedReference[] = []
   readonly #call: Call
-  readonly #options: Options
+  readonly #options: ResolveOptions
   #size = 0
 
-  constructor(call: Call, options: Options) {
+  constructor(call: Call, options: ResolveOptions) {
     this.#call = call
     this.#options = options
   }
@@ -237,3 +252,248 @@ function tooMany(path: string): GatewayError {
     },
   )
 }
+
+/** The forms that a schema takes; `any` leaves the choice to the data. */
+type Form = InlineForm | 'any'
+
+/** The forms of data that are in the arguments themselves. */
+type InlineForm = Exclude<FormName, 'path' | 'url'>
+
+/** The data in the form that the caller chose. @throws INVALID_INPUT */
+function inChosenForm(selected: Selected, reference: Reference, form: InlineForm, path: string): Payload {
+  if (selected.kind !== 'json' || form === 'text' || form === 'json')
+    return inForm(selected, reference, form, path)
+  const { value, text } = selected.json
+  const [content, type] = typeof value === 'string' ? [value, 'text/plain'] : [text, 'application/json']
+  return inForm({ kind: 'bytes', bytes: Buffer.from(content) }, { ...reference, type }, form, path)
+}
+
+/** The data as the schema takes it. @throws INVALID_INPUT */
+function inForm(selected: Selected, reference: Reference, form: Form, path: string): Payload {
+  if (selected.kind === 'json') {
+    const { json } = selected
+    const isTaken = form === 'json' || form === 'any' || typeof json.value === 'string'
+    return isTaken ? json : Payload.of(json.text)
+  }
+  const { bytes } = selected
+  if (form === 'base64') return Payload.of(bytes.toString('base64'))
+  if (form === 'data_uri') return Payload.of(`data:${reference.type};base64,${bytes.toString('base64')}`)
+  const text = textOf(bytes)
+  if (form === 'json' || (form === 'any' && isJson(reference))) return parsedJson(text, path)
+  if (text === undefined) throw unfit(path, `takes text, and the data is ${reference.type}`)
+  return Payload.of(text)
+}
+
+function parsedJson(text = '', path: string): Payload {
+  const json = jsonIn(text)
+  if (!json) throw unfit(path, 'takes JSON, and the data is not JSON')
+  return json
+}
+
+/** The error for data that cannot be sent at a place of the arguments. */
+function unfit(path: string, problem: string): GatewayError {
+  return new GatewayError('INVALID_INPUT', `Invalid params: ${path} ${problem}.`, {
+    field: path,
+    reason: 'reference',
+    isResult: true,
+  })
+}
+
+type Schema = Readonly<Record<string, unknown>>
+
+/** The schemas that apply to one value. */
+interface SchemaPlace {
+  member(name: string): SchemaPlace
+  item(index: number): SchemaPlace
+  takes(): Form
+  /** Whether the value is a URI, by its format. */
+  isUri(): boolean
+  /** What the schemas say of the value in few words: the descriptions, and those of the list that it is in. */
+  descriptions(): readonly string[]
+}
+
+/** Finds the subschemas for parts of a value: local `$ref`s are followed, and alternatives are all considered. */
+class Schemas {
+  readonly root: SchemaPlace
+  readonly #document: unknown
+
+  constructor(document: unknown) {
+    this.#document = document
+    this.root = this.#place([document])
+  }
+
+  #place(given: readonly unknown[], ofList: readonly string[] = []): SchemaPlace {
+    const schemas = this.#expanded(given)
+    const descriptions = (): readonly string[] => [...ofList, ...schemas.flatMap(descriptionOf)]
+    return {
+      member: (name) => this.#place(schemas.map((schema) => memberSchema(schema, name))),
+      item: (index) =>
+        this.#place(
+          schemas.map((schema) => itemSchema(schema, index)),
+          descriptions(),
+        ),
+      takes: () => formOf(schemas),
+      isUri: () => schemas.some(({ format }) => format === 'uri' || format === 'url'),
+      descriptions,
+    }
+  }
+
+  /** The schemas and those that they consist of, each of them once: schemas can contain themselves. */
+  #expanded(given: readonly unknown[]): readonly Schema[] {
+    const found = new Set<Schema>()
+    const waiting = [...given]
+    while (waiting.length > 0) {
+      const schema = waiting.pop()
+      if (!isObject(schema) || found.has(schema)) continue
+      found.add(schema)
+      const { $ref, anyOf, oneOf, allOf } = schema
+      if ($ref !== undefined) waiting.push(this.#target($ref))
+      for (const each of [anyOf, oneOf, allOf]) if (Array.isArray(each)) waiting.push(...(each as unknown[]))
+    }
+    return [...found]
+  }
+
+  #target(ref: unknown): unknown {
+    if (typeof ref !== 'string' || !ref.startsWith('#')) return undefined
+    let at: unknown = this.#document
+    for (const name of pointerSegments(ref.slice(1)))
+      at = isObject(at) && Object.hasOwn(at, name) ? at[name] : undefined
+    return at
+  }
+}
+
+function memberSchema({ properties, additionalProperties }: Schema, name: string): unknown {
+  return isObject(properties) && Object.hasOwn(properties, name) ? properties[name] : additionalProperties
+}
+
+function itemSchema({ items, prefixItems }: Schema, index: number): unknown {
+  return Array.isArray(prefixItems) && index < prefixItems.length ? prefixItems[index] : items
+}
+
+/** Servers write descriptions; longer ones say too much to say what a value is. */
+const MAX_DESCRIPTION_LENGTH = 1000
+
+function descriptionOf({ description }: Schema): readonly string[] {
+  const isShort = typeof description === 'string' && description.length < MAX_DESCRIPTION_LENGTH
+  return isShort ? [description] : []
+}
+
+function formOf(schemas: readonly Schema[]): Form {
+  const types = new Set(
+    schemas.flatMap(({ type }) => [type].flat()).filter((type) => typeof type === 'string'),
+  )
+  if (types.size > 0 && !types.has('string')) return 'json'
+  const encodings = schemas.map(({ contentEncoding, format, description, 'x-mcp-file': file }) => {
+    // A file that is sent inline (SEP-2631).
+    if (isObject(file)) return 'data_uri'
+    if (contentEncoding === 'base64' || format === 'byte' || format === 'binary') return 'base64'
+    const text = typeof description === 'string' ? description : ''
+    if (/\bdata:|\bdata[- ]ur[il]\b/i.test(text)) return 'data_uri'
+    return /\bbase-?64\b/i.test(text) ? 'base64' : undefined
+  })
+  const encoding = encodings.find((each) => each !== undefined)
+  if (encoding) return encoding
+  const mayBeText = types.has('string') && !types.has('object') && !types.has('array')
+  return mayBeText ? 'text' : 'any'
+}
+
+/** An argument, or an element of one. */
+interface Argument {
+  readonly name: string
+  readonly descriptions: readonly string[]
+}
+
+/** Names of arguments that are paths, in the notation of `wordsIn`. */
+const pathName = /\b(?:paths?|filepaths?|file ?names?)$/
+/** Descriptions of paths of files. */
+const pathText = /\bpaths? (?:to|of)\b[^.]*\bfiles?\b|\bfile ?paths?\b|\blocal (?:files?|paths?)\b/i
+/** Words of arguments and tools that read the file, and of those that write it or take a folderWord. */
+const readingWord =
+  /\b(?:attach|attachments?|from|import|input|insert|load|read|send|source|upload|uploads)\b/
+const writingWord =
+  /\b(?:create|delete|dest|destination|download|edit|export|move|output|remove|rename|save|saved|target|write|written)\b/
+const folderWord = /\b(?:dir|directory|directories|folderWord|folders|tree)\b/
+
+/** Whether a tool reads the file that an argument names. */
+function takesPath(argument: Argument, { name, classification }: Descriptor): boolean {
+  const { descriptions } = argument
+  const isPath = pathName.test(spelled([argument.name])) || descriptions.some((text) => pathText.test(text))
+  if (!isPath) return false
+  const words = spelled([argument.name, ...descriptions])
+  if (writingWord.test(words) || folderWord.test(spelled([argument.name, name]))) return false
+  const isReader =
+    classification.op === 'read' || readingWord.test(spelled([argument.name, name, ...descriptions]))
+  return isReader && !writingWord.test(spelled([name]))
+}
+
+function spelled(texts: readonly string[]): string {
+  return texts.map((text) => wordsIn(text).join(' ')).join(' ')
+}
+
+/** Programs whose servers see other files than this machine has. */
+const elsewhere = /(?:^|[/\\])(?:docker|kubectl|nerdctl|podman|ssh|wsl)(?:\.exe)?$/i
+
+/** Whether a server is a process of this machine, which can open a file by its path; `perhaps` if it may see other files. */
+export function canOpenFiles(settings: UpstreamSettings | undefined): 'yes' | 'perhaps' | 'no' {
+  if (settings?.reach.kind !== 'command') return 'no'
+  return elsewhere.test(settings.reach.command) ? 'perhaps' : 'yes'
+}
+
+/** Whether a text is a path itself, rather than data for a file. */
+function isPathItself(text: string): boolean {
+  return text.length <= 4096 && /^(?:[/~]|\.{1,2}[/\\]|[A-Za-z]:[\\/]|file:\/\/)[^\n]*\n?$/.test(text)
+}
+
+/** Names such as `image_url`, in the notation of `wordsIn`. */
+const downloadName =
+  /^(?:download|fetch|source|file|image|audio|video|media|document|attachment|upload) (?:url|uri)$/
+/** Descriptions of what a server does with a URL. */
+const downloadText =
+  /\b(?:download(?:s|ed|able)?|fetch(?:es|ed)?|retrieved?)\b[^.]*\b(?:from|at|by)\b|\b(?:url|uri) (?:to|of) (?:the |an? )?[^.]*\b(?:to|for) (?:download|fetch|import|upload)\b|\bpublicly (?:accessible|reachable|available)\b/i
+
+/** Whether a server downloads from the URL in an argument. */
+function takesDownloadUrl(name: string, descriptions: readonly string[]): boolean {
+  return downloadName.test(wordsIn(name).join(' ')) || descriptions.some((text) => downloadText.test(text))
+}
+
+/** Whether a text is a URL itself, rather than data. */
+function isUrlItself(text: string): boolean {
+  return /^[a-z][a-z0-9+.-]*:[^\s]+\s*$/i.test(text)
+}
+
+/** Words of tools that import, and of arguments that are dataName, in the notation of `wordsIn`. */
+const importingTool = /\b(?:imports?|ingest|load|upload)\b/
+const dataName = /\b(?:content|contents|csv|dataName|document|file|items|json|payload|records|rows|text)$/
+
+/** The argument of a tool that takes dataName; undefined if it has none, several, or needs more. */
+export function dataArgument(tool: Descriptor): string | undefined {
+  const { inputSchema } = tool.definition
+  if (
+    tool.isBuiltin ||
+    tool.classification.op === 'read' ||
+    !importingTool.test(wordsIn(tool.name).join(' '))
+  )
+    return undefined
+  const { root } = new Schemas(inputSchema)
+  const names =
+    isObject(inputSchema) && isObject(inputSchema.properties) ? Object.keys(inputSchema.properties) : []
+  const [only, ...others] = names.filter((name) => {
+    const descriptions = root.member(name).descriptions()
+    if (dataName.test(wordsIn(name).join(' ')) || takesDownloadUrl(name, descriptions)) return true
+    return takesPath({ name, descriptions }, tool)
+  })
+  const required: readonly unknown[] =
+    isObject(inputSchema) && Array.isArray(inputSchema.required) ? inputSchema.required : []
+  return others.length === 0 && required.every((name) => name === only) ? only : undefined
+}
+
+/** Whether an argument for media takes base64 or a data URI, which the data of a reference becomes. */
+export function takesBytes(inputSchema: unknown): boolean {
+  const { root } = new Schemas(inputSchema)
+  return inputsOf(inputSchema).some(({ name, isBinary }) => {
+    const place = root.member(name)
+    return isBinary && [place, place.item(0)].some((each) => byteForms.has(each.takes()))
+  })
+}
+
+const byteForms: ReadonlySet<string> = new Set(['base64', 'data_uri'])

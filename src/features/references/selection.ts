@@ -7,9 +7,9 @@
 import { GatewayError } from '../../core/error.ts'
 import { isObject, pointerSegments, readJson } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
+import { percentDecoded } from '../../core/text/escape.ts'
 import { type Reference, References } from '../../records/references.ts'
 import { type ByteRange, type Bytes, collected } from '../../store/blobs/blobs.ts'
-import { percentDecoded } from '../../core/text/escape.ts'
 
 /** The forms of data in arguments, as callers write them. */
 const formNames = ['text', 'json', 'base64', 'data_uri', 'path', 'url'] as const
@@ -112,7 +112,7 @@ interface Limits {
 const MAX_OVERRUN_BYTES = 1024
 
 /** The largest JSON in which a value is looked up, in bytes. */
-export const MAX_JSON_BYTES = 64 * 1024 * 1024
+const MAX_JSON_BYTES = 64 * 1024 * 1024
 
 /** Reads a part of data. @throws INVALID_INPUT, PAYLOAD_TOO_LARGE, RESOURCE_NOT_FOUND */
 export async function select(
@@ -142,7 +142,7 @@ export async function select(
 }
 
 /** A range of the bytes that there are. @throws INVALID_INPUT if it is behind their end */
-export function byteRange(
+function byteRange(
   { from, to }: Range,
   { size }: Pick<Reference, 'size'>,
   limits: Pick<Limits, 'written'>,
@@ -205,7 +205,7 @@ async function collectedUpTo(bytes: Bytes, limits: Limits): Promise<Buffer> {
 }
 
 /** The lines of a text from the first to the last one, with the bytes that they have. @throws INVALID_INPUT */
-export async function* linesIn(
+async function* linesIn(
   bytes: Bytes,
   { from, to }: Range,
   limits: Pick<Limits, 'written'>,
@@ -296,4 +296,24 @@ function tooLarge({ max, written }: Limits): GatewayError {
     suggestion: 'Select a part: #/json/pointer, ?rows=1-100 or ?bytes=0-1023.',
     isResult: true,
   })
+}
+
+/** Opens a part of data. @throws INVALID_INPUT, PAYLOAD_TOO_LARGE, RESOURCE_NOT_FOUND; the bytes can end with these too */
+export async function openPart(
+  references: References,
+  reference: Reference,
+  part: Part,
+  written: string,
+): Promise<Bytes> {
+  const { pointer, rows, bytes } = part
+  const limits = { max: MAX_JSON_BYTES, written }
+  if (bytes) return references.open(reference, byteRange(bytes, reference, limits))
+  if (pointer || (rows && isJson(reference))) {
+    const selected = await select(references, reference, part, limits)
+    if (selected.kind === 'bytes') return once(selected.bytes)
+    const { text, value } = selected.json
+    return once(Buffer.from(typeof value === 'string' ? value : text))
+  }
+  const whole = await references.open(reference)
+  return rows ? linesIn(whole, rows, limits) : whole
 }

@@ -139,3 +139,10 @@ export const referencesSchema: FeatureSchema = {
     },
   },
 }
+
+/** What applies to the gateway as a whole, also where references are on for single servers only. */
+export function gatewayWide(
+  settings: ReferenceSettings | false,
+): Pick<ReferenceSettings, 'total' | 'ttl' | 'upload'> {
+  return settings || { total: 4 * 1024 ** 3, ttl: 900_000, upload: 100 * 1024 ** 2 }
+}

@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest'
 import type { Call } from '../../../../src/core/call.ts'
 import { Payload } from '../../../../src/core/payload.ts'
-import { filesMiddleware } from '../../../../src/features/references/file-schemas.ts'
+import { filesMiddleware } from '../../../../src/features/references/transfer/file-extension.ts'
 import { ownCall } from '../../../../src/protocol/lift.ts'
 import type { Json } from '../../../support/server/json.ts'
 

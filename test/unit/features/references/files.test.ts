@@ -23,8 +23,12 @@ import type { Outcome } from '../../../../src/core/call.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import type { Principal } from '../../../../src/core/principal.ts'
 import { ProcessScope } from '../../../../src/durable/process-scope.ts'
-import { fileName } from '../../../../src/features/references/file-name.ts'
-import { type NewFile, GatewayFiles, ReferenceFiles } from '../../../../src/features/references/files.ts'
+import { fileName } from '../../../../src/features/references/kept-data.ts'
+import {
+  GatewayFiles,
+  type NewFile,
+  ReferenceFiles,
+} from '../../../../src/features/references/transfer/files.ts'
 import { bytesOf } from '../../../support/bytes-of.ts'
 import { argumentSchema, referenceSettings, referenceWorld } from '../../../support/reference-world.ts'
 import type { Json } from '../../../support/server/json.ts'

@@ -6,7 +6,11 @@ import type { AddressInfo } from 'node:net'
 import { buildConnector } from 'undici'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { createDialer } from '../../../../src/features/dialer.ts'
-import { checksumOf, download, type ForeignData } from '../../../../src/features/references/foreign.ts'
+import {
+  checksumOf,
+  download,
+  type ForeignData,
+} from '../../../../src/features/references/transfer/import.ts'
 import { References } from '../../../../src/records/references.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import { ada } from '../../../support/reference-world.ts'

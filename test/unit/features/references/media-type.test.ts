@@ -1,6 +1,6 @@
 // The media type of an uploaded file: what its bytes say, and what its sender says.
 import { describe, expect, it } from 'vitest'
-import { isOneOf, mediaTypeOf } from '../../../../src/features/references/media-type.ts'
+import { isOneOf, mediaTypeOf } from '../../../../src/features/references/transfer/sent-file.ts'
 
 const png = Buffer.from('89504e470d0a1a0a00', 'hex')
 const zip = Buffer.from('504b030414000000', 'hex')

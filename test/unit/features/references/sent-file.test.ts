@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../../../src/core/error.ts'
-import { sentFile } from '../../../../src/features/references/sent-file.ts'
+import { sentFile } from '../../../../src/features/references/transfer/sent-file.ts'
 
 const limits = { maxSize: 10_000 }
 

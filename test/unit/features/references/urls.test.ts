@@ -1,8 +1,6 @@
 // URLs of kept data: what they are valid for, and how often.
 import { describe, expect, it } from 'vitest'
-import { CallUrls } from '../../../../src/features/references/call-urls.ts'
-import { dataRoute } from '../../../../src/features/references/data.ts'
-import { DataUrls } from '../../../../src/features/references/urls.ts'
+import { CallUrls, dataRoute, DataUrls } from '../../../../src/features/references/transfer/urls.ts'
 import type { ByteExchange, RequestState } from '../../../../src/core/call.ts'
 import { createSeal } from '../../../../src/core/seal.ts'
 import { type Reference, References } from '../../../../src/records/references.ts'

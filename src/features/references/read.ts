@@ -1,18 +1,20 @@
-/** Reads kept data: `resources/read` of `ref://<id>`, and the tool `read_reference`, which returns parts of it. */
+/**
+ * Reads kept data: `resources/read` of `ref://<id>`, and the tool `read_reference`, which returns parts of it. The right to do
+ * so is that to read resources of the server that the data came from.
+ */
 import type { Call, Handler, Outcome } from '../../core/call.ts'
 import { invalidParam } from '../../core/error.ts'
 import { cut } from '../../core/json/shorten.ts'
+import { UPLOADS } from '../../records/plain-name.ts'
 import { type Reference, type References, unknownReference } from '../../records/references.ts'
 import { answered, asToolWithResult } from '../builtin-tool.ts'
-import type { BuiltinEntry, BuiltinTool } from '../feature.ts'
-import { loggedReference } from './logged.ts'
-import { readableReference } from './may-read.ts'
-import { dataReference, uriOf } from './preview.ts'
+import type { BuiltinEntry, BuiltinTool, Services } from '../feature.ts'
+import { dataReference, loggedReference, uriOf } from './kept-data.ts'
 import {
   checkedPart,
   lines,
-  type Part,
   parseReference,
+  type Part,
   rangeOf,
   SCHEME,
   segmentsOf,
@@ -21,7 +23,38 @@ import {
   type Written,
 } from './selection.ts'
 
-interface Options {
+/** Whether a caller may read resources of the server that data came from, now; false if that is not known. */
+export async function mayRead(
+  { server, id }: Pick<Reference, 'server' | 'id'>,
+  call: Call,
+  { invoker, servers }: Pick<Services, 'invoker' | 'servers'>,
+): Promise<boolean> {
+  if (server === UPLOADS) return true
+  if (!servers.names().includes(server)) return false
+  const target = { upstream: server, method: 'resources/read', name: `ref://${id}` }
+  const { inputResponses: _responses, ...rest } = call
+  return invoker.isPermitted({ ...rest, method: target.method, target, params: call.params })
+}
+
+interface Reading {
+  readonly references: References
+  mayRead(reference: Reference, call: Call): Promise<boolean>
+  /** The place in the arguments, for the error. */
+  readonly field?: string
+}
+
+/** A reference that a caller may read. @throws RESOURCE_NOT_FOUND otherwise, in the same words */
+export async function readableReference(
+  call: Call,
+  id: string,
+  { references, mayRead: isReadable, field }: Reading,
+): Promise<Reference> {
+  const reference = await references.find(call.principal, id)
+  if (reference && (await isReadable(reference, call))) return reference
+  throw unknownReference().with({ field })
+}
+
+interface ReadOptions {
   readonly references: References
   mayRead(reference: Reference, call: Call): Promise<boolean>
   /** The largest content of `resources/read`, in bytes. */
@@ -39,7 +72,7 @@ const MAX_LINE_LENGTH = 300
 const MAX_SEARCH_LENGTH = 200
 
 /** The resource that stands for all references of a caller. */
-export function referenceResource(options: Options): BuiltinEntry {
+export function referenceResource(options: ReadOptions): BuiltinEntry {
   return {
     definition: { uri: SCHEME, name: 'references' },
     isListed: false,
@@ -48,7 +81,7 @@ export function referenceResource(options: Options): BuiltinEntry {
   }
 }
 
-async function readResource(call: Call, options: Options): Promise<Outcome> {
+async function readResource(call: Call, options: ReadOptions): Promise<Outcome> {
   const uri = String(call.params.fields.uri)
   const written = readable('uri', uri)
   const reference = await allowed(written.id, call, options)
@@ -72,14 +105,14 @@ function readable(field: string, text: string): Written {
 }
 
 /** A reference that the caller may read, which is logged. @throws RESOURCE_NOT_FOUND otherwise */
-async function allowed(id: string, call: Call, options: Options): Promise<Reference> {
+async function allowed(id: string, call: Call, options: ReadOptions): Promise<Reference> {
   const reference = await readableReference(call, id, options)
   call.logFields.set('references_used', [loggedReference(reference)])
   return reference
 }
 
 /** The tool. */
-export function readReferenceTool(options: Options): BuiltinTool {
+export function readReferenceTool(options: ReadOptions): BuiltinTool {
   const read: Handler = async (call) => readSlice(call, options)
   return asToolWithResult(definition, read)
 }
@@ -113,7 +146,7 @@ const definition = {
   annotations: { readOnlyHint: true, idempotentHint: true, openWorldHint: false },
 } as const
 
-async function readSlice(call: Call, options: Options): Promise<Outcome> {
+async function readSlice(call: Call, options: ReadOptions): Promise<Outcome> {
   const { ref, search, max_bytes: asked = SLICE_BYTES } = call.params.fields
   const text = typeof ref === 'string' && !ref.startsWith(SCHEME) ? `${SCHEME}${ref}` : ref
   if (typeof text !== 'string') throw invalidParam('ref', 'must be a reference such as ref://ref_1')
@@ -144,7 +177,7 @@ function partOf({ params: { fields } }: Call, written: Part): Part {
   })
 }
 
-interface SliceOptions extends Options {
+interface SliceOptions extends ReadOptions {
   readonly written: string
 }
 
@@ -184,7 +217,11 @@ function shortened(text: string, max: number): string {
   return `${cut(text, max + 2) ?? ''}\n[There is more. Ask for less, or set max_bytes.]`
 }
 
-async function matches(reference: Reference, search: unknown, { references, max }: Options): Promise<string> {
+async function matches(
+  reference: Reference,
+  search: unknown,
+  { references, max }: ReadOptions,
+): Promise<string> {
   if (typeof search !== 'string' || search === '' || search.length > MAX_SEARCH_LENGTH)
     throw invalidParam('search', `must be a text of 1 to ${MAX_SEARCH_LENGTH} characters`)
   const found: string[] = []

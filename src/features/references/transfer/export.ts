@@ -2,23 +2,22 @@
  * Results as references on request: the tool `export_result_ref`, and `POST /export`. Either makes a call of a tool for
  * its caller and keeps the result whatever its size, or keeps the result of an operation that has ended.
  */
-import { world } from '../../core/world.ts'
-import type { Call, Handler, Outcome } from '../../core/call.ts'
-import { asGatewayError, GatewayError, invalidParam } from '../../core/error.ts'
-import type { Descriptor } from '../../core/descriptor.ts'
-import { isObject } from '../../core/json/json.ts'
-import { Payload } from '../../core/payload.ts'
-import { NOT_KEPT_KEY, REFERENCES_KEY, REFERENCE_KEY } from '../../protocol/meta-keys.ts'
-import { isEnded, OperationIds, type OperationRecord, Operations } from '../../records/operations.ts'
-import { type Reference, type References, unknownReference } from '../../records/references.ts'
-import { collected } from '../../store/blobs/blobs.ts'
-import { asToolWithResult } from '../builtin-tool.ts'
-import type { BuiltinRoute, BuiltinTool, Services } from '../feature.ts'
-import { findTool, innerArguments, innerCall, optionalText } from './inner-call.ts'
-import { describedFor, type Keeping, withFacts, withReason, withReferences } from './keep.ts'
-import { blocksOf, PREVIEWED_BYTES, uriOf } from './preview.ts'
+import type { Call, Handler, Outcome } from '../../../core/call.ts'
+import type { Descriptor } from '../../../core/descriptor.ts'
+import { asGatewayError, GatewayError, invalidParam } from '../../../core/error.ts'
+import { isObject } from '../../../core/json/json.ts'
+import { Payload } from '../../../core/payload.ts'
+import { world } from '../../../core/world.ts'
+import { NOT_KEPT_KEY, REFERENCE_KEY, REFERENCES_KEY, tasksExtension } from '../../../protocol/meta-keys.ts'
+import { isEnded, OperationIds, type OperationRecord, Operations } from '../../../records/operations.ts'
+import { type Reference, type References, unknownReference } from '../../../records/references.ts'
+import { collected } from '../../../store/blobs/blobs.ts'
+import { asToolWithResult } from '../../builtin-tool.ts'
+import type { BuiltinRoute, BuiltinTool, Services } from '../../feature.ts'
+import { describedFor, type Keeping, withFacts, withReason, withReferences } from '../keep.ts'
+import { blocksOf, PREVIEWED_BYTES, uriOf } from '../kept-data.ts'
 
-interface Options {
+interface ExportOptions {
   readonly references: References
   /** How results of a server are kept; undefined if they are not. */
   keepingOf(upstream: string): Keeping | undefined
@@ -29,7 +28,10 @@ interface Options {
 }
 
 /** The tool, and the path over HTTP. */
-export function exporting(options: Options): { readonly tool: BuiltinTool; readonly route: BuiltinRoute } {
+export function exporting(options: ExportOptions): {
+  readonly tool: BuiltinTool
+  readonly route: BuiltinRoute
+} {
   const run = exporter(options)
   return {
     tool: asToolWithResult(definition, async (call) => forModel(await run(call))),
@@ -112,7 +114,7 @@ function factsOf(result: Payload): Payload {
   return facts.with({ result: result.at('structuredContent') })
 }
 
-function exporter(options: Options): Handler {
+function exporter(options: ExportOptions): Handler {
   const { store, identity } = options.deps
   const operations = new Operations(store, world.now)
   const ids = new OperationIds(identity.seal, identity.membership.id)
@@ -134,7 +136,7 @@ function exporter(options: Options): Handler {
 async function exportCall(
   call: Call,
   { tool, id }: { readonly tool: string; readonly id: string | undefined },
-  options: Options,
+  options: ExportOptions,
 ): Promise<Outcome> {
   const { servers, invoker } = options.deps
   const named = { upstream: call.target.upstream, name: tool }
@@ -154,7 +156,7 @@ async function exportCall(
 }
 
 /** @throws UNSUPPORTED_OPERATION, PERMISSION_DENIED */
-async function mustBeKept(upstream: string, call: Call, options: Options): Promise<Keeping> {
+async function mustBeKept(upstream: string, call: Call, options: ExportOptions): Promise<Keeping> {
   const keeping = options.keepingOf(upstream)
   if (!keeping)
     throw new GatewayError('UNSUPPORTED_OPERATION', `Results of ${upstream} are not kept.`, {
@@ -175,7 +177,7 @@ interface Export {
   /** The id that the caller chose. */
   readonly id: string | undefined
   readonly keeping: Keeping
-  readonly options: Options
+  readonly options: ExportOptions
 }
 
 /** A result without a part that can be kept, such as one with links alone: it is kept as JSON. */
@@ -202,7 +204,7 @@ interface EndedOperation {
 async function exportOperation(
   call: Call,
   { operation, record, id }: EndedOperation,
-  options: Options,
+  options: ExportOptions,
 ): Promise<Outcome> {
   const { upstream } = call.target
   const isHere = record && (upstream === undefined || upstream === record.upstream)
@@ -283,4 +285,68 @@ function notEnded({ state }: OperationRecord, operation: string | undefined): Ga
     reason: 'unfinished',
     suggestion: `Call resume_operation with operation_id "${operation}" to wait for it, then export it again.`,
   })
+}
+
+/** A tool to call, by its name at an address: of one server, or of all if `upstream` is absent. */
+export interface InnerTool {
+  readonly upstream?: string | undefined
+  readonly name: string
+}
+
+/**
+ * A call of a tool in the course of another call. Its outcome is that of the outer one: input requests reach the client,
+ * which repeats the outer call, and so the inner one. It is never a task, since the outer call has to see its result.
+ */
+export function innerCall(
+  call: Call,
+  { upstream, name }: InnerTool,
+  args: Payload,
+  meta: Readonly<Record<string, unknown>> = {},
+): Call {
+  const target = { method: 'tools/call', name, ...(upstream !== undefined && { upstream }) }
+  const all = { ...call.meta, ...meta }
+  return {
+    ...call,
+    method: target.method,
+    params: Payload.of({ name, _meta: all }).with({ arguments: args }),
+    target,
+    meta: all,
+    client: withoutTasks(call.client),
+    // The log line of the outer call names its own target.
+    logFields: new Map(),
+  }
+}
+
+/** The descriptor of a tool to call; undefined if it is unknown, or if listing fails, which the call of it reports. */
+export async function findTool(
+  call: Call,
+  tool: InnerTool,
+  servers: Pick<Services['servers'], 'tool'>,
+): Promise<Descriptor | undefined> {
+  try {
+    return await servers.tool(innerCall(call, tool, Payload.of({})))
+  } catch {
+    return undefined
+  }
+}
+
+function withoutTasks(client: Call['client']): Call['client'] {
+  const { extensions, ...capabilities } = client.capabilities
+  if (!isObject(extensions) || extensions[tasksExtension] === undefined) return client
+  const { [tasksExtension]: _tasks, ...others } = extensions
+  return { ...client, capabilities: { ...capabilities, extensions: others } }
+}
+
+/** The arguments for a tool, in the arguments of the tool that calls it. @throws INVALID_INPUT */
+export function innerArguments({ params }: Call): Payload {
+  const given = params.at('arguments') ?? Payload.of({})
+  if (!isObject(given.value)) throw invalidParam('arguments', 'must be an object')
+  return given
+}
+
+/** A text among the arguments, if it is there. @throws INVALID_INPUT */
+export function optionalText({ params }: Call, name: string): string | undefined {
+  const value = params.fields[name]
+  if (value === undefined || (typeof value === 'string' && value !== '')) return value
+  throw invalidParam(name, 'must be a text')
 }

@@ -20,14 +20,64 @@ import {
 } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { type Call, isOpen, type Outcome } from '../../core/call.ts'
-import { GatewayError, systemCodeOf } from '../../core/error.ts'
-import { background, type Log } from '../../core/log.ts'
-import { hasReachedShare, type Principal, shareOf } from '../../core/principal.ts'
-import { Holdings } from '../../core/holdings.ts'
-import type { Bytes } from '../../store/blobs/blobs.ts'
-import { folderProblem, isOwnPlace, plantedProblem } from '../../store/private-folder.ts'
-import { fileName } from './file-name.ts'
+import { type Call, isOpen, type Outcome } from '../../../core/call.ts'
+import { GatewayError, systemCodeOf } from '../../../core/error.ts'
+import type { Finding } from '../../../core/finding.ts'
+import { Holdings } from '../../../core/holdings.ts'
+import { background, type Log } from '../../../core/log.ts'
+import { hasReachedShare, type Principal, shareOf } from '../../../core/principal.ts'
+import type { Bytes } from '../../../store/blobs/blobs.ts'
+import { folderProblem, isOwnPlace, plantedProblem } from '../../../store/private-folder.ts'
+import type { Services, SettingsOf } from '../../feature.ts'
+import { fileName } from '../kept-data.ts'
+import { gatewayWide, type ReferenceSettings } from '../settings.ts'
+
+type Deps = Pick<Services, 'log' | 'scope' | 'servers'>
+
+/** The folders of files, one for each place that the settings name. */
+export class FileFolders {
+  readonly #settings: SettingsOf<ReferenceSettings | false>
+  readonly #deps: Deps
+  readonly #folders = new Map<string | undefined, ReferenceFiles>()
+
+  constructor(settings: SettingsOf<ReferenceSettings | false>, deps: Deps) {
+    this.#settings = settings
+    this.#deps = deps
+  }
+
+  at(folder: string | undefined): ReferenceFiles {
+    const { log, scope } = this.#deps
+    const files = scope.once(GatewayFiles)
+    const { total } = gatewayWide(this.#settings())
+    const known = this.#folders.get(folder) ?? new ReferenceFiles({ folder, total, files, log })
+    this.#folders.set(folder, known)
+    return known
+  }
+
+  /** Those of all servers, used or not. */
+  all(): readonly ReferenceFiles[] {
+    return [...new Set(this.#paths())].map((folder) => this.at(folder))
+  }
+
+  /** The folders of the settings that cannot be used. */
+  problems(): readonly Finding[] {
+    return [undefined, ...this.#deps.servers.names()].flatMap((upstream): readonly Finding[] => {
+      const { folder } = this.#settings(upstream) || {}
+      const isInherited = upstream !== undefined && folder === (this.#settings() || {}).folder
+      const problem =
+        folder === undefined || isInherited ? undefined : (folderProblem(folder) ?? plantedProblem(folder))
+      const place = upstream === undefined ? [] : ['upstreams', upstream]
+      const path = [...place, 'features', 'references', 'folder']
+      return problem === undefined ? [] : [{ path, message: problem }]
+    })
+  }
+
+  #paths(): readonly (string | undefined)[] {
+    return [undefined, ...this.#deps.servers.names()].map(
+      (upstream) => (this.#settings(upstream) || {}).folder,
+    )
+  }
+}
 
 /** What a file is made of. */
 export interface NewFile {
@@ -39,7 +89,7 @@ export interface NewFile {
   readonly bytes: Bytes
 }
 
-interface Options {
+interface FileOptions {
   /** The absolute path of the folder of all files; without one, a folder of this user among the temporary files. */
   readonly folder?: string | undefined
   /** How large the files of all calls may be together, in bytes; those of one caller, a quarter of it. */
@@ -64,9 +114,9 @@ const STALE_MS = 600_000
 
 /** The files of one folder, for the calls of all servers that it belongs to. */
 export class ReferenceFiles {
-  readonly #options: Options
+  readonly #options: FileOptions
 
-  constructor(options: Options) {
+  constructor(options: FileOptions) {
     this.#options = options
   }
 
@@ -92,11 +142,11 @@ export class ReferenceFiles {
 /** The files of one call. */
 export class CallFiles {
   readonly caller: Principal
-  readonly #options: Options
+  readonly #options: FileOptions
   readonly #paths = new Map<string, string>()
   readonly #folders = new Map<string, number>()
 
-  constructor(caller: Principal, options: Options) {
+  constructor(caller: Principal, options: FileOptions) {
     this.caller = caller
     this.#options = options
   }
