@@ -64,7 +64,7 @@ function figureOf(proof: Proof): Figure {
 }
 
 function simulated(): Figure {
-  const words = ['dist/main.js', 'simulate', '--seed', `${SIMULATION.seed}`, '--steps', `${SIMULATION.steps}`]
+  const words = ['test/simulate/main.ts', '--seed', `${SIMULATION.seed}`, '--steps', `${SIMULATION.steps}`]
   const report = JSON.parse(output([...words, '--json'])) as {
     readonly steps: number
     readonly seeds: readonly Readonly<Record<'attempts' | 'effects' | 'faults', number>>[]

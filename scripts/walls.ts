@@ -231,19 +231,6 @@ const walls: readonly Wall[] = [
   },
   { part: 'testkit/prove/programs.ts', may: [], uses: files },
   { part: 'testkit/prove/tree-copy.ts', may: ['testkit/prove/sandbox.ts'], uses: files },
-  {
-    part: 'testkit/simulate',
-    may: [
-      'core',
-      'protocol',
-      'records/approvals.ts',
-      'store/store.ts',
-      'store/memory.ts',
-      'store/blobs/chunks.ts',
-      'upstream/transport/transport.ts',
-      'gateway/gateway.ts',
-    ],
-  },
   { part: 'cli', may: forCommands, uses: packagesOfCommands },
   { part: 'cli/call.ts', may: [...forCommands, 'gateway/command-call.ts'], uses: packagesOfCommands },
   {
@@ -262,11 +249,6 @@ const walls: readonly Wall[] = [
     uses: packagesOfCommands,
   },
   { part: 'cli/health.ts', may: ['config', 'core'], uses: ['undici', 'node:fs'] },
-  {
-    part: 'cli/simulate.ts',
-    may: ['config', 'core', 'testkit'],
-    uses: ['node:child_process', 'node:fs'],
-  },
   { part: 'gateway', may: parts, uses: ['node:os', 'node:stream'] },
   { part: 'gateway/keys.ts', may: ['core', 'store/store.ts'], uses: ['jose'] },
   {

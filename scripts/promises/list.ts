@@ -1,6 +1,6 @@
 /** The promises of the gateway: what each one says, where it ends, what shows it, and the code that keeps it. */
 
-/** A test that shows a promise, one with a seed with all its repetitions; or rules of `gatehouse simulate`. */
+/** A test that shows a promise, one with a seed with all its repetitions; or rules of `npm run simulate`. */
 export type Proof =
   | { readonly kind: 'test'; readonly file: string; readonly seed?: number }
   | { readonly kind: 'simulation'; readonly rules: readonly string[] }

@@ -23,7 +23,7 @@ export type AllFigures = Readonly<Record<string, Figures>>
 /** The command that runs a proof. */
 export function commandOf(proof: Proof): string {
   if (proof.kind === 'simulation')
-    return `gatehouse simulate --seed ${SIMULATION.seed} --steps ${SIMULATION.steps}`
+    return `npm run simulate -- --seed ${SIMULATION.seed} --steps ${SIMULATION.steps}`
   return `npm run test:${runOf(proof)} -- ${proof.file}`
 }
 

@@ -31,7 +31,6 @@ Usage
   gatehouse replay FILE                     serve a recording in the place of its server, or make a test of it
   gatehouse diff FILE FILE                  compare two recordings, or one with its server
   gatehouse conformance [SERVER]            check a server behind the gateway against the extension proposals
-  gatehouse simulate                        run gateways in a simulated world, and check what they promise
   gatehouse undo --since 10m                list recent actions and how they can be undone, then undo them
   gatehouse verify FILE                     check the receipt of a result
   gatehouse audit verify FILE…              detect removed or altered lines in an audit log
@@ -286,18 +285,6 @@ A running gateway with the same store shows the last report at /conformance, apa
   --allow-writes  also call tools that change something, with features.conformance.arguments of the server
   --suite         print what each check is about, as JSON
 Exit codes: 0 all checks that apply passed, 1 one failed or could not be carried out.`,
-  simulate: `Usage: gatehouse simulate [--seed N] [--steps N] [--gateways N] [--config FILE] [--json]
-                          [--junit FILE]
-
-Runs gateways, servers and clients in a simulated world, in which messages get lost, processes end and clocks jump, and
-checks what the gateways promise. The same seed always gives the same history.
-  --seed N        determines everything that happens (default 1)
-  --steps N       how many events to run (default 10000); more than 20000 are several seeds
-  --gateways N    how many gateways share the store (default 3, at most 10)
-  --config FILE   use the features and limits of a configuration; its servers and its store are not used
-  --json          print JSON
-  --junit FILE    write a result for each rule as JUnit XML
-Exit codes: 0 every rule held, 1 a rule was violated.`,
   undo: `Usage: gatehouse undo --since WHEN [--until WHEN] [--session ID] [--upstream SERVER] [--dry-run] [--yes]
                       [--json] [--config FILE]
 

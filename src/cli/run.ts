@@ -37,12 +37,14 @@ const commands: { readonly [name: string]: Load; readonly serve: Load } = {
   replay: async () => (await import('./replay.ts')).replay,
   diff: async () => (await import('./diff.ts')).diff,
   conformance: async () => (await import('./conformance.ts')).conformance,
-  simulate: async () => (await import('./simulate.ts')).simulate,
   undo: async () => (await import('./undo.ts')).undo,
   verify: async () => (await import('./verify.ts')).verify,
   skill: async () => (await import('./export.ts')).skill,
   export: async () => (await import('./export.ts')).exportEntry,
 }
+
+const simulatorMoved =
+  'the simulator is not part of the installed gateway any more: in a checkout of its repository, run npm run simulate (docs/simulation.md)'
 
 /** Runs a command line and returns the exit code: 0 success, 1 a problem was found, 2 wrong usage. */
 export async function run(words: readonly string[], io: Io): Promise<number> {
@@ -55,6 +57,7 @@ export async function run(words: readonly string[], io: Io): Promise<number> {
   if (beforeCommand.includes('--version') || first === '-v') return printed(version, io)
   if (beforeCommand.includes('--help') || beforeCommand.includes('-h'))
     return printed(isCommand ? helpOf(name) : overview, io)
+  if (first === 'simulate') return failed([simulatorMoved], 2, io)
   if (!isCommand && first !== undefined && !/^(?:-|https?:)/.test(first)) {
     const mistake = urlMistake(first)
     if (mistake !== undefined) return failed([`"${first}": ${mistake}`], 2, io)

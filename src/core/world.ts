@@ -1,6 +1,6 @@
 /**
  * What a program cannot compute: time, timers, randomness, and which process it is. All code that a simulation may run
- * takes them from here, so that `gatehouse simulate` can run whole gateways in a world of its own. Each function looks up
+ * takes them from here, so that the simulator (`test/simulate`) can run whole gateways in a world of its own. Each function looks up
  * the global that it stands for when it is called.
  *
  * Code that only runs against real files, sockets and processes uses the globals: `test/unit/core/world.test.ts` lists it.

@@ -3,7 +3,7 @@ import { until } from './condition.ts'
 import type { CrashField, MortalGateway } from './crash-field.ts'
 import { additionsOf } from './effects.ts'
 import { type Answer, attemptCall, type Attempt, type KeyedCall } from './keyed-client.ts'
-import { type Seeded, seeded } from './seeded.ts'
+import { type Seeded, seeded } from '../simulate/random.ts'
 import { numberOf } from './server/json.ts'
 
 /** What became of a key, as its client knows it. */

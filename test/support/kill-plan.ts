@@ -1,4 +1,4 @@
-import { type Seeded } from './seeded.ts'
+import { type Seeded } from '../simulate/random.ts'
 import { repetitions } from './soak.ts'
 
 /**

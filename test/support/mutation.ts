@@ -22,12 +22,12 @@ export function builtFile(file: string): URL {
   return new URL(`../../dist/${file}`, import.meta.url)
 }
 
-/** How commands of the changed gateway are started. @throws if the text is not in the file once */
-export function mutated(mutation: Mutation): CommandOptions {
+/** How a program with the changed gateway is started; by default, its commands. @throws if the text is not in the file once */
+export function mutated(mutation: Mutation, program = gatewayProgram()): CommandOptions {
   const { file, find } = mutation
   if (readFileSync(builtFile(file), 'utf8').split(find).length !== 2)
     throw new Error(`${file} must have this once: ${find}`)
-  const [node = process.execPath, ...rest] = gatewayProgram()
+  const [node = process.execPath, ...rest] = program
   return {
     program: [node, '--import', loader, ...rest],
     env: { MUTATION: JSON.stringify(mutation) },

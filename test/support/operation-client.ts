@@ -3,7 +3,7 @@ import { enveloped } from './client/modern-request.ts'
 import { usual } from './client/raw.ts'
 import { SseParser } from './client/sse-parser.ts'
 import type { MortalGateway } from './crash-field.ts'
-import type { Seeded } from './seeded.ts'
+import type { Seeded } from '../simulate/random.ts'
 import { isObject, type Json, objectAt, parseExact } from './server/json.ts'
 
 /** What a client wants of a call. */

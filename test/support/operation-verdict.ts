@@ -1,6 +1,6 @@
 import { additionsOf, type Effect } from './effects.ts'
 import type { OperationEnding, OperationPlan } from './operation-client.ts'
-import type { Seeded } from './seeded.ts'
+import type { Seeded } from '../simulate/random.ts'
 
 /** A kind of operation: how it is called, and what its client may hear of it. */
 interface Kind {

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { setTimeout as pause } from 'node:timers/promises'
 import { sha256Of } from '../bench/large-text.ts'
 import type { MortalGateway } from './crash-field.ts'
-import type { Seeded } from './seeded.ts'
+import type { Seeded } from '../simulate/random.ts'
 import { isObject, type Json, objectAt } from './server/json.ts'
 import { type Answer, StatelessClient } from './stateless-client.ts'
 

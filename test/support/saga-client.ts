@@ -3,7 +3,7 @@ import { usual } from './client/raw.ts'
 import type { MortalGateway } from './crash-field.ts'
 import { modern } from './fronts.ts'
 import type { SagaPlan, PlannedStep } from './saga-plan.ts'
-import type { Seeded } from './seeded.ts'
+import type { Seeded } from '../simulate/random.ts'
 import { isObject, type Json, objectAt } from './server/json.ts'
 
 /** What the client of a transaction was told. */

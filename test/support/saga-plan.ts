@@ -1,6 +1,6 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import type { Seeded } from './seeded.ts'
+import type { Seeded } from '../simulate/random.ts'
 import type { Json } from './server/json.ts'
 
 /** What a client is going to do in one transaction. */

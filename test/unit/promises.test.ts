@@ -5,7 +5,7 @@ import { bareCode, codeHash } from '../../scripts/promises/code.ts'
 import { promises } from '../../scripts/promises/list.ts'
 import { outdatedReport } from '../../scripts/promises/outdated.ts'
 import { type AllFigures, commandOf, promisesPage } from '../../scripts/promises/page.ts'
-import { ruleNames } from '../../src/testkit/simulate/rules/rules.ts'
+import { ruleNames } from '../simulate/rules/rules.ts'
 
 const root = join(import.meta.dirname, '../..')
 const read = (path: string): string => readFileSync(join(root, path), 'utf8')

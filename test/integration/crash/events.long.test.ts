@@ -19,7 +19,7 @@ import { eventPoints, type KillPoint, planKills } from '../../support/kill-plan.
 import { killableGateways } from '../../support/planned-kills.ts'
 import { skipWithout } from '../../support/needs.ts'
 import { hasRedis, needsRedis, type RedisServer, startRedis } from '../../support/redis-server.ts'
-import { seeded } from '../../support/seeded.ts'
+import { seeded } from '../../simulate/random.ts'
 import type { Json } from '../../support/server/json.ts'
 import { isSoak, repetitions, seedOf } from '../../support/soak.ts'
 import { steadyPort } from '../../support/steady-port.ts'

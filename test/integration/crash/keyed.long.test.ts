@@ -6,7 +6,7 @@ import { effectsOf } from '../../support/effects.ts'
 import { reportFigure } from '../../support/figure.ts'
 import { skipWithout } from '../../support/needs.ts'
 import { hasRedis, needsRedis, type RedisServer, startRedis } from '../../support/redis-server.ts'
-import { seeded } from '../../support/seeded.ts'
+import { seeded } from '../../simulate/random.ts'
 import { repetitions, seedOf, variantsOf } from '../../support/soak.ts'
 
 /** CRASH_SEED reproduces the points at which processes were killed. */

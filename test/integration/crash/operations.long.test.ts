@@ -16,7 +16,7 @@ import { type OperationField, startOperationField } from '../../support/operatio
 import { changesOf, faultsOfOperations, planOperations } from '../../support/operation-verdict.ts'
 import { skipWithout } from '../../support/needs.ts'
 import { hasRedis, needsRedis, type RedisServer, startRedis } from '../../support/redis-server.ts'
-import { seeded } from '../../support/seeded.ts'
+import { seeded } from '../../simulate/random.ts'
 import { isSoak, repetitions, seedOf } from '../../support/soak.ts'
 
 /** OPERATION_SEED reproduces the operations, and the writes at which processes are killed. */

@@ -5,7 +5,7 @@ import { keep, Tally, use } from '../../support/reference-client.ts'
 import { type ReferenceField, startReferenceField, TTL_MS } from '../../support/reference-field.ts'
 import { skipWithout } from '../../support/needs.ts'
 import { hasRedis, needsRedis, type RedisServer, startRedis } from '../../support/redis-server.ts'
-import { seeded } from '../../support/seeded.ts'
+import { seeded } from '../../simulate/random.ts'
 import { repetitions, seedOf } from '../../support/soak.ts'
 
 /** REFERENCE_SEED reproduces the points at which processes are killed, and the sizes. */

@@ -7,7 +7,7 @@ import { runSaga, type SagaEnding, statusOf } from '../../support/saga-client.ts
 import { type SagaField, startSagaField } from '../../support/saga-field.ts'
 import { planSagas, type SagaPlan } from '../../support/saga-plan.ts'
 import { faultsOfSaga } from '../../support/saga-verdict.ts'
-import { type Seeded, seeded } from '../../support/seeded.ts'
+import { type Seeded, seeded } from '../../simulate/random.ts'
 import type { Json } from '../../support/server/json.ts'
 import { repetitions, seedOf } from '../../support/soak.ts'
 

@@ -17,7 +17,7 @@ const real = [
   /^downstream\/(http|pages|auth)\//,
   /^observability\/(audit\/file|tracing)\.ts$/,
   /^features\/(dialer|references\/files)\.ts$/,
-  /^testkit\/(?!simulate\/(?!scheduler))/,
+  /^testkit\//,
 ]
 
 const ambient =

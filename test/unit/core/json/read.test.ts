@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { ExactNumber, numberOf, plainDigits } from '../../../../src/core/json/exact-number.ts'
 import { canonical, exactly, isObject, isSame } from '../../../../src/core/json/json.ts'
 import { duplicateKey, parseJson, withDoubles } from '../../../../src/core/json/read.ts'
-import { type Seeded, seeded } from '../../../support/seeded.ts'
+import { type Seeded, seeded } from '../../../simulate/random.ts'
 
 describe('parseJson', () => {
   it.each([

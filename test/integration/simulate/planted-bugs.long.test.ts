@@ -2,10 +2,11 @@ import { expect, it } from 'vitest'
 import { type CommandOptions, runCommandProcess } from '../../support/gateway-process.ts'
 import { mutated } from '../../support/mutation.ts'
 import { plantedBugs } from '../../support/planted-bugs.ts'
+import { simulator } from '../../support/simulator.ts'
 import { variantsOf } from '../../support/soak.ts'
 
-async function simulate(seed: number, steps: number, options?: CommandOptions) {
-  return runCommandProcess(['simulate', '--seed', String(seed), '--steps', String(steps)], options)
+async function simulate(seed: number, steps: number, options: CommandOptions = { program: simulator }) {
+  return runCommandProcess(['--seed', String(seed), '--steps', String(steps)], options)
 }
 
 /** A bug must show within so many steps of one seed, which is sought among the first ones. */
@@ -18,7 +19,7 @@ const bugs = variantsOf(plantedBugs, ({ rule }, index) => {
 })
 
 it.each(bugs)('the simulation finds that $name', async (bug) => {
-  const planted = mutated(bug)
+  const planted = mutated(bug, simulator)
   const isFound = async (seed: number): Promise<boolean> => {
     const { code, stdout } = await simulate(seed, bug.steps, planted)
     const [, step, rule] = /^Seed \d+, step (\d+): ([\w-]+): /m.exec(stdout) ?? []

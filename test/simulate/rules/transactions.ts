@@ -2,7 +2,7 @@
  * Transactions end. Steps are undone in reverse order, unless the status says which are not. A committed one has the effects of all its steps that were answered; of a rolled back one nothing is
  * left, or it needs attention.
  */
-import { isObject } from '../../../core/json/json.ts'
+import { isObject } from '../../../src/core/json/json.ts'
 import type { Operation, Reply } from '../history.ts'
 import type { CreateRule, FinalState } from './rule.ts'
 

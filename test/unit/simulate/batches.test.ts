@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import { inBatches } from '../../../src/cli/simulate.ts'
-import type { SimulationResult } from '../../../src/testkit/simulate/simulation.ts'
+import { inBatches } from '../../simulate/command.ts'
+import type { SimulationResult } from '../../simulate/simulation.ts'
 
 function result(seed: number, steps: number): SimulationResult {
   return { seed, steps, duration: 1, hash: '', attempts: 1, effects: 1, faults: 0 }

@@ -1,5 +1,5 @@
 /** A client that polls the events of its caller's calls of one tool for as long as the simulation lasts. */
-import { Payload } from '../../core/payload.ts'
+import { Payload } from '../../src/core/payload.ts'
 import type { Client } from './client.ts'
 import type { Field } from './workload.ts'
 

@@ -1,5 +1,5 @@
 /** The world in which simulated gateways run: virtual time, timers as events, seeded randomness. */
-import type { Timer, World } from '../../core/world.ts'
+import type { Timer, World } from '../../src/core/world.ts'
 import type { Seeded } from './random.ts'
 import type { Scheduler, SimulatedEvent, SimulatedProcess } from './scheduler.ts'
 

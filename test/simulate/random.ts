@@ -1,4 +1,7 @@
-/** Numbers that look random and are the same for the same seed (mulberry32). Not for secrets. */
+/** Numbers that look random and are the same for the same seed. */
+import { mulberry32 } from '../../src/testkit/server-test/seed.ts'
+
+/** A stream of such numbers. */
 export interface Seeded {
   /** From 0, below 1. */
   next(): number
@@ -12,13 +15,7 @@ export interface Seeded {
 
 /** Begins with a seed: a whole number. */
 export function seeded(seed: number): Seeded {
-  let state = seed | 0
-  const next = (): number => {
-    state = (state + 0x6d2b79f5) | 0
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state)
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296
-  }
+  const next = mulberry32(seed)
   const below = (limit: number): number => Math.floor(next() * limit)
   return {
     next,

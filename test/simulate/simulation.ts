@@ -2,8 +2,8 @@
  * One simulation: gateways, servers, clients and the store in one process, driven by one seed. The same seed and settings
  * give the same history, to the last event.
  */
-import type { Settings } from '../../core/settings.ts'
-import { enterWorld } from '../../core/world.ts'
+import type { Settings } from '../../src/core/settings.ts'
+import { enterWorld } from '../../src/core/world.ts'
 import { startApprover } from './approver.ts'
 import { Client } from './client.ts'
 import { chooseRates, Faults } from './faults.ts'

@@ -1,9 +1,12 @@
-/** `gatehouse simulate`: runs gateways, servers and clients in a simulated world, and checks what they promise. */
+/** The command line of the simulator: which simulations run, in which processes, and what is printed. */
 import { spawnSync } from 'node:child_process'
-import { loadSettings } from '../config/load.ts'
-import { self } from '../core/identity.ts'
-import type { Settings } from '../core/settings.ts'
-import { oneLine } from '../core/text/escape.ts'
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { parseArgs } from 'node:util'
+import { loadSettings } from '../../src/config/load.ts'
+import { ConfigError, problemLine } from '../../src/config/problem.ts'
+import { self } from '../../src/core/identity.ts'
+import type { Settings } from '../../src/core/settings.ts'
+import { oneLine } from '../../src/core/text/escape.ts'
 import {
   type CheckResult,
   type CheckStatus,
@@ -12,15 +15,23 @@ import {
   type Report,
   reportOf,
   reportText,
-} from '../testkit/report.ts'
-import { ruleNames } from '../testkit/simulate/rules/rules.ts'
-import { simulatedConfig, simulatedSettings } from '../testkit/simulate/settings.ts'
-import { simulate as runSimulation, type SimulationResult } from '../testkit/simulate/simulation.ts'
-import { readSource } from './options.ts'
-import { configWords, parseWords, UsageError } from './words.ts'
-import { parseJson } from '../core/json/read.ts'
-import { type Io, pathOf, write } from './io.ts'
-import { writePrivate } from './private-file.ts'
+} from '../../src/testkit/report.ts'
+import { ruleNames } from './rules/rules.ts'
+import { simulatedConfig, simulatedSettings } from './settings.ts'
+import { simulate as runSimulation, type SimulationResult } from './simulation.ts'
+
+const USAGE = `Usage: npm run simulate -- [--seed N] [--steps N] [--gateways N] [--config FILE] [--json] [--junit FILE]
+
+Runs gateways, servers and clients in a simulated world, in which messages get lost, processes end and clocks jump, and
+checks what the gateways promise. The same seed always gives the same history.
+  --seed N        determines everything that happens (default 1)
+  --steps N       how many events to run (default 10000); more than 20000 are several seeds
+  --gateways N    how many gateways share the store (default 3, at most 10)
+  --config FILE   use the features and limits of a configuration; its servers and its store are not used
+  --json          print JSON
+  --junit FILE    write a result for each rule as JUnit XML
+Exit codes: 0 every rule held, 1 a rule was violated, 2 wrong usage.
+`
 
 /** The steps of one simulation; more steps are several of them, with the seeds that follow. */
 const STEPS_PER_SEED = 20_000
@@ -38,45 +49,81 @@ interface SimulationReport extends Report {
   readonly seeds: readonly SimulationResult[]
 }
 
-/** `gatehouse simulate [--config FILE] [--seed N] [--steps N] [--gateways N]`: exit code 1 if a rule is violated. */
-export async function simulate(args: readonly string[], io: Io): Promise<number> {
-  const { values, positionals } = parseWords(args, {
-    config: { type: 'string', short: 'c' },
-    'env-file': { type: 'string' },
-    seed: { type: 'string' },
-    steps: { type: 'string' },
-    gateways: { type: 'string' },
-    json: { type: 'boolean' },
-    junit: { type: 'string' },
-  })
-  if (positionals.length > 0) throw new UsageError('this command takes options only')
+/** Wrong usage of the command line. */
+class UsageError extends Error {}
+
+/** Runs the simulator with these arguments. Resolves with the exit code. */
+export async function simulate(args: readonly string[]): Promise<number> {
+  try {
+    return await simulated(args)
+  } catch (error) {
+    const messages =
+      error instanceof ConfigError
+        ? error.problems.map(problemLine)
+        : [error instanceof Error ? error.message : String(error)]
+    for (const message of messages) process.stderr.write(`simulate: ${oneLine(message)}\n`)
+    return error instanceof UsageError ? 2 : 1
+  }
+}
+
+async function simulated(args: readonly string[]): Promise<number> {
+  const values = optionsOf(args)
+  if (values.help) return written(USAGE)
   const first = numberOf(values.seed, { option: '--seed', least: 0, most: 2 ** 31 - 1, usual: 1 })
   const steps = numberOf(values.steps, { option: '--steps', least: 1, most: MAX_STEPS, usual: 10_000 })
   const gateways = numberOf(values.gateways, { option: '--gateways', least: 1, most: MAX_GATEWAYS, usual: 3 })
-  const settings = settingsFrom(values.config, values['env-file'], io)
-  const isJson = values.json === true
+  const settings = settingsFrom(values.config)
   const testedAt = new Date()
   let isRead = true
   // The reader of a pipe may end before the output does, as `head` does.
-  io.stdout.on('error', () => {
+  process.stdout.on('error', () => {
     isRead = false
   })
-  const options = [...['--gateways', `${gateways}`], ...configWords(values)]
+  const config = values.config === undefined ? [] : ['--config', values.config]
+  const options = ['--gateways', `${gateways}`, ...config]
   const here = async (seed: number, most: number) => [
     await runSimulation({ seed, steps: most, gateways, settings }),
   ]
-  const elsewhere = (seed: number, most: number) => inProcess(seed, most, { options, io })
+  const elsewhere = (seed: number, most: number) => inProcess(seed, most, options)
   const [run, most] = steps > STEPS_PER_PROCESS ? [elsewhere, STEPS_PER_PROCESS] : [here, STEPS_PER_SEED]
   const seeds: SimulationResult[] = []
   for await (const results of inBatches({ first, steps, most }, run)) {
     seeds.push(...results)
-    if (!isJson) write(results.map(seedLine).join(''), io)
+    if (!values.json) written(results.map(seedLine).join(''))
     if (!isRead) break
   }
   const report = simulationReport(seeds, testedAt)
-  if (values.junit !== undefined) writePrivate(pathOf(values.junit, io), junit(report))
-  write(isJson ? `${JSON.stringify(report, null, 2)}\n` : printed(report), io)
+  if (values.junit !== undefined) writeFileSync(values.junit, junit(report))
+  written(values.json ? `${JSON.stringify(report, null, 2)}\n` : printed(report))
   return isClean(report) ? 0 : 1
+}
+
+/** @throws UsageError */
+function optionsOf(args: readonly string[]) {
+  try {
+    const { values, positionals } = parseArgs({
+      args: [...args],
+      allowPositionals: true,
+      options: {
+        config: { type: 'string', short: 'c' },
+        seed: { type: 'string' },
+        steps: { type: 'string' },
+        gateways: { type: 'string' },
+        json: { type: 'boolean' },
+        junit: { type: 'string' },
+        help: { type: 'boolean', short: 'h' },
+      },
+    })
+    if (positionals.length > 0) throw new UsageError('this command takes options only')
+    return values
+  } catch (error) {
+    throw error instanceof UsageError ? error : new UsageError(`${String(error)} See --help.`)
+  }
+}
+
+function written(text: string): number {
+  process.stdout.write(text)
+  return 0
 }
 
 /** How many steps are simulated, from which seed on, and how many of them in one batch. */
@@ -102,23 +149,17 @@ export async function* inBatches(
 }
 
 /** Runs simulations in a process of their own. @throws if it ends without a report */
-function inProcess(
-  seed: number,
-  steps: number,
-  { options, io }: { readonly options: readonly string[]; readonly io: Io },
-): readonly SimulationResult[] {
+function inProcess(seed: number, steps: number, options: readonly string[]): readonly SimulationResult[] {
   const [, program = ''] = process.argv
-  const words = ['simulate', '--seed', `${seed}`, '--steps', `${steps}`, ...options, '--json']
+  const words = ['--seed', `${seed}`, '--steps', `${steps}`, ...options, '--json']
   const { stdout, status, error } = spawnSync(process.execPath, [...process.execArgv, program, ...words], {
     encoding: 'utf8',
-    env: io.env,
-    cwd: io.cwd,
     maxBuffer: MAX_REPORT_BYTES,
     stdio: ['ignore', 'pipe', 'inherit'],
   })
   if (error) throw error
   if (status !== 0 && status !== 1) throw new Error(`the process of seed ${seed} ended without a report`)
-  const { seeds } = parseJson(stdout) as Pick<SimulationReport, 'seeds'>
+  const { seeds } = JSON.parse(stdout) as Pick<SimulationReport, 'seeds'>
   return seeds
 }
 
@@ -147,10 +188,14 @@ function simulationReport(seeds: readonly SimulationResult[], testedAt: Date): S
   }
 }
 
-function settingsFrom(config: string | undefined, envFile: string | undefined, io: Io): Settings {
-  const { settings } = loadSettings(simulatedConfig, { file: 'simulation', env: {} })
-  if (config === undefined) return simulatedSettings(settings)
-  return simulatedSettings(settings, readSource({ config, envFile }, io).settings)
+function settingsFrom(file: string | undefined): Settings {
+  const { settings } = loadSettings(simulatedConfig, { file: '/simulation.yaml', env: {} })
+  if (file === undefined) return simulatedSettings(settings)
+  if (!existsSync(file)) throw new UsageError(`${file} does not exist`)
+  return simulatedSettings(
+    settings,
+    loadSettings(readFileSync(file, 'utf8'), { file, env: process.env }).settings,
+  )
 }
 
 interface Bounds {

@@ -1,6 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import { expect, test } from 'vitest'
-import { Scheduler } from '../../../../src/testkit/simulate/scheduler.ts'
+import { Scheduler } from '../../simulate/scheduler.ts'
 
 /** The order in which two works outside of the simulation, and a promise inside of it, are seen to end in one event. */
 async function orderOf(works: readonly (() => Promise<unknown>)[]): Promise<readonly string[]> {

@@ -1,6 +1,6 @@
 /** What happened in a simulation: what clients asked and were answered, what servers did, and what failed. */
 import { createHash } from 'node:crypto'
-import type { Payload } from '../../core/payload.ts'
+import type { Payload } from '../../src/core/payload.ts'
 
 /** What a client wants. Every operation has arguments of its own, by which its effects are found. */
 export interface Operation {

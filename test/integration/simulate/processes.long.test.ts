@@ -1,12 +1,13 @@
 import { expect, test } from 'vitest'
-import type { SimulationResult } from '../../../src/testkit/simulate/simulation.ts'
+import type { SimulationResult } from '../../simulate/simulation.ts'
 import { runCommandProcess } from '../../support/gateway-process.ts'
+import { simulator } from '../../support/simulator.ts'
 import { isSoak } from '../../support/soak.ts'
 
-// More steps than one process simulates. `test/unit/cli/simulate.test.ts` shows for every run how they are divided.
+// More steps than one process simulates. `test/unit/simulate/batches.test.ts` shows for every run how they are divided.
 test.runIf(isSoak)('a long simulation runs in several processes, and each seed once', async () => {
-  const words = ['simulate', '--seed', '900', '--steps', '410000', '--json']
-  const { code, stdout } = await runCommandProcess(words)
+  const words = ['--seed', '900', '--steps', '410000', '--json']
+  const { code, stdout } = await runCommandProcess(words, { program: simulator })
   const { seeds, steps } = JSON.parse(stdout) as {
     readonly seeds: readonly SimulationResult[]
     readonly steps: number

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { digitsOf, OddNumbers, ROUND, ROUNDED } from '../../../../src/testkit/simulate/odd-numbers.ts'
+import { digitsOf, OddNumbers, ROUND, ROUNDED } from '../../simulate/odd-numbers.ts'
 
 const COUNT = 2000
 

@@ -2,13 +2,13 @@
  * A simulated MCP server: a shop whose tools write, and which remembers everything that it did. It speaks 2026-07-28 or
  * 2025-11-25, fails, is slow, and sometimes answers something other than what it did.
  */
-import { GatewayError } from '../../core/error.ts'
-import { type Fields, Payload } from '../../core/payload.ts'
+import { GatewayError } from '../../src/core/error.ts'
+import { type Fields, Payload } from '../../src/core/payload.ts'
 import type {
   OpenTransport,
   TransportReceiver,
   UpstreamTransport,
-} from '../../upstream/transport/transport.ts'
+} from '../../src/upstream/transport/transport.ts'
 import type { Faults } from './faults.ts'
 import type { History } from './history.ts'
 import { OddNumbers } from './odd-numbers.ts'

@@ -2,10 +2,10 @@
  * The store that simulated gateways share. Its content is reliable: what was acknowledged stays. The way to it is not:
  * requests and responses take time and get lost, so an operation that failed may still be carried out, as with Redis.
  */
-import { GatewayError } from '../../core/error.ts'
-import { ChunkedBlobs } from '../../store/blobs/chunks.ts'
-import { MemoryStore } from '../../store/memory.ts'
-import type { RateLimitWindow, Store, TokenGrant } from '../../store/store.ts'
+import { GatewayError } from '../../src/core/error.ts'
+import { ChunkedBlobs } from '../../src/store/blobs/chunks.ts'
+import { MemoryStore } from '../../src/store/memory.ts'
+import type { RateLimitWindow, Store, TokenGrant } from '../../src/store/store.ts'
 import type { Scheduler, SimulatedProcess } from './scheduler.ts'
 
 /** How one operation fares on its way. */

@@ -1,11 +1,7 @@
 import { beforeEach, describe, expect, it } from 'vitest'
-import { Scheduler } from '../../../../src/testkit/simulate/scheduler.ts'
-import {
-  SimulatedData,
-  SimulatedStore,
-  type StoreFate,
-} from '../../../../src/testkit/simulate/simulated-store.ts'
-import { storeContract } from '../../../support/store-contract.ts'
+import { Scheduler } from '../../simulate/scheduler.ts'
+import { SimulatedData, SimulatedStore, type StoreFate } from '../../simulate/simulated-store.ts'
+import { storeContract } from '../../support/store-contract.ts'
 
 interface Opened {
   readonly scheduler: Scheduler

@@ -1,7 +1,7 @@
 /** What simulated clients do: keyed calls with retries, conflicting and foreign keys, transactions, and approved calls. */
 import type { Client } from './client.ts'
 import type { History, Operation, Reply } from './history.ts'
-import { Payload } from '../../core/payload.ts'
+import { Payload } from '../../src/core/payload.ts'
 import type { OddNumbers } from './odd-numbers.ts'
 import type { Seeded } from './random.ts'
 import type { SimulatedGateway } from './simulated-gateway.ts'

@@ -1,5 +1,5 @@
 /** The settings of simulated gateways: the simulated servers, a shared store, and the features of a configuration. */
-import type { Settings } from '../../core/settings.ts'
+import type { Settings } from '../../src/core/settings.ts'
 import { ROUND, ROUNDED } from './odd-numbers.ts'
 
 /** The configuration of the simulated servers. Their commands are never run. */

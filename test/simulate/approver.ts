@@ -1,7 +1,7 @@
 /** A person who decides about calls of others, through the store, as the pages and the command line do. */
-import { world } from '../../core/world.ts'
-import { Approvals } from '../../records/approvals.ts'
-import type { Store } from '../../store/store.ts'
+import { world } from '../../src/core/world.ts'
+import { Approvals } from '../../src/records/approvals.ts'
+import type { Store } from '../../src/store/store.ts'
 import type { History } from './history.ts'
 import type { Seeded } from './random.ts'
 import type { Scheduler, SimulatedProcess } from './scheduler.ts'

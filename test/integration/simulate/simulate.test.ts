@@ -5,9 +5,8 @@ import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { mutated } from '../../support/mutation.ts'
 import { plantedBugs } from '../../support/planted-bugs.ts'
+import { simulator } from '../../support/simulator.ts'
 import { repetitions } from '../../support/soak.ts'
-
-const main = join(import.meta.dirname, '../../../dist/main.js')
 
 /** More than one simulation, of which the first takes 20,000 steps at least. */
 const STEPS = repetitions(26_000, 40_000)
@@ -21,7 +20,8 @@ interface Seed {
 }
 
 function simulate(...args: string[]) {
-  const { status, stdout, stderr } = spawnSync(process.execPath, [main, 'simulate', ...args], {
+  const [node = '', ...program] = simulator
+  const { status, stdout, stderr } = spawnSync(node, [...program, ...args], {
     encoding: 'utf8',
     maxBuffer: 64 * 1024 * 1024,
   })
@@ -32,7 +32,7 @@ function seedsOf(stdout: string): readonly Seed[] {
   return (JSON.parse(stdout) as { readonly seeds: readonly Seed[] }).seeds
 }
 
-describe('gatehouse simulate', () => {
+describe('the simulator', () => {
   it('the same seed gives the same history in another process, and another seed does not', () => {
     const [one, again, other] = ['7', '7', '8'].map((seed) =>
       simulate('--seed', seed, '--steps', '4000', '--json'),

@@ -1,2 +1,0 @@
-/** The seeded numbers of simulations, for tests. */
-export { seeded, type Seeded } from '../../src/testkit/simulate/random.ts'
