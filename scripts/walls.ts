@@ -48,6 +48,7 @@ const forFeatures = [
 /** The files beside the features that each of them may import. */
 const forEachFeature = [
   'feature.ts',
+  'offers.ts',
   'own-calls.ts',
   'builtin-tool.ts',
   'describing.ts',
@@ -235,7 +236,7 @@ const walls: readonly Wall[] = [
   { part: 'cli/call.ts', may: [...forCommands, 'gateway/command-call.ts'], uses: packagesOfCommands },
   {
     part: 'cli/check.ts',
-    may: [...forCommands, 'downstream/auth/jwt.ts', 'features/feature.ts'],
+    may: [...forCommands, 'downstream/auth/jwt.ts', 'features/offers.ts'],
     uses: packagesOfCommands,
   },
   {
@@ -271,7 +272,7 @@ const walls: readonly Wall[] = [
   },
   {
     part: 'gateway/descriptions.ts',
-    may: ['core', 'catalog', 'descriptions', 'features/feature.ts'],
+    may: ['core', 'catalog', 'descriptions', 'features/feature.ts', 'features/offers.ts'],
   },
   { part: 'gateway/inspect.ts', may: ['core', 'features'] },
   { part: 'gateway/offline.ts', may: ['core', 'observability', 'store'] },

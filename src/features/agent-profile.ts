@@ -27,8 +27,10 @@ export const agentProfile: Feature<Record<never, never> | false> = {
         return Promise.reject(unknownResource(name))
       }
     },
-    prompts: () => briefings.map((each) => promptOf(each, deps)),
-    resources: (upstream) => resourcesOf(upstream, deps),
+    builtins: {
+      prompts: () => briefings.map((each) => promptOf(each, deps)),
+      resources: (upstream) => resourcesOf(upstream, deps),
+    },
   }),
 }
 

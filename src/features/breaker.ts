@@ -15,37 +15,40 @@ export const breaker: Feature<BreakerSettings> = {
   create: (settings, { log }) => {
     const circuits = new Map<string, Circuit>()
     return {
-      dryRun: ({ upstream, isBuiltin }) => {
-        if (isBuiltin || upstream === undefined) return undefined
-        return (next) => (call) => {
-          const wait = circuits.get(upstream)?.wait() ?? 0
-          return wait > 0 ? Promise.reject(refusal(wait)) : next(call)
-        }
-      },
-      middleware: ({ upstream, method, isBuiltin }) => {
-        if (
-          isBuiltin ||
-          upstream === undefined ||
-          method === 'subscriptions/listen' ||
-          method.startsWith('notifications/')
-        )
-          return undefined
-        const circuit = circuits.get(upstream) ?? new Circuit(upstream, settings(upstream), log)
-        circuits.set(upstream, circuit)
-        return (next) => (call) => {
-          const wait = circuit.enter()
-          if (wait > 0) return Promise.reject(refusal(wait))
-          return next(call).then(
-            (outcome) => {
-              circuit.succeed()
-              return outcome
-            },
-            (error: unknown) => {
-              circuit.end(call, error)
-              throw error
-            },
+      calls: {
+        // Reads the state of the server, and is no attempt.
+        dryRun: ({ upstream, isBuiltin }) => {
+          if (isBuiltin || upstream === undefined) return undefined
+          return (next) => (call) => {
+            const wait = circuits.get(upstream)?.wait() ?? 0
+            return wait > 0 ? Promise.reject(refusal(wait)) : next(call)
+          }
+        },
+        middleware: ({ upstream, method, isBuiltin }) => {
+          if (
+            isBuiltin ||
+            upstream === undefined ||
+            method === 'subscriptions/listen' ||
+            method.startsWith('notifications/')
           )
-        }
+            return undefined
+          const circuit = circuits.get(upstream) ?? new Circuit(upstream, settings(upstream), log)
+          circuits.set(upstream, circuit)
+          return (next) => (call) => {
+            const wait = circuit.enter()
+            if (wait > 0) return Promise.reject(refusal(wait))
+            return next(call).then(
+              (outcome) => {
+                circuit.succeed()
+                return outcome
+              },
+              (error: unknown) => {
+                circuit.end(call, error)
+                throw error
+              },
+            )
+          }
+        },
       },
     }
   },

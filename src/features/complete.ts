@@ -19,14 +19,17 @@ type Deps = Pick<Services, 'servers' | 'descriptions'>
 export const complete: Feature<Record<never, never>> = {
   ...completeSchema,
   create: (_settings, deps) => ({
-    middleware: ({ upstream, method }) => {
-      if (upstream === undefined || method !== 'tools/list') return undefined
-      const completed = createCompleted(deps, upstream)
-      return (next) => async (call) => {
-        const outcome = await next(call)
-        const description = await deps.descriptions.of(upstream)
-        return completed(outcome, description)
-      }
+    calls: {
+      middleware: ({ upstream, method }) => {
+        if (upstream === undefined || method !== 'tools/list') return undefined
+        const completed = createCompleted(deps, upstream)
+        return (next) => async (call) => {
+          const outcome = await next(call)
+          const description = await deps.descriptions.of(upstream)
+          return completed(outcome, description)
+        }
+      },
+      dryRun: 'absent',
     },
   }),
 }

@@ -20,44 +20,47 @@ export const concurrency: Feature<ConcurrencySettings> = {
   create: (settings, { gateway: { isGuarded } }) => {
     const running = new Registry<string, { count: number }>()
     return {
-      middleware: ({ upstream, method }) => {
-        // Programs read many pages of the gateway at once, which is no work for servers.
-        if (isPage(method) || isListening(method)) return undefined
-        if (!counted.has(method) && !isVendorRequest(method)) return undefined
-        const own = upstream === undefined ? undefined : settings(upstream).concurrency
-        const { together, alone } = limitScope(
-          settings().concurrency,
-          own,
-          isGuarded ? DEFAULT_MAX_CALLS : undefined,
-        )
-        const limits = [
-          ...(together === undefined ? [] : [{ limit: together, of: '' }]),
-          ...(alone === undefined ? [] : [{ limit: alone, of: `${upstream} ` }]),
-        ]
-        if (limits.length === 0) return undefined
-        return (next) => (call) => {
-          // An internal call is part of a counted call, or cleans up after one.
-          if (call.internal) return next(call)
-          const keys = limits.map(({ of }) => of + call.principal.id)
-          const full = limits.find(
-            ({ limit }, index) => (running.get(keys[index] ?? '')?.count ?? 0) >= limit,
+      calls: {
+        middleware: ({ upstream, method }) => {
+          // Programs read many pages of the gateway at once, which is no work for servers.
+          if (isPage(method) || isListening(method)) return undefined
+          if (!counted.has(method) && !isVendorRequest(method)) return undefined
+          const own = upstream === undefined ? undefined : settings(upstream).concurrency
+          const { together, alone } = limitScope(
+            settings().concurrency,
+            own,
+            isGuarded ? DEFAULT_MAX_CALLS : undefined,
           )
-          if (full) return Promise.reject(refusal(full.limit, full.of === '' ? 'principal' : 'upstream'))
-          for (const key of keys) acquire(running, key)
-          const releaseAll = (): void => {
-            for (const key of keys) release(running, key)
+          const limits = [
+            ...(together === undefined ? [] : [{ limit: together, of: '' }]),
+            ...(alone === undefined ? [] : [{ limit: alone, of: `${upstream} ` }]),
+          ]
+          if (limits.length === 0) return undefined
+          return (next) => (call) => {
+            // An internal call is part of a counted call, or cleans up after one.
+            if (call.internal) return next(call)
+            const keys = limits.map(({ of }) => of + call.principal.id)
+            const full = limits.find(
+              ({ limit }, index) => (running.get(keys[index] ?? '')?.count ?? 0) >= limit,
+            )
+            if (full) return Promise.reject(refusal(full.limit, full.of === '' ? 'principal' : 'upstream'))
+            for (const key of keys) acquire(running, key)
+            const releaseAll = (): void => {
+              for (const key of keys) release(running, key)
+            }
+            return next(call).then(
+              (outcome) => {
+                releaseAll()
+                return outcome
+              },
+              (error: unknown) => {
+                releaseAll()
+                throw error
+              },
+            )
           }
-          return next(call).then(
-            (outcome) => {
-              releaseAll()
-              return outcome
-            },
-            (error: unknown) => {
-              releaseAll()
-              throw error
-            },
-          )
-        }
+        },
+        dryRun: 'same',
       },
     }
   },

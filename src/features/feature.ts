@@ -4,7 +4,7 @@
  */
 import type { AuthSettings } from '../core/auth-settings.ts'
 import type { ByteExchange, Call, Handler, Middleware, Outcome, Target } from '../core/call.ts'
-import type { Descriptor, RemainingQuota, ToolFacts, Quota, ServerRecords } from '../core/descriptor.ts'
+import type { Descriptor, Quota, ServerRecords } from '../core/descriptor.ts'
 import type { GatewayError } from '../core/error.ts'
 import type { Finding } from '../core/finding.ts'
 import type { Log } from '../core/log.ts'
@@ -28,8 +28,6 @@ import type { Membership } from '../records/members.ts'
 import type { Store } from '../store/store.ts'
 import type { InternalCall, ListenOrder, RepeatedCall, ServerRequest } from './own-calls.ts'
 
-type JsonSchema = Readonly<Record<string, unknown>>
-
 /** One capability of the gateway: how it is configured, and what it does. Its settings have the type `Settings`. */
 export interface Feature<Settings> extends FeatureSchema {
   create(settings: SettingsOf<Settings>, services: Services): FeatureInstance
@@ -50,57 +48,18 @@ export function settingsFor<Settings>(
   return featureSettings(settings, name, upstream) as Settings | false
 }
 
-/** What a feature adds to the gateway. */
+/** What a feature adds to the gateway: layers around calls and responses, answers of its own, and what others may use. */
 export interface FeatureInstance {
-  /** Wraps the calls of a target; undefined if there is nothing to do, which then costs nothing. */
-  middleware?(target: Target): Middleware | undefined
-  /**
-   * Decides about dry runs of a target, without keeping anything (`dry-run/roles.ts`). `end` reports the findings, for a
-   * call that would go no further.
-   */
-  dryRun?(target: Target, end: Handler): Middleware | undefined
-  /** Requests that the gateway answers itself, by method. */
-  readonly methods?: Readonly<Record<string, Handler>>
-  /** Tools that the gateway answers itself. */
-  readonly tools?: readonly BuiltinTool[]
-  /** Prompts and resources of the gateway itself, at the endpoint of one server or of all. */
-  prompts?(upstream?: string): readonly BuiltinEntry[]
-  resources?(upstream?: string): readonly BuiltinEntry[]
-  /** Pages served over HTTP. */
-  readonly pages?: readonly BuiltinPage[]
-  /** Paths over HTTP whose requests are calls. */
-  readonly routes?: readonly BuiltinRoute[]
-  /** Paths over HTTP whose requests or responses are bytes. */
-  readonly byteRoutes?: readonly ByteRoute[]
-  /** Facts that the feature knows about a tool, given all tools of its server, for descriptions. */
-  toolFacts?(entry: Descriptor, all: readonly Descriptor[]): ToolFacts
-  /** The types of events of a server, or those of none, that no tool has; some callers may have no right to them. */
-  eventTypes?(upstream: string | undefined): readonly DescribedEventType[]
-  /** The error object that the caller gets for a failed result or a thrown error. */
-  explained?(failure: Payload | GatewayError, call: Call): Readonly<Record<string, unknown>>
-  /** Accepts a webhook of another service or of a server. @throws GatewayError if it is refused */
-  receiveHook?(hook: ArrivingHook): Promise<HookAnswer>
-  /** What the events that the configuration declares would be found in now, for `gatehouse check`. */
-  tryEvents?(): Promise<readonly EventTrial[]>
-  /** Makes an event of a server known to those who subscribe to it. Never throws. */
-  publish?(upstream: string | undefined, event: PublishedEvent): void
-  /** A value with what the feature masks in responses of a target replaced. */
-  masked?(value: unknown, target: Target): unknown
-  /** The remaining quota of a caller under the feature's limits: of a tool, a server, or all. Consumes nothing. */
-  remainingQuota?(target: Target, principal: Principal): Promise<RemainingQuota | undefined>
+  readonly calls?: CallLayer
   /**
    * Wraps responses to methods of one server or of all together: lists, and `server/discover`. Undefined if there is
    * nothing to do, which then costs nothing.
    */
   responseMiddleware?(method: string): Middleware | undefined
-  /** Values for the feature that models may send as arguments of a server's tools, if that is enabled. */
-  reserved?(upstream: string): readonly Reserved[]
-  /** Values for the feature that callers send beside the arguments of a tool; as arguments they have no meaning. */
-  readonly values?: readonly CallerValue[]
-  /** The feature's entries among the extensions of a server with tools, or of all servers, by extension name. */
-  extensions?(upstream?: string): Readonly<Record<string, Readonly<Record<string, unknown>>>>
-  /** How many operations this process runs, by state. */
-  operations?(): Readonly<Record<string, number>>
+  readonly builtins?: BuiltinAnswers
+  readonly http?: HttpFace
+  /** What other features and the gateway may use of it (`offers.ts`). */
+  readonly offers?: readonly Offer[]
   /** Resumes what an earlier process left behind; called after the first connection attempts. */
   start?(): Promise<void>
   /** Conflicts of the settings with what servers list; servers that cannot be reached are skipped. */
@@ -108,29 +67,61 @@ export interface FeatureInstance {
   close?(): Promise<void>
 }
 
-/** A type of events in descriptions, as it is named at the address of its server. */
-export interface DescribedEventType {
-  readonly name: string
-  readonly description: string
+/** A layer around the calls of single targets. */
+interface CallLayer {
+  /** Wraps the calls of a target; undefined if there is nothing to do, which then costs nothing. */
+  middleware(target: Target): Middleware | undefined
+  /**
+   * Its part in dry runs, which keep nothing and call no server. `same`: its middleware decides, and keeps nothing.
+   * `absent`: none, because it only keeps, sends or changes what a server returned. Otherwise the middleware for them;
+   * `end` reports the findings, for a call that would go no further.
+   */
+  readonly dryRun: 'same' | 'absent' | ((target: Target, end: Handler) => Middleware | undefined)
 }
 
-/** The names of what the gateway notices itself. */
-export type OwnEventName =
-  | 'contract_changed'
-  | 'upstream_up'
-  | 'upstream_down'
-  | 'confirmation_pending'
-  | 'transaction_timed_out'
-  | 'quota_low'
+/** What the gateway answers itself. */
+interface BuiltinAnswers {
+  /** Requests, by method. */
+  readonly methods?: Readonly<Record<string, Handler>>
+  readonly tools?: readonly BuiltinTool[]
+  /** Prompts and resources at the endpoint of one server or of all. */
+  prompts?(upstream?: string): readonly BuiltinEntry[]
+  resources?(upstream?: string): readonly BuiltinEntry[]
+  /** Entries among the extensions of a server with tools, or of all servers, by extension name. */
+  extensions?(upstream?: string): Readonly<Record<string, Readonly<Record<string, unknown>>>>
+}
 
-/** Something that the gateway notices. */
-export interface PublishedEvent {
-  readonly name: OwnEventName
-  readonly data: Readonly<Record<string, unknown>>
-  /** The id of the caller that it concerns, who alone receives it; without one, everyone who may reach the server. */
-  readonly caller?: string
-  /** Publishes it at most once in a time, in milliseconds, for all gateways that share the store. */
-  readonly once?: { readonly key: string; readonly for: number }
+/** What the gateway serves over HTTP beside MCP. */
+interface HttpFace {
+  readonly pages?: readonly BuiltinPage[]
+  /** Paths whose requests are calls. */
+  readonly routes?: readonly BuiltinRoute[]
+  /** Paths whose requests or responses are bytes. */
+  readonly byteRoutes?: readonly ByteRoute[]
+  /** Accepts a webhook of another service or of a server. @throws GatewayError if it is refused */
+  receiveHook?(hook: ArrivingHook): Promise<HookAnswer>
+}
+
+/** A place for what features offer to others. */
+export interface ExtensionPoint<Offered> {
+  offer(value: Offered): Offer
+  /** What is offered at this point, in the same order. */
+  of(offers: readonly Offer[]): readonly Offered[]
+}
+
+/** What a feature offers at an extension point. */
+export interface Offer {
+  readonly point: object
+  readonly value: unknown
+}
+
+export function extensionPoint<Offered>(): ExtensionPoint<Offered> {
+  const point: ExtensionPoint<Offered> = {
+    offer: (value) => ({ point, value }),
+    // Only `offer` makes offers of this point.
+    of: (offers) => offers.filter((each) => each.point === point).map(({ value }) => value as Offered),
+  }
+  return point
 }
 
 /** The JSON object that answers a webhook, if its sender expects one. */
@@ -151,17 +142,6 @@ export interface ArrivingHook {
   body(): Promise<string>
 }
 
-/** What one call for a declared event found. */
-export interface EventTrial {
-  /** The event in the configuration, and the server that was called. */
-  readonly path: readonly string[]
-  readonly server: string
-  /** What it found; or why it would find nothing, and where the mistake is. */
-  readonly found:
-    | { readonly items: number; readonly ids: readonly string[] }
-    | { readonly problem: string; readonly key: string }
-}
-
 /** A built-in tool. */
 export interface BuiltinTool {
   /** The entry of `tools/list`. */
@@ -169,26 +149,6 @@ export interface BuiltinTool {
   /** Whether it is listed; `meta_tools` decides if undefined. */
   isListed?(upstream?: string): boolean | undefined
   readonly handle: Handler
-}
-
-/** An argument of tools that carries a value for a feature; a tool's own argument of that name takes precedence. */
-export interface Reserved {
-  readonly argument: string
-  /** The name of the value among those for features. */
-  readonly value: string
-  /** Its schema in tool lists; where absent, it is not listed. */
-  readonly schema?: JsonSchema
-  /** The tools that list it; all of them if absent. */
-  isFor?(entry: Descriptor): boolean
-}
-
-/** A value for a feature that callers send beside the arguments of a tool. */
-export interface CallerValue {
-  /** The name of the value among those for features. */
-  readonly name: string
-  readonly aliases?: readonly string[]
-  /** The HTTP header that can carry it. */
-  readonly header?: string
 }
 
 /** A built-in prompt or resource, which answers `prompts/get` or `resources/read`. */
@@ -415,20 +375,10 @@ export interface PageDirectory {
 interface FeatureDirectory {
   /** Whether a feature is on, for one server or at all. */
   isOn(feature: string, upstream?: string): boolean
-  /** The values that models may write among the arguments of a server's tools. */
-  reserved(upstream: string): readonly Reserved[]
-  /** The values that callers send beside the arguments of a server's tools. */
-  callerValues(upstream: string): readonly CallerValue[]
-  /** The error object that the caller gets for a failure; undefined where the errors feature is off. */
-  explained(failure: Payload | GatewayError, call: Call): Readonly<Record<string, unknown>> | undefined
-  /** The chain of dry runs of a target, which ends with a report. */
-  dryRunChain(target: Target): Handler
-  /** Publishes an event of a server, or of none, if events are on for it. Never throws. */
-  publish(upstream: string | undefined, event: PublishedEvent): void
-  /** A value without what is masked in responses of a target. */
-  masked(value: unknown, target: Target): unknown
-  /** The calls that a caller has left: of a tool, else of a server, else of all; undefined without a limit. */
-  remainingQuota(principal: Principal, upstream?: string, tool?: string): Promise<RemainingQuota | undefined>
+  /** What the features that are on for a server, or at all, offer at a point, in the order of the chain. */
+  offered<Offered>(point: ExtensionPoint<Offered>, upstream?: string): readonly Offered[]
+  /** The layers around calls of the features that are on for a server, outermost first. */
+  layers(upstream?: string): readonly CallLayer[]
 }
 
 /** Traits of this gateway. */

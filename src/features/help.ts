@@ -27,9 +27,13 @@ export const help: Feature<HelpSettings | false> = {
       return serverSettings !== false && serverSettings.public
     }
     return {
-      methods: { ai_help: answer },
-      tools: [{ ...readable(asTool(definition, answer)), isListed }],
-      pages: pagesOf(isOpen, deps),
+      builtins: {
+        methods: { ai_help: answer },
+        tools: [{ ...readable(asTool(definition, answer)), isListed }],
+      },
+      http: {
+        pages: pagesOf(isOpen, deps),
+      },
     }
   },
 }

@@ -10,7 +10,8 @@ import { isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
 import { type SchemaProblem, validator } from '../core/schema/schema.ts'
 import { withExtension } from '../protocol/meta-keys.ts'
-import type { Feature, Reserved, Services } from './feature.ts'
+import type { Feature, Services } from './feature.ts'
+import { type Reserved, reservedFor } from './offers.ts'
 import { describingTools } from './describing.ts'
 import { injectArgumentsSchema } from './settings/admit.ts'
 
@@ -20,13 +21,16 @@ type Deps = Pick<Services, 'log' | 'servers' | 'descriptions' | 'features'>
 export const injectArguments: Feature<Record<never, never> | false> = {
   ...injectArgumentsSchema,
   create: (settings, deps) => ({
-    middleware: ({ upstream, method, name, isBuiltin }) => {
-      if (isBuiltin || upstream === undefined || settings(upstream) === false) return undefined
-      const reserved = deps.features.reserved(upstream)
-      if (reserved.length === 0) return undefined
-      if (method === 'tools/list')
-        return describingTools((tool) => withReserved(tool, upstream, { reserved, deps }))
-      return method === 'tools/call' && name !== undefined ? liftValues(reserved) : undefined
+    calls: {
+      middleware: ({ upstream, method, name, isBuiltin }) => {
+        if (isBuiltin || upstream === undefined || settings(upstream) === false) return undefined
+        const reserved = reservedFor(upstream, deps)
+        if (reserved.length === 0) return undefined
+        if (method === 'tools/list')
+          return describingTools((tool) => withReserved(tool, upstream, { reserved, deps }))
+        return method === 'tools/call' && name !== undefined ? liftValues(reserved) : undefined
+      },
+      dryRun: 'same',
     },
   }),
 }

@@ -8,6 +8,7 @@ import { Registry } from '../core/registry.ts'
 import { type Settings as GatewaySettings, type UpstreamSettings, settingOf } from '../core/settings.ts'
 import { isListening } from '../protocol/methods.ts'
 import { type Feature, settingsFor } from './feature.ts'
+import { toolFacts } from './offers.ts'
 import { type DeadlineSettings, limitsSchema } from './settings/admit.ts'
 
 /** Limits how long a call may take. Progress restarts the timeout, up to the longest duration of a call. */
@@ -27,25 +28,31 @@ export const limits: Feature<DeadlineSettings> = {
     let last = 0
 
     return {
-      toolFacts: ({ upstream, name }) => ({
-        timeout: silenceOf(settings(upstream).timeout, server(upstream)?.tools, name),
-      }),
-      middleware: ({ upstream, method, name }) => {
-        if (isListening(method) || method.startsWith('notifications/')) return undefined
-        const tools = method === 'tools/call' && upstream !== undefined ? server(upstream)?.tools : undefined
-        const { silence, total } = boundsOf(settings(upstream), tools, name)
-        return (next) => async (call) => {
-          const key = ++last
-          const deadline = new Deadline(call, silence, total)
-          running.set(key, deadline)
-          sweep ??= world.setInterval(check, TICK_MS).unref()
-          try {
-            return await next(deadline.call)
-          } finally {
-            running.delete(key)
+      calls: {
+        middleware: ({ upstream, method, name }) => {
+          if (isListening(method) || method.startsWith('notifications/')) return undefined
+          const tools =
+            method === 'tools/call' && upstream !== undefined ? server(upstream)?.tools : undefined
+          const { silence, total } = boundsOf(settings(upstream), tools, name)
+          return (next) => async (call) => {
+            const key = ++last
+            const deadline = new Deadline(call, silence, total)
+            running.set(key, deadline)
+            sweep ??= world.setInterval(check, TICK_MS).unref()
+            try {
+              return await next(deadline.call)
+            } finally {
+              running.delete(key)
+            }
           }
-        }
+        },
+        dryRun: 'same',
       },
+      offers: [
+        toolFacts.offer(({ upstream, name }) => ({
+          timeout: silenceOf(settings(upstream).timeout, server(upstream)?.tools, name),
+        })),
+      ],
     }
   },
 }

@@ -12,7 +12,8 @@ import { acceptsMember } from '../core/schema/argument-mismatches.ts'
 import { namesArgument } from '../core/tool-call.ts'
 import { settingOf } from '../core/settings.ts'
 import { NS } from '../protocol/meta-keys.ts'
-import type { CallerValue, Feature, Services } from './feature.ts'
+import type { Feature, Services } from './feature.ts'
+import { type CallerValue, callerValues, reservedFor } from './offers.ts'
 import { misplacedValuesSchema } from './settings/authorize.ts'
 
 type Deps = Pick<Services, 'servers' | 'features'>
@@ -21,14 +22,17 @@ type Deps = Pick<Services, 'servers' | 'features'>
 export const misplacedValues: Feature<Record<never, never>> = {
   ...misplacedValuesSchema,
   create: (_settings, deps) => ({
-    middleware: ({ method, upstream, isBuiltin }) => {
-      if (method !== 'tools/call' || upstream === undefined || isBuiltin) return undefined
-      const names = namesOf(deps.features.callerValues(upstream))
-      if (names.size === 0) return undefined
-      return (next) => (call) => {
-        const found = call.internal ? [] : misplacedIn(call.params.fields.arguments, names)
-        return found.length === 0 ? next(call) : refuseUnlessNamed(call, found, { next, deps })
-      }
+    calls: {
+      middleware: ({ method, upstream, isBuiltin }) => {
+        if (method !== 'tools/call' || upstream === undefined || isBuiltin) return undefined
+        const names = namesOf(deps.features.offered(callerValues, upstream).flat())
+        if (names.size === 0) return undefined
+        return (next) => (call) => {
+          const found = call.internal ? [] : misplacedIn(call.params.fields.arguments, names)
+          return found.length === 0 ? next(call) : refuseUnlessNamed(call, found, { next, deps })
+        }
+      },
+      dryRun: 'same',
     },
   }),
 }
@@ -118,7 +122,7 @@ function refusal({ path, value }: Misplaced, { upstream, name }: Descriptor, dep
 /** Where a value can be sent. */
 function placesOf({ name, header }: CallerValue, upstream: string, deps: Deps): readonly string[] {
   const injected = deps.features.isOn('inject_arguments', upstream)
-    ? deps.features.reserved(upstream).find((each) => each.value === name)
+    ? reservedFor(upstream, deps).find((each) => each.value === name)
     : undefined
   return [
     ...(injected ? [`as the argument "${injected.argument}"`] : []),

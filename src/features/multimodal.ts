@@ -8,6 +8,7 @@ import { settingOf } from '../core/settings.ts'
 import { statedTool } from '../core/stated-tool.ts'
 import { NS } from '../protocol/meta-keys.ts'
 import type { Feature } from './feature.ts'
+import { toolFacts } from './offers.ts'
 import { type MultimodalSettings, multimodalSchema } from './settings/authorize.ts'
 
 /** The `_meta` key of media mismatches in a call. */
@@ -41,31 +42,36 @@ export const multimodal: Feature<MultimodalSettings | false> = {
       key: Key,
     ) => settingOf(deps.servers.settings(upstream)?.tools ?? {}, name, key)?.value
     return {
-      middleware: ({ upstream, method, name, isBuiltin }) => {
-        if (method !== 'tools/call' || isBuiltin || upstream === undefined || name === undefined)
-          return undefined
-        const limit = setting(upstream, name, 'maxInput')
-        return (next) => (call) => checked(call, { next, inputs, limit })
+      calls: {
+        middleware: ({ upstream, method, name, isBuiltin }) => {
+          if (method !== 'tools/call' || isBuiltin || upstream === undefined || name === undefined)
+            return undefined
+          const limit = setting(upstream, name, 'maxInput')
+          return (next) => (call) => checked(call, { next, inputs, limit })
+        },
+        dryRun: 'same',
       },
-      toolFacts: (entry) => {
-        const { upstream, name } = entry
-        const { all, binary } = inputs(entry)
-        const configured = setting(upstream, name, 'accepts')
-        const accepted = configured ?? inputTypes(all)
-        const given = setting(upstream, name, 'returns')
-        const isBinary =
-          binary.length > 0 || (configured ?? statedTool(entry.definition).accepts) !== undefined
-        const own = settings(upstream)
-        return {
-          ...(accepted.length > 0 && { inputTypes: accepted }),
-          ...(given && { outputTypes: given }),
-          maxInput: Math.min(
-            setting(upstream, name, 'maxInput') ?? Infinity,
-            largestInput(deps.gateway.largestRequest, isBinary),
-          ),
-          ...(own && own.compat && { mediaPlace: own.compat === 'always' ? 'always' : 'asked' }),
-        }
-      },
+      offers: [
+        toolFacts.offer((entry) => {
+          const { upstream, name } = entry
+          const { all, binary } = inputs(entry)
+          const configured = setting(upstream, name, 'accepts')
+          const accepted = configured ?? inputTypes(all)
+          const given = setting(upstream, name, 'returns')
+          const isBinary =
+            binary.length > 0 || (configured ?? statedTool(entry.definition).accepts) !== undefined
+          const own = settings(upstream)
+          return {
+            ...(accepted.length > 0 && { inputTypes: accepted }),
+            ...(given && { outputTypes: given }),
+            maxInput: Math.min(
+              setting(upstream, name, 'maxInput') ?? Infinity,
+              largestInput(deps.gateway.largestRequest, isBinary),
+            ),
+            ...(own && own.compat && { mediaPlace: own.compat === 'always' ? 'always' : 'asked' }),
+          }
+        }),
+      ],
     }
   },
 }

@@ -18,6 +18,7 @@ import { fingerprintOf, inexactNumbers } from '../records/fingerprint.ts'
 import { hasIdempotencyKey, idempotencyKeyOf, NS } from '../protocol/meta-keys.ts'
 import { isVendorRequest, method as known } from '../protocol/methods.ts'
 import type { Feature, SettingsOf, Services } from './feature.ts'
+import { remainingQuotas, toolFacts, publish } from './offers.ts'
 import { type RateSettings, rateLimitSchema } from './settings/admit.ts'
 
 type Deps = Pick<Services, 'store' | 'servers' | 'features' | 'gateway'>
@@ -30,67 +31,75 @@ export const rateLimit: Feature<RateSettings> = {
     // A list request may become several, to all servers: it is charged once.
     const listed = new WeakMap<object, TokenGrant | Promise<TokenGrant>>()
     return {
-      toolFacts: ({ upstream, name }) => {
-        const tools = deps.servers.settings(upstream)?.tools
-        const own = tools && settingOf(tools, name, 'rate')?.value
-        return own === undefined ? {} : { rates: [own].flat() }
+      calls: {
+        middleware: (target) => {
+          const limits = limitsOf(target, settings, deps)
+          if (limits.length === 0) return undefined
+          const isList = known(target.method).list !== undefined
+          const isTool = target.method === 'tools/call' && target.isBuiltin !== true
+          const isVendor = isVendorRequest(target.method)
+          return (next) => {
+            const proceed = (call: Call, taken: TokenGrant): Promise<Outcome> => {
+              const status = statusOf(limits, taken)
+              call.rateLimitReporter?.reportRateLimit?.(status)
+              if (!taken.isGranted) return Promise.reject(refusal(call, status, taken))
+              if (isLow(status)) publishLow(call, status, deps)
+              const onError = (error: unknown): Promise<never> =>
+                refundAndThrow(call, error, { limits, deps })
+              // The result format of vendor methods is unknown.
+              if (isVendor) return next(call).catch(onError)
+              return next(call).then((outcome) => finish(outcome, status, deps.store), onError)
+            }
+            const charge = (call: Call): Promise<Outcome> => {
+              const taken = deps.store.takeTokens(bucketsFor(limits, call.principal.id))
+              if (isList) listed.set(call.logFields, taken)
+              return taken instanceof Promise
+                ? taken.then((each) => proceed(call, each))
+                : proceed(call, taken)
+            }
+            const reuse = (call: Call, taken: TokenGrant): Promise<Outcome> =>
+              taken.isGranted ? next(call) : Promise.reject(refusal(call, statusOf(limits, taken), taken))
+            const resume = async (call: Call, ticket: string): Promise<Outcome> => {
+              if (!(await isPaid(deps.store, ticket))) return charge(call)
+              const outcome = await next(call).catch((error: unknown) =>
+                isUnconfirmed(error) ? refundAndThrow(call, error, { limits, deps }) : Promise.reject(error),
+              )
+              return outcome.kind === 'result' ? outcome : withTicket(outcome, deps.store)
+            }
+            const isKeyed = (call: Call): boolean => isTool && hasIdempotencyKey(call)
+            const unlessReplay = async (call: Call): Promise<Outcome> =>
+              (await isReplay(call, target.upstream, deps)) ? next(call) : charge(call)
+            return (call) => {
+              if (call.internal) return next(call)
+              const ticket = call.requestState[STATE_KEY]
+              if (typeof ticket === 'string') return resume(call, ticket)
+              const taken = isList ? listed.get(call.logFields) : undefined
+              if (taken === undefined) return isKeyed(call) ? unlessReplay(call) : charge(call)
+              return taken instanceof Promise ? taken.then((each) => reuse(call, each)) : reuse(call, taken)
+            }
+          }
+        },
+        dryRun: 'same', // a dry run is a call, so it counts
       },
-      remainingQuota: async (target, { id }) => {
-        const limits = limitsOf(target, settings, deps)
-        if (limits.length === 0) return undefined
-        const taken = await deps.store.peekTokens(bucketsOf(limits, id))
-        const at = tightestIndex(limits, taken)
-        const [remaining = 0, remainingTime = 0] = [taken.remaining[at], taken.reset[at]]
-        // If nothing is spent yet, a token taken now returns after a whole window.
-        const reset = remainingTime > 0 ? remainingTime : (limits[at]?.window ?? 0)
-        // Rounded to seconds, so that repeated responses do not differ by milliseconds.
-        const resetsAt = Math.ceil((world.now() + reset) / 1000) * 1000
-        return { remaining, resetsAt, of: 'limit' }
-      },
-      middleware: (target) => {
-        const limits = limitsOf(target, settings, deps)
-        if (limits.length === 0) return undefined
-        const isList = known(target.method).list !== undefined
-        const isTool = target.method === 'tools/call' && target.isBuiltin !== true
-        const isVendor = isVendorRequest(target.method)
-        return (next) => {
-          const proceed = (call: Call, taken: TokenGrant): Promise<Outcome> => {
-            const status = statusOf(limits, taken)
-            call.rateLimitReporter?.reportRateLimit?.(status)
-            if (!taken.isGranted) return Promise.reject(refusal(call, status, taken))
-            if (isLow(status)) publishLow(call, status, deps)
-            const onError = (error: unknown): Promise<never> => refundAndThrow(call, error, { limits, deps })
-            // The result format of vendor methods is unknown.
-            if (isVendor) return next(call).catch(onError)
-            return next(call).then((outcome) => finish(outcome, status, deps.store), onError)
-          }
-          const charge = (call: Call): Promise<Outcome> => {
-            const taken = deps.store.takeTokens(bucketsFor(limits, call.principal.id))
-            if (isList) listed.set(call.logFields, taken)
-            return taken instanceof Promise ? taken.then((each) => proceed(call, each)) : proceed(call, taken)
-          }
-          const reuse = (call: Call, taken: TokenGrant): Promise<Outcome> =>
-            taken.isGranted ? next(call) : Promise.reject(refusal(call, statusOf(limits, taken), taken))
-          const resume = async (call: Call, ticket: string): Promise<Outcome> => {
-            if (!(await isPaid(deps.store, ticket))) return charge(call)
-            const outcome = await next(call).catch((error: unknown) =>
-              isUnconfirmed(error) ? refundAndThrow(call, error, { limits, deps }) : Promise.reject(error),
-            )
-            return outcome.kind === 'result' ? outcome : withTicket(outcome, deps.store)
-          }
-          const isKeyed = (call: Call): boolean => isTool && hasIdempotencyKey(call)
-          const unlessReplay = async (call: Call): Promise<Outcome> =>
-            (await isReplay(call, target.upstream, deps)) ? next(call) : charge(call)
-          return (call) => {
-            if (call.internal) return next(call)
-            const ticket = call.requestState[STATE_KEY]
-            if (typeof ticket === 'string') return resume(call, ticket)
-            const taken = isList ? listed.get(call.logFields) : undefined
-            if (taken === undefined) return isKeyed(call) ? unlessReplay(call) : charge(call)
-            return taken instanceof Promise ? taken.then((each) => reuse(call, each)) : reuse(call, taken)
-          }
-        }
-      },
+      offers: [
+        toolFacts.offer(({ upstream, name }) => {
+          const tools = deps.servers.settings(upstream)?.tools
+          const own = tools && settingOf(tools, name, 'rate')?.value
+          return own === undefined ? {} : { rates: [own].flat() }
+        }),
+        remainingQuotas.offer(async (target, { id }) => {
+          const limits = limitsOf(target, settings, deps)
+          if (limits.length === 0) return undefined
+          const taken = await deps.store.peekTokens(bucketsOf(limits, id))
+          const at = tightestIndex(limits, taken)
+          const [remaining = 0, remainingTime = 0] = [taken.remaining[at], taken.reset[at]]
+          // If nothing is spent yet, a token taken now returns after a whole window.
+          const reset = remainingTime > 0 ? remainingTime : (limits[at]?.window ?? 0)
+          // Rounded to seconds, so that repeated responses do not differ by milliseconds.
+          const resetsAt = Math.ceil((world.now() + reset) / 1000) * 1000
+          return { remaining, resetsAt, of: 'limit' }
+        }),
+      ],
     }
   },
 }
@@ -244,7 +253,7 @@ function publishLow({ principal, target }: Call, status: LimitStatus, { features
   const { scope, name, limit, remaining, window, reset } = status
   const server = scope === 'principal' ? undefined : target.upstream
   const tool = scope === 'tool' ? target.name : undefined
-  features.publish(undefined, {
+  publish({ features }, undefined, {
     name: 'quota_low',
     caller: principal.id,
     data: {

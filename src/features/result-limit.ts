@@ -16,20 +16,23 @@ import { type ResultLimitSettings, resultLimitSchema } from './settings/upstream
 export const resultLimit: Feature<ResultLimitSettings> = {
   ...resultLimitSchema,
   create: (settings) => ({
-    middleware: ({ upstream, method }) => {
-      if (method !== 'tools/call' && method !== 'resources/read') return undefined
-      const limit = settings(upstream).result
-      const fit = async (call: Call, result: Payload): Promise<Outcome> => {
-        call.logFields.set('truncated', true)
-        if (method === 'resources/read') return { kind: 'result', result: fitContents(result, limit) }
-        return { kind: 'result', result: fitTool(result, schemaOf(call.tool), limit) }
-      }
-      return (next) => (call) =>
-        next(call).then((outcome) =>
-          outcome.kind === 'result' && isLongerThan(outcome.result.text, limit)
-            ? fit(call, outcome.result)
-            : outcome,
-        )
+    calls: {
+      middleware: ({ upstream, method }) => {
+        if (method !== 'tools/call' && method !== 'resources/read') return undefined
+        const limit = settings(upstream).result
+        const fit = async (call: Call, result: Payload): Promise<Outcome> => {
+          call.logFields.set('truncated', true)
+          if (method === 'resources/read') return { kind: 'result', result: fitContents(result, limit) }
+          return { kind: 'result', result: fitTool(result, schemaOf(call.tool), limit) }
+        }
+        return (next) => (call) =>
+          next(call).then((outcome) =>
+            outcome.kind === 'result' && isLongerThan(outcome.result.text, limit)
+              ? fit(call, outcome.result)
+              : outcome,
+          )
+      },
+      dryRun: 'absent',
     },
   }),
 }

@@ -19,16 +19,19 @@ const FIRST_DELAY_MS = 200
 export const retry: Feature<RetrySettings> = {
   ...retrySchema,
   create: (settings, deps) => ({
-    middleware: ({ upstream, method, name }) => {
-      const { nameIn, list } = known(method)
-      if (upstream === undefined || (nameIn === undefined && list === undefined)) return undefined
-      const tools = deps.servers.settings(upstream)?.tools
-      const isTool = method === 'tools/call' && name !== undefined && tools !== undefined
-      const toolAttempts = isTool ? settingOf(tools, name, 'retry')?.value : undefined
-      const attempts = toolAttempts ?? settings(upstream).attempts
-      if (attempts === 0) return undefined
-      return (next) => (call) =>
-        next(call).catch((error: unknown) => tryAgain(error, { call, next, attempts, deps }))
+    calls: {
+      middleware: ({ upstream, method, name }) => {
+        const { nameIn, list } = known(method)
+        if (upstream === undefined || (nameIn === undefined && list === undefined)) return undefined
+        const tools = deps.servers.settings(upstream)?.tools
+        const isTool = method === 'tools/call' && name !== undefined && tools !== undefined
+        const toolAttempts = isTool ? settingOf(tools, name, 'retry')?.value : undefined
+        const attempts = toolAttempts ?? settings(upstream).attempts
+        if (attempts === 0) return undefined
+        return (next) => (call) =>
+          next(call).catch((error: unknown) => tryAgain(error, { call, next, attempts, deps }))
+      },
+      dryRun: 'absent',
     },
   }),
 }

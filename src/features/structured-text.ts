@@ -8,10 +8,13 @@ import { structuredTextSchema } from './settings/upstream.ts'
 export const structuredText: Feature<Record<never, never>> = {
   ...structuredTextSchema,
   create: () => ({
-    middleware: ({ method }) =>
-      method === 'tools/call'
-        ? (next) => (call) => next(call).then((outcome) => withText(outcome, call))
-        : undefined,
+    calls: {
+      middleware: ({ method }) =>
+        method === 'tools/call'
+          ? (next) => (call) => next(call).then((outcome) => withText(outcome, call))
+          : undefined,
+      dryRun: 'absent',
+    },
   }),
 }
 

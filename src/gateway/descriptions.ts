@@ -17,7 +17,8 @@ import { type Naming, describeServer, describeAllServers } from '../descriptions
 import { frontOf } from '../descriptions/model/describe-gateway.ts'
 import { latencyOf } from '../descriptions/model/facts.ts'
 import type { ServerDescription } from '../descriptions/model/description.ts'
-import type { DescribedEventType, DescriptionService } from '../features/feature.ts'
+import type { DescriptionService } from '../features/feature.ts'
+import type { DescribedEventType } from '../features/offers.ts'
 import { oneLine } from '../descriptions/model/text.ts'
 
 interface Options {

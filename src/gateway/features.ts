@@ -1,17 +1,13 @@
 /** Creates the features that are on, and combines their contributions. */
 import type { Middleware, Target } from '../core/call.ts'
-import type { Descriptor, ToolFacts } from '../core/descriptor.ts'
 import { GatewayError } from '../core/error.ts'
 import type { Settings } from '../core/settings.ts'
 import {
   type ArrivingHook,
-  type HookAnswer,
-  type DescribedEventType,
-  type CallerValue,
-  type EventTrial,
+  type ExtensionPoint,
   type Feature,
   type FeatureInstance,
-  type Reserved,
+  type HookAnswer,
   settingsFor,
   type SettingsOf,
   type Services,
@@ -46,51 +42,21 @@ export function middlewaresOf(
   target: Target,
 ): readonly (Middleware | undefined)[] {
   return active.map(({ instance, isOn }) =>
-    isOn(target.upstream) ? instance.middleware?.(target) : undefined,
+    isOn(target.upstream) ? instance.calls?.middleware(target) : undefined,
   )
 }
 
-/** The combined facts of all features about a tool, prompt or resource. */
-export function factsOf(
+/** What features offer at a point, in their order. */
+export function offered<Offered>(
   active: readonly ActiveFeature[],
-  entry: Descriptor,
-  all: readonly Descriptor[],
-): ToolFacts {
-  const known = active.map(({ instance, isOn }) =>
-    isOn(entry.upstream) ? instance.toolFacts?.(entry, all) : undefined,
-  )
-  return Object.assign({}, ...known)
-}
-
-/** The types of events of a server, or those of none, that no tool has. */
-export function eventTypesOf(
-  active: readonly ActiveFeature[],
-  upstream: string | undefined,
-): readonly DescribedEventType[] {
-  return active.flatMap(({ instance, isOn }) =>
-    isOn(upstream) ? (instance.eventTypes?.(upstream) ?? []) : [],
-  )
-}
-
-/** The values for features that models may add to the arguments of a server's tools. */
-export function reservedOf(active: readonly ActiveFeature[], upstream: string): readonly Reserved[] {
-  return active.flatMap(({ instance, isOn }) => (isOn(upstream) ? (instance.reserved?.(upstream) ?? []) : []))
-}
-
-/** The values for features that callers send next to the arguments of a server's tools. */
-export function callerValuesOf(active: readonly ActiveFeature[], upstream: string): readonly CallerValue[] {
-  return active.flatMap(({ instance, isOn }) => (isOn(upstream) ? (instance.values ?? []) : []))
+  point: ExtensionPoint<Offered>,
+): readonly Offered[] {
+  return active.flatMap(({ instance }) => point.of(instance.offers ?? []))
 }
 
 /** Accepts a webhook. @throws GatewayError if it is refused */
 export async function receiveHook(active: readonly ActiveFeature[], hook: ArrivingHook): Promise<HookAnswer> {
-  const receiver = active.find(({ instance }) => instance.receiveHook)
+  const receiver = active.find(({ instance }) => instance.http?.receiveHook)
   if (!receiver) throw new GatewayError('UNSUPPORTED_OPERATION', 'Not found.')
-  return receiver.instance.receiveHook?.(hook)
-}
-
-/** Looks once for the events that the configuration declares, and says what it found. */
-export async function tryEvents(active: readonly ActiveFeature[]): Promise<readonly EventTrial[]> {
-  const trials = await Promise.all(active.map(async ({ instance }) => (await instance.tryEvents?.()) ?? []))
-  return trials.flat()
+  return receiver.instance.http?.receiveHook?.(hook)
 }

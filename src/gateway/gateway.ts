@@ -29,14 +29,14 @@ import type { ServerDescription } from '../descriptions/model/description.ts'
 import { ProcessScope } from '../durable/process-scope.ts'
 import { events } from '../features/events/events.ts'
 import { references } from '../features/references/references.ts'
-import type { EventTrial } from '../features/feature.ts'
+import { type EventTrial, eventTrials, operationCounts } from '../features/offers.ts'
 import { isOwnOrigin } from '../downstream/http/origin.ts'
 import { type AddPages, type Listener, listenHttp } from '../downstream/http/server.ts'
 import { serveStdio } from '../downstream/stdio.ts'
 import type { Reader } from '../downstream/pages/front-page.ts'
 import { type CommandCall, makeCommandCall } from './command-call.ts'
 import { listEventTypes } from './event-types.ts'
-import { receiveHook, tryEvents } from './features.ts'
+import { offered, receiveHook } from './features.ts'
 import { frontPage } from './front-page.ts'
 import { inspect, type Inspected } from './inspect.ts'
 import { readiness } from '../observability/health.ts'
@@ -294,15 +294,16 @@ export class Gateway {
   }
 
   /** Makes the call of each watch once, and says what it found. */
-  tryEvents(): Promise<readonly EventTrial[]> {
-    return tryEvents(this.#runtime.active)
+  async tryEvents(): Promise<readonly EventTrial[]> {
+    const trials = await Promise.all(offered(this.#runtime.active, eventTrials).map((each) => each()))
+    return trials.flat()
   }
 
   /** The features with middleware for a target, outermost first, with their settings. */
   chain(target: Target): readonly { readonly feature: string; readonly settings: unknown }[] {
     const { active, settings } = this.#runtime
     return active.flatMap(({ name, instance, isOn }) => {
-      if (!isOn(target.upstream) || !instance.middleware?.(target)) return []
+      if (!isOn(target.upstream) || !instance.calls?.middleware(target)) return []
       return [{ feature: name, settings: featureSettings(settings, name, target.upstream) }]
     })
   }
@@ -367,7 +368,9 @@ export class Gateway {
   #createObserving(audit: Audit | undefined): Observing {
     const observing = createObserving(this.#log, {
       upstreams: () => this.#runtime.upstreams,
-      features: () => this.#runtime.active,
+      isOwnMethod: (name) =>
+        this.#runtime.active.some(({ instance }) => Object.hasOwn(instance.builtins?.methods ?? {}, name)),
+      operations: () => offered(this.#runtime.active, operationCounts)[0]?.() ?? {},
       sessions: () => this.#listener?.sessions ?? 0,
       pendingApprovals: async () => (await this.#pendingApprovals())?.length,
       deadLetters: () => this.#deadLetters(),

@@ -16,12 +16,10 @@ import { isProtocolMethod } from '../protocol/methods.ts'
 /** The current state of the gateway that is observed. */
 interface View {
   upstreams(): ReadonlyMap<string, Upstream>
-  features(): readonly {
-    readonly instance: {
-      readonly methods?: Readonly<Record<string, unknown>>
-      operations?(): Readonly<Record<string, number>>
-    }
-  }[]
+  /** Whether a feature answers a method. */
+  isOwnMethod(name: string): boolean
+  /** How many operations run, by state. */
+  operations(): Readonly<Record<string, number>>
   /** The number of client sessions. */
   sessions(): number
   /** The number of calls that wait for approval; undefined if the store does not respond. */
@@ -36,8 +34,6 @@ interface View {
 
 /** Creates the observers of the calls of a gateway. */
 export function createObserving(log: Log, view: View): Observing {
-  const isOwnMethod = (name: string): boolean =>
-    view.features().some(({ instance: { methods = {} } }) => Object.hasOwn(methods, name))
   return new Observing({
     log,
     levels: () => ({
@@ -45,22 +41,16 @@ export function createObserving(log: Log, view: View): Observing {
         return { name, parked, connections: status.connections, isUp: isUp[checkOf(status)] }
       }),
       sessions: view.sessions(),
-      operations: operationsOf(view),
+      operations: view.operations(),
     }),
     pendingApprovals: () => view.pendingApprovals(),
     deadLetters: () => view.deadLetters(),
     references: () => view.references(),
     anchors: () => view.anchors?.(),
-    isMethod: (name) => isProtocolMethod(name) || isOwnMethod(name),
+    isMethod: (name) => isProtocolMethod(name) || view.isOwnMethod(name),
     isOutcome: (outcome) => outcomes.has(outcome),
     isListed: (call, target) => isListed(view.upstreams().get(target.upstream ?? ''), call, target),
   })
-}
-
-/** How many operations run, by state; empty where no feature runs any. */
-function operationsOf(view: View): Readonly<Record<string, number>> {
-  const counts = view.features().map(({ instance }) => instance.operations?.())
-  return counts.find((each) => each !== undefined) ?? {}
 }
 
 /** Whether a server is reachable; undefined before the first attempt, for example if it requires users to sign in. */

@@ -26,7 +26,7 @@ import type { ServerDescription } from '../descriptions/model/description.ts'
 import { presentPrincipal } from '../downstream/auth/authenticator.ts'
 import { fetchJson } from '../downstream/http/fetch-json.ts'
 import type { ProcessScope } from '../durable/process-scope.ts'
-import { errors } from '../features/errors/errors.ts'
+import { dryRunGuard } from '../features/dry-run/dry-run.ts'
 import {
   settingsFor,
   type Identity,
@@ -35,6 +35,7 @@ import {
   type Services,
 } from '../features/feature.ts'
 import { callBounds } from '../features/limits.ts'
+import { eventTypes, toolFacts } from '../features/offers.ts'
 import { resultLimitOf } from '../features/result-limit.ts'
 import { permissions } from '../features/permissions/permissions.ts'
 import { transactions } from '../features/transactions/transactions.ts'
@@ -56,20 +57,10 @@ import type { Variables } from '../upstream/transport/inheritance.ts'
 import { settingsEqual, createUpstream, type Upstream } from '../upstream/upstream.ts'
 import type { TransportInterceptor } from '../upstream/transport/transport.ts'
 import { createDescriptions, type Descriptions } from './descriptions.ts'
-import { dryRunChain, dryRunGuard } from './dry-run.ts'
-import {
-  type ActiveFeature,
-  activeFeatures,
-  callerValuesOf,
-  eventTypesOf,
-  factsOf,
-  middlewaresOf,
-  reservedOf,
-} from './features.ts'
+import { type ActiveFeature, activeFeatures, middlewaresOf, offered } from './features.ts'
 import { reportOnce } from './name-conflicts.ts'
 import { callOnBehalf, internalCall, listenCall, repeatedCall, serverRequest } from './internal-call.ts'
 import { wayTo } from './observers.ts'
-import { remainingQuotaOf } from './remaining-quota.ts'
 
 /** The parts that outlive one version of the settings. */
 export interface ProcessState {
@@ -142,9 +133,9 @@ export class Runtime implements HttpRuntime {
     this.active = activeFeatures(settings, this.services)
     this.catalog = this.#createCatalog()
     this.services.servers.onReachable((name, isReachable) => this.catalog.reachable(name, isReachable))
-    this.documents = this.active.flatMap(({ instance }) => instance.pages ?? [])
-    this.routes = this.active.flatMap(({ instance }) => instance.routes ?? [])
-    this.byteRoutes = this.active.flatMap(({ instance }) => instance.byteRoutes ?? [])
+    this.documents = this.active.flatMap(({ instance }) => instance.http?.pages ?? [])
+    this.routes = this.active.flatMap(({ instance }) => instance.http?.routes ?? [])
+    this.byteRoutes = this.active.flatMap(({ instance }) => instance.http?.byteRoutes ?? [])
     this.statusMapping = statusMapping(settings)
   }
 
@@ -184,7 +175,7 @@ export class Runtime implements HttpRuntime {
     const found = await this.catalog.resolve(call)
     const guard = this.active.find(({ name }) => name === permissions.name)
     if (!found || !guard?.isOn(found.target.upstream)) return
-    const middleware = guard.instance.middleware?.(found.target)
+    const middleware = guard.instance.calls?.middleware(found.target)
     await compose(this.#withTool(found.target, [middleware]), async () => emptyResult)(found)
   }
 
@@ -240,10 +231,15 @@ export class Runtime implements HttpRuntime {
 
   #createRecords(): ServerRecords {
     const { log } = this.#process
+    const { features } = this.services
     const records = createRecords({
       servers: this.upstreams,
       listed: this.#descriptors.listed,
-      facts: (described, all) => factsOf(this.active, described, all),
+      facts: (described, all) =>
+        Object.assign(
+          {},
+          ...features.offered(toolFacts, described.upstream).map((factsOf) => factsOf(described, all)),
+        ),
       seen: this.#statistics.of,
       log,
     })
@@ -296,7 +292,7 @@ export class Runtime implements HttpRuntime {
           return approvalsCommand(settings, page('/') !== undefined)
         },
       },
-      features: this.#featureDirectory(servers),
+      features: this.#features(),
       gateway: {
         isStoreShared: settings.store.kind !== 'memory',
         isGuarded: isGuarded(settings),
@@ -313,28 +309,13 @@ export class Runtime implements HttpRuntime {
     }
   }
 
-  #featureDirectory({ quota }: ServerDirectory): Services['features'] {
+  #features(): Services['features'] {
+    const on = (upstream?: string): readonly ActiveFeature[] =>
+      this.active.filter(({ isOn }) => isOn(upstream))
     return {
       isOn: (name, upstream) => this.active.some((each) => each.name === name && each.isOn(upstream)),
-      reserved: (name) => reservedOf(this.active, name),
-      callerValues: (name) => callerValuesOf(this.active, name),
-      explained: (failure, call) =>
-        this.active
-          .find(({ name, isOn }) => name === errors.name && isOn(call.target.upstream))
-          ?.instance.explained?.(failure, call),
-      dryRunChain: (target) => dryRunChain(this.active, target, this.services),
-      publish: (upstream, event) => {
-        for (const { instance, isOn } of this.active) if (isOn(upstream)) instance.publish?.(upstream, event)
-      },
-      masked: (value, target) =>
-        this.active
-          .filter(({ isOn }) => isOn(target.upstream))
-          .reduce(
-            (before, { instance }) => (instance.masked ? instance.masked(before, target) : before),
-            value,
-          ),
-      remainingQuota: (principal, upstream, name) =>
-        remainingQuotaOf(this.active, { principal, upstream, name, quota }),
+      offered: (point, upstream) => offered(on(upstream), point),
+      layers: (upstream) => on(upstream).flatMap(({ instance: { calls } }) => calls ?? []),
     }
   }
 
@@ -345,7 +326,8 @@ export class Runtime implements HttpRuntime {
       records: services.servers.records,
       isUp: (name) => upstreams.get(name)?.status.problem === undefined,
       isOn: (feature, upstream) => services.features.isOn(feature, upstream),
-      eventTypes: (upstream) => eventTypesOf(this.active, upstream),
+      eventTypes: (upstream) =>
+        services.features.offered(eventTypes, upstream).flatMap((each) => each(upstream)),
       isGuarded: services.gateway.isGuarded,
       page: this.#process.page,
       isHiding: (upstream) => {
@@ -371,7 +353,7 @@ export class Runtime implements HttpRuntime {
       only: onlyServer(settings),
       naming: namingOf(settings),
       isStrict: settings.listen.isStrict,
-      own: active.map(({ instance, isOn }) => ({ ...instance, isOn })),
+      own: active.map(({ instance: { builtins, http }, isOn }) => ({ ...builtins, ...http, isOn })),
       metaTools: settings.metaTools,
       hasMethods: settings.hasMethods,
       onConflict: reportOnce(log),

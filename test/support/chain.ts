@@ -23,7 +23,7 @@ export function chain(
   const contributions = parts.map((part) => part(deps))
   return (call = {}, params = {}) => {
     const whole = toolCall({ params: Payload.of({ name: 't', arguments: {}, ...params }), ...call })
-    const middlewares = contributions.map((each) => each.middleware?.(whole.target))
+    const middlewares = contributions.map((each) => each.calls?.middleware(whole.target))
     return compose([resolvingTool(whole.target, deps), ...middlewares], server)(whole)
   }
 }

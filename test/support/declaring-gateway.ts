@@ -43,7 +43,7 @@ export function declaringGateway(
     instance,
     request: async (method, params, call = {}) => {
       const target = { method, ...(upstream !== undefined && { upstream }), isBuiltin: true } as const
-      const handle = instance.methods?.[method]
+      const handle = instance.builtins?.methods?.[method]
       if (!handle) throw new TypeError(`there is no ${method}`)
       const principal = { id: 'ada' }
       return fieldsOf(

@@ -61,7 +61,7 @@ export function eventGateway(
   const instance = events.create(() => eventSettings(settings), deps)
   const request = async (method: string, params: Json, call: Partial<Call> = {}): Promise<Json> => {
     const target = { method, upstream: 'one', isBuiltin: true } as const
-    const handle = instance.methods?.[method]
+    const handle = instance.builtins?.methods?.[method]
     if (!handle) throw new TypeError(`there is no ${method}`)
     return fieldsOf(
       await handle(toolCall({ method, target, params: Payload.of(params), principal: ada, ...call })),
@@ -69,14 +69,14 @@ export function eventGateway(
   }
   const callTool = async (name: string, args: Json, call: Partial<Call> = {}): Promise<Json> => {
     const target = { method: 'tools/call', upstream: 'one', name, isBuiltin: true } as const
-    const found = instance.tools?.find(({ definition }) => definition.name === name)
+    const found = instance.builtins?.tools?.find(({ definition }) => definition.name === name)
     if (!found) throw new TypeError(`there is no ${name}`)
     const params = Payload.of({ name, arguments: args })
     return fieldsOf(await found.handle(toolCall({ target, params, principal: ada, ...call })))
   }
   const write = async (name: string, args: Json, call: Partial<Call> = {}) => {
     const target = { upstream: 'one', name, ...call.target, method: 'tools/call' }
-    const middleware = withTool(instance, deps).middleware?.(target)
+    const middleware = withTool(instance, deps).calls?.middleware(target)
     if (!middleware) return undefined
     const params = Payload.of({ name, arguments: args })
     return middleware(answering({ content: [] }))(toolCall({ params, principal: ada, ...call, target }))

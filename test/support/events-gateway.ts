@@ -1,13 +1,13 @@
 /** The feature `events` alone, with a memory store, and what its clients can request of it. */
+import { publishing } from '../../src/features/offers.ts'
 import type { Call, Notification } from '../../src/core/call.ts'
 import { GatewayError } from '../../src/core/error.ts'
 import { Payload } from '../../src/core/payload.ts'
 import type { Principal } from '../../src/core/principal.ts'
 import { events } from '../../src/features/events/events.ts'
-import type { Services } from '../../src/features/feature.ts'
 import { fieldsOf } from './chain.ts'
 import { eventSettings } from './event-settings.ts'
-import { featureDeps, type ServiceStubs } from './feature-deps.ts'
+import { featureDeps, type ServiceStubs, offeredBy } from './feature-deps.ts'
 import type { Json } from './server/json.ts'
 import { toolCall } from './tool-call.ts'
 
@@ -22,21 +22,21 @@ interface Sent {
 
 /** Creates the feature for the server `one`, whose events are on. */
 export function eventsGateway(given: ServiceStubs = {}) {
-  let publish: Services['features']['publish'] = () => undefined
+  let published: Parameters<typeof publishing.offer>[0] = () => undefined
   const deps = featureDeps({
     // Requests do not wait for gateways in other processes.
     isStoreShared: false,
     servers: () => ['one'],
     // A server that never sends anything.
     relay: () => new Promise(() => undefined),
-    publish: (upstream, event) => publish(upstream, event),
+    publish: (upstream, event) => published(upstream, event),
     ...given,
   })
   const instance = events.create(() => eventSettings(), deps)
-  publish = (upstream, event) => instance.publish?.(upstream, event)
+  published = (upstream, event) => offeredBy(instance, publishing)?.(upstream, event)
   const request = async (method: string, params: Json, call: Partial<Call> = {}): Promise<Json> => {
     const target = { method, upstream: 'one', isBuiltin: true } as const
-    const handle = instance.methods?.[method]
+    const handle = instance.builtins?.methods?.[method]
     if (!handle) throw new TypeError(`there is no ${method}`)
     return fieldsOf(
       await handle(toolCall({ method, target, params: Payload.of(params), principal: ada, ...call })),

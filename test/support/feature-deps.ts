@@ -5,7 +5,18 @@ import { compose, type Middleware, type Target } from '../../src/core/call.ts'
 import { GatewayError } from '../../src/core/error.ts'
 import { exposedUri, ownUriOf } from '../../src/core/text/server-uri.ts'
 import { ProcessScope } from '../../src/durable/process-scope.ts'
-import type { FeatureInstance, Services } from '../../src/features/feature.ts'
+import type { ExtensionPoint, FeatureInstance, Offer, Services } from '../../src/features/feature.ts'
+import {
+  type CallerValue,
+  callerValues,
+  type Explain,
+  explaining,
+  masking,
+  modelArguments,
+  type PublishedEvent,
+  publishing,
+  type Reserved,
+} from '../../src/features/offers.ts'
 import { createSeal } from '../../src/core/seal.ts'
 import {
   callOnBehalf,
@@ -22,6 +33,15 @@ import { silentLog } from './silent-log.ts'
 
 type Servers = Services['servers']
 
+/** What other features offer to the one under test. */
+interface Offered {
+  reserved: (upstream: string) => readonly Reserved[]
+  callerValues: () => readonly CallerValue[]
+  explained: Explain
+  masked: (value: unknown, target: Target) => unknown
+  publish: (upstream: string | undefined, event: PublishedEvent) => void
+}
+
 /** Single members of services, flat, that a test replaces. */
 export type ServiceStubs = Partial<
   Pick<Services, 'log' | 'store' | 'scope'> &
@@ -30,7 +50,8 @@ export type ServiceStubs = Partial<
     Pick<Services['descriptions'], 'document'> &
     Services['identity'] &
     Omit<Services['pages'], 'url'> &
-    Services['features'] &
+    Pick<Services['features'], 'isOn' | 'layers'> &
+    Offered &
     Services['metrics'] &
     Services['gateway'] & {
       servers: Servers['names']
@@ -53,13 +74,21 @@ export function resolvingTool(
 
 /** A feature whose middleware gets calls with their tool, as in a gateway. */
 export function withTool(instance: FeatureInstance, deps: Services): FeatureInstance {
-  return {
-    ...instance,
-    middleware: (target) => {
-      const own = instance.middleware?.(target)
-      return own && ((next) => compose([resolvingTool(target, deps), own], next))
-    },
+  const { calls } = instance
+  if (!calls) return instance
+  const middleware: typeof calls.middleware = (target) => {
+    const own = calls.middleware(target)
+    return own && ((next) => compose([resolvingTool(target, deps), own], next))
   }
+  return { ...instance, calls: { ...calls, middleware } }
+}
+
+/** What a feature offers at a point. */
+export function offeredBy<Offered>(
+  { offers = [] }: FeatureInstance,
+  point: ExtensionPoint<Offered>,
+): Offered | undefined {
+  return point.of(offers)[0]
 }
 
 /** Knows the secrets of the given servers. */
@@ -67,6 +96,17 @@ function redactorOf({ servers = () => [], server = () => undefined }: ServiceStu
   const redactor = new Redactor()
   redactor.learn(secretsOf(servers().map(server)))
   return redactor
+}
+
+/** What the other features would offer. */
+function offersOf({ reserved, callerValues: values, explained, masked, publish }: Offered): readonly Offer[] {
+  return [
+    modelArguments.offer(reserved),
+    callerValues.offer(values()),
+    explaining.offer(explained),
+    masking.offer(masked),
+    publishing.offer(publish),
+  ]
 }
 
 /** What a feature under test may use: an empty store, and no servers unless given. */
@@ -122,7 +162,6 @@ export function featureDeps(given: ServiceStubs = {}): Services {
     exposedEvent: (upstream, event) => `${upstream}_${event}`,
     exposedUri,
     ownUri: ownUriOf,
-    remainingQuota: async () => undefined,
     largestRequest: 1_048_576,
     resultLimit: () => 10_000_000,
     callBounds: () => ({ silence: 30_000, total: 600_000 }),
@@ -130,7 +169,7 @@ export function featureDeps(given: ServiceStubs = {}): Services {
     entry: () => undefined,
     explained: () => undefined,
     masked: (value) => value,
-    dryRunChain: () => noChain,
+    layers: () => [],
     publish: () => undefined,
     delivered: () => undefined,
     referenced: () => undefined,
@@ -165,7 +204,7 @@ export function featureDeps(given: ServiceStubs = {}): Services {
     descriptions: { of: stubs.description, document: stubs.document },
     identity: stubs,
     pages: { ...stubs, url: stubs.page },
-    features: stubs,
+    features: { ...stubs, offered: (point) => point.of(offersOf(stubs)) },
     gateway: stubs,
     metrics: stubs,
   }

@@ -78,7 +78,7 @@ export function bench(setup: Setup = {}): Bench {
     idempotency.create(() => ({ ...idempotencyDefaults, ...setup.settings }), deps),
     deps,
   )
-  const policy = feature.middleware?.({ method: 'tools/call', upstream: 'one', name: 't' })
+  const policy = feature.calls?.middleware({ method: 'tools/call', upstream: 'one', name: 't' })
   if (!policy) throw new TypeError('there is no policy')
   const server = setup.server ?? (async () => done(seen.length))
   const handle = policy((call) => {

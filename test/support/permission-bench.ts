@@ -84,7 +84,7 @@ export function permissionBench({
   }
   const catalog = createCatalog({
     upstreams: new Map(servers.map(({ name }) => [name, server])),
-    middlewares: (target) => [resolvingTool(target, all), instance.middleware?.(target)],
+    middlewares: (target) => [resolvingTool(target, all), instance.calls?.middleware(target)],
     viewMiddleware: () => [],
     observe: (next) => next,
     isAggregate: true,
@@ -93,7 +93,7 @@ export function permissionBench({
     only: servers.length === 1 ? servers[0]?.name : undefined,
     naming: plainNaming(),
     isStrict: false,
-    own: [{ ...instance, isOn: () => true }],
+    own: [{ ...instance.builtins, isOn: () => true }],
     metaTools,
     hasMethods,
     tool,

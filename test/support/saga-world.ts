@@ -126,7 +126,7 @@ export class SagaGateway {
   }
 
   handle(call: Call): Promise<Outcome> {
-    const [once, together, deeds] = this.#contributions.map(({ middleware: policy }) => policy?.(call.target))
+    const [once, together, deeds] = this.#contributions.map(({ calls }) => calls?.middleware(call.target))
     const middlewares = [resolvingTool(call.target, this.deps), once, together, this.#given.above, deeds]
     const run: Handler = async ({ target, params }) => {
       const place = this.#places[target.upstream ?? '']
@@ -140,7 +140,9 @@ export class SagaGateway {
 
   /** Asks for a method of transactions; an error as its structured object. */
   async ask(method: string, params: Json, as: Principal = anonymous): Promise<Json> {
-    const handler = this.#contributions.flatMap(({ methods }) => methods?.[`transaction/${method}`] ?? [])[0]
+    const handler = this.#contributions.flatMap(
+      ({ builtins }) => builtins?.methods?.[`transaction/${method}`] ?? [],
+    )[0]
     if (!handler) throw new TypeError(method)
     const target = { method: `transaction/${method}`, isOwn: true } as const
     const call = toolCall({ method: target.method, target, params: Payload.of(params), principal: as })

@@ -261,7 +261,7 @@ describe('a number that a double cannot hold', () => {
       const { instance, request } = declaringGateway({ store: new MemoryStore(), seal }, { push: hook })
       const { cursor } = await request('events/poll', { name: 'push' })
       for (const body of [`{"id":${other}}`, `{"id":${number}}`])
-        await instance.receiveHook?.({
+        await instance.http?.receiveHook?.({
           server: 'one',
           name: 'push',
           headers: {

@@ -10,6 +10,7 @@ import { CONFIRMATION_KEY, isAskedFor, withoutFlag } from '../../protocol/meta-k
 import { Approvals } from '../../records/approvals.ts'
 import { describingTools } from '../describing.ts'
 import type { Feature, Services } from '../feature.ts'
+import { callerValues, modelArguments, toolFacts } from '../offers.ts'
 import { createApprovalCache } from './grant.ts'
 import { type ConfirmContext, FLAG, TOKEN, reservedArguments } from './context.ts'
 import { forecastConfirmation } from './forecast.ts'
@@ -42,26 +43,30 @@ export const confirm: Feature<ConfirmSettings> = {
       return rule && { rule, settings: toolSettings, server, deps, approvals, memory, waiting }
     }
     return {
-      middleware: (target) => {
-        const server = serverOf(target)
-        if (server && target.method === 'tools/list')
-          return markTools(server, settings(target.upstream), deps)
-        const context = contextOf(target)
-        return context && confirmationPolicy(context)
+      calls: {
+        middleware: (target) => {
+          const server = serverOf(target)
+          if (server && target.method === 'tools/list')
+            return markTools(server, settings(target.upstream), deps)
+          const context = contextOf(target)
+          return context && confirmationPolicy(context)
+        },
+        dryRun: (target) => {
+          const context = contextOf(target)
+          return context && forecastConfirmation(context)
+        },
       },
-      dryRun: (target) => {
-        const context = contextOf(target)
-        return context && forecastConfirmation(context)
-      },
-      toolFacts: (entry) => {
-        const server = deps.servers.settings(entry.upstream)
-        const rule = server && ruleOf(entry.name, server, settings(entry.upstream))
-        if (!rule || !needsConfirmation(rule, entry)) return {}
-        const message = templateOf(rule, entry, server)
-        return { confirmation: { message, isOutOfBand: rule.isOutOfBand } }
-      },
-      values: [{ name: FLAG }, { name: TOKEN }],
-      reserved: (upstream) => reservedArguments(settings(upstream), upstream, deps),
+      offers: [
+        toolFacts.offer((entry) => {
+          const server = deps.servers.settings(entry.upstream)
+          const rule = server && ruleOf(entry.name, server, settings(entry.upstream))
+          if (!rule || !needsConfirmation(rule, entry)) return {}
+          const message = templateOf(rule, entry, server)
+          return { confirmation: { message, isOutOfBand: rule.isOutOfBand } }
+        }),
+        callerValues.offer([{ name: FLAG }, { name: TOKEN }]),
+        modelArguments.offer((upstream) => reservedArguments(settings(upstream), upstream, deps)),
+      ],
       close: async () => waiting.close(),
     }
   },

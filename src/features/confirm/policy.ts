@@ -23,6 +23,7 @@ import {
 } from './context.ts'
 import { requestForm, canAsk, changedRequest, readForm, useOnce, requestUrl, readUrl } from './elicitation.ts'
 import { declined, run, type Grant, confirmStateOf, grantOf } from './grant.ts'
+import { publish } from '../offers.ts'
 import { approvalRequestOf, askAgain, type ConfirmationRequest, stateOf } from './request.ts'
 import { neverNeedsConfirmation, type Rule } from './rules.ts'
 import { isBareConfirmation, isRecalled, subjectOf } from './subject.ts'
@@ -259,10 +260,14 @@ function publishPending(approval: Approval, context: ConfirmContext): void {
     expires_at: new Date(expiresAt).toISOString(),
     ...(url !== undefined && { url }),
   }
-  const { publish } = context.deps.features
-  publish(upstream, { name: 'confirmation_pending', caller, data: { ...data, role: 'caller' } })
+  const { deps } = context
+  publish(deps, upstream, { name: 'confirmation_pending', caller, data: { ...data, role: 'caller' } })
   for (const approver of approvers)
-    publish(upstream, { name: 'confirmation_pending', caller: approver, data: { ...data, role: 'approver' } })
+    publish(deps, upstream, {
+      name: 'confirmation_pending',
+      caller: approver,
+      data: { ...data, role: 'approver' },
+    })
 }
 
 async function requireConfirmation(

@@ -21,8 +21,12 @@ const { name: NAME } = conformanceSchema
 export const conformance: Feature<unknown> = {
   ...conformanceSchema,
   create: (_settings, deps) => ({
-    tools: [asTool(definition, async (call) => answered({ ...(await reportFor(call, deps)) }))],
-    pages: pagesOf(deps),
+    builtins: {
+      tools: [asTool(definition, async (call) => answered({ ...(await reportFor(call, deps)) }))],
+    },
+    http: {
+      pages: pagesOf(deps),
+    },
   }),
 }
 

@@ -27,20 +27,23 @@ export const contract: Feature<Record<never, never>> = {
     const listeners = createListeners(deps)
     const watch = createContractWatcher(deps, listeners.notify)
     return {
-      middleware: (target) => {
-        const { upstream, method, isBuiltin } = target
-        if (upstream === undefined || isBuiltin) return undefined
-        if (method === 'tools/call') return replaceRemoved(target, deps)
-        if (method === 'subscriptions/listen') return listeners.subscribe(upstream)
-        if (method === 'server/discover')
-          return (next) => (call) =>
-            next(call).then((outcome) => withContract(outcome, watch.version(upstream)))
-        if (known(method).list === undefined) return undefined
-        const announce =
-          method === 'tools/list'
-            ? announceDeprecations(deps.servers.settings(upstream)?.tools ?? {})
-            : undefined
-        return (next) => detectChanges(announce ? announce(next) : next, upstream, { watch, deps })
+      calls: {
+        middleware: (target) => {
+          const { upstream, method, isBuiltin } = target
+          if (upstream === undefined || isBuiltin) return undefined
+          if (method === 'tools/call') return replaceRemoved(target, deps)
+          if (method === 'subscriptions/listen') return listeners.subscribe(upstream)
+          if (method === 'server/discover')
+            return (next) => (call) =>
+              next(call).then((outcome) => withContract(outcome, watch.version(upstream)))
+          if (known(method).list === undefined) return undefined
+          const announce =
+            method === 'tools/list'
+              ? announceDeprecations(deps.servers.settings(upstream)?.tools ?? {})
+              : undefined
+          return (next) => detectChanges(announce ? announce(next) : next, upstream, { watch, deps })
+        },
+        dryRun: 'same', // a call of a tool that was replaced goes to its successor, as a dry run
       },
       start: async () => watch.start(),
     }

@@ -15,6 +15,7 @@ import { background } from '../../core/log.ts'
 import type { ServerDescription, ToolDescription } from '../../descriptions/model/description.ts'
 import { Contracts } from '../../records/contracts.ts'
 import type { Services } from '../feature.ts'
+import { publish } from '../offers.ts'
 import { type List, lists } from '../list-changes.ts'
 import { contractSchema } from '../settings/admit.ts'
 
@@ -69,7 +70,7 @@ export function createContractWatcher(
       const { before, changes } = changed
       logChange(deps, upstream, { before, after: version, changes })
       // Not the changes themselves: they name tools that some callers may not see.
-      deps.features.publish(upstream, { name: 'contract_changed', data: { before, after: version } })
+      publish(deps, upstream, { name: 'contract_changed', data: { before, after: version } })
     }
     if (last)
       onChange({ upstream, before: last.version, after: version, lists: listsOf(last.contract, contract) })

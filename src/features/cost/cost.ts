@@ -13,6 +13,7 @@ import { casUpdate, type CasUpdate } from '../../durable/cas-update.ts'
 import { callerHash } from '../../records/principal.ts'
 import type { Store } from '../../store/store.ts'
 import type { Feature, SettingsOf, Services } from '../feature.ts'
+import { remainingQuotas, toolFacts, publish } from '../offers.ts'
 import { type Budget, PERIOD_MS, type CostSettings, costSchema } from './settings.ts'
 
 // Budgets of callers in the store, per period.
@@ -123,37 +124,41 @@ type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'features'>
 export const cost: Feature<CostSettings> = {
   ...costSchema,
   create: (settings, deps) => ({
-    middleware: ({ upstream, method, name, isBuiltin }) => {
-      if (method !== 'tools/call' || isBuiltin || upstream === undefined || name === undefined)
-        return undefined
-      const price = costOf(upstream, name, deps)
-      const account = accountOf(upstream, price, settings, deps)
-      const units = unitsOf(price)
-      if (!account || units === 0) return undefined
-      const context = { account, units, deps, upstream, tool: name }
-      return (next) => (call) => (call.internal ? next(call) : charge(call, { ...context, next }))
+    calls: {
+      middleware: ({ upstream, method, name, isBuiltin }) => {
+        if (method !== 'tools/call' || isBuiltin || upstream === undefined || name === undefined)
+          return undefined
+        const price = costOf(upstream, name, deps)
+        const account = accountOf(upstream, price, settings, deps)
+        const units = unitsOf(price)
+        if (!account || units === 0) return undefined
+        const context = { account, units, deps, upstream, tool: name }
+        return (next) => (call) => (call.internal ? next(call) : charge(call, { ...context, next }))
+      },
+      dryRun: ({ upstream, name, isBuiltin }) => {
+        if (isBuiltin || upstream === undefined || name === undefined) return undefined
+        const price = costOf(upstream, name, deps)
+        if (!price) return undefined
+        const account = accountOf(upstream, price, settings, deps)
+        return (next) => async (call) => {
+          const left = await leftBefore(call, account, unitsOf(price), deps)
+          return next(withFinding(call, { cost: { ...price, ...(left && { left }) } }))
+        }
+      },
     },
-    dryRun: ({ upstream, name, isBuiltin }) => {
-      if (isBuiltin || upstream === undefined || name === undefined) return undefined
-      const price = costOf(upstream, name, deps)
-      if (!price) return undefined
-      const account = accountOf(upstream, price, settings, deps)
-      return (next) => async (call) => {
-        const left = await leftBefore(call, account, unitsOf(price), deps)
-        return next(withFinding(call, { cost: { ...price, ...(left && { left }) } }))
-      }
-    },
-    remainingQuota: async ({ upstream, name }, { id }) => {
-      if (upstream === undefined || name === undefined) return undefined
-      const price = costOf(upstream, name, deps)
-      const account = accountOf(upstream, price, settings, deps)
-      if (!account || unitsOf(price) === 0) return undefined
-      return { ...(await account.remaining(id, world.now())), of: 'budget' }
-    },
-    toolFacts: ({ upstream, name }) => {
-      const price = costOf(upstream, name, deps)
-      return price ? { cost: price } : {}
-    },
+    offers: [
+      remainingQuotas.offer(async ({ upstream, name }, { id }) => {
+        if (upstream === undefined || name === undefined) return undefined
+        const price = costOf(upstream, name, deps)
+        const account = accountOf(upstream, price, settings, deps)
+        if (!account || unitsOf(price) === 0) return undefined
+        return { ...(await account.remaining(id, world.now())), of: 'budget' }
+      }),
+      toolFacts.offer(({ upstream, name }) => {
+        const price = costOf(upstream, name, deps)
+        return price ? { cost: price } : {}
+      }),
+    ],
     problems: async () => deps.servers.names().flatMap((upstream) => approvalProblems(upstream, deps)),
   }),
 }
@@ -238,7 +243,7 @@ function publishLow(caller: string, { remaining, resetsAt }: Quota, context: Cha
   if (resetsAt === undefined || remaining >= limit / 10 || remaining + units < limit / 10) return
   const resets = new Date(resetsAt).toISOString()
   const server = account.isShared ? {} : { server: upstream }
-  deps.features.publish(undefined, {
+  publish(deps, undefined, {
     name: 'quota_low',
     caller,
     data: { limit: 'budget', remaining, of: limit, resets_at: resets, ...server, tool },

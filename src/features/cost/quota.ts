@@ -8,6 +8,7 @@ import { countedOf } from '../../descriptions/formats/tool-notes.ts'
 import { NS } from '../../protocol/meta-keys.ts'
 import { descriptionSoon } from '../describing.ts'
 import type { Feature, Services } from '../feature.ts'
+import { remainingQuota } from '../offers.ts'
 import { quotaSchema } from './settings.ts'
 
 type Deps = Pick<Services, 'log' | 'servers' | 'descriptions' | 'features'>
@@ -91,7 +92,7 @@ async function remainingQuotas(
   const found = counted.map(
     async ({ name, upstream, own }): Promise<readonly [string, RemainingQuota | undefined]> => {
       if (!deps.features.isOn(quota.name, upstream)) return [name, undefined]
-      if (own !== undefined) return [name, await deps.features.remainingQuota(principal, upstream, own)]
+      if (own !== undefined) return [name, await remainingQuota(deps, principal, upstream, own)]
       const server = deps.servers.quota(upstream)
       return [name, server && { ...server, of: 'server' }]
     },

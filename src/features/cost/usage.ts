@@ -16,22 +16,25 @@ const META_KEY = `${NS}/usage`
 export const usage: Feature<Record<never, never>> = {
   ...usageSchema,
   create: (_settings, { servers: { settings: server, quota } }) => ({
-    middleware: ({ upstream, method, name, isBuiltin }) => {
-      if (method !== 'tools/call' || isBuiltin || upstream === undefined || name === undefined)
-        return undefined
-      const { tools = {}, reach } = server(upstream) ?? {}
-      const cost = settingOf(tools, name, 'cost')?.value
-      const known = { cost, serverQuota: () => quota(upstream) }
-      if (cost || settingOf(tools, name, 'rate')) return (next) => (call) => measured(call, next, known)
-      if (reach?.kind !== 'url') return undefined
-      return (next) => (call) => {
-        const start = world.monotonic()
-        return next(call).then((outcome) => {
-          const left = quota(upstream)
-          if (!left || call.internal) return outcome
-          return withUsage(outcome, { took: world.monotonic() - start, left: { ...left, of: 'server' } })
-        })
-      }
+    calls: {
+      middleware: ({ upstream, method, name, isBuiltin }) => {
+        if (method !== 'tools/call' || isBuiltin || upstream === undefined || name === undefined)
+          return undefined
+        const { tools = {}, reach } = server(upstream) ?? {}
+        const cost = settingOf(tools, name, 'cost')?.value
+        const known = { cost, serverQuota: () => quota(upstream) }
+        if (cost || settingOf(tools, name, 'rate')) return (next) => (call) => measured(call, next, known)
+        if (reach?.kind !== 'url') return undefined
+        return (next) => (call) => {
+          const start = world.monotonic()
+          return next(call).then((outcome) => {
+            const left = quota(upstream)
+            if (!left || call.internal) return outcome
+            return withUsage(outcome, { took: world.monotonic() - start, left: { ...left, of: 'server' } })
+          })
+        }
+      },
+      dryRun: 'absent', // nothing was used
     },
   }),
 }

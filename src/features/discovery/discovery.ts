@@ -30,22 +30,26 @@ export const discovery: Feature<DiscoverySettings | false> = {
     const answer = answerRecommend(settings, deps)
     const withSuggestedTools = withSuggestions(deps)
     return {
-      methods: { 'servers/recommend': answer },
-      tools: [asTool(recommendTool, answer)],
-      pages: [
-        {
-          path: '/recommend_servers',
-          handle: async (call) => {
-            const outcome = await answer(call)
-            if (outcome.kind !== 'result') return outcome
-            return pageOf({ text: outcome.result.text, type: 'application/json', maxAge: 0 })
-          },
-        },
-      ],
       responseMiddleware: (method) => {
         if (method !== 'tools/call') return undefined
         return (next) => (call) =>
           settings(call.target.upstream) === false ? next(call) : withSuggestedTools(call, next)
+      },
+      builtins: {
+        methods: { 'servers/recommend': answer },
+        tools: [asTool(recommendTool, answer)],
+      },
+      http: {
+        pages: [
+          {
+            path: '/recommend_servers',
+            handle: async (call) => {
+              const outcome = await answer(call)
+              if (outcome.kind !== 'result') return outcome
+              return pageOf({ text: outcome.result.text, type: 'application/json', maxAge: 0 })
+            },
+          },
+        ],
       },
       problems: async () => problemsOf(settings()),
     }

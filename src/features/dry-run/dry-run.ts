@@ -1,9 +1,16 @@
 /**
  * The feature `dry_run`: answers calls that are to be tried only, and all writes to a server that is a sandbox. Such a call
  * leaves the chain here, above everything that keeps something, and goes through the chain for dry runs instead
- * (`roles.ts`), whose end is a report.
+ * (`CallLayer.dryRun`), whose end is a report.
  */
-import type { Call, Handler, Middleware, Outcome, Target } from '../../core/call.ts'
+import {
+  type Call,
+  compose,
+  type Handler,
+  type Middleware,
+  type Outcome,
+  type Target,
+} from '../../core/call.ts'
 import { GatewayError, invalidParam } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { asCalled } from '../../core/judgement/call.ts'
@@ -15,8 +22,10 @@ import {
   hasExtension,
   withoutExtension,
 } from '../../protocol/meta-keys.ts'
-import type { Feature, Reserved, Services } from '../feature.ts'
+import type { Feature, Services } from '../feature.ts'
+import { callerValues, modelArguments, toolFacts, type Reserved } from '../offers.ts'
 import { dryRunSchema } from '../settings/admit.ts'
+import { reportDryRun } from './report.ts'
 
 type Deps = Pick<Services, 'servers' | 'features'>
 
@@ -37,19 +46,34 @@ const reserved: Reserved = {
 export const dryRun: Feature<Record<never, never> | false> = {
   ...dryRunSchema,
   create: (_settings, deps) => ({
-    middleware: (target) => (target.method === 'tools/call' ? divert(target, deps) : undefined),
-    toolFacts: ({ upstream, classification }) => {
-      if (classification.op === 'read') return {}
-      return { dryRuns: deps.servers.settings(upstream)?.isSandbox ? 'always' : 'on_request' }
+    calls: {
+      middleware: (target) => (target.method === 'tools/call' ? divert(target, deps) : undefined),
+      dryRun: 'absent',
     },
-    values: [{ name: DRY_RUN, header: 'X-MCP-Dry-Run' }],
-    reserved: () => [reserved],
-    extensions: () => ({ [DRY_RUN_KEY]: {} }),
+    builtins: {
+      extensions: () => ({ [DRY_RUN_KEY]: {} }),
+    },
+    offers: [
+      toolFacts.offer(({ upstream, classification }) => {
+        if (classification.op === 'read') return {}
+        return { dryRuns: deps.servers.settings(upstream)?.isSandbox ? 'always' : 'on_request' }
+      }),
+      callerValues.offer([{ name: DRY_RUN, header: 'X-MCP-Dry-Run' }]),
+      modelArguments.offer(() => [reserved]),
+    ],
   }),
 }
 
-/** Refuses what would be a dry run, where the feature is off: a call must not run because nothing reads the request. */
-export const refuseDryRuns: Middleware = (next) => async (call) => {
+/** Refuses dry runs of a target for which the feature is off. */
+export function dryRunGuard(
+  { method, upstream }: Target,
+  { features }: Pick<Services, 'features'>,
+): Middleware | undefined {
+  return method !== 'tools/call' || features.isOn(dryRun.name, upstream) ? undefined : refuseDryRuns
+}
+
+/** Refuses what would be a dry run: a call must not run because nothing reads the request. */
+const refuseDryRuns: Middleware = (next) => async (call) => {
   if (!hasExtension(call, DRY_RUN)) return next(call)
   if (!isDryRun(call)) return next(withoutExtension(call, DRY_RUN))
   throw new GatewayError('UNSUPPORTED_OPERATION', 'Dry runs are off here: the call was not made.', {
@@ -73,7 +97,7 @@ function divert(target: Target, deps: Deps): Middleware {
         : (call.dryRun?.by ?? (isSandbox && writes(call) ? 'sandbox' : undefined))
       if (by === undefined) return next(inner)
       call.logFields.set(DRY_RUN, by)
-      dry ??= deps.features.dryRunChain(target)
+      dry ??= dryRunChain(target, deps)
       // What an earlier round of a call asked for belongs to a call that was made.
       const { inputResponses: _responses, ...rest } = inner
       return dry({ ...rest, requestState: {}, dryRun: { by } })
@@ -84,6 +108,16 @@ function divert(target: Target, deps: Deps): Middleware {
       return isAsked || isSandbox || call.dryRun ? run(call) : next(call)
     }
   }
+}
+
+/** The chain of dry runs of a target: the layers that take part, in their order, around a report in the place of the server. */
+function dryRunChain(target: Target, deps: Deps): Handler {
+  const end = reportDryRun(deps)
+  const middlewares = deps.features.layers(target.upstream).map(({ dryRun: role, middleware }) => {
+    if (role === 'absent') return undefined
+    return role === 'same' ? middleware(target) : role(target, end)
+  })
+  return compose(middlewares, end)
 }
 
 /** The gateway undoes nothing on a sandbox; reads pass, whatever they are for. */

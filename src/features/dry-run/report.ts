@@ -16,6 +16,7 @@ import { writtenArguments } from '../../core/used-reference.ts'
 import { DRY_RUN_KEY } from '../../protocol/meta-keys.ts'
 import { answered } from '../builtin-tool.ts'
 import type { Services } from '../feature.ts'
+import { masked } from '../offers.ts'
 
 type Deps = Pick<Services, 'features'>
 type Fields = Readonly<Record<string, unknown>>
@@ -73,12 +74,12 @@ function reportOf(call: Call, dryRun: DryRun, deps: Deps): Report {
 }
 
 /** The arguments as the server would get them, masked as its responses are; those with much data as they were written. */
-function argumentsOf({ params, references, target }: Call, { features }: Deps): Fields {
+function argumentsOf({ params, references, target }: Call, deps: Deps): Fields {
   const sent = params.at('arguments')
   const written = writtenArguments(params, references)
   const shown = [sent, written].find((each) => (each ? sizeOf(each.text) : 0) <= MAX_ARGUMENTS_BYTES)
   if (sent && !shown) return { arguments_omitted: { bytes: sizeOf(sent.text) } }
-  return { arguments: features.masked(shown?.value ?? {}, target) }
+  return { arguments: masked(deps, shown?.value ?? {}, target) }
 }
 
 function sizeOf(text: string): number {

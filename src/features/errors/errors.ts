@@ -26,6 +26,7 @@ import {
 } from '../../protocol/meta-keys.ts'
 import { isListening } from '../../protocol/methods.ts'
 import type { Feature, Services } from '../feature.ts'
+import { explaining } from '../offers.ts'
 import type { Compat } from '../../core/compat.ts'
 import {
   renderError,
@@ -62,21 +63,26 @@ export const errors: Feature<ErrorSettings> = {
       return known
     }
     return {
-      explained: (failure, call) => {
-        const known = contextOf(call.target.upstream)
-        return failure instanceof GatewayError
-          ? normalised(failure, call, known).data
-          : objectOf(failure, call, known)
+      calls: {
+        middleware: ({ upstream, method }) => {
+          const { compat, hide_details: isHiding } = settings(upstream)
+          if (isListening(method)) return isHiding ? hidingLogSecrets(redactor) : undefined
+          if (method.startsWith('notifications/')) return undefined
+          const known = contextOf(upstream)
+          const options = { context: known, compat }
+          const described = method === 'tools/call' ? describingResults(options) : describingErrors(known)
+          return isHiding ? (next) => hidingLogSecrets(redactor)(described(next)) : described
+        },
+        dryRun: 'same', // a refusal has the form that the real call would get
       },
-      middleware: ({ upstream, method }) => {
-        const { compat, hide_details: isHiding } = settings(upstream)
-        if (isListening(method)) return isHiding ? hidingLogSecrets(redactor) : undefined
-        if (method.startsWith('notifications/')) return undefined
-        const known = contextOf(upstream)
-        const options = { context: known, compat }
-        const described = method === 'tools/call' ? describingResults(options) : describingErrors(known)
-        return isHiding ? (next) => hidingLogSecrets(redactor)(described(next)) : described
-      },
+      offers: [
+        explaining.offer((failure, call) => {
+          const known = contextOf(call.target.upstream)
+          return failure instanceof GatewayError
+            ? normalised(failure, call, known).data
+            : objectOf(failure, call, known)
+        }),
+      ],
     }
   },
 }

@@ -10,7 +10,8 @@ import { Payload } from '../../core/payload.ts'
 import type { Principal } from '../../core/principal.ts'
 import { fits } from '../../core/text/pattern.ts'
 import { callerHash } from '../../records/principal.ts'
-import type { DescribedEventType, Services } from '../feature.ts'
+import type { Services } from '../feature.ts'
+import type { DescribedEventType } from '../offers.ts'
 import type { LoggedEvent } from './server-events.ts'
 
 export type Fields = Readonly<Record<string, unknown>>

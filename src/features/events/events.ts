@@ -12,6 +12,7 @@ import { Payload } from '../../core/payload.ts'
 import { eventsExtension } from '../../protocol/meta-keys.ts'
 import { unknownMethod } from '../../protocol/methods.ts'
 import type { Feature, Services, SettingsOf } from '../feature.ts'
+import { eventTrials, eventTypes, publishing, toolFacts } from '../offers.ts'
 import { clientFace } from './client/client.ts'
 import { hasMethod, profileOf } from './clients.ts'
 import { WebhookDeliveries } from './deliveries/deliveries.ts'
@@ -85,45 +86,58 @@ export const events: Feature<EventSettings | false> = {
     const changes = new TypeChanges({ isOn, onChange: () => relayed.forget() })
     const listening: Middleware = (next) => changes.subscribe(whereOn(isOn, client.listening)(next))
     return {
-      methods: { ...forItsClients(methods), ...client.methods },
-      tools: client.tools,
-      routes: client.routes,
-      pages: hooks.pages(parts.upstreams()),
-      extensions: () => client.extensions,
-      middleware: (target) => {
-        const { method, upstream, isBuiltin } = target
-        if (method !== 'tools/call' || isBuiltin || upstream === undefined) return undefined
-        return writesOf(upstream) === 'off' ? undefined : logWrites(target, eventsOf(upstream), deps)
+      calls: {
+        middleware: (target) => {
+          const { method, upstream, isBuiltin } = target
+          if (method !== 'tools/call' || isBuiltin || upstream === undefined) return undefined
+          return writesOf(upstream) === 'off' ? undefined : logWrites(target, eventsOf(upstream), deps)
+        },
+        dryRun: 'absent',
       },
-      toolFacts: (entry) => {
-        const event = successType(entry, writesOf(entry.upstream))
-        return event === undefined ? {} : { event }
-      },
-      eventTypes: (upstream) => sources.flatMap((source) => source.described?.(upstream) ?? []),
-      publish: (upstream, event) => background(addPublished(event, eventsOf(upstream), deps), deps.log),
-      receiveHook: async (hook) => {
-        if (hook.isOfServer) {
-          if (hook.server === undefined || settings(hook.server) === false)
-            throw new GatewayError('UNSUPPORTED_OPERATION', 'Not found.')
-          return relayed.receive(hook)
-        }
-        await hooks.receive(hook)
-        return undefined
-      },
-      problems: async () => [
-        ...(await watchProblems(allWatches(parts.upstreams(), deps), deps)),
-        ...(await relayed.problems(parts.upstreams())),
-      ],
-      tryEvents: () => Promise.all(allWatches(parts.upstreams(), deps).map((each) => tryWatch(each, deps))),
       responseMiddleware: (method) => {
         if (method === 'subscriptions/listen') return listening
         return method === 'server/discover' ? declaring(isOn) : undefined
       },
+      builtins: {
+        methods: { ...forItsClients(methods), ...client.methods },
+        tools: client.tools,
+        extensions: () => client.extensions,
+      },
+      http: {
+        routes: client.routes,
+        pages: hooks.pages(parts.upstreams()),
+        receiveHook: async (hook) => {
+          if (hook.isOfServer) {
+            if (hook.server === undefined || settings(hook.server) === false)
+              throw new GatewayError('UNSUPPORTED_OPERATION', 'Not found.')
+            return relayed.receive(hook)
+          }
+          await hooks.receive(hook)
+          return undefined
+        },
+      },
+      offers: [
+        toolFacts.offer((entry) => {
+          const event = successType(entry, writesOf(entry.upstream))
+          return event === undefined ? {} : { event }
+        }),
+        eventTypes.offer((upstream) => sources.flatMap((source) => source.described?.(upstream) ?? [])),
+        publishing.offer((upstream, event) =>
+          background(addPublished(event, eventsOf(upstream), deps), deps.log),
+        ),
+        eventTrials.offer(() =>
+          Promise.all(allWatches(parts.upstreams(), deps).map((each) => tryWatch(each, deps))),
+        ),
+      ],
       start: async () => {
         for (const origin of allow) deps.log.warn('events.webhooks_allow', { origin, message: ALLOW_WARNING })
         client.start()
         await deliveries.start()
       },
+      problems: async () => [
+        ...(await watchProblems(allWatches(parts.upstreams(), deps), deps)),
+        ...(await relayed.problems(parts.upstreams())),
+      ],
       close: async () => {
         closing.abort()
         changes.close()

@@ -5,6 +5,7 @@ import { asCalled } from '../../core/judgement/call.ts'
 import { type ToolSettings, settingOf } from '../../core/settings.ts'
 import { CAMEL_KEY, IDEMPOTENCY_KEY, keyShape, NS } from '../../protocol/meta-keys.ts'
 import type { Feature, Services } from '../feature.ts'
+import { callerValues, modelArguments, toolFacts } from '../offers.ts'
 import { type ToolPolicy, IdempotentExecutor } from './executor.ts'
 import { autoKeyed, hasIdempotencyValues, readKeyed, recovered } from './keyed-request.ts'
 import { type IdempotencySettings, idempotencySchema } from './settings.ts'
@@ -32,29 +33,36 @@ export const idempotency: Feature<IdempotencySettings | false> = {
       }
     }
     return {
-      middleware: (target) => executing(target, executeOnce),
-      dryRun: (target, end) => executing(target, (options) => tryOnce(options, end)),
-      toolFacts: ({ upstream, classification }) =>
-        settings(upstream) !== false && classification.op !== 'read' ? { isIdempotentWithKey: true } : {},
-      values: [{ name: IDEMPOTENCY_KEY, aliases: [CAMEL_KEY], header: 'Idempotency-Key' }],
-      reserved: () => [
-        {
-          argument: `_${IDEMPOTENCY_KEY}`,
-          value: IDEMPOTENCY_KEY,
-          schema: {
-            type: 'string',
-            pattern: keyShape.source,
-            description:
-              'Optional. A key that you choose for this action: at most 128 letters, digits and "_-:.". A call with the same key and arguments is not run again: it returns the first result.',
-          },
-          isFor: ({ classification }) => classification.op !== 'read',
-        },
-      ],
-      extensions: (upstream) => {
-        const serverSettings = settings(upstream)
-        if (serverSettings === false) return {}
-        return { [`${NS}/idempotency`]: { maxTtlSeconds: Math.floor(serverSettings.max_ttl / 1000) } }
+      calls: {
+        middleware: (target) => executing(target, executeOnce),
+        dryRun: (target, end) => executing(target, (options) => tryOnce(options, end)),
       },
+      builtins: {
+        extensions: (upstream) => {
+          const serverSettings = settings(upstream)
+          if (serverSettings === false) return {}
+          return { [`${NS}/idempotency`]: { maxTtlSeconds: Math.floor(serverSettings.max_ttl / 1000) } }
+        },
+      },
+      offers: [
+        toolFacts.offer(({ upstream, classification }) =>
+          settings(upstream) !== false && classification.op !== 'read' ? { isIdempotentWithKey: true } : {},
+        ),
+        callerValues.offer([{ name: IDEMPOTENCY_KEY, aliases: [CAMEL_KEY], header: 'Idempotency-Key' }]),
+        modelArguments.offer(() => [
+          {
+            argument: `_${IDEMPOTENCY_KEY}`,
+            value: IDEMPOTENCY_KEY,
+            schema: {
+              type: 'string',
+              pattern: keyShape.source,
+              description:
+                'Optional. A key that you choose for this action: at most 128 letters, digits and "_-:.". A call with the same key and arguments is not run again: it returns the first result.',
+            },
+            isFor: ({ classification }) => classification.op !== 'read',
+          },
+        ]),
+      ],
       close: () => executor.close(),
     }
   },

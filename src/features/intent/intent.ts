@@ -28,6 +28,7 @@ import { method as known } from '../../protocol/methods.ts'
 import { callKey, findCall } from '../../records/calls.ts'
 import { toolsToCheck } from '../describing.ts'
 import type { Feature, Services } from '../feature.ts'
+import { callerValues, modelArguments } from '../offers.ts'
 import { type IntentSettings, intentSchema } from './settings.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'descriptions' | 'features'>
@@ -70,6 +71,23 @@ export const intent: Feature<IntentSettings | false> = {
     // Calls at the combined endpoint, whose suggestions use exposed names: the chain only knows the tool's own name.
     const combinedCalls = new WeakSet<Call['logFields']>()
     return {
+      calls: {
+        middleware: (target) => {
+          const { upstream, isBuiltin } = target
+          const ownSettings = settings(upstream)
+          if (ownSettings === false || upstream === undefined || isBuiltin) return undefined
+          if (!isCall(target)) return isNamed(target) && !ownSettings.forward ? withoutIntent : undefined
+          const rules = readRules(deps.servers.settings(upstream)?.intent ?? [], upstream, deps.log)
+          return suggestTools({
+            suggest,
+            rules,
+            settings: ownSettings,
+            deps,
+            isCombined: ({ logFields }) => combinedCalls.has(logFields),
+          })
+        },
+        dryRun: 'same',
+      },
       responseMiddleware: (method) => {
         if (method !== 'tools/call') return undefined
         return (next) => (call) => {
@@ -77,31 +95,19 @@ export const intent: Feature<IntentSettings | false> = {
           return next(call)
         }
       },
-      middleware: (target) => {
-        const { upstream, isBuiltin } = target
-        const ownSettings = settings(upstream)
-        if (ownSettings === false || upstream === undefined || isBuiltin) return undefined
-        if (!isCall(target)) return isNamed(target) && !ownSettings.forward ? withoutIntent : undefined
-        const rules = readRules(deps.servers.settings(upstream)?.intent ?? [], upstream, deps.log)
-        return suggestTools({
-          suggest,
-          rules,
-          settings: ownSettings,
-          deps,
-          isCombined: ({ logFields }) => combinedCalls.has(logFields),
-        })
-      },
-      values: [{ name: INTENT }],
-      reserved: () => [
-        {
-          argument: RESERVED,
-          value: INTENT,
-          schema: {
-            type: 'string',
-            maxLength: MAX_INTENT_BYTES,
-            description: 'Optional. What the user wants, in a sentence.',
+      offers: [
+        callerValues.offer([{ name: INTENT }]),
+        modelArguments.offer(() => [
+          {
+            argument: RESERVED,
+            value: INTENT,
+            schema: {
+              type: 'string',
+              maxLength: MAX_INTENT_BYTES,
+              description: 'Optional. What the user wants, in a sentence.',
+            },
           },
-        },
+        ]),
       ],
       problems: () => ruleProblems(deps),
     }

@@ -21,6 +21,7 @@ import { ACKNOWLEDGED } from '../../protocol/subscription-filter.ts'
 import { answered, pageOf, spread } from '../builtin-tool.ts'
 import { extendDiscover, descriptionSoon, describedList } from '../describing.ts'
 import type { Feature, BuiltinPage, BuiltinTool, Services } from '../feature.ts'
+import { remainingQuota } from '../offers.ts'
 import { acknowledged, listsWanted, withListChanged } from '../list-changes.ts'
 import { type ManifestSettings, manifestSchema } from './settings.ts'
 
@@ -53,12 +54,16 @@ export const manifest: Feature<ManifestSettings | false> = {
     })
     const changes = createChangeNotifier(deps, (upstream) => settings(upstream) !== false)
     return {
-      methods: { 'manifest/get': async (call) => answered((await manifestFor(call, deps)).complete) },
-      tools: [toolOf(settings, deps)],
-      pages: pagesOf(settings, deps),
       responseMiddleware: (method) => {
         if (method === 'server/discover') return (next) => discoverMiddleware(changes.declare(next))
         return method === 'subscriptions/listen' ? changes.subscribe : undefined
+      },
+      builtins: {
+        methods: { 'manifest/get': async (call) => answered((await manifestFor(call, deps)).complete) },
+        tools: [toolOf(settings, deps)],
+      },
+      http: {
+        pages: pagesOf(settings, deps),
       },
       close: async () => changes.close(),
     }
@@ -200,10 +205,10 @@ async function withRemainingQuota(
   const { principal } = call
   const counted = countedOf(description.tools)
   const [serverQuota, ...toolQuotas] = await Promise.all([
-    deps.features.remainingQuota(principal, upstream),
+    remainingQuota(deps, principal, upstream),
     ...description.tools.map(async (tool) =>
       counted.has(tool) && deps.features.isOn('quota', tool.upstream)
-        ? deps.features.remainingQuota(principal, tool.upstream, String(tool.definition.name))
+        ? remainingQuota(deps, principal, tool.upstream, String(tool.definition.name))
         : undefined,
     ),
   ])

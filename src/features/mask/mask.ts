@@ -9,6 +9,7 @@ import { Payload } from '../../core/payload.ts'
 import { type Check, type JsonSchema, type SchemaProblem, validator } from '../../core/schema/schema.ts'
 import { MASKED_KEY } from '../../protocol/meta-keys.ts'
 import type { Feature } from '../feature.ts'
+import { masking } from '../offers.ts'
 import { createMasker, type Rules, rulesFor, type Masker, editJson, type Place } from './masking.ts'
 import { type MaskSettings, type RuleSettings, maskSchema } from './settings.ts'
 
@@ -16,32 +17,37 @@ import { type MaskSettings, type RuleSettings, maskSchema } from './settings.ts'
 export const mask: Feature<MaskSettings> = {
   ...maskSchema,
   create: (settings) => ({
-    masked: (value, target) => {
-      const rules =
-        target.upstream === undefined ? undefined : rulesFor(settings(target.upstream).rules, target)
-      return rules ? maskValue(value, createMasker(rules)) : value
-    },
-    middleware: (target) => {
-      const { upstream, method, isBuiltin } = target
-      if (upstream === undefined || isBuiltin || method.startsWith('notifications/')) return undefined
-      const rules = rulesFor(settings(upstream).rules, target)
-      if (!rules) return undefined
-      const isCatalogue = catalogue.has(method)
-      // What is kept before the result is there could not be masked.
-      return (next) => (call) => {
-        const maskedCall = {
-          ...call,
-          spool: undefined,
-          emit: (notification: Notification) => call.emit(maskNotification(notification, rules)),
+    calls: {
+      middleware: (target) => {
+        const { upstream, method, isBuiltin } = target
+        if (upstream === undefined || isBuiltin || method.startsWith('notifications/')) return undefined
+        const rules = rulesFor(settings(upstream).rules, target)
+        if (!rules) return undefined
+        const isCatalogue = catalogue.has(method)
+        // What is kept before the result is there could not be masked.
+        return (next) => (call) => {
+          const maskedCall = {
+            ...call,
+            spool: undefined,
+            emit: (notification: Notification) => call.emit(maskNotification(notification, rules)),
+          }
+          return next(maskedCall).then(
+            (outcome) => (isCatalogue ? outcome : masked(outcome, call, rules)),
+            (thrown: unknown) => {
+              throw maskFailure(thrown, rules, call.params.fields.uri)
+            },
+          )
         }
-        return next(maskedCall).then(
-          (outcome) => (isCatalogue ? outcome : masked(outcome, call, rules)),
-          (thrown: unknown) => {
-            throw maskFailure(thrown, rules, call.params.fields.uri)
-          },
-        )
-      }
+      },
+      dryRun: 'absent', // the report masks the arguments
     },
+    offers: [
+      masking.offer((value, target) => {
+        const rules =
+          target.upstream === undefined ? undefined : rulesFor(settings(target.upstream).rules, target)
+        return rules ? maskValue(value, createMasker(rules)) : value
+      }),
+    ],
   }),
 }
 

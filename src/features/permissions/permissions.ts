@@ -7,6 +7,7 @@ import { extensionOf, hasExtension, SESSION_TOKEN, withoutExtension } from '../.
 import { isProtocolNotification } from '../../protocol/methods.ts'
 import { asTool } from '../builtin-tool.ts'
 import type { Feature, SettingsOf, Services } from '../feature.ts'
+import { callerValues, toolFacts } from '../offers.ts'
 import { type Context, type Guard, createGates, limitedBySession, requiredScopes } from './gate.ts'
 import { guardOf } from './guard.ts'
 import { answerHeld } from './held.ts'
@@ -30,26 +31,32 @@ export const permissions: Feature<PermissionSettings | false> = {
     const check = answerCheck(contextOf, deps)
     const negotiate = answerNegotiate(settings, { deps, sessions })
     return {
-      middleware: (target) => {
-        if (isProtocolNotification(target.method)) return undefined
-        return guarding(target)
+      calls: {
+        middleware: (target) => {
+          if (isProtocolNotification(target.method)) return undefined
+          return guarding(target)
+        },
+        dryRun: (target) => {
+          const server = target.isBuiltin ? undefined : deps.servers.settings(target.upstream ?? '')
+          const withScopes = (call: Call): Call =>
+            call.tool && server
+              ? withFinding(call, { scopes: requiredScopes(gates(call.tool, server).requirement) })
+              : call
+          return (next) => guarding(target)((call) => next(withScopes(call)))
+        },
       },
-      dryRun: (target) => {
-        const server = target.isBuiltin ? undefined : deps.servers.settings(target.upstream ?? '')
-        const withScopes = (call: Call): Call =>
-          call.tool && server
-            ? withFinding(call, { scopes: requiredScopes(gates(call.tool, server).requirement) })
-            : call
-        return (next) => guarding(target)((call) => next(withScopes(call)))
+      builtins: {
+        methods: { [CHECK]: check, [LIST]: answerHeld(contextOf, deps), [NEGOTIATE]: negotiate },
+        tools: [asTool(checkTool, check), asTool(negotiateTool, negotiate)],
       },
-      toolFacts: (entry) => {
-        const server = deps.servers.settings(entry.upstream)
-        const isOn = settings(entry.upstream) !== false && server
-        return isOn ? { scopes: gates(entry, server).requirement } : {}
-      },
-      methods: { [CHECK]: check, [LIST]: answerHeld(contextOf, deps), [NEGOTIATE]: negotiate },
-      values: [{ name: SESSION_TOKEN, header: 'X-MCP-Session-Token' }],
-      tools: [asTool(checkTool, check), asTool(negotiateTool, negotiate)],
+      offers: [
+        toolFacts.offer((entry) => {
+          const server = deps.servers.settings(entry.upstream)
+          const isOn = settings(entry.upstream) !== false && server
+          return isOn ? { scopes: gates(entry, server).requirement } : {}
+        }),
+        callerValues.offer([{ name: SESSION_TOKEN, header: 'X-MCP-Session-Token' }]),
+      ],
     }
   },
 }

@@ -14,6 +14,7 @@ import { hasCoreTasks, requestedTask, requireTasks } from '../../protocol/tasks.
 import { isEnded, type OperationRecord } from '../../records/operations.ts'
 import { asRelayingTool } from '../builtin-tool.ts'
 import type { BuiltinTool, Feature } from '../feature.ts'
+import { operationCounts, toolFacts } from '../offers.ts'
 import { type Deps, isSlowTool, OperationEngine } from './engine.ts'
 import { RunningCalls } from './running-calls.ts'
 import { Recovery } from './recovery.ts'
@@ -32,28 +33,35 @@ export const progress: Feature<ProgressSettings> = {
     const parts = { engine, recovery, deps }
     const resume = resuming(parts)
     return {
-      middleware: ({ method, isBuiltin }) => {
-        // Below the gateway's own tools: they do not run as tasks.
-        if (method === 'tools/list') return (next) => async (call) => withTaskSupport(call, await next(call))
-        if (method !== 'tools/call' || isBuiltin) return undefined
-        return (next) => (call) => (call.internal ? next(call) : engine.run(call, next))
+      calls: {
+        middleware: ({ method, isBuiltin }) => {
+          // Below the gateway's own tools: they do not run as tasks.
+          if (method === 'tools/list')
+            return (next) => async (call) => withTaskSupport(call, await next(call))
+          if (method !== 'tools/call' || isBuiltin) return undefined
+          return (next) => (call) => (call.internal ? next(call) : engine.run(call, next))
+        },
+        // A client of 2025-11-25 that requests a task gets one, whose result is the report.
+        dryRun: ({ isBuiltin }) => {
+          if (isBuiltin) return undefined
+          return (next) => (call) => (requestedTask(call) ? engine.run(call, next) : next(call))
+        },
       },
-      // A client of 2025-11-25 that requests a task gets one, whose result is the report.
-      dryRun: ({ isBuiltin }) => {
-        if (isBuiltin) return undefined
-        return (next) => (call) => (requestedTask(call) ? engine.run(call, next) : next(call))
-      },
-      methods: { ...taskMethods(parts), 'operation/resume': resume },
-      tools: [asRelayingTool(resumeTool, resume)],
-      extensions: () => ({ [tasksExtension]: {} }),
       responseMiddleware: (method) => {
         if (method !== 'subscriptions/listen') return undefined
         return (next) => (call) => listen(call, next, { engine, deps })
       },
-      toolFacts: ({ upstream, name }) => ({
-        longCalls: longCallsOf(settings(upstream), name, deps.servers.settings(upstream)?.tools),
-      }),
-      operations: () => countByState(deps.scope.once(RunningCalls).byKey.values()),
+      builtins: {
+        methods: { ...taskMethods(parts), 'operation/resume': resume },
+        tools: [asRelayingTool(resumeTool, resume)],
+        extensions: () => ({ [tasksExtension]: {} }),
+      },
+      offers: [
+        toolFacts.offer(({ upstream, name }) => ({
+          longCalls: longCallsOf(settings(upstream), name, deps.servers.settings(upstream)?.tools),
+        })),
+        operationCounts.offer(() => countByState(deps.scope.once(RunningCalls).byKey.values())),
+      ],
       start: () => recovery.start(),
       close: async () => {
         engine.close()

@@ -29,42 +29,45 @@ import { type ProvenanceSettings, provenanceSchema } from './settings.ts'
 export const provenance: Feature<ProvenanceSettings> = {
   ...provenanceSchema,
   create: (settings, { servers: { settings: server } }) => ({
-    middleware: ({ upstream, method, name, isBuiltin }) => {
-      if (isBuiltin || upstream === undefined) return undefined
-      const stampSettings = { ...settings(upstream), server: upstream }
-      if (method === 'resources/read')
-        return stampResults((result, call, isRequested) =>
-          withContents(result, call, { ...stampSettings, isRequested }),
-        )
-      if (method !== 'tools/call' || name === undefined) return undefined
-      const sourceSetting = settingOf(server(upstream)?.tools ?? {}, name, 'provenance')?.value
-      const configuredSource = sourceSetting && statedSource(sourceSetting)
-      const own = [{ source: `${upstream}:${name}` }] as const
-      const isEverywhere = stampSettings.always || stampSettings.compat === 'always'
-      const isAlways = isEverywhere || stampSettings.hash || configuredSource !== undefined
-      const defaultTarget = {
-        server: upstream,
-        isOutsideMeta: stampSettings.compat !== false && isEverywhere,
-      }
-      const requestedTarget = { server: upstream, isOutsideMeta: stampSettings.compat !== false }
-      const stampOwn =
-        configuredSource || stampSettings.hash || !isEverywhere ? undefined : stamper(own[0], defaultTarget)
-      const stamp: Stamp = (result, call, isRequested) => {
-        const place = isRequested ? requestedTarget : defaultTarget
-        // Failures have no source, but claims of the server are still attributed to the server.
-        if (!isAnswer(result)) return stamped(result, [], place)
-        const isPlain = changesOf(call) === undefined && !call.references
-        if (!isAlways && !isRequested && isPlain && !isClaimed(result)) return result
-        const detected = sourcesOf(result, own, upstream)
-        if (stampOwn && detected === own && isPlain) return stampOwn(result)
-        const sources = configuredSource
-          ? withConfigured(detected, configuredSource, { result, call })
-          : detected
-        const hash = stampSettings.hash ? contentHash(result) : undefined
-        return stamped(result, stampsOf(sources, call, hash), place)
-      }
-      if (stampSettings.compat !== 'always') return stampResults(stamp)
-      return stampResults((...given) => withContentBeside(stamp(...given)))
+    calls: {
+      middleware: ({ upstream, method, name, isBuiltin }) => {
+        if (isBuiltin || upstream === undefined) return undefined
+        const stampSettings = { ...settings(upstream), server: upstream }
+        if (method === 'resources/read')
+          return stampResults((result, call, isRequested) =>
+            withContents(result, call, { ...stampSettings, isRequested }),
+          )
+        if (method !== 'tools/call' || name === undefined) return undefined
+        const sourceSetting = settingOf(server(upstream)?.tools ?? {}, name, 'provenance')?.value
+        const configuredSource = sourceSetting && statedSource(sourceSetting)
+        const own = [{ source: `${upstream}:${name}` }] as const
+        const isEverywhere = stampSettings.always || stampSettings.compat === 'always'
+        const isAlways = isEverywhere || stampSettings.hash || configuredSource !== undefined
+        const defaultTarget = {
+          server: upstream,
+          isOutsideMeta: stampSettings.compat !== false && isEverywhere,
+        }
+        const requestedTarget = { server: upstream, isOutsideMeta: stampSettings.compat !== false }
+        const stampOwn =
+          configuredSource || stampSettings.hash || !isEverywhere ? undefined : stamper(own[0], defaultTarget)
+        const stamp: Stamp = (result, call, isRequested) => {
+          const place = isRequested ? requestedTarget : defaultTarget
+          // Failures have no source, but claims of the server are still attributed to the server.
+          if (!isAnswer(result)) return stamped(result, [], place)
+          const isPlain = changesOf(call) === undefined && !call.references
+          if (!isAlways && !isRequested && isPlain && !isClaimed(result)) return result
+          const detected = sourcesOf(result, own, upstream)
+          if (stampOwn && detected === own && isPlain) return stampOwn(result)
+          const sources = configuredSource
+            ? withConfigured(detected, configuredSource, { result, call })
+            : detected
+          const hash = stampSettings.hash ? contentHash(result) : undefined
+          return stamped(result, stampsOf(sources, call, hash), place)
+        }
+        if (stampSettings.compat !== 'always') return stampResults(stamp)
+        return stampResults((...given) => withContentBeside(stamp(...given)))
+      },
+      dryRun: 'absent', // the result has no source
     },
   }),
 }

@@ -28,18 +28,23 @@ const FLAG = 'receipt'
 export const receipts: Feature<Record<never, never>> = {
   ...receiptsSchema,
   create: (_settings, deps) => ({
-    middleware: ({ upstream, method, isBuiltin }) => {
-      if (isBuiltin || upstream === undefined) return undefined
-      if (method !== 'tools/call' && method !== 'resources/read') return undefined
-      return (next) => (call) => {
-        if (!hasExtension(call, FLAG)) return next(call)
-        return withReceipt(call, next, upstream, deps)
-      }
+    calls: {
+      middleware: ({ upstream, method, isBuiltin }) => {
+        if (isBuiltin || upstream === undefined) return undefined
+        if (method !== 'tools/call' && method !== 'resources/read') return undefined
+        return (next) => (call) => {
+          if (!hasExtension(call, FLAG)) return next(call)
+          return withReceipt(call, next, upstream, deps)
+        }
+      },
+      dryRun: 'same', // a receipt says that it is of a dry run
     },
-    // Without pages, the keys are only available in the store.
-    extensions: () => ({
-      [RECEIPT_KEY]: { alg: 'ES256', ...(deps.pages.url(KEYS_PATH) !== undefined && { jwks: KEYS_PATH }) },
-    }),
+    builtins: {
+      // Without pages, the keys are only available in the store.
+      extensions: () => ({
+        [RECEIPT_KEY]: { alg: 'ES256', ...(deps.pages.url(KEYS_PATH) !== undefined && { jwks: KEYS_PATH }) },
+      }),
+    },
   }),
 }
 

@@ -58,10 +58,13 @@ export const largeResults: Feature<ReferenceSettings | false> = {
       restored: MAX_MESSAGE_BYTES,
     })
     return {
-      middleware: ({ method, upstream, isBuiltin }) => {
-        if (method !== 'tools/call' || isBuiltin || upstream === undefined) return undefined
-        const options = keepingOf(upstream)
-        return options && keepingMiddleware({ ...options, spool }, upstream, deps)
+      calls: {
+        middleware: ({ method, upstream, isBuiltin }) => {
+          if (method !== 'tools/call' || isBuiltin || upstream === undefined) return undefined
+          const options = keepingOf(upstream)
+          return options && keepingMiddleware({ ...options, spool }, upstream, deps)
+        },
+        dryRun: 'absent',
       },
     }
   },

@@ -1,7 +1,7 @@
 /**
  * The feature `references`: large results stay in the gateway, and clients get references to them, which work as
  * arguments of tools of all servers. It has two places in the chain: here arguments are resolved before anything reads
- * them, and `large-results.ts` keeps results as the features next to the server left them.
+ * them, and `largeResults` of `keep.ts` keeps results as the features next to the server left them.
  */
 import { type Timer, world } from '../../core/world.ts'
 import type { Call, Middleware } from '../../core/call.ts'
@@ -11,6 +11,7 @@ import { mayRefer } from '../../core/reference-text.ts'
 import { keepUsed, type Reference, References } from '../../records/references.ts'
 import { Uploads } from '../../records/uploads.ts'
 import type { BuiltinTool, Feature, Services } from '../feature.ts'
+import { toolFacts } from '../offers.ts'
 import { CallUrls, dataRoute, DataUrls } from './transfer/urls.ts'
 import { checkFileArguments, fileMethods, filesMiddleware } from './transfer/file-extension.ts'
 import { exchanging } from './transfer/import.ts'
@@ -57,48 +58,57 @@ export const references: Feature<ReferenceSettings | false> = {
     const share = Math.floor(shareOf({}, total))
     let timer: Timer | undefined
     return {
-      byteRoutes: [dataRoute({ ...options, urls, log: deps.log }), ...uploads.routes],
-      middleware: ({ method, upstream, isBuiltin }) => {
-        const own = settings(upstream)
-        if (method !== 'tools/call' || isBuiltin || own === false) return undefined
-        const server = canOpenFiles(deps.servers.settings(upstream ?? ''))
-        const { metrics } = deps
-        return resolving(
-          { ...options, max: own.argument, server },
-          { folder: folders.at(own.folder), urls, metrics, store: deps.store, log: deps.log },
-        )
-      },
-      methods: {
-        ...fileMethods({
-          ...options,
-          uploads,
-          urls,
-          urlTtl: common && common.urls ? common.url_ttl : undefined,
-          hosts: (upstream) => hostsOf(settings(upstream)),
-          deps,
-        }),
-        ...exchange.methods,
-      },
-      toolFacts: ({ upstream, definition }) => {
-        const own = settings(upstream)
-        const { url } = uploads
-        if (own === false || url === undefined || !takesBytes(definition.inputSchema)) return {}
-        return { upload: { url, max: Math.min(uploads.max, own.argument, share) } }
+      calls: {
+        middleware: ({ method, upstream, isBuiltin }) => {
+          const own = settings(upstream)
+          if (method !== 'tools/call' || isBuiltin || own === false) return undefined
+          const server = canOpenFiles(deps.servers.settings(upstream ?? ''))
+          const { metrics } = deps
+          return resolving(
+            { ...options, max: own.argument, server },
+            { folder: folders.at(own.folder), urls, metrics, store: deps.store, log: deps.log },
+          )
+        },
+        // The data is read; no file and no URL is made of it.
+        dryRun: ({ upstream, isBuiltin }) => {
+          const own = settings(upstream)
+          if (isBuiltin || own === false) return undefined
+          const server = canOpenFiles(deps.servers.settings(upstream ?? ''))
+          return tryReferences({ ...options, max: own.argument, server }, urls)
+        },
       },
       responseMiddleware: (method) => filesMiddleware(method, (upstream) => settings(upstream) !== false),
-      dryRun: ({ upstream, isBuiltin }) => {
-        const own = settings(upstream)
-        if (isBuiltin || own === false) return undefined
-        const server = canOpenFiles(deps.servers.settings(upstream ?? ''))
-        return tryReferences({ ...options, max: own.argument, server }, urls)
+      builtins: {
+        methods: {
+          ...fileMethods({
+            ...options,
+            uploads,
+            urls,
+            urlTtl: common && common.urls ? common.url_ttl : undefined,
+            hosts: (upstream) => hostsOf(settings(upstream)),
+            deps,
+          }),
+          ...exchange.methods,
+        },
+        resources: () => [referenceResource({ ...options, max: MAX_READ_BYTES })],
+        tools: [
+          readReferenceTool({ ...options, max: MAX_READ_BYTES }),
+          requestUploadTool(uploads),
+          ...exchange.tools,
+        ].map((tool) => listedWith(tool, settings)),
       },
-      resources: () => [referenceResource({ ...options, max: MAX_READ_BYTES })],
-      tools: [
-        readReferenceTool({ ...options, max: MAX_READ_BYTES }),
-        requestUploadTool(uploads),
-        ...exchange.tools,
-      ].map((tool) => listedWith(tool, settings)),
-      routes: exchange.routes,
+      http: {
+        byteRoutes: [dataRoute({ ...options, urls, log: deps.log }), ...uploads.routes],
+        routes: exchange.routes,
+      },
+      offers: [
+        toolFacts.offer(({ upstream, definition }) => {
+          const own = settings(upstream)
+          const { url } = uploads
+          if (own === false || url === undefined || !takesBytes(definition.inputSchema)) return {}
+          return { upload: { url, max: Math.min(uploads.max, own.argument, share) } }
+        }),
+      ],
       start: async () => {
         const sweep = (): void => {
           background(

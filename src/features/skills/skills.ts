@@ -32,13 +32,17 @@ export const skills: Feature<SkillSettings | false> = {
     })
     const context: SkillContext = { deps, relay, isListed: (upstream) => listedBy(settings(upstream)) }
     return {
-      methods: { 'skills/list': listSkills(context), 'skills/get': getSkill(context) },
-      resources: (upstream) => resourcesOf(upstream, context),
-      pages: [
-        { path: `/skills/${self.name}/SKILL.md`, handle: readPage(deps) },
-        { path: '/skills/*/SKILL.md', handle: readPage(deps) },
-      ],
       responseMiddleware: (method) => (method === 'server/discover' ? discoverMiddleware : undefined),
+      builtins: {
+        methods: { 'skills/list': listSkills(context), 'skills/get': getSkill(context) },
+        resources: (upstream) => resourcesOf(upstream, context),
+      },
+      http: {
+        pages: [
+          { path: `/skills/${self.name}/SKILL.md`, handle: readPage(deps) },
+          { path: '/skills/*/SKILL.md', handle: readPage(deps) },
+        ],
+      },
     }
   },
 }

@@ -5,7 +5,8 @@
 import type { Call, Middleware, Outcome } from '../../core/call.ts'
 import { hasExtension, isAskedFor, SESSION_STATE, SESSION_STATE_KEY } from '../../protocol/meta-keys.ts'
 import { describingTools } from '../describing.ts'
-import type { Feature, Reserved, Services } from '../feature.ts'
+import type { Feature, Services } from '../feature.ts'
+import { callerValues, modelArguments, type Reserved } from '../offers.ts'
 import { withOptional } from './remember.ts'
 import { ownState } from './result.ts'
 import { planFor, type StatePlan } from './plan.ts'
@@ -37,30 +38,37 @@ export const state: Feature<StateSettings | false> = {
     const tokens = new StateTokens(deps)
     const planOf = (upstream: string): StatePlan | undefined => planned(settings(upstream), upstream, deps)
     return {
-      middleware: ({ upstream, method, isBuiltin }) => {
-        const plan = isBuiltin || upstream === undefined ? undefined : planOf(upstream)
-        if (!plan || upstream === undefined) return undefined
-        if (method === 'tools/list') return withOptionalArguments(plan, upstream, deps)
-        return methods.has(method) ? inSessions(plan, method === 'tools/call', { tokens, deps }) : undefined
+      calls: {
+        middleware: ({ upstream, method, isBuiltin }) => {
+          const plan = isBuiltin || upstream === undefined ? undefined : planOf(upstream)
+          if (!plan || upstream === undefined) return undefined
+          if (method === 'tools/list') return withOptionalArguments(plan, upstream, deps)
+          return methods.has(method) ? inSessions(plan, method === 'tools/call', { tokens, deps }) : undefined
+        },
+        // The session is read, and stays as it is.
+        dryRun: ({ upstream, isBuiltin }) => {
+          const plan = isBuiltin || upstream === undefined ? undefined : planOf(upstream)
+          if (!plan) return undefined
+          return (next) => async (call) =>
+            next(
+              isConcerned(call, plan, true)
+                ? await new StatefulCall(call, plan, { tokens, deps }).prepared()
+                : call,
+            )
+        },
       },
-      dryRun: ({ upstream, isBuiltin }) => {
-        const plan = isBuiltin || upstream === undefined ? undefined : planOf(upstream)
-        if (!plan) return undefined
-        return (next) => async (call) =>
-          next(
-            isConcerned(call, plan, true)
-              ? await new StatefulCall(call, plan, { tokens, deps }).prepared()
-              : call,
-          )
+      builtins: {
+        extensions: () => ({ [SESSION_STATE_KEY]: {} }),
       },
-      values: [{ name: SESSION_STATE }],
-      reserved: (upstream) => {
-        const plan = planOf(upstream)
-        if (!plan) return []
-        // A server may also keep a state itself.
-        return [plan.isForAll ? reserved : { argument: reserved.argument, value: reserved.value }]
-      },
-      extensions: () => ({ [SESSION_STATE_KEY]: {} }),
+      offers: [
+        callerValues.offer([{ name: SESSION_STATE }]),
+        modelArguments.offer((upstream) => {
+          const plan = planOf(upstream)
+          if (!plan) return []
+          // A server may also keep a state itself.
+          return [plan.isForAll ? reserved : { argument: reserved.argument, value: reserved.value }]
+        }),
+      ],
     }
   },
 }

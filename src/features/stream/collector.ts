@@ -34,6 +34,7 @@ import {
 } from '../../protocol/meta-keys.ts'
 import { PROGRESS } from '../../protocol/methods.ts'
 import type { Services } from '../feature.ts'
+import { explained } from '../offers.ts'
 import { type Checkpoint, sealCheckpoint } from './checkpoint.ts'
 import { documentsOf, mergePages, type Page } from './merge.ts'
 import { amountText, type Stop, stopNotice } from './stop.ts'
@@ -324,8 +325,8 @@ export class Collector {
 
   /** The error as callers see errors: explained, and without texts of the server that are not relayed. */
   #errorOf(failure: Payload | GatewayError): Readonly<Record<string, unknown>> {
-    const explained = this.#options.deps.features.explained(failure, this.#call)
-    if (explained) return explained
+    const explanation = explained(this.#options.deps, failure, this.#call)
+    if (explanation) return explanation
     return failure instanceof GatewayError
       ? failure.data
       : { code: 'UPSTREAM_ERROR', message: 'The tool reported an error' }

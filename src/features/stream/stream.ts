@@ -10,6 +10,7 @@ import { asCalled } from '../../core/judgement/call.ts'
 import { type PageArgument, pageArguments } from '../../core/judgement/pages.ts'
 import { STREAM_KEY, withoutFlag } from '../../protocol/meta-keys.ts'
 import type { Feature } from '../feature.ts'
+import { toolFacts } from '../offers.ts'
 import { openCheckpoint, unknownCheckpoint } from './checkpoint.ts'
 import { Collector, type Deps, notCollected } from './collector.ts'
 import { MAX_PAGES, type StreamSettings, streamSchema } from '../settings/admit.ts'
@@ -20,19 +21,27 @@ export const stream: Feature<StreamSettings> = {
   create: (settings, deps) => {
     const inputsOf = cachedArguments()
     return {
-      middleware: ({ upstream, method, name, isBuiltin }) => {
-        if (method !== 'tools/call' || isBuiltin || upstream === undefined || name === undefined)
-          return undefined
-        const own = settings(upstream)
-        return (next) => (call) => {
-          if (call.internal || (call.meta[STREAM_KEY] === undefined && !own.collect)) return next(call)
-          return collect(call, next, { settings: own, inputsOf, deps })
-        }
+      calls: {
+        middleware: ({ upstream, method, name, isBuiltin }) => {
+          if (method !== 'tools/call' || isBuiltin || upstream === undefined || name === undefined)
+            return undefined
+          const own = settings(upstream)
+          return (next) => (call) => {
+            if (call.internal || (call.meta[STREAM_KEY] === undefined && !own.collect)) return next(call)
+            return collect(call, next, { settings: own, inputsOf, deps })
+          }
+        },
+        // There are no pages.
+        dryRun: () => (next) => (call) => next(withoutFlag(call, STREAM_KEY)),
       },
-      dryRun: () => (next) => (call) => next(withoutFlag(call, STREAM_KEY)),
-      toolFacts: (entry) =>
-        entry.classification.op === 'read' && inputsOf(entry).length > 0 ? { isCollectable: true } : {},
-      extensions: (upstream) => ({ [STREAM_KEY]: { maxPages: settings(upstream).max_pages } }),
+      builtins: {
+        extensions: (upstream) => ({ [STREAM_KEY]: { maxPages: settings(upstream).max_pages } }),
+      },
+      offers: [
+        toolFacts.offer((entry) =>
+          entry.classification.op === 'read' && inputsOf(entry).length > 0 ? { isCollectable: true } : {},
+        ),
+      ],
     }
   },
 }

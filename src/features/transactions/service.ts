@@ -17,6 +17,7 @@ import {
 } from '../../records/transactions.ts'
 import { rollingBack, pendingSteps, retried } from '../../records/transitions.ts'
 import type { SettingsOf, Services } from '../feature.ts'
+import { publish } from '../offers.ts'
 import {
   createRollback,
   isStepRunning,
@@ -70,7 +71,7 @@ export function createTransactionService(
     rollback,
     worker,
     steps,
-    publish: (upstream, event) => features.publish(upstream, event),
+    features,
     log,
   })
   return {
@@ -171,7 +172,7 @@ interface ReaperContext {
   readonly rollback: Rollback
   readonly worker: WorkerIdentity
   readonly steps: RunningSteps
-  readonly publish: Services['features']['publish']
+  readonly features: Services['features']
   readonly log: Log
 }
 
@@ -296,7 +297,7 @@ class TransactionReaper {
   #publishTimeout({ id, principal, steps }: Transaction): void {
     const data = { transaction_id: id, steps: steps.length }
     // Its steps may be of several servers.
-    this.#context.publish(undefined, { name: 'transaction_timed_out', caller: principal.id, data })
+    publish(this.#context, undefined, { name: 'transaction_timed_out', caller: principal.id, data })
   }
 
   /** A transaction with a step in progress is not idle. */

@@ -37,6 +37,7 @@ import {
   stepRemoved,
 } from '../../records/transitions.ts'
 import type { Services } from '../feature.ts'
+import { explained } from '../offers.ts'
 import { howToConfigure, howToPivot, noUndo } from '../missing-undo.ts'
 import { readId, type TransactionService, keyFor, requireIdempotency, rollBack } from './service.ts'
 import { quiescent, stepWork } from './rollback.ts'
@@ -410,8 +411,8 @@ type ErrorData = Readonly<Record<string, unknown>>
 
 /** The error of a step as its caller may see it: messages of servers or of the system are replaced. */
 function reasonOf(cause: Payload | GatewayError, call: Call, { deps }: TransactionService): ErrorData {
-  const explained = deps.features.explained(cause, call)
-  if (explained) return explained
+  const explanation = explained(deps, cause, call)
+  if (explanation) return explanation
   if (!(cause instanceof GatewayError)) return new GatewayError('UPSTREAM_ERROR', TOOL_FAILED).data
   if (!hasForeignMessage(cause.code) && !cause.extra.relayed) return cause.data
   const { category } = cause

@@ -14,7 +14,8 @@ import {
 } from '../../records/transactions.ts'
 import { newTransaction, committed } from '../../records/transitions.ts'
 import { asTool } from '../builtin-tool.ts'
-import type { Feature, Reserved, BuiltinTool, Services } from '../feature.ts'
+import type { Feature, BuiltinTool, Services } from '../feature.ts'
+import { callerValues, modelArguments, type Reserved } from '../offers.ts'
 import {
   MAX_ID_LENGTH,
   readId,
@@ -52,40 +53,47 @@ export const transactions: Feature<TransactionSettings | false> = {
     const status = answerStatus(service)
     const timeoutSeconds = Math.floor(Math.min(service.limits.timeout, service.limits.max_lifetime) / 1000)
     return {
-      middleware: ({ method, isBuiltin }) => {
-        if (method !== 'tools/call' || isBuiltin) return undefined
-        return (next) => (call) => {
-          if (call.internal || !hasExtension(call, TRANSACTION_ID)) return next(call)
-          return makeStep(call, next, service)
-        }
+      calls: {
+        middleware: ({ method, isBuiltin }) => {
+          if (method !== 'tools/call' || isBuiltin) return undefined
+          return (next) => (call) => {
+            if (call.internal || !hasExtension(call, TRANSACTION_ID)) return next(call)
+            return makeStep(call, next, service)
+          }
+        },
+        dryRun: ({ isBuiltin }) => {
+          if (isBuiltin) return undefined
+          return (next) => (call) =>
+            hasExtension(call, TRANSACTION_ID) ? tryStep(call, next, service) : next(call)
+        },
       },
-      dryRun: ({ isBuiltin }) => {
-        if (isBuiltin) return undefined
-        return (next) => (call) =>
-          hasExtension(call, TRANSACTION_ID) ? tryStep(call, next, service) : next(call)
+      builtins: {
+        methods: {
+          'transaction/begin': begin,
+          'transaction/commit': commit,
+          'transaction/rollback': rollback,
+          'transaction/status': status,
+        },
+        tools: [
+          asTool(beginTool(timeoutSeconds), begin),
+          asTool(commitTool, commit),
+          asTool(rollbackTool, rollback),
+          asTool(statusTool, status),
+        ],
+        extensions: (upstream) => {
+          const isAvailable = settings(upstream) !== false && deps.features.isOn('idempotency', upstream)
+          // Without tools or methods no transaction can begin.
+          if (!isAvailable || !deps.gateway.isAsked) return {}
+          const maxLifetimeSeconds = Math.floor(service.limits.max_lifetime / 1000)
+          return { [`${NS}/transactions`]: { timeoutSeconds, maxLifetimeSeconds } }
+        },
       },
-      methods: {
-        'transaction/begin': begin,
-        'transaction/commit': commit,
-        'transaction/rollback': rollback,
-        'transaction/status': status,
-      },
-      tools: [
-        asTool(beginTool(timeoutSeconds), begin),
-        asTool(commitTool, commit),
-        asTool(rollbackTool, rollback),
-        asTool(statusTool, status),
+      offers: [
+        callerValues.offer([{ name: TRANSACTION_ID }]),
+        modelArguments.offer((upstream) =>
+          deps.gateway.hasTools && deps.features.isOn('idempotency', upstream) ? [reserved] : [],
+        ),
       ],
-      values: [{ name: TRANSACTION_ID }],
-      reserved: (upstream) =>
-        deps.gateway.hasTools && deps.features.isOn('idempotency', upstream) ? [reserved] : [],
-      extensions: (upstream) => {
-        const isAvailable = settings(upstream) !== false && deps.features.isOn('idempotency', upstream)
-        // Without tools or methods no transaction can begin.
-        if (!isAvailable || !deps.gateway.isAsked) return {}
-        const maxLifetimeSeconds = Math.floor(service.limits.max_lifetime / 1000)
-        return { [`${NS}/transactions`]: { timeoutSeconds, maxLifetimeSeconds } }
-      },
       start: () => service.reaper.start(),
       close: async () => {
         service.reaper.stop()

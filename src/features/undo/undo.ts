@@ -28,6 +28,7 @@ import { toStoredPrincipal } from '../../records/principal.ts'
 import { keepReferences } from '../../records/references.ts'
 import { toolsToCheck } from '../describing.ts'
 import type { Feature, Services } from '../feature.ts'
+import { toolFacts } from '../offers.ts'
 import { noUndo } from '../missing-undo.ts'
 import { compensationProblem, secretsOf } from './compensating-tool.ts'
 import { SnapshotReader, type ReadSnapshot, needsResult, compensationFor } from './compensation.ts'
@@ -48,21 +49,25 @@ export const undo: Feature<UndoSettings> = {
       return history === 'off' ? 0 : history
     }
     return {
-      middleware: ({ upstream, method, isBuiltin }) => {
-        if (method !== 'tools/call' || isBuiltin || upstream === undefined) return undefined
-        const history = historyOf(upstream)
-        const undoLog = new UndoLog({ deps, actions, snapshots, journal, upstream, history })
-        return (next) => (call) => record(call, { next, snapshots, undoLog })
+      calls: {
+        middleware: ({ upstream, method, isBuiltin }) => {
+          if (method !== 'tools/call' || isBuiltin || upstream === undefined) return undefined
+          const history = historyOf(upstream)
+          const undoLog = new UndoLog({ deps, actions, snapshots, journal, upstream, history })
+          return (next) => (call) => record(call, { next, snapshots, undoLog })
+        },
+        dryRun: ({ upstream, isBuiltin }) => {
+          if (isBuiltin || upstream === undefined) return undefined
+          const undoLog = new UndoLog({ deps, actions, snapshots, journal, upstream, history: 0 })
+          return (next) => async (call) => next(withFinding(call, { undo: await forecast(call, undoLog) }))
+        },
       },
-      dryRun: ({ upstream, isBuiltin }) => {
-        if (isBuiltin || upstream === undefined) return undefined
-        const undoLog = new UndoLog({ deps, actions, snapshots, journal, upstream, history: 0 })
-        return (next) => async (call) => next(withFinding(call, { undo: await forecast(call, undoLog) }))
-      },
-      toolFacts: (entry, all) => {
-        const rule = entry.classification.op === 'read' ? undefined : deps.servers.undoRuleAmong(entry, all)
-        return rule && rule.kind !== 'none' ? { undo: factOf(rule) } : {}
-      },
+      offers: [
+        toolFacts.offer((entry, all) => {
+          const rule = entry.classification.op === 'read' ? undefined : deps.servers.undoRuleAmong(entry, all)
+          return rule && rule.kind !== 'none' ? { undo: factOf(rule) } : {}
+        }),
+      ],
       problems: () => liveProblems(deps),
       close: () => journal.close(),
     }

@@ -34,11 +34,14 @@ export const validate: Feature<ValidateSettings> = {
     const reports = createReports(deps.log)
     const rulesOf = cachedRules(deps)
     return {
-      middleware: ({ upstream, method }) => {
-        if (method !== 'tools/call') return undefined
-        const { input, output: outputMode } = settings(upstream)
-        const output = createOutputCheck(outputMode, checks, deps.log)
-        return (next) => (call) => checked(call, { next, input, checks, reports, rulesOf, output, deps })
+      calls: {
+        middleware: ({ upstream, method }) => {
+          if (method !== 'tools/call') return undefined
+          const { input, output: outputMode } = settings(upstream)
+          const output = createOutputCheck(outputMode, checks, deps.log)
+          return (next) => (call) => checked(call, { next, input, checks, reports, rulesOf, output, deps })
+        },
+        dryRun: 'same',
       },
     }
   },

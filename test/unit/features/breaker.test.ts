@@ -24,7 +24,7 @@ interface Server {
 }
 
 function server(): Server {
-  const { middleware: policy } = breaker.create(() => settings, featureDeps())
+  const policy = breaker.create(() => settings, featureDeps()).calls?.middleware
   const self: Server = {
     answer: async () => ({}),
     seen: 0,
@@ -48,7 +48,7 @@ async function fails(one: Server, times: number, error: () => Error = failed): P
 
 describe('the circuit breaker of a server', () => {
   it('the breaker does not affect built-ins', () => {
-    const { middleware: policy } = breaker.create(() => settings, featureDeps())
+    const policy = breaker.create(() => settings, featureDeps()).calls?.middleware
     const target = { method: 'tools/call', upstream: 'one', name: 't' }
     expect(policy?.({ ...target, isBuiltin: true })).toBeUndefined()
     expect(policy?.(target)).toBeDefined()

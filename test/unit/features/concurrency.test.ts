@@ -13,7 +13,7 @@ interface Gate {
 
 function gate(settings: (upstream?: string) => unknown, isGuarded = false): Gate {
   const ends: ((outcome: Outcome) => void)[] = []
-  const { middleware: policy } = concurrency.create(settings as never, featureDeps({ isGuarded }))
+  const policy = concurrency.create(settings as never, featureDeps({ isGuarded })).calls?.middleware
   const hanging: Handler = () => new Promise((resolve) => ends.push(resolve))
   return { ends, handle: (call) => (policy?.(call.target)?.(hanging) ?? hanging)(call) }
 }
@@ -98,7 +98,7 @@ describe('concurrent calls', () => {
     const guarded = gate(() => ({}), true)
     for (let index = 0; index < 8; index++) void guarded.handle(call())
     await expect(guarded.handle(call())).rejects.toMatchObject(refused)
-    const { middleware: policy } = concurrency.create(() => ({ concurrency: 1 }), featureDeps())
+    const policy = concurrency.create(() => ({ concurrency: 1 }), featureDeps()).calls?.middleware
     expect(policy?.({ method: 'subscriptions/listen', upstream: 'one' })).toBeUndefined()
   })
 })

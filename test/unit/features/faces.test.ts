@@ -12,14 +12,16 @@ const contributions: readonly (readonly [string, FeatureInstance])[] = features.
   const own = settings.features[feature.name]
   return [feature.name, feature.create((() => own?.common) as never, featureDeps())]
 })
-const speaking = contributions.filter(([, { methods: own = {} }]) => Object.keys(own).length > 0)
+const speaking = contributions.filter(
+  ([, { builtins: { methods: own = {} } = {} }]) => Object.keys(own).length > 0,
+)
 
 /** What `GET /permissions` answers; models have the lists of tools. */
 const OVER_HTTP = 'permissions/list'
 
 it('C099 every method of a feature is also available as a tool, with the names that clients know it by', () => {
   const rows: string[] = []
-  for (const [, { methods: own = {}, tools = [] }] of speaking) {
+  for (const [, { builtins: { methods: own = {}, tools = [] } = {} }] of speaking) {
     // Hosts know the methods of the protocol and of its extensions.
     const invented = Object.keys(own).filter((method) => !/^(?:skills|tasks|events|files)\//.test(method))
     const names = tools.map(({ definition }) => definition.name)
@@ -38,7 +40,9 @@ it('no two tools or methods have the same other name', () => {
 })
 
 it('C099 no method of a feature has the name of a protocol method, except for tasks', () => {
-  const named = speaking.flatMap(([, { methods: own = {} }]) => Object.keys(own).filter(isProtocolMethod))
+  const named = speaking.flatMap(([, { builtins: { methods: own = {} } = {} }]) =>
+    Object.keys(own).filter(isProtocolMethod),
+  )
   expect(named.filter((name) => !name.startsWith('tasks/'))).toEqual([])
   expect(named).toContain('tasks/get')
 })

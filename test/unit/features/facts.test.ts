@@ -1,3 +1,4 @@
+import { toolFacts } from '../../../src/features/offers.ts'
 import type { Services, Feature } from '../../../src/features/feature.ts'
 import { describe, expect, it } from 'vitest'
 import type { Descriptor, ToolFacts } from '../../../src/core/descriptor.ts'
@@ -9,7 +10,7 @@ import { limits } from '../../../src/features/limits.ts'
 import { rateLimit } from '../../../src/features/rate-limit.ts'
 import { permissions } from '../../../src/features/permissions/permissions.ts'
 import { undo } from '../../../src/features/undo/undo.ts'
-import { featureDeps } from '../../support/feature-deps.ts'
+import { featureDeps, offeredBy } from '../../support/feature-deps.ts'
 import { idempotencyDefaults } from '../../support/idempotency-bench.ts'
 import { serverSettings } from '../../support/server-settings.ts'
 
@@ -35,7 +36,7 @@ function factsOf<Settings>(
     definition: { name: 't', description: 'Does it. And more.' },
     classification: { ...classification, ...given },
   }
-  const facts = instance.toolFacts?.(entry, [entry])
+  const facts = offeredBy(instance, toolFacts)?.(entry, [entry])
   instance.close?.().catch(() => undefined)
   return facts
 }

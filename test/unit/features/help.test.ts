@@ -17,7 +17,7 @@ test('a help response is cached once for all spellings of its section', async ()
       return made
     },
   })
-  const answer = help.create(() => ({ public: false }), deps).methods?.['ai_help']
+  const answer = help.create(() => ({ public: false }), deps).builtins?.methods?.['ai_help']
   const ask = (section: unknown) =>
     answer?.(toolCall({ method: 'ai_help', params: Payload.of({ section }), target: { method: 'ai_help' } }))
   for (const section of ['quickReference', 'Quick Reference', `QUICK${'_'.repeat(9000)}reference`])

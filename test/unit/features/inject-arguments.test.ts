@@ -3,7 +3,7 @@ import { serverArguments } from '../../../src/core/tool-call.ts'
 import type { Call, Outcome } from '../../../src/core/call.ts'
 import type { Descriptor } from '../../../src/core/descriptor.ts'
 import { Payload } from '../../../src/core/payload.ts'
-import type { Reserved } from '../../../src/features/feature.ts'
+import type { Reserved } from '../../../src/features/offers.ts'
 import { injectArguments } from '../../../src/features/inject-arguments.ts'
 import { extensionOf } from '../../../src/protocol/meta-keys.ts'
 import { featureDeps, type ServiceStubs, withTool } from '../../support/feature-deps.ts'
@@ -39,7 +39,7 @@ function policyFor(method: string, deps: ServiceStubs = {}, settings: object | f
   return withTool(
     injectArguments.create(() => settings, whole),
     whole,
-  ).middleware?.({ method, upstream: 'one', name: 't' })
+  ).calls?.middleware({ method, upstream: 'one', name: 't' })
 }
 
 /** The call that the next feature receives, for arguments given as text. */

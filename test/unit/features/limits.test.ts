@@ -21,7 +21,7 @@ const hanging: Handler = ({ signal }) =>
   new Promise((_resolve, reject) => signal.addEventListener('abort', () => reject(signal.reason)))
 
 function limited(next: Handler): Handler {
-  const { middleware: policy } = limits.create(() => ({ timeout: 1000, max_timeout: 3000 }), featureDeps())
+  const policy = limits.create(() => ({ timeout: 1000, max_timeout: 3000 }), featureDeps()).calls?.middleware
   return policy?.(target)?.(next) ?? next
 }
 
@@ -86,10 +86,8 @@ describe('the deadline of a call', () => {
   it('C190 the deadline is that of the tool if it has one', async () => {
     const controller = new AbortController()
     const server = () => ({ tools: { 't*': { timeout: 5000 } } }) as unknown as UpstreamSettings
-    const { middleware: policy } = limits.create(
-      () => ({ timeout: 1000, max_timeout: 3000 }),
-      featureDeps({ server }),
-    )
+    const policy = limits.create(() => ({ timeout: 1000, max_timeout: 3000 }), featureDeps({ server })).calls
+      ?.middleware
     const handle = policy?.(target)?.(hanging) ?? hanging
     const ended = handle(callWith(controller)).catch((error: unknown) => error)
     await vi.advanceTimersByTimeAsync(4800)
@@ -99,7 +97,8 @@ describe('the deadline of a call', () => {
   })
 
   it('long-lived methods have no deadline', () => {
-    const { middleware: policy } = limits.create(() => ({ timeout: 1000, max_timeout: 3000 }), featureDeps())
+    const policy = limits.create(() => ({ timeout: 1000, max_timeout: 3000 }), featureDeps()).calls
+      ?.middleware
     expect(policy?.({ method: 'subscriptions/listen', upstream: 'one' })).toBeUndefined()
   })
 })

@@ -5,7 +5,7 @@ import type { Call, Outcome } from '../../../src/core/call.ts'
 import type { Descriptor } from '../../../src/core/descriptor.ts'
 import { GatewayError } from '../../../src/core/error.ts'
 import { Payload } from '../../../src/core/payload.ts'
-import type { CallerValue } from '../../../src/features/feature.ts'
+import type { CallerValue } from '../../../src/features/offers.ts'
 import { misplacedValues } from '../../../src/features/misplaced-values.ts'
 import { featureDeps, type ServiceStubs, withTool } from '../../support/feature-deps.ts'
 import { serverSettings } from '../../support/server-settings.ts'
@@ -40,7 +40,7 @@ async function refusalOf(given: unknown, deps: ServiceStubs = {}, more: Partial<
   const policy = withTool(
     misplacedValues.create(() => ({}), whole),
     whole,
-  ).middleware?.({ method: 'tools/call', upstream: 'one', name: 't' })
+  ).calls?.middleware({ method: 'tools/call', upstream: 'one', name: 't' })
   let seen: Call | undefined
   const handler = policy?.(async (call): Promise<Outcome> => {
     seen = call

@@ -1,3 +1,4 @@
+import { toolFacts } from '../../../src/features/offers.ts'
 import { describe, expect, it } from 'vitest'
 import type { Descriptor } from '../../../src/core/descriptor.ts'
 import { inputsOf, inputTypes } from '../../../src/core/media-inputs.ts'
@@ -11,7 +12,7 @@ import {
   multimodal,
 } from '../../../src/features/multimodal.ts'
 import { answering, chain, fieldsOf, on } from '../../support/chain.ts'
-import { featureDeps } from '../../support/feature-deps.ts'
+import { featureDeps, offeredBy } from '../../support/feature-deps.ts'
 import { serverSettings } from '../../support/server-settings.ts'
 import type { Json } from '../../support/server/json.ts'
 
@@ -119,7 +120,10 @@ function bench(
   const make = chain([on(multimodal, multimodalSettings)], server, deps)
   return {
     make: (given: Json) => make({}, { arguments: given }),
-    facts: multimodal.create(() => multimodalSettings, featureDeps(deps)).toolFacts?.(entry, [entry]),
+    facts: offeredBy(
+      multimodal.create(() => multimodalSettings, featureDeps(deps)),
+      toolFacts,
+    )?.(entry, [entry]),
   }
 }
 

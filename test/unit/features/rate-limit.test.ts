@@ -32,7 +32,7 @@ function limited({ common, own = {}, tools = {}, deps, end = done }: Given): Han
     return rate === undefined ? {} : { rate }
   }
   const server = (): UpstreamSettings => ({ tools }) as unknown as UpstreamSettings
-  const { middleware: policy } = rateLimit.create(settings, featureDeps({ server, ...deps }))
+  const policy = rateLimit.create(settings, featureDeps({ server, ...deps })).calls?.middleware
   return (call) => (policy?.(call.target)?.(end) ?? end)(call)
 }
 
@@ -234,7 +234,7 @@ describe('rate limits', () => {
   })
 
   it('methods that are not calls are not charged', () => {
-    const { middleware: policy } = rateLimit.create(() => ({ rate: '1/s' }), featureDeps())
+    const policy = rateLimit.create(() => ({ rate: '1/s' }), featureDeps()).calls?.middleware
     for (const method of ['server/discover', 'subscriptions/listen', 'notifications/x', 'tasks/get']) {
       expect(policy?.({ method, upstream: 'one' })).toBeUndefined()
     }

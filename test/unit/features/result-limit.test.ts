@@ -19,10 +19,10 @@ async function through(
   const deps = featureDeps({ entry: () => entry })
   const target = { method, upstream: 'one', name: 't' }
   const end: Handler = async () => ({ kind: 'result', result: Payload.text(JSON.stringify(result)) })
-  const { middleware: policy } = withTool(
+  const policy = withTool(
     resultLimit.create(() => ({ result: LIMIT }), deps),
     deps,
-  )
+  ).calls?.middleware
   const outcome = await policy?.(target)?.(end)(toolCall({ method, target }))
   if (outcome?.kind !== 'result') throw new Error('no result')
   return outcome.result

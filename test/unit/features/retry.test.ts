@@ -44,10 +44,10 @@ async function outcomeOf({
   } as unknown as Descriptor
   const server = (): UpstreamSettings => ({ tools }) as unknown as UpstreamSettings
   const services = featureDeps({ entry: () => entry, server, ...deps })
-  const { middleware: policy } = withTool(
+  const policy = withTool(
     retry.create(() => ({ attempts: 2 }), services),
     services,
-  )
+  ).calls?.middleware
   const given = toolCall(call)
   const running = (policy?.(given.target)?.(end) ?? end)(given).then(
     (outcome) => ({ outcome, error: undefined }),

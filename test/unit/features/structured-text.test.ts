@@ -7,7 +7,7 @@ import { featureDeps } from '../../support/feature-deps.ts'
 import { toolCall } from '../../support/tool-call.ts'
 
 async function resultOf(result: string): Promise<Payload | undefined> {
-  const { middleware: policy } = structuredText.create(() => ({}), featureDeps())
+  const policy = structuredText.create(() => ({}), featureDeps()).calls?.middleware
   const target = { method: 'tools/call', upstream: 'one', name: 't' }
   const handle = policy?.(target)?.(async () => ({ kind: 'result', result: Payload.text(result) }))
   const outcome = await handle?.(toolCall())

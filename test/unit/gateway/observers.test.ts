@@ -5,7 +5,8 @@ import { silentLog } from '../../support/silent-log.ts'
 
 const view = {
   upstreams: () => new Map(),
-  features: () => [],
+  isOwnMethod: () => false,
+  operations: () => ({}),
   pendingApprovals: async () => 0,
   deadLetters: async () => 0,
   references: async () => undefined,
@@ -25,8 +26,8 @@ it('store operations are timed, synchronous or not, and otherwise unchanged', as
 })
 
 it('metrics know the methods of the protocol and of features, and count all others together', async () => {
-  const features = () => [{ instance: { methods: { 'own/method': () => undefined } } }]
-  const { metrics } = createObserving(silentLog, { ...view, features })
+  const isOwnMethod = (name: string): boolean => name === 'own/method'
+  const { metrics } = createObserving(silentLog, { ...view, isOwnMethod })
   for (const method of ['tools/list', 'own/method', 'vendor/method'])
     metrics.meter({ method, upstream: 'a' }).count('ok', 0, () => false)
   const text = await metrics.page().then(({ text }) => text)
@@ -35,11 +36,8 @@ it('metrics know the methods of the protocol and of features, and count all othe
 })
 
 it('the operations of the feature that runs them are reported by state', async () => {
-  const features = () => [
-    { instance: { methods: {} } },
-    { instance: { operations: () => ({ working: 2, input_required: 1 }) } },
-  ]
-  const text = await createObserving(silentLog, { ...view, features })
+  const operations = () => ({ working: 2, input_required: 1 })
+  const text = await createObserving(silentLog, { ...view, operations })
     .metrics.page()
     .then(({ text }) => text)
   for (const line of ['{state="working"} 2', '{state="input_required"} 1'])

@@ -15,6 +15,7 @@ import type { HookEvent } from '../../../core/settings.ts'
 import { fits } from '../../../core/text/pattern.ts'
 import { pageOf } from '../../builtin-tool.ts'
 import type { ArrivingHook, BuiltinPage, Services } from '../../feature.ts'
+import { masked } from '../../offers.ts'
 import { type EventSource, type EventType, type Fields, hasFields } from '../event-types.ts'
 import type { ServerEvents } from '../server-events.ts'
 import { HookReceiver, type HookRequest } from '../webhooks/hook-receiver.ts'
@@ -105,7 +106,7 @@ export class Hooks implements EventSource {
   #add(hook: HookRequest, { id, event, body }: Accepted): Promise<void> {
     const { server: upstream, name } = hook
     const target = { method: 'hook', name, ...(upstream !== undefined && { upstream }) }
-    const { content, omitted } = contentOf(this.#deps.features.masked(body, target), event)
+    const { content, omitted } = contentOf(masked(this.#deps, body, target), event)
     const type = typeOf(event, hook, body)
     return this.#events(upstream).add({
       id,

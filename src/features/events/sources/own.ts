@@ -3,7 +3,8 @@ import { world } from '../../../core/world.ts'
 import { background } from '../../../core/log.ts'
 import { callerHash } from '../../../records/principal.ts'
 import { FOREVER } from '../../../store/store.ts'
-import type { OwnEventName, PublishedEvent, Services } from '../../feature.ts'
+import type { Services } from '../../feature.ts'
+import { type OwnEventName, type PublishedEvent, publish } from '../../offers.ts'
 import {
   type EventSource,
   type EventType,
@@ -110,7 +111,7 @@ class ReachabilityEvents {
       if (gateway.closing.aborted) return
       throw error
     }
-    features.publish(upstream, { name: `upstream_${state}`, data: { server: upstream } })
+    publish({ features }, upstream, { name: `upstream_${state}`, data: { server: upstream } })
   }
 }
 

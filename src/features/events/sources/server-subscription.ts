@@ -14,6 +14,7 @@ import { GatewayError } from '../../../core/error.ts'
 import { exactly, isObject } from '../../../core/json/json.ts'
 import { pause } from '../../../core/time/waiting.ts'
 import type { Services } from '../../feature.ts'
+import { masked } from '../../offers.ts'
 import { errorOfServer, isCallbackFailure, isFinal, terminationOf } from '../server-errors.ts'
 import { asEvent, type LoggedEvent, newEventId, type ServerEvents } from '../server-events.ts'
 import type { Fields } from '../event-types.ts'
@@ -386,7 +387,7 @@ export class ServerSubscription implements Job {
     const id = idOf(given)
     if (JSON.stringify(given.data).length > MAX_DATA_LENGTH) return { ...this.#entry(RELAY_GAP, {}), id }
     // The tool that an event is about is unknown: every rule applies.
-    const data = this.#deps.features.masked(given.data, { upstream, method: 'subscriptions/listen' })
+    const data = masked(this.#deps, given.data, { upstream, method: 'subscriptions/listen' })
     const at = typeof given.timestamp === 'string' ? Date.parse(given.timestamp) : Number.NaN
     return { ...this.#entry(name, isObject(data) ? data : {}), id, ...(Number.isFinite(at) && { at }) }
   }

@@ -9,6 +9,7 @@ import { writtenArguments } from '../../../core/used-reference.ts'
 import { cleanedValue, withoutSecrets } from '../../../core/text/redact.ts'
 import { callerHash } from '../../../records/principal.ts'
 import type { Services } from '../../feature.ts'
+import { masked } from '../../offers.ts'
 import {
   type EventSource,
   type EventType,
@@ -67,7 +68,7 @@ function toolType({ upstream, name, definition }: Descriptor, writes: Writes, de
     isRequested: (wanted, { data }) => hasFields(data.arguments, wanted),
     present: (data) => ({
       ...data,
-      arguments: deps.features.masked(data.arguments, { upstream, method: 'tools/call', name }),
+      arguments: masked(deps, data.arguments, { upstream, method: 'tools/call', name }),
     }),
     mayReceive: async ({ by, data }, call) => {
       if (writes !== 'all' && !isBy(by, call.principal)) return false
@@ -96,7 +97,7 @@ function successOf(tool: string): string {
 export function logWrites(target: Target, events: ServerEvents, deps: Deps): Middleware {
   const { redactor } = deps.gateway
   const clean = (value: unknown): unknown =>
-    cleanedValue(deps.features.masked(value, target), (text) => withoutSecrets(redactor.text(text)))
+    cleanedValue(masked(deps, value, target), (text) => withoutSecrets(redactor.text(text)))
   return (next) => async (call) => {
     const outcome = await next(call)
     if (!hasWritten(call, outcome)) return outcome

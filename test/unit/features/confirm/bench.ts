@@ -1,3 +1,4 @@
+import { modelArguments } from '../../../../src/features/offers.ts'
 import type { InputResponses, Call, Client, Outcome } from '../../../../src/core/call.ts'
 import type { Descriptor, Operation, Risk } from '../../../../src/core/descriptor.ts'
 import { isObject } from '../../../../src/core/json/json.ts'
@@ -7,7 +8,7 @@ import type { ToolSettings, UpstreamSettings } from '../../../../src/core/settin
 import { confirm } from '../../../../src/features/confirm/confirm.ts'
 import { Approvals } from '../../../../src/records/approvals.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
-import { featureDeps, type ServiceStubs, withTool } from '../../../support/feature-deps.ts'
+import { featureDeps, type ServiceStubs, withTool, offeredBy } from '../../../support/feature-deps.ts'
 import { serverSettings } from '../../../support/server-settings.ts'
 import { toolCall } from '../../../support/tool-call.ts'
 import type { ConfirmSettings } from '../../../../src/features/confirm/settings.ts'
@@ -109,7 +110,7 @@ export function bench(given: Given = {}): Bench {
   )
   const served: Call[] = []
   const target = { method: 'tools/call', upstream: 'hub', name: TOOL }
-  const policy = instance.middleware?.(target)
+  const policy = instance.calls?.middleware(target)
   const next = (call: Call): Promise<Outcome> => {
     served.push(call)
     return serve(call)
@@ -121,7 +122,7 @@ export function bench(given: Given = {}): Bench {
     signed,
     isWrapped: policy !== undefined,
     close: async () => instance.close?.(),
-    told: (instance.reserved?.('hub') ?? []).flatMap(({ argument, schema, isFor }) =>
+    told: (offeredBy(instance, modelArguments)?.('hub') ?? []).flatMap(({ argument, schema, isFor }) =>
       schema && (isFor?.(entry) ?? true) ? [argument] : [],
     ),
     call: async (more = {}, args = { owner: 'octo', repo: 'test-repo' }) =>
@@ -138,7 +139,7 @@ export function bench(given: Given = {}): Bench {
     list: async (tools, meta = {}) => {
       const listing = { method: 'tools/list', upstream: 'hub' }
       const answer = async (): Promise<Outcome> => ({ kind: 'result', result: Payload.of({ tools }) })
-      const wrapped = instance.middleware?.(listing)?.(answer) ?? answer
+      const wrapped = instance.calls?.middleware(listing)?.(answer) ?? answer
       const outcome = await wrapped(toolCall({ method: 'tools/list', target: listing, meta }))
       const listed = fieldsOf(outcome)['tools']
       return Array.isArray(listed) ? listed.filter(isObject) : []

@@ -24,7 +24,7 @@ function reportOf(more: Partial<TestReport> = {}): TestReport {
 
 async function answerWith(deps: ServiceStubs) {
   const services = featureDeps({ servers: () => ['dd'], ...deps })
-  const [tool] = conformance.create(() => ({}), services).tools ?? []
+  const [tool] = conformance.create(() => ({}), services).builtins?.tools ?? []
   const target = { method: 'tools/call', upstream: 'dd', name: 'get_conformance_report' }
   return { services, call: () => tool?.handle(toolCall({ target, params: Payload.of({}) })) }
 }

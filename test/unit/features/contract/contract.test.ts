@@ -34,7 +34,7 @@ describe('change detection from lists', () => {
       result: Payload.of({ tools: (listed[principal.id] ?? []).map((name) => ({ name })) }),
     })
     const target = { method: 'tools/list', upstream: 'one' }
-    const lists = contract.create(() => ({}), given).middleware?.(target)?.(server)
+    const lists = contract.create(() => ({}), given).calls?.middleware(target)?.(server)
     const list = async (id: string): Promise<void> => {
       await lists?.(toolCall({ method: 'tools/list', target, principal: { id } }))
     }

@@ -210,7 +210,7 @@ describe('a budget', () => {
       server: (name) => serverSettings({ name, tools: { t: { cost: credits } } }),
     })
     const settings = (name?: string) => ({ budget: { units: name === 'two' ? 100 : 5, per: 'day' } as const })
-    const { middleware: policy } = cost.create(settings, deps)
+    const policy = cost.create(settings, deps).calls?.middleware
     const make = async (upstream: string): Promise<string> => {
       const target = { method: 'tools/call', upstream, name: 't' }
       const end = policy?.(target)?.(answering(hello))

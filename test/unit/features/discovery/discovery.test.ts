@@ -53,7 +53,7 @@ async function asked(
 ): Promise<readonly Found[]> {
   const target = { method: 'servers/recommend', ...(upstream !== undefined && { upstream }) }
   const call = toolCall({ method: target.method, target, params: Payload.of(params) })
-  const outcome = await feature(own, given).methods?.['servers/recommend']?.(call)
+  const outcome = await feature(own, given).builtins?.methods?.['servers/recommend']?.(call)
   if (outcome?.kind !== 'result') throw new Error('there is no answer')
   return outcome.result.fields['recommendations'] as readonly Found[]
 }
@@ -111,7 +111,7 @@ describe('servers/recommend', () => {
   })
 
   it('recommendations are also available as a tool and as a page', async () => {
-    const { tools = [], pages = [] } = feature()
+    const { builtins: { tools = [] } = {}, http: { pages = [] } = {} } = feature()
     const args = { capability_needed: 'entities' }
     const outcome = await tools[0]?.handle(toolCall({ params: Payload.of({ name: 'x', arguments: args }) }))
     const page = await pages[0]?.handle(toolCall({ params: Payload.of({ capability: 'entities' }) }))
@@ -159,12 +159,12 @@ describe('recommendations from a registry', () => {
   it('servers of allowed publishers are recommended, and equal queries are cached', async () => {
     const { urls, fetchJson } = reading(async () => listed)
     const deps = featureDeps({ ...shelves(servers), fetchJson })
-    const { methods } = discovery.create(() => ({ registry, publishers: ['io.github.good', 'com.*'] }), deps)
+    const { builtins } = discovery.create(() => ({ registry, publishers: ['io.github.good', 'com.*'] }), deps)
     const target = { method: 'servers/recommend' }
     const params = Payload.of({ capability_needed: 'show the weather' })
     const call = toolCall({ method: target.method, target, params })
-    const first = await methods?.['servers/recommend']?.(call)
-    const again = await methods?.['servers/recommend']?.(call)
+    const first = await builtins?.methods?.['servers/recommend']?.(call)
+    const again = await builtins?.methods?.['servers/recommend']?.(call)
     expect(urls).toEqual(['https://registry.example/v0.1/servers?search=weather&version=latest&limit=50'])
     if (first?.kind !== 'result' || again?.kind !== 'result') throw new Error('there is no answer')
     expect(again.result.text).toBe(first.result.text)

@@ -2,8 +2,11 @@ import { describe, expect, it } from 'vitest'
 import { loadSettings } from '../../../../src/config/load.ts'
 import type { Handler } from '../../../../src/core/call.ts'
 import { Payload } from '../../../../src/core/payload.ts'
-import { refuseDryRuns } from '../../../../src/features/dry-run/dry-run.ts'
+import { dryRunGuard } from '../../../../src/features/dry-run/dry-run.ts'
 import { ownCall } from '../../../../src/protocol/lift.ts'
+import { featureDeps } from '../../../support/feature-deps.ts'
+
+const guard = dryRunGuard({ method: 'tools/call' }, featureDeps({ isOn: () => false }))
 
 describe('where the feature dry_run is off', () => {
   const made: unknown[] = []
@@ -13,7 +16,7 @@ describe('where the feature dry_run is off', () => {
   }
   const call = (meta: Record<string, unknown>) => {
     const params = Payload.of({ name: 'write', arguments: {}, _meta: meta })
-    return refuseDryRuns(server)(ownCall({ method: 'tools/call', params, meta }))
+    return guard?.(server)(ownCall({ method: 'tools/call', params, meta }))
   }
 
   it.each([[{ 'dev.gatehouse/dry_run': true }], [{ dry_run: true }]])('%j is refused', async (meta) => {

@@ -47,13 +47,13 @@ function ended(end: () => Outcome, given: Given = {}): Promise<Outcome> {
     classification: { op: 'write', risk: 'reversible', idempotent: false, evidence: [] },
   }
   const deps = featureDeps({ server: () => server, entry: () => entry, ...given.deps })
-  const { middleware: policy } = withTool(
+  const policy = withTool(
     errors.create(
       () => ({ retry: 2, compat, hide_details: given.hides ?? false, documentation_hosts: ['docs.example'] }),
       deps,
     ),
     deps,
-  )
+  ).calls?.middleware
   const call = toolCall(given.call)
   const target = { ...call.target, method: call.method }
   const wrapped = policy?.(target)?.(async () => end())

@@ -1,3 +1,4 @@
+import { publishing } from '../../../../src/features/offers.ts'
 import { setTimeout as pause } from 'node:timers/promises'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { Call } from '../../../../src/core/call.ts'
@@ -13,7 +14,7 @@ import {
   eventWorld,
   textsIn,
 } from '../../../support/event-clients.ts'
-import type { ServiceStubs } from '../../../support/feature-deps.ts'
+import { type ServiceStubs, offeredBy } from '../../../support/feature-deps.ts'
 import type { Json } from '../../../support/server/json.ts'
 
 const uuid = /^[\da-f]{8}-[\da-f]{4}-4[\da-f]{3}-[89ab][\da-f]{3}-[\da-f]{12}$/
@@ -239,7 +240,7 @@ describe('poll_events', () => {
     }
     for (const version of ['1', '2', '3']) {
       await add({ text: version })
-      instance.publish?.('two', { name: 'contract_changed', data: { after: version } })
+      offeredBy(instance, publishing)?.('two', { name: 'contract_changed', data: { after: version } })
       await expect.poll(isLogged).toBe(true)
       // Events of different servers are in the order of their times, in milliseconds.
       await pause(2)

@@ -1,3 +1,4 @@
+import { eventTypes, publishing, toolFacts } from '../../../../src/features/offers.ts'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { Call, Handler, Notification } from '../../../../src/core/call.ts'
 import type { Descriptor } from '../../../../src/core/descriptor.ts'
@@ -13,7 +14,7 @@ import { MemoryStore } from '../../../../src/store/memory.ts'
 import { answering, fieldsOf } from '../../../support/chain.ts'
 import { until } from '../../../support/condition.ts'
 import { eventSettings } from '../../../support/event-settings.ts'
-import { featureDeps, type ServiceStubs, withTool } from '../../../support/feature-deps.ts'
+import { featureDeps, type ServiceStubs, withTool, offeredBy } from '../../../support/feature-deps.ts'
 import type { Json } from '../../../support/server/json.ts'
 import { serverSettings } from '../../../support/server-settings.ts'
 import { toolCall } from '../../../support/tool-call.ts'
@@ -62,7 +63,7 @@ function gateway(given: ServiceStubs = {}, settings: Partial<Settings> = {}) {
   opened.push(instance)
   const request = async (method: string, params: Json, call: Partial<Call> = {}): Promise<Json> => {
     const target = { method, upstream: 'one', isBuiltin: true } as const
-    const handle = instance.methods?.[method]
+    const handle = instance.builtins?.methods?.[method]
     if (!handle) throw new TypeError(`there is no ${method}`)
     return fieldsOf(
       await handle(toolCall({ method, target, params: Payload.of(params), principal: ada, ...call })),
@@ -75,7 +76,7 @@ function gateway(given: ServiceStubs = {}, settings: Partial<Settings> = {}) {
     server = answering({ content: [] }),
   ) => {
     const target = { method: 'tools/call', upstream: 'one', name }
-    const middleware = withTool(instance, deps).middleware?.(target)
+    const middleware = withTool(instance, deps).calls?.middleware(target)
     if (!middleware) return undefined
     const params = Payload.of({ name, arguments: args })
     return middleware(server)(toolCall({ params, target, principal: ada, ...call }))
@@ -171,15 +172,15 @@ describe('events: list', () => {
 
   it('describes for documents what each tool has, and what no tool has', () => {
     const { instance } = gateway()
-    const facts = tools.map((entry) => instance.toolFacts?.(entry, tools))
+    const facts = tools.map((entry) => offeredBy(instance, toolFacts)?.(entry, tools))
     expect(facts).toEqual([{ event: added }, { event: 'drop_note.succeeded' }, {}])
-    const names = instance.eventTypes?.('one').map(({ name }) => name)
+    const names = offeredBy(instance, eventTypes)?.('one').map(({ name }) => name)
     expect(names).toEqual(expect.arrayContaining(['tools_changed', 'resource_updated', 'contract_changed']))
     expect(names).not.toContain(added)
     const [first] = tools
     if (!first) throw new TypeError('there is one')
-    expect(gateway({}, { writes: 'off' }).instance.toolFacts?.(first, tools)).toEqual({})
-    expect(instance.toolFacts?.({ ...first, kind: 'prompt' }, tools)).toEqual({})
+    expect(offeredBy(gateway({}, { writes: 'off' }).instance, toolFacts)?.(first, tools)).toEqual({})
+    expect(offeredBy(instance, toolFacts)?.({ ...first, kind: 'prompt' }, tools)).toEqual({})
   })
 
   it('leaves out the tools that the caller may not call, and all of them if writes are no events', async () => {
@@ -190,7 +191,7 @@ describe('events: list', () => {
     const off = gateway({}, { writes: 'off' })
     expect(eventsOf(await off.list())).toHaveLength(7)
     expect(
-      off.instance.middleware?.({ method: 'tools/call', upstream: 'one', name: 'add_note' }),
+      off.instance.calls?.middleware({ method: 'tools/call', upstream: 'one', name: 'add_note' }),
     ).toBeUndefined()
   })
 
@@ -441,7 +442,7 @@ describe('events: without clients that want them', () => {
     const reads = vi.spyOn(store, 'get')
     const began = performance.now()
     for (let index = 0; index < 500; index++) await write('add_note', { text: `${index}` })
-    instance.publish?.('one', { name: 'contract_changed', data: { before: '1', after: '2' } })
+    offeredBy(instance, publishing)?.('one', { name: 'contract_changed', data: { before: '1', after: '2' } })
     await write('drop_note', {})
     const quarters = Math.ceil((performance.now() - began) / 250)
     expect(writes()).toBe(0)
@@ -455,7 +456,7 @@ describe('events: without clients that want them', () => {
     await write('add_note', {})
     await write('list_notes', {})
     const once = { key: 'k', for: 60_000 }
-    instance.publish?.(undefined, { name: 'quota_low', data: {}, once })
+    offeredBy(instance, publishing)?.(undefined, { name: 'quota_low', data: {}, once })
     await new Promise((resolve) => setImmediate(resolve))
     expect([reads.mock.calls.length, writes()]).toEqual([0, 0])
     await poll({ name: added })
@@ -517,7 +518,7 @@ describe('events: the gateway', () => {
     const { instance, poll } = gateway()
     const { cursor } = await poll({ name: 'contract_changed' })
     const data = { before: '1.0.0', after: '1.1.0' }
-    instance.publish?.('one', { name: 'contract_changed', data })
+    offeredBy(instance, publishing)?.('one', { name: 'contract_changed', data })
     const found = async () => eventsOf(await poll({ name: 'contract_changed', cursor }, { principal: ada }))
     await expect.poll(found).toHaveLength(1)
     expect(await found()).toMatchObject([{ name: 'contract_changed', data }])
@@ -724,9 +725,9 @@ describe('events: stream', () => {
     const target = { method: 'events/stream', upstream: 'one', isBuiltin: true } as const
     const deadline = limits.create(() => ({ timeout: 1000, max_timeout: 1000 }), featureDeps())
     const limit = concurrency.create(() => ({ concurrency: 1 }), featureDeps())
-    for (const { middleware } of [deadline, limit]) {
-      expect(middleware?.(target)).toBeUndefined()
-      expect(middleware?.({ ...target, method: 'events/poll' })).toBeDefined()
+    for (const { calls } of [deadline, limit]) {
+      expect(calls?.middleware(target)).toBeUndefined()
+      expect(calls?.middleware({ ...target, method: 'events/poll' })).toBeDefined()
     }
   })
 

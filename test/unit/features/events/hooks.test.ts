@@ -36,7 +36,7 @@ function gateway(
     const text = typeof body === 'string' ? body : JSON.stringify(body)
     const signature = `sha256=${createHmac('sha256', 's3cret').update(text).digest('hex')}`
     const server = address === 'all' ? {} : { server: 'one' }
-    await made.instance.receiveHook?.({
+    await made.instance.http?.receiveHook?.({
       ...server,
       name,
       headers: { 'x-hub-signature-256': signature, 'x-github-event': 'push', ...headers },
@@ -193,7 +193,7 @@ describe('events of webhooks', () => {
     const { cursor } = await poll()
     await receive({ n: 1 })
     expect(dataOf(await poll({ cursor }))).toMatchObject([{ body: { n: 1 } }])
-    const unknown = instance.receiveHook?.({
+    const unknown = instance.http?.receiveHook?.({
       server: 'one',
       name: 'push',
       headers: {},
@@ -213,9 +213,9 @@ describe('events of webhooks', () => {
     const seconds = Math.floor(Date.now() / 1000)
     const headers = signedHeaders({ id: 'msg_1', at: Date.now(), body }, [secret])
     const v1 = createHmac('sha256', secret.reveal()).update(`${seconds}.${body}`).digest('hex')
-    await instance.receiveHook?.({ server: 'one', name: 'push', headers, body: async () => body })
-    await instance.receiveHook?.({ server: 'one', name: 'push', headers, body: async () => body })
-    await instance.receiveHook?.({
+    await instance.http?.receiveHook?.({ server: 'one', name: 'push', headers, body: async () => body })
+    await instance.http?.receiveHook?.({ server: 'one', name: 'push', headers, body: async () => body })
+    await instance.http?.receiveHook?.({
       server: 'one',
       name: 'paid',
       headers: { 'stripe-signature': `t=${seconds},v1=${v1}` },
@@ -238,20 +238,20 @@ describe('events of webhooks', () => {
   it('are declared in a public file for the senders, if there are any', async () => {
     const path = '/.well-known/mcp-webhook-receiver.json'
     for (const address of ['one', 'all'] as const) {
-      const [page, ...others] = gateway({ push: github }, {}, address).instance.pages ?? []
+      const [page, ...others] = gateway({ push: github }, {}, address).instance.http?.pages ?? []
       expect(others).toEqual([])
       if (!page) throw new Error('there is no page')
       expect([page.path, page.isOpen?.()]).toEqual([path, true])
       const { text, type } = fieldsOf(await page.handle(toolCall({})))
       expect([type, text]).toEqual(['application/json', '{"receivers":["/hooks/"]}'])
     }
-    expect(gateway({}).instance.pages).toEqual([])
+    expect(gateway({}).instance.http?.pages).toEqual([])
   })
 
   it('are not received by a gateway without them', async () => {
     const { instance } = declaringGateway({ store }, {})
     const hook = { server: 'one', name: 'push', headers: {}, body: async () => '{}' }
-    await expect(instance.receiveHook?.(hook)).rejects.toMatchObject({ httpStatus: 404 })
+    await expect(instance.http?.receiveHook?.(hook)).rejects.toMatchObject({ httpStatus: 404 })
     expect(featureDeps().servers.declaredEvents(undefined).size).toBe(0)
   })
 })

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it, vi } from 'vitest'
 import { cost } from '../../../../src/features/cost/cost.ts'
-import type { PublishedEvent } from '../../../../src/features/feature.ts'
+import { publish, type PublishedEvent } from '../../../../src/features/offers.ts'
 import { rateLimit } from '../../../../src/features/rate-limit.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import { answering, chain, on } from '../../../support/chain.ts'
@@ -35,7 +35,7 @@ describe('events of the gateway itself', () => {
     const { deps, follow } = eventsGateway()
     const name = 'transaction_timed_out'
     const followers = await Promise.all([ada, bob].map((principal) => follow({ name }, { principal })))
-    deps.features.publish(undefined, { name, caller: 'ada', data: { transaction_id: 't', steps: 2 } })
+    publish(deps, undefined, { name, caller: 'ada', data: { transaction_id: 't', steps: 2 } })
     const [ofAda, ofBob] = followers
     await expect.poll(ofAda ?? nothing).toEqual([{ transaction_id: 't', steps: 2 }])
     expect(await ofBob?.()).toEqual([])
@@ -46,21 +46,21 @@ describe('events of the gateway itself', () => {
     const [first, second] = await Promise.all(
       ['a', 'b'].map((tool) => follow({ name: 'confirmation_pending', arguments: { tool } })),
     )
-    deps.features.publish('one', { name: 'confirmation_pending', caller: 'ada', data: { tool: 'b' } })
+    publish(deps, 'one', { name: 'confirmation_pending', caller: 'ada', data: { tool: 'b' } })
     await expect.poll(second ?? nothing).toEqual([{ tool: 'b' }])
     expect(await first?.()).toEqual([])
   })
 
   it('are published once if that is requested, for all gateways with the same store', async () => {
     const store = new MemoryStore()
-    const gateways = [eventsGateway({ store }), eventsGateway({ store })]
-    const seen = await gateways[0]?.follow({ name: 'quota_low' })
+    const first = eventsGateway({ store })
+    const seen = await first.follow({ name: 'quota_low' })
     const event: PublishedEvent = { name: 'quota_low', data: {}, once: { key: 'k', for: 60_000 } }
-    for (const { deps } of gateways)
-      for (let times = 0; times < 2; times++) deps.features.publish(undefined, event)
-    gateways[0]?.deps.features.publish(undefined, { name: 'quota_low', data: { last: true } })
-    await expect.poll(seen ?? nothing).toContainEqual({ last: true })
-    expect(await seen?.()).toHaveLength(2)
+    for (const { deps } of [first, eventsGateway({ store })])
+      for (let times = 0; times < 2; times++) publish(deps, undefined, event)
+    publish(first.deps, undefined, { name: 'quota_low', data: { last: true } })
+    await expect.poll(seen).toContainEqual({ last: true })
+    expect(await seen()).toHaveLength(2)
   })
 })
 
@@ -121,10 +121,9 @@ describe('events of servers that can be reached or not', () => {
 describe('what features publish', () => {
   it('a call that leaves less than a tenth of a rate is an event of its caller, once in its window', async () => {
     const { deps, follow } = eventsGateway()
-    const { publish } = deps.features
     const seen = await follow({ name: 'quota_low' })
     const call = chain([on(rateLimit, {})], answering({ content: [] }), {
-      publish,
+      publish: (upstream, event) => publish(deps, upstream, event),
       server: server({ rate: '20/minute' }),
     })
     for (let made = 0; made < 18; made++) await call({ principal: ada })
@@ -154,7 +153,7 @@ describe('what features publish', () => {
     const seen = await follow({ name: 'quota_low' })
     const priced = { cost: { category: 'metered', units: 7 } }
     const call = chain([on(cost, { budget: { units: 22, per: 'day' } })], answering({ content: [] }), {
-      publish: deps.features.publish,
+      publish: (upstream, event) => publish(deps, upstream, event),
       server: server(priced),
     })
     for (let made = 0; made < 2; made++) await call({ principal: ada })

@@ -64,7 +64,7 @@ function send(
   const [, server = '', , key = ''] = new URL(url).pathname.split('/').slice(1)
   const signed = signedHeaders({ id, at, body }, [new Secret(secret)])
   const headers = { ...signed, 'x-mcp-subscription-id': subscription }
-  const received = instance.receiveHook?.({
+  const received = instance.http?.receiveHook?.({
     server,
     name: key,
     isOfServer: true,

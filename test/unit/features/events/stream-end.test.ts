@@ -1,3 +1,4 @@
+import { publish } from '../../../../src/features/offers.ts'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { Call, Client } from '../../../../src/core/call.ts'
 import type { Descriptor } from '../../../../src/core/descriptor.ts'
@@ -89,7 +90,7 @@ describe('a stream whose events end', () => {
       .mockImplementation(() => Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'It is away.')))
     await vi.advanceTimersByTimeAsync(5000)
     get.mockRestore()
-    deps.features.publish('one', { name: 'upstream_up', data: { server: 'one' } })
+    publish(deps, 'one', { name: 'upstream_up', data: { server: 'one' } })
     await vi.advanceTimersByTimeAsync(2000)
     expect(sent.map(({ what }) => what)).toEqual(['active', 'error', 'event'])
     expect(sent[1]).toMatchObject({

@@ -1,3 +1,4 @@
+import { eventTrials } from '../../../../src/features/offers.ts'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { Call, Outcome } from '../../../../src/core/call.ts'
 import type { Descriptor } from '../../../../src/core/descriptor.ts'
@@ -9,7 +10,7 @@ import { createSeal } from '../../../../src/core/seal.ts'
 import type { FeatureInstance } from '../../../../src/features/feature.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import { dataOf, declaringGateway } from '../../../support/declaring-gateway.ts'
-import { featureDeps, type ServiceStubs } from '../../../support/feature-deps.ts'
+import { featureDeps, type ServiceStubs, offeredBy } from '../../../support/feature-deps.ts'
 import type { Json } from '../../../support/server/json.ts'
 import { silentLog } from '../../../support/silent-log.ts'
 
@@ -514,7 +515,7 @@ describe('watches: checks', () => {
       path: { ...watched, items: '$.result.isues' },
       id: { ...watched, id: '$.id' },
     })
-    expect(await instance.tryEvents?.()).toEqual([
+    expect(await offeredBy(instance, eventTrials)?.()).toEqual([
       {
         path: ['upstreams', 'one', 'events', 'good'],
         server: 'one',

@@ -38,7 +38,7 @@ describe('a request to subscribe in its literal form', () => {
     const answer = { subscription_id: 'sub-notes', status: 'active' }
     expect(await subscribe(wrapped)).toMatchObject(answer)
     expect(await callTool('subscribe_events', wrapped)).toMatchObject({ structuredContent: answer })
-    const route = instance.routes?.find(({ path }) => path === '/subscribe')
+    const route = instance.http?.routes?.find(({ path }) => path === '/subscribe')
     expect(route?.handle).toBeDefined()
     const until = Date.parse(String((await subscribe(wrapped))['expires_at']))
     expect(until - Date.now()).toBeLessThanOrEqual(60_000)

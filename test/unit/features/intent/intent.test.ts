@@ -47,10 +47,8 @@ async function tried(params: object, world: World = {}): Promise<Tried> {
   const server = { tools, ...(settings && { settings }) }
   const other = { name: 'list_files_of_directory', description: 'List the files of a directory.' }
   const all = featureDeps({ ...shelves({ one: server, two: { tools: [other] } }), ...deps })
-  const { middleware: policy, responseMiddleware: shown } = intent.create(
-    () => ({ ...defaults, ...own }),
-    all,
-  )
+  const { calls, responseMiddleware: shown } = intent.create(() => ({ ...defaults, ...own }), all)
+  const policy = calls?.middleware
   const fields = { name: 'read_text_file', arguments: {}, ...params }
   const target = { method: 'tools/call', upstream: 'one', name: 'read_text_file' }
   const meta = '_meta' in fields ? (fields._meta as Call['meta']) : {}
@@ -244,7 +242,7 @@ describe('the intent of a call', () => {
   })
 
   it('the intent is also removed from requests for prompts and resources', async () => {
-    const { middleware: policy } = intent.create(() => defaults, featureDeps())
+    const policy = intent.create(() => defaults, featureDeps()).calls?.middleware
     const target = { method: 'prompts/get', upstream: 'one', name: 'p' }
     let seen: Call | undefined
     const handle = policy?.(target)?.(async (call) => {

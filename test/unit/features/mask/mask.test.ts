@@ -1,3 +1,4 @@
+import { masking } from '../../../../src/features/offers.ts'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Call, Handler, Notification, Outcome } from '../../../../src/core/call.ts'
@@ -8,7 +9,7 @@ import { Payload } from '../../../../src/core/payload.ts'
 import { validator } from '../../../../src/core/schema/schema.ts'
 import { mask } from '../../../../src/features/mask/mask.ts'
 import type { RuleSettings } from '../../../../src/features/mask/settings.ts'
-import { featureDeps, withTool } from '../../../support/feature-deps.ts'
+import { featureDeps, withTool, offeredBy } from '../../../support/feature-deps.ts'
 import { toolCall } from '../../../support/tool-call.ts'
 
 const EMAIL = String.raw`[\w.+-]+@[\w-]+(?:\.[\w-]+)+`
@@ -35,10 +36,10 @@ function chain(end: Handler, { rules = emails, outputSchema, method = 'tools/cal
   }
   const settings = { rules: rules.map((rule) => ({ replace: '***', ...rule })) }
   const deps = featureDeps({ entry: () => entry })
-  const { middleware: policy } = withTool(
+  const policy = withTool(
     mask.create(() => settings, deps),
     deps,
-  )
+  ).calls?.middleware
   return policy?.({ method, upstream: 'one', name })?.(end)
 }
 
@@ -406,7 +407,7 @@ describe('values that other features publish', () => {
   it('are masked by the rules for responses of their target, completely if a rule names the whole', () => {
     const masked = (rule: Rule, value: unknown, name = 't'): unknown => {
       const instance = mask.create(() => ({ rules: [{ replace: '***', ...rule }] }), featureDeps())
-      return instance.masked?.(value, { method: 'tools/call', upstream: 'one', name })
+      return offeredBy(instance, masking)?.(value, { method: 'tools/call', upstream: 'one', name })
     }
     const value = { to: 'ada@example.org', card: { number: 4111 }, n: 1 }
     expect(masked({ pattern: EMAIL }, value)).toEqual({ ...value, to: '***' })

@@ -82,7 +82,7 @@ export function process(setup: Setup) {
     ...setup.settings,
   }
   const instance = progress.create(() => settings, deps)
-  const policy = instance.middleware?.({ method: 'tools/call', upstream: 'one', name: 't' })
+  const policy = instance.calls?.middleware({ method: 'tools/call', upstream: 'one', name: 't' })
   if (!policy) throw new TypeError('there is no policy')
   const handle = policy(setup.server)
   return {
@@ -99,7 +99,7 @@ export function process(setup: Setup) {
     },
     /** Makes another request of the caller. */
     async ask(method: string, params: Json, given: Partial<Call> = {}): Promise<Outcome> {
-      const answer = instance.methods?.[method]
+      const answer = instance.builtins?.methods?.[method]
       if (!answer) throw new TypeError(`there is no method ${method}`)
       const target = { method, upstream: 'one' }
       return answer(

@@ -70,7 +70,9 @@ function asking(method: string, client: Call['client'], params: (id: string) => 
 }
 
 const viaTool: Attempt = (gateway, id) => {
-  const tool = gateway.instance.tools?.find(({ definition }) => definition.name === 'resume_operation')
+  const tool = gateway.instance.builtins?.tools?.find(
+    ({ definition }) => definition.name === 'resume_operation',
+  )
   if (!tool) throw new TypeError('there is no such tool')
   const params = Payload.of({ operation_id: id })
   return failureOf(tool.handle(toolCall({ principal: alice, client: taking, params })))

@@ -1,9 +1,10 @@
+import { operationCounts } from '../../../../src/features/offers.ts'
 import { expect, it, onTestFinished } from 'vitest'
 import { type Call, compose, type Outcome } from '../../../../src/core/call.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { progress } from '../../../../src/features/progress/progress.ts'
-import { featureDeps } from '../../../support/feature-deps.ts'
+import { featureDeps, offeredBy } from '../../../support/feature-deps.ts'
 import { toolCall } from '../../../support/tool-call.ts'
 
 it('an operation is counted by its state until it has ended', async () => {
@@ -16,10 +17,10 @@ it('an operation is counted by its state until it has ended', async () => {
     params: Payload.of({ name: 't', arguments: {}, task: {} }),
   })
   const answer = Promise.withResolvers<Outcome>()
-  const counts = () => instance.operations?.()
+  const counts = () => offeredBy(instance, operationCounts)?.()
   expect(counts()).toEqual({ working: 0, input_required: 0 })
 
-  const accepted = compose([instance.middleware?.(call.target)], () => answer.promise)(call)
+  const accepted = compose([instance.calls?.middleware(call.target)], () => answer.promise)(call)
   await expect.poll(counts).toEqual({ working: 1, input_required: 0 })
   expect(await accepted).toMatchObject({ kind: 'task' })
 

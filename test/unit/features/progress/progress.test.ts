@@ -72,8 +72,8 @@ describe('a call that ends within a second', () => {
 
 it('only calls of tools at servers are operations', () => {
   const { instance } = process({ server: async () => result('ok') })
-  expect(instance.middleware?.({ method: 'prompts/get', upstream: 'one' })).toBeUndefined()
-  expect(instance.middleware?.({ method: 'tools/call', name: 't', isBuiltin: true })).toBeUndefined()
+  expect(instance.calls?.middleware({ method: 'prompts/get', upstream: 'one' })).toBeUndefined()
+  expect(instance.calls?.middleware({ method: 'tools/call', name: 't', isBuiltin: true })).toBeUndefined()
 })
 
 it('a call of the gateway itself is made past the feature, however long it takes', async () => {
@@ -452,7 +452,7 @@ describe('operation/resume', () => {
 
   it('is also the tool resume_operation, whose failures are results', async () => {
     const { outcome, instance } = await lasting()
-    const [tool] = instance.tools ?? []
+    const [tool] = instance.builtins?.tools ?? []
     expect(tool?.definition.name).toBe('resume_operation')
     const use = (id: string) =>
       tool?.handle(
@@ -577,7 +577,7 @@ it('a feature that is closed ends no calls: those under way go on to their end',
 
 it('lists say to clients of 2025-11-25 that every tool can be a task, and nothing to others', async () => {
   const { instance } = process({ server: async () => result('ok') })
-  const list = instance.middleware?.({ method: 'tools/list', upstream: 'one' })
+  const list = instance.calls?.middleware({ method: 'tools/list', upstream: 'one' })
   const tools = '{"tools":[{"name":"a","n":1.0},{"name":"b","execution":{"taskSupport":"required"}}]}'
   const listed = list?.(async () => result(tools))
   const target = { method: 'tools/list', upstream: 'one' }
@@ -589,7 +589,7 @@ it('lists say to clients of 2025-11-25 that every tool can be a task, and nothin
     ],
   })
   expect(await listed?.(toolCall({ target, client: plain }))).toEqual(result(tools))
-  expect(instance.extensions?.()).toEqual({ 'io.modelcontextprotocol/tasks': {} })
+  expect(instance.builtins?.extensions?.()).toEqual({ 'io.modelcontextprotocol/tasks': {} })
 })
 
 describe('an operation that fails', () => {

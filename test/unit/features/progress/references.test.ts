@@ -85,7 +85,7 @@ describe('what the arguments of a call refer to', () => {
     const { store, left } = await withData()
     const pending = pendingServer()
     const feature = references.create(() => referenceSettings, featureDeps({ store, servers: () => ['one'] }))
-    const resolve = feature.middleware?.({ method: 'tools/call', upstream: 'one', name: 't' })
+    const resolve = feature.calls?.middleware({ method: 'tools/call', upstream: 'one', name: 't' })
     const server: Handler = compose([resolve], pending.server)
     return { ...process({ server, store }), ...pending, left }
   }

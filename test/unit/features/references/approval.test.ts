@@ -47,9 +47,12 @@ function world(
     [
       on(references, settings),
       () => ({
-        middleware: () => (next) => async (call) => {
-          await given.before?.()
-          return next(call)
+        calls: {
+          middleware: () => (next) => async (call) => {
+            await given.before?.()
+            return next(call)
+          },
+          dryRun: 'absent',
         },
       }),
       on(confirm, { ...confirmDefaults, ...given.confirm }),

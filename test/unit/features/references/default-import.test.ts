@@ -64,7 +64,7 @@ function world({ tools = both, defaults = {}, common, imports }: Given) {
   }
   const instance = references.create(settings, base.deps)
   const start = async (args: Json, upstream?: string): Promise<Json> => {
-    const tool = instance.tools?.find(({ definition }) => definition.name === 'import_from_ref')
+    const tool = instance.builtins?.tools?.find(({ definition }) => definition.name === 'import_from_ref')
     const target = { method: 'tools/call', name: 'import_from_ref', ...(upstream && { upstream }) }
     const params = Payload.of({ name: 'import_from_ref', arguments: args })
     const outcome = await tool?.handle(toolCall({ principal: ada, params, target }))

@@ -35,12 +35,12 @@ function world(result: () => Json, settings = referenceSettings) {
       target: { method: 'tools/call', name: 'export_result_ref' },
     })
   const byModel = async (args: Json): Promise<Json> => {
-    const tool = instance.tools?.find(({ definition }) => definition.name === 'export_result_ref')
+    const tool = instance.builtins?.tools?.find(({ definition }) => definition.name === 'export_result_ref')
     if (!tool) throw new Error('There is no tool.')
     return fieldsOf(await tool.handle(call({}, { name: 'export_result_ref', arguments: args })))
   }
   const byProgram = async (args: Json): Promise<Json> => {
-    const route = instance.routes?.find(({ path }) => path === '/export')
+    const route = instance.http?.routes?.find(({ path }) => path === '/export')
     if (!route) throw new Error('There is no path.')
     return fieldsOf(await route.handle(call(args, {})))
   }

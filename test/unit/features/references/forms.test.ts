@@ -50,7 +50,7 @@ describe('a form that the caller chooses', () => {
   it('is refused where data is read', async () => {
     const { keep, deps } = referenceWorld()
     const uri = `${await keep('just text')}?as=text`
-    const { tools, resources } = references.create(() => referenceSettings, deps)
+    const { tools, resources } = references.create(() => referenceSettings, deps).builtins ?? {}
     const read = toolCall({ principal: ada, params: Payload.of({ uri }) })
     await expect(resources?.()[0]?.handle(read)).rejects.toMatchObject({ code: 'INVALID_INPUT' })
     const called = toolCall({

@@ -40,7 +40,7 @@ function world(act: (call: Call) => Outcome | Promise<Outcome>, imports: Json = 
     base.deps,
   )
   const run = async (tool: string, args: Json, more: Partial<Call> = {}): Promise<Outcome> => {
-    const found = instance.tools?.find(({ definition }) => definition.name === tool)
+    const found = instance.builtins?.tools?.find(({ definition }) => definition.name === tool)
     if (!found) throw new Error(`There is no tool ${tool}.`)
     const params = Payload.of({ name: tool, arguments: args })
     return found.handle(

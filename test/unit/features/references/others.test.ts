@@ -52,11 +52,11 @@ it('the reference of another caller takes the same work as an unknown one, and t
     argument: (uri) => run({ principal: bob }, { arguments: { value: uri } }),
     tool: async (uri) => {
       const params = Payload.of({ name: 'read_reference', arguments: { ref: uri } })
-      const outcome = await feature.tools?.[0]?.handle(toolCall({ principal: bob, params }))
+      const outcome = await feature.builtins?.tools?.[0]?.handle(toolCall({ principal: bob, params }))
       return outcome && fieldsOf(outcome)
     },
     resource: async (uri) =>
-      feature.resources?.()[0]?.handle(toolCall({ principal: bob, params: Payload.of({ uri }) })),
+      feature.builtins?.resources?.()[0]?.handle(toolCall({ principal: bob, params: Payload.of({ uri }) })),
   }
   /** What a way says, and what it asked of the store and of the permissions. */
   const seen = async (way: (uri: string) => Promise<unknown>, uri: string): Promise<unknown> => {

@@ -63,9 +63,12 @@ function world({
     [
       on(references, settings),
       () => ({
-        middleware: () => (next) => async (given) => {
-          await between?.()
-          return next(given)
+        calls: {
+          middleware: () => (next) => async (given) => {
+            await between?.()
+            return next(given)
+          },
+          dryRun: 'absent',
         },
       }),
       on(idempotency, idempotencyDefaults),

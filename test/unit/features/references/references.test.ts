@@ -431,7 +431,7 @@ describe('kept data', () => {
 
 describe('reading', () => {
   const read = async ({ deps }: ReturnType<typeof world>, args: Json, principal = ada): Promise<Json> => {
-    const [reader] = references.create(() => settings, deps).tools ?? []
+    const [reader] = references.create(() => settings, deps).builtins?.tools ?? []
     const call = toolCall({ principal, params: Payload.of({ name: 'read_reference', arguments: args }) })
     if (!reader) throw new TypeError('there is no tool')
     return fieldsOf(await reader.handle(call))
@@ -492,7 +492,7 @@ describe('reading', () => {
 
   it('is possible as a resource', async () => {
     const here = world()
-    const [resource] = references.create(() => settings, here.deps).resources?.('one') ?? []
+    const [resource] = references.create(() => settings, here.deps).builtins?.resources?.('one') ?? []
     const text = await here.keep('hello', 'text/plain')
     const image = await here.keep(Buffer.from([0xff, 0xfe]), 'image/png')
     const readResource = async (uri: string): Promise<unknown> => {

@@ -24,7 +24,7 @@ test('the generated skill of a server is available while the server is not, and 
     }),
     relay: () => Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'It is away.')),
   })
-  const get = skills.create(() => ({ listed: true }), deps).methods?.['skills/get']
+  const get = skills.create(() => ({ listed: true }), deps).builtins?.methods?.['skills/get']
   const ask = async (uri: string) =>
     get?.(
       toolCall({
@@ -40,7 +40,7 @@ test('the generated skill of a server is available while the server is not, and 
 
 test('the list of skills has one page, and any cursor is refused', async () => {
   const deps = featureDeps({ servers: () => [] })
-  const list = skills.create(() => ({ listed: true }), deps).methods?.['skills/list']
+  const list = skills.create(() => ({ listed: true }), deps).builtins?.methods?.['skills/list']
   const params = Payload.of({ cursor: 'x' })
   const call = toolCall({ method: 'skills/list', params, target: { method: 'skills/list' } })
   await expect(list?.(call)).rejects.toMatchObject({ code: 'INVALID_INPUT' })

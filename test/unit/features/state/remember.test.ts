@@ -98,7 +98,7 @@ describe('session state: remembered arguments', () => {
     const at = remembering(['owner', 'repo'])
     const target = { method: 'tools/list', upstream: 'one' }
     const listed = Payload.of({ tools: tools.map(({ definition }) => definition) })
-    const handler = at.instance.middleware?.(target)?.(async () => ({ kind: 'result', result: listed }))
+    const handler = at.instance.calls?.middleware(target)?.(async () => ({ kind: 'result', result: listed }))
     const outcome = await handler?.(toolCall({ method: 'tools/list', target }))
     const shown = outcome?.kind === 'result' ? outcome.result.fields['tools'] : undefined
     expect(shown).toMatchObject([
@@ -115,6 +115,8 @@ describe('session state: remembered arguments', () => {
   })
 
   test('cost nothing where none are configured: lists are not touched', () => {
-    expect(new Stateful().instance.middleware?.({ method: 'tools/list', upstream: 'one' })).toBeUndefined()
+    expect(
+      new Stateful().instance.calls?.middleware({ method: 'tools/list', upstream: 'one' }),
+    ).toBeUndefined()
   })
 })

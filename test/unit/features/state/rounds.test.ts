@@ -178,9 +178,9 @@ describe('session state: the extension', () => {
 
   test('costs nothing for targets that have no sessions', () => {
     const { instance } = new Stateful()
-    expect(instance.middleware?.({ method: 'completion/complete', upstream: 'one' })).toBeUndefined()
+    expect(instance.calls?.middleware({ method: 'completion/complete', upstream: 'one' })).toBeUndefined()
     expect(
-      instance.middleware?.({ method: 'tools/call', upstream: 'one', name: 't', isBuiltin: true }),
+      instance.calls?.middleware({ method: 'tools/call', upstream: 'one', name: 't', isBuiltin: true }),
     ).toBeUndefined()
   })
 })

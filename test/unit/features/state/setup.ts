@@ -111,7 +111,7 @@ export class Stateful {
     const target: Target = { method: 'tools/call', upstream: 'one', name: whole.name }
     const meta = (params['_meta'] ?? {}) as Json
     const call = toolCall({ params: Payload.of(whole), target, meta, principal: alice, ...given })
-    const middlewares = [this.#errors, this.instance].map((each) => each.middleware?.(call.target))
+    const middlewares = [this.#errors, this.instance].map((each) => each.calls?.middleware(call.target))
     return compose([resolvingTool(call.target, this.deps), ...middlewares], (received) => {
       this.seen.push(received)
       return this.#server(received)

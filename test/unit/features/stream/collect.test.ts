@@ -1,3 +1,5 @@
+import { offeredBy } from '../../../support/feature-deps.ts'
+import { toolFacts } from '../../../../src/features/offers.ts'
 import { afterEach, describe, expect, it, vi } from 'vitest'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
@@ -93,7 +95,7 @@ describe('whether a call is collected', () => {
   it('the tool says that its pages can be collected', () => {
     const facts = (entry: typeof listing) => {
       const instance = stream.create(() => ({ collect: false, max_pages: 50 }), {} as never)
-      return instance.toolFacts?.(entry, [])
+      return offeredBy(instance, toolFacts)?.(entry, [])
     }
     expect(facts(listing)).toEqual({ isCollectable: true })
     expect(facts(tool({ query: {} }))).toEqual({})

@@ -1,3 +1,4 @@
+import { modelArguments } from '../../../../src/features/offers.ts'
 import { afterEach, describe, expect, it, vi } from 'vitest'
 import { loadSettings } from '../../../../src/config/load.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
@@ -6,7 +7,7 @@ import { featureSettings } from '../../../../src/core/settings.ts'
 import { internalCall } from '../../../../src/gateway/internal-call.ts'
 import { transactions } from '../../../../src/features/transactions/transactions.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
-import { featureDeps } from '../../../support/feature-deps.ts'
+import { featureDeps, offeredBy } from '../../../support/feature-deps.ts'
 import { Place, SagaGateway } from '../../../support/saga-world.ts'
 import { toolCall } from '../../../support/tool-call.ts'
 import { silentLog } from '../../../support/silent-log.ts'
@@ -32,7 +33,7 @@ describe('transactions/begin', () => {
     const text = 'upstreams: { one: { command: x } }\nfeatures: { transactions: { timeout: 90s } }'
     const { settings } = loadSettings(text, { file: 'f.yaml', env: {} })
     const own = featureSettings(settings, 'transactions')
-    const [tool] = transactions.create(() => own as never, featureDeps()).tools ?? []
+    const [tool] = transactions.create(() => own as never, featureDeps()).builtins?.tools ?? []
     expect(tool?.definition).toMatchObject({
       name: 'begin_transaction',
       inputSchema: { properties: { timeout_seconds: { default: 90 } } },
@@ -42,7 +43,7 @@ describe('transactions/begin', () => {
   it('an error as a tool contains the request id', async () => {
     const { settings } = loadSettings('upstreams: { one: { command: x } }', { file: 'f.yaml', env: {} })
     const own = featureSettings(settings, 'transactions')
-    const [tool] = transactions.create(() => own as never, featureDeps()).tools ?? []
+    const [tool] = transactions.create(() => own as never, featureDeps()).builtins?.tools ?? []
     const outcome = await tool?.handle(toolCall({ params: Payload.of({ arguments: {} }) }))
     const object = { code: 'INVALID_INPUT', requestId: 'r1' }
     expect(outcome).toMatchObject({
@@ -54,7 +55,10 @@ describe('transactions/begin', () => {
     const { settings } = loadSettings('upstreams: { one: { command: x } }', { file: 'f.yaml', env: {} })
     const own = featureSettings(settings, 'transactions')
     const told = (deps: Parameters<typeof featureDeps>[0]) =>
-      transactions.create(() => own as never, featureDeps(deps)).reserved?.('one') ?? []
+      offeredBy(
+        transactions.create(() => own as never, featureDeps(deps)),
+        modelArguments,
+      )?.('one') ?? []
     expect(told({}).map(({ argument }) => argument)).toEqual(['_transaction_id'])
     expect(told({ hasTools: false })).toEqual([])
     expect(told({ isOn: (name) => name !== 'idempotency' })).toEqual([])

@@ -67,7 +67,7 @@ function around({ rule, history = 86_400_000, op = 'write', inputs = {}, deps, e
     undo.create(() => ({ history }), services),
     services,
   )
-  const policy = instance.middleware?.({ method: 'tools/call', upstream: 'one', name: 't' })
+  const policy = instance.calls?.middleware({ method: 'tools/call', upstream: 'one', name: 't' })
   const bare: Handler = policy?.(end) ?? end
   /** Makes a call and flushes its action. */
   const handle: Handler = async (call) => {

@@ -48,10 +48,10 @@ async function ended(params: string, { input = 'warn', inputSchema = schema, ...
   }
   const settings = serverSettings({ name: 'one', ...given.settings })
   const deps = featureDeps({ entry: () => entry, log, server: () => settings, isOn: () => true })
-  const { middleware } = withTool(
+  const middleware = withTool(
     validate.create(() => ({ input, output: 'warn' }), deps),
     deps,
-  )
+  ).calls?.middleware
   let sent: Call | undefined
   const result = Payload.text('{"content":[],"x":1.0}')
   const handler = middleware?.({ method: 'tools/call', upstream: 'one', name: 't' })?.(async (call) => {

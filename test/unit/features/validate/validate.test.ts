@@ -55,10 +55,10 @@ function maker({
 }: Given) {
   const known = entryOf(definition)
   const deps = featureDeps({ entry: entry ?? (() => known), log })
-  const { middleware: policy } = withTool(
+  const policy = withTool(
     validate.create(() => ({ input, output }), deps),
     deps,
-  )
+  ).calls?.middleware
   const target = { method: 'tools/call', upstream: 'one', name: 't' }
   const made: unknown[] = []
   const wrapped = policy?.(target)?.(async (call) => {
@@ -383,7 +383,7 @@ describe('validation of a tool result', () => {
 
 describe('validation of other methods', () => {
   it('other methods are not validated', () => {
-    const { middleware: policy } = validate.create(() => ({ input: 'warn', output: 'warn' }), featureDeps())
+    const policy = validate.create(() => ({ input: 'warn', output: 'warn' }), featureDeps()).calls?.middleware
     expect(policy?.({ method: 'prompts/get', upstream: 'one' })).toBeUndefined()
   })
 })
