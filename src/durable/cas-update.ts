@@ -1,15 +1,20 @@
 /** Changes a value of the store by compare-and-swap until it succeeds. */
+import { pause } from '../core/time/waiting.ts'
+import { world } from '../core/world.ts'
 import type { Store } from '../store/store.ts'
 
 /** The decision about a value: the result to return, and the new value if it changes. */
 export interface CasUpdate<Result> {
   readonly result: Result
   /** `ttl` is in milliseconds. */
-  readonly write?: { readonly text: string; readonly ttl: number } | undefined
+  readonly write?: { readonly text: string; readonly ttl: number } | 'remove' | undefined
 }
 
-/** How often a change is attempted that loses against concurrent ones. */
+/** How often a change is attempted that loses against concurrent ones, and how often without waiting. */
 const MAX_ATTEMPTS = 100
+const EAGER_ATTEMPTS = 20
+/** The longest wait before a later attempt, in milliseconds; it is random, so that others do not attempt at the same time. */
+const MAX_WAIT_MS = 10
 
 /**
  * Changes a value that others may change concurrently: after a lost race, `decide` runs again on the new value. The
@@ -22,14 +27,21 @@ export async function casUpdate<Result>(
   onBusy: () => Result,
 ): Promise<Result> {
   for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
+    if (attempt >= EAGER_ATTEMPTS) await pause(1 + Math.floor(world.random() * MAX_WAIT_MS))
     const before = await store.get(key)
     const { result, write } = decide(before)
-    if (!write) return result
-    const isWritten =
-      before === undefined
-        ? (await store.setIfAbsent(key, write.text, write.ttl)) === undefined
-        : await store.compareAndSwap(key, before, write.text, write.ttl)
-    if (isWritten) return result
+    if (!write || (await isWritten(store, key, before, write))) return result
   }
   return onBusy()
+}
+
+async function isWritten(
+  store: Store,
+  key: string,
+  before: string | undefined,
+  write: NonNullable<CasUpdate<unknown>['write']>,
+): Promise<boolean> {
+  if (write === 'remove') return before === undefined || store.compareAndDelete(key, before)
+  if (before === undefined) return (await store.setIfAbsent(key, write.text, write.ttl)) === undefined
+  return store.compareAndSwap(key, before, write.text, write.ttl)
 }

@@ -90,12 +90,6 @@ export function decodeCall(text: string): StoredCall | undefined {
   return { record, text }
 }
 
-/** When a record expires, read from the start of its text alone. */
-export function expiryOf(text: string): number | undefined {
-  const found = /^\{"expiresAt":(\d{1,16})/.exec(text)?.[1]
-  return found === undefined ? undefined : Number(found)
-}
-
 export function encodeFailure({ code, message, extra }: GatewayError): string {
   const { relayed, cause: _cause, ...rest } = extra
   const text = JSON.stringify({ code, message, ...rest })

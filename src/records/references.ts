@@ -14,12 +14,12 @@ import { hasReachedShare, type Principal, shareOf } from '../core/principal.ts'
 import { type BlobEntry, type Bytes, type ByteRange, deletedUnfinished } from '../store/blobs/blobs.ts'
 import type { Store } from '../store/store.ts'
 import { casUpdate, type CasUpdate } from '../durable/cas-update.ts'
+import { type Capacity, withinCapacity } from '../durable/bounds.ts'
 import { inTurn } from './in-turn.ts'
 import { plainName, UPLOADS } from './plain-name.ts'
 import { isSpooled } from './spool.ts'
 import { callerHash, callerHashIn } from './principal.ts'
 import { unchanged } from './unchanged-bytes.ts'
-import { type Room, withinRoom } from './unfinished.ts'
 import { refuseIfPending } from './uploads.ts'
 import { parseJson } from '../core/json/read.ts'
 
@@ -96,12 +96,12 @@ export class References {
     bytes: Bytes,
   ): Promise<Reference> {
     const blob = world.randomBytes(16).toString('hex')
-    const room = await this.#room(principal)
+    const capacity = await this.#capacity(principal)
     this.#mustTakeWrites()
-    const refuse = (): GatewayError => noRoom(Math.min(room.all, room.own))
+    const refuse = (): GatewayError => tooLarge(Math.min(capacity.all, capacity.own))
     const kept = await this.#store.blobs.put(
       blob,
-      withinRoom(this.#store, principal.id, { bytes, room, refuse }),
+      withinCapacity(this.#store, principal.id, { bytes, capacity, refuse }),
     )
     try {
       return await this.adopt(principal, { ...facts, id }, { blob, ...kept })
@@ -235,7 +235,7 @@ export class References {
   }
 
   /**
-   * Writes the record of a blob. The room is measured again once the record is there, because other processes add data too:
+   * Writes the record of a blob. What may be added is measured again once the record is there, because other processes add data too:
    * as each of them does so after it has written, all that remains is within the limits.
    */
   async #record(principal: Principal, record: Reference): Promise<void> {
@@ -248,8 +248,8 @@ export class References {
     if (before !== undefined && before !== text) throw taken(id)
     try {
       if (await this.#isSwept(record.blob)) throw deletedUnfinished()
-      const { all, own } = await this.#room(principal, key)
-      if (size > all || size > own) throw noRoom(Math.min(all, own))
+      const { all, own } = await this.#capacity(principal, key)
+      if (size > all || size > own) throw tooLarge(Math.min(all, own))
     } catch (error) {
       // A record that has changed is in use already.
       if (await this.#store.compareAndDelete(key, text)) throw error
@@ -257,9 +257,8 @@ export class References {
   }
 
   /** How many bytes a caller may add besides `key`. @throws QUOTA_EXHAUSTED if it has too many references */
-  async #room(principal: Principal, key = ''): Promise<Room> {
-    const { capacity = Number.POSITIVE_INFINITY } = this.#store.blobs
-    const total = Math.min(this.#limits.total, capacity)
+  async #capacity(principal: Principal, key = ''): Promise<Pick<Capacity, 'all' | 'own'>> {
+    const total = Math.min(this.#limits.total, this.#store.blobs.capacity ?? Infinity)
     const entries = new Map(await this.#store.scan(COLLECTION))
     entries.delete(key)
     const own = callerHash(principal.id)
@@ -383,8 +382,8 @@ function tooMany(): GatewayError {
   })
 }
 
-function noRoom(room: number): GatewayError {
-  return new GatewayError('QUOTA_EXHAUSTED', `There is room for ${room} more bytes of kept data.`, {
+function tooLarge(left: number): GatewayError {
+  return new GatewayError('QUOTA_EXHAUSTED', `There is room for ${left} more bytes of kept data.`, {
     data: { limit: 'reference_bytes' },
     suggestion: 'Wait until other references expire, or request less.',
   })

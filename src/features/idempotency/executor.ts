@@ -41,7 +41,7 @@ import {
   overloaded,
   repeatable,
 } from './keyed-request.ts'
-import type { Quota } from '../../records/quota.ts'
+import type { Quota } from '../../durable/bounds.ts'
 import { type Claim, type Change, Ledger } from './ledger.ts'
 import { InFlightCall } from './in-flight.ts'
 import { recordedResult } from './recorded-result.ts'

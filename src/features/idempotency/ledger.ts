@@ -15,7 +15,7 @@ import {
   type StoredCall,
   decodeCall,
 } from '../../records/calls.ts'
-import { type Quota, QuotaTracker } from '../../records/quota.ts'
+import { type Quota, QuotaTracker } from '../../durable/bounds.ts'
 import type { Services } from '../feature.ts'
 import type { Completion } from './completion.ts'
 import {
@@ -195,7 +195,7 @@ export class Ledger {
     const { unavailableReason } = this.#deps.store
     // No new calls are started while the store accepts no writes.
     if (unavailableReason !== undefined) throw storeUnavailable(new Error(unavailableReason))
-    if (await this.#quota.hasRoom(id, quota)) return
+    if (await this.#quota.fits(id, quota)) return
     const { keys, firstExpiry } = await this.#quota.usage(id)
     const wait = firstExpiry === undefined ? undefined : Math.max(1, (firstExpiry - world.now()) / 1000)
     throw exhausted(keys >= quota.keys ? `${quota.keys} calls` : `${quota.bytes} bytes`, wait)

@@ -23,7 +23,7 @@ import {
   Operations,
   operationsOf,
 } from '../../records/operations.ts'
-import { type Quota, QuotaTracker } from '../../records/quota.ts'
+import { type Quota, QuotaTracker } from '../../durable/bounds.ts'
 import { keepReferences, whyNotKept } from '../../records/references.ts'
 import type { Store } from '../../store/store.ts'
 import { keptRequest } from './pages.ts'
@@ -80,7 +80,7 @@ export class OperationJournal {
 
   /** Whether a caller may have one more operation. @throws what the store throws */
   async hasRoom(principal: Pick<Principal, 'id' | 'isEverybody'>): Promise<boolean> {
-    return this.#written.hasRoom() && (await this.#quota.hasRoom(principal.id, this.#quotaOf(principal)))
+    return this.#written.hasRoom() && (await this.#quota.fits(principal.id, this.#quotaOf(principal)))
   }
 
   /** Writes a new record. Resolves with false if the caller has too many, or the store is unavailable. */

@@ -10,6 +10,7 @@ import { open as openLmdb } from 'lmdb'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { LmdbStore } from '../../../src/store/lmdb/store.ts'
 import { blobContract } from '../../support/blob-contract.ts'
+import { collectionContract } from '../../support/collection-contract.ts'
 import { until } from '../../support/condition.ts'
 import { logContract } from '../../support/log-contract.ts'
 import { silentLog } from '../../support/silent-log.ts'
@@ -64,6 +65,15 @@ describe('the store in a folder', () => {
         vi.advanceTimersByTime(milliseconds)
       },
     }))
+    describe('collections', () => {
+      collectionContract(() => ({
+        store,
+        pass: async (milliseconds) => {
+          now += milliseconds
+          vi.advanceTimersByTime(milliseconds)
+        },
+      }))
+    })
     describe('blobs', () => {
       blobContract(() => store.blobs, true)
     })

@@ -5,6 +5,7 @@ import { RedisStore } from '../../../src/store/redis/store.ts'
 import { blobContract } from '../../support/blob-contract.ts'
 import { until } from '../../support/condition.ts'
 import { logContract } from '../../support/log-contract.ts'
+import { collectionContract } from '../../support/collection-contract.ts'
 import { needsRedis, type RedisServer, startRedis } from '../../support/redis-server.ts'
 import { silentLog } from '../../support/silent-log.ts'
 import { storeContract } from '../../support/store-contract.ts'
@@ -32,6 +33,9 @@ describe('the store in Redis', needsRedis, () => {
   })
 
   storeContract(() => ({ store, pass: (milliseconds) => pause(milliseconds + 5) }))
+  describe('collections', () => {
+    collectionContract(() => ({ store, pass: (milliseconds) => pause(milliseconds + 5) }))
+  })
   describe('blobs', () => {
     blobContract(() => store.blobs, true)
   })

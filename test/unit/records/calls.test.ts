@@ -1,13 +1,13 @@
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { GatewayError } from '../../../src/core/error.ts'
+import { expiryIn } from '../../../src/durable/bounds.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import {
   callKey,
   type CallRecord,
   callCollection,
   encodeCall,
-  expiryOf,
   decodeCall,
 } from '../../../src/records/calls.ts'
 import { fingerprintOf, inexactNumbers } from '../../../src/records/fingerprint.ts'
@@ -31,7 +31,7 @@ it('a call record round-trips with the exact text of its result', () => {
       const read = decodeCall(written)?.record
       expect(read?.result?.text).toBe(object)
       expect(read).toMatchObject({ tool, expiresAt, state: 'done' })
-      expect(expiryOf(written)).toBe(expiresAt)
+      expect(expiryIn(written)).toBe(expiresAt)
     }),
   )
 })

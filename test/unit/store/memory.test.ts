@@ -2,6 +2,7 @@ import fc from 'fast-check'
 import { beforeEach, describe, expect, it } from 'vitest'
 import { MemoryStore } from '../../../src/store/memory.ts'
 import { blobContract } from '../../support/blob-contract.ts'
+import { collectionContract } from '../../support/collection-contract.ts'
 import { storeContract } from '../../support/store-contract.ts'
 
 let now = 0
@@ -19,6 +20,15 @@ describe('the memory store', () => {
       now += milliseconds
     },
   }))
+
+  describe('collections', () => {
+    collectionContract(() => ({
+      store,
+      pass: async (milliseconds) => {
+        now += milliseconds
+      },
+    }))
+  })
 
   describe('blobs', () => {
     blobContract(() => store.blobs, false)

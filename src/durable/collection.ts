@@ -1,0 +1,225 @@
+/**
+ * Typed records in the store. A kind of records says how they are written and read, how long they are kept, and how many
+ * there may be.
+ *
+ * Invariants: a record changes by compare-and-swap, so no concurrent change is lost, and a write is durable once its promise
+ * resolves. A text that its kind cannot read, because it is damaged or of another version, counts as no record: `update` may
+ * replace it, `insert` does not. Beyond its bounds a kind refuses records; it never removes others for them.
+ */
+import { GatewayError } from '../core/error.ts'
+import { world } from '../core/world.ts'
+import { FOREVER, type Store } from '../store/store.ts'
+import { type Bounds, type Caller, type Capacity, capacityOf, refuseBeyond } from './bounds.ts'
+import { casUpdate } from './cas-update.ts'
+import { partOf } from './process-scope.ts'
+
+/**
+ * A kind of records. The key of a record is the prefix and its id. Its owner, if it has one, is the part of the id before the
+ * first `:` or `/`, such as the hash of a caller.
+ */
+export interface RecordKind<Item> {
+  /** What one is called in errors, such as `upload`. */
+  readonly name: string
+  /**
+   * With a slash at the end, such as `upload/`, all records can be listed. Otherwise, as in `operation:`, those of one owner
+   * can, if the ids are `<owner>/<name>`.
+   */
+  readonly prefix: string
+  encode(record: Item): string
+  /** The record of a text; undefined if the kind cannot read it. */
+  decode(text: string): Item | undefined
+  /** How long a record is kept from now on, in milliseconds. At least 1 and at most `FOREVER` are used. */
+  ttlOf(record: Item, now: number): number
+  /** Limits that hold together. */
+  readonly bounds?: readonly Bounds<Item>[]
+  /**
+   * The bounds hold whatever other processes add at the same time: a record is counted once it is there, and withdrawn if it
+   * is too much. Otherwise it is counted before.
+   */
+  readonly isStrict?: true
+  /** The error if a record changes too often to be written. Default: CONFLICT. */
+  busy?(): GatewayError
+}
+
+/** What becomes of a record: another one, no change, or none. */
+export type Decision<Item> = Item | 'keep' | 'remove'
+
+/** A record that was there before; without `record` if its kind cannot read it. */
+export interface Existing<Item> {
+  readonly record: Item | undefined
+}
+
+/** The records of one kind in a store. Every method throws what the store throws, such as SERVER_UNAVAILABLE. */
+export class Collection<Item extends object> {
+  readonly #store: Store
+  readonly #kind: RecordKind<Item>
+  readonly #now: () => number
+
+  /** `now` returns milliseconds since 1970. */
+  constructor(store: Store, kind: RecordKind<Item>, now: () => number = world.now) {
+    this.#store = store
+    this.#kind = kind
+    this.#now = now
+  }
+
+  async get(id: string): Promise<Item | undefined> {
+    return this.#read(await this.#store.get(this.#keyOf(id)))
+  }
+
+  /** Whether there is anything under this id, whether it can be read or not. */
+  async has(id: string): Promise<boolean> {
+    return (await this.#store.get(this.#keyOf(id))) !== undefined
+  }
+
+  /** The records of an owner, or of all, by id, in no particular order. */
+  async list(owner?: string): Promise<ReadonlyMap<string, Item>> {
+    const records = new Map<string, Item>()
+    for (const [id, text] of await this.#texts(owner)) {
+      const record = this.#read(text)
+      if (record) records.set(id, record)
+    }
+    return records
+  }
+
+  /** Writes a record, whatever is there, and whatever the bounds. */
+  async put(id: string, record: Item): Promise<void> {
+    await this.#store.put(this.#keyOf(id), this.#kind.encode(record), this.#ttlOf(record))
+  }
+
+  /**
+   * Adds a record, unless there is one with this id: resolves with that one then. @throws QUOTA_EXHAUSTED, or another error
+   * of the bounds, if all owners together have too much, or the owner has used up its share
+   */
+  async insert(id: string, record: Item, caller: Caller = {}): Promise<Existing<Item> | undefined> {
+    const { bounds, isStrict, prefix } = this.#kind
+    const text = this.#kind.encode(record)
+    const add = async (): Promise<Existing<Item> | undefined> => {
+      const found = await this.#store.setIfAbsent(this.#keyOf(id), text, this.#ttlOf(record))
+      return found === undefined ? undefined : { record: this.#read(found) }
+    }
+    if (!bounds) return add()
+    // Of several that are counted at once, each would be the last one, or all would be refused.
+    return partOf(this.#store, Turns).run(prefix, async () => {
+      if (!isStrict) await this.mustFit(id, record, caller)
+      const existing = await add()
+      if (existing || !isStrict) return existing
+      try {
+        await this.mustFit(id, record, caller)
+      } catch (error) {
+        // A record that has changed is in use already.
+        if (await this.#store.compareAndDelete(this.#keyOf(id), text)) throw error
+      }
+      return undefined
+    })
+  }
+
+  /**
+   * Changes a record, or adds one if there is none, whatever the bounds. After a lost race `decide` runs again, on the record
+   * that is there then. Resolves with the record after the change. @throws what `decide` throws, CONFLICT after many races
+   */
+  update(id: string, decide: (before: Item | undefined) => Decision<Item>): Promise<Item | undefined> {
+    return casUpdate<Item | undefined>(
+      this.#store,
+      this.#keyOf(id),
+      (text) => {
+        const before = this.#read(text)
+        const decision = decide(before)
+        if (decision === 'keep') return { result: before }
+        if (decision === 'remove') return { result: undefined, write: 'remove' }
+        const write = { text: this.#kind.encode(decision), ttl: this.#ttlOf(decision) }
+        return { result: decision, write }
+      },
+      () => {
+        throw this.#kind.busy?.() ?? busy(this.#kind)
+      },
+    )
+  }
+
+  /** Removes what is under an id; resolves with whether there was anything. */
+  remove(id: string): Promise<boolean> {
+    return this.#store.delete(this.#keyOf(id))
+  }
+
+  /** Checks that a caller may have a record besides all others. @throws QUOTA_EXHAUSTED, or another error of the bounds */
+  async mustFit(id: string, record: Item, caller: Caller = {}): Promise<void> {
+    const { bounds = [], encode } = this.#kind
+    const left = await this.capacities(ownerIn(id), caller, id)
+    for (const [index, bound] of bounds.entries()) {
+      const size = bound.sizeOf ? bound.sizeOf(record) : encode(record).length
+      const capacity = left[index]
+      if (capacity && size !== undefined) refuseBeyond(capacity, size, bound)
+    }
+  }
+
+  /** What an owner may still add within each of the bounds; the record `except` does not count. */
+  async capacities(owner: string, caller: Caller = {}, except?: string): Promise<readonly Capacity[]> {
+    const { bounds = [] } = this.#kind
+    const texts = [...(await this.#texts(this.#isListable ? undefined : owner))].filter(
+      ([id]) => id !== except,
+    )
+    return bounds.map((bound) => {
+      const entries = texts.flatMap(([id, text]) => {
+        const size = bound.sizeOf ? sizeIn(this.#read(text), bound.sizeOf) : text.length
+        return size === undefined ? [] : [{ owner: ownerIn(id), size }]
+      })
+      return capacityOf(entries, bound, { ...caller, owner })
+    })
+  }
+
+  get #isListable(): boolean {
+    return this.#kind.prefix.endsWith('/')
+  }
+
+  #keyOf(id: string): string {
+    return `${this.#kind.prefix}${id}`
+  }
+
+  #read(text: string | undefined): Item | undefined {
+    return text === undefined ? undefined : this.#kind.decode(text)
+  }
+
+  #ttlOf(record: Item): number {
+    return Math.min(Math.max(1, this.#kind.ttlOf(record, this.#now())), FOREVER)
+  }
+
+  async #texts(owner: string | undefined): Promise<readonly (readonly [id: string, text: string])[]> {
+    const { prefix } = this.#kind
+    const collection = this.#isListable ? prefix.slice(0, -1) : `${prefix}${owner ?? ''}`
+    const found = await this.#store.scan(collection)
+    const entries = [...found].map(([key, text]) => [key.slice(prefix.length), text] as const)
+    return owner === undefined ? entries : entries.filter(([id]) => ownerIn(id) === owner)
+  }
+}
+
+/** The owner in the id of a record. */
+function ownerIn(id: string): string {
+  return id.split(/[:/]/, 1)[0] ?? ''
+}
+
+/** What cannot be read counts, without a size. */
+function sizeIn<Item>(
+  record: Item | undefined,
+  sizeOf: (record: Item) => number | undefined,
+): number | undefined {
+  return record === undefined ? 0 : sizeOf(record)
+}
+
+function busy({ name }: Pick<RecordKind<object>, 'name'>): GatewayError {
+  return new GatewayError('CONFLICT', `Too many concurrent changes of one ${name}.`, {
+    suggestion: 'Repeat the request.',
+  })
+}
+
+/** The last insertion into each collection of a store, which the next one waits for. */
+class Turns {
+  readonly #last = new Map<string, Promise<unknown>>()
+
+  run<Value>(prefix: string, insert: () => Promise<Value>): Promise<Value> {
+    const done = (this.#last.get(prefix) ?? Promise.resolve()).then(insert)
+    this.#last.set(
+      prefix,
+      done.catch(() => undefined),
+    )
+    return done
+  }
+}

@@ -1,0 +1,254 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { GatewayError } from '../../src/core/error.ts'
+import { isObject, readJson } from '../../src/core/json/json.ts'
+import type { Bounds } from '../../src/durable/bounds.ts'
+import { Collection, type RecordKind } from '../../src/durable/collection.ts'
+import type { Store } from '../../src/store/store.ts'
+import type { StoreUnderTest } from './store-contract.ts'
+
+interface Note {
+  readonly text: string
+  readonly count?: unknown
+}
+
+const HOUR = 3_600_000
+let last = 0
+
+/** A kind that no other test has; its name keeps all of its keys in one slot of a Redis cluster. */
+function noteKind(more: Partial<RecordKind<Note>> = {}): RecordKind<Note> {
+  return {
+    name: 'note',
+    prefix: `notes-${process.pid}-${Date.now()}-${++last}/`,
+    encode: (note) => JSON.stringify({ v: 1, ...note }),
+    decode: (text) => {
+      const value = readJson(text)
+      return isObject(value) && value['v'] === 1 && typeof value['text'] === 'string'
+        ? { text: value['text'], ...('count' in value && { count: value['count'] }) }
+        : undefined
+    },
+    ttlOf: () => HOUR,
+    ...more,
+  }
+}
+
+function bound(limits: Pick<Bounds<Note>, 'count' | 'bytes' | 'sizeOf'>): Bounds<Note> {
+  return {
+    ...limits,
+    refuse: (limit, left) => new GatewayError('QUOTA_EXHAUSTED', `too much: ${limit}`, { details: { left } }),
+  }
+}
+
+/** Another process has another object for the same store. */
+function ofAnotherProcess(store: Store): Store {
+  return new Proxy(store, {
+    get: (target, name) => {
+      const member: unknown = Reflect.get(target, name, target)
+      return typeof member === 'function' ? member.bind(target) : member
+    },
+  })
+}
+
+/** What collections promise over every store. `open` gives the store of the running test. */
+export function collectionContract(open: () => StoreUnderTest): void {
+  describe('records', () => {
+    it('are added once, and read, listed and removed', async () => {
+      const notes = new Collection(open().store, noteKind())
+      expect(await notes.get('a')).toBeUndefined()
+      expect(await notes.insert('a', { text: 'one' })).toBeUndefined()
+      expect(await notes.insert('a', { text: 'two' })).toEqual({ record: { text: 'one' } })
+      await notes.put('b', { text: 'three' })
+      expect(Object.fromEntries(await notes.list())).toEqual({ a: { text: 'one' }, b: { text: 'three' } })
+      expect(await notes.remove('a')).toBe(true)
+      expect(await notes.remove('a')).toBe(false)
+      expect(await notes.has('a')).toBe(false)
+      expect(await notes.get('b')).toEqual({ text: 'three' })
+    })
+
+    it('are added by one of many processes', async () => {
+      const { store } = open()
+      const kind = noteKind()
+      const adding = Array.from({ length: 30 }, (_, at) =>
+        new Collection(store, kind).insert('a', { text: String(at) }),
+      )
+      const found = await Promise.all(adding)
+      expect(found.filter((each) => each === undefined)).toHaveLength(1)
+      const [first] = found.flatMap((each) => each?.record ?? [])
+      expect(await new Collection(store, kind).get('a')).toEqual(first)
+    })
+
+    it('lose none of many concurrent changes', async () => {
+      const { store } = open()
+      const kind = noteKind()
+      const changes = Array.from({ length: 40 }, () =>
+        new Collection(store, kind).update('a', (before) => ({ text: `${before?.text ?? ''}x` })),
+      )
+      const lengths = (await Promise.all(changes)).map((after) => after?.text.length ?? 0)
+      expect(lengths.toSorted((one, other) => one - other)).toEqual(
+        Array.from({ length: 40 }, (_, at) => at + 1),
+      )
+      expect((await new Collection(store, kind).get('a'))?.text).toBe('x'.repeat(40))
+    })
+
+    it('stay as they are, or are removed, as the change decides', async () => {
+      const notes = new Collection(open().store, noteKind())
+      expect(await notes.update('a', () => 'keep')).toBeUndefined()
+      expect(await notes.update('a', () => 'remove')).toBeUndefined()
+      await notes.put('a', { text: 'one' })
+      expect(await notes.update('a', () => 'keep')).toEqual({ text: 'one' })
+      const failing = notes.update('a', () => {
+        throw new TypeError('not this one')
+      })
+      await expect(failing).rejects.toThrow('not this one')
+      expect(await notes.get('a')).toEqual({ text: 'one' })
+      expect(await notes.update('a', () => 'remove')).toBeUndefined()
+      expect(await notes.has('a')).toBe(false)
+    })
+
+    it('that change all the time are not changed', async () => {
+      const { store } = open()
+      const kind = noteKind()
+      const notes = new Collection(store, kind)
+      let changes = 0
+      const changing = new Collection(store, kind).update('a', () => {
+        void notes.put('a', { text: `another ${++changes}` })
+        return { text: 'mine' }
+      })
+      await expect(changing).rejects.toMatchObject({
+        code: 'CONFLICT',
+        message: 'Too many concurrent changes of one note.',
+      })
+      expect(await notes.get('a')).toEqual({ text: `another ${changes}` })
+    })
+
+    it('expire, each at its time', async () => {
+      const { store, pass } = open()
+      const notes = new Collection(store, noteKind({ ttlOf: ({ text }) => Number(text) }))
+      await notes.put('a', { text: '300' })
+      await notes.insert('b', { text: '60000' })
+      await notes.update('c', () => ({ text: '300' }))
+      await pass(310)
+      expect([...(await notes.list()).keys()]).toEqual(['b'])
+      expect(await notes.insert('a', { text: '60000' })).toBeUndefined()
+    })
+
+    it('that are damaged or of another version count as none, and only a change replaces them', async () => {
+      const { store } = open()
+      const kind = noteKind()
+      const notes = new Collection(store, kind)
+      const texts = ['', '{', 'null', '{"v":2,"text":"later"}', '"\\ud800"', '[]']
+      for (const [at, text] of texts.entries()) await store.put(`${kind.prefix}${at}`, text, HOUR)
+      expect(await notes.list()).toEqual(new Map())
+      for (const [at, text] of texts.entries()) {
+        const id = String(at)
+        expect(await notes.get(id)).toBeUndefined()
+        expect(await notes.has(id)).toBe(true)
+        expect(await notes.insert(id, { text: 'new' })).toEqual({ record: undefined })
+        expect(await notes.update(id, () => 'keep')).toBeUndefined()
+        expect(await store.get(`${kind.prefix}${id}`)).toBe(text)
+        expect(await notes.update(id, (before) => ({ text: String(before) }))).toEqual({ text: 'undefined' })
+      }
+    })
+
+    it('come back with lone surrogates and all digits of their numbers', async () => {
+      const notes = new Collection(open().store, noteKind())
+      const long = readJson('{"text":"n","count":12345678901234567890}')
+      await notes.put('n', isObject(long) ? { text: 'n', count: long['count'] } : { text: '' })
+      expect(JSON.stringify(await notes.get('n'))).toBe('{"text":"n","count":12345678901234567890}')
+      const texts = fc.asyncProperty(fc.string({ unit: 'binary' }), async (text) => {
+        const lone = `${text}\ud83d`
+        await notes.put('t', { text: lone })
+        expect(await notes.get('t')).toEqual({ text: lone })
+        expect((await notes.list()).get('t')).toEqual({ text: lone })
+      })
+      await fc.assert(texts, { numRuns: 20 })
+    })
+  })
+
+  describe('records of owners', () => {
+    it('are listed for one of them', async () => {
+      const notes = new Collection(open().store, noteKind())
+      for (const id of ['ada:1', 'ada:2', 'adam:1']) await notes.put(id, { text: id })
+      expect([...(await notes.list('ada')).keys()].toSorted()).toEqual(['ada:1', 'ada:2'])
+      expect((await notes.list()).size).toBe(3)
+    })
+
+    it('can be a collection of the store each', async () => {
+      const notes = new Collection(open().store, noteKind({ prefix: `notes-${process.pid}-${++last}:` }))
+      for (const id of ['ada/1', 'ada/2', 'adam/1']) await notes.put(id, { text: id })
+      expect([...(await notes.list('ada')).keys()].toSorted()).toEqual(['ada/1', 'ada/2'])
+    })
+  })
+
+  describe('bounds', () => {
+    it('permit one owner a quarter, in records and bytes, and those who are not distinguished all of it', async () => {
+      const { store } = open()
+      const bounds = [bound({ count: 8, bytes: 400, sizeOf: ({ text }) => text.length })]
+      const notes = new Collection(store, noteKind({ bounds }))
+      const refused = { code: 'QUOTA_EXHAUSTED' }
+      await notes.insert('ada:1', { text: 'x'.repeat(60) })
+      await expect(notes.insert('ada:2', { text: 'x'.repeat(41) })).rejects.toMatchObject({
+        ...refused,
+        message: 'too much: bytes',
+        extra: { details: { left: 40 } },
+      })
+      await notes.insert('ada:2', { text: 'x'.repeat(40) })
+      await expect(notes.insert('ada:3', { text: '' })).rejects.toMatchObject({
+        ...refused,
+        message: 'too much: count',
+      })
+      for (let at = 0; at < 6; at++) await notes.insert(`all:${at}`, { text: 'x' }, { isEverybody: true })
+      await expect(notes.insert('all:6', { text: 'x' }, { isEverybody: true })).rejects.toMatchObject(refused)
+      await expect(notes.insert('bob:1', { text: 'x' })).rejects.toMatchObject(refused)
+      await notes.remove('ada:1')
+      await notes.insert('bob:1', { text: 'x' })
+    })
+
+    it('count only what counts, what can be read or not, until it expires', async () => {
+      const { store, pass } = open()
+      const kind = noteKind({
+        bounds: [bound({ count: 4, sizeOf: ({ text }) => (text === 'done' ? undefined : 1) })],
+        ttlOf: ({ text }) => (text === 'short' ? 300 : HOUR),
+      })
+      const notes = new Collection(store, kind)
+      await notes.insert('ada:1', { text: 'done' })
+      await notes.insert('ada:2', { text: 'short' })
+      await expect(notes.insert('ada:3', { text: 'open' })).rejects.toMatchObject({ code: 'QUOTA_EXHAUSTED' })
+      await notes.insert('ada:3', { text: 'done' })
+      await pass(310)
+      await notes.insert('ada:4', { text: 'open' })
+      await store.put(`${kind.prefix}bob:1`, 'damaged', HOUR)
+      await expect(notes.insert('bob:2', { text: 'open' })).rejects.toMatchObject({ code: 'QUOTA_EXHAUSTED' })
+    })
+
+    it('are kept exactly by one process', async () => {
+      const { store } = open()
+      const kind = noteKind({ bounds: [bound({ count: 4 })] })
+      const adding = Array.from({ length: 12 }, (_, at) =>
+        new Collection(store, kind).insert(`all:${at}`, { text: 'x' }, { isEverybody: true }),
+      )
+      const done = await Promise.allSettled(adding)
+      expect(done.filter(({ status }) => status === 'fulfilled')).toHaveLength(4)
+      expect((await new Collection(store, kind).list()).size).toBe(4)
+    })
+
+    it('that are strict hold for several processes together', async () => {
+      const { store } = open()
+      const kind = noteKind({ bounds: [bound({ count: 4 })], isStrict: true })
+      const adding = Array.from({ length: 12 }, (_, at) =>
+        new Collection(ofAnotherProcess(store), kind).insert(
+          `all:${at}`,
+          { text: 'x' },
+          { isEverybody: true },
+        ),
+      )
+      const done = await Promise.allSettled(adding)
+      const kept = (await new Collection(store, kind).list()).size
+      expect(kept).toBeLessThanOrEqual(4)
+      expect(done.filter(({ status }) => status === 'fulfilled')).toHaveLength(kept)
+      await new Collection(store, kind).remove('all:0')
+      const notes = new Collection(store, kind)
+      for (let at = kept; at < 3; at++) await notes.insert(`more:${at}`, { text: 'x' }, { isEverybody: true })
+    })
+  })
+}
