@@ -56,8 +56,6 @@ const toMerge = new Set([
   'src/features/events/client/kept-subscriptions.ts',
   'src/features/events/client/wrapped.ts',
   'src/features/conformance/plot.ts',
-  'src/config/import/hint.ts',
-  'src/config/import/variables-file.ts',
   'src/catalog/proofs.ts',
   'src/catalog/schema-ids.ts',
 ])

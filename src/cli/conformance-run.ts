@@ -1,5 +1,5 @@
 /** Opens a gateway for a run of the conformance suite: a server as it is configured, and the built-in one beside it. */
-import { fromArguments } from '../config/arguments.ts'
+import { fromArguments } from '../config/load.ts'
 import { isObject } from '../core/json/json.ts'
 import { featureSettings, type Settings, type UpstreamSettings } from '../core/settings.ts'
 import { aliasOf } from '../core/text/alias.ts'

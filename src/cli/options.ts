@@ -2,8 +2,7 @@
  * Reads the whole configuration that the words of a command refer to: a file, a URL or a command line. Commands that work
  * on the store alone read it by `config-file.ts`.
  */
-import { fromArguments } from '../config/arguments.ts'
-import { loadSettings } from '../config/load.ts'
+import { fromArguments, loadSettings } from '../config/load.ts'
 import { urlMistake } from '../config/names.ts'
 import { problemLine } from '../config/problem.ts'
 import { readText, variablesFile, whyUnreadable } from '../config/secrets.ts'

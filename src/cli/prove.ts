@@ -1,6 +1,6 @@
 /** `gatehouse prove`: calls the tools of a server in a sandbox, and writes what is proved about them to a pack. */
 import { existsSync, readFileSync } from 'node:fs'
-import { fromArguments } from '../config/arguments.ts'
+import { fromArguments } from '../config/load.ts'
 import type { Descriptor } from '../core/descriptor.ts'
 import { self } from '../core/identity.ts'
 import { type Claim, claims } from '../core/pack.ts'

@@ -1,5 +1,5 @@
 /** `gatehouse replay`: serves a recording in the place of its server, or turns a request of it into a test. */
-import { fromArguments } from '../config/arguments.ts'
+import { fromArguments } from '../config/load.ts'
 import type { Settings } from '../core/settings.ts'
 import { oneLine, shortened } from '../core/text/escape.ts'
 import { openLog } from '../observability/log.ts'

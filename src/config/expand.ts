@@ -6,8 +6,7 @@ import { splitCommand } from './command-line.ts'
 import { urlMistake } from './names.ts'
 import type { Finding } from './problem.ts'
 import { resolved, schemaOf } from './schema-lookup.ts'
-import type { PlacedReference } from './configured-secrets.ts'
-import { interpolate, type References } from './secrets.ts'
+import { type PlacedReference, interpolate, type References } from './secrets.ts'
 
 /** A file's values with references and short forms expanded. */
 export interface Expanded {

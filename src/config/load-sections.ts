@@ -11,8 +11,8 @@ import type { JsonSchema } from '../core/schema/schema.ts'
 import type { ListenSettings, ObserveSettings, Settings, StoreSettings } from '../core/settings.ts'
 import type { Secret } from '../core/text/secret.ts'
 import { nearest } from '../core/text/words.ts'
-import { complete, withSwitches } from './complete.ts'
-import { configuredSecrets } from './configured-secrets.ts'
+import { complete, withSwitches } from './schema-lookup.ts'
+import { configuredSecrets, type Environment } from './secrets.ts'
 import { locate, readDocument } from './document.ts'
 import { expand, readNumbers } from './expand.ts'
 import { misfitsOf } from './explain.ts'
@@ -21,7 +21,6 @@ import { listenSchema } from './sections/listen.ts'
 import { observeSchema, observeSettings, type ObserveValues } from './sections/observe.ts'
 import { profileSchema, versionSchema } from './sections/profile.ts'
 import { checkStore, storeSchema, storeSettings } from './sections/store.ts'
-import type { Environment } from './secrets.ts'
 
 /** The settings of commands that work on the store of gateways. */
 export interface StoredSettings {

@@ -1,22 +1,30 @@
 /**
- * Loads settings from the text of a configuration: parse, expand, validate, check. Reports all problems at once, each
- * with its position.
+ * Loads settings from the text of a configuration: parse, expand, validate, check (what a schema cannot express: consistency
+ * between values). Reports all problems at once, each with its position. Also makes settings for a server that a command line
+ * names, without a file.
  */
 import { dirname, resolve } from 'node:path'
 import { isObject } from '../core/json/json.ts'
 import type { FeatureSchema, Settings } from '../core/settings.ts'
 import { featureSchemas } from '../features/settings.ts'
-import { checkTogether } from './checks.ts'
 import { idleOptions } from './configured-names.ts'
 import { locate, readDocument } from './document.ts'
 import { expand, readNumbers } from './expand.ts'
 import { misfitsOf } from './explain.ts'
-import { clientFileHint } from './import/hint.ts'
-import { ConfigError, type ConfigProblem, type Finding, withoutEchoes } from './problem.ts'
+import { ConfigError, type ConfigProblem, type Finding, withoutEchoes, type Checked } from './problem.ts'
 import { fileSchema } from './schema.ts'
-import { holdsPassword, looksLikeToken, namesSecret } from './configured-secrets.ts'
-import { type Environment, hasReference } from './secrets.ts'
+import { holdsPassword, looksLikeToken, namesSecret, type Environment, hasReference } from './secrets.ts'
 import { settle, withListen, type ListenOverride } from './settings.ts'
+import { splitCommand } from './command-line.ts'
+import { nameOfCommand, nameOfUrl, isHttpUrl } from './names.ts'
+import { GATEWAY_KEY, GATEWAY_KEY_MISTAKE, checkUpstream } from './sections/upstream.ts'
+import { isLoopbackHost } from '../core/address.ts'
+import { pageWarnings, requiresTokens, checkAuth } from './sections/auth.ts'
+import { areEventsOn, eventProblems } from './sections/events.ts'
+import { idleMasks, maskProblems } from './sections/tool.ts'
+import { auditWarnings } from './sections/observe.ts'
+import { checkStore } from './sections/store.ts'
+import { missingTokens, sharedGrants } from './sections/upstream-oauth.ts'
 
 /** The inputs for loading, other than the text. */
 interface LoadOptions {
@@ -124,4 +132,177 @@ function isSecret(text: string, path: readonly string[]): boolean {
 function isHookSecret(path: readonly string[]): boolean {
   const own = path[0] === 'upstreams' ? path.slice(2) : path
   return own[0] === 'events' && own[2] === 'hook' && own[3] === 'secret'
+}
+
+/** Members in which clients have their servers. */
+const keys = ['mcpServers', 'mcp_servers', 'context_servers', 'amp.mcpServers', 'mcp.servers']
+/** In YAML these are more likely to be a mistake for `upstreams`. */
+const keysInJson = ['servers', 'mcp']
+
+const HINT =
+  'this is the configuration of an MCP client and not of the gateway: save it under another name, and run `gatehouse init --from FILE` with that name'
+
+/** What to do with a file that is the configuration of a client. `value` is undefined if the text is no YAML. */
+function clientFileHint(value: unknown, text: string): Finding | undefined {
+  const isJson = /^\s*[{/]/.test(text)
+  if (isObject(value)) {
+    const names = isJson ? [...keys, ...keysInJson] : keys
+    const key = names.find((each) => isObject(value[each]) || Array.isArray(value[each]))
+    const isOwn = key === undefined || value.upstreams !== undefined
+    return isOwn ? undefined : { path: [key], at: 'key', message: HINT }
+  }
+  const isOfClient = isJson && /"(?:mcpServers|context_servers|servers|mcp)"\s*:/.test(text)
+  return isOfClient || /^\s*\[mcp_servers\./m.test(text) ? { path: [], message: HINT } : undefined
+}
+
+/** The inputs for settings from the command line, other than its words. */
+interface ArgumentOptions {
+  /** The features with settings. Default: all. */
+  readonly features?: readonly FeatureSchema[]
+  readonly listen?: ListenOverride
+  /** The gateway key of the server, if it is a gateway. */
+  readonly gatewayKey?: string | undefined
+  /** The bearer token for the server, if it is a URL. */
+  readonly token?: string | undefined
+  /** The environment of the command that reads them. Default: no variables. */
+  readonly env?: Environment
+  /** The folder in which a command runs, and that relative paths are relative to. Default: that of the process. */
+  readonly directory?: string
+}
+
+/**
+ * Settings for one upstream given on the command line: a URL, the words of a command, or one command line.
+ * @throws ConfigError if they are none of these
+ */
+export function fromArguments(
+  words: readonly string[],
+  { features = featureSchemas, listen, gatewayKey, token, env = {}, directory = '.' }: ArgumentOptions,
+): Settings {
+  const value = withListen({ upstreams: withToken(withKey(upstreamOf(words), gatewayKey), token) }, listen)
+  const { problems } = checkTogether(value, directory)
+  const [first] = problems
+  if (first) throw complaint(first.message)
+  if (!isObject(value)) throw complaint('the configuration has no server')
+  return settle(value, { schema: fileSchema(features), features, directory, env })
+}
+
+type Upstreams = Readonly<Record<string, Readonly<Record<string, unknown>>>>
+
+function withKey(upstreams: Upstreams, gatewayKey: string | undefined): Upstreams {
+  if (gatewayKey === undefined) return upstreams
+  if (!GATEWAY_KEY.test(gatewayKey)) throw complaint(`--gateway-key ${GATEWAY_KEY_MISTAKE}`)
+  return Object.fromEntries(
+    Object.entries(upstreams).map(([name, each]) => [name, { ...each, gateway_key: gatewayKey }]),
+  )
+}
+
+function withToken(upstreams: Upstreams, token: string | undefined): Upstreams {
+  if (token === undefined) return upstreams
+  const entries = Object.entries(upstreams)
+  if (entries.some(([, { url }]) => url === undefined))
+    throw complaint('--token-file and --token-env are for a URL; a command gets secrets in its environment')
+  return Object.fromEntries(entries.map(([name, each]) => [name, { ...each, token }]))
+}
+
+function upstreamOf(words: readonly string[]): Upstreams {
+  const [first, ...rest] = words
+  if (first === undefined || first === '') throw complaint('give a URL, or `--` and a command')
+  if (/^https?:\/\//i.test(first)) {
+    if (rest.length > 0)
+      throw complaint('a URL must be the only argument: several servers need a configuration file')
+    if (!URL.canParse(first)) throw complaint('the URL is not valid')
+    return { [nameOfUrl(first)]: { url: first } }
+  }
+  const command = rest.length === 0 && /\s/.test(first) ? splitLine(first) : words
+  return { [nameOfCommand(command)]: { command } }
+}
+
+function splitLine(line: string): readonly string[] {
+  const split = splitCommand(line)
+  if ('problem' in split) throw complaint(split.problem)
+  return split.words
+}
+
+function complaint(message: string): ConfigError {
+  return new ConfigError([{ file: 'command line', line: 0, column: 0, path: '', message }])
+}
+
+/**
+ * Checks a file's expanded values beyond the schema: consistency between keys, and whether URLs are valid and
+ * directories exist. It makes no assumptions about types.
+ */
+function checkTogether(value: unknown, directory: string): Checked {
+  if (!isObject(value)) return { problems: [], warnings: [] }
+  const upstreams = isObject(value.upstreams) ? Object.entries(value.upstreams) : []
+  const isStrict = value.profile === 'corporate'
+  const hasAuth = isObject(value.auth)
+  const checked = upstreams.map(([name, upstream]) => {
+    return isObject(upstream)
+      ? checkUpstream(upstream, ['upstreams', name], {
+          directory,
+          isStrict,
+          hasAuth,
+          features: value.features,
+        })
+      : nothing
+  })
+  const listen = isObject(value.listen) ? value.listen : {}
+  const isReachable = isOpenHost(listen) || listen.public_url !== undefined
+  const servers = Object.fromEntries(upstreams)
+  const ofGrants = [
+    ...sharedGrants(servers, isReachable && !requiresTokens(value.auth)),
+    ...missingTokens(servers, value.auth),
+  ]
+  const all = [checkAuth(value), checkStore(value.store, directory), ...checked]
+  return {
+    problems: [
+      ...checkListen(listen, value),
+      ...maskProblems(value.features, ['features']),
+      ...idleMasks(value.features, upstreams),
+      ...eventProblems(value.events, ['events'], {
+        servers: upstreams.map(([name]) => name),
+        isOn: areEventsOn(value.features),
+      }),
+      ...all.flatMap(({ problems }) => problems),
+    ],
+    warnings: [
+      ...all.flatMap(({ warnings }) => warnings),
+      ...ofGrants,
+      ...pageWarnings(value),
+      ...auditWarnings(value.observe, directory),
+    ],
+  }
+}
+
+type Values = Readonly<Record<string, unknown>>
+
+const nothing: Checked = { problems: [], warnings: [] }
+
+function checkListen(listen: Values, { auth, profile }: Values): Finding[] {
+  const problems: Finding[] = []
+  const isOpen = isOpenHost(listen)
+  if (isOpen && auth !== 'none' && !requiresTokens(auth)) {
+    const message =
+      'everyone who can reach this address could call every tool: configure `auth`, write `auth: none` at the top level of the file if that is intended, or listen on 127.0.0.1'
+    problems.push({ path: ['listen', 'host'], message })
+  }
+  const origins = Array.isArray(listen.origins) ? listen.origins : [listen.origins]
+  const isKnownOutside = isOpen || typeof listen.public_url === 'string' || profile === 'corporate'
+  if (isKnownOutside && origins.includes('*')) {
+    const message =
+      '`*` allows any web page to call the tools, so it is not accepted on an address that others can reach, nor in the profile corporate: list the origins'
+    problems.push({ path: ['listen', 'origins'], message })
+  }
+  if (typeof listen.public_url === 'string' && !isHttpUrl(listen.public_url)) {
+    problems.push({
+      path: ['listen', 'public_url'],
+      message: 'must be a URL such as https://mcp.example.com',
+    })
+  }
+  return problems
+}
+
+/** Whether other machines can reach the address. */
+function isOpenHost({ host }: Readonly<Record<string, unknown>>): boolean {
+  return typeof host === 'string' && !isLoopbackHost(host)
 }

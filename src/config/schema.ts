@@ -9,7 +9,7 @@ import { namePattern, reservedNames } from './names.ts'
 import { observeSchema } from './sections/observe.ts'
 import { compatSchema, profileSchema, versionSchema } from './sections/profile.ts'
 import { storeSchema } from './sections/store.ts'
-import { withSwitches } from './complete.ts'
+import { withSwitches } from './schema-lookup.ts'
 import { commonPrefixSchema, upstreamProperties } from './sections/upstream.ts'
 
 /** The JSON Schema of the configuration file. */

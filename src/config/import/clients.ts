@@ -7,10 +7,8 @@
 import { homedir } from 'node:os'
 import { basename, dirname, resolve } from 'node:path'
 import { isObject } from '../../core/json/json.ts'
-import { type Dialect, dialects } from './dialects.ts'
-import { type EntryContext, readEntry } from './entries.ts'
-import { commonKeys, type Keys } from './keys.ts'
-import type { ImportedServer, ImportFinding } from './model.ts'
+import { type Dialect, dialects, type ImportedServer, type ImportFinding } from './model.ts'
+import { type EntryContext, readEntry, commonKeys, type Keys } from './entries.ts'
 import { EXPECTED, parseClientFile, unreadable } from './parse.ts'
 
 /** The MCP servers in the file of a client. */

@@ -1,14 +1,20 @@
 /**
- * Reads one server of a client's file, by the meaning of its keys (`keys.ts`). What cannot be imported is reported: nothing
- * is left out silently.
+ * Reads one server of a client's file, by the meaning of its keys. What cannot be imported is reported: nothing is left out
+ * silently. Clients share most keys, so there is one table; a client (`clients.ts`) adds its own, and says the unit of `timeout`.
  */
 import { resolve } from 'node:path'
 import { isNumber } from '../../core/json/exact-number.ts'
 import { isObject } from '../../core/json/json.ts'
 import { splitCommand } from '../command-line.ts'
-import { type Dialect, type DialectContext, readTemplate } from './dialects.ts'
-import { type Keys, type Meaning, meaningOf } from './keys.ts'
-import { type ImportedServer, literal, literalText, type Template } from './model.ts'
+import {
+  type Dialect,
+  type DialectContext,
+  readTemplate,
+  type ImportedServer,
+  literal,
+  literalText,
+  type Template,
+} from './model.ts'
 
 /** How entries of a file are read. */
 export interface EntryContext extends DialectContext {
@@ -405,4 +411,151 @@ function isOff(settings: unknown): boolean {
     ([key, value]) =>
       (value === false && /^enabled?$/i.test(key)) || (value === true && /^(?:disabled?|hidden)$/i.test(key)),
   )
+}
+
+/** What a key means. */
+type Meaning =
+  | 'command'
+  | 'arguments'
+  | 'environment'
+  /** Names of variables that are passed on. */
+  | 'passed variables'
+  | 'environment file'
+  | 'folder'
+  | 'url'
+  | 'headers'
+  /** A mapping of headers to the variables that have their values. */
+  | 'headers from variables'
+  | 'token variable'
+  | 'transport'
+  | 'disabled'
+  | 'enabled'
+  | 'start in ms'
+  | 'start in s'
+  | 'call in ms'
+  | 'call in s'
+  | 'call in unknown unit'
+  | 'only tools'
+  /** The same, but an empty list permits all. */
+  | 'only tools, if any'
+  | 'no tools'
+  /** A mapping of tools to their settings. */
+  | 'tool settings'
+  /** Of no interest to the gateway, such as a description. */
+  | 'ignored'
+  /** What to do instead. */
+  | { readonly advice: string }
+
+/** Keys with their meaning. */
+export type Keys = Readonly<Record<string, Meaning>>
+
+const approval = {
+  advice:
+    'is about what the client asks, and was not imported: the gateway asks about dangerous tools; `tools: { NAME: { confirm: never } }` under this server is a tool that it never asks about',
+}
+const sandbox = {
+  advice: 'was not imported: the gateway starts commands without a sandbox; put one into the command',
+}
+const oauth = {
+  advice: 'was not imported: write `oauth` under this server, or set a token as ${NAME}',
+}
+
+/** The keys that mean the same in all clients that have them. */
+export const commonKeys: Keys = {
+  command: 'command',
+  cmd: 'command',
+  path: 'command',
+  args: 'arguments',
+  env: 'environment',
+  envs: 'environment',
+  environment: 'environment',
+  env_keys: 'passed variables',
+  env_vars: 'passed variables',
+  envFile: 'environment file',
+  cwd: 'folder',
+  workingDirectory: 'folder',
+  working_directory: 'folder',
+  httpUrl: 'url',
+  serverUrl: 'url',
+  url: 'url',
+  uri: 'url',
+  baseUrl: 'url',
+  headers: 'headers',
+  http_headers: 'headers',
+  env_http_headers: 'headers from variables',
+  bearer_token_env_var: 'token variable',
+  type: 'transport',
+  transport: 'transport',
+  transportType: 'transport',
+  disabled: 'disabled',
+  enabled: 'enabled',
+  isActive: 'enabled',
+  active: 'enabled',
+  isEnabled: 'enabled',
+  isDisabled: 'disabled',
+  disable: 'disabled',
+  enable: 'enabled',
+  timeout: 'call in unknown unit',
+  startup_timeout_sec: 'start in s',
+  startup_timeout_ms: 'start in ms',
+  tool_timeout_sec: 'call in s',
+  connectionTimeout: 'start in ms',
+  initTimeout: 'start in ms',
+  includeTools: 'only tools',
+  enabled_tools: 'only tools',
+  enabledTools: 'only tools',
+  available_tools: 'only tools, if any',
+  excludeTools: 'no tools',
+  disabled_tools: 'no tools',
+  disabledTools: 'no tools',
+  disallowedTools: 'no tools',
+  deniedTools: 'no tools',
+  blockedTools: 'no tools',
+  alwaysAllow: approval,
+  autoApprove: approval,
+  autoApproved: approval,
+  allowedTools: approval,
+  trust: approval,
+  default_tools_approval_mode: approval,
+  tools: 'tool settings',
+  headersHelper: {
+    advice: 'was not imported: the gateway runs no command for headers; write them with ${NAME}',
+  },
+  oauth,
+  auth: oauth,
+  authProviderType: oauth,
+  oauth_resource: oauth,
+  scopes: oauth,
+  sandbox,
+  sandboxEnabled: sandbox,
+  start_on_launch: 'ignored',
+  name: 'ignored',
+  description: 'ignored',
+  display_name: 'ignored',
+  displayName: 'ignored',
+  icon: 'ignored',
+  faviconUrl: 'ignored',
+  source: 'ignored',
+  bundled: 'ignored',
+  required: 'ignored',
+  settings: 'ignored',
+  gallery: 'ignored',
+  version: 'ignored',
+  dev: 'ignored',
+  watchPaths: 'ignored',
+  fromGalleryId: 'ignored',
+  registry: 'ignored',
+  alwaysLoad: 'ignored',
+  supports_parallel_tool_calls: 'ignored',
+}
+
+/** The meaning of a key. Files that people write have it in other spellings too: `disabled_tools` and `disabledTools` are one. */
+function meaningOf(key: string, keys: Keys): Meaning | undefined {
+  if (Object.hasOwn(keys, key)) return keys[key]
+  const twin = Object.keys(keys).find((each) => plain(each) === plain(key))
+  return twin === undefined ? undefined : keys[twin]
+}
+
+function plain(key: string): string {
+  return key.toLowerCase().replaceAll(/[_-]/g, '')
 }

@@ -9,14 +9,12 @@ import { durationSchema, pauseSchema, timeoutSchema } from '../../core/time/unit
 import { revisionNames } from '../../protocol/revisions.ts'
 import { isConfidentialUrl } from '../../core/address.ts'
 import { isHttpUrl } from '../names.ts'
-import { patternMistake } from '../patterns.ts'
+import { patternMistake, expressionProblems, maskProblems, toolSchema } from './tool.ts'
 import { type Place, placeAt, type Checked, type Finding } from '../problem.ts'
-import { holdsPassword, looksLikeToken, namesSecret } from '../configured-secrets.ts'
+import { holdsPassword, looksLikeToken, namesSecret } from '../secrets.ts'
 import { aboutProperties, list, resourceWords, toolWords } from './about.ts'
-import { approvalProblems } from './auth-checks.ts'
+import { approvalProblems } from './auth.ts'
 import { areServerEventsOn, eventProblems, eventsSchema } from './events.ts'
-import { expressionProblems, maskProblems } from './tool-checks.ts'
-import { toolSchema } from './tool.ts'
 import { oauthSchema, oauthProblems } from './upstream-oauth.ts'
 
 const words = { type: 'string', errorMessage: 'must be text: put it in quotes' }

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { fromArguments } from '../../../src/config/arguments.ts'
+import { fromArguments } from '../../../src/config/load.ts'
 import { ConfigError } from '../../../src/config/problem.ts'
 import { features } from './features.ts'
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { exportSettings } from '../../../src/config/sections/otlp.ts'
+import { exportSettings } from '../../../src/config/sections/observe.ts'
 import { Secret } from '../../../src/core/text/secret.ts'
 
 type Environment = Readonly<Record<string, string>>

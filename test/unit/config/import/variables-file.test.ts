@@ -1,7 +1,7 @@
 import { parseEnv } from 'node:util'
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { variableLine } from '../../../../src/config/import/variables-file.ts'
+import { variableLine } from '../../../../src/config/import/render.ts'
 
 test.each([
   ['a plain value', 'sk-abc/1+2=', 'A=sk-abc/1+2='],

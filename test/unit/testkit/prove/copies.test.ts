@@ -15,7 +15,7 @@ import {
 import { tmpdir } from 'node:os'
 import { basename, dirname, join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest'
-import { fromArguments } from '../../../../src/config/arguments.ts'
+import { fromArguments } from '../../../../src/config/load.ts'
 import type { CommandReach, UpstreamSettings } from '../../../../src/core/settings.ts'
 import { Secret } from '../../../../src/core/text/secret.ts'
 import { copiesOf } from '../../../../src/testkit/prove/copies.ts'

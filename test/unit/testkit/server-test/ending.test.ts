@@ -1,6 +1,6 @@
 // How a test of a server ends: with its time, and after a bounded number of tools.
 import { describe, expect, it, onTestFinished, vi } from 'vitest'
-import { fromArguments } from '../../../../src/config/arguments.ts'
+import { fromArguments } from '../../../../src/config/load.ts'
 import { Redactor } from '../../../../src/core/text/redactor.ts'
 import { gradeOf, scoreText } from '../../../../src/features/conformance/shown-server.ts'
 import {
