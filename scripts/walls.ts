@@ -136,8 +136,8 @@ const walls: readonly Wall[] = [
     uses: ['oauth4webapi', 'undici', 'node:dns', 'node:net', ...timers],
   },
   {
-    part: 'upstream/oauth/client-authentication.ts',
-    may: ['core', 'upstream/oauth'],
+    part: 'upstream/oauth/token-endpoint.ts',
+    may: ['core', 'upstream/oauth', 'upstream/transport'],
     uses: ['oauth4webapi', 'jose'],
   },
   {
@@ -146,9 +146,9 @@ const walls: readonly Wall[] = [
     uses: ['oauth4webapi', 'jose'],
   },
   {
-    part: 'upstream/oauth/assertion-grant.ts',
-    may: ['core', 'upstream/oauth'],
-    uses: ['oauth4webapi', 'node:fs/promises'],
+    part: 'upstream/oauth/credentials.ts',
+    may: ['core', 'protocol', 'store/store.ts', 'upstream/oauth', 'upstream/transport'],
+    uses: ['oauth4webapi', 'node:fs/promises', ...timers],
   },
   { part: 'upstream/protocol/gateway-proof.ts', may: ['core', 'protocol', 'upstream'], uses: ['jose'] },
   { part: 'features', may: forFeatures, own: forEachFeature },

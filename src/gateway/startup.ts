@@ -4,7 +4,7 @@ import { background, type Log } from '../core/log.ts'
 import type { Settings } from '../core/settings.ts'
 import { ownCall } from '../protocol/lift.ts'
 import type { Store } from '../store/store.ts'
-import { startServers } from '../upstream/startup.ts'
+import { startServers } from '../upstream/upstream.ts'
 import type { Runtime } from './runtime.ts'
 
 /**

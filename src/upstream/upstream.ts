@@ -1,14 +1,17 @@
-/** One server of the configuration: runs its calls, reports its status, and closes gracefully. */
+/**
+ * One server of the configuration: runs its calls, keeps its subscriptions open across reconnects, reports its status, and
+ * closes gracefully. `startServers` connects to all of them.
+ */
 import { isDeepStrictEqual } from 'node:util'
 import { pause } from '../core/time/waiting.ts'
 import { world } from '../core/world.ts'
 import { type Call, compose, type Handler, type Outcome, type Middleware } from '../core/call.ts'
 import type { Quota } from '../core/descriptor.ts'
-import { asGatewayError } from '../core/error.ts'
+import { asGatewayError, GatewayError } from '../core/error.ts'
 import type { ExchangeMeter } from '../core/exchange.ts'
 import type { HeldMemory } from '../core/holdings.ts'
-import type { Log } from '../core/log.ts'
-import type { Payload } from '../core/payload.ts'
+import { type Log, background } from '../core/log.ts'
+import { Payload } from '../core/payload.ts'
 import { ServerFindings } from '../core/server-findings.ts'
 import { type FindProxy, noProxy, proxyOf } from '../core/proxy.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
@@ -18,17 +21,20 @@ import { method } from '../protocol/methods.ts'
 import { checkedDeclaration, checkedPage } from '../protocol/server-shapes.ts'
 import { Connector, type Status } from './connector.ts'
 import type { NoteStore } from './probe-notes.ts'
-import { asOurs, isAway, isSessionLost, NegativeCache, relayedFrom } from './failures.ts'
+import { asOurs, isAway, isSessionLost, NegativeCache, relayedFrom, isPassing } from './failures.ts'
 import { createCredentials, type Credentials, type OAuthSite } from './oauth/credentials.ts'
 import type { UpstreamConnection } from './protocol/connection.ts'
 import type { Reachability } from './reachability.ts'
-import { listenOn } from './subscriptions.ts'
 import { suspendable, type UpstreamCall } from './suspended-calls.ts'
 import { boundedPage, type FindTool, toolNames, type IndexedTool, unlistedTool } from './tool-index.ts'
 import { isOfCredentials } from './transport/auth-retry.ts'
-import type { Variables } from './transport/inheritance.ts'
+import type { Variables } from './transport/child.ts'
 import { type MessageRedactor, createMessageRedactor } from './transport/redactor.ts'
 import type { TransportInterceptor } from './transport/transport.ts'
+import { ReopenDelays } from '../core/time/back-off.ts'
+import { isObject } from '../core/json/json.ts'
+import { excerpt } from '../core/text/redact.ts'
+import { ACKNOWLEDGED, readFilter, reportedChanges } from '../protocol/subscription-filter.ts'
 
 /** An upstream server. */
 export interface Upstream {
@@ -319,3 +325,158 @@ function comparable(settings: UpstreamSettings): unknown {
     proxyCredentials: proxy === 'off' ? undefined : proxy?.authorization?.reveal(),
   }
 }
+
+/** Runs a subscription over successive connections. */
+export async function listenOn(
+  working: UpstreamCall,
+  connect: (call: Call) => Promise<UpstreamConnection>,
+  retired: AbortSignal,
+  log: Log,
+): Promise<Outcome> {
+  const controller = new AbortController()
+  const stop = (): void => controller.abort()
+  for (const signal of [working.signal, retired]) signal.addEventListener('abort', stop)
+  let isAcknowledged = false
+  let discovered: Payload | undefined
+  const connected = async (call: Call): Promise<UpstreamConnection> => {
+    const connection = await connect(call)
+    discovered = connection.discovered
+    return connection
+  }
+  const reconnecting: UpstreamCall = {
+    get call() {
+      return working.call
+    },
+    get signal() {
+      return controller.signal
+    },
+    progress: working.progress,
+    requestInput: (question, options) => working.requestInput(question, options),
+    notify: (note) => {
+      if (note.method !== ACKNOWLEDGED) return working.notify(note)
+      if (isAcknowledged) return notifyChanges(working, discovered)
+      isAcknowledged = true
+      working.notify(note)
+    },
+  }
+  // A subscriber to several servers does not wait for one that is unavailable.
+  const acknowledgeLists = (): void => {
+    const { resourceSubscriptions: _uris, ...lists } = readFilter(working.call.params)
+    if (!isAcknowledged)
+      reconnecting.notify({ method: ACKNOWLEDGED, params: Payload.of({ notifications: lists }) })
+  }
+  try {
+    return await keepListening(
+      reconnecting,
+      connected,
+      { cancelled: working.signal, retired, log },
+      acknowledgeLists,
+    )
+  } finally {
+    for (const signal of [working.signal, retired]) signal.removeEventListener('abort', stop)
+  }
+}
+
+/** The delay before the first reconnect, in milliseconds. */
+const FIRST_RETRY_MS = 250
+
+interface ListenContext {
+  /** Aborted when the last subscriber is gone. */
+  readonly cancelled: AbortSignal
+  /** Aborted when the server is to be closed. */
+  readonly retired: AbortSignal
+  readonly log: Log
+}
+
+async function keepListening(
+  working: UpstreamCall,
+  connect: (call: Call) => Promise<UpstreamConnection>,
+  { cancelled, retired, log }: ListenContext,
+  onLost: () => void,
+): Promise<Outcome> {
+  const delays = new ReopenDelays(FIRST_RETRY_MS)
+  for (;;) {
+    const start = world.monotonic()
+    try {
+      if (retired.aborted) return { kind: 'result', result: Payload.of({}) }
+      const connection = await connect(working.call)
+      const outcome = await connection.open(working)
+      if (!connection.isClosed) return outcome
+    } catch (error) {
+      if (retired.aborted && !cancelled.aborted) return { kind: 'result', result: Payload.of({}) }
+      if (cancelled.aborted || !isPassing(error)) throw error
+      log.debug('upstream.listen_again', { error: excerpt(String(error)) })
+    }
+    onLost()
+    await pause(delays.after(start), working.signal).catch(() => undefined)
+    if (cancelled.aborted) throw new GatewayError('CANCELLED', 'The subscription was cancelled.')
+  }
+}
+
+/** Anything may have changed while the server was unavailable. */
+function notifyChanges(working: UpstreamCall, discovered: Payload | undefined): void {
+  const capabilities = discovered?.fields.capabilities
+  const filter = readFilter(working.call.params)
+  for (const method of reportedChanges(filter, isObject(capabilities) ? capabilities : undefined))
+    working.notify({ method })
+}
+
+interface Options {
+  readonly ended: AbortSignal
+  /** Called when a server that was unreachable at first becomes reachable. */
+  onReached(upstream: string): void
+  readonly log: Log
+}
+
+/**
+ * Connects to each server once; unreachable ones are retried in the background until they respond, or until `ended`.
+ */
+export async function startServers(
+  upstreams: Iterable<Upstream>,
+  call: Call,
+  options: Options,
+): Promise<void> {
+  const { log } = options
+  const starts = [...upstreams].map((upstream) => ({ upstream, call, log, reasons: new Set<string>() }))
+  const unreachable = await Promise.all(starts.map(async (each) => ((await connect(each)) ? [] : [each])))
+  for (const each of unreachable.flat()) background(keepTrying(each, options), log)
+}
+
+interface Start {
+  readonly upstream: Upstream
+  readonly call: Call
+  readonly log: Log
+  /** Why it failed, as far as the log says so at `warn`. */
+  readonly reasons: Set<string>
+}
+
+async function connect({ upstream, call, log, reasons }: Start): Promise<boolean> {
+  try {
+    await upstream.start(call)
+    log.info('upstream.ready', { upstream: upstream.name, ...upstream.status })
+    return true
+  } catch (error) {
+    const { problem, stderr } = upstream.status
+    const reason = problem ?? asGatewayError(error).message
+    const level = reasons.has(reason) ? 'debug' : 'warn'
+    reasons.add(reason)
+    log[level]('upstream.unavailable', { upstream: upstream.name, reason, ...(stderr && { stderr }) })
+    return false
+  }
+}
+
+async function keepTrying(start: Start, { ended, onReached }: Options): Promise<void> {
+  const { upstream } = start
+  for (let delay = FIRST_RETRY; !ended.aborted; delay = Math.min(delay * 2, LAST_RETRY)) {
+    await pause(delay, ended).catch(() => undefined)
+    if (ended.aborted) return
+    // A call may have connected in the meantime.
+    if (upstream.status.problem === undefined || (await connect(start))) {
+      return onReached(upstream.name)
+    }
+  }
+}
+
+/** The delay before a server is retried, at first and at most, in milliseconds. */
+const FIRST_RETRY = 1000
+const LAST_RETRY = 30_000

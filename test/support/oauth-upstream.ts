@@ -7,10 +7,7 @@ import { Secret } from '../../src/core/text/secret.ts'
 import type { ListenSettings, OAuthSettings, UpstreamSettings } from '../../src/core/settings.ts'
 import type { SignInStep } from '../../src/core/events.ts'
 import { MemoryStore } from '../../src/store/memory.ts'
-import {
-  createOAuthCallbackHandler,
-  type OAuthCallbackHandler,
-} from '../../src/upstream/oauth/oauth-callback.ts'
+import { createOAuthCallbackHandler, type OAuthCallbackHandler } from '../../src/upstream/oauth/sign-in.ts'
 import { createUpstream, type Upstream } from '../../src/upstream/upstream.ts'
 import { metaKeys } from '../../src/protocol/meta-keys.ts'
 import { silentLog } from './silent-log.ts'

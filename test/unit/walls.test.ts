@@ -40,7 +40,7 @@ const imports: readonly Wall[] = [
   {
     file: 'protocol/jsonrpc.ts',
     allowed: ['../core/call.ts', './legacy.ts', 'eventsource-parser', 'eventsource-parser/stream'],
-    forbidden: ['../upstream/pool.ts', '../store/store.ts', 'node:fs', 'node:http', 'ajv'],
+    forbidden: ['../upstream/connector.ts', '../store/store.ts', 'node:fs', 'node:http', 'ajv'],
   },
   {
     file: 'testkit/player.ts',
@@ -102,7 +102,7 @@ const imports: readonly Wall[] = [
   {
     file: 'catalog/router.ts',
     allowed: ['../core/call.ts', '../protocol/methods.ts'],
-    forbidden: ['../upstream/pool.ts', '../features/index.ts', '../store/store.ts'],
+    forbidden: ['../upstream/connector.ts', '../features/index.ts', '../store/store.ts'],
   },
   {
     file: 'upstream/transport/http.ts',
@@ -174,7 +174,13 @@ const imports: readonly Wall[] = [
   {
     file: 'features/events/webhooks/worker.ts',
     allowed: ['./slots.ts', '../../../core/log.ts', 'node:crypto', 'lru-cache'],
-    forbidden: ['../../../upstream/pool.ts', '../../retry.ts', 'undici', 'node:dns/promises', 'node:net'],
+    forbidden: [
+      '../../../upstream/connector.ts',
+      '../../retry.ts',
+      'undici',
+      'node:dns/promises',
+      'node:net',
+    ],
   },
   {
     file: 'features/dialer.ts',
@@ -184,7 +190,7 @@ const imports: readonly Wall[] = [
   {
     file: 'features/index.ts',
     allowed: ['./retry.ts', './transactions/transactions.ts'],
-    forbidden: ['../upstream/pool.ts', '../protocol/methods.ts', 'undici'],
+    forbidden: ['../upstream/connector.ts', '../protocol/methods.ts', 'undici'],
   },
   {
     file: 'features/settings.ts',
@@ -224,12 +230,12 @@ const imports: readonly Wall[] = [
   {
     file: 'downstream/auth/jwt.ts',
     allowed: ['jose', '../../core/error.ts', '../http/fetch-json.ts', './issuer.ts'],
-    forbidden: ['undici', '../../config/load.ts', '../../store/store.ts', '../../upstream/pool.ts'],
+    forbidden: ['undici', '../../config/load.ts', '../../store/store.ts', '../../upstream/connector.ts'],
   },
   {
     file: 'downstream/http/fetch-json.ts',
     allowed: ['undici', '../../core/json/json.ts', './origin.ts'],
-    forbidden: ['../../protocol/jsonrpc.ts', 'jose', 'hono', '../../upstream/pool.ts'],
+    forbidden: ['../../protocol/jsonrpc.ts', 'jose', 'hono', '../../upstream/connector.ts'],
   },
   {
     file: 'downstream/http/endpoint.ts',
@@ -243,7 +249,7 @@ const imports: readonly Wall[] = [
       'node:http',
     ],
     forbidden: [
-      '../../upstream/pool.ts',
+      '../../upstream/connector.ts',
       '../../catalog/router.ts',
       '../../features/index.ts',
       '../../records/approvals.ts',
@@ -295,7 +301,7 @@ const imports: readonly Wall[] = [
       '../catalog/router.ts',
       '../features/index.ts',
       '../gateway/gateway.ts',
-      '../upstream/pool.ts',
+      '../upstream/connector.ts',
       'node:fs',
     ],
   },
@@ -309,7 +315,7 @@ const imports: readonly Wall[] = [
       'node:fs',
     ],
     forbidden: [
-      '../upstream/pool.ts',
+      '../upstream/connector.ts',
       '../protocol/jsonrpc.ts',
       '../main.ts',
       '../gateway/keys.ts',
@@ -320,7 +326,7 @@ const imports: readonly Wall[] = [
   {
     file: 'gateway/gateway.ts',
     allowed: [
-      '../upstream/pool.ts',
+      '../upstream/connector.ts',
       '../downstream/http/server.ts',
       '../features/index.ts',
       '../config/load.ts',
@@ -343,8 +349,8 @@ const imports: readonly Wall[] = [
     allowed: ['./near.ts', '../jsonrpc.ts', '../../core/call.ts'],
     forbidden: [
       '../../gateway/gateway.ts',
-      '../../upstream/pool.ts',
-      '../core/call.ts/../../../upstream/pool.ts',
+      '../../upstream/connector.ts',
+      '../core/call.ts/../../../upstream/connector.ts',
     ],
   },
   { file: 'elsewhere/new.ts', allowed: [], forbidden: ['../core/call.ts', './near.ts', 'node:util'] },

@@ -8,9 +8,7 @@ import type { AuthorizationServer } from 'oauth4webapi'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { isObject, readJson } from '../../core/json/json.ts'
 import type { OAuthSettings } from '../../core/settings.ts'
-import { readChallenge, words } from './challenge.ts'
-import type { OAuthHttp } from './oauth-http.ts'
-import { permanent } from './refusals.ts'
+import { type OAuthHttp, permanent } from './oauth-http.ts'
 
 /** The token issuer of a server, and what to request there. */
 export interface Issuer {
@@ -268,5 +266,140 @@ function isText(value: unknown): value is string {
 function unusable(what: string): GatewayError {
   const message = `The token issuer is unknown: the server ${what}.`
   const fix = 'set oauth.issuer of this server in the configuration'
+  return new GatewayError('SERVER_UNAVAILABLE', message, permanent(message, fix))
+}
+
+/** What the challenges for tokens say, together. */
+interface Challenge {
+  /** Where the metadata of the server may be, relative to its URL. */
+  readonly metadata: readonly string[]
+  readonly scopes: readonly string[]
+  readonly error?: string
+  /** Whether it asks for a token that is bound to a key, and for no other. */
+  readonly needsDpop: boolean
+}
+
+interface Single {
+  readonly scheme: string
+  readonly parameters: [name: string, value: string][]
+}
+
+/** Reads the challenges of a 401 or 403. */
+export function readChallenge(header: string | null | undefined): Challenge {
+  const text = header ?? ''
+  const all = text.length > MAX_HEADER_LENGTH ? [] : challengesIn(text)
+  const found = all.filter(({ scheme }) => scheme === 'bearer' || scheme === 'dpop')
+  const valuesOf = (name: string): readonly string[] =>
+    found.flatMap(({ parameters }) => parameters.flatMap(([key, value]) => (key === name ? [value] : [])))
+  const [error] = valuesOf('error')
+  return {
+    metadata: valuesOf('resource_metadata'),
+    scopes: words(valuesOf('scope')[0]),
+    ...(error !== undefined && { error }),
+    needsDpop: found.length > 0 && found.every(({ scheme }) => scheme === 'dpop'),
+  }
+}
+
+/** The scopes of a space-separated list. */
+export function words(scope: string | undefined): readonly string[] {
+  return scope === undefined ? [] : [...new Set(scope.split(/\s+/).filter((part) => SCOPE.test(part)))]
+}
+
+/** All challenges. A word without a value begins one, at the start, after a comma, or if it is a known scheme. */
+function challengesIn(text: string): readonly Single[] {
+  const challenges: Single[] = []
+  for (const { 1: before, 2: name = '', 3: quoted, 4: plain, index } of text.matchAll(PART)) {
+    const value = quoted?.replaceAll(/\\(.)/g, '$1') ?? plain
+    const last = challenges.at(-1)
+    if (value !== undefined) last?.parameters.push([name.toLowerCase(), value])
+    else if (before?.includes(',') === true || index === 0 || SCHEMES.test(name))
+      challenges.push({ scheme: name.toLowerCase(), parameters: [] })
+    else extend(last, name)
+  }
+  return challenges
+}
+
+/** Some forget the quotation marks around a list. */
+function extend(challenge: Single | undefined, word: string): void {
+  const parameter = challenge?.parameters.at(-1)
+  if (parameter) parameter[1] += ` ${word}`
+}
+
+const MAX_HEADER_LENGTH = 8192
+const SCHEMES = /^(?:bearer|dpop|basic|digest|negotiate)$/i
+/** What is before it, a name, and its value in quotation marks or without. */
+const PART = /([\s,]*)([\w!#$%&'*+.^`|~:/-]+)(?:\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+)))?/g
+/** RFC 6749 §3.3 */
+const SCOPE = /^[\x21\x23-\x5b\x5d-\x7e]{1,256}$/
+
+/** Provides the token issuer of a server. */
+export interface Issuers {
+  /** @throws SERVER_UNAVAILABLE */
+  current(): Promise<Issuer>
+  /** The server refused a token, so it may trust another authorization server from now on. */
+  doubt(): void
+}
+
+/** How long the metadata of an authorization server is cached, in milliseconds. */
+const ISSUER_TTL_MS = 3_600_000
+
+/** Caches what `discover` finds. */
+export function createIssuers(oauth: OAuthSettings, discover: () => Promise<Issuer>): Issuers {
+  return new IssuerCache(discover, hasOwnCredentials(oauth))
+}
+
+class IssuerCache implements Issuers {
+  readonly #discover: () => Promise<Issuer>
+  readonly #isBound: boolean
+  #known: { readonly issuer: Promise<Issuer>; readonly until: number; isSettled: boolean } | undefined
+  #last: Issuer | undefined
+
+  constructor(discover: () => Promise<Issuer>, isBound: boolean) {
+    this.#discover = discover
+    this.#isBound = isBound
+  }
+
+  current(): Promise<Issuer> {
+    if (this.#known && Date.now() < this.#known.until) return this.#known.issuer
+    const found = { issuer: this.#find(), until: Date.now() + ISSUER_TTL_MS, isSettled: false }
+    this.#known = found
+    found.issuer.then(
+      () => (found.isSettled = true),
+      () => {
+        if (this.#known === found) this.#known = undefined
+      },
+    )
+    return found.issuer
+  }
+
+  doubt(): void {
+    if (this.#known?.isSettled) this.#known = undefined
+  }
+
+  async #find(): Promise<Issuer> {
+    const issuer = await this.#discover().catch((error: unknown) => {
+      if (this.#last && asGatewayError(error).category === 'transient') return this.#last
+      throw error
+    })
+    const before = this.#last?.server.issuer
+    if (this.#isBound && before !== undefined && before !== issuer.server.issuer) throw moved(before)
+    this.#last = issuer
+    return issuer
+  }
+}
+
+/**
+ * Whether the configuration has something that is meant for one authorization server: a client that was registered there, or
+ * what is presented for a token. A client id that is a URL is meant for all of them.
+ */
+function hasOwnCredentials({ grant, clientId }: OAuthSettings): boolean {
+  if (grant === 'token_exchange' || grant === 'jwt_bearer') return true
+  return clientId !== undefined && !clientId.startsWith('https://')
+}
+
+function moved(before: string): GatewayError {
+  const host = new URL(before).host
+  const message = `The server names another authorization server than before (${host}), and its client is not known there.`
+  const fix = 'set oauth.issuer of this server, with the client for it, and restart the gateway'
   return new GatewayError('SERVER_UNAVAILABLE', message, permanent(message, fix))
 }

@@ -5,14 +5,18 @@ import { asGatewayError, GatewayError } from '../../core/error.ts'
 import type { Principal } from '../../core/principal.ts'
 import { pause } from '../../core/time/waiting.ts'
 import type { HttpAnswer, Login, LoginHeaders, RequestTarget } from '../transport/auth-retry.ts'
-import { readChallenge, words } from './challenge.ts'
-import type { OAuthClient } from './client-authentication.ts'
+import { readChallenge, words, type Issuers } from './discovery.ts'
+import {
+  type OAuthClient,
+  RenewingLogin,
+  type Token,
+  type Grant,
+  oauthError,
+  requestToken,
+} from './token-endpoint.ts'
 import { DpopKey } from './dpop.ts'
-import type { Issuers } from './issuer-cache.ts'
 import type { OAuthHttp } from './oauth-http.ts'
 import { asClient, forgetClient } from './registration.ts'
-import { RenewingLogin, type Token } from './token-renewal.ts'
-import { type Grant, oauthError, requestToken } from './token-endpoint.ts'
 import type { TokenVault } from './token-vault.ts'
 
 /** A user's grant, and its issuer. */

@@ -25,9 +25,8 @@ import type { FindCookie, IdentityClaims, PageSignIn } from '../../core/events.t
 import { authorizationUrl } from './sign-in.ts'
 import { readServer } from './discovery.ts'
 import { createOAuthHttp, type OAuthHttp } from './oauth-http.ts'
-import type { OAuthClient } from './client-authentication.ts'
+import { type OAuthClient, redeemIdentity } from './token-endpoint.ts'
 import { configured } from './registration.ts'
-import { redeemIdentity } from './token-endpoint.ts'
 import type { TokenVault } from './token-vault.ts'
 
 interface Options {

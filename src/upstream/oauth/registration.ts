@@ -7,10 +7,15 @@ import { isLoopbackHost } from '../../core/address.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject, readJson } from '../../core/json/json.ts'
 import type { OAuthSettings } from '../../core/settings.ts'
-import { type ClientAuth, clientAuth, type OAuthClient, readClientAuth } from './client-authentication.ts'
-import type { OAuthHttp } from './oauth-http.ts'
-import { permanent, refused } from './refusals.ts'
-import { failureOf, textIn } from './token-endpoint.ts'
+import {
+  type ClientAuth,
+  clientAuth,
+  type OAuthClient,
+  readClientAuth,
+  failureOf,
+  textIn,
+} from './token-endpoint.ts'
+import { type OAuthHttp, permanent, refused } from './oauth-http.ts'
 import type { TokenVault } from './token-vault.ts'
 
 /** The gateway's URLs for browsers and authorization servers. */

@@ -1,8 +1,7 @@
 /** HTTP+SSE (2024-11-05) to a server. */
 import { GatewayError } from '../../core/error.ts'
 import type { OutgoingRequest } from '../../protocol/json-rpc-peer.ts'
-import { baseHeaders, exchangeHttp, type HttpClient } from './http-client.ts'
-import { noMessage } from './http-failures.ts'
+import { baseHeaders, exchangeHttp, type HttpClient, noMessage } from './http-client.ts'
 import type { OpenTransportAs, UpstreamTransport, StepTimeout } from './transport.ts'
 
 /**

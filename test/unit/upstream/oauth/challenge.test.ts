@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { readChallenge } from '../../../../src/upstream/oauth/challenge.ts'
+import { readChallenge } from '../../../../src/upstream/oauth/discovery.ts'
 
 const nothing = { metadata: [], scopes: [], needsDpop: false }
 const meta = 'https://s/m'

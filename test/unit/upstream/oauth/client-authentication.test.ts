@@ -2,10 +2,9 @@ import { generateKeyPairSync } from 'node:crypto'
 import { createLocalJWKSet, exportJWK, jwtVerify } from 'jose'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { Secret } from '../../../../src/core/text/secret.ts'
-import type { OAuthClient } from '../../../../src/upstream/oauth/client-authentication.ts'
+import { type OAuthClient, requestToken } from '../../../../src/upstream/oauth/token-endpoint.ts'
 import { createOAuthHttp } from '../../../../src/upstream/oauth/oauth-http.ts'
 import { configured } from '../../../../src/upstream/oauth/registration.ts'
-import { requestToken } from '../../../../src/upstream/oauth/token-endpoint.ts'
 import { httpSite, type SiteRequest } from '../../../support/http-site.ts'
 
 type Pair = readonly [id: string, secret: string] | undefined

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { GatewayError } from '../../../../src/core/error.ts'
-import { RenewingLogin, type Token } from '../../../../src/upstream/oauth/token-renewal.ts'
+import { RenewingLogin, type Token } from '../../../../src/upstream/oauth/token-endpoint.ts'
 import type { HttpAnswer } from '../../../../src/upstream/transport/auth-retry.ts'
 
 beforeEach(() => void vi.useFakeTimers({ toFake: ['Date'], now: 1_000_000 }))

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { open } from 'lmdb'
 import { describe, expect, it, onTestFinished } from 'vitest'
-import { inheritedVariables, withThreePipes } from '../../../../src/upstream/transport/inheritance.ts'
+import { inheritedVariables, withThreePipes } from '../../../../src/upstream/transport/child.ts'
 
 describe.skipIf(!existsSync('/proc/self/fdinfo'))('the descriptors of a child (needs /proc)', () => {
   it('are three pipes, while a store is open whose file a plain child would have', () => {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { PlainOutput } from '../../../../src/upstream/transport/plain-output.ts'
+import { PlainOutput } from '../../../../src/upstream/transport/stdio.ts'
 import { fakeClock } from '../../../support/fake-clock.ts'
 
 const pass = fakeClock()
