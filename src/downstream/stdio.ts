@@ -9,9 +9,8 @@ import type { Refusal } from '../core/events.ts'
 import type { SessionMeter } from '../core/exchange.ts'
 import { newRequestId } from '../core/identity.ts'
 import type { RequestStateCodec } from '../protocol/request-state.ts'
-import { serveBatch, takeBatch } from './session/batch.ts'
+import { serveBatch, takeBatch, ClientSession } from './session/session.ts'
 import { drained, type ResponseSink } from './session/response-sink.ts'
-import { ClientSession } from './session/session.ts'
 import { serveStateless } from './stateless.ts'
 import {
   classify,

@@ -12,8 +12,13 @@ import { type ServerPanel, serverPanel } from '../descriptions/formats/front-pag
 import type { DocumentLink } from '../descriptions/model/description.ts'
 import type { DocumentPath } from '../downstream/http/edge.ts'
 import { documentAt } from '../downstream/http/routes.ts'
-import { type PageLink, renderPage, type Reader, type WaitingCall } from '../downstream/pages/front-page.ts'
-import type { ServerRow } from '../downstream/pages/servers.ts'
+import {
+  type PageLink,
+  renderPage,
+  type Reader,
+  type WaitingCall,
+  type ServerRow,
+} from '../downstream/pages/front-page.ts'
 import { mayDecide, type Approval } from '../records/approvals.ts'
 import type { Status } from '../upstream/connector.ts'
 import { ownCall } from '../protocol/lift.ts'

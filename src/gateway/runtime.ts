@@ -39,8 +39,14 @@ import { eventTypes, toolFacts } from '../features/offers.ts'
 import { resultLimitOf } from '../features/result-limit.ts'
 import { permissions } from '../features/permissions/permissions.ts'
 import { transactions } from '../features/transactions/transactions.ts'
-import type { BytePath, DocumentPath, HttpRuntime, RoutePath } from '../downstream/http/edge.ts'
-import { type StatusMapping, statusMapping } from '../downstream/http/statuses.ts'
+import {
+  type BytePath,
+  type DocumentPath,
+  type HttpRuntime,
+  type RoutePath,
+  type StatusMapping,
+  statusMapping,
+} from '../downstream/http/edge.ts'
 import { withFields } from '../observability/log.ts'
 import { observe, observeServer, observeTarget } from '../observability/observe.ts'
 import type { Observing } from '../observability/observing.ts'

@@ -2,8 +2,7 @@ import { noProxy } from '../../src/core/proxy.ts'
 import { anonymous } from '../../src/core/principal.ts'
 import { loadSettings } from '../../src/config/load.ts'
 import { Bodies } from '../../src/downstream/http/body.ts'
-import type { Edge } from '../../src/downstream/http/edge.ts'
-import { Ticker } from '../../src/downstream/http/ticker.ts'
+import { type Edge, Ticker } from '../../src/downstream/http/edge.ts'
 
 const { listen, auth } = loadSettings('upstreams: { one: server }', {
   file: 'gateway.config.yaml',

@@ -38,7 +38,7 @@ const allowed: Readonly<Record<string, string>> = {
   'core/undo/rules.ts rules': byIdentity,
   'core/world.ts requests': `${ofSystem}: no two requests of it have the same id.`,
   'core/world.ts world': `${ofSystem}, which a simulation replaces as a whole and brings back.`,
-  'downstream/pages/servers.ts renderedTools': byIdentity,
+  'downstream/pages/front-page.ts renderedTools': byIdentity,
   'durable/process-scope.ts owned': 'Holds the state of objects, by their identity.',
   'features/describing.ts partialDescriptions': byIdentity,
   'features/events/sources/relayed.ts keys': byIdentity,

@@ -1,27 +1,37 @@
 /**
- * Routes other than the endpoint: documents with ETags, and permissions. They run as calls, with the same checks.
+ * Routes other than the endpoint: documents with ETags, permissions, and the paths of features. They run as calls, with the
+ * same checks as calls over MCP.
  */
 import type { HttpBindings } from '@hono/node-server'
 import type { Context, Hono } from 'hono'
 import { createHash } from 'node:crypto'
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { pipeline } from 'node:stream/promises'
 import { type AuthSettings, isProtected } from '../../core/auth-settings.ts'
-import type { ByteExchange, ClientStream, Handler } from '../../core/call.ts'
+import type { ByteExchange, ClientStream, Handler, ByteResponse } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
 import { anonymous, type Principal } from '../../core/principal.ts'
-import { checkNesting, parsePeerJson, refuseDuplicates } from '../../protocol/jsonrpc.ts'
+import { checkNesting, parsePeerJson, refuseDuplicates, encodeNotification } from '../../protocol/jsonrpc.ts'
 import { lift } from '../../protocol/lift.ts'
 import { gatewayMetadataOf } from '../../protocol/meta-keys.ts'
-import { pageMethod } from '../../protocol/methods.ts'
+import { pageMethod, routeMethod } from '../../protocol/methods.ts'
 import { latestModern } from '../../protocol/revisions.ts'
 import { headerTrace } from '../../protocol/trace-context.ts'
-import type { DocumentPath, Edge } from './edge.ts'
-import type { HttpContext } from './context.ts'
+import { type DocumentPath, type Edge, type HttpContext, tokenLifetime, type RoutePath } from './edge.ts'
+import { encodeEvent } from '../../protocol/sse.ts'
+import { HttpReply } from './reply.ts'
+import type { PageSignIn } from '../../core/events.ts'
+import { isFromHere } from '../../core/web.ts'
+import { presentPrincipal } from '../auth/authenticator.ts'
+import { visitorNamed } from '../pages/visitors.ts'
+import type { Arrivals } from './body.ts'
 
 type Env = { Bindings: HttpBindings }
 
-interface Options {
+/** What serves paths: as the running configuration says, with the checks of calls. */
+interface PathServer {
   edge(): Edge
   readonly handle: Handler
   /** Serves an authorized request, for the given server. */
@@ -43,7 +53,7 @@ export interface RequestedDocument {
 }
 
 /** Serves the documents of the gateway, which are results of a handler, as cacheable pages. */
-export function addDocuments(app: Hono<Env>, { edge, handle, guarded }: Options): void {
+export function addDocuments(app: Hono<Env>, { edge, handle, guarded }: PathServer): void {
   app.get('/*', async (context, next) => {
     const { path } = context.req
     const found = documentAt(path, edge().runtime.documents)
@@ -143,7 +153,7 @@ interface GatewayRequest {
 }
 
 /** Makes an internal call of the gateway for a plain HTTP request. @throws the error of the call */
-export async function callGateway(
+async function callGateway(
   { incoming, outgoing, upstream, principal, presentCaller, requestId }: HttpContext,
   { method, params, stream, exchange }: GatewayRequest,
   handle: Handler,
@@ -176,7 +186,7 @@ export async function callGateway(
 type Method = 'permissions/check' | 'permissions/list' | 'permissions/negotiate'
 type PermissionsEnv = { Bindings: HttpBindings }
 
-interface PermissionsOptions {
+interface PermissionsPathServer {
   readonly handle: Handler
   /** Serves an authorized request. */
   guarded(
@@ -194,7 +204,7 @@ const paths = [
 ] as const
 
 /** Adds the paths of permission queries over plain HTTP. */
-export function addPermissions(app: Hono<PermissionsEnv>, { handle, guarded }: PermissionsOptions): void {
+export function addPermissions(app: Hono<PermissionsEnv>, { handle, guarded }: PermissionsPathServer): void {
   for (const [path, method] of paths) {
     app.post(path, (context) =>
       guarded(context, async (exchange) => {
@@ -226,7 +236,7 @@ async function servePermissions(
 }
 
 /** Sends a result as JSON. */
-export function sendJson({ outgoing, requestId }: HttpContext, { text }: Payload): void {
+function sendJson({ outgoing, requestId }: HttpContext, { text }: Payload): void {
   const type = { 'content-type': 'application/json', 'cache-control': 'no-store' }
   outgoing.writeHead(200, { ...type, 'x-request-id': requestId }).end(text)
 }
@@ -249,10 +259,291 @@ export function jsonBody({ incoming, principal, edge }: HttpContext): Promise<st
 }
 
 /** The params of a check or negotiation from the body of a request. @throws PARSE_ERROR, INVALID_REQUEST, INVALID_INPUT */
-export function bodyParams(text: string): Payload {
+function bodyParams(text: string): Payload {
   const value = parsePeerJson(text)
   checkNesting(text)
   refuseDuplicates(text, value)
   if (isObject(value)) return Payload.text(text, value)
   throw new GatewayError('INVALID_INPUT', 'The body must be a JSON object.')
+}
+
+/*
+ * Paths of features whose requests are calls: the response is the result as JSON, or an event stream that a feature
+ * sends notifications to.
+ */
+
+type Fields = Readonly<Record<string, string>>
+
+/** A path that was requested, and the members of the params in it. */
+interface FoundRoute<Route> {
+  readonly route: Route
+  readonly named: Fields
+}
+
+/** Adds the paths of the running configuration. */
+export function addCalls(app: Hono<Env>, { edge, handle, guarded }: PathServer): void {
+  app.on(['GET', 'POST'], '/*', async (context, next) => {
+    const { path, method } = context.req
+    const found = routeAt(method, path, edge().runtime.routes ?? [])
+    if (!found) return next()
+    const { upstream, ...query } = context.req.query()
+    return guarded(context, (exchange) => serve(exchange, found, { query, handle }), {
+      upstream,
+      isOpen: false,
+      isCall: true,
+    })
+  })
+}
+
+/** The route of a request. */
+export function routeAt<Route extends Pick<RoutePath, 'path'> & { readonly verb: string }>(
+  verb: string,
+  path: string,
+  routes: readonly Route[],
+): FoundRoute<Route> | undefined {
+  for (const route of routes) {
+    if (route.verb !== verb) continue
+    const [before = '', name] = route.path.split(':')
+    if (name === undefined && path === before) return { route, named: {} }
+    const rest = path.slice(before.length)
+    if (name !== undefined && path.startsWith(before) && /^[^/]+$/.test(rest))
+      return { route, named: { [name]: rest } }
+  }
+  return undefined
+}
+
+async function serve(
+  exchange: HttpContext,
+  { route, named }: FoundRoute<RoutePath>,
+  { query, handle }: { readonly query: Fields; readonly handle: Handler },
+): Promise<void> {
+  const { incoming } = exchange
+  const method = routeMethod(route)
+  if (route.isStream) {
+    const eventId = incoming.headers['last-event-id']
+    const after = typeof eventId === 'string' && eventId !== '' ? { after: eventId } : {}
+    return serveStream(exchange, { method, params: Payload.of({ ...query, ...after, ...named }) }, handle)
+  }
+  const params =
+    route.verb === 'GET'
+      ? Payload.of({ ...query, ...named })
+      : bodyParams(await jsonBody(exchange)).with(named)
+  sendJson(exchange, await callGateway(exchange, { method, params }, handle))
+}
+
+/** Opens an event stream. If the call fails, its error is the response. */
+async function serveStream(
+  exchange: HttpContext,
+  request: { readonly method: string; readonly params: Payload },
+  handle: Handler,
+): Promise<void> {
+  const { outgoing, requestId, edge } = exchange
+  // A client that is already gone would never emit `close`.
+  if (outgoing.destroyed) return
+  const closed = new AbortController()
+  const reply = new HttpReply(outgoing, {
+    requestId,
+    ticker: edge.ticker,
+    canStream: true,
+    onSlow: () => closed.abort(),
+  })
+  const lifetime = tokenLifetime(exchange, () => outgoing.end())
+  outgoing.on('close', () => {
+    lifetime.end()
+    closed.abort()
+  })
+  const stream: ClientStream = {
+    isOpen: () => !reply.isGone,
+    closed: closed.signal,
+    emit: ({ method, params }, id) => {
+      reply.open()
+      reply.write(encodeEvent(encodeNotification(method, params), id))
+    },
+    drained: () => reply.flushed(),
+    end: () => outgoing.end(),
+  }
+  await callGateway(exchange, { ...request, stream }, handle)
+  reply.open()
+}
+
+/*
+ * Paths of features whose requests or responses are bytes: streams in both directions, at the pace of the slower side.
+ * Where the URL itself is a credential, it names the caller.
+ */
+
+interface ByteServer extends PathServer {
+  readonly transfers: Transfers
+  readonly pageSignIn: Pick<PageSignIn, 'link'>
+}
+
+/** How long either side may be silent, in milliseconds. */
+const IDLE_TIMEOUT_MS = 60_000
+/** How long the rest of a refused body is read and discarded before the error is sent, in milliseconds. */
+const DRAIN_TIMEOUT_MS = 1000
+
+/** The transfers in progress. */
+export class Transfers {
+  #count = 0
+  readonly #arrivals: Pick<Arrivals, 'exempt' | 'mayDiscard'>
+  /** How long either side may be silent, in milliseconds. */
+  readonly idleTimeoutMs: number
+
+  constructor(arrivals: Pick<Arrivals, 'exempt' | 'mayDiscard'>, idleTimeoutMs = IDLE_TIMEOUT_MS) {
+    this.#arrivals = arrivals
+    this.idleTimeoutMs = idleTimeoutMs
+  }
+
+  get isAny(): boolean {
+    return this.#count > 0
+  }
+
+  /** Reads the rest of a body before its error is sent: a client that is disconnected while it sends may never read it. */
+  async discard(incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> {
+    if (incoming.complete || incoming.destroyed) return
+    outgoing.setHeader('connection', 'close')
+    if (!this.#arrivals.mayDiscard(incoming)) return
+    await new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, DRAIN_TIMEOUT_MS)
+      incoming.once('close', () => {
+        clearTimeout(timer)
+        resolve()
+      })
+      // A reader that was stopped while it waited for bytes would keep them from flowing.
+      incoming.removeAllListeners('readable')
+      incoming.resume()
+    })
+  }
+
+  /** Counts one until it ends. */
+  async during(incoming: IncomingMessage, transfer: () => Promise<unknown>): Promise<void> {
+    this.#arrivals.exempt(incoming)
+    this.#count++
+    try {
+      await transfer()
+    } finally {
+      this.#count--
+    }
+  }
+}
+
+/** Adds the paths of the running configuration. */
+export function addByteRoutes(app: Hono<Env>, { guarded, edge, ...options }: ByteServer): void {
+  app.on(['GET', 'POST', 'PUT'], '/*', async (context, next) => {
+    const { path, method } = context.req
+    const found = routeAt(method === 'HEAD' ? 'GET' : method, path, edge().runtime.byteRoutes ?? [])
+    if (!found) return next()
+    const { route, named: params } = found
+    const name = decoded(Object.values(params)[0] ?? '')
+    const query = new URL(context.req.url).searchParams
+    const { bearer } = route
+    const request = {
+      upstream: undefined,
+      isOpen: false,
+      isCall: true,
+      ...(bearer && {
+        bearer: async () => {
+          const named = await bearer({ name, query })
+          // It was allowed to when the URL was made.
+          return named && presentPrincipal(named, edge().runtime.auth)
+        },
+      }),
+    } as const
+    const serve = async (http: HttpContext): Promise<void> => {
+      const { transfers } = options
+      const rest = { name, query, signInLink: options.pageSignIn.link(path) }
+      const exchange = exchangeOf(http, transfers, rest)
+      const call = { method: routeMethod(route), params: Payload.of({}), exchange }
+      await transfers.during(http.incoming, () =>
+        servedBytes(http, transfers, () => callGateway(http, call, options.handle)),
+      )
+    }
+    return guarded(context, serve, request)
+  })
+}
+
+/** A segment of a path; as it is if it is not encoded correctly. */
+function decoded(segment: string): string {
+  try {
+    return decodeURIComponent(segment)
+  } catch {
+    return segment
+  }
+}
+
+/** Serves a request, and reads the rest of its body if it is refused. */
+async function servedBytes(
+  { incoming, outgoing }: HttpContext,
+  transfers: Transfers,
+  serve: () => Promise<unknown>,
+): Promise<void> {
+  const { socket } = incoming
+  const onIdle = (): void => void socket.destroy()
+  socket.setTimeout(transfers.idleTimeoutMs, onIdle)
+  try {
+    await serve()
+  } catch (error) {
+    if (!outgoing.headersSent) await transfers.discard(incoming, outgoing)
+    throw error
+  } finally {
+    socket.off('timeout', onIdle)
+    // Once a response is sent, the time is the one that its connection may be idle.
+    if (!outgoing.writableFinished) socket.setTimeout(0)
+  }
+}
+
+function exchangeOf(
+  { incoming, outgoing, edge, requestId }: HttpContext,
+  transfers: Transfers,
+  rest: Pick<ByteExchange, 'name' | 'query' | 'signInLink'>,
+): ByteExchange {
+  const { method, headers } = incoming
+  return {
+    ...rest,
+    verb: method === 'HEAD' || method === 'POST' || method === 'PUT' ? method : 'GET',
+    headers,
+    body: bodyOf(incoming),
+    isFromHere: isFromHere(headers, edge.runtime.listen.publicUrl),
+    person: async () => {
+      const { auth } = edge.runtime
+      if (auth.users.length === 0 && rest.signInLink === undefined) return undefined
+      const request = { incoming, outgoing, upstream: undefined, requestId }
+      const principal = await edge.authGate.authenticateService(request)
+      return visitorNamed(principal, auth)?.by ?? principal.id
+    },
+    send: async (response) => {
+      if (response.status >= 400) await transfers.discard(incoming, outgoing)
+      await send(outgoing, { ...response, headers: { ...response.headers, 'x-request-id': requestId } })
+    },
+  }
+}
+
+async function* bodyOf(incoming: IncomingMessage): AsyncGenerator<Uint8Array> {
+  try {
+    // A body that is refused is not destroyed: the error is sent on the same connection.
+    yield* incoming.iterator({ destroyOnReturn: false })
+  } catch (cause) {
+    throw disconnected(cause)
+  }
+}
+
+async function send(outgoing: ServerResponse, { status, headers, body }: ByteResponse): Promise<void> {
+  if (outgoing.destroyed) throw disconnected(undefined)
+  outgoing.writeHead(status, headers)
+  if (typeof body !== 'object') {
+    outgoing.end(body)
+    return
+  }
+  if (outgoing.req.method === 'HEAD') {
+    outgoing.end()
+    return
+  }
+  try {
+    await pipeline(body, outgoing)
+  } catch (cause) {
+    throw cause instanceof GatewayError ? cause : disconnected(cause)
+  }
+}
+
+function disconnected(cause: unknown): GatewayError {
+  return new GatewayError('CANCELLED', 'The client disconnected.', { cause })
 }

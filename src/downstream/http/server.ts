@@ -2,7 +2,13 @@
  * The HTTP server: routes, and the order of checks before any of them: origin, authentication, existence of
  * the server. Each request reads the edge of the running configuration once.
  */
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import {
+  createServer,
+  type IncomingMessage,
+  type Server,
+  type ServerResponse,
+  type IncomingHttpHeaders,
+} from 'node:http'
 import { setTimeout as wait } from 'node:timers/promises'
 import { getRequestListener, type HttpBindings } from '@hono/node-server'
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response'
@@ -19,18 +25,21 @@ import type { ListenSettings } from '../../core/settings.ts'
 import type { RequestStateCodec } from '../../protocol/request-state.ts'
 import { KEYS_PATH } from '../../protocol/meta-keys.ts'
 import { HeldMemory } from '../../core/holdings.ts'
-import { createEdges, type Edge, type HttpRuntime } from './edge.ts'
+import { createEdges, type Edge, type HttpRuntime, type HttpContext, Ticker } from './edge.ts'
 import { metadataPath } from '../auth/resources.ts'
-import { Bodies } from './body.ts'
-import { Arrivals } from './arrivals.ts'
-import { addByteRoutes, Transfers } from './byte-routes.ts'
-import { addCalls } from './calls.ts'
-import { addDocuments, jsonBody, type RequestedDocument, reader, addPermissions } from './routes.ts'
-import type { HttpContext } from './context.ts'
+import { Bodies, Arrivals } from './body.ts'
+import {
+  addByteRoutes,
+  Transfers,
+  addCalls,
+  addDocuments,
+  jsonBody,
+  type RequestedDocument,
+  reader,
+  addPermissions,
+} from './routes.ts'
 import { HttpFront, presentCallerOf, refuse, requestId } from './endpoint.ts'
-import { addHooks, type ReceiveHook } from './hooks.ts'
 import { LegacySse } from './sse-endpoint.ts'
-import { Ticker } from './ticker.ts'
 import { addFrontPage, type Reader } from '../pages/front-page.ts'
 import { addPageSignIn, addSignInPages, type SignIns } from '../pages/sign-in.ts'
 
@@ -381,4 +390,68 @@ function bind(server: Server, { host, port }: ListenSettings): Promise<void> {
       resolve()
     })
   })
+}
+
+/*
+ * The paths where other services, and servers with events of their own, send webhooks. They carry no token: a signature
+ * of the body authenticates them. The response is 202 once the webhook is stored, or 200 with what its sender expects;
+ * the work that it causes comes after.
+ */
+
+/** A webhook whose body has not been read. */
+interface ArrivingHook {
+  /** Absent for a webhook of no server. */
+  readonly server?: string
+  readonly name: string
+  /** Set for the events that the server has itself. */
+  readonly isOfServer?: true
+  readonly headers: IncomingHttpHeaders
+  /** Reads the body, the text of its bytes. @throws if they are not valid UTF-8, are too many, or do not arrive */
+  body(): Promise<string>
+}
+
+/** Verifies and stores a webhook; resolves with an answer for its sender. @throws GatewayError if it is refused */
+export type ReceiveHook = (hook: ArrivingHook) => Promise<Readonly<Record<string, unknown>> | undefined>
+
+/** The largest body that servers send, in bytes (SEP-3415). */
+const MAX_EVENT_BYTES = 256 * 1024
+
+interface HookServer {
+  edge(): Edge
+  readonly receive: ReceiveHook
+  readonly onRefused?: ((refusal: Refusal) => void) | undefined
+  readonly log: Log
+}
+
+/** Adds the paths of webhooks. */
+function addHooks(app: Hono<Env>, { edge, receive, onRefused, log }: HookServer): void {
+  const answer =
+    (isOfServer: boolean) =>
+    async (context: Context<Env>): Promise<Response> => {
+      const { incoming, outgoing } = context.env
+      const server = context.req.param('server')
+      const name = context.req.param('name') ?? ''
+      const id = requestId(incoming)
+      try {
+        const { bodies, runtime } = edge()
+        const { body: largest } = runtime.listen
+        const limit = isOfServer ? Math.min(largest, MAX_EVENT_BYTES) : largest
+        const result = await receive({
+          ...(server !== undefined && { server }),
+          name,
+          ...(isOfServer && { isOfServer }),
+          headers: incoming.headers,
+          body: () => bodies.json(incoming, { limit }),
+        })
+        const type = result && { 'content-type': 'application/json' }
+        outgoing.writeHead(result ? 200 : 202, { 'x-request-id': id, ...type })
+        outgoing.end(result && JSON.stringify(result))
+      } catch (error) {
+        refuse(outgoing, asGatewayError(error), { id: 'null', requestId: id, edge: edge(), log, onRefused })
+      }
+      return RESPONSE_ALREADY_SENT
+    }
+  app.post('/hooks/:server/events/:name', answer(true))
+  app.post('/hooks/:server/:name', answer(false))
+  app.post('/hooks/:name', answer(false))
 }

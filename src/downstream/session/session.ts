@@ -13,7 +13,7 @@ import {
   resultOf,
 } from '../../core/call.ts'
 import { ReopenDelays } from '../../core/time/back-off.ts'
-import { pause } from '../../core/time/waiting.ts'
+import { pause, within } from '../../core/time/waiting.ts'
 import { world } from '../../core/world.ts'
 import { GatewayError, asGatewayError, isCancelled } from '../../core/error.ts'
 import type { SessionMeter } from '../../core/exchange.ts'
@@ -32,6 +32,8 @@ import {
   encodeResult,
   type JsonRpcRequest,
   type JsonRpcResponse,
+  type Batch,
+  parseMessage,
 } from '../../protocol/jsonrpc.ts'
 import {
   encodeLegacyError,
@@ -51,7 +53,6 @@ import {
   filterFor,
 } from '../../protocol/subscription-filter.ts'
 import { requestInputInline, type RequestInput, inputRounds, requestInput } from './input-requests.ts'
-import { type PendingRequest, PendingRequests } from './pending-requests.ts'
 import {
   type ResponseSink,
   drainOf,
@@ -59,6 +60,7 @@ import {
   isReported,
   type MessageContext,
 } from './response-sink.ts'
+import { Registry } from '../../core/registry.ts'
 
 // The `subscriptions/listen` call for the subscriptions of a session, replaced with each change.
 
@@ -495,4 +497,145 @@ export class ClientSession {
 
 function invalid(why: string): GatewayError {
   return new GatewayError('INVALID_INPUT', `Invalid params: ${why}.`)
+}
+
+/** An in-flight request of the client. */
+interface PendingRequest {
+  readonly request: JsonRpcRequest
+  readonly controller: AbortController
+  readonly reply: ResponseSink
+  /** Whether it is `initialize`, which cannot be cancelled (2025-11-25 basic/utilities/cancellation). */
+  readonly isOpening: boolean
+  /** Its call goes on without the session. */
+  isRetained?: true
+  /** It was answered before its call ended. */
+  isAnswered?: true
+}
+
+/** The time aborted requests have to be answered, in milliseconds. */
+const DRAIN_TIMEOUT_MS = 400
+
+/** The in-flight requests of one session. */
+class PendingRequests {
+  readonly #running = new Registry<Id, PendingRequest>()
+  #none = Promise.withResolvers<void>()
+
+  get size(): number {
+    return this.#running.size
+  }
+
+  get(id: Id): PendingRequest | undefined {
+    return this.#running.get(id)
+  }
+
+  add(id: Id, running: PendingRequest): void {
+    this.#running.set(id, running)
+  }
+
+  delete(id: Id): void {
+    this.#running.delete(id)
+    if (this.size === 0) this.#none.resolve()
+  }
+
+  /** Cancels the request named in a notification, if it is in flight and can be cancelled. */
+  cancel({ params }: JsonRpcNotification): void {
+    const id = params.at('requestId')?.text
+    const found = id === undefined ? undefined : this.#running.get(id)
+    if (!found || found.isOpening) return
+    const { reason } = params.fields
+    const why = typeof reason === 'string' ? readable(reason) : 'The client cancelled the request.'
+    found.controller.abort(new GatewayError('CANCELLED', why))
+  }
+
+  /** Keeps the call of a request from ending with the session. */
+  retain(id: Id): void {
+    const found = this.#running.get(id)
+    if (found) found.isRetained = true
+  }
+
+  /**
+   * Aborts all requests but those whose calls go on, which are answered after a timeout. Resolves when all of them are
+   * answered.
+   */
+  async end(reason: GatewayError): Promise<void> {
+    if (this.size === 0) return
+    this.#none = Promise.withResolvers()
+    for (const { controller, isRetained } of this.#running.values()) if (!isRetained) controller.abort(reason)
+    await within(this.#none.promise, DRAIN_TIMEOUT_MS, undefined)
+    for (const pending of [...this.#running.values()]) if (pending.isRetained) this.#answer(pending, reason)
+  }
+
+  #answer(pending: PendingRequest, reason: GatewayError): void {
+    const { request, reply } = pending
+    pending.isAnswered = true
+    this.delete(request.id)
+    if (reason.code === 'CANCELLED') return reply.end()
+    reply.end(encodeLegacyError(request, reason, reply.requestId), legacyErrorCode(request, reason))
+  }
+}
+
+/** The maximum length of a reason in logs and to servers, in characters. */
+const MAX_REASON_LENGTH = 200
+
+/** Masks possible keys and tokens in a reason: runs of letters and digits that are not words. */
+function readable(reason: string): string {
+  const short = reason.slice(0, MAX_REASON_LENGTH)
+  return short.replaceAll(/(?=[\w.~+/-]*\d)(?=[\w.~+/-]*[a-z])[\w.~+/-]{20,}=*/gi, '***')
+}
+
+/** The maximum number of messages in a batch. */
+const MAX_BATCH = 100
+
+/**
+ * Handles the notifications and responses of a batch, and returns its requests, which the caller serves with
+ * `serveBatch`. @throws INVALID_REQUEST, PARSE_ERROR; then none of the messages was handled
+ */
+export function takeBatch(session: ClientSession, { texts }: Batch): JsonRpcRequest[] {
+  if (!session.takesBatches) throw invalidRequest('batches are not part of this protocol version')
+  if (texts.length === 0 || texts.length > MAX_BATCH)
+    throw invalidRequest(`a batch must have 1 to ${MAX_BATCH} messages`)
+  const messages = texts.map((text) => [parseMessage(text), text] as const)
+  const requests = messages.flatMap(([message]) => (message.kind === 'request' ? [message] : []))
+  if (requests.some((each) => each.method === 'initialize'))
+    throw invalidRequest('initialize must not be in a batch')
+  for (const [message, text] of messages) {
+    if (message.kind === 'notification') session.notification(message)
+    else if (message.kind === 'response') session.response(message, text)
+  }
+  return requests
+}
+
+/** Serves the requests of a batch concurrently; the responses are one array, or separate events if `isStream`. */
+export async function serveBatch(
+  session: ClientSession,
+  requests: readonly JsonRpcRequest[],
+  reply: ResponseSink & { readonly isStream: boolean },
+): Promise<void> {
+  const joined = joinReplies(reply, requests.length)
+  await Promise.all(requests.map((request) => session.request(request, joined)))
+}
+
+function joinReplies(reply: ResponseSink & { readonly isStream: boolean }, count: number): ResponseSink {
+  const answers: string[] = []
+  let left = count
+  return {
+    requestId: reply.requestId,
+    principal: reply.principal,
+    peer: reply.peer,
+    trace: reply.trace,
+    gatewayMetadata: reply.gatewayMetadata,
+    emit: (message, mustArrive) => reply.emit(message, mustArrive),
+    ...drainOf(reply),
+    end: (message) => {
+      if (message !== undefined) answers.push(message)
+      if (--left > 0) return
+      if (!reply.isStream) return reply.end(answers.length > 0 ? `[${answers.join(',')}]` : undefined)
+      for (const answer of answers) reply.emit(answer)
+      reply.end()
+    },
+  }
+}
+
+function invalidRequest(why: string): GatewayError {
+  return new GatewayError('INVALID_REQUEST', `Invalid request: ${why}.`)
 }

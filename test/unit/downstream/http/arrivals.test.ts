@@ -2,7 +2,7 @@
 import { createServer } from 'node:http'
 import { type AddressInfo, connect } from 'node:net'
 import { expect, it, onTestFinished } from 'vitest'
-import { Arrivals } from '../../../../src/downstream/http/arrivals.ts'
+import { Arrivals } from '../../../../src/downstream/http/body.ts'
 
 /** A server whose requests may take 100 ms, except at `/slow`. */
 async function listening(): Promise<number> {

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { routeAt } from '../../../../src/downstream/http/calls.ts'
+import { routeAt } from '../../../../src/downstream/http/routes.ts'
 import type { RoutePath } from '../../../../src/downstream/http/edge.ts'
 
 const routes: readonly RoutePath[] = [

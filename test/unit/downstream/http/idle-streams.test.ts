@@ -2,7 +2,7 @@ import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { expect, onTestFinished, test } from 'vitest'
 import { HttpReply } from '../../../../src/downstream/http/reply.ts'
-import { Ticker } from '../../../../src/downstream/http/ticker.ts'
+import { Ticker } from '../../../../src/downstream/http/edge.ts'
 import { open, usual } from '../../../support/client/raw.ts'
 
 /** The text that a client reads from one reply. */

@@ -1,8 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest'
 import { GatewayError } from '../../../../src/core/error.ts'
 import type { Principal } from '../../../../src/core/principal.ts'
-import { tokenLifetime } from '../../../../src/downstream/http/context.ts'
-import { Ticker } from '../../../../src/downstream/http/ticker.ts'
+import { tokenLifetime, Ticker } from '../../../../src/downstream/http/edge.ts'
 import { edge } from '../../../support/edge.ts'
 
 beforeEach(() => void vi.useFakeTimers())

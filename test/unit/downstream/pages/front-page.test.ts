@@ -2,8 +2,12 @@ import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import type { EntryDefinition } from '../../../../src/core/descriptor.ts'
 import { serverPanel } from '../../../../src/descriptions/formats/front-page.ts'
-import { type FrontPage, frontPageHeaders, renderPage } from '../../../../src/downstream/pages/front-page.ts'
-import type { ServerRow } from '../../../../src/downstream/pages/servers.ts'
+import {
+  type FrontPage,
+  frontPageHeaders,
+  renderPage,
+  type ServerRow,
+} from '../../../../src/downstream/pages/front-page.ts'
 import { describedServer } from '../../../support/described-server.ts'
 
 const open = { isProtected: false, isAuthenticated: true, hasPasswords: false, issuers: [] }
