@@ -227,11 +227,9 @@ const walls: readonly Wall[] = [
   { part: 'testkit/prove/sandbox.ts', may: ['core'], uses: files },
   {
     part: 'testkit/prove/copies.ts',
-    may: ['core', 'testkit/prove/programs.ts', 'testkit/prove/sandbox.ts', 'testkit/prove/tree-copy.ts'],
+    may: ['core', 'testkit/prove/sandbox.ts'],
     uses: files,
   },
-  { part: 'testkit/prove/programs.ts', may: [], uses: files },
-  { part: 'testkit/prove/tree-copy.ts', may: ['testkit/prove/sandbox.ts'], uses: files },
   { part: 'cli', may: forCommands, uses: packagesOfCommands },
   { part: 'cli/call.ts', may: [...forCommands, 'gateway/command-call.ts'], uses: packagesOfCommands },
   {

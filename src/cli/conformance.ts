@@ -1,6 +1,6 @@
 /** `gatehouse conformance`: checks what clients of a server get through the gateway against the extension proposals. */
 import type { Settings, UpstreamSettings } from '../core/settings.ts'
-import { checks, suiteDocument } from '../testkit/conformance/suite.ts'
+import { checks, suiteDocument } from '../testkit/conformance/run.ts'
 import { isClean, junit, type Report, reportText } from '../testkit/report.ts'
 import { runSuite } from './conformance-run.ts'
 import { keepReports, writeReport } from './keep-reports.ts'

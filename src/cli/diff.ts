@@ -3,10 +3,14 @@ import { oneLine, shortened } from '../core/text/escape.ts'
 import { openLog } from '../observability/log.ts'
 import { Gateway } from '../gateway/gateway.ts'
 import { type Cassette, parseCassette } from '../testkit/cassette.ts'
-import { diffCassettes, type Comparison, type ChangedValue } from '../testkit/diff.ts'
-import { repeatLive, type Skipped } from '../testkit/live.ts'
-import { cassetteMask } from '../testkit/masking.ts'
-import { recordingInterceptor } from '../testkit/recorder.ts'
+import {
+  diffCassettes,
+  type Comparison,
+  type ChangedValue,
+  repeatLive,
+  type Skipped,
+} from '../testkit/diff.ts'
+import { cassetteMask, recordingInterceptor } from '../testkit/recorder.ts'
 import { plainSettings } from '../testkit/settings.ts'
 import { readNamed } from './options.ts'
 import { type Io, write } from './io.ts'

@@ -10,8 +10,8 @@ import { Redactor, secretsOf } from '../core/text/redactor.ts'
 import { openLog } from '../observability/log.ts'
 import { Gateway } from '../gateway/gateway.ts'
 import type { Verdict } from '../testkit/prove/claims.ts'
-import { packOf } from '../testkit/prove/packed.ts'
 import {
+  packOf,
   type Candidate,
   candidateOf,
   isReading,
@@ -20,9 +20,8 @@ import {
   withRules,
 } from '../testkit/prove/prove.ts'
 import { readSandbox, type Sandbox } from '../testkit/prove/sandbox.ts'
-import { Target } from '../testkit/prove/target.ts'
+import { Target, Wire } from '../testkit/prove/target.ts'
 import { type GivenCalls, readGivenCalls } from '../testkit/prove/trials.ts'
-import { Wire } from '../testkit/prove/wire.ts'
 import {
   type CheckResult,
   type CheckStatus,

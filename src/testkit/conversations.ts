@@ -1,11 +1,17 @@
-/** The requests of a recording with the answers of the client to the server's questions, in one form for both eras. */
+/**
+ * The requests of a recording with the answers of the client to the server's questions, in one form for both
+ * eras; and the test that is written of one, for vitest and the official client.
+ */
 import { isObject } from '../core/json/json.ts'
 import type { Fields } from '../core/payload.ts'
-import type { Cassette } from './cassette.ts'
-import { type Episode, episodesOf, handshakes, withoutMeta } from './episodes.ts'
+import { type Cassette, type Episode, episodesOf, handshakes, withoutMeta } from './cassette.ts'
+import { oneLine } from '../core/text/escape.ts'
+import { escaped } from '../core/text/redactor.ts'
+import { partsBetween } from './player.ts'
+import { steady, steadyCode } from './steady.ts'
 
 /** A request, what the client answered during it, and the response. */
-export interface Conversation {
+interface Conversation {
   readonly line: number
   readonly method: string
   readonly params: Fields
@@ -15,7 +21,7 @@ export interface Conversation {
 }
 
 /** The answer to a question of the server. */
-export interface Answer {
+interface Answer {
   readonly method: string
   readonly result: Fields
 }
@@ -65,4 +71,102 @@ function answersIn({ inputRequests }: Fields, { params: { inputResponses } }: Ep
     if (!isObject(question) || !isObject(result)) return []
     return [{ method: String(question.method), result }]
   })
+}
+
+/** The functions of the client by method. */
+const functions: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    'tools/list': 'listTools',
+    'tools/call': 'callTool',
+    'prompts/list': 'listPrompts',
+    'prompts/get': 'getPrompt',
+    'resources/list': 'listResources',
+    'resources/templates/list': 'listResourceTemplates',
+    'resources/read': 'readResource',
+    'completion/complete': 'complete',
+  }),
+)
+
+/** The capabilities with which a client answers questions. */
+const capabilities: ReadonlyMap<string, object> = new Map(
+  Object.entries({
+    'elicitation/create': { elicitation: { form: {}, url: {} } },
+    'sampling/createMessage': { sampling: {} },
+    'roots/list': { roots: {} },
+  }),
+)
+
+/** The text of a test file. @throws Error if the client has no function for the request */
+export function testFile(
+  { method, params, answers, response, line }: Conversation,
+  { file, header }: Cassette,
+): string {
+  const call = functions.get(method)
+  if (call === undefined) throw new Error(`${file}:${line}: a request ${method} cannot become a test`)
+  const asked = [...new Set(answers.map((answer) => answer.method))]
+  const declared = Object.assign({}, ...asked.map((each) => capabilities.get(each) ?? {}))
+  const title = `${method}${typeof params.name === 'string' ? ` ${params.name}` : ''}`
+  const { marks } = header.redaction
+  const made = `client.${call}(${code(params)})`
+  const { error } = response
+  const given = JSON.stringify([params, answers])
+  const isIncomplete = marks.some((mark) => given.includes(JSON.stringify(mark).slice(1, -1)))
+  const advice = isIncomplete
+    ? `// Fill in what was removed from the recording: ${oneLine(marks.join(' '))}\n`
+    : ''
+  const expectation = isObject(error)
+    ? `await expect(${made}).rejects.toMatchObject(${code({ code: error.code })})`
+    : `expect(steady(await ${made})).toMatchObject(${code(steady(response.result), marks)})`
+  return `// Made from line ${line} of a recording by gatehouse replay --to-test.
+// Run it with the server in MCP_SERVER, a URL or a command as JSON: MCP_SERVER='["node","server.js"]' npx vitest run
+${advice}import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
+import { StdioClientTransport } from '@modelcontextprotocol/client/stdio'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+
+const client = new Client(
+  { name: 'recorded-test', version: '1.0.0' },
+  { capabilities: ${code(declared)}, versionNegotiation: { mode: 'auto' } },
+)
+${asked.map((each) => handlerCode(each, answers)).join('')}
+beforeAll(async () => {
+  const server = process.env['MCP_SERVER']
+  if (server === undefined) throw new Error('Set MCP_SERVER to a URL, or to a command as a JSON array')
+  if (/^https?:/.test(server)) return client.connect(new StreamableHTTPClientTransport(new URL(server)))
+  const [command, ...args] = JSON.parse(server)
+  return client.connect(new StdioClientTransport({ command, args, stderr: 'ignore' }))
+})
+afterAll(() => client.close())
+
+test(${JSON.stringify(title)}, async () => {
+  ${expectation}
+})
+
+/** A value without what differs in every run: times, ids, durations. */
+${steadyCode()}
+`
+}
+
+function handlerCode(method: string, answers: readonly Answer[]): string {
+  const results = answers.filter((answer) => answer.method === method).map(({ result }) => result)
+  return `{
+  const answers = ${code(results)}
+  client.setRequestHandler(${JSON.stringify(method)}, () => answers.shift() ?? Promise.reject(new Error('not recorded')))
+}
+`
+}
+
+/** JavaScript for a JSON value; texts with marks match any text in their place. */
+function code(value: unknown, marks: readonly string[] = []): string {
+  const isMarked = (text: string): boolean => marks.some((mark) => text.includes(mark))
+  if (typeof value === 'string' && isMarked(value)) return markedCode(value, marks)
+  if (Array.isArray(value)) return `[${value.map((each) => code(each, marks)).join(', ')}]`
+  if (!isObject(value)) return JSON.stringify(value) ?? 'undefined'
+  const members = Object.entries(value).map(([key, each]) => `${JSON.stringify(key)}: ${code(each, marks)}`)
+  return members.length === 0 ? '{}' : `{ ${members.join(', ')} }`
+}
+
+function markedCode(text: string, marks: readonly string[]): string {
+  if (marks.includes(text)) return 'expect.anything()'
+  const pattern = partsBetween(text, marks).map(escaped).join('[^]*')
+  return `expect.stringMatching(new RegExp(${JSON.stringify(`^${pattern}$`)}))`
 }

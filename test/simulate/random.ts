@@ -1,5 +1,5 @@
 /** Numbers that look random and are the same for the same seed. */
-import { mulberry32 } from '../../src/testkit/server-test/seed.ts'
+import { mulberry32 } from '../../src/testkit/server-test/cases.ts'
 
 /** A stream of such numbers. */
 export interface Seeded {

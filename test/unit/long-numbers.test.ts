@@ -30,7 +30,7 @@ import { type Action, Actions, newActionKey } from '../../src/records/actions.ts
 import { argumentsHash, contentHash } from '../../src/records/receipts.ts'
 import { MemoryStore } from '../../src/store/memory.ts'
 import { valuesThatDiffer } from '../../src/testkit/diff.ts'
-import { Matches } from '../../src/testkit/matching.ts'
+import { Matches } from '../../src/testkit/player.ts'
 import { steady } from '../../src/testkit/steady.ts'
 import { chain, on } from '../support/chain.ts'
 import { declaringGateway } from '../support/declaring-gateway.ts'

@@ -45,7 +45,7 @@ const imports: readonly Wall[] = [
   {
     file: 'testkit/player.ts',
     allowed: [
-      './episodes.ts',
+      './cassette.ts',
       '../core/json/json.ts',
       '../upstream/transport/transport.ts',
       'node:timers/promises',

@@ -17,7 +17,7 @@ import {
   shown,
   successOf,
 } from './check.ts'
-import { MAX_PICTURE_BYTES, OTHER_CAPABILITY, OTHER_INTENT, OTHER_SERVER, PRICE } from './echo-tools.ts'
+import { MAX_PICTURE_BYTES, OTHER_CAPABILITY, OTHER_INTENT, OTHER_SERVER, PRICE } from './echo-server.ts'
 
 const category = 'manifest'
 

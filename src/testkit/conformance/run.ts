@@ -1,8 +1,19 @@
-/** Runs the checks one after another, and makes a report of what they found. */
+/** The suite, as all checks and as a document in the form of the proposal; and a run of them, with its report. */
 import { within } from '../../core/time/waiting.ts'
 import { type CheckResult, type CheckStatus, type Report, reportOf } from '../report.ts'
 import { type Check, type Context, Failure, Skip } from './check.ts'
-import { SUITE_VERSION } from './suite.ts'
+import { latestModern } from '../../protocol/revisions.ts'
+import { confirmationChecks } from './confirmation.ts'
+import { errorChecks } from './errors.ts'
+import { eventChecks } from './events.ts'
+import { idempotencyChecks } from './idempotency.ts'
+import { manifestChecks } from './manifest.ts'
+import { permissionChecks } from './permissions.ts'
+import { referenceChecks } from './references.ts'
+import { serverChecks } from './server-calls.ts'
+import { stateChecks } from './session-state.ts'
+import { streamingChecks } from './streaming.ts'
+import { transactionChecks } from './transactions.ts'
 
 interface RunOptions {
   readonly version: string
@@ -79,4 +90,36 @@ function foundBy(error: unknown): Found {
 
 function shortened(text: string): string {
   return text.length > MAX_MESSAGE_LENGTH ? `${text.slice(0, MAX_MESSAGE_LENGTH).toWellFormed()}…` : text
+}
+
+/** Changes with every added, removed or changed check. */
+const SUITE_VERSION = '1.0.0'
+
+/** All checks, in the order in which they run. */
+export const checks: readonly Check[] = [
+  ...manifestChecks,
+  ...errorChecks,
+  ...idempotencyChecks,
+  ...permissionChecks,
+  ...confirmationChecks,
+  ...stateChecks,
+  ...transactionChecks,
+  ...streamingChecks,
+  ...referenceChecks,
+  ...eventChecks,
+  ...serverChecks,
+]
+
+/** The suite as a document: what each check is about. */
+export function suiteDocument() {
+  return {
+    metadata: {
+      suite_version: SUITE_VERSION,
+      mcp_spec_version: latestModern.name,
+      total_tests: checks.length,
+    },
+    tests: checks.map(({ test_id, proposal_ref, description, category }) => {
+      return { test_id, proposal_ref, description, category }
+    }),
+  }
 }

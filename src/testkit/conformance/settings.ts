@@ -11,7 +11,7 @@ import {
   type UpstreamSettings,
 } from '../../core/settings.ts'
 import { Secret } from '../../core/text/secret.ts'
-import { echoSettings } from './echo-tools.ts'
+import { echoSettings } from './echo-server.ts'
 
 /** The tokens of the callers of a run: two that may do everything, and one that may only read at the built-in server. */
 export interface RunTokens {

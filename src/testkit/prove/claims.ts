@@ -6,9 +6,8 @@ import { evaluate, type Expression } from '../../core/undo/expression.ts'
 import type { UndoRule } from '../../core/undo/rules.ts'
 import { foundAt } from '../../core/undo/verification.ts'
 import { differenceOf, readState, type State, steadyReads } from './state.ts'
-import type { Answer, Json, ProofCall, Target } from './target.ts'
+import type { Answer, Json, ProofCall, Target, Wire } from './target.ts'
 import type { Trial } from './trials.ts'
-import type { Wire } from './wire.ts'
 
 /** What an experiment found. */
 export type Verdict = 'proved' | 'refuted' | 'no proof'

@@ -3,15 +3,13 @@
  * Invariant: the originals are only read. The copies are deleted at the latest when the process ends.
  */
 import { mkdtempSync, realpathSync, rmSync, statSync, type Stats } from 'node:fs'
-import { mkdir, rm } from 'node:fs/promises'
+import { mkdir, rm, copyFile, lstat, readdir, stat, symlink } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { basename, delimiter, dirname, isAbsolute, join, parse, resolve, sep } from 'node:path'
+import { basename, delimiter, dirname, isAbsolute, join, parse, resolve, sep, relative } from 'node:path'
 import { isObject } from '../../core/json/json.ts'
 import type { CommandReach, ToolSettings, UpstreamSettings } from '../../core/settings.ts'
 import { Secret } from '../../core/text/secret.ts'
-import { programsIn } from './programs.ts'
-import { realPath } from './sandbox.ts'
-import { copyTree } from './tree-copy.ts'
+import { realPath, isBelow } from './sandbox.ts'
 
 /** A server that works on copies. */
 export interface Copies {
@@ -175,4 +173,103 @@ function found(path: string): Stats | undefined {
 function isInFolder(path: string): boolean {
   const folder = dirname(path)
   return folder !== parse(path).root && found(folder)?.isDirectory() === true
+}
+
+/** Commands that run the file or package that the next word names. */
+const runners =
+  /^(?:node|bunx?|deno|tsx|ts-node|npx|npm|pnpm|yarn|python[\d.]*|uvx?|ruby|perl|php|java|sh|bash)(?:\.(?:exe|cmd))?$/
+/** Their words before it. */
+const subcommands = /^(?:run|exec|x|dlx|tool)$/
+/** Their options with a word of its own: a file that is loaded first, and the folder of a project. */
+const loading = /^(?:-r|--require|--import|--loader|--env-file)$/
+const placing = /^--(?:directory|project)$/
+
+/**
+ * The positions of the program in a command line, and of the files that it loads first: 1 in `node server.js docs`, 0 in
+ * `/usr/bin/server docs`.
+ */
+export function programsIn(words: readonly string[]): ReadonlySet<number> {
+  const programs = new Set<number>()
+  for (const [at, word] of words.entries()) {
+    const before = words[at - 1] ?? ''
+    const isRunner = runners.test(basename(word))
+    const isPassedOver = word.startsWith('-') || placing.test(before) || (at > 0 && subcommands.test(word))
+    if (loading.test(before)) programs.add(at)
+    else if (!isRunner && !isPassedOver) return programs.add(at)
+  }
+  return programs
+}
+
+/*
+ * Copies a file, or a folder with all that is in it. Invariant: nothing that is written to the copy reaches the original:
+ * a link within the folder leads to the same place of the copy, and the target of a link out of it is copied or refused.
+ */
+
+/** How much is copied at most: entries of folders, and bytes. */
+const MAX_ENTRIES = 20_000
+const MAX_SIZE = 100_000_000
+
+/** What is at a path of a folder. */
+interface Entry {
+  /** Where it is in the folder; empty for the folder itself. */
+  readonly way: string
+  readonly kind: 'folder' | 'file' | 'link'
+  /** The absolute path of what it is, or leads to. */
+  readonly target: string
+}
+
+/**
+ * Copies what is at a real path to one where nothing is. Sockets, pipes and devices are left out.
+ * @throws Error if it is too large, or a link leads to a folder outside of it
+ */
+async function copyTree(original: string, copy: string): Promise<void> {
+  const entries = await entriesOf(original)
+  for (const { way, kind, target } of entries) {
+    if (kind === 'folder') await mkdir(join(copy, way))
+    if (kind === 'file') await copyFile(target, join(copy, way))
+  }
+  // Last, because some systems have to know whether the target is a folder.
+  for (const { way, kind, target } of entries) {
+    const path = join(copy, way)
+    const inCopy = join(copy, relative(original, target))
+    if (kind === 'link') await symlink(relative(dirname(path), inCopy) || '.', path)
+  }
+}
+
+async function entriesOf(root: string): Promise<readonly Entry[]> {
+  const entries: Entry[] = []
+  const waiting = ['']
+  let size = 0
+  // The content of a folder is added to the end of the list while it is read.
+  for (const way of waiting) {
+    const path = join(root, way)
+    const entry = await entryAt(root, way)
+    if (!entry) continue
+    entries.push(entry)
+    if (entry.kind !== 'link') size += (await stat(path)).size
+    if (entry.kind === 'folder') for (const name of await readdir(path)) waiting.push(join(way, name))
+    if (waiting.length > MAX_ENTRIES || size > MAX_SIZE)
+      throw new Error(
+        `${root} is not copied, because it has over ${MAX_ENTRIES} files or ${MAX_SIZE / 1_000_000} MB: give the server a smaller folder, or name a sandbox with --sandbox FOLDER`,
+      )
+  }
+  return entries
+}
+
+async function entryAt(root: string, way: string): Promise<Entry | undefined> {
+  const path = join(root, way)
+  const at = await lstat(path)
+  if (at.isDirectory()) return { way, kind: 'folder', target: path }
+  if (at.isFile()) return { way, kind: 'file', target: path }
+  if (!at.isSymbolicLink()) return undefined
+  const target = realPath(path)
+  if (isBelow(root, target)) return { way, kind: 'link', target }
+  const isFile = await stat(target).then(
+    (found) => found.isFile(),
+    () => false,
+  )
+  if (isFile) return { way, kind: 'file', target }
+  throw new Error(
+    `${root} is not copied, because the link ${way} in it leads to ${target}: give the server a folder without it, or name a sandbox with --sandbox FOLDER`,
+  )
 }

@@ -1,13 +1,19 @@
-/** The example calls of a tool: where they come from, and whether the server does what they show. */
+/**
+ * The example calls of a tool: where they come from, whether the server does what they show, and what its
+ * errors reveal.
+ */
 import type { Descriptor } from '../../core/descriptor.ts'
 import { isObject, isSame, readJson } from '../../core/json/json.ts'
-import type { Fields } from '../../core/payload.ts'
+import { type Fields, Payload } from '../../core/payload.ts'
 import { settingOf, type UpstreamSettings } from '../../core/settings.ts'
 import { excerpt } from '../../core/text/redact.ts'
 import { NS } from '../../protocol/meta-keys.ts'
 import { steady } from '../steady.ts'
-import { failureText, shown } from './leaks.ts'
 import { type Answer, absenceOf, type CheckContext, isAsking } from './session.ts'
+import type { Redactor } from '../../core/text/redactor.ts'
+import { sentBy } from '../../features/errors/errors.ts'
+import { sanitise } from '../../features/errors/sanitise.ts'
+import { ownCall } from '../../protocol/lift.ts'
 
 /** An example call; its output may show a part of the result. */
 export interface Example {
@@ -105,4 +111,51 @@ export function includes(value: unknown, part: unknown, depth = 0): boolean {
       ([key, member]) => Object.hasOwn(value, key) && includes(value[key], member, depth + 1),
     )
   )
+}
+
+/** The marks that replace each kind of detail. */
+const kinds: readonly (readonly [mark: string, what: string])[] = [
+  ['[path]', 'a path'],
+  ['[host]', 'a host'],
+  ['[query]', 'a database query'],
+  ['[connection]', 'a connection string'],
+  ['[redacted]', 'what looks like a secret'],
+  ['***', 'a secret of the configuration'],
+]
+
+/** The text of a failed call; undefined for others. */
+export function failureText(answer: Answer): string | undefined {
+  if (answer.kind === 'error') {
+    const { message, data } = answer.error
+    return data === undefined ? String(message) : `${String(message)}\n${JSON.stringify(data)}`
+  }
+  if (answer.kind === 'none' || answer.result.isError !== true) return undefined
+  const { content } = answer.result
+  const blocks: readonly unknown[] = Array.isArray(content) ? content : []
+  return blocks
+    .flatMap((block) => (isObject(block) && typeof block.text === 'string' ? [block.text] : []))
+    .join('\n')
+}
+
+/** The maximum length of a text that is examined, in characters. */
+const MAX_TEXT = 60_000
+
+/** What an error text reveals that the caller did not send, as a message without it; undefined if nothing. */
+export function leakIn(text: string, params: Fields, redactor: Redactor): string | undefined {
+  const sent = sentBy(ownCall({ params: Payload.of(params) }), redactor)
+  const examined = text.slice(0, MAX_TEXT)
+  const safe = sanitise(examined, sent)
+  if (safe === examined) return undefined
+  const found = kinds.filter(([mark]) => count(safe, mark) > count(examined, mark)).map(([, what]) => what)
+  const what = found.length > 0 ? found.join(' and ') : 'a stack trace'
+  return `${what}: ${excerpt(safe, 120)}`
+}
+
+/** A text of the server for a report: short, and without anything that looks like a secret. */
+export function shown(text: string, redactor: Redactor): string {
+  return excerpt(redactor.text(text), 120)
+}
+
+function count(text: string, mark: string): number {
+  return text.split(mark).length - 1
 }

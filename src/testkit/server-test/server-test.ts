@@ -1,22 +1,25 @@
-/** Tests a server: the protocol, its lists, what it offers, and its tools with generated cases. */
+/**
+ * Tests a server: the protocol, its lists, what it offers, the rules of `gatehouse lint` that are about MCP itself, and its tools
+ * with generated cases. The score is how much of each area holds; docs/server-tests.md has the table of weights.
+ */
 import type { Descriptor } from '../../core/descriptor.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
 import { withoutSecrets } from '../../core/text/redact.ts'
-import { type Redactor } from '../../core/text/redactor.ts'
-import type { AuditedTool } from '../../lint/subject.ts'
+import type { Redactor } from '../../core/text/redactor.ts'
+import { type AuditedTool, gather, type Subject } from '../../lint/subject.ts'
 import type { Sandbox } from '../prove/sandbox.ts'
 import { type Report, reportOf } from '../report.ts'
-import { examplesOf } from './examples.ts'
-import { testItems } from './items.ts'
-import { judgeNames, testLists } from './lists.ts'
+import { examplesOf, failureText, shown } from './examples.ts'
+import { testItems, judgeNames, testLists } from './lists.ts'
 import { judgeMessages, testCapabilities, testDiscovery, testMalformed } from './protocol.ts'
-import { type Coverage, Results, type ServerCheck } from './results.ts'
-import { testRules } from './rules.ts'
-import { testInSandbox } from './sandbox-test.ts'
-import { type Score, scoreOf } from './score.ts'
-import { type CheckContext, ServerLost, type ServerSession } from './session.ts'
+import { type Coverage, Results, type ServerCheck, type Area } from './results.ts'
+import { testInSandbox, testWritingTool, type UndoableCalls } from './writing-test.ts'
+import { type CheckContext, ServerLost, type ServerSession, absenceOf } from './session.ts'
 import { testReadingTool } from './tool-test.ts'
-import { testWritingTool, type UndoableCalls } from './writing-test.ts'
+import type { Handler } from '../../core/call.ts'
+import { GatewayError } from '../../core/error.ts'
+import { Payload } from '../../core/payload.ts'
+import { assertions } from '../../lint/audit.ts'
 
 interface Options {
   readonly settings: UpstreamSettings
@@ -215,4 +218,106 @@ async function testWrites(
 /** Whether some calls of a tool only read. */
 export function mayRead({ classification: { op, varies } }: Descriptor): boolean {
   return op === 'read' || varies?.baseEffect === 'read'
+}
+
+/** The weight of each area. Areas without a check do not count. */
+export const weights: Readonly<Record<Exclude<Area, 'latency'>, number>> = {
+  protocol: 25,
+  definitions: 15,
+  results: 20,
+  refusals: 20,
+  errors: 10,
+  robustness: 10,
+}
+
+interface Score {
+  /** 0 to 100; null if nothing was checked. */
+  readonly total: number | null
+  /** The score of each area that was checked. */
+  readonly areas: Readonly<Partial<Record<Area, number>>>
+}
+
+/**
+ * The score of the checks: in each area the share of subjects, such as a tool, of which every check passed. It is rounded
+ * down, so that 100 means that nothing failed.
+ */
+export function scoreOf(checks: readonly ServerCheck[]): Score {
+  const carriedOut = checks.filter(({ status }) => status !== 'skipped')
+  const shares = Object.entries(weights).flatMap(([area, weight]) => {
+    const own = carriedOut.filter(({ category }) => category === area)
+    if (own.length === 0) return []
+    const subjects = new Set(own.map(({ subject }) => subject))
+    const broken = new Set(own.filter(({ status }) => status !== 'passed').map(({ subject }) => subject))
+    // A server that is lost is not robust, whatever it did before.
+    const share = broken.has('server') ? 0 : (subjects.size - broken.size) / subjects.size
+    return [{ area, weight, share }]
+  })
+  const sum = shares.reduce((total, { weight }) => total + weight, 0)
+  const reached = shares.reduce((total, { weight, share }) => total + weight * share, 0)
+  return {
+    total: sum === 0 ? null : Math.floor((reached / sum) * 100 + 1e-9),
+    areas: Object.fromEntries(shares.map(({ area, share }) => [area, Math.floor(share * 100 + 1e-9)])),
+  }
+}
+
+/** The rules, by the area that they belong to. The others are about the corporate profile, or are checked in calls. */
+const areas: ReadonlyMap<string, Area> = new Map([
+  ...['C008', 'C087', 'C100', 'C105', 'C118', 'C173'].map((id) => [id, 'protocol'] as const),
+  ...['C121', 'C124', 'C126', 'C127', 'C158', 'C159', 'C172'].map((id) => [id, 'definitions'] as const),
+  ['C177', 'results'],
+])
+
+/** Adds the results of the rules, and returns the tools with their classification. @throws ServerLost */
+async function testRules(
+  settings: UpstreamSettings,
+  { session, results, redactor }: CheckContext,
+): Promise<Subject['tools']> {
+  const subject = await gather(handlerOf(session, redactor), {
+    settings,
+    revision: session.revision,
+    guards: new Map(),
+    isProtected: false,
+  })
+  session.mustGoOn()
+  for (const { id, text, check } of assertions) {
+    const area = areas.get(id)
+    if (area === undefined) continue
+    const { status, evidence } = check(subject)
+    const isFailed = status === 'fail'
+    results.add(area, `lint/${id}`, `lint/${id}`, {
+      description: text,
+      status: status === 'not applicable' ? 'skipped' : isFailed ? 'failed' : 'passed',
+      message: isFailed
+        ? `${text} ${evidence.slice(0, 3).join('; ')}`
+        : status === 'not applicable'
+          ? evidence[0]
+          : text,
+    })
+  }
+  return subject.tools
+}
+
+/** The server as a handler: without anything that the gateway does. */
+function handlerOf(session: ServerSession, redactor: Redactor): Handler {
+  const cursors = new Set<string>()
+  return async ({ method, params }) => {
+    // The result of the handshake, which no server repeats.
+    if (method === 'server/discover') return { kind: 'result', result: Payload.of(session.discovered) }
+    const answer = await session.request(method, params.fields)
+    if (answer.kind !== 'result') {
+      const relayed = answer.kind === 'error' ? { relayed: Payload.of(answer.error) } : {}
+      throw new GatewayError(
+        'UPSTREAM_ERROR',
+        shown(failureText(answer) ?? absenceOf(answer), redactor),
+        relayed,
+      )
+    }
+    const { nextCursor, ...rest } = answer.result
+    // A list that does not end is found by another check; it is read twice.
+    const key = `${method} ${String(params.fields.cursor)} ${String(nextCursor)}`
+    const isLoop =
+      nextCursor === params.fields.cursor || (cursors.has(`${key} twice`) && nextCursor !== undefined)
+    if (nextCursor !== undefined) cursors.add(cursors.has(key) ? `${key} twice` : key)
+    return { kind: 'result', result: Payload.of(isLoop ? rest : answer.result) }
+  }
 }

@@ -8,11 +8,15 @@ import { self } from '../../core/identity.ts'
 import { isObject, readJson } from '../../core/json/json.ts'
 import { type Fields, Payload } from '../../core/payload.ts'
 import { excerpt } from '../../core/text/redact.ts'
-import { type Redactor } from '../../core/text/redactor.ts'
+import type { Redactor } from '../../core/text/redactor.ts'
 import { mirrorHeaders, readMirror, standardHeaders } from '../../protocol/headers.ts'
 import { metaKeys } from '../../protocol/meta-keys.ts'
 import { PROGRESS } from '../../protocol/methods.ts'
-import type { OpenTransport, UpstreamTransport } from '../../upstream/transport/transport.ts'
+import type {
+  OpenTransport,
+  UpstreamTransport,
+  TransportInterceptor,
+} from '../../upstream/transport/transport.ts'
 import type { Results } from './results.ts'
 
 /** How a request ended. `none` is neither a result nor an error, for the reason in `why`. */
@@ -441,4 +445,35 @@ function headersOf(method: string, params: Fields, definition: Fields): Record<s
   const payload = Payload.of(params)
   const mirror = readMirror(definition.inputSchema) ?? []
   return { ...standardHeaders(method, payload), ...mirrorHeaders(mirror, payload) }
+}
+
+/*
+ * How the gateway opens the connections of a server, so that a test can open its own in the same way: with the same
+ * command or credentials, transport and revision, but with nothing of the gateway between.
+ */
+
+/** Keeps the last opening that the gateway used. Pass `intercept` to the gateway, and have it connect once. */
+export class OpeningCapture {
+  #open: OpenTransport | undefined
+  #era: 'legacy' | 'modern' = 'legacy'
+  #transports: UpstreamTransport[] = []
+
+  readonly intercept: TransportInterceptor = (open, { era }) => {
+    this.#open = open
+    this.#era = era
+    return async (receiver) => {
+      const transport = await open(receiver)
+      this.#transports.push(transport)
+      return transport
+    }
+  }
+
+  /** Ends the connections of the gateway, and returns how to open others. @throws Error if it has not connected */
+  async take(): Promise<{ readonly open: OpenTransport; readonly era: 'legacy' | 'modern' }> {
+    if (!this.#open) throw new Error('the gateway has not connected to the server')
+    // Servers that use a file or a profile alone cannot run twice.
+    await Promise.allSettled(this.#transports.map((each) => each.close()))
+    this.#transports = []
+    return { open: this.#open, era: this.#era }
+  }
 }

@@ -3,19 +3,17 @@
  * gateway, for the arguments of each call, not the name of the tool.
  */
 import type { Descriptor } from '../../core/descriptor.ts'
-import { isObject, isSame } from '../../core/json/json.ts'
+import { isObject, isSame, readJson } from '../../core/json/json.ts'
 import { asCalled } from '../../core/judgement/call.ts'
 import { type Fields, Payload } from '../../core/payload.ts'
 import type { Redactor } from '../../core/text/redactor.ts'
 import { steady } from '../steady.ts'
-import { type Case, casesOf } from './cases.ts'
-import { type Example, judgeExamples } from './examples.ts'
-import { executionIn } from './hostile.ts'
-import { failureText, leakIn, shown } from './leaks.ts'
-import { outputProblems, structuredTextProblem } from './output.ts'
+import { type Case, casesOf, executionIn } from './cases.ts'
+import { type Example, judgeExamples, failureText, leakIn, shown } from './examples.ts'
 import { type Results, summary } from './results.ts'
 import { type Answer, type CheckContext, isAsking, isHttpRefusal, isSuccess, ServerLost } from './session.ts'
 import { callProblems } from './shapes.ts'
+import { UnusableSchema, validator } from '../../core/schema/schema.ts'
 
 interface Context extends CheckContext {
   readonly seed: number
@@ -288,4 +286,38 @@ async function judgeSurvival(
     session.restarts > restarts ? [`it was started again ${session.restarts - restarts} times`] : []
   const problems = [...ended, ...dead, ...(ended.length + dead.length > 0 ? [] : restarted)]
   results.judge('robustness', subject, `${subject}/survives`, { problems, note: `${all.length} calls` })
+}
+
+/** Why a success does not fit the output schema of its tool. */
+export function outputProblems({ structuredContent }: Fields, outputSchema: Fields): string[] {
+  if (structuredContent === undefined)
+    return ['there is an output schema, but the result has no structuredContent']
+  try {
+    return validator(outputSchema)(structuredContent).map(
+      ({ path, message }) => `structuredContent${path.map((each) => `.${each}`).join('')} ${message}`,
+    )
+  } catch (error) {
+    if (!(error instanceof UnusableSchema)) throw error
+    return [error.message.slice(0, 200)]
+  }
+}
+
+/**
+ * Why the text of a structured result says something else: it is JSON, and neither the structured content nor its only
+ * member. Text that is not JSON is for people, and is not compared.
+ */
+export function structuredTextProblem({ content, structuredContent }: Fields): string | undefined {
+  const blocks: readonly unknown[] = Array.isArray(content) ? content : []
+  const values = blocks.flatMap((block) => {
+    const value = isObject(block) && typeof block.text === 'string' ? readJson(block.text) : undefined
+    return isObject(value) || Array.isArray(value) ? [value] : []
+  })
+  if (values.length === 0) return undefined
+  const members = isObject(structuredContent) ? Object.values(structuredContent) : []
+  const only = members.length === 1 ? members[0] : undefined
+  // Some servers put a list, or a text, into an object with one member.
+  const parsed = typeof only === 'string' ? readJson(only) : only
+  const isEqual = (value: unknown): boolean => isSame(value, structuredContent) || isSame(value, parsed)
+  const isItems = Array.isArray(only) && only.length === values.length && isSame(only, values)
+  return values.some(isEqual) || isItems ? undefined : 'its text is other JSON than its structuredContent'
 }

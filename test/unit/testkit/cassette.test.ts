@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { parseCassette } from '../../../src/testkit/cassette.ts'
-import { episodesOf } from '../../../src/testkit/episodes.ts'
+import { parseCassette, episodesOf } from '../../../src/testkit/cassette.ts'
 
 const header = { type: 'header', cassetteVersion: 2, transport: 'stdio', era: 'modern' }
 

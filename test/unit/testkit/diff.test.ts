@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { parseCassette } from '../../../src/testkit/cassette.ts'
 import { diffCassettes } from '../../../src/testkit/diff.ts'
-import { isRecorded } from '../../../src/testkit/matching.ts'
+import { isRecorded } from '../../../src/testkit/player.ts'
 import { steady, steadyCode } from '../../../src/testkit/steady.ts'
 
 const marks = ['***', '[redacted]']

@@ -2,7 +2,7 @@ import { expect, it } from 'vitest'
 import type { Handler } from '../../../src/core/call.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import { parseCassette } from '../../../src/testkit/cassette.ts'
-import { repeatLive } from '../../../src/testkit/live.ts'
+import { repeatLive } from '../../../src/testkit/diff.ts'
 
 const head = { type: 'header', cassetteVersion: 2, transport: 'stdio' }
 const recorded = [

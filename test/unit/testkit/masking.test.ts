@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { loadSettings } from '../../../src/config/load.ts'
-import { cassetteMask } from '../../../src/testkit/masking.ts'
+import { cassetteMask } from '../../../src/testkit/recorder.ts'
 
 const { settings } = loadSettings(
   JSON.stringify({

@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { parseCassette } from '../../../src/testkit/cassette.ts'
-import { conversationsOf } from '../../../src/testkit/conversations.ts'
-import { testFile } from '../../../src/testkit/test-file.ts'
+import { conversationsOf, testFile } from '../../../src/testkit/conversations.ts'
 
 const question = { method: 'elicitation/create', params: { message: 'Name?' } }
 const answer = { action: 'accept', content: { name: 'Ada' } }

@@ -1,8 +1,7 @@
 import { describe, expect, it, test } from 'vitest'
 import { validator } from '../../../../src/core/schema/schema.ts'
 import { type Check, type Context, Failure, Skip } from '../../../../src/testkit/conformance/check.ts'
-import { runChecks } from '../../../../src/testkit/conformance/run.ts'
-import { checks, suiteDocument } from '../../../../src/testkit/conformance/suite.ts'
+import { runChecks, checks, suiteDocument } from '../../../../src/testkit/conformance/run.ts'
 import { type CheckResult, type CheckStatus, isClean, type Report } from '../../../../src/testkit/report.ts'
 import { hasSchema, schemaText } from '../../../support/published-schemas.ts'
 

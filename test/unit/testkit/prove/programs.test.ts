@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { programsIn } from '../../../../src/testkit/prove/programs.ts'
+import { programsIn } from '../../../../src/testkit/prove/copies.ts'
 
 it.each([
   ['node server.js ./docs', ['server.js']],

@@ -9,8 +9,8 @@ import {
   unreachableReport,
   untestedReport,
   whyUntested,
+  scoreOf,
 } from '../../../../src/testkit/server-test/server-test.ts'
-import { scoreOf } from '../../../../src/testkit/server-test/score.ts'
 import { ServerLost, ServerSession } from '../../../../src/testkit/server-test/session.ts'
 import type { TransportReceiver } from '../../../../src/upstream/transport/transport.ts'
 import { isObject, type Json, parse } from '../../../support/server/json.ts'

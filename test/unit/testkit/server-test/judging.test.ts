@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { Redactor } from '../../../../src/core/text/redactor.ts'
-import { leakIn } from '../../../../src/testkit/server-test/leaks.ts'
-import { outputProblems, structuredTextProblem } from '../../../../src/testkit/server-test/output.ts'
+import { leakIn } from '../../../../src/testkit/server-test/examples.ts'
+import { outputProblems, structuredTextProblem } from '../../../../src/testkit/server-test/tool-test.ts'
 import { Results } from '../../../../src/testkit/server-test/results.ts'
-import { scoreOf, weights } from '../../../../src/testkit/server-test/score.ts'
+import { scoreOf, weights } from '../../../../src/testkit/server-test/server-test.ts'
 import { callProblems, promptProblems, readProblems } from '../../../../src/testkit/server-test/shapes.ts'
 
 const latest = '2025-11-25'

@@ -5,7 +5,7 @@ import type { UpstreamSettings } from '../../../../src/core/settings.ts'
 import { Redactor } from '../../../../src/core/text/redactor.ts'
 import { examplesOf } from '../../../../src/testkit/server-test/examples.ts'
 import { Results } from '../../../../src/testkit/server-test/results.ts'
-import { testInSandbox } from '../../../../src/testkit/server-test/sandbox-test.ts'
+import { testInSandbox } from '../../../../src/testkit/server-test/writing-test.ts'
 import type { ServerSession } from '../../../../src/testkit/server-test/session.ts'
 
 const definition = {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { sentenceOf } from '../../../../src/testkit/server-test/sentences.ts'
+import { sentenceOf } from '../../../../src/testkit/server-test/results.ts'
 
 describe('the sentence of a check', () => {
   it.each([
