@@ -48,8 +48,6 @@ const toMerge = new Set([
   'src/features/events/deliveries/failure-rate.ts',
   'src/features/events/deliveries/owners.ts',
   'src/features/events/deliveries/verified-receivers.ts',
-  'src/features/events/client/kept-subscriptions.ts',
-  'src/features/events/client/wrapped.ts',
   'src/features/conformance/plot.ts',
   'src/catalog/proofs.ts',
   'src/catalog/schema-ids.ts',

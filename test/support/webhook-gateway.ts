@@ -4,8 +4,7 @@ import { Payload } from '../../src/core/payload.ts'
 import type { Principal } from '../../src/core/principal.ts'
 import { createSeal } from '../../src/core/seal.ts'
 import { Redactor } from '../../src/core/text/redactor.ts'
-import { type EventType, forItsCaller } from '../../src/features/events/event-types.ts'
-import type { Parts } from '../../src/features/events/requests.ts'
+import { type EventCatalog, type EventType, forItsCaller } from '../../src/features/events/types.ts'
 import { ServerEvents } from '../../src/features/events/server-events.ts'
 import { WebhookDeliveries } from '../../src/features/events/deliveries/deliveries.ts'
 import type { Dialer } from '../../src/features/dialer.ts'
@@ -83,7 +82,7 @@ export class WebhookGateway {
       isShared: false,
       redactor: new Redactor(),
     })
-    const parts: Parts = {
+    const parts: EventCatalog = {
       deps,
       sources: [{ name: 'test', types: async () => this.types() }],
       upstreams: () => ['one'],

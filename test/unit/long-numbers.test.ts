@@ -20,7 +20,7 @@ import { parseExpression, printExpression, resultValue } from '../../src/core/un
 import { readUndo } from '../../src/core/undo/rules.ts'
 import { cost } from '../../src/features/cost/cost.ts'
 import { reportDryRun } from '../../src/features/dry-run/report.ts'
-import { hasFields } from '../../src/features/events/event-types.ts'
+import { hasFields } from '../../src/features/events/types.ts'
 import { compare, itemsOf, printState, readState } from '../../src/features/events/sources/watch-state.ts'
 import { mask } from '../../src/features/mask/mask.ts'
 import { rulesFor } from '../../src/features/permissions/rules.ts'

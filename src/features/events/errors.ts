@@ -1,5 +1,10 @@
-/** The errors of the events extension, with the codes of SEP-3415. */
-import { GatewayError } from '../../core/error.ts'
+/**
+ * The errors of the events extension, with the codes of SEP-3415, those of the design sketch that preceded it, which
+ * deployed clients such as ChatGPT follow, and what the gateway makes of the errors of a server's own events. The gateway
+ * uses the codes of SEP-3415; a client of the sketch gets the others.
+ */
+import { asGatewayError, GatewayError } from '../../core/error.ts'
+import { isObject } from '../../core/json/json.ts'
 
 /** The codes by name. */
 const codes = {
@@ -70,4 +75,110 @@ export function callbackEndpointError(reason: string): GatewayError {
     suggestion:
       'Check that the URL is reachable from the internet and echoes the challenge of a verification.',
   })
+}
+
+/** The error for an invalid parameter. */
+export function invalid(field: string, why: string): GatewayError {
+  const end = why.endsWith('.') ? '' : '.'
+  return new GatewayError('INVALID_INPUT', `Invalid params: ${field} ${why}${end}`, {
+    field,
+    reason: 'invalid',
+  })
+}
+
+// The two columns of codes
+
+/** The error codes of SEP-3415, or those of the sketch. */
+export type Column = 'sep' | 'sketch'
+
+/** The codes of SEP-3415, and the distance to those of the sketch: -32023 is -32011 there, and so on to -32027. */
+const FIRST_CODE = -32023
+const LAST_CODE = -32027
+const DISTANCE = 12
+
+/** A code of either column in that of SEP-3415; other codes are not changed. */
+function inSepColumn(code: number): number {
+  const moved = code - DISTANCE
+  return moved <= FIRST_CODE && moved >= LAST_CODE ? moved : code
+}
+
+/** Whether an error says that there is no such subscription. */
+export function isUnknownSubscription({ rpc, extra }: GatewayError): boolean {
+  return rpc === codes.NotFound && extra.data?.kind === 'subscription'
+}
+
+/** A failure with the code of a column. */
+export function inColumn(error: GatewayError, column: Column): GatewayError {
+  const { rpc } = error.extra
+  const isOfExtension = rpc !== undefined && rpc <= FIRST_CODE && rpc >= LAST_CODE
+  return isOfExtension && column === 'sketch' ? error.with({ rpc: rpc + DISTANCE }) : error
+}
+
+// The errors of servers
+
+/** Codes after which the same subscription fails again, until something else changes. */
+const finalCodes: ReadonlySet<number> = new Set([-32601, -32602, -32023, -32024, -32025, -32026])
+
+/** Whether an error of `errorOfServer` refuses or ends a subscription. */
+export function isFinal({ rpc }: GatewayError): boolean {
+  return finalCodes.has(rpc)
+}
+
+/** Whether the server cannot deliver to the webhook of the gateway. */
+export function isCallbackFailure({ extra }: GatewayError): boolean {
+  return extra.reason === CALLBACK_FAILED
+}
+
+const CALLBACK_FAILED = 'callback_failed'
+
+/** What a request to a server failed with. Its words are replaced where its code says everything. */
+export function errorOfServer(thrown: unknown): GatewayError {
+  const error = asGatewayError(thrown)
+  const { relayed } = error.extra
+  return (relayed && knownError(relayed.fields.code, relayed.fields.data)) ?? error
+}
+
+/** The error with which a server ended a subscription. */
+export function terminationOf(error: unknown): GatewayError {
+  const { code, data } = isObject(error) ? error : {}
+  return knownError(code, data) ?? forbidden('terminated', 'The server ended the subscription.')
+}
+
+function knownError(code: unknown, given: unknown): GatewayError | undefined {
+  if (typeof code !== 'number') return undefined
+  const data = isObject(given) ? given : {}
+  switch (inSepColumn(code)) {
+    case -32023:
+      return notFound('event')
+    case -32024:
+      return forbidden(wordOf(data.reason) ?? 'refused', 'The server does not permit this subscription.')
+    case -32025:
+      return resourceExhausted(
+        wordOf(data.limit) ?? 'subscriptions',
+        typeof data.max === 'number' ? data.max : 0,
+        'The server does not permit more subscriptions.',
+      )
+    case -32026:
+      return unsupported(
+        wordOf(data.feature) ?? 'subscription',
+        wordOf(data.value) ?? '',
+        'The server does not support this subscription.',
+      )
+    case -32027:
+      return new GatewayError(
+        'SERVER_UNAVAILABLE',
+        `The server cannot deliver these events to the gateway: ${wordOf(data.reason) ?? 'failed'}.`,
+        {
+          reason: CALLBACK_FAILED,
+          suggestion: 'Check that listen.public_url leads to the gateway.',
+        },
+      )
+    default:
+      return undefined
+  }
+}
+
+/** A short name that a server sent; undefined for anything else. */
+function wordOf(value: unknown): string | undefined {
+  return typeof value === 'string' && /^[\w.-]{1,64}$/.test(value) ? value : undefined
 }

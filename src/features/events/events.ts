@@ -2,25 +2,18 @@
  * The feature `events`: events for servers that have none, by the events extension (SEP-3415). Sources are the
  * notifications of a server, the successes of its tools that write, changes that its tools show, webhooks of other
  * services, what the gateway notices itself, and the events of servers that have some. Clients of 2026-07-28 poll or stream
- * them, or get them by webhooks, as some older clients do (`clients.ts`); `client/` serves clients of all revisions
+ * them, or get them by webhooks, as some older clients do (`dialects/extension.ts`); `dialects/proposal.ts` serves clients of all revisions
  * without the extension.
  */
-import type { Call, Handler, Middleware } from '../../core/call.ts'
+import type { Call, Middleware } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { background } from '../../core/log.ts'
-import { Payload } from '../../core/payload.ts'
-import { eventsExtension } from '../../protocol/meta-keys.ts'
-import { unknownMethod } from '../../protocol/methods.ts'
 import type { Feature, Services, SettingsOf } from '../feature.ts'
 import { eventTrials, eventTypes, publishing, toolFacts } from '../offers.ts'
-import { clientFace } from './client/client.ts'
-import { hasMethod, profileOf } from './clients.ts'
 import { WebhookDeliveries } from './deliveries/deliveries.ts'
 import { webhookMethods } from './deliveries/subscribe.ts'
-import { withExpectedErrors } from './error-columns.ts'
-import type { EventSource } from './event-types.ts'
-import { readingMethods } from './methods.ts'
-import type { Parts } from './requests.ts'
+import { declaring, forItsClients, readingMethods } from './dialects/extension.ts'
+import { proposal } from './dialects/proposal.ts'
 import { ServerEvents } from './server-events.ts'
 import { Hooks } from './sources/hooks.ts'
 import { notifiedEvents } from './sources/notifications.ts'
@@ -28,7 +21,7 @@ import { addPublished, ownEvents } from './sources/own.ts'
 import { relayedEvents } from './sources/relayed.ts'
 import { allWatches, tryWatch, Watches, watchProblems } from './sources/watches.ts'
 import { logWrites, successType, writeEvents } from './sources/writes.ts'
-import { TypeChanges } from './type-changes.ts'
+import { type EventCatalog, type EventSource, TypeChanges } from './types.ts'
 import { createDialer } from '../dialer.ts'
 import { type EventSettings, type Writes, eventsSchema } from './settings.ts'
 
@@ -66,7 +59,7 @@ export const events: Feature<EventSettings | false> = {
       watches,
       hooks,
     ]
-    const parts: Parts = {
+    const catalog: EventCatalog = {
       deps,
       sources,
       upstreams: () => deps.servers.names().filter((name) => settings(name) !== false),
@@ -74,13 +67,13 @@ export const events: Feature<EventSettings | false> = {
     }
     const closing = new AbortController()
     const { max_ttl: maxTtlMs, webhooks } = gatewaySettings(settings, deps)
-    const client = clientFace(parts, deps, maxTtlMs)
+    const client = proposal(catalog, deps, maxTtlMs)
     const { allow, give_up: giveUpMs, webhook_id: webhookId } = webhooks
     const dialer = createDialer({ allow, proxies: deps.gateway.proxies })
-    const deliveries = new WebhookDeliveries({ deps, parts, dialer, giveUpMs, webhookId })
+    const deliveries = new WebhookDeliveries({ deps, parts: catalog, dialer, giveUpMs, webhookId })
     const methods = {
-      ...readingMethods(parts, closing.signal),
-      ...webhookMethods({ parts, deps, deliveries, allow, maxTtlMs }),
+      ...readingMethods(catalog, closing.signal),
+      ...webhookMethods({ parts: catalog, deps, deliveries, allow, maxTtlMs }),
     }
     const isOn = ({ target: { upstream } }: Call): boolean => settings(upstream) !== false
     const changes = new TypeChanges({ isOn, onChange: () => relayed.forget() })
@@ -105,7 +98,7 @@ export const events: Feature<EventSettings | false> = {
       },
       http: {
         routes: client.routes,
-        pages: hooks.pages(parts.upstreams()),
+        pages: hooks.pages(catalog.upstreams()),
         receiveHook: async (hook) => {
           if (hook.isOfServer) {
             if (hook.server === undefined || settings(hook.server) === false)
@@ -126,7 +119,7 @@ export const events: Feature<EventSettings | false> = {
           background(addPublished(event, eventsOf(upstream), deps), deps.log),
         ),
         eventTrials.offer(() =>
-          Promise.all(allWatches(parts.upstreams(), deps).map((each) => tryWatch(each, deps))),
+          Promise.all(allWatches(catalog.upstreams(), deps).map((each) => tryWatch(each, deps))),
         ),
       ],
       start: async () => {
@@ -135,8 +128,8 @@ export const events: Feature<EventSettings | false> = {
         await deliveries.start()
       },
       problems: async () => [
-        ...(await watchProblems(allWatches(parts.upstreams(), deps), deps)),
-        ...(await relayed.problems(parts.upstreams())),
+        ...(await watchProblems(allWatches(catalog.upstreams(), deps), deps)),
+        ...(await relayed.problems(catalog.upstreams())),
       ],
       close: async () => {
         closing.abort()
@@ -165,41 +158,10 @@ function gatewaySettings(
   return found
 }
 
-/** The methods, for the clients that have them. Errors have the codes that each client expects. */
-function forItsClients(methods: Readonly<Record<string, Handler>>): Readonly<Record<string, Handler>> {
-  const only =
-    (name: string, answer: Handler): Handler =>
-    async (call) => {
-      if (!hasMethod(call.client, name)) throw unknownMethod(call.method)
-      return answer(call)
-    }
-  return Object.fromEntries(
-    Object.entries(methods).map(([name, answer]) => [name, only(name, withExpectedErrors(name, answer))]),
-  )
-}
-
 /** A middleware for the calls of servers whose events are on. */
 function whereOn(isOn: (call: Call) => boolean, middleware: Middleware): Middleware {
   return (next) => {
     const wrapped = middleware(next)
     return (call) => (isOn(call) ? wrapped(call) : next(call))
-  }
-}
-
-/**
- * Declares the extension in the result of `server/discover`, also under the key of its first drafts. Older clients that
- * have events know only this key.
- */
-function declaring(isOn: (call: Call) => boolean): Middleware {
-  return (next) => async (call) => {
-    const outcome = await next(call)
-    const { methods } = profileOf(call.client)
-    if (outcome.kind !== 'result' || methods === 'none' || !isOn(call)) return outcome
-    const capabilities = outcome.result.at('capabilities') ?? Payload.of({})
-    const extensions = (capabilities.at('extensions') ?? Payload.of({})).with({
-      [eventsExtension]: { listChanged: true },
-    })
-    const declared = capabilities.with({ ...(methods === 'all' && { extensions }), events: {} })
-    return { kind: 'result', result: outcome.result.with({ capabilities: declared }) }
   }
 }

@@ -55,8 +55,8 @@ export class ServerEvents {
     this.#interest = new EventInterest(store, eventLogName(upstream), { keep: ttl, isShared })
   }
 
-  /** Whether clients want events; the others are not kept. @throws SERVER_UNAVAILABLE */
-  isWanted(): Promise<boolean> {
+  /** Whether somebody follows the events; otherwise they are not kept. @throws SERVER_UNAVAILABLE */
+  isRetained(): Promise<boolean> {
     return this.#interest.isThere()
   }
 
@@ -64,13 +64,13 @@ export class ServerEvents {
    * Has all gateways with this store keep events from now on, for as long as a position that is handed out now is of
    * use. Must be awaited before one is handed out or read from. @throws SERVER_UNAVAILABLE
    */
-  want(): Promise<void> {
+  retain(): Promise<void> {
     return this.#interest.declare(() => this.#append({ name: LOGGING_BEGAN, data: {} }))
   }
 
   /** The position that what happens from now on follows. @throws SERVER_UNAVAILABLE */
   async now(): Promise<string> {
-    await this.want()
+    await this.retain()
     return this.log.end()
   }
 
@@ -96,7 +96,7 @@ export class ServerEvents {
     const added = occurred(event)
     for (const wait of [...RETRY_PAUSES_MS, undefined]) {
       try {
-        if (await this.isWanted()) await this.append([added])
+        if (await this.isRetained()) await this.append([added])
         this.#failingSince = undefined
         return
       } catch (error) {
@@ -137,7 +137,7 @@ export class ServerEvents {
     for (let attempt = 0; attempt < MAX_REPORT_ATTEMPTS; attempt++) {
       await pause(REPORT_INTERVAL_MS)
       try {
-        if (await this.isWanted()) await this.#append({ name: LOGGING_BEGAN, data: {} })
+        if (await this.isRetained()) await this.#append({ name: LOGGING_BEGAN, data: {} })
         break
       } catch {
         // The next attempt follows.

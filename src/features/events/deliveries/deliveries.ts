@@ -12,11 +12,10 @@ import { type DeadLetter, DeadLetters } from '../../../records/dead-letters.ts'
 import { EventSubscriptions, NEVER, type SubscriptionRecord } from '../../../records/event-subscriptions.ts'
 import { callerHash, fromStoredPrincipal } from '../../../records/principal.ts'
 import type { Services } from '../../feature.ts'
-import { inColumn } from '../error-columns.ts'
-import { callbackEndpointError, forbidden } from '../errors.ts'
-import { occurrence } from '../methods.ts'
-import { KEEP_INTERVAL_MS, keepOpen } from '../keeping.ts'
-import { type NamedType, type Parts, presentType, sealCursor } from '../requests.ts'
+import { occurrence, sealCursor } from '../dialects/extension.ts'
+import { callbackEndpointError, forbidden, inColumn } from '../errors.ts'
+import { RETAIN_INTERVAL_MS, retain } from '../follower.ts'
+import { type EventCatalog, type NamedType, presentType } from '../types.ts'
 import { asEvent, type LoggedEvent } from '../server-events.ts'
 import type {
   Delivery,
@@ -55,7 +54,7 @@ const PAGE_EVENTS = 100
 
 interface Options {
   readonly deps: Pick<Services, 'log' | 'store' | 'invoker' | 'identity' | 'metrics'>
-  readonly parts: Parts
+  readonly parts: EventCatalog
   readonly dialer: Dialer
   readonly giveUpMs: number
   readonly webhookId: 'event' | 'message'
@@ -469,10 +468,10 @@ export class WebhookDeliveries implements DeliveryQueue {
       await this.#typeOf(held, 0)
       this.#worker.wake(record.id)
     }
-    if (!held.type || held.isEnding || now - held.keptAt < KEEP_INTERVAL_MS) return
+    if (!held.type || held.isEnding || now - held.keptAt < RETAIN_INTERVAL_MS) return
     held.keptAt = now
     const wanted = [{ type: held.type.type, arguments: record.arguments }]
-    const kept = keepOpen(wanted, held.call.principal, this.#options.parts)
+    const kept = retain(wanted, held.call.principal, this.#options.parts)
     kept.catch((error: unknown) => this.#unknown(held, error))
   }
 

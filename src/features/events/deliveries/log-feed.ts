@@ -16,7 +16,7 @@ const PAGE_EVENTS = 500
 const RETRY_MS = 1000
 
 /** What a feed follows. */
-type Source = Pick<ServerEvents, 'log' | 'changed' | 'want'>
+type Source = Pick<ServerEvents, 'log' | 'changed' | 'retain'>
 
 /** The end of a log. */
 class LogFeed {
@@ -45,7 +45,7 @@ class LogFeed {
       const changed = this.#source.changed(signal)
       try {
         // Subscriptions may last longer than events are kept for others.
-        await this.#source.want()
+        await this.#source.retain()
         const isFirst = this.#start === undefined
         if (isFirst) this.#begin(await this.#source.log.end())
         // Who read the log before its end was known has not seen what was appended in between.

@@ -21,18 +21,23 @@ import {
 import { callerHash } from '../../../records/principal.ts'
 import type { Services } from '../../feature.ts'
 import { answered } from '../../builtin-tool.ts'
-import { profileOf } from '../clients.ts'
-import { callbackEndpointError, forbidden, notFound, resourceExhausted, unsupported } from '../errors.ts'
-import { keepOpen } from '../keeping.ts'
 import {
   canSubscribe,
-  type EventRequest,
-  invalid,
-  marksGap,
-  type Parts,
+  type PositionedRequest,
+  profileOf,
   readRequest,
   sealCursor,
-} from '../requests.ts'
+} from '../dialects/extension.ts'
+import {
+  callbackEndpointError,
+  forbidden,
+  invalid,
+  notFound,
+  resourceExhausted,
+  unsupported,
+} from '../errors.ts'
+import { type EventRequest, marksGap, retain } from '../follower.ts'
+import type { EventCatalog } from '../types.ts'
 import { asEvent } from '../server-events.ts'
 import type { WebhookDeliveries } from './deliveries.ts'
 import { isAcceptableUrl, originToAllow } from '../../dialer.ts'
@@ -47,7 +52,7 @@ const MIN_TTL_MS = 60_000
 const PAGE_EVENTS = 200
 
 interface Options {
-  readonly parts: Parts
+  readonly parts: EventCatalog
   readonly deps: Pick<Services, 'identity' | 'gateway' | 'log'>
   readonly deliveries: WebhookDeliveries
   /** Origins that may use http and private addresses. */
@@ -69,7 +74,7 @@ async function subscribe(call: Call, options: Options): Promise<Outcome> {
   const request = await readRequest(call, parts)
   const delivery = readDelivery(call, options)
   const expiresAt = readExpiry(call, options)
-  await keepOpen([request], call.principal, parts)
+  await retain([request], call.principal, parts)
 
   const key = keyOf(call, request, delivery.url)
   const id = deliveries.subscriptions.idOf(call.principal, key)
@@ -207,8 +212,8 @@ function stateAfter(
 
 /** Where a new subscription begins, and whether events are missing there. @throws SERVER_UNAVAILABLE */
 async function startOf(
-  { type, from, notBefore, arguments: wanted }: EventRequest,
-  parts: Parts,
+  { type, from, notBefore, arguments: wanted }: PositionedRequest,
+  parts: EventCatalog,
 ): Promise<{ readonly watermark: string; readonly isTruncated: boolean }> {
   const { log } = parts.events(type.upstream)
   if (from === 'now') return { watermark: await log.end(), isTruncated: false }

@@ -4,7 +4,7 @@ import { isObject } from '../../../core/json/json.ts'
 import type { Principal } from '../../../core/principal.ts'
 import type { DeclaredEvent } from '../../../core/settings.ts'
 import { cleanedValue, withoutSecrets } from '../../../core/text/redact.ts'
-import { type Fields, filterSchema } from '../event-types.ts'
+import { type Fields, filterSchema } from '../types.ts'
 import { shortened } from '../shortened.ts'
 
 /** The largest content of an event, in characters of JSON. */

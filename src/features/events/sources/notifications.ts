@@ -6,7 +6,7 @@ import { Payload } from '../../../core/payload.ts'
 import { asksFor, UPDATED } from '../../../protocol/subscription-filter.ts'
 import { LISTENING_BEGAN } from '../../../records/logged-events.ts'
 import type { Services } from '../../feature.ts'
-import { type EventSource, type EventType, type Fields, forEveryone, isPermitted } from '../event-types.ts'
+import { type EventSource, type EventType, type Fields, forEveryone, isPermitted } from '../types.ts'
 import type { ServerEvents } from '../server-events.ts'
 import { Listeners, listTypes, RESOURCE_UPDATED } from './listeners.ts'
 

@@ -12,7 +12,7 @@ import {
   filterSchema,
   forEveryone,
   forItsCaller,
-} from '../event-types.ts'
+} from '../types.ts'
 import type { ServerEvents } from '../server-events.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'features' | 'invoker' | 'gateway'>
@@ -48,7 +48,7 @@ export async function addPublished(
 ): Promise<void> {
   if (once) {
     // Without clients that want events, nothing is written.
-    if (!(await events.isWanted())) return
+    if (!(await events.isRetained())) return
     if ((await store.setIfAbsent(`event-once:${once.key}`, '1', once.for)) !== undefined) return
   }
   await events.add({ name, data, ...(caller !== undefined && { by: callerHash(caller) }) })

@@ -15,9 +15,9 @@ import { exactly, isObject } from '../../../core/json/json.ts'
 import { pause } from '../../../core/time/waiting.ts'
 import type { Services } from '../../feature.ts'
 import { masked } from '../../offers.ts'
-import { errorOfServer, isCallbackFailure, isFinal, terminationOf } from '../server-errors.ts'
+import { errorOfServer, isCallbackFailure, isFinal, terminationOf } from '../errors.ts'
 import { asEvent, type LoggedEvent, newEventId, type ServerEvents } from '../server-events.ts'
-import type { Fields } from '../event-types.ts'
+import type { Fields } from '../types.ts'
 import type { Job } from './leased-jobs.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'invoker' | 'features'>
@@ -189,7 +189,7 @@ export class ServerSubscription implements Job {
     if (type !== undefined && type !== 'gap') return
     if (type === undefined && (name !== this.subject.name || !isObject(data)))
       throw new GatewayError('INVALID_REQUEST', 'This is no event of the subscription.')
-    if (!(await this.#events.isWanted())) return
+    if (!(await this.#events.isRetained())) return
     const entries = type === 'gap' ? [] : [this.#entryFor(message)]
     await this.#append(type === 'gap', entries, cursor)
   }

@@ -10,14 +10,7 @@ import { cleanedValue, withoutSecrets } from '../../../core/text/redact.ts'
 import { callerHash } from '../../../records/principal.ts'
 import type { Services } from '../../feature.ts'
 import { masked } from '../../offers.ts'
-import {
-  type EventSource,
-  type EventType,
-  filterSchema,
-  hasFields,
-  isBy,
-  isPermitted,
-} from '../event-types.ts'
+import { type EventSource, type EventType, filterSchema, hasFields, isBy, isPermitted } from '../types.ts'
 import type { ServerEvents } from '../server-events.ts'
 import { shortened } from '../shortened.ts'
 import type { Writes } from '../settings.ts'
@@ -104,7 +97,7 @@ export function logWrites(target: Target, events: ServerEvents, deps: Deps): Mid
     const { name = '' } = target
     try {
       // Where the store does not say, the event is added, which asks again for a while and reports a loss.
-      if (!(await events.isWanted().catch(() => true))) return outcome
+      if (!(await events.isRetained().catch(() => true))) return outcome
       // Who reads the events may have no right to the data of references.
       const written = writtenArguments(call.params, call.references)?.value
       const given = clean(maskedArguments(written, secretNames(call.tool?.definition.inputSchema)))

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { Client } from '../../../../src/core/call.ts'
-import { hasMethod, profileOf } from '../../../../src/features/events/clients.ts'
+import { hasMethod, profileOf } from '../../../../src/features/events/dialects/extension.ts'
 
 const extension = { extensions: { 'io.modelcontextprotocol/events': {} } }
 const sketch = { events: {} }

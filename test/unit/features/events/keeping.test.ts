@@ -2,8 +2,8 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { Call, Handler, Notification } from '../../../../src/core/call.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { pause } from '../../../../src/core/time/waiting.ts'
-import { KEEP_INTERVAL_MS, repeatedly } from '../../../../src/features/events/keeping.ts'
-import { EventStream } from '../../../../src/features/events/stream.ts'
+import { RETAIN_INTERVAL_MS, repeatedly } from '../../../../src/features/events/follower.ts'
+import { EventStream } from '../../../../src/features/events/sinks/stream.ts'
 import { ACKNOWLEDGED } from '../../../../src/protocol/subscription-filter.ts'
 import { closeAll, eventGateway, eventWorld } from '../../../support/event-clients.ts'
 import { eventsGateway } from '../../../support/events-gateway.ts'
@@ -81,7 +81,7 @@ describe('the source of events', () => {
     expect(server.open()).toHaveLength(0)
     const second = eventGateway(world, { relay: server.relay })
     await second.instance.start?.()
-    await vi.advanceTimersByTimeAsync(KEEP_INTERVAL_MS)
+    await vi.advanceTimersByTimeAsync(RETAIN_INTERVAL_MS)
     expect(server.open()).toHaveLength(1)
     await vi.advanceTimersByTimeAsync(2 * HOUR)
     expect(server.open()).toHaveLength(0)
@@ -93,11 +93,11 @@ describe('the source of events', () => {
     const { promise, resolve } = Promise.withResolvers<void>()
     let calls = 0
     const keep = (): Promise<void> => (++calls === 1 ? promise : Promise.resolve())
-    repeatedly(keep, KEEP_INTERVAL_MS, controller.signal)
+    repeatedly(keep, RETAIN_INTERVAL_MS, controller.signal)
     const counts: number[] = []
     for (const before of [() => undefined, resolve, () => controller.abort()]) {
       before()
-      await vi.advanceTimersByTimeAsync(3 * KEEP_INTERVAL_MS)
+      await vi.advanceTimersByTimeAsync(3 * RETAIN_INTERVAL_MS)
       counts.push(calls)
     }
     expect(counts).toEqual([1, 4, 4])
@@ -109,19 +109,21 @@ describe('the source of events', () => {
     const controller = new AbortController()
     const { signal } = controller
     const stream = new EventStream({
-      call: { emit: ({ method }) => void sent.push(method) },
+      follower: {
+        positions: {},
+        read: async () => ({ start: {}, isGap: false, hasMore: false }),
+        take: () => undefined,
+        changed: () => pause(1000, signal).catch(() => undefined),
+        retain: () => (isFailing ? Promise.reject(new Error('full')) : Promise.resolve()),
+      },
+      client: {},
       signal,
       isTruncated: false,
-      next: async () => ({ events: [], start: '1', position: '1', isTruncated: false, hasMore: false }),
-      changed: () => pause(1000, signal).catch(() => undefined),
-      keep: () => (isFailing ? Promise.reject(new Error('full')) : Promise.resolve()),
+      send: ({ kind }) => void sent.push(kind),
       ended: async () => undefined,
-      error: () => Payload.of({}),
-      cursor: (position) => position,
-      occurrence: () => ({}),
     })
-    const running = stream.run('1')
-    const errors = () => sent.filter((method) => method === 'notifications/events/error').length
+    const running = stream.run()
+    const errors = () => sent.filter((kind) => kind === 'error').length
     const outages: number[] = []
     for (const state of [true, false, true]) {
       isFailing = state

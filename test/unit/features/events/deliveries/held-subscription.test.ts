@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { beforeEach, describe, expect, it } from 'vitest'
 import { GatewayError } from '../../../../../src/core/error.ts'
-import { type EventType, forEveryone } from '../../../../../src/features/events/event-types.ts'
+import { type EventType, forEveryone } from '../../../../../src/features/events/types.ts'
 import { FailureRate } from '../../../../../src/features/events/deliveries/failure-rate.ts'
 import { HeldSubscription } from '../../../../../src/features/events/deliveries/held-subscription.ts'
 import { callOnBehalf } from '../../../../../src/gateway/internal-call.ts'

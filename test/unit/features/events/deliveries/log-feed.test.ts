@@ -13,7 +13,7 @@ it('an event that is appended after a subscription read the log, and before its 
   // Nothing changes after the end of the log is known.
   const changed = (): Promise<void> => new Promise(() => undefined)
   const feeds = new LogFeeds(
-    () => ({ log, changed, want: () => begins.promise }),
+    () => ({ log, changed, retain: () => begins.promise }),
     silentLog,
     () => void changes++,
   )

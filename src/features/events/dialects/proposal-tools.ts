@@ -1,7 +1,7 @@
 /** The tools of subscriptions, for clients whose models subscribe themselves. */
+import type { Handler } from '../../../core/call.ts'
 import { asTool } from '../../builtin-tool.ts'
 import type { BuiltinTool } from '../../feature.ts'
-import type { ClientMethods } from './methods.ts'
 
 type Definition = BuiltinTool['definition']
 
@@ -136,12 +136,14 @@ const pollTool: Definition = {
   annotations: { ...changing, idempotentHint: false },
 }
 
-/** The tools, and what answers them. */
-export function clientTools(methods: ClientMethods): readonly BuiltinTool[] {
+/** The tools, and the methods that answer them. */
+export function proposalTools(
+  methods: Readonly<Record<`event/${'subscribe' | 'unsubscribe' | 'list' | 'poll'}`, Handler>>,
+): readonly BuiltinTool[] {
   return [
-    asTool(subscribeTool, methods.subscribe),
-    asTool(unsubscribeTool, methods.unsubscribe),
-    asTool(listTool, methods.list),
-    asTool(pollTool, methods.poll),
+    asTool(subscribeTool, methods['event/subscribe']),
+    asTool(unsubscribeTool, methods['event/unsubscribe']),
+    asTool(listTool, methods['event/list']),
+    asTool(pollTool, methods['event/poll']),
   ]
 }

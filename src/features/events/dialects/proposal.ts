@@ -1,0 +1,455 @@
+/**
+ * The dialect of the proposal for subscriptions, for clients of all revisions without the events extension: subscriptions by
+ * methods and tools, events on the streams that such clients have, and polling where they have none. A subscription is kept
+ * in the store, so that it can be polled whether its events are also sent or not.
+ */
+import type { Call, ClientStream, Handler, Middleware, Notification, Outcome } from '../../../core/call.ts'
+import { GatewayError } from '../../../core/error.ts'
+import { toDouble } from '../../../core/json/exact-number.ts'
+import { isObject } from '../../../core/json/json.ts'
+import { background } from '../../../core/log.ts'
+import { Payload } from '../../../core/payload.ts'
+import { escapeHidden } from '../../../core/text/escape.ts'
+import { isoTime, pause } from '../../../core/time/waiting.ts'
+import { world } from '../../../core/world.ts'
+import { NS } from '../../../protocol/meta-keys.ts'
+import { ACKNOWLEDGED } from '../../../protocol/subscription-filter.ts'
+import { EventSubscriptions } from '../../../records/event-subscriptions.ts'
+import { answered } from '../../builtin-tool.ts'
+import type { BuiltinRoute, BuiltinTool, Services } from '../../feature.ts'
+import { invalid } from '../errors.ts'
+import { endOfLogs, Follower, type Positions, retain, type TakenEvent } from '../follower.ts'
+import { POLL_INTERVAL_MS, poll, pollLimit } from '../sinks/poll.ts'
+import {
+  Delivery,
+  endPush,
+  type KeptSubscriptions,
+  type Push,
+  Pushes,
+  retainSubscriptions,
+} from '../sinks/push.ts'
+import {
+  advance,
+  fieldsOf,
+  findOwn,
+  findRequests,
+  findSubscription,
+  openPositions,
+  sealPositions,
+  select,
+  type Selected,
+  store,
+  storedId,
+  type Subscription,
+  type Wish,
+} from '../subscriptions.ts'
+import { type EventCatalog, findTypes, typesFor } from '../types.ts'
+import { occurrence } from './extension.ts'
+import { proposalTools } from './proposal-tools.ts'
+
+/** What one runtime does for clients of the proposal. */
+interface Proposal {
+  readonly methods: Readonly<Record<string, Handler>>
+  readonly tools: readonly BuiltinTool[]
+  readonly routes: readonly BuiltinRoute[]
+  readonly extensions: Readonly<Record<string, Readonly<Record<string, unknown>>>>
+  /** Wraps `subscriptions/listen`. */
+  readonly listening: Middleware
+  /** Goes on with what an earlier runtime sent, and retains the sources of all subscriptions. */
+  start(): void
+  close(): Promise<void>
+}
+
+/** The forms of what is sent to streams. */
+const form: KeptSubscriptions['form'] = {
+  event: (taken, id, cursor) => ({
+    method: 'notifications/event',
+    params: Payload.of(eventOf(taken, id, cursor)),
+    mustArrive: true,
+  }),
+  ended: (id, reason) => ({
+    method: 'notifications/subscription_terminated',
+    params: Payload.of({ subscription_id: id, reason }),
+    mustArrive: true,
+  }),
+}
+
+/** The dialect, in one runtime. */
+export function proposal(
+  catalog: EventCatalog,
+  { log, store: kv, scope, gateway }: Pick<Services, 'log' | 'store' | 'scope' | 'gateway'>,
+  maxTtlMs: number,
+): Proposal {
+  const pushes = scope.once(Pushes)
+  const runtime = {}
+  pushes.takeOver(runtime)
+  const kept = { catalog, subscriptions: new EventSubscriptions(kv), pushes, maxTtlMs, form }
+  const over = new AbortController()
+  const running = new WeakSet<Push>()
+  const run = (push: Push): void => {
+    if (running.has(push)) return
+    running.add(push)
+    background(new Delivery(push, kept, over.signal).run(), log)
+  }
+  const open: OpenPush = (opened) => {
+    const push = over.signal.aborted ? undefined : pushes.add(opened)
+    if (push) run(push)
+    return push !== undefined
+  }
+  const stop = (): void => {
+    over.abort()
+    for (const { id, stream } of pushes.values()) stream.emit(form.ended(id, 'shutdown'))
+  }
+  // At once: the streams of sessions end next.
+  gateway.closing.addEventListener('abort', stop, { signal: over.signal })
+  const methods = {
+    'event/subscribe': (call: Call) => subscribe(call, kept, open),
+    'event/unsubscribe': (call: Call) => unsubscribe(call, kept),
+    'event/list': (call: Call) => list(call, catalog),
+    'event/poll': (call: Call) => answerPoll(call, kept),
+  }
+  return {
+    methods,
+    tools: proposalTools(methods),
+    routes: [
+      { verb: 'POST', path: '/subscribe', handle: methods['event/subscribe'] },
+      { verb: 'POST', path: '/unsubscribe', handle: methods['event/unsubscribe'] },
+      {
+        verb: 'GET',
+        path: '/events/:subscription_id',
+        isStream: true,
+        handle: (call) => stream(call, kept, open),
+      },
+    ],
+    extensions: { [EVENTS_KEY]: {} },
+    listening: listening(kept, open),
+    start: () => {
+      for (const push of pushes.values()) run(push)
+      background(retainSubscriptions(kept, over.signal), log)
+    },
+    close: async () => {
+      over.abort()
+      // The next runtime goes on with them, unless it has no events.
+      if (gateway.closing.aborted || !pushes.isSender(runtime)) return
+      await Promise.allSettled(pushes.values().map((push) => endPush(push, 'upstream_gone', kept)))
+    },
+  }
+}
+
+// Methods
+
+/** Sends the events of a subscription to a stream; false if there are too many. */
+type OpenPush = (push: Omit<Push, 'over'>) => boolean
+
+/** How many types a page of `event/list` has, and how many names an answer has. */
+const PAGE_SIZE = 200
+/** How long a client that just connected may take to open its stream, and how often that is checked, in milliseconds. */
+const STREAM_TIMEOUT_MS = 500
+const STREAM_INTERVAL_MS = 20
+
+async function subscribe(given: Call, kept: KeptSubscriptions, open: OpenPush): Promise<Outcome> {
+  const call = unwrapped(given)
+  const asked = readWish(call, kept.maxTtlMs)
+  const names = await namesAt(call, asked.events, kept.catalog)
+  const wish = { ...asked, events: [...new Set(names)].toSorted() }
+  const selected = await select(wish, call, kept.catalog)
+  if (selected.unknown.length > 0) return answered(denied(wish.id, selected))
+  await retain(selected.requests, call.principal, kept.catalog)
+  const positions = await endOfLogs(selected.requests, kept.catalog)
+  const subscription = await store(wish, positions, call, kept.subscriptions)
+  const isSent = await isSentTo(call, subscription, open)
+  return answered({
+    subscription_id: wish.id,
+    status: 'active',
+    expires_at: isoTime(subscription.record.expiresAt),
+    supported_events: selected.supported.slice(0, PAGE_SIZE),
+    ...(!isSent && {
+      supported: false,
+      poll_interval_seconds: POLL_INTERVAL_MS / 1000,
+      reason:
+        'The client has no open stream that events can be sent to. Call poll_events with the id of the subscription.',
+    }),
+  })
+}
+
+function denied(id: string, { unknown, supported }: Selected): Readonly<Record<string, unknown>> {
+  const names = unknown.slice(0, 10).map((name) => name.slice(0, 200))
+  return {
+    subscription_id: id,
+    status: 'denied',
+    supported_events: supported.slice(0, PAGE_SIZE),
+    reason: `There are no events of this name: ${names.join(', ')}. Nothing was subscribed to.`,
+  }
+}
+
+/** Whether events are sent: clients of 2026-07-28 request it themselves, all others have the stream of their session. */
+async function isSentTo(call: Call, subscription: Subscription, open: OpenPush): Promise<boolean> {
+  const { stream: own, client } = call
+  if (client.era === 'modern') return true
+  if (!own || !(await isOpened(own, call.signal))) return false
+  const { record, positions } = subscription
+  const { id, expiresAt } = record
+  return open({ id, stream: own, call, positions, expiresAt })
+}
+
+/** Whether a stream is open, or opens in time: clients open it when they have sent `notifications/initialized`. */
+async function isOpened(own: ClientStream, signal: AbortSignal): Promise<boolean> {
+  const until = world.now() + STREAM_TIMEOUT_MS
+  while (!own.isOpen()) {
+    if (world.now() >= until || own.closed.aborted) return false
+    await pause(STREAM_INTERVAL_MS, signal)
+  }
+  return true
+}
+
+async function unsubscribe(call: Call, { subscriptions, pushes }: KeptSubscriptions): Promise<Outcome> {
+  const { record } = await findSubscription(call, subscriptions)
+  await subscriptions.unsubscribe(call.principal, record.id)
+  pushes.endAll(call.principal, record.id)
+  return answered({ subscription_id: record.id, status: 'cancelled' })
+}
+
+async function list(call: Call, catalog: EventCatalog): Promise<Outcome> {
+  const { cursor = null } = call.params.fields
+  if (cursor !== null && (typeof cursor !== 'string' || !/^\d{1,9}$/.test(cursor)))
+    throw invalid('cursor', 'is not one of event/list')
+  const start = Number(cursor ?? 0)
+  const types = await typesFor(call, catalog)
+  const next = start + PAGE_SIZE
+  const page = types.slice(start, next)
+  return answered({
+    supported_events: page.map(({ name }) => name),
+    events: page.map(({ name, type }) => {
+      const required: unknown = type.inputSchema.required
+      return {
+        event: name,
+        description: type.description,
+        filter_fields: fieldsOf(type),
+        ...(Array.isArray(required) && { required_fields: required }),
+        payload_schema: type.payloadSchema,
+      }
+    }),
+    ...(next < types.length && { nextCursor: String(next) }),
+  })
+}
+
+async function answerPoll(call: Call, { catalog, subscriptions }: KeptSubscriptions): Promise<Outcome> {
+  const limit = pollLimit(call, 'max_events')
+  const subscription = await findSubscription(call, subscriptions)
+  const from = startOf(call, subscription, catalog)
+  const { requests } = await findRequests(subscription, call, catalog)
+  if (requests.length === 0) throw revoked()
+  const follower = new Follower(catalog, call, requests, from)
+  await follower.retain()
+  const { events, loss, hasMore } = await poll(follower, limit, true)
+  await advance(subscription, follower.positions, subscriptions)
+  const { id, expiresAt } = subscription.record
+  const cursor = (positions: Positions): string =>
+    sealPositions(positions, subscription, catalog.deps.identity.seal)
+  return answered({
+    subscription_id: id,
+    events: events.map((each) => eventOf(each, id, cursor(each.positions))),
+    cursor: cursor(follower.positions),
+    has_more: hasMore,
+    expires_at: isoTime(expiresAt),
+    poll_interval_seconds: POLL_INTERVAL_MS / 1000,
+    ...(loss.dropped > 0 && { dropped: loss.dropped }),
+    ...(loss.isGap && { gap: true }),
+  })
+}
+
+async function stream(call: Call, kept: KeptSubscriptions, open: OpenPush): Promise<Outcome> {
+  const subscription = await findSubscription(call, kept.subscriptions)
+  const { stream: own } = call
+  if (!own) throw new GatewayError('UNSUPPORTED_OPERATION', 'There is no stream to send events to.')
+  const positions = startOf(call, subscription, kept.catalog)
+  const { id, expiresAt } = subscription.record
+  if (!open({ id, stream: own, call, positions, expiresAt }))
+    throw new GatewayError('OVERLOADED', 'Too many streams of events are open.')
+  return answered({})
+}
+
+/** Where to begin: after a cursor, else after the events that were sent. @throws INVALID_INPUT */
+function startOf(call: Call, { record, positions }: Subscription, { deps }: EventCatalog): Positions {
+  const { after = null } = call.params.fields
+  if (after === null) return positions
+  return { ...positions, ...openPositions(after, { record }, deps.identity.seal) }
+}
+
+function revoked(): GatewayError {
+  return new GatewayError(
+    'PERMISSION_DENIED',
+    'The events of this subscription are not available any more.',
+    {
+      suggestion: 'List the events to see the available ones.',
+    },
+  )
+}
+
+// Requests
+
+/** How long a subscription lasts by default, in milliseconds. */
+const DEFAULT_TTL_MS = 3_600_000
+/** How many types of events a subscription can have, and how long its filter may be, in characters of JSON. */
+const MAX_TYPES = 100
+const MAX_FILTER_LENGTH = 10_000
+
+/** Reads the params of `event/subscribe`. @throws INVALID_INPUT */
+function readWish({ params }: Call, maxTtlMs: number): Wish {
+  const { events, filter = null, subscription_id: id = null, ttl_seconds: ttl = null } = params.fields
+  const names = Array.isArray(events) ? events.filter((name) => typeof name === 'string') : []
+  if (!Array.isArray(events) || names.length === 0 || names.length < events.length)
+    throw invalid('events', 'must be a list of names of events, and not empty')
+  if (names.length > MAX_TYPES) throw invalid('events', `must have at most ${MAX_TYPES} names`)
+  if (filter !== null && !isObject(filter)) throw invalid('filter', 'must be an object')
+  if (JSON.stringify(filter).length > MAX_FILTER_LENGTH) throw invalid('filter', 'is too long')
+  const seconds = ttl === null ? DEFAULT_TTL_MS / 1000 : (toDouble(ttl) ?? 0)
+  if (!(seconds > 0)) throw invalid('ttl_seconds', 'must be a positive number')
+  return {
+    id: id === null ? world.randomUUID() : readId(id),
+    events: [...new Set(names)].toSorted(),
+    filter: filter ?? {},
+    ttl: Math.min(seconds * 1000, maxTtlMs),
+  }
+}
+
+function readId(id: unknown): string {
+  const read = typeof id === 'string' ? storedId(id) : undefined
+  if (read !== undefined) return read
+  throw invalid(
+    'subscription_id',
+    'must be a UUID, or up to 128 letters, digits and . : _ -. Without it, the gateway chooses one.',
+  )
+}
+
+/** The most servers that an error names. */
+const MAX_NAMES = 50
+
+/** A call with the members of `subscribe` among its own. @throws INVALID_INPUT if one is in both places */
+function unwrapped(call: Call): Call {
+  const inner = call.params.at('subscribe')
+  if (!inner || inner.value === null) return call
+  if (!isObject(inner.value)) throw invalid('subscribe', 'must be an object with events')
+  const outer = call.params.with({ subscribe: undefined })
+  const members = Object.keys(inner.fields)
+  const twice = members.find((key) => Object.hasOwn(outer.fields, key))
+  if (twice !== undefined)
+    throw invalid(`subscribe.${escapeHidden(twice).slice(0, 64)}`, 'is also beside subscribe: send it once')
+  const moved: readonly (readonly [string, Payload | undefined])[] = members.map((key) => [
+    key,
+    inner.at(key),
+  ])
+  return { ...call, params: outer.with(Object.fromEntries(moved)) }
+}
+
+/**
+ * The names of events at the address of a call that names their server, or no server. A name that the address has already,
+ * with the prefix of the server, stays. @throws INVALID_INPUT for an unknown server
+ */
+async function namesAt(
+  call: Call,
+  events: readonly string[],
+  catalog: EventCatalog,
+): Promise<readonly string[]> {
+  const { server = null } = call.params.fields
+  if (server === null) return events
+  const { upstream } = call.target
+  const known = upstream === undefined ? catalog.upstreams() : [upstream]
+  if (typeof server !== 'string' || !known.includes(server))
+    throw invalid('server', `must be one of ${known.slice(0, MAX_NAMES).join(', ')}, or absent`)
+  if (upstream !== undefined) return events
+  const exposed = events.map((name) => catalog.deps.servers.exposedEvent(server, name))
+  const types = await findTypes([...exposed, ...events], call, catalog)
+  const isOfServer = (index: number): boolean => types[events.length + index]?.type.upstream === server
+  return exposed.map((name, index) => (!types[index] && isOfServer(index) ? (events[index] ?? name) : name))
+}
+
+// Events
+
+/** An event as its subscriber receives it. Its payload was written by servers and other callers. */
+function eventOf(
+  { event, request, loss }: TakenEvent,
+  id: string,
+  cursor: string,
+): Readonly<Record<string, unknown>> {
+  const { eventId, name, timestamp, data, _meta: meta } = occurrence(event, request)
+  return {
+    type: 'event',
+    subscription_id: id,
+    event: name,
+    event_type: name,
+    event_id: eventId,
+    timestamp,
+    payload: data,
+    cursor,
+    _meta: {
+      ...meta,
+      ...(loss.dropped > 0 && { [`${NS}/dropped`]: loss.dropped }),
+      ...(loss.isGap && { [`${NS}/gap`]: true }),
+    },
+  }
+}
+
+// Streams of 2026-07-28
+
+/** The member of a filter with the ids of subscriptions, and the name of the extension that has it. */
+const EVENTS_KEY = `${NS}/events`
+
+/** How many subscriptions one stream can have. */
+const MAX_IDS = 100
+
+/** Adds the events of subscriptions to the streams that name them. */
+function listening(kept: KeptSubscriptions, open: OpenPush): Middleware {
+  return (next) => async (call) => {
+    const ids = call.client.era === 'modern' ? idsIn(call) : undefined
+    if (!ids) return next(call)
+    const known = await Promise.all(ids.map((id) => findOwn(call, kept.subscriptions, id)))
+    const found = known.filter((each) => each !== undefined)
+    const stream = streamOf(call)
+    const emit = (note: Notification): void => {
+      if (note.method !== ACKNOWLEDGED) return call.emit(note)
+      const sent = found.filter(({ record, positions }) => {
+        const { id, expiresAt } = record
+        return open({ id, stream, call, positions, expiresAt })
+      })
+      call.emit(acknowledging(note, sent))
+    }
+    try {
+      return await next({ ...call, params: withoutIds(call), emit })
+    } finally {
+      kept.pushes.leave(stream)
+    }
+  }
+}
+
+/** @throws INVALID_INPUT */
+function idsIn(call: Call): readonly string[] | undefined {
+  const ids = call.params.at('notifications')?.fields[EVENTS_KEY]
+  if (ids === undefined) return undefined
+  const texts = Array.isArray(ids) ? ids.filter((id) => typeof id === 'string') : []
+  if (!Array.isArray(ids) || texts.length < ids.length || texts.length > MAX_IDS)
+    throw invalid(`notifications.${EVENTS_KEY}`, `must be a list of at most ${MAX_IDS} ids of subscriptions`)
+  return [...new Set(texts)]
+}
+
+function withoutIds({ params }: Call): Payload {
+  const notifications = params.at('notifications') ?? Payload.of({})
+  return params.with({ notifications: notifications.with({ [EVENTS_KEY]: undefined }) })
+}
+
+/** The acknowledgement with the ids; those that the caller does not have are left out. */
+function acknowledging(note: Notification, sent: readonly Subscription[]): Notification {
+  const params = note.params ?? Payload.of({})
+  const notifications = params.at('notifications') ?? Payload.of({})
+  const ids = sent.map(({ record }) => record.id)
+  return { ...note, params: params.with({ notifications: notifications.with({ [EVENTS_KEY]: ids }) }) }
+}
+
+function streamOf(call: Call): ClientStream {
+  return {
+    isOpen: () => !call.signal.aborted,
+    closed: call.signal,
+    emit: (note) => call.emit(note),
+    drained: async () => call.drained?.(),
+  }
+}

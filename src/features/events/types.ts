@@ -1,0 +1,328 @@
+/**
+ * The types of events that a server has through the gateway, where they come from, and how clients learn that they changed.
+ * Each source is a file in `sources/`: it says which types a server has for a caller, and appends their events to the log
+ * of the server (`server-events.ts`).
+ */
+import type { Call, Middleware, Notification, Outcome } from '../../core/call.ts'
+import { asGatewayError, type GatewayError } from '../../core/error.ts'
+import { isNumber } from '../../core/json/exact-number.ts'
+import { isObject, isSame } from '../../core/json/json.ts'
+import { Payload } from '../../core/payload.ts'
+import type { Principal } from '../../core/principal.ts'
+import { schemaChanges } from '../../core/schema/schema-change.ts'
+import { fits } from '../../core/text/pattern.ts'
+import { ACKNOWLEDGED, EVENTS_CHANGED, memberFor, readFilter } from '../../protocol/subscription-filter.ts'
+import { callerHash } from '../../records/principal.ts'
+import type { Services } from '../feature.ts'
+import type { DescribedEventType } from '../offers.ts'
+import { notFound, schemaChanged } from './errors.ts'
+import type { LoggedEvent, ServerEvents } from './server-events.ts'
+
+export type Fields = Readonly<Record<string, unknown>>
+
+/** A source of events. */
+export interface EventSource {
+  /** What the events come from, as `events/list` names it. */
+  readonly name: string
+  /**
+   * The types that a server has; those of no server where it is undefined. Rights are checked later, by `mayReceive`.
+   * @throws what listing throws
+   */
+  types(upstream: string | undefined, call: Call): readonly EventType[] | Promise<readonly EventType[]>
+  /** Those of a server that all its callers may have, apart from those of its tools, for descriptions. */
+  described?(upstream: string | undefined): readonly DescribedEventType[]
+  close?(): void
+}
+
+/** What decides on the delivery of an event: who caused it, and its data. */
+type ReceivableEvent = Pick<LoggedEvent, 'by' | 'data'>
+
+/** A type of events. */
+export interface EventType {
+  /** The server; undefined for events that belong to no server. */
+  readonly upstream: string | undefined
+  /** The name in the log of the server. */
+  readonly name: string
+  readonly description: string
+  /** The arguments of a subscription: each narrows the events to those with this value. */
+  readonly inputSchema: Fields
+  readonly payloadSchema: Fields
+  /** The data as its clients receive it now, if that differs from what the log keeps: without what is masked since. */
+  present?(data: Fields): Fields
+  /** Whether a subscription with these arguments requests an event of this type. */
+  isRequested(wanted: Fields, event: LoggedEvent): boolean
+  /** Whether events may be missing before an entry of the log, for a subscription with these arguments. */
+  isGap?(wanted: Fields, entry: LoggedEvent): boolean
+  /** The error that ended what a subscription with these arguments receives, if an entry of the log says so. */
+  endOf?(wanted: Fields, entry: LoggedEvent): GatewayError | undefined
+  /**
+   * Whether a caller may receive an event now; without data, whether it may have the type at all.
+   * @throws why that is not known
+   */
+  mayReceive(event: ReceivableEvent, call: Call): boolean | Promise<boolean>
+  /**
+   * Keeps the source of these events open for a while; resolves once it is open, or takes too long.
+   * @throws QUOTA_EXHAUSTED, and the error with which a server refuses to send them
+   */
+  keep?(wanted: Fields, principal: Principal): Promise<void>
+  /** Why the source yields no events at present, as far as this process knows. */
+  failure?(): GatewayError | undefined
+}
+
+/** The members of a type whose events are those of everyone with access to the server, narrowed by their data. */
+export const forEveryone: Pick<EventType, 'isRequested' | 'mayReceive'> = {
+  isRequested: (wanted, { data }) => hasFields(data, wanted),
+  mayReceive: () => true,
+}
+
+/** The members of a type whose events only the caller that caused them receives. */
+export const forItsCaller: Pick<EventType, 'isRequested' | 'mayReceive'> = {
+  isRequested: (wanted, { data }) => hasFields(data, wanted),
+  mayReceive: ({ by }, { principal }) => isBy(by, principal),
+}
+
+/** Whether an event was caused by a caller, or by none. */
+export function isBy(by: string | undefined, { id }: Principal): boolean {
+  return by === undefined || by === callerHash(id)
+}
+
+/** Whether fields have the wanted values: each an equal one, one of a list, or a text with `*`. */
+export function hasFields(fields: unknown, wanted: Fields): boolean {
+  const given = isObject(fields) ? fields : {}
+  return Object.entries(wanted).every(([field, value]) => {
+    const actual = Object.hasOwn(given, field) ? given[field] : undefined
+    return [value].flat().some((each) => isMatch(each, actual))
+  })
+}
+
+function isMatch(wanted: unknown, actual: unknown): boolean {
+  if (typeof wanted === 'string' && typeof actual === 'string') return fits(wanted, actual)
+  return wanted === actual || (isNumber(wanted) && isNumber(actual) && isSame(wanted, actual))
+}
+
+/** Schemas of arguments that narrow events by the values of fields. */
+export function filterSchema(fields: readonly string[]): Fields {
+  const filters = fields.map((field) => {
+    return [field, { description: 'A value, or a list of values; * in a text stands for any text.' }] as const
+  })
+  return { type: 'object', properties: Object.fromEntries(filters), additionalProperties: false }
+}
+
+/** Whether a caller may make a call of a server now. The call is not made. @throws why that is not known */
+export async function isPermitted(
+  call: Call,
+  target: { readonly upstream: string; readonly method: string; readonly name?: string },
+  params: Fields,
+  { invoker }: Pick<Services, 'invoker'>,
+): Promise<boolean> {
+  // The members that belong to the method of the call mean nothing here.
+  const { inputResponses: _responses, ...rest } = call
+  const { method } = target
+  const asked = { ...rest, emit: () => undefined, method, target, params: Payload.of(params) }
+  try {
+    await invoker.admit(asked)
+    return true
+  } catch (error) {
+    // An event would be lost to its caller if its server cannot be asked for a while.
+    if (asGatewayError(error).category === 'transient') throw error
+    return false
+  }
+}
+
+// What there is at an address
+
+/** What requests are answered from. */
+export interface EventCatalog {
+  readonly deps: Pick<Services, 'log' | 'servers' | 'identity' | 'invoker'>
+  readonly sources: readonly EventSource[]
+  /** The servers whose events are on, among all. */
+  upstreams(): readonly string[]
+  /** The events of a server; those that belong to no server where it is undefined. */
+  events(upstream: string | undefined): ServerEvents
+}
+
+/** A type with the name that it has at the address of the call. */
+export interface NamedType {
+  readonly name: string
+  readonly type: EventType
+  /** The name of its source. */
+  readonly source: string
+}
+
+/** The types of events that a caller may have at the address of its call, sorted by name. @throws if no server can be asked */
+export async function typesFor(call: Call, catalog: EventCatalog): Promise<readonly NamedType[]> {
+  const found = await listTypes(call, catalog)
+  const [first] = found.flatMap(({ failures }) => failures)
+  if (first !== undefined && found.every(({ failures }) => failures.length > 0)) throw first.reason
+  const types = found.flatMap((each) => (each.failures.length === 0 ? each.types : []))
+  const isListed = await Promise.all(
+    types.map(async ({ type }) => {
+      return (async () => type.mayReceive({ data: {} }, call))().catch(() => false)
+    }),
+  )
+  return types
+    .filter((_type, index) => isListed[index])
+    .toSorted((one, other) => one.name.localeCompare(other.name))
+}
+
+/** The type of a name at the address of a call, whether its caller may have it or not. @throws if that is not known */
+async function findType(name: string, call: Call, catalog: EventCatalog): Promise<NamedType | undefined> {
+  const [found] = await findTypes([name], call, catalog)
+  return found
+}
+
+/** The same for several names. */
+export async function findTypes(
+  names: readonly string[],
+  call: Call,
+  catalog: EventCatalog,
+): Promise<readonly (NamedType | undefined)[]> {
+  const found = await listTypes(call, catalog)
+  const types = found.flatMap((each) => each.types)
+  const [failure] = found.flatMap(({ failures }) => failures)
+  return names.map((name) => {
+    const type = types.find((each) => each.name === name)
+    if (!type && failure) throw failure.reason
+    return type
+  })
+}
+
+/** What one server has, and what could not be asked. */
+interface FoundTypes {
+  readonly types: readonly NamedType[]
+  readonly failures: readonly PromiseRejectedResult[]
+}
+
+function listTypes(call: Call, { deps, sources, upstreams }: EventCatalog): Promise<readonly FoundTypes[]> {
+  const { upstream } = call.target
+  const isTogether = upstream === undefined
+  const nameOf = (type: EventType): string =>
+    isTogether && type.upstream !== undefined
+      ? deps.servers.exposedEvent(type.upstream, type.name)
+      : type.name
+  // The only server has the address of all of them.
+  const isAll = isTogether || deps.servers.names().length === 1
+  const names = [...(isTogether ? upstreams() : [upstream]), ...(isAll ? [undefined] : [])]
+  return Promise.all(
+    names.map(async (each): Promise<FoundTypes> => {
+      const found = await Promise.allSettled(
+        sources.map(async (source) => {
+          return (await source.types(each, call)).map((type) => ({ type, source: source.name }))
+        }),
+      )
+      const types = found.flatMap((result) => (result.status === 'fulfilled' ? result.value : []))
+      return {
+        types: withoutShadowed(types).map(({ type, source }) => ({ name: nameOf(type), type, source })),
+        failures: found.filter((result) => result.status === 'rejected'),
+      }
+    }),
+  )
+}
+
+/** The types of all sources of a server. An earlier source takes precedence if two have the same name. */
+function withoutShadowed<Each extends Pick<NamedType, 'type'>>(types: readonly Each[]): readonly Each[] {
+  const byName = new Map<string, Each>()
+  for (const each of types) if (!byName.has(each.type.name)) byName.set(each.type.name, each)
+  return [...byName.values()]
+}
+
+/** A type that was found before as it is now, or the error that ends subscriptions to it. @throws if that is not known */
+export async function presentType(
+  name: string,
+  before: NamedType | undefined,
+  call: Call,
+  catalog: EventCatalog,
+): Promise<NamedType | GatewayError> {
+  const found = await findType(name, call, catalog)
+  if (!found) return notFound('event')
+  return (before && breakOf(before, found)) ?? found
+}
+
+// Changes of types
+
+/**
+ * Why a subscription to a type ends whose schemas are others now; undefined if they are the same, or only have additions.
+ */
+function breakOf(before: SourcedType, after: SourcedType): GatewayError | undefined {
+  // While a server cannot be asked for its own type, one of the gateway can have its name.
+  if (before.source !== after.source) return undefined
+  const [one, other] = [before.type, after.type]
+  if (isBreaking(one.inputSchema, other.inputSchema, 'input')) return schemaChanged('inputSchema')
+  const isOtherData = isBreaking(one.payloadSchema, other.payloadSchema, 'output')
+  return isOtherData ? schemaChanged('payloadSchema') : undefined
+}
+
+interface SourcedType {
+  readonly source: string
+  readonly type: Pick<EventType, 'inputSchema' | 'payloadSchema'>
+}
+
+function isBreaking(before: unknown, after: unknown, side: 'input' | 'output'): boolean {
+  return before !== after && schemaChanges(before, after, side).some(({ level }) => level === 'major')
+}
+
+interface Options {
+  /** Whether the gateway has events at the address of a call. */
+  isOn(call: Call): boolean
+  /** Called before clients are notified. */
+  onChange(): void
+}
+
+/** The clients that want to know of changed types. */
+export class TypeChanges {
+  readonly #options: Options
+  readonly #listeners = new Set<() => void>()
+
+  constructor(options: Options) {
+    this.#options = options
+  }
+
+  /** Wraps the requests with which clients listen. */
+  readonly subscribe: Middleware = (next) => (call) => {
+    const isWanted = readFilter(call.params).eventsListChanged === true && this.#options.isOn(call)
+    return isWanted ? this.#listen(call, next) : next(call)
+  }
+
+  /** All types may have changed: another configuration takes over. */
+  close(): void {
+    for (const notify of this.#listeners) notify()
+  }
+
+  async #listen(call: Call, next: (call: Call) => Promise<Outcome>): Promise<Outcome> {
+    const notify = (): void => call.emit({ method: EVENTS_CHANGED })
+    const { toolsListChanged: wantsTools = false } = readFilter(call.params)
+    const emit = (note: Notification): void => {
+      if (note.method === ACKNOWLEDGED) {
+        call.emit(acknowledgement(note, wantsTools))
+        // Nothing may come before the acknowledgement (2026-07-28 basic/utilities/subscriptions).
+        this.#listeners.add(notify)
+        return
+      }
+      const member = memberFor(note.method)
+      const isOfTools = member === 'toolsListChanged'
+      const isOfTypes = isOfTools || member === 'eventsListChanged'
+      if (!isOfTypes || (isOfTools && wantsTools)) call.emit(note)
+      if (!isOfTypes) return
+      this.#options.onChange()
+      notify()
+    }
+    const { notifications } = call.params.fields
+    const filter = { ...(isObject(notifications) && notifications), toolsListChanged: true }
+    try {
+      return await next({ ...call, params: call.params.with({ notifications: filter }), emit })
+    } finally {
+      this.#listeners.delete(notify)
+    }
+  }
+}
+
+/** An acknowledgement that accepts changed types, and changed tools only if the client wants them. */
+function acknowledgement(note: Notification, wantsTools: boolean): Notification {
+  const params = note.params ?? Payload.of({})
+  const accepted = params.at('notifications') ?? Payload.of({})
+  const notifications = accepted.with({
+    eventsListChanged: true,
+    ...(!wantsTools && { toolsListChanged: undefined }),
+  })
+  return { ...note, params: params.with({ notifications }) }
+}
