@@ -1,11 +1,10 @@
 /**
- * The feature `events`: events for servers that have none, by the events extension (SEP-3415). Sources are the
- * notifications of a server, the successes of its tools that write, changes that its tools show, webhooks of other
- * services, what the gateway notices itself, and the events of servers that have some. Clients of 2026-07-28 poll or stream
- * them, or get them by webhooks, as some older clients do (`dialects/extension.ts`); `dialects/proposal.ts` serves clients of all revisions
- * without the extension.
+ * The feature `events`: events for servers that have none. Sources append what happens to the log of a server; followers
+ * read it for clients, and sinks send it to them. Clients of 2026-07-28 poll or stream events by the events extension
+ * (SEP-3415), or get them by webhooks, as some older clients do (`dialects/extension.ts`); `dialects/proposal.ts` serves
+ * clients of all revisions without the extension.
  */
-import type { Call, Middleware } from '../../core/call.ts'
+import { type Call, compose, type Middleware } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { background } from '../../core/log.ts'
 import type { Feature, Services, SettingsOf } from '../feature.ts'
@@ -15,13 +14,13 @@ import { webhookMethods } from './deliveries/subscribe.ts'
 import { declaring, forItsClients, readingMethods } from './dialects/extension.ts'
 import { proposal } from './dialects/proposal.ts'
 import { ServerEvents } from './server-events.ts'
-import { Hooks } from './sources/hooks.ts'
+import { hookEvents } from './sources/hooks.ts'
 import { notifiedEvents } from './sources/notifications.ts'
 import { addPublished, ownEvents } from './sources/own.ts'
 import { relayedEvents } from './sources/relayed.ts'
-import { allWatches, tryWatch, Watches, watchProblems } from './sources/watches.ts'
-import { logWrites, successType, writeEvents } from './sources/writes.ts'
-import { type EventCatalog, type EventSource, TypeChanges } from './types.ts'
+import { watchedEvents } from './sources/watches.ts'
+import { writeEvents } from './sources/writes.ts'
+import { type EventCatalog, type EventSource, type SourceContext, TypeChanges } from './types.ts'
 import { createDialer } from '../dialer.ts'
 import { type EventSettings, type Writes, eventsSchema } from './settings.ts'
 
@@ -29,42 +28,26 @@ import { type EventSettings, type Writes, eventsSchema } from './settings.ts'
 export const events: Feature<EventSettings | false> = {
   ...eventsSchema,
   create: (settings, deps) => {
-    const byServer = new Map<string | undefined, ServerEvents>()
+    const logs = new Map<string | undefined, ServerEvents>()
     const eventsOf = (upstream: string | undefined): ServerEvents => {
-      const known = byServer.get(upstream)
+      const known = logs.get(upstream)
       if (known) return known
       const own = settings(upstream)
-      const keep = own === false ? DEFAULT_KEEP_MS : own.keep
       const added = new ServerEvents(deps.store, upstream, {
-        ttl: keep,
+        ttl: own === false ? DEFAULT_KEEP_MS : own.keep,
         isShared: deps.gateway.isStoreShared,
         redactor: deps.gateway.redactor,
       })
-      byServer.set(upstream, added)
+      logs.set(upstream, added)
       return added
     }
-    const writesOf = (upstream: string): Writes => {
+    const upstreams = (): readonly string[] => deps.servers.names().filter((name) => settings(name) !== false)
+    const writes = (upstream: string): Writes => {
       const own = settings(upstream)
       return own === false ? 'off' : own.writes
     }
-    const relayed = relayedEvents(deps, eventsOf)
-    const watches = new Watches(deps, eventsOf)
-    const hooks = new Hooks(deps, eventsOf)
-    // A server's own events come first: they hide those of the gateway that have the same name.
-    const sources: readonly EventSource[] = [
-      relayed,
-      notifiedEvents(deps, eventsOf),
-      writeEvents(deps, writesOf),
-      ownEvents(deps),
-      watches,
-      hooks,
-    ]
-    const catalog: EventCatalog = {
-      deps,
-      sources,
-      upstreams: () => deps.servers.names().filter((name) => settings(name) !== false),
-      events: eventsOf,
-    }
+    const sources = table.map((create) => create({ deps, events: eventsOf, upstreams, writes }))
+    const catalog: EventCatalog = { deps, sources, upstreams, events: eventsOf }
     const closing = new AbortController()
     const { max_ttl: maxTtlMs, webhooks } = gatewaySettings(settings, deps)
     const client = proposal(catalog, deps, maxTtlMs)
@@ -76,14 +59,16 @@ export const events: Feature<EventSettings | false> = {
       ...webhookMethods({ parts: catalog, deps, deliveries, allow, maxTtlMs }),
     }
     const isOn = ({ target: { upstream } }: Call): boolean => settings(upstream) !== false
-    const changes = new TypeChanges({ isOn, onChange: () => relayed.forget() })
+    const changes = new TypeChanges({ isOn, onChange: () => sources.forEach((source) => source.forget?.()) })
     const listening: Middleware = (next) => changes.subscribe(whereOn(isOn, client.listening)(next))
     return {
       calls: {
         middleware: (target) => {
           const { method, upstream, isBuiltin } = target
           if (method !== 'tools/call' || isBuiltin || upstream === undefined) return undefined
-          return writesOf(upstream) === 'off' ? undefined : logWrites(target, eventsOf(upstream), deps)
+          const own = { ...target, upstream }
+          const found = sources.flatMap((source) => source.middleware?.(own) ?? [])
+          return found.length === 0 ? undefined : (next) => compose(found, next)
         },
         dryRun: 'absent',
       },
@@ -98,49 +83,57 @@ export const events: Feature<EventSettings | false> = {
       },
       http: {
         routes: client.routes,
-        pages: hooks.pages(catalog.upstreams()),
+        pages: sources.flatMap(({ pages = [] }) => pages),
         receiveHook: async (hook) => {
-          if (hook.isOfServer) {
-            if (hook.server === undefined || settings(hook.server) === false)
-              throw new GatewayError('UNSUPPORTED_OPERATION', 'Not found.')
-            return relayed.receive(hook)
+          for (const source of sources) {
+            const received = source.receive?.(hook)
+            if (received) return received
           }
-          await hooks.receive(hook)
-          return undefined
+          throw new GatewayError('UNSUPPORTED_OPERATION', 'Not found.')
         },
       },
       offers: [
         toolFacts.offer((entry) => {
-          const event = successType(entry, writesOf(entry.upstream))
+          const [event] = sources.flatMap((source) => source.eventOf?.(entry) ?? [])
           return event === undefined ? {} : { event }
         }),
         eventTypes.offer((upstream) => sources.flatMap((source) => source.described?.(upstream) ?? [])),
         publishing.offer((upstream, event) =>
           background(addPublished(event, eventsOf(upstream), deps), deps.log),
         ),
-        eventTrials.offer(() =>
-          Promise.all(allWatches(catalog.upstreams(), deps).map((each) => tryWatch(each, deps))),
-        ),
+        eventTrials.offer(() => ofAll(sources.flatMap((source) => source.trials?.() ?? []))),
       ],
       start: async () => {
         for (const origin of allow) deps.log.warn('events.webhooks_allow', { origin, message: ALLOW_WARNING })
         client.start()
         await deliveries.start()
       },
-      problems: async () => [
-        ...(await watchProblems(allWatches(catalog.upstreams(), deps), deps)),
-        ...(await relayed.problems(catalog.upstreams())),
-      ],
+      problems: () => ofAll(sources.flatMap((source) => source.problems?.() ?? [])),
       close: async () => {
         closing.abort()
         changes.close()
         await client.close()
         await deliveries.close()
         for (const source of sources) source.close?.()
-        for (const each of byServer.values()) each.wake()
+        for (const log of logs.values()) log.wake()
       },
     }
   },
+}
+
+/** The sources. An earlier one hides types of later ones that have the same name: those that a server has itself come first. */
+const table: readonly ((context: SourceContext) => EventSource)[] = [
+  relayedEvents,
+  notifiedEvents,
+  writeEvents,
+  ownEvents,
+  watchedEvents,
+  hookEvents,
+]
+
+/** What all sources found. */
+async function ofAll<Each>(found: readonly Promise<readonly Each[]>[]): Promise<readonly Each[]> {
+  return (await Promise.all(found)).flat()
 }
 
 const DEFAULT_KEEP_MS = 86_400_000

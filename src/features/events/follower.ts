@@ -378,7 +378,7 @@ export async function retain(
 ): Promise<void> {
   const upstreams = new Set(requests.map(({ type }) => type.upstream))
   await Promise.all([...upstreams].map((upstream) => events(upstream).retain()))
-  await Promise.all(requests.map(async ({ type, arguments: given }) => type.keep?.(given, principal)))
+  await Promise.all(requests.map(async ({ type, arguments: given }) => type.retain?.(given, principal)))
 }
 
 /** Calls `step` at intervals, but not while an earlier call goes on, until the signal is aborted. It must not reject. */

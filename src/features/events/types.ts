@@ -3,8 +3,10 @@
  * Each source is a file in `sources/`: it says which types a server has for a caller, and appends their events to the log
  * of the server (`server-events.ts`).
  */
-import type { Call, Middleware, Notification, Outcome } from '../../core/call.ts'
+import type { Call, Middleware, Notification, Outcome, Target } from '../../core/call.ts'
+import type { Descriptor } from '../../core/descriptor.ts'
 import { asGatewayError, type GatewayError } from '../../core/error.ts'
+import type { Finding } from '../../core/finding.ts'
 import { isNumber } from '../../core/json/exact-number.ts'
 import { isObject, isSame } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
@@ -13,14 +15,26 @@ import { schemaChanges } from '../../core/schema/schema-change.ts'
 import { fits } from '../../core/text/pattern.ts'
 import { ACKNOWLEDGED, EVENTS_CHANGED, memberFor, readFilter } from '../../protocol/subscription-filter.ts'
 import { callerHash } from '../../records/principal.ts'
-import type { Services } from '../feature.ts'
-import type { DescribedEventType } from '../offers.ts'
+import type { ArrivingHook, BuiltinPage, HookAnswer, Services } from '../feature.ts'
+import type { DescribedEventType, EventTrial } from '../offers.ts'
 import { notFound, schemaChanged } from './errors.ts'
 import type { LoggedEvent, ServerEvents } from './server-events.ts'
+import type { Writes } from './settings.ts'
 
 export type Fields = Readonly<Record<string, unknown>>
 
-/** A source of events. */
+/** What a source works with. */
+export interface SourceContext {
+  readonly deps: Services
+  /** The log of a server; that of events that belong to no server where it is undefined. */
+  events(upstream: string | undefined): ServerEvents
+  /** The servers whose events are on. */
+  upstreams(): readonly string[]
+  /** Whose successful calls of the tools of a server are events. */
+  writes(upstream: string): Writes
+}
+
+/** A source of events: a file in `sources/`, and a line in the table of `events.ts`. */
 export interface EventSource {
   /** What the events come from, as `events/list` names it. */
   readonly name: string
@@ -31,6 +45,19 @@ export interface EventSource {
   types(upstream: string | undefined, call: Call): readonly EventType[] | Promise<readonly EventType[]>
   /** Those of a server that all its callers may have, apart from those of its tools, for descriptions. */
   described?(upstream: string | undefined): readonly DescribedEventType[]
+  /** The name of the events that the calls of a tool are, for descriptions. */
+  eventOf?(tool: Descriptor): string | undefined
+  /** Wraps the calls of a tool of a server. */
+  middleware?(target: Target & { readonly upstream: string }): Middleware | undefined
+  /** Forgets the types of all servers, which may have changed. */
+  forget?(): void
+  /** Accepts a webhook; undefined if it is for another source. @throws GatewayError if it is refused */
+  receive?(hook: ArrivingHook): Promise<HookAnswer> | undefined
+  readonly pages?: readonly BuiltinPage[]
+  /** Conflicts of the settings with what servers list. */
+  problems?(): Promise<readonly Finding[]>
+  /** What the events that the configuration declares would be found in now. */
+  trials?(): Promise<readonly EventTrial[]>
   close?(): void
 }
 
@@ -50,34 +77,32 @@ export interface EventType {
   /** The data as its clients receive it now, if that differs from what the log keeps: without what is masked since. */
   present?(data: Fields): Fields
   /** Whether a subscription with these arguments requests an event of this type. */
-  isRequested(wanted: Fields, event: LoggedEvent): boolean
+  isRequested(given: Fields, event: LoggedEvent): boolean
   /** Whether events may be missing before an entry of the log, for a subscription with these arguments. */
-  isGap?(wanted: Fields, entry: LoggedEvent): boolean
+  isGap?(given: Fields, entry: LoggedEvent): boolean
   /** The error that ended what a subscription with these arguments receives, if an entry of the log says so. */
-  endOf?(wanted: Fields, entry: LoggedEvent): GatewayError | undefined
+  endOf?(given: Fields, entry: LoggedEvent): GatewayError | undefined
   /**
    * Whether a caller may receive an event now; without data, whether it may have the type at all.
    * @throws why that is not known
    */
   mayReceive(event: ReceivableEvent, call: Call): boolean | Promise<boolean>
   /**
-   * Keeps the source of these events open for a while; resolves once it is open, or takes too long.
+   * Retains the source of these events for a while; resolves once it is open, or takes too long.
    * @throws QUOTA_EXHAUSTED, and the error with which a server refuses to send them
    */
-  keep?(wanted: Fields, principal: Principal): Promise<void>
-  /** Why the source yields no events at present, as far as this process knows. */
-  failure?(): GatewayError | undefined
+  retain?(given: Fields, principal: Principal): Promise<void>
 }
 
 /** The members of a type whose events are those of everyone with access to the server, narrowed by their data. */
 export const forEveryone: Pick<EventType, 'isRequested' | 'mayReceive'> = {
-  isRequested: (wanted, { data }) => hasFields(data, wanted),
+  isRequested: (given, { data }) => hasFields(data, given),
   mayReceive: () => true,
 }
 
 /** The members of a type whose events only the caller that caused them receives. */
 export const forItsCaller: Pick<EventType, 'isRequested' | 'mayReceive'> = {
-  isRequested: (wanted, { data }) => hasFields(data, wanted),
+  isRequested: (given, { data }) => hasFields(data, given),
   mayReceive: ({ by }, { principal }) => isBy(by, principal),
 }
 
@@ -86,18 +111,18 @@ export function isBy(by: string | undefined, { id }: Principal): boolean {
   return by === undefined || by === callerHash(id)
 }
 
-/** Whether fields have the wanted values: each an equal one, one of a list, or a text with `*`. */
-export function hasFields(fields: unknown, wanted: Fields): boolean {
-  const given = isObject(fields) ? fields : {}
-  return Object.entries(wanted).every(([field, value]) => {
-    const actual = Object.hasOwn(given, field) ? given[field] : undefined
+/** Whether data has the values of a filter: each an equal one, one of a list, or a text with `*`. */
+export function hasFields(data: unknown, filter: Fields): boolean {
+  const fields = isObject(data) ? data : {}
+  return Object.entries(filter).every(([name, value]) => {
+    const actual = Object.hasOwn(fields, name) ? fields[name] : undefined
     return [value].flat().some((each) => isMatch(each, actual))
   })
 }
 
-function isMatch(wanted: unknown, actual: unknown): boolean {
-  if (typeof wanted === 'string' && typeof actual === 'string') return fits(wanted, actual)
-  return wanted === actual || (isNumber(wanted) && isNumber(actual) && isSame(wanted, actual))
+function isMatch(pattern: unknown, actual: unknown): boolean {
+  if (typeof pattern === 'string' && typeof actual === 'string') return fits(pattern, actual)
+  return pattern === actual || (isNumber(pattern) && isNumber(actual) && isSame(pattern, actual))
 }
 
 /** Schemas of arguments that narrow events by the values of fields. */

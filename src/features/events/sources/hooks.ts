@@ -14,16 +14,13 @@ import { follow, parseSteps } from '../../../core/json/path.ts'
 import type { HookEvent } from '../../../core/settings.ts'
 import { fits } from '../../../core/text/pattern.ts'
 import { pageOf } from '../../builtin-tool.ts'
-import type { ArrivingHook, BuiltinPage, Services } from '../../feature.ts'
+import type { ArrivingHook, BuiltinPage } from '../../feature.ts'
 import { masked } from '../../offers.ts'
-import { type EventSource, type EventType, type Fields, hasFields } from '../types.ts'
-import type { ServerEvents } from '../server-events.ts'
+import { type EventSource, type EventType, type Fields, hasFields, type SourceContext } from '../types.ts'
 import { HookReceiver, type HookRequest } from '../webhooks/hook-receiver.ts'
 import { RECEIVERS_PATH, receiversFile } from '../webhooks/published-receivers.ts'
 import { acceptOnce } from './accept-once.ts'
 import { contentOf, contentSchema, declaredFilters, hasScope, omittedSchema } from './declared.ts'
-
-type Deps = Pick<Services, 'store' | 'servers' | 'features' | 'pages'>
 
 /** How long the file of receivers may be cached, in seconds. */
 const FILE_MAX_AGE_S = 300
@@ -32,20 +29,24 @@ const FILE_MAX_AGE_S = 300
 const MAX_TYPE_LENGTH = 200
 
 /** The events of webhooks. */
-export class Hooks implements EventSource {
+export function hookEvents(context: SourceContext): EventSource {
+  return new Hooks(context)
+}
+
+class Hooks implements EventSource {
   readonly name = 'hooks'
-  readonly #deps: Deps
-  readonly #events: (upstream: string | undefined) => ServerEvents
+  readonly pages: readonly BuiltinPage[]
+  readonly #context: SourceContext
   readonly #receiver: HookReceiver
 
-  constructor(deps: Deps, events: (upstream: string | undefined) => ServerEvents) {
-    this.#deps = deps
-    this.#events = events
+  constructor(context: SourceContext) {
+    this.#context = context
     this.#receiver = new HookReceiver({
       hook: (server, name) => this.#declared(server, name),
       store: (hook, replayKey) => this.#storeOnce(hook, replayKey),
       now: world.now,
     })
+    this.pages = this.#receiversPage()
   }
 
   types(upstream: string | undefined): readonly EventType[] {
@@ -59,17 +60,18 @@ export class Hooks implements EventSource {
   }
 
   /** Accepts a webhook; resolves once its event is in the log. @throws what `HookReceiver.receive` throws */
-  receive(hook: ArrivingHook): Promise<void> {
-    return this.#receiver.receive(hook)
+  receive(hook: ArrivingHook): Promise<undefined> | undefined {
+    return hook.isOfServer ? undefined : this.#receiver.receive(hook).then(() => undefined)
   }
 
   /**
-   * The public file that says where webhooks are received: those of the hooks of these servers, or of none, and those of
+   * The public file that says where webhooks are received: those of the hooks of all servers, or of none, and those of
    * servers that reach the gateway at its public URL.
    */
-  pages(upstreams: readonly string[]): readonly BuiltinPage[] {
-    const url = this.#deps.pages.publicUrl('/hooks/')
-    const hasHooks = [undefined, ...upstreams].some((upstream) => this.#hooks(upstream).length > 0)
+  #receiversPage(): readonly BuiltinPage[] {
+    const { deps, upstreams } = this.#context
+    const url = deps.pages.publicUrl('/hooks/')
+    const hasHooks = [undefined, ...upstreams()].some((upstream) => this.#hooks(upstream).length > 0)
     if (!hasHooks && url === undefined) return []
     const path = url === undefined ? '/hooks/' : new URL(url).pathname
     const page = { text: receiversFile([path]), type: 'application/json', maxAge: FILE_MAX_AGE_S }
@@ -77,19 +79,19 @@ export class Hooks implements EventSource {
   }
 
   #hooks(upstream: string | undefined): readonly (readonly [string, HookEvent])[] {
-    return [...this.#deps.servers.declaredEvents(upstream)].flatMap(([name, event]) =>
+    return [...this.#context.deps.servers.declaredEvents(upstream)].flatMap(([name, event]) =>
       event.kind === 'hook' ? [[name, event] as const] : [],
     )
   }
 
   #declared(server: string | undefined, name: string): HookEvent | undefined {
-    const event = this.#deps.servers.declaredEvents(server).get(name)
+    const event = this.#context.deps.servers.declaredEvents(server).get(name)
     return event?.kind === 'hook' ? event : undefined
   }
 
   /** @throws INVALID_REQUEST, SERVER_UNAVAILABLE */
   async #storeOnce(hook: HookRequest, replayKey: string): Promise<void> {
-    const { store } = this.#deps
+    const { store } = this.#context.deps
     const event = this.#declared(hook.server, hook.name)
     const body = readJson(hook.body)
     if (!event || !isObject(body))
@@ -98,7 +100,7 @@ export class Hooks implements EventSource {
       })
     const digest = hash('sha256', JSON.stringify([hook.server ?? null, hook.name, replayKey]), 'base64url')
     await acceptOnce(store, digest, async () => {
-      if (isWanted(event, hook, body))
+      if (isSelected(event, hook, body))
         await this.#add(hook, { id: `evt_${digest.slice(0, 22)}`, event, body })
     })
   }
@@ -106,9 +108,9 @@ export class Hooks implements EventSource {
   #add(hook: HookRequest, { id, event, body }: Accepted): Promise<void> {
     const { server: upstream, name } = hook
     const target = { method: 'hook', name, ...(upstream !== undefined && { upstream }) }
-    const { content, omitted } = contentOf(masked(this.#deps, body, target), event)
+    const { content, omitted } = contentOf(masked(this.#context.deps, body, target), event)
     const type = typeOf(event, hook, body)
-    return this.#events(upstream).add({
+    return this.#context.events(upstream).add({
       id,
       name,
       data: { ...(type !== undefined && { type }), body: content, ...(omitted && { omitted }) },
@@ -138,14 +140,14 @@ function hookType(upstream: string | undefined, name: string, event: HookEvent):
       },
       required: ['body'],
     },
-    isRequested: (wanted, { data }) =>
-      hasFields({ type: data.type, ...(isObject(data.body) && data.body) }, wanted),
+    isRequested: (given, { data }) =>
+      hasFields({ type: data.type, ...(isObject(data.body) && data.body) }, given),
     mayReceive: (_event, { principal }) => hasScope(principal, event),
   }
 }
 
 /** Whether each path and header of `when` has one of its values. */
-function isWanted({ when }: HookEvent, { headers }: HookRequest, body: Fields): boolean {
+function isSelected({ when }: HookEvent, { headers }: HookRequest, body: Fields): boolean {
   return Object.entries(when).every(([place, globs]) => {
     const actual = place.startsWith('$')
       ? follow(body, parseSteps(place) ?? [])

@@ -12,13 +12,12 @@ import {
   filterSchema,
   forEveryone,
   forItsCaller,
+  type SourceContext,
 } from '../types.ts'
 import type { ServerEvents } from '../server-events.ts'
 
-type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'features' | 'invoker' | 'gateway'>
-
 /** The events of the gateway itself. */
-export function ownEvents(deps: Deps): EventSource {
+export function ownEvents({ deps }: SourceContext): EventSource {
   const reachability = new ReachabilityEvents(deps)
   const isOn = (feature: string, upstream: string | undefined): boolean =>
     deps.features.isOn(feature, upstream)
@@ -29,12 +28,12 @@ export function ownEvents(deps: Deps): EventSource {
         ...(isOn('transactions', upstream) ? [ownType(upstream, 'transaction_timed_out')] : []),
       ]
     }
-    const keep = async (): Promise<void> => reachability.probe(upstream)
+    const retain = async (): Promise<void> => reachability.probe(upstream)
     return [
       ...(isOn('contract', upstream) ? [ownType(upstream, 'contract_changed')] : []),
       ...(isOn('confirm', upstream) ? [ownType(upstream, 'confirmation_pending')] : []),
-      { ...ownType(upstream, 'upstream_up'), keep },
-      { ...ownType(upstream, 'upstream_down'), keep },
+      { ...ownType(upstream, 'upstream_up'), retain },
+      { ...ownType(upstream, 'upstream_down'), retain },
     ]
   }
   return { name: 'gateway', types, described: types }
@@ -47,7 +46,7 @@ export async function addPublished(
   { store }: Pick<Services, 'store'>,
 ): Promise<void> {
   if (once) {
-    // Without clients that want events, nothing is written.
+    // Without clients that follow events, nothing is written.
     if (!(await events.isRetained())) return
     if ((await store.setIfAbsent(`event-once:${once.key}`, '1', once.for)) !== undefined) return
   }
@@ -64,11 +63,11 @@ type State = 'up' | 'down'
  * share it publish a transition once, and one that happened during a restart is not lost.
  */
 class ReachabilityEvents {
-  readonly #deps: Deps
+  readonly #deps: Services
   readonly #last = new Map<string, Promise<void>>()
   readonly #down = new Map<string, { triedAt: number }>()
 
-  constructor(deps: Deps) {
+  constructor(deps: Services) {
     this.#deps = deps
     deps.servers.onReachable((upstream, isReachable) => {
       if (!deps.features.isOn('events', upstream)) return

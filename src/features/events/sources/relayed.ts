@@ -1,30 +1,30 @@
 /**
  * The events that a server of 2026-07-28 has itself (SEP-3415), under the names that it gives them. Clients do not reach
- * its methods: the gateway subscribes with its own credentials, once for all clients that want the same, and delivers
- * what it receives. From servers that deliver to webhooks only, it receives events at its public URL.
+ * its methods: the gateway subscribes with its own credentials, once for all clients that request the same, by
+ * `events/stream` where the server offers it, else by `events/poll`, else by a webhook (`server-webhooks.ts`).
+ *
+ * Invariants: an event is logged once, under the id that the server gave it. The position at the server is stored after
+ * the events before it are, so what the server keeps is not missed when the gateway restarts. What may have been missed
+ * is a gap in the log.
  */
-import { world } from '../../../core/world.ts'
+import { hash } from 'node:crypto'
+import type { Notification } from '../../../core/call.ts'
 import { asGatewayError, GatewayError, isErrorCode } from '../../../core/error.ts'
 import type { Finding } from '../../../core/finding.ts'
-import { isObject } from '../../../core/json/json.ts'
+import { toDouble } from '../../../core/json/exact-number.ts'
+import { exactly, isObject } from '../../../core/json/json.ts'
 import { hasReachedShare, type Principal } from '../../../core/principal.ts'
-import { within } from '../../../core/time/waiting.ts'
+import { pause, within } from '../../../core/time/waiting.ts'
+import { world } from '../../../core/world.ts'
 import { eventsExtension } from '../../../protocol/meta-keys.ts'
-import { resourceExhausted } from '../errors.ts'
-import { type EventSource, type EventType, type Fields, isPermitted } from '../types.ts'
-import type { LoggedEvent, ServerEvents } from '../server-events.ts'
-import type { ArrivingHook, HookAnswer, Services } from '../../feature.ts'
-import { LeasedJobs } from './leased-jobs.ts'
+import type { Services } from '../../feature.ts'
+import { masked } from '../../offers.ts'
+import { errorOfServer, isCallbackFailure, isFinal, resourceExhausted, terminationOf } from '../errors.ts'
+import { asEvent, type LoggedEvent, newEventId, type ServerEvents } from '../server-events.ts'
+import { type EventSource, type EventType, type Fields, isPermitted, type SourceContext } from '../types.ts'
+import { type Job, LeasedJobs } from './leased-jobs.ts'
 import { isPersonal } from './notifications.ts'
-import {
-  type DeliveryMode,
-  RELAY_ENDED,
-  RELAY_GAP,
-  ServerSubscription,
-  type Subject,
-  subscriptionKey,
-} from './server-subscription.ts'
-import { ServerWebhooks } from './server-webhooks.ts'
+import { ServerWebhooks, type Subject, subscriptionKey } from './server-webhooks.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'identity' | 'features' | 'pages'>
 
@@ -35,16 +35,6 @@ interface ServerType {
   readonly inputSchema: Fields
   readonly payloadSchema: Fields
   readonly mode: DeliveryMode
-}
-
-/** The events that servers have themselves. */
-export interface RelayedEvents extends EventSource {
-  /** Forgets the types of all servers, which may have changed. */
-  forget(): void
-  /** Accepts an event that a server sent to a webhook of the gateway. @throws what `ServerWebhooks.receive` throws */
-  receive(hook: ArrivingHook): Promise<HookAnswer>
-  /** The servers of these whose events cannot be received, for want of a public URL. */
-  problems(upstreams: readonly string[]): Promise<readonly Finding[]>
 }
 
 /** How long the types of a server are cached, and how long that it could not be asked, in milliseconds. */
@@ -60,8 +50,8 @@ const CHECK_TIMEOUT_MS = 3000
 /** How many subscriptions to one server there are; one caller may have a quarter of them. */
 const MAX_SUBSCRIPTIONS = 100
 
-/** The events of servers that have some. The gateway subscribes while a client wants them. */
-export function relayedEvents(deps: Deps, events: (upstream: string) => ServerEvents): RelayedEvents {
+/** The events that servers have themselves. The gateway subscribes while somebody retains them. */
+export function relayedEvents({ deps, events, upstreams }: SourceContext): EventSource {
   const jobs = new LeasedJobs<ServerSubscription>(deps)
   const create = (subject: Subject, mode: DeliveryMode, by: string): ServerSubscription =>
     new ServerSubscription({ deps, events: events(subject.upstream), subject, mode, callbacks, by })
@@ -70,8 +60,8 @@ export function relayedEvents(deps: Deps, events: (upstream: string) => ServerEv
     create(subject, 'webhook', '').accept(message),
   )
   const listed = new ListedTypes(deps, callbacks.isReachable)
-  const keep = async (subject: Subject, mode: DeliveryMode, principal: Principal): Promise<void> => {
-    const key = jobKey(subject)
+  const retain = async (subject: Subject, mode: DeliveryMode, principal: Principal): Promise<void> => {
+    const key = JSON.stringify(['relay', subject.upstream, subscriptionKey(subject)])
     await jobs.keep(key, () => {
       checkQuota(subject, principal, jobs)
       return create(subject, mode, principal.id)
@@ -82,12 +72,12 @@ export function relayedEvents(deps: Deps, events: (upstream: string) => ServerEv
   const typeOf = (upstream: string, { mode, ...type }: ServerType): EventType => ({
     ...type,
     upstream,
-    isRequested: (wanted, { of }) => of === keyOf(type.name, wanted),
-    isGap: (wanted, entry) => entry.name === RELAY_GAP && entry.of === keyOf(type.name, wanted),
-    endOf: (wanted, entry) =>
-      entry.name === RELAY_ENDED && entry.of === keyOf(type.name, wanted) ? loggedError(entry) : undefined,
+    isRequested: (given, { of }) => of === keyOf(type.name, given),
+    isGap: (given, entry) => entry.name === RELAY_GAP && entry.of === keyOf(type.name, given),
+    endOf: (given, entry) =>
+      entry.name === RELAY_ENDED && entry.of === keyOf(type.name, given) ? loggedError(entry) : undefined,
     mayReceive: (_event, call) => isPermitted(call, { upstream, method: 'events/poll' }, {}, deps),
-    keep: (wanted, principal) => keep({ upstream, name: type.name, arguments: wanted }, mode, principal),
+    retain: (given, principal) => retain({ upstream, name: type.name, arguments: given }, mode, principal),
   })
   return {
     name: 'server',
@@ -97,10 +87,13 @@ export function relayedEvents(deps: Deps, events: (upstream: string) => ServerEv
       return types.map((type) => typeOf(upstream, type))
     },
     forget: () => listed.forget(),
-    receive: (hook) => callbacks.receive(hook),
-    problems: async (upstreams) => {
+    receive: (hook) => {
+      if (!hook.isOfServer) return undefined
+      return callbacks.receive(hook, upstreams())
+    },
+    problems: async () => {
       if (callbacks.isReachable) return []
-      const relayed = upstreams.filter((upstream) => !isPersonal(upstream, deps))
+      const relayed = upstreams().filter((upstream) => !isPersonal(upstream, deps))
       const found = await Promise.all(
         relayed.map(async (upstream) => {
           const types = listed.of(upstream).catch(() => undefined)
@@ -111,10 +104,6 @@ export function relayedEvents(deps: Deps, events: (upstream: string) => ServerEv
     },
     close: () => jobs.close(),
   }
-}
-
-function jobKey(subject: Subject): string {
-  return JSON.stringify(['relay', subject.upstream, subscriptionKey(subject)])
 }
 
 /** The problem of a server whose events need webhooks, where the gateway cannot be reached. */
@@ -129,11 +118,11 @@ function unreachable(upstream: string, found: Listed | undefined): readonly Find
 /** The keys of arguments, which are the same object for each event that is looked at. */
 const keys = new WeakMap<Fields, string>()
 
-function keyOf(name: string, wanted: Fields): string {
-  const known = keys.get(wanted)
+function keyOf(name: string, given: Fields): string {
+  const known = keys.get(given)
   if (known !== undefined) return known
-  const key = subscriptionKey({ name, arguments: wanted })
-  keys.set(wanted, key)
+  const key = subscriptionKey({ name, arguments: given })
+  keys.set(given, key)
   return key
 }
 
@@ -261,4 +250,406 @@ function declaresEvents({ supportedVersions, capabilities }: Fields): boolean {
 
 function timedOut(): GatewayError {
   return new GatewayError('SERVER_UNAVAILABLE', 'The server did not list its events in time.')
+}
+
+// One subscription at a server
+
+/** The name under which the log says that events of a subscription may be missing. It is no type of events. */
+export const RELAY_GAP = 'relay_gap'
+/** The same for the end of a subscription; its data is the error. */
+export const RELAY_ENDED = 'relay_ended'
+
+/** How a server delivers the events of a type to the gateway. */
+type DeliveryMode = 'stream' | 'poll' | 'webhook'
+
+/** How long a position at a server is kept while no client wants its events, in milliseconds. */
+const POSITION_TTL_MS = 7 * 86_400_000
+/** How long to wait before the next poll, at least and at most, in milliseconds. */
+const MIN_POLL_MS = 1000
+const MAX_POLL_MS = 3_600_000
+/** How often a server is polled again at once at most, because it has more. */
+const MAX_IMMEDIATE_POLLS = 100
+/** After how much silence a stream counts as lost: heartbeats come every 30 s. */
+const SILENCE_TIMEOUT_MS = 90_000
+/** For how long the gateway subscribes by a webhook, and after which part of what is granted it does so again. */
+const WEBHOOK_TTL_MS = 3_600_000
+const RENEWAL_SHARE = 0.8
+const MIN_RENEWAL_MS = 1000
+/** What counts as granted if the clock of the server is behind, so that the grant seems to be over, in milliseconds. */
+const UNKNOWN_GRANT_MS = 60_000
+/** How often it looks whether the server ended a subscription by a message to another gateway, in milliseconds. */
+const CALLBACK_CHECK_MS = 10_000
+/** How long ending a subscription may take, in milliseconds. */
+const UNSUBSCRIBE_TIMEOUT_MS = 5000
+/** How long to wait after failures, at first and at most, in milliseconds. */
+const FIRST_RETRY_MS = 250
+const LAST_RETRY_MS = 30_000
+/** How many ids of events are remembered, to recognize events that are sent again. */
+const MAX_KNOWN_IDS = 2000
+/** How many notifications may wait until they are logged. */
+const MAX_WAITING_NOTIFICATIONS = 1000
+/** The largest data of an event, in characters of JSON. A larger event is a gap. */
+const MAX_DATA_LENGTH = 256 * 1024
+
+interface Options {
+  readonly deps: Deps
+  readonly events: ServerEvents
+  readonly subject: Subject
+  readonly mode: DeliveryMode
+  readonly callbacks: ServerWebhooks
+  /** The caller that asked first. */
+  readonly by: string
+}
+
+/** Receives the events of one subscription while it is wanted. */
+class ServerSubscription implements Job {
+  readonly subject: Subject
+  readonly by: string
+  readonly #deps: Deps
+  readonly #events: ServerEvents
+  readonly #mode: DeliveryMode
+  readonly #callbacks: ServerWebhooks
+  readonly #key: string
+  readonly #known = new Set<string>()
+  #cursor: string | undefined
+  #refusal: GatewayError | undefined
+  #hasEnded = false
+
+  constructor({ deps, events, subject, mode, callbacks, by }: Options) {
+    this.#deps = deps
+    this.#events = events
+    this.subject = subject
+    this.by = by
+    this.#mode = mode
+    this.#callbacks = callbacks
+    this.#key = subscriptionKey(subject)
+  }
+
+  /** Why the server does not serve the subscription, or cannot; undefined if it does, or is away. */
+  get refusal(): GatewayError | undefined {
+    return this.#refusal
+  }
+
+  async run({ signal }: AbortController, onReady: () => void): Promise<void> {
+    const ready = (): void => {
+      this.#refusal = undefined
+      this.#hasEnded = false
+      onReady()
+    }
+    const receive = { stream: this.#stream, poll: this.#poll, webhook: this.#subscribe }[this.#mode]
+    let isRecalled = false
+    for (let failures = 0; !signal.aborted; failures++) {
+      const startedAt = world.now()
+      try {
+        // The log is long, and what this run added to it is known.
+        if (!isRecalled) await this.#recall()
+        isRecalled = true
+        this.#cursor = await this.#deps.store.get(this.#storeKey)
+        await receive.call(this, signal, ready)
+      } catch (thrown) {
+        if (signal.aborted) return
+        const error = errorOfServer(thrown)
+        this.#logFailure(error)
+        if (isFinal(error)) return this.#end(error).catch(() => undefined)
+        // Clients would wait for events that cannot arrive.
+        if (isCallbackFailure(error)) this.#refusal = error
+        onReady()
+      }
+      if (world.now() - startedAt > LAST_RETRY_MS) failures = 0
+      const delay = Math.min(FIRST_RETRY_MS * 2 ** Math.min(failures, 10), LAST_RETRY_MS)
+      await pause(delay, signal).catch(() => undefined)
+    }
+  }
+
+  /** Ends the subscription at the server, which would send events until it expires. */
+  async abandon(): Promise<void> {
+    if (this.#mode !== 'webhook') return
+    const controller = new AbortController()
+    const timer = world
+      .setTimeout(() => controller.abort(lost('does not answer')), UNSUBSCRIBE_TIMEOUT_MS)
+      .unref()
+    try {
+      const delivery = { mode: 'webhook', url: this.#callbacks.urlOf(this.subject) }
+      // Whatever the server answers: who comes back later learns that events may be missing.
+      await this.#callbacks.forget(this.subject)
+      await this.#request('events/unsubscribe', controller, { params: { delivery } })
+    } catch (error) {
+      this.#logFailure(errorOfServer(error))
+    } finally {
+      world.clearTimeout(timer)
+    }
+  }
+
+  /**
+   * Takes a message that the server sent to the webhook of the subscription.
+   * @throws INVALID_REQUEST, SERVER_UNAVAILABLE if it cannot be logged
+   */
+  async accept(message: Fields): Promise<void> {
+    const { type, name, data, cursor } = message
+    if (type === 'terminated') return this.#end(terminationOf(message.error))
+    if (type !== undefined && type !== 'gap') return
+    if (type === undefined && (name !== this.subject.name || !isObject(data)))
+      throw new GatewayError('INVALID_REQUEST', 'This is no event of the subscription.')
+    if (!(await this.#events.isRetained())) return
+    const entries = type === 'gap' ? [] : [this.#entryFor(message)]
+    await this.#append(type === 'gap', entries, cursor)
+  }
+
+  #logFailure(error: GatewayError): void {
+    const { upstream, name } = this.subject
+    // Each outage is worth one warning if it is due to the address of the gateway.
+    const isWorthKnowing = isCallbackFailure(error) && this.#refusal === undefined
+    this.#deps.log[isWorthKnowing ? 'warn' : 'debug']('events.not_relayed', {
+      upstream,
+      type: name,
+      reason: error.code,
+      ...(isWorthKnowing && { message: error.message }),
+    })
+  }
+
+  /** Learns which events an earlier process, or an earlier run, added to the log. */
+  async #recall(): Promise<void> {
+    this.#known.clear()
+    // What a webhook brings is recognized by marks in the store, at whichever gateway it arrives.
+    if (this.#mode === 'webhook') return
+    for (let position: string | undefined; ;) {
+      const page = await this.#events.log.read(position, 500)
+      for (const { value } of page.entries) {
+        const event = asEvent(value)
+        if (event?.of === this.#key) this.#remember(event.id)
+      }
+      position = page.cursor
+      if (!page.hasMore) return
+    }
+  }
+
+  async #poll(signal: AbortSignal, ready: () => void): Promise<void> {
+    let isNew = this.#cursor === undefined
+    for (let immediate = 0; !signal.aborted;) {
+      const result = await this.#request('events/poll', linked(signal), { params: this.#position })
+      const { events, cursor, truncated, hasMore, nextPollMs } = result
+      await this.#keep(truncated === true || isNew, Array.isArray(events) ? events : [], cursor)
+      isNew = false
+      ready()
+      if (hasMore === true && immediate++ < MAX_IMMEDIATE_POLLS) continue
+      immediate = 0
+      const wait = Math.min(Math.max(toDouble(nextPollMs) ?? 0, MIN_POLL_MS), MAX_POLL_MS)
+      await pause(wait, signal).catch(() => undefined)
+    }
+  }
+
+  /** Keeps the server sending to the webhook. Another gateway may have begun; then the server goes on with it. */
+  async #subscribe(signal: AbortSignal, ready: () => void): Promise<void> {
+    while (!signal.aborted) {
+      this.#cursor = await this.#deps.store.get(this.#storeKey)
+      const isNew = this.#cursor === undefined && !(await this.#callbacks.isBound(this.subject))
+      const delivery = await this.#callbacks.delivery(this.subject)
+      const params = { delivery, cursor: this.#cursor ?? null, ttlMs: WEBHOOK_TTL_MS }
+      const result = await this.#request('events/subscribe', linked(signal), { params })
+      const { id, refreshBefore, truncated, cursor } = result
+      if (typeof id !== 'string') throw lost('gave the subscription no id')
+      const until = grantedUntil(refreshBefore)
+      await this.#callbacks.bind(this.subject, { id, until })
+      await this.#keep(truncated === true || isNew, [], cursor)
+      ready()
+      const renewIn = Math.max((until - world.now()) * RENEWAL_SHARE, MIN_RENEWAL_MS)
+      await this.#whileBound(world.now() + renewIn, signal)
+    }
+  }
+
+  /** Waits until a time, or until the subscription ended. */
+  async #whileBound(time: number, signal: AbortSignal): Promise<void> {
+    for (let left = time - world.now(); left > 0; left = time - world.now()) {
+      await pause(Math.min(left, CALLBACK_CHECK_MS), signal).catch(() => undefined)
+      if (signal.aborted || !(await this.#callbacks.isBound(this.subject))) return
+    }
+  }
+
+  /** Streams until the stream ends. @throws the error that the server ended it with */
+  async #stream(signal: AbortSignal, ready: () => void): Promise<void> {
+    const controller = linked(signal)
+    const fail = (error: unknown): void => controller.abort(error)
+    const silence = world.setTimeout(() => fail(lost('is silent')), SILENCE_TIMEOUT_MS).unref()
+    const state = { isNew: this.#cursor === undefined, ready }
+    let waiting: Notification[] = []
+    let working: Promise<void> | undefined
+    const work = async (): Promise<void> => {
+      while (waiting.length > 0) {
+        const batch = waiting
+        waiting = []
+        await this.#receive(batch, state)
+      }
+    }
+    const emit = (note: Notification): void => {
+      silence.refresh()
+      if (waiting.length >= MAX_WAITING_NOTIFICATIONS)
+        return fail(lost('sends events faster than they are kept'))
+      waiting.push(note)
+      working ??= work()
+        .catch(fail)
+        .finally(() => (working = undefined))
+    }
+    try {
+      await this.#request('events/stream', controller, { params: this.#position, emit })
+      await working
+    } catch (error) {
+      await working
+      throw controller.signal.aborted ? controller.signal.reason : error
+    } finally {
+      world.clearTimeout(silence)
+    }
+    if (controller.signal.aborted && !signal.aborted) throw controller.signal.reason
+  }
+
+  /** Handles notifications of a stream in their order. @throws the error that ends the subscription */
+  async #receive(
+    notes: readonly Notification[],
+    state: { isNew: boolean; readonly ready: () => void },
+  ): Promise<void> {
+    let events: unknown[] = []
+    let cursor: unknown
+    const flush = async (): Promise<void> => {
+      await this.#keep(false, events, cursor)
+      events = []
+      cursor = undefined
+    }
+    for (const { method, params } of notes) {
+      const fields = params?.fields ?? {}
+      switch (method) {
+        case 'notifications/events/active':
+          await flush()
+          await this.#keep(fields.truncated === true || state.isNew, [], fields.cursor)
+          state.isNew = false
+          state.ready()
+          break
+        case 'notifications/events/event':
+          events.push(fields)
+          cursor = fields.cursor ?? cursor
+          break
+        case 'notifications/events/heartbeat':
+          cursor = fields.cursor ?? cursor
+          break
+        case 'notifications/events/terminated':
+          await flush()
+          throw terminationOf(fields.error)
+        default:
+        // One failure of the server, which goes on: `notifications/events/error`.
+      }
+    }
+    await flush()
+  }
+
+  /** Where the next request to the server goes on. */
+  get #position(): Fields {
+    return { cursor: this.#cursor ?? null }
+  }
+
+  async #request(
+    method: `events/${'poll' | 'stream' | 'subscribe' | 'unsubscribe'}`,
+    controller: AbortController,
+    { params: own, emit }: { readonly params: Fields; readonly emit?: (note: Notification) => void },
+  ): Promise<Fields> {
+    const { invoker } = this.#deps
+    const { upstream, name, arguments: given } = this.subject
+    const params = { name, arguments: given, ...own }
+    const request = { upstream, method, params, controller, ...(emit && { emit }) }
+    const outcome = await invoker.relay(invoker.request(request))
+    return outcome.kind === 'result' ? outcome.result.fields : {}
+  }
+
+  /** Logs a gap and events, then stores the position behind them. @throws SERVER_UNAVAILABLE */
+  async #keep(isGap: boolean, given: readonly unknown[], cursor: unknown): Promise<void> {
+    const entries = this.#newEntries(given)
+    await this.#append(isGap, [...entries.values()], cursor)
+    for (const id of entries.keys()) this.#remember(id)
+  }
+
+  async #append(isGap: boolean, entries: readonly LoggedEvent[], cursor: unknown): Promise<void> {
+    const all = isGap ? [this.#entry(RELAY_GAP, {}), ...entries] : entries
+    if (all.length > 0) await this.#events.append(all)
+    if (typeof cursor !== 'string' || cursor === this.#cursor) return
+    await this.#deps.store.put(this.#storeKey, cursor, POSITION_TTL_MS)
+    this.#cursor = cursor
+  }
+
+  /** The events of the server that are not in the log, by id. */
+  #newEntries(given: readonly unknown[]): ReadonlyMap<string, LoggedEvent> {
+    const entries = new Map<string, LoggedEvent>()
+    for (const each of given) {
+      if (!isObject(each) || !isObject(each.data)) continue
+      const id = idOf(each)
+      if (!this.#known.has(id) && !entries.has(id)) entries.set(id, this.#entryFor(each))
+    }
+    return entries
+  }
+
+  #entryFor(given: Fields): LoggedEvent {
+    const { upstream, name } = this.subject
+    const id = idOf(given)
+    if (JSON.stringify(given.data).length > MAX_DATA_LENGTH) return { ...this.#entry(RELAY_GAP, {}), id }
+    // The tool that an event is about is unknown: every rule applies.
+    const data = masked(this.#deps, given.data, { upstream, method: 'subscriptions/listen' })
+    const at = typeof given.timestamp === 'string' ? Date.parse(given.timestamp) : Number.NaN
+    return { ...this.#entry(name, isObject(data) ? data : {}), id, ...(Number.isFinite(at) && { at }) }
+  }
+
+  #entry(name: string, data: Fields): LoggedEvent {
+    return { id: newEventId(), name, at: world.now(), of: this.#key, data }
+  }
+
+  #remember(id: string): void {
+    this.#known.add(id)
+    if (this.#known.size <= MAX_KNOWN_IDS) return
+    const [oldest] = this.#known
+    if (oldest !== undefined) this.#known.delete(oldest)
+  }
+
+  /**
+   * The server ended the subscription, or never began it. A later one begins anew. Without its store the gateway cannot
+   * deliver events either: those who wait for them learn of that. @throws SERVER_UNAVAILABLE
+   */
+  async #end(error: GatewayError): Promise<void> {
+    this.#refusal = error
+    if (this.#hasEnded) return
+    const { code, message } = error
+    const data = { code, message, rpc: error.rpc, ...(error.extra.data && { data: error.extra.data }) }
+    await this.#events.append([this.#entry(RELAY_ENDED, data)])
+    this.#hasEnded = true
+    await this.#deps.store.delete(this.#storeKey)
+    if (this.#mode === 'webhook') await this.#callbacks.forget(this.subject)
+  }
+
+  get #storeKey(): string {
+    return `event-position:${this.subject.upstream}:${this.#key}`
+  }
+}
+
+/** Until when a server keeps a subscription, in milliseconds since 1970; without an end it is renewed all the same. */
+function grantedUntil(refreshBefore: unknown): number {
+  const now = world.now()
+  const granted = typeof refreshBefore === 'string' ? Date.parse(refreshBefore) : Number.NaN
+  if (Number.isNaN(granted)) return now + WEBHOOK_TTL_MS
+  return granted > now ? granted : now + UNKNOWN_GRANT_MS
+}
+
+/** The id of an event: that of the server if it can be sent in a header, else made of it. */
+function idOf(event: Fields): string {
+  const { eventId } = event
+  if (typeof eventId === 'string' && /^[\u0021-\u007e]{1,200}$/.test(eventId)) return eventId
+  return `evt_${hash('sha256', exactly(eventId ?? event), 'base64url').slice(0, 22)}`
+}
+
+function linked(signal: AbortSignal): AbortController {
+  const controller = new AbortController()
+  const abort = (): void => controller.abort(signal.reason)
+  if (signal.aborted) abort()
+  else signal.addEventListener('abort', abort, { once: true })
+  controller.signal.addEventListener('abort', () => signal.removeEventListener('abort', abort), {
+    once: true,
+  })
+  return controller
+}
+
+function lost(why: string): GatewayError {
+  return new GatewayError('SERVER_UNAVAILABLE', `The stream of events was given up: the server ${why}.`)
 }

@@ -10,7 +10,7 @@
 import { hash } from 'node:crypto'
 import { world } from '../../../core/world.ts'
 import { GatewayError } from '../../../core/error.ts'
-import { isObject, readJson } from '../../../core/json/json.ts'
+import { exactly, isObject, readJson } from '../../../core/json/json.ts'
 import type { SealUse } from '../../../core/seal.ts'
 import { Secret } from '../../../core/text/secret.ts'
 import { casUpdate } from '../../../durable/cas-update.ts'
@@ -20,14 +20,20 @@ import { hookOverload, hookRefusal, MAX_IN_FLIGHT } from '../webhooks/hook-recei
 import { isSigned } from '../webhooks/hook-signatures.ts'
 import { verifySigned } from '../webhooks/standard-webhooks.ts'
 import { acceptOnce } from './accept-once.ts'
-import {
-  type CallbackDelivery,
-  type Callbacks,
-  type Subject,
-  subscriptionKey,
-} from './server-subscription.ts'
 
-type Deps = Pick<Services, 'store' | 'servers' | 'identity' | 'pages'>
+type Deps = Pick<Services, 'store' | 'identity' | 'pages'>
+
+/** What is subscribed to. */
+export interface Subject {
+  readonly upstream: string
+  readonly name: string
+  readonly arguments: Fields
+}
+
+/** Identifies a subscription among those of its server. */
+export function subscriptionKey({ name, arguments: given }: Pick<Subject, 'name' | 'arguments'>): string {
+  return hash('sha256', exactly([name, given]), 'base64url').slice(0, 22)
+}
 
 /** How long the secret of a subscription is kept after it was requested last, in milliseconds. */
 const CALLBACK_TTL_MS = 7 * 86_400_000
@@ -49,7 +55,7 @@ interface Callback {
 type Accept = (subject: Subject, message: Fields) => Promise<void>
 
 /** Receives what servers send to webhooks. */
-export class ServerWebhooks implements Callbacks {
+export class ServerWebhooks {
   readonly #deps: Deps
   readonly #accept: Accept
   #inFlight = 0
@@ -65,7 +71,7 @@ export class ServerWebhooks implements Callbacks {
   }
 
   /** Where the server sends to: the same URL and secret until the subscription ends. @throws SERVER_UNAVAILABLE */
-  async delivery(subject: Subject): Promise<CallbackDelivery> {
+  async delivery(subject: Subject): Promise<Fields> {
     const { store, identity } = this.#deps
     const url = this.urlOf(subject)
     const known = await this.#find(subject)
@@ -107,13 +113,13 @@ export class ServerWebhooks implements Callbacks {
   }
 
   /**
-   * Accepts a message; resolves once it is stored, with the answer to a challenge.
+   * Accepts a message of one of these servers; resolves once it is stored, with the answer to a challenge.
    * @throws UNSUPPORTED_OPERATION for an unknown subscription, AUTHENTICATION_REQUIRED, INVALID_REQUEST, OVERLOADED,
    * SERVER_UNAVAILABLE if it cannot be stored, or its id is not known yet
    */
-  async receive(hook: ArrivingHook): Promise<HookAnswer> {
+  async receive(hook: ArrivingHook, upstreams: readonly string[]): Promise<HookAnswer> {
     const { server: upstream, name: key } = hook
-    if (upstream === undefined || !this.#deps.servers.settings(upstream) || !/^[\w-]{22}$/.test(key))
+    if (upstream === undefined || !upstreams.includes(upstream) || !/^[\w-]{22}$/.test(key))
       throw unknownCallback()
     if (this.#inFlight >= MAX_IN_FLIGHT) throw hookOverload()
     this.#inFlight++

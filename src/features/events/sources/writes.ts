@@ -10,10 +10,18 @@ import { cleanedValue, withoutSecrets } from '../../../core/text/redact.ts'
 import { callerHash } from '../../../records/principal.ts'
 import type { Services } from '../../feature.ts'
 import { masked } from '../../offers.ts'
-import { type EventSource, type EventType, filterSchema, hasFields, isBy, isPermitted } from '../types.ts'
+import {
+  type EventSource,
+  type EventType,
+  filterSchema,
+  hasFields,
+  isBy,
+  isPermitted,
+  type SourceContext,
+} from '../types.ts'
 import type { ServerEvents } from '../server-events.ts'
-import { shortened } from '../shortened.ts'
 import type { Writes } from '../settings.ts'
+import { shortened } from './declared.ts'
 
 type Deps = Pick<Services, 'log' | 'servers' | 'features' | 'invoker' | 'gateway'>
 
@@ -22,9 +30,12 @@ const MAX_ARGUMENT_LENGTH = 4000
 const MAX_ARGUMENTS_LENGTH = 32_000
 
 /** The successes of the tools of a server. Those who may call a tool may have its type. */
-export function writeEvents(deps: Deps, writes: (upstream: string) => Writes): EventSource {
+export function writeEvents({ deps, events, writes }: SourceContext): EventSource {
   return {
     name: 'writes',
+    eventOf: (tool) => successType(tool, writes(tool.upstream)),
+    middleware: (target) =>
+      writes(target.upstream) === 'off' ? undefined : logWrites(target, events(target.upstream), deps),
     types: async (upstream) => {
       if (upstream === undefined || writes(upstream) === 'off') return []
       return (await deps.servers.tools(upstream))
@@ -58,7 +69,7 @@ function toolType({ upstream, name, definition }: Descriptor, writes: Writes, de
       },
       required: ['tool', 'arguments'],
     },
-    isRequested: (wanted, { data }) => hasFields(data.arguments, wanted),
+    isRequested: (given, { data }) => hasFields(data.arguments, given),
     present: (data) => ({
       ...data,
       arguments: masked(deps, data.arguments, { upstream, method: 'tools/call', name }),
@@ -87,7 +98,7 @@ function successOf(tool: string): string {
 }
 
 /** The middleware that logs the successes of a tool. */
-export function logWrites(target: Target, events: ServerEvents, deps: Deps): Middleware {
+function logWrites(target: Target, events: ServerEvents, deps: Deps): Middleware {
   const { redactor } = deps.gateway
   const clean = (value: unknown): unknown =>
     cleanedValue(masked(deps, value, target), (text) => withoutSecrets(redactor.text(text)))

@@ -394,6 +394,8 @@ describe('events on the stream of a session', () => {
     await add({ text: '0' })
     await expect.poll(session.texts).toEqual(['0'])
     for (let count = 1; count <= 1100; count++) await add({ text: String(count) })
+    // All of it is read before the client reads on.
+    await new Promise(setImmediate)
     blocked.resolve()
     await expect.poll(() => session.texts().at(-1), { timeout: 10_000 }).toBe('1100')
     const { _meta: meta } = session.events()[1] ?? {}

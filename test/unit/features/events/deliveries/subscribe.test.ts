@@ -299,7 +299,7 @@ describe('events/subscribe', () => {
   it('keeps the source of its events open', async () => {
     const world = new WebhookGateway()
     let kept = 0
-    world.types = () => [{ ...noted, keep: async () => void kept++ }]
+    world.types = () => [{ ...noted, retain: async () => void kept++ }]
     const { subscribe } = await world.process()
     await subscribe()
     expect(kept).toBeGreaterThan(0)
@@ -311,7 +311,7 @@ describe('events/subscribe', () => {
   it('keeps the source open while events are delivered, too', async () => {
     const world = new WebhookGateway()
     let kept = 0
-    world.types = () => [{ ...noted, keep: async () => void kept++ }]
+    world.types = () => [{ ...noted, retain: async () => void kept++ }]
     const { subscribe, note } = await world.process()
     await subscribe()
     const before = kept
