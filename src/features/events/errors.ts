@@ -86,6 +86,12 @@ export function invalid(field: string, why: string): GatewayError {
   })
 }
 
+/** The error for a field that events of a type do not have. */
+export function unknownField(path: string, what: string, known: readonly string[], hint = ''): GatewayError {
+  const names = known.length > 0 ? `These are known: ${known.join(', ')}.` : 'It has none.'
+  return invalid(path, `${what}. ${names.slice(0, 1000)}${hint}`)
+}
+
 // The two columns of codes
 
 /** The error codes of SEP-3415, or those of the sketch. */

@@ -59,7 +59,7 @@ export const events: Feature<EventSettings | false> = {
       ...webhookMethods({ parts: catalog, deps, deliveries, allow, maxTtlMs }),
     }
     const isOn = ({ target: { upstream } }: Call): boolean => settings(upstream) !== false
-    const changes = new TypeChanges({ isOn, onChange: () => sources.forEach((source) => source.forget?.()) })
+    const changes = new TypeChanges(isOn, () => sources.forEach((source) => source.forget?.()))
     const listening: Middleware = (next) => changes.subscribe(whereOn(isOn, client.listening)(next))
     return {
       calls: {

@@ -22,7 +22,7 @@ const MAX_REPORT_ATTEMPTS = 3600
 const REPORT_INTERVAL_MS = 1000
 /** How many events are read at once. */
 const PAGE_EVENTS = 200
-/** How long others wait at most before they look for events of other processes, in milliseconds. */
+/** How often those who wait for events read the log, which other processes append to, in milliseconds. */
 const POLL_INTERVAL_MS = 1000
 
 /** An event that is to be logged. */
@@ -89,7 +89,7 @@ export class ServerEvents {
   }
 
   /**
-   * Adds an event that happened now, if clients want events; without an id, it gets one. A store that fails is asked again
+   * Adds an event that happened now, if the log is retained; without an id, it gets one. A store that fails is asked again
    * for a few seconds; if it fails for longer, clients learn later that events may be missing. @throws SERVER_UNAVAILABLE
    */
   async add(event: NewEvent): Promise<void> {
@@ -112,7 +112,7 @@ export class ServerEvents {
     }
   }
 
-  /** Adds events that have ids already, whether clients want them or not. @throws SERVER_UNAVAILABLE */
+  /** Adds events that have ids already, whether the log is retained or not. @throws SERVER_UNAVAILABLE */
   async append(events: readonly LoggedEvent[]): Promise<void> {
     await this.log.append(events.map((event) => this.#withoutSecrets(event)))
     this.#reads.clear()

@@ -12,7 +12,7 @@ import type { Seal, SealUse } from '../../core/seal.ts'
 import { world } from '../../core/world.ts'
 import { isBefore } from '../../durable/log.ts'
 import type { EventSubscriptions, SubscriptionRecord } from '../../records/event-subscriptions.ts'
-import { invalid } from './errors.ts'
+import { invalid, unknownField } from './errors.ts'
 import type { EventRequest, Positions } from './follower.ts'
 import {
   type EventCatalog,
@@ -21,6 +21,8 @@ import {
   findTypes,
   hasFields,
   type NamedType,
+  propertiesOf,
+  requiredOf,
   typesFor,
 } from './types.ts'
 
@@ -40,9 +42,10 @@ const UUID = /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/i
 /** What clients call their subscriptions; the ids of other subscriptions are hashes after `sub_`. */
 const ID = /^(?!sub_[\w-]{32}$)\w[\w.:-]{0,127}$/
 
-/** What `event/subscribe` requests. */
-export interface Wish extends Selection {
+/** What a client subscribes to. */
+export interface SubscriptionOrder extends Selection {
   readonly id: string
+  /** How long it lasts, in milliseconds. */
   readonly ttl: number
 }
 
@@ -102,12 +105,12 @@ export function asSubscription(record: SubscriptionRecord): Subscription {
  * @throws QUOTA_EXHAUSTED, INVALID_INPUT if the caller has it at another address
  */
 export async function store(
-  wish: Wish,
+  order: SubscriptionOrder,
   positions: Positions,
   { principal, target }: Call,
   subscriptions: EventSubscriptions,
 ): Promise<Subscription> {
-  const { id, events, filter, ttl } = wish
+  const { id, events, filter, ttl } = order
   const { upstream } = target
   const before = await subscriptions.find(principal, id)
   if (before && before.upstream !== upstream)
@@ -246,16 +249,15 @@ function requestsFor(named: NamedType, filter: Fields): readonly EventRequest[] 
   const { type } = named
   checkFields(named, filter)
   const isInput = inputsOf(type)
-  const required = requiredOf(type.inputSchema)
   const entries = Object.entries(filter)
   const optional = Object.fromEntries(entries.filter(([field]) => isInput(field)))
   const payload = Object.fromEntries(entries.filter(([field]) => !isInput(field)))
   const narrowed: EventType = {
     ...type,
-    isRequested: (wanted, event) => type.isRequested(wanted, event) && hasFields(event.data, payload),
+    isRequested: (given, event) => type.isRequested(given, event) && hasFields(event.data, payload),
   }
   let given: readonly Fields[] = [optional]
-  for (const field of required) {
+  for (const field of requiredOf(type.inputSchema)) {
     const values = exactValues(field, filter[field], named.name)
     given = given.flatMap((each) => values.map((value) => ({ ...each, [field]: value })))
   }
@@ -288,17 +290,7 @@ function checkFields({ name, type }: NamedType, filter: Fields): void {
   const known = fieldsOf(type)
   const unknown = Object.keys(filter).find((field) => !known.includes(field))
   if (unknown === undefined) return
-  const names = known.length > 0 ? `These are known: ${known.join(', ')}.` : 'It has none.'
-  throw invalid(
-    `filter.${unknown.slice(0, 64)}`,
-    `is not a field of ${name}. ${names.slice(0, 1000)} Subscribe to events with different fields separately.`,
-  )
-}
-
-function propertiesOf({ properties }: Fields): readonly string[] {
-  return isObject(properties) ? Object.keys(properties) : []
-}
-
-function requiredOf({ required }: Fields): readonly string[] {
-  return Array.isArray(required) ? required.map(String) : []
+  const path = `filter.${unknown.slice(0, 64)}`
+  const hint = ' Subscribe to events with different fields separately.'
+  throw unknownField(path, `is not a field of ${name}`, known, hint)
 }

@@ -133,6 +133,16 @@ export function filterSchema(fields: readonly string[]): Fields {
   return { type: 'object', properties: Object.fromEntries(filters), additionalProperties: false }
 }
 
+/** The names of the members that the schema of an object describes. */
+export function propertiesOf({ properties }: Fields): readonly string[] {
+  return isObject(properties) ? Object.keys(properties) : []
+}
+
+/** The names of the members that the schema of an object requires. */
+export function requiredOf({ required }: Fields): readonly string[] {
+  return Array.isArray(required) ? required.map(String) : []
+}
+
 /** Whether a caller may make a call of a server now. The call is not made. @throws why that is not known */
 export async function isPermitted(
   call: Call,
@@ -286,26 +296,22 @@ function isBreaking(before: unknown, after: unknown, side: 'input' | 'output'): 
   return before !== after && schemaChanges(before, after, side).some(({ level }) => level === 'major')
 }
 
-interface Options {
-  /** Whether the gateway has events at the address of a call. */
-  isOn(call: Call): boolean
-  /** Called before clients are notified. */
-  onChange(): void
-}
-
-/** The clients that want to know of changed types. */
+/** The clients that listen to changes of types. */
 export class TypeChanges {
-  readonly #options: Options
+  readonly #isOn: (call: Call) => boolean
+  readonly #onChange: () => void
   readonly #listeners = new Set<() => void>()
 
-  constructor(options: Options) {
-    this.#options = options
+  /** `isOn`: whether the gateway has events at the address of a call. `onChange` is called before clients are notified. */
+  constructor(isOn: (call: Call) => boolean, onChange: () => void) {
+    this.#isOn = isOn
+    this.#onChange = onChange
   }
 
   /** Wraps the requests with which clients listen. */
   readonly subscribe: Middleware = (next) => (call) => {
-    const isWanted = readFilter(call.params).eventsListChanged === true && this.#options.isOn(call)
-    return isWanted ? this.#listen(call, next) : next(call)
+    const listens = readFilter(call.params).eventsListChanged === true && this.#isOn(call)
+    return listens ? this.#listen(call, next) : next(call)
   }
 
   /** All types may have changed: another configuration takes over. */
@@ -328,7 +334,7 @@ export class TypeChanges {
       const isOfTypes = isOfTools || member === 'eventsListChanged'
       if (!isOfTypes || (isOfTools && wantsTools)) call.emit(note)
       if (!isOfTypes) return
-      this.#options.onChange()
+      this.#onChange()
       notify()
     }
     const { notifications } = call.params.fields
@@ -341,7 +347,7 @@ export class TypeChanges {
   }
 }
 
-/** An acknowledgement that accepts changed types, and changed tools only if the client wants them. */
+/** An acknowledgement that accepts changed types, and changed tools only if the client listens to them. */
 function acknowledgement(note: Notification, wantsTools: boolean): Notification {
   const params = note.params ?? Payload.of({})
   const accepted = params.at('notifications') ?? Payload.of({})

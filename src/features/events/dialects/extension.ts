@@ -18,12 +18,29 @@ import { world } from '../../../core/world.ts'
 import { eventsExtension, NS } from '../../../protocol/meta-keys.ts'
 import { unknownMethod } from '../../../protocol/methods.ts'
 import { answered } from '../../builtin-tool.ts'
-import { type Column, forbidden, inColumn, invalid, isUnknownSubscription, notFound } from '../errors.ts'
+import {
+  type Column,
+  forbidden,
+  inColumn,
+  invalid,
+  isUnknownSubscription,
+  notFound,
+  unknownField,
+} from '../errors.ts'
 import { type EventRequest, Follower, logOf, type Positions, retain } from '../follower.ts'
 import type { LoggedEvent } from '../server-events.ts'
 import { isCount, POLL_INTERVAL_MS, poll, pollLimit } from '../sinks/poll.ts'
 import { EventStream, type StreamMessage } from '../sinks/stream.ts'
-import { type EventCatalog, findTypes, type NamedType, presentType, typesFor } from '../types.ts'
+import {
+  type EventCatalog,
+  type Fields,
+  findTypes,
+  type NamedType,
+  presentType,
+  propertiesOf,
+  requiredOf,
+  typesFor,
+} from '../types.ts'
 
 // Clients
 
@@ -318,22 +335,13 @@ function cursorUse(
   }
 }
 
-function checkArguments({ name, type }: NamedType, given: Readonly<Record<string, unknown>>): void {
-  const { properties } = type.inputSchema
-  const known = isObject(properties) ? Object.keys(properties) : []
+function checkArguments({ name, type }: NamedType, given: Fields): void {
+  const known = propertiesOf(type.inputSchema)
   // A server checks the arguments of its own events.
   const isClosed = type.inputSchema.additionalProperties === false
   const unknown = isClosed ? Object.keys(given).find((field) => !known.includes(field)) : undefined
-  if (unknown !== undefined) {
-    const names = known.length > 0 ? `These are known: ${known.join(', ')}.` : 'It has none.'
-    throw invalid(
-      `arguments.${unknown.slice(0, 64)}`,
-      `is not an argument of ${name}. ${names.slice(0, 1000)}`,
-    )
-  }
-  const required: readonly unknown[] = Array.isArray(type.inputSchema.required)
-    ? type.inputSchema.required
-    : []
-  const missing = required.map(String).find((field) => !Object.hasOwn(given, field))
+  if (unknown !== undefined)
+    throw unknownField(`arguments.${unknown.slice(0, 64)}`, `is not an argument of ${name}`, known)
+  const missing = requiredOf(type.inputSchema).find((field) => !Object.hasOwn(given, field))
   if (missing !== undefined) throw invalid(`arguments.${missing}`, 'is required')
 }

@@ -41,7 +41,7 @@ import {
   store,
   storedId,
   type Subscription,
-  type Wish,
+  type SubscriptionOrder,
 } from '../subscriptions.ts'
 import { type EventCatalog, findTypes, typesFor } from '../types.ts'
 import { occurrence } from './extension.ts'
@@ -91,8 +91,8 @@ export function proposal(
     running.add(push)
     background(new Delivery(push, kept, over.signal).run(), log)
   }
-  const open: OpenPush = (opened) => {
-    const push = over.signal.aborted ? undefined : pushes.add(opened)
+  const open: OpenPush = ({ record: { id, expiresAt }, positions }, stream, call) => {
+    const push = over.signal.aborted ? undefined : pushes.add({ id, stream, call, positions, expiresAt })
     if (push) run(push)
     return push !== undefined
   }
@@ -139,7 +139,7 @@ export function proposal(
 // Methods
 
 /** Sends the events of a subscription to a stream; false if there are too many. */
-type OpenPush = (push: Omit<Push, 'over'>) => boolean
+type OpenPush = (subscription: Subscription, stream: ClientStream, call: Call) => boolean
 
 /** How many types a page of `event/list` has, and how many names an answer has. */
 const PAGE_SIZE = 200
@@ -149,17 +149,17 @@ const STREAM_INTERVAL_MS = 20
 
 async function subscribe(given: Call, kept: KeptSubscriptions, open: OpenPush): Promise<Outcome> {
   const call = unwrapped(given)
-  const asked = readWish(call, kept.maxTtlMs)
-  const names = await namesAt(call, asked.events, kept.catalog)
-  const wish = { ...asked, events: [...new Set(names)].toSorted() }
-  const selected = await select(wish, call, kept.catalog)
-  if (selected.unknown.length > 0) return answered(denied(wish.id, selected))
+  const read = readOrder(call, kept.maxTtlMs)
+  const names = await namesAt(call, read.events, kept.catalog)
+  const order = { ...read, events: [...new Set(names)].toSorted() }
+  const selected = await select(order, call, kept.catalog)
+  if (selected.unknown.length > 0) return answered(denied(order.id, selected))
   await retain(selected.requests, call.principal, kept.catalog)
   const positions = await endOfLogs(selected.requests, kept.catalog)
-  const subscription = await store(wish, positions, call, kept.subscriptions)
+  const subscription = await store(order, positions, call, kept.subscriptions)
   const isSent = await isSentTo(call, subscription, open)
   return answered({
-    subscription_id: wish.id,
+    subscription_id: order.id,
     status: 'active',
     expires_at: isoTime(subscription.record.expiresAt),
     supported_events: selected.supported.slice(0, PAGE_SIZE),
@@ -186,10 +186,7 @@ function denied(id: string, { unknown, supported }: Selected): Readonly<Record<s
 async function isSentTo(call: Call, subscription: Subscription, open: OpenPush): Promise<boolean> {
   const { stream: own, client } = call
   if (client.era === 'modern') return true
-  if (!own || !(await isOpened(own, call.signal))) return false
-  const { record, positions } = subscription
-  const { id, expiresAt } = record
-  return open({ id, stream: own, call, positions, expiresAt })
+  return own !== undefined && (await isOpened(own, call.signal)) && open(subscription, own, call)
 }
 
 /** Whether a stream is open, or opens in time: clients open it when they have sent `notifications/initialized`. */
@@ -263,8 +260,7 @@ async function stream(call: Call, kept: KeptSubscriptions, open: OpenPush): Prom
   const { stream: own } = call
   if (!own) throw new GatewayError('UNSUPPORTED_OPERATION', 'There is no stream to send events to.')
   const positions = startOf(call, subscription, kept.catalog)
-  const { id, expiresAt } = subscription.record
-  if (!open({ id, stream: own, call, positions, expiresAt }))
+  if (!open({ ...subscription, positions }, own, call))
     throw new GatewayError('OVERLOADED', 'Too many streams of events are open.')
   return answered({})
 }
@@ -277,13 +273,10 @@ function startOf(call: Call, { record, positions }: Subscription, { deps }: Even
 }
 
 function revoked(): GatewayError {
-  return new GatewayError(
-    'PERMISSION_DENIED',
-    'The events of this subscription are not available any more.',
-    {
-      suggestion: 'List the events to see the available ones.',
-    },
-  )
+  const message = 'The events of this subscription are not available any more.'
+  return new GatewayError('PERMISSION_DENIED', message, {
+    suggestion: 'List the events to see the available ones.',
+  })
 }
 
 // Requests
@@ -295,7 +288,7 @@ const MAX_TYPES = 100
 const MAX_FILTER_LENGTH = 10_000
 
 /** Reads the params of `event/subscribe`. @throws INVALID_INPUT */
-function readWish({ params }: Call, maxTtlMs: number): Wish {
+function readOrder({ params }: Call, maxTtlMs: number): SubscriptionOrder {
   const { events, filter = null, subscription_id: id = null, ttl_seconds: ttl = null } = params.fields
   const names = Array.isArray(events) ? events.filter((name) => typeof name === 'string') : []
   if (!Array.isArray(events) || names.length === 0 || names.length < events.length)
@@ -335,11 +328,8 @@ function unwrapped(call: Call): Call {
   const twice = members.find((key) => Object.hasOwn(outer.fields, key))
   if (twice !== undefined)
     throw invalid(`subscribe.${escapeHidden(twice).slice(0, 64)}`, 'is also beside subscribe: send it once')
-  const moved: readonly (readonly [string, Payload | undefined])[] = members.map((key) => [
-    key,
-    inner.at(key),
-  ])
-  return { ...call, params: outer.with(Object.fromEntries(moved)) }
+  const moved = Object.fromEntries(members.map((key) => [key, inner.at(key)]))
+  return { ...call, params: outer.with(moved) }
 }
 
 /**
@@ -408,10 +398,7 @@ function listening(kept: KeptSubscriptions, open: OpenPush): Middleware {
     const stream = streamOf(call)
     const emit = (note: Notification): void => {
       if (note.method !== ACKNOWLEDGED) return call.emit(note)
-      const sent = found.filter(({ record, positions }) => {
-        const { id, expiresAt } = record
-        return open({ id, stream, call, positions, expiresAt })
-      })
+      const sent = found.filter((each) => open(each, stream, call))
       call.emit(acknowledging(note, sent))
     }
     try {

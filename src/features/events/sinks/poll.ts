@@ -18,7 +18,7 @@ interface Polled {
   readonly ended?: GatewayError
 }
 
-/** How many events a request wants, by the name of its member. @throws INVALID_INPUT */
+/** How many events are requested, by the name of the member that says so. @throws INVALID_INPUT */
 export function pollLimit({ params }: Call, member: string): number {
   const value = params.fields[member] ?? DEFAULT_POLL_EVENTS
   if (!isCount(value)) throw invalid(member, 'must be a whole number from 0')

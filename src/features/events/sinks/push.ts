@@ -111,8 +111,8 @@ export class Pushes {
   }
 }
 
-function isOf({ id, call }: Push, principal: Pick<Principal, 'id'>, wanted: string): boolean {
-  return id === wanted && call.principal.id === principal.id
+function isOf({ id, call }: Push, principal: Pick<Principal, 'id'>, subscription: string): boolean {
+  return id === subscription && call.principal.id === principal.id
 }
 
 // Sending

@@ -115,7 +115,7 @@ function unreachable(upstream: string, found: Listed | undefined): readonly Find
   return [{ path: ['upstreams', upstream], at: 'key', message, isMinor: true }]
 }
 
-/** The keys of arguments, which are the same object for each event that is looked at. */
+/** The keys of arguments, which are the same object for each event that is read. */
 const keys = new WeakMap<Fields, string>()
 
 function keyOf(name: string, given: Fields): string {
@@ -262,7 +262,7 @@ export const RELAY_ENDED = 'relay_ended'
 /** How a server delivers the events of a type to the gateway. */
 type DeliveryMode = 'stream' | 'poll' | 'webhook'
 
-/** How long a position at a server is kept while no client wants its events, in milliseconds. */
+/** How long a position at a server is kept while nobody retains its events, in milliseconds. */
 const POSITION_TTL_MS = 7 * 86_400_000
 /** How long to wait before the next poll, at least and at most, in milliseconds. */
 const MIN_POLL_MS = 1000
@@ -277,7 +277,7 @@ const RENEWAL_SHARE = 0.8
 const MIN_RENEWAL_MS = 1000
 /** What counts as granted if the clock of the server is behind, so that the grant seems to be over, in milliseconds. */
 const UNKNOWN_GRANT_MS = 60_000
-/** How often it looks whether the server ended a subscription by a message to another gateway, in milliseconds. */
+/** How often it checks whether the server ended a subscription by a message to another gateway, in milliseconds. */
 const CALLBACK_CHECK_MS = 10_000
 /** How long ending a subscription may take, in milliseconds. */
 const UNSUBSCRIBE_TIMEOUT_MS = 5000
@@ -291,7 +291,8 @@ const MAX_WAITING_NOTIFICATIONS = 1000
 /** The largest data of an event, in characters of JSON. A larger event is a gap. */
 const MAX_DATA_LENGTH = 256 * 1024
 
-interface Options {
+/** A subscription, and what receives its events. */
+interface ReceivedSubscription {
   readonly deps: Deps
   readonly events: ServerEvents
   readonly subject: Subject
@@ -301,7 +302,7 @@ interface Options {
   readonly by: string
 }
 
-/** Receives the events of one subscription while it is wanted. */
+/** Receives the events of one subscription while it is retained. */
 class ServerSubscription implements Job {
   readonly subject: Subject
   readonly by: string
@@ -315,7 +316,7 @@ class ServerSubscription implements Job {
   #refusal: GatewayError | undefined
   #hasEnded = false
 
-  constructor({ deps, events, subject, mode, callbacks, by }: Options) {
+  constructor({ deps, events, subject, mode, callbacks, by }: ReceivedSubscription) {
     this.#deps = deps
     this.#events = events
     this.subject = subject
