@@ -102,11 +102,10 @@ const walls: readonly Wall[] = [
   { part: 'protocol', may: ['core'], uses: ['eventsource-parser'] },
   { part: 'protocol/content-coding.ts', uses: ['node:stream', 'node:zlib'] },
   { part: 'store', may: ['core'], uses: ['lmdb', '@redis/client', 'node:zlib', ...files] },
-  { part: 'durable', may: ['core', 'store/store.ts'] },
+  { part: 'durable', may: ['core', 'store/store.ts'], uses: ['node:fs', 'node:os'] },
   {
     part: 'records',
     may: ['core', 'durable', 'store/store.ts', 'store/blobs/blobs.ts'],
-    uses: ['node:os', 'node:fs'],
   },
   {
     part: 'observability',

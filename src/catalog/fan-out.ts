@@ -17,7 +17,7 @@ import { asGatewayError } from '../core/error.ts'
 import { canonical } from '../core/json/json.ts'
 import type { Log } from '../core/log.ts'
 import { excerpt } from '../core/text/redact.ts'
-import { backOff } from '../core/time/back-off.ts'
+import { delayBefore, reopening } from '../core/time/backoff.ts'
 import { pause, within } from '../core/time/waiting.ts'
 import { world } from '../core/world.ts'
 
@@ -256,7 +256,7 @@ class Server {
         if (this.#silences.delete(key)) this.#options.onReturn(this.#name)
         return
       }
-      await pause(backOff(attempt, FIRST_RETRY_MS), ended).catch(() => undefined)
+      await pause(delayBefore(attempt, reopening(FIRST_RETRY_MS)), ended).catch(() => undefined)
       if (!isSilent()) return
       if (world.monotonic() - silence.at > RETRY_WITHIN_MS) {
         silence.isTried = false

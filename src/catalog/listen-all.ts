@@ -2,7 +2,7 @@
 import type { Call, Handler, Notification, Outcome } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { Payload } from '../core/payload.ts'
-import { ReopenDelays } from '../core/time/back-off.ts'
+import { ReopenDelays } from '../core/time/backoff.ts'
 import { pause } from '../core/time/waiting.ts'
 import { world } from '../core/world.ts'
 import {

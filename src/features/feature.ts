@@ -24,7 +24,7 @@ import type { ProcessScope } from '../durable/process-scope.ts'
 import type { ServerDescription } from '../descriptions/model/description.ts'
 import type { Challenge } from '../protocol/gateway-proof.ts'
 import type { Approval } from '../records/approvals.ts'
-import type { Membership } from '../records/members.ts'
+import type { Membership } from '../durable/members.ts'
 import type { Store } from '../store/store.ts'
 import type { InternalCall, ListenOrder, RepeatedCall, ServerRequest } from './own-calls.ts'
 

@@ -7,7 +7,8 @@ import type { Blobs } from './blobs/blobs.ts'
 /**
  * Data that must outlive a call and may be shared by several gateways. Keys begin with the name of their owner:
  * `rate:` rate limit windows, `session:` scoped session tokens, `oauth:` grants of servers and sessions of people,
- * `key:` the gateway's own keys, `budget:` spending of callers, `alive:` members, `audit:` positions of audit logs,
+ * `key:` the gateway's own keys, `budget:` spending of callers, `alive:` members, `lease:` the last holder of a lease,
+ * `lease-alive:` holders that are alive, `audit:` positions of audit logs,
  * `call:` calls with an idempotency key, `approval:` approvals, `transaction/` and `deed:` transactions and actions,
  * `operation:` operations, `operations/` the callers that have some, `contract/` contracts of servers and their changes,
  * `state:` session states, `states/` how large they are, `log:` event logs, `event-interest:` whether events are wanted,

@@ -27,7 +27,7 @@ import {
 } from '../../src/gateway/internal-call.ts'
 import { modernError } from '../../src/protocol/modern.ts'
 import { asSent, asToolResult } from '../../src/protocol/projection.ts'
-import { createMembership } from '../../src/records/members.ts'
+import { createMembership } from '../../src/durable/members.ts'
 import { MemoryStore } from '../../src/store/memory.ts'
 import { silentLog } from './silent-log.ts'
 

@@ -5,7 +5,7 @@ import { Payload } from '../../src/core/payload.ts'
 import type { ToolSettings } from '../../src/core/settings.ts'
 import { idempotency } from '../../src/features/idempotency/idempotency.ts'
 import type { IdempotencySettings } from '../../src/features/idempotency/settings.ts'
-import type { Membership } from '../../src/records/members.ts'
+import type { Membership } from '../../src/durable/members.ts'
 import { MemoryStore } from '../../src/store/memory.ts'
 import type { Store } from '../../src/store/store.ts'
 import { featureDeps, type ServiceStubs, withTool } from './feature-deps.ts'
@@ -56,6 +56,7 @@ export function bench(setup: Setup = {}): Bench {
     register: async () => undefined,
     leave: () => undefined,
     isAlive: async (id) => alive.has(id),
+    hasEnded: () => false,
     close: async () => undefined,
   }
   const entry: Descriptor = {

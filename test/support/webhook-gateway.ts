@@ -9,7 +9,7 @@ import { ServerEvents } from '../../src/features/events/server-events.ts'
 import { WebhookDeliveries } from '../../src/features/events/deliveries/deliveries.ts'
 import type { Dialer } from '../../src/features/dialer.ts'
 import { webhookMethods } from '../../src/features/events/deliveries/subscribe.ts'
-import type { Membership } from '../../src/records/members.ts'
+import type { Membership } from '../../src/durable/members.ts'
 import { callerHash } from '../../src/records/principal.ts'
 import { MemoryStore } from '../../src/store/memory.ts'
 import type { Store } from '../../src/store/store.ts'
@@ -74,6 +74,7 @@ export class WebhookGateway {
       register: () => Promise.resolve(),
       leave: () => undefined,
       isAlive: (id) => Promise.resolve(!this.ended.has(id)),
+      hasEnded: () => false,
       close: () => Promise.resolve(),
     }
     const deps = featureDeps({ store, seal, membership, servers: () => ['one'], delivered, ...stubs })

@@ -12,7 +12,7 @@ import {
   type InputRequests,
   resultOf,
 } from '../../core/call.ts'
-import { ReopenDelays } from '../../core/time/back-off.ts'
+import { ReopenDelays } from '../../core/time/backoff.ts'
 import { pause, within } from '../../core/time/waiting.ts'
 import { world } from '../../core/world.ts'
 import { GatewayError, asGatewayError, isCancelled } from '../../core/error.ts'

@@ -14,7 +14,7 @@ import type { Payload } from '../../core/payload.ts'
 import { type Principal, shareOf } from '../../core/principal.ts'
 import { pause } from '../../core/time/waiting.ts'
 import { REFERENCE_KEY, REFERENCES_KEY } from '../../protocol/meta-keys.ts'
-import type { Membership } from '../../records/members.ts'
+import type { Membership } from '../../durable/members.ts'
 import {
   expiryOf,
   isEnded,

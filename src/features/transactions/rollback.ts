@@ -24,7 +24,7 @@ import {
   unknownTransaction,
 } from '../../records/transactions.ts'
 import { compensated, rolledBack, takenOver, pendingSteps, stepLost } from '../../records/transitions.ts'
-import type { Membership } from '../../records/members.ts'
+import type { Membership } from '../../durable/members.ts'
 import type { Services } from '../feature.ts'
 import { type ErrorData, isDoubtful, isRepeatedFailure, Patience } from './patience.ts'
 

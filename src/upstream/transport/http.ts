@@ -9,7 +9,7 @@ import { retryAfterSeconds } from '../../core/time/units.ts'
 import type { OutgoingRequest } from '../../protocol/json-rpc-peer.ts'
 import { findRevision } from '../../protocol/revisions.ts'
 import type { ServerEvent } from '../../protocol/sse.ts'
-import { backOff } from '../../core/time/back-off.ts'
+import { delayBefore, reopening } from '../../core/time/backoff.ts'
 import { isAboutCredentials, type HttpAnswer, type HttpRequest } from './auth-retry.ts'
 import { baseHeaders, exchangeHttp, type HttpClient, startHttp, errorIn, noMessage } from './http-client.ts'
 import type { OpenTransportAs, UpstreamTransport, TransportReceiver } from './transport.ts'
@@ -196,7 +196,7 @@ class HttpTransport implements UpstreamTransport {
       const before = post.lastEventId
       const headers = { ...this.#streamHeaders(), 'last-event-id': before ?? '' }
       // Before the first attempt the stream may just have been closed for polling.
-      const delay = backOff(attempt, post.retry)
+      const delay = delayBefore(attempt, reopening(post.retry))
       const answer = await exchangeHttp(this.#options.client, post.resumed(headers, delay)).catch(
         () => undefined,
       )
@@ -451,8 +451,8 @@ class ServerStream {
       } else if (!isStream && !isPassing(status)) return
       failures = isSound ? 0 : failures + 1
       short = isSound && !isLasting ? short + 1 : 0
-      const delay = backOff(failures, this.#retry)
-      const later = Math.min(backOff(Math.max(short - 1, 0), this.#retry), LASTING_MS)
+      const delay = delayBefore(failures, reopening(this.#retry))
+      const later = Math.min(delayBefore(Math.max(short - 1, 0), reopening(this.#retry)), LASTING_MS)
       await pause(Math.max(delay, later), signal).catch(() => undefined)
     }
   }
@@ -460,7 +460,7 @@ class ServerStream {
   /** The first loss is repaired at once: a server that started again has forgotten its sessions. */
   async #lost(signal: AbortSignal): Promise<void> {
     if (++this.#losses > MAX_FAILURES) return
-    if (this.#losses > 1) await pause(backOff(this.#losses, RETRY_MS), signal).catch(() => undefined)
+    if (this.#losses > 1) await pause(delayBefore(this.#losses, reopening(RETRY_MS)), signal).catch(() => undefined)
     if (signal.aborted) return
     this.#end()
     this.#session.abort()

@@ -4,7 +4,7 @@
  */
 import { world } from '../../../core/world.ts'
 import type { SubscriptionRecord } from '../../../records/event-subscriptions.ts'
-import type { Membership } from '../../../records/members.ts'
+import type { Membership } from '../../../durable/members.ts'
 import type { Store } from '../../../store/store.ts'
 
 /** How long an owner counts as alive after it last said so, and how often it does, in milliseconds. */

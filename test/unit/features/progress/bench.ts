@@ -5,7 +5,7 @@ import { createSeal } from '../../../../src/core/seal.ts'
 import type { ProgressSettings } from '../../../../src/features/progress/settings.ts'
 import { progress } from '../../../../src/features/progress/progress.ts'
 import { tasksExtension } from '../../../../src/protocol/meta-keys.ts'
-import type { Membership } from '../../../../src/records/members.ts'
+import type { Membership } from '../../../../src/durable/members.ts'
 import { decodeOperation, type OperationRecord, operationsOf } from '../../../../src/records/operations.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import type { Store } from '../../../../src/store/store.ts'
@@ -56,6 +56,7 @@ export function process(setup: Setup) {
     register: async () => undefined,
     leave: () => undefined,
     isAlive: async (id) => alive.has(id),
+    hasEnded: () => false,
     close: async () => undefined,
   }
   const relayed: Call[] = []

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import { createQueue } from '../../../../src/features/transactions/service.ts'
 import { LiveWorkers, WorkerIdentity } from '../../../../src/features/transactions/rollback.ts'
-import { createMembership } from '../../../../src/records/members.ts'
+import { createMembership } from '../../../../src/durable/members.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 
 function gate(): { readonly opened: Promise<void>; open(): void } {

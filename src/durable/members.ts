@@ -17,6 +17,8 @@ export interface Membership {
   leave(store: Store): void
   /** Whether a gateway is alive; true if that cannot be determined. */
   isAlive(id: string): Promise<boolean>
+  /** Whether the process of a gateway is known to have ended, which only its own machine can tell. */
+  hasEnded(id: string): boolean
   close(): Promise<void>
 }
 
@@ -63,6 +65,7 @@ export function createMembership(store: () => Store): Membership {
         return true
       }
     },
+    hasEnded: (other) => hasEnded(other, own),
     close: async () => {
       world.clearInterval(timer)
       localTokens.delete(own.token)

@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process'
 import { afterEach, describe, expect, it, vi } from 'vitest'
-import { createMembership } from '../../../src/records/members.ts'
+import { createMembership } from '../../../src/durable/members.ts'
 import { MemoryStore } from '../../../src/store/memory.ts'
 
 afterEach(() => void vi.useRealTimers())

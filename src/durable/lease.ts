@@ -1,0 +1,311 @@
+/**
+ * Leases: of the processes that share a store, one at a time holds a name, such as the one that polls a server.
+ *
+ * A lease has two keys. `lease:NAME` is the claim: the holder and its token. It outlasts the lease and changes by
+ * compare-and-swap only, so tokens grow from holder to holder. `lease-alive:ID` is the sign of life of one claim: it expires
+ * after the TTL, and its holder renews it. Who claims a lease writes its own sign of life first, and then the claim. The
+ * lease is free when the sign of life of its claim is gone, or the process that made it has ended.
+ *
+ *   free -- sign of life, swap of the claim --> held -- no renewal for the TTL, or release --> free
+ *
+ * Invariants: a sign of life that is gone is never renewed. A holder counts the TTL from before its last renewal, on the
+ * monotonic clock and on the wall clock, and stops before anybody else can begin (`lost`, `isHeld`). Where a process is
+ * stopped just before it writes, or a clock jumps, two may believe that they hold it: `update` refuses the write of the
+ * older one once the newer one wrote, so no record goes back to what an earlier holder knew.
+ */
+import { GatewayError } from '../core/error.ts'
+import { isObject, readJson } from '../core/json/json.ts'
+import { pause } from '../core/time/waiting.ts'
+import { type Timer, world } from '../core/world.ts'
+import type { Store } from '../store/store.ts'
+import { casUpdate, type CasUpdate } from './cas-update.ts'
+import type { Membership } from './members.ts'
+
+/** A name that this process holds. */
+export interface Lease {
+  /** The fencing token: larger than those of all holders before. */
+  readonly token: number
+  /** Aborted when the work under the lease has to end, before anybody else can hold it. */
+  readonly lost: AbortSignal
+  /** Whether it is still held. By the clock: a process that was stopped for too long gets `false` before `lost` is aborted. */
+  readonly isHeld: boolean
+  /**
+   * Changes a record, whose text is a JSON object: `decide` runs again after a lost race, as in `casUpdate`. The record gets
+   * the token as its last member, which readers ignore. @throws SERVER_UNAVAILABLE if the lease is lost, or a later holder
+   * has written the record
+   */
+  update<Result>(key: string, decide: (text: string | undefined) => CasUpdate<Result>): Promise<Result>
+  /** Lets others have it. Never rejects: a lease that cannot be released expires. */
+  release(): Promise<void>
+}
+
+/** Work that is done by one process at a time. */
+export interface LeasedWork {
+  /** Rejects if the job does. */
+  readonly ended: Promise<void>
+  /** Aborts the job, waits for its end, and releases the lease. */
+  stop(): Promise<void>
+}
+
+/** A job, and what is called when another process turns out to do it. */
+export interface LeasedJob {
+  /** Works until the lease is lost. If it ends before, it is started again with the next renewal. Must not reject. */
+  run(lease: Lease): Promise<void>
+  onHeldElsewhere?(): void
+}
+
+/** How long a claim is kept after its lease, in milliseconds. Later, tokens grow with the clock. */
+const CLAIM_TTL_MS = 30 * 86_400_000
+/** When a holder renews its lease, and when it tries again after a failure, as parts of the TTL. */
+const RENEWAL_PART = 1 / 3
+const RETRY_PART = 1 / 10
+/** The part of the TTL that a holder leaves unused, because clocks of machines do not run alike. */
+const SAFETY_PART = 1 / 10
+
+/** The leases in a store. */
+export class Leases {
+  readonly #store: Store
+  readonly #membership: Pick<Membership, 'id' | 'hasEnded'> | undefined
+
+  /** Without a membership, nobody can know that the process of a holder has ended: its leases have to expire. */
+  constructor(store: Store, membership?: Pick<Membership, 'id' | 'hasEnded'>) {
+    this.#store = store
+    this.#membership = membership
+  }
+
+  /** Claims a lease, once; undefined if it is held. @throws SERVER_UNAVAILABLE */
+  async acquire(name: string, ttlMs: number): Promise<Lease | undefined> {
+    return this.#acquire(name, ttlMs)
+  }
+
+  async #acquire(name: string, ttlMs: number): Promise<HeldLease | undefined> {
+    const before = await this.#store.get(claimKey(name))
+    const previous = readClaim(before)
+    if (previous && !(await this.#isFree(previous))) return undefined
+    const id = world.randomBytes(12).toString('base64url')
+    const token = Math.max(world.now(), (previous?.token ?? 0) + 1)
+    const claim = encodeClaim({ token, id, holder: this.#membership?.id })
+    const lease = new HeldLease(this.#store, { key: aliveKey(id), token, ttlMs })
+    let isOurs = false
+    try {
+      await this.#store.put(aliveKey(id), ALIVE, ttlMs)
+      isOurs =
+        before === undefined
+          ? (await this.#store.setIfAbsent(claimKey(name), claim, CLAIM_TTL_MS)) === undefined
+          : await this.#store.compareAndSwap(claimKey(name), before, claim, CLAIM_TTL_MS)
+    } finally {
+      if (!isOurs || !lease.isHeld) await lease.release()
+    }
+    return lease.isHeld ? lease : undefined
+  }
+
+  /** Does a job whenever this process can have the lease, until it is stopped. */
+  whileHeld(name: string, ttlMs: number, job: LeasedJob): LeasedWork {
+    const stopped = new AbortController()
+    const ended = this.#repeat({ name, ttlMs, job, stopped: stopped.signal })
+    return {
+      ended,
+      stop: async () => {
+        stopped.abort(new GatewayError('CANCELLED', 'This work is not requested any more.'))
+        await ended.catch(() => undefined)
+      },
+    }
+  }
+
+  async #repeat(work: RepeatedWork): Promise<void> {
+    const { name, ttlMs, job, stopped } = work
+    while (!stopped.aborted) {
+      const lease = await this.#acquire(name, ttlMs).catch(() => undefined)
+      if (lease) await workUnder(lease, work)
+      else job.onHeldElsewhere?.()
+      await pause(ttlMs * RENEWAL_PART, stopped).catch(() => undefined)
+    }
+  }
+
+  /** Whether a claim is over. The sign of life of a process that has ended is removed, so that a late renewal finds none. */
+  async #isFree({ id, holder }: Claim): Promise<boolean> {
+    if ((await this.#store.get(aliveKey(id))) === undefined) return true
+    if (holder === undefined || this.#membership?.hasEnded(holder) !== true) return false
+    await this.#store.delete(aliveKey(id))
+    return true
+  }
+}
+
+interface RepeatedWork {
+  readonly name: string
+  readonly ttlMs: number
+  readonly job: LeasedJob
+  readonly stopped: AbortSignal
+}
+
+/** Does a job until the lease is lost or the work is stopped, and releases the lease. */
+async function workUnder(lease: HeldLease, { ttlMs, job, stopped }: RepeatedWork): Promise<void> {
+  const stop = (): void => lease.abort(stopped.reason)
+  stopped.addEventListener('abort', stop)
+  try {
+    while (lease.isHeld && !stopped.aborted) {
+      await job.run(lease)
+      await pause(ttlMs * RENEWAL_PART, lease.lost).catch(() => undefined)
+    }
+  } finally {
+    stopped.removeEventListener('abort', stop)
+    await lease.release()
+  }
+}
+
+/** A lease of this process, which renews its sign of life until it is released or lost. */
+class HeldLease implements Lease {
+  readonly token: number
+  readonly #store: Store
+  readonly #key: string
+  readonly #ttlMs: number
+  readonly #validMs: number
+  readonly #lost = new AbortController()
+  #deadline: Timer
+  #renewal: Timer
+  #renewedAt = moment()
+  #isOver = false
+
+  /** Counts from now: `key`, its sign of life, must not be written before. */
+  constructor(store: Store, { key, token, ttlMs }: { key: string; token: number; ttlMs: number }) {
+    this.token = token
+    this.#store = store
+    this.#key = key
+    this.#ttlMs = ttlMs
+    this.#validMs = ttlMs * (1 - SAFETY_PART)
+    this.#deadline = this.#loseIn(this.#validMs)
+    this.#renewal = this.#renewIn(ttlMs * RENEWAL_PART)
+  }
+
+  get lost(): AbortSignal {
+    return this.#lost.signal
+  }
+
+  get isHeld(): boolean {
+    return !this.#isOver && elapsedSince(this.#renewedAt) < this.#validMs
+  }
+
+  /** Asks the work to end, while the lease is still held for what it has to write. */
+  abort(reason: unknown): void {
+    this.#lost.abort(reason)
+  }
+
+  async update<Result>(
+    key: string,
+    decide: (text: string | undefined) => CasUpdate<Result>,
+  ): Promise<Result> {
+    const decideUnder = (before: string | undefined): CasUpdate<Result> => {
+      const [text, token] = withoutToken(before)
+      if (token > this.token) this.#lose()
+      const { result, write } = decide(text)
+      if (!write) return { result }
+      if (!this.isHeld) throw lostLease()
+      if (write === 'remove') return { result, write }
+      return { result, write: { ...write, text: withToken(write.text, this.token) } }
+    }
+    return casUpdate(this.#store, key, decideUnder, () => {
+      throw new GatewayError('OVERLOADED', 'Too many changes of one record at a time.')
+    })
+  }
+
+  async release(): Promise<void> {
+    this.#lose()
+    await this.#store.delete(this.#key).catch(() => false)
+  }
+
+  #lose(): void {
+    this.#isOver = true
+    world.clearTimeout(this.#deadline)
+    world.clearTimeout(this.#renewal)
+    this.#lost.abort(lostLease())
+  }
+
+  #loseIn(delayMs: number): Timer {
+    return world.setTimeout(() => this.#lose(), delayMs).unref()
+  }
+
+  #renewIn(delayMs: number): Timer {
+    return world.setTimeout(() => void this.#renew(), delayMs).unref()
+  }
+
+  async #renew(): Promise<void> {
+    if (!this.isHeld) return this.#lose()
+    const at = moment()
+    // Undefined if the store is unavailable: then it is attempted again, until the lease is over.
+    const isRenewed = await this.#store
+      .compareAndSwap(this.#key, ALIVE, ALIVE, this.#ttlMs)
+      .catch(() => undefined)
+    if (isRenewed === false || !this.isHeld) return this.#lose()
+    if (isRenewed) {
+      this.#renewedAt = at
+      world.clearTimeout(this.#deadline)
+      this.#deadline = this.#loseIn(this.#validMs - elapsedSince(at))
+    }
+    this.#renewal = this.#renewIn(this.#ttlMs * (isRenewed ? RENEWAL_PART : RETRY_PART))
+  }
+}
+
+/** The value of a sign of life. */
+const ALIVE = '1'
+
+function lostLease(): GatewayError {
+  return new GatewayError('SERVER_UNAVAILABLE', 'This process does not hold the lease of this work any more.')
+}
+
+/** A time on both clocks. The monotonic one stands still while the machine sleeps, and the wall clock may be set back. */
+interface Moment {
+  readonly monotonic: number
+  readonly wall: number
+}
+
+function moment(): Moment {
+  return { monotonic: world.monotonic(), wall: world.now() }
+}
+
+/** How long ago it was by the clock that went further, in milliseconds. */
+function elapsedSince({ monotonic, wall }: Moment): number {
+  return Math.max(world.monotonic() - monotonic, world.now() - wall)
+}
+
+/** Who holds a lease, or held it last. */
+interface Claim {
+  readonly token: number
+  /** Identifies the sign of life. */
+  readonly id: string
+  /** `Membership.id` of its process. */
+  readonly holder?: string | undefined
+}
+
+function encodeClaim({ token, id, holder }: Claim): string {
+  return JSON.stringify({ token, id, holder })
+}
+
+function readClaim(text: string | undefined): Claim | undefined {
+  const value = text === undefined ? undefined : readJson(text)
+  if (!isObject(value)) return undefined
+  const { token, id, holder } = value
+  if (typeof token !== 'number' || typeof id !== 'string') return undefined
+  return { token, id, ...(typeof holder === 'string' && { holder }) }
+}
+
+/** The token of a record: the last member of its JSON object. */
+const recordToken = /,?"lease_token":(\d+)\}$/
+
+/** The text of a record as its writer made it, and the token of the lease it was written under; 0 if there was none. */
+function withoutToken(text: string | undefined): readonly [text: string | undefined, token: number] {
+  const [member, token] = recordToken.exec(text ?? '') ?? []
+  if (text === undefined || member === undefined) return [text, 0]
+  return [`${text.slice(0, -member.length)}}`, Number(token)]
+}
+
+function withToken(text: string, token: number): string {
+  return `${text.slice(0, -1)}${text === '{}' ? '' : ','}"lease_token":${token}}`
+}
+
+function claimKey(name: string): string {
+  return `lease:${name}`
+}
+
+function aliveKey(id: string): string {
+  return `lease-alive:${id}`
+}
