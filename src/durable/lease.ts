@@ -47,11 +47,13 @@ export interface LeasedWork {
   stop(): Promise<void>
 }
 
-/** A job, and what is called when another process turns out to do it. */
+/** A job that one process at a time does. */
 export interface LeasedJob {
   /** Works until the lease is lost. If it ends before, it is started again with the next renewal. Must not reject. */
   run(lease: Lease): Promise<void>
   onHeldElsewhere?(): void
+  /** Called under the lease when the work is stopped, if this process has it then. Must not reject. */
+  onStop?(): Promise<void>
 }
 
 /** How long a claim is kept after its lease, in milliseconds. Later, tokens grow with the clock. */
@@ -147,6 +149,7 @@ async function workUnder(lease: HeldLease, { ttlMs, job, stopped }: RepeatedWork
       await job.run(lease)
       await pause(ttlMs * RENEWAL_PART, lease.lost).catch(() => undefined)
     }
+    if (lease.isHeld) await job.onStop?.()
   } finally {
     stopped.removeEventListener('abort', stop)
     await lease.release()

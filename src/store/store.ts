@@ -12,7 +12,7 @@ import type { Blobs } from './blobs/blobs.ts'
  * `call:` calls with an idempotency key, `approval:` approvals, `transaction/` and `deed:` transactions and actions,
  * `operation:` operations, `operations/` the callers that have some, `contract/` contracts of servers and their changes,
  * `state:` session states, `states/` how large they are, `log:` event logs, `event-interest:` whether events are wanted,
- * `event-lease:` which gateway listens or polls, `watch:` what polls found last, `hook:` accepted webhooks,
+ * `watch:` what polls found last, `hook:` accepted webhooks,
  * `subscription/` subscriptions to events, `verified:` receivers of webhooks, `dead-letter/` events that were given up,
  * `redelivery/` which to deliver again, `event-owner:` processes that deliver events, other `event-…:` what sources of
  * events remember, `reference/` kept data that callers refer to, `reference-url:` its URLs that were used, `upload/`

@@ -180,6 +180,7 @@ export function leaseContract(open: () => StoreOfLeases): void {
     const name = fresh('job')
     const working = new Set<number>()
     const tokens: number[] = []
+    const stopped: number[] = []
     let elsewhere = 0
     const works = [0, 1, 2].map((each) =>
       new Leases(store).whileHeld(name, ttlMs, {
@@ -193,6 +194,7 @@ export function leaseContract(open: () => StoreOfLeases): void {
           working.delete(each)
         },
         onHeldElsewhere: () => void elsewhere++,
+        onStop: async () => void stopped.push(each),
       }),
     )
     const done = new Set<number>()
@@ -205,6 +207,7 @@ export function leaseContract(open: () => StoreOfLeases): void {
     await Promise.all(works.map(({ ended }) => ended))
     expect(tokens).toHaveLength(3)
     expect(tokens).toEqual(tokens.toSorted((one, other) => one - other))
+    expect(stopped).toEqual([...done])
     expect(elsewhere).toBeGreaterThan(0)
     const after = await acquired(new Leases(store), name)
     await after.release()
