@@ -131,7 +131,7 @@ const walls: readonly Wall[] = [
   },
   {
     part: 'upstream/oauth',
-    may: ['core', 'protocol', 'store/store.ts', 'upstream/transport'],
+    may: ['core', 'protocol', 'durable/lease.ts', 'store/store.ts', 'upstream/transport'],
     uses: ['oauth4webapi', 'undici', 'node:dns', 'node:net', ...timers],
   },
   {

@@ -241,11 +241,11 @@ const POLL_INTERVAL_MS = 100
 
 /**
  * Rolls back transactions as far as possible, one after the other: each of `begins` starts the rollback of one and
- * returns its store key. A running gateway performs it, because some servers may be reachable only from there; if none
+ * returns its store key, or undefined if nothing is left to roll back. A running gateway performs it, because some servers may be reachable only from there; if none
  * is running, this process does.
  */
 export async function finishRollbacks(
-  begins: readonly (() => Promise<string>)[],
+  begins: readonly (() => Promise<string | undefined>)[],
   options: RollbackOptions,
 ): Promise<readonly Transaction[]> {
   const { io, log, audit } = options
@@ -260,7 +260,8 @@ export async function finishRollbacks(
   }
   try {
     for (const begin of begins) {
-      const transaction = await finished(await begin(), { ...options, until, startGateway })
+      const key = await begin()
+      const transaction = key === undefined ? key : await finished(key, { ...options, until, startGateway })
       if (transaction) found.push(transaction)
       if (performance.now() > until) break
     }

@@ -141,14 +141,13 @@ interface UndoContext extends Services {
 async function undoReserved(open: readonly Chosen[], context: UndoContext): Promise<Undone[]> {
   const { actions } = context
   const keys = open.map(({ action }) => action.key)
-  const free = await Promise.all(keys.map(async (key) => ((await actions.reserve(key)) ? [key] : [])))
-  const reserved = new Set(free.flat())
+  const free = keys.map(async (key) => [key, await actions.reserve(key)] as const)
+  const reserved = new Map(await Promise.all(free))
+  const isReserved = ({ key }: Action): boolean => reserved.get(key)?.isHeld === true
   try {
     // Read again after the reservation: another process may have undone them just before.
-    const left = (await context.findActions()).filter(
-      (each) => canBeUndone(each) && reserved.has(each.action.key),
-    )
-    const ended = await undoAll(left, context)
+    const left = (await context.findActions()).filter((each) => canBeUndone(each) && isReserved(each.action))
+    const ended = await undoAll(left, isReserved, context)
     return open.map((chosen) => {
       const isLeft = left.some(({ action }) => action.key === chosen.action.key)
       const error = isLeft
@@ -157,17 +156,20 @@ async function undoReserved(open: readonly Chosen[], context: UndoContext): Prom
       return { chosen, ...(error !== undefined && { error }) }
     })
   } finally {
-    await Promise.all([...reserved].map((key) => actions.release(key)))
+    await Promise.all([...reserved.values()].map((lease) => lease?.release()))
   }
 }
 
-/** Undoes actions, newest first. */
+/** Undoes actions, newest first: those of each caller once those of the callers before are undone, if still reserved. */
 function undoAll(
   left: readonly Chosen[],
+  isReserved: (action: Action) => boolean,
   { io, whole, log, repository, audit }: UndoContext,
 ): Promise<readonly Transaction[]> {
   const parts = partsOf(left.map(({ action }) => action))
-  const begins = parts.map((actions) => async (): Promise<string> => {
+  const begins = parts.map((part) => async (): Promise<string | undefined> => {
+    const actions = part.filter(isReserved)
+    if (actions.length === 0) return undefined
     const id = `undo-${randomBytes(8).toString('hex')}`
     const by = userName()
     const transaction = newUndoTransaction(actions, { id, by: `gatehouse undo by ${by}`, now: Date.now() })

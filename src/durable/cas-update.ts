@@ -21,7 +21,7 @@ const MAX_WAIT_MS = 10
  * write is durable once this resolves. `onBusy` returns a result, or throws, if every attempt lost.
  */
 export async function casUpdate<Result>(
-  store: Store,
+  store: Pick<Store, 'get' | 'setIfAbsent' | 'compareAndSwap'>,
   key: string,
   decide: (text: string | undefined) => CasUpdate<Result>,
   onBusy: () => Result,

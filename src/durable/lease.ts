@@ -56,6 +56,8 @@ export interface LeasedJob {
   onStop?(): Promise<void>
 }
 
+/** How often a lease is polled that somebody waits for, in milliseconds. */
+const POLL_INTERVAL_MS = 50
 /** How long a claim is kept after its lease, in milliseconds. Later, tokens grow with the clock. */
 const CLAIM_TTL_MS = 30 * 86_400_000
 /** When a holder renews its lease, and when it tries again after a failure, as parts of the TTL. */
@@ -64,13 +66,16 @@ const RETRY_PART = 1 / 10
 /** The part of the TTL that a holder leaves unused, because clocks of machines do not run alike. */
 const SAFETY_PART = 1 / 10
 
+/** What leases need of a store. */
+type LeaseStore = Pick<Store, 'get' | 'put' | 'setIfAbsent' | 'compareAndSwap' | 'delete'>
+
 /** The leases in a store. */
 export class Leases {
-  readonly #store: Store
+  readonly #store: LeaseStore
   readonly #membership: Pick<Membership, 'id' | 'hasEnded'> | undefined
 
   /** Without a membership, nobody can know that the process of a holder has ended: its leases have to expire. */
-  constructor(store: Store, membership?: Pick<Membership, 'id' | 'hasEnded'>) {
+  constructor(store: LeaseStore, membership?: Pick<Membership, 'id' | 'hasEnded'>) {
     this.#store = store
     this.#membership = membership
   }
@@ -78,6 +83,15 @@ export class Leases {
   /** Claims a lease, once; undefined if it is held. @throws SERVER_UNAVAILABLE */
   async acquire(name: string, ttlMs: number): Promise<Lease | undefined> {
     return this.#acquire(name, ttlMs)
+  }
+
+  /** Claims a lease as soon as it is free; undefined if that takes too long. @throws SERVER_UNAVAILABLE */
+  async acquireWithin(name: string, ttlMs: number, timeoutMs: number): Promise<Lease | undefined> {
+    for (const end = world.monotonic() + timeoutMs; world.monotonic() < end; await pause(POLL_INTERVAL_MS)) {
+      const lease = await this.#acquire(name, ttlMs)
+      if (lease) return lease
+    }
+    return undefined
   }
 
   async #acquire(name: string, ttlMs: number): Promise<HeldLease | undefined> {
@@ -159,7 +173,7 @@ async function workUnder(lease: HeldLease, { ttlMs, job, stopped }: RepeatedWork
 /** A lease of this process, which renews its sign of life until it is released or lost. */
 class HeldLease implements Lease {
   readonly token: number
-  readonly #store: Store
+  readonly #store: LeaseStore
   readonly #key: string
   readonly #ttlMs: number
   readonly #validMs: number
@@ -170,7 +184,7 @@ class HeldLease implements Lease {
   #isOver = false
 
   /** Counts from now: `key`, its sign of life, must not be written before. */
-  constructor(store: Store, { key, token, ttlMs }: { key: string; token: number; ttlMs: number }) {
+  constructor(store: LeaseStore, { key, token, ttlMs }: { key: string; token: number; ttlMs: number }) {
     this.token = token
     this.#store = store
     this.#key = key

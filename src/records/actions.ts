@@ -1,6 +1,7 @@
 /** Actions in the store: calls that changed something, and their compensations. Keys sort by time. */
 import { world } from '../core/world.ts'
 import { isObject, readJson } from '../core/json/json.ts'
+import { type Lease, Leases } from '../durable/lease.ts'
 import type { Store } from '../store/store.ts'
 import type { KeptArgument } from './kept-arguments.ts'
 import type { StoredPrincipal } from './principal.ts'
@@ -131,13 +132,9 @@ export class Actions {
     return found.filter((action) => matchesFilter(action, filter)).toSorted(newestFirst)
   }
 
-  /** Reserves an action for undoing; false if another process holds it. The reservation expires, or is released. */
-  async reserve(key: string): Promise<boolean> {
-    return (await this.#store.setIfAbsent(reservationKey(key), '1', RESERVATION_TTL_MS)) === undefined
-  }
-
-  async release(key: string): Promise<void> {
-    await this.#store.delete(reservationKey(key))
+  /** Reserves an action for undoing, until its rollback itself is recorded; undefined if another process has done so. */
+  reserve(key: string): Promise<Lease | undefined> {
+    return new Leases(this.#store).acquire(`undo:${key}`, RESERVATION_TTL_MS)
   }
 
   /** Records that an action was undone; false if the action is no longer stored. `ttl` is in milliseconds. */
@@ -157,15 +154,8 @@ function storeKey(key: string): string {
   return `${COLLECTION}/${key}`
 }
 
-/**
- * How long an action stays reserved for undoing, in milliseconds: until its rollback itself is recorded. When actions
- * of several callers are undone, the last one is recorded only after all others are undone.
- */
-const RESERVATION_TTL_MS = 900_000
-
-function reservationKey(key: string): string {
-  return `deed:undoing:${key}`
-}
+/** How long an action stays reserved whose process ended, in milliseconds. */
+const RESERVATION_TTL_MS = 30_000
 
 /** Whether a compensation is small enough to be stored with its action. */
 export function isKeepable(compensation: Compensation): boolean {

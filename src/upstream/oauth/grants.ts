@@ -3,7 +3,6 @@ import { LRUCache } from 'lru-cache'
 import type { AuthorizationServer } from 'oauth4webapi'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import type { Principal } from '../../core/principal.ts'
-import { pause } from '../../core/time/waiting.ts'
 import type { HttpAnswer, Login, LoginHeaders, RequestTarget } from '../transport/auth-retry.ts'
 import { readChallenge, words, type Issuers } from './discovery.ts'
 import {
@@ -56,9 +55,8 @@ export interface Grants {
 const GRANT_TTL_MS = 90 * 24 * 3_600_000
 /** A token refused within this time of its sign-in is not renewed by another sign-in, in milliseconds. */
 const FRESH_TOKEN_MS = 60_000
-/** How long a gateway may take to renew a grant before others try, and their polling interval, in milliseconds. */
+/** How long a gateway may take to renew a grant before others try, in milliseconds. */
 const RENEWAL_TIMEOUT_MS = 15_000
-const POLL_INTERVAL_MS = 50
 
 export function createGrants(options: Options): Grants {
   return new StoredGrants(options)
@@ -91,17 +89,19 @@ class StoredGrants implements Grants {
   async #obtain(principal: string, refused: string | undefined): Promise<Token> {
     const { audience, issuers, vault } = this.#options
     if (refused !== undefined) issuers.doubt()
-    const lock = ['turn', ...audience, principal] as const
     const first = await this.#usable(principal, refused)
     if (first.refresh === undefined) return first.grant
     // OAuth 2.1 §4.3.1: a reused refresh token may revoke the grant, so gateways take turns.
-    const isLocked = await this.#acquire(lock)
+    const lease = await vault.acquire(
+      ['turn', ...audience, principal],
+      RENEWAL_TIMEOUT_MS,
+      RENEWAL_TIMEOUT_MS,
+    )
     try {
       const { grant, refresh } = await this.#usable(principal, refused)
       return refresh === undefined ? grant : await this.#renew(principal, { grant, refresh })
     } finally {
-      // A lock that cannot be released expires.
-      if (isLocked) await vault.delete(lock).catch(() => undefined)
+      await lease?.release()
     }
   }
 
@@ -136,14 +136,6 @@ class StoredGrants implements Grants {
       await vault.delete(this.#nameOf(principal))
       throw signInRequired()
     }
-  }
-
-  /** Waits for a lock; false once the wait times out because its owner did not release it. */
-  async #acquire(lock: Parameters<TokenVault['setIfAbsent']>[0]): Promise<boolean> {
-    const { vault } = this.#options
-    for (const end = Date.now() + RENEWAL_TIMEOUT_MS; Date.now() < end; await pause(POLL_INTERVAL_MS))
-      if (await vault.setIfAbsent(lock, RENEWAL_TIMEOUT_MS)) return true
-    return false
   }
 
   async #read(principal: string): Promise<UserGrant | undefined> {

@@ -377,6 +377,7 @@ function vaultIn(
       get: (name) => store().get(name),
       put: (name, value, ttl) => store().put(name, value, ttl),
       setIfAbsent: (name, value, ttl) => store().setIfAbsent(name, value, ttl),
+      compareAndSwap: (name, before, value, ttl) => store().compareAndSwap(name, before, value, ttl),
       delete: (name) => store().delete(name),
     },
     key,

@@ -1,6 +1,7 @@
 /** Secrets in the store, encrypted with a key of the gateway and bound to their names. */
 import { createCipheriv, createDecipheriv, createHash, randomBytes } from 'node:crypto'
 import { isObject } from '../../core/json/json.ts'
+import { type Lease, Leases } from '../../durable/lease.ts'
 import type { Store } from '../../store/store.ts'
 import { parseJson } from '../../core/json/read.ts'
 
@@ -10,8 +11,8 @@ export interface TokenVault {
   write(name: Name, value: VaultValue, ttl: number): Promise<void>
   /** Reads a value that is usable once. */
   take(name: Name): Promise<VaultValue | undefined>
-  /** Acquires a name for a limited time; false if it is taken. Deleting the name releases it. */
-  setIfAbsent(name: Name, ttl: number): Promise<boolean>
+  /** Waits for the lease of a name; undefined if that takes too long. Times are in milliseconds. */
+  acquire(name: Name, ttl: number, timeout: number): Promise<Lease | undefined>
   delete(name: Name): Promise<void>
   /** A value as a text that only a vault with the same key can read, and only under this name; nothing is stored. */
   seal(name: Name, value: VaultValue): Promise<string>
@@ -34,7 +35,7 @@ const TAG = 16
  * grants and registrations, as they are read and written.
  */
 export function createTokenVault(
-  store: Pick<Store, 'get' | 'put' | 'setIfAbsent' | 'delete'>,
+  store: Pick<Store, 'get' | 'put' | 'setIfAbsent' | 'compareAndSwap' | 'delete'>,
   keyOfVault: () => Promise<Buffer> = ownKey(),
   learn: (secret: string) => void = () => undefined,
 ): TokenVault {
@@ -58,7 +59,7 @@ export function createTokenVault(
       // Of several concurrent readers, only one deletes it.
       return (await store.delete(keyOf(name))) ? open(keyOf(name), sealed) : undefined
     },
-    setIfAbsent: async (name, ttl) => (await store.setIfAbsent(keyOf(name), 'taken', ttl)) === undefined,
+    acquire: (name, ttl, timeout) => new Leases(store).acquireWithin(keyOf(name), ttl, timeout),
     delete: async (name) => void (await store.delete(keyOf(name))),
     seal: async (name, value) => encrypt(JSON.stringify(value), keyOf(name), await keyOfVault()),
     unseal: async (name, sealed) => open(keyOf(name), sealed),

@@ -66,11 +66,15 @@ describe('recorded actions', () => {
 
   test('an action is undone by one process at a time', async () => {
     const deeds = new Actions(new MemoryStore())
-    expect(await deeds.reserve('one')).toBe(true)
-    expect(await deeds.reserve('one')).toBe(false)
-    expect(await deeds.reserve('other')).toBe(true)
-    await deeds.release('one')
-    expect(await deeds.reserve('one')).toBe(true)
+    const lease = await deeds.reserve('one')
+    expect(lease?.isHeld).toBe(true)
+    expect(await deeds.reserve('one')).toBeUndefined()
+    const other = await deeds.reserve('other')
+    expect(other?.isHeld).toBe(true)
+    await lease?.release()
+    const again = await deeds.reserve('one')
+    expect(again?.isHeld).toBe(true)
+    await Promise.all([other?.release(), again?.release()])
     expect(await deeds.list()).toEqual([])
   })
 

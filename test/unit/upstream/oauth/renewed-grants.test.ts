@@ -77,7 +77,7 @@ it('a renewed grant is valid even if the store fails to release its lock', async
   const store = new MemoryStore()
   const remove = store.delete.bind(store)
   vi.spyOn(store, 'delete').mockImplementation((name) =>
-    name.startsWith('oauth:turn:') ? Promise.reject(new Error('away')) : remove(name),
+    name.startsWith('lease-alive:') ? Promise.reject(new Error('away')) : remove(name),
   )
   const here = oauthUpstream(server.url, {}, { publicUrl: PUBLIC, store })
   await signedIn(here)
