@@ -1,7 +1,12 @@
-/** The processes that share a store, known by heartbeats: which are alive, and which one this is. */
+/**
+ * Who shares a store: gateways, known by heartbeats, and their instances, of which a reload makes the next one. Records name
+ * their owner by its id, and whoever finds that an owner is not alive takes its records over by compare-and-swap. So an
+ * owner that was only thought to have ended loses its next write, and nothing else.
+ */
 import { readFileSync, readlinkSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { type Timer, world } from '../core/world.ts'
+import { partOf } from './process-scope.ts'
 import type { Store } from '../store/store.ts'
 
 /** The gateways that share a store. */
@@ -73,6 +78,72 @@ export function createMembership(store: () => Store): Membership {
       announced.clear()
       await Promise.allSettled(stores.map((each) => each.delete(keyOf(id))))
     },
+  }
+}
+
+/** The instances of a gateway that have not ended, by the last part of their ids. */
+class LiveInstances {
+  readonly ids = new Set<string>()
+}
+
+/** A key by which an instance tells other processes that it is alive; without one they see only whether its process is. */
+interface Announcement {
+  readonly store: Store
+  readonly keyPrefix: string
+  readonly ttlMs: number
+}
+
+/**
+ * One of the successive parts of a gateway that do the same work: a reload makes the next one, which must not do the work
+ * of the one before, until that one has ended.
+ */
+export class Instance {
+  /** The id of its gateway, a separator, and a part of its own. */
+  readonly id: string
+  readonly #own = world.randomBytes(6).toString('hex')
+  readonly #membership: Membership
+  readonly #live: Set<string>
+  readonly #announcement: Announcement | undefined
+  #announcedAt = Number.NEGATIVE_INFINITY
+
+  /** The separator is that of the stored records of this kind. */
+  constructor(membership: Membership, separator: '#' | '/', announcement?: Announcement) {
+    this.#membership = membership
+    this.#announcement = announcement
+    this.#live = partOf(membership, LiveInstances).ids
+    this.id = `${membership.id}${separator}${this.#own}`
+    this.#live.add(this.#own)
+  }
+
+  /** Says that it is alive, unless it did so lately; to be awaited before its id is stored. @throws SERVER_UNAVAILABLE */
+  async register(now = world.monotonic()): Promise<void> {
+    await this.#membership.register()
+    if (!this.#announcement || now - this.#announcedAt < this.#announcement.ttlMs / 3) return
+    const { store, keyPrefix, ttlMs } = this.#announcement
+    await store.put(`${keyPrefix}${this.id}`, '1', ttlMs)
+    this.#announcedAt = now
+  }
+
+  /** Whether an instance of this or another gateway is alive. @throws SERVER_UNAVAILABLE */
+  async isAlive(id: string): Promise<boolean> {
+    if (id === this.id) return true
+    const [, gateway, own] = /^(.*)[#/](.*)$/.exec(id) ?? []
+    if (gateway === undefined || own === undefined) return false
+    if (gateway === this.#membership.id) return this.#live.has(own)
+    if (this.#announcement && !(await this.#isAnnounced(id, this.#announcement))) return false
+    return this.#membership.isAlive(gateway)
+  }
+
+  /** Leaves its records to others. */
+  async end(): Promise<void> {
+    this.#live.delete(this.#own)
+    if (!this.#announcement || this.#announcedAt === Number.NEGATIVE_INFINITY) return
+    const { store, keyPrefix } = this.#announcement
+    await store.delete(`${keyPrefix}${this.id}`).catch(() => false)
+  }
+
+  async #isAnnounced(id: string, { store, keyPrefix }: Announcement): Promise<boolean> {
+    return (await store.get(`${keyPrefix}${id}`)) !== undefined
   }
 }
 

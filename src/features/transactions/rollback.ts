@@ -24,7 +24,7 @@ import {
   unknownTransaction,
 } from '../../records/transactions.ts'
 import { compensated, rolledBack, takenOver, pendingSteps, stepLost } from '../../records/transitions.ts'
-import type { Membership } from '../../durable/members.ts'
+import { Instance, type Membership } from '../../durable/members.ts'
 import type { Services } from '../feature.ts'
 import { type ErrorData, isDoubtful, isRepeatedFailure, Patience } from './patience.ts'
 
@@ -363,35 +363,24 @@ export function stepWork(key: string, step: string): string {
 
 // The identity of this process as the runner of steps and rollbacks.
 
-/** The live workers of a gateway, by the random part of their ids: one is alive until its work has ended, after a reload too. */
-export class LiveWorkers {
-  readonly ids = new Set<string>()
-
-  close(): void {
-    this.ids.clear()
-  }
-}
-
 /** The worker of transactions: one for each runtime of each gateway, so that none does another's work. */
 export class WorkerIdentity {
-  /** Its id in stored records. */
-  readonly id: string
-  readonly #own = world.randomBytes(6).toString('hex')
-  readonly #membership: Membership
+  readonly #instance: Instance
   readonly #inProgress = new Set<string>()
-  readonly #live: LiveWorkers['ids']
   #isClosed = false
 
-  constructor(membership: Membership, { ids }: LiveWorkers) {
-    this.#membership = membership
-    this.#live = ids
-    this.id = `${membership.id}#${this.#own}`
-    ids.add(this.#own)
+  constructor(membership: Membership) {
+    this.#instance = new Instance(membership, '#')
+  }
+
+  /** Its id in stored records. */
+  get id(): string {
+    return this.#instance.id
   }
 
   /** Announces it to other members; has to be awaited before its id is stored. */
   register(): Promise<void> {
-    return this.#membership.register()
+    return this.#instance.register()
   }
 
   /** Does some work that other workers must not take over in the meantime. */
@@ -419,13 +408,8 @@ export class WorkerIdentity {
   }
 
   /** Whether a worker is still alive. */
-  async isAlive(workerId: string): Promise<boolean> {
-    const at = workerId.lastIndexOf('#')
-    const gateway = workerId.slice(0, at)
-    if (at === -1) return false
-    return gateway === this.#membership.id
-      ? this.#live.has(workerId.slice(at + 1))
-      : this.#membership.isAlive(gateway)
+  isAlive(workerId: string): Promise<boolean> {
+    return this.#instance.isAlive(workerId)
   }
 
   /** Closes it once its work in progress is done. */
@@ -435,6 +419,6 @@ export class WorkerIdentity {
   }
 
   #leave(): void {
-    if (this.#isClosed && this.#inProgress.size === 0) this.#live.delete(this.#own)
+    if (this.#isClosed && this.#inProgress.size === 0) void this.#instance.end()
   }
 }

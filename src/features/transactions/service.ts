@@ -18,14 +18,7 @@ import {
 import { rollingBack, pendingSteps, retried } from '../../records/transitions.ts'
 import type { SettingsOf, Services } from '../feature.ts'
 import { publish } from '../offers.ts'
-import {
-  createRollback,
-  isStepRunning,
-  LiveWorkers,
-  type Rollback,
-  RunningSteps,
-  WorkerIdentity,
-} from './rollback.ts'
+import { createRollback, isStepRunning, type Rollback, RunningSteps, WorkerIdentity } from './rollback.ts'
 import type { TransactionSettings } from './settings.ts'
 
 type Deps = Pick<
@@ -62,7 +55,7 @@ export function createTransactionService(
   const { retention } = limits
   const repository = new Transactions(deps.store, retention)
   const actions = new Actions(deps.store)
-  const worker = new WorkerIdentity(deps.identity.membership, deps.scope.once(LiveWorkers))
+  const worker = new WorkerIdentity(deps.identity.membership)
   const steps = new RunningSteps()
   const rollback = createRollback({ deps, repository, actions, worker, steps, retention })
   const { log, features } = deps

@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process'
 import { afterEach, describe, expect, it, vi } from 'vitest'
-import { createMembership } from '../../../src/durable/members.ts'
+import { createMembership, Instance } from '../../../src/durable/members.ts'
 import { MemoryStore } from '../../../src/store/memory.ts'
 
 afterEach(() => void vi.useRealTimers())
@@ -91,5 +91,44 @@ describe('membership of gateways', () => {
     await own.register()
     expect(put).toHaveBeenCalledTimes(2)
     await own.close()
+  })
+})
+
+describe('instances of a gateway', () => {
+  const announcement = (store: MemoryStore) => ({ store, keyPrefix: 'owner:', ttlMs: 30_000 })
+
+  it('the next instance of a gateway sees when the one before has ended', async () => {
+    const membership = createMembership(() => new MemoryStore())
+    const [old, next] = [new Instance(membership, '#'), new Instance(membership, '#')]
+    expect([await next.isAlive(old.id), await old.isAlive(next.id)]).toEqual([true, true])
+    await old.end()
+    expect([await next.isAlive(old.id), await old.isAlive(next.id)]).toEqual([false, true])
+    expect(await next.isAlive('nobody')).toBe(false)
+  })
+
+  it('an instance that is announced is alive for other gateways until it ends or is not renewed', async () => {
+    vi.useFakeTimers()
+    const store = new MemoryStore()
+    const [one, two] = [createMembership(() => store), createMembership(() => store)]
+    const [mine, other] = [
+      new Instance(one, '/', announcement(store)),
+      new Instance(two, '/', announcement(store)),
+    ]
+    const put = vi.spyOn(store, 'put')
+    await other.register()
+    await other.register()
+    expect(put.mock.calls.filter(([key]) => key === `owner:${other.id}`)).toHaveLength(1)
+    expect(await mine.isAlive(other.id)).toBe(true)
+    await vi.advanceTimersByTimeAsync(20_000)
+    await other.register()
+    await vi.advanceTimersByTimeAsync(20_000)
+    expect(await mine.isAlive(other.id)).toBe(true)
+    await vi.advanceTimersByTimeAsync(20_000)
+    expect(await mine.isAlive(other.id)).toBe(false)
+    await other.register()
+    expect(await mine.isAlive(other.id)).toBe(true)
+    await other.end()
+    expect(await mine.isAlive(other.id)).toBe(false)
+    await Promise.all([one.close(), two.close()])
   })
 })

@@ -3,7 +3,7 @@
  *
  * Each subscription is delivered by one process, its owner, whose key in the store expires unless it is renewed. Then
  * other processes take its subscriptions over, and go on at what was written last. Processes learn of each other's
- * changes, such as new subscriptions and requests to deliver dead letters, by looking at the records again and again.
+ * changes, such as new subscriptions and requests to deliver dead letters, by polling the records.
  */
 import { world } from '../../../core/world.ts'
 import { asGatewayError, GatewayError } from '../../../core/error.ts'
@@ -11,6 +11,7 @@ import { background } from '../../../core/log.ts'
 import { type DeadLetter, DeadLetters } from '../../../records/dead-letters.ts'
 import { EventSubscriptions, NEVER, type SubscriptionRecord } from '../../../records/event-subscriptions.ts'
 import { callerHash, fromStoredPrincipal } from '../../../records/principal.ts'
+import { Instance } from '../../../durable/members.ts'
 import type { Services } from '../../feature.ts'
 import { occurrence, sealCursor } from '../dialects/extension.ts'
 import { callbackEndpointError, forbidden, inColumn } from '../errors.ts'
@@ -27,15 +28,16 @@ import type {
 import type { Dialer } from '../../dialer.ts'
 import { HeldSubscription } from './held-subscription.ts'
 import { LogFeeds } from './log-feed.ts'
-import { Owners } from './owners.ts'
 import { openSecrets } from './sealed-secrets.ts'
 import { VerifiedReceivers } from './verified-receivers.ts'
 import { type Receiver, type ReceiverCheck, ReceiverVerifier } from '../webhooks/verification.ts'
 import { type Clock, systemClock, WebhookWorker } from '../webhooks/worker.ts'
 
-/** How often the records are looked at for changes of other processes, in milliseconds. */
-const LOOK_INTERVAL_MS = 2000
-/** How many looks are left out after one that found no subscriptions. */
+/** How long an owner of subscriptions counts as alive after it last said so, in milliseconds. */
+const OWNER_TTL_MS = 30_000
+/** How often the records are polled for changes of other processes, in milliseconds. */
+const POLL_INTERVAL_MS = 2000
+/** How many polls are left out after one that found no subscriptions. */
 const IDLE_SKIPS = 2
 /** How long settled events wait to be written together, in milliseconds. */
 const WRITE_DELAY_MS = 250
@@ -70,7 +72,8 @@ export class WebhookDeliveries implements DeliveryQueue {
   readonly #letters: DeadLetters
   readonly #verifier: ReceiverVerifier
   readonly #worker: WebhookWorker
-  readonly #owners: Owners
+  /** Owns the subscriptions that this process delivers. So the lease of any number of them costs one write. */
+  readonly #owner: Instance
   readonly #held = new Map<string, HeldSubscription>()
   readonly #feeds: LogFeeds
   /** Changes of dead letters that are written before the watermarks that pass them. */
@@ -79,8 +82,8 @@ export class WebhookDeliveries implements DeliveryQueue {
   readonly #settledLetters = new Set<string>()
   #cancelWrite: (() => void) | undefined
   #writing: Promise<void> = Promise.resolve()
-  #cancelLook: (() => void) | undefined
-  #looking: Promise<void> | undefined
+  #cancelPoll: (() => void) | undefined
+  #polling: Promise<void> | undefined
   #skips = 0
   #isStarted = false
   #isClosed = false
@@ -93,7 +96,11 @@ export class WebhookDeliveries implements DeliveryQueue {
     const now = (): number => clock.now()
     this.subscriptions = new EventSubscriptions(deps.store, now)
     this.#letters = new DeadLetters(deps.store)
-    this.#owners = new Owners(deps.store, deps.identity.membership)
+    this.#owner = new Instance(deps.identity.membership, '/', {
+      store: deps.store,
+      keyPrefix: 'event-owner:',
+      ttlMs: OWNER_TTL_MS,
+    })
     const isKept = (id: string): boolean => this.#held.get(id)?.record.webhook?.isVerified === true
     const records = new VerifiedReceivers(deps.store, isKept)
     this.#verifier = new ReceiverVerifier({ dialer, now, records })
@@ -114,20 +121,20 @@ export class WebhookDeliveries implements DeliveryQueue {
   /** Begins to deliver, and takes over what earlier processes left. */
   async start(): Promise<void> {
     this.#isStarted = true
-    await this.#look()
+    await this.#poll()
   }
 
   /** Ends all attempts, writes what is settled, and leaves the rest to other processes. */
   async close(): Promise<void> {
     this.#isClosed = true
-    this.#cancelLook?.()
-    await this.#looking?.catch(() => undefined)
+    this.#cancelPoll?.()
+    await this.#polling?.catch(() => undefined)
     await this.#worker.close()
     this.#feeds.endAllBut(new Set())
     this.#cancelWrite?.()
     await this.#write().catch(() => undefined)
     this.#held.clear()
-    if (this.#isStarted) await this.#owners.end()
+    await this.#owner.end()
   }
 
   /** Delivers a subscription that was made or renewed here, unless another process does. */
@@ -365,7 +372,7 @@ export class WebhookDeliveries implements DeliveryQueue {
   async #writeOne(held: HeldSubscription): Promise<void> {
     if (held.isEnding) return
     try {
-      const record = await this.subscriptions.advance(held.record, this.#owners.id, held.progress())
+      const record = await this.subscriptions.advance(held.record, this.#owner.id, held.progress())
       if (record) held.written(record)
       else this.#held.delete(held.record.id)
     } catch (error) {
@@ -376,27 +383,27 @@ export class WebhookDeliveries implements DeliveryQueue {
 
   // Looking at the records
 
-  async #look(): Promise<void> {
+  async #poll(): Promise<void> {
     if (this.#isClosed) return
-    this.#looking = this.#lookOnce()
+    this.#polling = this.#pollOnce()
     try {
-      await this.#looking
+      await this.#polling
     } catch (error) {
       const { message: reason } = asGatewayError(error)
       this.#options.deps.log.debug('webhook.records_not_read', { reason })
     } finally {
-      if (!this.#isClosed) this.#cancelLook = this.#clock.after(LOOK_INTERVAL_MS, () => void this.#look())
+      if (!this.#isClosed) this.#cancelPoll = this.#clock.after(POLL_INTERVAL_MS, () => void this.#poll())
     }
   }
 
-  async #lookOnce(): Promise<void> {
+  async #pollOnce(): Promise<void> {
     if (this.#held.size === 0 && this.#skips-- > 0) return
     const now = this.#clock.now()
     const startedAt = world.monotonic()
     const records = (await this.subscriptions.all()).filter(({ webhook }) => webhook)
     const byId = new Map(records.map((record) => [record.id, record]))
     for (const id of [...this.#held.keys()]) if (!byId.has(id)) this.#held.delete(id)
-    if (records.length > 0) await this.#owners.renew(now)
+    if (records.length > 0) await this.#owner.register(now)
     await this.#claim(records.filter(({ id }) => !this.#held.has(id)))
     for (const held of [...this.#held.values()]) {
       const record = byId.get(held.record.id)
@@ -411,14 +418,23 @@ export class WebhookDeliveries implements DeliveryQueue {
 
   /** Takes over subscriptions whose owner has ended. */
   async #claim(records: readonly SubscriptionRecord[]): Promise<void> {
-    const alive = await this.#owners.othersAlive(records)
+    const alive = await this.#othersAlive(records)
     const free = records.filter(({ owner }) => owner === undefined || !alive.has(owner))
-    if (free.length > 0) await this.#owners.renew(this.#clock.now())
+    if (free.length > 0) await this.#owner.register(this.#clock.now())
     for (const record of free) {
       if (this.#isClosed) return
-      const claimed = await this.subscriptions.claim(record, this.#owners.id, (owner) => alive.has(owner))
+      const claimed = await this.subscriptions.claim(record, this.#owner.id, (owner) => alive.has(owner))
       if (claimed && !this.#held.has(claimed.id)) this.#hold(claimed)
     }
+  }
+
+  /** The other owners of subscriptions that are alive. @throws SERVER_UNAVAILABLE */
+  async #othersAlive(records: readonly SubscriptionRecord[]): Promise<ReadonlySet<string>> {
+    const owners = new Set(records.flatMap(({ owner }) => owner ?? []))
+    owners.delete(this.#owner.id)
+    const alive = new Set<string>()
+    for (const owner of owners) if (await this.#owner.isAlive(owner)) alive.add(owner)
+    return alive
   }
 
   #hold(record: SubscriptionRecord): void {
@@ -446,7 +462,7 @@ export class WebhookDeliveries implements DeliveryQueue {
   }
 
   #renew(held: HeldSubscription, record: SubscriptionRecord): void {
-    if (record.owner !== undefined && record.owner !== this.#owners.id) return
+    if (record.owner !== undefined && record.owner !== this.#owner.id) return
     const { secret, earlier } = held.record.webhook ?? {}
     const isSame = secret === record.webhook?.secret && earlier?.until === record.webhook?.earlier?.until
     if (!isSame) held.receiver = this.#receiverOf(record) ?? held.receiver

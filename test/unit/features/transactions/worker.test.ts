@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 import { createQueue } from '../../../../src/features/transactions/service.ts'
-import { LiveWorkers, WorkerIdentity } from '../../../../src/features/transactions/rollback.ts'
+import { WorkerIdentity } from '../../../../src/features/transactions/rollback.ts'
 import { createMembership } from '../../../../src/durable/members.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 
@@ -12,8 +12,7 @@ function gate(): { readonly opened: Promise<void>; open(): void } {
 
 it('a closing worker is present until its work is done, also for other workers of its process', async () => {
   const membership = createMembership(() => new MemoryStore())
-  const live = new LiveWorkers()
-  const [old, next] = [new WorkerIdentity(membership, live), new WorkerIdentity(membership, live)]
+  const [old, next] = [new WorkerIdentity(membership), new WorkerIdentity(membership)]
   const work = gate()
   const done = old.during('t', () => work.opened)
   expect(await old.isWorkingOn(old.id, 't')).toBe(true)
@@ -29,10 +28,7 @@ it('a closing worker is present until its work is done, also for other workers o
 it('a worker of a crashed gateway is not present', async () => {
   const store = new MemoryStore()
   const [mine, other] = [createMembership(() => store), createMembership(() => store)]
-  const [me, away] = [
-    new WorkerIdentity(mine, new LiveWorkers()),
-    new WorkerIdentity(other, new LiveWorkers()),
-  ]
+  const [me, away] = [new WorkerIdentity(mine), new WorkerIdentity(other)]
   await away.register()
   expect(await me.isAlive(away.id)).toBe(true)
   await other.close()
