@@ -10,6 +10,9 @@ export interface CasUpdate<Result> {
   readonly write?: { readonly text: string; readonly ttl: number } | 'remove' | undefined
 }
 
+/** What a change needs of a store. */
+type CasStore = Pick<Store, 'get' | 'setIfAbsent' | 'compareAndSwap' | 'compareAndDelete'>
+
 /** How often a change is attempted that loses against concurrent ones, and how often without waiting. */
 const MAX_ATTEMPTS = 100
 const EAGER_ATTEMPTS = 20
@@ -21,7 +24,7 @@ const MAX_WAIT_MS = 10
  * write is durable once this resolves. `onBusy` returns a result, or throws, if every attempt lost.
  */
 export async function casUpdate<Result>(
-  store: Pick<Store, 'get' | 'setIfAbsent' | 'compareAndSwap'>,
+  store: CasStore,
   key: string,
   decide: (text: string | undefined) => CasUpdate<Result>,
   onBusy: () => Result,
@@ -36,7 +39,7 @@ export async function casUpdate<Result>(
 }
 
 async function isWritten(
-  store: Store,
+  store: CasStore,
   key: string,
   before: string | undefined,
   write: NonNullable<CasUpdate<unknown>['write']>,

@@ -67,7 +67,10 @@ const RETRY_PART = 1 / 10
 const SAFETY_PART = 1 / 10
 
 /** What leases need of a store. */
-type LeaseStore = Pick<Store, 'get' | 'put' | 'setIfAbsent' | 'compareAndSwap' | 'delete'>
+export type LeaseStore = Pick<
+  Store,
+  'get' | 'put' | 'setIfAbsent' | 'compareAndSwap' | 'delete' | 'compareAndDelete'
+>
 
 /** The leases in a store. */
 export class Leases {

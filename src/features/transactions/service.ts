@@ -21,10 +21,7 @@ import { publish } from '../offers.ts'
 import { createRollback, isStepRunning, type Rollback, RunningSteps, WorkerIdentity } from './rollback.ts'
 import type { TransactionSettings } from './settings.ts'
 
-type Deps = Pick<
-  Services,
-  'log' | 'store' | 'scope' | 'servers' | 'invoker' | 'identity' | 'features' | 'gateway'
->
+type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'identity' | 'features' | 'gateway'>
 
 /** The dependencies of all parts of the feature. */
 export interface TransactionService {

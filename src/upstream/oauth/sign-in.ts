@@ -379,6 +379,7 @@ function vaultIn(
       setIfAbsent: (name, value, ttl) => store().setIfAbsent(name, value, ttl),
       compareAndSwap: (name, before, value, ttl) => store().compareAndSwap(name, before, value, ttl),
       delete: (name) => store().delete(name),
+      compareAndDelete: (name, before) => store().compareAndDelete(name, before),
     },
     key,
     learn,

@@ -1,8 +1,7 @@
 /** Secrets in the store, encrypted with a key of the gateway and bound to their names. */
 import { createCipheriv, createDecipheriv, createHash, randomBytes } from 'node:crypto'
 import { isObject } from '../../core/json/json.ts'
-import { type Lease, Leases } from '../../durable/lease.ts'
-import type { Store } from '../../store/store.ts'
+import { type Lease, Leases, type LeaseStore } from '../../durable/lease.ts'
 import { parseJson } from '../../core/json/read.ts'
 
 /** Stores secrets, encrypted, each under its own name. */
@@ -35,7 +34,7 @@ const TAG = 16
  * grants and registrations, as they are read and written.
  */
 export function createTokenVault(
-  store: Pick<Store, 'get' | 'put' | 'setIfAbsent' | 'compareAndSwap' | 'delete'>,
+  store: LeaseStore,
   keyOfVault: () => Promise<Buffer> = ownKey(),
   learn: (secret: string) => void = () => undefined,
 ): TokenVault {
