@@ -80,6 +80,8 @@ describe('the interest in events', () => {
     const ended = new Promise<void>(() => undefined)
     void interest().declare(() => ended)
     await until(() => interest().isThere(), 'the first process to set the marker')
+    // It has not renewed its lease.
+    now += 3000
     await interest().declare(async () => void begun++)
     expect(begun).toBe(1)
   })
