@@ -460,7 +460,8 @@ class ServerStream {
   /** The first loss is repaired at once: a server that started again has forgotten its sessions. */
   async #lost(signal: AbortSignal): Promise<void> {
     if (++this.#losses > MAX_FAILURES) return
-    if (this.#losses > 1) await pause(delayBefore(this.#losses, reopening(RETRY_MS)), signal).catch(() => undefined)
+    if (this.#losses > 1)
+      await pause(delayBefore(this.#losses, reopening(RETRY_MS)), signal).catch(() => undefined)
     if (signal.aborted) return
     this.#end()
     this.#session.abort()
