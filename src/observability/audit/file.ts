@@ -1,5 +1,5 @@
 /** The audit file: append-only, rotated, locked by one process, and repaired after a torn write. */
-import { randomUUID, hash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import {
   closeSync,
   existsSync,
@@ -13,15 +13,13 @@ import {
   rmSync,
   write,
   writeSync,
-  readFileSync,
-  statSync,
 } from 'node:fs'
-import { hostname } from 'node:os'
 import { basename, dirname, extname, join } from 'node:path'
 import { promisify } from 'node:util'
 import { escapeHidden } from '../../core/text/escape.ts'
 import { isObject } from '../../core/json/json.ts'
 import { parseJson } from '../../core/json/read.ts'
+import { type FileLock, takeLock } from '../../durable/file-lock.ts'
 import { plantedProblem } from '../../store/private-folder.ts'
 
 /** How many processes may write an audit log with the same name, each to its own file. */
@@ -191,127 +189,12 @@ function lastLine(file: number, size: number): Last {
   return { head: { seq, hash }, isOpen, ...(torn !== '' && { torn: tornDigest(torn) }) }
 }
 
-/** The refresh interval of a lock, and the age at which it is stale, in milliseconds. */
-const HEARTBEAT_INTERVAL_MS = 20_000
-const LOCK_STALE_MS = 90_000
-
-/** A file that only this process may write. */
-interface FileLock {
-  release(): void
-}
-
-/** Acquires a lock; undefined if another live process holds it. @throws the system error */
-function takeLock(path: string): FileLock | undefined {
-  const token = randomUUID()
-  if (!create(path, token) && !(takeOver(path, token) && create(path, token))) return undefined
-  const isOurs = (): boolean => read(path)?.token === token
-  const beat = setInterval(() => {
-    if (isOurs()) beatAt(path)
-  }, HEARTBEAT_INTERVAL_MS).unref()
-  held.add(path)
-  return {
-    release: () => {
-      clearInterval(beat)
-      held.delete(path)
-      if (isOurs()) rmSync(path, { force: true })
-    },
-  }
-}
-
-/** The locks of this process. */
-const held = new Set<string>()
-
-function create(path: string, token: string): boolean {
-  try {
-    const file = openSync(path, 'wx', 0o600)
-    writeSync(file, JSON.stringify({ pid: process.pid, host: hostname(), token }))
-    closeSync(file)
-    return true
-  } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'EEXIST') return false
-    throw error
-  }
-}
-
-/** Removes a lock whose holder has exited. */
-function takeOver(path: string, token: string): boolean {
-  const found = read(path)
-  if (held.has(path) || (found && isAlive(found, path))) return false
-  const aside = `${path}.${token}`
-  try {
-    renameSync(path, aside)
-    // Another process may have taken it over: then this is its lock.
-    const isSame = read(aside)?.token === found?.token
-    if (!isSame) renameSync(aside, path)
-    rmSync(aside, { force: true })
-    return isSame
-  } catch {
-    return false
-  }
-}
-
-interface Holder {
-  readonly pid: number
-  readonly host: string
-  readonly token: string
-}
-
 /** Creates a folder and those above it, one by one: `recursive` never returns in a file system without folders, such as /proc. */
 function createFolder(folder: string): void {
   if (existsSync(folder)) return
   const above = dirname(folder)
   if (above !== folder) createFolder(above)
   mkdirSync(folder, { mode: 0o700 })
-}
-
-function isAlive({ pid, host }: Holder, path: string): boolean {
-  // The same process id on the same host is an earlier run, as in a restarted container.
-  if (host !== hostname()) return timeBeside(path) - statSync(path).mtimeMs < LOCK_STALE_MS
-  return pid !== process.pid && isRunning(pid)
-}
-
-/** Writes the first byte again: then the file has the time of its file system, as clocks of machines differ. */
-function beatAt(path: string): void {
-  const file = openSync(path, 'r+')
-  try {
-    writeSync(file, '{', 0)
-  } finally {
-    closeSync(file)
-  }
-}
-
-/** The time by the clock of the file system, in milliseconds since 1970. */
-function timeBeside(path: string): number {
-  const probe = `${path}.${randomUUID()}`
-  closeSync(openSync(probe, 'wx', 0o600))
-  try {
-    return statSync(probe).mtimeMs
-  } finally {
-    rmSync(probe, { force: true })
-  }
-}
-
-function isRunning(pid: number): boolean {
-  try {
-    process.kill(pid, 0)
-    return true
-  } catch (error) {
-    return error instanceof Error && 'code' in error && error.code === 'EPERM'
-  }
-}
-
-function read(path: string): Holder | undefined {
-  try {
-    const holder: unknown = parseJson(readFileSync(path, 'utf8'))
-    return isHolder(holder) ? holder : undefined
-  } catch {
-    return undefined
-  }
-}
-
-function isHolder(value: unknown): value is Holder {
-  if (typeof value !== 'object' || value === null) return false
-  return 'pid' in value && 'host' in value && 'token' in value && typeof value.pid === 'number'
 }
 
 // The lines of the audit file, chained by hashes.
