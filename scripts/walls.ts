@@ -111,6 +111,7 @@ const walls: readonly Wall[] = [
     part: 'observability',
     may: [
       'core',
+      'durable/file-lock.ts',
       'protocol/legacy.ts',
       'protocol/meta-keys.ts',
       'protocol/methods.ts',

@@ -15,8 +15,8 @@ const real = [
   /^upstream\/oauth\//,
   /^upstream\/transport\/(child|http|http-client|sse)\.ts$/,
   /^downstream\/(http|pages|auth)\//,
-  /^observability\/(audit\/file|tracing)\.ts$/,
-  /^features\/(dialer|references\/files)\.ts$/,
+  /^observability\/tracing\.ts$/,
+  /^features\/(dialer|references\/transfer\/files)\.ts$/,
   /^testkit\//,
 ]
 
