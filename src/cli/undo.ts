@@ -156,7 +156,7 @@ async function undoReserved(open: readonly Chosen[], context: UndoContext): Prom
       return { chosen, ...(error !== undefined && { error }) }
     })
   } finally {
-    await Promise.all([...reserved.values()].map((lease) => lease?.release()))
+    await Promise.all([...reserved.values()].map(async (lease) => lease?.release()))
   }
 }
 
