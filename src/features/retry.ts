@@ -1,16 +1,15 @@
 /** Retries calls that could not be sent to their server, if repeating them is harmless: lists, reads, idempotent calls. */
-import { world } from '../core/world.ts'
 import type { Call, Handler, Outcome } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { asCalled } from '../core/judgement/call.ts'
 import { settingOf } from '../core/settings.ts'
+import { type Backoff, delayBefore } from '../core/time/backoff.ts'
 import { pause } from '../core/time/waiting.ts'
 import { method as known } from '../protocol/methods.ts'
 import type { Feature, Services } from './feature.ts'
 import { type RetrySettings, retrySchema } from './settings/upstream.ts'
 
-/** The maximum delay before the first retry, in milliseconds; doubled for each further one. */
-const FIRST_DELAY_MS = 200
+const RETRIES: Backoff = { firstMs: 200, maxMs: Number.POSITIVE_INFINITY, jitter: 0.5 }
 
 /**
  * Repeats calls that were not sent to their server, if they only read or are idempotent as well. A call that may have
@@ -48,9 +47,7 @@ interface Attempt {
 async function tryAgain(first: unknown, { call, next, attempts, deps }: Attempt): Promise<Outcome> {
   let failure = first
   for (let attempt = 1; attempt <= attempts && isUnsent(failure) && !call.inputResponses; attempt++) {
-    await pause(FIRST_DELAY_MS * 2 ** (attempt - 1) * (0.5 + world.random() / 2), call.signal).catch(
-      () => undefined,
-    )
+    await pause(delayBefore(attempt - 1, RETRIES), call.signal).catch(() => undefined)
     if (call.signal.aborted) break
     const again = await resolveTool(call, deps)
     if (!again) continue

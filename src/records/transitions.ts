@@ -3,6 +3,7 @@
  * partially_rolled_back. A transition that the state does not allow throws.
  */
 import { type Extra, GatewayError } from '../core/error.ts'
+import { type Backoff, delayBefore } from '../core/time/backoff.ts'
 import type { Action } from './actions.ts'
 import type { StoredPrincipal } from './principal.ts'
 import {
@@ -213,20 +214,15 @@ export function rolledBack(runner: string, now: number): Transition {
     return {
       ...rest,
       status: isClean ? 'rolled_back' : 'partially_rolled_back',
-      ...(isTriedAgain && { retry: { tries, at: now + retryDelay(tries) } }),
+      ...(isTriedAgain && { retry: { tries, at: now + delayBefore(tries - 1, RETRIES) } }),
       endedAt: now,
     }
   }
 }
 
-/** How often failed compensations are retried, and the delays, in milliseconds: doubled each time. */
+/** How often failed compensations are retried, and after which delays. */
 const MAX_RETRIES = 1000
-const FIRST_RETRY_MS = 2000
-const LAST_RETRY_MS = 60_000
-
-function retryDelay(tries: number): number {
-  return Math.min(FIRST_RETRY_MS * 2 ** Math.min(tries - 1, 10), LAST_RETRY_MS)
-}
+const RETRIES: Backoff = { firstMs: 2000, maxMs: 60_000 }
 
 /** Whether a compensation failed for a transient reason, such as an unavailable server. */
 function isRetryable({ status, error }: CompensationStatus): boolean {

@@ -31,7 +31,7 @@ import { isOfCredentials } from './transport/auth-retry.ts'
 import type { Variables } from './transport/child.ts'
 import { type MessageRedactor, createMessageRedactor } from './transport/redactor.ts'
 import type { TransportInterceptor } from './transport/transport.ts'
-import { ReopenDelays } from '../core/time/backoff.ts'
+import { type AttemptResult, type Backoff, ReopenDelays, retry } from '../core/time/backoff.ts'
 import { isObject } from '../core/json/json.ts'
 import { excerpt } from '../core/text/redact.ts'
 import { ACKNOWLEDGED, readFilter, reportedChanges } from '../protocol/subscription-filter.ts'
@@ -467,16 +467,13 @@ async function connect({ upstream, call, log, reasons }: Start): Promise<boolean
 
 async function keepTrying(start: Start, { ended, onReached }: Options): Promise<void> {
   const { upstream } = start
-  for (let delay = FIRST_RETRY; !ended.aborted; delay = Math.min(delay * 2, LAST_RETRY)) {
-    await pause(delay, ended).catch(() => undefined)
-    if (ended.aborted) return
+  await pause(FIRST_START_RETRY_MS, ended).catch(() => undefined)
+  const attempt = async (): Promise<AttemptResult> =>
     // A call may have connected in the meantime.
-    if (upstream.status.problem === undefined || (await connect(start))) {
-      return onReached(upstream.name)
-    }
-  }
+    upstream.status.problem === undefined || (await connect(start)) ? 'done' : 'later'
+  if ((await retry(attempt, LATER_START_RETRIES, ended)) === 'done') onReached(upstream.name)
 }
 
-/** The delay before a server is retried, at first and at most, in milliseconds. */
-const FIRST_RETRY = 1000
-const LAST_RETRY = 30_000
+/** The delay before a server is retried, in milliseconds, and the later ones. */
+const FIRST_START_RETRY_MS = 1000
+const LATER_START_RETRIES: Backoff = { firstMs: 2000, maxMs: 30_000 }

@@ -19,7 +19,7 @@ export interface Backoff {
 export function delayBefore(repetition: number, backoff: Backoff): number {
   const { firstMs, maxMs, factor = 2, jitter = 0 } = backoff
   const delay = Math.min(firstMs * factor ** repetition, maxMs)
-  return jitter === 0 ? delay : delay * (1 - jitter * world.random())
+  return jitter === 0 ? delay : delay * (1 - jitter + jitter * world.random())
 }
 
 /** What an attempt came to: `later` if it may succeed after a delay, `never` if it will not. */

@@ -6,6 +6,7 @@ import { world } from '../../core/world.ts'
 import type { Call } from '../../core/call.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { background } from '../../core/log.ts'
+import { type Backoff, delayBefore } from '../../core/time/backoff.ts'
 import { pause, within } from '../../core/time/waiting.ts'
 import {
   callCollection,
@@ -41,6 +42,7 @@ const MIN_IN_FLIGHT_TTL_MS = 86_400_000
 /** How long a response waits for its record, and how long writing the complete record is retried, in milliseconds. */
 const WRITE_TIMEOUT_MS = 5000
 const WRITE_RETRY_PERIOD_MS = 600_000
+const WRITE_RETRIES: Backoff = { firstMs: 50, maxMs: 5000 }
 /** The retry interval after that, without the result, in milliseconds, and how many records are retried. */
 const LATE_RETRY_MS = 30_000
 const MAX_LATE_RECORDS = 10_000
@@ -260,7 +262,7 @@ export class Ledger {
     late: () => Promise<unknown> = write,
   ): Promise<Value | undefined> {
     const until = world.now() + WRITE_RETRY_PERIOD_MS
-    for (let delay = 50; ; delay = Math.min(delay * 2, 5000)) {
+    for (let repetition = 0; ; repetition++) {
       try {
         return await write()
       } catch (error) {
@@ -269,7 +271,7 @@ export class Ledger {
           background(this.#writeLate(late), this.#deps.log)
           return undefined
         }
-        await pause(delay)
+        await pause(delayBefore(repetition, WRITE_RETRIES))
       }
     }
   }

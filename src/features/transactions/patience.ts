@@ -2,20 +2,22 @@
 import type { Outcome } from '../../core/call.ts'
 import { asGatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
+import { type Backoff, delayBefore } from '../../core/time/backoff.ts'
 import { pause } from '../../core/time/waiting.ts'
 import { ERROR_KEY } from '../../protocol/meta-keys.ts'
 
 /** An error as results have it. */
 export type ErrorData = Readonly<Record<string, unknown>>
 
-/** How often a compensation is attempted at least, and the delay before the second attempt, in milliseconds. */
+/** How often a compensation is attempted at least. */
 const MIN_ATTEMPTS = 3
-const RETRY_DELAY_MS = 250
 /**
  * How long a rollback waits in all, from its first failure on, for compensations that fail for the moment, in
  * milliseconds: the steps before them are undone after that, although it is not their turn.
  */
 const MAX_WAIT_MS = 8000
+/** A delay that is longer than all the waiting ends it. */
+const RETRIES: Backoff = { firstMs: 250, maxMs: Number.POSITIVE_INFINITY }
 
 /** Repeats compensations in their turn, with a pause that doubles, until all the waiting of a rollback takes too long. */
 export class Patience {
@@ -38,7 +40,7 @@ export class Patience {
     for (let tries = 1; ; tries++) {
       const error = await compensate().catch((thrown: unknown) => asGatewayError(thrown).data)
       if (!error || !isPassing(error)) return error
-      const delay = Math.max(RETRY_DELAY_MS * 2 ** (tries - 1), requestedDelay(error))
+      const delay = Math.max(delayBefore(tries - 1, RETRIES), requestedDelay(error))
       const isEnough = tries >= MIN_ATTEMPTS
       const isOver = !isWaitedFor || this.#closing.aborted || this.#waited + delay > MAX_WAIT_MS
       if (delay > MAX_WAIT_MS || (isEnough && isOver)) return withAttempts(error, tries)

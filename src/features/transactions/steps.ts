@@ -10,6 +10,7 @@ import { hasForeignMessage } from '../../core/failure.ts'
 import type { Payload } from '../../core/payload.ts'
 import type { Principal } from '../../core/principal.ts'
 import { settingOf } from '../../core/settings.ts'
+import { type Backoff, delayBefore } from '../../core/time/backoff.ts'
 import { pause } from '../../core/time/waiting.ts'
 import { evaluate, type Expression } from '../../core/undo/expression.ts'
 import { isTrialCall } from '../../core/undo/selectors.ts'
@@ -453,8 +454,8 @@ async function durable<Value>(written: Promise<Value>, running: Running): Promis
   })
 }
 
-/** The delays between the attempts to record that a step is not run any more, in milliseconds. */
-const GIVE_UP_DELAY_MS = { first: 250, most: 30_000 }
+/** The delays before the attempts to record that a step is not run any more. */
+const GIVE_UP_RETRIES: Backoff = { firstMs: 250, maxMs: 30_000 }
 /** How long a write that failed may still arrive at the store, in milliseconds. */
 const LATE_WRITE_MS = 60_000
 
@@ -467,10 +468,9 @@ type OwnStep = Pick<Running, 'key' | 'step' | 'service'>
 async function giveUp({ key, step, service }: OwnStep): Promise<void> {
   const { repository, worker, deps } = service
   const { isOpen: _isOpen, ...own } = { ...step, runner: worker.id }
-  const { first, most } = GIVE_UP_DELAY_MS
   const until = world.now() + LATE_WRITE_MS
-  for (let delay = first; !deps.gateway.closing.aborted; delay = Math.min(delay * 2, most)) {
-    await pause(delay)
+  for (let repetition = 0; !deps.gateway.closing.aborted; repetition++) {
+    await pause(delayBefore(repetition, GIVE_UP_RETRIES))
     try {
       const { steps } = await repository.change(key, stepLost(own, world.now()))
       if (steps.some(({ deed }) => deed === step.deed) || world.now() > until) return

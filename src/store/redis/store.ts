@@ -6,6 +6,7 @@ import type { RedisClientType } from '@redis/client'
 import { randomUUID } from 'node:crypto'
 import { GatewayError } from '../../core/error.ts'
 import type { Log } from '../../core/log.ts'
+import { type Backoff, delayBefore } from '../../core/time/backoff.ts'
 import type { Secret } from '../../core/text/secret.ts'
 import { ChunkedBlobs } from '../blobs/chunks.ts'
 import { MemoryStore } from '../memory.ts'
@@ -289,7 +290,11 @@ export class RedisStore implements PortableStore {
       maintNotifications: 'disabled',
       // A hanging connection is detected by an unanswered ping.
       pingInterval: 1000,
-      socket: { connectTimeout: 2000, socketTimeout: 5000, reconnectStrategy: reconnectDelay },
+      socket: {
+        connectTimeout: 2000,
+        socketTimeout: 5000,
+        reconnectStrategy: (retries) => delayBefore(retries, RECONNECTIONS),
+      },
     })
     client.on('error', (error: unknown) => this.#fail(error))
     client.on('ready', () => {
@@ -439,10 +444,8 @@ function roundTtl(ttl: number): string {
   return String(Math.max(1, Math.ceil(ttl)))
 }
 
-/** The delay before reconnecting, in milliseconds. */
-function reconnectDelay(retries: number): number {
-  return Math.min(50 * 2 ** Math.min(retries, 7), 5000) + Math.random() * 50
-}
+/** The delays before reconnecting. */
+const RECONNECTIONS: Backoff = { firstMs: 50, maxMs: 5000, jitter: 0.5 }
 
 function unreachable(cause?: unknown): GatewayError {
   return new GatewayError('SERVER_UNAVAILABLE', 'The store of the gateway cannot be reached.', { cause })

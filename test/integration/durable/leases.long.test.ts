@@ -64,5 +64,10 @@ function contention(open: () => Promise<Opened>): void {
   )
 }
 
-describe('a lease in a folder', () => contention(folder))
-describe('a lease in Redis', needsRedis, () => contention(redis))
+describe('a lease in a folder', () => {
+  contention(folder)
+})
+
+describe('a lease in Redis', needsRedis, () => {
+  contention(redis)
+})

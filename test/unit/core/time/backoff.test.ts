@@ -28,7 +28,7 @@ it('jitter takes off a random part of the delay', () => {
     .mockReturnValueOnce(0.75)
   const delays = [0, 0, 0].map((each) => delayBefore(each, { firstMs: 1000, maxMs: 1000, jitter: 0.5 }))
   random.mockRestore()
-  expect(delays).toEqual([1000, 750, 625])
+  expect(delays).toEqual([500, 750, 875])
 })
 
 it('an attempt is repeated with delays until it is done', async () => {
