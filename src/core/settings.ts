@@ -4,6 +4,7 @@ import type { Operation, Risk, About, Cost } from './descriptor.ts'
 import type { ErrorCode } from './error.ts'
 import type { Remember } from './remember.ts'
 import type { Proxy } from './proxy.ts'
+import type { FromSchema } from './schema/from-schema.ts'
 import { fitting } from './text/pattern.ts'
 import type { Secret } from './text/secret.ts'
 
@@ -406,6 +407,9 @@ export interface FeatureSchema {
   /** Off for servers for which each user has credentials, unless the configuration names it there or for all servers. */
   readonly isLeftToPersonal?: true
 }
+
+/** The settings that the schema of a feature describes. */
+export type SettingsIn<Declared extends FeatureSchema> = FromSchema<Declared['schema']>
 
 /** The settings of a feature for one server, or for all servers; `false` if it is disabled. */
 export function featureSettings(

@@ -1,26 +1,10 @@
 /** How confirmations are configured: its settings with their schema and defaults, and where they are. */
-import type { FeatureSchema } from '../../core/settings.ts'
-import { type Remember, rememberSchema } from '../../core/remember.ts'
+import type { FeatureSchema, SettingsIn } from '../../core/settings.ts'
+import { rememberSchema } from '../../core/remember.ts'
 import { durationSchema } from '../../core/time/units.ts'
 
-/** The settings of confirmations. Durations are milliseconds. */
-export interface ConfirmSettings {
-  readonly level: 'destructive' | 'reversible' | 'all' | 'none'
-  readonly unannotated: 'confirm' | 'derive'
-  readonly fallback: 'page' | 'two_step' | 'deny'
-  readonly ttl: number
-  readonly approval_ttl: number
-  readonly wait: number
-  readonly remember: false | Remember
-  readonly rollbacks: boolean
-  readonly accept_bare_flag: boolean
-  readonly approve_by_command: 'terminal' | 'script'
-  readonly model_may_confirm: boolean
-  readonly compat: boolean
-}
-
 /** The schema of the settings. */
-export const confirmSchema: FeatureSchema = {
+export const confirmSchema = {
   name: 'confirm',
   place: 'features',
   isLeftToGateway: true,
@@ -99,4 +83,7 @@ export const confirmSchema: FeatureSchema = {
       },
     },
   },
-}
+} as const satisfies FeatureSchema
+
+/** The settings of confirmations. Durations are milliseconds. */
+export type ConfirmSettings = SettingsIn<typeof confirmSchema>

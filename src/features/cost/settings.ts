@@ -1,16 +1,8 @@
 /** How costs, usage and quotas are configured: their settings with schema and defaults, and where they are. */
-import type { FeatureSchema } from '../../core/settings.ts'
-
-/** How many units each caller may spend per period. */
-export interface Budget {
-  readonly units: number
-  readonly per: keyof typeof PERIOD_MS
-  /** Counts only costs with this label; all costs in units if absent. */
-  readonly label?: string
-}
+import type { FeatureSchema, SettingsIn } from '../../core/settings.ts'
 
 const MINUTE_MS = 60_000
-/** The lengths of the periods, in milliseconds. */
+/** The lengths of the periods of budgets, in milliseconds; each starts at a full minute, hour, day or week, UTC. */
 export const PERIOD_MS = {
   minute: MINUTE_MS,
   hour: 60 * MINUTE_MS,
@@ -18,16 +10,8 @@ export const PERIOD_MS = {
   week: 7 * 1440 * MINUTE_MS,
 } as const
 
-/** The periods of budgets; each starts at a full minute, hour, day or week, UTC. */
-const periods = Object.keys(PERIOD_MS)
-
-/** The settings of costs. */
-export interface CostSettings {
-  readonly budget?: Budget
-}
-
 /** The schema of the settings of costs. */
-export const costSchema: FeatureSchema = {
+export const costSchema = {
   name: 'cost',
   place: 'features',
   schema: {
@@ -41,8 +25,8 @@ export const costSchema: FeatureSchema = {
         properties: {
           units: { type: 'number', minimum: 0, errorMessage: 'must be a number', description: 'How many.' },
           per: {
-            enum: periods,
-            errorMessage: `must be one of ${periods.join(', ')}`,
+            enum: ['minute', 'hour', 'day', 'week'],
+            errorMessage: 'must be one of minute, hour, day, week',
             description: 'The period; it starts at the full minute, hour, day or week, UTC.',
           },
           label: {
@@ -57,10 +41,16 @@ export const costSchema: FeatureSchema = {
       },
     },
   },
-}
+} as const satisfies FeatureSchema
+
+/** The settings of costs. */
+export type CostSettings = SettingsIn<typeof costSchema>
+
+/** How many units each caller may spend per period. */
+export type Budget = NonNullable<CostSettings['budget']>
 
 /** The schema of the settings of quotas in lists. */
-export const quotaSchema: FeatureSchema = {
+export const quotaSchema = {
   name: 'quota',
   place: 'features',
   isLeftToGateway: true,
@@ -70,10 +60,10 @@ export const quotaSchema: FeatureSchema = {
       'Whether tool lists and the manifest contain the remaining quota of the caller, for tools with a rate limit or budget of their own and for servers that report their limit.',
     properties: {},
   },
-}
+} as const satisfies FeatureSchema
 
 /** The schema of the settings of usage in results. */
-export const usageSchema: FeatureSchema = {
+export const usageSchema = {
   name: 'usage',
   place: 'features',
   isLeftToGateway: true,
@@ -83,4 +73,4 @@ export const usageSchema: FeatureSchema = {
       'Whether results report the usage of the call, if known: its units, its duration, and what remains.',
     properties: {},
   },
-}
+} as const satisfies FeatureSchema

@@ -128,7 +128,7 @@ export function createRegistry({
     }
 
   return async (capability, { registry: configuredUrl, publishers }) => {
-    if (!/^https?:/.test(configuredUrl)) return []
+    if (configuredUrl === false || !configuredUrl.startsWith('http')) return []
     const registry = configuredUrl.replace(/\/$/, '')
     const allowed = [publishers].flat()
     if (allowed.length === 0) return []

@@ -1,16 +1,8 @@
 /** How recommendations are configured: its settings with their schema and defaults, and where they are. */
-import type { FeatureSchema } from '../../core/settings.ts'
-
-/** Where servers are searched besides the configuration and this gateway. */
-export interface DiscoverySettings {
-  /** The URL of an MCP registry; it receives the search words. */
-  readonly registry: string
-  /** The publishers whose servers may be recommended. */
-  readonly publishers: string | readonly string[]
-}
+import type { FeatureSchema, SettingsIn } from '../../core/settings.ts'
 
 /** The schema of the settings. */
-export const discoverySchema: FeatureSchema = {
+export const discoverySchema = {
   name: 'discovery',
   place: 'features',
   isLeftToGateway: true,
@@ -38,4 +30,7 @@ export const discoverySchema: FeatureSchema = {
       },
     },
   },
-}
+} as const satisfies FeatureSchema
+
+/** Where servers are searched besides the configuration and this gateway. */
+export type DiscoverySettings = SettingsIn<typeof discoverySchema>

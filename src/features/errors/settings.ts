@@ -1,18 +1,9 @@
 /** How the form of errors is configured: its settings with their schema and defaults, and where they are. */
-import type { FeatureSchema } from '../../core/settings.ts'
-import { type Compat, compatSetting } from '../../core/compat.ts'
-
-/** The settings of errors. */
-export interface ErrorSettings {
-  /** Read by the HTTP endpoint. */
-  readonly http_status?: 'compatible' | 'mapped'
-  readonly compat: Compat
-  readonly hide_details: boolean
-  readonly documentation_hosts: string | readonly string[]
-}
+import type { FeatureSchema, SettingsIn } from '../../core/settings.ts'
+import { compatSetting } from '../../core/compat.ts'
 
 /** The schema of the settings. */
-export const errorsSchema: FeatureSchema = {
+export const errorsSchema = {
   name: 'errors',
   place: 'features',
   schema: {
@@ -41,4 +32,7 @@ export const errorsSchema: FeatureSchema = {
       },
     },
   },
-}
+} as const satisfies FeatureSchema
+
+/** The settings of errors. */
+export type ErrorSettings = SettingsIn<typeof errorsSchema>

@@ -1,15 +1,6 @@
 /** How events are configured: its settings with their schema and defaults, and where they are. */
-import type { FeatureSchema } from '../../core/settings.ts'
+import type { FeatureSchema, SettingsIn } from '../../core/settings.ts'
 import { durationSchema } from '../../core/time/units.ts'
-
-/** Whose successful calls a caller receives as events: its own, those of all callers, or none. */
-export type Writes = 'own' | 'all' | 'off'
-
-interface WebhookSettings {
-  readonly allow: readonly string[]
-  readonly give_up: number
-  readonly webhook_id: 'event' | 'message'
-}
 
 const webhooksSchema = {
   type: 'object',
@@ -44,16 +35,8 @@ const webhooksSchema = {
   },
 } as const
 
-/** The settings of events. */
-export interface EventSettings {
-  readonly writes: Writes
-  readonly keep: number
-  readonly max_ttl: number
-  readonly webhooks: WebhookSettings
-}
-
 /** The schema of the settings. */
-export const eventsSchema: FeatureSchema = {
+export const eventsSchema = {
   name: 'events',
   place: 'features',
   isLeftToGateway: true,
@@ -84,4 +67,10 @@ export const eventsSchema: FeatureSchema = {
       webhooks: webhooksSchema,
     },
   },
-}
+} as const satisfies FeatureSchema
+
+/** The settings of events. */
+export type EventSettings = SettingsIn<typeof eventsSchema>
+
+/** Whose successful calls a caller receives as events: its own, those of all callers, or none. */
+export type Writes = EventSettings['writes']

@@ -1,18 +1,9 @@
 /** How idempotency keys are configured: its settings with their schema and defaults, and where they are. */
-import type { FeatureSchema } from '../../core/settings.ts'
+import type { FeatureSchema, SettingsIn } from '../../core/settings.ts'
 import { durationSchema, sizeSchema } from '../../core/time/units.ts'
 
-/** The settings of idempotency keys. Times are milliseconds, sizes bytes. */
-export interface IdempotencySettings {
-  readonly ttl: number
-  readonly max_ttl: number
-  readonly max_keys: number
-  readonly max_bytes: number
-  readonly compat: boolean
-}
-
 /** The schema of the settings. */
-export const idempotencySchema: FeatureSchema = {
+export const idempotencySchema = {
   name: 'idempotency',
   place: 'features',
   isLeftToGateway: true,
@@ -50,4 +41,7 @@ export const idempotencySchema: FeatureSchema = {
       },
     },
   },
-}
+} as const satisfies FeatureSchema
+
+/** The settings of idempotency keys. Times are milliseconds, sizes bytes. */
+export type IdempotencySettings = SettingsIn<typeof idempotencySchema>

@@ -1,22 +1,8 @@
 /** How intents are configured: its settings with their schema and defaults, and where they are. */
-import type { FeatureSchema } from '../../core/settings.ts'
-
-/** The settings of intents. */
-export interface IntentSettings {
-  /** Whether a call with a better alternative is made, with a suggestion, or not made. */
-  readonly mode: 'advise' | 'redirect'
-  /** How many times better than the called tool another one must match. */
-  readonly margin: number
-  /** Whether servers see the intent too. */
-  readonly forward: boolean
-  readonly log_intent: boolean
-  /** Whether tools of other servers may be suggested at the combined endpoint. */
-  readonly across: boolean
-  readonly compat: boolean
-}
+import type { FeatureSchema, SettingsIn } from '../../core/settings.ts'
 
 /** The schema of the settings. */
-export const intentSchema: FeatureSchema = {
+export const intentSchema = {
   name: 'intent',
   place: 'features',
   isLeftToGateway: true,
@@ -59,4 +45,7 @@ export const intentSchema: FeatureSchema = {
       },
     },
   },
-}
+} as const satisfies FeatureSchema
+
+/** The settings of intents. */
+export type IntentSettings = SettingsIn<typeof intentSchema>

@@ -1,17 +1,9 @@
 /** How the manifest is configured: its settings with their schema and defaults, and where they are. */
-import type { FeatureSchema } from '../../core/settings.ts'
+import type { FeatureSchema, SettingsIn } from '../../core/settings.ts'
 import { pauseSchema, sizeSchema } from '../../core/time/units.ts'
 
-/** The settings of the manifest: times in milliseconds, sizes in bytes. */
-export interface ManifestSettings {
-  readonly ttl: number
-  readonly inline: number
-  readonly listed?: boolean
-  readonly compat: boolean
-}
-
 /** The schema of the settings. */
-export const manifestSchema: FeatureSchema = {
+export const manifestSchema = {
   name: 'manifest',
   place: 'features',
   isLeftToGateway: true,
@@ -41,4 +33,7 @@ export const manifestSchema: FeatureSchema = {
       },
     },
   },
-}
+} as const satisfies FeatureSchema
+
+/** The settings of the manifest: times in milliseconds, sizes in bytes. */
+export type ManifestSettings = SettingsIn<typeof manifestSchema>

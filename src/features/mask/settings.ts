@@ -1,23 +1,10 @@
 /** How masking is configured: its settings with their schema and defaults, and where they are. */
-import type { FeatureSchema } from '../../core/settings.ts'
-
-/** A configured rule: masks by a path or a pattern. */
-export interface RuleSettings {
-  readonly path?: string
-  readonly pattern?: string
-  readonly tools?: string | readonly string[]
-  readonly replace: string
-}
+import type { FeatureSchema, SettingsIn } from '../../core/settings.ts'
 
 const globs = { type: ['string', 'array'], items: { type: 'string', minLength: 1 }, minLength: 1 } as const
 
-/** The settings of masking. */
-export interface MaskSettings {
-  readonly rules: readonly RuleSettings[]
-}
-
 /** The schema of the settings. */
-export const maskSchema: FeatureSchema = {
+export const maskSchema = {
   name: 'mask',
   place: 'features',
   schema: {
@@ -70,4 +57,10 @@ export const maskSchema: FeatureSchema = {
       },
     },
   },
-}
+} as const satisfies FeatureSchema
+
+/** The settings of masking. */
+export type MaskSettings = SettingsIn<typeof maskSchema>
+
+/** A configured rule: masks by a path or a pattern. */
+export type RuleSettings = MaskSettings['rules'][number]

@@ -1,19 +1,9 @@
 /** How permissions are configured: its settings with their schema and defaults, and where they are. */
-import type { FeatureSchema } from '../../core/settings.ts'
+import type { FeatureSchema, SettingsIn } from '../../core/settings.ts'
 import { scopeNameSchema } from '../../core/principal.ts'
 
-/** Whether a session may get a scope of its caller: immediately, after an approval, or not at all. */
-type ApprovalSetting = 'auto' | 'ask' | 'never'
-
-/** The settings of permissions. */
-export interface PermissionSettings {
-  readonly hide_unpermitted: boolean
-  readonly elevate_url?: string
-  readonly approval: Readonly<Record<string, ApprovalSetting>>
-}
-
 /** The schema of the settings. */
-export const permissionsSchema: FeatureSchema = {
+export const permissionsSchema = {
   name: 'permissions',
   place: 'features',
   schema: {
@@ -44,4 +34,7 @@ export const permissionsSchema: FeatureSchema = {
       },
     },
   },
-}
+} as const satisfies FeatureSchema
+
+/** The settings of permissions. */
+export type PermissionSettings = SettingsIn<typeof permissionsSchema>

@@ -1,24 +1,9 @@
 /** How operations are configured: its settings with their schema and defaults, and where they are. */
-import type { FeatureSchema } from '../../core/settings.ts'
+import type { FeatureSchema, SettingsIn } from '../../core/settings.ts'
 import { durationSchema } from '../../core/time/units.ts'
 
-/** The settings of the feature for one server; times are milliseconds. */
-export interface ProgressSettings {
-  /** How long a server may be silent before the caller is notified that the call still runs. */
-  readonly heartbeat: number
-  /** How long the outcome of an operation is kept. */
-  readonly keep: number
-  readonly tasks: {
-    /** How long a call may take before a client that supports tasks gets it as one. */
-    readonly after: number
-    /** How long a client without tasks waits at most; absent: as long as the call takes. */
-    readonly answer_within?: number
-  }
-  readonly compat: boolean
-}
-
 /** The schema of the settings. */
-export const progressSchema: FeatureSchema = {
+export const progressSchema = {
   name: 'progress',
   place: 'features',
   schema: {
@@ -61,4 +46,7 @@ export const progressSchema: FeatureSchema = {
       },
     },
   },
-}
+} as const satisfies FeatureSchema
+
+/** The settings of the feature for one server; times are milliseconds. */
+export type ProgressSettings = SettingsIn<typeof progressSchema>

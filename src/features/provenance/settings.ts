@@ -1,16 +1,9 @@
 /** How stamps and receipts are configured: their settings with schema and defaults, and where they are. */
-import type { FeatureSchema } from '../../core/settings.ts'
-import { type Compat, compatSetting } from '../../core/compat.ts'
-
-/** The settings of stamps. */
-export interface ProvenanceSettings {
-  readonly always: boolean
-  readonly hash: boolean
-  readonly compat: Compat
-}
+import type { FeatureSchema, SettingsIn } from '../../core/settings.ts'
+import { compatSetting } from '../../core/compat.ts'
 
 /** The schema of the settings of stamps. */
-export const provenanceSchema: FeatureSchema = {
+export const provenanceSchema = {
   name: 'provenance',
   place: 'features',
   isLeftToGateway: true,
@@ -33,10 +26,13 @@ export const provenanceSchema: FeatureSchema = {
       ),
     },
   },
-}
+} as const satisfies FeatureSchema
+
+/** The settings of stamps. */
+export type ProvenanceSettings = SettingsIn<typeof provenanceSchema>
 
 /** The schema of the settings of receipts. */
-export const receiptsSchema: FeatureSchema = {
+export const receiptsSchema = {
   name: 'receipts',
   place: 'features',
   isLeftToGateway: true,
@@ -45,4 +41,4 @@ export const receiptsSchema: FeatureSchema = {
     description: 'Whether callers get a signed receipt of a result on request; `gatehouse verify` checks it.',
     properties: {},
   },
-}
+} as const satisfies FeatureSchema

@@ -1,37 +1,6 @@
 /** How references are configured: its settings with their schema and defaults, and where they are. */
-import type { FeatureSchema } from '../../core/settings.ts'
+import type { FeatureSchema, SettingsIn } from '../../core/settings.ts'
 import { durationSchema, sizeSchema } from '../../core/time/units.ts'
-
-/** A tool that imports, by its name at the address of all servers or at its own, and the argument that gets the data. */
-export interface ImportTarget {
-  readonly tool: string
-  readonly argument: string
-}
-
-/** The tools for formats, by format. */
-export type ImportTargets = Readonly<Record<string, ImportTarget>>
-
-/** The settings of imports. */
-export interface ImportSettings {
-  readonly imports?: ImportTargets
-  /** The tool by default, by its own name. */
-  readonly import?: ImportTarget
-  readonly allow_hosts?: readonly string[]
-}
-
-/** The settings of references. Sizes are in bytes, times in milliseconds. */
-export interface ReferenceSettings extends ImportSettings {
-  readonly over: number
-  readonly ttl: number
-  readonly argument: number
-  readonly total: number
-  readonly folder?: string
-  readonly urls: boolean
-  readonly url_ttl: number
-  readonly upload: number
-  readonly listed: boolean
-  readonly file_hosts: readonly string[]
-}
 
 /** The schema of a tool and its argument; the description says by which name the tool is meant. */
 function importTarget(description: string) {
@@ -47,7 +16,7 @@ function importTarget(description: string) {
 }
 
 /** The schema of the settings, which `references` and `largeResults` share. */
-export const referencesSchema: FeatureSchema = {
+export const referencesSchema = {
   name: 'references',
   place: 'features',
   isLeftToGateway: true,
@@ -138,7 +107,16 @@ export const referencesSchema: FeatureSchema = {
       },
     },
   },
-}
+} as const satisfies FeatureSchema
+
+/** The settings of references. Sizes are in bytes, times in milliseconds. */
+export type ReferenceSettings = SettingsIn<typeof referencesSchema>
+
+/** A tool that imports, by its name at the address of all servers or at its own, and the argument that gets the data. */
+export type ImportTarget = NonNullable<ReferenceSettings['import']>
+
+/** The settings of imports. */
+export type ImportSettings = Pick<ReferenceSettings, 'imports' | 'import' | 'allow_hosts'>
 
 /** What applies to the gateway as a whole, also where references are on for single servers only. */
 export function gatewayWide(

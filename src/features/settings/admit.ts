@@ -1,10 +1,10 @@
 /** The settings of the small features of the stage admit: how they are configured, without what they do. */
-import type { FeatureSchema } from '../../core/settings.ts'
+import type { FeatureSchema, SettingsIn } from '../../core/settings.ts'
 import { DEFAULT_RATE } from '../../core/principal.ts'
 import { rateSchema, timeoutSchema } from '../../core/time/units.ts'
 
 /** The settings of dry runs. */
-export const dryRunSchema: FeatureSchema = {
+export const dryRunSchema = {
   name: 'dry_run',
   place: 'features',
   schema: {
@@ -13,16 +13,10 @@ export const dryRunSchema: FeatureSchema = {
       'Whether callers can try a call of a tool: everything decides about it, the server is not called, and nothing is kept. Without it such calls are refused.',
     properties: {},
   },
-}
-
-/** The settings of deadlines, in milliseconds. */
-export interface DeadlineSettings {
-  readonly timeout: number
-  readonly max_timeout: number
-}
+} as const satisfies FeatureSchema
 
 /** The settings of deadlines, and where they are. */
-export const limitsSchema: FeatureSchema = {
+export const limitsSchema = {
   name: 'limits',
   place: 'limits',
   schema: {
@@ -40,10 +34,13 @@ export const limitsSchema: FeatureSchema = {
       },
     },
   },
-}
+} as const satisfies FeatureSchema
+
+/** The settings of deadlines, in milliseconds. */
+export type DeadlineSettings = SettingsIn<typeof limitsSchema>
 
 /** The settings of arguments for the gateway. */
-export const injectArgumentsSchema: FeatureSchema = {
+export const injectArgumentsSchema = {
   name: 'inject_arguments',
   place: 'top',
   isLeftToGateway: true,
@@ -54,10 +51,10 @@ export const injectArgumentsSchema: FeatureSchema = {
       'Whether tools also accept values for the gateway as arguments, such as `_idempotency_key`, for hosts that let models write arguments only. Servers never see them.',
     properties: {},
   },
-}
+} as const satisfies FeatureSchema
 
 /** The settings of contracts. */
-export const contractSchema: FeatureSchema = {
+export const contractSchema = {
   name: 'contract',
   place: 'features',
   isLeftToGateway: true,
@@ -67,18 +64,13 @@ export const contractSchema: FeatureSchema = {
       'A version of what each server offers, which rises with changes; clients are notified, and `gatehouse changelog` prints it.',
     properties: {},
   },
-}
+} as const satisfies FeatureSchema
 
 /** The default if nothing is configured and callers can be told apart. */
 export const DEFAULT_MAX_CALLS = 8
 
-/** The settings of concurrency. */
-export interface ConcurrencySettings {
-  readonly concurrency?: number | 'off'
-}
-
 /** The settings of concurrency, and where they are. */
-export const concurrencySchema: FeatureSchema = {
+export const concurrencySchema = {
   name: 'concurrency',
   place: 'limits',
   schema: {
@@ -93,19 +85,16 @@ export const concurrencySchema: FeatureSchema = {
       },
     },
   },
-}
+} as const satisfies FeatureSchema
+
+/** The settings of concurrency. */
+export type ConcurrencySettings = SettingsIn<typeof concurrencySchema>
 
 /** The most pages that one call can collect. */
 export const MAX_PAGES = 1000
 
-/** The settings of results in pages. */
-export interface StreamSettings {
-  readonly collect: boolean
-  readonly max_pages: number
-}
-
 /** The settings of pages, and where they are. */
-export const streamSchema: FeatureSchema = {
+export const streamSchema = {
   name: 'stream',
   place: 'features',
   isLeftToGateway: true,
@@ -128,15 +117,13 @@ export const streamSchema: FeatureSchema = {
       },
     },
   },
-}
+} as const satisfies FeatureSchema
 
-/** The settings of rates. */
-export interface RateSettings {
-  readonly rate?: string | readonly string[]
-}
+/** The settings of results in pages. */
+export type StreamSettings = SettingsIn<typeof streamSchema>
 
 /** The settings of rates, and where they are. */
-export const rateLimitSchema: FeatureSchema = {
+export const rateLimitSchema = {
   name: 'rate_limit',
   place: 'limits',
   schema: {
@@ -151,4 +138,7 @@ export const rateLimitSchema: FeatureSchema = {
       },
     },
   },
-}
+} as const satisfies FeatureSchema
+
+/** The settings of rates. */
+export type RateSettings = SettingsIn<typeof rateLimitSchema>

@@ -1,9 +1,9 @@
 /** The settings of the small features of the stage authorize: how they are configured, without what they do. */
-import type { FeatureSchema } from '../../core/settings.ts'
-import { type Compat, compatSetting } from '../../core/compat.ts'
+import type { FeatureSchema, SettingsIn } from '../../core/settings.ts'
+import { compatSetting } from '../../core/compat.ts'
 
 /** The settings of misplaced values. */
-export const misplacedValuesSchema: FeatureSchema = {
+export const misplacedValuesSchema = {
   name: 'misplaced_values',
   place: 'features',
   isLeftToGateway: true,
@@ -14,16 +14,10 @@ export const misplacedValuesSchema: FeatureSchema = {
       'Whether calls are refused that contain a value for the gateway, such as `transaction_id`, among the arguments of a tool without such an argument, where it would have no effect. Tools whose schema leaves the arguments open are not checked.',
     properties: {},
   },
-}
-
-/** The settings of checks against the schemas of tools. */
-export interface ValidateSettings {
-  readonly input: 'off' | 'warn' | 'strict'
-  readonly output: 'off' | 'warn' | 'strict'
-}
+} as const satisfies FeatureSchema
 
 /** The settings of checks against schemas, and where they are. */
-export const validateSchema: FeatureSchema = {
+export const validateSchema = {
   name: 'validate',
   place: 'features',
   isLeftToGateway: true,
@@ -44,15 +38,13 @@ export const validateSchema: FeatureSchema = {
       },
     },
   },
-}
+} as const satisfies FeatureSchema
 
-/** The settings of media. */
-export interface MultimodalSettings {
-  readonly compat: Compat
-}
+/** The settings of checks against the schemas of tools. */
+export type ValidateSettings = SettingsIn<typeof validateSchema>
 
 /** The settings of media, and where they are. */
-export const multimodalSchema: FeatureSchema = {
+export const multimodalSchema = {
   name: 'multimodal',
   place: 'features',
   isLeftToGateway: true,
@@ -66,4 +58,7 @@ export const multimodalSchema: FeatureSchema = {
       ),
     },
   },
-}
+} as const satisfies FeatureSchema
+
+/** The settings of media. */
+export type MultimodalSettings = SettingsIn<typeof multimodalSchema>

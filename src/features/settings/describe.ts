@@ -2,10 +2,10 @@
  * The settings of the small features of the stage describe: how they are configured, without what they do. The features
  * of other stages, and those with many settings, have a file of their own.
  */
-import type { FeatureSchema } from '../../core/settings.ts'
+import type { FeatureSchema, SettingsIn } from '../../core/settings.ts'
 
 /** The settings of descriptions for authors of skills. */
-export const dashdashSchema: FeatureSchema = {
+export const dashdashSchema = {
   name: 'dashdash',
   place: 'features',
   isLeftToGateway: true,
@@ -15,16 +15,10 @@ export const dashdashSchema: FeatureSchema = {
       'Descriptions of servers, tools and resources (purpose, effects, requirements) next to each entry, for agents and authors of skills.',
     properties: {},
   },
-}
-
-/** The settings of guides. */
-export interface HelpSettings {
-  readonly listed?: boolean
-  readonly public: boolean
-}
+} as const satisfies FeatureSchema
 
 /** The settings of guides, and where they are. */
-export const helpSchema: FeatureSchema = {
+export const helpSchema = {
   name: 'help',
   place: 'features',
   isLeftToGateway: true,
@@ -43,15 +37,13 @@ export const helpSchema: FeatureSchema = {
       },
     },
   },
-}
+} as const satisfies FeatureSchema
 
-/** The settings of skills. */
-export interface SkillSettings {
-  readonly listed: boolean
-}
+/** The settings of guides. */
+export type HelpSettings = SettingsIn<typeof helpSchema>
 
 /** The settings of skills, and where they are. */
-export const skillsSchema: FeatureSchema = {
+export const skillsSchema = {
   name: 'skills',
   place: 'features',
   isLeftToGateway: true,
@@ -67,10 +59,13 @@ export const skillsSchema: FeatureSchema = {
       },
     },
   },
-}
+} as const satisfies FeatureSchema
+
+/** The settings of skills. */
+export type SkillSettings = SettingsIn<typeof skillsSchema>
 
 /** The settings of documents for agents. */
-export const agentProfileSchema: FeatureSchema = {
+export const agentProfileSchema = {
   name: 'agent_profile',
   place: 'features',
   isLeftToGateway: true,
@@ -81,10 +76,10 @@ export const agentProfileSchema: FeatureSchema = {
       'The prompts agent_brief and agent_prompt, and the resources use://auth, use://http-headers, project://version and doc://readme. By default `off`, and `on` in the corporate profile.',
     properties: {},
   },
-}
+} as const satisfies FeatureSchema
 
 /** The settings of the conformance suite. */
-export const conformanceSchema: FeatureSchema = {
+export const conformanceSchema = {
   name: 'conformance',
   place: 'features',
   schema: {
@@ -102,10 +97,10 @@ export const conformanceSchema: FeatureSchema = {
       },
     },
   },
-}
+} as const satisfies FeatureSchema
 
 /** The settings of proofs of identity. */
-export const gatewayProofSchema: FeatureSchema = {
+export const gatewayProofSchema = {
   name: 'gateway_proof',
   place: 'features',
   schema: {
@@ -115,4 +110,4 @@ export const gatewayProofSchema: FeatureSchema = {
       'Whether the gateway proves its identity to a gateway in front of it that is configured with its key in `gateway_key`.',
     properties: {},
   },
-}
+} as const satisfies FeatureSchema

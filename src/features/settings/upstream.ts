@@ -1,15 +1,9 @@
 /** The settings of the small features of the stage upstream: how they are configured, without what they do. */
-import type { FeatureSchema } from '../../core/settings.ts'
+import type { FeatureSchema, SettingsIn } from '../../core/settings.ts'
 import { durationSchema, messageSizeSchema } from '../../core/time/units.ts'
 
-/** The settings of the size of results. */
-export interface ResultLimitSettings {
-  /** In bytes. */
-  readonly result: number
-}
-
 /** The settings of the size of results, and where they are. */
-export const resultLimitSchema: FeatureSchema = {
+export const resultLimitSchema = {
   name: 'result_limit',
   place: 'limits',
   schema: {
@@ -23,10 +17,13 @@ export const resultLimitSchema: FeatureSchema = {
       },
     },
   },
-}
+} as const satisfies FeatureSchema
+
+/** The settings of the size of results. */
+export type ResultLimitSettings = SettingsIn<typeof resultLimitSchema>
 
 /** The settings of structured content as text. */
-export const structuredTextSchema: FeatureSchema = {
+export const structuredTextSchema = {
   name: 'structured_text',
   place: 'features',
   isLeftToGateway: true,
@@ -37,16 +34,10 @@ export const structuredTextSchema: FeatureSchema = {
       'Whether structured content is added as text, if no text of the result contains it. By default `off`, and `on` in the corporate profile.',
     properties: {},
   },
-}
-
-/** The settings of undo. */
-export interface UndoSettings {
-  /** In milliseconds. */
-  readonly history: number | 'off'
-}
+} as const satisfies FeatureSchema
 
 /** The settings of undo, and where they are. */
-export const undoSchema: FeatureSchema = {
+export const undoSchema = {
   name: 'undo',
   place: 'features',
   isLeftToGateway: true,
@@ -63,15 +54,13 @@ export const undoSchema: FeatureSchema = {
       },
     },
   },
-}
+} as const satisfies FeatureSchema
 
-/** The settings of retries. */
-export interface RetrySettings {
-  readonly attempts: number
-}
+/** The settings of undo. */
+export type UndoSettings = SettingsIn<typeof undoSchema>
 
 /** The settings of retries, and where they are. */
-export const retrySchema: FeatureSchema = {
+export const retrySchema = {
   name: 'retry',
   place: 'features',
   schema: {
@@ -88,10 +77,13 @@ export const retrySchema: FeatureSchema = {
       },
     },
   },
-}
+} as const satisfies FeatureSchema
+
+/** The settings of retries. */
+export type RetrySettings = SettingsIn<typeof retrySchema>
 
 /** The settings of completed lists. */
-export const completeSchema: FeatureSchema = {
+export const completeSchema = {
   name: 'complete',
   place: 'features',
   isLeftToGateway: true,
@@ -102,17 +94,10 @@ export const completeSchema: FeatureSchema = {
       'Whether tools that servers list get a title, missing hints, and their risk, effects, limits and rules at the end of the description. By default `off`, and `on` in the corporate profile.',
     properties: {},
   },
-}
-
-/** The settings of the circuit breaker. Times are milliseconds. */
-export interface BreakerSettings {
-  readonly failures: number
-  readonly window: number
-  readonly pause: number
-}
+} as const satisfies FeatureSchema
 
 /** The settings of the circuit breaker, and where they are. */
-export const breakerSchema: FeatureSchema = {
+export const breakerSchema = {
   name: 'breaker',
   place: 'features',
   schema: {
@@ -134,4 +119,7 @@ export const breakerSchema: FeatureSchema = {
       pause: { ...durationSchema, default: '30s', description: 'How long calls are then refused.' },
     },
   },
-}
+} as const satisfies FeatureSchema
+
+/** The settings of the circuit breaker. Times are milliseconds. */
+export type BreakerSettings = SettingsIn<typeof breakerSchema>

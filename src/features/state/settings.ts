@@ -1,10 +1,7 @@
 /** How session state is configured: its settings with their schema and defaults, and where they are. */
-import type { FeatureSchema } from '../../core/settings.ts'
-import { type Compat, compatSetting } from '../../core/compat.ts'
+import type { FeatureSchema, SettingsIn } from '../../core/settings.ts'
+import { compatSetting } from '../../core/compat.ts'
 import { durationSchema, sizeSchema } from '../../core/time/units.ts'
-
-/** Names of arguments: for all tools, or by the name or glob of tools. */
-export type RememberSetting = readonly string[] | Readonly<Record<string, readonly string[]>>
 
 const argument = {
   type: 'string',
@@ -29,18 +26,8 @@ const rememberedArguments = {
     'Arguments whose last value in a session applies to calls that leave them out: a list, or lists by the name or glob of tools. For destructive tools only in a list under the name of the tool.',
 } as const
 
-/** The settings of session state. Durations in milliseconds, sizes in bytes. */
-export interface StateSettings {
-  readonly ttl: number
-  readonly max: number
-  readonly connection: 'auto' | 'on' | 'off'
-  readonly remember: RememberSetting
-  readonly transaction: boolean
-  readonly compat: Compat
-}
-
 /** The schema of the settings. */
-export const stateSchema: FeatureSchema = {
+export const stateSchema = {
   name: 'state',
   place: 'features',
   isLeftToGateway: true,
@@ -76,4 +63,10 @@ export const stateSchema: FeatureSchema = {
       ),
     },
   },
-}
+} as const satisfies FeatureSchema
+
+/** The settings of session state. Durations in milliseconds, sizes in bytes. */
+export type StateSettings = SettingsIn<typeof stateSchema>
+
+/** Names of arguments: for all tools, or by the name or glob of tools. */
+export type RememberSetting = StateSettings['remember']

@@ -1,23 +1,9 @@
 /** How transactions are configured: its settings with their schema and defaults, and where they are. */
-import type { FeatureSchema } from '../../core/settings.ts'
+import type { FeatureSchema, SettingsIn } from '../../core/settings.ts'
 import { durationSchema } from '../../core/time/units.ts'
 
-/** The settings of transactions. Times are milliseconds. */
-export interface TransactionSettings {
-  readonly timeout: number
-  readonly max_lifetime: number
-  readonly uncompensable: 'reject' | 'allow'
-  readonly on_step_failure: 'keep' | 'rollback'
-  readonly retention: number
-  readonly max_active: number
-  readonly max_steps: number
-  /** Whether undo rules are derived from the schemas of a server's tools. */
-  readonly auto_undo?: boolean
-  readonly compat: boolean
-}
-
 /** The schema of the settings. */
-export const transactionsSchema: FeatureSchema = {
+export const transactionsSchema = {
   name: 'transactions',
   place: 'features',
   isLeftToGateway: true,
@@ -68,7 +54,10 @@ export const transactionsSchema: FeatureSchema = {
       },
     },
   },
-}
+} as const satisfies FeatureSchema
+
+/** The settings of transactions. Times are milliseconds. */
+export type TransactionSettings = SettingsIn<typeof transactionsSchema>
 
 function count(maximum: number, defaultValue: number, description: string) {
   const errorMessage = `must be a number from 1 to ${maximum}`

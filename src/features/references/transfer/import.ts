@@ -33,7 +33,7 @@ import { uriOf } from '../kept-data.ts'
 import { readableReference } from '../read.ts'
 import { dataArgument } from '../resolve.ts'
 import { parseReference, SCHEME } from '../selection.ts'
-import type { ImportSettings, ImportTarget, ImportTargets } from '../settings.ts'
+import type { ImportSettings, ImportTarget } from '../settings.ts'
 import { exporting, findTool, innerArguments, innerCall, type InnerTool, optionalText } from './export.ts'
 import { mediaTypeOf, nameIn, SNIFFED_BYTES, withBeginning } from './sent-file.ts'
 
@@ -368,7 +368,7 @@ interface FoundTarget {
 /** What the configuration says of imports. */
 interface Configured {
   /** The tools for formats. */
-  readonly formats: ImportTargets
+  readonly formats: NonNullable<ImportSettings['imports']>
   /** The tool of a server by default, by its own name; without a server, the one in the settings for all of them. */
   byDefault(upstream?: string): ImportTarget | undefined
 }
@@ -377,7 +377,7 @@ type ImportToolsDeps = Pick<Services, 'invoker' | 'servers'>
 
 /** Finds tools for imports. */
 export class ImportTools {
-  readonly #targets: ImportTargets
+  readonly #targets: Configured['formats']
   readonly #configured: Configured
   readonly #deps: ImportToolsDeps
 

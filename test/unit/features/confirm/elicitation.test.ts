@@ -247,7 +247,7 @@ describe('the signed decision', () => {
 })
 
 describe('one approval for several calls', () => {
-  const remember = { for: 600_000, max: 3 }
+  const remember = { for: 600_000, max: 3, offer: false }
 
   it('the approval covers the announced number of calls', async () => {
     const { call, served } = bench({ settings: { remember } })
@@ -295,7 +295,7 @@ describe('one approval for several calls', () => {
     const step = { transaction: 't', step: 's', deed: 'd', mustBeUndoable: false }
     expect((await call({ step })).kind).toBe('input_required')
     expect((await call()).kind).toBe('result')
-    const once = asked(await bench({ settings: { remember: { for: 600_000, max: 1 } } }).call())
+    const once = asked(await bench({ settings: { remember: { for: 600_000, max: 1, offer: false } } }).call())
     expect(question(once)['message']).not.toContain('Your approval applies')
   })
 
