@@ -84,12 +84,11 @@ function keepingMiddleware(
     const outcome = await next({ ...withoutFlag(withoutFlag(call, AS_REFERENCE), REFERENCE_ID), spool })
     if (outcome.kind !== 'result') return outcome
     const { text } = outcome.result
-    const isSpooled = spool.isIn(text)
-    if (!isSpooled && !isRequested && !isLongerThan(text, over)) return outcome
+    if (!spool.isIn(text) && !isRequested && !isLongerThan(text, over)) return outcome
     if (!(await mayRead({ server: upstream, id: '' }, call, deps)))
-      return isSpooled ? { ...outcome, result: await wholeAgain(outcome.result, spool) } : outcome
+      return { ...outcome, result: await wholeAgain(outcome.result, spool) }
     const chosen = typeof id === 'string' ? { ...options, id } : options
-    const parts = await keepParts(outcome.result, call, { ...chosen, isRequested, isSpooled })
+    const parts = await keepParts(outcome.result, call, { ...chosen, isRequested })
     if (parts.kept.length > 0) deps.metrics.referenced('kept', parts.kept.length)
     const result = withFacts(parts, call)
     if (!parts.problem) return { kind: 'result', result }
@@ -98,18 +97,9 @@ function keepingMiddleware(
   }
 }
 
-interface KeepingResult extends Keeping {
-  readonly spool: StoreSpool
-  readonly id?: string
-  readonly isRequested: boolean
-  readonly isSpooled: boolean
-}
-
 /** Keeps what arrived before the result, then other large parts of it. Never throws for want of room. */
-async function keepParts(given: Payload, call: Call, options: KeepingResult): Promise<Unspooled> {
-  const first: Unspooled = options.isSpooled
-    ? await withoutSpooled(given, call, options)
-    : { result: given, kept: [] }
+async function keepParts(given: Payload, call: Call, options: KeepingSpooled): Promise<Unspooled> {
+  const first = await withoutSpooled(given, call, options)
   const { result, kept, problem } = first
   const isRequested = options.isRequested && kept.length === 0
   const isDone = !isRequested && !isLongerThan(result.text, options.over)
@@ -139,26 +129,29 @@ interface Part {
   readonly index?: number
 }
 
-interface KeptPart extends Described {
-  readonly part: Part
+/** Something that was kept, and the blocks that show it. */
+interface Kept extends Described {
+  readonly blocks: readonly unknown[]
 }
 
-interface PartLimits {
+/** How large results of a server are kept: from which size in bytes, and how long in milliseconds. */
+export interface Keeping {
   readonly references: References
   readonly over: number
   readonly ttl: number
+  /** The URL at which the caller can read the data, where there is one. */
+  urlOf?(principal: Principal, reference: Reference): string | undefined
+}
+
+/** How one result is kept. */
+interface KeepingResult extends Keeping {
   /** Set if at least one part is kept, however small. */
   readonly isRequested: boolean
   /** How many parts are kept at most. */
   readonly most?: number
   /** The id that the caller chose for the first reference. */
   readonly id?: string | undefined
-  /** The URL at which the caller can read the data, where there is one. */
-  urlOf?(principal: Principal, reference: Reference): string | undefined
 }
-
-/** How large results are kept. */
-export type Keeping = Omit<PartLimits, 'isRequested' | 'id'>
 
 /** A result with references in place of parts of it, and what they stand for. */
 export interface WithReferences {
@@ -192,36 +185,37 @@ export function withReason(
 export async function withReferences(
   result: Payload,
   call: Call,
-  options: PartLimits,
+  options: KeepingResult,
 ): Promise<WithReferences> {
   const parts = new Parts(result, schemaOf(call))
-  const kept: KeptPart[] = []
+  const kept = new Map<Part, Kept>()
   for (const part of parts.large(options)) {
-    const id = kept.length === 0 ? options.id : undefined
-    const reference = await keepPart(part, call, { ...options, id })
-    kept.push({ part, ...describedFor(call, reference, options) })
+    const id = kept.size === 0 ? options.id : undefined
+    const facts = newReference(part, call, { ...options, id })
+    const reference = await options.references.add(call.principal, facts, once(part.bytes))
+    kept.set(part, shown(describedFor(call, reference, options), part.bytes, jsonOfPart(part)))
   }
-  return { result: kept.length === 0 ? result : parts.without(kept), kept }
+  return { result: kept.size === 0 ? result : parts.without(kept), kept: [...kept.values()] }
 }
 
-/** KeptPart data with its description for the caller. */
+/** Kept data with its description for the caller. */
 export function describedFor(
   { principal }: Call,
   reference: Reference,
-  { urlOf }: Pick<PartLimits, 'urlOf'>,
+  { urlOf }: Pick<Keeping, 'urlOf'>,
 ): Described {
   return { reference, data: dataReference(reference, urlOf?.(principal, reference)) }
 }
 
-function keepPart(part: Part, call: Call, options: PartLimits): Promise<Reference> {
-  return options.references.add(call.principal, newReference(part, call, options), once(part.bytes))
+function shown(described: Described, beginning: Buffer, value?: unknown): Kept {
+  return { ...described, blocks: blocksOf(described, beginning, value) }
 }
 
 /** What a call that returned data says of it. */
 function newReference(
   { type, name }: Pick<Part, 'type' | 'name'>,
   { requestId, target, keepsResultUntil = 0 }: Call,
-  { id, ttl }: Pick<PartLimits, 'id' | 'ttl'>,
+  { id, ttl }: Pick<KeepingResult, 'id' | 'ttl'>,
 ): NewReference {
   const { upstream: server = '', name: tool } = target
   const facts = { server, ...(tool !== undefined && { tool }), requestId, name, type }
@@ -247,7 +241,7 @@ class Parts {
 
   constructor(result: Payload, schema: JsonSchema | undefined) {
     this.#result = result
-    this.#blocks = blockParts(result)
+    this.#blocks = dataIn(result).map(partOf)
     const content = result.at('structuredContent')
     const bytes = Buffer.from(content?.text ?? '')
     const near = this.#blocks.filter((block) => block.bytes.byteLength * 2 >= bytes.byteLength)
@@ -262,7 +256,7 @@ class Parts {
   }
 
   /** The parts to keep: the largest ones, until what is left is not large. */
-  large({ over, isRequested, most = MAX_PARTS }: PartLimits): readonly Part[] {
+  large({ over, isRequested, most = MAX_PARTS }: KeepingResult): readonly Part[] {
     const structured = this.#structured
     const parts = [...(structured ? [structured] : []), ...this.#blocks].toSorted(
       (one, other) => other.bytes.byteLength - one.bytes.byteLength,
@@ -281,28 +275,23 @@ class Parts {
   }
 
   /** The result with a link and a preview in place of each part that was kept. */
-  without(kept: readonly KeptPart[]): Payload {
-    const byPart = new Map(kept.map((each) => [each.part, each]))
-    const structured = this.#structured && byPart.get(this.#structured)
+  without(kept: ReadonlyMap<Part, Kept>): Payload {
+    const structured = this.#structured && kept.get(this.#structured)
     const byIndex = new Map(this.#blocks.map((part) => [part.index, part]))
     const items = this.#result.at('content')?.items ?? []
     const content = items.flatMap((block, index): readonly unknown[] => {
       const part = byIndex.get(index)
-      const own = part && byPart.get(part)
-      if (own) return shownPart(own)
+      const own = part && kept.get(part)
+      if (own) return own.blocks
       return structured && part && this.#copies.has(part) ? [] : [block.value]
     })
-    const isShort = structured !== undefined || kept.some(({ part }) => this.#members.has(part))
+    const isShort = structured !== undefined || [...this.#members].some((part) => kept.has(part))
     const before = this.#result.at('structuredContent')?.value
     return this.#result.with({
-      content: structured ? [...shownPart(structured), ...content] : content,
+      content: structured ? [...structured.blocks, ...content] : content,
       ...(isShort && { structuredContent: this.#short ?? (structured ? undefined : before) }),
     })
   }
-}
-
-function shownPart({ part, ...kept }: KeptPart): readonly unknown[] {
-  return blocksOf(kept, part.bytes, jsonOfPart(part))
 }
 
 /** The JSON of a part; undefined if it is none. */
@@ -321,21 +310,20 @@ function isMember({ bytes, type }: Part, structured: unknown): boolean {
   return Object.values(structured).includes(text) && sizeOf(structured) - sizeOf(text) <= MAX_REST_BYTES
 }
 
-function blockParts(result: Payload): readonly Part[] {
+/** The data of the blocks of a result, each with the place of its block. */
+function dataIn(result: Payload): readonly (BlockData & { readonly index: number })[] {
   const content = result.member('content')
   const blocks: readonly unknown[] = Array.isArray(content) ? content : []
   return blocks.flatMap((block, index) => {
-    const part = isObject(block) ? partOfBlock(block) : undefined
-    return part ? [{ ...part, index }] : []
+    const data = isObject(block) ? dataOf(block) : undefined
+    return data ? [{ ...data, index }] : []
   })
 }
 
-function partOfBlock(block: Readonly<Record<string, unknown>>): Part | undefined {
-  const data = dataOf(block)
-  if (!data) return undefined
+function partOf({ index, ...data }: ReturnType<typeof dataIn>[number]): Part {
   const { string, isBase64 } = data
   const isJson = !isBase64 && /^\s*[[{]/.test(string) && readJson(string) !== undefined
-  return { bytes: Buffer.from(string, isBase64 ? 'base64' : 'utf8'), ...factsOf(data, isJson) }
+  return { index, bytes: Buffer.from(string, isBase64 ? 'base64' : 'utf8'), ...factsOf(data, isJson) }
 }
 
 /** The `_meta` key of a request whose result is kept whatever its size, and of the id that it gets. */
@@ -367,32 +355,25 @@ export function keeper(
 /** How long a string may be that is read to find out whether it is JSON, in bytes. */
 const MAX_JSON_BYTES = 16 * 1024 * 1024
 
-interface SpoolOptions {
-  readonly spool: StoreSpool
-  readonly references: References
-  readonly ttl: number
-  /** The id that the caller chose for the first reference. */
-  readonly id?: string | undefined
-  urlOf?(principal: Principal, reference: Reference): string | undefined
-}
-
 /** A result without strings in a spool, and why some of them could not be kept. */
 interface Unspooled extends WithReferences {
   readonly problem?: GatewayError
 }
 
 /** Something that was kept, and the blocks that show it. */
-interface KeptString extends Described {
-  readonly blocks: readonly unknown[]
+interface KeptString extends Kept {
   /** The string was base64 of the data. */
   readonly isBase64: boolean
 }
 
+type KeepingSpooled = KeepingResult & { readonly spool: StoreSpool }
+
 /** Never throws for want of room: the server has done its work. */
-async function withoutSpooled(result: Payload, call: Call, options: SpoolOptions): Promise<Unspooled> {
+async function withoutSpooled(result: Payload, call: Call, options: KeepingSpooled): Promise<Unspooled> {
+  if (!options.spool.isIn(result.text)) return { result, kept: [] }
   const byPlaceholder = new Map<string, KeptString>()
   const problem = await keepAll(result, call, { ...options, byPlaceholder })
-  const kept = distinct(byPlaceholder)
+  const kept = [...new Set(byPlaceholder.values())]
   const replaced = await withUris(withLinks(result, byPlaceholder), call, { ...options, byPlaceholder })
   return { result: await wholeAgain(replaced, options.spool), kept, ...(problem && { problem }) }
 }
@@ -403,7 +384,7 @@ async function wholeAgain(result: Payload, spool: StoreSpool): Promise<Payload> 
   return Payload.text(await spool.restoredInPart(result.text))
 }
 
-interface KeepingStrings extends SpoolOptions {
+interface KeepingStrings extends KeepingSpooled {
   readonly byPlaceholder: Map<string, KeptString>
 }
 
@@ -414,7 +395,7 @@ async function keepAll(
   options: KeepingStrings,
 ): Promise<GatewayError | undefined> {
   const { spool, byPlaceholder } = options
-  const blocks = new Map(blocksIn(result).map((block) => [block.string, block]))
+  const blocks = new Map(dataIn(result).map((block) => [block.string, block]))
   const bySum = new Map<string, KeptString>()
   const all = spool.placeholders(result.text)
   // What a block has is named after the block, also where structured content has it too.
@@ -444,7 +425,7 @@ function tooManyParts(): GatewayError {
   })
 }
 
-interface KeepingString extends SpoolOptions {
+interface KeepingString extends KeepingSpooled {
   readonly block: BlockData | undefined
 }
 
@@ -459,7 +440,7 @@ async function keepString(
     const facts = newReference(factsOf(block, false), call, options)
     const reference = await references.add(call.principal, facts, decoded(await references.open(spooled)))
     spool.discard(placeholder)
-    return { ...shownString(describedFor(call, reference, options), Buffer.alloc(0)), isBase64: true }
+    return { ...shown(describedFor(call, reference, options), Buffer.alloc(0)), isBase64: true }
   }
   const beginning = await read(references, spooled, PREVIEWED_BYTES)
   const value = await jsonOfString(references, spooled, beginning)
@@ -467,13 +448,7 @@ async function keepString(
   const facts = newReference(factsOf(named, value !== undefined), call, options)
   const reference = await references.adopt(call.principal, facts, spooled)
   spool.take(placeholder)
-  return shownString(describedFor(call, reference, options), beginning, value)
-}
-
-function blocksIn(result: Payload): readonly BlockData[] {
-  const content = result.member('content')
-  const blocks: readonly unknown[] = Array.isArray(content) ? content : []
-  return blocks.flatMap((block) => (isObject(block) ? (dataOf(block) ?? []) : []))
+  return { ...shown(describedFor(call, reference, options), beginning, value), isBase64: false }
 }
 
 /** The result with links in place of the blocks of kept data. */
@@ -522,14 +497,6 @@ async function withStrings(text: string, { references, byPlaceholder }: KeepingS
     whole = whole.replaceAll(placeholder, () => string.slice(1, -1))
   }
   return Payload.text(whole)
-}
-
-function shownString(described: Described, beginning: Buffer, value?: unknown): KeptString {
-  return { ...described, blocks: blocksOf(described, beginning, value), isBase64: false }
-}
-
-function distinct(byPlaceholder: ReadonlyMap<string, KeptString>): readonly Described[] {
-  return [...new Set(byPlaceholder.values())].map(({ reference, data }) => ({ reference, data }))
 }
 
 async function jsonOfString(references: References, spooled: Spooled, beginning: Buffer): Promise<unknown> {

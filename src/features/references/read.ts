@@ -36,27 +36,25 @@ export async function mayRead(
   return invoker.isPermitted({ ...rest, method: target.method, target, params: call.params })
 }
 
-interface Reading {
+/** Kept data, and whether a caller may read some of it now. */
+export interface ReferenceAccess {
   readonly references: References
-  mayRead(reference: Reference, call: Call): Promise<boolean>
-  /** The place in the arguments, for the error. */
-  readonly field?: string
+  mayRead(reference: Pick<Reference, 'server' | 'id'>, call: Call): Promise<boolean>
 }
 
-/** A reference that a caller may read. @throws RESOURCE_NOT_FOUND otherwise, in the same words */
+/** A reference that a caller may read; `field` is its place in the arguments. @throws RESOURCE_NOT_FOUND, always in the same words */
 export async function readableReference(
   call: Call,
   id: string,
-  { references, mayRead: isReadable, field }: Reading,
+  { references, mayRead: isReadable }: ReferenceAccess,
+  field?: string,
 ): Promise<Reference> {
   const reference = await references.find(call.principal, id)
   if (reference && (await isReadable(reference, call))) return reference
   throw unknownReference().with({ field })
 }
 
-interface ReadOptions {
-  readonly references: References
-  mayRead(reference: Reference, call: Call): Promise<boolean>
+interface ReadOptions extends ReferenceAccess {
   /** The largest content of `resources/read`, in bytes. */
   readonly max: number
 }

@@ -10,17 +10,19 @@ import { shareOf } from '../../core/principal.ts'
 import { mayRefer } from '../../core/reference-text.ts'
 import { keepUsed, type Reference, References } from '../../records/references.ts'
 import { Uploads } from '../../records/uploads.ts'
+import { createDialer } from '../dialer.ts'
 import type { BuiltinTool, Feature, Services } from '../feature.ts'
 import { toolFacts } from '../offers.ts'
 import { CallUrls, dataRoute, DataUrls } from './transfer/urls.ts'
 import { checkFileArguments, fileMethods, filesMiddleware } from './transfer/file-extension.ts'
-import { exchanging } from './transfer/import.ts'
+import { exporting } from './transfer/export.ts'
+import { download, importing, ImportTools } from './transfer/import.ts'
 import { FileFolders, type ReferenceFiles } from './transfer/files.ts'
 import { loggedUse } from './kept-data.ts'
 import { mayRead, readReferenceTool, referenceResource } from './read.ts'
 import { requestUploadTool, UploadService } from './transfer/uploads.ts'
 import { canOpenFiles, resolveReferences, takesBytes } from './resolve.ts'
-import { AS_REFERENCE, keeper, REFERENCE_ID, urlsOf } from './keep.ts'
+import { keeper, urlsOf } from './keep.ts'
 import { gatewayWide, type ReferenceSettings, referencesSchema } from './settings.ts'
 
 /** How often what has expired is deleted, in milliseconds. */
@@ -46,14 +48,16 @@ export const references: Feature<ReferenceSettings | false> = {
       ttl,
       ...urlsOf(urls, common),
     })
-    const exchange = exchanging({
+    const { imports: formats = {}, allow_hosts: allowHosts = [] } = common || {}
+    const byDefault = (upstream?: string): ReferenceSettings['import'] => (settings(upstream) || {}).import
+    const importTools = new ImportTools({ formats, byDefault }, deps)
+    const opener = createDialer({ allow: [], proxies: deps.gateway.proxies })
+    const exports = exporting({ ...options, keepingOf: keeper(settings, { references: kept, urls }), deps })
+    const imports = importing({
       ...options,
-      keepingOf: keeper(settings, { references: kept, urls }),
-      requestOf: (id) => ({ [AS_REFERENCE]: true, ...(id !== undefined && { [REFERENCE_ID]: id }) }),
-      settings: common || {},
-      importOf: (upstream) => (settings(upstream) || {}).import,
-      ttl,
       deps,
+      tools: importTools,
+      download: (call, data) => download(call, data, { references: kept, opener, allowHosts, ttl }),
     })
     const share = Math.floor(shareOf({}, total))
     let timer: Timer | undefined
@@ -88,18 +92,20 @@ export const references: Feature<ReferenceSettings | false> = {
             hosts: (upstream) => hostsOf(settings(upstream)),
             deps,
           }),
-          ...exchange.methods,
+          'reference/export': exports.route.handle,
+          'reference/import': imports.route.handle,
         },
         resources: () => [referenceResource({ ...options, max: MAX_READ_BYTES })],
         tools: [
           readReferenceTool({ ...options, max: MAX_READ_BYTES }),
           requestUploadTool(uploads),
-          ...exchange.tools,
+          exports.tool,
+          imports.tool,
         ].map((tool) => listedWith(tool, settings)),
       },
       http: {
         byteRoutes: [dataRoute({ ...options, urls, log: deps.log }), ...uploads.routes],
-        routes: exchange.routes,
+        routes: [exports.route, imports.route],
       },
       offers: [
         toolFacts.offer(({ upstream, definition }) => {
@@ -121,7 +127,7 @@ export const references: Feature<ReferenceSettings | false> = {
         timer = world.setInterval(sweep, SWEEP_INTERVAL_MS)
         timer.unref()
       },
-      problems: async () => [...folders.problems(), ...(await exchange.problems())],
+      problems: async () => [...folders.problems(), ...(await importTools.problems())],
       close: async () => world.clearInterval(timer),
     }
   },

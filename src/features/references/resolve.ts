@@ -8,16 +8,17 @@
  */
 import type { Call } from '../../core/call.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
-import { GatewayError } from '../../core/error.ts'
+import type { GatewayError } from '../../core/error.ts'
 import { isObject, pointerSegments } from '../../core/json/json.ts'
 import { inputsOf } from '../../core/media-inputs.ts'
 import { Payload } from '../../core/payload.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
 import { wordsIn } from '../../core/text/words.ts'
 import { type Place, placeText, type UsedReference } from '../../core/used-reference.ts'
-import type { Reference, References } from '../../records/references.ts'
-import { readableReference } from './read.ts'
+import type { Reference } from '../../records/references.ts'
+import { readableReference, type ReferenceAccess } from './read.ts'
 import {
+  badReference,
   type FormName,
   isJson,
   jsonIn,
@@ -36,8 +37,7 @@ import type { CallUrls } from './transfer/urls.ts'
 const MAX_REFERENCES_PER_CALL = 20
 const MAX_DEPTH = 32
 
-interface ResolveOptions {
-  readonly references: References
+interface ResolveOptions extends ReferenceAccess {
   /** The largest data in the arguments of a call, in bytes. */
   readonly max: number
   /** The files of the call, and whether its server can open them. */
@@ -45,8 +45,6 @@ interface ResolveOptions {
   readonly server: 'yes' | 'perhaps' | 'no'
   /** The URLs of the call. */
   readonly urls: Pick<CallUrls, 'of' | 'areHosted'>
-  /** Whether the caller may still read what came from a server. */
-  mayRead(reference: Reference, call: Call): Promise<boolean>
 }
 
 /** A call with the data in place of the references, and what they were; undefined if there are none. */
@@ -125,8 +123,9 @@ class Resolution {
     const { place } = spot
     const path = placeText(place)
     const { id } = written
-    if (this.used.length >= MAX_REFERENCES_PER_CALL) throw tooMany(path)
-    const reference = await readableReference(this.#call, id, { ...this.#options, field: path })
+    if (this.used.length >= MAX_REFERENCES_PER_CALL)
+      throw badReference(`there are more than ${MAX_REFERENCES_PER_CALL} references`, path)
+    const reference = await readableReference(this.#call, id, this.#options, path)
     const form = written.as ?? (await this.#remoteForm(written, reference, spot))
     const { blob: _blob, expiresAt: _expiresAt, ...facts } = reference
     const isOutside = form === 'path' || form === 'url'
@@ -241,18 +240,6 @@ function textOfObject(value: unknown): string | undefined {
   return id.startsWith(SCHEME) ? id : `${SCHEME}${id}`
 }
 
-function tooMany(path: string): GatewayError {
-  return new GatewayError(
-    'INVALID_INPUT',
-    `Invalid params: there are more than ${MAX_REFERENCES_PER_CALL} references.`,
-    {
-      field: path,
-      reason: 'reference',
-      isResult: true,
-    },
-  )
-}
-
 /** The forms that a schema takes; `any` leaves the choice to the data. */
 type Form = InlineForm | 'any'
 
@@ -292,11 +279,7 @@ function parsedJson(text = '', path: string): Payload {
 
 /** The error for data that cannot be sent at a place of the arguments. */
 function unfit(path: string, problem: string): GatewayError {
-  return new GatewayError('INVALID_INPUT', `Invalid params: ${path} ${problem}.`, {
-    field: path,
-    reason: 'reference',
-    isResult: true,
-  })
+  return badReference(`${path} ${problem}`, path)
 }
 
 type Schema = Readonly<Record<string, unknown>>

@@ -285,7 +285,13 @@ function unreadable(problem: string): GatewayError {
 
 /** The error for a part that the data does not have. */
 function absent(problem: string, { written }: Pick<Limits, 'written'>): GatewayError {
-  return new GatewayError('INVALID_INPUT', `Invalid params: ${written}: ${problem}.`, {
+  return badReference(`${written}: ${problem}`)
+}
+
+/** The error for a reference that cannot be used where it is, in the arguments at `field`. */
+export function badReference(problem: string, field?: string): GatewayError {
+  return new GatewayError('INVALID_INPUT', `Invalid params: ${problem}.`, {
+    field,
     reason: 'reference',
     isResult: true,
   })

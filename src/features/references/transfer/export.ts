@@ -10,28 +10,36 @@ import { Payload } from '../../../core/payload.ts'
 import { world } from '../../../core/world.ts'
 import { NOT_KEPT_KEY, REFERENCE_KEY, REFERENCES_KEY, tasksExtension } from '../../../protocol/meta-keys.ts'
 import { isEnded, OperationIds, type OperationRecord, Operations } from '../../../records/operations.ts'
-import { type Reference, type References, unknownReference } from '../../../records/references.ts'
+import { type Reference, unknownReference } from '../../../records/references.ts'
 import { collected } from '../../../store/blobs/blobs.ts'
 import { asToolWithResult } from '../../builtin-tool.ts'
 import type { BuiltinRoute, BuiltinTool, Services } from '../../feature.ts'
-import { describedFor, type Keeping, withFacts, withReason, withReferences } from '../keep.ts'
+import {
+  AS_REFERENCE,
+  describedFor,
+  type Keeping,
+  REFERENCE_ID,
+  withFacts,
+  withReason,
+  withReferences,
+} from '../keep.ts'
 import { blocksOf, PREVIEWED_BYTES, uriOf } from '../kept-data.ts'
+import type { ReferenceAccess } from '../read.ts'
 
-interface ExportOptions {
-  readonly references: References
+interface ExportOptions extends ReferenceAccess {
   /** How results of a server are kept; undefined if they are not. */
   keepingOf(upstream: string): Keeping | undefined
-  mayRead(reference: Pick<Reference, 'server' | 'id'>, call: Call): Promise<boolean>
-  /** The `_meta` of a request whose result is kept, under an id of the caller if it chose one. */
-  requestOf(id: string | undefined): Readonly<Record<string, unknown>>
   readonly deps: Pick<Services, 'invoker' | 'servers' | 'store' | 'identity' | 'log' | 'metrics'>
 }
 
-/** The tool, and the path over HTTP. */
-export function exporting(options: ExportOptions): {
+/** What the gateway does itself, as a tool and at a path over HTTP. */
+export interface ToolWithRoute {
   readonly tool: BuiltinTool
   readonly route: BuiltinRoute
-} {
+}
+
+/** Exports as a tool and over HTTP. */
+export function exporting(options: ExportOptions): ToolWithRoute {
   const run = exporter(options)
   return {
     tool: asToolWithResult(definition, async (call) => forModel(await run(call))),
@@ -140,7 +148,8 @@ async function exportCall(
 ): Promise<Outcome> {
   const { servers, invoker } = options.deps
   const named = { upstream: call.target.upstream, name: tool }
-  const inner = innerCall(call, named, innerArguments(call), options.requestOf(id))
+  const requested = { [AS_REFERENCE]: true, ...(id !== undefined && { [REFERENCE_ID]: id }) }
+  const inner = innerCall(call, named, innerArguments(call), requested)
   const found = await findTool(call, named, servers)
   if (found?.isBuiltin) throw invalidParam('tool', 'is a tool of the gateway, whose results are not kept')
   const keeping = found && (await mustBeKept(found.upstream, call, options))

@@ -12,24 +12,22 @@ import type { Payload } from '../../../core/payload.ts'
 import { isoTime } from '../../../core/time/waiting.ts'
 import { world } from '../../../core/world.ts'
 import { unknownMethod } from '../../../protocol/methods.ts'
-import type { Reference, References } from '../../../records/references.ts'
+import type { Reference } from '../../../records/references.ts'
 import { answered } from '../../builtin-tool.ts'
 import type { Services } from '../../feature.ts'
 import { uriOf } from '../kept-data.ts'
-import { readableReference } from '../read.ts'
+import { readableReference, type ReferenceAccess } from '../read.ts'
 import { parseReference, SCHEME } from '../selection.ts'
 import { MAX_NAME_LENGTH, type UploadService } from './uploads.ts'
 import type { DataUrls } from './urls.ts'
 
-interface TransferOptions {
-  readonly references: References
+interface TransferOptions extends ReferenceAccess {
   readonly uploads: UploadService
   readonly urls: DataUrls
   /** How long URLs of data work, in milliseconds; undefined if clients get none. */
   readonly urlTtl: number | undefined
   /** The hosts, besides its own, at which a server may have clients transfer files. */
   hosts(upstream: string): readonly string[]
-  mayRead(reference: Reference, call: Call): Promise<boolean>
   readonly deps: Pick<Services, 'invoker' | 'servers'>
 }
 

@@ -19,79 +19,36 @@ import { acceptsMember } from '../../../core/schema/argument-mismatches.ts'
 import { within } from '../../../core/time/waiting.ts'
 import { ERROR_KEY, NS } from '../../../protocol/meta-keys.ts'
 import { UPLOADS } from '../../../records/plain-name.ts'
-import { type Reference, type References, unknownReference } from '../../../records/references.ts'
+import type { Reference, References } from '../../../records/references.ts'
 import { answered, asToolWithResult } from '../../builtin-tool.ts'
-import {
-  createDialer,
-  type DialFailure,
-  MAX_URL_LENGTH,
-  type OpenedResponse,
-  type Opener,
-} from '../../dialer.ts'
-import type { BuiltinRoute, BuiltinTool, Services } from '../../feature.ts'
+import { type DialFailure, MAX_URL_LENGTH, type OpenedResponse, type Opener } from '../../dialer.ts'
+import type { Services } from '../../feature.ts'
 import { uriOf } from '../kept-data.ts'
-import { readableReference } from '../read.ts'
+import { readableReference, type ReferenceAccess } from '../read.ts'
 import { dataArgument } from '../resolve.ts'
 import { parseReference, SCHEME } from '../selection.ts'
 import type { ImportSettings, ImportTarget } from '../settings.ts'
-import { exporting, findTool, innerArguments, innerCall, type InnerTool, optionalText } from './export.ts'
+import {
+  findTool,
+  innerArguments,
+  innerCall,
+  type InnerTool,
+  optionalText,
+  type ToolWithRoute,
+} from './export.ts'
 import { mediaTypeOf, nameIn, SNIFFED_BYTES, withBeginning } from './sent-file.ts'
 
-type ExchangeOptions = Parameters<typeof exporting>[0] &
-  Pick<Parameters<typeof importing>[0], 'deps' | 'mayRead'> & {
-    readonly settings: ImportSettings
-    /** The tool that imports by default: of a server, or in the settings for all of them. */
-    importOf(upstream?: string): ImportSettings['import']
-    /** How long downloaded data is kept, in milliseconds. */
-    readonly ttl: number
-  }
-
-/** What the feature adds to the gateway for that. */
-export function exchanging({ settings, importOf, ttl, ...options }: ExchangeOptions): {
-  readonly tools: readonly BuiltinTool[]
-  readonly methods: Readonly<Record<string, Handler>>
-  readonly routes: readonly BuiltinRoute[]
-  problems(): Promise<readonly Finding[]>
-} {
-  const { imports: formats = {}, allow_hosts: allowHosts = [] } = settings
-  const { references, mayRead, deps } = options
-  const foreign = {
-    references,
-    opener: createDialer({ allow: [], proxies: deps.gateway.proxies }),
-    allowHosts,
-    ttl,
-  }
-  const tools = new ImportTools({ formats, byDefault: importOf }, deps)
-  const exports = exporting(options)
-  const imports = importing({
-    references,
-    mayRead,
-    deps,
-    tools,
-    download: (call, data) => download(call, data, foreign),
-  })
-  return {
-    tools: [exports.tool, imports.tool],
-    methods: { 'reference/export': exports.route.handle, 'reference/import': imports.route.handle },
-    routes: [exports.route, imports.route],
-    problems: () => tools.problems(),
-  }
-}
-
-interface ImportOptions {
-  readonly references: References
+interface ImportOptions extends ReferenceAccess {
   readonly tools: ImportTools
-  mayRead(reference: Reference, call: Call): Promise<boolean>
   /** Downloads data from a foreign URL, and keeps it for the caller. */
   download(call: Call, data: ForeignData): Promise<Reference>
-  readonly deps: Pick<Services, 'invoker' | 'servers' | 'gateway'>
+  readonly deps: ImportDeps
 }
 
+type ImportDeps = Pick<Services, 'invoker' | 'servers'>
+
 /** The tool, and the path over HTTP. */
-export function importing(options: ImportOptions): {
-  readonly tool: BuiltinTool
-  readonly route: BuiltinRoute
-} {
+export function importing(options: ImportOptions): ToolWithRoute {
   const run: Handler = (call) => importReference(call, options)
   return {
     tool: asToolWithResult(definition, run),
@@ -155,11 +112,17 @@ const definition = {
   annotations: { readOnlyHint: false, destructiveHint: true, idempotentHint: false, openWorldHint: true },
 } as const
 
+/** A tool at the address of a call, and its argument that gets the data. */
+interface FoundTarget {
+  readonly tool: InnerTool
+  readonly argument: string
+}
+
 /** What is imported: the text of the reference, and where it goes; nowhere if it is only downloaded. */
 interface ImportRequest {
   readonly uri: string
   readonly foreign: ForeignData | undefined
-  readonly target: { readonly tool: InnerTool; readonly args: Payload; readonly argument: string } | undefined
+  readonly target: (FoundTarget & { readonly args: Payload }) | undefined
 }
 
 /** @throws what is wrong with the arguments; failures of the import are results */
@@ -169,7 +132,7 @@ async function importReference(call: Call, options: ImportOptions): Promise<Outc
   try {
     const reference = request.foreign
       ? await downloaded(call, request.foreign, options)
-      : await known(request.uri, call, options)
+      : await readableReference(call, parseReference(request.uri)?.id ?? '', options)
     await verify(reference, options)
     // What is downloaded has an id of its own; the part is that of the caller.
     const uri = request.foreign ? request.uri.replace(/^ref:\/\/[^?#]*/, uriOf(reference)) : request.uri
@@ -219,11 +182,10 @@ async function importRequestOf(call: Call, options: ImportOptions): Promise<Impo
   const found = await targetOf(call, { format, name }, options)
   if (!found && foreign) return { uri, foreign, target: undefined }
   if (!found) throw await options.tools.undecided(call)
-  const { tool, argument } = found
   const args = innerArguments(call)
-  if (args.fields[argument] !== undefined)
-    throw invalidParam(`arguments.${argument}`, 'cannot be given, since it gets the data')
-  return { uri, foreign, target: { tool, args, argument } }
+  if (args.fields[found.argument] !== undefined)
+    throw invalidParam(`arguments.${found.argument}`, 'cannot be given, since it gets the data')
+  return { uri, foreign, target: { ...found, args } }
 }
 
 /** The tool for a format, the one that the caller names, or the one by default; undefined without any. @throws INVALID_INPUT */
@@ -231,7 +193,7 @@ async function targetOf(
   call: Call,
   { format, name }: { readonly format: string | undefined; readonly name: string | undefined },
   options: ImportOptions,
-): ReturnType<ImportTools['byDefault']> {
+): Promise<FoundTarget | undefined> {
   if (format !== undefined) return options.tools.forFormat(call, format)
   if (name !== undefined) return named(call, name, options)
   // An argument without its tool is no request for another tool.
@@ -239,11 +201,7 @@ async function targetOf(
 }
 
 /** The tool that a caller names. @throws INVALID_INPUT */
-async function named(
-  call: Call,
-  name: string,
-  { deps }: ImportOptions,
-): Promise<{ readonly tool: InnerTool; readonly argument: string }> {
+async function named(call: Call, name: string, { deps }: ImportOptions): Promise<FoundTarget> {
   const argument = optionalText(call, 'argument')
   if (argument === undefined)
     throw invalidParam('argument', 'must name the argument of the tool that gets the data')
@@ -264,25 +222,17 @@ async function foreignOf(
   const written = parseReference(uri)
   const reference = written && (await references.find(call.principal, written.id))
   const isHere = origin === undefined || deps.servers.names().includes(origin) || origin === reference?.server
-  if (!isHere && url === undefined)
+  if (!isHere && url !== undefined) return { url, checksum: checksumOf(call.params.fields.checksum) }
+  if (!isHere)
     throw invalidParam(
       'origin_server',
       'is not a server of this gateway: access_url must say where the data is',
     )
-  if (!isHere && url !== undefined) return { url, checksum: checksumOf(call.params.fields.checksum) }
-  if (origin !== undefined && reference && reference.server !== origin)
-    throw invalidParam(
-      'origin_server',
-      `is not the server that the data came from, which is ${reference.server}`,
-    )
-  return undefined
-}
-
-/** @throws RESOURCE_NOT_FOUND */
-async function known(uri: string, call: Call, options: ImportOptions): Promise<Reference> {
-  const written = parseReference(uri)
-  if (!written) throw unknownReference()
-  return readableReference(call, written.id, options)
+  if (origin === undefined || !reference || reference.server === origin) return undefined
+  throw invalidParam(
+    'origin_server',
+    `is not the server that the data came from, which is ${reference.server}`,
+  )
 }
 
 /** Reads all of the data, whatever part of it is imported. @throws CONFLICT */
@@ -359,12 +309,6 @@ const LISTING_TIMEOUT_MS = 10_000
 /** How many tools or formats a suggestion names. */
 const MAX_NAMED = 10
 
-/** A tool at the address of a call, and its argument that gets the data. */
-interface FoundTarget {
-  readonly tool: InnerTool
-  readonly argument: string
-}
-
 /** What the configuration says of imports. */
 interface Configured {
   /** The tools for formats. */
@@ -373,16 +317,12 @@ interface Configured {
   byDefault(upstream?: string): ImportTarget | undefined
 }
 
-type ImportToolsDeps = Pick<Services, 'invoker' | 'servers'>
-
 /** Finds tools for imports. */
 export class ImportTools {
-  readonly #targets: Configured['formats']
   readonly #configured: Configured
-  readonly #deps: ImportToolsDeps
+  readonly #deps: ImportDeps
 
-  constructor(configured: Configured, deps: ImportToolsDeps) {
-    this.#targets = configured.formats
+  constructor(configured: Configured, deps: ImportDeps) {
     this.#configured = configured
     this.#deps = deps
   }
@@ -402,7 +342,7 @@ export class ImportTools {
   /** The error for an import without a tool: which ones there are. */
   async undecided(call: Call): Promise<GatewayError> {
     const defaults = await this.#defaults(call)
-    const formats = Object.keys(this.#targets)
+    const formats = Object.keys(this.#configured.formats)
     const choices = defaults.length > 0 ? defaults : await this.#guesses(call)
     const named = ({ tool, argument }: FoundTarget): string =>
       JSON.stringify({ tool: tool.name, argument }).slice(1, -1)
@@ -462,8 +402,10 @@ export class ImportTools {
 
   /** The tool for a format, at the address of a call. @throws INVALID_INPUT, UNSUPPORTED_OPERATION */
   async forFormat(call: Call, format: string): Promise<FoundTarget> {
-    const target = Object.hasOwn(this.#targets, format) ? this.#targets[format] : undefined
-    if (!target) throw unknownFormat(format, Object.keys(this.#targets))
+    const target = Object.hasOwn(this.#configured.formats, format)
+      ? this.#configured.formats[format]
+      : undefined
+    if (!target) throw unknownFormat(format, Object.keys(this.#configured.formats))
     const { tool: name, argument } = target
     const { upstream } = call.target
     const found = await findTool(call, { name }, this.#deps.servers)
@@ -480,7 +422,7 @@ export class ImportTools {
   /** The tools and arguments in the settings that servers do not list. Servers that cannot be reached are skipped. */
   async problems(): Promise<readonly Finding[]> {
     const call = this.#deps.invoker.onBehalf(anonymous, undefined)
-    const ofFormats = Object.entries(this.#targets).map(async ([format, target]) => {
+    const ofFormats = Object.entries(this.#configured.formats).map(async ([format, target]) => {
       const unlisted = `no server lists a tool ${target.tool}: write its name at /mcp`
       const problem = await this.#problemOf(call, { name: target.tool }, { target, unlisted })
       return problem && at(['features', 'references', 'imports', format], problem)

@@ -35,6 +35,7 @@ import {
   SNIFFED_BYTES,
   withBeginning,
 } from './sent-file.ts'
+import { exchanged } from './urls.ts'
 
 /** The path of uploads. */
 const UPLOADS_PATH = '/uploads'
@@ -83,13 +84,13 @@ export class UploadService {
       {
         verb: 'POST',
         path: UPLOADS_PATH,
-        handle: (call) => this.#handle(call, (each) => this.#post(call, each)),
+        handle: (call) => exchanged(call, (each) => this.#post(call, each)),
       },
       ...(['GET', 'POST', 'PUT'] as const).map((verb) => ({
         verb,
         path,
         bearer,
-        handle: (call: Call) => this.#handle(call, (each) => this.#serveRequested(call, each)),
+        handle: (call: Call) => exchanged(call, (each) => this.#serveRequested(call, each)),
       })),
     ]
   }
@@ -104,28 +105,15 @@ export class UploadService {
       throw new GatewayError(
         'UNSUPPORTED_OPERATION',
         'The gateway accepts uploads only where it listens for HTTP.',
-        {
-          isResult: true,
-        },
+        { isResult: true },
       )
     const request = await this.#options.uploads.request(owner, { ...upload, ttl: UPLOAD_TTL_MS })
     const value: UploadToken = { owner: callerHash(owner.id), id: request.id }
+    const { seal } = this.#options.deps.identity
     return {
       request,
-      url: `${base}/${this.#options.deps.identity.seal.close(value, TOKEN_USE, request.expiresAt + UPLOAD_RETENTION_MS)}`,
+      url: `${base}/${seal.close(value, TOKEN_USE, request.expiresAt + UPLOAD_RETENTION_MS)}`,
     }
-  }
-
-  async #handle(call: Call, serve: (exchange: ByteExchange) => Promise<void>): Promise<Outcome> {
-    const { exchange } = call
-    if (!exchange) throw new GatewayError('UNSUPPORTED_OPERATION', 'Not found.')
-    const resume = call.pauseDeadline?.()
-    try {
-      await serve(exchange)
-    } finally {
-      resume?.()
-    }
-    return answered({})
   }
 
   async #post(call: Call, exchange: ByteExchange): Promise<void> {
@@ -146,7 +134,8 @@ export class UploadService {
         await answerHtml(exchange, 200, uploadPage(request, world.now()))
         return
       }
-      if (isForPerson(exchange) && !exchange.isFromHere) throw notFromHere()
+      if (isForPerson(exchange) && !exchange.isFromHere)
+        throw new GatewayError('FORBIDDEN', 'The request did not come from the page of the upload.')
       const reference = await this.#alone(request.id, () => this.#receive(call, exchange, request))
       await this.#options.uploads.finish(request)
       if (isForPerson(exchange)) await answerHtml(exchange, 201, donePage(reference))
@@ -169,13 +158,20 @@ export class UploadService {
     const found = isUploadToken(content)
       ? await this.#options.uploads.find(content.owner, content.id)
       : undefined
-    if (!found) throw unknownUpload()
+    if (!found)
+      throw new GatewayError('RESOURCE_NOT_FOUND', 'There is no such upload.', {
+        suggestion: 'Request an upload, and open its URL.',
+      })
     return found
   }
 
   /** Receives a file of an upload, if no other one is received for it. @throws CONFLICT */
   async #alone<Value>(id: string, receive: () => Promise<Value>): Promise<Value> {
-    if (this.#receiving.has(id)) throw busy()
+    if (this.#receiving.has(id))
+      throw new GatewayError('CONFLICT', 'A file is being sent for this upload.', {
+        reason: 'busy',
+        suggestion: 'Wait until it is sent, or request another upload.',
+      })
     this.#receiving.add(id)
     try {
       return await receive()
@@ -218,8 +214,17 @@ function isUploadToken(value: unknown): value is UploadToken {
 
 /** @throws CONFLICT if a file was sent, RESOURCE_NOT_FOUND if it is too late */
 function mustBeOpen({ isDone, expiresAt }: UploadRequest): void {
-  if (isDone) throw alreadySent()
-  if (expiresAt <= world.now()) throw expired()
+  if (isDone)
+    throw new GatewayError('CONFLICT', 'A file was sent for this upload already.', {
+      reason: 'done',
+      suggestion: 'Request another upload to send another file.',
+    })
+  if (expiresAt <= world.now())
+    throw new GatewayError('RESOURCE_NOT_FOUND', 'The time for this upload is over.', {
+      reason: 'expired',
+      status: 410,
+      suggestion: 'Request another upload.',
+    })
 }
 
 /** A person who can sign in must be the caller who requested the upload. @throws AUTHENTICATION_REQUIRED, PERMISSION_DENIED */
@@ -239,8 +244,12 @@ async function typed(
 ): Promise<{ readonly type: string; readonly bytes: Bytes }> {
   const { found, all } = await withBeginning(bytes, SNIFFED_BYTES, (beginning) => {
     const type = mediaTypeOf(beginning, { type: declared, name })
-    if (types.length > 0 && !isOneOf(type, types)) throw otherType(type, types)
-    return type
+    if (types.length === 0 || isOneOf(type, types)) return type
+    throw new GatewayError(
+      'UNSUPPORTED_MEDIA_TYPE',
+      `The file is ${type}; ${types.join(', ')} is expected.`,
+      { reason: 'media_type' },
+    )
   })
   return { type: found, bytes: all }
 }
@@ -248,44 +257,6 @@ async function typed(
 function answerJson(exchange: ByteExchange, value: object): Promise<void> {
   const headers = { 'content-type': 'application/json', 'cache-control': 'no-store' }
   return exchange.send({ status: 201, headers, body: JSON.stringify(value) })
-}
-
-function otherType(type: string, types: readonly string[]): GatewayError {
-  return new GatewayError('UNSUPPORTED_MEDIA_TYPE', `The file is ${type}; ${types.join(', ')} is expected.`, {
-    reason: 'media_type',
-  })
-}
-
-function unknownUpload(): GatewayError {
-  return new GatewayError('RESOURCE_NOT_FOUND', 'There is no such upload.', {
-    suggestion: 'Request an upload, and open its URL.',
-  })
-}
-
-function expired(): GatewayError {
-  return new GatewayError('RESOURCE_NOT_FOUND', 'The time for this upload is over.', {
-    reason: 'expired',
-    status: 410,
-    suggestion: 'Request another upload.',
-  })
-}
-
-function alreadySent(): GatewayError {
-  return new GatewayError('CONFLICT', 'A file was sent for this upload already.', {
-    reason: 'done',
-    suggestion: 'Request another upload to send another file.',
-  })
-}
-
-function busy(): GatewayError {
-  return new GatewayError('CONFLICT', 'A file is being sent for this upload.', {
-    reason: 'busy',
-    suggestion: 'Wait until it is sent, or request another upload.',
-  })
-}
-
-function notFromHere(): GatewayError {
-  return new GatewayError('FORBIDDEN', 'The request did not come from the page of the upload.')
 }
 
 const MAX_PURPOSE_LENGTH = 500

@@ -19,7 +19,7 @@ import type { ByteRange } from '../../../store/blobs/blobs.ts'
 import { answered } from '../../builtin-tool.ts'
 import type { ByteRoute, Services } from '../../feature.ts'
 import { loggedReference } from '../kept-data.ts'
-import { readableReference } from '../read.ts'
+import { readableReference, type ReferenceAccess } from '../read.ts'
 
 /** The path of data, before its id. */
 const DATA_PATH = '/data/'
@@ -206,10 +206,8 @@ function isLasting(url: string): boolean {
   return expiry > world.now() + MIN_LEFT_MS
 }
 
-interface DataOptions {
-  readonly references: References
+interface DataOptions extends ReferenceAccess {
   readonly urls: DataUrls
-  mayRead(reference: Reference, call: Call): Promise<boolean>
   readonly log: Log
 }
 
@@ -226,21 +224,27 @@ export function dataRoute(options: DataOptions): ByteRoute {
     verb: 'GET',
     path: `${DATA_PATH}:ref_id`,
     bearer: async ({ name, query }) => options.urls.open(name, query)?.principal,
-    handle: async (call) => {
-      const resume = call.pauseDeadline?.()
-      try {
-        await serve(call, options)
-      } finally {
-        resume?.()
-      }
-      return answered({})
-    },
+    handle: (call) => exchanged(call, (exchange) => serve(call, exchange, options)),
   }
 }
 
-async function serve(call: Call, options: DataOptions): Promise<void> {
+/** Answers a request of bytes, which may take longer than a call. */
+export async function exchanged(
+  call: Call,
+  serveBytes: (exchange: ByteExchange) => Promise<void>,
+): Promise<Outcome> {
   const { exchange } = call
   if (!exchange) throw new GatewayError('UNSUPPORTED_OPERATION', 'Not found.')
+  const resume = call.pauseDeadline?.()
+  try {
+    await serveBytes(exchange)
+  } finally {
+    resume?.()
+  }
+  return answered({})
+}
+
+async function serve(call: Call, exchange: ByteExchange, options: DataOptions): Promise<void> {
   const { references, urls } = options
   const signed = urls.open(exchange.name, exchange.query)
   const reference = await readableReference(call, exchange.name, options)
