@@ -1,7 +1,7 @@
 /** `gatehouse skill` and `gatehouse export`: connect to a server and print a document about it. */
 import type { Settings, UpstreamSettings } from '../core/settings.ts'
 import { ownUrl } from '../core/web.ts'
-import { registryEntry } from '../descriptions/formats/registry.ts'
+import { registryEntry } from '../descriptions/formats/manifest.ts'
 import { skillOf } from '../descriptions/formats/skill.ts'
 import type { ServerDescription } from '../descriptions/model/description.ts'
 import { openLog } from '../observability/log.ts'

@@ -11,7 +11,7 @@ import {
   withServerWords,
 } from '../descriptions/formats/dashdash.ts'
 import { skillUri } from '../descriptions/formats/skill.ts'
-import { MEDIA_KEY, mediaMembers, toolNotes } from '../descriptions/formats/tool-notes.ts'
+import { MEDIA_KEY, mediaMembers, toolNotes } from '../descriptions/formats/manifest.ts'
 import type { ServerDescription } from '../descriptions/model/description.ts'
 import { NS, isAskedFor, withoutFlag } from '../protocol/meta-keys.ts'
 import { method } from '../protocol/methods.ts'

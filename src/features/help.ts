@@ -1,8 +1,7 @@
 /** The guide for agents: `ai_help`, `/ai-help` and `/llms.txt`. */
 import type { Call, Handler, Outcome } from '../core/call.ts'
 import { isObject } from '../core/json/json.ts'
-import { helpKey, helpOf } from '../descriptions/formats/help.ts'
-import { llmsFullText, llmsText } from '../descriptions/formats/briefing.ts'
+import { helpKey, helpOf, llmsFullText, llmsText } from '../descriptions/formats/help.ts'
 import type { ServerDescription } from '../descriptions/model/description.ts'
 import { answered, asTool, pageOf } from './builtin-tool.ts'
 import { describedList } from './describing.ts'

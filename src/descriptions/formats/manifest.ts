@@ -1,21 +1,26 @@
-/** The service manifest. */
+/**
+ * What programs read: the service manifest, notes on listed tools in `_meta` (cost, latency, media), and cards of servers with
+ * their entries for MCP registries.
+ */
+import { isObject } from '../../core/json/json.ts'
 import { rates } from '../../core/time/units.ts'
 import { NS } from '../../protocol/meta-keys.ts'
-import { latestModern } from '../../protocol/revisions.ts'
-import { isObject } from '../../core/json/json.ts'
+import { latestModern, revisionNames } from '../../protocol/revisions.ts'
+import { asksForToken, type ServerDescription, type ToolDescription } from '../model/description.ts'
 import {
   costData,
   costOf,
+  endpointsOf,
+  installationOf,
+  isCollectable,
   latencyOf,
   outputTypesOf,
-  isCollectable,
   paginates,
   requiredScopes,
   scopesOf,
 } from '../model/facts.ts'
-import type { ServerDescription, ToolDescription } from '../model/description.ts'
-import { clean } from '../model/text.ts'
-import { inputLimits } from './tool-notes.ts'
+import { clean, clipped } from '../model/text.ts'
+import { alternativeAccess, specVersion } from './dashdash.ts'
 
 type Json = Record<string, unknown>
 
@@ -122,4 +127,139 @@ function rateLimits(written: readonly string[]): Json | undefined {
     ...(day !== undefined && { requests_per_day: day }),
   }
   return Object.keys(limits).length > 0 ? limits : undefined
+}
+
+/** Additional `_meta` of a listed tool: cost, latency, media types. */
+export function toolNotes(tool: ToolDescription): Json {
+  const { cost } = tool.facts
+  // What a server says itself is in its entry.
+  const latency = tool.definition.latency === undefined ? latencyOf(tool) : undefined
+  const media = mediaOf(tool)
+  return {
+    ...(cost && { [`${NS}/cost`]: costData(cost) }),
+    ...(latency && { [`${NS}/latency`]: latency }),
+    ...(media && { [MEDIA_KEY]: media }),
+  }
+}
+
+/** The `_meta` key of the media of a tool. */
+export const MEDIA_KEY = `${NS}/multimodal`
+
+/** The same media as members of the list entry, for clients that ask for it or for all. */
+export function mediaMembers(tool: ToolDescription, isAsked: boolean): Json {
+  const { mediaPlace } = tool.facts
+  return mediaPlace === 'always' || (mediaPlace === 'asked' && isAsked) ? (mediaOf(tool) ?? {}) : {}
+}
+
+/** For how many tools the remaining quota is included: each is a separate read of a store that may be remote. */
+const MAX_COUNTED_TOOLS = 100
+
+/** The first tools with a quota: a rate limit, or a cost in a budget. */
+export function countedOf<Tool extends Pick<ToolDescription, 'facts'>>(
+  tools: readonly Tool[],
+): ReadonlySet<Tool> {
+  return new Set(tools.filter(isCounted).slice(0, MAX_COUNTED_TOOLS))
+}
+
+function isCounted({ facts: { rates, cost } }: Pick<ToolDescription, 'facts'>): boolean {
+  return rates !== undefined || (cost?.units ?? 0) > 0
+}
+
+/** The media types of a tool, if it handles more than text and JSON. */
+function mediaOf(tool: ToolDescription): Json | undefined {
+  // The words of the owner and of the server come before what the schema shows.
+  const inputTypes = tool.facts.inputTypes && (tool.words.accepts ?? tool.facts.inputTypes)
+  const outputTypes = outputTypesOf(tool)
+  const isRich = outputTypes.some((type) => type !== 'text/plain' && type !== 'application/json')
+  if (!inputTypes && !isRich) return undefined
+  return {
+    ...(inputTypes && { input_types: inputTypes }),
+    ...(outputTypes.length > 0 && { output_types: outputTypes }),
+    ...(inputTypes && inputLimits(tool)),
+  }
+}
+
+/** The largest input in a call and, where files can be sent as a form before it, where, and the largest of them. */
+export function inputLimits({ facts, words }: ToolDescription): Json {
+  const { upload } = facts
+  const own = words.maxInput ?? Infinity
+  const inCall = Math.min(facts.maxInput ?? Infinity, own)
+  return {
+    ...(inCall !== Infinity && { max_input_size_bytes: inCall }),
+    ...(upload && {
+      binary_transport: 'multipart',
+      upload_url: upload.url,
+      max_upload_size_bytes: Math.min(upload.max, own),
+    }),
+  }
+}
+
+/** The media type of a server card. */
+export const cardType = 'application/mcp-server-card+json'
+
+/** The entry of a server for an MCP registry; unverified. */
+export function registryEntry(server: ServerDescription): Json {
+  const { name, description, tools } = server
+  return {
+    name,
+    description,
+    specVersion,
+    install: installationOf(server),
+    alternativeAccess: alternativeAccess(server),
+    categories: [...new Set(tools.map(({ category }) => category))].toSorted(),
+    verified: false,
+  }
+}
+
+/** The server card, for discovery before connecting: SEP-2127, without tools. */
+export function serverCard(server: ServerDescription): Json {
+  const { name, version, title, purpose, links, front } = server
+  const isSigned = asksForToken(front)
+  const authorization = {
+    name: 'Authorization',
+    isRequired: true,
+    isSecret: true,
+    placeholder: 'Bearer <token>',
+  }
+  const remotes = Object.values(endpointsOf(server)).map((url) => ({
+    type: 'streamable-http',
+    url,
+    ...(isSigned && { headers: [authorization] }),
+    supportedProtocolVersions: revisionNames,
+  }))
+  return {
+    $schema: 'https://static.modelcontextprotocol.io/schemas/v1/server-card.schema.json',
+    name: `${NS}/${name}`,
+    version,
+    description: clipped(purpose, 100),
+    title: clipped(title, 100),
+    ...(links.homepage !== undefined && { websiteUrl: links.homepage }),
+    ...(links.repository !== undefined && { repository: repositoryOf(links.repository) }),
+    ...(remotes.length > 0 && { remotes }),
+  }
+}
+
+/** The media type of an AI Catalog. */
+export const catalogType = 'application/ai-catalog+json'
+
+/** The version of the AI Catalog format that SEP-2127 describes. */
+export const catalogVersion = '1.0'
+
+/** An entry of the AI Catalog of a domain (SEP-2127): the card has the title, description and version. */
+export function catalogEntry({ name }: ServerDescription, cardUrl: string): Json {
+  return { identifier: identifierOf(cardUrl, `mcp:${name}`), type: cardType, url: cardUrl }
+}
+
+/** The same as drafts of SEP-2127 had it, for `/.well-known/mcp/catalog.json`. */
+export function draftCatalogEntry({ name, title }: ServerDescription, cardUrl: string): Json {
+  return { identifier: identifierOf(cardUrl, name), displayName: title, type: cardType, url: cardUrl }
+}
+
+function identifierOf(cardUrl: string, path: string): string {
+  return `urn:air:${new URL(cardUrl).hostname}:${path}`
+}
+
+function repositoryOf(url: string): Json {
+  const [source = ''] = new URL(url).hostname.replace(/^www\./, '').split('.')
+  return { url, source }
 }

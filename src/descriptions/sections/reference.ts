@@ -1,8 +1,7 @@
 /** The reference of tools, in full and as a short list. */
 import { riskLevels } from '../model/completed.ts'
 import type { ToolDescription, ServerDescription } from '../model/description.ts'
-import { costOf, latencyOf, outputTypesOf } from '../model/facts.ts'
-import { possibleErrors } from '../model/failures.ts'
+import { costOf, latencyOf, outputTypesOf, possibleErrors } from '../model/facts.ts'
 import { examplesOf, type Parameter, parametersOf } from '../model/parameters.ts'
 import {
   bullets,

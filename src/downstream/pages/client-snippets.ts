@@ -1,5 +1,5 @@
 /** Configuration of well-known MCP clients for the gateway's address. */
-import { stdioWords, TOKEN_VARIABLE as TOKEN } from '../../descriptions/model/connecting.ts'
+import { stdioWords, TOKEN_VARIABLE as TOKEN } from '../../descriptions/model/facts.ts'
 
 /** The configuration of one client for the gateway. */
 export interface ClientSnippet {

@@ -4,18 +4,19 @@ import { type Timer, world } from '../../core/world.ts'
 import type { Call, Handler, Notification, Outcome, Middleware } from '../../core/call.ts'
 import type { ServerRecord } from '../../core/descriptor.ts'
 import { isObject } from '../../core/json/json.ts'
-import { manifestOf, manifestVersion } from '../../descriptions/formats/manifest.ts'
 import {
   cardType,
   catalogEntry,
   catalogType,
   catalogVersion,
+  countedOf,
   draftCatalogEntry,
+  manifestOf,
+  manifestVersion,
   serverCard,
-} from '../../descriptions/formats/registry.ts'
-import { countedOf } from '../../descriptions/formats/tool-notes.ts'
+} from '../../descriptions/formats/manifest.ts'
 import type { ServerDescription } from '../../descriptions/model/description.ts'
-import { isApart, quotaData, latencyOf } from '../../descriptions/model/facts.ts'
+import { isApart, latencyOf, quotaData } from '../../descriptions/model/facts.ts'
 import { NS } from '../../protocol/meta-keys.ts'
 import { ACKNOWLEDGED } from '../../protocol/subscription-filter.ts'
 import { answered, pageOf, spread } from '../builtin-tool.ts'

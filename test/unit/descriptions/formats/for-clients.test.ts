@@ -4,13 +4,13 @@ import { Secret } from '../../../../src/core/text/secret.ts'
 import {
   agentBriefing,
   agentPrompt,
+  helpOf,
+  helpText,
   llmsFullText,
   llmsText,
-} from '../../../../src/descriptions/formats/briefing.ts'
+} from '../../../../src/descriptions/formats/help.ts'
 import { serverObject } from '../../../../src/descriptions/formats/dashdash.ts'
-import { helpOf, helpText } from '../../../../src/descriptions/formats/help.ts'
-import { manifestOf } from '../../../../src/descriptions/formats/manifest.ts'
-import { registryEntry, serverCard } from '../../../../src/descriptions/formats/registry.ts'
+import { manifestOf, registryEntry, serverCard } from '../../../../src/descriptions/formats/manifest.ts'
 import { skillOf } from '../../../../src/descriptions/formats/skill.ts'
 import type { ServerDescription } from '../../../../src/descriptions/model/description.ts'
 import {

@@ -1,7 +1,12 @@
 import { describe, expect, test } from 'vitest'
 import { errorCodes, GatewayError, isErrorCode } from '../../../../src/core/error.ts'
-import { agentBriefing, llmsText } from '../../../../src/descriptions/formats/briefing.ts'
-import { helpOf, helpText, sectionKeys } from '../../../../src/descriptions/formats/help.ts'
+import {
+  agentBriefing,
+  helpOf,
+  helpText,
+  llmsText,
+  sectionKeys,
+} from '../../../../src/descriptions/formats/help.ts'
 import { fullFront, describedServer, describedServers } from '../../../support/described-server.ts'
 
 const create = {

@@ -9,8 +9,12 @@ import {
   withOwnWords,
   withServerWords,
 } from '../../../../src/descriptions/formats/dashdash.ts'
-import { manifestOf } from '../../../../src/descriptions/formats/manifest.ts'
-import { catalogEntry, draftCatalogEntry, serverCard } from '../../../../src/descriptions/formats/registry.ts'
+import {
+  catalogEntry,
+  draftCatalogEntry,
+  manifestOf,
+  serverCard,
+} from '../../../../src/descriptions/formats/manifest.ts'
 import { skillName } from '../../../../src/descriptions/formats/skill.ts'
 import {
   fullFront,

@@ -8,9 +8,11 @@ import { Secret } from '../../../../src/core/text/secret.ts'
 import {
   agentBriefing,
   agentPrompt,
+  helpOf,
+  helpText,
   llmsFullText,
   llmsText,
-} from '../../../../src/descriptions/formats/briefing.ts'
+} from '../../../../src/descriptions/formats/help.ts'
 import {
   completedAnnotations,
   completedDescription,
@@ -18,11 +20,9 @@ import {
 } from '../../../../src/descriptions/model/completed.ts'
 import { resourceObject, serverObject, toolObject } from '../../../../src/descriptions/formats/dashdash.ts'
 import { examplesOf } from '../../../../src/descriptions/model/parameters.ts'
-import { helpOf, helpText } from '../../../../src/descriptions/formats/help.ts'
-import { manifestOf } from '../../../../src/descriptions/formats/manifest.ts'
-import { authNotice, headersNotice } from '../../../../src/descriptions/sections/practices.ts'
+import { manifestOf, registryEntry, serverCard } from '../../../../src/descriptions/formats/manifest.ts'
+import { authNotice, headersNotice } from '../../../../src/descriptions/sections/sections.ts'
 import type { ServerDescription } from '../../../../src/descriptions/model/description.ts'
-import { registryEntry, serverCard } from '../../../../src/descriptions/formats/registry.ts'
 import { skillOf, skillUri, stampOf } from '../../../../src/descriptions/formats/skill.ts'
 import { assertions } from '../../../../src/lint/audit.ts'
 import { subjectOf } from '../../../support/audited.ts'

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { mediaMembers, toolNotes } from '../../../../src/descriptions/formats/tool-notes.ts'
+import { mediaMembers, toolNotes } from '../../../../src/descriptions/formats/manifest.ts'
 import { describedTool } from '../../../support/described-server.ts'
 
 const definition = { name: 't', inputSchema: { type: 'object' } }

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { loadSettings } from '../../../../src/config/load.ts'
-import { frontOf } from '../../../../src/descriptions/model/describe-gateway.ts'
+import { frontOf } from '../../../../src/descriptions/model/describe.ts'
 
 const servers = `upstreams:
   files: { command: x }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { bestPractices } from '../../../../src/descriptions/sections/practices.ts'
+import { bestPractices } from '../../../../src/descriptions/sections/sections.ts'
 import { describedServer } from '../../../support/described-server.ts'
 
 const writing = { name: 'create_item', description: 'Creates an item.', inputSchema: { type: 'object' } }

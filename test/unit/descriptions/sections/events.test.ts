@@ -1,6 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { agentPrompt, llmsText } from '../../../../src/descriptions/formats/briefing.ts'
-import { helpOf } from '../../../../src/descriptions/formats/help.ts'
+import { agentPrompt, helpOf, llmsText } from '../../../../src/descriptions/formats/help.ts'
 import { manifestOf } from '../../../../src/descriptions/formats/manifest.ts'
 import { skillOf } from '../../../../src/descriptions/formats/skill.ts'
 import type { Front } from '../../../../src/descriptions/model/description.ts'

@@ -1,7 +1,6 @@
 import { expect, test } from 'vitest'
-import { agentBriefing, agentPrompt } from '../../../../src/descriptions/formats/briefing.ts'
-import { helpText } from '../../../../src/descriptions/formats/help.ts'
-import { authNotice, headersNotice, versionNotice } from '../../../../src/descriptions/sections/practices.ts'
+import { agentBriefing, agentPrompt, helpText } from '../../../../src/descriptions/formats/help.ts'
+import { authNotice, headersNotice, versionNotice } from '../../../../src/descriptions/sections/sections.ts'
 import { valueHeaders } from '../../../../src/protocol/meta-keys.ts'
 import { fullFront, describedServer } from '../../../support/described-server.ts'
 

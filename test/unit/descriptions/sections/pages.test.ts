@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { manifestOf } from '../../../../src/descriptions/formats/manifest.ts'
-import { bestPractices } from '../../../../src/descriptions/sections/practices.ts'
+import { bestPractices } from '../../../../src/descriptions/sections/sections.ts'
 import { describedServer, type Given } from '../../../support/described-server.ts'
 
 const inputSchema = { type: 'object', properties: { cursor: { type: 'string' } } }

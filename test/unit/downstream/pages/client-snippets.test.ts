@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
-import { stdioWords } from '../../../../src/descriptions/model/connecting.ts'
+import { stdioWords } from '../../../../src/descriptions/model/facts.ts'
 import { clientSnippets } from '../../../../src/downstream/pages/client-snippets.ts'
 import { inRepository } from '../../../support/document.ts'
 
