@@ -51,9 +51,9 @@ const forEachFeature = [
   'offers.ts',
   'own-calls.ts',
   'builtin-tool.ts',
-  'describing.ts',
+  'describing/documents.ts',
   'dialer.ts',
-  'list-changes.ts',
+  'tool-lists.ts',
   'missing-undo.ts',
   'settings/*.ts',
 ]

@@ -12,7 +12,7 @@ import { type SchemaProblem, validator } from '../core/schema/schema.ts'
 import { withExtension } from '../protocol/meta-keys.ts'
 import type { Feature, Services } from './feature.ts'
 import { type Reserved, reservedFor } from './offers.ts'
-import { describingTools } from './describing.ts'
+import { describingTools } from './tool-lists.ts'
 import { injectArgumentsSchema } from './settings/admit.ts'
 
 type Deps = Pick<Services, 'log' | 'servers' | 'descriptions' | 'features'>

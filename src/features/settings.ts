@@ -12,7 +12,6 @@ import { errorsSchema } from './errors/settings.ts'
 import { eventsSchema } from './events/settings.ts'
 import { idempotencySchema } from './idempotency/settings.ts'
 import { intentSchema } from './intent/settings.ts'
-import { manifestSchema } from './manifest/settings.ts'
 import { maskSchema } from './mask/settings.ts'
 import { permissionsSchema } from './permissions/settings.ts'
 import { progressSchema } from './progress/settings.ts'
@@ -29,6 +28,7 @@ import {
 } from './settings/admit.ts'
 import { misplacedValuesSchema, validateSchema, multimodalSchema } from './settings/authorize.ts'
 import {
+  manifestSchema,
   dashdashSchema,
   helpSchema,
   skillsSchema,

@@ -64,7 +64,7 @@ export function helpText(description: ServerDescription): string {
 }
 
 /** A guide with some sections, the title and the purpose. */
-export function guideOf(description: ServerDescription, sections: readonly Section[]): string {
+function guideOf(description: ServerDescription, sections: readonly Section[]): string {
   const { emoji = '', title, purpose } = description
   const heading = `# ${inlineText(`${emoji} ${title}`)}\n\n> ${inlineText(purpose)}`
   return `${frontMatter(description)}\n${[heading, ...sections.map(titled)].join('\n\n')}\n`

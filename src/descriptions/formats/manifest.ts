@@ -180,7 +180,7 @@ function mediaOf(tool: ToolDescription): Json | undefined {
 }
 
 /** The largest input in a call and, where files can be sent as a form before it, where, and the largest of them. */
-export function inputLimits({ facts, words }: ToolDescription): Json {
+function inputLimits({ facts, words }: ToolDescription): Json {
   const { upload } = facts
   const own = words.maxInput ?? Infinity
   const inCall = Math.min(facts.maxInput ?? Infinity, own)

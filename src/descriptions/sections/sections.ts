@@ -490,7 +490,7 @@ function joined(parts: readonly string[]): string {
 // Sections about installation, authentication and scopes.
 
 /** How to connect and authenticate. */
-export function accessSections(description: ServerDescription): Section[] {
+function accessSections(description: ServerDescription): Section[] {
   return [installation(description), authentication(description)]
 }
 

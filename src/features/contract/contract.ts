@@ -14,7 +14,7 @@ import { method as known } from '../../protocol/methods.ts'
 import { ACKNOWLEDGED } from '../../protocol/subscription-filter.ts'
 import type { Answered } from '../builtin-tool.ts'
 import type { Feature, Services } from '../feature.ts'
-import { acknowledged, type List, lists, listsWanted, withListChanged } from '../list-changes.ts'
+import { acknowledged, type List, lists, listsWanted, withListChanged } from '../tool-lists.ts'
 import { createContractWatcher, type ContractWatcher, type ContractChangeEvent } from './watch.ts'
 import { contractSchema } from '../settings/admit.ts'
 

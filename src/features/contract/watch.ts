@@ -16,7 +16,7 @@ import type { ServerDescription, ToolDescription } from '../../descriptions/mode
 import { Contracts } from '../../records/contracts.ts'
 import type { Services } from '../feature.ts'
 import { publish } from '../offers.ts'
-import { type List, lists } from '../list-changes.ts'
+import { type List, lists } from '../tool-lists.ts'
 import { contractSchema } from '../settings/admit.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'descriptions' | 'features' | 'gateway'>

@@ -26,7 +26,7 @@ import {
 } from '../../protocol/meta-keys.ts'
 import { method as known } from '../../protocol/methods.ts'
 import { callKey, findCall } from '../../records/calls.ts'
-import { toolsToCheck } from '../describing.ts'
+import { toolsToCheck } from '../tool-lists.ts'
 import type { Feature, Services } from '../feature.ts'
 import { callerValues, modelArguments } from '../offers.ts'
 import { type IntentSettings, intentSchema } from './settings.ts'

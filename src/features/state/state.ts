@@ -4,7 +4,7 @@
  */
 import type { Call, Middleware, Outcome } from '../../core/call.ts'
 import { hasExtension, isAskedFor, SESSION_STATE, SESSION_STATE_KEY } from '../../protocol/meta-keys.ts'
-import { describingTools } from '../describing.ts'
+import { describingTools } from '../tool-lists.ts'
 import type { Feature, Services } from '../feature.ts'
 import { callerValues, modelArguments, type Reserved } from '../offers.ts'
 import { withOptional } from './remember.ts'

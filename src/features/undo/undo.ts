@@ -26,7 +26,7 @@ import {
 import { haveOutsideData, withoutData } from '../../records/kept-arguments.ts'
 import { toStoredPrincipal } from '../../records/principal.ts'
 import { keepReferences } from '../../records/references.ts'
-import { toolsToCheck } from '../describing.ts'
+import { toolsToCheck } from '../tool-lists.ts'
 import type { Feature, Services } from '../feature.ts'
 import { toolFacts } from '../offers.ts'
 import { noUndo } from '../missing-undo.ts'

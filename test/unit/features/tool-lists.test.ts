@@ -1,6 +1,6 @@
 import { expect, it, vi } from 'vitest'
 import { Payload } from '../../../src/core/payload.ts'
-import { describingTools } from '../../../src/features/describing.ts'
+import { describingTools } from '../../../src/features/tool-lists.ts'
 import { toolCall } from '../../support/tool-call.ts'
 
 it('tools are described once, whatever surrounds them in the list', async () => {

@@ -30,7 +30,7 @@ import {
 } from '../../../core/undo/expression.ts'
 import { writtenMismatches } from '../../../core/undo/judge-undo.ts'
 import { world } from '../../../core/world.ts'
-import { toolsToCheck } from '../../describing.ts'
+import { toolsToCheck } from '../../tool-lists.ts'
 import type { Services } from '../../feature.ts'
 import type { EventTrial } from '../../offers.ts'
 import type { ServerEvents } from '../server-events.ts'

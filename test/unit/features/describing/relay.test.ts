@@ -3,7 +3,7 @@ import type { Call, Handler } from '../../../../src/core/call.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import type { ServerRecord } from '../../../../src/core/descriptor.ts'
-import { createRelay } from '../../../../src/features/skills/skills.ts'
+import { SkillRelay } from '../../../../src/features/describing/skills.ts'
 import { featureDeps } from '../../../support/feature-deps.ts'
 import { serverRecord } from '../../../support/server-record.ts'
 import { toolCall } from '../../../support/tool-call.ts'
@@ -40,7 +40,7 @@ function bench(server: Handler) {
       return server(call)
     },
   })
-  return { relay: createRelay(deps), asked }
+  return { relay: new SkillRelay(deps), asked }
 }
 
 const listing: Handler = async ({ method, params }) => {

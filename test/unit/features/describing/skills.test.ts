@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
-import { skills } from '../../../../src/features/skills/skills.ts'
+import { skills } from '../../../../src/features/describing/skills.ts'
 import { featureDeps } from '../../../support/feature-deps.ts'
 import { describedServer } from '../../../support/described-server.ts'
 import { serverRecord } from '../../../support/server-record.ts'

@@ -5,14 +5,14 @@ import { self } from '../../core/identity.ts'
 import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
 import { within } from '../../core/time/waiting.ts'
-import { type SkillFile, skillName, skillOf, skillUri, stampOf } from '../../descriptions/formats/skill.ts'
+import { skillName, skillOf, skillUri, stampOf } from '../../descriptions/formats/skill.ts'
 import type { ServerDescription } from '../../descriptions/model/description.ts'
-import { answered, pageOf } from '../builtin-tool.ts'
-import { extendDiscover, describedList } from '../describing.ts'
+import { answered } from '../builtin-tool.ts'
 import type { Feature, BuiltinEntry, Services } from '../feature.ts'
 import { type SkillSettings, skillsSchema } from '../settings/describe.ts'
+import { describedList, type DescribingDeps, documentFor, extendDiscover, markdownPage } from './documents.ts'
 
-type Deps = Pick<Services, 'log' | 'servers' | 'invoker' | 'descriptions' | 'features'>
+type Deps = DescribingDeps & Pick<Services, 'invoker'>
 
 const { name: NAME } = skillsSchema
 
@@ -20,7 +20,7 @@ const { name: NAME } = skillsSchema
 export const skills: Feature<SkillSettings | false> = {
   ...skillsSchema,
   create: (settings, deps) => {
-    const relay = createRelay(deps)
+    const relay = new SkillRelay(deps)
     const discoverMiddleware = extendDiscover(async ({ target: { upstream }, client }) => {
       if (settings(upstream) === false) return undefined
       const asked = client.capabilities.extensions
@@ -30,7 +30,15 @@ export const skills: Feature<SkillSettings | false> = {
         ...(isAsked && { kinds: ['resources'] }),
       }
     })
-    const context: SkillContext = { deps, relay, isListed: (upstream) => listedBy(settings(upstream)) }
+    const page = markdownPage(
+      async (call) => (await documentFor(NAME, skillFile, call, deps)).text,
+      CACHE_TTL_MS / 1000,
+    )
+    const context: SkillContext = {
+      deps,
+      relay,
+      isListed: (upstream) => (settings(upstream) || { listed: false }).listed,
+    }
     return {
       responseMiddleware: (method) => (method === 'server/discover' ? discoverMiddleware : undefined),
       builtins: {
@@ -39,8 +47,8 @@ export const skills: Feature<SkillSettings | false> = {
       },
       http: {
         pages: [
-          { path: `/skills/${self.name}/SKILL.md`, handle: readPage(deps) },
-          { path: '/skills/*/SKILL.md', handle: readPage(deps) },
+          { path: `/skills/${self.name}/SKILL.md`, handle: page },
+          { path: '/skills/*/SKILL.md', handle: page },
         ],
       },
     }
@@ -50,15 +58,12 @@ export const skills: Feature<SkillSettings | false> = {
 /** How long skills may be cached, in milliseconds. */
 const CACHE_TTL_MS = 60_000
 const TYPE = 'text/markdown'
+const skillFile = { key: 'skill', make: skillOf }
 
 interface SkillContext {
   readonly deps: Deps
-  readonly relay: Relay
+  readonly relay: SkillRelay
   isListed(upstream?: string): boolean
-}
-
-function listedBy(settings: SkillSettings | false): boolean {
-  return settings !== false && settings.listed
 }
 
 function listSkills(context: SkillContext): Handler {
@@ -70,9 +75,8 @@ function listSkills(context: SkillContext): Handler {
       )
     const relayed = await context.relay.list(call)
     const taken = new Set(relayed.map(({ uri }) => uri))
-    const gatewaySkills = (await descriptionsFor(call, context.deps)).map((description) =>
-      skillFor(description, context.deps),
-    )
+    const descriptions = await descriptionsFor(call, context.deps)
+    const gatewaySkills = descriptions.map((description) => skillFor(description, context.deps))
     return answered({
       skills: [...gatewaySkills.filter(({ uri }) => !taken.has(uri)), ...relayed],
       ttlMs: CACHE_TTL_MS,
@@ -107,12 +111,8 @@ async function descriptionsFor(call: Call, deps: Deps): Promise<readonly ServerD
   return [description, ...description.parts]
 }
 
-function fileOf(description: ServerDescription, deps: Deps): SkillFile {
-  return deps.descriptions.document(description, 'skill', skillOf)
-}
-
 function skillFor(description: ServerDescription, deps: Deps): Skill {
-  const { text, frontmatter } = fileOf(description, deps)
+  const { text, frontmatter } = deps.descriptions.document(description, skillFile.key, skillOf)
   const uri = skillUri(description)
   return { uri, frontmatter, resources: [{ uri, ...stampOf(text) }] }
 }
@@ -140,7 +140,7 @@ function resourcesOf(
       handle: async (call) => {
         const found = (await descriptionsFor(call, deps)).find((description) => skillUri(description) === uri)
         if (!found) throw unknownResource(uri)
-        const { text } = fileOf(found, deps)
+        const { text } = deps.descriptions.document(found, skillFile.key, skillOf)
         return answered({
           resultType: 'complete',
           contents: [{ uri, mimeType: TYPE, text }],
@@ -153,31 +153,12 @@ function resourcesOf(
   return upstream === undefined ? [...entries, relay.files] : entries
 }
 
-function readPage(deps: Deps): Handler {
-  return async (call) => {
-    const description = await describedList(NAME, call, deps)
-    const { text } = fileOf(description, deps)
-    return pageOf({ text, type: `${TYPE}; charset=utf-8`, maxAge: CACHE_TTL_MS / 1000 })
-  }
-}
-
-// Relays the skills that servers publish, under names of the gateway.
-
 /** A skill as clients know it. */
 interface Skill {
   readonly uri: string
   readonly frontmatter: Readonly<Record<string, unknown>>
   /** A list, or a string for files that are only known when they are read. */
   readonly resources: unknown
-}
-
-/** The skills that servers publish; at the combined endpoint, the server's name is part of the URI. */
-interface Relay {
-  list(call: Call): Promise<readonly Skill[]>
-  /** Undefined if the server has no such skill. @throws errors of the server */
-  get(call: Call, uri: string): Promise<Skill | undefined>
-  /** Reads the files of these skills at the combined endpoint. */
-  readonly files: BuiltinEntry
 }
 
 const SCHEME = 'skill://'
@@ -189,13 +170,12 @@ const MAX_SKILLS = 512
 const MAX_PAGES = 100
 const LIST_TIMEOUT_MS = 5000
 
-/** Relays the skills of servers that declare the skills extension. */
-export function createRelay(deps: Deps): Relay {
-  return new SkillRelay(deps)
-}
-
-class SkillRelay implements Relay {
+/**
+ * Relays the skills of servers that declare the skills extension; at the combined endpoint, the server's name is part of the URI.
+ */
+export class SkillRelay {
   readonly #deps: Deps
+  /** Reads the files of these skills at the combined endpoint. */
   readonly files: BuiltinEntry
 
   constructor(deps: Deps) {
@@ -220,6 +200,7 @@ class SkillRelay implements Relay {
     return (await Promise.all(lists)).flat()
   }
 
+  /** Undefined if the server has no such skill. @throws errors of the server */
   async get(call: Call, uri: string): Promise<Skill | undefined> {
     const { upstream } = call.target
     const location = upstream === undefined ? locate(uri, this.#deps.servers.names()) : { upstream, uri }

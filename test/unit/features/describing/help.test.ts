@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest'
-import { Payload } from '../../../src/core/payload.ts'
-import { help } from '../../../src/features/help.ts'
-import { featureDeps } from '../../support/feature-deps.ts'
-import { describedServer } from '../../support/described-server.ts'
-import { toolCall } from '../../support/tool-call.ts'
+import { Payload } from '../../../../src/core/payload.ts'
+import { help } from '../../../../src/features/describing/guides.ts'
+import { featureDeps } from '../../../support/feature-deps.ts'
+import { describedServer } from '../../../support/described-server.ts'
+import { toolCall } from '../../../support/tool-call.ts'
 
 const described = describedServer({ tools: [{ name: 'get_it' }, { name: 'getIt' }] })
 

@@ -1,17 +1,18 @@
 /**
- * Adds to tool lists and to `server/discover`. A description that takes too long to create is left out.
+ * The documents that are made of descriptions of servers, and what formats add to `server/discover`. A description that takes
+ * too long to create is left out there.
  */
-import type { Call, Outcome, Middleware } from '../core/call.ts'
-import type { Descriptor } from '../core/descriptor.ts'
-import { asGatewayError } from '../core/error.ts'
-import { Payload } from '../core/payload.ts'
-import { attempt, within } from '../core/time/waiting.ts'
-import { describeAllServers } from '../descriptions/model/describe.ts'
-import type { ServerDescription } from '../descriptions/model/description.ts'
-import { amongCapabilities } from '../protocol/meta-keys.ts'
-import type { Services } from './feature.ts'
+import type { Call, Handler, Middleware, Outcome } from '../../core/call.ts'
+import { Payload } from '../../core/payload.ts'
+import { attempt, within } from '../../core/time/waiting.ts'
+import { describeAllServers } from '../../descriptions/model/describe.ts'
+import type { ServerDescription } from '../../descriptions/model/description.ts'
+import { amongCapabilities } from '../../protocol/meta-keys.ts'
+import { pageOf } from '../builtin-tool.ts'
+import type { Services } from '../feature.ts'
 
-type Deps = Pick<Services, 'log' | 'servers' | 'descriptions' | 'features'>
+/** What documents are made with. */
+export type DescribingDeps = Pick<Services, 'log' | 'servers' | 'descriptions' | 'features'>
 
 type Fields = Readonly<Record<string, unknown>>
 
@@ -35,7 +36,7 @@ const DESCRIPTION_TIMEOUT_MS = 2000
 export function descriptionSoon(
   feature: string,
   call: Call,
-  deps: Deps,
+  deps: DescribingDeps,
 ): ServerDescription | undefined | Promise<ServerDescription | undefined> {
   // Internal calls create descriptions themselves, so they would wait for their own result.
   if (call.internal) return undefined
@@ -46,25 +47,6 @@ export function descriptionSoon(
     DESCRIPTION_TIMEOUT_MS,
     undefined,
   )
-}
-
-/** How long a server may take to list its tools for a check, in milliseconds. */
-const CHECK_TIMEOUT_MS = 10_000
-
-/** The tools against which a server's configuration is checked; if they cannot be listed, `event` is logged. */
-export async function toolsToCheck(
-  upstream: string,
-  deps: Pick<Deps, 'servers' | 'log'>,
-  event: string,
-): Promise<readonly Descriptor[] | undefined> {
-  try {
-    const tools = await within(deps.servers.tools(upstream), CHECK_TIMEOUT_MS, undefined)
-    if (!tools) deps.log.warn(event, { upstream, reason: 'the server does not list its tools in time' })
-    return tools
-  } catch (error) {
-    deps.log.warn(event, { upstream, reason: asGatewayError(error).message })
-    return undefined
-  }
 }
 
 /** Adds to the result of `server/discover`, for clients of every revision. */
@@ -122,7 +104,7 @@ const partialDescriptions = new WeakMap<ServerDescription, Map<string, ServerDes
 export function describedList(
   feature: string,
   call: Call,
-  deps: Deps,
+  deps: DescribingDeps,
 ): ServerDescription | Promise<ServerDescription> {
   const found = deps.descriptions.of(call.target.upstream, call)
   return found instanceof Promise
@@ -130,7 +112,7 @@ export function describedList(
     : partsWith(feature, found, deps)
 }
 
-function partsWith(feature: string, description: ServerDescription, deps: Deps): ServerDescription {
+function partsWith(feature: string, description: ServerDescription, deps: DescribingDeps): ServerDescription {
   const parts = description.parts.filter(({ name }) => deps.features.isOn(feature, name))
   if (parts.length === description.parts.length) return description
   const known = partialDescriptions.get(description) ?? new Map<string, ServerDescription>()
@@ -141,32 +123,26 @@ function partsWith(feature: string, description: ServerDescription, deps: Deps):
   return partial
 }
 
-/** Rewrites each tool in a server's lists; an unchanged tool keeps its original text. */
-export function describingTools(describe: (tool: Payload) => Payload): Middleware {
-  let last: { readonly text: string; readonly rewritten: Payload } | undefined
-  let lastTools: { readonly text: string; readonly rewritten: Payload | undefined } | undefined
-  const rewrite = (result: Payload): Payload => {
-    const tools = result.at('tools')
-    if (!tools || !Array.isArray(tools.value)) return result
-    const { text } = tools
-    // Members beside the tools may change with each response, such as a remaining quota.
-    if (lastTools?.text !== text) lastTools = { text, rewritten: changed(tools, describe) }
-    return lastTools.rewritten ? result.with({ tools: lastTools.rewritten }) : result
-  }
-  return (next) => async (call) => {
-    const outcome = await next(call)
-    if (outcome.kind !== 'result') return outcome
-    // The same text is the same list: its result is reused, and encoded once.
-    const { text } = outcome.result
-    if (last?.text !== text) last = { text, rewritten: rewrite(outcome.result) }
-    return last.rewritten.text === text ? outcome : { kind: 'result', result: last.rewritten }
-  }
+/** A document of some kind: how it is made, and the key under which it is kept for each description. */
+export interface DocumentFormat<Made> {
+  readonly key: string
+  make(description: ServerDescription): Made
 }
 
-/** The list with its entries rewritten; undefined if none changed. */
-function changed(tools: Payload, describe: (tool: Payload) => Payload): Payload | undefined {
-  const before = tools.items
-  const after = before.map(describe)
-  if (after.every((tool, index) => tool === before[index])) return undefined
-  return Payload.text(`[${after.map(({ text }) => text).join(',')}]`)
+/** The document of a format for the server, or for all servers, at whose address the call is. */
+export async function documentFor<Made>(
+  feature: string,
+  { key, make }: DocumentFormat<Made>,
+  call: Call,
+  deps: DescribingDeps,
+): Promise<Made> {
+  return deps.descriptions.document(await describedList(feature, call, deps), key, make)
+}
+
+/** The type of texts in Markdown, over HTTP. */
+export const MARKDOWN = 'text/markdown; charset=utf-8'
+
+/** Answers with a page in Markdown, which may be cached for some seconds. */
+export function markdownPage(textOf: (call: Call) => Promise<string>, maxAge: number): Handler {
+  return async (call) => pageOf({ text: await textOf(call), type: MARKDOWN, maxAge })
 }

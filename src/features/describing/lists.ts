@@ -1,7 +1,7 @@
 /** Descriptions in the dashdash format, in lists and in `server/discover`. */
-import type { Call, Outcome, Middleware } from '../core/call.ts'
-import type { EntryDefinition } from '../core/descriptor.ts'
-import { Payload } from '../core/payload.ts'
+import type { Call, Outcome, Middleware } from '../../core/call.ts'
+import type { EntryDefinition } from '../../core/descriptor.ts'
+import { Payload } from '../../core/payload.ts'
 import {
   serverObject,
   specVersion,
@@ -9,17 +9,15 @@ import {
   listedToolObject,
   withOwnWords,
   withServerWords,
-} from '../descriptions/formats/dashdash.ts'
-import { skillUri } from '../descriptions/formats/skill.ts'
-import { MEDIA_KEY, mediaMembers, toolNotes } from '../descriptions/formats/manifest.ts'
-import type { ServerDescription } from '../descriptions/model/description.ts'
-import { NS, isAskedFor, withoutFlag } from '../protocol/meta-keys.ts'
-import { method } from '../protocol/methods.ts'
-import { extendDiscover, descriptionSoon } from './describing.ts'
-import type { Feature, Services } from './feature.ts'
-import { dashdashSchema } from './settings/describe.ts'
-
-type Deps = Pick<Services, 'log' | 'servers' | 'descriptions' | 'features'>
+} from '../../descriptions/formats/dashdash.ts'
+import { skillUri } from '../../descriptions/formats/skill.ts'
+import { MEDIA_KEY, mediaMembers, toolNotes } from '../../descriptions/formats/manifest.ts'
+import type { ServerDescription } from '../../descriptions/model/description.ts'
+import { NS, isAskedFor, withoutFlag } from '../../protocol/meta-keys.ts'
+import { method } from '../../protocol/methods.ts'
+import type { Feature } from '../feature.ts'
+import { dashdashSchema } from '../settings/describe.ts'
+import { type DescribingDeps, descriptionSoon, extendDiscover } from './documents.ts'
 
 /** The name of the feature. */
 const { name: NAME } = dashdashSchema
@@ -57,7 +55,7 @@ export const dashdash: Feature<Settings | false> = {
   },
 }
 
-function isTrusted(upstream: string | undefined, { servers }: Pick<Deps, 'servers'>): boolean {
+function isTrusted(upstream: string | undefined, { servers }: Pick<DescribingDeps, 'servers'>): boolean {
   return upstream !== undefined && servers.settings(upstream)?.trust === true
 }
 
@@ -84,7 +82,7 @@ const described: ReadonlySet<string> = new Set(['tools/list', 'resources/list', 
 
 /** Describes the entries of the lists of a method; the same list is described and encoded once. */
 export function describeLists(
-  deps: Deps,
+  deps: DescribingDeps,
   isOn: (upstream?: string) => boolean,
 ): (methodName: string) => Middleware | undefined {
   const known = new Map<string, readonly Described[]>()
@@ -135,7 +133,7 @@ export function describeLists(
 interface ListContext {
   readonly key: string
   readonly description: ServerDescription
-  readonly deps: Deps
+  readonly deps: DescribingDeps
   /** Whether the object is also added to `_meta`. */
   readonly isInMeta: boolean
   /** Whether the client asks for media types as members of tools. */

@@ -20,13 +20,19 @@ import { isApart, latencyOf, quotaData } from '../../descriptions/model/facts.ts
 import { NS } from '../../protocol/meta-keys.ts'
 import { ACKNOWLEDGED } from '../../protocol/subscription-filter.ts'
 import { answered, pageOf, spread } from '../builtin-tool.ts'
-import { extendDiscover, descriptionSoon, describedList } from '../describing.ts'
-import type { Feature, BuiltinPage, BuiltinTool, Services } from '../feature.ts'
+import type { BuiltinPage, BuiltinTool, Feature, Services, SettingsOf } from '../feature.ts'
 import { remainingQuota } from '../offers.ts'
-import { acknowledged, listsWanted, withListChanged } from '../list-changes.ts'
-import { type ManifestSettings, manifestSchema } from './settings.ts'
+import { acknowledged, listsWanted, withListChanged } from '../tool-lists.ts'
+import { type ManifestSettings, manifestSchema } from '../settings/describe.ts'
+import {
+  describedList,
+  type DescribingDeps,
+  descriptionSoon,
+  documentFor,
+  extendDiscover,
+} from './documents.ts'
 
-type Deps = Pick<Services, 'log' | 'servers' | 'descriptions' | 'pages' | 'features' | 'gateway'>
+type Deps = DescribingDeps & Pick<Services, 'pages' | 'gateway'>
 
 const { name: NAME } = manifestSchema
 
@@ -97,29 +103,21 @@ const definition = {
   annotations: { readOnlyHint: true, idempotentHint: true },
 }
 
-type SettingsFor = (upstream?: string) => ManifestSettings | false
-
-function toolOf(settings: SettingsFor, deps: Deps): BuiltinTool {
+function toolOf(settings: SettingsOf<ManifestSettings | false>, deps: Deps): BuiltinTool {
   return {
     definition,
-    isListed: (upstream) => listedBy(settings(upstream)),
+    isListed: (upstream) => (settings(upstream) || {}).listed,
     handle: async (call) => {
       const own = settings(call.target.upstream)
       const { complete: manifestJson } = await manifestFor(call, deps)
-      const { _meta: meta } = manifestJson
-      const ttl = own === false ? 0 : own.ttl
       return answered({
-        ...(own !== false && own.compat && spread(manifestJson)),
+        ...(own && own.compat && spread(manifestJson)),
         content: [{ type: 'text', text: JSON.stringify(manifestJson) }],
         structuredContent: manifestJson,
-        _meta: { ...Object(meta), ttlMs: ttl, cacheScope: 'private' },
+        _meta: { ...Object(manifestJson._meta), ttlMs: own ? own.ttl : 0, cacheScope: 'private' },
       })
     },
   }
-}
-
-function listedBy(settings: ManifestSettings | false): boolean | undefined {
-  return settings === false ? undefined : settings.listed
 }
 
 async function manifestFor(
@@ -131,11 +129,9 @@ async function manifestFor(
   return { stable, complete: await withRemainingQuota(stable, description, { call, deps }) }
 }
 
-function pagesOf(settings: SettingsFor, deps: Deps): BuiltinPage[] {
-  const maxAge = (call: Call): number => {
-    const own = settings(call.target.upstream)
-    return own === false ? 0 : Math.round(own.ttl / 1000)
-  }
+function pagesOf(settings: SettingsOf<ManifestSettings | false>, deps: Deps): BuiltinPage[] {
+  const maxAge = ({ target }: Call): number =>
+    Math.round((settings(target.upstream) || { ttl: 0 }).ttl / 1000)
   const capabilities: Handler = async (call) => {
     const { stable, complete } = await manifestFor(call, deps)
     return pageOf({
@@ -146,7 +142,7 @@ function pagesOf(settings: SettingsFor, deps: Deps): BuiltinPage[] {
     })
   }
   const card: Handler = async (call) => {
-    const found = deps.descriptions.document(await describedList(NAME, call, deps), 'card', serverCard)
+    const found = await documentFor(NAME, { key: 'card', make: serverCard }, call, deps)
     return pageOf({ text: JSON.stringify(found), type: cardType, maxAge: maxAge(call) })
   }
   const catalog =
@@ -228,25 +224,20 @@ function withQuota(tool: Json, remaining: Parameters<typeof quotaData>[0] | unde
   return remaining ? { ...tool, quota: quotaData(remaining) } : tool
 }
 
-// Notifies listeners when the manifest's data about tools changes.
-
-/** Notifies listening clients of manifest changes that the server does not announce. */
-interface ChangeNotifier {
-  /** Declares the notifications in `server/discover`. */
-  readonly declare: Middleware
-  /** Notifies subscribers. */
-  readonly subscribe: Middleware
-  close(): void
-}
-
 /** How often call statistics are checked while there are listeners, in milliseconds. */
 const POLL_INTERVAL_MS = 10_000
 
 /** The notification of changed tools. */
 const CHANGED = 'notifications/tools/list_changed'
 
-/** Watches the data of manifests, without requests to servers. */
-export function createChangeNotifier(deps: Deps, isOn: (upstream?: string) => boolean): ChangeNotifier {
+/**
+ * Notifies listening clients of changes of the manifest that the server does not announce: it watches the data, without requests
+ * to servers. `declare` is for `server/discover`.
+ */
+export function createChangeNotifier(
+  deps: Deps,
+  isOn: (upstream?: string) => boolean,
+): { readonly declare: Middleware; readonly subscribe: Middleware; close(): void } {
   const listeners = new Map<object, { readonly upstream: string | undefined; notify(): void }>()
   const known = new Map<string, ReadonlyMap<string, string>>()
   /** The servers that were seen to announce changes of their tools: some do without declaring it. */
