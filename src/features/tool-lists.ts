@@ -18,7 +18,7 @@ export type List = 'tools' | 'prompts' | 'resources'
 export const lists: readonly List[] = ['tools', 'prompts', 'resources']
 
 /** The lists whose changes a subscription requests. */
-export function listsWanted({ params }: Call): readonly List[] {
+export function requestedLists({ params }: Call): readonly List[] {
   const filter = readFilter(params)
   return lists.filter((list) => filter[`${list}ListChanged`] === true)
 }

@@ -42,7 +42,7 @@ const allowed: Readonly<Record<string, string>> = {
   'durable/file-lock.ts held': `${ofSystem}: a lock says only which one holds it.`,
   'durable/members.ts localTokens': `${ofSystem}: only it knows which gateways with its id have ended.`,
   'durable/process-scope.ts owned': 'Holds the state of objects, by their identity.',
-  'features/describing.ts partialDescriptions': byIdentity,
+  'features/describing/documents.ts partialDescriptions': byIdentity,
   'features/events/sources/relayed.ts keys': byIdentity,
   'protocol/meta-keys.ts keys': byText,
   'protocol/spooling.ts SIMPLE_ESCAPES': tables,

@@ -405,7 +405,7 @@ function object(words: readonly string[]): string {
   return article + words.join(' ')
 }
 
-interface Options {
+interface GatewayFacts {
   readonly settings: Settings
   /** Whether a feature is on for a server or, without a name, at all. */
   isOn(feature: string, upstream?: string): boolean
@@ -433,7 +433,7 @@ const extensions = [
 ] as const
 
 /** Describes the gateway for documents about one server, or about all of them. */
-export function frontOf(upstream: string | undefined, options: Options): Front {
+export function frontOf(upstream: string | undefined, options: GatewayFacts): Front {
   const { settings, isOn, page } = options
   const isOne = onlyServer(settings) !== undefined
   const isServed = page('/mcp') !== undefined
@@ -467,7 +467,7 @@ export function frontOf(upstream: string | undefined, options: Options): Front {
 }
 
 /** Whether the tool of a feature is listed: by its own settings, else by those of all built-in tools. */
-function isListed({ settings }: Options, feature: string, upstream: string | undefined): boolean {
+function isListed({ settings }: GatewayFacts, feature: string, upstream: string | undefined): boolean {
   const { metaTools } = settings
   return metaTools !== 'off' && (listedBy(settings, feature, upstream) ?? metaTools === 'listed')
 }
@@ -479,7 +479,7 @@ function listedBy(settings: Settings, feature: string, upstream: string | undefi
 }
 
 /** The authentication of callers over HTTP; stdio has none. */
-function authOf({ settings: { auth }, isOn }: Options, isServed: boolean): Front['auth'] {
+function authOf({ settings: { auth }, isOn }: GatewayFacts, isServed: boolean): Front['auth'] {
   if (!isServed || !isProtected(auth)) return { methods: ['none'] }
   const { authorizationServers, elevateUrl, session } = auth
   const methods: AuthMethod[] =
@@ -523,7 +523,7 @@ function claimsOf({ jwt, introspect }: AuthSettings): Front['auth']['claims'] {
 }
 
 /** The rate limits per caller, for the server or for all servers. */
-function ratesOf({ settings, isGuarded }: Options, upstream: string | undefined): string[] {
+function ratesOf({ settings, isGuarded }: GatewayFacts, upstream: string | undefined): string[] {
   const all = rateIn(featureSettings(settings, 'rate_limit'))
   const own = upstream === undefined ? undefined : rateIn(featureSettings(settings, 'rate_limit', upstream))
   const { together, alone } = limitScope(all, own, isGuarded ? [DEFAULT_RATE] : undefined)

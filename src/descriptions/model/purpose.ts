@@ -60,11 +60,11 @@ export function purposeOfAll(parts: readonly ServerDescription[], areApart = fal
 export function describe(purpose: string, useWhen: readonly string[], written = ''): string {
   const short = clipped(purpose, MAX_PURPOSE_LENGTH)
   if (/\buse (?:this |it )?when\b/i.test(written) && /\buse (?:this |it )?when\b/i.test(short)) return short
-  const room = MAX_DESCRIPTION_LENGTH - short.length - 40
+  const capacity = MAX_DESCRIPTION_LENGTH - short.length - 40
   const phrases: string[] = []
   for (const each of useWhen) {
     const phrase = clipped(requestPhrase(each), 200)
-    if (phrases.join(', ').length + phrase.length + 6 <= room) phrases.push(phrase)
+    if (phrases.join(', ').length + phrase.length + 6 <= capacity) phrases.push(phrase)
   }
   const when = phrases.length > 0 ? `the user asks to ${listed(phrases, 'or')}` : 'the user asks for it'
   return `${short} Use when ${when}.`

@@ -167,7 +167,7 @@ const riskWords = { ...riskLevels, destructive: `${riskLevels.destructive}, it c
 
 const latencyWords = { instant: 'less than a second', seconds: 'seconds', minutes: 'minutes' } as const
 
-/** When a slow call becomes a task: only said of tools whose calls do at once. */
+/** When a slow call becomes a task: only stated of tools whose calls do at once. */
 function taskOf({ longCalls }: ToolDescription['facts']): string {
   return longCalls?.taskAfter === 0 ? ' A client that supports tasks gets a task at once.' : ''
 }

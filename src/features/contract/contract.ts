@@ -14,7 +14,7 @@ import { method as known } from '../../protocol/methods.ts'
 import { ACKNOWLEDGED } from '../../protocol/subscription-filter.ts'
 import type { Answered } from '../builtin-tool.ts'
 import type { Feature, Services } from '../feature.ts'
-import { acknowledged, type List, lists, listsWanted, withListChanged } from '../tool-lists.ts'
+import { acknowledged, type List, lists, requestedLists, withListChanged } from '../tool-lists.ts'
 import { createContractWatcher, type ContractWatcher, type ContractChangeEvent } from './watch.ts'
 import { contractSchema } from '../settings/admit.ts'
 
@@ -197,7 +197,7 @@ export function createListeners(deps: Deps): Listeners {
 
   return {
     subscribe: (upstream) => (next) => async (call) => {
-      const wanted = listsWanted(call)
+      const wanted = requestedLists(call)
       const listener = { call, wanted }
       const registered = listeners.get(upstream) ?? new Set<Listener>()
       listeners.set(upstream, registered)

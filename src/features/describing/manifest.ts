@@ -22,7 +22,7 @@ import { ACKNOWLEDGED } from '../../protocol/subscription-filter.ts'
 import { answered, pageOf, spread } from '../builtin-tool.ts'
 import type { BuiltinPage, BuiltinTool, Feature, Services, SettingsOf } from '../feature.ts'
 import { remainingQuota } from '../offers.ts'
-import { acknowledged, listsWanted, withListChanged } from '../tool-lists.ts'
+import { acknowledged, requestedLists, withListChanged } from '../tool-lists.ts'
 import { type ManifestSettings, manifestSchema } from '../settings/describe.ts'
 import {
   describedList,
@@ -300,7 +300,7 @@ export function createChangeNotifier(
     declare: (next) => (call) =>
       isOn(call.target.upstream) ? next(call).then(declareListChanged) : next(call),
     subscribe: (next) => (call) =>
-      isOn(call.target.upstream) && listsWanted(call).includes('tools') ? listen(call, next) : next(call),
+      isOn(call.target.upstream) && requestedLists(call).includes('tools') ? listen(call, next) : next(call),
     close: stop,
   }
 }

@@ -97,7 +97,7 @@ function keepingMiddleware(
   }
 }
 
-/** Keeps what arrived before the result, then other large parts of it. Never throws for want of room. */
+/** Keeps what arrived before the result, then other large parts of it. Never throws because of limits. */
 async function keepParts(given: Payload, call: Call, options: KeepingSpooled): Promise<Unspooled> {
   const first = await withoutSpooled(given, call, options)
   const { result, kept, problem } = first
@@ -368,7 +368,7 @@ interface KeptString extends Kept {
 
 type KeepingSpooled = KeepingResult & { readonly spool: StoreSpool }
 
-/** Never throws for want of room: the server has done its work. */
+/** Never throws because of limits: the server has done its work. */
 async function withoutSpooled(result: Payload, call: Call, options: KeepingSpooled): Promise<Unspooled> {
   if (!options.spool.isIn(result.text)) return { result, kept: [] }
   const byPlaceholder = new Map<string, KeptString>()

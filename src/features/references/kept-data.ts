@@ -1,5 +1,5 @@
 /**
- * What is said of kept data: to models a link and a preview, to programs its facts, to logs which data it is. And the data that
+ * Descriptions of kept data: a link and a preview for models, facts for programs, ids for logs. And the data that
  * content blocks have (server/tools, "Tool result").
  */
 import { isObject } from '../../core/json/json.ts'

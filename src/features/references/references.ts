@@ -17,7 +17,7 @@ import { CallUrls, dataRoute, DataUrls } from './transfer/urls.ts'
 import { checkFileArguments, fileMethods, filesMiddleware } from './transfer/file-extension.ts'
 import { exporting } from './transfer/export.ts'
 import { download, importing, ImportTools } from './transfer/import.ts'
-import { FileFolders, type ReferenceFiles } from './transfer/files.ts'
+import { fileFolders, type ReferenceFiles } from './transfer/files.ts'
 import { loggedUse } from './kept-data.ts'
 import { mayRead, readReferenceTool, referenceResource } from './read.ts'
 import { requestUploadTool, UploadService } from './transfer/uploads.ts'
@@ -36,7 +36,7 @@ export const references: Feature<ReferenceSettings | false> = {
       references: kept,
       mayRead: (reference: Pick<Reference, 'server' | 'id'>, call: Call) => mayRead(reference, call, deps),
     }
-    const folders = new FileFolders(settings, deps)
+    const folders = fileFolders(settings, deps)
     const urls = new DataUrls(deps)
     const common = settings()
     const { upload, ttl, total } = gatewayWide(common)

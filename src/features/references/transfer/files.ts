@@ -32,50 +32,35 @@ import type { Services, SettingsOf } from '../../feature.ts'
 import { fileName } from '../kept-data.ts'
 import { gatewayWide, type ReferenceSettings } from '../settings.ts'
 
-type Deps = Pick<Services, 'log' | 'scope' | 'servers'>
-
-/** The folders of files, one for each place that the settings name. */
-export class FileFolders {
-  readonly #settings: SettingsOf<ReferenceSettings | false>
-  readonly #deps: Deps
-  readonly #folders = new Map<string | undefined, ReferenceFiles>()
-
-  constructor(settings: SettingsOf<ReferenceSettings | false>, deps: Deps) {
-    this.#settings = settings
-    this.#deps = deps
-  }
-
-  at(folder: string | undefined): ReferenceFiles {
-    const { log, scope } = this.#deps
-    const files = scope.once(GatewayFiles)
-    const { total } = gatewayWide(this.#settings())
-    const known = this.#folders.get(folder) ?? new ReferenceFiles({ folder, total, files, log })
-    this.#folders.set(folder, known)
-    return known
-  }
-
+/** The files of each folder that the settings name: of one for all servers, and of others for single ones. */
+export function fileFolders(
+  settings: SettingsOf<ReferenceSettings | false>,
+  { log, scope, servers }: Pick<Services, 'log' | 'scope' | 'servers'>,
+): {
+  at(folder: string | undefined): ReferenceFiles
   /** Those of all servers, used or not. */
-  all(): readonly ReferenceFiles[] {
-    return [...new Set(this.#paths())].map((folder) => this.at(folder))
-  }
-
-  /** The folders of the settings that cannot be used. */
-  problems(): readonly Finding[] {
-    return [undefined, ...this.#deps.servers.names()].flatMap((upstream): readonly Finding[] => {
-      const { folder } = this.#settings(upstream) || {}
-      const isInherited = upstream !== undefined && folder === (this.#settings() || {}).folder
-      const problem =
-        folder === undefined || isInherited ? undefined : (folderProblem(folder) ?? plantedProblem(folder))
-      const place = upstream === undefined ? [] : ['upstreams', upstream]
-      const path = [...place, 'features', 'references', 'folder']
-      return problem === undefined ? [] : [{ path, message: problem }]
-    })
-  }
-
-  #paths(): readonly (string | undefined)[] {
-    return [undefined, ...this.#deps.servers.names()].map(
-      (upstream) => (this.#settings(upstream) || {}).folder,
-    )
+  all(): readonly ReferenceFiles[]
+  /** The folders that cannot be used. */
+  problems(): readonly Finding[]
+} {
+  const { total } = gatewayWide(settings())
+  const files = scope.once(GatewayFiles)
+  const folders = (): (readonly [upstream: string | undefined, folder: string | undefined])[] =>
+    [undefined, ...servers.names()].map((upstream) => [upstream, (settings(upstream) || {}).folder])
+  const at = (folder: string | undefined): ReferenceFiles => new ReferenceFiles({ folder, total, files, log })
+  return {
+    at,
+    all: () => [...new Set(folders().map(([, folder]) => folder))].map(at),
+    problems: () =>
+      folders().flatMap(([upstream, folder]): readonly Finding[] => {
+        const isInherited = upstream !== undefined && folder === (settings() || {}).folder
+        if (folder === undefined || isInherited) return []
+        const message = folderProblem(folder) ?? plantedProblem(folder)
+        const place = upstream === undefined ? [] : ['upstreams', upstream]
+        return message === undefined
+          ? []
+          : [{ path: [...place, 'features', 'references', 'folder'], message }]
+      }),
   }
 }
 
@@ -171,7 +156,7 @@ export class CallFiles {
     return path
   }
 
-  /** Deletes the files; after an outcome from which the server goes on with them, they stay for the next round. */
+  /** Deletes the files; if the server continues the call with them, they stay for the next round. */
   async after(outcome: Outcome): Promise<Outcome> {
     if (this.#folders.size === 0) return outcome
     if (outcome.kind === 'result' || !isOpen(outcome)) {
@@ -224,7 +209,7 @@ export class CallFiles {
       for await (const chunk of bytes) {
         this.#options.files.sizes.change(caller, chunk.byteLength)
         this.#folders.set(folder, (this.#folders.get(folder) ?? 0) + chunk.byteLength)
-        if (!this.#options.files.sizes.fits(caller, total)) throw noRoom(shareOf(caller, total))
+        if (!this.#options.files.sizes.fits(caller, total)) throw tooLarge(shareOf(caller, total))
         await file.writeFile(chunk)
       }
     } finally {
@@ -233,7 +218,7 @@ export class CallFiles {
   }
 }
 
-/** The files of a call whose server goes on with them. */
+/** The files of a call that its server continues. */
 interface Held {
   readonly files: CallFiles
   /** The end of the time that they are held for. */
@@ -393,7 +378,7 @@ function unusable(problem: string, cause?: unknown): GatewayError {
   })
 }
 
-function noRoom(total: number): GatewayError {
+function tooLarge(total: number): GatewayError {
   return new GatewayError('QUOTA_EXHAUSTED', `Data in files may have at most ${total} bytes in all.`, {
     data: { limit: 'reference_files' },
     isUnsent: true,

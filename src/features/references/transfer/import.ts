@@ -259,7 +259,7 @@ function reported(result: Payload, progress: Progress): Outcome {
   }
 }
 
-/** A call that goes on after its answer is pending; its id gets the result. */
+/** A call that continues after its answer is pending; its id gets the result. */
 function statusOf(result: Payload): Readonly<Record<string, unknown>> {
   if (result.member('isError') !== true) return { status: 'imported' }
   const error = result.meta(ERROR_KEY)
@@ -476,7 +476,7 @@ export class ImportTools {
   }
 }
 
-/** A tool in the settings, and what is said of one that is not listed. */
+/** A tool in the settings, and the problem of one that is not listed. */
 interface CheckedTarget {
   readonly target: ImportTarget
   readonly unlisted: string
@@ -619,9 +619,9 @@ export function checksumOf(value: unknown): Checksum | undefined {
 /** What people call the data: as its server says, or the end of the path if that can only be the name of a file. */
 function nameOf({ pathname }: URL, { headers }: OpenedResponse): string {
   const disposition = headers['content-disposition']
-  const said = typeof disposition === 'string' ? nameIn(disposition) : undefined
+  const declared = typeof disposition === 'string' ? nameIn(disposition) : undefined
   const last = pathname.split('/').at(-1) ?? ''
-  return said || (FILE_NAME.test(last) ? last : 'download')
+  return declared || (FILE_NAME.test(last) ? last : 'download')
 }
 
 /** The path of a URL may be a secret: what could be one is no name. */

@@ -43,7 +43,8 @@ export async function sentFile(exchange: Exchange, limits: FileLimits): Promise<
   const isForm = type !== undefined && /^multipart\/form-data\s*;/i.test(type)
   const length = Number(headerOf(exchange, 'content-length') ?? 0)
   if (length > limits.maxSize + (isForm ? MAX_FORM_BYTES : 0)) throw tooLarge(limits.maxSize)
-  if (headerOf(exchange, 'content-encoding') !== undefined) throw encoded()
+  if (headerOf(exchange, 'content-encoding') !== undefined)
+    throw new GatewayError('UNSUPPORTED_MEDIA_TYPE', 'A file is sent without Content-Encoding.')
   const digests = isForm ? digestsOfForm(exchange, limits) : digestsOf(exchange, limits)
   const file = isForm
     ? await fileOfForm(type, upTo(exchange.body, limits.maxSize))
@@ -80,7 +81,7 @@ async function* checked(
     for (const { hash } of hashes) hash.update(chunk)
     yield chunk
   }
-  if (size === 0) throw empty()
+  if (size === 0) throw new GatewayError('INVALID_INPUT', 'The file is empty.', { reason: 'empty' })
   if (announced !== undefined && size !== announced) throw otherSize(announced, size)
   for (const { hash, algorithm, value } of hashes)
     if (!hash.digest().equals(value)) throw otherDigest(algorithm)
@@ -195,14 +196,6 @@ function tooLarge(limit: number): GatewayError {
   return new GatewayError('PAYLOAD_TOO_LARGE', `The file is larger than ${limit} bytes.`, {
     details: { limit },
   })
-}
-
-function empty(): GatewayError {
-  return new GatewayError('INVALID_INPUT', 'The file is empty.', { reason: 'empty' })
-}
-
-function encoded(): GatewayError {
-  return new GatewayError('UNSUPPORTED_MEDIA_TYPE', 'A file is sent without Content-Encoding.')
 }
 
 function otherSize(announced: number, size: number): GatewayError {
@@ -367,9 +360,11 @@ export function mediaTypeOf(beginning: Uint8Array, declared: Declared): string {
 export function isOneOf(type: string, patterns: readonly string[]): boolean {
   const own = essence(type)
   return patterns.some((pattern) => {
-    const wanted = essence(pattern)
+    const accepted = essence(pattern)
     return (
-      wanted === '*/*' || wanted === own || (wanted.endsWith('/*') && own.startsWith(wanted.slice(0, -1)))
+      accepted === '*/*' ||
+      accepted === own ||
+      (accepted.endsWith('/*') && own.startsWith(accepted.slice(0, -1)))
     )
   })
 }

@@ -305,16 +305,16 @@ async function requestUpload(call: Call, uploads: UploadService): Promise<Outcom
   if (isRequested(before)) return isDeclined(call) ? declined() : resultOf(before)
   const { request, url } = await uploads.request(call.principal, optionsOf(call, uploads.max))
   const requested = { id: request.id, url, expiresAt: request.expiresAt }
-  const question = {
+  const inputRequest = {
     method: 'elicitation/create',
     params: Payload.of({ mode: 'url', message: messageOf(request), url }),
   }
   const canOpen =
-    call.client.nonInteractive !== true && call.rpcId !== undefined && canAnswer(call.client, question)
+    call.client.nonInteractive !== true && call.rpcId !== undefined && canAnswer(call.client, inputRequest)
   if (!canOpen) return resultOf(requested)
   return {
     kind: 'input_required',
-    inputRequests: { [REQUEST_KEY]: question },
+    inputRequests: { [REQUEST_KEY]: inputRequest },
     requestState: { [REQUEST_KEY]: requested },
   }
 }
