@@ -1,6 +1,6 @@
 /** Tools and methods of the gateway itself: one result in both forms. */
 import type { Call, Handler, Outcome } from '../core/call.ts'
-import { asGatewayError, GatewayError } from '../core/error.ts'
+import { asGatewayError, GatewayError, invalidParam } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
 import { ERROR_KEY } from '../protocol/meta-keys.ts'
@@ -87,3 +87,17 @@ export function pageOf(page: Page): Answered {
 
 /** The outcome of a request that the gateway answers itself. */
 export type Answered = Extract<Outcome, { readonly kind: 'result' }>
+
+/** A text among the arguments, if it is there. @throws INVALID_INPUT */
+export function optionalText({ params }: Call, name: string): string | undefined {
+  const value = params.fields[name]
+  if (value === undefined || (typeof value === 'string' && value !== '')) return value
+  throw invalidParam(name, 'must be a text')
+}
+
+/** A positive integer among the arguments, if it is there. @throws INVALID_INPUT */
+export function positiveInteger({ params }: Call, name: string): number | undefined {
+  const value = params.fields[name]
+  if (value === undefined || (typeof value === 'number' && Number.isInteger(value) && value > 0)) return value
+  throw invalidParam(name, 'must be a positive integer')
+}

@@ -1,6 +1,6 @@
 /** The parameters of tools from their schemas, and example calls. */
 import { isNumber } from '../../core/json/exact-number.ts'
-import { isObject } from '../../core/json/json.ts'
+import { isObject, referredTo } from '../../core/json/json.ts'
 import { longIntegerFor } from '../../core/schema/exact-bound.ts'
 import type { ToolDescription } from './description.ts'
 import { clipped, oneLine, clean } from './text.ts'
@@ -73,11 +73,7 @@ function fieldsOf(schema: Schema, reading: Reading): readonly Parameter[] {
 function resolved(schema: Schema, root: Schema): Schema {
   const { $ref: reference } = schema
   if (typeof reference !== 'string' || !reference.startsWith('#/')) return schema
-  let found: unknown = root
-  for (const step of reference.slice(2).split('/')) {
-    const key = step.replaceAll('~1', '/').replaceAll('~0', '~')
-    found = isObject(found) && Object.hasOwn(found, key) ? found[key] : undefined
-  }
+  const found = referredTo(reference, root)
   return isObject(found) ? { ...found, ...schema } : schema
 }
 

@@ -7,7 +7,7 @@ import { invalidParam } from '../../core/error.ts'
 import { cut } from '../../core/json/shorten.ts'
 import { UPLOADS } from '../../records/plain-name.ts'
 import { type Reference, type References, unknownReference } from '../../records/references.ts'
-import { answered, asToolWithResult } from '../builtin-tool.ts'
+import { answered, asToolWithResult, positiveInteger } from '../builtin-tool.ts'
 import type { BuiltinEntry, BuiltinTool, Services } from '../feature.ts'
 import { dataReference, loggedReference, uriOf } from './kept-data.ts'
 import {
@@ -145,14 +145,13 @@ const definition = {
 } as const
 
 async function readSlice(call: Call, options: ReadOptions): Promise<Outcome> {
-  const { ref, search, max_bytes: asked = SLICE_BYTES } = call.params.fields
+  const { ref, search } = call.params.fields
   const text = typeof ref === 'string' && !ref.startsWith(SCHEME) ? `${SCHEME}${ref}` : ref
   if (typeof text !== 'string') throw invalidParam('ref', 'must be a reference such as ref://ref_1')
-  if (typeof asked !== 'number' || !Number.isInteger(asked) || asked < 1)
-    throw invalidParam('max_bytes', 'must be a positive integer')
+  const requested = positiveInteger(call, 'max_bytes') ?? SLICE_BYTES
   const written = readable('ref', text)
   const reference = await allowed(written.id, call, options)
-  const max = Math.min(asked, MAX_SLICE_BYTES)
+  const max = Math.min(requested, MAX_SLICE_BYTES)
   const found =
     search === undefined
       ? await slice(reference, partOf(call, written.part), { ...options, max, written: text })

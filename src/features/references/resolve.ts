@@ -9,7 +9,7 @@
 import type { Call } from '../../core/call.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
 import type { GatewayError } from '../../core/error.ts'
-import { isObject, pointerSegments } from '../../core/json/json.ts'
+import { isObject, referredTo } from '../../core/json/json.ts'
 import { inputsOf } from '../../core/media-inputs.ts'
 import { Payload } from '../../core/payload.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
@@ -59,7 +59,7 @@ export async function resolveReferences(call: Call, options: ResolveOptions): Pr
   if (!given) return undefined
   const resolution = new Resolution(call, options)
   const schema = call.tool?.definition.inputSchema
-  const root = { place: [], schemas: new Schemas(schema).root, depth: 0 }
+  const root = { place: [], schemas: schemaPlace(schema), depth: 0 }
   const resolved = await resolution.resolve(given, root)
   if (resolution.used.length === 0) return undefined
   const { used } = resolution
@@ -295,54 +295,45 @@ interface SchemaPlace {
   descriptions(): readonly string[]
 }
 
-/** Finds the subschemas for parts of a value: local `$ref`s are followed, and alternatives are all considered. */
-class Schemas {
-  readonly root: SchemaPlace
-  readonly #document: unknown
-
-  constructor(document: unknown) {
-    this.#document = document
-    this.root = this.#place([document])
+/** The schemas for a value, and for its parts: local `$ref`s are followed, and alternatives are all considered. */
+function schemaPlace(
+  document: unknown,
+  given: readonly unknown[] = [document],
+  ofList: readonly string[] = [],
+): SchemaPlace {
+  const schemas = expanded(given, document)
+  const descriptions = (): readonly string[] => [...ofList, ...schemas.flatMap(descriptionOf)]
+  return {
+    member: (name) =>
+      schemaPlace(
+        document,
+        schemas.map((schema) => memberSchema(schema, name)),
+      ),
+    item: (index) =>
+      schemaPlace(
+        document,
+        schemas.map((schema) => itemSchema(schema, index)),
+        descriptions(),
+      ),
+    takes: () => formOf(schemas),
+    isUri: () => schemas.some(({ format }) => format === 'uri' || format === 'url'),
+    descriptions,
   }
+}
 
-  #place(given: readonly unknown[], ofList: readonly string[] = []): SchemaPlace {
-    const schemas = this.#expanded(given)
-    const descriptions = (): readonly string[] => [...ofList, ...schemas.flatMap(descriptionOf)]
-    return {
-      member: (name) => this.#place(schemas.map((schema) => memberSchema(schema, name))),
-      item: (index) =>
-        this.#place(
-          schemas.map((schema) => itemSchema(schema, index)),
-          descriptions(),
-        ),
-      takes: () => formOf(schemas),
-      isUri: () => schemas.some(({ format }) => format === 'uri' || format === 'url'),
-      descriptions,
-    }
+/** The schemas and those that they consist of, each of them once: schemas can contain themselves. */
+function expanded(given: readonly unknown[], document: unknown): readonly Schema[] {
+  const found = new Set<Schema>()
+  const waiting = [...given]
+  while (waiting.length > 0) {
+    const schema = waiting.pop()
+    if (!isObject(schema) || found.has(schema)) continue
+    found.add(schema)
+    const { $ref, anyOf, oneOf, allOf } = schema
+    if (typeof $ref === 'string') waiting.push(referredTo($ref, document))
+    for (const each of [anyOf, oneOf, allOf]) if (Array.isArray(each)) waiting.push(...(each as unknown[]))
   }
-
-  /** The schemas and those that they consist of, each of them once: schemas can contain themselves. */
-  #expanded(given: readonly unknown[]): readonly Schema[] {
-    const found = new Set<Schema>()
-    const waiting = [...given]
-    while (waiting.length > 0) {
-      const schema = waiting.pop()
-      if (!isObject(schema) || found.has(schema)) continue
-      found.add(schema)
-      const { $ref, anyOf, oneOf, allOf } = schema
-      if ($ref !== undefined) waiting.push(this.#target($ref))
-      for (const each of [anyOf, oneOf, allOf]) if (Array.isArray(each)) waiting.push(...(each as unknown[]))
-    }
-    return [...found]
-  }
-
-  #target(ref: unknown): unknown {
-    if (typeof ref !== 'string' || !ref.startsWith('#')) return undefined
-    let at: unknown = this.#document
-    for (const name of pointerSegments(ref.slice(1)))
-      at = isObject(at) && Object.hasOwn(at, name) ? at[name] : undefined
-    return at
-  }
+  return [...found]
 }
 
 function memberSchema({ properties, additionalProperties }: Schema, name: string): unknown {
@@ -457,7 +448,7 @@ export function dataArgument(tool: Descriptor): string | undefined {
     !importingTool.test(wordsIn(tool.name).join(' '))
   )
     return undefined
-  const { root } = new Schemas(inputSchema)
+  const root = schemaPlace(inputSchema)
   const names =
     isObject(inputSchema) && isObject(inputSchema.properties) ? Object.keys(inputSchema.properties) : []
   const [only, ...others] = names.filter((name) => {
@@ -472,7 +463,7 @@ export function dataArgument(tool: Descriptor): string | undefined {
 
 /** Whether an argument for media takes base64 or a data URI, which the data of a reference becomes. */
 export function takesBytes(inputSchema: unknown): boolean {
-  const { root } = new Schemas(inputSchema)
+  const root = schemaPlace(inputSchema)
   return inputsOf(inputSchema).some(({ name, isBinary }) => {
     const place = root.member(name)
     return isBinary && [place, place.item(0)].some((each) => byteForms.has(each.takes()))

@@ -12,7 +12,7 @@ import { NOT_KEPT_KEY, REFERENCE_KEY, REFERENCES_KEY, tasksExtension } from '../
 import { isEnded, OperationIds, type OperationRecord, Operations } from '../../../records/operations.ts'
 import { type Reference, unknownReference } from '../../../records/references.ts'
 import { collected } from '../../../store/blobs/blobs.ts'
-import { asToolWithResult } from '../../builtin-tool.ts'
+import { asToolWithResult, optionalText } from '../../builtin-tool.ts'
 import type { BuiltinRoute, BuiltinTool, Services } from '../../feature.ts'
 import {
   AS_REFERENCE,
@@ -351,11 +351,4 @@ export function innerArguments({ params }: Call): Payload {
   const given = params.at('arguments') ?? Payload.of({})
   if (!isObject(given.value)) throw invalidParam('arguments', 'must be an object')
   return given
-}
-
-/** A text among the arguments, if it is there. @throws INVALID_INPUT */
-export function optionalText({ params }: Call, name: string): string | undefined {
-  const value = params.fields[name]
-  if (value === undefined || (typeof value === 'string' && value !== '')) return value
-  throw invalidParam(name, 'must be a text')
 }

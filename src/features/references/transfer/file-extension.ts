@@ -13,7 +13,7 @@ import { isoTime } from '../../../core/time/waiting.ts'
 import { world } from '../../../core/world.ts'
 import { unknownMethod } from '../../../protocol/methods.ts'
 import type { Reference } from '../../../records/references.ts'
-import { answered } from '../../builtin-tool.ts'
+import { answered, positiveInteger } from '../../builtin-tool.ts'
 import type { Services } from '../../feature.ts'
 import { uriOf } from '../kept-data.ts'
 import { readableReference, type ReferenceAccess } from '../read.ts'
@@ -104,10 +104,9 @@ function badDescriptor(upstream: string, problem: string): GatewayError {
 }
 
 async function authorizeUpload(call: Call, { uploads }: TransferOptions): Promise<Outcome> {
-  const { name, mimeType, size, digest } = call.params.fields
+  const { name, mimeType, digest } = call.params.fields
+  const size = positiveInteger(call, 'size')
   const sha256 = digest === undefined ? undefined : sha256In(digest)
-  if (size !== undefined && (typeof size !== 'number' || !Number.isSafeInteger(size) || size < 1))
-    throw invalidParam('size', 'must be a positive integer')
   if (size !== undefined && size > uploads.max) throw tooLarge(uploads.max, size)
   if (mimeType !== undefined && (typeof mimeType !== 'string' || !MEDIA_TYPE.test(mimeType)))
     throw invalidParam('mimeType', 'must be a media type')

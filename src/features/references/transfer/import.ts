@@ -20,7 +20,7 @@ import { within } from '../../../core/time/waiting.ts'
 import { ERROR_KEY, NS } from '../../../protocol/meta-keys.ts'
 import { UPLOADS } from '../../../records/plain-name.ts'
 import type { Reference, References } from '../../../records/references.ts'
-import { answered, asToolWithResult } from '../../builtin-tool.ts'
+import { answered, asToolWithResult, optionalText } from '../../builtin-tool.ts'
 import { type DialFailure, MAX_URL_LENGTH, type OpenedResponse, type Opener } from '../../dialer.ts'
 import type { Services } from '../../feature.ts'
 import { uriOf } from '../kept-data.ts'
@@ -28,14 +28,7 @@ import { readableReference, type ReferenceAccess } from '../read.ts'
 import { dataArgument } from '../resolve.ts'
 import { parseReference, SCHEME } from '../selection.ts'
 import type { ImportSettings, ImportTarget } from '../settings.ts'
-import {
-  findTool,
-  innerArguments,
-  innerCall,
-  type InnerTool,
-  optionalText,
-  type ToolWithRoute,
-} from './export.ts'
+import { findTool, innerArguments, innerCall, type InnerTool, type ToolWithRoute } from './export.ts'
 import { mediaTypeOf, nameIn, SNIFFED_BYTES, withBeginning } from './sent-file.ts'
 
 interface ImportOptions extends ReferenceAccess {

@@ -23,7 +23,7 @@ import {
   type Uploads,
 } from '../../../records/uploads.ts'
 import type { Bytes } from '../../../store/blobs/blobs.ts'
-import { answered, asToolWithResult } from '../../builtin-tool.ts'
+import { answered, asToolWithResult, positiveInteger } from '../../builtin-tool.ts'
 import type { BuiltinTool, ByteRoute, Services } from '../../feature.ts'
 import { dataReference, loggedReference, uriOf } from '../kept-data.ts'
 import {
@@ -353,16 +353,15 @@ function resultOf({ id, url, expiresAt }: Requested): Outcome {
 }
 
 /** What the arguments request. @throws INVALID_INPUT */
-function optionsOf({ params: { fields } }: Call, max: number): Parameters<UploadService['request']>[1] {
-  const { max_size: size = max, types = [] } = fields
-  if (typeof size !== 'number' || !Number.isSafeInteger(size) || size < 1)
-    throw invalidParam('max_size', 'must be a positive integer')
+function optionsOf(call: Call, max: number): Omit<NewUpload, 'ttl'> {
+  const { types = [], name, purpose } = call.params.fields
+  const size = positiveInteger(call, 'max_size') ?? max
   if (size > max) throw invalidParam('max_size', `must be at most ${max}, the limit of the gateway`)
   if (!Array.isArray(types) || types.length > MAX_TYPES || !types.every(isMediaRange))
     throw invalidParam('types', `must be at most ${MAX_TYPES} media types such as image/* or text/csv`)
   return {
-    name: textOf(fields.name, 'name', MAX_NAME_LENGTH),
-    purpose: textOf(fields.purpose, 'purpose', MAX_PURPOSE_LENGTH),
+    name: textOf(name, 'name', MAX_NAME_LENGTH),
+    purpose: textOf(purpose, 'purpose', MAX_PURPOSE_LENGTH),
     maxSize: size,
     types,
   }
