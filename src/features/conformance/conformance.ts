@@ -8,9 +8,7 @@ import { cleanedValue, excerpt } from '../../core/text/redact.ts'
 import { failuresIn, type KeptReport, TestReports } from '../../records/test-reports.ts'
 import { answered, asTool, pageOf } from '../builtin-tool.ts'
 import type { BuiltinPage, Feature, Services } from '../feature.ts'
-import { extensionsBadge, qualityBadge } from './badge.ts'
-import { reportsHeaders, reportsPage } from './page.ts'
-import type { ShownServer } from './shown-server.ts'
+import { extensionsBadge, qualityBadge, reportsHeaders, reportsPage, type ShownServer } from './page.ts'
 import { conformanceSchema } from '../settings/describe.ts'
 
 type Deps = Pick<Services, 'store' | 'servers' | 'features' | 'gateway' | 'pages'>

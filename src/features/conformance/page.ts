@@ -1,15 +1,66 @@
-/** The page about servers: the test of each, and the gateway's extensions in front of it. Texts of servers are escaped. */
+/**
+ * The reports of tests for people: the page, with the history of runs as a plot, and badges as SVG: one for the test of
+ * servers themselves, and one for the gateway's extensions in front of them. What one says nothing about the other.
+ */
 import { oneLine } from '../../core/text/escape.ts'
 import { escapeHtml, htmlPage, pageHeaders } from '../../core/web.ts'
 import {
   answeredIn,
+  answeredText,
+  coverageText,
   failuresIn,
+  hasUnreadTools,
   type KeptReport,
+  type RunNumbers,
   shortFailure,
   type TestReport,
 } from '../../records/test-reports.ts'
-import { plot } from './plot.ts'
-import { gradeOf, isUnavailable, passedText, scoreText, type ShownServer } from './shown-server.ts'
+
+/** A server, the last test of itself, and the last run of the conformance suite in front of it. */
+export interface ShownServer {
+  readonly name: string
+  readonly quality: KeptReport | undefined
+  readonly conformance: KeptReport | undefined
+}
+
+/** How good a result is; `none` if nothing ran. */
+export type Grade = 'good' | 'fair' | 'poor' | 'none'
+
+/** From these scores on, a result is good, or fair. */
+const GOOD = 90
+const FAIR = 70
+
+/**
+ * The grade of a score; never good if fewer than half of the tools answered, or a check could not be carried out, and poor
+ * if its tools are not known.
+ */
+export function gradeOf(report: TestReport | undefined): Grade {
+  const total = report?.score?.total
+  if (!report || total === undefined || total === null) return 'none'
+  if (total < FAIR || hasUnreadTools(report)) return 'poor'
+  const isCovered = answeredIn(report) * 2 >= (report.coverage?.listed ?? 0)
+  return total >= GOOD && isCovered && report.summary.errors === 0 ? 'good' : 'fair'
+}
+
+/** The score, and how many tools it is about. */
+export function scoreText(report: TestReport | undefined): string {
+  if (!report) return 'not run'
+  if (isUnavailable(report)) return 'unavailable'
+  const total = report.score?.total ?? undefined
+  return `${total === undefined ? 'nothing checked' : `${total}/100`} · ${coverageText(report)}`
+}
+
+/** Whether the server could not be tested at all. */
+function isUnavailable({ results, coverage }: TestReport): boolean {
+  const isLost = results.some(({ test_id, status }) => test_id === 'server/available' && status === 'error')
+  return isLost && coverage?.listed === 0
+}
+
+/** The checks of the gateway's extensions that passed, among those that apply. */
+function passedText({ summary: { passed, failed, errors } }: TestReport): string {
+  const all = passed + failed + errors
+  return all === 0 ? 'nothing checked' : `${passed} of ${all} passed`
+}
 
 const style = `
 :root{color-scheme:light dark;font:16px/1.5 system-ui,sans-serif;--line:#8884;--soft:#5c6066;--good:#256b33;--fair:#7a4f00;--poor:#a8201a;--card:#f4f4f6}
@@ -190,4 +241,96 @@ function quoted(word: string): string {
 
 function shown(text: string): string {
   return escapeHtml(oneLine(text))
+}
+
+/** The size of the plot, and the space around its line, in pixels. */
+const WIDTH = 240
+const HEIGHT = 56
+const MARGIN = 6
+
+/** How far a run is from nothing (0) to everything (100); undefined if nothing was checked. */
+function valueOf({ score, passed, failed }: RunNumbers): number | undefined {
+  if (score === null) return undefined
+  if (score !== undefined) return Math.min(100, Math.max(0, score))
+  return passed + failed === 0 ? undefined : (100 * passed) / (passed + failed)
+}
+
+/** A plot of the runs, the oldest first; empty for fewer than two, which are no history. */
+function plot(history: readonly RunNumbers[], what: string): string {
+  const values = history.flatMap((run) => valueOf(run) ?? [])
+  if (values.length < 2) return ''
+  const step = (WIDTH - 2 * MARGIN) / (values.length - 1)
+  const points = values.map((value, at) => {
+    const y = MARGIN + ((100 - value) / 100) * (HEIGHT - 2 * MARGIN)
+    return [(MARGIN + at * step).toFixed(1), y.toFixed(1)] as const
+  })
+  const label = `${what} of the last ${values.length} runs: ${values.map((value) => Math.floor(value)).join(', ')}`
+  const dots = points.map(([x, y]) => `<circle cx="${x}" cy="${y}" r="2"/>`).join('')
+  const line = (y: number): string => `<line x1="0" x2="${WIDTH}" y1="${y}" y2="${y}"/>`
+  return `<figure><svg viewBox="0 0 ${WIDTH} ${HEIGHT}" width="${WIDTH}" height="${HEIGHT}" role="img" aria-label="${escapeHtml(label)}">
+${line(MARGIN)}${line(HEIGHT - MARGIN)}
+<polyline points="${points.map((point) => point.join(',')).join(' ')}"/>${dots}
+</svg><figcaption>${escapeHtml(`${what} of the last ${values.length} runs, from 0 to 100`)}</figcaption></figure>`
+}
+
+/** The width of a character, and of the space beside a text, in pixels. */
+const CHARACTER_WIDTH = 6.6
+const PADDING = 6
+
+const colors: Readonly<Record<Grade, string>> = {
+  good: '#2b7d3b',
+  fair: '#8a5a00',
+  poor: '#b3261e',
+  none: '#666',
+}
+const grades: readonly Grade[] = ['poor', 'fair', 'good']
+
+/** A badge with the score of the tests of these servers, and how many tools answered; of several, the lowest score. */
+export function qualityBadge(servers: readonly ShownServer[]): string {
+  const reports = servers.flatMap(({ quality }) => quality?.report ?? [])
+  const [first] = reports
+  if (!first) return badge('server test', 'not run', 'none')
+  if (servers.length === 1) return badge('server test', scoreText(first), gradeOf(first))
+  const scores = reports.flatMap(({ score }) => score?.total ?? [])
+  const lowest = scores.length === 0 ? 'nothing checked' : `lowest ${Math.min(...scores)}/100`
+  const lost = reports.filter(isUnavailable).length
+  const text = [
+    lowest,
+    answeredText(reports),
+    `${reports.length} of ${servers.length} servers`,
+    ...(lost > 0 ? [`${lost} unavailable`] : []),
+  ].join(' · ')
+  const worst = grades.find((grade) => reports.some((report) => gradeOf(report) === grade)) ?? 'none'
+  const isWhole = reports.length === servers.length
+  return badge('server test', text, worst === 'good' && !isWhole ? 'fair' : worst)
+}
+
+/** A badge with what the conformance suite found of the gateway's extensions. Skipped checks are not counted. */
+export function extensionsBadge(servers: readonly ShownServer[]): string {
+  const reports = servers.flatMap(({ conformance }) => conformance?.report ?? [])
+  const sum = (count: 'passed' | 'failed' | 'errors'): number =>
+    reports.reduce((total, { summary }) => total + summary[count], 0)
+  const [passed, broken] = [sum('passed'), sum('failed') + sum('errors')]
+  const label = 'gateway extensions'
+  if (passed + broken === 0) return badge(label, 'not run', 'none')
+  return badge(label, `${passed} of ${passed + broken} checks passed`, broken === 0 ? 'good' : 'poor')
+}
+
+function badge(label: string, text: string, grade: Grade): string {
+  const [left, right] = [widthOf(label), widthOf(text)]
+  const title = escapeHtml(`${label}: ${text}`)
+  return `<svg xmlns="http://www.w3.org/2000/svg" width="${left + right}" height="20" role="img" aria-label="${title}">
+<title>${title}</title>
+<rect width="${left}" height="20" fill="#444"/>
+<rect x="${left}" width="${right}" height="20" fill="${colors[grade]}"/>
+<g fill="#fff" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11">
+<text x="${PADDING}" y="14">${label}</text>
+<text x="${left + PADDING}" y="14">${escapeHtml(text)}</text>
+</g>
+</svg>
+`
+}
+
+function widthOf(text: string): number {
+  return Math.ceil(text.length * CHARACTER_WIDTH) + 2 * PADDING
 }

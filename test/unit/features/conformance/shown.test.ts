@@ -1,7 +1,11 @@
 import { describe, expect, it } from 'vitest'
-import { extensionsBadge, qualityBadge } from '../../../../src/features/conformance/badge.ts'
-import { reportsHeaders, reportsPage } from '../../../../src/features/conformance/page.ts'
-import type { ShownServer } from '../../../../src/features/conformance/shown-server.ts'
+import {
+  extensionsBadge,
+  qualityBadge,
+  reportsHeaders,
+  reportsPage,
+  type ShownServer,
+} from '../../../../src/features/conformance/page.ts'
 import type { KeptReport, TestReport } from '../../../../src/records/test-reports.ts'
 
 const hostile = `<script>alert("1")</script>\u202E`

@@ -2,7 +2,7 @@
 import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { fromArguments } from '../../../../src/config/load.ts'
 import { Redactor } from '../../../../src/core/text/redactor.ts'
-import { gradeOf, scoreText } from '../../../../src/features/conformance/shown-server.ts'
+import { gradeOf, scoreText } from '../../../../src/features/conformance/page.ts'
 import {
   type ServerReport,
   testServer,
