@@ -2,8 +2,7 @@
 import type { AuthSettings, BasicUser, IntrospectSettings, JwtSettings } from '../../core/auth-settings.ts'
 import { isObject } from '../../core/json/json.ts'
 import { anonymous, type Principal, scopeListSchema } from '../../core/principal.ts'
-import type { JsonSchema } from '../../core/schema/schema.ts'
-import type { Secret } from '../../core/text/secret.ts'
+import type { FromSchema } from '../../core/schema/from-schema.ts'
 import { durationSchema } from '../../core/time/units.ts'
 import { isHttpUrl } from '../names.ts'
 import { complete, withSwitches } from '../schema-lookup.ts'
@@ -11,17 +10,18 @@ import { isConfidentialUrl, isLoopbackHost } from '../../core/address.ts'
 import type { Checked, Finding } from '../problem.ts'
 import { holdsPassword } from '../secrets.ts'
 
-const text = { type: 'string', minLength: 1, errorMessage: 'must be text' }
-const url = { type: 'string', pattern: '^https?://\\S+$', errorMessage: 'must be a URL' }
-const knownScopes = { ...scopeListSchema, 'x-names': 'scope' }
-const hash = (form: string) => ({
-  type: 'string',
-  pattern: `^${form}:[^:]{8,}:[0-9a-f]{64}$`,
-  errorMessage: `must be ${form}:<salt of 8 characters or more>:<64 hex digits>`,
-  'x-secret': true,
-})
+const text = { type: 'string', minLength: 1, errorMessage: 'must be text' } as const
+const url = { type: 'string', pattern: '^https?://\\S+$', errorMessage: 'must be a URL' } as const
+const knownScopes = { ...scopeListSchema, 'x-names': 'scope' } as const
+const hash = (form: string) =>
+  ({
+    type: 'string',
+    pattern: `^${form}:[^:]{8,}:[0-9a-f]{64}$`,
+    errorMessage: `must be ${form}:<salt of 8 characters or more>:<64 hex digits>`,
+    'x-secret': true,
+  }) as const
 
-const jwtSchema: JsonSchema = {
+const jwtSchema = {
   type: 'object',
   required: ['issuer'],
   additionalProperties: false,
@@ -95,9 +95,9 @@ const jwtSchema: JsonSchema = {
       description: 'The client secret, if the issuer assigned one.',
     },
   },
-}
+} as const
 
-const opaqueSchema: JsonSchema = {
+const opaqueSchema = {
   type: 'object',
   additionalProperties: false,
   minProperties: 1,
@@ -144,9 +144,9 @@ const opaqueSchema: JsonSchema = {
       },
     },
   },
-}
+} as const
 
-const basicSchema: JsonSchema = {
+const basicSchema = {
   type: 'object',
   required: ['users'],
   additionalProperties: false,
@@ -185,9 +185,9 @@ const basicSchema: JsonSchema = {
       },
     },
   },
-}
+} as const
 
-const oauthSchema: JsonSchema = {
+const oauthSchema = {
   type: 'object',
   required: ['authorization_servers'],
   additionalProperties: false,
@@ -208,10 +208,10 @@ const oauthSchema: JsonSchema = {
       description: 'The scopes that clients request initially. Others are requested when a call needs them.',
     },
   },
-}
+} as const
 
 /** The JSON Schema of `auth`. */
-export const authSchema: JsonSchema = {
+export const authSchema = {
   type: ['object', 'string'],
   pattern: '^none$',
   errorMessage: 'must be none, or a mapping with `jwt:` or `opaque:`',
@@ -275,7 +275,7 @@ export const authSchema: JsonSchema = {
       examples: [{ 'mcp.read': ['read:files'] }],
     },
   },
-}
+} as const
 
 /** The settings of `auth` from the validated value of the file, with all defaults. */
 export function authSettings(written: unknown): AuthSettings {
@@ -304,47 +304,8 @@ export function authSettings(written: unknown): AuthSettings {
   }
 }
 
-type Texts = string | readonly string[]
-
-interface AuthValues {
-  readonly realm: string
-  readonly jwt?: JwtValues
-  readonly opaque?: {
-    readonly introspect?: IntrospectValues
-    readonly tokens: readonly { readonly hash: Secret; readonly id: string; readonly scopes?: Texts }[]
-  }
-  readonly basic?: { readonly users: readonly UserValues[] }
-  readonly oauth?: { readonly authorization_servers: Texts; readonly scopes_supported: Texts }
-  readonly anonymous: readonly string[]
-  readonly principal?: PrincipalValues
-  readonly session: { readonly max_ttl: number; readonly idle: number }
-  readonly elevate_url?: string
-  readonly scope_map: Readonly<Record<string, Texts>>
-}
-
-interface JwtValues {
-  readonly issuer: string
-  readonly audience?: Texts
-  readonly jwks?: string
-  readonly algorithms?: readonly string[]
-  readonly required_claims: Texts
-  readonly scope_claim: string
-  readonly secret?: Secret
-  readonly client_id?: string
-  readonly client_secret?: Secret
-}
-
-interface IntrospectValues {
-  readonly url: string
-  readonly client_id: string
-  readonly client_secret: Secret
-  readonly require_audience: boolean
-}
-
-interface PrincipalValues {
-  readonly id: string
-  readonly scopes?: Texts
-}
+type AuthValues = Exclude<FromSchema<typeof authSchema>, string>
+type JwtValues = FromSchema<typeof jwtSchema>
 
 function jwtSettings({ issuer, audience, jwks, algorithms, secret, ...rest }: JwtValues): JwtSettings {
   const { client_id: id, client_secret: clientSecret } = rest
@@ -360,7 +321,9 @@ function jwtSettings({ issuer, audience, jwks, algorithms, secret, ...rest }: Jw
   }
 }
 
-function introspectSettings(values: IntrospectValues): IntrospectSettings {
+function introspectSettings(
+  values: NonNullable<FromSchema<typeof opaqueSchema>['introspect']>,
+): IntrospectSettings {
   const { url, client_id: clientId, client_secret: clientSecret, require_audience: requiresAudience } = values
   return { url, clientId, clientSecret, requiresAudience }
 }
@@ -369,17 +332,15 @@ function issuerOf(jwt: JwtValues | undefined): readonly string[] {
   return jwt && jwt.secret === undefined && isHttpUrl(jwt.issuer) ? [jwt.issuer] : []
 }
 
-function principalOf({ id, scopes }: PrincipalValues): Principal {
+function principalOf({ id, scopes }: NonNullable<AuthValues['principal']>): Principal {
   return { id, ...(scopes !== undefined && { scopes: new Set([scopes].flat()) }) }
 }
 
-interface UserValues {
-  readonly name: string
-  readonly password_hash: Secret
-  readonly approves_as?: string
-}
-
-function userSettings({ name, password_hash: passwordHash, approves_as: approvesAs }: UserValues): BasicUser {
+function userSettings({
+  name,
+  password_hash: passwordHash,
+  approves_as: approvesAs,
+}: FromSchema<typeof basicSchema>['users'][number]): BasicUser {
   return { name, passwordHash, ...(approvesAs !== undefined && { approvesAs }) }
 }
 

@@ -5,7 +5,7 @@
 import { existsSync } from 'node:fs'
 import { dirname, isAbsolute, join, resolve } from 'node:path'
 import { isObject } from '../../core/json/json.ts'
-import type { JsonSchema } from '../../core/schema/schema.ts'
+import type { FromSchema } from '../../core/schema/from-schema.ts'
 import type {
   AuditSettings,
   ObserveSettings,
@@ -22,7 +22,7 @@ import { percentDecoded } from '../../core/text/escape.ts'
 import { MAX_TIMER_MS } from '../../core/time/waiting.ts'
 
 /** The destination of spans or metrics. */
-function destination(signal: 'traces' | 'metrics'): Record<string, JsonSchema> {
+function destination(signal: 'traces' | 'metrics') {
   return {
     endpoint: {
       type: 'string',
@@ -46,10 +46,10 @@ function destination(signal: 'traces' | 'metrics'): Record<string, JsonSchema> {
       errorMessage: 'must be text',
       description: `The name of this service in ${signal}. Default: OTEL_SERVICE_NAME of the environment, otherwise gatehouse.`,
     },
-  }
+  } as const
 }
 
-const metricsExport: JsonSchema = {
+const metricsExport = {
   type: 'object',
   errorMessage: 'must be a mapping such as { endpoint: http://localhost:4318/v1/metrics }',
   description:
@@ -64,9 +64,9 @@ const metricsExport: JsonSchema = {
   },
   required: ['endpoint'],
   additionalProperties: false,
-}
+} as const
 
-const traces: JsonSchema = {
+const traces = {
   type: 'object',
   errorMessage: 'must be a mapping such as { endpoint: http://localhost:4318/v1/traces }',
   description:
@@ -85,9 +85,9 @@ const traces: JsonSchema = {
   },
   required: ['endpoint'],
   additionalProperties: false,
-}
+} as const
 
-const audit: JsonSchema = {
+const audit = {
   type: ['object', 'string', 'boolean'],
   // A word alone is a typing error, or a boolean of YAML 1.1.
   pattern: '^(on|off|true|false)$|[./\\\\]',
@@ -124,10 +124,10 @@ const audit: JsonSchema = {
     },
   },
   additionalProperties: false,
-}
+} as const
 
 /** The JSON Schema of `observe`. */
-export const observeSchema: JsonSchema = {
+export const observeSchema = {
   type: 'object',
   default: {},
   errorMessage: 'must be a mapping such as { audit: ./audit.jsonl }',
@@ -153,23 +153,10 @@ export const observeSchema: JsonSchema = {
     },
   },
   additionalProperties: false,
-}
+} as const
 
 /** `observe` as validated, with its defaults. */
-export interface ObserveValues {
-  readonly metrics: boolean
-  readonly log: { readonly level?: NonNullable<ObserveSettings['logLevel']> }
-  readonly traces?: ConfiguredOtlp & { readonly sample: number }
-  readonly metrics_export?: ConfiguredOtlp & { readonly interval?: number }
-  readonly audit?: boolean | string | AuditValues
-}
-
-interface AuditValues {
-  readonly file?: string
-  readonly key?: Secret
-  readonly max_size: number
-  readonly keep?: number
-}
+export type ObserveValues = FromSchema<typeof observeSchema>
 
 interface ObserveContext {
   readonly profile: 'open' | 'corporate'
@@ -197,10 +184,9 @@ function auditSettings(audit: ObserveValues['audit'], context: ObserveContext): 
   const { profile, file, directory } = context
   const chosen = audit ?? (profile === 'corporate' && file !== undefined)
   if (chosen === false) return undefined
-  const values: AuditValues =
-    typeof chosen === 'object'
-      ? chosen
-      : { max_size: MAX_SIZE, ...(typeof chosen === 'string' && { file: chosen }) }
+  const values: Exclude<NonNullable<ObserveValues['audit']>, string | boolean> = typeof chosen === 'object'
+    ? chosen
+    : { max_size: MAX_SIZE, ...(typeof chosen === 'string' && { file: chosen }) }
   const { key, keep, max_size: maxSize } = values
   return {
     file: values.file === undefined ? defaultFile(context) : resolve(directory, values.file),
@@ -230,13 +216,6 @@ export function auditWarnings(observe: unknown, directory: string): Finding[] {
   return [{ path, message }]
 }
 
-/** A destination in the file. */
-interface ConfiguredOtlp {
-  readonly endpoint: string
-  readonly headers?: Readonly<Record<string, Secret>>
-  readonly service_name?: string
-}
-
 type Signal = 'traces' | 'metrics'
 
 const DEFAULT_INTERVAL_MS = 60_000
@@ -255,7 +234,7 @@ export function exportSettings(
 
 /** The destination of spans; undefined if they are not exported. */
 function traceSettings(
-  configured: (ConfiguredOtlp & { readonly sample: number }) | undefined,
+  configured: (FromSchema<typeof metricsExport> & { readonly sample: number }) | undefined,
   env: Environment,
 ): TraceSettings | undefined {
   const settings = otlpSettings('traces', configured, env)
@@ -264,7 +243,7 @@ function traceSettings(
 
 /** The destination of metrics; undefined if they are not exported. */
 function metricsExportSettings(
-  configured: (ConfiguredOtlp & { readonly interval?: number }) | undefined,
+  configured: (FromSchema<typeof metricsExport> & { readonly interval?: number }) | undefined,
   env: Environment,
 ): MetricsExportSettings | undefined {
   const settings = otlpSettings('metrics', configured, env)
@@ -278,7 +257,7 @@ function metricsExportSettings(
 
 function otlpSettings(
   signal: Signal,
-  configured: ConfiguredOtlp | undefined,
+  configured: FromSchema<typeof metricsExport> | undefined,
   env: Environment,
 ): OtlpSettings | undefined {
   if (given(env['OTEL_SDK_DISABLED'])?.toLowerCase() === 'true') return undefined

@@ -1,8 +1,7 @@
 /** `oauth` of a server: schema, settings and checks. */
 import { isObject } from '../../core/json/json.ts'
-import type { JsonSchema } from '../../core/schema/schema.ts'
+import type { FromSchema } from '../../core/schema/from-schema.ts'
 import type { IdentityProvider, OAuthSettings } from '../../core/settings.ts'
-import type { Secret } from '../../core/text/secret.ts'
 import { isConfidentialUrl } from '../../core/address.ts'
 import { isHttpUrl } from '../names.ts'
 import type { Finding } from '../problem.ts'
@@ -11,13 +10,13 @@ const url = {
   type: 'string',
   pattern: '^https?://',
   errorMessage: 'must be a URL such as https://login.example.com',
-}
+} as const
 
 const path = {
   type: 'string',
   pattern: '^(/|[A-Za-z]:[\\\\/])',
   errorMessage: 'must be the absolute path of a file',
-}
+} as const
 
 const privateKey = {
   type: 'string',
@@ -26,7 +25,7 @@ const privateKey = {
   errorMessage: 'must be text, such as "${file:/run/secrets/key.pem}", and not be empty',
   description:
     'The private key with which the client authenticates in place of a secret (`private_key_jwt`), as PEM or JWK.',
-}
+} as const
 
 const identityProvider = {
   type: 'object',
@@ -64,10 +63,10 @@ const identityProvider = {
       description: 'What kind of token that is.',
     },
   },
-}
+} as const
 
 /** The JSON Schema of `oauth` of an upstream. */
-export const oauthSchema: JsonSchema = {
+export const oauthSchema = {
   type: 'object',
   additionalProperties: false,
   errorMessage: 'must be a mapping such as { client_id: gateway, client_secret: "${SECRET}" }',
@@ -140,33 +139,10 @@ export const oauthSchema: JsonSchema = {
         'Whether tokens are bound to a key of the gateway, so that they are useless to others (DPoP, RFC 9449): `auto` if the server, asked without a token, says that it takes no others. With `issuer` or `token_endpoint` it is not asked: write `on`.',
     },
   },
-}
+} as const
 
 /** `oauth` of an upstream as written in the file. */
-export interface OAuthValues {
-  readonly grant?: OAuthSettings['grant']
-  readonly client_id?: string
-  readonly client_secret?: Secret
-  readonly private_key?: Secret
-  readonly assertion_file?: string
-  readonly identity_provider?: IdentityProviderValues
-  readonly issuer?: string
-  readonly token_endpoint?: string
-  readonly scopes: string | readonly string[]
-  readonly audience?: string
-  readonly resource: string | boolean
-  readonly dpop: 'auto' | boolean
-}
-
-interface IdentityProviderValues {
-  readonly issuer?: string
-  readonly token_endpoint?: string
-  readonly client_id: string
-  readonly client_secret?: Secret
-  readonly private_key?: Secret
-  readonly subject_token_file?: string
-  readonly subject_token_type: IdentityProvider['subjectTokenType']
-}
+export type OAuthValues = FromSchema<typeof oauthSchema>
 
 /** The settings of `oauth` for the server at a URL. */
 export function oauthSettings(values: OAuthValues, url: string): OAuthSettings {
@@ -190,7 +166,7 @@ export function oauthSettings(values: OAuthValues, url: string): OAuthSettings {
   }
 }
 
-function identityProviderSettings(values: IdentityProviderValues): IdentityProvider {
+function identityProviderSettings(values: FromSchema<typeof identityProvider>): IdentityProvider {
   const {
     issuer,
     token_endpoint: tokenEndpoint,

@@ -1,15 +1,18 @@
 /**
  * The type of what a schema of settings describes, so that settings are declared once. Members are as the configuration passes
- * them on (`config/schema-lookup.ts`): with their defaults, switches as booleans, durations in milliseconds and sizes in bytes. The
- * schema must be a literal `as const`.
+ * them on (`complete` of `config/schema-lookup.ts`): with their defaults, switches as booleans, durations in milliseconds, sizes
+ * in bytes, and secrets as `Secret`. The schema must be a literal `as const`.
  */
+import type { Secret } from '../text/secret.ts'
 
 /** The type of valid values of a schema, once they are complete. */
-export type FromSchema<Schema> = Schema extends { readonly enum: readonly (infer Value)[] }
-  ? Exclude<Value, IsSwitch<Schema> extends true ? 'on' | 'off' : never>
-  : Schema extends { readonly type: infer Type }
-    ? OfType<Type extends readonly (infer Each)[] ? Each : Type, Schema>
-    : unknown
+export type FromSchema<Schema> = Schema extends { readonly 'x-secret': true }
+  ? Secret
+  : Schema extends { readonly enum: readonly (infer Value)[] }
+    ? Exclude<Value, IsSwitch<Schema> extends true ? 'on' | 'off' : never>
+    : Schema extends { readonly type: infer Type }
+      ? OfType<Type extends readonly (infer Each)[] ? Each : Type, Schema>
+      : unknown
 
 /** A value that may be `on` or `off` is a boolean then. */
 type IsSwitch<Schema> = Schema extends { readonly type: readonly (infer Each)[] }

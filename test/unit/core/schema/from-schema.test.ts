@@ -1,6 +1,7 @@
 import { expect, it } from 'vitest'
 import { complete } from '../../../../src/config/schema-lookup.ts'
 import type { FromSchema } from '../../../../src/core/schema/from-schema.ts'
+import { Secret } from '../../../../src/core/text/secret.ts'
 import { durationSchema, sizeSchema } from '../../../../src/core/time/units.ts'
 
 const schema = {
@@ -18,6 +19,7 @@ const schema = {
       default: [{ path: 'a' }],
       items: { type: 'object', properties: { path: { type: 'string' } }, required: ['path'] },
     },
+    key: { type: 'string', 'x-secret': true, default: 'a-key' },
     byName: { type: 'object', additionalProperties: { type: 'number' }, default: {} },
   },
 } as const
@@ -33,6 +35,7 @@ it('the type of a schema is that of the settings which the configuration passes 
     calls: 8,
     remember: false,
     rules: [{ path: 'a' }],
+    key: new Secret('a-key'),
     byName: {},
   }
   expect(complete({}, schema)).toEqual(settings)
