@@ -1,6 +1,7 @@
 /** Descriptions of servers and tools by their owners. */
 import type { About, Cost } from '../../core/descriptor.ts'
-import type { IntentRule, Recommendation } from '../../core/settings.ts'
+import type { FromSchema } from '../../core/schema/from-schema.ts'
+import type { Recommendation } from '../../core/settings.ts'
 import { pauseSchema, sizeSchema } from '../../core/time/units.ts'
 
 /** The JSON Schema of a list of names. */
@@ -8,14 +9,14 @@ export const list = {
   type: ['array', 'string'],
   items: { type: 'string', minLength: 1, errorMessage: 'must be text' },
   errorMessage: 'must be a list of names or globs',
-}
-const sentence = { type: 'string', minLength: 1, maxLength: 2000, errorMessage: 'must be text' }
+} as const
+const sentence = { type: 'string', minLength: 1, maxLength: 2000, errorMessage: 'must be text' } as const
 const url = {
   type: 'string',
   pattern: '^(https?://|\\$\\{)',
   errorMessage: 'must start with http:// or https://',
-}
-const sentences = { ...list, errorMessage: 'must be a list of texts' }
+} as const
+const sentences = { ...list, errorMessage: 'must be a list of texts' } as const
 
 /** The JSON Schema of the description of a server. */
 export const aboutProperties = {
@@ -103,7 +104,7 @@ export const aboutProperties = {
     },
     description: 'Other servers, for what this one cannot do.',
   },
-}
+} as const
 
 /** The kinds of cost. */
 const costCategories = ['free', 'metered', 'requires_approval'] as const
@@ -231,27 +232,10 @@ export const resourceWords = {
 }
 
 /** The description of a server as written in the file. */
-export interface AboutValues {
-  readonly about?: string
-  readonly use_when?: string | readonly string[]
-  readonly not_for?: string | readonly string[]
-  readonly emoji?: string
-  readonly access?: About['access']
-  readonly cli?: string
-  readonly api?: string
-  readonly web?: string
-  readonly install?: About['install']
-  readonly requires?: Readonly<Partial<Record<'auth' | 'env' | 'scopes', string | readonly string[]>>>
-  readonly homepage?: string
-  readonly repository?: string
-  readonly status_page?: string
-  readonly documentation?: string
-  readonly intent: readonly IntentRule[]
-  readonly recommend: readonly (Omit<Recommendation, 'registryUrl' | 'authFlow'> & {
-    readonly registry_url?: string
-    readonly auth_flow?: string
-  })[]
-}
+export type AboutValues = FromSchema<{
+  readonly type: 'object'
+  readonly properties: typeof aboutProperties
+}>
 
 /** The settings of the description of a server. */
 export function aboutSettings(values: AboutValues): About {
