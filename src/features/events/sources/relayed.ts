@@ -14,6 +14,7 @@ import type { Finding } from '../../../core/finding.ts'
 import { toDouble } from '../../../core/json/exact-number.ts'
 import { exactly, isObject } from '../../../core/json/json.ts'
 import { hasReachedShare, type Principal } from '../../../core/principal.ts'
+import { type Backoff, delayBefore } from '../../../core/time/backoff.ts'
 import { pause, within } from '../../../core/time/waiting.ts'
 import { world } from '../../../core/world.ts'
 import { eventsExtension } from '../../../protocol/meta-keys.ts'
@@ -281,9 +282,8 @@ const UNKNOWN_GRANT_MS = 60_000
 const CALLBACK_CHECK_MS = 10_000
 /** How long ending a subscription may take, in milliseconds. */
 const UNSUBSCRIBE_TIMEOUT_MS = 5000
-/** How long to wait after failures, at first and at most, in milliseconds. */
-const FIRST_RETRY_MS = 250
-const LAST_RETRY_MS = 30_000
+/** The delays after failures. */
+const RETRIES: Backoff = { firstMs: 250, maxMs: 30_000 }
 /** How many ids of events are remembered, to recognize events that are sent again. */
 const MAX_KNOWN_IDS = 2000
 /** How many notifications may wait until they are logged. */
@@ -356,9 +356,8 @@ class ServerSubscription implements Job {
         if (isCallbackFailure(error)) this.#refusal = error
         onReady()
       }
-      if (world.now() - startedAt > LAST_RETRY_MS) failures = 0
-      const delay = Math.min(FIRST_RETRY_MS * 2 ** Math.min(failures, 10), LAST_RETRY_MS)
-      await pause(delay, signal).catch(() => undefined)
+      if (world.now() - startedAt > RETRIES.maxMs) failures = 0
+      await pause(delayBefore(failures, RETRIES), signal).catch(() => undefined)
     }
   }
 

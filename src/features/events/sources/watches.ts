@@ -19,6 +19,7 @@ import { asCalled } from '../../../core/judgement/call.ts'
 import type { Payload } from '../../../core/payload.ts'
 import type { Principal } from '../../../core/principal.ts'
 import type { WatchedEvent } from '../../../core/settings.ts'
+import { delayBefore } from '../../../core/time/backoff.ts'
 import { pause } from '../../../core/time/waiting.ts'
 import {
   evaluate,
@@ -218,7 +219,7 @@ class Watch implements Job {
         })
       this.#failure = error
       this.#failures++
-      delay = backoff(every, this.#failures)
+      delay = delayBefore(this.#failures - 1, { firstMs: every, maxMs: Math.max(every, MAX_BACKOFF_MS) })
       least = (error.extra.retryAfterSeconds ?? 0) * 1000
     }
     this.#dueAt = world.now() + Math.max(least, delay * (1 - JITTER + 2 * JITTER * world.random()))
@@ -292,10 +293,6 @@ function stateKey({ upstream, name, server, call, arguments: given, settings }: 
   const { items, id, changed = null } = settings
   const parts = [upstream ?? null, name, server, call.tool, given, items, id, changed]
   return `watch:${hash('sha256', exactly(parts)).slice(0, 32)}`
-}
-
-function backoff(every: number, failures: number): number {
-  return Math.min(every * 2 ** Math.min(failures - 1, 20), Math.max(every, MAX_BACKOFF_MS))
 }
 
 function failureOf(thrown: unknown): GatewayError {
