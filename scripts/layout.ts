@@ -15,7 +15,6 @@ const SHORT_FILE_LINES = 40
 const alone: Record<string, string> = {
   'src/features/gateway-proof.ts': 'a feature of the list features/index.ts',
   'src/features/structured-text.ts': 'a feature of the list features/index.ts',
-  'src/features/dry-run/roles.ts': 'the table that a new feature adds a line to',
   'src/catalog/own-names.ts': 'the table that a new tool adds a line to',
   'src/core/collect.ts': 'the only file that may use node:v8 and node:vm (scripts/walls.ts)',
   'src/store/portable.ts': 'loads no store that commands cannot read',
@@ -31,10 +30,8 @@ const toMerge = new Set([
   'src/records/receiver-verifications.ts',
   'src/records/unchanged-bytes.ts',
   'src/records/unfinished.ts',
-  'src/gateway/dry-run.ts',
   'src/gateway/event-types.ts',
   'src/gateway/name-conflicts.ts',
-  'src/gateway/remaining-quota.ts',
   'src/gateway/startup.ts',
   'src/features/stream/stop.ts',
   'src/features/permissions/held.ts',

@@ -262,6 +262,7 @@ const walls: readonly Wall[] = [
       'protocol/meta-keys.ts',
       'protocol/lift.ts',
       'protocol/revisions.ts',
+      'records/operations.ts',
     ],
   },
   {

@@ -3,14 +3,11 @@
  * `Middleware` wraps a handler. Calls are immutable. Read this file first.
  */
 import type { Descriptor } from './descriptor.ts'
-import type { DryRun } from './dry-run.ts'
 import { GatewayError } from './error.ts'
-import type { ClientPeer } from './exchange.ts'
 import type { Payload } from './payload.ts'
 import type { Principal } from './principal.ts'
-import type { Spool } from './spool.ts'
+import type { Slots } from './slot.ts'
 import type { Task } from './task.ts'
-import type { ResolvedReferences } from './used-reference.ts'
 
 /** What a server may request from the client before it can finish, by key: elicitation, sampling or roots. */
 export type InputRequests = Readonly<Record<string, InputRequest>>
@@ -78,67 +75,11 @@ export interface Client {
   readonly nonInteractive?: true
 }
 
-/** The state of the rate limit that has the least left for a caller. */
-export interface RateLimitStatus {
-  /** A short name of the limit. */
-  readonly name: string
-  readonly limit: number
-  readonly remaining: number
-  /** The length of the window, and the time until some of the limit is restored, in seconds. */
-  readonly window: number
-  readonly reset: number
-}
-
-/** Reports rate limits outside of the result, where the transport supports it (such as HTTP headers). */
-export interface RateLimitReporter {
-  /** Reports the state of a limit; ignored once the response has begun. */
-  reportRateLimit?(status: RateLimitStatus): void
-}
-
 /**
  * Why the gateway makes a call itself, with the rights of the caller it acts for: to read something, or to undo an
  * earlier call. Internal calls need no confirmation and cost nothing.
  */
 export type InternalPurpose = 'read' | 'compensate'
-
-/** The transaction step that a call belongs to. */
-export interface TransactionStepRef {
-  readonly transaction: string
-  readonly step: string
-  /** The key of the record of its action. */
-  readonly deed: string
-  /** The step must not run if it could not be undone. */
-  readonly mustBeUndoable: boolean
-}
-
-/** An operation of another process that a call goes on with. */
-export interface OperationRef {
-  /** Its id for its caller, and the key of its record. */
-  readonly id: string
-  readonly key: string
-  /** When the call began that was lost, in milliseconds since 1970; absent where its own key or its server's task is known. */
-  readonly lostSince?: number
-  /** Set if its caller has it as a task. Without one, no client can answer input requests of the call. */
-  readonly isTask?: true
-}
-
-/** The `reason` of the error if the context that a server kept for a client is lost. */
-export const CONTEXT_LOST = 'context_lost'
-
-/**
- * The connection to a server that belongs to one client of a caller, so that later calls of the client find the context
- * that the server keeps for it. Used by no other caller.
- */
-export interface ClientConnection {
-  /** Chosen by the gateway, and secret: whoever has it uses the connection. */
-  readonly id: string
-  /** An earlier call used it; if it is not open any more, its context is lost. */
-  readonly isKnown: boolean
-  /** Whether the call may run in a new context if its own is lost; otherwise it fails with `CONFLICT`. */
-  readonly mayReplace: boolean
-  /** Called if a connection was opened for it, before the call is sent: with its id, and whether another one was lost. */
-  onOpen(opened: { readonly id: string; readonly isLost: boolean }): void
-}
 
 /**
  * Where a client receives what is not about one of its requests. Features may keep it beyond the call that brought it.
@@ -156,37 +97,6 @@ export interface ClientStream {
   end?(): void
 }
 
-/** The HTTP request behind a call whose request or response is bytes, and the way to answer it. */
-export interface ByteExchange {
-  readonly verb: 'GET' | 'HEAD' | 'POST' | 'PUT'
-  /** The last segment of the path where the route names it, decoded; otherwise empty. */
-  readonly name: string
-  /** May contain credentials. */
-  readonly query: URLSearchParams
-  /** By name in lower case. */
-  readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>
-  /** The body while it arrives, to be read once. Fails with CANCELLED if the client disconnects, or sends nothing for long. */
-  readonly body: AsyncIterable<Uint8Array>
-  /** Whether the request cannot come from a page of another origin. */
-  readonly isFromHere: boolean
-  /**
-   * The caller whom the person of the request may act for: signed in to the pages, or with a password. Undefined where people
-   * cannot be identified. @throws what authentication throws
-   */
-  person(): Promise<string | undefined>
-  /** The link to sign in to the pages and return here; undefined where that is not configured. */
-  readonly signInLink: string | undefined
-  /** Sends the response, once. Resolves when all of it is written. @throws CANCELLED if the client disconnects */
-  send(response: ByteResponse): Promise<void>
-}
-
-/** A response over HTTP. The body of a response to HEAD is not sent. */
-export interface ByteResponse {
-  readonly status: number
-  readonly headers: Readonly<Record<string, string>>
-  readonly body?: string | AsyncIterable<Uint8Array>
-}
-
 /** One request on its way through the gateway. Immutable: pass a changed copy on. */
 export interface Call {
   /** Identifies the call in logs, errors, the audit log and requests to servers. */
@@ -194,8 +104,6 @@ export interface Call {
   /** The JSON-RPC id of the request, as the original JSON text; absent for notifications. */
   readonly rpcId?: string
   readonly method: string
-  /** The method the client used, where it differs: the handshake of older revisions. */
-  readonly calledAs?: 'initialize'
   /** The params object as the client sent it, `_meta` included. */
   readonly params: Payload
   readonly target: Target
@@ -213,10 +121,6 @@ export interface Call {
    */
   presentCaller?(): Principal | Promise<Principal>
   readonly client: Client
-  /** The connection of its client over HTTP; absent on other transports, and on calls of the gateway itself. */
-  readonly peer?: ClientPeer | undefined
-  /** Called when the call is sent to its server, again for each attempt; set where its spans are recorded. */
-  onSent?(request: SentRequest): void
   /** The members of `params._meta`, including a trace context that the transport carried. */
   readonly meta: Readonly<Record<string, unknown>>
   readonly inputResponses?: InputResponses
@@ -227,69 +131,21 @@ export interface Call {
   abort(reason: GatewayError): void
   /** Set if the gateway makes the call itself, on behalf of a caller. */
   readonly internal?: InternalPurpose
-  /** The trace of the call that this one undoes (W3C `traceparent`). */
-  readonly undoes?: string
-  /** Set if the call is a dry run: what its gates found so far. */
-  readonly dryRun?: DryRun
-  /** Set if the call is a step of a transaction. */
-  readonly step?: TransactionStepRef
-  /** The stated intent of the caller, if any; unverified. */
-  readonly intent?: string
-  /** The idempotency key for the server, if it accepts one. */
-  readonly idempotencyKey?: string
-  /** The references that the arguments had, if any; the arguments have the data in their places. */
-  readonly references?: ResolvedReferences
-  /** Receives the ids of the references, before the call goes on: a layer above may have to make it again. */
-  usesReferences?(ids: readonly string[]): void
-  /** What is kept of the result stays at least until then, in milliseconds since 1970: a layer above records the result. */
-  readonly keepsResultUntil?: number
-  /** Keeps the long strings of the result: whoever sets it puts something in their place. */
-  readonly spool?: Spool | undefined
-  /** The connection to use, if it is not the one of all calls of its caller. */
-  readonly connection?: ClientConnection
-  /** The arguments that the caller left out, and the gateway filled in from earlier calls. */
-  readonly remembered?: readonly string[]
-  /** Pauses the call's deadline while it waits for a person; the returned function resumes it. */
-  pauseDeadline?(): () => void
-  /** Restarts the timeout of the call: its server has responded, and the call makes another request to it. */
-  renewTimeout?(): void
   /**
    * Resolves once the client has read what was sent about this call, or is gone. Layers that send more than a slow
    * client can take wait for it; absent where there is nothing to wait for. Never rejects.
    */
   drained?(): Promise<void>
-  /** Has the call go on when its client disconnects or its session ends; absent where no client can be lost. */
-  readonly retain?: (() => void) | undefined
-  /** Whether the call has no request any more, so that its server may be silent; set where calls can become tasks. */
-  isDetached?(): boolean
-  /** Whether a server may answer the call with a task: a layer above follows it. */
-  readonly acceptsTask?: true
-  /** Set if the call is for one of several pages, which a layer above puts together. */
-  readonly isPage?: true
-  /** The operation that the call goes on with, after the process that ran it ended. */
-  readonly operation?: OperationRef
   /** Fields for the log line of this call; the only mutable part of a call. */
   readonly logFields: Map<string, unknown>
   /** Rewrites the result on the way out, where clients know things by other names than the server. */
   rewriteResult?(result: Payload): Payload
-  /** Absent if the call did not come from a client. */
-  readonly rateLimitReporter?: RateLimitReporter | undefined
   /** The stream of the client's session, or of the request; absent where there is none beside the response. */
   readonly stream?: ClientStream | undefined
-  /** Set on calls of a route for bytes; their handler answers by it, and the outcome is only for logs. */
-  readonly exchange?: ByteExchange | undefined
+  /** What single parts of the gateway added (`core/slot.ts`): the step of a transaction, for example. */
+  readonly slots?: Slots | undefined
   /** Sends a notification about this call to the client, before the outcome. Never throws and never blocks. */
   emit(note: Notification): void
-}
-
-/** A request to a server, as its spans describe it. */
-export interface SentRequest {
-  /** Its JSON-RPC id. */
-  readonly id: number
-  /** The revision of the connection. */
-  readonly revision: string
-  /** The session that the server keeps for the connection: whoever knows it can use it. */
-  readonly session?: string | undefined
 }
 
 /** Runs a call. Throws `GatewayError` on failure. */

@@ -4,6 +4,7 @@
  */
 import type { Call } from './call.ts'
 import type { Cost, Quota, Risk } from './descriptor.ts'
+import { Slot } from './slot.ts'
 
 /** What the gates found so far. A gate that is off, or has nothing to say about the call, leaves its member out. */
 export interface DryRun {
@@ -70,7 +71,11 @@ export interface UndoForecast {
   readonly reason?: string
 }
 
+/** Set if the call is a dry run: what its gates found so far. */
+export const dryRunSlot = new Slot<DryRun>('dry run')
+
 /** The call with one more finding; unchanged if it is no dry run. */
 export function withFinding(call: Call, finding: Partial<Omit<DryRun, 'by'>>): Call {
-  return call.dryRun ? { ...call, dryRun: { ...call.dryRun, ...finding } } : call
+  const found = dryRunSlot.of(call)
+  return found ? dryRunSlot.set(call, { ...found, ...finding }) : call
 }

@@ -1,4 +1,5 @@
 /** What is reported of the messages exchanged with one peer, a server or a client, and of the sessions with it. */
+import { Slot } from './slot.ts'
 import type { Payload } from './payload.ts'
 
 /** A request or notification to a peer that was answered or has failed. */
@@ -30,3 +31,45 @@ export interface ClientPeer {
   readonly httpVersion: string
   readonly socket: { readonly remoteAddress?: string | undefined; readonly remotePort?: number | undefined }
 }
+
+/** The connection of its client over HTTP; absent on other transports, and on calls of the gateway itself. */
+export const peerSlot = new Slot<ClientPeer>('peer')
+
+/** The method the client used, where it differs: the handshake of older revisions. */
+export const calledAsSlot = new Slot<'initialize'>('called as')
+
+/** The state of the rate limit that has the least left for a caller. */
+export interface RateLimitStatus {
+  /** A short name of the limit. */
+  readonly name: string
+  readonly limit: number
+  readonly remaining: number
+  /** The length of the window, and the time until some of the limit is restored, in seconds. */
+  readonly window: number
+  readonly reset: number
+}
+
+/** Reports rate limits outside of the result, where the transport supports it (such as HTTP headers). */
+export interface RateLimitReporter {
+  /** Reports the state of a limit; ignored once the response has begun. */
+  reportRateLimit?(status: RateLimitStatus): void
+}
+
+/** Absent if the call did not come from a client. */
+export const rateLimitSlot = new Slot<RateLimitReporter>('rate limit reporter')
+
+/** A request to a server, as its spans describe it. */
+export interface SentRequest {
+  /** Its JSON-RPC id. */
+  readonly id: number
+  /** The revision of the connection. */
+  readonly revision: string
+  /** The session that the server keeps for the connection: whoever knows it can use it. */
+  readonly session?: string | undefined
+}
+
+/** Called when the call is sent to its server, again for each attempt; set where its spans are recorded. */
+export const onSentSlot = new Slot<(request: SentRequest) => void>('on sent')
+
+/** The trace of the call that this one undoes (W3C `traceparent`). */
+export const undoesSlot = new Slot<string>('undoes')

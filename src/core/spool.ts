@@ -1,4 +1,5 @@
 /** The contract of a spool: it keeps long strings of messages while they arrive, so that no message is held whole. */
+import { Slot } from './slot.ts'
 
 /** The maximum size of a message from a server, in bytes; strings that are kept outside of it do not count. */
 export const MAX_MESSAGE_BYTES = 64 * 1024 * 1024
@@ -40,3 +41,9 @@ export interface SpooledString {
   write(bytes: Uint8Array): boolean
   end(): void
 }
+
+/** Keeps the long strings of the result: whoever sets it puts something in their place. */
+export const spoolSlot = new Slot<Spool>('spool')
+
+/** Set if the call is for one of several pages, which a layer above puts together. */
+export const isPageSlot = new Slot<true>('page')

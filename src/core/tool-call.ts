@@ -3,6 +3,7 @@ import type { Call } from './call.ts'
 import type { Descriptor } from './descriptor.ts'
 import { isObject } from './json/json.ts'
 import { Payload } from './payload.ts'
+import { Slot } from './slot.ts'
 import type { ArgumentSource } from './undo/argument-mapping.ts'
 import type { Expression } from './undo/expression.ts'
 import { isAuxiliary, isTrial, isWidening } from './undo/selectors.ts'
@@ -112,3 +113,12 @@ export function callOf(call: Call, { upstream, name }: Pick<Descriptor, 'upstrea
   const method = 'tools/call'
   return { ...call, method, target: { upstream, method, name }, params: Payload.of({ name }) }
 }
+
+/** The stated intent of the caller; unverified. */
+export const intentSlot = new Slot<string>('intent')
+
+/** The arguments that the caller left out, and the gateway filled in from earlier calls. */
+export const rememberedSlot = new Slot<readonly string[]>('remembered arguments')
+
+/** The idempotency key for the server, if it accepts one. */
+export const idempotencyKeySlot = new Slot<string>('idempotency key')

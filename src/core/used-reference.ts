@@ -1,6 +1,7 @@
 /** References that the arguments of a call had: where they were, and what they stood for. */
 import { isObject } from './json/json.ts'
 import type { Payload } from './payload.ts'
+import { Slot } from './slot.ts'
 
 /** The names and indexes that lead to a value in arguments; none for the arguments themselves. */
 export type Place = readonly (string | number)[]
@@ -34,6 +35,15 @@ export interface ResolvedReferences {
   readonly used: readonly UsedReference[]
   readonly written: Payload
 }
+
+/** The references that the arguments had, if any; the arguments have the data in their places. */
+export const referencesSlot = new Slot<ResolvedReferences>('references')
+
+/** Receives the ids of the references, before the call goes on: a layer above may have to make it again. */
+export const usesReferencesSlot = new Slot<(ids: readonly string[]) => void>('uses references')
+
+/** What is kept of the result stays at least until then, in milliseconds since 1970: a layer above records the result. */
+export const keepsResultSlot = new Slot<number>('keeps result')
 
 /**
  * The arguments of a call, where members with references are as the caller wrote them: for people and records, which have

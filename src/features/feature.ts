@@ -3,7 +3,8 @@
  * them belong to one runtime; a reload creates the features again with new ones.
  */
 import type { AuthSettings } from '../core/auth-settings.ts'
-import type { ByteExchange, Call, Handler, Middleware, Outcome, Target } from '../core/call.ts'
+import type { Call, Handler, Middleware, Outcome, Target } from '../core/call.ts'
+import type { ByteExchange } from '../core/byte-exchange.ts'
 import type { Descriptor, Quota, ServerRecords } from '../core/descriptor.ts'
 import type { GatewayError } from '../core/error.ts'
 import type { Finding } from '../core/finding.ts'

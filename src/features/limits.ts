@@ -3,6 +3,7 @@
  */
 import { type Timer, world } from '../core/world.ts'
 import type { Call, Notification } from '../core/call.ts'
+import { detachedSlot, deadlineSlot } from '../core/lasting-call.ts'
 import { GatewayError } from '../core/error.ts'
 import { Registry } from '../core/registry.ts'
 import { type Settings as GatewaySettings, type UpstreamSettings, settingOf } from '../core/settings.ts'
@@ -115,16 +116,19 @@ class Deadline {
       this.#activeAt = world.now()
       call.emit(notification)
     }
-    const renewTimeout = (): void => {
-      this.#activeAt = world.now()
+    const deadline = {
+      pause: () => this.#pause(),
+      renew: () => {
+        this.#activeAt = world.now()
+      },
     }
-    this.call = { ...call, emit, renewTimeout, pauseDeadline: () => this.#pause() }
+    this.call = { ...call, emit, slots: deadlineSlot.put(deadline, call.slots) }
   }
 
   /** Aborts the call if its deadline has passed. */
   check(now: number): void {
     if (this.#pauses > 0) return
-    const isSilent = now - this.#activeAt >= this.#silence && this.call.isDetached?.() !== true
+    const isSilent = now - this.#activeAt >= this.#silence && detachedSlot.of(this.call)?.() !== true
     if (!isSilent && now - this.#start < this.#total) return
     const seconds = (isSilent ? this.#silence : this.#total) / 1000
     this.call.abort(

@@ -1,5 +1,6 @@
 /** What the gateway itself asks of servers: calls, subscriptions, requests, and calls made again. */
-import type { Call, InternalPurpose, OperationRef } from '../core/call.ts'
+import type { Call, InternalPurpose } from '../core/call.ts'
+import type { OperationRef } from '../records/operations.ts'
 import type { Principal } from '../core/principal.ts'
 import type { SubscriptionFilter } from '../protocol/subscription-filter.ts'
 

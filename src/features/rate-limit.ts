@@ -4,7 +4,8 @@
  */
 import { hash } from 'node:crypto'
 import { world } from '../core/world.ts'
-import type { Call, InterimOutcome, Outcome, RateLimitStatus, Target } from '../core/call.ts'
+import type { Call, InterimOutcome, Outcome, Target } from '../core/call.ts'
+import { type RateLimitStatus, rateLimitSlot } from '../core/exchange.ts'
 import { GatewayError } from '../core/error.ts'
 import { isGatewayRefusal } from '../core/failure.ts'
 import { only, Payload } from '../core/payload.ts'
@@ -41,7 +42,7 @@ export const rateLimit: Feature<RateSettings> = {
           return (next) => {
             const proceed = (call: Call, taken: TokenGrant): Promise<Outcome> => {
               const status = statusOf(limits, taken)
-              call.rateLimitReporter?.reportRateLimit?.(status)
+              rateLimitSlot.of(call)?.reportRateLimit?.(status)
               if (!taken.isGranted) return Promise.reject(refusal(call, status, taken))
               if (isLow(status)) publishLow(call, status, deps)
               const onError = (error: unknown): Promise<never> =>
@@ -129,7 +130,7 @@ async function refundAndThrow(
   }))
   const refusals = { key: `${ownerOf(call.principal.id)}}:refused`, ...FREE_REFUSALS }
   const refund = await deps.store.takeTokens([...buckets, refusals])
-  if (refund.isGranted) call.rateLimitReporter?.reportRateLimit?.(statusOf(limits, refund))
+  if (refund.isGranted) rateLimitSlot.of(call)?.reportRateLimit?.(statusOf(limits, refund))
   throw error
 }
 

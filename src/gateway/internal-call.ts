@@ -1,5 +1,8 @@
 /** Calls that the gateway makes itself, with the permissions of a caller. */
 import type { Call } from '../core/call.ts'
+import { operationSlot } from '../records/operations.ts'
+import { undoesSlot } from '../core/exchange.ts'
+import { connectionSlot } from '../core/client-connection.ts'
 import { Payload } from '../core/payload.ts'
 import type { Principal } from '../core/principal.ts'
 import type { InternalCall, ListenOrder, RepeatedCall, ServerRequest } from '../features/own-calls.ts'
@@ -8,8 +11,8 @@ import { ownCall } from '../protocol/lift.ts'
 import { latestModern } from '../protocol/revisions.ts'
 
 /** Creates an operation whose process ended. Its client is not there any more. */
-export function repeatedCall(order: RepeatedCall): Call {
-  return ownCall({ method: order.target.method, ...order })
+export function repeatedCall({ operation, ...order }: RepeatedCall): Call {
+  return ownCall({ method: order.target.method, ...order, slots: operationSlot.put(operation) })
 }
 
 /** A subscription of the gateway itself to notifications of a server. */
@@ -54,10 +57,11 @@ export function internalCall({
   const meta = order.idempotencyKey === undefined ? {} : { [`${NS}/idempotency_key`]: order.idempotencyKey }
   const params = Payload.of({ name: tool, arguments: order.arguments, _meta: meta })
   const target = { upstream, method: 'tools/call', name: tool }
-  const link = undoes === undefined ? {} : { undoes }
-  const call = ownCall({ method: target.method, params, target, principal, meta, internal: purpose, ...link })
+  const slots = undoes === undefined ? undefined : undoesSlot.put(undoes)
+  const call = ownCall({ method: target.method, params, target, principal, meta, internal: purpose, slots })
   if (!during) return call
-  const { client, signal, abort, connection } = during
-  const own = connection && { connection }
-  return { ...call, client: { ...client, nonInteractive: true }, signal, abort, ...own }
+  const { client, signal, abort } = during
+  const bound = { ...call, client: { ...client, nonInteractive: true } as const, signal, abort }
+  const connection = connectionSlot.of(during)
+  return connection ? connectionSlot.set(bound, connection) : bound
 }

@@ -13,6 +13,7 @@ import { joinCommand } from '../config/command-line.ts'
 import { isLoopbackHost } from '../core/address.ts'
 import { isProtected } from '../core/auth-settings.ts'
 import { type Call, compose, type Middleware, type Outcome, resultOf, type Target } from '../core/call.ts'
+import { rateLimitSlot } from '../core/exchange.ts'
 import type { ServerRecords } from '../core/descriptor.ts'
 import { GatewayError } from '../core/error.ts'
 import { HeldMemory } from '../core/holdings.ts'
@@ -280,7 +281,7 @@ export class Runtime implements HttpRuntime {
         asToolResult,
         errorAsSent: (error, { requestId }) => modernError(error, requestId),
         observeRest: (call, rest) => {
-          const ended = observe(observing)(() => rest)({ ...call, rateLimitReporter: undefined })
+          const ended = observe(observing)(() => rest)(rateLimitSlot.set(call, undefined))
           ended.catch(() => undefined)
         },
       },

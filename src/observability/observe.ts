@@ -4,6 +4,7 @@
  */
 import { world } from '../core/world.ts'
 import type { Call, Handler, Middleware, Target } from '../core/call.ts'
+import { calledAsSlot } from '../core/exchange.ts'
 import { asGatewayError, type GatewayError } from '../core/error.ts'
 import type { Log } from '../core/log.ts'
 import { legacyErrorCode } from '../protocol/legacy.ts'
@@ -133,8 +134,9 @@ function record(observers: Observers, call: Call, ending: Ending): void {
   const { metrics, audit } = observers
   const reached = reachedBy(call)
   const target = reached?.target ?? { method: call.method }
-  const meter = call.calledAs
-    ? metrics.meter({ ...target, method: call.calledAs })
+  const calledAs = calledAsSlot.of(call)
+  const meter = calledAs
+    ? metrics.meter({ ...target, method: calledAs })
     : (reached?.meter ?? metrics.meter(target))
   const { outcome, code = outcome } = ending
   const seconds = isLasting(call) ? undefined : ending.ms / 1000
@@ -156,7 +158,7 @@ function isLasting({ method }: Pick<Call, 'method'>): boolean {
 /** The ending for an error, with the JSON-RPC code that the client receives in its revision. */
 function answeredFailure(call: Call, error: GatewayError, ms: number): Ending {
   const { rpc: _own, ...ending } = failureOf(error, ms)
-  const { calledAs: method = call.method } = call
+  const method = calledAsSlot.of(call) ?? call.method
   const code = call.client.era === 'legacy' ? legacyErrorCode({ method }, error) : modernErrorCode(error)
   return { ...ending, ...(code !== undefined && { rpc: code }) }
 }
@@ -170,7 +172,7 @@ function line(call: Call, { outcome, code, rpc, reason, ms }: Ending): Record<st
   const { principal, client, logFields, meta, requestId, rpcId } = call
   const target = reachedBy(call)?.target
   const fields: Record<string, unknown> = {
-    method: call.calledAs ?? call.method,
+    method: calledAsSlot.of(call) ?? call.method,
     upstream: target?.upstream ?? call.target.upstream,
     name: displayName(call.method, target?.name ?? call.target.name),
     principal: principal.id,

@@ -5,7 +5,7 @@
  */
 import type { Call, Target } from '../core/call.ts'
 import { asGatewayError, type GatewayError } from '../core/error.ts'
-import type { ExchangeMeter, SessionMeter } from '../core/exchange.ts'
+import { type ExchangeMeter, type SessionMeter, peerSlot, calledAsSlot } from '../core/exchange.ts'
 import { oneLine } from '../core/text/escape.ts'
 import { isProtocolMethod } from '../protocol/methods.ts'
 import type { Ending } from './ending.ts'
@@ -210,7 +210,7 @@ export class McpMetrics {
 
   /** Counts a call of a client. */
   served({ call, target, ending, way: { transport }, isListed }: Served): void {
-    const { calledAs: method = call.method } = call
+    const method = calledAsSlot.of(call) ?? call.method
     // Pages and other paths over HTTP are no operations of MCP, nor are calls that no client made.
     if (!this.isOn || method.includes(' ') || call.internal) return
     let operations = this.#ofTargets.get(target)
@@ -223,7 +223,12 @@ export class McpMetrics {
       // Calls of one target have the same object, in nearly all cases.
       if (label !== OTHER && method === target.method) this.#ofTargets.set(target, operations)
     }
-    operations.observe(ending.ms / 1000, servedStatus(ending), call.client.revision, call.peer?.httpVersion)
+    operations.observe(
+      ending.ms / 1000,
+      servedStatus(ending),
+      call.client.revision,
+      peerSlot.of(call)?.httpVersion,
+    )
   }
 
   /** Counts what is sent to a server, and the sessions with it. */

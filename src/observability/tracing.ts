@@ -4,7 +4,8 @@
  */
 import type { Attributes, Context, Span, SpanContext, SpanKind, SpanStatus } from '@opentelemetry/api'
 import type { SpanExporter } from '@opentelemetry/sdk-trace'
-import type { Call, SentRequest, Target } from '../core/call.ts'
+import type { Call, Target } from '../core/call.ts'
+import { type SentRequest, undoesSlot, calledAsSlot, peerSlot, onSentSlot } from '../core/exchange.ts'
 import type { GatewayError } from '../core/error.ts'
 import type { Log } from '../core/log.ts'
 import type { TraceSettings } from '../core/settings.ts'
@@ -78,7 +79,8 @@ export async function openTracing(
     const isNamed = method === 'tools/call' || method === 'prompts/get'
     const name = isNamed && target.name !== undefined ? `${method} ${target.name}` : method
     // The undone call may be old and from another gateway, so it is a link.
-    const links = call.undoes === undefined ? [] : [{ context: spanContext(call.undoes) }]
+    const undone = undoesSlot.of(call)
+    const links = undone === undefined ? [] : [{ context: spanContext(undone) }]
     const span = tracer.startSpan(name.slice(0, NAME), { kind, attributes, links }, parentOf(call))
     const { traceId, spanId, traceFlags } = span.spanContext()
     const traceparent = `00-${traceId}-${spanId}-${traceFlags.toString(16).padStart(2, '0')}`
@@ -94,12 +96,17 @@ export async function openTracing(
     }
     const onSent = (request: SentRequest): void => void span.setAttributes(ofRequest(request))
     const traced = { ...call, meta: { ...call.meta, traceparent } }
-    return { call: isServer ? traced : { ...traced, onSent }, end: ended }
+    return { call: isServer ? traced : onSentSlot.set(traced, onSent), end: ended }
   }
   return {
     received: (call, way) => {
-      const { method, calledAs = method } = call
-      const span = start({ ...call, method: calledAs }, call.target, way, api.SpanKind.SERVER)
+      const { method } = call
+      const span = start(
+        { ...call, method: calledAsSlot.of(call) ?? method },
+        call.target,
+        way,
+        api.SpanKind.SERVER,
+      )
       return { ...span, call: { ...span.call, method } }
     },
     sent: (call, target, way) => start(call, target, way, api.SpanKind.CLIENT),
@@ -142,7 +149,9 @@ function attributesOf(call: Call, target: Target, way: Way): Attributes {
 }
 
 /** The attributes of a client's request: its id, revision, session and connection. */
-function ofClient({ client, peer, rpcId }: Call): Attributes {
+function ofClient(call: Call): Attributes {
+  const { client, rpcId } = call
+  const peer = peerSlot.of(call)
   const { remoteAddress, remotePort } = peer?.socket ?? {}
   return {
     'mcp.protocol.version': client.revision,

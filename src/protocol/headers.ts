@@ -1,6 +1,6 @@
 /** HTTP headers of MCP: standard headers of 2026-07-28, mirrored arguments, rate limits. */
-import type { RateLimitStatus } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
+import type { RateLimitStatus } from '../core/exchange.ts'
 import { isObject, isSame } from '../core/json/json.ts'
 import type { Payload } from '../core/payload.ts'
 import { method } from './methods.ts'

@@ -5,15 +5,16 @@ import type {
   InputResponses,
   Call,
   Client,
-  RateLimitReporter,
   Notification,
   Target,
 } from '../core/call.ts'
-import type { ClientPeer } from '../core/exchange.ts'
+import { retainSlot } from '../core/lasting-call.ts'
+import { type ClientPeer, type RateLimitReporter, peerSlot, rateLimitSlot } from '../core/exchange.ts'
 import { newRequestId, self } from '../core/identity.ts'
 import { isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
 import { type Principal, anonymous } from '../core/principal.ts'
+import type { Slots } from '../core/slot.ts'
 import type { JsonRpcNotification, JsonRpcRequest } from './jsonrpc.ts'
 import { type GatewayMetadata, noMeta, withGatewayMetadata } from './meta-keys.ts'
 import { method } from './methods.ts'
@@ -63,16 +64,21 @@ export function lift(message: JsonRpcRequest | JsonRpcNotification, context: Cal
     requestState: {},
     signal: context.controller.signal,
     abort: (reason) => context.controller.abort(reason),
-    retain: context.retain,
-    peer: context.peer,
     ...(message.kind === 'request' && { rpcId: message.id }),
     logFields: new Map(),
-    rateLimitReporter: context.rateLimitReporter,
     emit: context.emit,
     ...(context.drained && { drained: context.drained }),
     ...(context.presentCaller && { presentCaller: context.presentCaller }),
     ...(context.stream && { stream: context.stream }),
+    slots: slotsOf(context),
   }
+}
+
+function slotsOf({ peer, rateLimitReporter, retain }: CallContext): Slots | undefined {
+  let slots: Slots | undefined
+  if (peer) slots = peerSlot.put(peer, slots)
+  if (rateLimitReporter) slots = rateLimitSlot.put(rateLimitReporter, slots)
+  return retain ? retainSlot.put(retain, slots) : slots
 }
 
 /** The input responses a 2026-07-28 client sends. */

@@ -1,5 +1,6 @@
 /** W3C Trace Context and baggage, in headers and in `_meta`. */
 import type { Call } from '../core/call.ts'
+import { idempotencyKeySlot } from '../core/tool-call.ts'
 import { isObject } from '../core/json/json.ts'
 import type { Payload } from '../core/payload.ts'
 import type { Headers } from './headers.ts'
@@ -74,7 +75,9 @@ export function tracedParams(call: Call): Payload {
 }
 
 /** The HTTP headers for the call, its trace, and its idempotency key if the server accepts one. */
-export function callHeaders({ requestId, meta, idempotencyKey }: Call): Record<string, string> {
+export function callHeaders(call: Call): Record<string, string> {
+  const { requestId, meta } = call
+  const idempotencyKey = idempotencyKeySlot.of(call)
   const headers: Record<string, string> = { 'x-request-id': requestId }
   // A quoted string (RFC 9651 §3.3.3), as in draft-ietf-httpapi-idempotency-key-header.
   if (idempotencyKey !== undefined) headers['idempotency-key'] = `"${idempotencyKey}"`

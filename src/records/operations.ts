@@ -18,6 +18,7 @@ import { isObject, readJson } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
 import type { Principal } from '../core/principal.ts'
 import type { Seal, SealUse } from '../core/seal.ts'
+import { Slot } from '../core/slot.ts'
 import type { Store } from '../store/store.ts'
 import { decodeFailure, encodeFailure } from './calls.ts'
 import { casUpdate } from '../durable/cas-update.ts'
@@ -33,6 +34,20 @@ export interface OperationRequest {
   readonly client: Client
   readonly requestState: RequestState
 }
+
+/** An operation of another process that a call goes on with. */
+export interface OperationRef {
+  /** Its id for its caller, and the key of its record. */
+  readonly id: string
+  readonly key: string
+  /** When the call began that was lost, in milliseconds since 1970; absent where its own key or its server's task is known. */
+  readonly lostSince?: number
+  /** Set if its caller has it as a task. Without one, no client can answer input requests of the call. */
+  readonly isTask?: true
+}
+
+/** The operation that the call goes on with, after the process that ran it ended. */
+export const operationSlot = new Slot<OperationRef>('operation')
 
 /** What the call waits for: input requests of one round, and the responses that came so far. */
 interface OperationInput {

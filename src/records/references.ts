@@ -8,6 +8,7 @@
  */
 import { world } from '../core/world.ts'
 import type { Call } from '../core/call.ts'
+import { referencesSlot } from '../core/used-reference.ts'
 import { asGatewayError, GatewayError, invalidParam } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
 import { hasReachedShare, type Principal, shareOf } from '../core/principal.ts'
@@ -302,11 +303,11 @@ export async function keepReferences(
 /** The same for the data that a call used; true if it used none. */
 export async function keepUsed(
   store: Store,
-  { references, principal }: Pick<Call, 'references' | 'principal'>,
+  call: Pick<Call, 'slots' | 'principal'>,
   until: number,
 ): Promise<boolean> {
-  const ids = references?.used.map(({ id }) => id) ?? []
-  return keepReferences(store, principal, { ids, until })
+  const ids = referencesSlot.of(call)?.used.map(({ id }) => id) ?? []
+  return keepReferences(store, call.principal, { ids, until })
 }
 
 /** Why some data is not kept, in words; undefined if all of it is. */

@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto'
 import { GatewayError } from '../core/error.ts'
 import { isObject, readJson } from '../core/json/json.ts'
+import { Slot } from '../core/slot.ts'
 import { FOREVER, type Store } from '../store/store.ts'
 import type { StoredPrincipal } from './principal.ts'
 import { casUpdate, type CasUpdate } from '../durable/cas-update.ts'
@@ -51,6 +52,19 @@ export interface Step {
   /** The structured error of a failed step. */
   readonly error?: Readonly<Record<string, unknown>>
 }
+
+/** The transaction step that a call belongs to. */
+export interface TransactionStepRef {
+  readonly transaction: string
+  readonly step: string
+  /** The key of the record of its action. */
+  readonly deed: string
+  /** The step must not run if it could not be undone. */
+  readonly mustBeUndoable: boolean
+}
+
+/** Set if the call is a step of a transaction. */
+export const stepSlot = new Slot<TransactionStepRef>('step')
 
 export interface CompensationStatus {
   readonly step: string

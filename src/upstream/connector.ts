@@ -5,7 +5,8 @@
  */
 import { hash } from 'node:crypto'
 import { world, type Timer } from '../core/world.ts'
-import { type Call, type Client, type ClientConnection, CONTEXT_LOST } from '../core/call.ts'
+import type { Call, Client } from '../core/call.ts'
+import { type ClientConnection, CONTEXT_LOST, connectionSlot } from '../core/client-connection.ts'
 import type { Quota } from '../core/descriptor.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'
 import type { ExchangeMeter } from '../core/exchange.ts'
@@ -147,17 +148,15 @@ export class Connector {
 
   /** The connection for a call, opened where there is none. @throws SERVER_UNAVAILABLE, OVERLOADED, CONFLICT */
   connect(call: Call): Promise<UpstreamConnection> {
-    const { connection: own } = call
-    if (!own || this.#isStateless) return this.#open(call)
-    return this.#openOwn({ ...call, connection: own })
+    const own = connectionSlot.of(call)
+    return !own || this.#isStateless ? this.#open(call) : this.#openOwn(call, own)
   }
 
   /** The connection of one client. If it is lost, all its calls get the same new one. @throws CONFLICT */
-  async #openOwn(call: Call & { readonly connection: ClientConnection }): Promise<UpstreamConnection> {
-    const { connection: own } = call
+  async #openOwn(call: Call, own: ClientConnection): Promise<UpstreamConnection> {
     const isLost = own.isKnown && !this.#pool.has(this.#ownNameOf(call, own.id))
     const id = isLost ? hash('sha256', own.id) : own.id
-    const opened = await this.#open({ ...call, connection: { ...own, id } })
+    const opened = await this.#open(connectionSlot.set(call, { ...own, id }))
     this.#isStateless = this.#isUrl && (opened.era === 'modern' || !opened.canAsk)
     if (this.#isStateless) return opened
     if (isLost || !own.isKnown) own.onOpen({ id, isLost })
@@ -214,7 +213,7 @@ export class Connector {
   }
 
   #nameFor(call: Call, route: Route): string {
-    const { connection: own } = call
+    const own = connectionSlot.of(call)
     return own && !this.#isStateless ? this.#ownNameOf(call, own.id) : this.#nameOf(call, route)
   }
 
@@ -343,13 +342,13 @@ function openConnection(
     proof: () => proofFor(settings),
     ...context,
     ...(Array.isArray(roots) && { roots }),
-    ...(call.connection && { keepsContext: true }),
+    ...(connectionSlot.of(call) && { keepsContext: true }),
   }).then(opened)
 }
 
 /** The client as legacy servers see it. */
 function clientOf(call: Call, settings: UpstreamSettings) {
-  const isOwn = settings.isolation === 'per_client' || call.connection !== undefined
+  const isOwn = settings.isolation === 'per_client' || connectionSlot.of(call) !== undefined
   const { info } = call.client
   return { capabilities: declared(call, settings), ...(isOwn && info && { clientInfo: info }) }
 }
@@ -449,7 +448,7 @@ function contextLost(): GatewayError {
 /** The client capabilities sent to a legacy server: exactly the client's own, with roots only if configured. */
 function declared(call: Call, { isolation, roots }: UpstreamSettings): Readonly<Record<string, unknown>> {
   const { roots: offered, tasks, ...rest } = call.client.capabilities
-  const isShared = isolation === 'shared' && !call.connection
+  const isShared = isolation === 'shared' && !connectionSlot.of(call)
   const own = isShared ? {} : rest
   const clientTasks = tasks !== undefined && call.client.era === 'legacy' && !isShared ? { tasks } : {}
   if (Array.isArray(roots)) return { ...own, ...clientTasks, roots: {} }

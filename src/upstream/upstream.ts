@@ -6,6 +6,7 @@ import { isDeepStrictEqual } from 'node:util'
 import { pause } from '../core/time/waiting.ts'
 import { world } from '../core/world.ts'
 import { type Call, compose, type Handler, type Outcome, type Middleware } from '../core/call.ts'
+import { connectionSlot } from '../core/client-connection.ts'
 import type { Quota } from '../core/descriptor.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'
 import type { ExchangeMeter } from '../core/exchange.ts'
@@ -225,7 +226,8 @@ class ConfiguredUpstream implements Upstream {
       const connection = this.#connector.ready(call) ?? (await this.#connector.connect(call))
       const outcome = await connection.open(working).catch(async (error: unknown) => {
         // The server forgot the session of one client, and did nothing.
-        if (!call.connection || connection.hasLostSession !== true || !isSessionLost(error)) throw error
+        if (!connectionSlot.of(call) || connection.hasLostSession !== true || !isSessionLost(error))
+          throw error
         return (await this.#connector.connect(call)).open(working)
       })
       this.reachability.set(true)

@@ -4,7 +4,8 @@
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { AuthSettings } from '../../core/auth-settings.ts'
-import type { ByteExchange, Call } from '../../core/call.ts'
+import type { Call } from '../../core/call.ts'
+import type { ByteExchange } from '../../core/byte-exchange.ts'
 import type { PageSignIn } from '../../core/events.ts'
 import type { Log } from '../../core/log.ts'
 import type { Principal } from '../../core/principal.ts'

@@ -5,9 +5,9 @@
  */
 import type { ServerResponse } from 'node:http'
 import { drained, type ResponseSink } from '../session/response-sink.ts'
-import type { Call, RateLimitStatus } from '../../core/call.ts'
+import type { Call } from '../../core/call.ts'
 import type { GatewayError } from '../../core/error.ts'
-import type { ClientPeer } from '../../core/exchange.ts'
+import type { ClientPeer, RateLimitStatus } from '../../core/exchange.ts'
 import type { Principal } from '../../core/principal.ts'
 import { limitHeaders } from '../../protocol/headers.ts'
 import { encodeEvent, encodePriming, keepAlive } from '../../protocol/sse.ts'

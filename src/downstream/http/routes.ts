@@ -8,7 +8,8 @@ import { createHash } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { pipeline } from 'node:stream/promises'
 import { type AuthSettings, isProtected } from '../../core/auth-settings.ts'
-import type { ByteExchange, ClientStream, Handler, ByteResponse } from '../../core/call.ts'
+import type { ClientStream, Handler } from '../../core/call.ts'
+import { type ByteExchange, type ByteResponse, byteExchangeSlot } from '../../core/byte-exchange.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
@@ -177,7 +178,7 @@ async function callGateway(
     { ...context, client, principal, presentCaller, stream, controller, emit: () => undefined },
   )
   const target = { ...call.target, isBuiltin: true } as const
-  const outcome = await handle({ ...call, target, ...(exchange && { exchange }) })
+  const outcome = await handle(byteExchangeSlot.set({ ...call, target }, exchange))
   if (outcome.kind !== 'result')
     throw new GatewayError('SERVER_ERROR', 'Input requests are not possible over plain HTTP.')
   return outcome.result

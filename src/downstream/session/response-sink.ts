@@ -1,9 +1,9 @@
 /** The destination of messages about one request of a client; transports implement it. */
 import type { Writable } from 'node:stream'
 import { type Timer, world } from '../../core/world.ts'
-import type { Call, RateLimitReporter, Notification } from '../../core/call.ts'
+import type { Call, Notification } from '../../core/call.ts'
 import type { GatewayError } from '../../core/error.ts'
-import type { ClientPeer } from '../../core/exchange.ts'
+import type { ClientPeer, RateLimitReporter } from '../../core/exchange.ts'
 import type { Principal } from '../../core/principal.ts'
 import { encodeNotification } from '../../protocol/jsonrpc.ts'
 import type { GatewayMetadata } from '../../protocol/meta-keys.ts'
@@ -41,7 +41,11 @@ export type MessageContext = Pick<
   ResponseSink,
   'requestId' | 'principal' | 'presentCaller' | 'peer' | 'trace' | 'gatewayMetadata'
 > &
-  Pick<Call, 'emit' | 'drained' | 'rateLimitReporter' | 'retain'>
+  Pick<Call, 'emit' | 'drained'> & {
+    readonly rateLimitReporter?: RateLimitReporter | undefined
+    /** Keeps the call from ending with its request. */
+    readonly retain?: (() => void) | undefined
+  }
 
 /** What a call gets of a sink that can tell when it is drained. */
 export function drainOf(sink: ResponseSink): Pick<ResponseSink, 'drained'> {

@@ -16,7 +16,7 @@ import { ReopenDelays } from '../../core/time/backoff.ts'
 import { pause, within } from '../../core/time/waiting.ts'
 import { world } from '../../core/world.ts'
 import { GatewayError, asGatewayError, isCancelled } from '../../core/error.ts'
-import type { SessionMeter } from '../../core/exchange.ts'
+import { type SessionMeter, calledAsSlot } from '../../core/exchange.ts'
 import { newRequestId } from '../../core/identity.ts'
 import { isObject } from '../../core/json/json.ts'
 import { background, type Log } from '../../core/log.ts'
@@ -411,7 +411,7 @@ export class ClientSession {
     const discover: JsonRpcRequest = { ...request, method: 'server/discover', params }
     const { requestId, peer, trace } = reply
     const call = this.#lift(discover, { ...mute, requestId, peer, trace }, controller)
-    const outcome = await this.#options.handle({ ...call, calledAs: 'initialize' })
+    const outcome = await this.#options.handle(calledAsSlot.set(call, 'initialize'))
     const result = initializeResult(resultOf(outcome), revision)
     this.#revision = revision
     this.#since = world.monotonic()

@@ -5,7 +5,7 @@
 import type { Call } from '../../core/call.ts'
 import { exactHash } from '../../core/json/canonical-hash.ts'
 import { oneLine, shortened } from '../../core/text/escape.ts'
-import { partText, type UsedReference, writtenArguments } from '../../core/used-reference.ts'
+import { partText, type UsedReference, writtenArguments, referencesSlot } from '../../core/used-reference.ts'
 import type { ReferencedData } from '../../records/approvals.ts'
 import { originText } from '../../records/plain-name.ts'
 
@@ -21,8 +21,10 @@ export interface CallData {
 }
 
 /** The data that a call refers to; undefined if it has no references. */
-export function dataOf({ references, params, principal, target }: Call): CallData | undefined {
+export function dataOf(call: Call): CallData | undefined {
+  const references = referencesSlot.of(call)
   if (!references) return undefined
+  const { params, principal, target } = call
   const data = references.used.map(factsOf)
   const given = writtenArguments(params, references)?.value
   const written = exactHash([principal.id, target.upstream, target.name, given])

@@ -3,6 +3,7 @@
  * masked.
  */
 import type { Call } from '../../core/call.ts'
+import { rememberedSlot, intentSlot } from '../../core/tool-call.ts'
 import type { Descriptor, Risk } from '../../core/descriptor.ts'
 import { canonicalHash } from '../../core/json/canonical-hash.ts'
 import { canonical, isObject } from '../../core/json/json.ts'
@@ -12,7 +13,7 @@ import { statedTool } from '../../core/stated-tool.ts'
 import { oneLine, shortened } from '../../core/text/escape.ts'
 import { maskedArguments, maskedText, secretNames } from '../../core/masked-arguments.ts'
 import type { Payload } from '../../core/payload.ts'
-import { comparableArguments, writtenArguments } from '../../core/used-reference.ts'
+import { comparableArguments, writtenArguments, referencesSlot } from '../../core/used-reference.ts'
 import type { ApprovalRequest } from '../../records/approvals.ts'
 import { argumentsHash } from '../../records/receipts.ts'
 import { type CallData, dataNote, dataOf, identityOf } from './data.ts'
@@ -69,12 +70,13 @@ export function confirmationRequestOf(
 ): ConfirmationRequest {
   const call = withoutConfirmState(given)
   const actual = objectOf(call.params.at('arguments'))
-  const written = writtenArguments(call.params, call.references)
+  const references = referencesSlot.of(call)
+  const written = writtenArguments(call.params, references)
   const values = objectOf(written)
   const sent = writtenText(written, values)
   // Equal values in another order are the same call, and so are equal digits with other white space.
   const asSent = sent === undefined ? values : [canonical(values), withoutSpace(sent)]
-  const comparable = comparableArguments(actual, call.references)
+  const comparable = comparableArguments(actual, references)
   const referenced = dataOf(call)
   const identity = referenced ? [comparable, sent ?? null, referenced.data.map(identityOf)] : asSent
   // A URL of data is a credential: it must not be shown.
@@ -202,12 +204,14 @@ function messageOf(rule: Rule, entry: Descriptor, args: Arguments, server: Upstr
 }
 
 /** Which of the values the caller did not write in this call. */
-function rememberedArguments({ remembered }: Pick<Call, 'remembered'>): string {
+function rememberedArguments(call: Call): string {
+  const remembered = rememberedSlot.of(call)
   return remembered ? ` Remembered from earlier calls: ${remembered.map(shortLine).join(', ')}.` : ''
 }
 
 /** The caller's stated reason. It comes last, so that no text of ours could be mistaken for the caller's. */
-function statedReason({ intent }: Pick<Call, 'intent'>): string {
+function statedReason(call: Call): string {
+  const intent = intentSlot.of(call)
   return intent === undefined || intent === ''
     ? ''
     : ` Stated reason, not verified: “${displayText(intent).replaceAll(/[“”]/g, '"')}”`

@@ -1,5 +1,6 @@
 /** Which confirmation rule applies to a tool: from its settings, its risk, its cost, or its place in a transaction. */
 import type { Call } from '../../core/call.ts'
+import { stepSlot } from '../../records/transactions.ts'
 import { type Descriptor, type Risk, riskRanks, type Cost } from '../../core/descriptor.ts'
 import { isObject } from '../../core/json/json.ts'
 import type { Remember, StopAsking } from '../../core/remember.ts'
@@ -97,12 +98,12 @@ export function offerOf(
   { classification }: Descriptor,
   call: Call,
 ): Remember | undefined {
-  const { step, client, principal } = call
+  const { client, principal } = call
   if (!remember?.offer || remember.max < 2) return undefined
   // Each program that is executed is a different one.
   if (classification.op === 'execute') return undefined
   // Steps of transactions are confirmed separately.
-  if (step !== undefined) return undefined
+  if (stepSlot.of(call)) return undefined
   // One decision would apply to every caller of the gateway.
   return principal.isEverybody && client.session === undefined ? undefined : remember
 }
@@ -117,13 +118,13 @@ function isNever(confirmSetting: boolean | string): boolean {
 }
 
 /** Whether the tool need not be looked up, because no call of it outside of a transaction requires confirmation. */
-export function neverNeedsConfirmation({ from }: Rule, call: Pick<Call, 'step'>): boolean {
-  return from === levels.none && call.step === undefined
+export function neverNeedsConfirmation({ from }: Rule, call: Call): boolean {
+  return from === levels.none && !stepSlot.of(call)
 }
 
 /** Whether a call of a tool requires confirmation; without the call, whether one could. */
-export function needsConfirmation(rule: Rule, entry: Descriptor, call?: Pick<Call, 'step'>): boolean {
-  if (riskRanks[riskOf(rule, entry)] >= rule.from || (rule.isPivot && call?.step !== undefined)) return true
+export function needsConfirmation(rule: Rule, entry: Descriptor, call?: Call): boolean {
+  if (riskRanks[riskOf(rule, entry)] >= rule.from || (rule.isPivot && call && stepSlot.of(call))) return true
   return rule.from !== levels.none && statesConfirmation(entry.definition)
 }
 

@@ -1,5 +1,6 @@
 /** What of a call has to be confirmed, what its host sent about that, and which earlier decisions cover it. */
 import { type Call, listedTool } from '../../core/call.ts'
+import { stepSlot } from '../../records/transactions.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
 import { invalidParam } from '../../core/error.ts'
 import { asCalled } from '../../core/judgement/call.ts'
@@ -28,7 +29,7 @@ export function subjectOf(given: Call, { rule, server, deps }: ConfirmContext): 
 
 /** Whether an earlier grant may cover a call. Steps of transactions are confirmed separately. */
 export function isRecalled({ offer, call }: ConfirmationRequest, { remember }: Rule): boolean {
-  return (remember?.offer ? offer !== undefined : remember !== undefined) && !call.step
+  return (remember?.offer ? offer !== undefined : remember !== undefined) && !stepSlot.of(call)
 }
 
 /** Whether the host says that the user agreed, without a token, and the settings accept that. */

@@ -2,6 +2,7 @@
 import { type Timer, world } from '../../core/world.ts'
 import { Payload } from '../../core/payload.ts'
 import type { Call } from '../../core/call.ts'
+import { deadlineSlot } from '../../core/lasting-call.ts'
 import { bytesOf, type HeldMemory } from '../../core/holdings.ts'
 import { hasReachedShare, type Principal } from '../../core/principal.ts'
 import { untilAborted } from '../../core/time/waiting.ts'
@@ -53,7 +54,7 @@ export class Waiting {
       ) ||
       !this.#held.fits(principal, bytesOf(call))
     if (isFull || timeout <= 0) return call
-    const resumeDeadline = call.pauseDeadline?.()
+    const resumeDeadline = deadlineSlot.of(call)?.pause()
     const key = ++this.#last
     this.#held.change(principal, bytesOf(call))
     const reporter = createProgressReporter(call)

@@ -1,6 +1,7 @@
 /** Adds to results what a call consumed and what remains. */
 import { world } from '../../core/world.ts'
-import type { Call, Handler, Outcome, RateLimitStatus } from '../../core/call.ts'
+import type { Call, Handler, Outcome } from '../../core/call.ts'
+import { type RateLimitStatus, rateLimitSlot } from '../../core/exchange.ts'
 import type { Cost, RemainingQuota, Quota } from '../../core/descriptor.ts'
 import { settingOf } from '../../core/settings.ts'
 import { quotaData } from '../../descriptions/model/facts.ts'
@@ -54,15 +55,13 @@ interface Usage {
 async function measured(call: Call, next: Handler, { cost, serverQuota }: UsageSources): Promise<Outcome> {
   if (call.internal) return next(call)
   const start = world.monotonic()
+  const reporter = rateLimitSlot.of(call)
   let status: RateLimitStatus | undefined
   const report = (each: RateLimitStatus): void => {
     status = each
-    call.rateLimitReporter?.reportRateLimit?.(each)
+    reporter?.reportRateLimit?.(each)
   }
-  const outcome = await next({
-    ...call,
-    rateLimitReporter: { ...call.rateLimitReporter, reportRateLimit: report },
-  })
+  const outcome = await next(rateLimitSlot.set(call, { ...reporter, reportRateLimit: report }))
   const server = serverQuota()
   return withUsage(outcome, {
     took: world.monotonic() - start,

@@ -11,6 +11,7 @@ import {
   type Outcome,
   type Target,
 } from '../../core/call.ts'
+import { dryRunSlot } from '../../core/dry-run.ts'
 import { GatewayError, invalidParam } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { asCalled } from '../../core/judgement/call.ts'
@@ -94,18 +95,18 @@ function divert(target: Target, deps: Deps): Middleware {
       const inner = withoutExtension(call, DRY_RUN)
       const by = isWanted
         ? 'caller'
-        : (call.dryRun?.by ?? (isSandbox && writes(call) ? 'sandbox' : undefined))
+        : (dryRunSlot.of(call)?.by ?? (isSandbox && writes(call) ? 'sandbox' : undefined))
       if (by === undefined) return next(inner)
       call.logFields.set(DRY_RUN, by)
       dry ??= dryRunChain(target, deps)
       // What an earlier round of a call asked for belongs to a call that was made.
       const { inputResponses: _responses, ...rest } = inner
-      return dry({ ...rest, requestState: {}, dryRun: { by } })
+      return dry({ ...rest, requestState: {}, slots: dryRunSlot.put({ by }, rest.slots) })
     }
     return (call) => {
       if (call.internal) return isSandbox ? runInternal(call, next) : next(call)
       const isAsked = hasExtension(call, DRY_RUN) || (hasArguments && isInArguments(call))
-      return isAsked || isSandbox || call.dryRun ? run(call) : next(call)
+      return isAsked || isSandbox || dryRunSlot.of(call) ? run(call) : next(call)
     }
   }
 }

@@ -1,18 +1,20 @@
 /** The end of the chain for dry runs: the report of what the call would do, as the result of the tool. */
 import type { Call, Handler } from '../../core/call.ts'
-import type {
-  ConfirmationForecast,
-  CostForecast,
-  DryRun,
-  KeyForecast,
-  StepForecast,
-  UndoForecast,
+import { rememberedSlot } from '../../core/tool-call.ts'
+import {
+  type ConfirmationForecast,
+  type CostForecast,
+  type DryRun,
+  type KeyForecast,
+  type StepForecast,
+  type UndoForecast,
+  dryRunSlot,
 } from '../../core/dry-run.ts'
 import { unknownTool } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { oneLine } from '../../core/text/escape.ts'
 import { isoTime } from '../../core/time/waiting.ts'
-import { writtenArguments } from '../../core/used-reference.ts'
+import { writtenArguments, referencesSlot } from '../../core/used-reference.ts'
 import { DRY_RUN_KEY } from '../../protocol/meta-keys.ts'
 import { answered } from '../builtin-tool.ts'
 import type { Services } from '../feature.ts'
@@ -30,7 +32,8 @@ const MAX_TEXT_LENGTH = 2000
 export function reportDryRun(deps: Deps): Handler {
   return async (call) => {
     if (call.toolError !== undefined) throw call.toolError
-    const { tool, target, dryRun = { by: 'caller' } } = call
+    const { tool, target } = call
+    const dryRun = dryRunSlot.of(call) ?? { by: 'caller' }
     if (!tool) throw unknownTool(target.name ?? '')
     const report = reportOf(call, dryRun, deps)
     // A result has to fit the output schema of its tool unless it is an error (2025-06-18 server/tools), and this one is no
@@ -51,7 +54,8 @@ interface Report extends Fields {
 }
 
 function reportOf(call: Call, dryRun: DryRun, deps: Deps): Report {
-  const { target, remembered } = call
+  const { target } = call
+  const remembered = rememberedSlot.of(call)
   const { idempotency, transaction, cost, confirmation, undo, scopes } = dryRun
   const isRun = idempotency === undefined || idempotency.outcome === 'would_run'
   return {
@@ -74,9 +78,10 @@ function reportOf(call: Call, dryRun: DryRun, deps: Deps): Report {
 }
 
 /** The arguments as the server would get them, masked as its responses are; those with much data as they were written. */
-function argumentsOf({ params, references, target }: Call, deps: Deps): Fields {
+function argumentsOf(call: Call, deps: Deps): Fields {
+  const { params, target } = call
   const sent = params.at('arguments')
-  const written = writtenArguments(params, references)
+  const written = writtenArguments(params, referencesSlot.of(call))
   const shown = [sent, written].find((each) => (each ? sizeOf(each.text) : 0) <= MAX_ARGUMENTS_BYTES)
   if (sent && !shown) return { arguments_omitted: { bytes: sizeOf(sent.text) } }
   return { arguments: masked(deps, shown?.value ?? {}, target) }

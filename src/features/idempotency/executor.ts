@@ -10,6 +10,8 @@
  */
 import { world } from '../../core/world.ts'
 import type { Call, Handler, Outcome } from '../../core/call.ts'
+import { deadlineSlot } from '../../core/lasting-call.ts'
+import { keepsResultSlot } from '../../core/used-reference.ts'
 import { type KeyForecast, withFinding } from '../../core/dry-run.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import type { Rule } from '../../core/failure.ts'
@@ -31,7 +33,7 @@ import {
   verifiedResult,
   verify,
 } from './completion.ts'
-import { withKeyArgument } from '../../core/tool-call.ts'
+import { withKeyArgument, idempotencyKeySlot } from '../../core/tool-call.ts'
 import {
   isStep,
   type KeyedRequest,
@@ -143,7 +145,7 @@ export class IdempotentExecutor {
         const isWaitedFor = error instanceof GatewayError && error.code === 'IDEMPOTENCY_IN_PROGRESS'
         if (!isWaitedFor || keyed.call.signal.aborted) throw error
         // The lost request may still take effect. The wait does not count against the deadline of this call.
-        const resumeDeadline = keyed.call.pauseDeadline?.()
+        const resumeDeadline = deadlineSlot.of(keyed.call)?.pause()
         await pause((error.extra.retryAfterSeconds ?? 1) * 1000, keyed.call.signal)
         resumeDeadline?.()
       }
@@ -331,7 +333,7 @@ export class IdempotentExecutor {
     if (key === undefined) return call
     const entry = keyArgument === false ? undefined : call.tool
     const filled = withKeyArgument(call, key, keyArgument, entry)
-    return forwardsKey ? { ...filled, idempotencyKey: key } : filled
+    return forwardsKey ? idempotencyKeySlot.set(filled, key) : filled
   }
 
   /** Polls the record of another gateway's call until it ended or is lost; undefined if the record is gone. */
@@ -418,7 +420,7 @@ function changeTo(next: NextState, end: Pick<Partial<CallRecord>, 'result' | 'fa
 
 /** What is kept of the result stays as long as its record, which has references to it. */
 function keepingResult(call: Call, { expiresAt }: CallRecord): Call {
-  return { ...call, keepsResultUntil: Math.max(call.keepsResultUntil ?? 0, expiresAt) }
+  return keepsResultSlot.set(call, Math.max(keepsResultSlot.of(call) ?? 0, expiresAt))
 }
 
 /** Why a verifying read was inconclusive, in at most 300 characters. */

@@ -1,5 +1,8 @@
 /** The feature `idempotency`: which calls have a key, and how long it is remembered. */
 import { type Call, type Handler, listedTool, type Middleware, type Target } from '../../core/call.ts'
+import { dryRunSlot } from '../../core/dry-run.ts'
+import { acceptsTaskSlot } from '../../core/lasting-call.ts'
+import { operationSlot } from '../../records/operations.ts'
 import { compileRules, type Rule } from '../../core/failure.ts'
 import { asCalled } from '../../core/judgement/call.ts'
 import { type ToolSettings, settingOf } from '../../core/settings.ts'
@@ -91,7 +94,7 @@ function tryOnce({ executor, policy, ttl, autoKeyTtl }: OnceOptions, end: Handle
     const keyed = isAutomatic ? autoKeyed(read, upstream, autoKeyTtl) : read
     if (!('id' in keyed)) return next(keyed)
     const call = await executor.preview(keyed, policy)
-    return call.dryRun?.idempotency?.outcome === 'would_run' ? next(call) : end(call)
+    return dryRunSlot.of(call)?.idempotency?.outcome === 'would_run' ? next(call) : end(call)
   }
 }
 
@@ -102,7 +105,8 @@ function executeOnce({ executor, policy, ttl, autoKeyTtl }: OnceOptions): Handle
   const keyed: Handler = async (call) => {
     const read = readKeyed(call, upstream, ttl)
     // A task waits for a lost attempt; any other call gets IDEMPOTENCY_IN_PROGRESS.
-    if ('id' in read) return call.acceptsTask ? executor.repeat(read, policy) : executor.run(read, policy)
+    if ('id' in read)
+      return acceptsTaskSlot.of(call) ? executor.repeat(read, policy) : executor.run(read, policy)
     return autoKeyTtl === undefined ? next(read) : automatic(read)
   }
   const unkeyed: Handler =
@@ -110,12 +114,12 @@ function executeOnce({ executor, policy, ttl, autoKeyTtl }: OnceOptions): Handle
   const repeated: Handler = async (call) => {
     const read = hasIdempotencyValues(call) ? readKeyed(call, upstream, ttl) : call
     if ('id' in read) return executor.repeat(read, policy)
-    const since = call.operation?.lostSince
+    const since = operationSlot.of(call)?.lostSince
     if (since === undefined) return next(read)
     return executor.repeat(recovered(read, upstream, ttl.ttl), policy, since)
   }
   return (call) => {
-    if (call.operation) return repeated(call)
+    if (operationSlot.of(call)) return repeated(call)
     return hasIdempotencyValues(call) ? keyed(call) : unkeyed(call)
   }
 }

@@ -1,6 +1,7 @@
 /** An in-flight keyed call and its waiting callers. It continues for a while without any of them. */
 import { type Timer, world } from '../../core/world.ts'
 import type { Call } from '../../core/call.ts'
+import { deadlineSlot } from '../../core/lasting-call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { MAX_TIMER_MS, untilAborted } from '../../core/time/waiting.ts'
 import type { Completion } from './completion.ts'
@@ -54,11 +55,13 @@ export class InFlightCall {
   /** The call that is made on behalf of all callers. Notifications go to the first caller only. */
   get call(): Call {
     const { signal } = this.#controller
+    const pause = (): (() => void) => this.#pauseDeadline()
+    const deadline = { pause, renew: () => deadlineSlot.of(this.#first)?.renew() }
     return {
       ...this.#first,
       signal,
       abort: (reason) => this.#abort(reason),
-      pauseDeadline: () => this.#pauseDeadline(),
+      slots: deadlineSlot.put(deadline, this.#first.slots),
       emit: (notification) => {
         if (this.#isFirstWaiting) this.#first.emit(notification)
       },
@@ -145,7 +148,7 @@ export class InFlightCall {
 
   /** Stops the deadline while a person is awaited; it starts again after that. */
   #pauseDeadline(): () => void {
-    const first = this.#first.pauseDeadline?.()
+    const first = deadlineSlot.of(this.#first)?.pause()
     this.#pauses++
     world.clearTimeout(this.#deadline)
     let isOver = false

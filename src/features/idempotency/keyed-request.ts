@@ -1,8 +1,9 @@
 /** Reads the key of a call and the fingerprint of its arguments, and defines the errors of keyed calls. */
 import type { Call } from '../../core/call.ts'
+import { operationSlot } from '../../records/operations.ts'
 import { GatewayError, invalidParam } from '../../core/error.ts'
 import { isoTime } from '../../core/time/waiting.ts'
-import { comparableArguments } from '../../core/used-reference.ts'
+import { comparableArguments, referencesSlot } from '../../core/used-reference.ts'
 import {
   extensionOf,
   hasExtension,
@@ -70,14 +71,14 @@ export function autoKeyed(call: Call, upstream: string, ttl: number): KeyedReque
 
 /** The call of an operation without a key, whose first attempt was lost with its process. */
 export function recovered(call: Call, upstream: string, ttl: number): KeyedRequest {
-  const id = callKey(call.principal.id, upstream, `~operation:${call.operation?.key ?? ''}`)
+  const id = callKey(call.principal.id, upstream, `~operation:${operationSlot.of(call)?.key ?? ''}`)
   return { call, ttl, ...identity(call), id }
 }
 
 function identity(call: Call): Pick<KeyedRequest, 'tool' | 'fingerprint'> {
   const { params } = call
   const { name, arguments: given } = params.fields
-  const compared = comparableArguments(given, call.references)
+  const compared = comparableArguments(given, referencesSlot.of(call))
   const fingerprint = fingerprintOf(String(name), compared, {
     ...extensionField(call, TRANSACTION_ID),
     ...extensionField(call, 'step_id'),

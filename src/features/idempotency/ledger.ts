@@ -4,6 +4,8 @@
  */
 import { world } from '../../core/world.ts'
 import type { Call } from '../../core/call.ts'
+import { acceptsTaskSlot } from '../../core/lasting-call.ts'
+import { operationSlot } from '../../records/operations.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { background } from '../../core/log.ts'
 import { type Backoff, delayBefore } from '../../core/time/backoff.ts'
@@ -96,7 +98,7 @@ export class Ledger {
     if (rest.state !== 'executing' || rest.attempt !== attempt) return undefined
     const { membership } = this.#deps.identity
     // A task of the server continues after the process that followed it.
-    const isLeft = keyed.call.operation !== undefined && !(await membership.isAlive(rest.owner))
+    const isLeft = operationSlot.of(keyed.call) !== undefined && !(await membership.isAlive(rest.owner))
     if (openUntil === undefined && !isLeft) return undefined
     if (rest.owner !== membership.id && !isLeft) return { kind: 'abandoned' }
     const claim = await orUnavailable(this.#swap(keyed.id, stored, { ...rest, owner: membership.id }))
@@ -216,9 +218,9 @@ export class Ledger {
     return isSwapped ? { kind: 'own', stored: { record, text } } : { kind: 'abandoned' }
   }
 
-  #attempt({ acceptsTask }: Call): Pick<CallRecord, 'owner' | 'attempt' | 'attemptedAt' | 'canLast'> {
+  #attempt(call: Call): Pick<CallRecord, 'owner' | 'attempt' | 'attemptedAt' | 'canLast'> {
     const { id: owner } = this.#deps.identity.membership
-    const canLast = acceptsTask && { canLast: true as const }
+    const canLast = acceptsTaskSlot.of(call) && { canLast: true as const }
     return { owner, attempt: world.randomUUID(), attemptedAt: world.now(), ...canLast }
   }
 

@@ -13,7 +13,7 @@ import { fits, compilePattern } from '../../core/text/pattern.ts'
 import { describedTool, rankingsOf } from '../../core/text/ranking.ts'
 import { stem, wordsIn } from '../../core/text/words.ts'
 import { within } from '../../core/time/waiting.ts'
-import { callOf } from '../../core/tool-call.ts'
+import { callOf, intentSlot } from '../../core/tool-call.ts'
 import {
   extensionOf,
   hasExtension,
@@ -138,10 +138,8 @@ function suggestTools(context: IntentContext): Middleware {
   return (next) => {
     const withSuggestion = async (call: Call): Promise<Outcome> => {
       const text = statedIntent(call)
-      const forwarded = {
-        ...(settings.forward ? withWritten(call, INTENT) : withoutExtension(call, INTENT)),
-        intent: text,
-      }
+      const own = settings.forward ? withWritten(call, INTENT) : withoutExtension(call, INTENT)
+      const forwarded = intentSlot.set(own, text)
       if (settings.log_intent) call.logFields.set('intent', text)
       const found = find(forwarded, text, context)
       if (settings.mode === 'redirect' && (await mayRedirect(call, deps))) {

@@ -3,6 +3,7 @@
  */
 import { isUtf8 } from 'node:buffer'
 import type { Call, Notification, Outcome, InputRequests, Target } from '../../core/call.ts'
+import { spoolSlot } from '../../core/spool.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject, exactly, readJson } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
@@ -28,7 +29,7 @@ export const mask: Feature<MaskSettings> = {
         return (next) => (call) => {
           const maskedCall = {
             ...call,
-            spool: undefined,
+            slots: spoolSlot.put(undefined, call.slots),
             emit: (notification: Notification) => call.emit(maskNotification(notification, rules)),
           }
           return next(maskedCall).then(

@@ -7,14 +7,9 @@
  * the record of an operation has one owner, and only its owner ends it, except for a cancellation.
  */
 import { type Timer, world } from '../../core/world.ts'
-import {
-  type Call,
-  type Handler,
-  isOpen,
-  type OperationRef,
-  type Outcome,
-  withPresentCaller,
-} from '../../core/call.ts'
+import { type Call, type Handler, isOpen, type Outcome, withPresentCaller } from '../../core/call.ts'
+import { usesReferencesSlot } from '../../core/used-reference.ts'
+import { retainSlot, detachedSlot, acceptsTaskSlot } from '../../core/lasting-call.ts'
 import { GatewayError, VERIFY_EFFECT } from '../../core/error.ts'
 import { isGatewayRefusal } from '../../core/failure.ts'
 import { asCalled } from '../../core/judgement/call.ts'
@@ -31,6 +26,8 @@ import {
   type OperationRecord,
   operationName,
   OperationIds,
+  type OperationRef,
+  operationSlot,
 } from '../../records/operations.ts'
 import { toStoredPrincipal } from '../../records/principal.ts'
 import { keepReferences } from '../../records/references.ts'
@@ -106,7 +103,8 @@ export class OperationEngine {
   /** Makes a call, as long as it takes. */
   run(call: Call, next: Handler): Promise<Outcome> {
     const running = this.#create(call)
-    if (call.operation) return this.#takeUp(running, call.operation, next)
+    const operation = operationSlot.of(call)
+    if (operation) return this.#takeUp(running, operation, next)
     const wanted = requestedTask(call)
     if (wanted) return this.#runAsTask(running, next, wanted.ttl)
     this.#start(running, next)
@@ -136,16 +134,20 @@ export class OperationEngine {
     this.#running.add(running)
     this.#timer ??= world.setInterval(() => this.#tick(world.now()), TICK_MS).unref()
     const { call } = running
+    const whole = withoutTask(call)
+    const usesReferences = (ids: readonly string[]): void => {
+      running.references = ids
+      if (running.recorded) this.#keepArguments(running)
+    }
+    const slots = usesReferencesSlot.put(
+      usesReferences,
+      detachedSlot.put(() => running.isDetached, whole.slots),
+    )
     const inner: Call = {
-      ...withoutTask(call),
+      ...whole,
       emit: (note) => running.notes.relay(note, world.now()),
       drained: () => running.drained(),
-      isDetached: () => running.isDetached,
-      usesReferences: (ids) => {
-        running.references = ids
-        if (running.recorded) this.#keepArguments(running)
-      },
-      ...((running.isTask || declaresTasks(call.client)) && { acceptsTask: true as const }),
+      slots: running.isTask || declaresTasks(call.client) ? acceptsTaskSlot.put(true, slots) : slots,
     }
     const finished = this.#drive(running, next, inner).then(
       (outcome): End => ({ kind: 'outcome', outcome }),
@@ -202,7 +204,7 @@ export class OperationEngine {
         continue
       }
       if (!running.isTask) {
-        if (running.call.operation) throw clientLost(isOpen(outcome))
+        if (operationSlot.of(running.call)) throw clientLost(isOpen(outcome))
         // A waiting caller gets the input requests, and makes the call again with the responses.
         return outcome
       }
@@ -225,7 +227,7 @@ export class OperationEngine {
       try {
         return await next(current)
       } catch (error) {
-        if (call.signal.aborted || !(isFollowing || call.operation)) throw error
+        if (call.signal.aborted || !(isFollowing || operationSlot.of(call))) throw error
         if (!isUnavailable(error, isFollowing) || attempt === MAX_FOLLOW_ATTEMPTS)
           throw endOfStartedCall(error, call)
         await pause(FOLLOW_RETRY_DELAY_MS * attempt, call.signal)
@@ -321,7 +323,7 @@ export class OperationEngine {
       )
       this.#keepArguments(running)
       // A client without a session cancels by closing the request; others can come back for the outcome.
-      if (call.client.era === 'legacy' || hasIdempotencyKey(call)) call.retain?.()
+      if (call.client.era === 'legacy' || hasIdempotencyKey(call)) retainSlot.of(call)?.()
     }
     if (await running.recorded) return operation
     this.#calls.delete(operation.key)
@@ -375,7 +377,7 @@ export class OperationEngine {
   #accept(running: RunningCall, taskTtl: number): void {
     const { operation, call, message } = running
     if (!operation || running.isDetached || running.isEnded) return
-    call.retain?.()
+    retainSlot.of(call)?.()
     // 2025-11-25 basic/utilities/tasks: the first status is `working`.
     const task = taskOf(operation.id, this.#newRecord(running, { id: operation.id, taskTtl }), message)
     running.detach({ kind: 'task', task, requestState: {} })
@@ -387,7 +389,7 @@ export class OperationEngine {
     const operation = await this.#record(running, {})
     if (!operation || running.isDetached || running.isEnded) return
     const { call } = running
-    call.retain?.()
+    retainSlot.of(call)?.()
     running.detach({ kind: 'result', result: stillRunningResult(operation.id, age) })
     this.#deps.invoker.observeRest(call, running.rest)
   }

@@ -6,7 +6,7 @@ import { world } from '../../core/world.ts'
 import type { InputRequest, InputRequests, InputResponses, Outcome } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { pause } from '../../core/time/waiting.ts'
-import type { OperationRecord, StoredOperation } from '../../records/operations.ts'
+import { type OperationRecord, type StoredOperation, operationSlot } from '../../records/operations.ts'
 import type { RunningCall } from './running-call.ts'
 
 /** How long a call waits for its input, and how often the record is read meanwhile, in milliseconds. */
@@ -38,7 +38,7 @@ export async function requestInput(
   const until = world.now() + INPUT_TIMEOUT_MS
   const change: Options['change'] = (key, write) => insist(() => options.change(key, write), running, until)
   // A process that takes a call up counts its rounds anew.
-  const prefix = running.call.operation ? `${running.startedAt.toString(36)}.${round}` : `${round}`
+  const prefix = operationSlot.of(running.call) ? `${running.startedAt.toString(36)}.${round}` : `${round}`
   const { requests, originals } = uniqueKeys(inputRequests, prefix)
   await change(operation.key, (before) => ({
     ...before,

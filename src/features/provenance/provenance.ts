@@ -6,7 +6,7 @@ import { resultValue } from '../../core/undo/expression.ts'
 import { isObject } from '../../core/json/json.ts'
 import type { Payload } from '../../core/payload.ts'
 import { settingOf } from '../../core/settings.ts'
-import { writtenArguments } from '../../core/used-reference.ts'
+import { writtenArguments, referencesSlot } from '../../core/used-reference.ts'
 import { contentHash } from '../../records/receipts.ts'
 import { isAskedFor, PROVENANCE_KEY, withoutFlag } from '../../protocol/meta-keys.ts'
 import type { Feature } from '../feature.ts'
@@ -54,7 +54,7 @@ export const provenance: Feature<ProvenanceSettings> = {
           const place = isRequested ? requestedTarget : defaultTarget
           // Failures have no source, but claims of the server are still attributed to the server.
           if (!isAnswer(result)) return stamped(result, [], place)
-          const isPlain = changesOf(call) === undefined && !call.references
+          const isPlain = changesOf(call) === undefined && !referencesSlot.of(call)
           if (!isAlways && !isRequested && isPlain && !isClaimed(result)) return result
           const detected = sourcesOf(result, own, upstream)
           if (stampOwn && detected === own && isPlain) return stampOwn(result)
@@ -102,7 +102,7 @@ function withConfigured(
   configuredSource: ReturnType<typeof statedSource>,
   { result, call }: { readonly result: Payload; readonly call: Call },
 ): readonly Source[] {
-  const given = writtenArguments(call.params, call.references)?.value
+  const given = writtenArguments(call.params, referencesSlot.of(call))?.value
   const configured = configuredSource({ args: isObject(given) ? given : {}, result: resultValue(result) })
   const [first] = detected
   if (!first) return detected
@@ -129,7 +129,7 @@ function changesOf({ logFields }: Call): string | undefined {
 function stampsOf(sources: readonly Source[], call: Call, hash: string | undefined): string[] {
   const known = { at: world.now(), transformation: changesOf(call), hash }
   // Those of the result come last.
-  const inputs = call.references?.used.map(inputStampOf) ?? []
+  const inputs = referencesSlot.of(call)?.used.map(inputStampOf) ?? []
   return [...inputs, ...sources.map((source) => stampOf(source, known))]
 }
 

@@ -2,6 +2,7 @@
 import { world } from '../../core/world.ts'
 import { isAnswer } from '../../core/failure.ts'
 import type { Call, Handler, Outcome } from '../../core/call.ts'
+import { dryRunSlot } from '../../core/dry-run.ts'
 import { invalidParam } from '../../core/error.ts'
 import { isoTime } from '../../core/time/waiting.ts'
 import { isObject } from '../../core/json/json.ts'
@@ -95,7 +96,7 @@ function claimsOf(result: Payload, call: Call, { server, stamp }: ReceiptContext
     content_sha256: contentHash(result),
     ...(typeof retrievedAt === 'string' && { retrieved_at: retrievedAt }),
     was_replay: wasReplay,
-    ...(call.dryRun && { dry_run: true }),
+    ...(dryRunSlot.of(call) && { dry_run: true }),
     ...(typeof approval === 'string' && { approval }),
     ...(Array.isArray(used) && { references_used: used }),
     ...(Array.isArray(kept) && { references: kept }),

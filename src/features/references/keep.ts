@@ -8,6 +8,7 @@
  * after the server has answered nothing fails, so a result that cannot be kept is passed on.
  */
 import type { Call, Middleware } from '../../core/call.ts'
+import { keepsResultSlot } from '../../core/used-reference.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { isObject, isSame, readJson } from '../../core/json/json.ts'
 import { isLongerThan, sizeOf } from '../../core/json/shorten.ts'
@@ -15,7 +16,7 @@ import { Payload } from '../../core/payload.ts'
 import type { Principal } from '../../core/principal.ts'
 import type { JsonSchema } from '../../core/schema/schema.ts'
 import { matchesSchema, shortenedFor } from '../../core/schema/shortened.ts'
-import { MAX_MESSAGE_BYTES } from '../../core/spool.ts'
+import { MAX_MESSAGE_BYTES, isPageSlot, spoolSlot } from '../../core/spool.ts'
 import { world } from '../../core/world.ts'
 import { NOT_KEPT_KEY, NS, withoutFlag } from '../../protocol/meta-keys.ts'
 import { type KeptBlob, type NewReference, type Reference, References } from '../../records/references.ts'
@@ -77,11 +78,14 @@ function keepingMiddleware(
 ): Middleware {
   const { references: kept, spool, over } = options
   return (next) => async (call) => {
-    if (call.isPage || call.internal) return next(call.spool ? { ...call, spool: undefined } : call)
+    if (isPageSlot.of(call) || call.internal)
+      return next(spoolSlot.of(call) ? spoolSlot.set(call, undefined) : call)
     const isRequested = call.meta[AS_REFERENCE] === true
     const id = call.meta[REFERENCE_ID]
     if (typeof id === 'string') await kept.mustBeFree(call.principal, id)
-    const outcome = await next({ ...withoutFlag(withoutFlag(call, AS_REFERENCE), REFERENCE_ID), spool })
+    const outcome = await next(
+      spoolSlot.set(withoutFlag(withoutFlag(call, AS_REFERENCE), REFERENCE_ID), spool),
+    )
     if (outcome.kind !== 'result') return outcome
     const { text } = outcome.result
     if (!spool.isIn(text) && !isRequested && !isLongerThan(text, over)) return outcome
@@ -214,12 +218,13 @@ function shown(described: Described, beginning: Buffer, value?: unknown): Kept {
 /** What a call that returned data says of it. */
 function newReference(
   { type, name }: Pick<Part, 'type' | 'name'>,
-  { requestId, target, keepsResultUntil = 0 }: Call,
+  call: Call,
   { id, ttl }: Pick<KeepingResult, 'id' | 'ttl'>,
 ): NewReference {
+  const { requestId, target } = call
   const { upstream: server = '', name: tool } = target
   const facts = { server, ...(tool !== undefined && { tool }), requestId, name, type }
-  return { ...facts, id, ttl: Math.max(ttl, keepsResultUntil - world.now()) }
+  return { ...facts, id, ttl: Math.max(ttl, (keepsResultSlot.of(call) ?? 0) - world.now()) }
 }
 
 /** The output schema of the tool that a call names. */

@@ -5,6 +5,7 @@
  */
 import { type Timer, world } from '../../core/world.ts'
 import type { Call, Middleware } from '../../core/call.ts'
+import { usesReferencesSlot } from '../../core/used-reference.ts'
 import { background } from '../../core/log.ts'
 import { shareOf } from '../../core/principal.ts'
 import { mayRefer } from '../../core/reference-text.ts'
@@ -183,7 +184,7 @@ function resolving(
       if (!resolved) return await next(call)
       metrics.referenced('used', resolved.used.length)
       resolved.call.logFields.set('references_used', resolved.used.map(loggedUse))
-      call.usesReferences?.(resolved.used.map(({ id }) => id))
+      usesReferencesSlot.of(call)?.(resolved.used.map(({ id }) => id))
       const outcome = await next(resolved.call)
       if (outcome.kind !== 'result') await keepForNextRound(resolved.call, store, log)
       return callUrls.after(await files.after(outcome))

@@ -14,7 +14,7 @@ import { inputsOf } from '../../core/media-inputs.ts'
 import { Payload } from '../../core/payload.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
 import { wordsIn } from '../../core/text/words.ts'
-import { type Place, placeText, type UsedReference } from '../../core/used-reference.ts'
+import { type Place, placeText, type UsedReference, referencesSlot } from '../../core/used-reference.ts'
 import type { Reference } from '../../records/references.ts'
 import { readableReference, type ReferenceAccess } from './read.ts'
 import {
@@ -64,7 +64,8 @@ export async function resolveReferences(call: Call, options: ResolveOptions): Pr
   if (resolution.used.length === 0) return undefined
   const { used } = resolution
   const params = call.params.with({ arguments: resolved })
-  return { call: { ...call, params, references: { used, written: given } }, used }
+  const slots = referencesSlot.put({ used, written: given }, call.slots)
+  return { call: { ...call, params, slots }, used }
 }
 
 /** A value in the arguments. */

@@ -8,7 +8,7 @@ import type { Descriptor } from '../../core/descriptor.ts'
 import { isObject, isSame } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
 import { fitting } from '../../core/text/pattern.ts'
-import { recordServerArguments } from '../../core/tool-call.ts'
+import { recordServerArguments, rememberedSlot } from '../../core/tool-call.ts'
 import type { Remembered, SessionState } from './session.ts'
 import type { RememberSetting } from './settings.ts'
 import { isNumber } from '../../core/json/exact-number.ts'
@@ -50,7 +50,7 @@ export function withRemembered(call: Call, namesOf: NamesOf, { remembered = {} }
   const values = Object.fromEntries(missing.map((name) => [name, remembered[name]]))
   const params = call.params.with({ arguments: given.with(values) })
   call.logFields.set('remembered', missing)
-  const complete = { ...call, params, remembered: missing }
+  const complete = { ...call, params, slots: rememberedSlot.put(missing, call.slots) }
   recordServerArguments(complete)
   return complete
 }

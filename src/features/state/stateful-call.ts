@@ -5,13 +5,9 @@
  * reported, never replaced silently.
  */
 import { world } from '../../core/world.ts'
-import {
-  type Call,
-  type ClientConnection,
-  CONTEXT_LOST,
-  type Handler,
-  type Outcome,
-} from '../../core/call.ts'
+import type { Call, Handler, Outcome } from '../../core/call.ts'
+import { operationSlot } from '../../records/operations.ts'
+import { type ClientConnection, CONTEXT_LOST, connectionSlot } from '../../core/client-connection.ts'
 import { asGatewayError, type GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { asCalled } from '../../core/judgement/call.ts'
@@ -99,8 +95,7 @@ export class StatefulCall {
   /** The call as the server would get it, for a dry run: the session stays as it is. @throws INVALID_INPUT, PAYLOAD_TOO_LARGE */
   async prepared(): Promise<Call> {
     await this.#open()
-    const { connection: _connection, ...call } = await this.#prepared()
-    return call
+    return connectionSlot.set(await this.#prepared(), undefined)
   }
 
   /** The outcome with the next token, if there is one. */
@@ -152,7 +147,7 @@ export class StatefulCall {
     if (isTool && this.#plan.transaction) this.#namedTransaction = extensionOf(call, TRANSACTION_ID)
     if (isTool && transaction !== undefined) call = await this.#asStep(call, transaction)
     const connection = this.#connectionFor(call)
-    return connection ? { ...call, connection } : call
+    return connection ? connectionSlot.set(call, connection) : call
   }
 
   get #state(): SessionState {
@@ -278,7 +273,7 @@ function withOwn(call: Call, own: string): Call {
 
 /** Whether a call may run in a new context: it changes nothing, or another process continues it. */
 function isHarmless(call: Call): boolean {
-  if (call.method !== 'tools/call' || call.operation) return true
+  if (call.method !== 'tools/call' || operationSlot.of(call)) return true
   return call.tool !== undefined && asCalled(call.tool, call).classification.op === 'read'
 }
 

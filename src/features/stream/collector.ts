@@ -11,6 +11,8 @@
  */
 import { world } from '../../core/world.ts'
 import type { Call, Handler, Notification, Outcome } from '../../core/call.ts'
+import { operationSlot } from '../../records/operations.ts'
+import { deadlineSlot, detachedSlot, acceptsTaskSlot } from '../../core/lasting-call.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { isAnswer } from '../../core/failure.ts'
 import { exactly, isObject } from '../../core/json/json.ts'
@@ -143,7 +145,7 @@ export class Collector {
   async #fetch(next: NextPage): Promise<Page | Stop> {
     const { signal } = this.#call
     signal.throwIfAborted()
-    this.#call.renewTimeout?.()
+    deadlineSlot.of(this.#call)?.renew()
     const given = argumentsOf(withPage(this.#call, next))
     this.#seen.add(keyOf(next))
     const failed = (failure: Payload | GatewayError): Stop => {
@@ -178,12 +180,12 @@ export class Collector {
    * returned.
    */
   async #request(next: NextPage): Promise<Outcome> {
-    const { signal, isDetached } = this.#call
+    const { signal } = this.#call
     const controller = new AbortController()
     const silence = this.#silence()
     const silent = world
       .setTimeout(() => {
-        if (isDetached?.() === true) silent.refresh()
+        if (detachedSlot.of(this.#call)?.() === true) silent.refresh()
         else controller.abort(serverTimeout(silence))
       }, silence)
       .unref()
@@ -223,27 +225,24 @@ export class Collector {
 
   /** The call with its notifications observed; its time starts again after a person was asked. */
   #observed(call: Call): Call {
-    const { pauseDeadline } = call
-    return {
-      ...call,
-      emit: (note) => this.#relay(note),
-      ...(pauseDeadline && {
-        pauseDeadline: () => {
-          const resume = pauseDeadline()
-          return () => {
-            resume()
-            this.#startedAt = world.now()
-          }
-        },
-      }),
+    const observed = { ...call, emit: (note: Notification) => this.#relay(note) }
+    const deadline = deadlineSlot.of(call)
+    if (!deadline) return observed
+    const pause = (): (() => void) => {
+      const resume = deadline.pause()
+      return () => {
+        resume()
+        this.#startedAt = world.now()
+      }
     }
+    return deadlineSlot.set(observed, { ...deadline, pause })
   }
 
   /** Passes on the notifications of a page; its progress only if it is larger than what was sent. */
   #relay(note: Notification): void {
     const value = note.method === PROGRESS ? toDouble(note.params?.fields.progress) : undefined
     if (value !== undefined) {
-      if (value <= this.#progress && this.#pages.length > 0) return this.#call.renewTimeout?.()
+      if (value <= this.#progress && this.#pages.length > 0) return deadlineSlot.of(this.#call)?.renew()
       this.#progress = Math.max(value, this.#progress)
     }
     this.#call.emit(note)
@@ -275,7 +274,7 @@ export class Collector {
   async #isRead(): Promise<boolean> {
     const { drained, signal } = this.#call
     if (!this.#token || !drained) return true
-    this.#call.renewTimeout?.()
+    deadlineSlot.of(this.#call)?.renew()
     const done = new AbortController()
     const timeoutMs = Math.min(this.#silence(), Math.max(this.#timeLeft(), 1))
     const tooLate = pause(timeoutMs, AbortSignal.any([done.signal, signal])).then(
@@ -418,13 +417,9 @@ function withPage(call: Call, { argument, value }: NextPage): Call {
  * the step id belong to the arguments of the first page, so it has neither.
  */
 function pageCall(call: Call, own: Pick<Call, 'signal' | 'abort' | 'emit'>): Call {
-  const {
-    inputResponses: _responses,
-    acceptsTask: _acceptsTask,
-    operation: _operation,
-    ...rest
-  } = withoutIdempotencyKey(withoutExtension(call, 'step_id'))
-  return { ...rest, ...own, requestState: {}, client: { ...call.client, nonInteractive: true } }
+  const { inputResponses: _responses, ...rest } = withoutIdempotencyKey(withoutExtension(call, 'step_id'))
+  const slots = acceptsTaskSlot.put(undefined, operationSlot.put(undefined, rest.slots))
+  return { ...rest, ...own, requestState: {}, client: { ...call.client, nonInteractive: true }, slots }
 }
 
 function matchesOutput(result: Payload, { tool }: Call): boolean {

@@ -3,6 +3,7 @@
  * argument that selects a page, are collected, and only on request or where the configuration says so.
  */
 import type { Call, Handler, Outcome } from '../../core/call.ts'
+import { isPageSlot } from '../../core/spool.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
@@ -65,7 +66,7 @@ async function collect(given: Call, next: Handler, { settings, inputsOf, deps }:
     return isRequested ? notCollected(outcome) : outcome
   }
   const from = token === undefined ? undefined : openCheckpoint(token, call, deps.identity.seal)
-  return new Collector({ ...call, isPage: true }, { next, inputs, maxPages, from, isRequested, deps }).run()
+  return new Collector(isPageSlot.set(call, true), { next, inputs, maxPages, from, isRequested, deps }).run()
 }
 
 /** Whether this call of a tool only reads. */

@@ -5,6 +5,7 @@
 import { createHash } from 'node:crypto'
 import { world } from '../../core/world.ts'
 import type { Call, Handler, Outcome } from '../../core/call.ts'
+import { detachedSlot } from '../../core/lasting-call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { background } from '../../core/log.ts'
@@ -313,7 +314,7 @@ export class RunningSteps {
   /** Cancels a step that runs as a task: it has no waiting client, and may take hours. A rollback waits for other steps. */
   cancel(key: string): void {
     const call = this.#calls.get(key)
-    if (call?.isDetached?.() !== true) return
+    if (!call || detachedSlot.of(call)?.() !== true) return
     call.abort(new GatewayError('CANCELLED', 'The transaction of the step is rolled back.'))
   }
 }

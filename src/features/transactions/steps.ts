@@ -1,6 +1,7 @@
 /** The life of a step: recorded before its call, checked for a compensation, and ended with its outcome. */
 import { world } from '../../core/world.ts'
 import { type Call, type Handler, type InterimOutcome, isOpen, type Outcome } from '../../core/call.ts'
+import { keepsResultSlot } from '../../core/used-reference.ts'
 import { withFinding } from '../../core/dry-run.ts'
 import { GatewayError, asGatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
@@ -24,7 +25,7 @@ import {
 import { newActionKey, type Action } from '../../records/actions.ts'
 import { fromStoredPrincipal } from '../../records/principal.ts'
 import { keepUsed } from '../../records/references.ts'
-import { type Step, type Transaction, unknownTransaction } from '../../records/transactions.ts'
+import { type Step, type Transaction, unknownTransaction, stepSlot } from '../../records/transactions.ts'
 import {
   pendingSteps,
   stepResumed,
@@ -81,7 +82,7 @@ export async function tryStep(given: Call, next: Handler, service: TransactionSe
   const mustBe = isToBeUndoable(kind, call, service)
   if (mustBe) await mustBeUndoable(call, fromStoredPrincipal(transaction.principal), deps)
   const stepOf = { transaction: id, step: stepId, deed: step.deed, mustBeUndoable: mustBe }
-  return next(withFinding({ ...call, step: stepOf }, { transaction: { id, step: stepId, kind } }))
+  return next(withFinding(stepSlot.set(call, stepOf), { transaction: { id, step: stepId, kind } }))
 }
 
 interface NamedStep {
@@ -312,8 +313,9 @@ async function runStep(call: Call, next: Handler, running: Running): Promise<Out
   const { id, key, step, isToBeUndoable, endsAt, service } = running
   call.logFields.set('step', step.id)
   const stepOf = { transaction: id, step: step.id, deed: step.deed, mustBeUndoable: isToBeUndoable }
-  const keepsResultUntil = Math.max(call.keepsResultUntil ?? 0, endsAt)
-  const made = service.steps.run(key, { ...call, step: stepOf, keepsResultUntil }, next)
+  const keptUntil = Math.max(keepsResultSlot.of(call) ?? 0, endsAt)
+  const slots = stepSlot.put(stepOf, keepsResultSlot.put(keptUntil, call.slots))
+  const made = service.steps.run(key, { ...call, slots }, next)
   const ended = await made.catch((thrown: unknown) => asGatewayError(thrown))
   if (ended instanceof GatewayError) return failed(ended, call, running)
   if (ended.kind !== 'result') return inputRequested(ended, running)

@@ -1,6 +1,8 @@
 /** The feature `undo`: records actions with their compensation, and describes the undo rule of tools. */
 import { world } from '../../core/world.ts'
 import { type Call, type Handler, type InterimOutcome, isOpen, type Outcome } from '../../core/call.ts'
+import { spoolSlot } from '../../core/spool.ts'
+import { stepSlot } from '../../records/transactions.ts'
 import type { ToolFacts } from '../../core/descriptor.ts'
 import { type UndoForecast, withFinding } from '../../core/dry-run.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
@@ -10,7 +12,7 @@ import { asCalled } from '../../core/judgement/call.ts'
 import { maskedArguments } from '../../core/masked-arguments.ts'
 import type { Payload } from '../../core/payload.ts'
 import { type ToolSettings, settingOf } from '../../core/settings.ts'
-import { writtenArguments } from '../../core/used-reference.ts'
+import { writtenArguments, referencesSlot } from '../../core/used-reference.ts'
 import { printExpression, parseExpression, resultValue } from '../../core/undo/expression.ts'
 import { callsOf, type WrittenUndo, writtenMismatches } from '../../core/undo/judge-undo.ts'
 import { type UndoRule, readUndo } from '../../core/undo/rules.ts'
@@ -214,11 +216,13 @@ class UndoLog {
 
   /** Makes a call and records its outcome. @throws COMPENSATION_UNAVAILABLE, SERVER_UNAVAILABLE */
   async record(call: Call, tool: string, next: Handler): Promise<Outcome> {
-    if (!call.step && this.#options.history === 0) return next(call)
+    if (!stepSlot.of(call) && this.#options.history === 0) return next(call)
     const started = (await this.#resume(call)) ?? (await this.#begin(call, tool))
     // What undoes the call may be in the result, which must be whole then.
     const made =
-      call.spool && needsResult(started.rule, started.snapshot) ? { ...call, spool: undefined } : call
+      spoolSlot.of(call) && needsResult(started.rule, started.snapshot)
+        ? spoolSlot.set(call, undefined)
+        : call
     const outcome = await next(made).catch(async (error: unknown) => {
       await this.#end(call, started, endOfFailure(error, started)).catch(() => undefined)
       throw error
@@ -241,7 +245,7 @@ class UndoLog {
     const way = isKnownLater ? undefined : compensationFor(rule, { args: isObject(given) ? given : {} })
     const problem = way && (await compensationProblem(call, way, { upstream, deps }))
     const reason = problem ?? (way?.kind === 'none' ? way.reason : undefined)
-    if (reason !== undefined && call.step?.mustBeUndoable)
+    if (reason !== undefined && stepSlot.of(call)?.mustBeUndoable)
       throw noUndo({ upstream, tool }, reason, 'Resolve that first.')
     if (reason !== undefined || !rule || rule.kind === 'none')
       return { how: 'none', ...(reason !== undefined && { reason }) }
@@ -251,10 +255,11 @@ class UndoLog {
 
   async #begin(call: Call, tool: string): Promise<ActionInProgress> {
     const { deps, snapshots, upstream } = this.#options
-    const { step, principal, client, meta, params } = call
+    const { principal, client, meta, params } = call
+    const step = stepSlot.of(call)
     const given = params.fields.arguments
     const args = isObject(given) ? given : {}
-    const written = writtenArguments(params, call.references)?.value
+    const written = writtenArguments(params, referencesSlot.of(call))?.value
     const rule = await ruleOf(deps, upstream, tool)
     const snapshot =
       rule?.kind === 'restore' ? await snapshots.read(call, rule.snapshot, { upstream, args }) : undefined
@@ -303,8 +308,8 @@ class UndoLog {
 
   /** A compensation as it is stored: data of references that is too large for its record is kept as long as the record. */
   async #storable(call: Call, way: Compensation): Promise<Compensation> {
-    const { references, params } = call
-    const given = params.fields.arguments
+    const references = referencesSlot.of(call)
+    const given = call.params.fields.arguments
     const isCall = way.kind === 'exact' || way.kind === 'approximate'
     if (isCall && references && isObject(given) && haveOutsideData(way.arguments, given, references))
       return OUTSIDE_DATA
@@ -317,12 +322,12 @@ class UndoLog {
   }
 
   /** Keeps the data of a compensation as long as a record of now; resolves with whether it is there. */
-  async #keepData({ principal, step }: Call, way: Compensation): Promise<boolean> {
+  async #keepData(call: Call, way: Compensation): Promise<boolean> {
     const { deps, history } = this.#options
     const kept = way.kind === 'exact' || way.kind === 'approximate' ? (way.kept ?? []) : []
-    const until = world.now() + (step ? STEP_TTL_MS : history)
+    const until = world.now() + (stepSlot.of(call) ? STEP_TTL_MS : history)
     const ids = kept.map(({ id }) => id)
-    return keepReferences(deps.store, principal, { ids, until }).catch(() => false)
+    return keepReferences(deps.store, call.principal, { ids, until }).catch(() => false)
   }
 
   /** Records a step before its server is called. */
@@ -342,16 +347,16 @@ class UndoLog {
   }
 
   /** The recorded action of a call that resumes with input responses. */
-  async #resume({ requestState: state, step, params }: Call): Promise<ActionInProgress | undefined> {
+  async #resume(call: Call): Promise<ActionInProgress | undefined> {
     const { actions, deps } = this.#options
-    const actionKey = state[STATE_KEY]
+    const actionKey = call.requestState[STATE_KEY]
     const found =
       typeof actionKey === 'string' ? await actions.find(actionKey).catch(() => undefined) : undefined
     if (!found) return undefined
-    const given = params.fields.arguments
+    const given = call.params.fields.arguments
     const rule = await ruleOf(deps, found.upstream, found.tool)
     return {
-      deed: { ...found, key: step?.deed ?? found.key },
+      deed: { ...found, key: stepSlot.of(call)?.deed ?? found.key },
       args: isObject(given) ? given : {},
       // The snapshot is already part of the compensation; the current state may differ by now.
       rule: rule?.kind === 'call' ? rule : undefined,
@@ -364,20 +369,20 @@ class UndoLog {
   async #inputRequested(call: Call, { deed }: ActionInProgress, outcome: InterimOutcome): Promise<Outcome> {
     const { actions, history } = this.#options
     if (isOpen(outcome)) {
-      if (!call.step) await actions.put(deed, history).catch(() => undefined)
+      if (!stepSlot.of(call)) await actions.put(deed, history).catch(() => undefined)
       return { ...outcome, requestState: { ...outcome.requestState, [STATE_KEY]: deed.key } }
     }
-    if (call.step) await actions.remove(deed.key)
+    if (stepSlot.of(call)) await actions.remove(deed.key)
     return outcome
   }
 
   async #end(call: Call, { deed, isResumed }: ActionInProgress, end: ActionEnd): Promise<void> {
     const ended = { ...deed, ...end, endedAt: world.now() }
     // A failed action needs no undo.
-    if (!call.step && end.status === 'failed' && !isResumed) return
+    if (!stepSlot.of(call) && end.status === 'failed' && !isResumed) return
     // The record lasts from now on. If the data is gone, undoing the call says so.
     await this.#keepData(call, ended.way)
-    if (call.step) return this.#settle(ended)
+    if (stepSlot.of(call)) return this.#settle(ended)
     this.#options.journal.add(ended, this.#options.history)
   }
 

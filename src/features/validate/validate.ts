@@ -3,6 +3,7 @@
  * call that does not fit its schema is passed on unchanged, unless a rule of the configuration depends on what does not fit.
  */
 import type { Call, Handler, Outcome } from '../../core/call.ts'
+import { dryRunSlot } from '../../core/dry-run.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
 import { GatewayError, invalidParam, unknownTool } from '../../core/error.ts'
 import { isAnswer } from '../../core/failure.ts'
@@ -129,7 +130,7 @@ async function runInvalid(
   const rules = [...keys.map((argument) => ({ argument, rule: KEY_RULE })), ...context.rulesOf(entry)]
   const undecided = undecidedRule(rules, remaining)
   if (undecided) throw mismatchError(remaining, undecided)
-  if (call.dryRun) throw mismatchError(remaining, { rule: DRY_RUN_RULE })
+  if (dryRunSlot.of(call)) throw mismatchError(remaining, { rule: DRY_RUN_RULE })
   if (input === 'warn')
     reports.add('validate.input', entry, { reason: mismatchText(remaining).slice(0, MAX_LOGGED_LENGTH) })
   return output(next(call), entry)

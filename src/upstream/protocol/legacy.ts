@@ -3,8 +3,9 @@
  * one of 2026-07-28.
  */
 import type { Call, Notification, Outcome, InputRequest } from '../../core/call.ts'
+import { spoolSlot } from '../../core/spool.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
-import type { Exchange, ExchangeMeter } from '../../core/exchange.ts'
+import { type Exchange, type ExchangeMeter, onSentSlot } from '../../core/exchange.ts'
 import { self } from '../../core/identity.ts'
 import { isObject } from '../../core/json/json.ts'
 import { background, type Log } from '../../core/log.ts'
@@ -231,7 +232,7 @@ export class LegacyConnection implements UpstreamConnection {
     const { call } = active.working
     const params = (id: number): Payload => {
       this.#correlator.begin(id, active)
-      call.onSent?.({ id, revision: this.#revision.name, session: this.#transport?.session })
+      onSentSlot.of(call)?.({ id, revision: this.#revision.name, session: this.#transport?.session })
       return make(id)
     }
     const isCall = name === call.method
@@ -240,7 +241,7 @@ export class LegacyConnection implements UpstreamConnection {
     const options = { signal, onProgress: progress, headers: callHeaders(call), spool, name: named }
     const result = await this.#peer.request(name, params, options)
     // After input responses, another call receives the result: its features may not replace the placeholders of this spool.
-    const isKnown = !spool || active.working.call.spool === spool || !spool.isIn(result.text)
+    const isKnown = !spool || spoolSlot.of(active.working.call) === spool || !spool.isIn(result.text)
     return isKnown ? result : Payload.text(await spool.restored(result.text))
   }
 

@@ -1,8 +1,9 @@
 /** A connection to a server of 2026-07-28: stateless requests, input requests as results. */
 import type { UpstreamCall } from '../suspended-calls.ts'
 import type { Call, Client, Notification, Outcome, InputRequest } from '../../core/call.ts'
+import { acceptsTaskSlot } from '../../core/lasting-call.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
-import type { ExchangeMeter } from '../../core/exchange.ts'
+import { type ExchangeMeter, onSentSlot } from '../../core/exchange.ts'
 import { isObject } from '../../core/json/json.ts'
 import { background, type Log } from '../../core/log.ts'
 import { Payload } from '../../core/payload.ts'
@@ -135,7 +136,7 @@ export class ModernConnection implements UpstreamConnection {
       return await this.#outcome(working, await this.#request(working))
     } catch (thrown) {
       const error = asGatewayError(thrown)
-      if (call.acceptsTask !== true && needsTasks(error)) return this.#asTask(working)
+      if (acceptsTaskSlot.of(call) !== true && needsTasks(error)) return this.#asTask(working)
       if (error.rpc !== -32020) throw thrown
       // The headers were derived from an outdated schema.
       this.#tools.forget()
@@ -145,7 +146,7 @@ export class ModernConnection implements UpstreamConnection {
 
   /** Makes a call whose server only runs it as a task, and follows that to its end. */
   async #asTask(working: UpstreamCall): Promise<Outcome> {
-    const declared = withCall(working, { ...working.call, acceptsTask: true })
+    const declared = withCall(working, acceptsTaskSlot.set(working.call, true))
     const result = await this.#request(declared)
     return afterModernCall(working.call, result, this.#about(declared))
   }
@@ -164,7 +165,7 @@ export class ModernConnection implements UpstreamConnection {
         meta,
         target,
         requestState: {},
-        acceptsTask: true,
+        slots: acceptsTaskSlot.put(true, call.slots),
         ...(name === 'tasks/update' && inputResponses && { inputResponses }),
       })
     }
@@ -190,7 +191,7 @@ export class ModernConnection implements UpstreamConnection {
     const params = (given: number): Payload => {
       id = given
       this.#active.set(id, { id, working })
-      call.onSent?.({ id, revision: this.#options.revision })
+      onSentSlot.of(call)?.({ id, revision: this.#options.revision })
       return modernParams(call, id, this.#options.revision, call.requestState[STATE_KEY])
     }
     try {

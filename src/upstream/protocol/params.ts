@@ -1,9 +1,10 @@
 /** Encodes params and capabilities for a server's revision. */
 import type { InputResponses, Call, Client } from '../../core/call.ts'
+import { acceptsTaskSlot } from '../../core/lasting-call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { Payload } from '../../core/payload.ts'
 import { isObject } from '../../core/json/json.ts'
-import type { Spool } from '../../core/spool.ts'
+import { type Spool, spoolSlot } from '../../core/spool.ts'
 import { metaKeys } from '../../protocol/meta-keys.ts'
 import { declaredTasks, declaresTasks } from '../../protocol/tasks.ts'
 import type { Revision } from '../../protocol/revisions.ts'
@@ -12,8 +13,8 @@ import { traceEdits, tracedParams } from '../../protocol/trace-context.ts'
 const STANDARD = 'io.modelcontextprotocol/'
 
 /** Where the long strings of a result are kept. Only calls of tools have a feature that puts something in their place. */
-export function spoolOf({ method, spool }: Call): Spool | undefined {
-  return method === 'tools/call' ? spool : undefined
+export function spoolOf(call: Call): Spool | undefined {
+  return call.method === 'tools/call' ? spoolSlot.of(call) : undefined
 }
 
 /** The params of a call for a server with a handshake: without members specific to 2026-07-28. */
@@ -50,7 +51,7 @@ export function modernParams(call: Call, id: number, revision: string, requestSt
   if (
     client.era === 'modern' &&
     client.revision === revision &&
-    (call.acceptsTask !== true || declaresTasks(client)) &&
+    (acceptsTaskSlot.of(call) !== true || declaresTasks(client)) &&
     !call.inputResponses &&
     requestState === undefined &&
     // Responses to input requests of the gateway are not sent to the server.
@@ -91,9 +92,9 @@ function responses(answers: InputResponses): Payload {
 }
 
 /** The capabilities that a server of 2026-07-28 sees: those of the client, and what a layer above does for it. */
-function capabilitiesFor({ client, acceptsTask }: Call): Readonly<Record<string, unknown>> {
-  const capabilities = modernCapabilities(client)
-  return acceptsTask ? declaringTasks(capabilities) : capabilities
+function capabilitiesFor(call: Call): Readonly<Record<string, unknown>> {
+  const capabilities = modernCapabilities(call.client)
+  return acceptsTaskSlot.of(call) ? declaringTasks(capabilities) : capabilities
 }
 
 /** The same capabilities, with the extension for tasks. */

@@ -4,6 +4,7 @@
  */
 import { world } from '../../core/world.ts'
 import type { Call, Outcome, RequestState } from '../../core/call.ts'
+import { acceptsTaskSlot } from '../../core/lasting-call.ts'
 import { GatewayError, VERIFY_EFFECT } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
@@ -65,12 +66,12 @@ export async function callLegacyTool(
   if (continued !== undefined) return followLegacy(continued, requests)
   // A server that cannot list its tools may still run the call.
   const support = (await Promise.resolve(tool).catch(() => undefined))?.taskSupport
-  const asTask = support === 'required' || (support === 'optional' && call.acceptsTask === true)
+  const asTask = support === 'required' || (support === 'optional' && acceptsTaskSlot.of(call) === true)
   if (!asTask) return { kind: 'result', result: await requests.call((params) => params) }
   const created = await requests.call((params) => params.with({ task: {} }))
   const task = readAcceptance(created, 'legacy', world.now())
   if (!task) return { kind: 'result', result: created }
-  if (call.acceptsTask) return { kind: 'task', task, requestState: taskState(task) }
+  if (acceptsTaskSlot.of(call)) return { kind: 'task', task, requestState: taskState(task) }
   return followLegacy(task.id, requests)
 }
 
@@ -108,7 +109,7 @@ export function afterModernCall(
 ): Outcome | Promise<Outcome> {
   const task = readAcceptance(result, 'modern', world.now())
   if (!task) return { kind: 'result', result }
-  if (call.acceptsTask) return { kind: 'task', task, requestState: taskState(task) }
+  if (acceptsTaskSlot.of(call)) return { kind: 'task', task, requestState: taskState(task) }
   return followModern(call, task, requests)
 }
 

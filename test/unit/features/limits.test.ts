@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { Call, Handler } from '../../../src/core/call.ts'
+import { deadlineSlot } from '../../../src/core/lasting-call.ts'
 import { GatewayError } from '../../../src/core/error.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import type { UpstreamSettings } from '../../../src/core/settings.ts'
@@ -36,7 +37,7 @@ describe('the deadline of a call', () => {
 
   it.each([
     ['progress notification', (call: Call) => call.emit({ method: 'notifications/progress' })],
-    ['request of a layer that makes several', (call: Call) => call.renewTimeout?.()],
+    ['request of a layer that makes several', (call: Call) => deadlineSlot.of(call)?.renew()],
   ])('each %s extends the deadline, up to the maximum duration', async (_what, extend) => {
     let isOver = false
     const active: Handler = (call) => {
@@ -58,7 +59,7 @@ describe('the deadline of a call', () => {
     const controller = new AbortController()
     let wakes: readonly ((() => void) | undefined)[] = []
     const asking: Handler = (call) => {
-      wakes = [call.pauseDeadline?.(), call.pauseDeadline?.()]
+      wakes = [deadlineSlot.of(call)?.pause(), deadlineSlot.of(call)?.pause()]
       return hanging(call)
     }
     const ended = limited(asking)(callWith(controller)).catch((error: unknown) => error)

@@ -1,4 +1,5 @@
-import type { RateLimitStatus, Call, Handler, Outcome, Target } from '../../../src/core/call.ts'
+import type { Call, Handler, Outcome, Target } from '../../../src/core/call.ts'
+import { type RateLimitStatus, rateLimitSlot } from '../../../src/core/exchange.ts'
 import { limitHeaders } from '../../../src/protocol/headers.ts'
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../../src/core/error.ts'
@@ -147,15 +148,15 @@ describe('rate limits', () => {
     const envelope = { reportRateLimit: tellHeaders }
     const store = new MemoryStore(() => 2_000_000)
     const handle = limited({ common: ['10/second', '2/minute'], deps: { store } })
-    expect(metaOf(await handle(to('t', { rateLimitReporter: envelope })))).toEqual({
+    expect(metaOf(await handle(to('t', { slots: rateLimitSlot.put(envelope) })))).toEqual({
       limit: 2,
       remaining: 1,
       reset_seconds: 62,
     })
     expect(headers.get('ratelimit-policy')).toBe('"principal-60s";q=2;w=60')
     expect(headers.get('ratelimit')).toBe('"principal-60s";r=1;t=62')
-    await handle(to('t', { rateLimitReporter: envelope }))
-    await expect(handle(to('t', { rateLimitReporter: envelope }))).rejects.toMatchObject({
+    await handle(to('t', { slots: rateLimitSlot.put(envelope) }))
+    await expect(handle(to('t', { slots: rateLimitSlot.put(envelope) }))).rejects.toMatchObject({
       code: 'RATE_LIMIT_EXCEEDED',
     })
     expect(headers.get('ratelimit')).toMatch(/^"principal-60s";r=0;t=\d+$/)
@@ -279,7 +280,9 @@ describe('charging of calls that never reach the server', () => {
     const headers: RateLimitStatus[] = []
     const envelope = { reportRateLimit: (standing: RateLimitStatus): void => void headers.push(standing) }
     for (let index = 0; index < 4; index++) {
-      await expect(handle(to('t', { rateLimitReporter: envelope }))).rejects.toMatchObject({ message: 'No.' })
+      await expect(handle(to('t', { slots: rateLimitSlot.put(envelope) }))).rejects.toMatchObject({
+        message: 'No.',
+      })
     }
     expect(headers.at(-1)).toMatchObject({ limit: 2, remaining: 2 })
     expect(await granted(handle, [to('t'), to('t'), to('t')])).toEqual([true, true, false])

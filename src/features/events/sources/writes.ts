@@ -5,7 +5,7 @@ import { asGatewayError } from '../../../core/error.ts'
 import { isObject } from '../../../core/json/json.ts'
 import { asCalled } from '../../../core/judgement/call.ts'
 import { maskedArguments, secretNames } from '../../../core/masked-arguments.ts'
-import { writtenArguments } from '../../../core/used-reference.ts'
+import { writtenArguments, referencesSlot } from '../../../core/used-reference.ts'
 import { cleanedValue, withoutSecrets } from '../../../core/text/redact.ts'
 import { callerHash } from '../../../records/principal.ts'
 import type { Services } from '../../feature.ts'
@@ -110,7 +110,7 @@ function logWrites(target: Target, events: ServerEvents, deps: Deps): Middleware
       // Where the store does not say, the event is added, which asks again for a while and reports a loss.
       if (!(await events.isRetained().catch(() => true))) return outcome
       // Who reads the events may have no right to the data of references.
-      const written = writtenArguments(call.params, call.references)?.value
+      const written = writtenArguments(call.params, referencesSlot.of(call))?.value
       const given = clean(maskedArguments(written, secretNames(call.tool?.definition.inputSchema)))
       const limits = { each: MAX_ARGUMENT_LENGTH, all: MAX_ARGUMENTS_LENGTH }
       const { kept, omitted } = shortened(isObject(given) ? given : {}, limits)

@@ -3,9 +3,9 @@
  * is too large, is not what its sender announced, or did not arrive completely is never kept: its bytes end with an error.
  */
 import { createHash } from 'node:crypto'
+import type { ByteExchange } from '../../../core/byte-exchange.ts'
 import { pipeline } from 'node:stream/promises'
 import { Busboy, type BusboyFileStream } from '@fastify/busboy'
-import type { ByteExchange } from '../../../core/call.ts'
 import { asGatewayError, GatewayError } from '../../../core/error.ts'
 import { textType } from '../../../core/text/file-type.ts'
 import type { Bytes } from '../../../store/blobs/blobs.ts'

@@ -3,7 +3,8 @@
  * credential itself. The result is a reference of the caller who sent it, or who requested it. With the tool
  * `request_upload`, a model asks a person for a file, which does not pass through the client.
  */
-import type { ByteExchange, Call, Outcome } from '../../../core/call.ts'
+import type { Call, Outcome } from '../../../core/call.ts'
+import type { ByteExchange } from '../../../core/byte-exchange.ts'
 import { asGatewayError, GatewayError, invalidParam } from '../../../core/error.ts'
 import { isObject } from '../../../core/json/json.ts'
 import { Payload } from '../../../core/payload.ts'

@@ -7,7 +7,9 @@
  * share the store.
  */
 import { hash } from 'node:crypto'
-import type { ByteExchange, ByteResponse, Call, Outcome } from '../../../core/call.ts'
+import type { Call, Outcome } from '../../../core/call.ts'
+import { deadlineSlot } from '../../../core/lasting-call.ts'
+import { type ByteExchange, type ByteResponse, byteExchangeSlot } from '../../../core/byte-exchange.ts'
 import { asGatewayError, GatewayError } from '../../../core/error.ts'
 import { isObject } from '../../../core/json/json.ts'
 import { background, type Log } from '../../../core/log.ts'
@@ -233,9 +235,9 @@ export async function exchanged(
   call: Call,
   serveBytes: (exchange: ByteExchange) => Promise<void>,
 ): Promise<Outcome> {
-  const { exchange } = call
+  const exchange = byteExchangeSlot.of(call)
   if (!exchange) throw new GatewayError('UNSUPPORTED_OPERATION', 'Not found.')
-  const resume = call.pauseDeadline?.()
+  const resume = deadlineSlot.of(call)?.pause()
   try {
     await serveBytes(exchange)
   } finally {

@@ -6,6 +6,7 @@ import { createServer, request } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { expect, it, onTestFinished, vi } from 'vitest'
 import type { Handler } from '../../../../src/core/call.ts'
+import { byteExchangeSlot } from '../../../../src/core/byte-exchange.ts'
 import { asGatewayError, type GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { anonymous } from '../../../../src/core/principal.ts'
@@ -22,7 +23,8 @@ const runtime = { ...plain.runtime, byteRoutes: [{ verb: 'POST', path: '/files' 
 const edge = { ...plain, runtime }
 
 /** Answers with what was sent. */
-const handle: Handler = async ({ exchange }) => {
+const handle: Handler = async (call) => {
+  const exchange = byteExchangeSlot.of(call)
   const body = exchange && (await collected(exchange.body)).toString()
   await exchange?.send({ status: 201, headers: {}, body: body ?? '' })
   return { kind: 'result', result: Payload.of({}) }

@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { Notification, Outcome } from '../../../../src/core/call.ts'
+import { deadlineSlot } from '../../../../src/core/lasting-call.ts'
 import type { Log } from '../../../../src/core/log.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
@@ -354,7 +355,10 @@ describe('approval by people other than the caller', () => {
         rests.push('begins')
         return () => void rests.push('ends')
       }
-      const outcome = one.call({ client: plain, pauseDeadline: rest })
+      const outcome = one.call({
+        client: plain,
+        slots: deadlineSlot.put({ pause: rest, renew: () => undefined }),
+      })
       const id = await soon(one)
       await vi.advanceTimersByTimeAsync(5000)
       expect(one.served).toHaveLength(0)

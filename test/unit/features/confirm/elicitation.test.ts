@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { Call, Outcome } from '../../../../src/core/call.ts'
+import { stepSlot } from '../../../../src/records/transactions.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import { silentLog } from '../../../support/silent-log.ts'
@@ -293,7 +294,7 @@ describe('one approval for several calls', () => {
     const { requestState: state } = asked(await call())
     await call({ requestState: state, inputResponses: yes })
     const step = { transaction: 't', step: 's', deed: 'd', mustBeUndoable: false }
-    expect((await call({ step })).kind).toBe('input_required')
+    expect((await call({ slots: stepSlot.put(step) })).kind).toBe('input_required')
     expect((await call()).kind).toBe('result')
     const once = asked(await bench({ settings: { remember: { for: 600_000, max: 1, offer: false } } }).call())
     expect(question(once)['message']).not.toContain('Your approval applies')
@@ -379,7 +380,7 @@ describe('an optional approval for further calls', () => {
   const step = { transaction: 't', step: 's', deed: 'd', mustBeUndoable: false }
   const nobody = { principal: { id: 'anonymous', isEverybody: true } } as const
   const never: readonly (readonly [string, Parameters<typeof bench>[0], Partial<Call>])[] = [
-    ['a step of a transaction', {}, { step }],
+    ['a step of a transaction', {}, { slots: stepSlot.put(step) }],
     ['unauthenticated callers', {}, nobody],
     ['a tool with configured confirmation', { tool: { confirm: true } }, {}],
     ['a tool with its own question', { tool: { confirm: 'Delete {repo}?' } }, {}],
@@ -416,7 +417,7 @@ describe('an optional approval for further calls', () => {
     await call({ ...everybody, requestState: state, inputResponses: chosen })
     expect((await call(everybody)).kind).toBe('result')
     expect((await call(nobody)).kind).toBe('input_required')
-    expect((await call({ ...everybody, step })).kind).toBe('input_required')
+    expect((await call({ ...everybody, slots: stepSlot.put(step) })).kind).toBe('input_required')
   })
 
   it('the option is offered for a tool with configured confirmation if configured there', async () => {

@@ -1,4 +1,5 @@
 import fc from 'fast-check'
+import { intentSlot } from '../../../../src/core/tool-call.ts'
 import { describe, expect, it } from 'vitest'
 import { bench, question, TOOL } from './bench.ts'
 
@@ -49,7 +50,11 @@ describe('the confirmation question', () => {
 
   it('the stated intent of the caller is quoted at the end', async () => {
     const asking = async (intent: string) =>
-      String(question(await bench({ tool: { confirm: 'Delete {repo}?' } }).call({ intent }))['message'])
+      String(
+        question(
+          await bench({ tool: { confirm: 'Delete {repo}?' } }).call({ slots: intentSlot.put(intent) }),
+        )['message'],
+      )
     expect(await asking('to tidy up\n\u202Ea lot')).toBe(
       String.raw`Delete test-repo? Stated reason, not verified: “to tidy up\n\u202ea lot”`,
     )

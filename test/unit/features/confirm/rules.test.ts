@@ -1,4 +1,5 @@
 import fc from 'fast-check'
+import { stepSlot } from '../../../../src/records/transactions.ts'
 import { describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
 import type { Risk } from '../../../../src/core/descriptor.ts'
@@ -86,7 +87,7 @@ describe('confirmation of a transaction step', () => {
     'a step without a way back requires confirmation: %j',
     async (tool) => {
       const { call } = bench({ risk: 'reversible', tool })
-      expect((await call({ step })).kind).toBe('input_required')
+      expect((await call({ slots: stepSlot.put(step) })).kind).toBe('input_required')
       expect((await call()).kind).toBe('result')
     },
   )

@@ -1,5 +1,6 @@
 import { describe, expect, it, vi } from 'vitest'
 import type { Handler } from '../../../../src/core/call.ts'
+import { rateLimitSlot } from '../../../../src/core/exchange.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import type { Cost } from '../../../../src/core/descriptor.ts'
@@ -75,7 +76,9 @@ describe('the usage in a result', () => {
     const limited = vi.fn<(standing: object) => void>()
     const quotas = []
     for (let times = 0; times < 2; times++)
-      quotas.push(usageOf(fieldsOf(await make({ rateLimitReporter: { reportRateLimit: limited } })))['quota'])
+      quotas.push(
+        usageOf(fieldsOf(await make({ slots: rateLimitSlot.put({ reportRateLimit: limited }) })))['quota'],
+      )
     const quota = { resets_at: expect.stringMatching(/Z$/), of: 'limit' }
     expect(quotas).toEqual([
       { remaining: 2, ...quota },

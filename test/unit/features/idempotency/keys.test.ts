@@ -1,5 +1,6 @@
 import { describe, expect, it, vi } from 'vitest'
 import type { Call, Handler, Outcome } from '../../../../src/core/call.ts'
+import { idempotencyKeySlot } from '../../../../src/core/tool-call.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
@@ -135,7 +136,7 @@ describe('a server with its own idempotency keys', () => {
     const { make, seen } = bench({ tool: { keyArgument: 'ref', forwardKey: true } })
     await make({}, keyed('k'))
     expect(given(seen[0])).toEqual({ x: 1, ref: 'k' })
-    expect(seen[0]?.idempotencyKey).toBe('k')
+    expect(seen[0] && idempotencyKeySlot.of(seen[0])).toBe('k')
   })
 })
 

@@ -1,6 +1,7 @@
 // A keyed call of which its server makes a task: the key is held until the task has ended, and replays its result.
 import { describe, expect, it } from 'vitest'
 import type { Call, Outcome } from '../../../../src/core/call.ts'
+import { operationSlot } from '../../../../src/records/operations.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { callCollection } from '../../../../src/records/calls.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
@@ -78,7 +79,7 @@ describe('a keyed call whose server made a task of it', () => {
     const requestState = requestStateOf(await a.make({}, keyed('k')))
     const b = bench({ store, me: 'b', alive, server })
     const operation = { id: 'op', key: 'operation:x/n' }
-    expect(textOf(await b.make({ operation, requestState }, keyed('k')))).toBe('7')
+    expect(textOf(await b.make({ slots: operationSlot.put(operation), requestState }, keyed('k')))).toBe('7')
     expect(b.seen.map((call) => call.requestState['upstream_task'])).toEqual([{ id: 'u1' }])
     expect(await stateOf(b)).toBe('done')
     expect(textOf(await b.make({}, keyed('k')))).toBe('7')
@@ -92,7 +93,7 @@ describe('a keyed call whose server made a task of it', () => {
     const b = bench({ store, me: 'b', server })
     const operation = { id: 'op', key: 'operation:x/n' }
     // The holder of the call records its end.
-    await b.make({ operation, requestState }, keyed('k'))
+    await b.make({ slots: operationSlot.put(operation), requestState }, keyed('k'))
     expect(await stateOf(b)).toBe('executing')
     expect(textOf(await a.make({ requestState }, keyed('k')))).toBe('7')
     expect(await stateOf(a)).toBe('done')

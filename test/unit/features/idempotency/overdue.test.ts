@@ -2,6 +2,7 @@
 // runs again while the first attempt may still take effect.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { Handler, Outcome } from '../../../../src/core/call.ts'
+import { deadlineSlot } from '../../../../src/core/lasting-call.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { callKey, encodeCall } from '../../../../src/records/calls.ts'
@@ -128,7 +129,7 @@ describe('a keyed call that is never answered', () => {
     const { make } = bench({
       deps: { callBounds },
       server: async (call) => {
-        const goOn = call.pauseDeadline?.()
+        const goOn = deadlineSlot.of(call)?.pause()
         await new Promise((resolve) => setTimeout(resolve, 3_600_000))
         goOn?.()
         await new Promise((resolve) => setTimeout(resolve, TOTAL - 1))

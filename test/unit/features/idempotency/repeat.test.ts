@@ -1,6 +1,8 @@
 // The call of an operation whose process ended is made again by another process, and takes effect once at most.
 import { describe, expect, it, vi } from 'vitest'
 import type { Call, Handler } from '../../../../src/core/call.ts'
+import { deadlineSlot, acceptsTaskSlot } from '../../../../src/core/lasting-call.ts'
+import { operationSlot } from '../../../../src/records/operations.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { callCollection } from '../../../../src/records/calls.ts'
@@ -17,8 +19,14 @@ const read = { classification: { op: 'read', risk: 'safe', idempotent: true, evi
 const alive = new Set(['b', 'c'])
 
 /** The operation that is gone on with; `lostSince` where its call has no key of its own. */
-function operation(lostSince?: number): Pick<Call, 'operation'> {
-  return { operation: { id: 'op', key: 'operation:x/n', ...(lostSince !== undefined && { lostSince }) } }
+function operation(lostSince?: number): Pick<Call, 'slots'> {
+  return {
+    slots: operationSlot.put({
+      id: 'op',
+      key: 'operation:x/n',
+      ...(lostSince !== undefined && { lostSince }),
+    }),
+  }
 }
 
 describe('an operation without a key', () => {
@@ -68,7 +76,7 @@ describe('an operation without a key', () => {
   it('is another call than an equal one, and than an equal operation', async () => {
     const { make, seen } = bench({ entry: idempotent })
     await make(operation(1000))
-    await make({ operation: { id: 'op2', key: 'operation:x/other', lostSince: 1000 } })
+    await make({ slots: operationSlot.put({ id: 'op2', key: 'operation:x/other', lostSince: 1000 }) })
     await make()
     expect(seen).toHaveLength(3)
   })
@@ -226,7 +234,7 @@ describe('a call that can become a task', () => {
     ...finding(() => []),
     deps: { ...finding(() => []).deps, callBounds: () => ({ silence: 2000, total: 30_000 }) },
   }
-  const taking = { acceptsTask: true } as const
+  const taking = { slots: acceptsTaskSlot.put(true) }
 
   it('is made again only once its server cannot be at work any more: a task may be silent to its end', async () => {
     const store = new MemoryStore()
@@ -245,7 +253,10 @@ describe('a call that can become a task', () => {
     const b = bench({ store, me: 'b', alive, ...finding(() => []) })
     expect((await failureOf(b.make({}, keyed('k')))).code).toBe('IDEMPOTENCY_IN_PROGRESS')
     const paused = vi.fn<() => () => void>(() => () => undefined)
-    const outcome = b.make({ ...taking, pauseDeadline: paused }, keyed('k'))
+    const outcome = b.make(
+      { slots: deadlineSlot.put({ pause: paused, renew: () => undefined }, taking.slots) },
+      keyed('k'),
+    )
     await pass(5000)
     expect(textOf(await outcome)).toBe('1')
     expect(b.seen).toHaveLength(1)
@@ -272,7 +283,9 @@ describe('what is recorded of lost operations', () => {
     // The keys are counted from the first one on.
     await make({}, keyed('k'))
     for (const name of ['one', 'two'])
-      await failureOf(make({ operation: { id: name, key: `operation:x/${name}`, lostSince: 1 } }))
+      await failureOf(
+        make({ slots: operationSlot.put({ id: name, key: `operation:x/${name}`, lostSince: 1 }) }),
+      )
     expect((await failureOf(make({}, keyed('other')))).code).toBe('QUOTA_EXHAUSTED')
   })
 })

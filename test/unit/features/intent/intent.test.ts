@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { loadSettings } from '../../../../src/config/load.ts'
 import type { Call, Outcome } from '../../../../src/core/call.ts'
+import { intentSlot } from '../../../../src/core/tool-call.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { features } from '../../../../src/features/index.ts'
 import { intent } from '../../../../src/features/intent/intent.ts'
@@ -102,7 +103,7 @@ describe('the intent of a call', () => {
       expect(resultOf(found).text).toContain('{"n":1.0}')
       expect(found.seen?.params.text).toBe('{"name":"read_text_file","arguments":{}}')
       expect(found.seen?.meta).toEqual({})
-      expect(found.seen?.intent).toBe(wish)
+      expect(found.seen && intentSlot.of(found.seen)).toBe(wish)
       expect([...found.call.logFields]).toEqual([['suggested', 'list_directory']])
     },
   )

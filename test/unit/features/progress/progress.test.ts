@@ -1,4 +1,5 @@
 import { describe, expect, it, vi } from 'vitest'
+import { retainSlot, detachedSlot, acceptsTaskSlot } from '../../../../src/core/lasting-call.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { PROGRESS_KEY } from '../../../../src/features/progress/notes.ts'
@@ -66,7 +67,7 @@ describe('a call that ends within a second', () => {
     await outcome
     // The extension has no such member, and says to ignore it.
     expect(calls[0]?.params.fields).toEqual({ name: 't', arguments: {}, x: 1 })
-    expect(calls[0]).not.toHaveProperty('acceptsTask')
+    expect(calls[0] && acceptsTaskSlot.of(calls[0])).toBeUndefined()
   })
 })
 
@@ -118,7 +119,7 @@ describe('a call that takes over a second', () => {
       const { server } = pendingServer()
       const retain = vi.fn<() => void>()
       const gateway = process({ server })
-      void gateway.make({ client, retain }, params)
+      void gateway.make({ client, slots: retainSlot.put(retain) }, params)
       await pass(900)
       expect(retain).not.toHaveBeenCalled()
       await pass(300)
@@ -476,7 +477,7 @@ describe('with answer_within', () => {
     const { server, end, calls } = pendingServer()
     const retain = vi.fn<() => void>()
     const { make, ask, rests } = process({ server, settings })
-    const outcome = watched(make({ client, retain }))
+    const outcome = watched(make({ client, slots: retainSlot.put(retain) }))
     await pass(2900)
     expect(outcome.isSettled).toBe(false)
     await pass(300)
@@ -488,7 +489,7 @@ describe('with answer_within', () => {
     })
     expect(JSON.stringify(fields['content'])).toMatch(/still running, 3 s.*resume_operation/)
     expect(retain).toHaveBeenCalled()
-    expect(calls[0]?.isDetached?.()).toBe(true)
+    expect(calls[0] && detachedSlot.of(calls[0])?.()).toBe(true)
     end(result('done'))
     await pass(0)
     expect(fieldsOf(await ask('operation/resume', { operation_id: id }))).toMatchObject({

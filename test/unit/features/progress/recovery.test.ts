@@ -1,7 +1,7 @@
 import { describe, expect, it, vi } from 'vitest'
 import type { Call, Outcome } from '../../../../src/core/call.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
-import { isEnded } from '../../../../src/records/operations.ts'
+import { isEnded, operationSlot } from '../../../../src/records/operations.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import { fakeClock } from '../../../support/fake-clock.ts'
 import type { Json } from '../../../support/server/json.ts'
@@ -107,8 +107,8 @@ describe('an operation whose process ended', () => {
       target: { upstream: 'one', method: 'tools/call', name: 't' },
       principal: { id: 'alice' },
       requestState: {},
-      operation: { id, lostSince: startedAt },
     })
+    expect(operationSlot.of(call ?? {})).toMatchObject({ id, lostSince: startedAt })
     expect(call?.params.fields).toMatchObject({ name: 't', arguments: { x: 1 } })
     const got = fieldsOf(await b.ask('tasks/get', { taskId: id }))
     expect(got).toMatchObject({ status: 'completed', result: { content: [{ text: 'by b' }] } })
@@ -121,7 +121,7 @@ describe('an operation whose process ended', () => {
     await b.instance.start?.()
     expect(b.relayed).toHaveLength(1)
     expect(b.relayed[0]?.meta).toEqual(keyed._meta)
-    expect(b.relayed[0]?.operation).not.toHaveProperty('lostSince')
+    expect(b.relayed[0] && operationSlot.of(b.relayed[0])).not.toHaveProperty('lostSince')
   })
 
   it('is unknown as a step of a transaction, which is settled elsewhere', async () => {
@@ -146,7 +146,7 @@ describe('an operation whose process ended', () => {
       await pass(0)
       expect(b.relayed).toHaveLength(1)
       expect(b.relayed[0]?.requestState).toEqual(requestState)
-      expect(b.relayed[0]?.operation).not.toHaveProperty('lostSince')
+      expect(b.relayed[0] && operationSlot.of(b.relayed[0])).not.toHaveProperty('lostSince')
       expect(fieldsOf(await b.ask('tasks/get', { taskId: id }))).toMatchObject({
         status: 'completed',
         result: { content: [{ text: 'of u1' }] },
@@ -223,7 +223,11 @@ describe('an operation whose process ended', () => {
     await b.instance.start?.()
     expect(b.relayed).toHaveLength(1)
     // Nothing was lost that could have taken effect.
-    expect(b.relayed[0]?.operation).toEqual({ id: expect.any(String), key: expect.any(String), isTask: true })
+    expect(b.relayed[0] && operationSlot.of(b.relayed[0])).toEqual({
+      id: expect.any(String),
+      key: expect.any(String),
+      isTask: true,
+    })
     await pass(0)
     expect(fieldsOf(await b.ask('tasks/get', { taskId: id }))).toMatchObject({ status: 'completed' })
   })
@@ -237,7 +241,7 @@ describe('an operation whose process ended', () => {
     taskIn(await outcome)
     const b = process({ server: async () => result('by b'), store, me: 'b', alive: new Set(['b']) })
     await b.instance.start?.()
-    expect(b.relayed[0]?.operation).toHaveProperty('lostSince')
+    expect(b.relayed[0] && operationSlot.of(b.relayed[0])).toHaveProperty('lostSince')
   })
 
   it.each([

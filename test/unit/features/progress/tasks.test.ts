@@ -1,5 +1,6 @@
 import { describe, expect, it, vi } from 'vitest'
 import type { Call, Handler, Outcome } from '../../../../src/core/call.ts'
+import { retainSlot, detachedSlot, acceptsTaskSlot } from '../../../../src/core/lasting-call.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { anonymous } from '../../../../src/core/principal.ts'
@@ -66,7 +67,7 @@ describe('a call of a client of 2026-07-28 that takes tasks', () => {
     const { server, calls } = pendingServer()
     const retain = vi.fn<() => void>()
     const { make, records } = process({ server })
-    const outcome = watched(make({ client: taking, retain }))
+    const outcome = watched(make({ client: taking, slots: retainSlot.put(retain) }))
     await pass(19_800)
     expect(outcome.isSettled).toBe(false)
     expect(retain).not.toHaveBeenCalled()
@@ -74,8 +75,8 @@ describe('a call of a client of 2026-07-28 that takes tasks', () => {
     expect(taskIn(outcome.value)).toMatchObject({ status: 'working', ttl: 1_200_000, pollInterval: 1000 })
     expect(retain).toHaveBeenCalled()
     expect(calls).toHaveLength(1)
-    expect(calls[0]).toMatchObject({ acceptsTask: true })
-    expect(calls[0]?.isDetached?.()).toBe(true)
+    expect(calls[0] && acceptsTaskSlot.of(calls[0])).toBe(true)
+    expect(calls[0] && detachedSlot.of(calls[0])?.()).toBe(true)
     expect(await records()).toMatchObject([{ state: 'working', taskTtl: 1_200_000 }])
   })
 
@@ -599,7 +600,7 @@ describe('a call that a client of 2025-11-25 makes as a task', () => {
     expect(accepted).toMatchObject({ status: 'working', ttl: 60_000 })
     expect(calls).toHaveLength(1)
     expect(calls[0]?.params.fields).toEqual({ name: 't', arguments: {} })
-    expect(calls[0]).toMatchObject({ acceptsTask: true })
+    expect(calls[0] && acceptsTaskSlot.of(calls[0])).toBe(true)
     expect(await records()).toMatchObject([{ state: 'working', taskTtl: 60_000 }])
   })
 

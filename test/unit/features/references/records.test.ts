@@ -1,6 +1,7 @@
 // References in calls that are recorded: fingerprints of keyed calls, and data that a record needs for as long as it lasts.
 import { describe, expect, it, vi } from 'vitest'
-import type { Call, Outcome, TransactionStepRef } from '../../../../src/core/call.ts'
+import type { Call, Outcome } from '../../../../src/core/call.ts'
+import { type TransactionStepRef, stepSlot } from '../../../../src/records/transactions.ts'
 import type { Descriptor } from '../../../../src/core/descriptor.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
@@ -238,7 +239,7 @@ describe('undoing a call', () => {
 
   it('takes values from the result as the server sent it, though it was kept as a reference', async () => {
     const { store, call } = world({ result: large, rule: 'remove(id=$.result.id)' })
-    const result = await call({}, undefined, { step })
+    const result = await call({}, undefined, { slots: stepSlot.put(step) })
     expect(JSON.stringify(result)).toContain('ref://')
     expect(await new Actions(store).find(step.deed)).toMatchObject({
       way: { kind: 'exact', tool: 'remove', arguments: { id: 7 } },
@@ -248,7 +249,7 @@ describe('undoing a call', () => {
   it('takes values from the data that arguments referred to; the record names the reference', async () => {
     const { store, keep, call } = world({ rule: 'remove(text=$.args.text)' })
     await keep('small', 'one')
-    await call({ text: 'ref://one' }, undefined, { step })
+    await call({ text: 'ref://one' }, undefined, { slots: stepSlot.put(step) })
     expect(await new Actions(store).find(step.deed)).toMatchObject({
       arguments: { text: 'ref://one' },
       way: { kind: 'exact', arguments: { text: 'small' } },
@@ -266,7 +267,7 @@ describe('undoing a call', () => {
       inputs: { value },
     })
     await keep(content, 'one', type)
-    await call({ value: 'ref://one' }, undefined, { step })
+    await call({ value: 'ref://one' }, undefined, { slots: stepSlot.put(step) })
     const way = (await new Actions(store).find(step.deed))?.way
     if (way?.kind !== 'exact') throw new Error(JSON.stringify(way))
     expect(way.arguments).toEqual({ where: { at: 'x', list: ['ref://one'] } })
@@ -291,7 +292,9 @@ describe('undoing a call', () => {
   it('is not possible with a file or a URL that is gone after the call', async () => {
     const { store, got, keep, call } = world({ rule: 'remove(text=$.args.value)' })
     await keep('small', 'one')
-    await call({ value: 'ref://one?as=path' }, undefined, { step: { ...step, mustBeUndoable: false } })
+    await call({ value: 'ref://one?as=path' }, undefined, {
+      slots: stepSlot.put({ ...step, mustBeUndoable: false }),
+    })
     expect(got).toEqual([{ value: expect.stringContaining('gatehouse-') }])
     expect(await new Actions(store).find(step.deed)).toMatchObject({
       arguments: { value: 'ref://one?as=path' },
@@ -302,7 +305,7 @@ describe('undoing a call', () => {
   it('fails rather than to use other data', async () => {
     const { store, keep, expire, call } = world({ rule: 'put(text=$.args.text)' })
     await keep(huge, 'one')
-    await call({ text: 'ref://one' }, undefined, { step })
+    await call({ text: 'ref://one' }, undefined, { slots: stepSlot.put(step) })
     const way = (await new Actions(store).find(step.deed))?.way
     if (way?.kind !== 'exact') throw new Error('no way')
     const options = { principal: ada, store }
@@ -316,10 +319,14 @@ describe('undoing a call', () => {
 
   it('without a reference, data that is too large is not kept', async () => {
     const { store, call } = world({ rule: 'put(text=$.args.text)' })
-    const failed = call({ text: huge }, undefined, { step: { ...step, mustBeUndoable: false } })
+    const failed = call({ text: huge }, undefined, {
+      slots: stepSlot.put({ ...step, mustBeUndoable: false }),
+    })
     expect(await failed).toEqual({})
     expect((await new Actions(store).find(step.deed))?.way).toMatchObject({ kind: 'none' })
-    await expect(call({ text: huge }, undefined, { step })).rejects.toBeInstanceOf(GatewayError)
+    await expect(call({ text: huge }, undefined, { slots: stepSlot.put(step) })).rejects.toBeInstanceOf(
+      GatewayError,
+    )
   })
 
   it('restores a text that looks like a reference as it was', async () => {

@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
 import type { Call } from '../../../../src/core/call.ts'
+import { isPageSlot } from '../../../../src/core/spool.ts'
 import type { Descriptor } from '../../../../src/core/descriptor.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { largeResults } from '../../../../src/features/references/keep.ts'
@@ -164,7 +165,7 @@ describe('a large result that cannot be kept', () => {
   it('is passed on to callers that may not read it, and as a page of a collection', async () => {
     const { call } = world({ result: large, isPermitted: async () => false })
     expect(await call()).toEqual(large)
-    expect(await world({ result: large }).call({}, { isPage: true })).toEqual(large)
+    expect(await world({ result: large }).call({}, { slots: isPageSlot.put(true) })).toEqual(large)
   })
 })
 

@@ -3,6 +3,7 @@ import { createHash, randomBytes } from 'node:crypto'
 import { buffer } from 'node:stream/consumers'
 import { describe, expect, it } from 'vitest'
 import type { Call } from '../../../../src/core/call.ts'
+import { spoolSlot, isPageSlot } from '../../../../src/core/spool.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { mask } from '../../../../src/features/mask/mask.ts'
@@ -21,7 +22,8 @@ const line = 'one "line" of 2 Mégabytes\n'
 const text = line.repeat(80_000)
 
 /** A result as it arrives from a server, in pieces. */
-function arriving(result: Json, { spool }: Call): Payload {
+function arriving(result: Json, call: Call): Payload {
+  const spool = spoolSlot.of(call)
   const passed: Buffer[] = []
   const reader = new SpoolingReader({
     spool: () => spool,
@@ -216,7 +218,7 @@ describe('a long string of a result', () => {
 
   it.each([
     ['a call of the gateway itself', { internal: 'read' as const }],
-    ['a page', { isPage: true as const }],
+    ['a page', { slots: isPageSlot.put(true) }],
   ])('stays in the result of %s', async (_what, more) => {
     const { call, sizes } = world({ content: [{ type: 'text', text }] })
     expect(blocks(await call(more))).toEqual([{ type: 'text', text }])

@@ -1,7 +1,8 @@
 // URLs of kept data: what they are valid for, and how often.
 import { describe, expect, it } from 'vitest'
 import { CallUrls, dataRoute, DataUrls } from '../../../../src/features/references/transfer/urls.ts'
-import type { ByteExchange, RequestState } from '../../../../src/core/call.ts'
+import type { RequestState } from '../../../../src/core/call.ts'
+import { type ByteExchange, byteExchangeSlot } from '../../../../src/core/byte-exchange.ts'
 import { createSeal } from '../../../../src/core/seal.ts'
 import { type Reference, References } from '../../../../src/records/references.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
@@ -145,10 +146,12 @@ it('a URL is not for other data that has the same id', async () => {
     send: async ({ status }) => void sent.push(status),
   }
   const { handle } = dataRoute({ references, urls, mayRead: async () => true, log: silentLog })
-  await handle(toolCall({ principal: ada, exchange }))
+  await handle(toolCall({ principal: ada, slots: byteExchangeSlot.put(exchange) }))
   await references.drop(first)
   await keep('other data')
-  await expect(handle(toolCall({ principal: ada, exchange }))).rejects.toMatchObject({
+  await expect(
+    handle(toolCall({ principal: ada, slots: byteExchangeSlot.put(exchange) })),
+  ).rejects.toMatchObject({
     code: 'RESOURCE_NOT_FOUND',
   })
   expect(sent).toEqual([200])

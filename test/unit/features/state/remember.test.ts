@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { serverArguments } from '../../../../src/core/tool-call.ts'
+import { serverArguments, rememberedSlot } from '../../../../src/core/tool-call.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import type { Call } from '../../../../src/core/call.ts'
 import { toolCall } from '../../../support/tool-call.ts'
@@ -31,7 +31,7 @@ describe('session state: remembered arguments', () => {
       { logFields },
     )
     expect(lastArguments(at)).toEqual({ title: 'New', owner: 'acme', repo: 'site' })
-    expect(at.seen.at(-1)?.remembered).toEqual(['owner', 'repo'])
+    expect(rememberedSlot.of(at.seen.at(-1) ?? {})).toEqual(['owner', 'repo'])
     expect(logFields.get('remembered')).toEqual(['owner', 'repo'])
     expect(serverArguments(toolCall({ logFields }))).toMatchObject({ owner: 'acme' })
     expect(second.meta[CHANGED]).toBe(false)

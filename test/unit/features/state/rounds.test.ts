@@ -1,5 +1,10 @@
 import { describe, expect, test, vi } from 'vitest'
-import { CONTEXT_LOST, type Call, type Outcome } from '../../../../src/core/call.ts'
+import type { Call, Outcome } from '../../../../src/core/call.ts'
+import {
+  CONTEXT_LOST,
+  connectionSlot,
+  type ClientConnection,
+} from '../../../../src/core/client-connection.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
@@ -14,13 +19,14 @@ class Server {
   isAsking = false
 
   readonly handle = async (call: Call): Promise<Outcome> => {
-    const { connection, requestState } = call
+    const { requestState } = call
+    const connection = connectionSlot.of(call)
     if (requestState['park'] !== undefined) return ok(call)
     if (connection) this.#use(connection)
     return this.isAsking ? asks : ok(call)
   }
 
-  #use({ id, isKnown, mayReplace, onOpen }: NonNullable<Call['connection']>): void {
+  #use({ id, isKnown, mayReplace, onOpen }: ClientConnection): void {
     if (this.open.has(id)) return
     const isLost = isKnown
     const opened = isLost ? `${id}+` : id
@@ -49,7 +55,7 @@ describe('session state: calls of several rounds', () => {
     expect(server.open.size).toBe(1)
     server.isAsking = false
     await at.result({ name: 'act', session_state: last.token })
-    expect(at.seen.at(-1)?.connection).toMatchObject({ id: [...server.open][0], isKnown: true })
+    expect(connectionSlot.of(at.seen.at(-1) ?? {})).toMatchObject({ id: [...server.open][0], isKnown: true })
     expect(server.open.size).toBe(1)
   })
 
@@ -67,7 +73,7 @@ describe('session state: calls of several rounds', () => {
     })
     const first = await gated.outcome({ name: 'act' })
     if (first.kind !== 'input_required') throw new TypeError('it does not ask')
-    const chosen = gated.seen[0]?.connection?.id
+    const chosen = connectionSlot.of(gated.seen[0] ?? {})?.id
     const last = await gated.result({ name: 'act' }, { requestState: first.requestState })
     expect([...server.open]).toEqual([chosen])
     expect(last.meta[SESSION]).toMatchObject({ context: 'new' })
@@ -115,7 +121,8 @@ describe('session state: an error of a server', () => {
   test('carries the token where the call opened a connection, also as a protocol error', async () => {
     const at = new Stateful({
       settings: { connection: 'on' },
-      server: async ({ connection }) => {
+      server: async (call) => {
+        const connection = connectionSlot.of(call)
         connection?.onOpen({ id: connection.id, isLost: false })
         const relayed = Payload.of({ code: -32603, message: 'It failed.' })
         throw new GatewayError('UPSTREAM_ERROR', 'It failed.', { relayed })
@@ -150,7 +157,8 @@ describe('session state: a store that fails', () => {
       isForModels: true,
       settings: { connection: 'on' },
       server: async (call) => {
-        call.connection?.onOpen({ id: call.connection.id, isLost: false })
+        const own = connectionSlot.of(call)
+        own?.onOpen({ id: own.id, isLost: false })
         return ok(call)
       },
       deps: { log: { ...silentLog, warn } },
@@ -173,7 +181,7 @@ describe('session state: the extension', () => {
     } as const
     const { meta } = await at.result({}, { client })
     expect(meta).toMatchObject({ [STATE]: expect.any(String), [CHANGED]: false })
-    expect(at.seen[0]?.connection).toBeUndefined()
+    expect(connectionSlot.of(at.seen[0] ?? {})).toBeUndefined()
   })
 
   test('costs nothing for targets that have no sessions', () => {

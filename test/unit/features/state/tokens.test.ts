@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import { afterEach, describe, expect, test, vi } from 'vitest'
 import type { Call, Outcome } from '../../../../src/core/call.ts'
+import { connectionSlot } from '../../../../src/core/client-connection.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { callerHash } from '../../../../src/records/principal.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
@@ -201,7 +202,10 @@ describe('session state: a handle', () => {
     const second = await at.result({ session_state: first.token })
     expect(second.token).toBe(first.token)
     expect(second.all['content']).toHaveLength(1)
-    expect(at.seen.at(-1)?.connection).toMatchObject({ id: at.seen[0]?.connection?.id, isKnown: true })
+    expect(connectionSlot.of(at.seen.at(-1) ?? {})).toMatchObject({
+      id: connectionSlot.of(at.seen[0] ?? {})?.id,
+      isKnown: true,
+    })
   })
 
   test('belongs to its caller', async () => {
@@ -294,7 +298,8 @@ describe('session state: a server with a state of its own', () => {
 })
 
 /** A server that opens the connection a call asks for. */
-async function opening({ connection }: Call): Promise<Outcome> {
+async function opening(call: Call): Promise<Outcome> {
+  const connection = connectionSlot.of(call)
   if (connection && !connection.isKnown) connection.onOpen({ id: connection.id, isLost: false })
   return { kind: 'result', result: Payload.of({ content: [{ type: 'text', text: 'done' }] }) }
 }

@@ -1,4 +1,5 @@
 import { offeredBy } from '../../../support/feature-deps.ts'
+import { acceptsTaskSlot, deadlineSlot } from '../../../../src/core/lasting-call.ts'
 import { toolFacts } from '../../../../src/features/offers.ts'
 import { afterEach, describe, expect, it, vi } from 'vitest'
 import { GatewayError } from '../../../../src/core/error.ts'
@@ -163,15 +164,16 @@ describe('a later page', () => {
     const meta = { [STREAM]: true, 'dev.gatehouse/idempotency_key': 'k', 'dev.gatehouse/step_id': 's' }
     await collecting({ server })(meta, {
       requestState: { rate: 'ticket' },
-      acceptsTask: true,
+      slots: acceptsTaskSlot.put(true),
       inputResponses: {},
     })
     const [first, second] = calls
-    expect(first).toMatchObject({ requestState: { rate: 'ticket' }, acceptsTask: true })
+    expect(first).toMatchObject({ requestState: { rate: 'ticket' } })
+    expect(first && acceptsTaskSlot.of(first)).toBe(true)
     expect(first?.meta).toMatchObject({ 'dev.gatehouse/idempotency_key': 'k' })
     expect(second?.requestState).toEqual({})
     expect(second?.client.nonInteractive).toBe(true)
-    expect(second).not.toHaveProperty('acceptsTask')
+    expect(second && acceptsTaskSlot.of(second)).toBeUndefined()
     expect(second).not.toHaveProperty('inputResponses')
     expect(second?.meta).toEqual({})
     expect(second?.params.fields['_meta']).toBeUndefined()
@@ -359,7 +361,9 @@ const fullPage = { content: [], structuredContent: { items: [{ id: 1 }], nextCur
 describe('the time of a collection', () => {
   it('each page restarts the timeout of the call', async () => {
     const renewTimeout = vi.fn<() => void>()
-    await collecting(paged(pagesTo(4)))(undefined, { renewTimeout })
+    await collecting(paged(pagesTo(4)))(undefined, {
+      slots: deadlineSlot.put({ renew: renewTimeout, pause: () => () => undefined }),
+    })
     expect(renewTimeout.mock.calls.length).toBeGreaterThanOrEqual(3)
   })
 

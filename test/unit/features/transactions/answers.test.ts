@@ -1,4 +1,5 @@
 import { modelArguments } from '../../../../src/features/offers.ts'
+import { stepSlot } from '../../../../src/records/transactions.ts'
 import { afterEach, describe, expect, it, vi } from 'vitest'
 import { loadSettings } from '../../../../src/config/load.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
@@ -333,7 +334,7 @@ describe('transaction timeouts', () => {
       places: { one },
       settings: { max_lifetime: '1m' },
       next: async (call, run) => {
-        if (call.step) await new Promise<void>((resolve) => (finish = resolve))
+        if (stepSlot.of(call)) await new Promise<void>((resolve) => (finish = resolve))
         return run(call)
       },
     })

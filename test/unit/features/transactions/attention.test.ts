@@ -2,7 +2,7 @@
 import { afterEach, describe, expect, it, vi } from 'vitest'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { acknowledged } from '../../../../src/records/transitions.ts'
-import { Transactions, transactionKey } from '../../../../src/records/transactions.ts'
+import { Transactions, transactionKey, stepSlot } from '../../../../src/records/transactions.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import { begun, Place, put, SagaGateway } from '../../../support/saga-world.ts'
 
@@ -45,7 +45,7 @@ describe('commit with steps in doubt', () => {
       places: { one },
       next: async (call, run) => {
         const outcome = await run(call)
-        if (call.step) throw error
+        if (stepSlot.of(call)) throw error
         return outcome
       },
     })

@@ -1,4 +1,6 @@
 import type { Services } from '../../../../src/features/feature.ts'
+import { referencesSlot } from '../../../../src/core/used-reference.ts'
+import { stepSlot } from '../../../../src/records/transactions.ts'
 import { toolCall } from '../../../support/tool-call.ts'
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../../../src/core/error.ts'
@@ -67,7 +69,9 @@ describe('a step of a transaction', () => {
     const facts = { server: 'one', name: 'data', type: 'text/plain', size: 1, sha256: 'hash', createdAt: 0 }
     const gone = { ...facts, id: 'gone', place: ['value'], path: 'value', written: 'ref://gone' }
     const references = { used: [gone], written: Payload.of({ key: 'a', value: 'ref://gone' }) }
-    expect(codeOf(await gateway.step('t', ...put('a'), { call: { references } }))).toBe('SERVER_UNAVAILABLE')
+    expect(
+      codeOf(await gateway.step('t', ...put('a'), { call: { slots: referencesSlot.put(references) } })),
+    ).toBe('SERVER_UNAVAILABLE')
     expect(one.calls).toEqual([])
   })
 
@@ -213,7 +217,7 @@ describe('a step of a transaction', () => {
       places: { one },
       next: async (call, run) => {
         const outcome = await run(call)
-        if (call.step) throw new GatewayError('OPERATION_TIMEOUT', 'too late')
+        if (stepSlot.of(call)) throw new GatewayError('OPERATION_TIMEOUT', 'too late')
         return outcome
       },
     })
@@ -238,7 +242,7 @@ describe('a step of a transaction', () => {
     const gateway = await begun({
       places: { one },
       next: async (call, run) => {
-        if (call.step) throw new GatewayError('OPERATION_TIMEOUT', 'too late')
+        if (stepSlot.of(call)) throw new GatewayError('OPERATION_TIMEOUT', 'too late')
         return run(call)
       },
     })

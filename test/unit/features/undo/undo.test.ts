@@ -1,5 +1,7 @@
 import { describe, expect, test } from 'vitest'
-import type { Call, Handler, Outcome, TransactionStepRef } from '../../../../src/core/call.ts'
+import type { Call, Handler, Outcome } from '../../../../src/core/call.ts'
+import { spoolSlot } from '../../../../src/core/spool.ts'
+import { type TransactionStepRef, stepSlot } from '../../../../src/records/transactions.ts'
 import type { Descriptor } from '../../../../src/core/descriptor.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
@@ -99,11 +101,11 @@ describe('the recorded action of a call', () => {
   ])('with the rule %s, whether long strings of the result are kept apart: %s', async (rule, isApart) => {
     const seen: unknown[] = []
     const end: Handler = async (call) => {
-      seen.push(call.spool)
+      seen.push(spoolSlot.of(call))
       return done(call)
     }
     const spool = { over: 1 } as never
-    await around({ rule, end }).handle(to({ id: 1 }, { spool }))
+    await around({ rule, end }).handle(to({ id: 1 }, { slots: spoolSlot.put(spool) }))
     expect(seen).toEqual([isApart ? spool : undefined])
   })
 
@@ -414,7 +416,7 @@ describe('the snapshot before a call', () => {
       return resultOf(missing)
     }
     const { handle, deeds } = around({ rule, end })
-    await expect(handle(to({ path: 'a' }, { step }))).rejects.toMatchObject({
+    await expect(handle(to({ path: 'a' }, { slots: stepSlot.put(step) }))).rejects.toMatchObject({
       code: 'COMPENSATION_UNAVAILABLE',
     })
     expect(calls).toEqual(['read'])
@@ -423,7 +425,9 @@ describe('the snapshot before a call', () => {
 
   test('a snapshot can be too large to record', async () => {
     const large = reading({ structuredContent: { content: 'x'.repeat(1_100_000) } })
-    await expect(around({ rule, end: large }).handle(to({ path: 'a' }, { step }))).rejects.toMatchObject({
+    await expect(
+      around({ rule, end: large }).handle(to({ path: 'a' }, { slots: stepSlot.put(step) })),
+    ).rejects.toMatchObject({
       code: 'COMPENSATION_UNAVAILABLE',
       message: expect.stringContaining('larger than 1 MB'),
     })
@@ -439,7 +443,9 @@ describe('the recorded action of a transaction step', () => {
       before = [...all]
       return done(call)
     }
-    await around({ rule: 'close(id=$.result.id)', end, deps: { store } }).handle(to({}, { step }))
+    await around({ rule: 'close(id=$.result.id)', end, deps: { store } }).handle(
+      to({}, { slots: stepSlot.put(step) }),
+    )
     expect(before).toMatchObject([
       { key: step.deed, status: 'pending', transaction: 'tx', step: 's1', way: { kind: 'none' } },
     ])
@@ -451,19 +457,21 @@ describe('the recorded action of a transaction step', () => {
   test('a step is recorded with its compensation from the start if the arguments suffice', async () => {
     const store = new MemoryStore()
     const all = written(store)
-    await around({ rule: 'drop(a=$.args.a)', deps: { store } }).handle(to({ a: 1 }, { step }))
+    await around({ rule: 'drop(a=$.args.a)', deps: { store } }).handle(
+      to({ a: 1 }, { slots: stepSlot.put(step) }),
+    )
     expect(all[0]).toMatchObject({ status: 'pending', way: { kind: 'exact', arguments: { a: 1 } } })
   })
 
   test('a step is recorded even if history is off', async () => {
     const { handle, deeds } = around({ rule: 'drop()', history: 'off' })
-    await handle(to({}, { step }))
+    await handle(to({}, { slots: stepSlot.put(step) }))
     expect(await deeds.find(step.deed)).toMatchObject({ status: 'ok' })
   })
 
   test('a failed step leaves nothing to undo', async () => {
     const { handle, deeds } = around({ rule: 'drop()', end: async () => resultOf({ isError: true }) })
-    await handle(to({}, { step }))
+    await handle(to({}, { slots: stepSlot.put(step) }))
     expect(await deeds.find(step.deed)).toMatchObject({ status: 'failed', way: { kind: 'nothing' } })
   })
 
@@ -472,7 +480,7 @@ describe('the recorded action of a transaction step', () => {
       rule: 'drop()',
       end: async () => ({ kind: 'input_required', inputRequests: {}, requestState: {} }),
     })
-    await handle(to({}, { step }))
+    await handle(to({}, { slots: stepSlot.put(step) }))
     expect(await deeds.find(step.deed)).toBeUndefined()
   })
 
@@ -485,7 +493,7 @@ describe('the recorded action of a transaction step', () => {
       return done(call)
     }
     await expect(
-      around({ rule: 'drop()', end, deps: { store } }).handle(to({}, { step })),
+      around({ rule: 'drop()', end, deps: { store } }).handle(to({}, { slots: stepSlot.put(step) })),
     ).rejects.toMatchObject({
       code: 'SERVER_UNAVAILABLE',
     })
@@ -502,7 +510,7 @@ describe('the recorded action of a transaction step', () => {
       return done(call)
     }
     await expect(
-      around({ rule: 'drop()', end, deps: { store } }).handle(to({}, { step })),
+      around({ rule: 'drop()', end, deps: { store } }).handle(to({}, { slots: stepSlot.put(step) })),
     ).rejects.toMatchObject({
       code: 'OUTCOME_UNKNOWN',
     })
@@ -516,8 +524,12 @@ describe('the recorded action of a transaction step', () => {
     'a step with undo %s runs only if it does not have to be undoable',
     async (rule) => {
       const { handle } = around(rule === undefined ? {} : { rule })
-      await expect(handle(to({}, { step }))).rejects.toMatchObject({ code: 'COMPENSATION_UNAVAILABLE' })
-      expect((await handle(to({}, { step: { ...step, mustBeUndoable: false } }))).kind).toBe('result')
+      await expect(handle(to({}, { slots: stepSlot.put(step) }))).rejects.toMatchObject({
+        code: 'COMPENSATION_UNAVAILABLE',
+      })
+      expect((await handle(to({}, { slots: stepSlot.put({ ...step, mustBeUndoable: false }) }))).kind).toBe(
+        'result',
+      )
     },
   )
 })

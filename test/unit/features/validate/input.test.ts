@@ -2,6 +2,7 @@
 // they are, unless a rule of the gateway has to know what does not fit.
 import { describe, expect, it } from 'vitest'
 import type { Call } from '../../../../src/core/call.ts'
+import { dryRunSlot } from '../../../../src/core/dry-run.ts'
 import type { Descriptor } from '../../../../src/core/descriptor.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
 import type { Log } from '../../../../src/core/log.ts'
@@ -162,7 +163,9 @@ describe('a call with an argument that a rule has to know', () => {
   )
 
   it('is refused as a dry run, which does not ask the server', async () => {
-    const { error } = await ended('"arguments":{"id":"7","amount":1}', { call: { dryRun: { by: 'caller' } } })
+    const { error } = await ended('"arguments":{"id":"7","amount":1}', {
+      call: { slots: dryRunSlot.put({ by: 'caller' }) },
+    })
     expect(error?.message).toBe(
       'Invalid arguments: "id" must be integer. The call was not made, because a dry run without the server depends on the arguments.',
     )

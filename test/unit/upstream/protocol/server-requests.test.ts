@@ -1,5 +1,6 @@
 import { describe, expect, it, vi } from 'vitest'
 import type { Call, InputRequest, Notification } from '../../../../src/core/call.ts'
+import { acceptsTaskSlot } from '../../../../src/core/lasting-call.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { LegacyConnection } from '../../../../src/upstream/protocol/legacy.ts'
 import { proofFor } from '../../../../src/upstream/protocol/gateway-proof.ts'
@@ -114,7 +115,7 @@ describe('a request of a server about a task', () => {
 
   it('waits for the call that follows the task, whoever calls meanwhile', async () => {
     const { connection, accept, ask, sent, say, request } = await connected()
-    const slow = called('slow', 'a', { acceptsTask: true })
+    const slow = called('slow', 'a', { slots: acceptsTaskSlot.put(true) })
     const accepted = connection.open(slow.working)
     await pass(0)
     accept()
@@ -128,7 +129,10 @@ describe('a request of a server about a task', () => {
     say({ id: request('tools/call', 'quick').id, result: { content: [] } })
     expect(await done).toMatchObject({ kind: 'result' })
     expect(other.asked).toEqual([])
-    const following = called('slow', 'a', { acceptsTask: true, requestState: taskState({ id: 't1' }) })
+    const following = called('slow', 'a', {
+      slots: acceptsTaskSlot.put(true),
+      requestState: taskState({ id: 't1' }),
+    })
     void connection.open(following.working)
     await pass(100)
     expect([following.asked.length, slow.asked.length]).toEqual([1, 0])

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { Call } from '../../../../src/core/call.ts'
+import { acceptsTaskSlot } from '../../../../src/core/lasting-call.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import type { IndexedTool } from '../../../../src/upstream/tool-index.ts'
@@ -55,7 +56,7 @@ const tool = (taskSupport?: 'optional' | 'required'): IndexedTool => ({
   definition: { name: 't' },
   ...(taskSupport && { taskSupport }),
 })
-const taking = { acceptsTask: true } as const
+const taking = { slots: acceptsTaskSlot.put(true) }
 const continuing = (more: Partial<Call> = {}) => toolCall({ requestState: taskState({ id: 'u1' }), ...more })
 
 /** How a promise settled, or that it has not. */
