@@ -3,7 +3,7 @@
  * listed name takes precedence over an alias, and an alias of several names is none.
  */
 import type { Call, Handler } from '../core/call.ts'
-import type { ListedDefinition } from '../core/descriptor.ts'
+import type { ListedTool } from '../protocol/found-tool.ts'
 import { Payload } from '../core/payload.ts'
 import { namesByAlias } from '../core/text/alias.ts'
 import { world } from '../core/world.ts'
@@ -20,7 +20,7 @@ export type ListedName = (call: Call) => string | undefined | Promise<string | u
 
 interface Options {
   /** The list entry of the tool a call names, by its name or its alias. */
-  tool(call: Call): ListedDefinition | undefined | Promise<ListedDefinition | undefined>
+  tool(call: Call): ListedTool | undefined | Promise<ListedTool | undefined>
   /** The handlers of the servers, by name. */
   readonly upstreams: ReadonlyMap<string, Handler>
 }
@@ -49,7 +49,8 @@ interface NamedItem {
   readonly name: string
 }
 
-function nameOf(found: ListedDefinition | undefined): string | undefined {
+/** The name under which a server lists a tool; undefined for one that it does not list. */
+export function nameOf(found: ListedTool | undefined): string | undefined {
   const name = found?.isUnlisted === true ? undefined : found?.definition.name
   return typeof name === 'string' ? name : undefined
 }

@@ -9,7 +9,7 @@ import {
   type Outcome,
   resultOf,
 } from '../core/call.ts'
-import type { ListedDefinition } from '../core/descriptor.ts'
+import { type ListedTool, withFoundTool } from '../protocol/found-tool.ts'
 import { GatewayError } from '../core/error.ts'
 import type { Finding } from '../core/finding.ts'
 import { isObject } from '../core/json/json.ts'
@@ -20,7 +20,7 @@ import { within } from '../core/time/waiting.ts'
 import { isProtocolMethod, method, unknownMethod } from '../protocol/methods.ts'
 import { type Aggregate, aggregate } from './aggregate.ts'
 import { type Answering, createBuiltins, type Builtins } from './builtins.ts'
-import { listedNames, type ListedName, namesIn, itemCall } from './listed-names.ts'
+import { listedNames, type ListedName, nameOf, namesIn, itemCall } from './listed-names.ts'
 import type { Naming } from './names.ts'
 import { withPages, listAllPages } from './pagination.ts'
 import type { NameConflict } from './shared-names.ts'
@@ -57,7 +57,7 @@ interface Options {
   /** Whether the caller may make a call of a server; the call is not made. */
   isPermitted?(call: Call): Promise<boolean>
   /** The list entry of the tool a call names, if the call names its server. */
-  tool(call: Call): ListedDefinition | undefined | Promise<ListedDefinition | undefined>
+  tool(call: Call): ListedTool | undefined | Promise<ListedTool | undefined>
   /** Whether the server that a call names is known to list no such tool, without asking it. */
   lacks?(call: Call): boolean
 }
@@ -108,7 +108,7 @@ class Router implements Catalog {
     const { upstreams, isStrict, naming: names, timeoutMs, log, lacks, onConflict, isPermitted } = options
     this.#options = options
     const listedName = listedNames(options)
-    const aliased = withAliases((call) => this.#runChain(call), listedName)
+    const aliased = withAliases((call) => this.#runChain(call), listedName, options.tool)
     this.#one = isStrict ? strictNames(onlyDeclared(aliased, upstreams)) : aliased
     this.#all = aggregate({
       names: [...upstreams.keys()],
@@ -230,7 +230,7 @@ class ChainCache {
   }
 }
 
-function isThere(tool: ListedDefinition | undefined): boolean {
+function isThere(tool: ListedTool | undefined): boolean {
   return tool !== undefined && tool.isUnlisted !== true
 }
 
@@ -300,17 +300,21 @@ function absent(call: Call): GatewayError {
 /** How long a list may take before a name is used unchanged, in milliseconds. */
 const LIST_TIMEOUT_MS = 5000
 
-/** Resolves aliases in calls: short names for tools and prompts whose names clients cannot use. */
-function withAliases(next: Handler, listedName: ListedName): Handler {
-  const renamedLater = async (
-    call: Call,
-    found: Promise<string | undefined>,
-    name: string,
-  ): Promise<Outcome> => next(renamed(call, await patiently(found, name)))
+/**
+ * Resolves aliases in calls: short names for tools and prompts whose names clients cannot use. The tool that a call names
+ * goes with the call, so that nothing below looks it up again.
+ */
+function withAliases(next: Handler, listedName: ListedName, tool: Options['tool']): Handler {
+  const toTool = (call: Call, found: ListedTool | undefined): Promise<Outcome> =>
+    next(renamed(withFoundTool(call, call.target, found), nameOf(found) ?? call.target.name ?? ''))
+  const toToolLater = async (call: Call, found: Promise<ListedTool | undefined>): Promise<Outcome> =>
+    toTool(call, await patiently(found, undefined))
+  const toPrompt = async (call: Call, name: string): Promise<Outcome> =>
+    next(renamed(call, await patiently(Promise.resolve(listedName(call)), name)))
 
   const completing = async (call: Call, reference: Payload, name: string): Promise<Outcome> => {
     const { upstream } = call.target
-    const found = (async () => listedName(itemCall(call, 'prompts/get', { upstream, name })))()
+    const found = Promise.resolve(listedName(itemCall(call, 'prompts/get', { upstream, name })))
     return next({ ...call, params: referring(call.params, reference, await patiently(found, name)) })
   }
 
@@ -318,8 +322,9 @@ function withAliases(next: Handler, listedName: ListedName): Handler {
     const { name } = call.target
     if (call.method === 'tools/call' || call.method === 'prompts/get') {
       if (name === undefined || !isPlainName(name)) return next(call)
-      const found = listedName(call)
-      return found instanceof Promise ? renamedLater(call, found, name) : next(renamed(call, found ?? name))
+      if (call.method === 'prompts/get') return toPrompt(call, name)
+      const found = tool(call)
+      return found instanceof Promise ? toToolLater(call, found) : toTool(call, found)
     }
     const reference = call.method === 'completion/complete' ? call.params.at('ref') : undefined
     const prompt = reference?.fields.name
@@ -356,11 +361,11 @@ function referring(params: Payload, reference: Payload, name: string): Payload {
   return reference.fields.name === name ? params : params.with({ ref: reference.with({ name }) })
 }
 
-/** The listed name, or the name unchanged after a timeout: a server that lists nothing may still run the call. */
-function patiently(found: Promise<string | undefined>, name: string): Promise<string> {
+/** What the list says, or something else after a timeout: a server that lists nothing may still run the call. */
+function patiently<Found>(found: Promise<Found | undefined>, otherwise: Found): Promise<Found> {
   const listed = found.then(
-    (each) => each ?? name,
-    () => name,
+    (each) => each ?? otherwise,
+    () => otherwise,
   )
-  return within(listed, LIST_TIMEOUT_MS, name)
+  return within(listed, LIST_TIMEOUT_MS, otherwise)
 }

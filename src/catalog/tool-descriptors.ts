@@ -1,6 +1,7 @@
 /** Descriptors of the tools that calls name, from the servers' lists; cached by definition. */
 import type { Call, Handler, Middleware, Outcome } from '../core/call.ts'
-import type { Descriptor, ListedDefinition } from '../core/descriptor.ts'
+import type { Descriptor } from '../core/descriptor.ts'
+import type { ListedTool } from '../protocol/found-tool.ts'
 import { GatewayError } from '../core/error.ts'
 import {
   areSameSurroundings,
@@ -20,7 +21,7 @@ type Found<Value> = Value | undefined | Promise<Value | undefined>
 interface Options {
   server(upstream: string): UpstreamSettings | undefined
   /** The list entry of the tool a call names. */
-  tool(call: Call): Found<ListedDefinition>
+  tool(call: Call): Found<ListedTool>
   /** The built-in tool a call names. */
   own(call: Call): Found<BuiltinTool>
   /** The call as its server receives it. */

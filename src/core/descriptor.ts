@@ -2,15 +2,6 @@
 import type { Variation } from './judgement/evidence.ts'
 import type { ProvedTool } from './pack.ts'
 
-/** The entry of a tool in its server's list. */
-export interface ListedDefinition {
-  readonly definition: Readonly<Record<string, unknown>>
-  /** Set if the server does not list its tools, so that only the name is known. */
-  readonly isUnlisted?: true
-  /** The entries of the whole list that it is in; the same array while the list is the same. */
-  list?(): readonly Readonly<Record<string, unknown>>[]
-}
-
 /** A tool, prompt or resource of a server: its list entry and the derived classification. */
 export interface Descriptor {
   readonly upstream: string

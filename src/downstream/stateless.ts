@@ -34,7 +34,7 @@ interface Options {
   /** Keeps the call running when the client gives the request up. */
   readonly retain?: () => void
   /** Checks the call before it is made. */
-  check?(call: Call): Promise<void> | undefined
+  check?(call: Call): Call | Promise<Call>
 }
 
 /** Serves one request of 2026-07-28. @throws only errors from before the call is made */
@@ -73,9 +73,8 @@ export async function serveStateless(
     emit,
     ...drainOf(reply),
   })
-  const checked = options.check?.(lifted)
-  if (checked) await checked
-  const call = withState(lifted, seal)
+  const checked = options.check?.(lifted) ?? lifted
+  const call = withState(checked instanceof Promise ? await checked : checked, seal)
   try {
     const outcome = await handle(call)
     pace.end()

@@ -42,6 +42,7 @@ import { permissions } from '../features/permissions/permissions.ts'
 import { transactions } from '../features/transactions/transactions.ts'
 import {
   type BytePath,
+  type Called,
   type DocumentPath,
   type HttpRuntime,
   type RoutePath,
@@ -51,7 +52,6 @@ import {
 import { withFields } from '../observability/log.ts'
 import { observe, observeServer, observeTarget } from '../observability/observe.ts'
 import type { Observing } from '../observability/observing.ts'
-import type { HeaderMirror } from '../protocol/headers.ts'
 import { ownCall } from '../protocol/lift.ts'
 import { modernError } from '../protocol/modern.ts'
 import { asSent, asToolResult } from '../protocol/projection.ts'
@@ -150,18 +150,22 @@ export class Runtime implements HttpRuntime {
     return this.upstreams.has(upstream)
   }
 
-  /** The called tool in the list of its server. */
-  tool(call: Call): IndexedTool | undefined | Promise<IndexedTool | undefined> {
-    return this.upstreams.get(call.target.upstream ?? '')?.tool(call)
+  /** The called tool in the list of its server, unless it was found before. */
+  tool(call: Call): ListedTool | undefined | Promise<ListedTool | undefined> {
+    return foundTool(call) ?? this.upstreams.get(call.target.upstream ?? '')?.tool(call)
   }
 
-  mirror(call: Call): HeaderMirror | Promise<HeaderMirror> {
-    const found = this.catalog.resolve(call)
-    const mirrorOf = (each: Call | undefined): HeaderMirror | Promise<HeaderMirror> => {
+  withTool(call: Call): Called | Promise<Called> {
+    const resolved = this.catalog.resolve(call)
+    const calledAs = (each: Call | undefined): Called | Promise<Called> => {
       const tool = each && this.tool(each)
-      return tool instanceof Promise ? tool.then((listed) => listed?.mirror ?? []) : (tool?.mirror ?? [])
+      const found = (listed: ListedTool | undefined): Called => ({
+        call: each ? withFoundTool(call, each.target, listed) : call,
+        mirror: listed?.mirror ?? [],
+      })
+      return tool instanceof Promise ? tool.then(found) : found(tool)
     }
-    return found instanceof Promise ? found.then(mirrorOf) : mirrorOf(found)
+    return resolved instanceof Promise ? resolved.then(calledAs) : calledAs(resolved)
   }
 
   /** What is wrong with the answers of a server, for people. */
@@ -209,7 +213,7 @@ export class Runtime implements HttpRuntime {
       settings: (name) => upstreams.get(name)?.settings,
       declaredEvents: (name) => settings.events.get(name) ?? new Map(),
       entrances: (name) => entrancesOf(name, settings),
-      tool,
+      tool: (call) => tool(withoutFoundTool(call)),
       tools: async (name) =>
         (await listedBy(upstreams.get(name))).flatMap(({ fields }) => listed(name, fields) ?? []),
       describe: listed,

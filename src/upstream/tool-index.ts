@@ -12,7 +12,8 @@ import type { Log } from '../core/log.ts'
 import { Payload } from '../core/payload.ts'
 import { type UpstreamSettings, settingOf } from '../core/settings.ts'
 import { namesByAlias } from '../core/text/alias.ts'
-import { type HeaderMirror, readMirror } from '../protocol/headers.ts'
+import type { ListedTool } from '../protocol/found-tool.ts'
+import { readMirror } from '../protocol/headers.ts'
 import { checkedPage, entriesOf } from '../protocol/server-shapes.ts'
 
 const MAX_PAGES = 1000
@@ -20,20 +21,6 @@ const MAX_PAGES = 1000
 const UNKNOWN_TTL_MS = 10_000
 /** The maximum number of client capability sets for which that is tracked. */
 const MAX_CLIENT_KEYS = 100
-
-/** What must be known of a tool before it is called. */
-export interface IndexedTool {
-  /** The arguments mirrored in headers. */
-  readonly mirror: HeaderMirror
-  /** It runs only as a task of 2025-11-25. */
-  readonly taskSupport?: 'optional' | 'required'
-  /** The entry of the server's list. */
-  readonly definition: Readonly<Record<string, unknown>>
-  /** Set if the server does not list its tools, so that only the name is known. */
-  readonly isUnlisted?: true
-  /** The entries of the whole list that it is in. */
-  list?(): readonly Readonly<Record<string, unknown>>[]
-}
 
 /** Why the tools are unknown. */
 interface Refusal {
@@ -48,13 +35,13 @@ type List = (params: Payload, client?: Client) => Promise<Payload>
 /** The tools in a server's own list. */
 export class ToolIndex {
   readonly #list: List
-  #known: Map<string, IndexedTool> | undefined
+  #known: Map<string, ListedTool> | undefined
   /** The capability set the tools were last listed for: others may be offered other tools. */
   #clientKey: string | undefined
   #listing: Promise<void> | undefined
   readonly #listedAt = new LRUCache<string, number>({ max: MAX_CLIENT_KEYS })
   #byAlias: ReadonlyMap<string, readonly string[]> | undefined
-  #definitions: readonly IndexedTool['definition'][] | undefined
+  #definitions: readonly ListedTool['definition'][] | undefined
   #refusal: Refusal | undefined
 
   constructor(list: List) {
@@ -64,7 +51,7 @@ export class ToolIndex {
   /**
    * A tool by its name or alias, if it is listed; immediately, once the tools were listed. @throws the error of listing
    */
-  of(tool: string, client?: Client): IndexedTool | undefined | Promise<IndexedTool | undefined> {
+  of(tool: string, client?: Client): ListedTool | undefined | Promise<ListedTool | undefined> {
     const found = this.#find(tool)
     if (found) return found
     const refusal = this.#refusal
@@ -144,13 +131,13 @@ export class ToolIndex {
     this.#definitions = undefined
   }
 
-  readonly #all = (): readonly IndexedTool['definition'][] => {
+  readonly #all = (): readonly ListedTool['definition'][] => {
     this.#definitions ??= [...(this.#known?.values() ?? [])].map(({ definition }) => definition)
     return this.#definitions
   }
 
   /** A name takes precedence over an alias, and an ambiguous alias is ignored. */
-  #find(tool: string): IndexedTool | undefined {
+  #find(tool: string): ListedTool | undefined {
     const found = this.#known?.get(tool)
     if (found || !this.#known) return found
     this.#byAlias ??= namesByAlias(this.#known.keys())
@@ -159,7 +146,7 @@ export class ToolIndex {
   }
 
   async #readPages(client: Client | undefined, isAnew: boolean): Promise<void> {
-    const found = new Map<string, IndexedTool>()
+    const found = new Map<string, ListedTool>()
     const seen = new Set<unknown>()
     let cursor: unknown
     // A server that repeats a cursor would be listed forever.
@@ -181,7 +168,7 @@ export class ToolIndex {
 }
 
 /** A tool of a server that does not list its tools: it may exist. */
-export function unlistedTool(name: string): IndexedTool {
+export function unlistedTool(name: string): ListedTool {
   return { mirror: [], definition: { name }, isUnlisted: true }
 }
 
@@ -206,8 +193,8 @@ function isAnswered(error: unknown): boolean {
 
 function read(
   { fields: { tools } }: Payload,
-  into: Map<string, IndexedTool>,
-  list: NonNullable<IndexedTool['list']>,
+  into: Map<string, ListedTool>,
+  list: NonNullable<ListedTool['list']>,
 ): void {
   for (const tool of Array.isArray(tools) ? tools : []) {
     if (!isObject(tool) || typeof tool.name !== 'string') continue
@@ -268,7 +255,7 @@ function isShort({ text }: Payload): boolean {
 // of that name in the server's list, which is then left out, so no server can take a name by listing it.
 
 /** Finds the tool a call names. */
-export type FindTool = (call: Call) => IndexedTool | undefined | Promise<IndexedTool | undefined>
+export type FindTool = (call: Call) => ListedTool | undefined | Promise<ListedTool | undefined>
 
 /** The server under the names its tools have in the gateway. */
 interface ToolNames {
@@ -294,7 +281,7 @@ class ConfiguredNames implements ToolNames {
   /** New names by the server's names, and the reverse. */
   readonly #renames: ReadonlyMap<string, string>
   readonly #originals: ReadonlyMap<string, string>
-  readonly #definitions = new WeakMap<object, IndexedTool>()
+  readonly #definitions = new WeakMap<object, ListedTool>()
   readonly #log: Log
 
   constructor({ renames, tools }: Pick<UpstreamSettings, 'renames' | 'tools'>, log: Log) {
@@ -387,7 +374,7 @@ class ConfiguredNames implements ToolNames {
     }
   }
 
-  #renamedTool(tool: IndexedTool | undefined): IndexedTool | undefined {
+  #renamedTool(tool: ListedTool | undefined): ListedTool | undefined {
     if (!tool) return undefined
     const name = this.#nameOf(String(tool.definition.name), false)
     if (name === undefined) return undefined

@@ -27,7 +27,8 @@ import { createCredentials, type Credentials, type OAuthSite } from './oauth/cre
 import type { UpstreamConnection } from './protocol/connection.ts'
 import type { Reachability } from './reachability.ts'
 import { suspendable, type UpstreamCall } from './suspended-calls.ts'
-import { boundedPage, type FindTool, toolNames, type IndexedTool, unlistedTool } from './tool-index.ts'
+import type { ListedTool } from '../protocol/found-tool.ts'
+import { boundedPage, type FindTool, toolNames, unlistedTool } from './tool-index.ts'
 import { isOfCredentials } from './transport/auth-retry.ts'
 import type { Variables } from './transport/child.ts'
 import { type MessageRedactor, createMessageRedactor } from './transport/redactor.ts'
@@ -48,7 +49,7 @@ export interface Upstream {
   /** Tools whose new name the server also lists itself, with that name. */
   readonly takenNames: ReadonlyMap<string, string>
   /** The list entry of the tool a call names. @throws the error of listing */
-  tool(call: Call): IndexedTool | undefined | Promise<IndexedTool | undefined>
+  tool(call: Call): ListedTool | undefined | Promise<ListedTool | undefined>
   /**
    * Whether the tool a call names is in none of its lists, as another caller learned a moment ago. Always false for a
    * caller who is connected, or has credentials of their own: their list may be another one.
@@ -240,7 +241,7 @@ class ConfiguredUpstream implements Upstream {
     }
   }
 
-  #find(call: Call): IndexedTool | undefined | Promise<IndexedTool | undefined> {
+  #find(call: Call): ListedTool | undefined | Promise<ListedTool | undefined> {
     const connection = this.#connector.ready(call)
     if (connection) return this.#toolOf(connection, call)
     return this.#negativeCache
@@ -256,10 +257,10 @@ class ConfiguredUpstream implements Upstream {
   #toolOf(
     connection: UpstreamConnection,
     call: Call,
-  ): IndexedTool | undefined | Promise<IndexedTool | undefined> {
+  ): ListedTool | undefined | Promise<ListedTool | undefined> {
     const found = connection.tool(call)
     if (!(found instanceof Promise)) return found
-    const listed = (tool: IndexedTool | undefined): IndexedTool | undefined => {
+    const listed = (tool: ListedTool | undefined): ListedTool | undefined => {
       this.#lastListed = connection
       return tool
     }

@@ -1,3 +1,4 @@
+import type { Call } from '../../src/core/call.ts'
 import { noProxy } from '../../src/core/proxy.ts'
 import { anonymous } from '../../src/core/principal.ts'
 import { loadSettings } from '../../src/config/load.ts'
@@ -11,7 +12,14 @@ const { listen, auth } = loadSettings('upstreams: { one: server }', {
 
 /** The edge of a gateway that lets everybody in. */
 export const edge: Edge = {
-  runtime: { listen, auth, proxies: noProxy, has: () => true, mirror: () => [], documents: [] },
+  runtime: {
+    listen,
+    auth,
+    proxies: noProxy,
+    has: () => true,
+    withTool: (call: Call) => ({ call, mirror: [] }),
+    documents: [],
+  },
   access: {
     check: () => undefined,
     checkProbe: () => undefined,

@@ -46,6 +46,14 @@ export interface BytePath {
   bearer?(url: Pick<ByteExchange, 'name' | 'query'>): Promise<Principal | undefined>
 }
 
+/** A call of a tool. */
+export interface Called {
+  /** The call with its tool, if a server lists one. */
+  readonly call: Call
+  /** Which arguments of the tool are repeated in headers. */
+  readonly mirror: HeaderMirror
+}
+
 /** One version of the configuration, as the listener sees it. Immutable. */
 export interface HttpRuntime {
   readonly listen: ListenSettings
@@ -53,8 +61,8 @@ export interface HttpRuntime {
   /** The proxies for requests to issuers. */
   readonly proxies: FindProxy
   has(upstream: string): boolean
-  /** Which arguments of the called tool are repeated in headers. */
-  mirror(call: Call): HeaderMirror | Promise<HeaderMirror>
+  /** Looks up the tool that a call names. */
+  withTool(call: Call): Called | Promise<Called>
   /** Whether the caller may make the tool call. */
   isPermitted?(call: Call): Promise<boolean>
   /** The HTTP status of each error of a call, for clients with sessions; undefined if all have 200. */

@@ -27,7 +27,7 @@ import {
   isUnknownVersion,
   type Batch,
 } from '../../protocol/jsonrpc.ts'
-import { checkMirror, type HeaderMirror } from '../../protocol/headers.ts'
+import { checkMirror } from '../../protocol/headers.ts'
 import { lift } from '../../protocol/lift.ts'
 import { isForServers, isListening } from '../../protocol/methods.ts'
 import { modernStatus } from '../../protocol/modern.ts'
@@ -36,7 +36,7 @@ import { gatewayMetadataOf } from '../../protocol/meta-keys.ts'
 import { headerTrace } from '../../protocol/trace-context.ts'
 import type { HeldMemory } from '../../core/holdings.ts'
 import type { RequestContext } from '../auth/auth-gate.ts'
-import { type Edge, type HttpRuntime, type HttpContext, tokenLifetime } from './edge.ts'
+import { type Called, type Edge, type HttpRuntime, type HttpContext, tokenLifetime } from './edge.ts'
 import { HttpReply, Replay } from './reply.ts'
 import { serveBatch, takeBatch, ClientSession } from '../session/session.ts'
 import type { ResponseSink } from '../session/response-sink.ts'
@@ -205,7 +205,7 @@ export class HttpFront {
       gatewayMetadata,
     }
     const reply = new HttpReply(outgoing, { ...context, canStream, statusOf: modernStatus, onSlow })
-    const check = (call: Call): Promise<void> | undefined => this.#checkMirror(call, exchange)
+    const check = (call: Call): Call | Promise<Call> => this.#checkMirror(call, exchange)
     const { headers } = incoming
     if (!leave) this.#running++
     try {
@@ -232,20 +232,20 @@ export class HttpFront {
     }
   }
 
-  #checkMirror(call: Call, { incoming, edge: { runtime } }: HttpContext): Promise<void> | undefined {
-    if (call.method !== 'tools/call') return undefined
-    const check = (mirror: HeaderMirror): Promise<void> | undefined => {
+  /** The call with its tool. @throws HEADER_MISMATCH */
+  #checkMirror(given: Call, { incoming, edge: { runtime } }: HttpContext): Call | Promise<Call> {
+    if (given.method !== 'tools/call') return given
+    const check = ({ call, mirror }: Called): Call | Promise<Call> => {
       try {
         checkMirror(mirror, incoming.headers, call.params)
-        return undefined
+        return call
       } catch (error) {
-        return throwIfPermitted(call, error, runtime)
+        return throwIfPermitted(call, error, runtime).then(() => call)
       }
     }
-    const mirror = runtime.mirror(call)
+    const called = runtime.withTool(given)
     // If the server is unavailable, the call itself reports that.
-    if (mirror instanceof Promise) return mirror.catch(() => []).then(check)
-    return mirror.length > 0 ? check(mirror) : undefined
+    return called instanceof Promise ? called.then(check, () => given) : check(called)
   }
 
   #notification(exchange: HttpContext, message: JsonRpcMessage): void {

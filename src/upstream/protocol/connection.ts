@@ -2,7 +2,7 @@
 import type { OpenCall } from '../suspended-calls.ts'
 import type { Call } from '../../core/call.ts'
 import type { Payload } from '../../core/payload.ts'
-import type { IndexedTool } from '../tool-index.ts'
+import type { ListedTool } from '../../protocol/found-tool.ts'
 
 /** A connection to a server, of either era. */
 export interface UpstreamConnection {
@@ -20,7 +20,7 @@ export interface UpstreamConnection {
   /** Runs a call. */
   readonly open: OpenCall
   /** The entry of the tool a call names, in the server's list for the client of the call. */
-  tool(call: Call): IndexedTool | undefined | Promise<IndexedTool | undefined>
+  tool(call: Call): ListedTool | undefined | Promise<ListedTool | undefined>
   /** Whether the server listed its tools a moment ago, and none has the name in the call. */
   lacks(call: Call): boolean
   close(): Promise<void>

@@ -26,7 +26,8 @@ import { checkedDeclaration } from '../../protocol/server-shapes.ts'
 import { relatedTaskOf } from '../../protocol/tasks.ts'
 import { callHeaders } from '../../protocol/trace-context.ts'
 import type { UpstreamCall } from '../suspended-calls.ts'
-import { type IndexedTool, ToolIndex } from '../tool-index.ts'
+import { foundTool, type ListedTool } from '../../protocol/found-tool.ts'
+import { ToolIndex } from '../tool-index.ts'
 import type { OpenTransport, UpstreamTransport, StepTimeout } from '../transport/transport.ts'
 import type { UpstreamConnection } from './connection.ts'
 import type { Proof } from './gateway-proof.ts'
@@ -139,7 +140,7 @@ export class LegacyConnection implements UpstreamConnection {
     return this.#peer.waiting > 0 || this.#notifications.hasListeners || this.#serverRequests.isOpen
   }
 
-  tool(call: Call): IndexedTool | undefined | Promise<IndexedTool | undefined> {
+  tool(call: Call): ListedTool | undefined | Promise<ListedTool | undefined> {
     return this.#tools.of(String(call.params.fields.name))
   }
 
@@ -208,7 +209,7 @@ export class LegacyConnection implements UpstreamConnection {
     const { call } = active.working
     const make = (id: number): Payload => legacyParams(call, id, this.#revision)
     if (this.#runsToolsAsTasks && call.method === 'tools/call') {
-      return callLegacyTool(call, this.#tools.of(String(call.params.fields.name)), {
+      return callLegacyTool(call, foundTool(call) ?? this.tool(call), {
         signal: active.working.signal,
         call: (edit) => this.#request(active, call.method, (id) => edit(make(id))),
         request: (name, params) => {

@@ -23,7 +23,8 @@ import { declaringTasks, modernCapabilities, modernParams, spoolOf } from './par
 import type { Proof } from './gateway-proof.ts'
 import { afterModernCall, continuedTask, continueModern, needsTasks } from './tasks.ts'
 import { recipientsOf, type ActiveRequest } from './notifications.ts'
-import { type IndexedTool, ToolIndex } from '../tool-index.ts'
+import { foundTool, type ListedTool, withoutFoundTool } from '../../protocol/found-tool.ts'
+import { ToolIndex } from '../tool-index.ts'
 
 interface Options {
   readonly connect: OpenTransport
@@ -118,7 +119,7 @@ export class ModernConnection implements UpstreamConnection {
     return this.#peer.waiting > 0
   }
 
-  tool(call: Call): IndexedTool | undefined | Promise<IndexedTool | undefined> {
+  tool(call: Call): ListedTool | undefined | Promise<ListedTool | undefined> {
     return this.#tools.of(String(call.params.fields.name), call.client)
   }
 
@@ -140,7 +141,7 @@ export class ModernConnection implements UpstreamConnection {
       if (error.rpc !== -32020) throw thrown
       // The headers were derived from an outdated schema.
       this.#tools.forget()
-      return this.#outcome(working, await this.#request(working))
+      return this.#outcome(working, await this.#request(withCall(working, withoutFoundTool(call))))
     }
   }
 
@@ -246,9 +247,11 @@ export class ModernConnection implements UpstreamConnection {
     const headers = { ...standardHeaders(call.method, call.params), ...callHeaders(call) }
     const { name } = call.params.fields
     if (call.method !== 'tools/call' || typeof name !== 'string') return headers
-    const found = this.tool(call)
-    const mirrored = (tool: IndexedTool | undefined): Record<string, string> =>
-      tool && tool.mirror.length > 0 ? { ...headers, ...mirrorHeaders(tool.mirror, call.params) } : headers
+    const found = foundTool(call) ?? this.tool(call)
+    const mirrored = (tool: ListedTool | undefined): Record<string, string> =>
+      tool?.mirror && tool.mirror.length > 0
+        ? { ...headers, ...mirrorHeaders(tool.mirror, call.params) }
+        : headers
     return found instanceof Promise ? found.then(mirrored, () => headers) : mirrored(found)
   }
 

@@ -12,7 +12,7 @@ import type { Task } from '../../core/task.ts'
 import { pause } from '../../core/time/waiting.ts'
 import { metaKeys, tasksExtension } from '../../protocol/meta-keys.ts'
 import { readAcceptance, readTask } from '../../protocol/tasks.ts'
-import type { IndexedTool } from '../tool-index.ts'
+import type { ListedTool } from '../../protocol/found-tool.ts'
 
 /** The key of a server's task in a call's state. Persisted with operations. */
 const TASK_STATE_KEY = 'upstream_task'
@@ -59,7 +59,7 @@ interface Requests {
 /** A call of a tool at a server of 2025-11-25 that runs tools as tasks (basic/utilities/tasks). */
 export async function callLegacyTool(
   call: Call,
-  tool: IndexedTool | undefined | Promise<IndexedTool | undefined>,
+  tool: ListedTool | undefined | Promise<ListedTool | undefined>,
   requests: Requests,
 ): Promise<Outcome> {
   const continued = continuedTask(call)

@@ -1,3 +1,4 @@
+import type { Call } from '../../../src/core/call.ts'
 import { createRequestStateCodec } from '../../../src/protocol/request-state.ts'
 import { loadSettings } from '../../../src/config/load.ts'
 import type { Handler } from '../../../src/core/call.ts'
@@ -112,7 +113,14 @@ export async function guardedFront(config: Json, receiveHook?: ReceiveHook): Pro
 
 function runtimeOf({ listen, auth }: Settings): HttpRuntime {
   const has = (upstream: string): boolean => upstream === 'files' || upstream === 'other'
-  return { listen, auth, proxies: noProxy, has, mirror: () => [], documents: [] }
+  return {
+    listen,
+    auth,
+    proxies: noProxy,
+    has,
+    withTool: (call: Call) => ({ call, mirror: [] }),
+    documents: [],
+  }
 }
 
 function read(config: Json): Settings {

@@ -3,7 +3,7 @@ import type { Call } from '../../../../src/core/call.ts'
 import { acceptsTaskSlot } from '../../../../src/core/lasting-call.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
-import type { IndexedTool } from '../../../../src/upstream/tool-index.ts'
+import type { ListedTool } from '../../../../src/protocol/found-tool.ts'
 import {
   afterModernCall,
   callLegacyTool,
@@ -51,7 +51,7 @@ function requestsTo(answer: (method: string, count: number) => object, result: o
 const never = () => {
   throw new TypeError('nothing is asked for')
 }
-const tool = (taskSupport?: 'optional' | 'required'): IndexedTool => ({
+const tool = (taskSupport?: 'optional' | 'required'): ListedTool => ({
   mirror: [],
   definition: { name: 't' },
   ...(taskSupport && { taskSupport }),
@@ -73,7 +73,7 @@ describe('a call of a tool at a server of 2025-11-25 with tasks', () => {
   const created = { task: { taskId: 'u1', status: 'working', ttl: null, pollInterval: 250.5 } }
   const done = { content: [], _meta: { [RELATED]: { taskId: 'u1' }, own: 1 } }
 
-  it.each<[string, IndexedTool | undefined, Partial<Call>, boolean]>([
+  it.each<[string, ListedTool | undefined, Partial<Call>, boolean]>([
     ['required', tool('required'), {}, true],
     ['required', tool('required'), taking, true],
     ['optional', tool('optional'), {}, false],
