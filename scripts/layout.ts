@@ -1,7 +1,8 @@
 /**
  * Checks that `src` is not cut into pieces: a file of fewer than 60 lines that one other file imports belongs to that file,
- * unless it is in the list below. Prints what else grows unnoticed: names exported by several files, interfaces called
- * `…Options`, and short files. `npm run check` runs it.
+ * unless it is in the list below; and that its files do not import each other in a circle, types included. Prints what else
+ * grows unnoticed: names exported by several files, interfaces called `…Options`, short files, and how many folders import
+ * which. `npm run check` runs it.
  */
 import { globSync, readFileSync } from 'node:fs'
 import { posix } from 'node:path'
@@ -10,6 +11,10 @@ import { posix } from 'node:path'
 const MIN_LINES_FOR_ONE_IMPORTER = 60
 /** A file of at most so many lines counts as short. */
 const SHORT_FILE_LINES = 40
+
+/** How many layers of folders there may be, and how many pairs of folders of which one imports the other. */
+const MAX_LAYERS = 7
+const MAX_FOLDER_PAIRS = 68
 
 /** The files that are small and have one importer, with the reason. */
 const alone: Record<string, string> = {
@@ -61,16 +66,34 @@ if (lonely.length > 0) {
   process.exitCode = 1
 }
 
+const circular = layersOf(importers).rest
+if (circular.length > 0) {
+  console.error(`These files import each other in a circle, types included: ${circular.join(' ')}`)
+  process.exitCode = 1
+}
+const folders = foldersOf(importers)
+const layers = layersOf(folders)
+const pairs = [...folders.values()].reduce((sum, { size }) => sum + size, 0)
+if (layers.rest.length > 0 || layers.count > MAX_LAYERS || pairs > MAX_FOLDER_PAIRS) {
+  const circle = layers.rest.length > 0 ? `, and a circle of ${layers.rest.join(' ')}` : ''
+  console.error(
+    `The folders have ${layers.count} layers of at most ${MAX_LAYERS}, and ${pairs} pairs of at most ${MAX_FOLDER_PAIRS}${circle}.`,
+  )
+  process.exitCode = 1
+}
+
 const repeated = [...names].filter(([, files]) => files.length > 1)
 const optionBags = [...texts.values()].flatMap((text) => text.match(/interface \w*Options\b/g) ?? [])
 const short = [...texts.keys()].filter((file) => linesOf(file) <= SHORT_FILE_LINES)
 console.log(
   `src: ${texts.size} files; ${repeated.length} names exported by several files, ${optionBags.length} interfaces ` +
-    `called Options, ${short.length} files of at most ${SHORT_FILE_LINES} lines.`,
+    `called Options, ${short.length} files of at most ${SHORT_FILE_LINES} lines; ${layers.count} layers of folders, ` +
+    `${pairs} pairs of which one imports the other.`,
 )
 if (process.argv.includes('--list')) {
   for (const [name, files] of repeated) console.log(`${name}: ${files.join(' ')}`)
   for (const option of optionBags) console.log(option)
+  for (const [folder, by] of folders) console.log(`${folder} is imported by ${[...by].join(' ')}`)
   for (const file of short) console.log(`${file}: ${linesOf(file)} lines`)
 }
 
@@ -96,6 +119,35 @@ function importersOf(): Map<string, Set<string>> {
     }
   }
   return found
+}
+
+/** The folders of `src` that import each of them. */
+function foldersOf(files: ReadonlyMap<string, ReadonlySet<string>>): Map<string, Set<string>> {
+  const found = new Map<string, Set<string>>()
+  const folderOf = (file: string): string | undefined => /^src\/([^/]+)\//.exec(file)?.[1]
+  for (const [file, by] of files) {
+    const folder = folderOf(file)
+    for (const other of [...by].map(folderOf)) {
+      if (folder === undefined || other === undefined || other === folder) continue
+      found.set(folder, (found.get(folder) ?? new Set()).add(other))
+    }
+  }
+  return found
+}
+
+/** How many layers there are, from those that nothing imports downwards; and the rest, which is in a circle or below one. */
+function layersOf(graph: ReadonlyMap<string, ReadonlySet<string>>): {
+  readonly count: number
+  readonly rest: readonly string[]
+} {
+  const rest = new Map(graph)
+  let count = 1
+  for (;;) {
+    const free = [...rest].filter(([, by]) => [...by].every((each) => !rest.has(each)))
+    if (free.length === 0) return { count, rest: [...rest.keys()] }
+    for (const [each] of free) rest.delete(each)
+    count++
+  }
 }
 
 /** The files that declare each exported name. */

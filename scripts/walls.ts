@@ -234,7 +234,7 @@ const walls: readonly Wall[] = [
   { part: 'cli/call.ts', may: [...forCommands, 'gateway/command-call.ts'], uses: packagesOfCommands },
   {
     part: 'cli/check.ts',
-    may: [...forCommands, 'downstream/auth/jwt.ts', 'features/offers.ts'],
+    may: [...forCommands, 'downstream/auth/jwt.ts'],
     uses: packagesOfCommands,
   },
   {

@@ -2,7 +2,8 @@
  * The proofs of the packs that are part of the gateway, by exact definition. They count for trusted servers only: any
  * server can list the same definition.
  */
-import { parsePack, proofIndex, type ProvedTool, provedIn } from '../core/pack.ts'
+import { parsePack, proofIndex, provedIn } from '../core/pack.ts'
+import type { ProvedTool } from '../core/proof.ts'
 import filesystem from './packs/filesystem.json' with { type: 'json' }
 import memory from './packs/memory.json' with { type: 'json' }
 import redis from './packs/redis.json' with { type: 'json' }

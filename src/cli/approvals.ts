@@ -3,7 +3,7 @@
  */
 import { randomInt } from 'node:crypto'
 import { rememberText } from '../core/remember.ts'
-import { joinCommand } from '../config/command-line.ts'
+import { joinCommand } from '../core/text/command-line.ts'
 import { escapeHidden, oneLine } from '../core/text/escape.ts'
 import { openLog } from '../observability/log.ts'
 import { audited, openSharedStore } from '../gateway/offline.ts'

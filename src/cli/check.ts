@@ -22,7 +22,6 @@ import { isSecretName } from '../core/text/secret-names.ts'
 import { nearest } from '../core/text/words.ts'
 import { holdsPassword, looksLikeToken, namesSecret } from '../config/secrets.ts'
 import { within } from '../core/time/waiting.ts'
-import type { EventTrial } from '../features/offers.ts'
 import { issuerProblem } from '../downstream/auth/jwt.ts'
 import { openLog } from '../observability/log.ts'
 import { Gateway } from '../gateway/gateway.ts'
@@ -118,6 +117,8 @@ async function listsOf(name: string, gateway: Gateway): Promise<Pick<ServerRepor
   }))
   return within(listed, timeout, { problem: isTogether ? `${late}, so /mcp leaves it out` : late })
 }
+
+type EventTrial = Awaited<ReturnType<Gateway['tryEvents']>>[number]
 
 /** The problem of a watch, unless its call or its server has one that is known. */
 function trialProblem(

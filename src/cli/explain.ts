@@ -2,8 +2,9 @@
  * `gatehouse explain`: shows how the gateway would handle calls of a tool, and why. It does not call the tool.
  */
 import { riskWords } from '../core/descriptor.ts'
+import type { UndoSettings } from '../core/undo/expression.ts'
 import { proofText } from '../core/pack.ts'
-import type { UpstreamSettings, UndoSettings } from '../core/settings.ts'
+import type { UpstreamSettings } from '../core/settings.ts'
 import { oneLine } from '../core/text/escape.ts'
 import { durationText } from '../core/time/units.ts'
 import { withoutSecrets } from '../core/text/redact.ts'

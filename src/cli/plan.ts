@@ -4,6 +4,8 @@
  */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { addToolSettings, type ToolAddition } from '../config/add-settings.ts'
+import type { ProvedSettings } from '../core/proof.ts'
+import type { UndoSettings } from '../core/undo/expression.ts'
 import { type Descriptor, riskWords } from '../core/descriptor.ts'
 import {
   changedTool,
@@ -13,9 +15,8 @@ import {
   proofIndex,
   proofText,
   provedIn,
-  type ProvedSettings,
 } from '../core/pack.ts'
-import { type ToolSettings, type UndoSettings, settingOf } from '../core/settings.ts'
+import { type ToolSettings, settingOf } from '../core/settings.ts'
 import { oneLine, isYamlWord, quotedText, yamlKey } from '../core/text/escape.ts'
 import { judgeUndo } from '../core/undo/judge-undo.ts'
 import { shapeOf } from '../core/undo/tool-shape.ts'

@@ -1,9 +1,9 @@
 /** `gatehouse prove`: calls the tools of a server in a sandbox, and writes what is proved about them to a pack. */
 import { existsSync, readFileSync } from 'node:fs'
 import { fromArguments } from '../config/load.ts'
+import { type Claim, claims } from '../core/proof.ts'
 import type { Descriptor } from '../core/descriptor.ts'
 import { self } from '../core/identity.ts'
-import { type Claim, claims } from '../core/pack.ts'
 import type { Settings, UpstreamSettings } from '../core/settings.ts'
 import { withoutSecrets } from '../core/text/redact.ts'
 import { Redactor, secretsOf } from '../core/text/redactor.ts'

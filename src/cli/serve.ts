@@ -2,7 +2,7 @@
  * `gatehouse serve` and `gatehouse stdio`: run a gateway until a signal or the end of the input, and reload the
  * configuration file when it changes.
  */
-import { joinCommand } from '../config/command-line.ts'
+import { joinCommand } from '../core/text/command-line.ts'
 import { readText } from '../config/secrets.ts'
 import { watchFile } from '../config/watch.ts'
 import { isProtected } from '../core/auth-settings.ts'

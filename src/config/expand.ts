@@ -2,7 +2,7 @@
 import { numberOf } from '../core/json/exact-number.ts'
 import { isObject } from '../core/json/json.ts'
 import type { JsonSchema } from '../core/schema/schema.ts'
-import { splitCommand } from './command-line.ts'
+import { splitCommand } from '../core/text/command-line.ts'
 import { urlMistake } from './names.ts'
 import type { Finding } from './problem.ts'
 import { resolved, schemaOf } from './schema-lookup.ts'

@@ -15,7 +15,7 @@ import { ConfigError, type ConfigProblem, type Finding, withoutEchoes, type Chec
 import { fileSchema } from './schema.ts'
 import { holdsPassword, looksLikeToken, namesSecret, type Environment, hasReference } from './secrets.ts'
 import { settle, withListen, type ListenOverride } from './settings.ts'
-import { splitCommand } from './command-line.ts'
+import { splitCommand } from '../core/text/command-line.ts'
 import { nameOfCommand, nameOfUrl, isHttpUrl } from './names.ts'
 import { GATEWAY_KEY, GATEWAY_KEY_MISTAKE, checkUpstream } from './sections/upstream.ts'
 import { isLoopbackHost } from '../core/address.ts'

@@ -1,6 +1,6 @@
 /** What servers list, as the gateway knows it: descriptors with their classification, and the records of servers. */
 import type { Variation } from './judgement/evidence.ts'
-import type { ProvedTool } from './pack.ts'
+import type { ProvedTool } from './proof.ts'
 
 /** A tool, prompt or resource of a server: its list entry and the derived classification. */
 export interface Descriptor {

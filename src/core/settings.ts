@@ -1,5 +1,6 @@
 /** The settings of a gateway, as loaded from the configuration. */
 import type { AuthSettings } from './auth-settings.ts'
+import type { UndoSettings } from './undo/expression.ts'
 import type { Operation, Risk, About, Cost } from './descriptor.ts'
 import type { ErrorCode } from './error.ts'
 import type { Remember } from './remember.ts'
@@ -289,19 +290,6 @@ interface ToolExample {
   readonly description?: string
   readonly input: Readonly<Record<string, unknown>>
   readonly output?: unknown
-}
-
-/** The detailed form of an undo setting. All members except the texts are expressions. */
-export interface UndoSettings {
-  /** The call that undoes it. */
-  readonly call?: string
-  /** Whether the undo restores everything; true by default. */
-  readonly exact?: boolean
-  readonly description?: string
-  /** What is read before the call, what restores it, and what undoes the call if there was nothing to read. */
-  readonly snapshot?: string
-  readonly restore?: string
-  readonly absent?: string
 }
 
 export interface ErrorRule {

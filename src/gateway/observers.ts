@@ -1,6 +1,6 @@
 /** Connects metrics, tracing and the audit log to a gateway: values of gauges, timed store operations, peer addresses. */
 import { world } from '../core/world.ts'
-import type { ReferenceLevels } from '../observability/metrics.ts'
+import type { ReferenceLevels } from '../observability/exposition.ts'
 import type { Call, Target } from '../core/call.ts'
 import { errorCodes } from '../core/error.ts'
 import type { Log } from '../core/log.ts'

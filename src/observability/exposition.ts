@@ -1,7 +1,44 @@
 /** The content of `/metrics`. prom-client is loaded at the first request. */
 import { collectDefaultMetrics, Counter, Gauge, Registry } from 'prom-client'
 import { self } from '../core/identity.ts'
-import type { Exposition, Levels, ReferenceLevels, Series } from './metrics.ts'
+import type { Duration } from './histogram.ts'
+
+/** Metrics in the text format of Prometheus. */
+export interface Exposition {
+  text(): Promise<string>
+  /** Its media type. */
+  readonly type: string
+}
+
+/** Values that are read when the metrics are requested. */
+export interface Levels {
+  readonly upstreams: readonly {
+    readonly name: string
+    /** Undefined before the first attempt. */
+    readonly isUp: boolean | undefined
+    readonly connections: number
+    /** How many of its calls wait for input of their caller. */
+    readonly parked: number
+  }[]
+  readonly sessions: number
+  /** How many operations this process runs, by state. */
+  readonly operations: Readonly<Record<string, number>>
+}
+
+/** How much data is kept, by kind: the count, and the size in bytes. */
+export type ReferenceLevels = Readonly<Record<string, { readonly count: number; readonly bytes: number }>>
+
+/** The counters for one set of labels. */
+export interface Series {
+  readonly labels: readonly [method: string, upstream: string, tool: string]
+  readonly outcomes: ReadonlyMap<string, Tally>
+  readonly duration: Duration
+  outcome(outcome: string): Tally
+}
+
+export interface Tally {
+  count: number
+}
 
 /** The current counts. */
 interface Counted {

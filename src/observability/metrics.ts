@@ -1,30 +1,9 @@
 /** Counters and histograms of calls, for Prometheus. The number of label values is limited. */
 import type { Target } from '../core/call.ts'
+import type { Exposition, Levels, ReferenceLevels, Series, Tally } from './exposition.ts'
 import { oneLine } from '../core/text/escape.ts'
 import { type Duration, Durations } from './histogram.ts'
 import { KnownNames, McpMetrics } from './operations.ts'
-
-/** Metrics in the text format of Prometheus. */
-export interface Exposition {
-  text(): Promise<string>
-  /** Its media type. */
-  readonly type: string
-}
-
-/** Values that are read when the metrics are requested. */
-export interface Levels {
-  readonly upstreams: readonly {
-    readonly name: string
-    /** Undefined before the first attempt. */
-    readonly isUp: boolean | undefined
-    readonly connections: number
-    /** How many of its calls wait for input of their caller. */
-    readonly parked: number
-  }[]
-  readonly sessions: number
-  /** How many operations this process runs, by state. */
-  readonly operations: Readonly<Record<string, number>>
-}
 
 /** Counts the calls of one target. */
 export interface Meter {
@@ -45,9 +24,6 @@ interface Options {
   /** Kept data by kind; undefined if the store cannot be read, or nothing is kept. */
   references(): Promise<ReferenceLevels | undefined>
 }
-
-/** How much data is kept, by kind: the count, and the size in bytes. */
-export type ReferenceLevels = Readonly<Record<string, { readonly count: number; readonly bytes: number }>>
 
 /** How many tools of one server have their own label value; the others share one. */
 const MAX_TOOL_LABELS = 500
@@ -187,16 +163,4 @@ export class Metrics {
 
 function count(counts: Map<string, number>, label: string, by = 1): void {
   counts.set(label, (counts.get(label) ?? 0) + by)
-}
-
-/** The counters for one set of labels. */
-export interface Series {
-  readonly labels: readonly [method: string, upstream: string, tool: string]
-  readonly outcomes: ReadonlyMap<string, Tally>
-  readonly duration: Duration
-  outcome(outcome: string): Tally
-}
-
-interface Tally {
-  count: number
 }

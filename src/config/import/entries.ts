@@ -5,7 +5,7 @@
 import { resolve } from 'node:path'
 import { isNumber } from '../../core/json/exact-number.ts'
 import { isObject } from '../../core/json/json.ts'
-import { splitCommand } from '../command-line.ts'
+import { splitCommand } from '../../core/text/command-line.ts'
 import {
   type Dialect,
   type DialectContext,

@@ -30,7 +30,7 @@ import {
   variableName,
 } from './model.ts'
 import { durationText } from '../../core/time/units.ts'
-import { joinCommand } from '../command-line.ts'
+import { joinCommand } from '../../core/text/command-line.ts'
 import { isOwnHeader } from '../sections/upstream.ts'
 
 /** A configuration, and what belongs to it. */

@@ -8,6 +8,19 @@ import { type Step, find, type Path, printPath, type Root, type Scope } from '..
 import type { Payload } from '../payload.ts'
 import { parseJson } from '../json/read.ts'
 
+/** The detailed form of an undo setting. All members except the texts are expressions. */
+export interface UndoSettings {
+  /** The call that undoes it. */
+  readonly call?: string
+  /** Whether the undo restores everything; true by default. */
+  readonly exact?: boolean
+  readonly description?: string
+  /** What is read before the call, what restores it, and what undoes the call if there was nothing to read. */
+  readonly snapshot?: string
+  readonly restore?: string
+  readonly absent?: string
+}
+
 /** A call of a tool whose values are literals or paths into values known when it is made. */
 export interface Expression {
   readonly tool: string

@@ -5,11 +5,12 @@
  * be used.
  */
 import type { Descriptor } from '../descriptor.ts'
+import type { ProvedTool } from '../proof.ts'
 import type { Root } from '../json/path.ts'
-import { changedTool, proofText, type ProvedTool } from '../pack.ts'
+import { changedTool, proofText } from '../pack.ts'
 import { hint, argumentMismatches, pathMismatch } from '../schema/argument-mismatches.ts'
-import { type ToolSettings, type UndoSettings, settingOf } from '../settings.ts'
-import { type Expression, pathsOf } from './expression.ts'
+import { type ToolSettings, settingOf } from '../settings.ts'
+import { type Expression, pathsOf, type UndoSettings } from './expression.ts'
 import { isSure, proposeUndo } from './inverse.ts'
 import { type Proposal } from './restore.ts'
 import { readUndo, type UndoRule, undoRuleOf } from './rules.ts'

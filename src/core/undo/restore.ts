@@ -2,7 +2,7 @@
  * Undoes an overwriting tool by reading the previous state before the call and writing it back. Invariant: a proposal
  * without caveats reads exactly what is changed, all of it, and writes nothing else.
  */
-import { type Value, printExpression } from './expression.ts'
+import { type Value, printExpression, type UndoSettings } from './expression.ts'
 import { mapArguments, fromFields, pathValue, type ArgumentSource, fieldsUsedBy } from './argument-mapping.ts'
 import { dryRunOff, isScopeOrDryRunSwitch, omittedArguments, switchesOff } from '../tool-call.ts'
 import type { Root } from '../json/path.ts'
@@ -18,7 +18,6 @@ import {
   isTrial,
   names,
 } from './selectors.ts'
-import type { UndoSettings } from '../settings.ts'
 import { couldBe, type Field, type ToolShape } from './tool-shape.ts'
 import { areSameNouns } from '../text/words.ts'
 

@@ -1,6 +1,6 @@
 /** The undo rule of a tool from its settings. */
-import { type Expression, parseExpression } from './expression.ts'
-import { type ToolSettings, type UndoSettings, settingOf } from '../settings.ts'
+import { type Expression, parseExpression, type UndoSettings } from './expression.ts'
+import { type ToolSettings, settingOf } from '../settings.ts'
 
 /** How the effect of a tool is undone. */
 export type UndoRule =

@@ -1,7 +1,7 @@
 /** The experiments of a proof, one for each claim. Each begins with a state of its own and says what it saw. */
 import { randomUUID } from 'node:crypto'
 import { isObject } from '../../core/json/json.ts'
-import type { Claim } from '../../core/pack.ts'
+import type { Claim } from '../../core/proof.ts'
 import { evaluate, type Expression } from '../../core/undo/expression.ts'
 import type { UndoRule } from '../../core/undo/rules.ts'
 import { foundAt } from '../../core/undo/verification.ts'

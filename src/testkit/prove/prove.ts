@@ -4,18 +4,12 @@
  * sandbox, which the wire checks for every call.
  */
 import type { Descriptor } from '../../core/descriptor.ts'
+import type { Claim, Proof, ProvedSettings } from '../../core/proof.ts'
 import { isObject } from '../../core/json/json.ts'
-import {
-  type Claim,
-  definitionHash,
-  type Pack,
-  type PackedTool,
-  type Proof,
-  type ProvedSettings,
-} from '../../core/pack.ts'
-import { type ToolSettings, type UndoSettings, settingOf } from '../../core/settings.ts'
+import { definitionHash, type Pack, type PackedTool } from '../../core/pack.ts'
+import { type ToolSettings, settingOf } from '../../core/settings.ts'
 import { fieldsUsedBy } from '../../core/undo/argument-mapping.ts'
-import { parseExpression } from '../../core/undo/expression.ts'
+import { parseExpression, type UndoSettings } from '../../core/undo/expression.ts'
 import { judgeUndo, callsOf } from '../../core/undo/judge-undo.ts'
 import { readUndo, type UndoRule } from '../../core/undo/rules.ts'
 import { proposeVerify } from '../../core/undo/verification.ts'

@@ -8,7 +8,7 @@ import { expect, test, onTestFinished } from 'vitest'
 import { until } from '../../support/condition.ts'
 import { gatewayProgram } from '../../support/gateway-process.ts'
 import { type Command, startCommand } from '../../support/gateway.ts'
-import { splitCommand } from '../../../src/config/command-line.ts'
+import { splitCommand } from '../../../src/core/text/command-line.ts'
 import { approveInTerminal } from '../../support/approving.ts'
 import { folder } from '../../support/journey.ts'
 

@@ -1,7 +1,6 @@
-import type { Call } from '../../../src/core/call.ts'
 import { createRequestStateCodec } from '../../../src/protocol/request-state.ts'
 import { loadSettings } from '../../../src/config/load.ts'
-import type { Handler } from '../../../src/core/call.ts'
+import type { Call, Handler } from '../../../src/core/call.ts'
 import { noProxy } from '../../../src/core/proxy.ts'
 import { GatewayError } from '../../../src/core/error.ts'
 import type { Log } from '../../../src/core/log.ts'

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import type { Descriptor } from '../../../src/core/descriptor.ts'
-import { definitionHash, parsePack, proofIndex, provedIn, type ProvedTool } from '../../../src/core/pack.ts'
+import type { ProvedTool } from '../../../src/core/proof.ts'
+import { definitionHash, parsePack, proofIndex, provedIn } from '../../../src/core/pack.ts'
 import type { ToolSettings } from '../../../src/core/settings.ts'
 import { judgeUndo } from '../../../src/core/undo/judge-undo.ts'
 

@@ -84,13 +84,13 @@ describe('how often a call of a client of 2026-07-28 looks its tool up', () => {
   afterAll(() => void server.close())
 
   it.each([
-    ['once with the features that are on by default', {}, ['one'], '/one', 1],
-    ['once without features', { features: 'none' }, ['one'], '/one', 1],
-    ['once more where the server of the name has to be found', {}, ['one', 'two'], '', 2],
-  ])('%s', async (_often, config, names, path, expected) => {
+    ['once with the features that are on by default', {}, { names: ['one'], expected: 1 }],
+    ['once without features', { features: 'none' }, { names: ['one'], expected: 1 }],
+    ['once more where the server of the name has to be found', {}, { names: ['one', 'two'], expected: 2 }],
+  ])('%s', async (_often, config, { names, expected }) => {
     const upstreams = Object.fromEntries(names.map((name) => [name, { url, trust: true }]))
     const gateway = await localGateway({ ...config, upstreams })
-    const prefix = path === '' ? 'one_' : ''
+    const [path, prefix] = names.length === 1 ? ['/one', ''] : ['', 'one_']
     const call = (tool: string): Promise<unknown> => callTool(`${gateway.url}${path}`, prefix + tool)
     try {
       await call('get_text')

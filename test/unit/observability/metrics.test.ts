@@ -1,6 +1,7 @@
 import { spawnSync } from 'node:child_process'
 import { describe, expect, it } from 'vitest'
-import { type Levels, Metrics, type ReferenceLevels } from '../../../src/observability/metrics.ts'
+import { Metrics } from '../../../src/observability/metrics.ts'
+import type { Levels, ReferenceLevels } from '../../../src/observability/exposition.ts'
 import { needs } from '../../support/needs.ts'
 
 const never = (): boolean => false

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { joinCommand, splitCommand } from '../../../src/config/command-line.ts'
+import { joinCommand, splitCommand } from '../../../../src/core/text/command-line.ts'
 
 describe('splitCommand', () => {
   test.each([
