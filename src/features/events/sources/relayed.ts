@@ -207,16 +207,27 @@ class ListedTypes {
 
   async #request(upstream: string, method: string, params: Fields): Promise<Fields> {
     const { invoker } = this.#deps
-    const controller = new AbortController()
-    const timer = world.setTimeout(() => controller.abort(timedOut()), LIST_TIMEOUT_MS).unref()
-    try {
-      const outcome = await invoker.relay(invoker.request({ upstream, method, params, controller }))
-      return outcome.kind === 'result' ? outcome.result.fields : {}
-    } catch (error) {
-      throw controller.signal.aborted ? timedOut() : asGatewayError(error)
-    } finally {
-      world.clearTimeout(timer)
-    }
+    const outcome = await inTime(LIST_TIMEOUT_MS, timedOut(), (controller) =>
+      invoker.relay(invoker.request({ upstream, method, params, controller })),
+    )
+    return outcome.kind === 'result' ? outcome.result.fields : {}
+  }
+}
+
+/** The result of a request to a server, which is aborted with a reason if it takes too long. @throws GatewayError */
+async function inTime<Result>(
+  ms: number,
+  reason: GatewayError,
+  request: (controller: AbortController) => Promise<Result>,
+): Promise<Result> {
+  const controller = new AbortController()
+  const timer = world.setTimeout(() => controller.abort(reason), ms).unref()
+  try {
+    return await request(controller)
+  } catch (error) {
+    throw controller.signal.aborted ? reason : asGatewayError(error)
+  } finally {
+    world.clearTimeout(timer)
   }
 }
 
@@ -291,7 +302,7 @@ const MAX_WAITING_NOTIFICATIONS = 1000
 /** The largest data of an event, in characters of JSON. A larger event is a gap. */
 const MAX_DATA_LENGTH = 256 * 1024
 
-/** A subscription, and what receives its events. */
+/** A subscription, and what its events go to. */
 interface ReceivedSubscription {
   readonly deps: Deps
   readonly events: ServerEvents
@@ -304,26 +315,24 @@ interface ReceivedSubscription {
 
 /** Receives the events of one subscription while it is retained. */
 class ServerSubscription implements Job {
-  readonly subject: Subject
-  readonly by: string
-  readonly #deps: Deps
-  readonly #events: ServerEvents
-  readonly #mode: DeliveryMode
-  readonly #callbacks: ServerWebhooks
+  readonly #given: ReceivedSubscription
   readonly #key: string
   readonly #known = new Set<string>()
   #cursor: string | undefined
   #refusal: GatewayError | undefined
   #hasEnded = false
 
-  constructor({ deps, events, subject, mode, callbacks, by }: ReceivedSubscription) {
-    this.#deps = deps
-    this.#events = events
-    this.subject = subject
-    this.by = by
-    this.#mode = mode
-    this.#callbacks = callbacks
-    this.#key = subscriptionKey(subject)
+  constructor(given: ReceivedSubscription) {
+    this.#given = given
+    this.#key = subscriptionKey(given.subject)
+  }
+
+  get subject(): Subject {
+    return this.#given.subject
+  }
+
+  get by(): string {
+    return this.#given.by
   }
 
   /** Why the server does not serve the subscription, or cannot; undefined if it does, or is away. */
@@ -337,7 +346,7 @@ class ServerSubscription implements Job {
       this.#hasEnded = false
       onReady()
     }
-    const receive = { stream: this.#stream, poll: this.#poll, webhook: this.#subscribe }[this.#mode]
+    const receive = { stream: this.#stream, poll: this.#poll, webhook: this.#subscribe }[this.#given.mode]
     let isRecalled = false
     for (let failures = 0; !signal.aborted; failures++) {
       const startedAt = world.now()
@@ -345,7 +354,7 @@ class ServerSubscription implements Job {
         // The log is long, and what this run added to it is known.
         if (!isRecalled) await this.#recall()
         isRecalled = true
-        this.#cursor = await this.#deps.store.get(this.#storeKey)
+        this.#cursor = await this.#given.deps.store.get(this.#storeKey)
         await receive.call(this, signal, ready)
       } catch (thrown) {
         if (signal.aborted) return
@@ -363,20 +372,16 @@ class ServerSubscription implements Job {
 
   /** Ends the subscription at the server, which would send events until it expires. */
   async abandon(): Promise<void> {
-    if (this.#mode !== 'webhook') return
-    const controller = new AbortController()
-    const timer = world
-      .setTimeout(() => controller.abort(lost('does not answer')), UNSUBSCRIBE_TIMEOUT_MS)
-      .unref()
+    if (this.#given.mode !== 'webhook') return
     try {
-      const delivery = { mode: 'webhook', url: this.#callbacks.urlOf(this.subject) }
+      const delivery = { mode: 'webhook', url: this.#given.callbacks.urlOf(this.subject) }
       // Whatever the server answers: who comes back later learns that events may be missing.
-      await this.#callbacks.forget(this.subject)
-      await this.#request('events/unsubscribe', controller, { params: { delivery } })
+      await this.#given.callbacks.forget(this.subject)
+      await inTime(UNSUBSCRIBE_TIMEOUT_MS, lost('does not answer'), (controller) =>
+        this.#request('events/unsubscribe', controller, { params: { delivery } }),
+      )
     } catch (error) {
       this.#logFailure(errorOfServer(error))
-    } finally {
-      world.clearTimeout(timer)
     }
   }
 
@@ -390,7 +395,7 @@ class ServerSubscription implements Job {
     if (type !== undefined && type !== 'gap') return
     if (type === undefined && (name !== this.subject.name || !isObject(data)))
       throw new GatewayError('INVALID_REQUEST', 'This is no event of the subscription.')
-    if (!(await this.#events.isRetained())) return
+    if (!(await this.#given.events.isRetained())) return
     const entries = type === 'gap' ? [] : [this.#entryFor(message)]
     await this.#append(type === 'gap', entries, cursor)
   }
@@ -399,7 +404,7 @@ class ServerSubscription implements Job {
     const { upstream, name } = this.subject
     // Each outage is worth one warning if it is due to the address of the gateway.
     const isWorthKnowing = isCallbackFailure(error) && this.#refusal === undefined
-    this.#deps.log[isWorthKnowing ? 'warn' : 'debug']('events.not_relayed', {
+    this.#given.deps.log[isWorthKnowing ? 'warn' : 'debug']('events.not_relayed', {
       upstream,
       type: name,
       reason: error.code,
@@ -411,9 +416,9 @@ class ServerSubscription implements Job {
   async #recall(): Promise<void> {
     this.#known.clear()
     // What a webhook brings is recognized by marks in the store, at whichever gateway it arrives.
-    if (this.#mode === 'webhook') return
+    if (this.#given.mode === 'webhook') return
     for (let position: string | undefined; ;) {
-      const page = await this.#events.log.read(position, 500)
+      const page = await this.#given.events.log.read(position, 500)
       for (const { value } of page.entries) {
         const event = asEvent(value)
         if (event?.of === this.#key) this.#remember(event.id)
@@ -441,15 +446,15 @@ class ServerSubscription implements Job {
   /** Keeps the server sending to the webhook. Another gateway may have begun; then the server goes on with it. */
   async #subscribe(signal: AbortSignal, ready: () => void): Promise<void> {
     while (!signal.aborted) {
-      this.#cursor = await this.#deps.store.get(this.#storeKey)
-      const isNew = this.#cursor === undefined && !(await this.#callbacks.isBound(this.subject))
-      const delivery = await this.#callbacks.delivery(this.subject)
+      this.#cursor = await this.#given.deps.store.get(this.#storeKey)
+      const isNew = this.#cursor === undefined && !(await this.#given.callbacks.isBound(this.subject))
+      const delivery = await this.#given.callbacks.delivery(this.subject)
       const params = { delivery, cursor: this.#cursor ?? null, ttlMs: WEBHOOK_TTL_MS }
       const result = await this.#request('events/subscribe', linked(signal), { params })
       const { id, refreshBefore, truncated, cursor } = result
       if (typeof id !== 'string') throw lost('gave the subscription no id')
       const until = grantedUntil(refreshBefore)
-      await this.#callbacks.bind(this.subject, { id, until })
+      await this.#given.callbacks.bind(this.subject, { id, until })
       await this.#keep(truncated === true || isNew, [], cursor)
       ready()
       const renewIn = Math.max((until - world.now()) * RENEWAL_SHARE, MIN_RENEWAL_MS)
@@ -461,7 +466,7 @@ class ServerSubscription implements Job {
   async #whileBound(time: number, signal: AbortSignal): Promise<void> {
     for (let left = time - world.now(); left > 0; left = time - world.now()) {
       await pause(Math.min(left, CALLBACK_CHECK_MS), signal).catch(() => undefined)
-      if (signal.aborted || !(await this.#callbacks.isBound(this.subject))) return
+      if (signal.aborted || !(await this.#given.callbacks.isBound(this.subject))) return
     }
   }
 
@@ -549,7 +554,7 @@ class ServerSubscription implements Job {
     controller: AbortController,
     { params: own, emit }: { readonly params: Fields; readonly emit?: (note: Notification) => void },
   ): Promise<Fields> {
-    const { invoker } = this.#deps
+    const { invoker } = this.#given.deps
     const { upstream, name, arguments: given } = this.subject
     const params = { name, arguments: given, ...own }
     const request = { upstream, method, params, controller, ...(emit && { emit }) }
@@ -566,9 +571,9 @@ class ServerSubscription implements Job {
 
   async #append(isGap: boolean, entries: readonly LoggedEvent[], cursor: unknown): Promise<void> {
     const all = isGap ? [this.#entry(RELAY_GAP, {}), ...entries] : entries
-    if (all.length > 0) await this.#events.append(all)
+    if (all.length > 0) await this.#given.events.append(all)
     if (typeof cursor !== 'string' || cursor === this.#cursor) return
-    await this.#deps.store.put(this.#storeKey, cursor, POSITION_TTL_MS)
+    await this.#given.deps.store.put(this.#storeKey, cursor, POSITION_TTL_MS)
     this.#cursor = cursor
   }
 
@@ -588,7 +593,7 @@ class ServerSubscription implements Job {
     const id = idOf(given)
     if (JSON.stringify(given.data).length > MAX_DATA_LENGTH) return { ...this.#entry(RELAY_GAP, {}), id }
     // The tool that an event is about is unknown: every rule applies.
-    const data = masked(this.#deps, given.data, { upstream, method: 'subscriptions/listen' })
+    const data = masked(this.#given.deps, given.data, { upstream, method: 'subscriptions/listen' })
     const at = typeof given.timestamp === 'string' ? Date.parse(given.timestamp) : Number.NaN
     return { ...this.#entry(name, isObject(data) ? data : {}), id, ...(Number.isFinite(at) && { at }) }
   }
@@ -613,10 +618,10 @@ class ServerSubscription implements Job {
     if (this.#hasEnded) return
     const { code, message } = error
     const data = { code, message, rpc: error.rpc, ...(error.extra.data && { data: error.extra.data }) }
-    await this.#events.append([this.#entry(RELAY_ENDED, data)])
+    await this.#given.events.append([this.#entry(RELAY_ENDED, data)])
     this.#hasEnded = true
-    await this.#deps.store.delete(this.#storeKey)
-    if (this.#mode === 'webhook') await this.#callbacks.forget(this.subject)
+    await this.#given.deps.store.delete(this.#storeKey)
+    if (this.#given.mode === 'webhook') await this.#given.callbacks.forget(this.subject)
   }
 
   get #storeKey(): string {
