@@ -35,7 +35,7 @@ function servers() {
     upstreams: () => ['one', 'two'],
     events,
   }
-  const rights = { mayReceive: (_id: string): boolean => true }
+  const rights: { mayReceive(id: string): boolean } = { mayReceive: () => true }
   const typeOf = (upstream: string): EventType => ({
     ...forEveryone,
     upstream,
