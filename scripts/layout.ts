@@ -32,7 +32,6 @@ const toMerge = new Set([
   'src/testkit/simulate/watcher.ts',
   'src/testkit/simulate/rules/approvals.ts',
   'src/testkit/simulate/rules/results.ts',
-  'src/records/receiver-verifications.ts',
   'src/records/unchanged-bytes.ts',
   'src/records/unfinished.ts',
   'src/gateway/event-types.ts',
@@ -41,10 +40,6 @@ const toMerge = new Set([
   'src/features/stream/stop.ts',
   'src/features/permissions/held.ts',
   'src/features/idempotency/recorded-result.ts',
-  'src/features/events/webhooks/slots.ts',
-  'src/features/events/deliveries/failure-rate.ts',
-  'src/features/events/deliveries/owners.ts',
-  'src/features/events/deliveries/verified-receivers.ts',
   'src/catalog/proofs.ts',
   'src/catalog/schema-ids.ts',
 ])

@@ -167,7 +167,11 @@ const walls: readonly Wall[] = [
     may: forFeatures,
     uses: ['@fastify/busboy', 'node:stream'],
   },
-  { part: 'features/events/webhooks', may: ['core', 'features/dialer.ts'] },
+  {
+    part: 'features/events/sinks/webhook.ts',
+    may: ['core', 'durable', 'features/dialer.ts'],
+    own: ['receivers.ts', 'standard-webhooks.ts'],
+  },
   { part: 'features/[a-z]*/settings.ts', may: forSettings, own: [] },
   {
     part: 'features/dialer.ts',

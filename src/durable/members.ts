@@ -118,8 +118,10 @@ export class Instance {
   /** Says that it is alive, unless it did so lately; to be awaited before its id is stored. @throws SERVER_UNAVAILABLE */
   async register(now = world.monotonic()): Promise<void> {
     await this.#membership.register()
-    if (!this.#announcement || now - this.#announcedAt < this.#announcement.ttlMs / 3) return
+    if (!this.#announcement) return
     const { store, keyPrefix, ttlMs } = this.#announcement
+    // A clock that was set back does not say how long ago it was.
+    if (now >= this.#announcedAt && now - this.#announcedAt < ttlMs / 3) return
     await store.put(`${keyPrefix}${this.id}`, '1', ttlMs)
     this.#announcedAt = now
   }

@@ -1,15 +1,23 @@
 /** A clock, receivers and records in memory, for tests of webhook deliveries. */
 import { Secret } from '../../src/core/text/secret.ts'
-import type {
-  Delivery,
-  DeliveryQueue,
-  FailedAttempt,
-  OutgoingMessage,
-  Settlement,
-} from '../../src/features/events/webhooks/delivery-queue.ts'
+import {
+  type Clock,
+  type Delivery,
+  Dispatcher,
+  type FailedAttempt,
+  type Queues,
+  type Sent,
+  type Settlement,
+} from '../../src/durable/dispatcher.ts'
 import type { Dialer, DialOutcome, DialRequest } from '../../src/features/dialer.ts'
-import type { Receiver, VerificationRecords } from '../../src/features/events/webhooks/verification.ts'
-import type { Clock } from '../../src/features/events/webhooks/worker.ts'
+import { type Receiver, ReceiverVerifier } from '../../src/features/events/sinks/receivers.ts'
+import {
+  limitsFor,
+  WEBHOOK_RETRIES,
+  type WebhookMessage,
+  WebhookSink,
+} from '../../src/features/events/sinks/webhook.ts'
+import { silentLog } from './silent-log.ts'
 
 /** A clock that moves only when it is told to. */
 export class ManualClock implements Clock {
@@ -125,13 +133,23 @@ export function secretOf(seed: number): Secret {
   return new Secret(`whsec_${Buffer.alloc(32, seed).toString('base64')}`)
 }
 
-/** Records in memory, which outlive a worker. */
-export class MemoryQueue implements DeliveryQueue {
+/** What is sent of an event, unless it is withheld, or that is not known. */
+type Outgoing = Omit<WebhookMessage, 'id'> | 'withheld' | 'unknown'
+
+/** Records in memory, which outlive a dispatcher. */
+export class MemoryQueue {
   readonly receivers = new Map<string, Receiver>()
   readonly #open = new Map<string, Map<string, Delivery>>()
-  readonly settled: (Settlement & { readonly id: string; readonly subscription: string })[] = []
+  /** How deliveries ended; the `kind` of one that was not sent is the reason. */
+  readonly settled: {
+    readonly kind: string
+    readonly at: number
+    readonly failure?: string
+    readonly id: string
+    readonly subscription: string
+  }[] = []
   /** Makes the message of an event. */
-  messageOf: (id: string) => OutgoingMessage | 'withheld' | 'unknown' = (id) => ({
+  messageOf: (id: string) => Outgoing = (id) => ({
     kind: 'event',
     body: JSON.stringify({ eventId: id }),
   })
@@ -159,16 +177,29 @@ export class MemoryQueue implements DeliveryQueue {
     return [...this.#open].flatMap(([name, open]) => (open.size > 0 ? [name] : []))
   }
 
-  receiver(subscription: string): Receiver | undefined {
-    return this.receivers.get(subscription)
-  }
-
   open(subscription: string, limit: number): Promise<readonly Delivery[]> {
     return Promise.resolve([...(this.#open.get(subscription)?.values() ?? [])].slice(0, limit))
   }
 
-  message(_subscription: string, { id }: Delivery): Promise<OutgoingMessage | 'withheld' | 'unknown'> {
-    return Promise.resolve(this.messageOf(id))
+  /** The queues of a dispatcher that sends to a sink. */
+  to(sink: WebhookSink): Queues {
+    return {
+      limits: (subscription) => {
+        const receiver = this.receivers.get(subscription)
+        return receiver && limitsFor(receiver)
+      },
+      open: (subscription, limit) => this.open(subscription, limit),
+      send: async (subscription, { id }, signal): Promise<Sent> => {
+        const message = this.messageOf(id)
+        if (message === 'unknown') return { kind: 'postponed' }
+        if (message === 'withheld') return { kind: 'dropped', reason: 'withheld' }
+        const receiver = this.receivers.get(subscription)
+        if (!receiver) throw new TypeError(`there is no ${subscription}`)
+        return sink.send(receiver, { ...message, id }, signal)
+      },
+      retry: (subscription, failed) => this.retry(subscription, failed),
+      settle: (subscription, delivery, settlement) => this.settle(subscription, delivery, settlement),
+    }
   }
 
   retry(subscription: string, failed: FailedAttempt): void {
@@ -177,12 +208,13 @@ export class MemoryQueue implements DeliveryQueue {
 
   settle(subscription: string, { id }: Delivery, settlement: Settlement): void {
     this.#open.get(subscription)?.delete(id)
-    this.settled.push({ ...settlement, id, subscription })
+    const kind = settlement.kind === 'dropped' ? settlement.reason : settlement.kind
+    this.settled.push({ ...settlement, kind, id, subscription })
   }
 }
 
 /** Verified receivers in memory. */
-export class MemoryVerifications implements VerificationRecords {
+export class MemoryVerifications {
   readonly verified = new Set<string>()
 
   has({ owner, url }: Receiver): Promise<boolean> {
@@ -193,4 +225,24 @@ export class MemoryVerifications implements VerificationRecords {
     this.verified.add(`${owner} ${url}`)
     return Promise.resolve()
   }
+}
+
+interface Sending {
+  readonly queue: MemoryQueue
+  readonly dialer: Dialer
+  readonly clock: Clock
+  readonly records: MemoryVerifications
+  readonly random: number
+  readonly webhookId?: 'event' | 'message'
+}
+
+/** Sends what a queue has, with the retry schedule of webhooks and a quarter of an hour until it is given up. */
+export function sending({ queue, dialer, clock, records, random, webhookId = 'event' }: Sending): Dispatcher {
+  const now = (): number => clock.now()
+  const verifier = new ReceiverVerifier({ dialer, records, now })
+  const sink = new WebhookSink({ dialer, verifier, webhookId, now })
+  const schedule = { ...WEBHOOK_RETRIES, giveUpMs: 15 * 60_000 }
+  const dispatcher = new Dispatcher(queue.to(sink), { clock, random: () => random, schedule, log: silentLog })
+  for (const subscription of queue.subscriptions) dispatcher.wake(subscription)
+  return dispatcher
 }

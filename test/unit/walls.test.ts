@@ -172,8 +172,8 @@ const imports: readonly Wall[] = [
     ],
   },
   {
-    file: 'features/events/webhooks/worker.ts',
-    allowed: ['./slots.ts', '../../../core/log.ts', 'node:crypto', 'lru-cache'],
+    file: 'features/events/sinks/webhook.ts',
+    allowed: ['./receivers.ts', '../../../core/log.ts', 'node:crypto', 'lru-cache'],
     forbidden: [
       '../../../upstream/connector.ts',
       '../../retry.ts',

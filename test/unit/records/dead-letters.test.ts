@@ -1,6 +1,5 @@
 import { beforeEach, describe, expect, it } from 'vitest'
 import { type DeadLetter, DeadLetters } from '../../../src/records/dead-letters.ts'
-import { ReceiverVerifications } from '../../../src/records/receiver-verifications.ts'
 import { MemoryStore } from '../../../src/store/memory.ts'
 
 let now = 1_000_000
@@ -63,17 +62,5 @@ describe('dead letters', () => {
     await other.requestRedelivery(one.id)
     await mine.remove(one)
     expect([await mine.requested(), await mine.list()]).toEqual([[], []])
-  })
-})
-
-describe('verified receivers', () => {
-  it('are verified for one caller and one URL, for a time', async () => {
-    const verifications = new ReceiverVerifications(store)
-    await verifications.add({ owner: 'ada', url: 'https://a.example/' }, 1000)
-    expect(await verifications.has({ owner: 'ada', url: 'https://a.example/' })).toBe(true)
-    expect(await verifications.has({ owner: 'bob', url: 'https://a.example/' })).toBe(false)
-    expect(await verifications.has({ owner: 'ada', url: 'https://a.example/?' })).toBe(false)
-    now += 1000
-    expect(await verifications.has({ owner: 'ada', url: 'https://a.example/' })).toBe(false)
   })
 })

@@ -16,10 +16,9 @@ import { fits } from '../../../core/text/pattern.ts'
 import { pageOf } from '../../builtin-tool.ts'
 import type { ArrivingHook, BuiltinPage } from '../../feature.ts'
 import { masked } from '../../offers.ts'
+import { RECEIVERS_PATH, receiversFile } from '../sinks/receivers.ts'
 import { type EventSource, type EventType, type Fields, hasFields, type SourceContext } from '../types.ts'
-import { HookReceiver, type HookRequest } from '../webhooks/hook-receiver.ts'
-import { RECEIVERS_PATH, receiversFile } from '../webhooks/published-receivers.ts'
-import { acceptOnce } from './accept-once.ts'
+import { acceptOnce, HookReceiver, type HookRequest } from './hook-receiver.ts'
 import { contentOf, contentSchema, declaredFilters, hasScope, omittedSchema } from './declared.ts'
 
 /** How long the file of receivers may be cached, in seconds. */

@@ -15,11 +15,9 @@ import type { SealUse } from '../../../core/seal.ts'
 import { Secret } from '../../../core/text/secret.ts'
 import { casUpdate } from '../../../durable/cas-update.ts'
 import type { ArrivingHook, HookAnswer, Services } from '../../feature.ts'
+import { verifySigned } from '../sinks/standard-webhooks.ts'
 import type { Fields } from '../types.ts'
-import { hookOverload, hookRefusal, MAX_IN_FLIGHT } from '../webhooks/hook-receiver.ts'
-import { isSigned } from '../webhooks/hook-signatures.ts'
-import { verifySigned } from '../webhooks/standard-webhooks.ts'
-import { acceptOnce } from './accept-once.ts'
+import { acceptOnce, hookOverload, hookRefusal, isSigned, MAX_IN_FLIGHT } from './hook-receiver.ts'
 
 type Deps = Pick<Services, 'store' | 'identity' | 'pages'>
 

@@ -1,12 +1,18 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { decide } from '../../../../../src/features/events/webhooks/attempts.ts'
+import { type Attempt, decide as decideAfter, type Decision } from '../../../../../src/durable/dispatcher.ts'
 import type { DialOutcome } from '../../../../../src/features/dialer.ts'
+import { sentOf, WEBHOOK_RETRIES } from '../../../../../src/features/events/sinks/webhook.ts'
 import { response } from '../../../../support/webhooks.ts'
 
 const NOW = 1_771_516_800_000
 const GIVE_UP_MS = 15 * 60_000
-const first = { attempts: 1, firstAt: NOW, now: NOW, random: 1, giveUpMs: GIVE_UP_MS }
+const first = { attempts: 1, firstAt: NOW, now: NOW, random: 1 }
+
+/** What follows a response. */
+function decide(outcome: DialOutcome, attempt: Attempt): Decision {
+  return decideAfter(sentOf(outcome, attempt.now), attempt, { ...WEBHOOK_RETRIES, giveUpMs: GIVE_UP_MS })
+}
 
 function failed(reason: Extract<DialOutcome, { kind: 'failed' }>['reason']): DialOutcome {
   return { kind: 'failed', reason }

@@ -6,7 +6,7 @@ import {
   isWebhookSecret,
   signedHeaders,
   verifySigned,
-} from '../../../../../src/features/events/webhooks/standard-webhooks.ts'
+} from '../../../../../src/features/events/sinks/standard-webhooks.ts'
 
 const SECRET = 'whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8='
 const AT = 1_771_516_800_000

@@ -1,10 +1,7 @@
 import { describe, expect, it, onTestFinished } from 'vitest'
 import type { DialOutcome } from '../../../../../src/features/dialer.ts'
-import { replaceSecret } from '../../../../../src/features/events/webhooks/secrets.ts'
-import { verifySigned } from '../../../../../src/features/events/webhooks/standard-webhooks.ts'
-import { ReceiverVerifier } from '../../../../../src/features/events/webhooks/verification.ts'
-import { WebhookWorker } from '../../../../../src/features/events/webhooks/worker.ts'
-import { silentLog } from '../../../../support/silent-log.ts'
+import { ReceiverVerifier } from '../../../../../src/features/events/sinks/receivers.ts'
+import { replaceSecret, verifySigned } from '../../../../../src/features/events/sinks/standard-webhooks.ts'
 import {
   FakeReceivers,
   idle,
@@ -13,31 +10,21 @@ import {
   MemoryVerifications,
   response,
   secretOf,
+  sending,
 } from '../../../../support/webhooks.ts'
 
 const NOW = 1_771_516_800_000
 const MINUTE = 60_000
 
-/** Records, receivers and a clock that outlive the workers started on them. */
+/** Records, receivers and a clock that outlive the dispatchers started on them. */
 function world() {
   const clock = new ManualClock(NOW)
   const dialer = new FakeReceivers(clock)
   const queue = new MemoryQueue()
   const records = new MemoryVerifications()
   const start = async (options: { readonly webhookId?: 'event' | 'message' } = {}) => {
-    const worker = new WebhookWorker({
-      queue,
-      verifier: new ReceiverVerifier({ dialer, records, now: () => clock.now() }),
-      dialer,
-      clock,
-      random: () => 1,
-      giveUpMs: 15 * MINUTE,
-      webhookId: 'event',
-      log: silentLog,
-      ...options,
-    })
+    const worker = sending({ queue, dialer, clock, records, random: 1, ...options })
     onTestFinished(() => worker.close())
-    for (const subscription of queue.subscriptions) worker.wake(subscription)
     await idle()
     return worker
   }

@@ -1,13 +1,14 @@
 import { createHmac } from 'node:crypto'
 import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { Secret } from '../../../../../src/core/text/secret.ts'
-import { type HookForm, verifyHook } from '../../../../../src/features/events/webhooks/hook-signatures.ts'
 import {
   type ArrivingRequest,
+  type HookForm,
   HookReceiver,
   type HookRequest,
-} from '../../../../../src/features/events/webhooks/hook-receiver.ts'
-import { signedHeaders } from '../../../../../src/features/events/webhooks/standard-webhooks.ts'
+  verifyHook,
+} from '../../../../../src/features/events/sources/hook-receiver.ts'
+import { signedHeaders } from '../../../../../src/features/events/sinks/standard-webhooks.ts'
 import { until } from '../../../../support/condition.ts'
 import { guardedFront } from '../../../../support/auth/guarded-front.ts'
 import { secretOf } from '../../../../support/webhooks.ts'

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { LogFeeds } from '../../../../../src/features/events/deliveries/log-feed.ts'
+import { LogFeeds } from '../../../../../src/features/events/sinks/log-feed.ts'
 import { openEventLog } from '../../../../../src/records/logged-events.ts'
 import { MemoryStore } from '../../../../../src/store/memory.ts'
 import { until } from '../../../../support/condition.ts'

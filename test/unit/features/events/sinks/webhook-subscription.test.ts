@@ -2,10 +2,14 @@ import fc from 'fast-check'
 import { beforeEach, describe, expect, it } from 'vitest'
 import { GatewayError } from '../../../../../src/core/error.ts'
 import { type EventType, forEveryone } from '../../../../../src/features/events/types.ts'
-import { FailureRate } from '../../../../../src/features/events/deliveries/failure-rate.ts'
-import { HeldSubscription } from '../../../../../src/features/events/deliveries/held-subscription.ts'
+import { FailureRate } from '../../../../../src/features/events/sinks/webhook.ts'
+import {
+  type DeliveryServices,
+  WebhookSubscription,
+} from '../../../../../src/features/events/sinks/webhook-subscription.ts'
 import { callOnBehalf } from '../../../../../src/gateway/internal-call.ts'
 import { AppendLog, isBefore } from '../../../../../src/durable/log.ts'
+import { Queue } from '../../../../../src/durable/outbox.ts'
 import type { SubscriptionRecord } from '../../../../../src/records/event-subscriptions.ts'
 import { MemoryStore } from '../../../../../src/store/memory.ts'
 import { secretOf } from '../../../../support/webhooks.ts'
@@ -56,35 +60,38 @@ async function recorded(given: Partial<SubscriptionRecord> = {}): Promise<Subscr
   }
 }
 
-function held(record: SubscriptionRecord): HeldSubscription {
+function held(record: SubscriptionRecord): WebhookSubscription {
   const receiver = {
     subscription: 'sub_1',
     url: record.address,
     secrets: { current: secretOf(1) },
     owner: 'a',
   }
-  return new HeldSubscription(record, receiver, callOnBehalf({ id: 'ada' }, 'one'))
+  const call = callOnBehalf({ id: 'ada' }, 'one')
+  // What only attempts need is not there.
+  const services = { now: () => now } as DeliveryServices
+  return new WebhookSubscription(new Queue(record), receiver, call, services)
 }
 
-async function read(subscription: HeldSubscription, limit = 100): Promise<void> {
-  for (let hasMore = true; hasMore && subscription.hasRoom(limit);) {
-    const page = await log.read(subscription.next, 10)
-    subscription.take(page, { name: 'counted', type, source: 'test' }, now)
+async function read(subscription: WebhookSubscription, limit = 100): Promise<void> {
+  for (let hasMore = true; hasMore && subscription.hasCapacity(limit);) {
+    const page = await log.read(subscription.queue.next, 10)
+    subscription.take(page, { name: 'counted', type, source: 'test' })
     ;({ hasMore } = page)
   }
 }
 
 /** The numbers that are not settled, and what else is to be sent. */
-function openOf(subscription: HeldSubscription): unknown[] {
-  return subscription.open(1000).map(({ id }) => {
-    const content = subscription.contentOf(id)
+function openOf({ queue }: WebhookSubscription): unknown[] {
+  return queue.open(1000).map(({ id }) => {
+    const content = queue.find(id)?.message
     return content?.kind === 'event' ? content.event.data.n : content?.kind
   })
 }
 
-function settle(subscription: HeldSubscription, ...indexes: readonly number[]): void {
-  const open = subscription.open(1000)
-  for (const index of indexes) subscription.settle(open[index]?.id ?? '', undefined, now)
+function settle({ queue }: WebhookSubscription, ...indexes: readonly number[]): void {
+  const open = queue.open(1000)
+  for (const index of indexes) queue.settle(open[index]?.id ?? '')
 }
 
 describe('a subscription that is delivered', () => {
@@ -97,7 +104,7 @@ describe('a subscription that is delivered', () => {
     expect(openOf(subscription)).toEqual([2, 4, 6])
     settle(subscription, 0, 1, 2)
     expect(openOf(subscription)).toEqual([])
-    expect(subscription.watermark).toBe(await log.end())
+    expect(subscription.queue.watermark).toBe(await log.end())
   })
 
   it('E17 has a watermark that does not pass an event that is not settled, also in another process', async () => {
@@ -109,16 +116,16 @@ describe('a subscription that is delivered', () => {
     await append(6)
     await read(subscription)
     settle(subscription, 1)
-    expect(subscription.watermark).toBe(record.watermark)
-    const { watermark, settled } = subscription.progress()
+    expect(subscription.queue.watermark).toBe(record.watermark)
+    const { watermark, settled } = subscription.queue.takeProgress()
     expect([watermark, settled]).toEqual([record.watermark, [second]])
     const other = held({ ...record, watermark, settled })
     await read(other)
     expect(openOf(other)).toEqual([2, 6])
     settle(other, 0)
-    expect(other.watermark).toBe(second)
+    expect(other.queue.watermark).toBe(second)
     settle(other, 0)
-    expect(other.watermark).toBe(await log.end())
+    expect(other.queue.watermark).toBe(await log.end())
   })
 
   it('ends where its events end, once those before are settled, also in another process', async () => {
@@ -129,12 +136,12 @@ describe('a subscription that is delivered', () => {
     await append(99, 6)
     await read(subscription)
     expect(openOf(subscription)).toEqual([2, 4])
-    expect(subscription.hasRoom(100)).toBe(false)
+    expect(subscription.hasCapacity(100)).toBe(false)
     settle(subscription, 0)
     expect(subscription.endedBy).toBeUndefined()
     settle(subscription, 0)
     expect(subscription.endedBy).toBe(over)
-    expect(subscription.watermark).toBe(last)
+    expect(subscription.queue.watermark).toBe(last)
     const other = held({ ...record, watermark: last })
     await read(other)
     expect(other.endedBy).toBe(over)
@@ -150,19 +157,19 @@ describe('a subscription that is delivered', () => {
       const subscription = held(record)
       await read(subscription)
       expect(openOf(subscription)).toEqual(['gap', 4])
-      const [gap] = subscription.open(1)
-      expect(subscription.positionAfterGap(gap?.id ?? '')).toBe(lost)
-      expect(subscription.watermark).toBe(record.watermark)
+      const [gap] = subscription.queue.open(1)
+      expect(subscription.queue.positionAfter(gap?.id ?? '')).toBe(lost)
+      expect(subscription.queue.watermark).toBe(record.watermark)
     }
     const subscription = held(record)
     await read(subscription)
     settle(subscription, 0)
-    expect(subscription.watermark).toBe(lost)
+    expect(subscription.queue.watermark).toBe(lost)
     await append(9, 6)
     await read(subscription)
     expect(openOf(subscription)).toEqual([4, 'gap', 6])
-    const before = subscription.watermark
-    expect(subscription.positionAfterGap(subscription.open(2)[1]?.id ?? '')).toBe(before)
+    const before = subscription.queue.watermark
+    expect(subscription.queue.positionAfter(subscription.queue.open(2)[1]?.id ?? '')).toBe(before)
   })
 
   it('passes any number of events that are not requested, and stops reading behind many that are waiting', async () => {
@@ -174,13 +181,13 @@ describe('a subscription that is delivered', () => {
     for (let index = 0; index < 60; index++) await append(...Array.from({ length: 10 }, () => 4))
     for (let round = 0; round < 60; round++) {
       await read(subscription, 32)
-      const open = subscription.open(32)
-      for (const { id } of open.slice(1)) subscription.settle(id, undefined, now)
+      const open = subscription.queue.open(32)
+      for (const { id } of open.slice(1)) subscription.queue.settle(id)
     }
     expect(openOf(subscription)).toEqual([2])
-    expect(subscription.hasRoom(32)).toBe(false)
+    expect(subscription.hasCapacity(32)).toBe(false)
     settle(subscription, 0)
-    expect(subscription.hasRoom(32)).toBe(true)
+    expect(subscription.hasCapacity(32)).toBe(true)
     await read(subscription)
     expect(openOf(subscription).length).toBeGreaterThan(80)
   })
@@ -200,9 +207,9 @@ describe('a subscription that is delivered', () => {
       let subscription = held(record)
       const requested: number[] = []
       const done = new Set<string>()
-      let watermark = subscription.watermark
+      let watermark = subscription.queue.watermark
       const written = (): void => {
-        const { watermark: at, settled } = subscription.progress()
+        const { watermark: at, settled } = subscription.queue.takeProgress()
         record = { ...record, watermark: at, settled }
       }
       for (const step of all) {
@@ -211,23 +218,23 @@ describe('a subscription that is delivered', () => {
           requested.push(...step.append.filter((n) => n % 2 === 0))
         } else if ('settle' in step) {
           await read(subscription)
-          const id = subscription.open(100)[step.settle]?.id
+          const id = subscription.queue.open(100)[step.settle]?.id
           if (id !== undefined) done.add(id)
-          if (id !== undefined) subscription.settle(id, undefined, now)
-          expect(isBefore(subscription.watermark, watermark)).toBe(false)
-          ;({ watermark } = subscription)
+          if (id !== undefined) subscription.queue.settle(id)
+          expect(isBefore(subscription.queue.watermark, watermark)).toBe(false)
+          ;({ watermark } = subscription.queue)
         } else if ('write' in step) written()
         else {
           subscription = held(record)
-          ;({ watermark } = subscription)
+          ;({ watermark } = subscription.queue)
         }
       }
       await read(subscription)
-      const open = subscription.open(1000).map(({ id }) => id)
+      const open = subscription.queue.open(1000).map(({ id }) => id)
       expect(new Set([...done, ...open]).size).toBe(requested.length)
       for (const id of open) done.add(id)
       settle(subscription, ...open.keys())
-      expect(subscription.watermark).toBe(await log.end())
+      expect(subscription.queue.watermark).toBe(await log.end())
     })
     await fc.assert(property, { numRuns: 60 })
   })

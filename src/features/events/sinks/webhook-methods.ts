@@ -39,19 +39,17 @@ import {
 import { type EventRequest, marksGap, retain } from '../follower.ts'
 import type { EventCatalog } from '../types.ts'
 import { asEvent } from '../server-events.ts'
-import type { WebhookDeliveries } from './deliveries.ts'
 import { isAcceptableUrl, originToAllow } from '../../dialer.ts'
-import { replaceSecret } from '../webhooks/secrets.ts'
-import { openSecrets, sealSecrets } from './sealed-secrets.ts'
-import { isWebhookSecret } from '../webhooks/standard-webhooks.ts'
+import { isWebhookSecret, openSecrets, replaceSecret, sealSecrets } from './standard-webhooks.ts'
+import type { WebhookDeliveries } from './webhook-deliveries.ts'
 
 /** How long a subscription lasts that asks for no time, and the shortest time, in milliseconds. */
 const DEFAULT_TTL_MS = 3_600_000
 const MIN_TTL_MS = 60_000
-/** How many events are looked at together to find where delivery begins. */
+/** How many events are read at once to find where delivery begins. */
 const PAGE_EVENTS = 200
 
-interface Options {
+interface WebhookMethodOptions {
   readonly parts: EventCatalog
   readonly deps: Pick<Services, 'identity' | 'gateway' | 'log'>
   readonly deliveries: WebhookDeliveries
@@ -61,14 +59,14 @@ interface Options {
 }
 
 /** The methods of webhooks. */
-export function webhookMethods(options: Options): Readonly<Record<string, Handler>> {
+export function webhookMethods(options: WebhookMethodOptions): Readonly<Record<string, Handler>> {
   return {
     'events/subscribe': (call) => subscribe(call, options),
     'events/unsubscribe': (call) => unsubscribe(call, options),
   }
 }
 
-async function subscribe(call: Call, options: Options): Promise<Outcome> {
+async function subscribe(call: Call, options: WebhookMethodOptions): Promise<Outcome> {
   checkCaller(call)
   const { parts, deliveries } = options
   const request = await readRequest(call, parts)
@@ -106,7 +104,7 @@ async function subscribe(call: Call, options: Options): Promise<Outcome> {
   })
 }
 
-async function unsubscribe(call: Call, { deliveries }: Options): Promise<Outcome> {
+async function unsubscribe(call: Call, { deliveries }: WebhookMethodOptions): Promise<Outcome> {
   checkCaller(call)
   const { name, arguments: given = {}, delivery } = call.params.fields
   if (typeof name !== 'string') throw invalid('name', 'must be a string')
@@ -142,7 +140,7 @@ interface Delivery {
 }
 
 /** Where events are to be delivered. @throws INVALID_INPUT */
-function readDelivery({ params }: Call, { allow }: Options): Delivery {
+function readDelivery({ params }: Call, { allow }: WebhookMethodOptions): Delivery {
   const { delivery } = params.fields
   if (!isObject(delivery)) throw invalid('delivery', 'must be an object')
   const { mode, url, secret } = delivery
@@ -166,7 +164,7 @@ function withAdvice(error: GatewayError, url: string, allow: readonly string[]):
 }
 
 /** When the subscription expires: any requested time is granted within bounds. @throws INVALID_INPUT for another type */
-function readExpiry({ params }: Call, { maxTtlMs, deps }: Options): number {
+function readExpiry({ params }: Call, { maxTtlMs, deps }: WebhookMethodOptions): number {
   const { ttlMs = DEFAULT_TTL_MS } = params.fields
   const requested = ttlMs === null ? maxTtlMs : toDouble(ttlMs)
   if (requested === undefined) throw invalid('ttlMs', 'must be a number of milliseconds or null')
@@ -183,7 +181,7 @@ async function verify(
     secret,
     before,
   }: Delivery & { readonly id: string; readonly before: SubscriptionRecord | undefined },
-  { deps, deliveries, allow }: Options,
+  { deps, deliveries, allow }: WebhookMethodOptions,
 ): Promise<void> {
   const held = before?.webhook && openSecrets(id, before.webhook, deps.identity.seal)
   const secrets = held ? replaceSecret(held, secret, world.now()) : { current: secret }
@@ -198,7 +196,7 @@ async function verify(
 function stateAfter(
   state: WebhookState | undefined,
   { id, secret, isEndless }: { readonly id: string; readonly secret: Secret; readonly isEndless: boolean },
-  { deps: { identity } }: Options,
+  { deps: { identity } }: WebhookMethodOptions,
 ): WebhookState {
   const held = state && openSecrets(id, state, identity.seal)
   const secrets = held ? replaceSecret(held, secret, world.now()) : { current: secret }
@@ -212,7 +210,7 @@ function stateAfter(
 
 /** Where a new subscription begins, and whether events are missing there. @throws SERVER_UNAVAILABLE */
 async function startOf(
-  { type, from, notBefore, arguments: wanted }: PositionedRequest,
+  { type, from, notBefore, arguments: given }: PositionedRequest,
   parts: EventCatalog,
 ): Promise<{ readonly watermark: string; readonly isTruncated: boolean }> {
   const { log } = parts.events(type.upstream)
@@ -227,12 +225,12 @@ async function startOf(
     for (const { value, cursor } of page.entries) {
       const event = asEvent(value)
       // Whoever does not say how far it got begins after the last end.
-      const isEnd = mayEndLater && event !== undefined && type.endOf?.(wanted, event) !== undefined
-      const isGap = event !== undefined && (isEnd || marksGap(event, { type, arguments: wanted }))
+      const isEnd = mayEndLater && event !== undefined && type.endOf?.(given, event) !== undefined
+      const isGap = event !== undefined && (isEnd || marksGap(event, { type, arguments: given }))
       if (isEnd) begin = undefined
       else if (event && !isGap && event.at >= notBefore) begin ??= before
       if (begin !== undefined && !mayEndLater) return { watermark: begin, isTruncated }
-      if (isGap || (event?.name === type.name && type.isRequested(wanted, event))) isTruncated = true
+      if (isGap || (event?.name === type.name && type.isRequested(given, event))) isTruncated = true
       before = cursor
     }
     if (!page.hasMore) return { watermark: begin ?? page.cursor, isTruncated }

@@ -2,11 +2,9 @@ import { createServer, type IncomingHttpHeaders } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { expect, it, onTestFinished } from 'vitest'
 import { createDialer } from '../../../../../src/features/dialer.ts'
-import { verifySigned } from '../../../../../src/features/events/webhooks/standard-webhooks.ts'
-import { ReceiverVerifier } from '../../../../../src/features/events/webhooks/verification.ts'
-import { type Clock, WebhookWorker } from '../../../../../src/features/events/webhooks/worker.ts'
-import { silentLog } from '../../../../support/silent-log.ts'
-import { MemoryQueue, MemoryVerifications, secretOf } from '../../../../support/webhooks.ts'
+import type { Clock } from '../../../../../src/durable/dispatcher.ts'
+import { verifySigned } from '../../../../../src/features/events/sinks/standard-webhooks.ts'
+import { MemoryQueue, MemoryVerifications, secretOf, sending } from '../../../../support/webhooks.ts'
 
 /** The clock of this machine, whose timers end at once: the time skips to what they were set for. */
 function skippingClock(): Clock {
@@ -59,18 +57,8 @@ async function deliver(queue: MemoryQueue, allow: readonly string[]) {
   const clock = skippingClock()
   const dialer = createDialer({ allow })
   const records = new MemoryVerifications()
-  const worker = new WebhookWorker({
-    queue,
-    verifier: new ReceiverVerifier({ dialer, records, now: () => clock.now() }),
-    dialer,
-    clock,
-    random: () => 0,
-    giveUpMs: 15 * 60_000,
-    webhookId: 'event',
-    log: silentLog,
-  })
+  const worker = sending({ queue, dialer, clock, records, random: 0 })
   onTestFinished(() => worker.close())
-  for (const subscription of queue.subscriptions) worker.wake(subscription)
   return worker
 }
 
