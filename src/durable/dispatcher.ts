@@ -10,6 +10,7 @@
  */
 import { world } from '../core/world.ts'
 import { background, type Log } from '../core/log.ts'
+import { type Backoff, delayBefore } from '../core/time/backoff.ts'
 import { MAX_TIMER_MS, within } from '../core/time/waiting.ts'
 
 /** How many messages of a queue are considered at once: so many may wait for another attempt. */
@@ -56,15 +57,9 @@ export type Settlement = { readonly at: number } & (
   | { readonly kind: 'dropped'; readonly reason: string }
 )
 
-/** When failed messages are sent again, in milliseconds. */
-export interface RetrySchedule {
-  /** The delay before the second attempt. */
-  readonly firstDelayMs: number
-  /** The growth of the delay from attempt to attempt. */
-  readonly factor: number
-  /** The longest delay, also of those that the sink asks for. */
-  readonly maxDelayMs: number
-  /** A message is abandoned if the next attempt would be later than this after the first one. */
+/** When failed messages are sent again. The longest delay is also that of those that the sink asks for. */
+export interface RetrySchedule extends Omit<Backoff, 'jitter'> {
+  /** A message is abandoned if the next attempt would be later than this after the first one, in milliseconds. */
   readonly giveUpMs: number
 }
 
@@ -88,15 +83,15 @@ export interface Attempt {
 export function decide(
   sent: Extract<Sent, { kind: 'done' | 'later' | 'never' }>,
   { attempts, firstAt, now, random }: Attempt,
-  { firstDelayMs, factor, maxDelayMs, giveUpMs }: RetrySchedule,
+  schedule: RetrySchedule,
 ): Decision {
   if (sent.kind === 'done') return { kind: 'delivered' }
   const { failure } = sent
   if (sent.kind === 'never') return { kind: 'refused', failure }
-  const backoff = Math.min(firstDelayMs * factor ** (attempts - 1), maxDelayMs)
-  const requested = Math.min(sent.afterMs ?? 0, maxDelayMs)
-  const at = Math.round(now + Math.max(backoff * (0.5 + random / 2), requested))
-  if (at > firstAt + giveUpMs) return { kind: 'abandoned', failure }
+  const delay = delayBefore(attempts - 1, schedule) * (0.5 + random / 2)
+  const requested = Math.min(sent.afterMs ?? 0, schedule.maxMs)
+  const at = Math.round(now + Math.max(delay, requested))
+  if (at > firstAt + schedule.giveUpMs) return { kind: 'abandoned', failure }
   return { kind: 'retry', at, failure, ...(requested > 0 && { pausedUntil: now + requested }) }
 }
 
@@ -226,7 +221,7 @@ export class Dispatcher {
     const waiting = open.filter(({ id }) => !inFlight.has(id))
     const { clock, schedule } = this.#options
     const now = clock.now()
-    const latest = now + Math.max(schedule.maxDelayMs, POSTPONED_MS)
+    const latest = now + Math.max(schedule.maxMs, POSTPONED_MS)
     const dueAt = ({ notBefore }: Delivery): number => {
       const at = Math.max(notBefore, lane.pausedUntil)
       // No delay is that long: the clock was set back.

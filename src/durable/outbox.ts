@@ -64,13 +64,11 @@ export interface QueueRecord {
 export type Progress = Pick<QueueRecord, 'watermark' | 'settled'>
 
 /** The records of queues in the store. All methods @throws SERVER_UNAVAILABLE. */
-export interface QueueRecords<R extends QueueRecord> {
+interface QueueRecords<R extends QueueRecord> {
   /** The records of all queues. */
   all(): Promise<readonly R[]>
   /** Makes a process the owner of a queue, unless another one is that lives; resolves with the record if it is. */
   claim(record: R, owner: string, isAlive: (owner: string) => boolean): Promise<R | undefined>
-  /** Removes the record of a queue that has ended. */
-  remove(record: R): Promise<void>
 }
 
 /** A dead letter; users add what they need. */
@@ -78,10 +76,9 @@ interface Letter {
   readonly id: string
 }
 
-/** Dead letters: messages that were refused or abandoned. All methods but `queueOf` @throws SERVER_UNAVAILABLE. */
-export interface DeadLetterRecords<L extends Letter> {
-  queueOf(letter: L): string
-  add(letter: L): Promise<void>
+/** Dead letters: messages that were refused or abandoned. All methods @throws SERVER_UNAVAILABLE. */
+interface DeadLetterRecords<L extends Letter> {
+  add(letters: readonly L[]): Promise<void>
   remove(letter: L): Promise<void>
   /** Those that are to be delivered again. */
   requested(): Promise<readonly L[]>
@@ -89,18 +86,15 @@ export interface DeadLetterRecords<L extends Letter> {
   endRedelivery(letter: L): Promise<void>
 }
 
-/** Takes the messages of one queue, which this process owns. */
-interface Sink<M> {
-  /** Makes an attempt to deliver a message; the signal ends it. @throws if the store cannot be used */
-  send(message: M, delivery: Delivery, signal: AbortSignal): Promise<Sent>
-}
-
 /** What delivers one queue while this process owns it: its source, its sink, and what else its record has. */
-export interface Consumer<R extends QueueRecord, M, L extends Letter> extends Sink<M> {
+export interface Consumer<R extends QueueRecord, M, L extends Letter> {
+  readonly queue: Queue<R, M, L>
   /** The bounds on messages in flight; undefined while nothing may be sent. */
   readonly limits: readonly Limit[] | undefined
   /** Adds messages of the source to the queue, while it has capacity for more. @throws SERVER_UNAVAILABLE */
   fill(limit: number): Promise<void>
+  /** Makes an attempt to deliver a message; the signal ends it. @throws if the store cannot be used */
+  send(message: M, delivery: Delivery, signal: AbortSignal): Promise<Sent>
   /** A message failed, and is attempted again. */
   retried(message: M, failed: FailedAttempt): void
   /** A message is settled. `isAgain`: it was a dead letter. */
@@ -113,6 +107,8 @@ export interface Consumer<R extends QueueRecord, M, L extends Letter> extends Si
   maintain(now: number): Promise<void>
   /** Writes the record, unless it ended, or has another owner. @throws SERVER_UNAVAILABLE */
   write(owner: string, progress: Progress): Promise<R | undefined>
+  /** Removes the record, after the last message. @throws SERVER_UNAVAILABLE */
+  remove(): Promise<unknown>
 }
 
 /** What an outbox is made of. */
@@ -130,6 +126,8 @@ export interface OutboxOptions<
   readonly letters: DeadLetterRecords<L>
   /** Begins to deliver a queue; undefined if that is not possible yet. */
   consume(queue: Queue<R, M, L>): C | undefined
+  /** The queue of a dead letter. */
+  queueOf(letter: L): string
   /** A dead letter as a message; undefined if it cannot be read. */
   messageOf(letter: L): { readonly id: string; readonly message: M } | undefined
   /** A dead letter cannot be delivered again: its queue has ended, or it cannot be read. */
@@ -138,12 +136,6 @@ export interface OutboxOptions<
   onPollFailed(reason: string): void
   /** After each poll. */
   onPolled(): void
-}
-
-/** A queue that this process owns, and what delivers it. */
-interface Held<R extends QueueRecord, M, L, C> {
-  readonly queue: Queue<R, M, L>
-  readonly consumer: C
 }
 
 /** The queues that this process delivers. */
@@ -158,7 +150,7 @@ export class Outbox<
   readonly #dispatcher: Dispatcher
   /** This process as an owner: one key in the store, so the lease of any number of queues costs one write. */
   readonly #owner: Instance
-  readonly #held = new Map<string, Held<R, M, L, C>>()
+  readonly #held = new Map<string, C>()
   /** Changes of dead letters that are written before the watermarks that pass them. */
   readonly #letterWrites: (() => Promise<void>)[] = []
   /** The dead letters whose redelivery has ended, which is not written yet. */
@@ -201,12 +193,12 @@ export class Outbox<
 
   /** What delivers a queue, if this process owns it. */
   find(id: string): C | undefined {
-    return this.#held.get(id)?.consumer
+    return this.#held.get(id)
   }
 
   /** What delivers the queues of this process. */
   get consumers(): readonly C[] {
-    return [...this.#held.values()].map(({ consumer }) => consumer)
+    return [...this.#held.values()]
   }
 
   /** Delivers a queue that was made or changed here, unless another process does. @throws SERVER_UNAVAILABLE */
@@ -239,25 +231,27 @@ export class Outbox<
     if (held) await this.#end(held)
   }
 
-  async #end(held: Held<R, M, L, C>): Promise<void> {
-    const { record } = held.queue
-    // A queue of the same id may have begun meanwhile.
-    if (this.#held.get(record.id) !== held) return
-    this.#held.delete(record.id)
-    await this.#options.records.remove(record)
+  async #end(held: C): Promise<void> {
+    if (this.#drop(held)) await held.remove()
+  }
+
+  /** Forgets a queue, unless one of the same id has begun meanwhile. */
+  #drop(held: C): boolean {
+    const { id } = held.queue.record
+    return this.#held.get(id) === held && this.#held.delete(id)
   }
 
   // What the dispatcher asks
 
   limits(id: string): readonly Limit[] | undefined {
     const held = this.#held.get(id)
-    return held?.queue.isOwnedAt(this.#clock.now()) ? held.consumer.limits : undefined
+    return held?.queue.isOwnedAt(this.#clock.now()) ? held.limits : undefined
   }
 
   async open(id: string, limit: number): Promise<readonly Delivery[]> {
     const held = this.#held.get(id)
     if (!held) return []
-    await held.consumer.fill(limit)
+    await held.fill(limit)
     return held.queue.open(limit)
   }
 
@@ -265,15 +259,15 @@ export class Outbox<
     const held = this.#held.get(id)
     const entry = held?.queue.find(delivery.id)
     if (!held || !entry) return { kind: 'dropped', reason: 'settled' }
-    return held.consumer.send(entry.message, delivery, signal)
+    return held.send(entry.message, delivery, signal)
   }
 
   retry(id: string, failed: FailedAttempt): void {
     const held = this.#held.get(id)
     const message = held?.queue.retry(failed)?.message
     if (!held || message === undefined) return
-    held.consumer.retried(message, failed)
-    if (!held.consumer.limits) this.#writeLater(WRITE_DELAY_MS)
+    held.retried(message, failed)
+    if (!held.limits) this.#writeLater(WRITE_DELAY_MS)
   }
 
   settle(id: string, delivery: Delivery, settlement: Settlement): void {
@@ -281,11 +275,11 @@ export class Outbox<
     const entry = held?.queue.settle(delivery.id)
     if (!held || !entry) return
     const { message, letter } = entry
-    held.consumer.settled(message, delivery, settlement, letter !== undefined)
+    held.settled(message, delivery, settlement, letter !== undefined)
     if (held.queue.isEnding) return background(this.#end(held), this.#options.log)
     if (settlement.kind === 'refused' || settlement.kind === 'abandoned') {
-      const added = held.consumer.letterOf(message, settlement.failure, settlement.at)
-      if (added !== undefined) this.#letterWrites.push(() => this.#options.letters.add(added))
+      const added = held.letterOf(message, settlement.failure, settlement.at)
+      if (added !== undefined) this.#letterWrites.push(() => this.#options.letters.add([added]))
     }
     if (letter) this.#endRedelivery(letter, settlement)
     this.#writeLater(WRITE_DELAY_MS)
@@ -333,15 +327,14 @@ export class Outbox<
     }
   }
 
-  async #writeOne(held: Held<R, M, L, C>): Promise<void> {
-    const { queue, consumer } = held
-    const { id } = queue.record
+  async #writeOne(held: C): Promise<void> {
+    const { queue } = held
     if (queue.isEnding) return
     try {
       const now = this.#clock.now()
-      const record = await consumer.write(this.#owner.id, queue.takeProgress())
+      const record = await held.write(this.#owner.id, queue.takeProgress())
       if (record) queue.renew(record, now)
-      else if (this.#held.get(id) === held) this.#held.delete(id)
+      else this.#drop(held)
     } catch (error) {
       queue.isDirty = true
       throw error
@@ -392,8 +385,9 @@ export class Outbox<
   }
 
   async #maintainAll(now: number): Promise<void> {
-    for (const { queue, consumer } of [...this.#held.values()]) {
-      await consumer.maintain(now)
+    for (const held of this.consumers) {
+      await held.maintain(now)
+      const { queue } = held
       if (queue.movedAt !== undefined && now - queue.movedAt > IDLE_WRITE_DELAY_MS) queue.isDirty = true
       if (queue.isDirty) this.#writeLater(WRITE_DELAY_MS)
     }
@@ -423,31 +417,31 @@ export class Outbox<
   #hold(record: R, now: number): void {
     const queue = new Queue<R, M, L>(record)
     queue.renew(record, now)
-    const consumer = this.#options.consume(queue)
+    const held = this.#options.consume(queue)
     // If it cannot be delivered yet, it is claimed again at the next poll.
-    if (!consumer) return
-    this.#held.set(record.id, { queue, consumer })
+    if (!held) return
+    this.#held.set(record.id, held)
     this.wake(record.id)
   }
 
   /** Takes the record of a queue as it was at a time, or drops the queue if another process took it over. */
-  #renew({ queue, consumer }: Held<R, M, L, C>, record: R, now: number): void {
+  #renew(held: C, record: R, now: number): void {
     if (record.owner !== undefined && record.owner !== this.#owner.id) {
       this.#held.delete(record.id)
       return
     }
-    const wasActive = queue.isOwnedAt(this.#clock.now()) && consumer.limits !== undefined
-    consumer.renewed(record)
-    queue.renew(record, now)
-    if (!wasActive && consumer.limits) this.wake(record.id)
+    const wasActive = this.limits(record.id) !== undefined
+    held.renewed(record)
+    held.queue.renew(record, now)
+    if (!wasActive) this.wake(record.id)
   }
 
   /** Delivers dead letters again that were requested. */
   async #redeliver(records: ReadonlyMap<string, R>): Promise<void> {
-    const { letters, messageOf, onUndeliverable } = this.#options
+    const { letters, queueOf, messageOf, onUndeliverable } = this.#options
     for (const letter of await letters.requested()) {
       if (this.#settledLetters.has(letter.id)) continue
-      const id = letters.queueOf(letter)
+      const id = queueOf(letter)
       const found = messageOf(letter)
       const held = this.#held.get(id)
       if (held && found) {

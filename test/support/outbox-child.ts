@@ -16,7 +16,7 @@ const { outbox } = testOutbox({
   store,
   membership: createMembership(() => store),
   clock: systemClock,
-  schedule: { firstDelayMs: 300, factor: 2, maxDelayMs: 2000, giveUpMs: 86_400_000 },
+  schedule: { firstMs: 300, factor: 2, maxMs: 2000, giveUpMs: 86_400_000 },
   atOnce: 4,
   send: async (message, attempts) => {
     const outcome = outcomeOf(message, attempts)

@@ -64,10 +64,6 @@ export class QueueStore {
     return record?.owner === owner ? record : undefined
   }
 
-  async remove({ id }: QueueRecord): Promise<void> {
-    await this.#store.delete(`queue/${id}`)
-  }
-
   #change(id: string, change: (record: QueueRecord | undefined) => QueueRecord | undefined) {
     return casUpdate<QueueRecord | undefined>(
       this.#store,
@@ -93,12 +89,9 @@ export class LetterStore {
     this.#store = store
   }
 
-  queueOf({ message }: TestLetter): string {
-    return message.queue
-  }
-
-  async add(letter: TestLetter): Promise<void> {
-    await this.#store.put(`letter/${letter.id}`, JSON.stringify(letter), FOREVER_MS)
+  async add(letters: readonly TestLetter[]): Promise<void> {
+    for (const letter of letters)
+      await this.#store.put(`letter/${letter.id}`, JSON.stringify(letter), FOREVER_MS)
   }
 
   async remove({ id }: TestLetter): Promise<void> {
@@ -141,6 +134,7 @@ export function testOutbox({ store, membership, clock, schedule, atOnce, send }:
   const log = messageLog(store)
   const consume = (queue: Queue<QueueRecord, TestMessage, TestLetter>) =>
     ({
+      queue,
       get limits() {
         return [[queue.record.id, atOnce]] as const
       },
@@ -165,6 +159,7 @@ export function testOutbox({ store, membership, clock, schedule, atOnce, send }:
       // There may be more in the log.
       maintain: async () => outbox.wake(queue.record.id),
       write: (owner, progress) => records.advance(queue.record, owner, progress),
+      remove: () => store.delete(`queue/${queue.record.id}`),
     }) satisfies Consumer<QueueRecord, TestMessage, TestLetter>
   const outbox: Outbox<
     QueueRecord,
@@ -182,6 +177,7 @@ export function testOutbox({ store, membership, clock, schedule, atOnce, send }:
     random: () => 1,
     log: silentLog,
     consume,
+    queueOf: ({ message }) => message.queue,
     messageOf: ({ message }) => ({ id: message.id, message }),
     onUndeliverable: () => undefined,
     onPollFailed: () => undefined,

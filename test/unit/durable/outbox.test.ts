@@ -59,7 +59,7 @@ function field() {
         close: () => Promise.resolve(),
       },
       clock,
-      schedule: { firstDelayMs: 10_000, factor: 4, maxDelayMs: 60_000, giveUpMs: 30_000 },
+      schedule: { firstMs: 10_000, factor: 4, maxMs: 60_000, giveUpMs: 30_000 },
       atOnce: 16,
       send: (message, attempts) => {
         sent.push(`${id} ${message.n}`)

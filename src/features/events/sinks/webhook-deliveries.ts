@@ -2,7 +2,7 @@
 import { world } from '../../../core/world.ts'
 import { asGatewayError, type GatewayError } from '../../../core/error.ts'
 import { type Clock, systemClock } from '../../../durable/dispatcher.ts'
-import { type DeadLetterRecords, Outbox, type QueueRecords } from '../../../durable/outbox.ts'
+import { Outbox } from '../../../durable/outbox.ts'
 import { type DeadLetter, DeadLetters } from '../../../records/dead-letters.ts'
 import { EventSubscriptions, type SubscriptionRecord } from '../../../records/event-subscriptions.ts'
 import { callerHash, fromStoredPrincipal } from '../../../records/principal.ts'
@@ -12,7 +12,7 @@ import { forbidden } from '../errors.ts'
 import { asEvent } from '../server-events.ts'
 import type { EventCatalog } from '../types.ts'
 import { LogFeeds } from './log-feed.ts'
-import { type Receiver, type ReceiverCheck, ReceiverVerifier, VerifiedReceivers } from './receivers.ts'
+import { type Receiver, ReceiverVerifier, VerifiedReceivers } from './receivers.ts'
 import { openSecrets } from './standard-webhooks.ts'
 import { WEBHOOK_RETRIES, WebhookSink } from './webhook.ts'
 import {
@@ -38,9 +38,9 @@ export interface DeliveryOptions {
 /** The deliveries of this process. */
 export class WebhookDeliveries {
   readonly subscriptions: EventSubscriptions
-  readonly #outbox: Outbox<SubscriptionRecord, Content, DeadLetter, WebhookSubscription>
+  readonly outbox: Outbox<SubscriptionRecord, Content, DeadLetter, WebhookSubscription>
   readonly #deps: DeliveryOptions['deps']
-  readonly #verifier: ReceiverVerifier
+  readonly verifier: ReceiverVerifier
   readonly #services: DeliveryServices
 
   constructor(options: DeliveryOptions) {
@@ -48,8 +48,8 @@ export class WebhookDeliveries {
     const now = (): number => clock.now()
     this.#deps = deps
     this.subscriptions = new EventSubscriptions(deps.store, now)
-    const isKept = (id: string): boolean => this.#outbox.find(id)?.queue.record.webhook?.isVerified === true
-    this.#verifier = new ReceiverVerifier({
+    const isKept = (id: string): boolean => this.outbox.find(id)?.queue.record.webhook?.isVerified === true
+    this.verifier = new ReceiverVerifier({
       dialer,
       now,
       records: new VerifiedReceivers(deps.store, isKept),
@@ -59,22 +59,26 @@ export class WebhookDeliveries {
       parts,
       now,
       subscriptions: this.subscriptions,
-      sink: new WebhookSink({ dialer, verifier: this.#verifier, webhookId, now }),
+      sink: new WebhookSink({ dialer, verifier: this.verifier, webhookId, now }),
       feeds: new LogFeeds(parts.events, deps.log, (upstream) => this.#wakeAll(upstream)),
       receiverOf: (record) => this.#receiverOf(record),
-      wake: (id) => this.#outbox.wake(id),
+      wake: (id) => this.outbox.wake(id),
     }
-    this.#outbox = new Outbox({
+    this.outbox = new Outbox<SubscriptionRecord, Content, DeadLetter, WebhookSubscription>({
       store: deps.store,
       ownerPrefix: 'event-owner:',
       membership: deps.identity.membership,
-      records: recordsOf(this.subscriptions),
-      letters: lettersOf(new DeadLetters(deps.store)),
+      records: {
+        all: async () => (await this.subscriptions.all()).filter(({ webhook }) => webhook),
+        claim: (record, owner, isAlive) => this.subscriptions.claim(record, owner, isAlive),
+      },
+      letters: new DeadLetters(deps.store),
       schedule: { ...WEBHOOK_RETRIES, giveUpMs },
       clock,
       random: () => random(),
       log: deps.log,
       consume: (queue) => this.#consume(queue),
+      queueOf: ({ subscription }) => subscription,
       messageOf,
       onUndeliverable: ({ id, subscription }) =>
         deps.log.warn('webhook.redelivery_failed', { dead_letter: id, subscription, reason: 'ended' }),
@@ -85,44 +89,13 @@ export class WebhookDeliveries {
 
   /** Begins to deliver, and takes over what earlier processes left. */
   start(): Promise<void> {
-    return this.#outbox.start()
+    return this.outbox.start()
   }
 
   /** Ends all attempts, writes what is settled, and leaves the rest to other processes. */
   async close(): Promise<void> {
-    await this.#outbox.close()
+    await this.outbox.close()
     this.#services.feeds.endAllBut(new Set())
-  }
-
-  /** Delivers a subscription that was made or renewed here, unless another process does. @throws SERVER_UNAVAILABLE */
-  added(record: SubscriptionRecord): Promise<void> {
-    return this.#outbox.added(record)
-  }
-
-  /** Ends a subscription whose last message is on its way: who subscribes again gets a new one. @throws SERVER_UNAVAILABLE */
-  async endIfEnding(id: string): Promise<void> {
-    const subscription = this.#outbox.find(id)
-    if (subscription?.queue.isEnding || subscription?.endedBy) await this.#outbox.end(id)
-  }
-
-  /** Forgets a subscription that ended. */
-  removed(id: string): void {
-    this.#outbox.removed(id)
-  }
-
-  /** How far a subscription was delivered, as far as this process knows. */
-  watermarkOf({ id, watermark }: SubscriptionRecord): string {
-    return this.#outbox.find(id)?.queue.watermark ?? watermark
-  }
-
-  /** Writes what this process knows of a subscription. @throws SERVER_UNAVAILABLE */
-  written(id: string): Promise<void> {
-    return this.#outbox.flush(id)
-  }
-
-  /** Whether a receiver is verified; it gets a challenge if that is not known. @throws SERVER_UNAVAILABLE */
-  verify(receiver: Receiver, signal: AbortSignal): Promise<ReceiverCheck> {
-    return this.#verifier.verify(receiver, signal)
   }
 
   #consume(queue: SubscriptionQueue): WebhookSubscription | undefined {
@@ -152,33 +125,12 @@ export class WebhookDeliveries {
 
   /** The servers whose logs are read. */
   get #upstreams(): ReadonlySet<string | undefined> {
-    return new Set(this.#outbox.consumers.map(({ upstream }) => upstream))
+    return new Set(this.outbox.consumers.map(({ upstream }) => upstream))
   }
 
   #wakeAll(upstream: string | undefined): void {
-    for (const each of this.#outbox.consumers)
-      if (each.upstream === upstream) this.#outbox.wake(each.queue.record.id)
-  }
-}
-
-/** The subscriptions that are delivered by webhooks, as the records of queues. */
-function recordsOf(subscriptions: EventSubscriptions): QueueRecords<SubscriptionRecord> {
-  return {
-    all: async () => (await subscriptions.all()).filter(({ webhook }) => webhook),
-    claim: (record, owner, isAlive) => subscriptions.claim(record, owner, isAlive),
-    remove: async ({ principal, id }) => {
-      await subscriptions.unsubscribe(principal, id)
-    },
-  }
-}
-
-function lettersOf(letters: DeadLetters): DeadLetterRecords<DeadLetter> {
-  return {
-    queueOf: ({ subscription }) => subscription,
-    add: (letter) => letters.add([letter]),
-    remove: (letter) => letters.remove(letter),
-    requested: () => letters.requested(),
-    endRedelivery: (letter) => letters.endRedelivery(letter),
+    for (const each of this.outbox.consumers)
+      if (each.upstream === upstream) this.outbox.wake(each.queue.record.id)
   }
 }
 

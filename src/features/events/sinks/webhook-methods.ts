@@ -69,17 +69,19 @@ export function webhookMethods(options: WebhookMethodOptions): Readonly<Record<s
 async function subscribe(call: Call, options: WebhookMethodOptions): Promise<Outcome> {
   checkCaller(call)
   const { parts, deliveries } = options
+  const { subscriptions, outbox } = deliveries
   const request = await readRequest(call, parts)
   const delivery = readDelivery(call, options)
   const expiresAt = readExpiry(call, options)
   await retain([request], call.principal, parts)
 
   const key = keyOf(call, request, delivery.url)
-  const id = deliveries.subscriptions.idOf(call.principal, key)
-  await deliveries.endIfEnding(id)
-  await deliveries.written(id)
-  const before = await deliveries.subscriptions.find(call.principal, id)
-  if (!before && !(await deliveries.subscriptions.hasRoom(call.principal, id))) throw tooMany()
+  const id = subscriptions.idOf(call.principal, key)
+  // Whoever subscribes again while the last message is on its way gets a new subscription.
+  if (outbox.find(id)?.isOver) await outbox.end(id)
+  await outbox.flush(id)
+  const before = await subscriptions.find(call.principal, id)
+  if (!before && !(await subscriptions.hasRoom(call.principal, id))) throw tooMany()
   await verify(call, { id, before, ...delivery }, options)
 
   const start = before ? { watermark: before.watermark, isTruncated: false } : await startOf(request, parts)
@@ -91,10 +93,10 @@ async function subscribe(call: Call, options: WebhookMethodOptions): Promise<Out
     webhook,
     watermark: start.watermark,
   }
-  const record = await deliveries.subscriptions.subscribe(call.principal, key, grant)
+  const record = await subscriptions.subscribe(call.principal, key, grant)
   if (!record) throw tooMany()
-  await deliveries.added(record)
-  const position = deliveries.watermarkOf(record)
+  await outbox.added(record)
+  const position = outbox.find(id)?.queue.watermark ?? record.watermark
   return answered({
     id,
     refreshBefore: expiresAt === NEVER ? null : isoTime(expiresAt),
@@ -104,7 +106,10 @@ async function subscribe(call: Call, options: WebhookMethodOptions): Promise<Out
   })
 }
 
-async function unsubscribe(call: Call, { deliveries }: WebhookMethodOptions): Promise<Outcome> {
+async function unsubscribe(
+  call: Call,
+  { deliveries: { subscriptions, outbox } }: WebhookMethodOptions,
+): Promise<Outcome> {
   checkCaller(call)
   const { name, arguments: given = {}, delivery } = call.params.fields
   if (typeof name !== 'string') throw invalid('name', 'must be a string')
@@ -112,9 +117,9 @@ async function unsubscribe(call: Call, { deliveries }: WebhookMethodOptions): Pr
   if (!isObject(delivery) || typeof delivery.url !== 'string')
     throw invalid('delivery.url', 'must be a string')
   const key = keyOf(call, { name, arguments: given }, delivery.url)
-  const id = deliveries.subscriptions.idOf(call.principal, key)
-  deliveries.removed(id)
-  if (!(await deliveries.subscriptions.unsubscribe(call.principal, id))) throw notFound('subscription')
+  const id = subscriptions.idOf(call.principal, key)
+  outbox.removed(id)
+  if (!(await subscriptions.unsubscribe(call.principal, id))) throw notFound('subscription')
   return answered({})
 }
 
@@ -186,7 +191,7 @@ async function verify(
   const held = before?.webhook && openSecrets(id, before.webhook, deps.identity.seal)
   const secrets = held ? replaceSecret(held, secret, world.now()) : { current: secret }
   const owner = callerHash(call.principal.id)
-  const check = await deliveries.verify({ subscription: id, url, secrets, owner }, call.signal)
+  const check = await deliveries.verifier.verify({ subscription: id, url, secrets, owner }, call.signal)
   if (check.kind === 'verified') return
   deps.log.info('webhook.not_verified', { subscription: id, failure: check.failure })
   throw withAdvice(callbackEndpointError(check.failure), url, allow)

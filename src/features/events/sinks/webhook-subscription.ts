@@ -114,6 +114,11 @@ export class WebhookSubscription implements Consumer<SubscriptionRecord, Content
     return this.#health.suspendedAt !== undefined
   }
 
+  /** Whether its last message is on its way, or will be. */
+  get isOver(): boolean {
+    return this.queue.isEnding || this.endedBy !== undefined
+  }
+
   /** The error that ended its events, once all events before are settled. */
   get endedBy(): GatewayError | undefined {
     return this.#ended && this.queue.open(1).length === 0 ? this.#ended : undefined
@@ -334,6 +339,11 @@ export class WebhookSubscription implements Consumer<SubscriptionRecord, Content
     })
     if (record?.webhook?.suspendedAt !== undefined) this.#isSuspensionWritten = true
     return record
+  }
+
+  remove(): Promise<boolean> {
+    const { principal, id } = this.queue.record
+    return this.#services.subscriptions.unsubscribe(principal, id)
   }
 
   #stateAfter({ lastDeliveryAt: _at, lastError, failedSince: _since, ...rest }: WebhookState): WebhookState {

@@ -28,9 +28,9 @@ import { isWebhookId, secretsAt } from './standard-webhooks.ts'
  * `Retry-After` asks for it, at most an hour later. The setting `give_up` says until when, from the first attempt on.
  */
 export const WEBHOOK_RETRIES: Omit<RetrySchedule, 'giveUpMs'> = {
-  firstDelayMs: 10_000,
+  firstMs: 10_000,
   factor: 4,
-  maxDelayMs: 3_600_000,
+  maxMs: 3_600_000,
 }
 
 /** How many requests may be in flight to one receiver, to the receivers of one caller, and in all. */
