@@ -1,6 +1,9 @@
 /**
  * Compensates the steps of a transaction in reverse order, each under its own idempotency key, and continues where an
  * earlier worker stopped.
+ *
+ * Compensations that fail are repeated, but are no queue of an outbox (`durable/outbox.ts`): whoever rolls back waits for the
+ * outcome of all of them, and the record of the transaction has each outcome and the time of the next attempt.
  */
 import { createHash } from 'node:crypto'
 import { world } from '../../core/world.ts'
