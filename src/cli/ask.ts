@@ -1,23 +1,36 @@
-/** Answers input requests of a call in the terminal: the forms of confirmations, and those of servers. */
+/** Asks in the terminal: for a confirmation, and the input requests of a call, which are confirmations and forms of servers. */
 import { createInterface, type Interface } from 'node:readline/promises'
 import type { InputRequest, InputResponse } from '../core/call.ts'
 import { isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
 import { oneLine } from '../core/text/escape.ts'
 import { parseJson } from '../core/json/read.ts'
+import { UsageError } from './command.ts'
 import { type Io, writeError } from './io.ts'
 
-interface Options {
-  readonly io: Io
-  /** Confirmations are answered with yes. */
-  readonly isConfirmed: boolean
+/** Asks a question that is answered with yes or no. @throws UsageError with the advice, without a terminal */
+export async function confirmed(question: string, advice: string, io: Io): Promise<boolean> {
+  if (!io.stdin.isTTY) throw new UsageError(advice)
+  return withTerminal(io, (terminal) => isYes(terminal, question))
+}
+
+/** Reads a line of an answer. */
+export function typedAnswer(question: string, io: Io): Promise<string> {
+  return withTerminal(io, async (terminal) => (await terminal.question(question)).trim())
+}
+
+async function isYes(terminal: Interface, question: string): Promise<boolean> {
+  return /^y(es)?$/i.test((await terminal.question(`${question} [y/N] `)).trim())
 }
 
 /** The most fields of a form that are asked for. */
 const MAX_FIELDS = 50
 
-/** Answers input requests; without a terminal, confirmations end the call, and servers get no answer. */
-export function answering({ io, isConfirmed }: Options) {
+/**
+ * Answers input requests; without a terminal, confirmations end the call, unless they are answered with yes, and servers get no
+ * answer.
+ */
+export function answering(io: Io, isConfirmed: boolean) {
   return async (request: InputRequest, of: 'gateway' | 'server'): Promise<InputResponse> => {
     const { message, requestedSchema } = request.params?.fields ?? {}
     const question = oneLine(typeof message === 'string' ? message : 'The server requests input.')
@@ -69,9 +82,12 @@ async function confirmation(question: string, fields: readonly Field[], io: Io):
   const typed = fields.find(({ name, type }) => name === 'confirm' && type === 'string')
   return withTerminal(io, async (terminal) => {
     writeError(`${question}\n`, io)
-    const answer = (await terminal.question(typed ? `${typed.title}: ` : 'Run it? [y/N] ')).trim()
-    if (typed) return answer === '' ? responseOf({ action: 'decline' }) : accepted({ confirm: answer })
-    return /^y(es)?$/i.test(answer) ? accepted({ confirm: true }) : responseOf({ action: 'decline' })
+    const answer = typed
+      ? (await terminal.question(`${typed.title}: `)).trim()
+      : await isYes(terminal, 'Run it?')
+    return answer === '' || answer === false
+      ? responseOf({ action: 'decline' })
+      : accepted({ confirm: answer })
   })
 }
 
@@ -85,8 +101,9 @@ async function filled(question: string, fields: readonly Field[], io: Io): Promi
       if (answer === '' && isRequired) return responseOf({ action: 'decline' })
       if (answer !== '') content[name] = type === 'string' ? answer : valueOf(answer)
     }
-    const isSent = /^y(es)?$/i.test((await terminal.question('Send these answers? [y/N] ')).trim())
-    return isSent ? accepted(content) : responseOf({ action: 'decline' })
+    return (await isYes(terminal, 'Send these answers?'))
+      ? accepted(content)
+      : responseOf({ action: 'decline' })
   })
 }
 

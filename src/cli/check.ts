@@ -23,12 +23,14 @@ import { nearest } from '../core/text/words.ts'
 import { holdsPassword, looksLikeToken, namesSecret } from '../config/secrets.ts'
 import { within } from '../core/time/waiting.ts'
 import { issuerProblem } from '../downstream/auth/jwt.ts'
-import { openLog } from '../observability/log.ts'
-import { Gateway } from '../gateway/gateway.ts'
-import { mayStoreBeUnusable, openSharedStore } from '../gateway/offline.ts'
-import { readServed, type Source } from './options.ts'
-import { readOptions } from './words.ts'
-import { type Io, printError, printJson, write, writeError } from './io.ts'
+import type { Gateway } from '../gateway/gateway.ts'
+import { mayStoreBeUnusable } from '../gateway/offline.ts'
+import type { Given } from './command.ts'
+import type { commands } from './commands.ts'
+import { withStore } from './config-file.ts'
+import { type Io, printError, write, writeError } from './io.ts'
+import { countText, type Output } from './output.ts'
+import { readableLog, readServed, type Source, withGateway } from './source.ts'
 
 /** The output of `gatehouse check --json`. */
 interface Report {
@@ -62,18 +64,24 @@ interface ServerReport {
 const LISTING_TIMEOUT_MS = 10_000
 
 /** `gatehouse check`: reads the configuration, connects to each server, and prints every problem at once. */
-export async function check(args: readonly string[], io: Io): Promise<number> {
-  const isJson = readOptions(args, ['config', 'log-level', 'json']).json
-  const report = isJson ? writeJson : writeText
+export async function check(given: Given<typeof commands.check>, io: Io): Promise<Output> {
   let source: Source
   try {
-    source = readServed(args, ['config', 'log-level', 'json'], io)[1]
+    source = readServed(given, io)
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
-    return report({ ok: false, problems: error.problems, servers: [], watches: [] }, io, textOf(error))
+    return reported({ ok: false, problems: error.problems, servers: [], watches: [] }, textOf(error), io)
   }
   const { found, ...rest } = await examine(source, io)
-  return report({ ok: found.length === 0, problems: problemsOf(found, source), ...rest }, io, source.text)
+  return reported({ ok: found.length === 0, problems: problemsOf(found, source), ...rest }, source.text, io)
+
+  /** Text goes to both streams. */
+  function reported(report: Report, text: string | undefined, output: Io): Output {
+    const code = report.ok ? 0 : 1
+    if (given.json) return { json: report, text: '', code }
+    writeText(report, output, text)
+    return code
+  }
 }
 
 type Examined = Pick<Report, 'servers' | 'watches'> & { readonly found: readonly Finding[] }
@@ -82,25 +90,25 @@ type Examined = Pick<Report, 'servers' | 'watches'> & { readonly found: readonly
 async function examine(source: Source, io: Io): Promise<Examined> {
   // Read-only: work that another gateway left unfinished is not resumed.
   const settings: Settings = { ...source.settings, store: { kind: 'memory' } }
-  const gateway = new Gateway(settings, { variables: io.env, log: openLog('error', io, true) })
-  const found: Finding[] = [...(await gateway.start()), ...(await placeProblems(source.settings, io))]
-  const servers = await Promise.all(
-    [...gateway.statuses].map(async ([name, { problem, stderr, revision }]): Promise<ServerReport> => {
-      if (problem !== undefined) return { name, state: 'unavailable', problem, ...(stderr && { stderr }) }
-      if (revision === undefined) return { name, state: 'not_tried' }
-      return { name, state: 'ready', revision, ...(await listsOf(name, gateway)) }
-    }),
-  )
-  for (const { name, problem, stderr = [] } of servers) {
-    const message = [problem, ...stderr.map((line) => `    ${line}`)].join('\n')
-    if (problem !== undefined) found.push({ path: ['upstreams', name], at: 'key', message })
-  }
-  const trials = await gateway.tryEvents()
-  found.push(...trials.flatMap((trial) => trialProblem(trial, found)))
-  await gateway.close()
-  const issuer = await issuerProblem(source.settings.auth.jwt, gateway.proxies)
-  if (issuer !== undefined) found.push({ path: ['auth', 'jwt', 'issuer'], message: issuer })
-  return { found, servers, watches: trials.flatMap(watchReport) }
+  return withGateway(settings, { io, log: readableLog(io) }, async (gateway) => {
+    const found: Finding[] = [...(await gateway.start()), ...(await placeProblems(source.settings, io))]
+    const servers = await Promise.all(
+      [...gateway.statuses].map(async ([name, { problem, stderr, revision }]): Promise<ServerReport> => {
+        if (problem !== undefined) return { name, state: 'unavailable', problem, ...(stderr && { stderr }) }
+        if (revision === undefined) return { name, state: 'not_tried' }
+        return { name, state: 'ready', revision, ...(await listsOf(name, gateway)) }
+      }),
+    )
+    for (const { name, problem, stderr = [] } of servers) {
+      const message = [problem, ...stderr.map((line) => `    ${line}`)].join('\n')
+      if (problem !== undefined) found.push({ path: ['upstreams', name], at: 'key', message })
+    }
+    const trials = await gateway.tryEvents()
+    found.push(...trials.flatMap((trial) => trialProblem(trial, found)))
+    const issuer = await issuerProblem(source.settings.auth.jwt, gateway.proxies)
+    if (issuer !== undefined) found.push({ path: ['auth', 'jwt', 'issuer'], message: issuer })
+    return { found, servers, watches: trials.flatMap(watchReport) }
+  })
 }
 
 /** What is wrong with the lists of a server, or why they are not there. */
@@ -144,12 +152,7 @@ function textOf({ problems }: ConfigError): string | undefined {
   return file !== undefined && existsSync(file) ? readFileSync(file, 'utf8') : undefined
 }
 
-function writeJson(report: Report, io: Io): number {
-  printJson(report, io)
-  return report.ok ? 0 : 1
-}
-
-function writeText({ ok, problems, servers, watches }: Report, io: Io, text?: string): number {
+function writeText({ ok, problems, servers, watches }: Report, io: Io, text?: string): void {
   for (const { name, state, revision, findings = [] } of servers) {
     if (state === 'ready') write(`${name}: ready, MCP ${revision}\n`, io)
     for (const finding of findings) write(`  ${finding}\n`, io)
@@ -157,7 +160,7 @@ function writeText({ ok, problems, servers, watches }: Report, io: Io, text?: st
   }
   for (const { event, items, ids } of watches) {
     const first = ids.length > 0 ? `: ${ids.map(oneLine).join(', ')}${items > ids.length ? ', …' : ''}` : ''
-    write(`${event}: ${items === 0 ? 'no items' : counted(items, 'item')}${first}\n`, io)
+    write(`${event}: ${counted(items, 'item')}${first}\n`, io)
   }
   for (const problem of problems) {
     writeError(`${problemLine(problem)}\n`, io)
@@ -166,15 +169,14 @@ function writeText({ ok, problems, servers, watches }: Report, io: Io, text?: st
   const ready = servers.filter(({ state }) => state === 'ready').length
   const summary = [
     counted(problems.length, 'problem'),
-    ...(servers.length > 0 ? [`${ready} of ${counted(servers.length, 'server')} ready`] : []),
+    ...(servers.length > 0 ? [`${ready} of ${countText(servers.length, 'server')} ready`] : []),
   ].join(', ')
   if (ok) write(`${summary}\n`, io)
   else writeError(`${summary}\n`, io)
-  return ok ? 0 : 1
 }
 
 function counted(number: number, thing: string): string {
-  return `${number === 0 ? 'no' : number} ${thing}${number === 1 ? '' : 's'}`
+  return number === 0 ? `no ${thing}s` : countText(number, thing)
 }
 
 /** The problems of the store and of the audit log that are detected at startup, before any client is served. */
@@ -210,19 +212,12 @@ async function storeProblems(settings: Settings, io: Io): Promise<Finding[]> {
           },
         ]
   }
-  const opened = openSharedStore(settings, openLog('error', io, true))
-  return opened.then(
-    async (found) => {
-      const { unavailableReason: problem } = found
-      await found.close()
-      return problem === undefined
-        ? []
-        : [{ path: ['store'], message: `the store cannot be used: ${problem}` }]
-    },
-    (error: unknown) => [
-      { path: ['store'], message: error instanceof Error ? error.message : String(error) },
-    ],
-  )
+  try {
+    const problem = await withStore(settings, io, async (found) => found.unavailableReason, 'error')
+    return problem === undefined ? [] : [{ path: ['store'], message: `the store cannot be used: ${problem}` }]
+  } catch (error) {
+    return [{ path: ['store'], message: error instanceof Error ? error.message : String(error) }]
+  }
 }
 
 /** Prints problems to stderr. */
@@ -230,16 +225,11 @@ export function printProblems(found: readonly Finding[], source: Source, io: Io)
   for (const each of problemsOf(found, source)) printError(problemLine(each), io)
 }
 
-interface StartupOutput {
-  readonly io: Io
-  readonly log: Log
-}
-
 /** Reports problems found after connecting to the servers. Returns whether the gateway can serve nevertheless. */
 export function reportStartup(
   found: readonly Finding[],
   source: Source,
-  { io, log }: StartupOutput,
+  { io, log }: { readonly io: Io; readonly log: Log },
 ): boolean {
   const isServing = found.every(({ isMinor }) => isMinor === true)
   if (isServing) logProblems(found, log)

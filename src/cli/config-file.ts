@@ -1,21 +1,27 @@
 /**
  * Finds the configuration file, and reads the sections of it that a command needs which works on the store or asks a
- * running gateway.
+ * running gateway; opens that store.
  */
 import { existsSync, statSync } from 'node:fs'
+import { userInfo } from 'node:os'
 import { dirname } from 'node:path'
 import { loadAddress, loadStored, type StoredSettings } from '../config/load-sections.ts'
 import { type Environment, readText, variablesFor, whyUnreadable } from '../config/secrets.ts'
 import type { ListenSettings, Settings } from '../core/settings.ts'
 import { strangerProblem } from '../store/private-folder.ts'
 import { secretsOf } from '../core/text/redactor.ts'
+import { audited, openSharedStore } from '../gateway/offline.ts'
+import type { Audit } from '../observability/audit/audit.ts'
+import { type Level, openLog } from '../observability/log.ts'
+import type { PortableStore } from '../store/store.ts'
+import { didYouMean, UsageError } from './command.ts'
 import { type Io, pathOf } from './io.ts'
 
 /** The configuration file of a command that is not given one. */
 export const CONFIG_FILE = 'gateway.config.yaml'
 
 /** The options that name the configuration, and one that names the folder of a store in place of it. */
-interface FileOptions {
+export interface ConfigOptions {
   readonly config?: string | undefined
   /** A file with environment variables. */
   readonly envFile?: string | undefined
@@ -23,8 +29,9 @@ interface FileOptions {
 }
 
 /** The settings of a command that works on the store. @throws ConfigError, Error */
-export function readStored(options: FileOptions, io: Io): StoredSettings {
+export function readStored(options: ConfigOptions, io: Io): StoredSettings {
   const { config, envFile, store } = options
+  if (store !== undefined && config !== undefined) throw new UsageError('give either --config or --store')
   if (store !== undefined) return storeAlone(store, io)
   const folder = 'store' in options ? ', or the folder of its store with --store' : ''
   const { file, text } = configFile(config, io, `${OF_GATEWAY}${folder}`)
@@ -45,7 +52,10 @@ export function storeAlone(folder: string, io: Io): StoredSettings {
 }
 
 /** The whole configuration for a command that works on the store: secrets of servers may be missing. @throws ConfigError, Error */
-export async function readWhole({ config, envFile }: Omit<FileOptions, 'store'>, io: Io): Promise<Settings> {
+export async function readWhole(
+  { config, envFile }: Omit<ConfigOptions, 'store'>,
+  io: Io,
+): Promise<Settings> {
   const { file, text } = configFile(config, io, OF_GATEWAY)
   const { loadSettings } = await import('../config/load.ts')
   return learnt(
@@ -56,7 +66,7 @@ export async function readWhole({ config, envFile }: Omit<FileOptions, 'store'>,
 
 /** The address on which the gateway of a configuration listens. @throws ConfigError, Error */
 export function readAddress(
-  { config, envFile }: Omit<FileOptions, 'store'>,
+  { config, envFile }: Omit<ConfigOptions, 'store'>,
   io: Io,
 ): Pick<ListenSettings, 'host' | 'port'> {
   const { file, text } = configFile(config, io, OF_GATEWAY)
@@ -98,4 +108,45 @@ function unnamedProblem(file: string): string | undefined {
 /** The variables for the references in a configuration file, with those of the file of `--env-file`. */
 export function variablesOf(file: string, envFile: string | undefined, io: Io): Environment {
   return variablesFor(file, io.env, envFile === undefined ? undefined : pathOf(envFile, io))
+}
+
+/** Opens the store that running gateways share, and closes it at the end. @throws Error */
+export async function withStore<Result>(
+  settings: Pick<Settings, 'store'>,
+  io: Io,
+  act: (store: PortableStore) => Promise<Result>,
+  level: Level = 'warn',
+): Promise<Result> {
+  const store = await openSharedStore(settings, openLog(level, io))
+  try {
+    return await act(store)
+  } finally {
+    await store.close()
+  }
+}
+
+/** Makes a change with the audit log that it is recorded in, if there is one. */
+export function withAudit<Result>(
+  settings: Pick<StoredSettings, 'observe'>,
+  io: Io,
+  act: (audit: Audit | undefined) => Promise<Result>,
+): Promise<Result> {
+  return audited(settings, openLog('warn', io), act)
+}
+
+/** The error for the name of a server that is none of those of the configuration. */
+export function unknownServer(name: string, servers: readonly string[]): UsageError {
+  return new UsageError(
+    `no server is named "${name}"${didYouMean(name, servers)}; there are ${servers.join(', ')}`,
+  )
+}
+
+/** The name of the user of this process. */
+export function userName(): string {
+  try {
+    return userInfo().username
+  } catch {
+    // The user of a container may have an id but no name.
+    return `user ${process.getuid?.() ?? 'unknown'}`
+  }
 }

@@ -1,12 +1,25 @@
 /**
- * Reads the logs of several servers as one sequence by time, for `gatehouse events tail`. What is not in a log is
- * reported where it is missing: dropped events, and what a server notified while the gateway did not listen.
+ * `gatehouse events tail`: reads the logs of several servers as one sequence by time. What is not in a log is reported where it
+ * is missing: dropped events, and what a server notified while the gateway did not listen.
  */
 import { setTimeout as wait } from 'node:timers/promises'
-import { escapeHidden, oneLine } from '../core/text/escape.ts'
+import { oneLine } from '../core/text/escape.ts'
+import { fits } from '../core/text/pattern.ts'
+import { isoTime } from '../core/time/waiting.ts'
 import type { AppendLog } from '../durable/log.ts'
-import { asEvent, LISTENING_BEGAN, LOGGING_BEGAN, type LoggedEvent } from '../records/logged-events.ts'
-import { timeText } from './table.ts'
+import {
+  asEvent,
+  LISTENING_BEGAN,
+  LOGGING_BEGAN,
+  type LoggedEvent,
+  openEventLog,
+} from '../records/logged-events.ts'
+import type { Store } from '../store/store.ts'
+import { type Given, UsageError } from './command.ts'
+import type { commands } from './commands.ts'
+import { readStored, unknownServer, withStore } from './config-file.ts'
+import type { Io } from './io.ts'
+import { type Output, printOutput, type Stream, timeText } from './output.ts'
 
 /** How many events of one log are read at once. */
 const PAGE_EVENTS = 200
@@ -14,6 +27,59 @@ const PAGE_EVENTS = 200
 const POLL_INTERVAL_MS = 1000
 /** The longest data of an event on one line, in characters. */
 const MAX_DATA_LENGTH = 400
+
+type TailOptions = Given<(typeof commands)['events tail']>
+
+/** `gatehouse events tail`: the events in the store. */
+export async function tail(given: TailOptions, io: Io): Promise<Output> {
+  const { server, since, store: folder } = given
+  if (since !== undefined && since > Date.now()) throw new UsageError('--since is in the future')
+  const settings = readStored(given, io)
+  if (server === undefined && folder !== undefined)
+    throw new UsageError('with --store, give the name of a server')
+  return withStore(settings, io, async (store) => {
+    const logs = logsOf(store, server, settings.servers)
+    // A server that was removed from the configuration can have events.
+    const isKnown = folder !== undefined || (await logs[0]?.log.hasBegun())
+    if (server !== undefined && isKnown !== true && !settings.servers.includes(server))
+      throw unknownServer(server, settings.servers)
+    return printOutput(streamOf(new Tail(logs), given, io), given.json, io)
+  })
+}
+
+/** The entries that are asked for. */
+function streamOf(logs: Tail, given: TailOptions, io: Io): Stream {
+  const entries = async function* (all: AsyncIterable<TailEntry>) {
+    for await (const entry of all)
+      if (isAsked(entry, given)) yield { json: entryView(entry), text: entryLine(entry) }
+  }
+  if (!given.follow) return { entries: entries(logs.entries()), none: 'No events.' }
+  const stopping = new AbortController()
+  const stop = (): void => stopping.abort()
+  // Such as `gatehouse events tail --follow | head`.
+  io.stdout.once('error', stop)
+  void io.untilStopped({ onHangUp: false }).then(stop)
+  return { entries: entries(logs.follow(stopping.signal)) }
+}
+
+function isAsked(entry: TailEntry, { type, since }: TailOptions): boolean {
+  if (entry.kind === 'gap') return since === undefined || entry.at === undefined || entry.at >= since
+  const { name, at } = entry.event
+  return (since === undefined || at >= since) && (type === undefined || fits(type, name))
+}
+
+/** The log of a server, or those of all and of the gateway itself. */
+export function logsOf(
+  store: Store,
+  server: string | undefined,
+  servers: readonly (string | undefined)[],
+): readonly ReadLog[] {
+  const upstreams = server === undefined ? [...new Set([...servers, undefined])] : [server]
+  return upstreams.map((upstream) => ({
+    upstream,
+    log: openEventLog(store, upstream, { ttl: 0, isShared: true }),
+  }))
+}
 
 /** A log to read. */
 export interface ReadLog {
@@ -154,29 +220,18 @@ function gapText({ why, uri }: Extract<TailEntry, { kind: 'gap' }>): string {
 }
 
 /** An entry as JSON. */
-export function entryView(entry: TailEntry): string {
+export function entryView(entry: TailEntry): object {
   const server = entry.upstream ?? null
   if (entry.kind === 'event') {
     const { id, name, at, by, data } = entry.event
-    const view = { server, id, type: name, at: isoText(at), ...(by !== undefined && { by }), data }
-    return escapeHidden(JSON.stringify(view))
+    return { server, id, type: name, at: isoTime(at), by, data }
   }
   const { why, uri, at } = entry
-  const view = {
-    server,
-    gap: why,
-    ...(at !== undefined && { at: isoText(at) }),
-    ...(uri !== undefined && { uri }),
-  }
-  return escapeHidden(JSON.stringify(view))
+  return { server, gap: why, at: at === undefined ? undefined : isoTime(at), uri }
 }
 
 function shortened(text: string): string {
   return text.length <= MAX_DATA_LENGTH
     ? text
     : `${text.slice(0, MAX_DATA_LENGTH)}… (${text.length} characters)`
-}
-
-function isoText(at: number): string {
-  return new Date(at).toISOString()
 }

@@ -1,19 +1,45 @@
 /**
- * The types of events of servers for `gatehouse events list`: what clients of 2026-07-28 are offered, and what the logs in
- * the store contain.
+ * `gatehouse events list`: the types of events of servers, as clients of 2026-07-28 are offered them, and what the logs in the
+ * store contain of each.
  */
 import { asGatewayError } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
 import type { Payload } from '../core/payload.ts'
 import { featureSettings, type Settings, type UpstreamSettings } from '../core/settings.ts'
 import { isoTime } from '../core/time/waiting.ts'
-import { openLog } from '../observability/log.ts'
-import { Gateway } from '../gateway/gateway.ts'
+import type { Gateway } from '../gateway/gateway.ts'
 import { NS } from '../protocol/meta-keys.ts'
+import type { Given } from './command.ts'
+import type { commands } from './commands.ts'
+import { withStore } from './config-file.ts'
 import type { Io } from './io.ts'
-import { readOnlySettings } from './options.ts'
-import { tableLines, timeText } from './table.ts'
-import { Tail, type ReadLog } from './event-tail.ts'
+import { type Output, tableLines, timeText } from './output.ts'
+import { readableLog, readOnlySettings, readServers, withGateway } from './source.ts'
+import { logsOf, Tail, type ReadLog } from './event-tail.ts'
+
+/** `gatehouse events list`: exit code 1 if a server cannot be asked. */
+export async function list(
+  { server, ...given }: Given<(typeof commands)['events list']>,
+  io: Io,
+): Promise<Output> {
+  const { source, servers } = readServers(
+    { ...given, server: server === undefined ? undefined : { name: server } },
+    io,
+  )
+  const { settings } = source
+  const offered = await offeredTypes(settings, servers, io)
+  const all = settings.upstreams.map(({ name }) => name)
+  // A store in memory exists only inside of the gateway.
+  const logged =
+    settings.store.kind === 'memory'
+      ? undefined
+      : await withStore(settings, io, (store) => loggedTypes(logsOf(store, server, all)))
+  return {
+    json: { servers: offered.map((each) => typesView(each, logged)) },
+    text: offered.flatMap((each) => typeLines(each, logged)).join('\n'),
+    code: offered.some(({ problem }) => problem !== undefined) ? 1 : 0,
+  }
+}
 
 /** A type of events. */
 interface OfferedType {
@@ -44,14 +70,13 @@ interface LoggedType {
 export type LoggedTypes = ReadonlyMap<string | undefined, ReadonlyMap<string, LoggedType>>
 
 /** Connects to servers and lists their types, and with all servers those of the gateway itself. */
-export async function offeredTypes(
+async function offeredTypes(
   settings: Settings,
   servers: readonly UpstreamSettings[],
   io: Io,
 ): Promise<readonly OfferedTypes[]> {
   const only = readOnlySettings(settings, servers)
-  const gateway = new Gateway(only, { variables: io.env, log: openLog('error', io, true) })
-  try {
+  return withGateway(only, { io, log: readableLog(io) }, async (gateway) => {
     await gateway.start()
     const found: OfferedTypes[] = []
     for (const { name } of servers) {
@@ -59,9 +84,7 @@ export async function offeredTypes(
       found.push(await typesOf(name, isOn, gateway))
     }
     return [...found, await gatewayTypes(gateway)]
-  } finally {
-    await gateway.close()
-  }
+  })
 }
 
 async function typesOf(upstream: string, isOn: boolean, gateway: Gateway): Promise<OfferedTypes> {
@@ -141,14 +164,14 @@ export function typesView(offered: OfferedTypes, logged: LoggedTypes | undefined
   const { upstream, problem, reason } = offered
   return {
     server: upstream ?? null,
-    ...(problem !== undefined && { problem }),
-    ...(reason !== undefined && { reason }),
+    problem,
+    reason,
     types: typeRows(offered, logged).map(({ name, description, source, delivery, count, lastAt }) => ({
       name,
       is_offered: source !== undefined,
       ...(source !== undefined && { description, source, delivery }),
-      ...(logged && { logged: count }),
-      ...(lastAt !== undefined && { last_at: isoTime(lastAt) }),
+      logged: logged && count,
+      last_at: lastAt === undefined ? undefined : isoTime(lastAt),
     })),
   }
 }

@@ -8,81 +8,64 @@ import type { UpstreamSettings } from '../core/settings.ts'
 import { oneLine } from '../core/text/escape.ts'
 import { durationText } from '../core/time/units.ts'
 import { withoutSecrets } from '../core/text/redact.ts'
-import { openLog } from '../observability/log.ts'
-import { Gateway } from '../gateway/gateway.ts'
-import { readOnlySettings, readNamed } from './options.ts'
-import { UsageError } from './words.ts'
-import { type Io, printJson, write } from './io.ts'
+import type { Gateway } from '../gateway/gateway.ts'
+import type { Given } from './command.ts'
+import type { commands } from './commands.ts'
+import type { Io } from './io.ts'
+import { type Output, tableLines } from './output.ts'
+import { readableLog, readOnlySettings, readServer, withGateway } from './source.ts'
 
-/** `gatehouse explain <server> [tool]`: prints how a call is handled, and where each value comes from. */
-export async function explain(args: readonly string[], io: Io): Promise<number> {
-  const {
-    source,
-    server: settings,
-    words,
-    isJson,
-  } = readNamed(args, ['config', 'log-level', 'json'], io, { isOne: true })
-  if (!settings) throw new UsageError('give a server of the configuration')
-  const [tool, ...others] = words
-  if (others.length > 0) throw new UsageError('give one tool, or none')
-  const { name: upstream } = settings
-  const only = readOnlySettings(source.settings, [settings])
-  const gateway = new Gateway(only, { variables: io.env, log: openLog('error', io, true) })
-  await gateway.start()
-  const status = await gateway.explore(upstream)
+/** `gatehouse explain SERVER [TOOL]`: prints how a call is handled, and where each value comes from. */
+export async function explain(given: Given<typeof commands.explain>, io: Io): Promise<Output> {
+  const { source, server: settings } = readServer(given, io)
+  const { name: upstream, isolation, trust } = settings
+  const { tool } = given
   const method = tool === undefined ? 'tools/list' : 'tools/call'
-  const inspected = await inspectAll(gateway, upstream, tool).catch(() => [])
-  const name = tool === undefined ? undefined : (inspected[0]?.entry.name ?? tool)
-  const chain = gateway.chain({ upstream, method, ...(name !== undefined && { name }) })
-  await gateway.close()
+  const only = readOnlySettings(source.settings, [settings])
+  const log = readableLog(io, given.logLevel)
+  const { status, inspected, chain, name } = await withGateway(only, { io, log }, async (gateway) => {
+    await gateway.start()
+    const found = await gateway.explore(upstream)
+    const all = await inspectAll(gateway, upstream, tool).catch(() => [])
+    const listed = tool === undefined ? undefined : (all[0]?.entry.name ?? tool)
+    const passed = gateway.chain({ upstream, method, ...(listed !== undefined && { name: listed }) })
+    return { status: found, inspected: all, chain: passed, name: listed }
+  })
+  const { revision, olderRevision, problem, stderr } = status ?? {}
   const isKnown = tool === undefined || inspected.length > 0
-  const code = status?.problem === undefined && isKnown ? 0 : 1
-  if (isJson) {
-    const report = {
-      server: upstream,
-      reached_by: reachOf(settings),
-      ...(status?.revision !== undefined && { revision: status.revision }),
-      ...(status?.olderRevision !== undefined && { older_revision: status.olderRevision }),
-      ...(status?.problem !== undefined && { problem: status.problem }),
-      ...(status?.stderr && { stderr: status.stderr }),
-      isolation: settings.isolation,
-      trust: settings.trust,
-      tools: inspected.map(toolObject),
-      passes: {
-        method,
-        features: chain.map(({ feature, settings: featureOptions }) => ({
-          feature,
-          settings: featureOptions,
-        })),
-      },
-    }
-    printJson(report, io)
-    return code
-  }
   const lines = [
     `${upstream}${name === undefined ? '' : ` ${name}`}`,
     `  reached by   ${reachOf(settings)}`,
-    `  revision     ${describeRevision(status?.revision, settings.revision)}`,
-    ...(status?.olderRevision === undefined
+    `  revision     ${describeRevision(revision, settings.revision)}`,
+    ...(olderRevision === undefined
       ? []
-      : [
-          `  older        ${status.olderRevision} for older clients, on separate connections (revision: follow)`,
-        ]),
-    ...(status?.problem === undefined ? [] : [`  problem      ${status.problem}`]),
-    ...(status?.stderr ?? []).map((line) => `  stderr       ${line}`),
-    `  isolation    ${settings.isolation}`,
-    `  trusted      ${settings.trust ? 'yes' : 'no'} (trust: whether its tool annotations are believed)`,
+      : [`  older        ${olderRevision} for older clients, on separate connections (revision: follow)`]),
+    ...(problem === undefined ? [] : [`  problem      ${problem}`]),
+    ...(stderr ?? []).map((line) => `  stderr       ${line}`),
+    `  isolation    ${isolation}`,
+    `  trusted      ${trust ? 'yes' : 'no'} (trust: whether its tool annotations are believed)`,
     ...(tool === undefined ? toolTable(inspected) : toolLines(inspected[0])),
     `  a ${method} request passes through`,
     '    observe      one log line',
-    ...chain.map(
-      ({ feature, settings: featureOptions }) =>
-        `    ${feature.padEnd(12)} ${JSON.stringify(featureOptions)}`,
-    ),
+    ...chain.map(({ feature, settings: own }) => `    ${feature.padEnd(12)} ${JSON.stringify(own)}`),
     `    ${upstream.padEnd(12)} the server`,
   ]
-  write(`${lines.map(oneLine).join('\n')}\n`, io)
-  return code
+  return {
+    json: {
+      server: upstream,
+      reached_by: reachOf(settings),
+      revision,
+      older_revision: olderRevision,
+      problem,
+      stderr,
+      isolation,
+      trust,
+      tools: inspected.map(toolObject),
+      passes: { method, features: chain.map(({ feature, settings: own }) => ({ feature, settings: own })) },
+    },
+    text: lines.map(oneLine).join('\n'),
+    code: problem === undefined && isKnown ? 0 : 1,
+  }
 }
 
 async function inspectAll(
@@ -181,10 +164,10 @@ function toolObject({
     evidence,
     confirmation: { when, is_out_of_band: isOutOfBand, fallback, message, stop, why },
     undo: undoing,
-    ...(entry.proved && { proof: entry.proved.proof }),
-    ...(pages && { pages }),
-    ...(remembered.length > 0 && { remembered }),
-    ...(event && { event }),
+    proof: entry.proved?.proof,
+    pages,
+    remembered: remembered.length > 0 ? remembered : undefined,
+    event,
     scopes,
     long_calls: longCalls && {
       task_after_ms: longCalls.taskAfter,
@@ -217,16 +200,16 @@ export function toolTable(tools: readonly Inspected[]): string[] {
   const rows = tools.map(({ entry, confirmation, undoing }) => {
     const { risk, idempotent } = entry.classification
     return [
-      oneLine(entry.name),
+      entry.name,
       riskWords[risk],
       idempotent ? 'yes' : 'no',
       confirmationSummary(confirmation),
       undoneShortly(undoing),
     ]
   })
-  const all = [['tool', 'risk', 'idempotent', 'confirmation', 'undo'], ...rows]
-  const widths = [0, 1, 2, 3].map((at) => Math.max(...all.map((row) => row[at]?.length ?? 0)))
-  return all.map((row) => `  ${row.map((cell, at) => cell.padEnd(widths[at] ?? 0)).join('  ')}`.trimEnd())
+  return tableLines([['tool', 'risk', 'idempotent', 'confirmation', 'undo'], ...rows]).map(
+    (line) => `  ${line}`,
+  )
 }
 
 function pagesText({ arguments: names, when }: NonNullable<Inspected['pages']>): string {

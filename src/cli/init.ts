@@ -9,15 +9,14 @@ import { EXPECTED } from '../config/import/parse.ts'
 import { toGatewayConfig, variableLine } from '../config/import/render.ts'
 import { readText, variablesFile, variablesFor, whyUnreadable } from '../config/secrets.ts'
 import { CONFIG_FILE } from './config-file.ts'
-import { type Io, pathOf, printError, write } from './io.ts'
+import { type Given, UsageError } from './command.ts'
+import type { commands } from './commands.ts'
+import { type Io, pathOf, printError } from './io.ts'
+import type { Output } from './output.ts'
 import { writePrivate } from './private-file.ts'
-import { readOptions, UsageError } from './words.ts'
 
 /** `gatehouse init`: writes a first configuration, from those of MCP clients if files of them are given. */
-export async function init(args: readonly string[], io: Io): Promise<number> {
-  const options = readOptions(args, ['from', 'config', 'force'])
-  if (options.words.length > 0)
-    throw new UsageError('init takes no arguments; import a file with --from FILE')
+export async function init(options: Given<typeof commands.init>, io: Io): Promise<Output> {
   const target = pathOf(options.config ?? CONFIG_FILE, io)
   if (existsSync(target) && !options.force) {
     printError(`${target} exists. Overwrite it with --force.`, io)
@@ -33,8 +32,8 @@ export async function init(args: readonly string[], io: Io): Promise<number> {
   if (made.variables !== undefined) writePrivate(variablesFile(target), made.variables)
   // A link that leads nowhere is not followed.
   writePrivate(target, made.yaml, { isNew: !options.force })
-  write(`Wrote ${target}\n${made.notes.map((note) => `  ${note}\n`).join('')}`, io)
-  return 0
+  const text = [`Wrote ${target}`, ...made.notes.map((note) => `  ${note}`)].join('\n')
+  return { json: { wrote: target, notes: made.notes }, text }
 }
 
 /** What is written, and what is said about it. */

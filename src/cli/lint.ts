@@ -1,43 +1,36 @@
 /** `gatehouse lint`: checks a server against the corporate profile. */
 import { isProtected } from '../core/auth-settings.ts'
 import { featureSettings, type Settings, type UpstreamSettings } from '../core/settings.ts'
-import { openLog } from '../observability/log.ts'
-import { Gateway } from '../gateway/gateway.ts'
 import { audit, type AuditReport, type Audited } from '../lint/audit.ts'
 import { gather, type Subject } from '../lint/subject.ts'
-import { readOnlySettings, readSource, serverNamed } from './options.ts'
-import { readOptions, UsageError } from './words.ts'
-import { type Io, print } from './io.ts'
+import type { Given } from './command.ts'
+import type { commands } from './commands.ts'
+import type { Io } from './io.ts'
+import type { Output } from './output.ts'
+import { readableLog, readOnlySettings, readServer, withGateway } from './source.ts'
 
-/** `gatehouse lint <server>`: checks a server against the rules of the corporate profile. */
-export async function lint(args: readonly string[], io: Io): Promise<number> {
-  const options = readOptions(args, ['config', 'log-level', 'json', 'strict'])
-  const [upstream, ...others] = options.words
-  if (upstream === undefined || others.length > 0)
-    throw new UsageError('give one server of the configuration')
-  const { settings } = readSource({ config: options.config, envFile: options.envFile }, io)
-  const server = serverNamed(upstream, settings)
-  const only: Settings = { ...readOnlySettings(settings, [server]), metaTools: 'off' }
-  const subject = await inspect(withoutFeatures(only), { server, isUnchecked: true, io })
-  const listed = await inspect(only, { server, isUnchecked: false, io })
+type LintOptions = Given<typeof commands.lint>
+
+/** `gatehouse lint SERVER`: checks a server against the rules of the corporate profile. */
+export async function lint(given: LintOptions, io: Io): Promise<Output> {
+  const { source, server } = readServer({ ...given, server: { name: given.server } }, io)
+  const only: Settings = { ...readOnlySettings(source.settings, [server]), metaTools: 'off' }
+  const log = readableLog(io, given.logLevel)
+  const subject = await inspect(withoutFeatures(only), server, { io, isUnchecked: true, log })
+  const listed = await inspect(only, server, { io, isUnchecked: false, log })
   const report = audit({ ...subject, guards: listed.guards }, listed)
-  print(options.json ? JSON.stringify(report, null, 2) : printed(report), io)
-  return options.strict && report.summary.serious.length > 0 ? 1 : 0
+  const code = given.strict && report.summary.serious.length > 0 ? 1 : 0
+  return { json: report, text: printed(report), code }
 }
 
 /** Inspects a server through a gateway with these settings. */
-async function inspect(
+function inspect(
   settings: Settings,
-  {
-    server,
-    isUnchecked,
-    io,
-  }: { readonly server: UpstreamSettings; readonly isUnchecked: boolean; readonly io: Io },
+  server: UpstreamSettings,
+  options: Parameters<typeof withGateway>[1],
 ): Promise<Subject> {
   const { name: upstream } = server
-  const log = openLog('error', io, true)
-  const gateway = new Gateway(settings, { variables: io.env, isUnchecked, log })
-  try {
+  return withGateway(settings, options, async (gateway) => {
     await gateway.start()
     const { problem, revision = 'an unknown revision' } = gateway.statuses.get(upstream) ?? {}
     if (problem !== undefined) throw new Error(`${upstream} cannot be audited: ${problem}`)
@@ -46,15 +39,9 @@ async function inspect(
       ...chain.map(({ feature, settings: each }) => [feature, each] as const),
       ...describingFeatures(settings, upstream),
     ])
-    return await gather(gateway.handle, {
-      settings: server,
-      revision,
-      guards,
-      isProtected: isProtected(settings.auth),
-    })
-  } finally {
-    await gateway.close()
-  }
+    const auth = isProtected(settings.auth)
+    return gather(gateway.handle, { settings: server, revision, guards, isProtected: auth })
+  })
 }
 
 /** The features that are on for a server but add no middleware to its calls. */

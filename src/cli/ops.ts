@@ -4,10 +4,7 @@
  *
  * Invariant: what a caller sent, what it gets and its session are not printed, only sizes.
  */
-import { escapeHidden, oneLine } from '../core/text/escape.ts'
-import { openLog } from '../observability/log.ts'
-import { audited, openSharedStore } from '../gateway/offline.ts'
-import type { Audit } from '../observability/audit/audit.ts'
+import { isoTime } from '../core/time/waiting.ts'
 import {
   isEnded,
   operationName,
@@ -16,81 +13,69 @@ import {
   Operations,
   type StoredOperation,
 } from '../records/operations.ts'
-import { readStored } from './config-file.ts'
-import { tableLines, timeText } from './table.ts'
-import { didYouMean, parseWords, UsageError, userName } from './words.ts'
-import { type Io, print } from './io.ts'
+import type { Given } from './command.ts'
+import type { commands } from './commands.ts'
+import { readStored, userName, withAudit, withStore } from './config-file.ts'
+import type { Io } from './io.ts'
+import { detailLines, type Output, quoted, tableLines, timeText } from './output.ts'
 
-/** The options of the command. */
-const optionTypes = {
-  config: { type: 'string', short: 'c' },
-  'env-file': { type: 'string' },
-  store: { type: 'string' },
-  json: { type: 'boolean' },
-} as const
+type Commands = typeof commands
 
 /** An operation, and where it is kept. */
 type Operation = Pick<StoredOperation, 'key' | 'record'>
 
-/** `gatehouse ops list | show | cancel`: lists the tool calls that last, and cancels them. */
-export async function ops(args: readonly string[], io: Io): Promise<number> {
-  const options = parse(args)
-  const settings = readStored(options, io)
-  const log = openLog('warn', io)
-  const store = await openSharedStore(settings, log)
-  try {
-    const withAudit: WithAudit = (change) => audited(settings, log, change)
-    const text = await act(options, new Operations(store, Date.now), withAudit)
-    print(text, io)
-  } finally {
-    await store.close()
-  }
-  return 0
+/** `gatehouse ops list`. */
+export function list(given: Given<Commands['ops list']>, io: Io): Promise<Output> {
+  return withStore(readStored(given, io), io, async (store) => {
+    const all = (await new Operations(store, Date.now).all()).toSorted(runningFirst)
+    const text = all.length === 0 ? 'No operations.' : operationList(all, Date.now())
+    return { json: { operations: all.map(operationView) }, text }
+  })
 }
 
-/** Makes a change with the audit log it is recorded in. */
-type WithAudit = (change: (audit: Audit | undefined) => Promise<Operation>) => Promise<Operation>
+/** `gatehouse ops show NAME`. */
+export function show(given: Given<Commands['ops show']>, io: Io): Promise<Output> {
+  return withStore(readStored(given, io), io, async (store) =>
+    printed(await named(given.name, new Operations(store, Date.now))),
+  )
+}
 
-async function act(
-  { action, name, isJson }: OpsOptions,
-  operations: Operations,
-  withAudit: WithAudit,
-): Promise<string> {
-  const all = (await operations.all()).toSorted(runningFirst)
-  if (action === 'list') {
-    if (isJson) return JSON.stringify({ operations: all.map(operationView) }, null, 2)
-    return all.length === 0 ? 'No operations.' : operationList(all, Date.now())
-  }
-  const found = all.find(({ key }) => operationName(key) === name)
-  if (!found) throw unknownOperation(name)
-  const shown = action === 'cancel' ? await cancel(found, operations, withAudit) : found
-  return isJson ? JSON.stringify(operationView(shown), null, 2) : operationText(shown)
+/** `gatehouse ops cancel NAME`. */
+export function cancel(given: Given<Commands['ops cancel']>, io: Io): Promise<Output> {
+  const settings = readStored(given, io)
+  const { name } = given
+  return withStore(settings, io, async (store) => {
+    const operations = new Operations(store, Date.now)
+    const { key, record } = await named(name, operations)
+    requireRunning(name, record)
+    return withAudit(settings, io, async (audit) => {
+      const after = await operations.change(key, (before) => {
+        requireRunning(name, before)
+        const { request: _request, input: _input, ...rest } = before
+        return { ...rest, state: 'cancelled', updatedAt: Date.now() }
+      })
+      // It can expire between the two.
+      if (!after) throw unknownOperation(name)
+      audit?.ordered({ order: 'cancel', by: userName(), operation: name, caller: after.principal.id })
+      return printed({ key, record: after })
+    })
+  })
+}
+
+/** The operation of a name. @throws Error */
+async function named(name: string, operations: Operations): Promise<Operation> {
+  const found = (await operations.all()).find(({ key }) => operationName(key) === name)
+  if (found) return found
+  throw unknownOperation(name)
+}
+
+function printed(operation: Operation): Output {
+  return { json: operationView(operation), text: operationText(operation) }
 }
 
 /** Running operations come first; within both groups the newest is last. */
 function runningFirst({ record: one }: Operation, { record: other }: Operation): number {
   return Number(isEnded(one)) - Number(isEnded(other)) || one.startedAt - other.startedAt
-}
-
-/** Cancels an operation that has not ended. @throws Error */
-async function cancel(
-  { key, record }: Operation,
-  operations: Operations,
-  withAudit: WithAudit,
-): Promise<Operation> {
-  const name = operationName(key)
-  requireRunning(name, record)
-  return withAudit(async (audit) => {
-    const after = await operations.change(key, (before) => {
-      requireRunning(name, before)
-      const { request: _request, input: _input, ...rest } = before
-      return { ...rest, state: 'cancelled', updatedAt: Date.now() }
-    })
-    // It can expire between the two.
-    if (!after) throw unknownOperation(name)
-    audit?.ordered({ order: 'cancel', by: userName(), operation: name, caller: after.principal.id })
-    return { key, record: after }
-  })
 }
 
 /** @throws Error */
@@ -100,39 +85,7 @@ function requireRunning(name: string, record: OperationRecord): void {
 }
 
 function unknownOperation(name: string): Error {
-  return new Error(`no such operation: ${escapeHidden(JSON.stringify(name))}. See gatehouse ops list`)
-}
-
-interface OpsOptions {
-  readonly action: 'list' | 'show' | 'cancel'
-  readonly name: string
-  readonly config: string | undefined
-  readonly envFile: string | undefined
-  readonly store: string | undefined
-  readonly isJson: boolean
-}
-
-function parse(args: readonly string[]): OpsOptions {
-  const { values, positionals } = parseWords(withNamesLast(args), optionTypes)
-  const [word, name, ...more] = positionals
-  const actions = ['list', 'show', 'cancel'] as const
-  const action = actions.find((each) => each === word)
-  if (!action)
-    throw new UsageError(`use gatehouse ops list, show or cancel${didYouMean(word ?? '', actions)}`)
-  if (action !== 'list' && name === undefined)
-    throw new UsageError(`${action} needs the name of an operation`)
-  if (more.length > 0 || (action === 'list' && name !== undefined))
-    throw new UsageError('give one operation at a time')
-  const { config, 'env-file': envFile, store, json = false } = values
-  if (store !== undefined && config !== undefined) throw new UsageError('give either --config or --store')
-  return { action, name: name ?? '', config, envFile, store, isJson: json }
-}
-
-/** Moves names to the end, after `--`: a name may begin with a hyphen, which `parseArgs` reads as an option. */
-function withNamesLast(args: readonly string[]): readonly string[] {
-  const isName = (word: string): boolean => /^-[\w-]{15}$/.test(word)
-  if (args.includes('--') || !args.some(isName)) return args
-  return [...args.filter((word) => !isName(word)), '--', ...args.filter(isName)]
+  return new Error(`no such operation: ${quoted(name)}. See gatehouse ops list`)
 }
 
 // Operations as text for a terminal. Text from servers and callers is escaped.
@@ -150,30 +103,28 @@ export function operationList(operations: readonly Operation[], now: number): st
 /** The details of an operation as text. */
 export function operationText({ key, record }: Operation): string {
   const { upstream, tool, principal, taskTtl, message, input, request, result, failure } = record
-  const fields: readonly (readonly [label: string, value: string])[] = [
+  return detailLines(`${operationName(key)}: ${stateText(record)}`, [
     ['tool', `${upstream}/${tool}`],
     ['of', principal.id],
-    ...(principal.scopes ? [['scopes', principal.scopes.join(' ')] as const] : []),
+    ['scopes', principal.scopes?.join(' ')],
     ['kind', taskTtl === undefined ? 'call' : `task, kept for ${ageText(taskTtl)}`],
     ['began', timeText(record.startedAt)],
     ['changed', timeText(record.updatedAt)],
     ['expires', timeText(record.expiresAt)],
     ['process', record.owner],
     ['request id', record.requestId],
-    ...(record.session === undefined ? [] : [['session', 'recorded, not shown'] as const]),
-    ...(message === undefined ? [] : [['message', message] as const]),
-    ...(request ? requestFields(request) : []),
-    ...inputRequests(input).map(({ name, method, isAnswered }): readonly [string, string] => {
+    ['session', record.session === undefined ? undefined : 'recorded, not shown'],
+    ['message', message],
+    ...(request ? requestDetails(request) : []),
+    ...inputRequests(input).map(({ name, method, is_answered: isAnswered }): [string, string] => {
       return ['input', `${name} ${method}, ${isAnswered ? 'answered' : 'not answered'}`]
     }),
-    ...(result ? [['result', sizeText(result.text)] as const] : []),
-    ...(failure ? [['failure', `${failure.code}: ${failure.message}`] as const] : []),
-  ]
-  const lines = fields.map(([label, value]) => `  ${label.padEnd(12)} ${value}`)
-  return [`${operationName(key)}: ${stateText(record)}`, ...lines].map(oneLine).join('\n')
+    ['result', result && sizeText(result.text)],
+    ['failure', failure && `${failure.code}: ${failure.message}`],
+  ]).join('\n')
 }
 
-function requestFields({ client, params, meta, requestState }: OperationRequest): [string, string][] {
+function requestDetails({ client, params, meta, requestState }: OperationRequest): [string, string][] {
   return [
     ['client', [clientName(client), client.revision].filter((word) => word !== '').join(', ')],
     ['params', sizeText(params.text)],
@@ -191,39 +142,33 @@ export function operationView({ key, record }: Operation): Readonly<Record<strin
     upstream,
     tool,
     principal: principal.id,
-    ...(principal.scopes && { scopes: principal.scopes }),
+    scopes: principal.scopes,
     kind: kindOf(record),
-    ...(taskTtl !== undefined && { task_ttl_ms: taskTtl }),
-    started_at: isoText(record.startedAt),
-    updated_at: isoText(record.updatedAt),
-    expires_at: isoText(record.expiresAt),
+    task_ttl_ms: taskTtl,
+    started_at: isoTime(record.startedAt),
+    updated_at: isoTime(record.updatedAt),
+    expires_at: isoTime(record.expiresAt),
     owner: record.owner,
     request_id: record.requestId,
     has_session: record.session !== undefined,
-    ...(message !== undefined && { message }),
-    ...(request && {
-      request: {
-        client: clientName(request.client),
-        revision: request.client.revision,
-        params_bytes: Buffer.byteLength(request.params.text),
-        meta_bytes: Buffer.byteLength(JSON.stringify(request.meta)),
-        state_bytes: Buffer.byteLength(JSON.stringify(request.requestState)),
-      },
-    }),
-    ...(input && {
-      input_requests: inputRequests(input).map(({ name, method, isAnswered }) => {
-        return { name, method, is_answered: isAnswered }
-      }),
-    }),
-    ...(result && { result_bytes: Buffer.byteLength(result.text) }),
-    ...(failure && { error: { code: failure.code, message: failure.message } }),
+    message,
+    request: request && {
+      client: clientName(request.client),
+      revision: request.client.revision,
+      params_bytes: Buffer.byteLength(request.params.text),
+      meta_bytes: Buffer.byteLength(JSON.stringify(request.meta)),
+      state_bytes: Buffer.byteLength(JSON.stringify(request.requestState)),
+    },
+    input_requests: input && inputRequests(input),
+    result_bytes: result && Buffer.byteLength(result.text),
+    error: failure && { code: failure.code, message: failure.message },
   }
 }
 
 /** What an operation waits for, without the content of requests and responses. */
 function inputRequests(input: OperationRecord['input']) {
   return Object.entries(input?.requests ?? {}).map(([name, { method }]) => {
-    return { name, method, isAnswered: Object.hasOwn(input?.responses ?? {}, name) }
+    return { name, method, is_answered: Object.hasOwn(input?.responses ?? {}, name) }
   })
 }
 
@@ -249,9 +194,4 @@ function ageText(ms: number): string {
   if (seconds < 60) return `${seconds}s`
   if (seconds < 3600) return `${Math.floor(seconds / 60)}m`
   return seconds < 86_400 ? `${Math.floor(seconds / 3600)}h` : `${Math.floor(seconds / 86_400)}d`
-}
-
-/** A time in milliseconds since 1970 as ISO 8601. */
-function isoText(at: number): string {
-  return new Date(at).toISOString()
 }

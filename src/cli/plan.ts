@@ -9,7 +9,6 @@ import type { UndoSettings } from '../core/undo/expression.ts'
 import { type Descriptor, riskWords } from '../core/descriptor.ts'
 import {
   changedTool,
-  type Pack,
   parsePack,
   type ProofIndex,
   proofIndex,
@@ -21,54 +20,38 @@ import { oneLine, isYamlWord, quotedText, yamlKey } from '../core/text/escape.ts
 import { judgeUndo } from '../core/undo/judge-undo.ts'
 import { shapeOf } from '../core/undo/tool-shape.ts'
 import { proposeVerify } from '../core/undo/verification.ts'
-import { openLog } from '../observability/log.ts'
-import { Gateway } from '../gateway/gateway.ts'
-import { readOnlySettings, readNamed, type Source } from './options.ts'
-import { UsageError } from './words.ts'
-import { inputPath, type Io, printError, printJson, write as writeOut, writeError } from './io.ts'
+import { type Given, UsageError } from './command.ts'
+import type { commands } from './commands.ts'
+import { type Io, printError, write as writeOut, writeError } from './io.ts'
+import type { Output } from './output.ts'
+import { readInput } from './private-file.ts'
+import { readableLog, readOnlySettings, readServers, type Source, withGateway } from './source.ts'
 
-/** `gatehouse plan [server]`: prints proposed undo rules as settings to paste, or writes them to the file. */
-export async function plan(args: readonly string[], io: Io): Promise<number> {
-  const named = readNamed(args, ['config', 'log-level', 'json', 'write', 'pack'], io)
-  const { source, server, words, isJson, isWriting, options } = named
-  if (words.length > 0) throw new UsageError('name one server, or none for all')
-  if (isJson && isWriting) throw new UsageError('give either --json or --write, not both')
-  if (isWriting && source.file === undefined)
+/** `gatehouse plan [SERVER]`: prints proposed undo rules as settings to paste, or writes them to the file. */
+export async function plan(given: Given<typeof commands.plan>, io: Io): Promise<Output> {
+  const { source, servers } = readServers(given, io)
+  if (given.json && given.write) throw new UsageError('give either --json or --write, not both')
+  if (given.write && source.file === undefined)
     throw new UsageError('--write needs a configuration file: create one with gatehouse init')
-  const packs = proofIndex(options.packs.map((file) => readPack(file, io)))
-  const upstreams = server ? [server] : source.settings.upstreams
-  const settings = readOnlySettings(source.settings, upstreams)
-  const gateway = new Gateway(settings, { variables: io.env, log: openLog('error', io, true) })
+  const packs = proofIndex(given.pack.map((file) => parsePack(readInput(file, io), file)))
+  const settings = readOnlySettings(source.settings, servers)
   const planned: Planned[] = []
   const problems: string[] = []
-  try {
+  await withGateway(settings, { io, log: readableLog(io, given.logLevel) }, async (gateway) => {
     await gateway.start()
-    for (const { name, tools } of upstreams) {
+    for (const { name, tools } of servers) {
       const problem = gateway.statuses.get(name)?.problem
       if (problem === undefined)
         planned.push({ upstream: name, tools, entries: withProofs(await gateway.entries(name), packs, io) })
       else problems.push(`${name}: ${problem}`)
     }
-  } finally {
-    await gateway.close()
-  }
+  })
   for (const problem of problems) writeError(`${problem}\n`, io)
-  if (isWriting && !write(planned, source, io)) return 1
-  if (isJson) printJson(objectOf(planned), io)
-  if (!isJson && !isWriting && planned.length > 0) writeOut(planText(planned), io)
-  return problems.length === 0 ? 0 : 1
-}
-
-/** @throws Error that names the file and what is wrong */
-function readPack(file: string, io: Io): Pack {
-  const path = inputPath(file, io)
-  let text: string
-  try {
-    text = readFileSync(path, 'utf8')
-  } catch (cause) {
-    throw new Error(`${file} cannot be read`, { cause })
-  }
-  return parsePack(text, file)
+  const code = problems.length === 0 ? 0 : 1
+  if (given.write) return write(planned, source, io) ? code : 1
+  if (!given.json && planned.length === 0) return code
+  const json = { servers: planned.map((each) => ({ name: each.upstream, tools: proposalsOf(each) })) }
+  return { json, text: planText(planned).trimEnd(), code }
 }
 
 /** The tools with the proofs of packs, which take precedence over those that are part of the gateway. */
@@ -82,12 +65,6 @@ function withProofs(entries: readonly Descriptor[], packs: ProofIndex, io: Io): 
     )
     return entry
   })
-}
-
-function objectOf(planned: readonly Planned[]): object {
-  return {
-    servers: planned.map((each) => ({ name: each.upstream, tools: proposalsOf(each) })),
-  }
 }
 
 /** Writes the certain proposals to the configuration file. Returns whether it could. */

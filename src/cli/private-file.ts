@@ -1,18 +1,21 @@
 /**
- * Files that only their owner can read. All files that commands write are such: configurations, reports and recordings hold
- * credentials, arguments and results.
+ * The files of commands. What they write only its owner can read: configurations, reports and recordings hold credentials,
+ * arguments and results.
  */
 import {
   closeSync,
   createWriteStream,
+  existsSync,
   fchmodSync,
   fstatSync,
   ftruncateSync,
   openSync,
+  readFileSync,
   writeFileSync,
 } from 'node:fs'
 import type { Writable } from 'node:stream'
 import { plantedProblem } from '../store/private-folder.ts'
+import { inputPath, type Io, pathOf } from './io.ts'
 
 /** Writes a file that only its owner can read, even if it existed before. */
 export function privateFile(file: string): Writable {
@@ -52,4 +55,29 @@ function opened(file: string, flags: 'a' | 'ax'): number {
     closeSync(fd)
     throw error
   }
+}
+
+/** The text of a file that a command is given. @throws Error that names it */
+export function readInput(file: string, io: Io): string {
+  const path = inputPath(file, io)
+  try {
+    return readFileSync(path, 'utf8')
+  } catch (cause) {
+    throw new Error(`${file} cannot be read`, { cause })
+  }
+}
+
+/** Writes a report to the file of an option. @throws Error if it cannot be written */
+export function writeReport(file: string, text: string, io: Io): void {
+  try {
+    writePrivate(pathOf(file, io), text)
+  } catch (cause) {
+    throw new Error(`${file} cannot be written: its folder does not exist, or is not writable`, { cause })
+  }
+}
+
+/** @throws Error if a file exists that a command would write, unless it may replace it */
+export function mustBeFree(file: string, mayReplace: boolean, io: Io): void {
+  if (existsSync(pathOf(file, io)) && !mayReplace)
+    throw new Error(`${file} exists. Give another file, or --force to replace it`)
 }

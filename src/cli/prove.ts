@@ -1,5 +1,4 @@
 /** `gatehouse prove`: calls the tools of a server in a sandbox, and writes what is proved about them to a pack. */
-import { existsSync, readFileSync } from 'node:fs'
 import { fromArguments } from '../config/load.ts'
 import { type Claim, claims } from '../core/proof.ts'
 import type { Descriptor } from '../core/descriptor.ts'
@@ -7,8 +6,7 @@ import { self } from '../core/identity.ts'
 import type { Settings, UpstreamSettings } from '../core/settings.ts'
 import { withoutSecrets } from '../core/text/redact.ts'
 import { Redactor, secretsOf } from '../core/text/redactor.ts'
-import { openLog } from '../observability/log.ts'
-import { Gateway } from '../gateway/gateway.ts'
+import type { Gateway } from '../gateway/gateway.ts'
 import type { Verdict } from '../testkit/prove/claims.ts'
 import {
   packOf,
@@ -31,41 +29,22 @@ import {
   reportText,
 } from '../testkit/report.ts'
 import { settingsWith } from '../testkit/settings.ts'
-import { readNamed } from './options.ts'
-import { inputPath, type Io, pathOf, write } from './io.ts'
-import { mustBeOwn, writePrivate } from './private-file.ts'
-import { secretVariables } from './record.ts'
-import { configWords, didYouMean, parseWords, UsageError } from './words.ts'
+import { didYouMean, type Given, UsageError } from './command.ts'
+import type { commands } from './commands.ts'
+import { type Io, pathOf } from './io.ts'
+import type { Output } from './output.ts'
+import { mustBeFree, mustBeOwn, readInput, writePrivate } from './private-file.ts'
+import { readServer, secretVariables, withGateway } from './source.ts'
 
 /** `gatehouse prove SERVER --sandbox PLACE`: exit code 1 if something was refuted or could not be tried. */
-export async function prove(args: readonly string[], io: Io): Promise<number> {
-  const separator = args.indexOf('--')
-  const { values, positionals } = parseWords(separator === -1 ? args : args.slice(0, separator), {
-    config: { type: 'string', short: 'c' },
-    'env-file': { type: 'string' },
-    tool: { type: 'string', multiple: true },
-    sandbox: { type: 'string', multiple: true },
-    arguments: { type: 'string' },
-    output: { type: 'string', short: 'o' },
-    force: { type: 'boolean' },
-    json: { type: 'boolean' },
-    junit: { type: 'string' },
-  })
-  const named = [...configWords(values), ...positionals, ...(separator === -1 ? [] : args.slice(separator))]
-  const { source, server, words } = readNamed(named, ['config'], io, { isOne: true })
-  if (!server || words.length > 0) throw new UsageError('give one server')
-  const { output } = values
-  if (output !== undefined && existsSync(pathOf(output, io)) && values.force !== true)
-    throw new Error(`${output} exists. Give another file, or --force to replace it`)
+export async function prove(options: Given<typeof commands.prove>, io: Io): Promise<Output> {
+  const { source, server } = readServer(options, io)
+  const { output, junit: junitFile, arguments: file } = options
+  if (output !== undefined) mustBeFree(output, options.force, io)
   const { settings } = source
-  const request = {
-    io,
-    settings,
-    server,
-    sandbox: sandboxOf(values.sandbox ?? [], io),
-    given: givenIn(values.arguments, io),
-    tools: values.tool ?? [],
-  }
+  const sandbox = sandboxOf(options.sandbox, io)
+  const given = file === undefined ? new Map() : readGivenCalls(readInput(file, io), file)
+  const request = { io, settings, server, sandbox, given, tools: options.tool }
   const { proofs, info, all, at } = await proofsOf(request)
   const clean = cleaner(settings, io)
   const results = proofs.flatMap((proof) => resultsOf(proof, clean))
@@ -73,39 +52,33 @@ export async function prove(args: readonly string[], io: Io): Promise<number> {
   const report = reportOf({ ...subject, tested_at: at.toISOString() }, results)
   const pack = packOf(proofs, { info, all, date: at.toISOString().slice(0, 10) })
   if (output !== undefined) writePrivate(pathOf(output, io), `${JSON.stringify(pack, null, 2)}\n`)
-  if (values.junit !== undefined) writePrivate(pathOf(values.junit, io), junit(report))
-  const isJson = values.json === true
-  write(isJson ? `${JSON.stringify({ ...report, pack }, null, 2)}\n` : reportText(report), io)
-  if (!isJson && output !== undefined)
-    write(`Wrote ${output}: gatehouse plan --pack ${output} proposes what is proved\n`, io)
-  return isClean(report) ? 0 : 1
+  if (junitFile !== undefined) writePrivate(pathOf(junitFile, io), junit(report))
+  const wrote =
+    output === undefined ? '' : `Wrote ${output}: gatehouse plan --pack ${output} proposes what is proved`
+  return {
+    json: { ...report, pack },
+    text: `${reportText(report)}${wrote}`.trimEnd(),
+    code: isClean(report) ? 0 : 1,
+  }
 }
 
-/** @throws UsageError without a sandbox, because the tools are called for real */
-function sandboxOf(texts: readonly string[], io: Io): Sandbox {
-  if (texts.length === 0)
-    throw new UsageError(
-      'name the sandbox with --sandbox: the tools are called, and change what is there. Give a folder, an argument and its value such as repo=scratch, or "server" if the whole server is there for tests',
-    )
+/** The sandbox of a command line. @throws UsageError without one, because the tools are called for real */
+function sandboxOf(places: readonly string[], io: Io): Sandbox {
+  if (places.length > 0) return sandboxIn(places, io)
+  throw new UsageError(
+    'name the sandbox with --sandbox: the tools are called, and change what is there. Give a folder, an argument and its value such as repo=scratch, or "server" if the whole server is there for tests',
+  )
+}
+
+/** The sandbox that some places are. @throws UsageError */
+export function sandboxIn(places: readonly string[], io: Io): Sandbox {
   try {
-    const sandbox = readSandbox(texts, io.cwd)
+    const sandbox = readSandbox(places, io.cwd)
     for (const folder of sandbox.folders) mustBeOwn(folder)
     return sandbox
   } catch (error) {
     throw new UsageError(error instanceof Error ? error.message : String(error))
   }
-}
-
-function givenIn(file: string | undefined, io: Io): ReadonlyMap<string, GivenCalls> {
-  if (file === undefined) return new Map()
-  const path = inputPath(file, io)
-  let text: string
-  try {
-    text = readFileSync(path, 'utf8')
-  } catch (cause) {
-    throw new Error(`${file} cannot be read`, { cause })
-  }
-  return readGivenCalls(text, file)
 }
 
 /** Removes the secrets of the configuration and what looks like one. */
@@ -162,15 +135,12 @@ async function proofsOf(request: Request): Promise<Proved> {
   return { proofs, info, all, at }
 }
 
-async function listed({ io, settings, server, sandbox }: Request): Promise<Pick<Proved, 'all' | 'info'>> {
-  return withGateway(
-    settingsWith(['limits'], settings, { server }),
-    { io, sandbox },
-    async (gateway, { target }) => {
-      const all = await gateway.entries(server.name)
-      return { all, info: await target.info() }
-    },
-  )
+function listed({ io, settings, server, sandbox }: Request): Promise<Pick<Proved, 'all' | 'info'>> {
+  const limited = settingsWith(['limits'], settings, { server })
+  return inSandbox(limited, { io, sandbox }, async ({ gateway, target }) => {
+    const all = await gateway.entries(server.name)
+    return { all, info: await target.info() }
+  })
 }
 
 /** The tools to prove. @throws UsageError if one is not listed */
@@ -202,7 +172,7 @@ function findingsOf(
 ): Promise<readonly ToolProof['findings'][]> {
   let last = 0
   const unique = (): string => `gh-${run}-${wanted[0]?.charAt(0)}${++last}`
-  return withGateway(settings, { io, sandbox }, async (_gateway, { target, wire }) => {
+  return inSandbox(settings, { io, sandbox }, async ({ target, wire }) => {
     const found: ToolProof['findings'][] = []
     for (const candidate of candidates)
       found.push(await proveTool(candidate, wanted, { all, sandbox, target, wire, unique }))
@@ -211,34 +181,27 @@ function findingsOf(
 }
 
 interface Connected {
+  readonly gateway: Gateway
   readonly target: Target
   readonly wire: Wire
 }
 
 /** Runs something with a gateway in front of the only server of these settings. @throws Error if it cannot be reached */
-async function withGateway<Result>(
+async function inSandbox<Result>(
   settings: Settings,
   { io, sandbox }: Pick<Request, 'io' | 'sandbox'>,
-  run: (gateway: Gateway, connected: Connected) => Promise<Result>,
+  run: (connected: Connected) => Promise<Result>,
 ): Promise<Result> {
   const [server] = settings.upstreams
   if (!server) throw new UsageError('give one server')
   const wire = new Wire(sandbox, server.renames)
-  const gateway = new Gateway(settings, {
-    variables: io.env,
-    log: openLog('error', io),
-    intercept: wire.intercept,
-  })
-  try {
-    const findings = await gateway.start()
+  return withGateway(settings, { io, intercept: wire.intercept }, async (gateway) => {
+    const [finding] = await gateway.start()
     const problem = gateway.statuses.get(server.name)?.problem
     if (problem !== undefined) throw new Error(`${server.name} cannot be reached: ${problem}`)
-    const [finding] = findings
     if (finding) throw new Error(`the configuration does not fit the server: ${finding.message}`)
-    return await run(gateway, { wire, target: new Target({ handle: gateway.handle, upstream: server.name }) })
-  } finally {
-    await gateway.close()
-  }
+    return run({ gateway, wire, target: new Target({ handle: gateway.handle, upstream: server.name }) })
+  })
 }
 
 const statuses: Readonly<Record<Verdict, CheckStatus>> = {

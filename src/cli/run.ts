@@ -1,19 +1,22 @@
 /**
- * Finds the command in the arguments, loads its module on demand, runs it, and returns the exit code (0 success,
- * 1 a problem was found, 2 wrong usage).
+ * Finds the command in the arguments, loads what it does, runs it, and returns the exit code (0 success, 1 a problem was found,
+ * 2 wrong usage).
  */
 import { ConfigError, problemLine } from '../config/problem.ts'
 import { urlMistake } from '../config/names.ts'
 import { Redactor } from '../core/text/redactor.ts'
+import { didYouMean, type Given, parse, UsageError } from './command.ts'
+import { commands, names } from './commands.ts'
 import { type Io, print, printError } from './io.ts'
-import { helpOf, overview, version } from './help-text.ts'
-import { didYouMean, UsageError } from './words.ts'
+import { type Output, printOutput } from './output.ts'
 
-type Command = (words: readonly string[], io: Io) => Promise<number>
-type Load = () => Promise<Command>
+type Commands = typeof commands
+
+/** What a command does. */
+type Run<Name extends keyof Commands> = (given: Given<Commands[Name]>, io: Io) => Promise<Output>
 
 // Each is loaded on demand: a serving gateway does not keep the other commands in memory.
-const commands: { readonly [name: string]: Load; readonly serve: Load } = {
+const loads: { readonly [Name in keyof Commands]: () => Promise<Run<Name>> } = {
   serve: async () => (await import('./serve.ts')).serve,
   stdio: async () => (await import('./serve.ts')).stdio,
   check: async () => (await import('./check.ts')).check,
@@ -21,54 +24,77 @@ const commands: { readonly [name: string]: Load; readonly serve: Load } = {
   call: async () => (await import('./call.ts')).call,
   plan: async () => (await import('./plan.ts')).plan,
   prove: async () => (await import('./prove.ts')).prove,
-  init: async () => (await import('./init.ts')).init,
+  skill: async () => (await import('./documents.ts')).skill,
+  'export registry': async () => (await import('./documents.ts')).exportRegistry,
   lint: async () => (await import('./lint.ts')).lint,
   test: async () => (await import('./test.ts')).test,
-  audit: async () => (await import('./audit.ts')).audit,
-  changelog: async () => (await import('./changelog.ts')).changelog,
-  health: async () => (await import('./health.ts')).health,
-  store: async () => (await import('./store.ts')).store,
-  approvals: async () => (await import('./approvals.ts')).approvals,
-  tx: async () => (await import('./tx.ts')).tx,
-  ops: async () => (await import('./ops.ts')).ops,
-  events: async () => (await import('./events.ts')).events,
-  refs: async () => (await import('./refs.ts')).refs,
-  record: async () => (await import('./record.ts')).record,
-  replay: async () => (await import('./replay.ts')).replay,
-  diff: async () => (await import('./diff.ts')).diff,
+  init: async () => (await import('./init.ts')).init,
+  'approvals list': async () => (await import('./approvals.ts')).list,
+  'approvals show': async () => (await import('./approvals.ts')).show,
+  'approvals approve': async () => (await import('./approvals.ts')).approve,
+  'approvals deny': async () => (await import('./approvals.ts')).deny,
+  'tx list': async () => (await import('./tx.ts')).list,
+  'tx show': async () => (await import('./tx.ts')).show,
+  'tx rollback': async () => (await import('./tx.ts')).rollback,
+  'tx ack': async () => (await import('./tx.ts')).ack,
+  'ops list': async () => (await import('./ops.ts')).list,
+  'ops show': async () => (await import('./ops.ts')).show,
+  'ops cancel': async () => (await import('./ops.ts')).cancel,
+  'events list': async () => (await import('./event-types.ts')).list,
+  'events tail': async () => (await import('./event-tail.ts')).tail,
+  'events subscriptions': async () => (await import('./event-subscriptions.ts')).list,
+  'events subscriptions drop': async () => (await import('./event-subscriptions.ts')).drop,
+  'events dead-letters': async () => (await import('./event-subscriptions.ts')).deadLetters,
+  'events redeliver': async () => (await import('./event-subscriptions.ts')).redeliver,
+  'refs list': async () => (await import('./refs.ts')).list,
+  'refs show': async () => (await import('./refs.ts')).show,
+  'refs get': async () => (await import('./refs.ts')).get,
+  'refs put': async () => (await import('./refs.ts')).put,
+  'refs drop': async () => (await import('./refs.ts')).drop,
+  record: async () => (await import('./recordings.ts')).record,
+  replay: async () => (await import('./recordings.ts')).replay,
+  diff: async () => (await import('./recordings.ts')).diff,
   conformance: async () => (await import('./conformance.ts')).conformance,
   undo: async () => (await import('./undo.ts')).undo,
   verify: async () => (await import('./verify.ts')).verify,
-  skill: async () => (await import('./export.ts')).skill,
-  export: async () => (await import('./export.ts')).exportEntry,
+  'audit verify': async () => (await import('./verify.ts')).verifyAudits,
+  changelog: async () => (await import('./documents.ts')).changelog,
+  health: async () => (await import('./health.ts')).health,
+  'store info': async () => (await import('./store.ts')).info,
+  'store export': async () => (await import('./store.ts')).exportAll,
+  'store import': async () => (await import('./store.ts')).importAll,
+  'store accept': async () => (await import('./store.ts')).accept,
+  completion: async () => (await import('./completion.ts')).completion,
 }
 
-const simulatorMoved =
+const SIMULATOR_MOVED =
   'the simulator is not part of the installed gateway any more: in a checkout of its repository, run npm run simulate (docs/simulation.md)'
 
 /** Runs a command line and returns the exit code: 0 success, 1 a problem was found, 2 wrong usage. */
 export async function run(words: readonly string[], io: Io): Promise<number> {
   const [first, ...rest] = words
-  const isCommand = first !== undefined && Object.hasOwn(commands, first)
+  const isCommand = first !== undefined && names.includes(first)
   const name = isCommand ? first : 'serve'
   const others = isCommand ? rest : words
   if (first === 'help') return help(rest[0], io)
   const beforeCommand = others.includes('--') ? others.slice(0, others.indexOf('--')) : others
-  if (beforeCommand.includes('--version') || first === '-v') return printed(version, io)
+  if (beforeCommand.includes('--version') || first === '-v') return version(io)
   if (beforeCommand.includes('--help') || beforeCommand.includes('-h'))
-    return printed(isCommand ? helpOf(name) : overview, io)
-  if (first === 'simulate') return failed([simulatorMoved], 2, io)
+    return help(isCommand ? name : undefined, io)
+  if (first === 'simulate') return failed([SIMULATOR_MOVED], 2, io)
   if (!isCommand && first !== undefined && !/^(?:-|https?:)/.test(first)) {
     const mistake = urlMistake(first)
     if (mistake !== undefined) return failed([`"${first}": ${mistake}`], 2, io)
     const meant = `Run gatehouse --help, or gatehouse serve -- ${words.join(' ')}`
-    return failed([`unknown command "${first}"${didYouMean(first, Object.keys(commands))}. ${meant}`], 2, io)
+    return failed([`unknown command "${first}"${didYouMean(first, names)}. ${meant}`], 2, io)
   }
   // The streams of the process are opened when they are first used, so they are inherited and not copied.
   const discreet: Io = Object.assign(Object.create(io), { redactor: new Redactor() })
   try {
-    const command = await (commands[name] ?? commands.serve)()
-    return await command(others, discreet)
+    const [found, given] = parse(name, others, commands)
+    // What is parsed has the type that the command declares.
+    const act = (await loads[found]()) as (given: object, io: Io) => Promise<Output>
+    return await printOutput(await act(given, discreet), given.json === true, discreet)
   } catch (error) {
     if (error instanceof UsageError)
       return failed([`${error.message}. Run gatehouse ${name} --help`], 2, discreet)
@@ -77,18 +103,16 @@ export async function run(words: readonly string[], io: Io): Promise<number> {
   }
 }
 
-function help(command: string | undefined, io: Io): number {
-  if (command === undefined) return printed(overview, io)
-  if (Object.hasOwn(commands, command)) return printed(helpOf(command), io)
-  return failed(
-    [`unknown command "${command}"${didYouMean(command, Object.keys(commands))}. Run gatehouse --help`],
-    2,
-    io,
-  )
+async function version(io: Io): Promise<number> {
+  print((await import('./help.ts')).version, io)
+  return 0
 }
 
-function printed(text: string, io: Io): number {
-  print(text, io)
+async function help(command: string | undefined, io: Io): Promise<number> {
+  const { helpOf, overview } = await import('./help.ts')
+  if (command !== undefined && !names.includes(command))
+    return failed([`unknown command "${command}"${didYouMean(command, names)}. Run gatehouse --help`], 2, io)
+  print(command === undefined ? overview() : helpOf(command), io)
   return 0
 }
 

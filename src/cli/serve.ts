@@ -11,25 +11,28 @@ import type { Settings } from '../core/settings.ts'
 import { stdioWords } from '../descriptions/model/facts.ts'
 import { clientSnippets } from '../downstream/pages/client-snippets.ts'
 import { openLog } from '../observability/log.ts'
-import { Gateway } from '../gateway/gateway.ts'
+import type { Gateway } from '../gateway/gateway.ts'
 import { checkPlaces, reportStartup, printProblems } from './check.ts'
+import type { Given } from './command.ts'
+import type { commands } from './commands.ts'
 import { type Io, write } from './io.ts'
-import { readServed, type Source } from './options.ts'
+import { countText, type Output } from './output.ts'
+import { openGateway, readServed, type Source } from './source.ts'
 
 /** The time in-flight calls have to finish at shutdown, in milliseconds. */
 export const SHUTDOWN_TIMEOUT_MS = 10_000
 
 /** `gatehouse serve`: serves clients over HTTP until it is stopped. */
-export async function serve(args: readonly string[], io: Io): Promise<number> {
-  const [options, source] = readServed(args, ['config', 'host', 'port', 'log-level'], io)
-  const log = openLog(options.logLevel, io)
+export async function serve(given: Given<typeof commands.serve>, io: Io): Promise<Output> {
+  const source = readServed(given, io)
+  const log = openLog(given.logLevel, io)
   // The URL is printed only once it accepts connections.
   const problems = await checkPlaces(source, io)
   printProblems(problems, source, io)
   if (problems.length > 0) return 1
   // From here on, a signal starts an orderly shutdown.
   const stopped = io.untilStopped({ onHangUp: io.stderr.isTTY })
-  const gateway = new Gateway(source.settings, { variables: io.env, log })
+  const gateway = openGateway(source.settings, { io, log })
   const listener = await gateway.listen().catch(async (error: unknown) => {
     // Open handles would keep the process alive.
     await gateway.close()
@@ -105,7 +108,7 @@ function unavailableText(statuses: Gateway['statuses']): string {
   const width = Math.max(...unavailable.map(([name]) => name.length))
   const lines = unavailable.map(([name, problem]) => `  ${name.padEnd(width)}  ${problem}`)
   return [
-    `Unavailable: ${unavailable.length} of ${statuses.size} ${statuses.size === 1 ? 'server' : 'servers'}. The gateway keeps trying.`,
+    `Unavailable: ${unavailable.length} of ${countText(statuses.size, 'server')}. The gateway keeps trying.`,
     ...lines,
     '',
     '',
@@ -163,14 +166,14 @@ export function bindProblem(error: unknown, { listen }: Settings): string {
 }
 
 /** `gatehouse stdio`: runs as a stdio MCP server until its client closes the input. */
-export async function stdio(args: readonly string[], io: Io): Promise<number> {
-  const [options, source] = readServed(args, ['config', 'log-level'], io)
-  const log = openLog(options.logLevel, io)
+export async function stdio(given: Given<typeof commands.stdio>, io: Io): Promise<Output> {
+  const source = readServed(given, io)
+  const log = openLog(given.logLevel, io)
   const problems = await checkPlaces(source, io)
   printProblems(problems, source, io)
   if (problems.length > 0) return 1
   const stopped = io.untilStopped({ onHangUp: true })
-  const gateway = new Gateway(source.settings, { variables: io.env, log })
+  const gateway = openGateway(source.settings, { io, log })
   const ended = Promise.race([gateway.stdio(io.stdin, io.stdout), stopped])
   const found = await Promise.race([gateway.start(), ended.then(() => [])])
   const isServing = reportStartup(found, source, { io, log })

@@ -3,55 +3,32 @@ import { createReadStream, existsSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 import { pipeline } from 'node:stream/promises'
 import { isObject } from '../core/json/json.ts'
+import { parseJson } from '../core/json/read.ts'
 import type { Settings } from '../core/settings.ts'
 import { openLog } from '../observability/log.ts'
-import { acceptStore, mayStoreBeUnusable, openSharedStore } from '../gateway/offline.ts'
-import type { StoreEntry, PortableStore } from '../store/store.ts'
-import { readStored } from './config-file.ts'
-import { inputPath, type Io, pathOf, print, printJson } from './io.ts'
+import { acceptStore, mayStoreBeUnusable } from '../gateway/offline.ts'
+import type { StoreEntry } from '../store/store.ts'
+import type { Given } from './command.ts'
+import type { commands } from './commands.ts'
+import { readStored, withStore } from './config-file.ts'
+import { inputPath, type Io, pathOf } from './io.ts'
+import type { Output } from './output.ts'
 import { privateFile } from './private-file.ts'
-import { didYouMean, readOptions, UsageError } from './words.ts'
-import { parseJson } from '../core/json/read.ts'
+
+type Commands = typeof commands
 
 /** The first line of an export: its format. */
 const HEADER = { format: 'gatehouse-store', version: 1 }
 /** How many entries are written in parallel. */
 const MAX_BATCH_ENTRIES = 200
 
-/** `gatehouse store info | export | import | accept`: describes the store, exports or imports its entries, or accepts a loss of data. */
-export async function store(args: readonly string[], io: Io): Promise<number> {
-  const options = readOptions(args, ['config', 'json', 'force'])
-  const [action, file, ...more] = options.words
-  if (more.length > 0) throw new UsageError('give one file')
-  const run = actions[action ?? '']
-  const isAccept = action === 'accept'
-  if (!run && !isAccept)
-    throw new UsageError(
-      `use gatehouse store info, export, import or accept${didYouMean(action ?? '', [...Object.keys(actions), 'accept'])}`,
-    )
-  if ((isAccept || action === 'info') && file !== undefined)
-    throw new UsageError(`store ${action} takes no file`)
-  if (action === 'import' && file === undefined) throw new UsageError('give the file to import')
-  const settings = readStored({ config: options.config, envFile: options.envFile }, io)
-  if (!run) return accept(settings, io)
-  if (action !== 'import') requireStore(settings)
-  const opened = await openSharedStore(settings, openLog('error', io))
-  try {
-    return await run(opened, { io, file: file ?? '', isJson: options.json, isForced: options.force })
-  } finally {
-    await opened.close()
-  }
-}
-
-async function accept(settings: Pick<Settings, 'store'>, io: Io): Promise<number> {
-  const isChanged = await acceptStore(settings, openLog('error', io))
-  print(
-    isChanged
-      ? 'The store is accepted as it is. Restart the gateways that use it.'
-      : 'The store has lost no data: nothing was changed.',
-    io,
-  )
-  return 0
+/** `gatehouse store accept`. */
+export async function accept(given: Given<Commands['store accept']>, io: Io): Promise<Output> {
+  const isChanged = await acceptStore(readStored(given, io), openLog('error', io))
+  const text = isChanged
+    ? 'The store is accepted as it is. Restart the gateways that use it.'
+    : 'The store has lost no data: nothing was changed.'
+  return { json: { accepted: isChanged }, text }
 }
 
 /** Reading a store must not create one. @throws Error if there is no store */
@@ -64,93 +41,109 @@ function requireStore(settings: Pick<Settings, 'store'>): void {
   )
 }
 
-interface ActionOptions {
-  readonly io: Io
-  /** Empty if not given. */
-  readonly file: string
-  readonly isJson: boolean
-  readonly isForced: boolean
+/** `gatehouse store info`: exit code 1 if the store has a problem. */
+export async function info(given: Given<Commands['store info']>, io: Io): Promise<Output> {
+  const settings = readStored(given, io)
+  requireStore(settings)
+  return withStore(
+    settings,
+    io,
+    async (opened) => {
+      const owners = new Map<string, number>()
+      let bytes = 0
+      for await (const { key, value } of opened.entries()) {
+        const owner = /^[^:/]*/.exec(key)?.[0] ?? key
+        owners.set(owner, (owners.get(owner) ?? 0) + 1)
+        bytes += Buffer.byteLength(key) + Buffer.byteLength(value)
+      }
+      const about = { ...(await opened.describe()), values: bytes }
+      const counts = [...owners].toSorted(([one], [other]) => one.localeCompare(other))
+      const { unavailableReason: problem } = opened
+      const width = Math.max(10, ...counts.map(([owner]) => owner.length + 1))
+      const lines = [
+        ...Object.entries(about).map(([name, value]) => `${name.padEnd(12)}${valueText(value)}`),
+        `${'entries'.padEnd(12)}${counts.reduce((sum, [, count]) => sum + count, 0)}`,
+        ...counts.map(([owner, count]) => `  ${owner.padEnd(width)}${count}`),
+        ...(problem === undefined ? [] : [`${'problem'.padEnd(12)}${problem}`]),
+      ]
+      return {
+        json: { ...about, entries: Object.fromEntries(counts), problem },
+        text: lines.join('\n'),
+        code: problem === undefined ? 0 : 1,
+      }
+    },
+    'error',
+  )
 }
 
-type Action = (store: PortableStore, options: ActionOptions) => Promise<number>
-
-const actions: Readonly<Record<string, Action>> = { info: describe, export: exportAll, import: importAll }
-
-async function describe(opened: PortableStore, { io, isJson }: ActionOptions): Promise<number> {
-  const owners = new Map<string, number>()
-  let bytes = 0
-  for await (const { key, value } of opened.entries()) {
-    const owner = /^[^:/]*/.exec(key)?.[0] ?? key
-    owners.set(owner, (owners.get(owner) ?? 0) + 1)
-    bytes += Buffer.byteLength(key) + Buffer.byteLength(value)
-  }
-  const about = { ...(await opened.describe()), values: bytes }
-  const entries = Object.fromEntries([...owners].toSorted(([one], [other]) => one.localeCompare(other)))
-  const { unavailableReason: problem } = opened
-  if (isJson) {
-    printJson({ ...about, entries, ...(problem !== undefined && { problem }) }, io)
-  } else {
-    for (const [name, value] of Object.entries(about)) print(`${name.padEnd(12)}${valueText(value)}`, io)
-    print(`${'entries'.padEnd(12)}${[...owners.values()].reduce((sum, each) => sum + each, 0)}`, io)
-    const width = Math.max(10, ...[...owners.keys()].map((owner) => owner.length + 1))
-    for (const [owner, count] of Object.entries(entries)) print(`  ${owner.padEnd(width)}${count}`, io)
-    if (problem !== undefined) print(`${'problem'.padEnd(12)}${problem}`, io)
-  }
-  return problem === undefined ? 0 : 1
-}
-
-async function exportAll(opened: PortableStore, { io, file, isForced }: ActionOptions): Promise<number> {
-  const path = pathOf(file, io)
-  if (file !== '' && existsSync(path) && !isForced)
+/** `gatehouse store export [FILE]`. */
+export async function exportAll(given: Given<Commands['store export']>, io: Io): Promise<Output> {
+  const { file, force } = given
+  const settings = readStored(given, io)
+  requireStore(settings)
+  if (file !== undefined && existsSync(pathOf(file, io)) && !force)
     throw new Error(`${file} already exists; --force overwrites it`)
-  let count = 0
-  const lines = async function* (): AsyncGenerator<string> {
-    yield `${JSON.stringify(HEADER)}\n`
-    for await (const { key, value, until } of opened.entries()) {
-      yield `${JSON.stringify({ key, value, until })}\n`
-      count++
-    }
-  }
-  if (file === '') await pipeline(lines, io.stdout, { end: false })
-  else {
-    await pipeline(lines, privateFile(path))
-    print(`exported ${count} entries to ${file}`, io)
-  }
-  return 0
+  return withStore(
+    settings,
+    io,
+    async (opened) => {
+      let count = 0
+      const lines = async function* (): AsyncGenerator<string> {
+        yield `${JSON.stringify(HEADER)}\n`
+        for await (const { key, value, until } of opened.entries()) {
+          yield `${JSON.stringify({ key, value, until })}\n`
+          count++
+        }
+      }
+      if (file === undefined) {
+        await pipeline(lines, io.stdout, { end: false })
+        return 0
+      }
+      await pipeline(lines, privateFile(pathOf(file, io)))
+      return { json: { exported: count }, text: `exported ${count} entries to ${file}` }
+    },
+    'error',
+  )
 }
 
-async function importAll(opened: PortableStore, { io, file, isForced }: ActionOptions): Promise<number> {
-  const path = inputPath(file, io)
-  if (!existsSync(path)) throw new Error(`${file} does not exist`)
+/** `gatehouse store import FILE`. */
+export async function importAll(given: Given<Commands['store import']>, io: Io): Promise<Output> {
+  const { file, force } = given
+  const settings = readStored(given, io)
+  if (!existsSync(inputPath(file, io))) throw new Error(`${file} does not exist`)
   // The whole file is validated before anything is written.
   const validation = readEntries(file, io)
   while ((await validation.next()).done !== true) continue
   const counts = { imported: 0, existing: 0, expired: 0 }
-  const write = async ({ key, value, until }: StoreEntry): Promise<void> => {
-    const ttl = until - Date.now()
-    if (ttl <= 0) {
-      counts.expired++
-      return
-    }
-    const found = isForced ? await opened.put(key, value, ttl) : await opened.setIfAbsent(key, value, ttl)
-    if (found === undefined) counts.imported++
-    else counts.existing++
-  }
-  let batch: StoreEntry[] = []
-  for await (const entry of readEntries(file, io)) {
-    batch.push(entry)
-    if (batch.length < MAX_BATCH_ENTRIES) continue
-    await Promise.all(batch.map(write))
-    batch = []
-  }
-  await Promise.all(batch.map(write))
-  const kept =
-    counts.existing === 0 ? '' : `, kept ${counts.existing} existing ones (--force overwrites them)`
-  print(
-    `imported ${counts.imported} entries${kept}${counts.expired === 0 ? '' : `, skipped ${counts.expired} expired ones`}`,
+  await withStore(
+    settings,
     io,
+    async (opened) => {
+      const write = async ({ key, value, until }: StoreEntry): Promise<void> => {
+        const ttl = until - Date.now()
+        if (ttl <= 0) {
+          counts.expired++
+          return
+        }
+        const found = force ? await opened.put(key, value, ttl) : await opened.setIfAbsent(key, value, ttl)
+        if (found === undefined) counts.imported++
+        else counts.existing++
+      }
+      let batch: StoreEntry[] = []
+      for await (const entry of readEntries(file, io)) {
+        batch.push(entry)
+        if (batch.length < MAX_BATCH_ENTRIES) continue
+        await Promise.all(batch.map(write))
+        batch = []
+      }
+      await Promise.all(batch.map(write))
+    },
+    'error',
   )
-  return 0
+  const { imported, existing, expired } = counts
+  const kept = existing === 0 ? '' : `, kept ${existing} existing ones (--force overwrites them)`
+  const skipped = expired === 0 ? '' : `, skipped ${expired} expired ones`
+  return { json: counts, text: `imported ${imported} entries${kept}${skipped}` }
 }
 
 /** Reads the entries of an export. @throws Error with the invalid line */

@@ -3,15 +3,13 @@
  * makes the compensating calls.
  */
 import { setTimeout as pause } from 'node:timers/promises'
-import type { StoredSettings } from '../config/load-sections.ts'
 import { isObject } from '../core/json/json.ts'
-import type { Log } from '../core/log.ts'
 import { type Settings, featureSettings } from '../core/settings.ts'
 import { escapeHidden, oneLine } from '../core/text/escape.ts'
 import { displayCall, maskedArguments } from '../core/masked-arguments.ts'
+import { isoTime } from '../core/time/waiting.ts'
 import { openLog } from '../observability/log.ts'
 import type { Gateway } from '../gateway/gateway.ts'
-import { audited, openSharedStore } from '../gateway/offline.ts'
 import type { Audit } from '../observability/audit/audit.ts'
 import { type Action, Actions, type Compensation } from '../records/actions.ts'
 import {
@@ -26,10 +24,13 @@ import {
 } from '../records/transactions.ts'
 import { acknowledged, rollingBack } from '../records/transitions.ts'
 import type { Store } from '../store/store.ts'
-import { readStored, readWhole } from './config-file.ts'
-import { didYouMean, parseWords, UsageError, userName } from './words.ts'
-import { timeText } from './table.ts'
-import { type Io, print } from './io.ts'
+import type { Given } from './command.ts'
+import type { commands } from './commands.ts'
+import { type ConfigOptions, readStored, readWhole, userName, withAudit, withStore } from './config-file.ts'
+import type { Io } from './io.ts'
+import { countText, detailLines, type Output, quoted, timeText } from './output.ts'
+
+type Commands = typeof commands
 
 /** An action, and whether it can be undone. */
 export interface Chosen {
@@ -40,111 +41,80 @@ export interface Chosen {
   readonly why?: string
 }
 
-/** The options of the command. */
-const optionTypes = {
-  config: { type: 'string', short: 'c' },
-  'env-file': { type: 'string' },
-  json: { type: 'boolean' },
-  reason: { type: 'string' },
-  principal: { type: 'string' },
-} as const
+/** `gatehouse tx list`. */
+export function list(given: Given<Commands['tx list']>, io: Io): Promise<Output> {
+  return withStore(readStored(given, io), io, async (store) => {
+    const all = await transactionsOf(given.principal, transactionsIn(store, { features: {} }))
+    const transactions = all.map(({ transaction }) => transaction)
+    const json = transactions.map((transaction) => transactionView({ transaction, actions: new Map() }))
+    const text = all.length === 0 ? 'No transactions.' : transactionList(transactions)
+    return { json: { transactions: json }, text }
+  })
+}
 
-/** `gatehouse tx list | show | rollback | ack`: lists transactions, rolls them back, and acknowledges them. */
-export async function tx(args: readonly string[], io: Io): Promise<number> {
-  const options = parse(args)
-  const settings = readStored(options, io)
-  const log = openLog('warn', io)
-  const store = await openSharedStore(settings, log)
-  try {
+/** `gatehouse tx show ID`. */
+export function show(given: Given<Commands['tx show']>, io: Io): Promise<Output> {
+  return withStore(readStored(given, io), io, async (store) => {
+    const all = await transactionsOf(given.principal, transactionsIn(store, { features: {} }))
+    return printed(findTransaction(all, given.id).transaction, store)
+  })
+}
+
+/** `gatehouse tx ack ID`. */
+export async function ack(given: Given<Commands['tx ack']>, io: Io): Promise<Output> {
+  const settings = readStored(given, io)
+  return withStore(settings, io, async (store) => {
+    const repository = transactionsIn(store, await readWhole(given, io))
+    const { key } = findTransaction(await transactionsOf(given.principal, repository), given.id)
+    const after = await withAudit(settings, io, async (audit) => {
+      const by = userName()
+      const changed = await repository.change(key, acknowledged(by, Date.now()))
+      audit?.ordered({ order: 'ack', by, transaction: changed.id, caller: changed.principal.id })
+      return changed
+    })
+    return printed(after, store)
+  })
+}
+
+/** `gatehouse tx rollback ID`: exit code 1 if not everything was undone. */
+export async function rollback(given: Given<Commands['tx rollback']>, io: Io): Promise<Output> {
+  const settings = readStored(given, io)
+  return withStore(settings, io, async (store) => {
     // Only a change depends on the settings of the feature.
-    const { features } = isChange(options) ? await readWhole(options, io) : { features: {} }
+    const { features } = await readWhole(given, io)
     const repository = transactionsIn(store, { features })
-    const actions = new Actions(store)
-    return await act(options, { io, repository, actions, settings: { ...settings, features }, log })
-  } finally {
-    await store.close()
-  }
+    const { key, transaction } = findTransaction(await transactionsOf(given.principal, repository), given.id)
+    requireTransactions({ features })
+    const { id, principal, status } = transaction
+    if (status === 'committed' || hasEnded(transaction))
+      throw new Error(`${escapeHidden(id)} cannot be rolled back: it is ${status.replaceAll('_', ' ')}`)
+    const by = userName()
+    const begin = rollingBack(`operator ${by}${given.reason === undefined ? '' : `: ${given.reason}`}`)
+    const [ended] = await withAudit(settings, io, async (audit) => {
+      await repository.change(key, (each) => (each.status === 'rolling_back' ? each : begin(each)))
+      audit?.ordered({ order: 'rollback', by, transaction: id, caller: principal.id })
+      return finishRollbacks([async () => key], { ...given, io, repository, audit })
+    })
+    if (!ended || !hasEnded(ended)) throw new Error('the rollback has not finished: see gatehouse tx show')
+    const { json } = await printed(ended, store)
+    return { json, text: rollbackText(ended), code: ended.status === 'rolled_back' ? 0 : 1 }
+  })
 }
 
-/** Whether a command changes what is in the store. */
-function isChange({ action }: TxOptions): boolean {
-  return action === 'rollback' || action === 'ack'
-}
-
-interface TxContext {
-  readonly io: Io
-  readonly repository: Transactions
-  readonly actions: Actions
-  readonly settings: StoredSettings & Pick<Settings, 'features'>
-  readonly log: Log
-}
-
-async function act(options: TxOptions, context: TxContext): Promise<number> {
-  const { io, repository, actions } = context
-  const { isJson, principal } = options
-  const all = (await repository.list(principal)).toSorted((one, other) =>
+/** The transactions of a caller, or of all, those that need attention first. */
+async function transactionsOf(
+  principal: string | undefined,
+  repository: Transactions,
+): Promise<readonly StoredTransaction[]> {
+  return (await repository.list(principal)).toSorted((one, other) =>
     urgentFirst(one.transaction, other.transaction),
   )
-  if (options.action === 'list') {
-    const transactions = all.map(({ transaction }) => transaction)
-    if (isJson) {
-      const views = transactions.map((transaction) => transactionView({ transaction, actions: new Map() }))
-      return printed(JSON.stringify({ transactions: views }, null, 2), io)
-    }
-    return printed(all.length === 0 ? 'No transactions.' : transactionList(transactions), io)
-  }
-  const found = findTransaction(all, options.id)
-  if (options.action === 'rollback') return rollBack(found, options, context)
-  const transaction = options.action === 'ack' ? await acknowledge(found, context) : found.transaction
-  const whole = { transaction, actions: await actionsOf(transaction, actions) }
-  return printed(isJson ? JSON.stringify(transactionView(whole), null, 2) : transactionText(whole), io)
 }
 
-function acknowledge(
-  { key }: StoredTransaction,
-  { repository, settings, log }: TxContext,
-): Promise<Transaction> {
-  return audited(settings, log, async (audit) => {
-    const by = userName()
-    const after = await repository.change(key, acknowledged(by, Date.now()))
-    audit?.ordered({ order: 'ack', by, transaction: after.id, caller: after.principal.id })
-    return after
-  })
-}
-
-async function rollBack(
-  { key, transaction }: StoredTransaction,
-  options: TxOptions,
-  context: TxContext,
-): Promise<number> {
-  requireTransactions(context.settings)
-  if (transaction.status === 'committed' || hasEnded(transaction))
-    throw new Error(
-      `${escapeHidden(transaction.id)} cannot be rolled back: it is ${transaction.status.replaceAll('_', ' ')}`,
-    )
-  const { config, envFile } = options
-  const by = userName()
-  const reason = ['operator', by].join(' ') + (options.reason === undefined ? '' : `: ${options.reason}`)
-  const begin = rollingBack(reason)
-  const { id, principal } = transaction
-  const [ended] = await audited(context.settings, context.log, async (audit) => {
-    await context.repository.change(key, (each) => (each.status === 'rolling_back' ? each : begin(each)))
-    audit?.ordered({ order: 'rollback', by, transaction: id, caller: principal.id })
-    return finishRollbacks([async () => key], {
-      ...context,
-      whole: async () => (await import('./options.ts')).readSource({ config, envFile }, context.io).settings,
-      audit,
-    })
-  })
-  if (!ended || !hasEnded(ended)) throw new Error('the rollback has not finished: see gatehouse tx show')
-  const actions = await actionsOf(ended, context.actions)
-  print(
-    options.isJson
-      ? JSON.stringify(transactionView({ transaction: ended, actions }), null, 2)
-      : rollbackText(ended),
-    context.io,
-  )
-  return ended.status === 'rolled_back' ? 0 : 1
+async function printed(transaction: Transaction, store: Store) {
+  const actions = await new Actions(store).findAll(transaction.steps.map(({ deed }) => deed))
+  const whole = { transaction, actions }
+  return { json: transactionView(whole), text: transactionText(whole) }
 }
 
 /** The transaction with an id. Callers choose the ids, so they need not be unique. @throws Error */
@@ -152,65 +122,19 @@ function findTransaction(all: readonly StoredTransaction[], id: string): StoredT
   const found = all.filter(({ transaction }) => transaction.id === id)
   const [first] = found
   if (first && found.length === 1) return first
-  if (!first)
-    throw new Error(`no such transaction: ${escapeHidden(JSON.stringify(id))}. See gatehouse tx list`)
+  if (!first) throw new Error(`no such transaction: ${quoted(id)}. See gatehouse tx list`)
   const whose = found.map(({ transaction }) => transaction.principal.id).join(', ')
   throw new Error(
     `several callers have a transaction ${escapeHidden(`${id}; choose one with --principal: ${whose}`)}`,
   )
 }
 
-function actionsOf({ steps }: Transaction, actions: Actions): Promise<ReadonlyMap<string, Action>> {
-  return actions.findAll(steps.map(({ deed }) => deed))
-}
-
-function printed(text: string, io: Io): number {
-  print(text, io)
-  return 0
-}
-
-interface TxOptions {
-  readonly action: 'list' | 'show' | 'rollback' | 'ack'
-  readonly id: string
-  readonly principal: string | undefined
-  readonly config: string | undefined
-  readonly envFile: string | undefined
-  readonly isJson: boolean
-  readonly reason: string | undefined
-}
-
-function parse(args: readonly string[]): TxOptions {
-  const { values, positionals } = parseWords(args, optionTypes)
-  const [word, id, ...more] = positionals
-  const actions = ['list', 'show', 'rollback', 'ack'] as const
-  const action = actions.find((each) => each === word)
-  if (!action)
-    throw new UsageError(`use gatehouse tx list, show, rollback or ack${didYouMean(word ?? '', actions)}`)
-  if (action !== 'list' && id === undefined) throw new UsageError(`${action} needs the id of a transaction`)
-  if (more.length > 0 || (action === 'list' && id !== undefined))
-    throw new UsageError('give one transaction at a time')
-  const { config, 'env-file': envFile, json = false, reason, principal } = values
-  if (reason !== undefined && action !== 'rollback')
-    throw new UsageError('--reason is not an option of this command')
-  return {
-    action,
-    id: id ?? '',
-    principal,
-    config,
-    envFile,
-    isJson: json,
-    reason,
-  }
-}
-
 // Leaves rollbacks to a running gateway, or starts one in this process, and waits until they finish.
 
-interface RollbackOptions {
-  readonly io: Pick<Io, 'env'>
-  /** The complete configuration, including the secrets of servers; read on demand. @throws ConfigError */
-  whole(): Promise<Settings>
+/** What rollbacks need, with the options that name the whole configuration, which is read on demand. */
+interface Rollback extends ConfigOptions {
+  readonly io: Io
   readonly repository: Transactions
-  readonly log: Log
   /** The audit log for calls that this process makes. */
   readonly audit?: Audit | undefined
 }
@@ -241,27 +165,28 @@ const POLL_INTERVAL_MS = 100
 
 /**
  * Rolls back transactions as far as possible, one after the other: each of `begins` starts the rollback of one and
- * returns its store key, or undefined if nothing is left to roll back. A running gateway performs it, because some servers may be reachable only from there; if none
- * is running, this process does.
+ * returns its store key, or undefined if nothing is left to roll back. A running gateway performs it, because some servers may
+ * be reachable only from there; if none is running, this process does.
  */
 export async function finishRollbacks(
   begins: readonly (() => Promise<string | undefined>)[],
-  options: RollbackOptions,
+  rolling: Rollback,
 ): Promise<readonly Transaction[]> {
-  const { io, log, audit } = options
+  const { io, audit, config, envFile } = rolling
   const until = performance.now() + ROLLBACK_TIMEOUT_MS
   const found: Transaction[] = []
   let gateway: Gateway | undefined
   const startGateway = async (): Promise<void> => {
     if (gateway) return
-    const { Gateway } = await import('../gateway/gateway.ts')
-    gateway ??= new Gateway(await options.whole(), { variables: io.env, log, ...(audit && { audit }) })
+    const { openGateway, readSource } = await import('./source.ts')
+    const { settings } = readSource({ config, envFile }, io)
+    gateway = openGateway(settings, { io, log: openLog('warn', io), ...(audit && { audit }) })
     await gateway.start()
   }
   try {
     for (const begin of begins) {
       const key = await begin()
-      const transaction = key === undefined ? key : await finished(key, { ...options, until, startGateway })
+      const transaction = key === undefined ? key : await finished(key, { ...rolling, until, startGateway })
       if (transaction) found.push(transaction)
       if (performance.now() > until) break
     }
@@ -274,11 +199,7 @@ export async function finishRollbacks(
 /** Waits until a transaction is rolled back; returns its last state at the timeout. */
 async function finished(
   key: string,
-  {
-    repository,
-    until,
-    startGateway,
-  }: RollbackOptions & { readonly until: number; startGateway(): Promise<void> },
+  { repository, until, startGateway }: Rollback & { readonly until: number; startGateway(): Promise<void> },
 ): Promise<Transaction | undefined> {
   const began = performance.now()
   for (;;) {
@@ -308,7 +229,7 @@ export function transactionList(transactions: readonly Transaction[]): string {
 
 function transactionLine(transaction: Transaction, width: number): string {
   const { id, principal, startedAt, steps, description } = transaction
-  const count = `${steps.length} ${steps.length === 1 ? 'step' : 'steps'}`
+  const count = countText(steps.length, 'step')
   const about = description === undefined ? '' : `  ${description}`
   return oneLine(
     `${stateOf(transaction).padEnd(width)}  ${timeText(startedAt)}  ${id}  ${principal.id}  ${count}${about}`,
@@ -318,23 +239,19 @@ function transactionLine(transaction: Transaction, width: number): string {
 /** The details of a transaction as text. */
 export function transactionText({ transaction, actions }: TransactionView): string {
   const { id, principal, description, reason, startedAt, endedAt, expiresAt, acknowledged } = transaction
-  const lines = [
-    `${id}: ${stateOf(transaction)}`,
-    `  of           ${principal.id}`,
-    ...(description === undefined ? [] : [`  about        ${description}`]),
-    `  began        ${timeText(startedAt)}`,
-    ...(transaction.status === 'active' ? [`  expires      ${timeText(expiresAt)}`] : []),
-    ...(endedAt === undefined ? [] : [`  ended        ${timeText(endedAt)}`]),
-    ...(reason === undefined ? [] : [`  reason       ${reason}`]),
-    ...(transaction.retry
-      ? [`  next try     ${timeText(transaction.retry.at)} (number ${transaction.retry.tries})`]
-      : []),
-    ...(acknowledged ? [`  acknowledged ${timeText(acknowledged.at)} by ${acknowledged.by}`] : []),
-    ...transaction.steps.flatMap((step) =>
-      stepLines(step, transaction.compensations, actions.get(step.deed)),
-    ),
-  ]
-  return lines.map(oneLine).join('\n')
+  const { status, retry, steps, compensations } = transaction
+  const details = detailLines(`${id}: ${stateOf(transaction)}`, [
+    ['of', principal.id],
+    ['about', description],
+    ['began', timeText(startedAt)],
+    ['expires', status === 'active' ? timeText(expiresAt) : undefined],
+    ['ended', endedAt === undefined ? undefined : timeText(endedAt)],
+    ['reason', reason],
+    ['next try', retry && `${timeText(retry.at)} (number ${retry.tries})`],
+    ['acknowledged', acknowledged && `${timeText(acknowledged.at)} by ${acknowledged.by}`],
+  ])
+  const lines = steps.flatMap((step) => stepLines(step, compensations, actions.get(step.deed)))
+  return [...details, ...lines.map(oneLine)].join('\n')
 }
 
 /** The result of a rollback as text: what was undone and what was not. */
@@ -354,16 +271,16 @@ export function rollbackText(transaction: Transaction): string {
 
 /** The same as JSON. */
 function transactionView({ transaction, actions }: TransactionView): Readonly<Record<string, unknown>> {
-  const { id, principal, status, startedAt, endedAt, description, reason, acknowledged } = transaction
+  const { id, principal, status, startedAt, endedAt, description, reason, acknowledged, retry } = transaction
   return {
     transaction_id: id,
     principal: principal.id,
     status,
     needs_attention: needsAttention(transaction),
-    ...(description !== undefined && { description }),
-    ...(reason !== undefined && { reason }),
-    started_at: new Date(startedAt).toISOString(),
-    ...(endedAt !== undefined && { ended_at: new Date(endedAt).toISOString() }),
+    description,
+    reason,
+    started_at: isoTime(startedAt),
+    ended_at: endedAt === undefined ? undefined : isoTime(endedAt),
     steps: transaction.steps.map((step) => {
       const action = actions.get(step.deed)
       return {
@@ -371,23 +288,16 @@ function transactionView({ transaction, actions }: TransactionView): Readonly<Re
         status: step.status,
         server_id: step.upstream,
         tool: step.tool,
-        ...(action && { arguments: maskedArguments(action.arguments, action.secrets) }),
-        ...(step.error && { error: step.error }),
-        ...(action &&
-          'tool' in action.way && {
-            compensation: shownCall(action.way, action),
-          }),
+        arguments: action && maskedArguments(action.arguments, action.secrets),
+        error: step.error,
+        compensation: action && 'tool' in action.way ? shownCall(action.way, action) : undefined,
       }
     }),
     steps_compensated: transaction.compensations.map(({ step, status: how, error, isLate }) => {
-      return { step_id: step, status: how, ...(error && { error }), ...(isLate && { out_of_order: true }) }
+      return { step_id: step, status: how, error, out_of_order: isLate || undefined }
     }),
-    ...(transaction.retry && {
-      retry: { tries: transaction.retry.tries, at: new Date(transaction.retry.at).toISOString() },
-    }),
-    ...(acknowledged && {
-      acknowledged: { by: acknowledged.by, at: new Date(acknowledged.at).toISOString() },
-    }),
+    retry: retry && { tries: retry.tries, at: isoTime(retry.at) },
+    acknowledged: acknowledged && { by: acknowledged.by, at: isoTime(acknowledged.at) },
   }
 }
 
@@ -454,7 +364,7 @@ function descriptionOf({ tool, arguments: given, description }: Way, { secrets }
 }
 
 /** How many actions can be undone exactly, approximately and not at all. */
-export function countText(chosen: readonly Chosen[]): string {
+export function sumText(chosen: readonly Chosen[]): string {
   const count = (how: Chosen['how']): number => chosen.filter((each) => each.how === how).length
   return `Of ${chosen.length}, ${count('exactly')} can be undone exactly, ${count('approximately')} approximately, ${count('not at all')} not at all.`
 }
@@ -472,16 +382,16 @@ export function chosenView({ action, how, why }: Chosen): Readonly<Record<string
   const isThere = way.kind === 'exact' || way.kind === 'approximate'
   return {
     key,
-    at: new Date(startedAt).toISOString(),
+    at: isoTime(startedAt),
     principal: principal.id,
-    ...(session !== undefined && { session }),
+    session,
     upstream,
     tool,
     arguments: maskedArguments(action.arguments, action.secrets),
-    ...(transaction !== undefined && { transaction }),
+    transaction,
     status,
     undo: how.replaceAll(' ', '_'),
-    ...(why !== undefined && { reason: why }),
-    ...(isThere && how !== 'not at all' && { call: shownCall(way, action) }),
+    reason: why,
+    call: isThere && how !== 'not at all' ? shownCall(way, action) : undefined,
   }
 }

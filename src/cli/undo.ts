@@ -3,97 +3,72 @@
  * caller.
  */
 import { randomBytes } from 'node:crypto'
-import { createInterface } from 'node:readline/promises'
 import { isObject } from '../core/json/json.ts'
-import type { Log } from '../core/log.ts'
-import type { Settings } from '../core/settings.ts'
-import { openLog } from '../observability/log.ts'
-import { audited, openSharedStore } from '../gateway/offline.ts'
 import type { Audit } from '../observability/audit/audit.ts'
-import { type Action, Actions, type ActionFilter } from '../records/actions.ts'
+import { type Action, Actions } from '../records/actions.ts'
 import { type Transaction, transactionKey, type Transactions, hasEnded } from '../records/transactions.ts'
 import { newUndoTransaction } from '../records/transitions.ts'
-import type { Store } from '../store/store.ts'
-import { readWhole } from './config-file.ts'
-import { readSource, serverNamed } from './options.ts'
+import { confirmed } from './ask.ts'
+import { type Given, UsageError } from './command.ts'
+import type { commands } from './commands.ts'
+import { readWhole, unknownServer, userName, withAudit, withStore } from './config-file.ts'
 import { type Io, print } from './io.ts'
+import { type Output } from './output.ts'
 import {
   finishRollbacks,
   requireTransactions,
   transactionsIn,
   chosenText,
   chosenView,
-  countText,
+  sumText,
   type Undone,
   undoneText,
   type Chosen,
 } from './tx.ts'
-import { parseWords, timeOf, UsageError, userName } from './words.ts'
 
-/** The options of the command. */
-const optionTypes = {
-  config: { type: 'string', short: 'c' },
-  'env-file': { type: 'string' },
-  since: { type: 'string' },
-  until: { type: 'string' },
-  session: { type: 'string' },
-  upstream: { type: 'string' },
-  'dry-run': { type: 'boolean' },
-  yes: { type: 'boolean', short: 'y' },
-  json: { type: 'boolean' },
-} as const
+type UndoOptions = Given<typeof commands.undo>
 
 /** `gatehouse undo --since WHEN`: lists actions and how each can be undone, newest first, and then undoes them. */
-export async function undo(args: readonly string[], io: Io): Promise<number> {
-  const options = parse(args, Date.now())
-  const settings = await readWhole(options, io)
-  if (options.filter.upstream !== undefined) serverNamed(options.filter.upstream, settings)
-  const log = openLog('warn', io)
-  const store = await openSharedStore(settings, log)
-  try {
-    const whole = async (): Promise<Settings> =>
-      readSource({ config: options.config, envFile: options.envFile }, io).settings
-    return await act(options, { io, settings, whole, store, log })
-  } finally {
-    await store.close()
-  }
-}
-
-interface Services {
-  readonly io: Io
-  readonly settings: Settings
-  /** The complete configuration, including the secrets of servers. @throws ConfigError */
-  whole(): Promise<Settings>
-  readonly store: Store
-  readonly log: Log
-}
-
-async function act(options: UndoOptions, services: Services): Promise<number> {
-  const { io } = services
-  const repository = transactionsIn(services.store, services.settings)
-  const actions = new Actions(services.store)
-  const findActions = async (): Promise<readonly Chosen[]> => {
-    const found = await actions.list(options.filter)
-    const transactions = await repository.list()
-    return choose(
-      found,
-      transactions.map(({ transaction }) => transaction),
+export async function undo(given: UndoOptions, io: Io): Promise<Output> {
+  const { since, until, session, upstream, json: isJson } = given
+  if (since > Date.now()) throw new UsageError('--since is in the future')
+  if (until !== undefined && until < since) throw new UsageError('--until is before --since')
+  const settings = await readWhole(given, io)
+  const servers = settings.upstreams.map(({ name }) => name)
+  if (upstream !== undefined && !servers.includes(upstream)) throw unknownServer(upstream, servers)
+  return withStore(settings, io, async (store) => {
+    const repository = transactionsIn(store, settings)
+    const actions = new Actions(store)
+    const findActions = async (): Promise<readonly Chosen[]> => {
+      const found = await actions.list({
+        since,
+        ...(until !== undefined && { until }),
+        ...(session !== undefined && { session }),
+        ...(upstream !== undefined && { upstream }),
+      })
+      const transactions = await repository.list()
+      return choose(
+        found,
+        transactions.map(({ transaction }) => transaction),
+      )
+    }
+    const chosen = await findActions()
+    const open = chosen.filter(canBeUndone)
+    if (open.length === 0 || given.dryRun) return { json: views(chosen), text: listing(chosen) }
+    if (!isJson) print(listing(chosen), io)
+    requireTransactions(settings)
+    const question = `Undo ${open.length === 1 ? 'this action' : `these ${open.length} actions`}?`
+    const advice = 'add --yes to undo the actions, or --dry-run to only list them'
+    if (!given.yes && !(await confirmed(question, advice, io))) return 1
+    const undone = await withAudit(settings, io, (audit) =>
+      undoReserved(open, { given, io, repository, actions, findActions, audit }),
     )
-  }
-  const chosen = await findActions()
-  const open = chosen.filter(canBeUndone)
-  if (!options.isJson) print(listing(chosen), io)
-  if (open.length === 0 || options.isDry) {
-    if (options.isJson) print(json(chosen), io)
-    return 0
-  }
-  requireTransactions(services.settings)
-  if (!options.isConfirmed && !(await isConfirmed(open.length, io))) return 1
-  const undone = await audited(services.settings, services.log, (audit) =>
-    undoReserved(open, { ...services, repository, actions, findActions, audit }),
-  )
-  print(options.isJson ? json(chosen, undone) : undone.map(undoneText).join('\n'), io)
-  return undone.some(({ error }) => error !== undefined) ? 1 : 0
+    return {
+      json: views(chosen, undone),
+      text: undone.map(undoneText).join('\n'),
+      code: undone.some(({ error }) => error !== undefined) ? 1 : 0,
+    }
+  })
 }
 
 function canBeUndone({ how }: Chosen): boolean {
@@ -102,33 +77,20 @@ function canBeUndone({ how }: Chosen): boolean {
 
 function listing(chosen: readonly Chosen[]): string {
   if (chosen.length === 0) return 'No actions to undo in that time.'
-  return [...chosen.map(chosenText), '', countText(chosen)].join('\n')
+  return [...chosen.map(chosenText), '', sumText(chosen)].join('\n')
 }
 
-function json(chosen: readonly Chosen[], undone: readonly Undone[] = []): string {
-  const views = chosen.map((each) => {
+function views(chosen: readonly Chosen[], undone: readonly Undone[] = []): object {
+  const deeds = chosen.map((each) => {
     const end = undone.find((other) => other.chosen === each)
-    if (!end) return chosenView(each)
-    return {
-      ...chosenView(each),
-      undone: end.error === undefined,
-      ...(end.error !== undefined && { error: end.error }),
-    }
+    return end ? { ...chosenView(each), undone: end.error === undefined, error: end.error } : chosenView(each)
   })
-  return JSON.stringify({ deeds: views }, null, 2)
+  return { deeds }
 }
 
-async function isConfirmed(count: number, { stdin, stderr }: Io): Promise<boolean> {
-  if (!stdin.isTTY) throw new UsageError('add --yes to undo the actions, or --dry-run to only list them')
-  const terminal = createInterface({ input: stdin, output: stderr })
-  const answer = await terminal.question(
-    `Undo ${count === 1 ? 'this action' : `these ${count} actions`}? [y/N] `,
-  )
-  terminal.close()
-  return /^y(es)?$/i.test(answer.trim())
-}
-
-interface UndoContext extends Services {
+interface Undoing {
+  readonly given: UndoOptions
+  readonly io: Io
   readonly repository: Transactions
   readonly actions: Actions
   /** The actions that match, with their current state. */
@@ -138,7 +100,7 @@ interface UndoContext extends Services {
 }
 
 /** Undoes the actions that no other process is undoing. */
-async function undoReserved(open: readonly Chosen[], context: UndoContext): Promise<Undone[]> {
+async function undoReserved(open: readonly Chosen[], context: Undoing): Promise<Undone[]> {
   const { actions } = context
   const keys = open.map(({ action }) => action.key)
   const free = keys.map(async (key) => [key, await actions.reserve(key)] as const)
@@ -164,7 +126,7 @@ async function undoReserved(open: readonly Chosen[], context: UndoContext): Prom
 function undoAll(
   left: readonly Chosen[],
   isReserved: (action: Action) => boolean,
-  { io, whole, log, repository, audit }: UndoContext,
+  { given: { config, envFile }, io, repository, audit }: Undoing,
 ): Promise<readonly Transaction[]> {
   const parts = partsOf(left.map(({ action }) => action))
   const begins = parts.map((part) => async (): Promise<string | undefined> => {
@@ -178,7 +140,7 @@ function undoAll(
     audit?.ordered({ order: 'undo', by, transaction: id, caller })
     return transactionKey(caller, id)
   })
-  return finishRollbacks(begins, { io, whole, repository, log, audit })
+  return finishRollbacks(begins, { config, envFile, io, repository, audit })
 }
 
 /** Why an action was not undone. */
@@ -192,39 +154,6 @@ function failureOf({ key }: Action, ended: readonly Transaction[]): string | und
     return 'it has not finished: see gatehouse tx list'
   }
   return 'it was not started, because the others took too long: run the command again'
-}
-
-interface UndoOptions {
-  readonly config: string | undefined
-  readonly envFile: string | undefined
-  readonly filter: ActionFilter
-  readonly isDry: boolean
-  readonly isConfirmed: boolean
-  readonly isJson: boolean
-}
-
-function parse(args: readonly string[], now: number): UndoOptions {
-  const { values, positionals } = parseWords(args, optionTypes)
-  const { config, 'env-file': envFile, since, until, session, upstream } = values
-  if (positionals.length > 0) throw new UsageError(`unexpected argument "${positionals[0]}"`)
-  if (since === undefined) throw new UsageError('--since is required, such as --since 10m')
-  const from = timeOf(since, '--since', now)
-  const to = until === undefined ? undefined : timeOf(until, '--until', now)
-  if (from > now) throw new UsageError('--since is in the future')
-  if (to !== undefined && to < from) throw new UsageError('--until is before --since')
-  return {
-    config,
-    envFile,
-    filter: {
-      since: from,
-      ...(to !== undefined && { until: to }),
-      ...(session !== undefined && { session }),
-      ...(upstream !== undefined && { upstream }),
-    },
-    isDry: values['dry-run'] ?? false,
-    isConfirmed: values.yes ?? false,
-    isJson: values.json ?? false,
-  }
 }
 
 // Selects the actions that `gatehouse undo` can undo, and groups them. Pure functions.

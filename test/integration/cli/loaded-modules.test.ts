@@ -13,6 +13,8 @@ import { type Finished, runCommandProcess } from '../../support/gateway-process.
  */
 const MAX_MODULES = 60
 const MAX_MODULES_OF_SEVERAL = 70
+/** The same for a command that prints texts of commands: it loads what none of them does. */
+const MAX_MODULES_OF_TEXTS = 30
 
 const folder = mkdtempSync(join(tmpdir(), 'gatehouse-loaded-'))
 const config = join(folder, 'gateway.config.yaml')
@@ -68,7 +70,19 @@ async function loading(args: readonly string[]): Promise<Finished & { readonly m
 }
 
 test.each([
-  { args: ['--version'], prints: /^gatehouse \d/, loads: 'cli/help-text.js' },
+  { args: ['--version'], prints: /^gatehouse \d/, loads: 'cli/help.js', most: MAX_MODULES_OF_TEXTS },
+  {
+    args: ['test', '--help'],
+    prints: /^Usage: gatehouse test/,
+    loads: 'cli/help.js',
+    most: MAX_MODULES_OF_TEXTS,
+  },
+  {
+    args: ['completion', 'bash', '--', 'gatehouse', 'tx', ''],
+    prints: /^list\nshow\n/,
+    loads: 'cli/completion.js',
+    most: MAX_MODULES_OF_TEXTS,
+  },
   { args: ['health'], prints: /: ok\n$/, loads: 'cli/health.js' },
   { args: ['ops', 'list'], prints: /^No operations/, loads: 'cli/ops.js' },
   { args: ['approvals', 'list'], prints: /^No calls wait/, loads: 'cli/approvals.js' },
@@ -76,13 +90,13 @@ test.each([
   {
     args: ['events', 'subscriptions'],
     prints: /^No subscriptions/,
-    loads: 'cli/events.js',
+    loads: 'cli/event-subscriptions.js',
     most: MAX_MODULES_OF_SEVERAL,
   },
   {
     args: ['events', 'dead-letters'],
     prints: /^No dead letters/,
-    loads: 'cli/events.js',
+    loads: 'cli/event-subscriptions.js',
     most: MAX_MODULES_OF_SEVERAL,
   },
   { args: ['store', 'info'], prints: /^kind +LMDB/, loads: 'cli/store.js' },

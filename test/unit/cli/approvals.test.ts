@@ -2,7 +2,8 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, it, onTestFinished } from 'vitest'
-import { approvalLine, approvals, approvalText, decidedLine } from '../../../src/cli/approvals.ts'
+import { approvalLine, approvalText, decidedLine } from '../../../src/cli/approvals.ts'
+import { run } from '../../../src/cli/run.ts'
 import type { Approval } from '../../../src/records/approvals.ts'
 import { memoryIo } from '../../support/memory-io.ts'
 
@@ -73,7 +74,9 @@ it('the line about a decision states its effect', () => {
 it('in a folder without a configuration, the advice is to name that of the gateway', async () => {
   const cwd = mkdtempSync(join(tmpdir(), 'gatehouse-test-'))
   onTestFinished(() => rmSync(cwd, { recursive: true, force: true }))
-  await expect(approvals(['list'], memoryIo({ cwd }))).rejects.toThrow(
+  const io = memoryIo({ cwd })
+  expect(await run(['approvals', 'list'], io)).toBe(1)
+  expect(io.written.stderr).toContain(
     `${join(cwd, 'gateway.config.yaml')} does not exist. Name the file of the gateway with --config FILE, or the folder of its store with --store`,
   )
 })

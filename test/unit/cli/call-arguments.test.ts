@@ -1,7 +1,7 @@
 import { PassThrough } from 'node:stream'
 import { describe, expect, it } from 'vitest'
-import { readArguments } from '../../../src/cli/call-arguments.ts'
-import { UsageError } from '../../../src/cli/words.ts'
+import { readArguments } from '../../../src/cli/call.ts'
+import { UsageError } from '../../../src/cli/command.ts'
 import type { Io } from '../../../src/cli/io.ts'
 
 const given = async (...words: string[]): Promise<unknown> => {

@@ -2,10 +2,12 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { type ListedLetter, letterLines, letterView } from '../../../src/cli/dead-letters.ts'
 import {
   droppedLine,
+  type ListedLetter,
   type ListedSubscription,
+  letterLines,
+  letterView,
   subscriptionLines,
   subscriptionView,
   withWaiting,

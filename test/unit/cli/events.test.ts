@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { entryLine, entryView, Tail, type TailEntry } from '../../../src/cli/event-tail.ts'
+import { jsonLine } from '../../../src/cli/output.ts'
 import { loggedTypes, typeLines, typesView } from '../../../src/cli/event-types.ts'
 import { storeAlone } from '../../../src/cli/config-file.ts'
 import { run } from '../../../src/cli/run.ts'
@@ -133,7 +134,7 @@ describe('events as text', () => {
   it('the JSON has all of each', () => {
     const time = '2026-11-21T12:00:00.000Z'
     const type = 'add_note.succeeded'
-    expect(entries.map((entry): unknown => JSON.parse(entryView(entry)))).toEqual([
+    expect(entries.map((entry): unknown => JSON.parse(jsonLine(entryView(entry))))).toEqual([
       { server: 'notes', id: 'evt_1', type, at: time, by: 'ab12', data: { text: 'evt_1' } },
       { server: null, id: 'evt_2', type: 'server_down', at: time, data: {} },
       { server: 'notes', gap: 'dropped', at: time },
@@ -148,7 +149,7 @@ describe('events as text', () => {
     const long: TailEntry = { ...logged, event: event('x'.repeat(5000)) }
     expect(entryLine(long).length).toBeLessThan(600)
     expect(entryLine(long)).toContain('characters)')
-    expect(entryView(long)).toContain('x'.repeat(5000))
+    expect(jsonLine(entryView(long))).toContain('x'.repeat(5000))
   })
 
   it('text of callers and servers never starts a line of its own', () => {
@@ -160,7 +161,7 @@ describe('events as text', () => {
     }
     const gap: TailEntry = { kind: 'gap', upstream: hostile, why: 'not_listening', at, uri: hostile }
     for (const entry of [bad, gap])
-      for (const text of [entryLine(entry), entryView(entry)]) expect(text).not.toMatch(/\p{C}/u)
+      for (const text of [entryLine(entry), jsonLine(entryView(entry))]) expect(text).not.toMatch(/\p{C}/u)
   })
 
   it('types are listed with their source, their delivery and what is in the store', async () => {

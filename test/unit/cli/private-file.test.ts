@@ -2,7 +2,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { beforeEach, expect, it } from 'vitest'
-import { init } from '../../../src/cli/init.ts'
+import { run } from '../../../src/cli/run.ts'
 import { writePrivate } from '../../../src/cli/private-file.ts'
 import { memoryIo } from '../../support/memory-io.ts'
 
@@ -28,7 +28,7 @@ it('a file that a command writes is readable by its owner alone, also if it was 
 it('a configuration that init writes or overwrites is private', async () => {
   const file = join(folder, 'gateway.config.yaml')
   for (const more of [[], ['--force']]) {
-    expect(await init(['--config', file, ...more], memoryIo({ env: {}, cwd: folder }))).toBe(0)
+    expect(await run(['init', '--config', file, ...more], memoryIo({ env: {}, cwd: folder }))).toBe(0)
     expect(modeOf(file)).toBe('600')
     rmSync(file)
     writeFileSync(file, '', { mode: 0o644 })

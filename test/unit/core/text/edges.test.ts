@@ -2,7 +2,7 @@
 import { PassThrough } from 'node:stream'
 import { describe, expect, it } from 'vitest'
 import { print, printError, printJson } from '../../../../src/cli/io.ts'
-import { tableLines } from '../../../../src/cli/table.ts'
+import { tableLines } from '../../../../src/cli/output.ts'
 import { escapeHtml } from '../../../../src/core/web.ts'
 import { Redactor } from '../../../../src/core/text/redactor.ts'
 import {

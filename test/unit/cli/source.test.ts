@@ -2,24 +2,23 @@ import { chownSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
-import { readSource } from '../../../src/cli/options.ts'
-import { parseWords } from '../../../src/cli/words.ts'
+import { readSource } from '../../../src/cli/source.ts'
+import { parse } from '../../../src/cli/command.ts'
+import { commands } from '../../../src/cli/commands.ts'
 import { memoryIo } from '../../support/memory-io.ts'
-
-const known = { 'gateway-key': { type: 'string' }, json: { type: 'boolean' } } as const
 
 test.each([
   '-fJOsp9yiMuTWWcbEtnYkfAgrHeCzZfuhl9lHXPHhPw',
   '--Osp9yiMuTWWcbEtnYkfAgrHeCzZfuhl9lHXPHhPwx',
   'k1',
 ])('a gateway key is accepted whatever character it begins with: %s', (key) => {
-  const { values, positionals } = parseWords(['http://a.example/mcp', '--gateway-key', key, '--json'], known)
-  expect({ ...values }).toEqual({ 'gateway-key': key, json: true })
-  expect(positionals).toEqual(['http://a.example/mcp'])
+  const [, given] = parse('check', ['http://a.example/mcp', '--gateway-key', key, '--json'], commands)
+  expect(given).toMatchObject({ gatewayKey: key, json: true })
+  expect(given['servers']).toEqual(['http://a.example/mcp'])
 })
 
 test('an option after --gateway-key is not read as the key', () => {
-  expect(() => parseWords(['--gateway-key', '--json'], known)).toThrow(
+  expect(() => parse('check', ['--gateway-key', '--json'], commands)).toThrow(
     "Option '--gateway-key' argument is ambiguous",
   )
 })
