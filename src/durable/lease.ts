@@ -29,6 +29,8 @@ export interface Lease {
   readonly lost: AbortSignal
   /** Whether it is still held. By the clock: a process that was stopped for too long gets `false` before `lost` is aborted. */
   readonly isHeld: boolean
+  /** Reads a record that `update` changes. @throws SERVER_UNAVAILABLE as `update` does */
+  get(key: string): Promise<string | undefined>
   /**
    * Changes a record, whose text is a JSON object: `decide` runs again after a lost race, as in `casUpdate`. The record gets
    * the token as its last member, which readers ignore. @throws SERVER_UNAVAILABLE if the lease is lost, or a later holder
@@ -210,17 +212,22 @@ class HeldLease implements Lease {
     this.#lost.abort(reason)
   }
 
+  get(key: string): Promise<string | undefined> {
+    return this.update(key, (text) => ({ result: text }))
+  }
+
   async update<Result>(
     key: string,
     decide: (text: string | undefined) => CasUpdate<Result>,
   ): Promise<Result> {
     const decideUnder = (before: string | undefined): CasUpdate<Result> => {
       const [text, token] = withoutToken(before)
-      if (token > this.token) this.#lose()
+      if (token > this.token || !this.isHeld) {
+        this.#lose()
+        throw lostLease()
+      }
       const { result, write } = decide(text)
-      if (!write) return { result }
-      if (!this.isHeld) throw lostLease()
-      if (write === 'remove') return { result, write }
+      if (!write || write === 'remove') return { result, write }
       return { result, write: { ...write, text: withToken(write.text, this.token) } }
     }
     return casUpdate(this.#store, key, decideUnder, () => {

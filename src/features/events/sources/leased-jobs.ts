@@ -7,7 +7,7 @@ import { world } from '../../../core/world.ts'
 import { GatewayError } from '../../../core/error.ts'
 import { background, type Log } from '../../../core/log.ts'
 import { pause, within } from '../../../core/time/waiting.ts'
-import { type LeasedWork, Leases } from '../../../durable/lease.ts'
+import { type Lease, type LeasedWork, Leases } from '../../../durable/lease.ts'
 import type { Services } from '../../feature.ts'
 
 /** How long a job runs after the last request for its events, in milliseconds. */
@@ -23,7 +23,7 @@ export interface Job {
    * Works until it is aborted, and calls `onReady` once no event is missed any more. If it ends before, it is started
    * again a while later. Never rejects.
    */
-  run(controller: AbortController, onReady: () => void): Promise<void>
+  run(controller: AbortController, onReady: () => void, lease: Lease): Promise<void>
   /** Ends what would go on elsewhere, because no client has polled its events for a while. Never rejects. */
   abandon?(): Promise<void>
 }
@@ -64,7 +64,7 @@ export class LeasedJobs<Own extends Job> {
   #start(key: string, job: Own): Running<Own> {
     const { promise: ready, resolve: onReady } = Promise.withResolvers<void>()
     const work = this.#leases.whileHeld(`event:${hash('sha256', key).slice(0, 32)}`, LEASE_TTL_MS, {
-      run: (lease) => run(job, lease.lost, onReady),
+      run: (lease) => run(job, lease, onReady),
       onHeldElsewhere: onReady,
       onStop: async () => {
         if (!this.#closing.signal.aborted) await job.abandon?.()
@@ -98,15 +98,15 @@ interface Running<Own> {
   usedAt: number
 }
 
-async function run(job: Job, lost: AbortSignal, onReady: () => void): Promise<void> {
+async function run(job: Job, lease: Lease, onReady: () => void): Promise<void> {
   const controller = new AbortController()
   const end = (): void =>
     controller.abort(new GatewayError('CANCELLED', 'These events are not requested any more.'))
-  lost.addEventListener('abort', end)
+  lease.lost.addEventListener('abort', end)
   try {
-    await job.run(controller, onReady)
+    await job.run(controller, onReady, lease)
   } finally {
-    lost.removeEventListener('abort', end)
+    lease.lost.removeEventListener('abort', end)
     onReady()
     end()
   }

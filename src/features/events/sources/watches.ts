@@ -31,6 +31,7 @@ import {
 } from '../../../core/undo/expression.ts'
 import { writtenMismatches } from '../../../core/undo/judge-undo.ts'
 import { world } from '../../../core/world.ts'
+import type { Lease } from '../../../durable/lease.ts'
 import { toolsToCheck } from '../../tool-lists.ts'
 import type { Services } from '../../feature.ts'
 import type { EventTrial } from '../../offers.ts'
@@ -188,22 +189,22 @@ class Watch implements Job {
   }
 
   /** Polls when it is due, until it is aborted. Never rejects. */
-  async run({ signal }: AbortController, onReady: () => void): Promise<void> {
+  async run({ signal }: AbortController, onReady: () => void, lease: Lease): Promise<void> {
     while (!signal.aborted) {
       const wait = this.#dueAt - world.now()
-      if (wait <= 0) await this.#poll(signal)
+      if (wait <= 0) await this.#poll(signal, lease)
       onReady()
       const rest = this.#dueAt - world.now()
       if (rest > 0) await pause(rest, signal).catch(() => undefined)
     }
   }
 
-  async #poll(signal: AbortSignal): Promise<void> {
+  async #poll(signal: AbortSignal, lease: Lease): Promise<void> {
     const { every } = this.target.settings
     let delay = every
     let least = 0
     try {
-      await this.#record(await itemsFor(this.target, this.#deps, signal))
+      await this.#record(await itemsFor(this.target, this.#deps, signal), lease)
       if (this.#failure) this.#deps.log.info('events.poll_recovered', this.#fields)
       this.#failure = undefined
       this.#failures = 0
@@ -225,10 +226,12 @@ class Watch implements Job {
     this.#dueAt = world.now() + Math.max(least, delay * (1 - JITTER + 2 * JITTER * world.random()))
   }
 
-  /** Logs what changed since the state in the store, and then replaces it. @throws SERVER_UNAVAILABLE */
-  async #record(items: readonly Item[]): Promise<void> {
-    const { store } = this.#deps
-    const text = await store.get(this.#stateKey)
+  /**
+   * Logs what changed since the state in the store, and then replaces it. The items are dropped if the lease was lost, as
+   * another process may have found newer ones. @throws SERVER_UNAVAILABLE
+   */
+  async #record(items: readonly Item[], lease: Lease): Promise<void> {
+    const text = await lease.get(this.#stateKey)
     const before = readState(text)
     const { changes, state } = compare(before, items, this.target.settings.removed)
     const { name } = this.target
@@ -237,9 +240,7 @@ class Watch implements Job {
     const next = printState(state)
     if (next === text && world.now() - this.#savedAt < STATE_REFRESH_MS) return
     this.#savedAt = world.now()
-    // What another process wrote meanwhile is as new.
-    if (text === undefined) await store.setIfAbsent(this.#stateKey, next, STATE_TTL_MS)
-    else await store.compareAndSwap(this.#stateKey, text, next, STATE_TTL_MS)
+    await lease.update(this.#stateKey, () => ({ result: next, write: { text: next, ttl: STATE_TTL_MS } }))
   }
 
   #add({ kind, id, item, eventId }: Change): Promise<void> {

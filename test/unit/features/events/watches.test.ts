@@ -134,6 +134,25 @@ describe('watches: polling', () => {
     expect(dataOf(await poll({ cursor: page['cursor'] }))).toEqual([])
   })
 
+  it('drops what a call found while its process was stopped for longer than it holds the watch', async () => {
+    const server = issueServer({ number: 1, updated_at: 'a' })
+    const { poll } = gateway({ ...server, call: (call) => server.call(call) })
+    const { cursor } = await poll()
+    const { call } = server
+    server.issues = [{ number: 1, updated_at: 'b' }]
+    server.call = async (made) => {
+      const found = await call(made)
+      server.call = call
+      server.issues = [{ number: 1, updated_at: 'c' }]
+      // The process goes on a minute later, when another one may have polled.
+      vi.setSystemTime(Date.now() + 60_000)
+      return found
+    }
+    await vi.advanceTimersByTimeAsync(200_000)
+    const page = await poll({ cursor })
+    expect(dataOf(page)).toMatchObject([{ id: '1', change: 'changed', item: { updated_at: 'c' } }])
+  })
+
   it('compares the whole item without `changed`, and reports an item again when it is as it was before', async () => {
     const server = issueServer({ number: 1, title: 'a' })
     const { changed: _changed, ...whole } = watched
