@@ -28,7 +28,7 @@ const POLL_INTERVAL_MS = 1000
 /** An event that is to be logged. */
 type NewEvent = Omit<LoggedEvent, 'id' | 'at'> & Partial<Pick<LoggedEvent, 'id'>>
 
-interface EventsOptions {
+interface LogSettings {
   /** How long events are kept, in milliseconds. */
   readonly ttl: number
   /** Whether other processes use the store. */
@@ -49,7 +49,7 @@ export class ServerEvents {
   #isReporting = false
 
   /** Those of a server, or those that belong to no server. */
-  constructor(store: Store, upstream: string | undefined, { ttl, isShared = true, redactor }: EventsOptions) {
+  constructor(store: Store, upstream: string | undefined, { ttl, isShared = true, redactor }: LogSettings) {
     this.#redactor = redactor
     this.log = openEventLog(store, upstream, { ttl, isShared })
     this.#interest = new EventInterest(store, eventLogName(upstream), { keep: ttl, isShared })

@@ -29,10 +29,10 @@ export interface Job {
 }
 
 /** Jobs by key; the key identifies a job among all gateways. */
-export class LeasedJobs<Own extends Job> {
+export class LeasedJobs<Each extends Job> {
   readonly #log: Log
   readonly #leases: Leases
-  readonly #running = new Map<string, Running<Own>>()
+  readonly #running = new Map<string, Running<Each>>()
   readonly #closing = new AbortController()
 
   constructor({ log, store, identity }: Pick<Services, 'log' | 'store' | 'identity'>) {
@@ -41,7 +41,7 @@ export class LeasedJobs<Own extends Job> {
   }
 
   /** The jobs that are retained now. */
-  get jobs(): ReadonlyMap<string, Own> {
+  get jobs(): ReadonlyMap<string, Each> {
     return new Map([...this.#running].map(([key, { job }]) => [key, job]))
   }
 
@@ -49,7 +49,7 @@ export class LeasedJobs<Own extends Job> {
    * Retains a job for a while; resolves once it is ready, another gateway runs it, or it takes too long.
    * @throws what `create` throws, which is called if the job does not run
    */
-  async keep(key: string, create: () => Own): Promise<void> {
+  async keep(key: string, create: () => Each): Promise<void> {
     if (this.#closing.signal.aborted) return
     const running = this.#running.get(key) ?? this.#start(key, create())
     running.usedAt = world.now()
@@ -61,7 +61,7 @@ export class LeasedJobs<Own extends Job> {
     for (const { work } of this.#running.values()) background(work.stop(), this.#log)
   }
 
-  #start(key: string, job: Own): Running<Own> {
+  #start(key: string, job: Each): Running<Each> {
     const { promise: ready, resolve: onReady } = Promise.withResolvers<void>()
     const work = this.#leases.whileHeld(`event:${hash('sha256', key).slice(0, 32)}`, LEASE_TTL_MS, {
       run: (lease) => run(job, lease, onReady),
@@ -80,7 +80,7 @@ export class LeasedJobs<Own extends Job> {
   }
 
   /** Resolves once no client has requested the events of a job for a while, or all jobs are closed. */
-  async #untilIdle(running: Running<Own>): Promise<void> {
+  async #untilIdle(running: Running<Each>): Promise<void> {
     const { signal } = this.#closing
     for (;;) {
       const left = running.usedAt + IDLE_TIMEOUT_MS - world.now()
@@ -90,8 +90,8 @@ export class LeasedJobs<Own extends Job> {
   }
 }
 
-interface Running<Own> {
-  readonly job: Own
+interface Running<Each> {
+  readonly job: Each
   readonly work: LeasedWork
   /** Resolves once the job is ready, or another gateway runs it. */
   readonly ready: Promise<void>

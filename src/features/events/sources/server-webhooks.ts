@@ -128,11 +128,11 @@ export class ServerWebhooks {
     }
   }
 
-  async #receive({ headers, body: read }: ArrivingHook, place: Place): Promise<HookAnswer> {
-    const callback = await this.#read(place)
+  async #receive({ headers, body: read }: ArrivingHook, address: CallbackAddress): Promise<HookAnswer> {
+    const callback = await this.#read(address)
     if (!callback) throw unknownCallback()
     if (!isSigned('standard', headers)) throw hookRefusal('headers')
-    const subject = { upstream: place.upstream, name: callback.name, arguments: callback.arguments }
+    const subject = { upstream: address.upstream, name: callback.name, arguments: callback.arguments }
     const secret = this.#secretOf(callback, subject)
     if (!secret) throw new GatewayError('SERVER_UNAVAILABLE', 'The keys of the gateway are not known yet.')
     const body = await read()
@@ -150,7 +150,7 @@ export class ServerWebhooks {
     // Events are recognized by their own ids, which are the same in every attempt; control messages have none.
     const { type = null, eventId } = message
     const identity = type === null && typeof eventId === 'string' ? { eventId } : { message: check.id }
-    const digest = hash('sha256', JSON.stringify([place.upstream, place.key, identity]), 'base64url')
+    const digest = hash('sha256', JSON.stringify([address.upstream, address.key, identity]), 'base64url')
     await acceptOnce(this.#deps.store, digest, () => this.#accept(subject, message))
     return undefined
   }
@@ -171,7 +171,7 @@ export class ServerWebhooks {
     return this.#read({ upstream: subject.upstream, key: subscriptionKey(subject) })
   }
 
-  async #read({ upstream, key }: Place): Promise<Callback | undefined> {
+  async #read({ upstream, key }: CallbackAddress): Promise<Callback | undefined> {
     return asCallback(await this.#deps.store.get(`event-callback:${upstream}:${key}`))
   }
 
@@ -198,7 +198,7 @@ export class ServerWebhooks {
 }
 
 /** Where a message arrived. */
-interface Place {
+interface CallbackAddress {
   readonly upstream: string
   readonly key: string
 }
