@@ -23,7 +23,7 @@ export interface Spool {
 
 /** A message that is arriving. */
 export interface SpooledMessage {
-  /** Begins a string; undefined if it has to stay in the message, because there is no room for it elsewhere. */
+  /** Begins a string; undefined if it has to stay in the message, because it cannot be kept elsewhere. */
   begin(): SpooledString | undefined
   /** All of the message has come. */
   end(): void

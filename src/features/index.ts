@@ -55,7 +55,7 @@ const describe: Stage = [
   gatewayProof,
 ]
 
-/** Decides whether the gateway has time and room for a call, and gives every failure below one form. */
+/** Decides whether the gateway has time and capacity for a call, and gives every failure below one form. */
 const admit: Stage = [
   dryRun, // leaves the chain here, above all that keeps something
   progress, // a call that outlives its request keeps everything below, deadlines too

@@ -249,7 +249,7 @@ class StringDecoder {
 
   /** Decodes from a place on, up to the closing quote; returns the place after what was read. */
   decode(bytes: Buffer, from: number): number {
-    this.#makeRoom(bytes.length - from + MAX_BEFORE)
+    this.#reserve(bytes.length - from + MAX_BEFORE)
     let at = from
     while (at < bytes.length && !this.isClosed) {
       at = this.#escape === 0 && this.#high === 0 ? this.#simple(bytes, at) : this.#other(bytes, at)
@@ -336,7 +336,7 @@ class StringDecoder {
     this.#size += this.#out.write(text, this.#size)
   }
 
-  #makeRoom(bytes: number): void {
+  #reserve(bytes: number): void {
     if (this.#out.length - this.#size >= bytes) return
     this.#flush()
     this.#out = Buffer.allocUnsafeSlow(Math.max(DECODED_BYTES, bytes))

@@ -162,7 +162,7 @@ export function isKeepable(compensation: Compensation): boolean {
   return JSON.stringify(compensation).length <= MAX_ACTION_LENGTH - METADATA_MARGIN_LENGTH
 }
 
-/** The room that an action needs besides its arguments and its compensation, at most, in characters. */
+/** How long an action is besides its arguments and its compensation, at most, in characters. */
 const METADATA_MARGIN_LENGTH = 16 * 1024
 
 function withinMaxLength(action: Action): Action {

@@ -30,7 +30,7 @@ export interface DeadLetter {
   readonly at: number
 }
 
-/** How many dead letters there are in all; one caller may have a quarter of them. The oldest ones make room. */
+/** How many dead letters there are in all; one caller may have a quarter of them. Later ones replace the oldest. */
 const MAX_LETTERS = 1000
 const SHARE_DIVISOR = 4
 /** How long a dead letter, and a request to deliver it again, is kept, in milliseconds. */

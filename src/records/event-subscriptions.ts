@@ -121,7 +121,7 @@ export class EventSubscriptions {
     id = this.idOf(principal, key),
   ): Promise<SubscriptionRecord | undefined> {
     const stored = storeKey(principal, id)
-    if (!(await this.hasRoom(principal, id))) return undefined
+    if (!(await this.mayAdd(principal, id))) return undefined
     const { upstream, name, arguments: given, address } = key
     return this.#change(stored, (before) => ({
       ...(before ?? { id, createdAt: this.#now(), watermark: grant.watermark, settled: [] }),
@@ -138,7 +138,7 @@ export class EventSubscriptions {
   }
 
   /** Whether a caller has a subscription of this id, or may add one. @throws SERVER_UNAVAILABLE */
-  async hasRoom(principal: Principal, id: string): Promise<boolean> {
+  async mayAdd(principal: Principal, id: string): Promise<boolean> {
     if ((await this.#store.get(storeKey(principal, id))) !== undefined) return true
     const keys = [...(await this.#store.scan(COLLECTION)).keys()]
     const owners = new Map(keys.map((key) => [key, callerHashIn(COLLECTION, key)]))

@@ -35,7 +35,7 @@ export const LOGGING_BEGAN = 'logging_began'
 
 /**
  * What the log of one server holds at most: enough for receivers of webhooks that are away for minutes. A store in memory
- * drops other values to make room, so there it holds less.
+ * drops other values for new ones, so there it holds less.
  */
 const BOUNDS = { maxEntries: 100_000, maxBytes: 32 * 1024 * 1024 }
 const BOUNDS_IN_MEMORY = { maxEntries: 10_000, maxBytes: 8 * 1024 * 1024 }

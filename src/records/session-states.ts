@@ -43,7 +43,7 @@ export class SessionStates {
   /** Keeps a new state for `ttl` milliseconds, and resolves with its handle; undefined over the quota. */
   async add(principal: Principal, text: string, ttl: number): Promise<string | undefined> {
     const bytes = sizeOf(text)
-    if (isTooLarge(text) || !(await this.#hasRoom(principal, { bytes, isNew: true }))) return undefined
+    if (isTooLarge(text) || !(await this.#fits(principal, { bytes, isNew: true }))) return undefined
     const handle = `st_${world.randomBytes(16).toString('base64url')}`
     await this.#store.put(entryOf(principal, handle), String(bytes), ttl)
     await this.#store.put(keyOf(principal, handle), text, ttl)
@@ -74,12 +74,12 @@ export class SessionStates {
         await this.#store.put(entryOf(principal, handle), String(sizeOf(changed)), ttl)
         return changed
       }
-      if (!(await this.#hasRoom(principal, changed))) return undefined
+      if (!(await this.#fits(principal, changed))) return undefined
       granted = changed.bytes
     }
   }
 
-  async #hasRoom(principal: Principal, { bytes, isNew }: Growth): Promise<boolean> {
+  async #fits(principal: Principal, { bytes, isNew }: Growth): Promise<boolean> {
     const entries = await this.#store.scan(COLLECTION)
     const caller = callerHash(principal.id)
     let [all, own] = [bytes, bytes]
@@ -100,7 +100,7 @@ interface Change {
   readonly ttl: number
 }
 
-/** What a change needs room for. */
+/** What a change adds. */
 interface Growth {
   readonly bytes: number
   readonly isNew: boolean

@@ -24,7 +24,7 @@ interface Entry {
   endedAt?: number
   /** How many bytes have arrived. */
   size: number
-  /** It cannot be kept, and takes no room. */
+  /** It cannot be kept, and takes no space. */
   hasFailed: boolean
   /** Its bytes in memory, until they are kept, unless there are many. */
   held: Uint8Array[] | undefined
@@ -120,7 +120,7 @@ export class StoreSpool implements Spool {
         this.#hold(entry, bytes)
         if (!entry.hasFailed && this.#size() > this.#limits.total) {
           entry.hasFailed = true
-          queue.end(noRoom())
+          queue.end(beyondLimit())
         }
         return queue.push(bytes)
       },
@@ -139,7 +139,7 @@ export class StoreSpool implements Spool {
     return { string, queue }
   }
 
-  /** Holds bytes until they are kept; those of a string that is long, or for which there is no room, are let go. */
+  /** Holds bytes until they are kept; those of a string that is long, or beyond the limit, are let go. */
   #hold(entry: Entry, bytes: Uint8Array): void {
     if (!entry.held) return
     entry.held.push(bytes)
@@ -193,15 +193,15 @@ export class StoreSpool implements Spool {
   }
 
   async #putBack(text: string, onProblem: (error: unknown) => undefined): Promise<string> {
-    let room = this.#limits.restored - text.length
+    let left = this.#limits.restored - text.length
     const strings = new Map<string, string>()
     try {
       for (const placeholder of this.placeholders(text)) {
         const entry = this.#entries.get(placeholder)
-        const string = entry && (await this.#read(entry, room).catch(onProblem))
+        const string = entry && (await this.#read(entry, left).catch(onProblem))
         if (string === undefined) continue
         strings.set(placeholder, string)
-        room -= entry?.size ?? 0
+        left -= entry?.size ?? 0
       }
     } finally {
       this.discard(text)
@@ -221,9 +221,9 @@ export class StoreSpool implements Spool {
     }
   }
 
-  /** @throws UPSTREAM_ERROR if there is no room for it, or why it cannot be read */
-  async #read(entry: Entry, room: number): Promise<string> {
-    if (entry.size > room) throw tooLarge(this.#limits.restored)
+  /** @throws UPSTREAM_ERROR if it is beyond the limit, or why it cannot be read */
+  async #read(entry: Entry, left: number): Promise<string> {
+    if (entry.size > left) throw tooLarge(this.#limits.restored)
     try {
       await entry.kept
       const bytes = await this.#blobs.open(entry.blob)
@@ -272,7 +272,7 @@ class Queue implements AsyncIterable<Uint8Array> {
     this.#onDrain = onDrain
   }
 
-  /** Whether there is room for more. After the end, bytes are dropped. */
+  /** Whether it takes more. After the end, bytes are dropped. */
   push(bytes: Uint8Array): boolean {
     if (this.#isEnded) return true
     this.#pieces.push(bytes)
@@ -317,6 +317,6 @@ function tooLarge(limit: number): GatewayError {
   return new GatewayError('UPSTREAM_ERROR', `The server sent a message of more than ${limit} bytes.`)
 }
 
-function noRoom(): GatewayError {
+function beyondLimit(): GatewayError {
   return new GatewayError('QUOTA_EXHAUSTED', 'There is no room to keep this part of the result.')
 }

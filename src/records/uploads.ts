@@ -99,7 +99,7 @@ export class Uploads {
       const found = parse(text)
       return found !== undefined && !found.isDone && found.expiresAt > this.#now()
     })
-    if (hasRoom(owner, open, MAX_OPEN_UPLOADS) && hasRoom(owner, known, MAX_KNOWN_UPLOADS)) return
+    if (isBelow(owner, open, MAX_OPEN_UPLOADS) && isBelow(owner, known, MAX_KNOWN_UPLOADS)) return
     throw new GatewayError('QUOTA_EXHAUSTED', 'Too many uploads are requested.', {
       data: { limit: 'uploads' },
       suggestion: 'Wait until some of them are done or expire.',
@@ -108,7 +108,7 @@ export class Uploads {
 }
 
 /** Whether a caller may have one more of some uploads. */
-function hasRoom(
+function isBelow(
   owner: Principal,
   entries: readonly (readonly [key: string, text: string])[],
   limit: number,

@@ -560,12 +560,12 @@ export class Pool<Key> {
     if (refusal) return Promise.reject(refusal)
     const owner = this.#options.owner(key)
     const hasFullShare = hasReachedShare(owner, this.#entries, (item) => item.owner.id, MAX_CONNECTIONS)
-    if (hasFullShare && !this.#makeRoom(owner)) {
+    if (hasFullShare && !this.#closeIdlest(owner)) {
       return Promise.reject(
         new GatewayError('OVERLOADED', 'Too many clients of this caller use this server at the same time.'),
       )
     }
-    if (this.#entries.size >= MAX_CONNECTIONS && !this.#makeRoom()) {
+    if (this.#entries.size >= MAX_CONNECTIONS && !this.#closeIdlest()) {
       return Promise.reject(
         new GatewayError('OVERLOADED', 'Too many clients use this server at the same time.'),
       )
@@ -618,7 +618,7 @@ export class Pool<Key> {
   }
 
   /** Closes the connection that was idle the longest, of one caller if given. */
-  #makeRoom(of?: Principal): boolean {
+  #closeIdlest(of?: Principal): boolean {
     const unused = [...this.#entries].filter(
       ([, { owner, settled }]) => settled && !settled.isBusy && (of === undefined || owner.id === of.id),
     )

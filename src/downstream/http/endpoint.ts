@@ -557,11 +557,11 @@ export class HttpSessions {
       ({ session }) => session.principal.id,
       MAX_SESSIONS,
     )
-    if (isShareTaken && !this.#makeRoom(principal, true)) throw full('Too many sessions of one caller.')
-    if (this.#sessions.size >= MAX_SESSIONS && !this.#makeRoom(principal)) throw full('Too many sessions.')
+    if (isShareTaken && !this.#endIdlest(principal, true)) throw full('Too many sessions of one caller.')
+    if (this.#sessions.size >= MAX_SESSIONS && !this.#endIdlest(principal)) throw full('Too many sessions.')
     const { held } = this.#options
     while (!held.fits(principal, SESSION_BYTES))
-      if (!this.#makeRoom(principal, held.isOwnFull(principal, SESSION_BYTES)))
+      if (!this.#endIdlest(principal, held.isOwnFull(principal, SESSION_BYTES)))
         throw full('Sessions and operations take all the memory that they may.')
     const replay = new Replay({
       fits: (by) => held.fits(principal, by),
@@ -612,7 +612,7 @@ export class HttpSessions {
   }
 
   /** Ends an idle session, preferably one of the same caller, so that callers do not end sessions of others. */
-  #makeRoom({ id }: Principal, isForOwn = false): boolean {
+  #endIdlest({ id }: Principal, isForOwn = false): boolean {
     const idle = [...this.#sessions.values()].filter(isIdle)
     const own = idle.filter(({ session }) => session.principal.id === id)
     const [oldest] = (own.length > 0 || isForOwn ? own : idle).toSorted(

@@ -131,7 +131,7 @@ export class HttpReply implements ResponseSink, StreamSink {
     const isSkippable = mustArrive !== true && isProgress(message)
     if (mustArrive === true) this.#skipped = undefined
     if (isSkippable && this.#outgoing.writableLength > MAX_BUFFERED_PROGRESS_BYTES) {
-      // Later progress supersedes this; the last one is sent once there is room.
+      // Later progress supersedes this; the last one is sent once the stream takes more.
       if (this.#skipped === undefined) this.#outgoing.once('drain', () => this.#catchUp())
       this.#skipped = message
       return
@@ -263,26 +263,26 @@ const MAX_STREAMS = 200
 const MAX_UNDELIVERED_SIZE = 1024 * 1024
 
 /** What the buffers of all sessions may take together, in characters. */
-interface SharedRoom {
-  /** Whether there is room for so many more. */
+interface SharedLimit {
+  /** Whether so many more are within the limit. */
   fits(by: number): boolean
   change(by: number): void
 }
 
-const unlimited: SharedRoom = { fits: () => true, change: () => undefined }
+const unlimited: SharedLimit = { fits: () => true, change: () => undefined }
 
 /** The streams of one session, buffered so that a client can resume them (`Last-Event-ID`). */
 export class Replay {
   readonly #streams = new Map<string, RecordedStream>()
   /** The stream for messages outside of any request. */
   readonly general: RecordedStream
-  readonly #room: SharedRoom
+  readonly #limit: SharedLimit
   #lastStream = 0
-  /** What is counted in the shared room. */
+  /** What is counted towards the shared limit. */
   #counted = 0
 
-  constructor(room = unlimited) {
-    this.#room = room
+  constructor(limit = unlimited) {
+    this.#limit = limit
     this.general = this.#create('0')
   }
 
@@ -314,7 +314,7 @@ export class Replay {
   #trim(): void {
     let size = 0
     for (const stream of this.#streams.values()) size += stream.size
-    const maxSize = this.#room.fits(size - this.#counted) ? MAX_SIZE : Math.min(MAX_SIZE, this.#counted)
+    const maxSize = this.#limit.fits(size - this.#counted) ? MAX_SIZE : Math.min(MAX_SIZE, this.#counted)
     for (const [name, stream] of this.#streams) {
       if (size <= maxSize && this.#streams.size <= MAX_STREAMS) break
       if (!stream.isFinished) continue
@@ -328,7 +328,7 @@ export class Replay {
   }
 
   #count(size: number): void {
-    if (size !== this.#counted) this.#room.change(size - this.#counted)
+    if (size !== this.#counted) this.#limit.change(size - this.#counted)
     this.#counted = size
   }
 }

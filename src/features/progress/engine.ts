@@ -162,8 +162,8 @@ export class OperationEngine {
   /** Runs a call that its client requests as a task. @throws the error of a call that is refused at once */
   async #runAsTask(running: RunningCall, next: Handler, ttl: number | undefined): Promise<Outcome> {
     const { call } = running
-    const hasRoom = await this.journal.hasRoom(call.principal).catch(() => true)
-    if (!hasRoom || this.#isFull(call)) throw overloaded()
+    const fits = await this.journal.fits(call.principal).catch(() => true)
+    if (!fits || this.#isFull(call)) throw overloaded()
     running.isTask = true
     const taskTtl = Math.min(ttl ?? this.#taskTtl(running.call), MAX_TASK_TTL_MS)
     const operation = await this.#record(running, { taskTtl })

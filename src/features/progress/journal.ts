@@ -79,8 +79,8 @@ export class OperationJournal {
   }
 
   /** Whether a caller may have one more operation. @throws what the store throws */
-  async hasRoom(principal: Pick<Principal, 'id' | 'isEverybody'>): Promise<boolean> {
-    return this.#written.hasRoom() && (await this.#quota.fits(principal.id, this.#quotaOf(principal)))
+  async fits(principal: Pick<Principal, 'id' | 'isEverybody'>): Promise<boolean> {
+    return this.#written.fits() && (await this.#quota.fits(principal.id, this.#quotaOf(principal)))
   }
 
   /** Writes a new record. Resolves with false if the caller has too many, or the store is unavailable. */
@@ -88,7 +88,7 @@ export class OperationJournal {
     const { principal } = record
     try {
       await this.#options.membership.register()
-      if (!(await this.hasRoom(principal))) return false
+      if (!(await this.fits(principal))) return false
     } catch (error) {
       this.warn(error)
       return false
@@ -196,7 +196,7 @@ export class OperationJournal {
   /** Whether an outcome may be kept for its caller. */
   async #mayKeep({ result, failure }: EndFields, principal: Principal): Promise<boolean> {
     const length = result?.text.length ?? failure?.extra.relayed?.text.length ?? 0
-    if (length > MAX_OUTCOME_LENGTH || !this.#written.hasRoom(length)) return false
+    if (length > MAX_OUTCOME_LENGTH || !this.#written.fits(length)) return false
     return this.#quota.mayGrow(principal.id, length, this.#quotaOf(principal))
   }
 
@@ -249,8 +249,8 @@ class WrittenRecords {
     this.#maxLength = maxLength
   }
 
-  /** Whether there is room for one more record, or for so many more characters. */
-  hasRoom(length = 0): boolean {
+  /** Whether one more record, or so many more characters, are within the limits. */
+  fits(length = 0): boolean {
     if (this.#isBelow(length)) return true
     this.#forgetExpired(world.now())
     return this.#isBelow(length)
@@ -286,7 +286,7 @@ class WrittenRecords {
   }
 }
 
-/** How often expired records are removed while there is no room, in milliseconds. */
+/** How often expired records are removed while the limits are reached, in milliseconds. */
 const SWEEP_INTERVAL_MS = 1000
 
 /** The ids of the kept data that a result refers to. */

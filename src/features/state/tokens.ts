@@ -25,7 +25,7 @@ export interface Issued {
 interface IssueOptions {
   /** The handle that the client has. */
   readonly handle?: string | undefined
-  /** Whether a new token is a handle, if there is room for it. */
+  /** Whether a new token is a handle, if one can be kept. */
   readonly isShort: boolean
   readonly limits: TokenLimits
 }

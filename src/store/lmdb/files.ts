@@ -202,7 +202,7 @@ function readPart(file: number, position: number, length: number): Buffer {
 }
 
 // The folder of a store, apart from the database in it: whether it exists, which store it contains, whether the disk
-// has room, and whether it is still the same folder while it is in use. The library keeps its files open and would
+// has space, and whether it is still the same folder while it is in use. The library keeps its files open and would
 // go on writing to them after they were removed.
 
 /** The data file of LMDB, and the lock file that its processes share. */
@@ -267,22 +267,22 @@ export function forgetGeneration(directory: string): void {
   for (const file of [DATA, LOCK]) rmSync(join(directory, file), { force: true })
 }
 
-/** Whether the disk of a folder, which may not exist yet, has room for a new store. */
-export function hasRoom(directory: string): boolean {
+/** Whether the disk of a folder, which may not exist yet, has space for a new store. */
+export function hasSpace(directory: string): boolean {
   if (!existsSync(directory)) {
     const parent = dirname(directory)
-    return parent === directory || hasRoom(parent)
+    return parent === directory || hasSpace(parent)
   }
   const { bavail, bsize } = statfsSync(directory)
   return bavail * bsize >= NEW_STORE_BYTES + LOCK_FILE_BYTES
 }
 
 /**
- * Makes sure that there is room for a new store. A data file that cannot grow is a harmless error in the library, but
+ * Makes sure that there is space for a new store. A data file that cannot grow is a harmless error in the library, but
  * a lock file that cannot grow ends the process, so the lock file is written here in full. @throws UnusableFile
  */
-export function reserveRoom(directory: string): void {
-  const draft = join(directory, `room.${process.pid}`)
+export function reserveSpace(directory: string): void {
+  const draft = join(directory, `space.${process.pid}`)
   try {
     writeDurably(draft, NEW_STORE_BYTES)
     const lock = join(directory, LOCK)

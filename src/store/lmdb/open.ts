@@ -18,9 +18,9 @@ import {
   GENERATION_FILE,
   hasData,
   LOCK,
-  hasRoom,
+  hasSpace,
   makeFolder,
-  reserveRoom,
+  reserveSpace,
 } from './files.ts'
 import { plantedProblem } from '../private-folder.ts'
 import { ACCEPT_HINT } from '../sentinel.ts'
@@ -55,7 +55,7 @@ export async function openDatabase(directory: string, isAwaited: boolean): Promi
   }
   const state = await detectState(directory)
   if (state === 'new' && isAwaited) throw new LostStore('its data is gone')
-  if (state === 'new') reserveRoom(directory)
+  if (state === 'new') reserveSpace(directory)
   const options = {
     path: directory,
     noSubdir: false,
@@ -96,9 +96,9 @@ async function detectState(directory: string): Promise<'new' | 'whole' | 'busy'>
 export function looksUsable(directory: string, isAwaited: boolean): boolean {
   try {
     if (plantedProblem(directory) !== undefined) return false
-    if (!existsSync(directory)) return !isAwaited && hasRoom(directory)
+    if (!existsSync(directory)) return !isAwaited && hasSpace(directory)
     accessSync(directory, constants.W_OK | constants.X_OK)
-    return hasData(directory) ? looksWhole(join(directory, DATA)) : !isAwaited && hasRoom(directory)
+    return hasData(directory) ? looksWhole(join(directory, DATA)) : !isAwaited && hasSpace(directory)
   } catch {
     return false
   }

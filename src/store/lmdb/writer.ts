@@ -308,8 +308,8 @@ export class FileSpace {
     // Other processes may use some of the space at the same time.
     const need = 2 * bytes
     const end = (stats.lastPageNumber + 1) * stats.pageSize
-    const room = this.#grow(end, need) - end
-    if (room >= need) return isRemoval ? bytes : Math.min(room / 2, allowed)
+    const grown = this.#grow(end, need) - end
+    if (grown >= need) return isRemoval ? bytes : Math.min(grown / 2, allowed)
     const free = stats.lastPageNumber + 1 - used - MAX_PINNED_PAGES
     if (free * stats.pageSize < 4 * bytes) throw new OutOfSpace('the disk is full')
     return bytes

@@ -81,7 +81,7 @@ async function subscribe(call: Call, options: WebhookMethodOptions): Promise<Out
   if (outbox.find(id)?.isOver) await outbox.end(id)
   await outbox.flush(id)
   const before = await subscriptions.find(call.principal, id)
-  if (!before && !(await subscriptions.hasRoom(call.principal, id))) throw tooMany()
+  if (!before && !(await subscriptions.mayAdd(call.principal, id))) throw tooMany()
   await verify(call, { id, before, ...delivery }, options)
 
   const start = before ? { watermark: before.watermark, isTruncated: false } : await startOf(request, parts)

@@ -23,11 +23,11 @@ function deed(number: number, caller = 'alice'): Action {
   }
 }
 
-function historyIn(store: MemoryStore, room?: HistoryQuota) {
+function historyIn(store: MemoryStore, quota?: HistoryQuota) {
   const warnings: string[] = []
   const log: Log = { ...silentLog, warn: (event) => void warnings.push(event) }
   const deeds = new Actions(store)
-  return { deeds, warnings, history: new History(deeds, log, room) }
+  return { deeds, warnings, history: new History(deeds, log, quota) }
 }
 
 test('actions are written in batches, at most 50 ms later', async () => {

@@ -288,7 +288,7 @@ describe('events/subscribe', () => {
   it('is refused to a caller with too many subscriptions, without a challenge', async () => {
     const world = new WebhookGateway()
     const { subscribe, deliveries } = await world.process()
-    deliveries.subscriptions.hasRoom = () => Promise.resolve(false)
+    deliveries.subscriptions.mayAdd = () => Promise.resolve(false)
     await expect(subscribe()).rejects.toMatchObject({
       rpc: -32025,
       extra: { data: { limit: 'subscriptions', max: 1000 } },
