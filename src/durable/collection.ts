@@ -7,10 +7,11 @@
  * replace it, `insert` does not. Beyond its bounds a kind refuses records; it never removes others for them.
  */
 import { GatewayError } from '../core/error.ts'
+import { readJson } from '../core/json/json.ts'
 import { world } from '../core/world.ts'
 import { FOREVER, type Store } from '../store/store.ts'
 import { type Bounds, type Caller, type Capacity, capacityOf, refuseBeyond } from './bounds.ts'
-import { casUpdate } from './cas-update.ts'
+import { casUpdate, type CasUpdate } from './cas-update.ts'
 import { partOf } from './process-scope.ts'
 
 /**
@@ -62,28 +63,43 @@ export class Collection<Item extends object> {
     this.#now = now
   }
 
+  /** The key of a record in the store, and its id by that. */
+  keyOf(id: string): string {
+    return `${this.#kind.prefix}${id}`
+  }
+
+  idIn(key: string): string {
+    return key.slice(this.#kind.prefix.length)
+  }
+
   async get(id: string): Promise<Item | undefined> {
-    return this.#read(await this.#store.get(this.#keyOf(id)))
+    return this.#read(await this.#store.get(this.keyOf(id)))
   }
 
   /** Whether there is anything under this id, whether it can be read or not. */
   async has(id: string): Promise<boolean> {
-    return (await this.#store.get(this.#keyOf(id))) !== undefined
+    return (await this.#store.get(this.keyOf(id))) !== undefined
   }
 
-  /** The records of an owner, or of all, by id, in no particular order. */
-  async list(owner?: string): Promise<ReadonlyMap<string, Item>> {
+  /** The records of an owner, or of all, by id, in no particular order; only texts that match are read. */
+  async list(owner?: string, matches = (_text: string): boolean => true): Promise<ReadonlyMap<string, Item>> {
     const records = new Map<string, Item>()
     for (const [id, text] of await this.#texts(owner)) {
+      if (!matches(text)) continue
       const record = this.#read(text)
       if (record) records.set(id, record)
     }
     return records
   }
 
+  /** The same, without their ids. */
+  async all(owner?: string): Promise<readonly Item[]> {
+    return [...(await this.list(owner)).values()]
+  }
+
   /** Writes a record, whatever is there, and whatever the bounds. */
   async put(id: string, record: Item): Promise<void> {
-    await this.#store.put(this.#keyOf(id), this.#kind.encode(record), this.#ttlOf(record))
+    await this.#store.put(this.keyOf(id), this.#kind.encode(record), this.#ttlOf(record))
   }
 
   /**
@@ -94,7 +110,7 @@ export class Collection<Item extends object> {
     const { bounds, isStrict, prefix } = this.#kind
     const text = this.#kind.encode(record)
     const add = async (): Promise<Existing<Item> | undefined> => {
-      const found = await this.#store.setIfAbsent(this.#keyOf(id), text, this.#ttlOf(record))
+      const found = await this.#store.setIfAbsent(this.keyOf(id), text, this.#ttlOf(record))
       return found === undefined ? undefined : { record: this.#read(found) }
     }
     if (!bounds) return add()
@@ -107,7 +123,7 @@ export class Collection<Item extends object> {
         await this.mustFit(id, record, caller)
       } catch (error) {
         // A record that has changed is in use already.
-        if (await this.#store.compareAndDelete(this.#keyOf(id), text)) throw error
+        if (await this.#store.compareAndDelete(this.keyOf(id), text)) throw error
       }
       return undefined
     })
@@ -118,26 +134,32 @@ export class Collection<Item extends object> {
    * that is there then. Resolves with the record after the change. @throws what `decide` throws, CONFLICT after many races
    */
   update(id: string, decide: (before: Item | undefined) => Decision<Item>): Promise<Item | undefined> {
-    return casUpdate<Item | undefined>(
-      this.#store,
-      this.#keyOf(id),
-      (text) => {
-        const before = this.#read(text)
-        const decision = decide(before)
-        if (decision === 'keep') return { result: before }
-        if (decision === 'remove') return { result: undefined, write: 'remove' }
-        const write = { text: this.#kind.encode(decision), ttl: this.#ttlOf(decision) }
-        return { result: decision, write }
-      },
-      () => {
-        throw this.#kind.busy?.() ?? busy(this.#kind)
-      },
-    )
+    return this.change(id, (before) => {
+      const decision = decide(before)
+      if (decision === 'keep') return [decision, before]
+      return [decision, decision === 'remove' ? undefined : decision]
+    })
+  }
+
+  /** The same, for changes that find out more than the next record: resolves with the result of the last decision. */
+  change<Result>(
+    id: string,
+    decide: (before: Item | undefined) => readonly [Decision<Item>, Result],
+  ): Promise<Result> {
+    const written = (text: string | undefined): CasUpdate<Result> => {
+      const [decision, result] = decide(this.#read(text))
+      if (decision === 'keep') return { result }
+      if (decision === 'remove') return { result, write: 'remove' }
+      return { result, write: { text: this.#kind.encode(decision), ttl: this.#ttlOf(decision) } }
+    }
+    return casUpdate(this.#store, this.keyOf(id), written, () => {
+      throw this.#kind.busy?.() ?? changedTooOften(this.#kind)
+    })
   }
 
   /** Removes what is under an id; resolves with whether there was anything. */
   remove(id: string): Promise<boolean> {
-    return this.#store.delete(this.#keyOf(id))
+    return this.#store.delete(this.keyOf(id))
   }
 
   /** Checks that a caller may have a record besides all others. @throws QUOTA_EXHAUSTED, or another error of the bounds */
@@ -170,10 +192,6 @@ export class Collection<Item extends object> {
     return this.#kind.prefix.endsWith('/')
   }
 
-  #keyOf(id: string): string {
-    return `${this.#kind.prefix}${id}`
-  }
-
   #read(text: string | undefined): Item | undefined {
     return text === undefined ? undefined : this.#kind.decode(text)
   }
@@ -186,7 +204,7 @@ export class Collection<Item extends object> {
     const { prefix } = this.#kind
     const collection = this.#isListable ? prefix.slice(0, -1) : `${prefix}${owner ?? ''}`
     const found = await this.#store.scan(collection)
-    const entries = [...found].map(([key, text]) => [key.slice(prefix.length), text] as const)
+    const entries = [...found].map(([key, text]) => [this.idIn(key), text] as const)
     return owner === undefined ? entries : entries.filter(([id]) => ownerIn(id) === owner)
   }
 }
@@ -204,10 +222,23 @@ function sizeIn<Item>(
   return record === undefined ? 0 : sizeOf(record)
 }
 
-function busy({ name }: Pick<RecordKind<object>, 'name'>): GatewayError {
-  return new GatewayError('CONFLICT', `Too many concurrent changes of one ${name}.`, {
+function changedTooOften({ name }: Pick<RecordKind<object>, 'name'>): GatewayError {
+  return new GatewayError('CONFLICT', `The ${name} changed too often to be written.`, {
     suggestion: 'Repeat the request.',
   })
+}
+
+/** How records are written and read that are JSON; `isItem` says whether a value is one of this version. */
+export function asJson<Item extends object>(
+  isItem: (value: unknown) => value is Item,
+): Pick<RecordKind<Item>, 'encode' | 'decode'> {
+  return {
+    encode: (record) => JSON.stringify(record),
+    decode: (text) => {
+      const value = readJson(text)
+      return isItem(value) ? value : undefined
+    },
+  }
 }
 
 /** The last insertion into each collection of a store, which the next one waits for. */

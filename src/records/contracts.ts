@@ -10,9 +10,9 @@ import {
   levelOf,
   raised,
 } from '../core/contract.ts'
-import { isObject, readJson } from '../core/json/json.ts'
+import { isObject } from '../core/json/json.ts'
+import { asJson, Collection, type RecordKind } from '../durable/collection.ts'
 import { FOREVER, type Store } from '../store/store.ts'
-import { casUpdate, type CasUpdate } from '../durable/cas-update.ts'
 
 /** The result of recording a contract. */
 export interface RecordedContract {
@@ -30,35 +30,38 @@ const MIN_NOTICE_VERSIONS = 2
 
 /** The contracts of servers and their history, in a store that gateways and commands share. */
 export class Contracts {
-  readonly #store: Store
+  readonly #histories: Collection<ContractHistory>
 
   constructor(store: Store) {
-    this.#store = store
+    this.#histories = new Collection(store, contractKind)
   }
 
   /** The history of one server. */
-  async find(upstream: string): Promise<ContractHistory | undefined> {
-    return parseHistory(await this.#store.get(storeKey(upstream)))
+  find(upstream: string): Promise<ContractHistory | undefined> {
+    return this.#histories.get(upstream)
   }
 
   /** The histories of all servers, sorted by name. */
   async list(): Promise<readonly ContractHistory[]> {
-    const found = [...(await this.#store.scan('contract')).values()].flatMap(
-      (text) => parseHistory(text) ?? [],
-    )
-    return found.toSorted((one, other) => one.upstream.localeCompare(other.upstream))
+    const all = await this.#histories.all()
+    return all.toSorted((one, other) => one.upstream.localeCompare(other.upstream))
   }
 
   /** Records the current contract of a server; its version is raised according to the changes. */
   record(upstream: string, contract: Contract, now: number): Promise<RecordedContract> {
-    const update = (text: string | undefined): CasUpdate<RecordedContract> => {
-      const { history, recorded } = nextHistory({ upstream, contract, now }, parseHistory(text))
-      return { result: recorded, ...(history && { write: { text: JSON.stringify(history), ttl: FOREVER } }) }
-    }
-    return casUpdate(this.#store, storeKey(upstream), update, () => {
-      throw new Error(`too many concurrent changes of the contract of ${upstream}`)
+    return this.#histories.change(upstream, (before) => {
+      const { history, recorded } = nextHistory({ upstream, contract, now }, before)
+      return [history ?? 'keep', recorded]
     })
   }
+}
+
+const contractKind: RecordKind<ContractHistory> = {
+  name: 'contract',
+  prefix: 'contract/',
+  // A history in the format of another release counts as unknown.
+  ...asJson(isHistory),
+  ttlOf: () => FOREVER,
 }
 
 interface Observation {
@@ -111,16 +114,6 @@ function wasAnnounced(
   if (!announced) return false
   const additions = versions.slice(0, at).filter(({ changes }) => levelOf(changes) !== 'patch')
   return now - announced.at >= NOTICE_PERIOD_MS && additions.length >= MIN_NOTICE_VERSIONS
-}
-
-function storeKey(upstream: string): string {
-  return `contract/${upstream}`
-}
-
-/** A history in the format of another release counts as unknown. */
-function parseHistory(text: string | undefined): ContractHistory | undefined {
-  const value = text === undefined ? undefined : readJson(text)
-  return isHistory(value) ? value : undefined
 }
 
 function isHistory(value: unknown): value is ContractHistory {

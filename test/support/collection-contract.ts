@@ -116,7 +116,7 @@ export function collectionContract(open: () => StoreUnderTest): void {
       })
       await expect(changing).rejects.toMatchObject({
         code: 'CONFLICT',
-        message: 'Too many concurrent changes of one note.',
+        message: 'The note changed too often to be written.',
       })
       expect(await notes.get('a')).toEqual({ text: `another ${changes}` })
     })
