@@ -2,11 +2,10 @@
  * The latest report about each server, and the numbers of the reports before it, as commands left them: of the
  * conformance suite, which is about the gateway in front of a server, and of the test of the server itself.
  */
-import { GatewayError } from '../core/error.ts'
 import { isObject, readJson } from '../core/json/json.ts'
+import { Collection, type RecordKind } from '../durable/collection.ts'
 import { withoutSecrets } from '../core/text/redact.ts'
 import type { Store } from '../store/store.ts'
-import { casUpdate } from '../durable/cas-update.ts'
 
 /** What ran. The names are the prefixes of the keys in the store. */
 export type Suite = 'conformance' | 'server-test'
@@ -78,40 +77,33 @@ const MAX_RESULTS = 500
 /** The longest text that is kept, in characters. */
 const MAX_LENGTH = 600
 
-/** The reports of one suite. */
+/** The reports of one suite, by the names of their servers. */
 export class TestReports {
-  readonly #store: Store
-  readonly #suite: Suite
+  readonly #kept: Collection<KeptReport>
 
   constructor(store: Store, suite: Suite) {
-    this.#store = store
-    this.#suite = suite
+    this.#kept = new Collection(store, { ...reportKind, prefix: `${suite}:` })
   }
 
-  /** Replaces the report of a server, and adds its numbers to the history. @throws SERVER_UNAVAILABLE */
+  /** Replaces the report of a server, and adds its numbers to the history. @throws SERVER_UNAVAILABLE, CONFLICT */
   async keep(report: TestReport): Promise<void> {
-    await casUpdate(
-      this.#store,
-      this.#keyOf(report.server_name),
-      (text) => {
-        const history = [...(readKept(text)?.history ?? []), numbersOf(report)].slice(-MAX_RUNS)
-        const record = JSON.stringify({ version: VERSION, report: shortened(report), history })
-        return { result: undefined, write: { text: record, ttl: TTL_MS } }
-      },
-      () => {
-        throw new GatewayError('SERVER_UNAVAILABLE', 'The report was not kept: others are keeping one too.')
-      },
-    )
+    await this.#kept.update(report.server_name, (before) => ({
+      report,
+      history: [...(before?.history ?? []), numbersOf(report)].slice(-MAX_RUNS),
+    }))
   }
 
   /** What is kept about a server; undefined if nothing is. @throws SERVER_UNAVAILABLE */
-  async latest(server: string): Promise<KeptReport | undefined> {
-    return readKept(await this.#store.get(this.#keyOf(server)))
+  latest(server: string): Promise<KeptReport | undefined> {
+    return this.#kept.get(server)
   }
+}
 
-  #keyOf(server: string): string {
-    return `${this.#suite}:${server}`
-  }
+const reportKind: Omit<RecordKind<KeptReport>, 'prefix'> = {
+  name: 'report',
+  encode: ({ report, history }) => JSON.stringify({ version: VERSION, report: shortened(report), history }),
+  decode: readKept,
+  ttlOf: () => TTL_MS,
 }
 
 /** What failed first, as a sentence of at most so many characters; undefined if nothing did. */
@@ -173,8 +165,8 @@ export function hasUnreadTools({ results, coverage }: Pick<TestReport, 'results'
   return coverage?.listed === 0 && (ids.has('list/tools/pages') || ids.has('server/available'))
 }
 
-function readKept(text: string | undefined): KeptReport | undefined {
-  const value = text === undefined ? undefined : readJson(text)
+function readKept(text: string): KeptReport | undefined {
+  const value = readJson(text)
   if (isReport(value)) return { report: value, history: [numbersOf(value)] }
   if (!isObject(value) || value.version !== VERSION || !isReport(value.report)) return undefined
   const history: readonly unknown[] = Array.isArray(value.history) ? value.history : []
