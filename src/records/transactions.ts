@@ -1,11 +1,11 @@
 /** Transactions in the store. Every change is a pure transition from `transitions.ts`, applied by compare-and-swap. */
 import { createHash } from 'node:crypto'
 import { GatewayError } from '../core/error.ts'
-import { isObject, readJson } from '../core/json/json.ts'
 import { Slot } from '../core/slot.ts'
+import { isObject } from '../core/json/json.ts'
+import { asJson, Collection, type RecordKind } from '../durable/collection.ts'
 import { FOREVER, type Store } from '../store/store.ts'
 import type { StoredPrincipal } from './principal.ts'
-import { casUpdate, type CasUpdate } from '../durable/cas-update.ts'
 
 /** Calls that can be undone together. Stored under `transaction/…` as JSON; times are milliseconds since 1970. */
 export interface Transaction {
@@ -115,28 +115,28 @@ function rankOf(transaction: Transaction): number {
 
 /** The store key of a caller's transaction. */
 export function transactionKey(principal: string, id: string): string {
-  return `${prefixOf(principal)}${encodeURIComponent(id)}`
+  return `${transactionKind.prefix}${idOf(principal, id)}`
 }
 
 /** Transactions in the store. Ended ones expire after the retention; those in progress or in need of attention stay. */
 export class Transactions {
-  readonly #store: Store
-  readonly #retention: number
+  readonly #kept: Collection<Transaction>
 
   /** `retention` is in milliseconds. */
   constructor(store: Store, retention: number) {
-    this.#store = store
-    this.#retention = retention
+    const ttlOf = (transaction: Transaction): number =>
+      hasEnded(transaction) && !needsAttention(transaction) ? retention : FOREVER
+    this.#kept = new Collection(store, { ...transactionKind, ttlOf })
   }
 
   /** Stores a new transaction; false if its caller already has one with this id. */
   async open(transaction: Transaction): Promise<boolean> {
-    const key = transactionKey(transaction.principal.id, transaction.id)
-    return (await this.#store.setIfAbsent(key, encode(transaction), this.#ttl(transaction))) === undefined
+    const id = idOf(transaction.principal.id, transaction.id)
+    return (await this.#kept.insert(id, transaction)) === undefined
   }
 
-  async find(key: string): Promise<Transaction | undefined> {
-    return readTransaction(await this.#store.get(key))
+  find(key: string): Promise<Transaction | undefined> {
+    return this.#kept.get(this.#kept.idIn(key))
   }
 
   /**
@@ -144,39 +144,27 @@ export class Transactions {
    * @throws RESOURCE_NOT_FOUND, errors of the transition
    */
   change(key: string, transition: Transition): Promise<Transaction> {
-    const update = (text: string | undefined): CasUpdate<Transaction> => {
-      const before = readTransaction(text)
+    return this.#kept.change(this.#kept.idIn(key), (before) => {
       if (!before) throw unknownTransaction()
       const after = transition(before)
-      return after === before
-        ? { result: after }
-        : { result: after, write: { text: encode(after), ttl: this.#ttl(after) } }
-    }
-    return casUpdate(this.#store, key, update, () => {
-      throw new GatewayError('TRANSACTION_CONFLICT', 'Too many concurrent changes of one transaction.')
+      return [after === before ? 'keep' : after, after]
     })
   }
 
   /** The transactions of one caller, or all. */
   async list(principal?: string): Promise<readonly StoredTransaction[]> {
-    return this.#scan((key) => principal === undefined || key.startsWith(prefixOf(principal)))
+    return this.#stored(await this.#kept.list(principal === undefined ? undefined : ownerOf(principal)))
   }
 
   /** Those in progress, or to be retried. */
   async unfinished(): Promise<readonly StoredTransaction[]> {
-    return this.#scan((_key, text) => UNFINISHED_PREFIXES.some((start) => text.startsWith(start)))
+    const isUnfinished = (text: string): boolean =>
+      UNFINISHED_PREFIXES.some((start) => text.startsWith(start))
+    return this.#stored(await this.#kept.list(undefined, isUnfinished))
   }
 
-  async #scan(matches: (key: string, text: string) => boolean): Promise<readonly StoredTransaction[]> {
-    const all = await this.#store.scan(COLLECTION)
-    return [...all].flatMap(([key, text]) => {
-      const transaction = matches(key, text) ? readTransaction(text) : undefined
-      return transaction ? [{ key, transaction }] : []
-    })
-  }
-
-  #ttl(transaction: Transaction): number {
-    return hasEnded(transaction) && !needsAttention(transaction) ? this.#retention : FOREVER
+  #stored(found: ReadonlyMap<string, Transaction>): readonly StoredTransaction[] {
+    return [...found].map(([id, transaction]) => ({ key: this.#kept.keyOf(id), transaction }))
   }
 }
 
@@ -188,8 +176,6 @@ export function unknownTransaction(): GatewayError {
   })
 }
 
-const COLLECTION = 'transaction'
-
 /** How the texts of unfinished transactions start, so that the many ended ones need not be parsed. */
 const UNFINISHED_PREFIXES = [
   '{"status":"active"',
@@ -197,19 +183,21 @@ const UNFINISHED_PREFIXES = [
   '{"status":"partially_rolled_back","retry":',
 ]
 
-function encode({ status, retry, ...rest }: Transaction): string {
-  return JSON.stringify({ status, ...(retry && { retry }), ...rest })
+const transactionKind: Omit<RecordKind<Transaction>, 'ttlOf'> = {
+  name: 'transaction',
+  prefix: 'transaction/',
+  ...asJson(isTransaction),
+  encode: ({ status, retry, ...rest }) => JSON.stringify({ status, ...(retry && { retry }), ...rest }),
+  busy: () => new GatewayError('TRANSACTION_CONFLICT', 'Too many concurrent changes of one transaction.'),
+}
+
+function idOf(principal: string, id: string): string {
+  return `${ownerOf(principal)}:${encodeURIComponent(id)}`
 }
 
 /** Persisted since 0.3.0: this hash differs from `callerHash`. */
-function prefixOf(principal: string): string {
-  const hash = createHash('sha256').update(principal).digest('base64url').slice(0, 22)
-  return `${COLLECTION}/${hash}:`
-}
-
-function readTransaction(text: string | undefined): Transaction | undefined {
-  const value = text === undefined ? undefined : readJson(text)
-  return isTransaction(value) ? value : undefined
+function ownerOf(principal: string): string {
+  return createHash('sha256').update(principal).digest('base64url').slice(0, 22)
 }
 
 /** Whether a value is a transaction as this version writes it; another version may have written the store. */
