@@ -29,8 +29,8 @@ export interface RecordKind<Item> {
   encode(record: Item): string
   /** The record of a text; undefined if the kind cannot read it. */
   decode(text: string): Item | undefined
-  /** How long a record is kept from now on, in milliseconds. At least 1 and at most `FOREVER` are used. */
-  ttlOf(record: Item, now: number): number
+  /** How long a record is kept from now on, in milliseconds; absent if every write says it. */
+  ttlOf?(record: Item, now: number): number
   /** Limits that hold together. */
   readonly bounds?: readonly Bounds<Item>[]
   /**
@@ -97,9 +97,9 @@ export class Collection<Item extends object> {
     return [...(await this.list(owner)).values()]
   }
 
-  /** Writes a record, whatever is there, and whatever the bounds. */
-  async put(id: string, record: Item): Promise<void> {
-    await this.#store.put(this.keyOf(id), this.#kind.encode(record), this.#ttlOf(record))
+  /** Writes a record, whatever is there, and whatever the bounds. `ttl` is in milliseconds, as in all methods. */
+  async put(id: string, record: Item, ttl?: number): Promise<void> {
+    await this.#store.put(this.keyOf(id), this.#kind.encode(record), this.#ttlOf(record, ttl))
   }
 
   /**
@@ -133,28 +133,41 @@ export class Collection<Item extends object> {
    * Changes a record, or adds one if there is none, whatever the bounds. After a lost race `decide` runs again, on the record
    * that is there then. Resolves with the record after the change. @throws what `decide` throws, CONFLICT after many races
    */
-  update(id: string, decide: (before: Item | undefined) => Decision<Item>): Promise<Item | undefined> {
-    return this.change(id, (before) => {
+  update(
+    id: string,
+    decide: (before: Item | undefined) => Decision<Item>,
+    ttl?: number,
+  ): Promise<Item | undefined> {
+    const decided = (before: Item | undefined): readonly [Decision<Item>, Item | undefined] => {
       const decision = decide(before)
       if (decision === 'keep') return [decision, before]
       return [decision, decision === 'remove' ? undefined : decision]
-    })
+    }
+    return this.change(id, decided, ttl)
   }
 
   /** The same, for changes that find out more than the next record: resolves with the result of the last decision. */
   change<Result>(
     id: string,
     decide: (before: Item | undefined) => readonly [Decision<Item>, Result],
+    ttl?: number,
   ): Promise<Result> {
     const written = (text: string | undefined): CasUpdate<Result> => {
       const [decision, result] = decide(this.#read(text))
       if (decision === 'keep') return { result }
       if (decision === 'remove') return { result, write: 'remove' }
-      return { result, write: { text: this.#kind.encode(decision), ttl: this.#ttlOf(decision) } }
+      return { result, write: { text: this.#kind.encode(decision), ttl: this.#ttlOf(decision, ttl) } }
     }
     return casUpdate(this.#store, this.keyOf(id), written, () => {
       throw this.#kind.busy?.() ?? changedTooOften(this.#kind)
     })
+  }
+
+  /** Keeps what is under an id for `ttl` more milliseconds, as it is, unless it changes in the meantime. */
+  async extend(id: string, ttl: number): Promise<void> {
+    const key = this.keyOf(id)
+    const text = await this.#store.get(key)
+    if (text !== undefined) await this.#store.compareAndSwap(key, text, text, ttl)
   }
 
   /** Removes what is under an id; resolves with whether there was anything. */
@@ -196,8 +209,9 @@ export class Collection<Item extends object> {
     return text === undefined ? undefined : this.#kind.decode(text)
   }
 
-  #ttlOf(record: Item): number {
-    return Math.min(Math.max(1, this.#kind.ttlOf(record, this.#now())), FOREVER)
+  #ttlOf(record: Item, ttl = this.#kind.ttlOf?.(record, this.#now())): number {
+    if (ttl === undefined) throw new TypeError(`${this.#kind.name}: a write has to say how long it is kept`)
+    return Math.min(Math.max(1, ttl), FOREVER)
   }
 
   async #texts(owner: string | undefined): Promise<readonly (readonly [id: string, text: string])[]> {

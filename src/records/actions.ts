@@ -5,7 +5,7 @@ import { type Lease, Leases } from '../durable/lease.ts'
 import type { Store } from '../store/store.ts'
 import type { KeptArgument } from './kept-arguments.ts'
 import type { StoredPrincipal } from './principal.ts'
-import { casUpdate, type CasUpdate } from '../durable/cas-update.ts'
+import { Collection, type RecordKind } from '../durable/collection.ts'
 
 /** A call that changed something, and its compensation. Stored under `deed/…` as JSON; times are milliseconds since 1970. */
 export interface Action {
@@ -87,32 +87,33 @@ export function encodeAction(action: Action): string {
 /** The actions in the store. */
 export class Actions {
   readonly #store: Store
+  readonly #kept: Collection<Action>
 
   constructor(store: Store) {
     this.#store = store
+    this.#kept = new Collection(store, actionKind)
   }
 
   /**
    * Stores an action; it is durable once this resolves. An action that is too large loses its arguments, which are
    * for display only, and then its compensation. `ttl` is in milliseconds.
    */
-  async put(action: Action, ttl: number): Promise<void> {
-    await this.write(action.key, encodeAction(action), ttl)
+  put(action: Action, ttl: number): Promise<void> {
+    return this.write(action.key, encodeAction(action), ttl)
   }
 
   /** Stores an action that is already encoded. */
   async write(key: string, text: string, ttl: number): Promise<void> {
-    await this.#store.put(storeKey(key), text, ttl)
+    await this.#store.put(this.#kept.keyOf(key), text, ttl)
   }
 
   /** Sets how long an action is still kept, in milliseconds from now. */
-  async keep(key: string, ttl: number): Promise<void> {
-    const text = await this.#store.get(storeKey(key))
-    if (text !== undefined) await this.#store.compareAndSwap(storeKey(key), text, text, ttl)
+  keep(key: string, ttl: number): Promise<void> {
+    return this.#kept.extend(key, ttl)
   }
 
-  async find(key: string): Promise<Action | undefined> {
-    return readAction(await this.#store.get(storeKey(key)))
+  find(key: string): Promise<Action | undefined> {
+    return this.#kept.get(key)
   }
 
   /** Of several keys, those that are still stored, with their actions. */
@@ -122,13 +123,12 @@ export class Actions {
   }
 
   async remove(key: string): Promise<void> {
-    await this.#store.delete(storeKey(key))
+    await this.#kept.remove(key)
   }
 
   /** The actions that match a filter, the newest first. */
   async list(filter: ActionFilter = {}): Promise<readonly Action[]> {
-    const all = await this.#store.scan(COLLECTION)
-    const found = [...all.values()].flatMap((text) => readAction(text) ?? [])
+    const found = await this.#kept.all()
     return found.filter((action) => matchesFilter(action, filter)).toSorted(newestFirst)
   }
 
@@ -138,20 +138,19 @@ export class Actions {
   }
 
   /** Records that an action was undone; false if the action is no longer stored. `ttl` is in milliseconds. */
-  markUndone(key: string, at: number, ttl: number): Promise<boolean> {
-    const update = (text: string | undefined): CasUpdate<boolean> => {
-      const action = readAction(text)
-      if (!action) return { result: false }
-      return { result: true, write: { text: encodeAction({ ...action, undoneAt: at }), ttl } }
-    }
-    return casUpdate(this.#store, storeKey(key), update, () => false)
+  async markUndone(key: string, at: number, ttl: number): Promise<boolean> {
+    const undone = (before: Action | undefined): Action | 'keep' =>
+      before ? { ...before, undoneAt: at } : 'keep'
+    const action = await this.#kept.update(key, undone, ttl)
+    return action !== undefined
   }
 }
 
-const COLLECTION = 'deed'
-
-function storeKey(key: string): string {
-  return `${COLLECTION}/${key}`
+const actionKind: RecordKind<Action> = {
+  name: 'action',
+  prefix: 'deed/',
+  encode: encodeAction,
+  decode: readAction,
 }
 
 /** How long an action stays reserved whose process ended, in milliseconds. */
@@ -171,8 +170,8 @@ function withinMaxLength(action: Action): Action {
   return JSON.stringify(action.arguments).length <= left ? action : { ...action, arguments: {} }
 }
 
-function readAction(text: string | undefined): Action | undefined {
-  const value = text === undefined ? undefined : readJson(text)
+function readAction(text: string): Action | undefined {
+  const value = readJson(text)
   if (!isAction(value)) return undefined
   const { exact, ...action } = value
   return exact !== true && mayBeRounded(action.way) ? { ...action, way: rounded } : action

@@ -183,7 +183,7 @@ const UNFINISHED_PREFIXES = [
   '{"status":"partially_rolled_back","retry":',
 ]
 
-const transactionKind: Omit<RecordKind<Transaction>, 'ttlOf'> = {
+const transactionKind: RecordKind<Transaction> = {
   name: 'transaction',
   prefix: 'transaction/',
   ...asJson(isTransaction),
