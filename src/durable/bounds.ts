@@ -22,8 +22,8 @@ export interface Bounds<Item> {
   readonly bytes?: number
   /** The size of a record, undefined if it does not count. Default: the length of its text. */
   sizeOf?(record: Item): number | undefined
-  /** The error for a record that is too much; `left` is how much larger its owner's records may be, in bytes. */
-  refuse(limit: 'count' | 'bytes', left: number): Error
+  /** The error for a record that is too much; `left` is how many bytes its owner may still add. */
+  refuse?(limit: 'count' | 'bytes', left: number): Error
 }
 
 /** What may still be added, in records and bytes, of all owners together and of one: fractions of a record permit one. */
@@ -51,15 +51,10 @@ function sizeOf(entries: readonly { readonly size: number }[]): number {
   return entries.reduce((sum, { size }) => sum + size, 0)
 }
 
-/** @throws the error of the bounds, if another record of this size is too much */
-export function refuseBeyond(
-  { count, all, own }: Capacity,
-  size: number,
-  bounds: Pick<Bounds<never>, 'refuse'>,
-): void {
-  const left = Math.min(all, own)
-  if (count <= 0) throw bounds.refuse('count', left)
-  if (size > left) throw bounds.refuse('bytes', left)
+/** Which limit does not permit another record of this size, if one does not. */
+export function limitReached({ count, all, own }: Capacity, size: number): 'count' | 'bytes' | undefined {
+  if (count <= 0) return 'count'
+  return size > Math.min(all, own) ? 'bytes' : undefined
 }
 
 /** The bytes that are being written to one store. */

@@ -10,7 +10,7 @@ import { GatewayError } from '../core/error.ts'
 import { readJson } from '../core/json/json.ts'
 import { world } from '../core/world.ts'
 import { FOREVER, type Store } from '../store/store.ts'
-import { type Bounds, type Caller, type Capacity, capacityOf, refuseBeyond } from './bounds.ts'
+import { type Bounds, type Caller, type Capacity, capacityOf, limitReached } from './bounds.ts'
 import { casUpdate, type CasUpdate } from './cas-update.ts'
 import { partOf } from './process-scope.ts'
 
@@ -38,6 +38,8 @@ export interface RecordKind<Item> {
    * is too much. Otherwise it is counted before.
    */
   readonly isStrict?: true
+  /** Texts of a list that are the same as the last time are not read again. */
+  readonly isReadOften?: true
   /** The error if a record changes too often to be written. Default: CONFLICT. */
   busy?(): GatewayError
 }
@@ -55,6 +57,8 @@ export class Collection<Item extends object> {
   readonly #store: Store
   readonly #kind: RecordKind<Item>
   readonly #now: () => number
+  /** What was listed last, if the kind is read often. */
+  #listed: ReadonlyMap<string, { readonly text: string; readonly record: Item | undefined }> = new Map()
 
   /** `now` returns milliseconds since 1970. */
   constructor(store: Store, kind: RecordKind<Item>, now: () => number = world.now) {
@@ -84,11 +88,15 @@ export class Collection<Item extends object> {
   /** The records of an owner, or of all, by id, in no particular order; only texts that match are read. */
   async list(owner?: string, matches = (_text: string): boolean => true): Promise<ReadonlyMap<string, Item>> {
     const records = new Map<string, Item>()
+    const listed = new Map<string, { readonly text: string; readonly record: Item | undefined }>()
     for (const [id, text] of await this.#texts(owner)) {
       if (!matches(text)) continue
-      const record = this.#read(text)
-      if (record) records.set(id, record)
+      const known = this.#listed.get(id)
+      const entry = known?.text === text ? known : { text, record: this.#read(text) }
+      if (this.#kind.isReadOften) listed.set(id, entry)
+      if (entry.record) records.set(id, entry.record)
     }
+    this.#listed = listed
     return records
   }
 
@@ -182,8 +190,14 @@ export class Collection<Item extends object> {
     for (const [index, bound] of bounds.entries()) {
       const size = bound.sizeOf ? bound.sizeOf(record) : encode(record).length
       const capacity = left[index]
-      if (capacity && size !== undefined) refuseBeyond(capacity, size, bound)
+      const limit = capacity && size !== undefined && limitReached(capacity, size)
+      if (limit) throw bound.refuse?.(limit, Math.min(capacity.all, capacity.own)) ?? tooMany(this.#kind)
     }
+  }
+
+  /** Whether the owner in an id may have one more record, however small. */
+  async hasCapacity(id: string, caller: Caller = {}): Promise<boolean> {
+    return (await this.capacities(ownerIn(id), caller)).every((capacity) => !limitReached(capacity, 0))
   }
 
   /** What an owner may still add within each of the bounds; the record `except` does not count. */
@@ -234,6 +248,12 @@ function sizeIn<Item>(
   sizeOf: (record: Item) => number | undefined,
 ): number | undefined {
   return record === undefined ? 0 : sizeOf(record)
+}
+
+function tooMany({ name }: Pick<RecordKind<object>, 'name'>): GatewayError {
+  return new GatewayError('QUOTA_EXHAUSTED', `Too many records of this kind are kept: ${name}.`, {
+    suggestion: 'Wait until some of them expire.',
+  })
 }
 
 function changedTooOften({ name }: Pick<RecordKind<object>, 'name'>): GatewayError {

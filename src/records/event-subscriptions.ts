@@ -6,11 +6,11 @@
  */
 import { hash } from 'node:crypto'
 import { world } from '../core/world.ts'
-import { exactly, isObject, readJson } from '../core/json/json.ts'
-import { hasReachedShare, type Principal } from '../core/principal.ts'
-import { FOREVER, type Store } from '../store/store.ts'
-import { casUpdate } from '../durable/cas-update.ts'
-import { callerHash, callerHashIn, type StoredPrincipal, toStoredPrincipal } from './principal.ts'
+import { exactly, isObject } from '../core/json/json.ts'
+import type { Principal } from '../core/principal.ts'
+import { asJson, Collection, type RecordKind } from '../durable/collection.ts'
+import type { Store } from '../store/store.ts'
+import { callerHash, type StoredPrincipal, toStoredPrincipal } from './principal.ts'
 
 /** What a caller subscribes to. Two subscriptions of a caller with equal members are the same one. */
 export interface SubscriptionKey {
@@ -86,21 +86,14 @@ export const NEVER = 253_402_300_799_999
 /** How many subscriptions there are in all; one caller may have a quarter of them. */
 export const MAX_SUBSCRIPTIONS = 4000
 
-const COLLECTION = 'subscription'
-
 /** The subscriptions of all callers. */
 export class EventSubscriptions {
-  readonly #store: Store
+  readonly #kept: Collection<SubscriptionRecord>
   readonly #now: () => number
-  readonly #limit: number
-  /** The records that were read together last, by key. */
-  #read: ReadonlyMap<string, { readonly text: string; readonly record: SubscriptionRecord | undefined }> =
-    new Map()
 
   constructor(store: Store, now: () => number = world.now, limit = MAX_SUBSCRIPTIONS) {
-    this.#store = store
+    this.#kept = new Collection(store, { ...subscriptionKind, bounds: [{ count: limit }] }, now)
     this.#now = now
-    this.#limit = limit
   }
 
   /** The id of a subscription: a hash of its members, so that it is the same in every process. */
@@ -120,10 +113,9 @@ export class EventSubscriptions {
     grant: Grant,
     id = this.idOf(principal, key),
   ): Promise<SubscriptionRecord | undefined> {
-    const stored = storeKey(principal, id)
     if (!(await this.mayAdd(principal, id))) return undefined
     const { upstream, name, arguments: given, address } = key
-    return this.#change(stored, (before) => ({
+    return this.#kept.update(idIn(principal, id), (before) => ({
       ...(before ?? { id, createdAt: this.#now(), watermark: grant.watermark, settled: [] }),
       ...(upstream !== undefined && { upstream }),
       name,
@@ -139,34 +131,23 @@ export class EventSubscriptions {
 
   /** Whether a caller has a subscription of this id, or may add one. @throws SERVER_UNAVAILABLE */
   async mayAdd(principal: Principal, id: string): Promise<boolean> {
-    if ((await this.#store.get(storeKey(principal, id))) !== undefined) return true
-    const keys = [...(await this.#store.scan(COLLECTION)).keys()]
-    const owners = new Map(keys.map((key) => [key, callerHashIn(COLLECTION, key)]))
-    const caller = { ...principal, id: callerHash(principal.id) }
-    return owners.size < this.#limit && !hasReachedShare(caller, owners, (each) => each, this.#limit)
+    const stored = idIn(principal, id)
+    return (await this.#kept.has(stored)) || this.#kept.hasCapacity(stored, principal)
   }
 
   /** A subscription of a caller; undefined if it has none of this id. @throws SERVER_UNAVAILABLE */
-  async find(principal: Pick<Principal, 'id'>, id: string): Promise<SubscriptionRecord | undefined> {
-    return decode(await this.#store.get(storeKey(principal, id)))
+  find(principal: Pick<Principal, 'id'>, id: string): Promise<SubscriptionRecord | undefined> {
+    return this.#kept.get(idIn(principal, id))
   }
 
   /** The subscriptions of all callers, for those that deliver. @throws SERVER_UNAVAILABLE */
-  async all(): Promise<readonly SubscriptionRecord[]> {
-    const texts = [...(await this.#store.scan(COLLECTION))]
-    // Most of them are the same as before: those that deliver read them again and again.
-    this.#read = new Map(
-      texts.map(([key, text]) => {
-        const known = this.#read.get(key)
-        return [key, known?.text === text ? known : { text, record: decode(text) }]
-      }),
-    )
-    return [...this.#read.values()].flatMap(({ record }) => record ?? [])
+  all(): Promise<readonly SubscriptionRecord[]> {
+    return this.#kept.all()
   }
 
   /** Ends a subscription; resolves with whether there was one. @throws SERVER_UNAVAILABLE */
   unsubscribe(principal: Pick<Principal, 'id'>, id: string): Promise<boolean> {
-    return this.#store.delete(storeKey(principal, id))
+    return this.#kept.remove(idIn(principal, id))
   }
 
   /**
@@ -178,9 +159,9 @@ export class EventSubscriptions {
     owner: string,
     isAlive: (owner: string) => boolean,
   ): Promise<SubscriptionRecord | undefined> {
-    const record = await this.#change(storeKey(principal, id), (before) => {
-      if (!before || before.owner === owner) return undefined
-      return before.owner !== undefined && isAlive(before.owner) ? undefined : { ...before, owner }
+    const record = await this.#kept.update(idIn(principal, id), (before) => {
+      if (!before || before.owner === owner) return 'keep'
+      return before.owner !== undefined && isAlive(before.owner) ? 'keep' : { ...before, owner }
     })
     return record?.owner === owner ? record : undefined
   }
@@ -194,8 +175,8 @@ export class EventSubscriptions {
     owner: string,
     { watermark, settled, webhook }: Progress,
   ): Promise<SubscriptionRecord | undefined> {
-    const record = await this.#change(storeKey(principal, id), (before) => {
-      if (!before?.webhook || before.owner !== owner) return undefined
+    const record = await this.#kept.update(idIn(principal, id), (before) => {
+      if (!before?.webhook || before.owner !== owner) return 'keep'
       return { ...before, watermark, settled, webhook: webhook(before.webhook) }
     })
     return record?.owner === owner ? record : undefined
@@ -206,42 +187,26 @@ export class EventSubscriptions {
     { principal, id }: Pick<SubscriptionRecord, 'principal' | 'id'>,
     change: (watermark: string) => string,
   ): Promise<void> {
-    await this.#change(storeKey(principal, id), (before) => {
-      if (!before) return undefined
+    await this.#kept.update(idIn(principal, id), (before) => {
+      if (!before) return 'keep'
       const watermark = change(before.watermark)
-      return watermark === before.watermark ? undefined : { ...before, watermark }
+      return watermark === before.watermark ? 'keep' : { ...before, watermark }
     })
   }
-
-  #change(
-    key: string,
-    change: (record: SubscriptionRecord | undefined) => SubscriptionRecord | undefined,
-  ): Promise<SubscriptionRecord | undefined> {
-    return casUpdate<SubscriptionRecord | undefined>(
-      this.#store,
-      key,
-      (text) => {
-        const before = decode(text)
-        const changed = change(before)
-        if (!changed) return { result: before }
-        const ttl = Math.min(Math.max(1, changed.expiresAt - this.#now()), FOREVER)
-        return { result: changed, write: { text: JSON.stringify(changed), ttl } }
-      },
-      () => {
-        throw new Error('The subscription changed too often to be written.')
-      },
-    )
-  }
 }
 
-function storeKey(principal: Pick<Principal, 'id'>, id: string): string {
-  return `${COLLECTION}/${callerHash(principal.id)}:${id}`
+const subscriptionKind: RecordKind<SubscriptionRecord> = {
+  name: 'subscription',
+  prefix: 'subscription/',
+  ...asJson(isRecord),
+  ttlOf: ({ expiresAt }, now) => expiresAt - now,
+  // Those that deliver read all of them again and again.
+  isReadOften: true,
 }
 
-/** A record of text; undefined if there is none, or if another program wrote it. */
-function decode(text: string | undefined): SubscriptionRecord | undefined {
-  const value = text === undefined ? undefined : readJson(text)
-  return isRecord(value) ? value : undefined
+/** The id in the collection: an id alone may be the same for several callers. */
+function idIn(principal: Pick<Principal, 'id'>, id: string): string {
+  return `${callerHash(principal.id)}:${id}`
 }
 
 function isRecord(value: unknown): value is SubscriptionRecord & Record<string, unknown> {
