@@ -52,6 +52,11 @@ export interface Existing<Item> {
   readonly record: Item | undefined
 }
 
+interface Measured<Item> {
+  readonly bound: Bounds<Item>
+  readonly capacity: Capacity
+}
+
 /** The records of one kind in a store. Every method throws what the store throws, such as SERVER_UNAVAILABLE. */
 export class Collection<Item extends object> {
   readonly #store: Store
@@ -115,23 +120,22 @@ export class Collection<Item extends object> {
    * of the bounds, if all owners together have too much, or the owner has used up its share
    */
   async insert(id: string, record: Item, caller: Caller = {}): Promise<Existing<Item> | undefined> {
-    const { bounds, isStrict, prefix } = this.#kind
-    const text = this.#kind.encode(record)
+    const { bounds, encode, isStrict, prefix } = this.#kind
     const add = async (): Promise<Existing<Item> | undefined> => {
-      const found = await this.#store.setIfAbsent(this.keyOf(id), text, this.#ttlOf(record))
+      const found = await this.#store.setIfAbsent(this.keyOf(id), encode(record), this.#ttlOf(record))
       return found === undefined ? undefined : { record: this.#read(found) }
     }
     if (!bounds) return add()
     // Of several that are counted at once, each would be the last one, or all would be refused.
     return partOf(this.#store, Turns).run(prefix, async () => {
-      if (!isStrict) await this.mustFit(id, record, caller)
+      if (!isStrict) await this.#mustFit(id, record, caller)
       const existing = await add()
       if (existing || !isStrict) return existing
       try {
-        await this.mustFit(id, record, caller)
+        await this.#mustFit(id, record, caller)
       } catch (error) {
         // A record that has changed is in use already.
-        if (await this.#store.compareAndDelete(this.keyOf(id), text)) throw error
+        if (await this.withdraw(id, record)) throw error
       }
       return undefined
     })
@@ -171,6 +175,11 @@ export class Collection<Item extends object> {
     })
   }
 
+  /** Removes a record that is as it was written; resolves with whether it was. */
+  withdraw(id: string, record: Item): Promise<boolean> {
+    return this.#store.compareAndDelete(this.keyOf(id), this.#kind.encode(record))
+  }
+
   /** Keeps what is under an id for `ttl` more milliseconds, as it is, unless it changes in the meantime. */
   async extend(id: string, ttl: number): Promise<void> {
     const key = this.keyOf(id)
@@ -183,35 +192,35 @@ export class Collection<Item extends object> {
     return this.#store.delete(this.keyOf(id))
   }
 
-  /** Checks that a caller may have a record besides all others. @throws QUOTA_EXHAUSTED, or another error of the bounds */
-  async mustFit(id: string, record: Item, caller: Caller = {}): Promise<void> {
-    const { bounds = [], encode } = this.#kind
-    const left = await this.capacities(ownerIn(id), caller, id)
-    for (const [index, bound] of bounds.entries()) {
-      const size = bound.sizeOf ? bound.sizeOf(record) : encode(record).length
-      const capacity = left[index]
-      const limit = capacity && size !== undefined && limitReached(capacity, size)
+  /** What may be added besides what there is, without the record of the id, which says whose records they would be. */
+  async capacity(id: string, caller: Caller = {}): Promise<Capacity> {
+    const found = (await this.#measured(id, caller)).map(({ capacity }) => capacity)
+    return {
+      count: Math.min(...found.map(({ count }) => count)),
+      all: Math.min(...found.map(({ all }) => all)),
+      own: Math.min(...found.map(({ own }) => own)),
+    }
+  }
+
+  /** @throws QUOTA_EXHAUSTED, or another error of the bounds, if a record is too much besides all others */
+  async #mustFit(id: string, record: Item, caller: Caller): Promise<void> {
+    for (const { bound, capacity } of await this.#measured(id, caller)) {
+      const size = bound.sizeOf ? bound.sizeOf(record) : this.#kind.encode(record).length
+      const limit = size === undefined ? undefined : limitReached(capacity, size)
       if (limit) throw bound.refuse?.(limit, Math.min(capacity.all, capacity.own)) ?? tooMany(this.#kind)
     }
   }
 
-  /** Whether the owner in an id may have one more record, however small. */
-  async hasCapacity(id: string, caller: Caller = {}): Promise<boolean> {
-    return (await this.capacities(ownerIn(id), caller)).every((capacity) => !limitReached(capacity, 0))
-  }
-
-  /** What an owner may still add within each of the bounds; the record `except` does not count. */
-  async capacities(owner: string, caller: Caller = {}, except?: string): Promise<readonly Capacity[]> {
-    const { bounds = [] } = this.#kind
-    const texts = [...(await this.#texts(this.#isListable ? undefined : owner))].filter(
-      ([id]) => id !== except,
-    )
-    return bounds.map((bound) => {
-      const entries = texts.flatMap(([id, text]) => {
+  async #measured(id: string, caller: Caller): Promise<readonly Measured<Item>[]> {
+    const owner = ownerIn(id)
+    const texts = await this.#texts(this.#isListable ? undefined : owner)
+    const others = texts.filter(([other]) => other !== id)
+    return (this.#kind.bounds ?? []).map((bound) => {
+      const entries = others.flatMap(([other, text]) => {
         const size = bound.sizeOf ? sizeIn(this.#read(text), bound.sizeOf) : text.length
-        return size === undefined ? [] : [{ owner: ownerIn(id), size }]
+        return size === undefined ? [] : [{ owner: ownerIn(other), size }]
       })
-      return capacityOf(entries, bound, { ...caller, owner })
+      return { bound, capacity: capacityOf(entries, bound, { ...caller, owner }) }
     })
   }
 

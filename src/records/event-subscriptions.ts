@@ -132,7 +132,7 @@ export class EventSubscriptions {
   /** Whether a caller has a subscription of this id, or may add one. @throws SERVER_UNAVAILABLE */
   async mayAdd(principal: Principal, id: string): Promise<boolean> {
     const stored = idIn(principal, id)
-    return (await this.#kept.has(stored)) || this.#kept.hasCapacity(stored, principal)
+    return (await this.#kept.has(stored)) || (await this.#kept.capacity(stored, principal)).count > 0
   }
 
   /** A subscription of a caller; undefined if it has none of this id. @throws SERVER_UNAVAILABLE */

@@ -10,19 +10,17 @@ import { world } from '../core/world.ts'
 import type { Call } from '../core/call.ts'
 import { referencesSlot } from '../core/used-reference.ts'
 import { asGatewayError, GatewayError, invalidParam } from '../core/error.ts'
-import { isObject } from '../core/json/json.ts'
-import { hasReachedShare, type Principal, shareOf } from '../core/principal.ts'
+import { isObject, readJson } from '../core/json/json.ts'
+import type { Principal } from '../core/principal.ts'
 import { type BlobEntry, type Bytes, type ByteRange, deletedUnfinished } from '../store/blobs/blobs.ts'
 import type { Store } from '../store/store.ts'
-import { casUpdate, type CasUpdate } from '../durable/cas-update.ts'
-import { type Capacity, withinCapacity } from '../durable/bounds.ts'
-import { inTurn } from './in-turn.ts'
+import { withinCapacity } from '../durable/bounds.ts'
+import { Collection, type RecordKind } from '../durable/collection.ts'
 import { plainName, UPLOADS } from './plain-name.ts'
 import { isSpooled } from './spool.ts'
-import { callerHash, callerHashIn } from './principal.ts'
+import { callerHash } from './principal.ts'
 import { unchanged } from './unchanged-bytes.ts'
-import { refuseIfPending } from './uploads.ts'
-import { parseJson } from '../core/json/read.ts'
+import { Uploads } from './uploads.ts'
 
 /** Kept data of one caller, whose id is `caller`. Times are in milliseconds since 1970. */
 export interface Reference {
@@ -76,12 +74,14 @@ const ID = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$/
 /** The references of all callers. */
 export class References {
   readonly #store: Store
-  readonly #limits: ReferenceLimits
+  readonly #kept: Collection<Reference>
   readonly #now: () => number
 
   constructor(store: Store, limits: ReferenceLimits, now: () => number = world.now) {
     this.#store = store
-    this.#limits = limits
+    const bytes = Math.min(limits.total, store.blobs.capacity ?? Infinity)
+    const bounds = { count: MAX_REFERENCES, bytes, sizeOf: ({ size }: Reference) => size, refuse }
+    this.#kept = new Collection(store, { ...referenceKind, bounds: [bounds] }, now)
     this.#now = now
   }
 
@@ -97,25 +97,29 @@ export class References {
     bytes: Bytes,
   ): Promise<Reference> {
     const blob = world.randomBytes(16).toString('hex')
-    const capacity = await this.#capacity(principal)
+    const capacity = await this.#kept.capacity(idIn(principal, id), principal)
+    if (capacity.count <= 0) throw tooMany()
     this.#mustTakeWrites()
-    const refuse = (): GatewayError => tooLarge(Math.min(capacity.all, capacity.own))
     const kept = await this.#store.blobs.put(
       blob,
-      withinCapacity(this.#store, principal.id, { bytes, capacity, refuse }),
+      withinCapacity(this.#store, principal.id, {
+        bytes,
+        capacity,
+        refuse: () => tooLarge(Math.min(capacity.all, capacity.own)),
+      }),
     )
     try {
       return await this.adopt(principal, { ...facts, id }, { blob, ...kept })
     } catch (error) {
-      await this.#deleteUnused(keyOf(principal, id), blob)
+      await this.#deleteUnused(idIn(principal, id), blob)
       throw error
     }
   }
 
   /** Deletes a blob, unless its record may be there. What remains without one is left to `sweep`. */
-  async #deleteUnused(key: string, blob: string): Promise<void> {
+  async #deleteUnused(id: string, blob: string): Promise<void> {
     try {
-      if (blobOf(await this.#store.get(key)) !== blob) await this.#store.blobs.delete(blob)
+      if ((await this.#kept.get(id))?.blob !== blob) await this.#store.blobs.delete(blob)
     } catch {
       // The error that led here says more.
     }
@@ -137,15 +141,14 @@ export class References {
       createdAt,
       expiresAt: createdAt + ttl,
     }
-    // Of several that are counted at once, all would be refused.
-    await inTurn(this.#store, () => this.#record(principal, record))
+    await this.#record(principal, record)
     return record
   }
 
   /** Checks an id that a caller chose. @throws INVALID_INPUT, CONFLICT if the caller has other data with it */
   async mustBeFree(principal: Principal, id: string): Promise<void> {
     if (!ID.test(id)) throw invalidParam('ref_id', 'must be 1 to 64 letters, digits, _, - and .')
-    if ((await this.#store.get(keyOf(principal, id))) !== undefined) throw taken(id)
+    if (await this.#kept.has(idIn(principal, id))) throw taken(id)
   }
 
   /**
@@ -154,10 +157,9 @@ export class References {
    */
   async find(principal: Principal, id: string): Promise<Reference | undefined> {
     if (!ID.test(id)) return undefined
-    const text = await this.#store.get(keyOf(principal, id))
-    if (text !== undefined) return parse(text)
-    await refuseIfPending({ store: this.#store, now: this.#now }, principal, id)
-    return undefined
+    const found = await this.#kept.get(idIn(principal, id))
+    if (!found) await new Uploads(this.#store, this.#now).refuseIfPending(principal, id)
+    return found
   }
 
   /** Keeps a reference at least until a time, in milliseconds since 1970. */
@@ -174,23 +176,16 @@ export class References {
 
   /** All references of all callers, the oldest first. */
   async all(): Promise<readonly Reference[]> {
-    const records = [...(await this.#store.scan(COLLECTION)).values()]
-    return records
-      .flatMap((text) => parse(text) ?? [])
-      .toSorted((one, other) => one.createdAt - other.createdAt)
+    return (await this.#kept.all()).toSorted((one, other) => one.createdAt - other.createdAt)
   }
 
   /** Deletes a reference and its data, whatever needs them, but no other data with this id; resolves with whether it was there. */
   async drop({ caller, id, blob }: Reference): Promise<boolean> {
-    const key = keyOf({ id: caller }, id)
-    // The expiry may move in the meantime.
-    for (;;) {
-      const text = await this.#store.get(key)
-      if (text === undefined || blobOf(text) !== blob) return false
-      if (await this.#store.compareAndDelete(key, text)) break
-    }
-    await this.#store.blobs.delete(blob)
-    return true
+    const isDropped = await this.#kept.change(idIn({ id: caller }, id), (before) =>
+      before?.blob === blob ? ['remove', true] : ['keep', false],
+    )
+    if (isDropped) await this.#store.blobs.delete(blob)
+    return isDropped
   }
 
   /** Deletes data that has no record, because it expired or never got one; resolves with how many there were. */
@@ -215,8 +210,7 @@ export class References {
   }
 
   async #unused(blobs: readonly BlobEntry[]): Promise<readonly BlobEntry[]> {
-    const records = [...(await this.#store.scan(COLLECTION)).values()]
-    const used = new Set(records.map((text) => parse(text)?.blob))
+    const used = new Set((await this.#kept.all()).map(({ blob }) => blob))
     return blobs.filter(({ id }) => !used.has(id))
   }
 
@@ -235,44 +229,18 @@ export class References {
       )
   }
 
-  /**
-   * Writes the record of a blob. What may be added is measured again once the record is there, because other processes add data too:
-   * as each of them does so after it has written, all that remains is within the limits.
-   */
+  /** Writes the record of a blob. @throws QUOTA_EXHAUSTED, CONFLICT */
   async #record(principal: Principal, record: Reference): Promise<void> {
-    const { id, size, expiresAt } = record
-    const ttl = Math.max(1, expiresAt - this.#now())
-    const key = keyOf(principal, id)
-    const text = JSON.stringify(record)
-    const before = await this.#store.setIfAbsent(key, text, ttl)
+    const id = idIn(principal, record.id)
+    const existing = await this.#kept.insert(id, record, principal)
     // A store that is asked again after its answer was lost finds what it wrote the first time.
-    if (before !== undefined && before !== text) throw taken(id)
+    if (existing && existing.record?.blob !== record.blob) throw taken(record.id)
     try {
       if (await this.#isSwept(record.blob)) throw deletedUnfinished()
-      const { all, own } = await this.#capacity(principal, key)
-      if (size > all || size > own) throw tooLarge(Math.min(all, own))
     } catch (error) {
       // A record that has changed is in use already.
-      if (await this.#store.compareAndDelete(key, text)) throw error
+      if (await this.#kept.withdraw(id, record)) throw error
     }
-  }
-
-  /** How many bytes a caller may add besides `key`. @throws QUOTA_EXHAUSTED if it has too many references */
-  async #capacity(principal: Principal, key = ''): Promise<Pick<Capacity, 'all' | 'own'>> {
-    const total = Math.min(this.#limits.total, this.#store.blobs.capacity ?? Infinity)
-    const entries = new Map(await this.#store.scan(COLLECTION))
-    entries.delete(key)
-    const own = callerHash(principal.id)
-    const owners = new Map([...entries.keys()].map((each) => [each, callerHashIn(COLLECTION, each)]))
-    const isFull = hasReachedShare({ ...principal, id: own }, owners, (id) => id, MAX_REFERENCES)
-    if (isFull || entries.size >= MAX_REFERENCES) throw tooMany()
-    let [all, mine] = [0, 0]
-    for (const [each, text] of entries) {
-      const size = parse(text)?.size ?? 0
-      all += size
-      if (callerHashIn(COLLECTION, each) === own) mine += size
-    }
-    return { all: Math.max(0, total - all), own: Math.max(0, shareOf(principal, total) - mine) }
   }
 }
 
@@ -286,18 +254,15 @@ export async function keepReferences(
   principal: Pick<Principal, 'id'>,
   { ids, until, now = world.now }: { ids: Iterable<string>; until: number; now?: () => number },
 ): Promise<boolean> {
+  const references = new Collection(store, referenceKind, now)
   const kept = await Promise.all(
-    [...new Set(ids)].map((id) => {
-      const extend = (text: string | undefined): CasUpdate<boolean> => {
-        const reference = text === undefined ? undefined : parse(text)
-        const ttl = until - now()
-        if (!reference || reference.expiresAt >= until || ttl <= 0) return { result: reference !== undefined }
-        return { result: true, write: { text: JSON.stringify({ ...reference, expiresAt: until }), ttl } }
-      }
-      return casUpdate(store, keyOf(principal, id), extend, () => false)
-    }),
+    [...new Set(ids)].map((id) =>
+      references.update(idIn(principal, id), (before) =>
+        before && before.expiresAt < until && now() < until ? { ...before, expiresAt: until } : 'keep',
+      ),
+    ),
   )
-  return kept.every((each) => each)
+  return kept.every((each) => each !== undefined)
 }
 
 /** The same for the data that a call used; true if it used none. */
@@ -321,9 +286,7 @@ export function whyNotKept(keeping: Promise<boolean>): Promise<string | undefine
 /** How many references there are in a store, and how large they are, by kind: results of calls, and what callers sent. */
 export async function referenceLevels(store: Store): Promise<Record<'result' | 'upload', Level>> {
   const levels = { result: { count: 0, bytes: 0 }, upload: { count: 0, bytes: 0 } }
-  for (const text of (await store.scan(COLLECTION)).values()) {
-    const reference = parse(text)
-    if (!reference) continue
+  for (const reference of await new Collection(store, referenceKind).all()) {
     const level = levels[reference.server === UPLOADS ? 'upload' : 'result']
     level.count++
     level.bytes += reference.size
@@ -343,7 +306,19 @@ export function unknownReference(): GatewayError {
   })
 }
 
-const COLLECTION = 'reference'
+const referenceKind: RecordKind<Reference> = {
+  name: 'reference',
+  prefix: 'reference/',
+  encode: (reference) => JSON.stringify(reference),
+  decode: (text) => {
+    const value: unknown = readJson(text)
+    // Only this file writes them.
+    return isObject(value) ? (value as unknown as Reference) : undefined
+  },
+  ttlOf: ({ expiresAt }, now) => expiresAt - now,
+  isStrict: true,
+}
+
 const NOTHING: ByteRange = { start: 0, end: 0 }
 
 /** Says that a sweep deletes a blob. */
@@ -351,29 +326,23 @@ function announcedKey(blob: string): string {
   return `blob-swept:${blob}`
 }
 
-function keyOf({ id }: Pick<Principal, 'id'>, reference: string): string {
-  return `${COLLECTION}/${callerHash(id)}:${reference}`
+/** The id in the collection: ids of references are unique for their callers only. */
+function idIn({ id }: Pick<Principal, 'id'>, reference: string): string {
+  return `${callerHash(id)}:${reference}`
 }
 
 function newId(): string {
   return `ref_${world.randomBytes(16).toString('hex')}`
 }
 
-function parse(text: string): Reference | undefined {
-  const value: unknown = parseJson(text)
-  // Only this file writes them.
-  return isObject(value) ? (value as unknown as Reference) : undefined
-}
-
-/** The blob of a record; undefined if there is no record. */
-function blobOf(text: string | undefined): string | undefined {
-  return text === undefined ? undefined : parse(text)?.blob
-}
-
 function taken(id: string): GatewayError {
   return new GatewayError('CONFLICT', `You have other data under the reference ${id}.`, {
     suggestion: 'Choose another id, or none.',
   })
+}
+
+function refuse(limit: 'count' | 'bytes', left: number): GatewayError {
+  return limit === 'count' ? tooMany() : tooLarge(left)
 }
 
 function tooMany(): GatewayError {

@@ -4,18 +4,11 @@
  */
 import { world } from '../core/world.ts'
 import { GatewayError } from '../core/error.ts'
-import { isObject } from '../core/json/json.ts'
-import { hasReachedShare, type Principal } from '../core/principal.ts'
+import { isObject, readJson } from '../core/json/json.ts'
+import type { Principal } from '../core/principal.ts'
+import { Collection, type RecordKind } from '../durable/collection.ts'
 import type { Store } from '../store/store.ts'
-import { inTurn } from './in-turn.ts'
-import {
-  callerHash,
-  callerHashIn,
-  fromStoredPrincipal,
-  type StoredPrincipal,
-  toStoredPrincipal,
-} from './principal.ts'
-import { parseJson } from '../core/json/read.ts'
+import { callerHash, fromStoredPrincipal, type StoredPrincipal, toStoredPrincipal } from './principal.ts'
 
 /** A requested upload. Times are in milliseconds since 1970. */
 export interface UploadRequest {
@@ -56,11 +49,20 @@ export const UPLOAD_RETENTION_MS = 600_000
 
 /** The uploads of all callers. */
 export class Uploads {
-  readonly #store: Store
+  readonly #kept: Collection<UploadRequest>
   readonly #now: () => number
 
   constructor(store: Store, now: () => number = world.now) {
-    this.#store = store
+    const open = {
+      count: MAX_OPEN_UPLOADS,
+      sizeOf: (upload: UploadRequest) => (isOpen(upload, now()) ? 0 : undefined),
+    }
+    const known = { count: MAX_KNOWN_UPLOADS }
+    this.#kept = new Collection(
+      store,
+      { ...uploadKind, bounds: [open, known].map((each) => ({ ...each, refuse: tooMany })) },
+      now,
+    )
     this.#now = now
   }
 
@@ -69,84 +71,58 @@ export class Uploads {
     const createdAt = this.#now()
     const id = `upload_${world.randomBytes(16).toString('hex')}`
     const request: UploadRequest = { ...facts, id, owner, createdAt, expiresAt: createdAt + ttl }
-    // Of several that are counted at once, each would be the last one.
-    await inTurn(this.#store, async () => {
-      await this.#checkQuota(owner)
-      await this.#store.put(keyOf(callerHash(owner.id), id), textOf(request), ttl + UPLOAD_RETENTION_MS)
-    })
+    await this.#kept.insert(idIn(callerHash(owner.id), id), request, owner)
     return request
   }
 
   /** An upload by the hash of its owner and its id. */
-  async find(owner: string, id: string): Promise<UploadRequest | undefined> {
-    const text = await this.#store.get(keyOf(owner, id))
-    return text === undefined ? undefined : parse(text)
+  find(owner: string, id: string): Promise<UploadRequest | undefined> {
+    return this.#kept.get(idIn(owner, id))
   }
 
   /** Records that the file was kept. */
   async finish({ owner, id }: UploadRequest): Promise<void> {
-    const key = keyOf(callerHash(owner.id), id)
-    const text = await this.#store.get(key)
-    const found = text === undefined ? undefined : parse(text)
-    if (text === undefined || !found) return
-    const ttl = Math.max(1, found.expiresAt + UPLOAD_RETENTION_MS - this.#now())
-    await this.#store.compareAndSwap(key, text, textOf({ ...found, isDone: true }), ttl)
+    await this.#kept.update(idIn(callerHash(owner.id), id), (before) =>
+      before ? { ...before, isDone: true } : 'keep',
+    )
   }
 
-  async #checkQuota(owner: Principal): Promise<void> {
-    const known = [...(await this.#store.scan(COLLECTION))]
-    const open = known.filter(([, text]) => {
-      const found = parse(text)
-      return found !== undefined && !found.isDone && found.expiresAt > this.#now()
-    })
-    if (isBelow(owner, open, MAX_OPEN_UPLOADS) && isBelow(owner, known, MAX_KNOWN_UPLOADS)) return
-    throw new GatewayError('QUOTA_EXHAUSTED', 'Too many uploads are requested.', {
-      data: { limit: 'uploads' },
-      suggestion: 'Wait until some of them are done or expire.',
+  /** Throws if a caller requested an upload with this id which is not done. @throws RESOURCE_NOT_FOUND */
+  async refuseIfPending({ id: caller }: Principal, id: string): Promise<void> {
+    const found = await this.find(callerHash(caller), id)
+    if (!found || !isOpen(found, this.#now())) return
+    throw new GatewayError('RESOURCE_NOT_FOUND', 'Nothing has been uploaded for this reference yet.', {
+      reason: 'not_uploaded',
+      suggestion: 'Wait until the person has sent the file at the URL of the upload, or request another one.',
     })
   }
 }
 
-/** Whether a caller may have one more of some uploads. */
-function isBelow(
-  owner: Principal,
-  entries: readonly (readonly [key: string, text: string])[],
-  limit: number,
-): boolean {
-  const owners = new Map(entries.map(([key]) => [key, callerHashIn(COLLECTION, key)]))
-  const own = { ...owner, id: callerHash(owner.id) }
-  return owners.size < limit && !hasReachedShare(own, owners, (id) => id, limit)
+const uploadKind: RecordKind<UploadRequest> = {
+  name: 'upload',
+  prefix: 'upload/',
+  encode: ({ owner, ...rest }) => JSON.stringify({ ...rest, owner: toStoredPrincipal(owner) }),
+  decode: (text) => {
+    const value: unknown = readJson(text)
+    if (!isObject(value)) return undefined
+    // Only this file writes them.
+    const { owner, ...rest } = value as unknown as Omit<UploadRequest, 'owner'> & { owner: StoredPrincipal }
+    return { ...rest, owner: fromStoredPrincipal(owner) }
+  },
+  ttlOf: ({ expiresAt }, now) => expiresAt + UPLOAD_RETENTION_MS - now,
 }
 
-/** Throws if a caller requested an upload with this id which is not done. @throws RESOURCE_NOT_FOUND */
-export async function refuseIfPending(
-  { store, now }: { readonly store: Store; now(): number },
-  { id: caller }: Principal,
-  id: string,
-): Promise<void> {
-  const text = await store.get(keyOf(callerHash(caller), id))
-  const found = text === undefined ? undefined : parse(text)
-  if (!found || found.isDone || found.expiresAt <= now()) return
-  throw new GatewayError('RESOURCE_NOT_FOUND', 'Nothing has been uploaded for this reference yet.', {
-    reason: 'not_uploaded',
-    suggestion: 'Wait until the person has sent the file at the URL of the upload, or request another one.',
+function idIn(owner: string, id: string): string {
+  return `${owner}:${id}`
+}
+
+function isOpen({ isDone, expiresAt }: UploadRequest, now: number): boolean {
+  return !isDone && expiresAt > now
+}
+
+function tooMany(): GatewayError {
+  return new GatewayError('QUOTA_EXHAUSTED', 'Too many uploads are requested.', {
+    data: { limit: 'uploads' },
+    suggestion: 'Wait until some of them are done or expire.',
   })
-}
-
-const COLLECTION = 'upload'
-
-function keyOf(owner: string, id: string): string {
-  return `${COLLECTION}/${owner}:${id}`
-}
-
-function textOf({ owner, ...rest }: UploadRequest): string {
-  return JSON.stringify({ ...rest, owner: toStoredPrincipal(owner) })
-}
-
-function parse(text: string): UploadRequest | undefined {
-  const value: unknown = parseJson(text)
-  if (!isObject(value)) return undefined
-  // Only this file writes them.
-  const { owner, ...rest } = value as unknown as Omit<UploadRequest, 'owner'> & { owner: StoredPrincipal }
-  return { ...rest, owner: fromStoredPrincipal(owner) }
 }
