@@ -7,10 +7,10 @@
  */
 import { hash } from 'node:crypto'
 import { world } from '../core/world.ts'
-import { hasReachedShare, type Principal, shareOf } from '../core/principal.ts'
+import type { Principal } from '../core/principal.ts'
 import type { Store } from '../store/store.ts'
-import { casUpdate } from '../durable/cas-update.ts'
-import { callerHash, callerHashIn } from './principal.ts'
+import { Collection, type Decision, type RecordKind } from '../durable/collection.ts'
+import { callerHash } from './principal.ts'
 
 /** How many states are kept in all, and how many bytes; one caller may use a quarter of each. */
 const MAX_STATES = 4000
@@ -24,10 +24,12 @@ const HANDLE = /^st_[A-Za-z0-9_-]{22}$/
 
 /** The states of all callers. */
 export class SessionStates {
-  readonly #store: Store
+  readonly #states: Collection<State>
+  readonly #sizes: Collection<Size>
 
   constructor(store: Store) {
-    this.#store = store
+    this.#states = new Collection(store, stateKind)
+    this.#sizes = new Collection(store, sizeKind)
   }
 
   /** Whether a text is a handle of a state, known or not. */
@@ -36,17 +38,18 @@ export class SessionStates {
   }
 
   /** The text of a state; undefined if its caller has none with this handle. */
-  find(principal: Principal, handle: string): Promise<string | undefined> {
-    return this.#store.get(keyOf(principal, handle))
+  async find(principal: Principal, handle: string): Promise<string | undefined> {
+    return (await this.#states.get(idIn(principal, handle)))?.text
   }
 
   /** Keeps a new state for `ttl` milliseconds, and resolves with its handle; undefined over the quota. */
   async add(principal: Principal, text: string, ttl: number): Promise<string | undefined> {
-    const bytes = sizeOf(text)
-    if (isTooLarge(text) || !(await this.#fits(principal, { bytes, isNew: true }))) return undefined
     const handle = `st_${world.randomBytes(16).toString('base64url')}`
-    await this.#store.put(entryOf(principal, handle), String(bytes), ttl)
-    await this.#store.put(keyOf(principal, handle), text, ttl)
+    const id = idIn(principal, handle)
+    const bytes = sizeOf(text)
+    if (isTooLarge(text) || !(await this.#fits(principal, id, { bytes, isNew: true }))) return undefined
+    await this.#sizes.put(id, { bytes }, ttl)
+    await this.#states.put(id, { text }, ttl)
     return handle
   }
 
@@ -55,44 +58,55 @@ export class SessionStates {
    * text, or undefined if it is too large, or grows over the quota.
    */
   async change(principal: Principal, handle: string, { change, ttl }: Change): Promise<string | undefined> {
+    const id = idIn(principal, handle)
     let granted = 0
+    const decide = (before: State | undefined): readonly [Decision<State>, string | Growth | undefined] => {
+      const text = change(before?.text)
+      if (isTooLarge(text)) return ['keep', undefined]
+      const bytes = sizeOf(text)
+      const isGranted = bytes <= Math.max(granted, before ? sizeOf(before.text) : 0)
+      return isGranted ? [{ text }, text] : ['keep', { bytes, isNew: before === undefined }]
+    }
     for (;;) {
-      const changed = await casUpdate<string | Growth | undefined>(
-        this.#store,
-        keyOf(principal, handle),
-        (before) => {
-          const text = change(before)
-          if (isTooLarge(text)) return { result: undefined }
-          const bytes = sizeOf(text) - (before === undefined ? 0 : sizeOf(before))
-          if (bytes > granted) return { result: { bytes, isNew: before === undefined } }
-          return { result: text, write: { text, ttl } }
-        },
-        () => undefined,
-      )
+      const changed = await this.#states.change(id, decide, ttl)
       if (changed === undefined) return undefined
       if (typeof changed === 'string') {
-        await this.#store.put(entryOf(principal, handle), String(sizeOf(changed)), ttl)
+        await this.#sizes.put(id, { bytes: sizeOf(changed) }, ttl)
         return changed
       }
-      if (!(await this.#fits(principal, changed))) return undefined
+      if (!(await this.#fits(principal, id, changed))) return undefined
       granted = changed.bytes
     }
   }
 
-  async #fits(principal: Principal, { bytes, isNew }: Growth): Promise<boolean> {
-    const entries = await this.#store.scan(COLLECTION)
-    const caller = callerHash(principal.id)
-    let [all, own] = [bytes, bytes]
-    for (const [key, text] of entries) {
-      all += Number(text)
-      if (callerHashIn(COLLECTION, key) === caller) own += Number(text)
-    }
-    if (all > MAX_STATE_BYTES || own > shareOf(principal, MAX_STATE_BYTES)) return false
-    if (!isNew) return true
-    const owners = new Map([...entries.keys()].map((key) => [key, callerHashIn(COLLECTION, key)]))
-    const hasFullShare = hasReachedShare({ ...principal, id: caller }, owners, (id) => id, MAX_STATES)
-    return entries.size < MAX_STATES && !hasFullShare
+  async #fits(principal: Principal, id: string, { bytes, isNew }: Growth): Promise<boolean> {
+    const { count, all, own } = await this.#sizes.capacity(id, principal)
+    return bytes <= Math.min(all, own) && (!isNew || count > 0)
   }
+}
+
+interface State {
+  readonly text: string
+}
+
+const stateKind: RecordKind<State> = {
+  name: 'state',
+  prefix: 'state:',
+  encode: ({ text }) => text,
+  decode: (text) => ({ text }),
+}
+
+/** How large a state is, so that all can be counted without reading them. */
+interface Size {
+  readonly bytes: number
+}
+
+const sizeKind: RecordKind<Size> = {
+  name: 'state',
+  prefix: 'states/',
+  encode: ({ bytes }) => String(bytes),
+  decode: (text) => ({ bytes: Number(text) }),
+  bounds: [{ count: MAX_STATES, bytes: MAX_STATE_BYTES, sizeOf: ({ bytes }) => bytes }],
 }
 
 interface Change {
@@ -100,7 +114,7 @@ interface Change {
   readonly ttl: number
 }
 
-/** What a change adds. */
+/** What a state needs. */
 interface Growth {
   readonly bytes: number
   readonly isNew: boolean
@@ -115,17 +129,7 @@ function isTooLarge(text: string): boolean {
   return Buffer.byteLength(text) > MAX_BYTES_PER_STATE
 }
 
-const COLLECTION = 'states'
-
 /** The store can be read by operators, who need not learn handles. */
-function nameOf({ id }: Principal, handle: string): string {
+function idIn({ id }: Principal, handle: string): string {
   return `${callerHash(id)}:${hash('sha256', handle).slice(0, 32)}`
-}
-
-function keyOf(principal: Principal, handle: string): string {
-  return `state:${nameOf(principal, handle)}`
-}
-
-function entryOf(principal: Principal, handle: string): string {
-  return `${COLLECTION}/${nameOf(principal, handle)}`
 }
