@@ -110,9 +110,14 @@ export class Collection<Item extends object> {
     return [...(await this.list(owner)).values()]
   }
 
-  /** Writes a record, whatever is there, and whatever the bounds. `ttl` is in milliseconds, as in all methods. */
-  async put(id: string, record: Item, ttl?: number): Promise<void> {
-    await this.#store.put(this.keyOf(id), this.#kind.encode(record), this.#ttlOf(record, ttl))
+  /**
+   * Writes a record, whatever is there, and whatever the bounds. `ttl` is in milliseconds, as in all methods. Resolves with
+   * the length of its text.
+   */
+  async put(id: string, record: Item, ttl?: number): Promise<number> {
+    const text = this.#kind.encode(record)
+    await this.#store.put(this.keyOf(id), text, this.#ttlOf(record, ttl))
+    return text.length
   }
 
   /**
@@ -143,19 +148,21 @@ export class Collection<Item extends object> {
 
   /**
    * Changes a record, or adds one if there is none, whatever the bounds. After a lost race `decide` runs again, on the record
-   * that is there then. Resolves with the record after the change. @throws what `decide` throws, CONFLICT after many races
+   * that is there then. `onSized` gets by how many characters the text grows; its last call counts. Resolves with the record
+   * after the change. @throws what `decide` throws, CONFLICT after many races
    */
   update(
     id: string,
     decide: (before: Item | undefined) => Decision<Item>,
     ttl?: number,
+    onSized?: (grownBy: number) => void,
   ): Promise<Item | undefined> {
     const decided = (before: Item | undefined): readonly [Decision<Item>, Item | undefined] => {
       const decision = decide(before)
       if (decision === 'keep') return [decision, before]
       return [decision, decision === 'remove' ? undefined : decision]
     }
-    return this.change(id, decided, ttl)
+    return this.change(id, decided, ttl, onSized)
   }
 
   /** The same, for changes that find out more than the next record: resolves with the result of the last decision. */
@@ -163,14 +170,17 @@ export class Collection<Item extends object> {
     id: string,
     decide: (before: Item | undefined) => readonly [Decision<Item>, Result],
     ttl?: number,
+    onSized?: (grownBy: number) => void,
   ): Promise<Result> {
-    const written = (text: string | undefined): CasUpdate<Result> => {
-      const [decision, result] = decide(this.#read(text))
+    const decided = (before: string | undefined): CasUpdate<Result> => {
+      const [decision, result] = decide(this.#read(before))
       if (decision === 'keep') return { result }
       if (decision === 'remove') return { result, write: 'remove' }
-      return { result, write: { text: this.#kind.encode(decision), ttl: this.#ttlOf(decision, ttl) } }
+      const text = this.#kind.encode(decision)
+      onSized?.(text.length - (before?.length ?? 0))
+      return { result, write: { text, ttl: this.#ttlOf(decision, ttl) } }
     }
-    return casUpdate(this.#store, this.keyOf(id), written, () => {
+    return casUpdate(this.#store, this.keyOf(id), decided, () => {
       throw this.#kind.busy?.() ?? changedTooOften(this.#kind)
     })
   }

@@ -21,7 +21,7 @@ import type { Seal, SealUse } from '../core/seal.ts'
 import { Slot } from '../core/slot.ts'
 import type { Store } from '../store/store.ts'
 import { decodeFailure, encodeFailure } from './calls.ts'
-import { casUpdate } from '../durable/cas-update.ts'
+import { Collection, type Decision, type RecordKind } from '../durable/collection.ts'
 import { callerHash, type StoredPrincipal } from './principal.ts'
 
 /** Where an operation stands. */
@@ -85,16 +85,15 @@ export interface OperationRecord {
   readonly failure?: GatewayError
 }
 
-/** An operation with its key and its text in the store. */
+/** An operation with its key in the store. */
 export interface StoredOperation {
   readonly key: string
   readonly record: OperationRecord
-  readonly text: string
 }
 
 /** The collection that holds all operations of a caller. */
 export function operationsOf(principal: string): string {
-  return `operation:${callerHash(principal)}`
+  return `${operationKind.prefix}${callerHash(principal)}`
 }
 
 /** The name of an operation for logs and operators: with it alone nothing can be read. */
@@ -112,9 +111,7 @@ export function isEnded({ state }: Pick<OperationRecord, 'state'>): boolean {
   return state !== 'working' && state !== 'input_required'
 }
 
-/** The collection that names every caller who has operations: a store is listed by collections. */
-const CALLERS = 'operations'
-/** How long a caller is named there after its last operation began, in milliseconds. */
+/** How long a caller is named in the store after its last operation began, in milliseconds. */
 const CALLER_TTL_MS = 31 * 86_400_000
 
 /** The id of an operation for its caller, and the key of its record. */
@@ -186,29 +183,28 @@ function keyOf(principal: string, name: string): string {
 
 /** The operations of all callers, in the store. */
 export class Operations {
-  readonly #store: Store
+  readonly #kept: Collection<OperationRecord>
+  readonly #callers: Collection<OperationCaller>
   readonly #now: () => number
   /** The callers that this process has named in the store, and when. */
   readonly #named = new Map<string, number>()
 
   constructor(store: Store, now: () => number) {
-    this.#store = store
+    this.#kept = new Collection(store, operationKind, now)
+    this.#callers = new Collection(store, callerKind, now)
     this.#now = now
   }
 
-  /** Writes down a new operation. Durable once this resolves. @throws what the store throws */
-  async create(key: string, record: OperationRecord): Promise<StoredOperation> {
+  /** Writes down a new operation. Durable once this resolves, with the length of its text. @throws what the store throws */
+  async create(key: string, record: OperationRecord): Promise<number> {
     await this.#nameCaller(record.principal)
-    const text = encodeOperation(record)
-    await this.#store.put(key, text, this.#left(record))
-    return { key, record, text }
+    return this.#kept.put(this.#kept.idIn(key), record)
   }
 
   /** @throws what the store throws */
   async find(key: string): Promise<StoredOperation | undefined> {
-    const text = await this.#store.get(key)
-    const record = text === undefined ? undefined : decodeOperation(text)
-    return record && text !== undefined ? { key, record, text } : undefined
+    const record = await this.#kept.get(this.#kept.idIn(key))
+    return record && { key, record }
   }
 
   /**
@@ -221,67 +217,69 @@ export class Operations {
     change: (record: OperationRecord) => OperationRecord | undefined,
     onSized?: (grownBy: number) => void,
   ): Promise<OperationRecord | undefined> {
-    return casUpdate<OperationRecord | undefined>(
-      this.#store,
-      key,
-      (text) => {
-        const record = text === undefined ? undefined : decodeOperation(text)
-        const changed = record && change(record)
-        if (!changed) return { result: record }
-        const after = encodeOperation(changed)
-        onSized?.(after.length - (text?.length ?? 0))
-        return { result: changed, write: { text: after, ttl: this.#left(changed) } }
-      },
-      () => {
-        throw new Error('The operation changed too often to be written.')
-      },
-    )
+    const decide = (before: OperationRecord | undefined): Decision<OperationRecord> =>
+      (before && change(before)) ?? 'keep'
+    return this.#kept.update(this.#kept.idIn(key), decide, undefined, onSized)
   }
 
   async delete(key: string): Promise<void> {
-    await this.#store.delete(key)
+    await this.#kept.remove(this.#kept.idIn(key))
   }
 
   /** The operations of one caller, the oldest first. @throws what the store throws */
   async of(principal: string): Promise<readonly StoredOperation[]> {
-    return stored(await this.#store.scan(operationsOf(principal)))
+    const found = [...(await this.#kept.list(callerHash(principal)))]
+    return found.map(([id, record]) => ({ key: this.#kept.keyOf(id), record })).toSorted(oldestFirst)
   }
 
   /** The operations of all callers, the oldest first. @throws what the store throws */
   async all(): Promise<readonly StoredOperation[]> {
     const found: StoredOperation[] = []
     for await (const own of this.byCaller()) found.push(...own)
-    return found.toSorted((a, b) => a.record.startedAt - b.record.startedAt)
+    return found.toSorted(oldestFirst)
   }
 
   /** The operations of one caller after the other: all of them may be too much to hold at once. @throws what the store throws */
   async *byCaller(): AsyncGenerator<readonly StoredOperation[]> {
-    for (const principal of (await this.#store.scan(CALLERS)).values()) yield this.of(principal)
+    for (const { principal } of await this.#callers.all()) yield this.of(principal)
   }
 
-  async #nameCaller({ id }: StoredPrincipal): Promise<void> {
-    const namedAt = this.#named.get(id)
+  async #nameCaller({ id: principal }: StoredPrincipal): Promise<void> {
+    const namedAt = this.#named.get(principal)
     if (namedAt !== undefined && this.#now() - namedAt < CALLER_TTL_MS / 31) return
-    await this.#store.put(`${CALLERS}/${callerHash(id)}`, id, CALLER_TTL_MS)
+    await this.#callers.put(callerHash(principal), { principal })
     if (this.#named.size >= MAX_NAMED_CALLERS) this.#named.clear()
-    this.#named.set(id, this.#now())
+    this.#named.set(principal, this.#now())
   }
+}
 
-  #left({ expiresAt }: OperationRecord): number {
-    return Math.max(expiresAt - this.#now(), 1)
-  }
+function oldestFirst(one: StoredOperation, other: StoredOperation): number {
+  return one.record.startedAt - other.record.startedAt
+}
+
+const operationKind: RecordKind<OperationRecord> = {
+  name: 'operation',
+  prefix: 'operation:',
+  encode: encodeOperation,
+  decode: decodeOperation,
+  ttlOf: ({ expiresAt }, now) => expiresAt - now,
+}
+
+/** A caller who has operations: a store lists those of one caller only. */
+interface OperationCaller {
+  readonly principal: string
+}
+
+const callerKind: RecordKind<OperationCaller> = {
+  name: 'caller',
+  prefix: 'operations/',
+  encode: ({ principal }) => principal,
+  decode: (principal) => ({ principal }),
+  ttlOf: () => CALLER_TTL_MS,
 }
 
 /** How many callers are remembered as named in the store. */
 const MAX_NAMED_CALLERS = 10_000
-
-function stored(texts: ReadonlyMap<string, string>): StoredOperation[] {
-  const found = [...texts].flatMap(([key, text]) => {
-    const record = decodeOperation(text)
-    return record ? [{ key, record, text }] : []
-  })
-  return found.toSorted((a, b) => a.record.startedAt - b.record.startedAt)
-}
 
 /** A record as text. Params and results keep their own text, so that large integers survive. */
 export function encodeOperation({ request, input, result, failure, ...head }: OperationRecord): string {

@@ -94,9 +94,9 @@ export class OperationJournal {
       return false
     }
     try {
-      const { text } = await this.operations.create(key, record)
-      this.#written.add(key, text.length, record.expiresAt)
-      this.#quota.add(principal.id, 1, text.length, record.expiresAt)
+      const length = await this.operations.create(key, record)
+      this.#written.add(key, length, record.expiresAt)
+      this.#quota.add(principal.id, 1, length, record.expiresAt)
       return true
     } catch (error) {
       this.warn(error)

@@ -322,11 +322,12 @@ describe('operations in a store', () => {
   }
 
   it('an operation is found as it was created, and not once it is deleted', async () => {
-    const { operations } = atTime()
+    const { operations, store } = atTime()
     expect(await operations.find(key)).toBeUndefined()
     const created = await operations.create(key, record)
     const found = await operations.find(key)
-    expect(found).toEqual(created)
+    expect(found).toEqual({ key, record })
+    expect((await store.get(key))?.length).toBe(created)
     expect(found?.record).toEqual(record)
     await operations.delete(key)
     expect(await operations.find(key)).toBeUndefined()
