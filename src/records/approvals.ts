@@ -8,9 +8,10 @@ import { type AuthSettings, isProtected } from '../core/auth-settings.ts'
 import type { Risk } from '../core/descriptor.ts'
 import { GatewayError } from '../core/error.ts'
 import type { ApprovalStep } from '../core/events.ts'
-import { canonical, isObject, readJson } from '../core/json/json.ts'
+import { canonical, isObject } from '../core/json/json.ts'
 import type { Remember, StopAsking } from '../core/remember.ts'
 import type { UsedReference } from '../core/used-reference.ts'
+import { asJson, Collection, type RecordKind } from '../durable/collection.ts'
 import type { Store } from '../store/store.ts'
 import { callerHash } from './principal.ts'
 
@@ -90,59 +91,63 @@ export interface Requested {
   readonly isNew?: true
 }
 
-/** How many calls of one caller may wait for approval; the shared anonymous caller may have more. */
-const MAX_PENDING_PER_CALLER = 100
-const MAX_PENDING_SHARED = 400
+/** How many calls may wait for approval if callers are not distinguished; of one caller, a quarter. */
+const MAX_PENDING = 400
 /** The maximum length of an approval as JSON text, in characters. */
 const MAX_APPROVAL_LENGTH = 1024 * 1024
 /** How long an expired approval is still known, in milliseconds. */
 const RETENTION_MS = 3_600_000
-/** How often a change is attempted that loses against concurrent ones. */
-const MAX_ATTEMPTS = 50
-
 /** The approvals in a store that gateways and commands share; `now` returns milliseconds since 1970. */
 export class Approvals {
-  readonly #store: Store
+  readonly #approvals: Collection<Approval>
+  /** The open approval of each call. */
+  readonly #open: Collection<OpenReference>
   readonly #now: () => number
 
   constructor(store: Store, now: () => number) {
-    this.#store = store
+    this.#approvals = new Collection(store, approvalKind, now)
+    this.#open = new Collection(store, openKind, now)
     this.#now = now
   }
 
   /** Requests an approval, or returns the open one for the same call. @throws QUOTA_EXHAUSTED */
-  request(draft: ApprovalRequest): Promise<Requested> {
-    return retryConflicts(async () => {
-      const open = await this.#findOpen(draft)
-      if (open?.approval.status === 'pending') return { approval: open.approval, token: open.token }
-      await this.#checkQuota(draft)
-      const approval = newApproval(draft, this.#now())
-      const text = JSON.stringify(approval)
-      if (text.length > MAX_APPROVAL_LENGTH) throw tooLarge()
-      const token = randomId()
-      await this.#store.put(keyOf(approval.id), text, draft.ttl + RETENTION_MS)
-      if (await this.#setOpen(draft, { id: approval.id, token })) return { approval, token, isNew: true }
-      await this.#store.delete(keyOf(approval.id))
-      return undefined
-    })
+  async request(draft: ApprovalRequest): Promise<Requested> {
+    const call = openIdOf(draft)
+    const open = await this.#open.get(call)
+    const found = open && (await this.find(open.id))
+    if (open && found?.status === 'pending') return { approval: found, token: open.token }
+    if ((await this.#open.capacity(call, draft)).count <= 0) throw tooMany()
+    const approval = newApproval(draft, this.#now())
+    if (JSON.stringify(approval).length > MAX_APPROVAL_LENGTH) throw tooLarge()
+    const token = randomId()
+    await this.#approvals.put(approval.id, approval)
+    const isOpened = await this.#open.change(
+      call,
+      (before) => (before?.id === open?.id ? [{ id: approval.id, token }, true] : ['keep', false]),
+      draft.ttl,
+    )
+    if (isOpened) return { approval, token, isNew: true }
+    // Another member was faster: its approval is the open one.
+    await this.#approvals.remove(approval.id)
+    return this.request(draft)
   }
 
   async find(id: string): Promise<Approval | undefined> {
-    return (await this.#read(id))?.approval
+    const found = await this.#find(id)
+    return found && this.#isCurrent(found) ? found : undefined
   }
 
   /** Whether an approval existed and expired recently. */
   async isExpired(id: string): Promise<boolean> {
-    const text = ID_PATTERN.test(id) ? await this.#store.get(keyOf(id)) : undefined
-    return text !== undefined && (parse(text)?.expiresAt ?? Infinity) <= this.#now()
+    const found = await this.#find(id)
+    return found !== undefined && !this.#isCurrent(found)
   }
 
   /** All approvals that have not expired, the oldest first. */
   async list(): Promise<readonly Approval[]> {
-    const found = await this.#store.scan(COLLECTION)
-    return [...found.values()]
-      .flatMap((text) => parse(text) ?? [])
-      .filter(({ expiresAt }) => expiresAt > this.#now())
+    const found = await this.#approvals.all()
+    return found
+      .filter((approval) => this.#isCurrent(approval))
       .toSorted((one, other) => one.createdAt - other.createdAt)
   }
 
@@ -156,46 +161,43 @@ export class Approvals {
    * has expired, PERMISSION_DENIED if that person may not decide, CONFLICT if it is already decided, INVALID_INPUT if
    * the decision is to be remembered and that is not offered
    */
-  decide(id: string, decision: Omit<Decision, 'at'>): Promise<Approval> {
-    return retryConflicts(async () => {
-      const stored = await this.#read(id)
-      if (!stored) throw unknownApproval()
-      const changes = checkDecision(stored.approval, { ...decision, at: this.#now() })
-      if (!(await this.#write(stored, changes))) return undefined
-      const approval = { ...stored.approval, ...changes }
-      await this.#extendOpen(approval)
-      return approval
+  async decide(id: string, decision: Omit<Decision, 'at'>): Promise<Approval> {
+    if (!ID_PATTERN.test(id)) throw unknownApproval()
+    const approval = await this.#approvals.change(id, (before) => {
+      if (!before || !this.#isCurrent(before)) throw unknownApproval()
+      const after = { ...before, ...checkDecision(before, { ...decision, at: this.#now() }) }
+      return [after, after]
     })
+    // The reference to an open approval has to last as long as the approval does.
+    const extended = (open: OpenReference | undefined): OpenReference | 'keep' =>
+      open?.id === id ? open : 'keep'
+    await this.#open.update(openIdOf(approval), extended, Math.max(1, approval.expiresAt - this.#now()))
+    return approval
   }
 
   /**
    * The state of a call's approval: pending, or approved or denied. A decision is returned once, to a single caller of
    * all members. Undefined if there is no open approval.
    */
-  use(draft: ApprovalRequest): Promise<Approval | undefined> {
-    return retryConflicts(async () => {
-      const open = await this.#findOpen(draft)
-      if (!open) return absent
-      const { approval } = open
-      if (approval.status === 'pending') return approval
-      if (approval.status === 'approved') return (await this.#markUsed(draft, open)) ? approval : undefined
-      const isDeleted = await this.#store.compareAndDelete(openKeyOf(draft), open.openText)
-      return isDeleted ? approval : undefined
-    }).then(withoutAbsent)
+  async use(draft: ApprovalRequest): Promise<Approval | undefined> {
+    const open = await this.peek(draft)
+    if (!open || open.approval.status === 'pending') return open?.approval
+    if (open.approval.status === 'approved') return this.#markUsed(draft, open)
+    return (await this.#close(draft, open)) ? open.approval : this.use(draft)
   }
 
   /** The open approval of a call and its token, which stay as they are; undefined if there is none. */
-  peek(draft: ApprovalRequest): Promise<Requested | undefined> {
-    return this.#findOpen(draft)
+  async peek(draft: ApprovalRequest): Promise<Requested | undefined> {
+    const open = await this.#open.get(openIdOf(draft))
+    const approval = open && (await this.find(open.id))
+    if (!approval || approval.status === 'used' || approval.status === 'void') return undefined
+    return { approval, token: open.token }
   }
 
   /** Uses up the approval of a call unless it is denied; undefined if the token does not match. */
-  consume(draft: ApprovalRequest, token: string): Promise<Approval | undefined> {
-    return retryConflicts(async () => {
-      const open = await this.#findOpen(draft)
-      if (!open || open.approval.status === 'denied' || !isSameToken(open.token, token)) return absent
-      return (await this.#markUsed(draft, open)) ? open.approval : undefined
-    }).then(withoutAbsent)
+  async consume(draft: ApprovalRequest, token: string): Promise<Approval | undefined> {
+    const open = await this.peek(draft)
+    return open && isSameToken(open.token, token) ? this.#markUsed(draft, open) : undefined
   }
 
   /**
@@ -212,86 +214,51 @@ export class Approvals {
       approval.caller === caller &&
       approval.written === written &&
       approval.digest !== digest &&
-      (approval.status === 'pending' || approval.status === 'approved')
+      isUsable(approval) &&
+      this.#isCurrent(approval)
     const stale = (await this.list()).filter(isStale)
-    for (const { id } of stale) {
-      const stored = await this.#read(id)
-      // A decision that is made meanwhile applies to the earlier data only.
-      if (stored && isStale(stored.approval)) await this.#write(stored, { status: 'void' })
-    }
+    const madeVoid = (before: Approval | undefined): Approval | 'keep' =>
+      before && isStale(before) ? { ...before, status: 'void' } : 'keep'
+    for (const { id } of stale) await this.#approvals.update(id, madeVoid)
     return stale.length > 0
   }
 
-  async #read(id: string): Promise<StoredApproval | undefined> {
-    if (!ID_PATTERN.test(id)) return undefined
-    const text = await this.#store.get(keyOf(id))
-    const approval = text === undefined ? undefined : parse(text)
-    return text !== undefined && approval && approval.expiresAt > this.#now() ? { text, approval } : undefined
+  async #find(id: string): Promise<Approval | undefined> {
+    return ID_PATTERN.test(id) ? this.#approvals.get(id) : undefined
   }
 
-  #write({ text, approval }: StoredApproval, changes: Partial<Approval>): Promise<boolean> {
-    const changed = { ...approval, ...changes }
-    const ttl = this.#remaining(changed) + RETENTION_MS
-    return this.#store.compareAndSwap(keyOf(approval.id), text, JSON.stringify(changed), ttl)
+  #isCurrent({ expiresAt }: Approval): boolean {
+    return expiresAt > this.#now()
   }
 
-  #remaining({ expiresAt }: Approval): number {
-    return Math.max(1, expiresAt - this.#now())
+  /** Uses up an open approval; undefined if it was used up, denied or made void meanwhile. */
+  async #markUsed(draft: ApprovalRequest, open: Requested): Promise<Approval | undefined> {
+    const used = await this.#approvals.change(open.approval.id, (before) =>
+      before && isUsable(before) && this.#isCurrent(before)
+        ? [{ ...before, status: 'used' }, before]
+        : ['keep', undefined],
+    )
+    if (used) await this.#close(draft, open)
+    return used
   }
 
-  /** @throws QUOTA_EXHAUSTED */
-  async #checkQuota(draft: ApprovalRequest): Promise<void> {
-    const open = await this.#store.scan(collectionOf(draft))
-    if (open.size >= (draft.isEverybody ? MAX_PENDING_SHARED : MAX_PENDING_PER_CALLER)) throw tooMany()
-  }
-
-  async #findOpen(draft: ApprovalRequest): Promise<OpenApproval | undefined> {
-    const openText = await this.#store.get(openKeyOf(draft))
-    const reference = openText === undefined ? undefined : parseOpen(openText)
-    const stored = reference && (await this.#read(reference.id))
-    if (openText === undefined || !reference || !stored) return undefined
-    const { status } = stored.approval
-    return status === 'used' || status === 'void'
-      ? undefined
-      : { ...stored, openText, token: reference.token }
-  }
-
-  /**
-   * Makes an approval the open one of its call. A reference to an approval that is no longer pending is replaced; where another member
-   * was faster, the next attempt finds that member's approval.
-   */
-  async #setOpen(draft: ApprovalRequest, reference: OpenReference): Promise<boolean> {
-    const key = openKeyOf(draft)
-    const text = JSON.stringify(reference)
-    const before = await this.#store.setIfAbsent(key, text, draft.ttl)
-    if (before === undefined) return true
-    return (await this.#isNotPending(before)) && this.#store.compareAndSwap(key, before, text, draft.ttl)
-  }
-
-  /** The reference to an open approval has to last as long as the approval does. */
-  async #extendOpen(approval: Approval): Promise<void> {
-    const key = openKeyOf(approval)
-    const text = await this.#store.get(key)
-    if (text !== undefined && parseOpen(text)?.id === approval.id)
-      await this.#store.compareAndSwap(key, text, text, this.#remaining(approval))
-  }
-
-  async #isNotPending(openText: string): Promise<boolean> {
-    const reference = parseOpen(openText)
-    const stored = reference && (await this.#read(reference.id))
-    return stored?.approval.status !== 'pending'
-  }
-
-  async #markUsed(draft: ApprovalRequest, open: OpenApproval): Promise<boolean> {
-    if (!(await this.#write(open, { status: 'used' }))) return false
-    await this.#store.compareAndDelete(openKeyOf(draft), open.openText)
-    return true
+  /** Ends that an approval is the open one of its call; resolves with whether it still was. */
+  #close(draft: ApprovalRequest, { approval }: Requested): Promise<boolean> {
+    return this.#open.change(openIdOf(draft), (before) =>
+      before?.id === approval.id ? ['remove', true] : ['keep', false],
+    )
   }
 }
 
-interface StoredApproval {
-  readonly text: string
-  readonly approval: Approval
+function isUsable({ status }: Approval): boolean {
+  return status === 'pending' || status === 'approved'
+}
+
+const approvalKind: RecordKind<Approval> = {
+  name: 'approval',
+  prefix: 'approval/',
+  ...asJson(isApproval),
+  ttlOf: ({ expiresAt }, now) => Math.max(1, expiresAt - now) + RETENTION_MS,
 }
 
 /** The stored reference from a call to its open approval. */
@@ -300,45 +267,23 @@ interface OpenReference {
   readonly token: string
 }
 
-/** An approval that is open, and the text of the reference to it. */
-interface OpenApproval extends StoredApproval, Pick<OpenReference, 'token'> {
-  readonly openText: string
+const openKind: RecordKind<OpenReference> = {
+  name: 'open approval',
+  prefix: 'approval:of:',
+  ...asJson(isReference),
+  bounds: [{ count: MAX_PENDING }],
 }
 
-/** There is no such approval, and another attempt would not change that. */
-const absent = Symbol('absent')
-const COLLECTION = 'approval'
 const ID_PATTERN = /^[\w-]{1,64}$/
 
-function keyOf(id: string): string {
-  return `${COLLECTION}/${id}`
-}
-
-function collectionOf({ caller }: Pick<Approval, 'caller'>): string {
-  return `approval:of:${callerHash(caller)}`
-}
-
-/** The key of the reference to a call's open approval. An approval with other approvers or counts is a different one. */
-function openKeyOf(draft: Pick<Approval, 'caller' | 'digest' | 'kind' | 'needed' | 'approvers'>): string {
-  const { digest, kind, needed, approvers } = draft
-  return `${collectionOf(draft)}/${hash('sha256', canonical([digest, kind, needed, approvers]))}`
+/** The id of the reference to a call's open approval. An approval with other approvers or counts is a different one. */
+function openIdOf(draft: Pick<Approval, 'caller' | 'digest' | 'kind' | 'needed' | 'approvers'>): string {
+  const { caller, digest, kind, needed, approvers } = draft
+  return `${callerHash(caller)}/${hash('sha256', canonical([digest, kind, needed, approvers]))}`
 }
 
 function newApproval({ ttl, ...draft }: ApprovalRequest, createdAt: number): Approval {
   return { ...draft, id: randomId(), createdAt, expiresAt: createdAt + ttl, decisions: [], status: 'pending' }
-}
-
-/** Repeats a change that lost against a concurrent one. */
-async function retryConflicts<Value>(change: () => Promise<Value | undefined>): Promise<Value> {
-  for (let tries = 0; tries < MAX_ATTEMPTS; tries++) {
-    const result = await change()
-    if (result !== undefined) return result
-  }
-  throw new GatewayError('OVERLOADED', 'Too many changes of one approval at a time.')
-}
-
-function withoutAbsent(found: Approval | typeof absent): Approval | undefined {
-  return found === absent ? undefined : found
 }
 
 function randomId(): string {
@@ -347,11 +292,6 @@ function randomId(): string {
 
 export function isSameToken(one: string, other: string): boolean {
   return timingSafeEqual(Buffer.from(hash('sha256', one)), Buffer.from(hash('sha256', other)))
-}
-
-function parse(text: string): Approval | undefined {
-  const value = readJson(text)
-  return isApproval(value) ? value : undefined
 }
 
 /** Whether a value is an approval as this version writes it; another version may have written the store. */
@@ -364,11 +304,8 @@ function isApproval(value: unknown): value is Approval {
   return isNamed && isCounted && isListed && isObject(rest.arguments)
 }
 
-function parseOpen(text: string): OpenReference | undefined {
-  const value = readJson(text)
-  if (!isObject(value)) return undefined
-  const { id, token } = value
-  return typeof id === 'string' && typeof token === 'string' ? { id, token } : undefined
+function isReference(value: unknown): value is OpenReference & Record<string, unknown> {
+  return isObject(value) && typeof value.id === 'string' && typeof value.token === 'string'
 }
 
 /** The reason of a refusal that waiting cannot change: no one can be asked. */
