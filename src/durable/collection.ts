@@ -9,7 +9,7 @@
 import { GatewayError } from '../core/error.ts'
 import { readJson } from '../core/json/json.ts'
 import { world } from '../core/world.ts'
-import { FOREVER, type Store } from '../store/store.ts'
+import { FOREVER, type KeyPrefix, type Store } from '../store/store.ts'
 import { type Bounds, type Caller, type Capacity, capacityOf, limitReached } from './bounds.ts'
 import { casUpdate, type CasUpdate } from './cas-update.ts'
 import { partOf } from './process-scope.ts'
@@ -25,7 +25,7 @@ export interface RecordKind<Item> {
    * With a slash at the end, such as `upload/`, all records can be listed. Otherwise, as in `operation:`, those of one owner
    * can, if the ids are `<owner>/<name>`.
    */
-  readonly prefix: string
+  readonly prefix: KeyPrefix
   encode(record: Item): string
   /** The record of a text; undefined if the kind cannot read it. */
   decode(text: string): Item | undefined

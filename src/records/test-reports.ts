@@ -7,7 +7,7 @@ import { Collection, type RecordKind } from '../durable/collection.ts'
 import { withoutSecrets } from '../core/text/redact.ts'
 import type { Store } from '../store/store.ts'
 
-/** What ran. The names are the prefixes of the keys in the store. */
+/** What ran. */
 export type Suite = 'conformance' | 'server-test'
 
 /** What one check found. */
@@ -82,7 +82,7 @@ export class TestReports {
   readonly #kept: Collection<KeptReport>
 
   constructor(store: Store, suite: Suite) {
-    this.#kept = new Collection(store, { ...reportKind, prefix: `${suite}:` })
+    this.#kept = new Collection(store, { ...reportKind, prefix: prefixes[suite] })
   }
 
   /** Replaces the report of a server, and adds its numbers to the history. @throws SERVER_UNAVAILABLE, CONFLICT */
@@ -98,6 +98,8 @@ export class TestReports {
     return this.#kept.get(server)
   }
 }
+
+const prefixes = { conformance: 'conformance:', 'server-test': 'server-test:' } as const
 
 const reportKind: Omit<RecordKind<KeptReport>, 'prefix'> = {
   name: 'report',

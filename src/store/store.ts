@@ -5,21 +5,62 @@
 import type { Blobs } from './blobs/blobs.ts'
 
 /**
- * Data that must outlive a call and may be shared by several gateways. Keys begin with the name of their owner:
- * `rate:` rate limit windows, `session:` scoped session tokens, `oauth:` grants of servers and sessions of people,
- * `key:` the gateway's own keys, `budget:` spending of callers, `alive:` members, `lease:` the last holder of a lease,
- * `lease-alive:` holders that are alive, `audit:` positions of audit logs,
- * `call:` calls with an idempotency key, `approval:` approvals, `transaction/` and `deed:` transactions and actions,
- * `operation:` operations, `operations/` the callers that have some, `contract/` contracts of servers and their changes,
- * `state:` session states, `states/` how large they are, `log:` event logs, `event-interest:` whether events are wanted,
- * `watch:` what polls found last, `hook:` accepted webhooks,
- * `subscription/` subscriptions to events, `verified:` receivers of webhooks, `dead-letter/` events that were given up,
- * `redelivery/` which to deliver again, `event-owner:` processes that deliver events, other `event-…:` what sources of
- * events remember, `reference/` kept data that callers refer to, `reference-url:` its URLs that were used, `upload/`
- * requested uploads, `probe:` servers that the probe of their era ends, `conformance:` and `server-test:` reports of those suites,
- * `blob/` and `blob-chunk:` bytes where the store keeps them as values, `blob-swept:` bytes that are about to be deleted.
- * A key with a slash belongs to a collection, named by the part before the first slash.
- * Once the promise of a write resolves, the write is as durable as the store is.
+ * How keys begin, and what is under them. The part of a key before the first slash, if it has one, names a collection, which
+ * can be listed. Each prefix is written in the one file whose keys have it; `test/unit/store/keys.test.ts` checks both.
+ */
+export const keyPrefixes = {
+  'alive:': 'gateways that run (members)',
+  'approval/': 'approvals',
+  'approval:of:': 'the open approval of each call, by caller',
+  'approval:kept:': 'decisions of people that also apply to later calls',
+  'approval:nonce:': 'answered forms of confirmations',
+  'audit:': 'positions of audit logs',
+  'blob/': 'blobs, where the store keeps their bytes as values',
+  'blob-chunk:': 'the bytes of blobs',
+  'blob-swept:': 'blobs that are about to be deleted',
+  'budget:': 'what callers spent in a period',
+  'call:': 'calls with an idempotency key, by caller',
+  'conformance:': 'the reports of the conformance suite',
+  'contract/': 'contracts of servers and their changes',
+  'dead-letter/': 'events that were given up',
+  'deed/': 'actions: calls that changed something',
+  'event-callback:': 'the webhooks of subscriptions at servers',
+  'event-interest:': 'whether clients want the events of a log',
+  'event-once:': 'events that are not published again',
+  'event-owner:': 'processes that deliver events',
+  'event-position:': 'how far the events of a server were read',
+  'event-reachable:': 'whether a server was reachable last',
+  'hook:': 'accepted webhooks',
+  'key:': "the gateway's own keys",
+  'lease:': 'the last holder of each lease',
+  'lease-alive:': 'holders of leases that are alive',
+  'log:': 'logs of events',
+  'oauth:': 'grants of servers, and sessions of people',
+  'operation:': 'operations, by caller',
+  'operations/': 'the callers that have operations',
+  'probe:': 'servers that the probe of their era ends',
+  'rate:': 'rate limit windows',
+  'rate:ticket:': 'granted calls that may return their token',
+  'redelivery/': 'dead letters that are to be delivered again',
+  'reference/': 'kept data that callers refer to',
+  'reference-url:': 'URLs of kept data that were used',
+  'server-test:': 'the reports of tests of servers',
+  'session:': 'scoped session tokens',
+  'state:': 'session states',
+  'states/': 'how large session states are',
+  'subscription/': 'subscriptions to events',
+  'transaction/': 'transactions',
+  'upload/': 'requested uploads',
+  'verified:': 'verified receivers of webhooks',
+  'watch:': 'what polls found last',
+} as const
+
+/** How a key begins. */
+export type KeyPrefix = keyof typeof keyPrefixes
+
+/**
+ * Data that must outlive a call and may be shared by several gateways. Once the promise of a write resolves, the write is as
+ * durable as the store is.
  */
 export interface Store {
   /** The value of a key, if it exists and has not expired. */

@@ -4,7 +4,7 @@ import { GatewayError } from '../../src/core/error.ts'
 import { isObject, readJson } from '../../src/core/json/json.ts'
 import type { Bounds } from '../../src/durable/bounds.ts'
 import { Collection, type RecordKind } from '../../src/durable/collection.ts'
-import type { Store } from '../../src/store/store.ts'
+import type { KeyPrefix, Store } from '../../src/store/store.ts'
 import type { StoreUnderTest } from './store-contract.ts'
 
 interface Note {
@@ -15,11 +15,17 @@ interface Note {
 const HOUR = 3_600_000
 let last = 0
 
-/** A kind that no other test has; its name keeps all of its keys in one slot of a Redis cluster. */
+/** A prefix that no other test has: it is not among those of the product. */
+function freshPrefix(end: '/' | ':'): KeyPrefix {
+  const prefix: string = `notes-${process.pid}-${Date.now()}-${++last}${end}`
+  return prefix as KeyPrefix
+}
+
+/** A kind of records with a version, a text, and any value. */
 function noteKind(more: Partial<RecordKind<Note>> = {}): RecordKind<Note> {
   return {
     name: 'note',
-    prefix: `notes-${process.pid}-${Date.now()}-${++last}/`,
+    prefix: freshPrefix('/'),
     encode: (note) => JSON.stringify({ v: 1, ...note }),
     decode: (text) => {
       const value = readJson(text)
@@ -174,7 +180,7 @@ export function collectionContract(open: () => StoreUnderTest): void {
     })
 
     it('can be a collection of the store each', async () => {
-      const notes = new Collection(open().store, noteKind({ prefix: `notes-${process.pid}-${++last}:` }))
+      const notes = new Collection(open().store, noteKind({ prefix: freshPrefix(':') }))
       for (const id of ['ada/1', 'ada/2', 'adam/1']) await notes.put(id, { text: id })
       expect([...(await notes.list('ada')).keys()].toSorted()).toEqual(['ada/1', 'ada/2'])
     })

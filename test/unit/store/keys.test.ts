@@ -1,0 +1,53 @@
+import { globSync, readFileSync } from 'node:fs'
+import { describe, expect, it } from 'vitest'
+import { keyPrefixes } from '../../../src/store/store.ts'
+import { inRepository } from '../../support/document.ts'
+
+const declared = Object.keys(keyPrefixes)
+
+/** Calls of a store, and what makes them. */
+const USE =
+  /\.(?:put|setIfAbsent|compareAndSwap|compareAndDelete|scan|takeTokens)\(|[sS]tore\b[^\n]*\.get\(|RecordKind|casUpdate\(/
+/** A text that is a prefix, or begins with one before a part that is inserted. */
+const BEGINNING = /[`'](?<prefix>[a-z]+(?:-[a-z]+)*(?::[a-z]+)?[:/])\{?(?=\$\{|['`])/g
+const COMMENT = /^ *(?:\/?\*|\/\/).*$/gm
+/** Collections of the store by their names. */
+const COLLECTION = /= '(?<name>[a-z]+(?:-[a-z]+)*)'\n/g
+
+/** Texts in the same files that look like prefixes: of URLs, people, methods, and placeholders. */
+const others = new Set(['https:', 'user:', 'events/', 'spooled:'])
+
+interface Found {
+  readonly file: string
+  readonly prefix: string
+}
+
+/** The beginnings of keys in the files that use a store. */
+function beginnings(): readonly Found[] {
+  const files = globSync('src/**/*.ts', { cwd: inRepository('.') }).filter(
+    (file) => file !== 'src/store/store.ts',
+  )
+  return files.flatMap((file) => {
+    const text = readFileSync(inRepository(file), 'utf8').replace(COMMENT, '')
+    if (!USE.test(text)) return []
+    const written = [...text.matchAll(BEGINNING)].flatMap(({ groups }) => groups?.['prefix'] ?? [])
+    const named = [...text.matchAll(COLLECTION)].flatMap(({ groups }) => `${groups?.['name']}/`)
+    const found = [...written, ...named.filter((name) => declared.includes(name))]
+    return [...new Set(found)].filter((prefix) => !others.has(prefix)).map((prefix) => ({ file, prefix }))
+  })
+}
+
+describe('the keys of a store', () => {
+  it('begin with a prefix that is declared', () => {
+    const unknown = beginnings().filter(({ prefix }) => !declared.includes(prefix))
+    expect(unknown).toEqual([])
+  })
+
+  it('are of one file each, and every declared prefix is used', () => {
+    const files = new Map<string, string[]>()
+    for (const { file, prefix } of beginnings()) files.set(prefix, [...(files.get(prefix) ?? []), file])
+    const shared = [...files].filter(([, all]) => all.length > 1)
+    expect(shared).toEqual([])
+    expect(declared.filter((prefix) => !files.has(prefix))).toEqual([])
+  })
+})
