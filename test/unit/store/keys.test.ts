@@ -7,15 +7,15 @@ const declared = Object.keys(keyPrefixes)
 
 /** Calls of a store, and what makes them. */
 const USE =
-  /\.(?:put|setIfAbsent|compareAndSwap|compareAndDelete|scan|takeTokens)\(|[sS]tore\b[^\n]*\.get\(|RecordKind|casUpdate\(/
+  /\.(?:put|setIfAbsent|compareAndSwap|compareAndDelete|scan|takeTokens)\(|[sS]tore\b[^\n]*\.get\(|RecordKind|keyPrefix: |casUpdate\(/
 /** A text that is a prefix, or begins with one before a part that is inserted. */
 const BEGINNING = /[`'](?<prefix>[a-z]+(?:-[a-z]+)*(?::[a-z]+)?[:/])\{?(?=\$\{|['`])/g
 const COMMENT = /^ *(?:\/?\*|\/\/).*$/gm
 /** Collections of the store by their names. */
 const COLLECTION = /= '(?<name>[a-z]+(?:-[a-z]+)*)'\n/g
 
-/** Texts in the same files that look like prefixes: of URLs, people, methods, and placeholders. */
-const others = new Set(['https:', 'user:', 'events/', 'spooled:'])
+/** Texts in the same files that look like prefixes: of URLs, people, methods, placeholders, and leases. */
+const others = new Set(['https:', 'user:', 'events/', 'spooled:', 'undo:'])
 
 interface Found {
   readonly file: string
