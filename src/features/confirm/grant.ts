@@ -6,15 +6,14 @@ import { world } from '../../core/world.ts'
 import type { Call, Handler, Outcome } from '../../core/call.ts'
 import { type Descriptor, type Risk, riskRanks } from '../../core/descriptor.ts'
 import { GatewayError } from '../../core/error.ts'
-import { isObject, canonical } from '../../core/json/json.ts'
+import { isObject, canonical, readJson } from '../../core/json/json.ts'
 import { NS } from '../../protocol/meta-keys.ts'
 import type { Approval } from '../../records/approvals.ts'
-import { casUpdate, type CasUpdate } from '../../durable/cas-update.ts'
+import { Collection, type RecordKind } from '../../durable/collection.ts'
 import type { Store } from '../../store/store.ts'
 import type { Services } from '../feature.ts'
 import { type ConfirmationRequest, STATE_KEY, stateOf } from './request.ts'
 import type { Rule } from './rules.ts'
-import { parseJson } from '../../core/json/read.ts'
 
 type Deps = Pick<Services, 'log' | 'identity'>
 
@@ -151,33 +150,25 @@ interface RememberedGrant {
 
 /** Stores grants; `now` returns milliseconds since 1970. */
 export function createApprovalCache(store: Store, now: () => number): ApprovalCache {
-  const usable = (text: string | undefined, risk: Risk): RememberedGrant | undefined => {
-    const remembered = text === undefined ? undefined : parse(text)
+  const grants = new Collection(store, grantKind, now)
+  const usable = (remembered: RememberedGrant | undefined, risk: Risk): RememberedGrant | undefined => {
     if (!remembered || remembered.left < 1 || remembered.until <= now()) return undefined
     return isRiskier(risk, remembered) ? undefined : remembered
   }
   return {
     has: async ({ call, entry, risk }, rule) =>
-      usable(await store.get(keyOf(call, entry, rule)), risk) !== undefined,
-    recall: ({ call, entry, risk }, rule) => {
-      const update = (text: string | undefined): CasUpdate<Grant | undefined> => {
-        const remembered = usable(text, risk)
-        if (!remembered) return { result: undefined }
-        return {
-          result: remembered.grant,
-          write: {
-            text: JSON.stringify({ ...remembered, left: remembered.left - 1 }),
-            ttl: Math.max(1, remembered.until - now()),
-          },
-        }
-      }
-      return casUpdate(store, keyOf(call, entry, rule), update, () => undefined)
-    },
+      usable(await grants.get(idOf(call, entry, rule)), risk) !== undefined,
+    recall: ({ call, entry, risk }, rule) =>
+      grants.change(idOf(call, entry, rule), (before) => {
+        const remembered = usable(before, risk)
+        if (!remembered) return ['keep', undefined]
+        return [{ ...remembered, left: remembered.left - 1 }, remembered.grant]
+      }),
     keep: async ({ call, entry, risk }, grant, rule) => {
       const { for: ttl, max } = rule.remember ?? { for: 0, max: 0 }
       if (max < 2) return
       const remembered: RememberedGrant = { grant, risk, left: max - 1, until: now() + ttl }
-      await store.put(keyOf(call, entry, rule), JSON.stringify(remembered), ttl)
+      await grants.put(idOf(call, entry, rule), remembered)
     },
   }
 }
@@ -188,15 +179,21 @@ function isRiskier(risk: Risk, remembered: RememberedGrant): boolean {
 }
 
 /** Scoped to the session of a caller, if there are sessions. A grant by fewer or other people has a different key. */
-function keyOf({ principal, client }: Call, { upstream, name }: Descriptor, rule: Rule): string {
+function idOf({ principal, client }: Call, { upstream, name }: Descriptor, rule: Rule): string {
   const { isOutOfBand, needed, approvers } = rule
   const people = isOutOfBand ? [needed, approvers] : []
   const scope = canonical([principal.id, client.session ?? '', upstream, name, ...people])
-  return `approval:kept:${hash('sha256', scope)}`
+  return hash('sha256', scope)
 }
 
-function parse(text: string): RememberedGrant | undefined {
-  const value: unknown = parseJson(text)
-  // Written above.
-  return isObject(value) ? (value as unknown as RememberedGrant) : undefined
+const grantKind: RecordKind<RememberedGrant> = {
+  name: 'remembered approval',
+  prefix: 'approval:kept:',
+  encode: (grant) => JSON.stringify(grant),
+  decode: (text) => {
+    const value = readJson(text)
+    // Only this file writes them.
+    return isObject(value) ? (value as unknown as RememberedGrant) : undefined
+  },
+  ttlOf: ({ until }, now) => until - now,
 }

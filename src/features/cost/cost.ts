@@ -9,7 +9,7 @@ import { canonical } from '../../core/json/json.ts'
 import { background } from '../../core/log.ts'
 import { settingOf } from '../../core/settings.ts'
 import { CONFIRMATION_KEY } from '../../protocol/meta-keys.ts'
-import { casUpdate, type CasUpdate } from '../../durable/cas-update.ts'
+import { Collection, type RecordKind } from '../../durable/collection.ts'
 import { callerHash } from '../../records/principal.ts'
 import type { Store } from '../../store/store.ts'
 import type { Feature, SettingsOf, Services } from '../feature.ts'
@@ -28,13 +28,13 @@ const SHARED_SCOPE = 'all'
 
 /** The spending of callers against one budget. */
 class Account {
-  readonly #store: Store
+  readonly #spending: Collection<Spending>
   readonly #budget: Budget
   readonly #scope: string
 
   /** `scope` distinguishes budgets: of one server, or of all. */
   constructor(store: Store, budget: Budget, scope: string) {
-    this.#store = store
+    this.#spending = new Collection(store, spendingKind)
     this.#budget = budget
     this.#scope = scope
   }
@@ -63,31 +63,29 @@ class Account {
   spend(principal: string, units: number, now: number): Promise<Quota> {
     const { units: limit } = this.#budget
     const resetsAt = this.#end(now)
-    const update = (text: string | undefined): CasUpdate<Quota> => {
-      const used = Number(text ?? 0)
+    const spent = (before: Spending = { units: 0 }): readonly [Spending, Quota] => {
+      const { units: used } = before
       const after = rounded(Math.max(0, used + units))
       if (units > 0 && after > limit) throw this.#exhausted({ used, units, resetsAt, now })
-      const write = { text: String(after), ttl: resetsAt - now + MINUTE_MS }
-      return { result: { remaining: rounded(limit - after), resetsAt }, write }
+      return [{ units: after }, { remaining: rounded(limit - after), resetsAt }]
     }
-    return casUpdate(this.#store, this.keyFor(principal, resetsAt), update, () => {
-      throw new GatewayError(
-        'SERVER_UNAVAILABLE',
-        'Too many concurrent calls of one caller spend from its budget.',
-      )
-    })
+    return this.#spending.change(this.#idOf(principal, resetsAt), spent, resetsAt - now + MINUTE_MS)
   }
 
   /** The remaining quota of a caller. @throws errors of the store */
   async remaining(principal: string, now: number): Promise<Quota> {
     const resetsAt = this.#end(now)
-    const used = Number((await this.#store.get(this.keyFor(principal, resetsAt))) ?? 0)
+    const { units: used } = (await this.#spending.get(this.#idOf(principal, resetsAt))) ?? { units: 0 }
     return { remaining: rounded(Math.max(0, this.#budget.units - used)), resetsAt }
   }
 
   /** The key of what a caller spends in the period that ends at a time. */
   keyFor(principal: string, resetsAt: number): string {
-    return `budget:${callerHash(principal)}:${this.#scope}:${resetsAt}`
+    return this.#spending.keyOf(this.#idOf(principal, resetsAt))
+  }
+
+  #idOf(principal: string, resetsAt: number): string {
+    return `${callerHash(principal)}:${this.#scope}:${resetsAt}`
   }
 
   #end(now: number): number {
@@ -111,6 +109,20 @@ class Account {
       },
     )
   }
+}
+
+/** What a caller spent in one period. */
+interface Spending {
+  readonly units: number
+}
+
+const spendingKind: RecordKind<Spending> = {
+  name: 'budget',
+  prefix: 'budget:',
+  encode: ({ units }) => String(units),
+  decode: (text) => ({ units: Number(text) }),
+  busy: () =>
+    new GatewayError('SERVER_UNAVAILABLE', 'Too many concurrent calls of one caller spend from its budget.'),
 }
 
 /** Sums of decimals are inexact. */
