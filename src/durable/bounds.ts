@@ -4,6 +4,7 @@
  *
  * - `Bounds` limit the records of a collection. They are counted in the store whenever one is added.
  * - `QuotaTracker` follows the records of each caller, for those that are added with each call.
+ * - `WrittenRecords` counts those that this process has written, of all callers together and of each.
  * - `withinCapacity` counts bytes that are being written, which have no record yet.
  */
 import { LRUCache } from 'lru-cache'
@@ -55,6 +56,102 @@ function sizeOf(entries: readonly { readonly size: number }[]): number {
 export function limitReached({ count, all, own }: Capacity, size: number): 'count' | 'bytes' | undefined {
   if (count <= 0) return 'count'
   return size > Math.min(all, own) ? 'bytes' : undefined
+}
+
+interface CallerRecords {
+  /** By key, the oldest first. */
+  readonly records: Map<string, { readonly size: number; readonly endsAt: number }>
+  size: number
+}
+
+/** How often expired records are looked for while the quota is used up, in milliseconds. */
+const SWEEP_INTERVAL_MS = 1000
+
+/**
+ * The records that this process has written and that have not expired, with their sizes. Either what is too much is not
+ * written (`fits`), or older records give way (`replace`). Whoever removes a record takes it out here.
+ */
+export class WrittenRecords {
+  readonly #all: Quota
+  readonly #each: Quota
+  /** The caller that wrote nothing for longest first. */
+  readonly #callers = new Map<string, CallerRecords>()
+  #keys = 0
+  #bytes = 0
+  #sweptAt = 0
+
+  constructor(all: Quota, each: Quota = all) {
+    this.#all = all
+    this.#each = each
+  }
+
+  /** Whether one more record, or so many more bytes, are within the quota of all. */
+  fits(bytes = 0): boolean {
+    const isBelow = (): boolean => this.#keys < this.#all.keys && this.#bytes + bytes <= this.#all.bytes
+    if (isBelow()) return true
+    const now = world.now()
+    if (now - this.#sweptAt >= SWEEP_INTERVAL_MS) this.dropExpired(now)
+    return isBelow()
+  }
+
+  /** Adds a record, or replaces the one of its key; `endsAt` is when it expires, in milliseconds since 1970. */
+  add(caller: string, key: string, size: number, endsAt: number): void {
+    this.delete(caller, key)
+    const own = this.#callers.get(caller) ?? { records: new Map(), size: 0 }
+    this.#callers.delete(caller)
+    this.#callers.set(caller, own)
+    own.records.set(key, { size, endsAt })
+    own.size += size
+    this.#keys++
+    this.#bytes += size
+  }
+
+  /**
+   * The same, in place of older records if it is too much: of the caller, then of those who wrote nothing for longest. Returns
+   * the keys of the records that are not counted any more.
+   */
+  replace(caller: string, key: string, size: number, endsAt: number): readonly string[] {
+    this.add(caller, key, size, endsAt)
+    const dropped: string[] = []
+    const drop = ([from, { records }]: readonly [string, CallerRecords]): void => {
+      const [oldest = ''] = records.keys()
+      this.delete(from, oldest)
+      dropped.push(oldest)
+    }
+    const own = this.#callers.get(caller)
+    while (own && own.records.size > 1 && (own.records.size > this.#each.keys || own.size > this.#each.bytes))
+      drop([caller, own])
+    for (const idlest of this.#callers) {
+      while (this.#keys > this.#all.keys && idlest[1].records.size > 0) drop(idlest)
+      if (this.#keys <= this.#all.keys) break
+    }
+    return dropped
+  }
+
+  /** Changes the size of a record that is counted. */
+  resize(caller: string, key: string, by: number, endsAt: number): void {
+    const known = this.#callers.get(caller)?.records.get(key)
+    if (known) this.add(caller, key, known.size + by, endsAt)
+  }
+
+  /** Counts a record no longer; returns its size. */
+  delete(caller: string, key: string): number {
+    const own = this.#callers.get(caller)
+    const { size } = own?.records.get(key) ?? {}
+    if (!own || size === undefined) return 0
+    own.records.delete(key)
+    own.size -= size
+    this.#keys--
+    this.#bytes -= size
+    if (own.records.size === 0) this.#callers.delete(caller)
+    return size
+  }
+
+  dropExpired(now: number): void {
+    this.#sweptAt = now
+    for (const [caller, { records }] of this.#callers)
+      for (const [key, { endsAt }] of records) if (endsAt <= now) this.delete(caller, key)
+  }
 }
 
 /** The bytes that are being written to one store. */

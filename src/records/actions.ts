@@ -68,12 +68,7 @@ export const tooLarge: Compensation = {
 
 /** A key for an action that starts now. Keys sort by time and cannot be guessed. */
 export function newActionKey(now: number): string {
-  return `${oldestKeyAt(now)}${world.randomUUID()}`
-}
-
-/** The prefix of every key made at a time; later keys sort after it. */
-export function oldestKeyAt(now: number): string {
-  return `${now.toString(16).padStart(12, '0')}-`
+  return `${now.toString(16).padStart(12, '0')}-${world.randomUUID()}`
 }
 
 /** An action as it is stored: marked as having all digits of its numbers, which 0.3.0 rounded. */

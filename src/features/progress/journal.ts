@@ -23,7 +23,7 @@ import {
   Operations,
   operationsOf,
 } from '../../records/operations.ts'
-import { type Quota, QuotaTracker } from '../../durable/bounds.ts'
+import { type Quota, QuotaTracker, WrittenRecords } from '../../durable/bounds.ts'
 import { keepReferences, whyNotKept } from '../../records/references.ts'
 import type { Store } from '../../store/store.ts'
 import { keptRequest } from './pages.ts'
@@ -67,7 +67,8 @@ export class OperationJournal {
 
   constructor(options: Options) {
     this.#options = options
-    this.#written = new WrittenRecords(options.isStoreShared ? PROCESS_QUOTA.bytes : MEMORY_BYTES)
+    const bytes = options.isStoreShared ? PROCESS_QUOTA.bytes : MEMORY_BYTES
+    this.#written = new WrittenRecords({ keys: PROCESS_QUOTA.keys, bytes })
     this.operations = new Operations(options.store, world.now)
     this.#quota = new QuotaTracker(options.store, operationsOf)
   }
@@ -95,7 +96,7 @@ export class OperationJournal {
     }
     try {
       const length = await this.operations.create(key, record)
-      this.#written.add(key, length, record.expiresAt)
+      this.#written.add(principal.id, key, length, record.expiresAt)
       this.#quota.add(principal.id, 1, length, record.expiresAt)
       return true
     } catch (error) {
@@ -122,7 +123,7 @@ export class OperationJournal {
     })
     if (grownBy === undefined || !record) return record
     this.#quota.add(record.principal.id, 0, grownBy)
-    this.#written.resize(key, grownBy, record.expiresAt)
+    this.#written.resize(record.principal.id, key, grownBy, record.expiresAt)
     this.#notify(key, record)
     return record
   }
@@ -148,7 +149,7 @@ export class OperationJournal {
   /** Deletes a record whose id no caller has. */
   async delete(key: string, { id }: Pick<Principal, 'id'>): Promise<void> {
     await this.operations.delete(key)
-    this.#quota.add(id, -1, -this.#written.delete(key))
+    this.#quota.add(id, -1, -this.#written.delete(id, key))
   }
 
   /**
@@ -237,57 +238,6 @@ export class OperationJournal {
     }
   }
 }
-
-/** The records that this process has written and that have not expired, with their sizes. */
-class WrittenRecords {
-  readonly #records = new Map<string, { readonly length: number; readonly expiresAt: number }>()
-  readonly #maxLength: number
-  #length = 0
-  #sweptAt = 0
-
-  constructor(maxLength: number) {
-    this.#maxLength = maxLength
-  }
-
-  /** Whether one more record, or so many more characters, are within the limits. */
-  fits(length = 0): boolean {
-    if (this.#isBelow(length)) return true
-    this.#forgetExpired(world.now())
-    return this.#isBelow(length)
-  }
-
-  add(key: string, length: number, expiresAt: number): void {
-    this.delete(key)
-    this.#records.set(key, { length, expiresAt })
-    this.#length += length
-  }
-
-  resize(key: string, by: number, expiresAt: number): void {
-    const known = this.#records.get(key)
-    if (known) this.add(key, known.length + by, expiresAt)
-  }
-
-  /** Returns the length it had. */
-  delete(key: string): number {
-    const { length = 0 } = this.#records.get(key) ?? {}
-    this.#records.delete(key)
-    this.#length -= length
-    return length
-  }
-
-  #isBelow(length: number): boolean {
-    return this.#records.size < PROCESS_QUOTA.keys && this.#length + length <= this.#maxLength
-  }
-
-  #forgetExpired(now: number): void {
-    if (now - this.#sweptAt < SWEEP_INTERVAL_MS) return
-    this.#sweptAt = now
-    for (const [key, { expiresAt }] of this.#records) if (expiresAt <= now) this.delete(key)
-  }
-}
-
-/** How often expired records are removed while the limits are reached, in milliseconds. */
-const SWEEP_INTERVAL_MS = 1000
 
 /** The ids of the kept data that a result refers to. */
 function referencesIn(result: Payload): readonly string[] {

@@ -2,81 +2,8 @@
 import { type Timer, world } from '../../core/world.ts'
 import type { Log } from '../../core/log.ts'
 import { within } from '../../core/time/waiting.ts'
-import { type Action, type Actions, encodeAction, oldestKeyAt } from '../../records/actions.ts'
-
-// Bounds the history. An entry beyond the limit evicts the oldest entries of its caller; if all callers together have too
-// many, those of the caller that was inactive for longest. Invariant: evicted entries are no longer counted, so they have
-// to be removed from the store.
-
-/** A limit on the number of entries, and on their total length as text. */
-interface Limit {
-  readonly count: number
-  readonly size: number
-}
-
-interface CallerHistory {
-  /** The length of each entry by its key, the oldest first. */
-  readonly sizes: Map<string, number>
-  size: number
-}
-
-/** Tracks the entries of each caller. */
-export class HistoryQuota {
-  readonly #each: Limit
-  readonly #all: number
-  /** The caller that was inactive for longest first. */
-  readonly #callers = new Map<string, CallerHistory>()
-  #count = 0
-
-  /** `each` limits one caller, `all` the number of entries of all callers. */
-  constructor(each: Limit, all: number) {
-    this.#each = each
-    this.#all = all
-  }
-
-  /** Adds an entry of a caller. Returns the keys of evicted entries. */
-  add(caller: string, key: string, size: number): readonly string[] {
-    const history = this.#callers.get(caller) ?? { sizes: new Map<string, number>(), size: 0 }
-    this.#callers.delete(caller)
-    this.#callers.set(caller, history)
-    history.size += size - (history.sizes.get(key) ?? 0)
-    if (!history.sizes.delete(key)) this.#count++
-    history.sizes.set(key, size)
-    const evicted: string[] = []
-    while (
-      history.sizes.size > 1 &&
-      (history.sizes.size > this.#each.count || history.size > this.#each.size)
-    )
-      evicted.push(...this.#evict(caller, history))
-    while (this.#count > this.#all) {
-      const [idleCaller] = this.#callers
-      if (!idleCaller) break
-      evicted.push(...this.#evict(...idleCaller))
-    }
-    return evicted
-  }
-
-  /** Stops counting entries before `key`, of any caller: they have expired. Keys sort by time. */
-  dropBefore(key: string): void {
-    for (const [caller, history] of this.#callers) {
-      for (const first of history.sizes.keys()) {
-        if (first >= key) break
-        this.#evict(caller, history)
-      }
-    }
-  }
-
-  #evict(caller: string, history: CallerHistory): readonly string[] {
-    const [oldest] = history.sizes
-    if (!oldest) return []
-    const [key, size] = oldest
-    history.sizes.delete(key)
-    history.size -= size
-    this.#count--
-    if (history.sizes.size === 0) this.#callers.delete(caller)
-    return [key]
-  }
-}
+import { WrittenRecords } from '../../durable/bounds.ts'
+import { type Action, type Actions, encodeAction } from '../../records/actions.ts'
 
 // The history of actions outside of transactions. Actions are written in batches, after their callers have their responses:
 // the history is not guaranteed. A process that is killed loses only the last batch; steps of transactions are recorded
@@ -88,9 +15,9 @@ const CLOSE_TIMEOUT_MS = 2000
 /** How many actions may wait to be written, and their total length as text: a store may be slow. */
 const MAX_QUEUED = { count: 2000, size: 64 * 1024 * 1024 }
 /** How many actions of a caller each gateway keeps, and their total length as text. */
-const MAX_PER_CALLER = { count: 10_000, size: 64 * 1024 * 1024 }
+const MAX_PER_CALLER = { keys: 10_000, bytes: 64 * 1024 * 1024 }
 /** How many actions of all callers. */
-const MAX_ENTRIES = 200_000
+const MAX_IN_ALL = { keys: 200_000, bytes: Infinity }
 /** How often expired entries are removed from the count, in milliseconds. */
 const SWEEP_INTERVAL_MS = 60_000
 
@@ -107,26 +34,20 @@ interface QueuedAction {
 export class History {
   readonly #actions: Actions
   readonly #log: Log
-  readonly #quota: HistoryQuota
+  readonly #written: WrittenRecords
   #queue: QueuedAction[] = []
   /** The total length as text of all entries that are not written yet. */
   #size = 0
-  /** The longest TTL of an entry, in milliseconds. */
-  #longestTtl = 0
   #timer: Timer | undefined
   #writing: Promise<void> | undefined
   #sweptAt = 0
   /** Whether the last actions were lost. */
   #isLosing = false
 
-  constructor(
-    actions: Actions,
-    log: Log,
-    quota: HistoryQuota = new HistoryQuota(MAX_PER_CALLER, MAX_ENTRIES),
-  ) {
+  constructor(actions: Actions, log: Log, written = new WrittenRecords(MAX_IN_ALL, MAX_PER_CALLER)) {
     this.#actions = actions
     this.#log = log
-    this.#quota = quota
+    this.#written = written
   }
 
   /** Adds an action; it is written within a moment, if the store accepts it. */
@@ -137,7 +58,6 @@ export class History {
       return this.#reportLoss(upstream, 'the store does not keep up')
     this.#queue.push({ key, caller: principal.id, upstream, text, ttl })
     this.#size += text.length
-    this.#longestTtl = Math.max(this.#longestTtl, ttl)
     this.#timer ??= world.setTimeout(() => void this.flush(), FLUSH_DELAY_MS).unref()
   }
 
@@ -167,7 +87,7 @@ export class History {
         try {
           await this.#actions.write(key, text, ttl)
           this.#isLosing = false
-          return this.#quota.add(caller, key, text.length)
+          return this.#written.replace(caller, key, text.length, world.now() + ttl)
         } catch (error) {
           this.#reportLoss(upstream, String(error))
           return []
@@ -185,7 +105,7 @@ export class History {
     const now = world.now()
     if (now - this.#sweptAt < SWEEP_INTERVAL_MS) return
     this.#sweptAt = now
-    this.#quota.dropBefore(oldestKeyAt(now - this.#longestTtl))
+    this.#written.dropExpired(now)
   }
 
   /** The history is not guaranteed, but operators should learn why it is incomplete. */

@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import type { Log } from '../../../../src/core/log.ts'
-import { History, HistoryQuota } from '../../../../src/features/undo/history.ts'
+import { WrittenRecords } from '../../../../src/durable/bounds.ts'
+import { History } from '../../../../src/features/undo/history.ts'
 import { type Action, Actions, newActionKey } from '../../../../src/records/actions.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import { silentLog } from '../../../support/silent-log.ts'
@@ -23,11 +24,11 @@ function deed(number: number, caller = 'alice'): Action {
   }
 }
 
-function historyIn(store: MemoryStore, quota?: HistoryQuota) {
+function historyIn(store: MemoryStore, written?: WrittenRecords) {
   const warnings: string[] = []
   const log: Log = { ...silentLog, warn: (event) => void warnings.push(event) }
   const deeds = new Actions(store)
-  return { deeds, warnings, history: new History(deeds, log, quota) }
+  return { deeds, warnings, history: new History(deeds, log, written) }
 }
 
 test('actions are written in batches, at most 50 ms later', async () => {
@@ -59,7 +60,7 @@ test('close flushes pending actions without waiting for a store that does not re
 test('beyond the quota the oldest action of a caller is evicted, and recording continues', async () => {
   const { deeds, history, warnings } = historyIn(
     new MemoryStore(),
-    new HistoryQuota({ count: 3, size: 1e6 }, 100),
+    new WrittenRecords({ keys: 100, bytes: Infinity }, { keys: 3, bytes: 1e6 }),
   )
   for (let number = 0; number < 10; number++) {
     history.add(deed(number), DAY)
