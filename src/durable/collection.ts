@@ -108,7 +108,12 @@ export class Collection<Item extends object> {
     return records
   }
 
-  /** The same, without their ids. */
+  /** The ids of what there is, whether it can be read or not. */
+  async ids(owner?: string): Promise<readonly string[]> {
+    return (await this.#texts(owner)).map(([id]) => id)
+  }
+
+  /** The records without their ids. */
   async all(owner?: string): Promise<readonly Item[]> {
     return [...(await this.list(owner)).values()]
   }
@@ -260,7 +265,7 @@ export class Collection<Item extends object> {
 }
 
 /** The owner in the id of a record. */
-function ownerIn(id: string): string {
+export function ownerIn(id: string): string {
   return id.split(/[:/]/, 1)[0] ?? ''
 }
 

@@ -6,9 +6,10 @@
  * that delivers the subscription finds it and makes the attempts.
  */
 import { hash } from 'node:crypto'
-import { isObject, readJson } from '../core/json/json.ts'
+import { isObject } from '../core/json/json.ts'
+import { shareOf } from '../core/principal.ts'
+import { asJson, Collection, ownerIn, type RecordKind } from '../durable/collection.ts'
 import type { Store } from '../store/store.ts'
-import { callerHashIn } from './principal.ts'
 
 /** An event that was given up. Times are in milliseconds since 1970. Field names are persisted and do not change. */
 export interface DeadLetter {
@@ -32,20 +33,34 @@ export interface DeadLetter {
 
 /** How many dead letters there are in all; one caller may have a quarter of them. Later ones replace the oldest. */
 const MAX_LETTERS = 1000
-const SHARE_DIVISOR = 4
 /** How long a dead letter, and a request to deliver it again, is kept, in milliseconds. */
 const TTL_MS = 7 * 86_400_000
 
-const LETTERS = 'dead-letter'
-const REDELIVERIES = 'redelivery'
+const letterKind: RecordKind<DeadLetter> = {
+  name: 'dead letter',
+  prefix: 'dead-letter/',
+  ...asJson(isLetter),
+  ttlOf: () => TTL_MS,
+}
+
+/** A request to deliver the letter of the same id again; it says nothing more. */
+const redeliveryKind: RecordKind<object> = {
+  name: 'redelivery',
+  prefix: 'redelivery/',
+  encode: () => '1',
+  decode: () => ({}),
+  ttlOf: () => TTL_MS,
+}
 
 /** The dead letters of all callers. */
 export class DeadLetters {
-  readonly #store: Store
+  readonly #letters: Collection<DeadLetter>
+  readonly #redeliveries: Collection<object>
   readonly #limit: number
 
   constructor(store: Store, limit = MAX_LETTERS) {
-    this.#store = store
+    this.#letters = new Collection(store, letterKind)
+    this.#redeliveries = new Collection(store, redeliveryKind)
     this.#limit = limit
   }
 
@@ -57,20 +72,18 @@ export class DeadLetters {
   /** Adds dead letters; resolves once they are durable. @throws SERVER_UNAVAILABLE */
   async add(letters: readonly DeadLetter[]): Promise<void> {
     if (letters.length === 0) return
-    for (const letter of letters)
-      await this.#store.put(keyOf(LETTERS, letter), JSON.stringify(letter), TTL_MS)
+    for (const letter of letters) await this.#letters.put(idIn(letter), letter)
     await this.#keepBounds()
   }
 
   /** All dead letters, the oldest first. @throws SERVER_UNAVAILABLE */
   async list(): Promise<readonly DeadLetter[]> {
-    const found = [...(await this.#store.scan(LETTERS)).values()].flatMap((text) => decode(text) ?? [])
-    return found.toSorted((one, other) => one.at - other.at)
+    return (await this.#letters.all()).toSorted((one, other) => one.at - other.at)
   }
 
   /** How many there are. @throws SERVER_UNAVAILABLE */
   async count(): Promise<number> {
-    return (await this.#store.scan(LETTERS)).size
+    return (await this.#letters.ids()).length
   }
 
   /** The dead letter of an id. @throws SERVER_UNAVAILABLE */
@@ -80,8 +93,8 @@ export class DeadLetters {
 
   /** Removes a dead letter, and a request to deliver it. @throws SERVER_UNAVAILABLE */
   async remove(letter: Pick<DeadLetter, 'id' | 'owner'>): Promise<void> {
-    await this.#store.delete(keyOf(LETTERS, letter))
-    await this.#store.delete(keyOf(REDELIVERIES, letter))
+    await this.#letters.remove(idIn(letter))
+    await this.#redeliveries.remove(idIn(letter))
   }
 
   /**
@@ -95,37 +108,35 @@ export class DeadLetters {
 
   /** The same for a dead letter that was found. @throws SERVER_UNAVAILABLE */
   async requestAgain(letter: Pick<DeadLetter, 'id' | 'owner'>): Promise<boolean> {
-    if ((await this.#store.get(keyOf(LETTERS, letter))) === undefined) return false
-    await this.#store.put(keyOf(REDELIVERIES, letter), '1', TTL_MS)
+    if (!(await this.#letters.has(idIn(letter)))) return false
+    await this.#redeliveries.put(idIn(letter), {})
     return true
   }
 
   /** The dead letters that are to be delivered again. @throws SERVER_UNAVAILABLE */
   async requested(): Promise<readonly DeadLetter[]> {
-    const keys = [...(await this.#store.scan(REDELIVERIES)).keys()]
     const letters: DeadLetter[] = []
-    for (const key of keys) {
-      const letter = decode(await this.#store.get(`${LETTERS}${key.slice(REDELIVERIES.length)}`))
+    for (const id of await this.#redeliveries.ids()) {
+      const letter = await this.#letters.get(id)
       if (letter) letters.push(letter)
-      else await this.#store.delete(key)
+      else await this.#redeliveries.remove(id)
     }
     return letters.toSorted((one, other) => one.at - other.at)
   }
 
   /** Ends a request to deliver a dead letter, which stays one. @throws SERVER_UNAVAILABLE */
   async endRedelivery(letter: Pick<DeadLetter, 'id' | 'owner'>): Promise<void> {
-    await this.#store.delete(keyOf(REDELIVERIES, letter))
+    await this.#redeliveries.remove(idIn(letter))
   }
 
   /** Removes the oldest dead letters of a caller that has more than its share, and of all if there are too many. */
   async #keepBounds(): Promise<void> {
-    const keys = [...(await this.#store.scan(LETTERS)).keys()]
+    const owners = (await this.#letters.ids()).map(ownerIn)
     const counts = new Map<string, number>()
-    for (const key of keys)
-      counts.set(callerHashIn(LETTERS, key), (counts.get(callerHashIn(LETTERS, key)) ?? 0) + 1)
-    const share = this.#limit / SHARE_DIVISOR
-    if (keys.length <= this.#limit && [...counts.values()].every((count) => count <= share)) return
-    let total = keys.length
+    for (const owner of owners) counts.set(owner, (counts.get(owner) ?? 0) + 1)
+    const share = shareOf({}, this.#limit)
+    if (owners.length <= this.#limit && [...counts.values()].every((count) => count <= share)) return
+    let total = owners.length
     for (const letter of await this.list()) {
       const count = counts.get(letter.owner) ?? 0
       if (count <= share && total <= this.#limit) continue
@@ -136,14 +147,9 @@ export class DeadLetters {
   }
 }
 
-function keyOf(collection: string, { owner, id }: Pick<DeadLetter, 'id' | 'owner'>): string {
-  return `${collection}/${owner}:${id}`
-}
-
-/** A dead letter of text; undefined if there is none, or if another program wrote it. */
-function decode(text: string | undefined): DeadLetter | undefined {
-  const value = text === undefined ? undefined : readJson(text)
-  return isLetter(value) ? value : undefined
+/** The id in the collections. */
+function idIn({ owner, id }: Pick<DeadLetter, 'id' | 'owner'>): string {
+  return `${owner}:${id}`
 }
 
 function isLetter(value: unknown): value is DeadLetter & Record<string, unknown> {

@@ -7,11 +7,6 @@ export function callerHash(id: string): string {
   return hash('sha256', id).slice(0, 32)
 }
 
-/** The hash of the caller in a key `<collection>/<hash>:<name>`. */
-export function callerHashIn(collection: string, key: string): string {
-  return key.slice(collection.length + 1).split(':', 1)[0] ?? ''
-}
-
 /** A caller as it is stored: without its token. */
 export interface StoredPrincipal {
   readonly id: string
