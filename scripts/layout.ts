@@ -32,8 +32,6 @@ const toMerge = new Set([
   'src/testkit/simulate/watcher.ts',
   'src/testkit/simulate/rules/approvals.ts',
   'src/testkit/simulate/rules/results.ts',
-  'src/records/unchanged-bytes.ts',
-  'src/records/unfinished.ts',
   'src/gateway/event-types.ts',
   'src/gateway/name-conflicts.ts',
   'src/gateway/startup.ts',

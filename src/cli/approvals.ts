@@ -5,7 +5,6 @@ import { randomInt } from 'node:crypto'
 import { rememberText } from '../core/remember.ts'
 import { joinCommand } from '../core/text/command-line.ts'
 import { escapeHidden, oneLine } from '../core/text/escape.ts'
-import { approvalView } from '../records/approval-view.ts'
 import {
   isMistyped,
   stepOf,
@@ -14,6 +13,7 @@ import {
   approvedCount,
   Approvals,
   checkDecision,
+  approvalView,
 } from '../records/approvals.ts'
 import { originText } from '../records/plain-name.ts'
 import type { Given } from './command.ts'

@@ -12,14 +12,21 @@ import { referencesSlot } from '../core/used-reference.ts'
 import { asGatewayError, GatewayError, invalidParam } from '../core/error.ts'
 import { isObject, readJson } from '../core/json/json.ts'
 import type { Principal } from '../core/principal.ts'
-import { type BlobEntry, type Bytes, type ByteRange, deletedUnfinished } from '../store/blobs/blobs.ts'
+import {
+  type BlobEntry,
+  type BlobFacts,
+  type Bytes,
+  type ByteRange,
+  deletedUnfinished,
+  Digest,
+  WHOLE,
+} from '../store/blobs/blobs.ts'
 import type { Store } from '../store/store.ts'
 import { withinCapacity } from '../durable/bounds.ts'
 import { Collection, type RecordKind } from '../durable/collection.ts'
 import { plainName, UPLOADS } from './plain-name.ts'
 import { isSpooled } from './spool.ts'
 import { callerHash } from './principal.ts'
-import { unchanged } from './unchanged-bytes.ts'
 import { Uploads } from './uploads.ts'
 
 /** Kept data of one caller, whose id is `caller`. Times are in milliseconds since 1970. */
@@ -297,6 +304,38 @@ export async function referenceLevels(store: Store): Promise<Record<'result' | '
 interface Level {
   readonly count: number
   readonly bytes: number
+}
+
+/**
+ * The same bytes. The last chunk is held back until it is known that nothing has changed, so that a part is never taken for
+ * the whole. All bytes are compared by their SHA-256, a range by its size. @throws CONFLICT if they are different
+ */
+async function* unchanged(
+  bytes: Bytes,
+  { size, sha256 }: BlobFacts,
+  range: ByteRange = WHOLE,
+): AsyncGenerator<Uint8Array> {
+  const isWhole = range.start === 0 && range.end >= size
+  const expected = Math.max(0, Math.min(range.end, size) - range.start)
+  const digest = isWhole ? new Digest() : undefined
+  let seen = 0
+  let last: Uint8Array | undefined
+  for await (const chunk of bytes) {
+    digest?.add(chunk)
+    seen += chunk.byteLength
+    if (seen > expected) throw dataChanged()
+    if (last) yield last
+    last = chunk
+  }
+  if (seen !== expected || (digest && digest.facts().sha256 !== sha256)) throw dataChanged()
+  if (last) yield last
+}
+
+function dataChanged(): GatewayError {
+  return new GatewayError('CONFLICT', 'The kept data has changed in the store. It cannot be used.', {
+    reason: 'checksum',
+    suggestion: 'Make the call again that returned it, with another idempotency key if it had one.',
+  })
 }
 
 /** The error for a reference that the caller does not have, for whatever reason. */

@@ -13,7 +13,6 @@ import type { Log } from '../../core/log.ts'
 import type { Principal } from '../../core/principal.ts'
 import type { Settings } from '../../core/settings.ts'
 import { cookieText, isFromHere, htmlPage, pageHeaders } from '../../core/web.ts'
-import { approvalView } from '../../records/approval-view.ts'
 import {
   mayDecide,
   type Approval,
@@ -21,6 +20,7 @@ import {
   stepOf,
   Approvals,
   type Decision,
+  approvalView,
 } from '../../records/approvals.ts'
 import type { Store } from '../../store/store.ts'
 import type { Bodies } from '../http/body.ts'

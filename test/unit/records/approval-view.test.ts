@@ -1,6 +1,5 @@
 import { expect, it } from 'vitest'
-import { type ApprovalRequest, Approvals } from '../../../src/records/approvals.ts'
-import { approvalView } from '../../../src/records/approval-view.ts'
+import { type ApprovalRequest, Approvals, approvalView } from '../../../src/records/approvals.ts'
 import { MemoryStore } from '../../../src/store/memory.ts'
 
 it('data outside of the arguments is marked in the spelling of JSON', async () => {
