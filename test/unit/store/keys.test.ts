@@ -7,7 +7,7 @@ const declared = Object.keys(keyPrefixes)
 
 /** Calls of a store, and what makes them. */
 const USE =
-  /\.(?:setIfAbsent|compareAndSwap|compareAndDelete|scan|takeTokens)\(|[sS]tore\b[^\n]*\.(?:get|put)\(|RecordKind|keyPrefix: |casUpdate\(/
+  /\.(?:setIfAbsent|compareAndSwap|compareAndDelete|scan|takeTokens)\(|[sS]tore\b[^\n]*\.(?:get|put)\(|RecordKind|[a-z]+Prefix: |casUpdate\(/
 /** A text that is a prefix, or begins with one before a part that is inserted. */
 const BEGINNING = /[`'](?<prefix>[a-z]+(?:-[a-z]+)*(?::[a-z]+)?[:/])\{?(?=\$\{|['`])/g
 const COMMENT = /^ *(?:\/?\*|\/\/).*$/gm
