@@ -33,8 +33,12 @@ const forFeatures = [
   'protocol/gateway-proof.ts',
   'protocol/input-requests.ts',
   'protocol/legacy.ts',
+  'protocol/lift.ts',
   'protocol/meta-keys.ts',
   'protocol/methods.ts',
+  'protocol/modern.ts',
+  'protocol/projection.ts',
+  'protocol/revisions.ts',
   'protocol/subscription-filter.ts',
   'protocol/tasks.ts',
   'store/store.ts',
@@ -257,17 +261,6 @@ const walls: readonly Wall[] = [
   {
     part: 'gateway/features.ts',
     may: ['core', 'features/feature.ts', 'features/index.ts'],
-  },
-  {
-    part: 'gateway/internal-call.ts',
-    may: [
-      'core',
-      'features/own-calls.ts',
-      'protocol/meta-keys.ts',
-      'protocol/lift.ts',
-      'protocol/revisions.ts',
-      'records/operations.ts',
-    ],
   },
   {
     part: 'gateway/observers.ts',

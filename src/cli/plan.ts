@@ -7,14 +7,7 @@ import { addToolSettings, type ToolAddition } from '../config/add-settings.ts'
 import type { ProvedSettings } from '../core/proof.ts'
 import type { UndoSettings } from '../core/undo/expression.ts'
 import { type Descriptor, riskWords } from '../core/descriptor.ts'
-import {
-  changedTool,
-  parsePack,
-  type ProofIndex,
-  proofIndex,
-  proofText,
-  provedIn,
-} from '../core/pack.ts'
+import { changedTool, parsePack, type ProofIndex, proofIndex, proofText, provedIn } from '../core/pack.ts'
 import { type ToolSettings, settingOf } from '../core/settings.ts'
 import { oneLine, isYamlWord, quotedText, yamlKey } from '../core/text/escape.ts'
 import { judgeUndo } from '../core/undo/judge-undo.ts'

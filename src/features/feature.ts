@@ -6,10 +6,8 @@ import type { AuthSettings } from '../core/auth-settings.ts'
 import type { Call, Handler, Middleware, Outcome, Target } from '../core/call.ts'
 import type { ByteExchange } from '../core/byte-exchange.ts'
 import type { Descriptor, Quota, ServerRecords } from '../core/descriptor.ts'
-import type { GatewayError } from '../core/error.ts'
 import type { Finding } from '../core/finding.ts'
 import type { Log } from '../core/log.ts'
-import type { Payload } from '../core/payload.ts'
 import type { Principal } from '../core/principal.ts'
 import type { FindProxy } from '../core/proxy.ts'
 import type { Seal } from '../core/seal.ts'
@@ -27,7 +25,6 @@ import type { Challenge } from '../protocol/gateway-proof.ts'
 import type { Approval } from '../records/approvals.ts'
 import type { Membership } from '../durable/members.ts'
 import type { Store } from '../store/store.ts'
-import type { InternalCall, ListenOrder, RepeatedCall, ServerRequest } from './own-calls.ts'
 
 /** One capability of the gateway: how it is configured, and what it does. Its settings have the type `Settings`. */
 export interface Feature<Settings> extends FeatureSchema {
@@ -300,33 +297,18 @@ export interface ServerDirectory {
 interface Invoker {
   /** Makes a call through the whole chain of its target. */
   readonly call: Handler
-  /** A call of a tool by the gateway itself, for `call`. */
-  internal(order: InternalCall): Call
   /** Makes a call at its server, through the chain of its target, past the gateway's built-ins. */
   relay: Handler
-  /** Whether the caller is permitted to make a call of a tool; the call is not made. */
-  isPermitted(call: Call): Promise<boolean>
-  /** The same; resolves if it is. @throws why not, or why that is not known, which is then transient */
+  /**
+   * Resolves if the caller is permitted to make a call of a tool, which is not made (`isPermitted` in `own-calls.ts`).
+   * @throws why not, or why that is not known, which is then transient
+   */
   admit(call: Call): Promise<void>
-  /** A subscription of the gateway itself, for `relay`. */
-  listening(order: ListenOrder): Call
   /**
    * A caller that the gateway stored, with the rights that it has in the present configuration.
    * @throws FORBIDDEN if it has no such caller any more
    */
   present(principal: Principal): Principal
-  /** A call of a caller who is not connected, at the address of a server or of all: to check its rights, for no handler. */
-  onBehalf(principal: Principal, upstream: string | undefined): Call
-  /** A request of the gateway itself to a server, for `relay`. */
-  request(order: ServerRequest): Call
-  /** A call of an operation whose process ended, to be made again. */
-  repeated(order: RepeatedCall): Call
-  /** A result as its client will receive it: lowered to the client's revision. */
-  asSent(result: Payload, call: Call): Payload
-  /** The result of a tool for a client that requested it by another method. */
-  asToolResult(result: Payload, call: Call): Payload
-  /** The JSON-RPC error object of a failure, for clients of 2026-07-28. */
-  errorAsSent(error: GatewayError, call: Call): Payload
   /** Logs, counts and audits the end of a call that goes on after its response. */
   observeRest(call: Call, rest: Promise<Outcome>): void
 }

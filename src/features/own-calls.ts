@@ -1,6 +1,13 @@
-/** What the gateway itself asks of servers: calls, subscriptions, requests, and calls made again. */
+/** What the gateway itself asks of servers: calls, subscriptions, requests, and calls made again, with the rights of a caller. */
 import type { Call, InternalPurpose } from '../core/call.ts'
-import type { OperationRef } from '../records/operations.ts'
+import type { Services } from './feature.ts'
+import { latestModern } from '../protocol/revisions.ts'
+import { ownCall } from '../protocol/lift.ts'
+import { NS } from '../protocol/meta-keys.ts'
+import { undoesSlot } from '../core/exchange.ts'
+import { connectionSlot } from '../core/client-connection.ts'
+import { Payload } from '../core/payload.ts'
+import { type OperationRef, operationSlot } from '../records/operations.ts'
 import type { Principal } from '../core/principal.ts'
 import type { SubscriptionFilter } from '../protocol/subscription-filter.ts'
 
@@ -21,7 +28,7 @@ export interface InternalCall {
 }
 
 /** A subscription to notifications of a server that the gateway makes itself. */
-export interface ListenOrder {
+interface ListenOrder {
   readonly upstream: string
   readonly filter: SubscriptionFilter
   /** Ends it. */
@@ -45,3 +52,67 @@ export type RepeatedCall = Pick<
   Call,
   'requestId' | 'params' | 'meta' | 'client' | 'principal' | 'target' | 'requestState'
 > & { readonly operation: OperationRef }
+
+/** Creates an operation whose process ended. Its client is not there any more. */
+export function repeatedCall({ operation, ...order }: RepeatedCall): Call {
+  return ownCall({ method: order.target.method, ...order, slots: operationSlot.put(operation) })
+}
+
+/** A subscription of the gateway itself to notifications of a server. */
+export function listenCall({ filter, ...order }: ListenOrder): Call {
+  return ofGateway({ ...order, method: 'subscriptions/listen', params: { notifications: filter } })
+}
+
+/** A request of the gateway itself to a server. It counts as no call of a client. */
+export function serverRequest(order: ServerRequest): Call {
+  return { ...ofGateway(order), internal: 'read' }
+}
+
+function ofGateway({ upstream, method, params = {}, controller, emit }: ServerRequest): Call {
+  const call = ownCall({ method, params: Payload.of(params), target: { upstream, method } })
+  const abort = (reason: unknown): void => controller.abort(reason)
+  const client = { ...call.client, nonInteractive: true } as const
+  return { ...call, client, signal: controller.signal, abort, ...(emit && { emit }) }
+}
+
+/** A call that is never made: rights of a caller who is not connected are checked with it, at the address of a server. */
+export function callOnBehalf(principal: Principal, upstream: string | undefined): Call {
+  const target = { method: 'events/list', ...(upstream !== undefined && { upstream }) }
+  const { client } = ownCall()
+  return ownCall({
+    method: target.method,
+    target,
+    principal,
+    client: { ...client, era: 'modern', revision: latestModern.name, nonInteractive: true },
+  })
+}
+
+/** A call of a tool call of the gateway itself. */
+export function internalCall({
+  purpose,
+  principal,
+  upstream,
+  tool,
+  during,
+  undoes,
+  ...order
+}: InternalCall): Call {
+  const meta = order.idempotencyKey === undefined ? {} : { [`${NS}/idempotency_key`]: order.idempotencyKey }
+  const params = Payload.of({ name: tool, arguments: order.arguments, _meta: meta })
+  const target = { upstream, method: 'tools/call', name: tool }
+  const slots = undoes === undefined ? undefined : undoesSlot.put(undoes)
+  const call = ownCall({ method: target.method, params, target, principal, meta, internal: purpose, slots })
+  if (!during) return call
+  const { client, signal, abort } = during
+  const bound = { ...call, client: { ...client, nonInteractive: true } as const, signal, abort }
+  const connection = connectionSlot.of(during)
+  return connection ? connectionSlot.set(bound, connection) : bound
+}
+
+/** Whether the caller is permitted to make a call of a tool; the call is not made. */
+export function isPermitted({ invoker }: Pick<Services, 'invoker'>, call: Call): Promise<boolean> {
+  return invoker.admit(call).then(
+    () => true,
+    () => false,
+  )
+}

@@ -53,8 +53,6 @@ import { withFields } from '../observability/log.ts'
 import { observe, observeServer, observeTarget } from '../observability/observe.ts'
 import type { Observing } from '../observability/observing.ts'
 import { ownCall } from '../protocol/lift.ts'
-import { modernError } from '../protocol/modern.ts'
-import { asSent, asToolResult } from '../protocol/projection.ts'
 import { whoDecidesOnPage } from '../records/approvals.ts'
 import type { Membership } from '../durable/members.ts'
 import type { Store } from '../store/store.ts'
@@ -66,7 +64,6 @@ import type { TransportInterceptor } from '../upstream/transport/transport.ts'
 import { createDescriptions, type Descriptions } from './descriptions.ts'
 import { type ActiveFeature, activeFeatures, middlewaresOf, offered } from './features.ts'
 import { reportOnce } from './name-conflicts.ts'
-import { callOnBehalf, internalCall, listenCall, repeatedCall, serverRequest } from './internal-call.ts'
 import { wayTo } from './observers.ts'
 
 /** The parts that outlive one version of the settings. */
@@ -268,22 +265,13 @@ export class Runtime implements HttpRuntime {
       servers,
       invoker: {
         call: (call) => this.catalog.handle(call),
-        internal: internalCall,
         relay: (call) => this.catalog.servers(call),
-        isPermitted: (call) => this.isPermitted(call),
         admit: (call) => this.admit(call),
-        asSent,
-        listening: listenCall,
-        onBehalf: callOnBehalf,
         // The only client of a pipe needs no credentials.
         present: (principal) =>
           principal.isEverybody && page('/') === undefined
             ? principal
             : presentPrincipal(principal, settings.auth),
-        request: serverRequest,
-        repeated: repeatedCall,
-        asToolResult,
-        errorAsSent: (error, { requestId }) => modernError(error, requestId),
         observeRest: (call, rest) => {
           const ended = observe(observing)(() => rest)(rateLimitSlot.set(call, undefined))
           ended.catch(() => undefined)

@@ -1,7 +1,7 @@
 import { noProxy } from '../../src/core/proxy.ts'
 import { Redactor, secretsOf } from '../../src/core/text/redactor.ts'
 import { resolveTool } from '../../src/catalog/tool-descriptors.ts'
-import { compose, type Middleware, type Target } from '../../src/core/call.ts'
+import { type Call, compose, type Middleware, type Target } from '../../src/core/call.ts'
 import { GatewayError } from '../../src/core/error.ts'
 import { exposedUri, ownUriOf } from '../../src/core/text/server-uri.ts'
 import { ProcessScope } from '../../src/durable/process-scope.ts'
@@ -18,15 +18,6 @@ import {
   type Reserved,
 } from '../../src/features/offers.ts'
 import { createSeal } from '../../src/core/seal.ts'
-import {
-  callOnBehalf,
-  internalCall,
-  listenCall,
-  repeatedCall,
-  serverRequest,
-} from '../../src/gateway/internal-call.ts'
-import { modernError } from '../../src/protocol/modern.ts'
-import { asSent, asToolResult } from '../../src/protocol/projection.ts'
 import { createMembership } from '../../src/durable/members.ts'
 import { MemoryStore } from '../../src/store/memory.ts'
 import { silentLog } from './silent-log.ts'
@@ -46,8 +37,10 @@ interface Offered {
 export type ServiceStubs = Partial<
   Pick<Services, 'log' | 'store' | 'scope'> &
     Omit<Servers, 'names' | 'settings' | 'tool' | 'exposedName' | 'describe'> &
-    Services['invoker'] &
-    Pick<Services['descriptions'], 'document'> &
+    Services['invoker'] & { isPermitted: (call: Call) => Promise<boolean> } & Pick<
+      Services['descriptions'],
+      'document'
+    > &
     Services['identity'] &
     Omit<Services['pages'], 'url'> &
     Pick<Services['features'], 'isOn' | 'layers'> &
@@ -121,7 +114,6 @@ export function featureDeps(given: ServiceStubs = {}): Services {
     isGuarded: false,
     entrances: () => ['stdio'],
     call: noChain,
-    internal: internalCall,
     isPermitted: async () => true,
     admit: async (call) => {
       if (!(await stubs.isPermitted(call)))
@@ -130,14 +122,7 @@ export function featureDeps(given: ServiceStubs = {}): Services {
     membership: createMembership(() => store),
     prove: async ({ nonce }) => `proof of ${nonce}`,
     sign: async (claims) => `signed ${JSON.stringify(claims)}`,
-    asSent,
-    asToolResult,
-    listening: listenCall,
-    onBehalf: callOnBehalf,
     present: (principal) => principal,
-    request: serverRequest,
-    repeated: repeatedCall,
-    errorAsSent: (error, { requestId }) => modernError(error, requestId),
     observeRest: () => undefined,
     seal: createSeal(Date.now),
     page: (path) => `http://127.0.0.1:8900${path}`,

@@ -88,6 +88,8 @@ interface Given {
   readonly places?: Readonly<Record<string, Place>>
   readonly settings?: Json
   readonly deps?: ServiceStubs
+  /** Sees each call before the features do. */
+  readonly seen?: (call: Call) => void
   /** What is done instead of running a call at its place. */
   readonly next?: (call: Call, run: Handler) => Promise<Outcome>
   /** What stands between transactions and what writes deeds. */
@@ -126,6 +128,7 @@ export class SagaGateway {
   }
 
   handle(call: Call): Promise<Outcome> {
+    this.#given.seen?.(call)
     const [once, together, deeds] = this.#contributions.map(({ calls }) => calls?.middleware(call.target))
     const middlewares = [resolvingTool(call.target, this.deps), once, together, this.#given.above, deeds]
     const run: Handler = async ({ target, params }) => {

@@ -2,6 +2,7 @@
 import { LRUCache } from 'lru-cache'
 import { hash } from 'node:crypto'
 import { world } from '../../core/world.ts'
+import { isPermitted } from '../own-calls.ts'
 import type { Call, Handler, Outcome, Middleware, Target, Notification } from '../../core/call.ts'
 import { type Deprecation, readDeprecation } from '../../core/contract.ts'
 import { GatewayError } from '../../core/error.ts'
@@ -144,7 +145,7 @@ async function callSuccessor(
   call: Call,
   { next, deps, deprecation, isForwarded }: RemovedToolContext,
 ): Promise<Outcome> {
-  if (!(await deps.invoker.isPermitted(call))) return next(call)
+  if (!(await isPermitted(deps, call))) return next(call)
   const { successor } = deprecation
   if (!isForwarded || successor === undefined || successor === call.target.name)
     throw toolRemoved(call.target.name ?? '', deprecation)

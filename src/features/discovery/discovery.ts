@@ -1,5 +1,6 @@
 /** Recommends servers for a required capability, and suggests similar tools for calls of unknown tools. */
 import type { Call, Handler, Outcome } from '../../core/call.ts'
+import { isPermitted } from '../own-calls.ts'
 import { type Descriptor, type Risk, riskRanks } from '../../core/descriptor.ts'
 import { GatewayError, isCancelled } from '../../core/error.ts'
 import type { Finding } from '../../core/finding.ts'
@@ -231,9 +232,7 @@ function withSuggestions(deps: Deps): (call: Call, next: Handler) => Promise<Out
     const candidates = distinct
       .filter(({ name }) => plain.test(name) && name !== exposed)
       .slice(0, MAX_CANDIDATES)
-    const isAllowed = await Promise.all(
-      candidates.map(({ entry }) => deps.invoker.isPermitted(callOf(call, entry))),
-    )
+    const isAllowed = await Promise.all(candidates.map(({ entry }) => isPermitted(deps, callOf(call, entry))))
     return candidates.filter((_, index) => isAllowed[index] === true).slice(0, MAX_SUGGESTIONS)
   }
 

@@ -1,6 +1,7 @@
 /** The sources of recommendations: the configuration, the connected servers, and a public registry. */
 import { LRUCache } from 'lru-cache'
 import type { Call } from '../../core/call.ts'
+import { isPermitted } from '../own-calls.ts'
 import type { Descriptor, ServerRecord } from '../../core/descriptor.ts'
 import { isObject } from '../../core/json/json.ts'
 import { expiryByWorld } from '../../core/world.ts'
@@ -40,7 +41,7 @@ export function createNeighbours(deps: Deps): Neighbours {
 
   const permitted = async (call: Call, found: readonly Ranked<Offer>[]): Promise<Ranked<Offer>[]> => {
     const isAllowed = await Promise.all(
-      found.map(async ({ of }) => !of.entry || deps.invoker.isPermitted(callOf(call, of.entry))),
+      found.map(async ({ of }) => !of.entry || isPermitted(deps, callOf(call, of.entry))),
     )
     return found.filter((_, at) => isAllowed[at] === true)
   }

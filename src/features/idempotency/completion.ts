@@ -2,6 +2,7 @@
  * Classifies the end of a keyed call, annotates its response, and verifies a lost call with a read.
  */
 import { type Call, isOpen, type Outcome } from '../../core/call.ts'
+import { internalCall } from '../own-calls.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
 import { type Category, GatewayError, isCategory } from '../../core/error.ts'
 import { classify, firstWords, type Rule, isAnsweredCode, isGatewayRefusal } from '../../core/failure.ts'
@@ -171,7 +172,7 @@ export async function verify(
   if (!find) throw new Error('it does not name what to look for')
   const given = call.params.fields.arguments
   const outcome = await deps.invoker.call(
-    snapshotCall(expression, { call, upstream, args: asArguments(given), deps }),
+    snapshotCall(expression, { call, upstream, args: asArguments(given) }),
   )
   if (outcome.kind !== 'result') throw new Error('the server requests input first')
   if (outcome.result.fields.isError === true) throw new Error('the read failed')
@@ -189,11 +190,10 @@ interface ReadContext {
   readonly call: Call
   readonly upstream: string
   readonly args: Readonly<Record<string, unknown>>
-  readonly deps: Deps
 }
 
-function snapshotCall(expression: Expression, { call, upstream, args, deps }: ReadContext): Call {
-  return deps.invoker.internal({
+function snapshotCall(expression: Expression, { call, upstream, args }: ReadContext): Call {
+  return internalCall({
     purpose: 'read',
     principal: call.principal,
     upstream,

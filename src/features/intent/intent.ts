@@ -1,5 +1,6 @@
 /** Reads the stated intent of calls, suggests better tools, and redirects calls by configured rules. */
 import type { Call, Handler, Outcome, Middleware, Target } from '../../core/call.ts'
+import { isPermitted } from '../own-calls.ts'
 import { type Descriptor, riskRanks, type ServerRecord } from '../../core/descriptor.ts'
 import { GatewayError, asGatewayError } from '../../core/error.ts'
 import type { Finding } from '../../core/finding.ts'
@@ -292,7 +293,7 @@ function createSuggest(deps: Deps): Suggest {
       if (!appliesTo(called.name, request.intent)) continue
       if (suggest === called.name) return 'none'
       const entry = record.tools.find((tool) => tool.entry.name === suggest)?.entry
-      if (entry && (await deps.invoker.isPermitted(callOf(request.call, entry))))
+      if (entry && (await isPermitted(deps, callOf(request.call, entry))))
         return toSuggestion(request, entry, reason)
     }
     return undefined
@@ -309,7 +310,7 @@ function createSuggest(deps: Deps): Suggest {
     for (const { of, score, match } of found.slice(0, MAX_CANDIDATES)) {
       if (match < MIN_SCORE || score < margin * calledScore || isSame(of.entry, called)) return undefined
       if (riskRanks[of.entry.classification.risk] > riskRanks[called.classification.risk]) continue
-      if (await deps.invoker.isPermitted(callOf(request.call, of.entry)))
+      if (await isPermitted(deps, callOf(request.call, of.entry)))
         return toSuggestion(request, of.entry, MATCH_REASON)
     }
     return undefined

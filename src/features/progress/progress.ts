@@ -220,7 +220,7 @@ async function listen(call: Call, next: Handler, { engine, deps }: Listening): R
   }
   const stop = engine.journal.observe((key, record) => {
     const id = isModern ? ids.get(key) : sessionTaskId(key, record, call, engine)
-    if (id !== undefined) call.emit(statusNote(id, record, { call, invoker: deps.invoker }))
+    if (id !== undefined) call.emit(statusNote(id, record, call))
   })
   const emit = (note: Notification): void => {
     if (note.method !== ACKNOWLEDGED || ids.size === 0) return call.emit(note)

@@ -5,6 +5,7 @@
  * Invariant: exactly one of the processes that share the store takes an operation over, by a compare-and-swap of its owner.
  */
 import { type Timer, world } from '../../core/world.ts'
+import { repeatedCall } from '../own-calls.ts'
 import type { Call } from '../../core/call.ts'
 import { background } from '../../core/log.ts'
 import { hasExtension, hasIdempotencyKey, TRANSACTION_ID } from '../../protocol/meta-keys.ts'
@@ -134,7 +135,7 @@ export class Recovery {
     if (!request) throw new TypeError('an operation without its request cannot be taken up')
     const { params, meta, client, requestState } = request
     const isKeyed = hasIdempotencyKey({ meta, params }) || requestState.upstream_task !== undefined
-    return this.#deps.invoker.repeated({
+    return repeatedCall({
       requestId: record.requestId,
       params,
       meta,

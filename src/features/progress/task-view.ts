@@ -1,5 +1,6 @@
 /** An operation as a task: its status, and its inlined outcome or input requests. */
 import type { Call, InputRequest } from '../../core/call.ts'
+import { modernError } from '../../protocol/modern.ts'
 import { GatewayError, VERIFY_EFFECT } from '../../core/error.ts'
 import { Payload } from '../../core/payload.ts'
 import type { Task, TaskStatus } from '../../core/task.ts'
@@ -7,7 +8,6 @@ import { encodeInputRequest } from '../../protocol/input-requests.ts'
 import { ERROR_KEY, NS } from '../../protocol/meta-keys.ts'
 import { taskFields } from '../../protocol/tasks.ts'
 import { isEnded, type OperationRecord } from '../../records/operations.ts'
-import type { Services } from '../feature.ts'
 import { stillRunning } from './notes.ts'
 
 /** The `_meta` key of the id of an operation in its result. */
@@ -54,17 +54,12 @@ export function legacyTask(task: Task, { result }: OperationRecord): Payload {
 }
 
 /** A task in the format of 2026-07-28, with its outcome or its input requests (SEP-2663, DetailedTask). */
-export function detailedTask(
-  task: Task,
-  record: OperationRecord,
-  { call, invoker }: { readonly call: Call } & Pick<Services, 'invoker'>,
-): Payload {
+export function detailedTask(task: Task, record: OperationRecord, call: Call): Payload {
   const head = Payload.of({ resultType: 'complete', ...taskFields(task, 'modern') })
   if (task.status === 'completed') return head.with({ result: record.result })
   if (task.status === 'failed') {
     // The error names the request that failed, not the one that reads it.
-    const { requestId } = record
-    return head.with({ error: invoker.errorAsSent(failureOf(record), { ...call, requestId }) })
+    return head.with({ error: modernError(failureOf(record), record.requestId) })
   }
   if (task.status !== 'input_required') return head
   const encoded = openRequests(record).map(([key, request]): [string, Payload] => {

@@ -6,6 +6,8 @@
  * same way, and in the same time, as one for an unknown task.
  */
 import type { Call, Handler, InputResponses, Outcome } from '../../core/call.ts'
+import { isPermitted } from '../own-calls.ts'
+import { asToolResult } from '../../protocol/projection.ts'
 import { GatewayError, invalidParam, unknownTask } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
@@ -95,13 +97,13 @@ async function isReadable(
   const { inputResponses: _responses, ...rest } = call
   const target = { upstream, method: 'tools/call', name: tool }
   const params = Payload.of({ name: tool, arguments: {} })
-  return invoker.isPermitted({ ...rest, method: target.method, target, params })
+  return isPermitted({ invoker }, { ...rest, method: target.method, target, params })
 }
 
-function get(call: Call, { key, record }: StoredOperation, { engine, deps }: Parts): Outcome {
+function get(call: Call, { key, record }: StoredOperation, { engine }: Parts): Outcome {
   const task = taskOf(idIn(call), record, engine.running(key)?.message)
   if (call.client.era === 'legacy') return { kind: 'result', result: legacyTask(task, record) }
-  return { kind: 'result', result: detailedTask(task, record, { call, invoker: deps.invoker }) }
+  return { kind: 'result', result: detailedTask(task, record, call) }
 }
 
 /** Stores responses to input requests; ignores those to unknown or already answered requests (SEP-2663). */
@@ -151,7 +153,7 @@ async function cancel(call: Call, { key }: StoredOperation, { engine }: Parts): 
 
 /** Waits for the outcome of a task, and requests input from its client meanwhile (2025-11-25 basic/utilities/tasks). */
 async function result(call: Call, first: StoredOperation, parts: Parts): Promise<Outcome> {
-  const { engine, recovery, deps } = parts
+  const { engine, recovery } = parts
   if (call.inputResponses) await respond(call.inputResponses, first, engine)
   const meta = relatedTask(idIn(call))
   for (;;) {
@@ -159,7 +161,7 @@ async function result(call: Call, first: StoredOperation, parts: Parts): Promise
     const record = (await recovery.find(first.key))?.record
     if (!record) throw unknownTask()
     if (record.state === 'completed' && record.result)
-      return { kind: 'result', result: deps.invoker.asToolResult(record.result, call).withMeta(meta) }
+      return { kind: 'result', result: asToolResult(record.result, call).withMeta(meta) }
     if (isEnded(record)) throw failureOf(record)
     const open = openRequests(record)
     if (open.length > 0) {
@@ -246,14 +248,10 @@ function idIn({ params }: Call): string {
 }
 
 /** A status notification of a task, in the format of its listener's revision. */
-export function statusNote(
-  id: string,
-  record: OperationRecord,
-  around: { readonly call: Call } & Pick<Deps, 'invoker'>,
-) {
+export function statusNote(id: string, record: OperationRecord, call: Call) {
   const task = taskOf(id, record, undefined)
-  if (around.call.client.era === 'modern') {
-    const params = detailedTask(task, record, around).with({ resultType: undefined })
+  if (call.client.era === 'modern') {
+    const params = detailedTask(task, record, call).with({ resultType: undefined })
     return { method: 'notifications/tasks', params }
   }
   return { method: 'notifications/tasks/status', params: legacyTask(task, record) }

@@ -1,5 +1,6 @@
 /** Signs a receipt of a result on request. */
 import { world } from '../../core/world.ts'
+import { asSent } from '../../protocol/projection.ts'
 import { isAnswer } from '../../core/failure.ts'
 import type { Call, Handler, Outcome } from '../../core/call.ts'
 import { dryRunSlot } from '../../core/dry-run.ts'
@@ -66,7 +67,7 @@ async function signReceipt(outcome: Outcome, call: Call, server: string, deps: D
   const { result } = outcome
   // Without a stamp of the gateway, the server's own claim would be signed.
   const stamp = deps.features.isOn('provenance', server) ? ownStamp(result) : undefined
-  const claims = claimsOf(deps.invoker.asSent(result, call), call, { server, stamp })
+  const claims = claimsOf(asSent(result, call), call, { server, stamp })
   // The effect has happened: the result is returned even if it cannot be signed.
   const receipt = await deps.identity.sign({ ...claims }).catch((error: unknown) => {
     deps.log.error('receipt.unsigned', { reason: String(error) })

@@ -7,6 +7,7 @@
  */
 import { createHash } from 'node:crypto'
 import { world } from '../../core/world.ts'
+import { internalCall } from '../own-calls.ts'
 import type { Call, Handler, Outcome } from '../../core/call.ts'
 import { detachedSlot } from '../../core/lasting-call.ts'
 import { GatewayError } from '../../core/error.ts'
@@ -177,14 +178,14 @@ async function compensateStep(
   const callUnder = async (idempotencyKey: string): Promise<Outcome> => {
     const { tool } = compensation
     const args = await argumentsOf(compensation, deed, deps)
-    const internalCall = {
+    const order = {
       purpose: 'compensate',
       principal,
       upstream: step.upstream,
       tool,
       arguments: args,
     } as const
-    return deps.invoker.call(deps.invoker.internal({ ...internalCall, idempotencyKey, undoes: deed?.trace }))
+    return deps.invoker.call(internalCall({ ...order, idempotencyKey, undoes: deed?.trace }))
   }
   // The answer of an earlier attempt is repeated under its key, so a server that only failed for the moment gets another one.
   const compensate = async (first: string): Promise<Outcome> => {

@@ -1,5 +1,6 @@
 /** The life of a step: recorded before its call, checked for a compensation, and ended with its outcome. */
 import { world } from '../../core/world.ts'
+import { internalCall, isPermitted } from '../own-calls.ts'
 import { type Call, type Handler, type InterimOutcome, isOpen, type Outcome } from '../../core/call.ts'
 import { keepsResultSlot } from '../../core/used-reference.ts'
 import { withFinding } from '../../core/dry-run.ts'
@@ -269,14 +270,14 @@ async function mustBeUndoable(call: Call, principal: Principal, deps: Deps): Pro
   for (const compensation of compensations) {
     if (!compensation) continue
     const { tool } = compensation
-    const internalCall = {
+    const order = {
       purpose: 'compensate',
       principal,
       upstream,
       tool,
       arguments: knownArguments(compensation, call),
     } as const
-    if (!(await deps.invoker.isPermitted(deps.invoker.internal(internalCall))))
+    if (!(await isPermitted(deps, internalCall(order))))
       throw noUndo(at, `you may not call ${tool}, which undoes it`, `Get the rights to call ${tool}.`)
   }
 }

@@ -3,6 +3,7 @@
  * secrets.
  */
 import type { Call } from '../../core/call.ts'
+import { internalCall } from '../own-calls.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
 import { isObject } from '../../core/json/json.ts'
 import type { Step } from '../../core/json/path.ts'
@@ -34,7 +35,7 @@ export async function compensationProblem(
 ): Promise<string | undefined> {
   if (way.kind !== 'exact' && way.kind !== 'approximate') return undefined
   const { tool, arguments: args } = way
-  const internal = compensatingCall(call, { tool, arguments: args }, { upstream, deps })
+  const internal = compensatingCall(call, { tool, arguments: args }, upstream)
   const entry = await entryOf(internal, deps)
   const schema = entry?.definition.inputSchema
   if (!entry || !isObject(schema)) return undefined
@@ -63,7 +64,7 @@ export async function secretsOf(
   const undoing = rule.kind === 'call' ? [rule.call] : [rule.restore, ...(rule.absent ? [rule.absent] : [])]
   const names = undoing.map(async (expression) => {
     const entry = await entryOf(
-      compensatingCall(call, { tool: expression.tool, arguments: {} }, context),
+      compensatingCall(call, { tool: expression.tool, arguments: {} }, context.upstream),
       context.deps,
     )
     return [...secretNames(entry?.definition.inputSchema), ...secretsPassedOn(expression, own)]
@@ -84,9 +85,9 @@ function secretsPassedOn(expression: Expression, secrets: readonly string[]): re
 function compensatingCall(
   { principal }: Call,
   called: { readonly tool: string; readonly arguments: Readonly<Record<string, unknown>> },
-  { upstream, deps }: Context,
+  upstream: string,
 ): Call {
-  return deps.invoker.internal({ purpose: 'compensate', principal, upstream, ...called })
+  return internalCall({ purpose: 'compensate', principal, upstream, ...called })
 }
 
 /** The list entry of the tool that is called; undefined if it is not known. */

@@ -1,5 +1,6 @@
 /** Computes the compensating call from a rule, the arguments, the result and the snapshot. */
 import { displayCall } from '../../core/masked-arguments.ts'
+import { internalCall } from '../own-calls.ts'
 import type { Call, Outcome } from '../../core/call.ts'
 import { asGatewayError } from '../../core/error.ts'
 import { classify, firstWords } from '../../core/failure.ts'
@@ -118,7 +119,7 @@ export class SnapshotReader {
     given: { readonly upstream: string; readonly args: Readonly<Record<string, unknown>> },
   ): Promise<ReadSnapshot> {
     try {
-      const internal = this.#deps.invoker.internal({
+      const internal = internalCall({
         purpose: 'read',
         principal: call.principal,
         upstream: given.upstream,

@@ -8,6 +8,7 @@
  * methods do not exist.
  */
 import type { Call, Client, Handler, Middleware, Outcome } from '../../../core/call.ts'
+import { modernError } from '../../../protocol/modern.ts'
 import { GatewayError } from '../../../core/error.ts'
 import { exactly, isObject } from '../../../core/json/json.ts'
 import { Payload } from '../../../core/payload.ts'
@@ -218,7 +219,7 @@ function streamParams(
   message: StreamMessage,
   call: Call,
   request: EventRequest,
-  { deps: { identity, invoker } }: EventCatalog,
+  { deps: { identity } }: EventCatalog,
 ): Readonly<Record<string, unknown>> {
   const cursor = (positions: Positions): string =>
     sealCursor(positions[logOf(request.type)] ?? '', call, request, identity.seal)
@@ -230,7 +231,7 @@ function streamParams(
     case 'heartbeat':
       return { cursor: cursor(message.position) }
     default:
-      return { error: invoker.errorAsSent(inColumn(message.error, profileOf(call.client).codes), call) }
+      return { error: modernError(inColumn(message.error, profileOf(call.client).codes), call.requestId) }
   }
 }
 

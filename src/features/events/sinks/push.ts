@@ -6,6 +6,7 @@
  * configuration. A subscription that has ended is reported before its delivery stops.
  */
 import type { Call, ClientStream, Notification } from '../../../core/call.ts'
+import { callOnBehalf } from '../../own-calls.ts'
 import { asGatewayError } from '../../../core/error.ts'
 import { exactly } from '../../../core/json/json.ts'
 import { hasReachedShare, type Principal } from '../../../core/principal.ts'
@@ -326,7 +327,7 @@ async function retainAll({ catalog, subscriptions }: KeptSubscriptions, signal: 
   const retainOne = async (record: SubscriptionRecord): Promise<void> => {
     const { invoker } = catalog.deps
     const principal = invoker.present(fromStoredPrincipal(record.principal))
-    const call = invoker.onBehalf(principal, record.upstream)
+    const call = callOnBehalf(principal, record.upstream)
     const { requests } = await findRequests(asSubscription(record), call, catalog)
     // A source can take a while to be ready, which nobody waits for here.
     retain(requests, call.principal, catalog).catch((error: unknown) => failed(error, record.id))

@@ -1,5 +1,6 @@
 /** The deliveries of webhooks of this process: an outbox whose queues are subscriptions, and whose source are the logs of events. */
 import { world } from '../../../core/world.ts'
+import { callOnBehalf } from '../../own-calls.ts'
 import { asGatewayError, type GatewayError } from '../../../core/error.ts'
 import { type Clock, systemClock } from '../../../durable/dispatcher.ts'
 import { Outbox } from '../../../durable/outbox.ts'
@@ -111,7 +112,7 @@ export class WebhookDeliveries {
     } catch (error) {
       gone = forbidden('revoked', asGatewayError(error).message)
     }
-    const call = invoker.onBehalf(principal, record.upstream)
+    const call = callOnBehalf(principal, record.upstream)
     const subscription = new WebhookSubscription(queue, receiver, call, this.#services)
     // It is delivered until its receiver knows that it has ended.
     if (gone) subscription.terminate(gone)

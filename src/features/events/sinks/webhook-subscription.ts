@@ -5,6 +5,7 @@
  * A message is made for each attempt: rights, masking, and the cursor up to which everything was accepted may have changed.
  */
 import { asGatewayError, GatewayError } from '../../../core/error.ts'
+import { modernError } from '../../../protocol/modern.ts'
 import type { Call } from '../../../core/call.ts'
 import { world } from '../../../core/world.ts'
 import type { Delivery, FailedAttempt, Limit, Sent, Settlement } from '../../../durable/dispatcher.ts'
@@ -209,7 +210,7 @@ export class WebhookSubscription implements Consumer<SubscriptionRecord, Content
     const { id, principal } = this.queue.record
     const { code: reason } = error
     deps.log.warn('webhook.terminated', { subscription: id, principal: principal.id, reason })
-    const sent = deps.invoker.errorAsSent(inColumn(error, this.#column), this.#call).value
+    const sent = modernError(inColumn(error, this.#column), this.#call.requestId).value
     this.queue.end(controlId('terminated'), { kind: 'terminated', error: sent })
     wake(id)
     return undefined

@@ -5,6 +5,7 @@
  * Invariant: a log says where listening began, because what a server notified before is not in it.
  */
 import type { Notification } from '../../../core/call.ts'
+import { listenCall } from '../../own-calls.ts'
 import { asGatewayError, GatewayError } from '../../../core/error.ts'
 import { background } from '../../../core/log.ts'
 import { Payload } from '../../../core/payload.ts'
@@ -181,7 +182,7 @@ class Listeners {
       if (event) background(events.add(event), log)
     }
     try {
-      await invoker.relay(invoker.listening({ upstream, filter, controller, emit }))
+      await invoker.relay(listenCall({ upstream, filter, controller, emit }))
     } catch (error) {
       if (controller.signal.aborted) return
       log.debug('events.not_listening', { upstream, reason: asGatewayError(error).code })

@@ -1,5 +1,6 @@
 /** What the gateway notices itself: whether servers can be reached, and what other features publish. */
 import { world } from '../../../core/world.ts'
+import { serverRequest } from '../../own-calls.ts'
 import { background } from '../../../core/log.ts'
 import { callerHash } from '../../../records/principal.ts'
 import { FOREVER } from '../../../store/store.ts'
@@ -83,7 +84,7 @@ class ReachabilityEvents {
     if (!down || world.now() - down.triedAt < PROBE_INTERVAL_MS) return
     down.triedAt = world.now()
     const { invoker } = this.#deps
-    const call = invoker.request({ upstream, method: 'server/discover', controller: new AbortController() })
+    const call = serverRequest({ upstream, method: 'server/discover', controller: new AbortController() })
     invoker.relay(call).catch(() => undefined)
   }
 

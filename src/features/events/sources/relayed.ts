@@ -9,6 +9,7 @@
  */
 import { hash } from 'node:crypto'
 import type { Notification } from '../../../core/call.ts'
+import { serverRequest } from '../../own-calls.ts'
 import { asGatewayError, GatewayError, isErrorCode } from '../../../core/error.ts'
 import type { Finding } from '../../../core/finding.ts'
 import { toDouble } from '../../../core/json/exact-number.ts'
@@ -208,7 +209,7 @@ class ListedTypes {
   async #request(upstream: string, method: string, params: Fields): Promise<Fields> {
     const { invoker } = this.#deps
     const outcome = await inTime(LIST_TIMEOUT_MS, timedOut(), (controller) =>
-      invoker.relay(invoker.request({ upstream, method, params, controller })),
+      invoker.relay(serverRequest({ upstream, method, params, controller })),
     )
     return outcome.kind === 'result' ? outcome.result.fields : {}
   }
@@ -558,7 +559,7 @@ class ServerSubscription implements Job {
     const { upstream, name, arguments: given } = this.subject
     const params = { name, arguments: given, ...own }
     const request = { upstream, method, params, controller, ...(emit && { emit }) }
-    const outcome = await invoker.relay(invoker.request(request))
+    const outcome = await invoker.relay(serverRequest(request))
     return outcome.kind === 'result' ? outcome.result.fields : {}
   }
 

@@ -11,6 +11,7 @@
  */
 import { hash } from 'node:crypto'
 import { asGatewayError, GatewayError } from '../../../core/error.ts'
+import { internalCall } from '../../own-calls.ts'
 import type { Finding } from '../../../core/finding.ts'
 import { isNumber, toDouble } from '../../../core/json/exact-number.ts'
 import { canonical, exactly, isObject, readJson } from '../../../core/json/json.ts'
@@ -260,7 +261,7 @@ class Watch implements Job {
 async function itemsFor(target: WatchTarget, deps: Deps, signal: AbortSignal): Promise<readonly Item[]> {
   const { server: upstream, settings } = target
   const { tool } = target.call
-  const made = deps.invoker.internal({
+  const made = internalCall({
     purpose: 'read',
     principal: poller,
     upstream,

@@ -8,6 +8,7 @@
  */
 import { createHash, type Hash } from 'node:crypto'
 import { bareHost } from '../../../core/address.ts'
+import { callOnBehalf } from '../../own-calls.ts'
 import type { Call, Handler, Outcome } from '../../../core/call.ts'
 import type { Descriptor } from '../../../core/descriptor.ts'
 import { asGatewayError, GatewayError, invalidParam, isCancelled } from '../../../core/error.ts'
@@ -414,7 +415,7 @@ export class ImportTools {
 
   /** The tools and arguments in the settings that servers do not list. Servers that cannot be reached are skipped. */
   async problems(): Promise<readonly Finding[]> {
-    const call = this.#deps.invoker.onBehalf(anonymous, undefined)
+    const call = callOnBehalf(anonymous, undefined)
     const ofFormats = Object.entries(this.#configured.formats).map(async ([format, target]) => {
       const unlisted = `no server lists a tool ${target.tool}: write its name at /mcp`
       const problem = await this.#problemOf(call, { name: target.tool }, { target, unlisted })

@@ -1,8 +1,8 @@
+import type { ServiceStubs } from '../../../support/feature-deps.ts'
 import { describe, expect, it } from 'vitest'
 import type { Call, Notification, Outcome } from '../../../../src/core/call.ts'
 import { isObject } from '../../../../src/core/json/json.ts'
 import { Payload } from '../../../../src/core/payload.ts'
-import type { Services } from '../../../../src/features/feature.ts'
 import { PROGRESS_KEY } from '../../../../src/features/progress/notes.ts'
 import { fakeClock } from '../../../support/fake-clock.ts'
 import {
@@ -26,7 +26,7 @@ const pages = (items: number[]): string =>
   JSON.stringify({ content: [], structuredContent: { items }, _meta: { [STREAM]: { pages: items.length } } })
 
 /** A call whose pages were collected, and what later calls of its tool get. */
-async function collected(first = pages([1, 2]), deps: Partial<Services['invoker']> = {}) {
+async function collected(first = pages([1, 2]), deps: ServiceStubs = {}) {
   const pending = pendingServer()
   const later: Call[] = []
   const gateway = process({

@@ -5,7 +5,6 @@ import { loadSettings } from '../../../../src/config/load.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { featureSettings } from '../../../../src/core/settings.ts'
-import { internalCall } from '../../../../src/gateway/internal-call.ts'
 import { transactions } from '../../../../src/features/transactions/transactions.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import { featureDeps, offeredBy } from '../../../support/feature-deps.ts'
@@ -281,11 +280,8 @@ describe('compensation of a step', () => {
   it('the idempotency key of a compensation is derived from transaction and step', async () => {
     const keys: unknown[] = []
     const gateway = new SagaGateway({
-      deps: {
-        internal: (order) => {
-          if (order.idempotencyKey !== undefined) keys.push(order.idempotencyKey)
-          return internalCall(order)
-        },
+      seen: ({ internal, meta: { 'dev.gatehouse/idempotency_key': key } }) => {
+        if (internal && key !== undefined) keys.push(key)
       },
     })
     for (const id of ['t', 'ünusual']) {

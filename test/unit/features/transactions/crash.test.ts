@@ -1,6 +1,5 @@
 import fc from 'fast-check'
 import { afterEach, beforeEach, expect, it, vi } from 'vitest'
-import { internalCall } from '../../../../src/gateway/internal-call.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import { CrashingStore } from '../../../support/crashing-store.ts'
 import { Place, SagaGateway } from '../../../support/saga-world.ts'
@@ -69,12 +68,9 @@ async function survived(given: Plan, at: number, isDone: boolean) {
   const acknowledged: Step[] = []
   const count: ConstructorParameters<typeof SagaGateway>[0] = {
     places: there,
-    deps: {
-      internal: (order) => {
-        const call = internalCall(order)
-        if (order.idempotencyKey !== undefined) keys.set(call.requestId, order.idempotencyKey)
-        return call
-      },
+    seen: ({ internal, meta, requestId }) => {
+      const { 'dev.gatehouse/idempotency_key': key } = meta
+      if (internal && typeof key === 'string') keys.set(requestId, key)
     },
     next: (call, run) => {
       const name = keys.get(call.requestId)

@@ -1,4 +1,4 @@
-import type { Services } from '../../../../src/features/feature.ts'
+import type { ServiceStubs } from '../../../support/feature-deps.ts'
 import { referencesSlot } from '../../../../src/core/used-reference.ts'
 import { stepSlot } from '../../../../src/records/transactions.ts'
 import { toolCall } from '../../../support/tool-call.ts'
@@ -386,7 +386,11 @@ describe('a step of a transaction', () => {
 
   it('a step whose compensation the caller may not call does not run', async () => {
     const one = new Place()
-    const isPermitted: Services['invoker']['isPermitted'] = async ({ target, params, internal: purpose }) => {
+    const isPermitted: NonNullable<ServiceStubs['isPermitted']> = async ({
+      target,
+      params,
+      internal: purpose,
+    }) => {
       expect(params.fields['arguments']).toEqual({ key: 'a' })
       return !(purpose === 'compensate' && target.name === 'remove')
     }

@@ -7,7 +7,7 @@ import {
   type DeliveryServices,
   WebhookSubscription,
 } from '../../../../../src/features/events/sinks/webhook-subscription.ts'
-import { callOnBehalf } from '../../../../../src/gateway/internal-call.ts'
+import { callOnBehalf } from '../../../../../src/features/own-calls.ts'
 import { AppendLog, isBefore } from '../../../../../src/durable/log.ts'
 import { Queue } from '../../../../../src/durable/outbox.ts'
 import type { SubscriptionRecord } from '../../../../../src/records/event-subscriptions.ts'
