@@ -20,34 +20,40 @@ const others = new Set(['https:', 'user:', 'events/', 'spooled:', 'undo:'])
 interface Found {
   readonly file: string
   readonly prefix: string
+  /** Whether the file uses a store. */
+  readonly isUser: boolean
 }
 
-/** The beginnings of keys in the files that use a store. */
+/** What looks like the beginning of a key, in all files. */
 function beginnings(): readonly Found[] {
   const files = globSync('src/**/*.ts', { cwd: inRepository('.') }).filter(
     (file) => file !== 'src/store/store.ts',
   )
   return files.flatMap((file) => {
     const text = readFileSync(inRepository(file), 'utf8').replace(COMMENT, '')
-    if (!USE.test(text)) return []
+    const isUser = USE.test(text)
     const written = [...text.matchAll(BEGINNING)].flatMap(({ groups }) => groups?.['prefix'] ?? [])
     const named = [...text.matchAll(COLLECTION)].flatMap(({ groups }) => `${groups?.['name']}/`)
     const found = [...written, ...named.filter((name) => declared.includes(name))]
-    return [...new Set(found)].filter((prefix) => !others.has(prefix)).map((prefix) => ({ file, prefix }))
+    return [...new Set(found)].map((prefix) => ({ file, prefix, isUser }))
   })
 }
 
 describe('the keys of a store', () => {
   it('begin with a prefix that is declared', () => {
-    const unknown = beginnings().filter(({ prefix }) => !declared.includes(prefix))
+    const unknown = beginnings().filter(
+      ({ prefix, isUser }) => isUser && !declared.includes(prefix) && !others.has(prefix),
+    )
     expect(unknown).toEqual([])
   })
 
   it('are of one file each, and every declared prefix is used', () => {
     const files = new Map<string, string[]>()
-    for (const { file, prefix } of beginnings()) files.set(prefix, [...(files.get(prefix) ?? []), file])
-    const shared = [...files].filter(([, all]) => all.length > 1)
+    const all = beginnings()
+    for (const { file, prefix, isUser } of all)
+      if (isUser) files.set(prefix, [...(files.get(prefix) ?? []), file])
+    const shared = [...files].filter(([prefix, each]) => declared.includes(prefix) && each.length > 1)
     expect(shared).toEqual([])
-    expect(declared.filter((prefix) => !files.has(prefix))).toEqual([])
+    expect(declared.filter((prefix) => !all.some((found) => found.prefix === prefix))).toEqual([])
   })
 })
