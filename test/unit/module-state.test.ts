@@ -57,7 +57,8 @@ const notState = ['core/tool-call.ts names', 'testkit/conversations.ts client']
 
 const binding = /^(?:export )?(const|let) (\w+)\b(.*)/gm
 const effect = /^(?:world\.)?(set(?:Interval|Timeout|Immediate)|process\.(?:on|once)|\w+\.addListener)\(/gm
-const constructed = /= new (?!Map\b|Set\b|RegExp\b|Uint8Array\b|GatewayError\b)\w+/
+// A slot is a key: it holds nothing.
+const constructed = /= new (?!Slot\b|Map\b|Set\b|RegExp\b|Uint8Array\b|GatewayError\b)\w+/
 const empty = /= (?:new (?:Map|Set)(?:<.*>)?\(\)|\[\])$/
 
 /** Whether a file changes what a name of its module stands for. */
