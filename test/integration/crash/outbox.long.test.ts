@@ -25,7 +25,7 @@ import { repetitions, seedOf, variantsOf } from '../../support/soak.ts'
 const SEED = seedOf('OUTBOX_SEED', 1971)
 const QUEUES = ['one', 'two', 'three', 'four'] as const
 /** How often each fault happens. */
-const ROUNDS = repetitions(1, 6)
+const ROUNDS = repetitions(1, 4)
 /** Longer than the heartbeats of a process are valid, so others take over what it owns, in milliseconds. */
 const STOPPED_MS = 12_000
 const HOUR_MS = 3_600_000
@@ -120,6 +120,7 @@ const runs = (['LMDB', 'Redis'] as const).flatMap((store) => [2, 5].map((count) 
 describe('an outbox whose processes are killed, stopped, and have wrong clocks', { concurrent: true }, () => {
   it.for(variantsOf(runs, ({ store, count }) => (count === 2) === (store === 'LMDB')))(
     'loses no message, keeps the order of each queue, and repeats under the same ids, with $count processes on $store',
+    { timeout: repetitions(120_000, 600_000) },
     async ({ store: kind, count }, { skip }) => {
       if (kind === 'Redis' && needsRedis.skip) skip()
       const folder = mkdtempSync(join(tmpdir(), 'gatehouse-outbox-'))
@@ -145,7 +146,8 @@ describe('an outbox whose processes are killed, stopped, and have wrong clocks',
       const publishing = (async () => {
         for (let n = 0; !isOver; n++) {
           const messages = QUEUES.map((queue) => ({ id: randomUUID(), queue, n }))
-          await log.append(messages)
+          // The store of a busy machine may not answer: the same messages may then be there twice.
+          await until(() => log.append(messages), 'the log')
           published.push(...messages)
           await pause(15)
         }
