@@ -57,8 +57,9 @@ const notState = ['core/tool-call.ts names', 'testkit/conversations.ts client']
 
 const binding = /^(?:export )?(const|let) (\w+)\b(.*)/gm
 const effect = /^(?:world\.)?(set(?:Interval|Timeout|Immediate)|process\.(?:on|once)|\w+\.addListener)\(/gm
-// A slot is a key: it holds nothing.
-const constructed = /= new (?!Slot\b|Map\b|Set\b|RegExp\b|Uint8Array\b|GatewayError\b)\w+/
+const constructed = /= new (?!Map\b|Set\b|RegExp\b|Uint8Array\b|GatewayError\b)\w+/
+/** A slot is a key: `set` changes nothing of it. */
+const slot = /^ = new Slot</
 const empty = /= (?:new (?:Map|Set)(?:<.*>)?\(\)|\[\])$/
 
 /** Whether a file changes what a name of its module stands for. */
@@ -74,6 +75,7 @@ function isChanged(name: string, text: string): boolean {
 /** The state of a module: bindings at its top level that can change, and what runs when it is loaded. */
 function stateIn(text: string): readonly string[] {
   const bindings = [...text.matchAll(binding)].flatMap(([, kind, name = '', rest = '']) => {
+    if (slot.test(rest)) return []
     const canChange = kind === 'let' || constructed.test(rest) || empty.test(rest) || isChanged(name, text)
     return canChange ? [name] : []
   })
