@@ -128,7 +128,6 @@ const walls: readonly Wall[] = [
   { part: 'descriptions', may: ['core', 'protocol/meta-keys.ts', 'protocol/revisions.ts'] },
   { part: 'catalog', may: ['core', 'protocol'] },
   { part: 'catalog/classify.ts', may: ['core'], own: ['packs/*.json'] },
-  { part: 'catalog/proofs.ts', may: ['core'], own: ['packs/*.json'] },
   {
     part: 'upstream',
     may: ['core', 'protocol'],

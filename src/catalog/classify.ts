@@ -9,12 +9,16 @@ import { judge, type Judgement } from '../core/judgement/judge.ts'
 import { verbClass } from '../core/judgement/lexicon.ts'
 import type { Surroundings } from '../core/judgement/surroundings.ts'
 import { leadingVerb } from '../core/judgement/words.ts'
-import { definitionHash, type Pack } from '../core/pack.ts'
+import { definitionHash, type Pack, parsePack, proofIndex, provedIn } from '../core/pack.ts'
 import { type UpstreamSettings, settingOf } from '../core/settings.ts'
 import { statedTool } from '../core/stated-tool.ts'
 import chromeDevtools from './packs/chrome-devtools.json' with { type: 'json' }
 import notion from './packs/notion.json' with { type: 'json' }
 import playwright from './packs/playwright.json' with { type: 'json' }
+import type { ProvedTool } from '../core/proof.ts'
+import filesystem from './packs/filesystem.json' with { type: 'json' }
+import memory from './packs/memory.json' with { type: 'json' }
+import redis from './packs/redis.json' with { type: 'json' }
 
 // The classification of a tool: its configuration, else the pack entry of exactly this definition, else the result of
 // `core/judgement`. The configuration always wins; the judgement keeps its evidence for `gatehouse explain`.
@@ -191,4 +195,22 @@ for (const { package: from, tools } of [chromeDevtools, notion, playwright] sati
 
 function isEffect(word: string): word is Effect {
   return Object.hasOwn(effectRanks, word)
+}
+
+/*
+ * The proofs of the packs that are part of the gateway, by exact definition. They count for trusted servers only: any
+ * server can list the same definition.
+ */
+
+const packs = [filesystem, memory, redis].map((pack) => parsePack(JSON.stringify(pack), pack.package))
+
+const index = proofIndex(packs)
+
+/** What is proved about a definition, for a trusted server. */
+export function provedOf(
+  definition: Readonly<Record<string, unknown>>,
+  isTrusted: boolean,
+): ProvedTool | undefined {
+  const found = isTrusted ? provedIn(index, definition) : undefined
+  return found === 'other' ? undefined : found
 }

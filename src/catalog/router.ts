@@ -21,9 +21,8 @@ import { isProtocolMethod, method, unknownMethod } from '../protocol/methods.ts'
 import { type Aggregate, aggregate } from './aggregate.ts'
 import { type Answering, createBuiltins, type Builtins } from './builtins.ts'
 import { listedNames, type ListedName, nameOf, namesIn, itemCall } from './listed-names.ts'
-import type { Naming } from './names.ts'
+import type { Naming, NameConflict } from './names.ts'
 import { withPages, listAllPages } from './pagination.ts'
-import type { NameConflict } from './shared-names.ts'
 import { strictNames } from './strict-names.ts'
 
 interface Options {

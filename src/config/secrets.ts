@@ -5,8 +5,7 @@ import { parseEnv } from 'node:util'
 import { plantedProblem, strangerProblem } from '../store/private-folder.ts'
 import { isObject } from '../core/json/json.ts'
 import { basic, clientCredentials, MIN_SECRET_LENGTH } from '../core/text/redactor.ts'
-import { isSecretName } from '../core/text/secret-names.ts'
-import { Secret } from '../core/text/secret.ts'
+import { isSecretName, Secret } from '../core/text/secret.ts'
 
 /** Environment variables by name. */
 export type Environment = Readonly<Record<string, string | undefined>>

@@ -7,7 +7,6 @@ import { GatewayError } from './error.ts'
 import type { Payload } from './payload.ts'
 import type { Principal } from './principal.ts'
 import type { Slots } from './slot.ts'
-import type { Task } from './task.ts'
 
 /** What a server may request from the client before it can finish, by key: elicitation, sampling or roots. */
 export type InputRequests = Readonly<Record<string, InputRequest>>
@@ -203,4 +202,20 @@ export interface Target {
   readonly name?: string
   /** Set if the gateway itself answers instead of a server. */
   readonly isBuiltin?: true
+}
+
+/** Where a task stands, in the words of the specification (2025-11-25 basic/utilities/tasks, SEP-2663). */
+export type TaskStatus = 'working' | 'input_required' | 'completed' | 'failed' | 'cancelled'
+
+/** A task, free of the words of one revision. Times are milliseconds since 1970. */
+export interface Task {
+  readonly id: string
+  readonly status: TaskStatus
+  readonly statusMessage?: string | undefined
+  readonly createdAt: number
+  readonly updatedAt: number
+  /** How long it is kept from its creation on, in milliseconds; null where it has no end. */
+  readonly ttl: number | null
+  /** How often its status may be asked for, in milliseconds. */
+  readonly pollInterval?: number | undefined
 }

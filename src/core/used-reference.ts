@@ -1,4 +1,7 @@
-/** References that the arguments of a call had: where they were, and what they stood for. */
+/**
+ * References that the arguments of a call had: where they were, what they stood for, and how they are written:
+ * `ref://<id>`, or `{"$ref_id": "<id>"}`.
+ */
 import { isObject } from './json/json.ts'
 import type { Payload } from './payload.ts'
 import { Slot } from './slot.ts'
@@ -114,4 +117,12 @@ export function changedAt(
   if (!isObject(given) || typeof first !== 'string' || !Object.hasOwn(given, first)) return given
   // A name may be one that an assignment would treat differently, such as `__proto__`.
   return { ...given, ...Object.fromEntries([[first, changedAt(given[first], rest, change)]]) }
+}
+
+/**
+ * Whether the JSON text of arguments can have a reference. Nearly no call has one. An escape (`\u`) may stand for any of
+ * these characters.
+ */
+export function mayRefer(text: string): boolean {
+  return text.includes('ref:') || text.includes('$ref_id') || text.includes('\\u')
 }

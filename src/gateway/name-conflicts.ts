@@ -1,6 +1,6 @@
 /** Reports the tools and prompts that are not listed as the configuration says, because others have their names. */
 import type { Log } from '../core/log.ts'
-import type { NameConflict } from '../catalog/shared-names.ts'
+import type { NameConflict } from '../catalog/names.ts'
 
 /** How many reported conflicts are remembered. */
 const MAX_REPORTED_CONFLICTS = 1000

@@ -6,9 +6,13 @@ import { createCallStatistics, createRecords } from '../catalog/server-records.t
 import { createNameCheck, type NameCheck } from '../catalog/name-check.ts'
 import { exposedName, namingOf } from '../catalog/names.ts'
 import { listAllPages } from '../catalog/pagination.ts'
-import { resolveTool, createDescriptors, type Descriptors } from '../catalog/tool-descriptors.ts'
+import {
+  resolveTool,
+  createDescriptors,
+  type Descriptors,
+  createUndoRules,
+} from '../catalog/tool-descriptors.ts'
 import { createCatalog, type Catalog } from '../catalog/router.ts'
-import { createUndoRules } from '../catalog/undo-rules.ts'
 import { joinCommand } from '../core/text/command-line.ts'
 import { isLoopbackHost } from '../core/address.ts'
 import { isProtected } from '../core/auth-settings.ts'

@@ -5,7 +5,7 @@ import { escapeHidden } from '../core/text/escape.ts'
 import { isoTime } from '../core/time/waiting.ts'
 import type { Log } from '../core/log.ts'
 import { Redactor } from '../core/text/redactor.ts'
-import { isSecretName } from '../core/text/secret-names.ts'
+import { isSecretName } from '../core/text/secret.ts'
 import { parseJson } from '../core/json/read.ts'
 
 const levels = ['debug', 'info', 'warn', 'error'] as const

@@ -8,7 +8,7 @@ import { within } from '../core/time/waiting.ts'
 import { world } from '../core/world.ts'
 import type { Durations } from './histogram.ts'
 import { revealed } from '../core/text/secret.ts'
-import { resourceOf } from './otlp.ts'
+import { resourceOf } from './tracing.ts'
 
 /** The running export. */
 export interface MetricsExport {

@@ -4,18 +4,18 @@
  */
 import type { Attributes, Context, Span, SpanContext, SpanKind, SpanStatus } from '@opentelemetry/api'
 import type { SpanExporter } from '@opentelemetry/sdk-trace'
+import type { Resource } from '@opentelemetry/resources'
 import type { Call, Target } from '../core/call.ts'
 import { type SentRequest, undoesSlot, calledAsSlot, peerSlot, onSentSlot } from '../core/exchange.ts'
 import type { GatewayError } from '../core/error.ts'
 import type { Log } from '../core/log.ts'
-import type { TraceSettings } from '../core/settings.ts'
+import type { TraceSettings, OtlpSettings } from '../core/settings.ts'
 import { self, sessionDigest } from '../core/identity.ts'
 import { parseJson } from '../core/json/read.ts'
 import { excerpt } from '../core/text/redact.ts'
 import { revealed } from '../core/text/secret.ts'
 import { type Ending, displayUri } from './ending.ts'
 import { servedStatus, sentStatus, type Status, type Way } from './operations.ts'
-import { resourceOf } from './otlp.ts'
 
 /** A span, and the call with its trace context. */
 interface CallSpan {
@@ -209,4 +209,15 @@ function withFailureLog(exporter: SpanExporter, log: Log): SpanExporter {
     shutdown: () => exporter.shutdown(),
     forceFlush: () => exporter.forceFlush?.() ?? Promise.resolve(),
   }
+}
+
+/** This service, as its spans and metrics name it. @throws an Error if the protocol or endpoint cannot be used */
+export async function resourceOf({ resource, serviceName, problem }: OtlpSettings): Promise<Resource> {
+  if (problem !== undefined) throw new Error(problem)
+  const { resourceFromAttributes } = await import('@opentelemetry/resources')
+  return resourceFromAttributes({
+    ...resource,
+    'service.name': serviceName,
+    'service.version': self.version,
+  })
 }

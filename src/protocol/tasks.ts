@@ -2,12 +2,11 @@
  * Tasks on the wire: the core feature of 2025-11-25 (basic/utilities/tasks) and the extension of 2026-07-28 (SEP-2663),
  * which say the same in different members. Reading is lenient toward servers, writing is exact.
  */
-import type { Call, Client } from '../core/call.ts'
+import type { Call, Client, Task, TaskStatus } from '../core/call.ts'
 import { GatewayError, invalidParam } from '../core/error.ts'
 import { toDouble } from '../core/json/exact-number.ts'
 import { isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
-import type { Task, TaskStatus } from '../core/task.ts'
 import { isoTime } from '../core/time/waiting.ts'
 import { metaKeys, tasksExtension } from './meta-keys.ts'
 import { findRevision } from './revisions.ts'

@@ -1,7 +1,16 @@
 /** The store of one process, bounded: the least recently used values are evicted first. */
 import { world } from '../core/world.ts'
-import { MemoryBlobs } from './blobs/memory.ts'
 import { SLICES, type RateLimitWindow, collectionOf, type Store, type TokenGrant } from './store.ts'
+import {
+  type BlobEntry,
+  type BlobFacts,
+  type Blobs,
+  type ByteRange,
+  type Bytes,
+  Digest,
+  partOf,
+  WHOLE,
+} from './blobs/blobs.ts'
 
 /**
  * An LRU cache of bounded weight in two generations: used entries move to the young one; once that is full, it becomes
@@ -231,5 +240,53 @@ export class MemoryStore implements Store {
     const added = new Window(window, now)
     this.#windows.set(key, added)
     return added
+  }
+}
+
+interface Kept {
+  readonly chunks: readonly Uint8Array[]
+  readonly size: number
+  readonly writtenAt: number
+}
+
+/** Blobs in memory. */
+export class MemoryBlobs implements Blobs {
+  readonly capacity = 256 * 1024 * 1024
+  readonly #kept = new Map<string, Kept>()
+
+  async put(id: string, bytes: Bytes): Promise<BlobFacts> {
+    const digest = new Digest()
+    const chunks: Uint8Array[] = []
+    for await (const chunk of bytes) {
+      digest.add(chunk)
+      // The caller may use its buffer again.
+      chunks.push(Uint8Array.from(chunk))
+    }
+    const facts = digest.facts()
+    this.#kept.set(id, { chunks, size: facts.size, writtenAt: world.now() })
+    return facts
+  }
+
+  async open(id: string, range: ByteRange = WHOLE): Promise<Bytes | undefined> {
+    const kept = this.#kept.get(id)
+    return kept && read(kept, range)
+  }
+
+  async delete(id: string): Promise<void> {
+    this.#kept.delete(id)
+  }
+
+  async list(): Promise<readonly BlobEntry[]> {
+    return [...this.#kept].map(([id, { size, writtenAt }]) => ({ id, size, writtenAt }))
+  }
+}
+
+async function* read({ chunks }: Kept, range: ByteRange): AsyncGenerator<Uint8Array> {
+  let at = 0
+  for (const chunk of chunks) {
+    const part = partOf(chunk, at, range)
+    if (part.byteLength > 0) yield part
+    at += chunk.byteLength
+    if (at >= range.end) return
   }
 }

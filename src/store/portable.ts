@@ -4,8 +4,7 @@
  */
 import type { Log } from '../core/log.ts'
 import type { StoreSettings } from '../core/settings.ts'
-import { forgetGeneration } from './lmdb/files.ts'
-import { looksUsable } from './lmdb/open.ts'
+import { forgetGeneration, looksUsable } from './lmdb/files.ts'
 import type { RedisStore } from './redis/store.ts'
 import { Sentinel } from './sentinel.ts'
 import type { PortableStore } from './store.ts'

@@ -1,4 +1,4 @@
-import { MemoryBlobs } from '../../src/store/blobs/memory.ts'
+import { MemoryBlobs } from '../../src/store/memory.ts'
 import type { RateLimitWindow, Store, TokenGrant } from '../../src/store/store.ts'
 
 /** A store whose process ends at a write: that one is done or not, and nothing is heard from the store again. */

@@ -132,7 +132,7 @@ export const plantedBugs: readonly PlantedBug[] = [
   },
   {
     name: 'a rule compares rounded numbers',
-    file: 'features/permissions/rules.js',
+    file: 'features/permissions/gate.js',
     find: 'found.push(written(plainDigits(value)), ...(isDenial ? [String(value)] : []));',
     replace: 'found.push(String(Number(value)));',
     rule: 'exact-numbers',

@@ -28,7 +28,7 @@ const allowed: Readonly<Record<string, string>> = {
   'core/seal.ts keyObjects': byIdentity,
   'core/text/pattern.ts patterns': byText,
   'core/text/pattern.ts properties': byText,
-  'core/text/secret-names.ts known': byText,
+  'core/text/secret.ts known': byText,
   'core/time/waiting.ts lastSecond': byText,
   'core/time/waiting.ts lastText': byText,
   'core/tool-call.ts known': byIdentity,

@@ -5,7 +5,7 @@ import { type Step, type Path, printPath, type Root } from '../json/path.ts'
 import { isObject, isSame, referredTo } from '../json/json.ts'
 import { nearest } from '../text/words.ts'
 import { couldBe } from '../undo/tool-shape.ts'
-import { matchesSchema } from './shortened.ts'
+import { matchesSchema } from './schema.ts'
 
 /** The schemas that path roots refer to, each with the name of its tool. */
 type Sources = Readonly<Record<Root, readonly (readonly [string, unknown])[]>>

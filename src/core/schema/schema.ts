@@ -5,10 +5,11 @@
 import type { Ajv, ErrorObject, Options, ValidateFunction } from 'ajv'
 import { LRUCache } from 'lru-cache'
 import { createRequire } from 'node:module'
-import { isMultiple } from '../json/exact-number.ts'
+import { isMultiple, ExactNumber, numberOf } from '../json/exact-number.ts'
 import { canonical, isObject, pointerSegments } from '../json/json.ts'
 import { hasExactNumbers, withDoubles } from '../json/read.ts'
 import { compilePattern } from '../text/pattern.ts'
+import { shorten } from '../json/shorten.ts'
 
 /** A JSON Schema: 2020-12 unless its `$schema` names draft-07 or older. */
 export type JsonSchema = { readonly [keyword: string]: unknown }
@@ -441,5 +442,44 @@ function compilesForClients(pattern: string): boolean {
     return RegExp(pattern, 'u') instanceof RegExp
   } catch {
     return false
+  }
+}
+
+/**
+ * An integer within bounds of which one is beyond 2^53 and leaves out the small numbers; undefined if small numbers fit, or a
+ * bound is no integer.
+ */
+export function longIntegerFor(schema: Readonly<Record<string, unknown>>): number | ExactNumber | undefined {
+  const { minimum, exclusiveMinimum, maximum, exclusiveMaximum, multipleOf } = schema
+  const above = (bound: unknown): boolean => bound instanceof ExactNumber && Number(bound.text) > 1
+  const below = (bound: unknown): boolean => bound instanceof ExactNumber && Number(bound.text) < 1
+  if (above(minimum)) return shifted(minimum, 0n)
+  if (above(exclusiveMinimum)) return shifted(exclusiveMinimum, 1n)
+  if (below(maximum)) return shifted(maximum, 0n)
+  if (below(exclusiveMaximum)) return shifted(exclusiveMaximum, -1n)
+  return above(multipleOf) ? shifted(multipleOf, 0n) : undefined
+}
+
+function shifted(bound: unknown, by: bigint): number | ExactNumber | undefined {
+  const text = String(bound)
+  return /^-?\d+$/.test(text) ? numberOf(String(BigInt(text) + by)) : undefined
+}
+
+/** Structured content with arrays shortened or, if that is not enough, texts too, so that it still matches its schema. */
+export function shortenedFor(value: unknown, schema: JsonSchema | undefined, budget: number): unknown {
+  for (const strings of [false, true]) {
+    const short = shorten(value, budget, strings)
+    if (short !== undefined && (!schema || matchesSchema(short, schema))) return short
+  }
+  return undefined
+}
+
+/** Whether a value matches a schema, as far as that can be checked. */
+export function matchesSchema(value: unknown, schema: JsonSchema): boolean {
+  try {
+    return validator(schema)(value).length === 0
+  } catch {
+    // An unusable schema cannot be enforced.
+    return true
   }
 }

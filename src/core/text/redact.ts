@@ -1,7 +1,7 @@
 /** Finds what looks like a secret in untrusted text: tokens, keys, passwords, connection strings, cookies. */
 import { isObject } from '../json/json.ts'
 import { MASK } from './redactor.ts'
-import { isSecretName } from './secret-names.ts'
+import { isSecretName } from './secret.ts'
 
 type Replace = (found: string, groups: readonly string[]) => string
 type Shape = readonly [RegExp, Replace]

@@ -1,7 +1,7 @@
 /** The parameters of tools from their schemas, and example calls. */
 import { isNumber } from '../../core/json/exact-number.ts'
 import { isObject, referredTo } from '../../core/json/json.ts'
-import { longIntegerFor } from '../../core/schema/exact-bound.ts'
+import { longIntegerFor } from '../../core/schema/schema.ts'
 import type { ToolDescription } from './description.ts'
 import { clipped, oneLine, clean } from './text.ts'
 

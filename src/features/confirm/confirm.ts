@@ -1,24 +1,37 @@
-/** The feature `confirm`: which calls need confirmation, and how lists announce it. */
+/**
+ * The feature `confirm`: which calls need confirmation, how lists announce it, and what a dry
+ * run says of it: no person is asked then, and no approval is used.
+ */
 import { world } from '../../core/world.ts'
-import type { Middleware, Target } from '../../core/call.ts'
+import type { Middleware, Target, Call } from '../../core/call.ts'
 import { HeldMemory } from '../../core/holdings.ts'
 import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
 import { type UpstreamSettings, settingOf } from '../../core/settings.ts'
 import { reportedRisk, statedTool } from '../../core/stated-tool.ts'
 import { CONFIRMATION_KEY, isAskedFor, withoutFlag } from '../../protocol/meta-keys.ts'
-import { Approvals } from '../../records/approvals.ts'
+import { Approvals, isSameToken } from '../../records/approvals.ts'
 import { describingTools } from '../tool-lists.ts'
 import type { Feature, Services } from '../feature.ts'
 import { callerValues, modelArguments, toolFacts } from '../offers.ts'
 import { createApprovalCache } from './grant.ts'
-import { type ConfirmContext, FLAG, TOKEN, reservedArguments } from './context.ts'
-import { forecastConfirmation } from './forecast.ts'
-import { confirmationPolicy } from './policy.ts'
-import { templateOf } from './request.ts'
+import { type ConfirmContext, FLAG, TOKEN, reservedArguments, type HostConfirmation } from './context.ts'
+import {
+  confirmationPolicy,
+  callerOnly,
+  canDecide,
+  noApprover,
+  resolveApproval,
+  isBareConfirmation,
+  isRecalled,
+  subjectOf,
+} from './policy.ts'
+import { templateOf, approvalRequestOf, type ConfirmationRequest } from './request.ts'
 import { needsConfirmation, ruleOf, riskOf } from './rules.ts'
 import { Waiting } from './waiting.ts'
 import { type ConfirmSettings, confirmSchema } from './settings.ts'
+import { type ConfirmationForecast, withFinding } from '../../core/dry-run.ts'
+import { canAsk } from './elicitation.ts'
 
 type Deps = Pick<
   Services,
@@ -121,4 +134,67 @@ function markTool(tool: Payload, { server, settings, deps, isInMeta }: MarkOptio
     ? { ...members, approval: 'out_of_band', needed: rule.needed }
     : members
   return marked.withMeta({ [CONFIRMATION_KEY]: metaMembers })
+}
+
+/** Adds to dry runs whether they would have to be confirmed. */
+function forecastConfirmation(context: ConfirmContext): Middleware {
+  return (next) => async (given) => {
+    const { call, subject, host } = subjectOf(given, context)
+    const confirmation = subject ? await forecast(subject, host, context) : { isRequired: false }
+    return next(withFinding(call, { confirmation }))
+  }
+}
+
+/** @throws CONFIRMATION_DECLINED if it was denied, CONFIRMATION_REQUIRED if no one can be asked */
+async function forecast(
+  subject: ConfirmationRequest,
+  host: HostConfirmation,
+  context: ConfirmContext,
+): Promise<ConfirmationForecast> {
+  const { rule } = context
+  const about = { isRequired: true, message: subject.message, risk: subject.risk }
+  const isGranted = await isAllowed(subject, host, context)
+  const granted = isGranted ? ({ isGranted: true } as const) : {}
+  if (rule.isOutOfBand) {
+    if (!isGranted && !canDecide(context)) throw noApprover(subject)
+    return { ...about, ...granted, by: 'others', via: 'page', needed: rule.needed, approvers: rule.approvers }
+  }
+  return {
+    ...about,
+    ...granted,
+    by: 'user',
+    via: isGranted ? wayOf(subject.call, context) : mustAsk(subject, context),
+  }
+}
+
+/** How the user would be asked. @throws CONFIRMATION_REQUIRED */
+function mustAsk(subject: ConfirmationRequest, context: ConfirmContext): 'form' | 'page' | 'token' {
+  const way = wayOf(subject.call, context)
+  if (way === 'form') return way
+  if (context.settings.fallback === 'deny' || !canDecide(context)) throw noApprover(subject)
+  return way
+}
+
+function wayOf(call: Call, { settings }: ConfirmContext): 'form' | 'page' | 'token' {
+  if (canAsk(call, 'form')) return 'form'
+  return settings.fallback === 'two_step' ? 'token' : 'page'
+}
+
+/** Whether the call has a permission already. @throws CONFIRMATION_DECLINED */
+async function isAllowed(
+  subject: ConfirmationRequest,
+  host: HostConfirmation,
+  context: ConfirmContext,
+): Promise<boolean> {
+  const { rule, settings, approvals, memory } = context
+  const { call } = subject
+  if (isRecalled(subject, rule) && (await memory.has(subject, rule))) return true
+  if (!rule.isOutOfBand && canAsk(call, 'form')) return false
+  if (!rule.isOutOfBand && isBareConfirmation(host, settings)) return true
+  const draft = rule.isOutOfBand
+    ? approvalRequestOf(subject, rule, { kind: 'out_of_band', ttl: settings.approval_ttl })
+    : approvalRequestOf(subject, callerOnly, { kind: 'page', ttl: settings.ttl })
+  const open = await approvals.peek(draft)
+  if (open && host.token !== undefined && isSameToken(open.token, host.token)) return true
+  return resolveApproval(open?.approval, call) !== undefined
 }

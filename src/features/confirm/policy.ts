@@ -1,12 +1,21 @@
-/** The policy before a call: no confirmation needed, already granted, or a request for one. */
+/**
+ * The policy before a call: no confirmation needed, already granted, or a request for one. The subject is what of a call has to
+ * be confirmed, what its host sent about that, and which earlier decisions cover it.
+ */
 import { world } from '../../core/world.ts'
-import type { Call, Handler, Outcome, Middleware } from '../../core/call.ts'
-import { asGatewayError, GatewayError } from '../../core/error.ts'
+import { type Call, type Handler, type Outcome, type Middleware, listedTool } from '../../core/call.ts'
+import { asGatewayError, GatewayError, invalidParam } from '../../core/error.ts'
 import { Payload } from '../../core/payload.ts'
 import { statesConfirmation } from '../../core/stated-tool.ts'
 import { oneLine } from '../../core/text/escape.ts'
 import { namesArgument } from '../../core/tool-call.ts'
-import { CONFIRMATION_KEY, ERROR_KEY } from '../../protocol/meta-keys.ts'
+import {
+  CONFIRMATION_KEY,
+  ERROR_KEY,
+  extensionOf,
+  hasExtension,
+  withoutExtension,
+} from '../../protocol/meta-keys.ts'
 import {
   type Approval,
   type ApprovalRequest,
@@ -20,13 +29,22 @@ import {
   FLAG,
   type HostConfirmation,
   TOKEN_ARGUMENT,
+  TOKEN,
 } from './context.ts'
 import { requestForm, canAsk, changedRequest, readForm, useOnce, requestUrl, readUrl } from './elicitation.ts'
 import { declined, run, type Grant, confirmStateOf, grantOf } from './grant.ts'
 import { publish } from '../offers.ts'
-import { approvalRequestOf, askAgain, type ConfirmationRequest, stateOf } from './request.ts'
-import { neverNeedsConfirmation, type Rule } from './rules.ts'
-import { isBareConfirmation, isRecalled, subjectOf } from './subject.ts'
+import {
+  approvalRequestOf,
+  askAgain,
+  type ConfirmationRequest,
+  stateOf,
+  confirmationRequestOf,
+} from './request.ts'
+import { neverNeedsConfirmation, type Rule, needsConfirmation } from './rules.ts'
+import { stepSlot } from '../../records/transactions.ts'
+import type { Descriptor } from '../../core/descriptor.ts'
+import { asCalled } from '../../core/judgement/call.ts'
 
 /** Lets calls of a tool through once a person has confirmed them. */
 export function confirmationPolicy(context: ConfirmContext): Middleware {
@@ -413,4 +431,58 @@ export function noApprover({ entry }: Pick<ConfirmationRequest, 'entry'>): Gatew
     `A person has to confirm this call of ${oneLine(name)} on ${upstream}, and no one can be asked.`,
     { reason: NO_APPROVER_REASON, suggestion: 'Use a client that supports elicitation.' },
   )
+}
+
+interface Subject {
+  /** Without what the host sent about the confirmation. */
+  readonly call: Call
+  readonly host: HostConfirmation
+  /** What a person has to confirm; undefined if nothing. */
+  readonly subject: ConfirmationRequest | undefined
+}
+
+/** What a person has to confirm of a call. @throws INVALID_INPUT, why the list of its server could not be read */
+export function subjectOf(given: Call, { rule, server, deps }: ConfirmContext): Subject {
+  const tool = listedTool(given)
+  const { call, host } = takeHostConfirmation(given)
+  const listed = tool ?? describeByName(call, deps)
+  const entry = listed && asCalled(listed, call)
+  const isNeeded = entry && needsConfirmation(rule, entry, call)
+  return { call, host, subject: isNeeded ? confirmationRequestOf(call, entry, rule, server) : undefined }
+}
+
+/** Whether an earlier grant may cover a call. Steps of transactions are confirmed separately. */
+export function isRecalled({ offer, call }: ConfirmationRequest, { remember }: Rule): boolean {
+  return (remember?.offer ? offer !== undefined : remember !== undefined) && !stepSlot.of(call)
+}
+
+/** Whether the host says that the user agreed, without a token, and the settings accept that. */
+export function isBareConfirmation(
+  { isConfirmed, token }: HostConfirmation,
+  { accept_bare_flag: isAccepted }: ConfirmContext['settings'],
+): boolean {
+  return isAccepted && isConfirmed === true && token === undefined
+}
+
+/** The host's confirmation, and the call without it, which servers do not see. @throws INVALID_INPUT */
+function takeHostConfirmation(call: Call): { readonly call: Call; readonly host: HostConfirmation } {
+  if (!hasExtension(call, FLAG) && !hasExtension(call, TOKEN)) return { call, host: noHostConfirmation }
+  const [flag, token] = [extensionOf(call, FLAG), extensionOf(call, TOKEN)]
+  if (flag !== undefined && typeof flag !== 'boolean') throw invalidParam(FLAG, 'must be true or false')
+  if (token !== undefined && typeof token !== 'string') throw invalidParam(TOKEN, 'must be a string')
+  return {
+    call: withoutExtension(withoutExtension(call, FLAG), TOKEN),
+    host: { isConfirmed: flag, token },
+  }
+}
+
+const noHostConfirmation: HostConfirmation = { isConfirmed: undefined, token: undefined }
+
+/** A descriptor from the tool's name alone, if no list has it. */
+function describeByName(
+  { target }: Call,
+  { servers: { describe: listed } }: ConfirmContext['deps'],
+): Descriptor | undefined {
+  const { upstream, name } = target
+  return upstream === undefined || name === undefined ? undefined : listed(upstream, { name })
 }

@@ -1,14 +1,16 @@
-/** Checks whether a call would be allowed, without making it. */
+/** Says whether a call would be allowed, without making it; and which scopes and tools a caller has (`permissions/list`). */
 import type { Call, Handler } from '../../core/call.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { isObject, isSame } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
 import { escapeHidden } from '../../core/text/escape.ts'
-import { untilAborted } from '../../core/time/waiting.ts'
+import { untilAborted, within } from '../../core/time/waiting.ts'
 import { IDEMPOTENCY_KEY, SESSION_TOKEN, TRANSACTION_ID } from '../../protocol/meta-keys.ts'
 import type { Services } from '../feature.ts'
 import { type Context, isInaccessible, decide, missingScopesMessage } from './gate.ts'
+import { knownScopes } from '../../core/principal.ts'
+import { answered } from '../builtin-tool.ts'
 
 type Deps = Pick<Services, 'servers'>
 
@@ -97,7 +99,7 @@ type Scopes = ReadonlySet<string> | undefined
  * The scopes to check with: those of the caller, else those that it says it holds; undefined if none limit it.
  * @throws INVALID_INPUT
  */
-export function scopesToCheck({ principal, params }: Call): Scopes {
+function scopesToCheck({ principal, params }: Call): Scopes {
   const claimed = readStrings(params.fields.scopes_held, 'scopes_held')
   return principal.scopes ?? (claimed && new Set(claimed))
 }
@@ -165,4 +167,53 @@ export function readStrings(value: unknown, name: string): readonly string[] | u
     field: name,
     reason: 'type',
   })
+}
+
+/** How long servers may take to list their tools, in milliseconds. */
+const LISTING_TIMEOUT_MS = 10_000
+
+/** The handler: of the server at the address of a call, or of all. */
+export function answerHeld(contextOf: (upstream: string) => Context, { servers }: Deps): Handler {
+  return async (call) => {
+    const { upstream } = call.target
+    const names = upstream === undefined ? servers.names() : [upstream]
+    const scopes = scopesToCheck(call)
+    const lists = await Promise.all(names.map(async (name) => permittedTools(name, scopes)))
+    const tools = lists.flatMap((list, index) => {
+      return (list ?? []).map((tool) => servers.exposedName(names[index] ?? '', tool, upstream === undefined))
+    })
+    const unavailable = names.filter((_name, index) => !lists[index])
+    return answered({
+      scopes_held: [...(scopes ?? allScopes(names))].toSorted(),
+      is_limited: scopes !== undefined,
+      tools,
+      ...(unavailable.length > 0 && { unavailable_servers: unavailable }),
+      ...(!scopes && {
+        reason: 'Scopes do not limit this caller. Only what the configuration denies is not permitted.',
+      }),
+    })
+  }
+
+  /** The tools of a server for which some arguments are permitted; undefined if the server does not list them in time. */
+  async function permittedTools(
+    name: string,
+    scopes: ReadonlySet<string> | undefined,
+  ): Promise<readonly string[] | undefined> {
+    const settings = servers.settings(name)
+    const listing = servers.tools(name).catch(() => undefined)
+    const listed = await within(listing, LISTING_TIMEOUT_MS, undefined)
+    const { gates, isOff } = contextOf(name)
+    return listed
+      ?.filter((tool) => isOff || (settings && !isInaccessible(gates(tool, settings), scopes)))
+      .map((tool) => tool.name)
+  }
+
+  function allScopes(names: readonly string[]): ReadonlySet<string> {
+    return new Set(
+      names.flatMap((name) => {
+        const settings = servers.settings(name)
+        return settings ? [...knownScopes(settings)] : []
+      }),
+    )
+  }
 }

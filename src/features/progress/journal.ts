@@ -6,14 +6,14 @@
  * the process lives; an outcome that is too large is left out of the record, which says so.
  */
 import { world } from '../../core/world.ts'
-import type { Call } from '../../core/call.ts'
-import { asGatewayError, GatewayError } from '../../core/error.ts'
+import type { Call, Outcome } from '../../core/call.ts'
+import { asGatewayError, GatewayError, invalidParam } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { background, type Log } from '../../core/log.ts'
-import type { Payload } from '../../core/payload.ts'
+import { Payload } from '../../core/payload.ts'
 import { type Principal, shareOf } from '../../core/principal.ts'
 import { pause } from '../../core/time/waiting.ts'
-import { REFERENCE_KEY, REFERENCES_KEY } from '../../protocol/meta-keys.ts'
+import { REFERENCE_KEY, REFERENCES_KEY, STREAM_KEY } from '../../protocol/meta-keys.ts'
 import type { Membership } from '../../durable/members.ts'
 import {
   expiryOf,
@@ -22,12 +22,13 @@ import {
   type OperationState,
   Operations,
   operationsOf,
+  type OperationRequest,
 } from '../../records/operations.ts'
 import { type Quota, QuotaTracker, WrittenRecords } from '../../durable/bounds.ts'
 import { keepReferences, whyNotKept } from '../../records/references.ts'
 import type { Store } from '../../store/store.ts'
-import { keptRequest } from './pages.ts'
 import type { End } from './running-call.ts'
+import type { Services } from '../feature.ts'
 
 /** How many operations of one caller are kept, running or ended, and how many bytes they take in the store. */
 const CALLER_QUOTA: Quota = { keys: 2500, bytes: 64 * 1024 ** 2 }
@@ -294,4 +295,33 @@ function outcomeNotKept(): GatewayError {
       suggestion: 'Do not make the call again; read its effect with another tool.',
     },
   )
+}
+
+/*
+ * Operations whose pages were collected (the feature `stream`): their record keeps the request, so that the id and a
+ * checkpoint token are enough to get the remaining pages.
+ */
+
+/** What the record of an ended operation keeps of its request: tool and arguments, if its pages were collected. */
+function keptRequest(
+  request: OperationRequest | undefined,
+  result: Payload | undefined,
+): Pick<OperationRecord, 'request'> {
+  if (!request || result?.meta(STREAM_KEY) === undefined) return {}
+  return { request: { ...request, params: request.params.with({ _meta: undefined }), meta: {} } }
+}
+
+/** Makes the call of an operation again from a checkpoint on, for the caller who resumes it. @throws what the call fails with */
+export function remainingPages(
+  call: Call,
+  { request, upstream, tool }: OperationRecord,
+  { token, invoker }: { readonly token: unknown } & Pick<Services, 'invoker'>,
+): Promise<Outcome> | undefined {
+  if (!request) return undefined
+  if (typeof token !== 'string') throw invalidParam('checkpoint_token', 'must be a string')
+  const { inputResponses: _responses, ...rest } = call
+  const meta = { ...call.meta, [STREAM_KEY]: { checkpoint_token: token } }
+  const target = { upstream, method: 'tools/call', name: tool }
+  const params = request.params.with({ _meta: Payload.of(meta) })
+  return invoker.relay({ ...rest, method: target.method, target, params, meta, requestState: {} })
 }

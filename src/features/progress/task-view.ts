@@ -1,9 +1,8 @@
 /** An operation as a task: its status, and its inlined outcome or input requests. */
-import type { Call, InputRequest } from '../../core/call.ts'
+import type { Call, InputRequest, Task, TaskStatus } from '../../core/call.ts'
 import { modernError } from '../../protocol/modern.ts'
 import { GatewayError, VERIFY_EFFECT } from '../../core/error.ts'
 import { Payload } from '../../core/payload.ts'
-import type { Task, TaskStatus } from '../../core/task.ts'
 import { encodeInputRequest } from '../../protocol/input-requests.ts'
 import { ERROR_KEY, NS } from '../../protocol/meta-keys.ts'
 import { taskFields } from '../../protocol/tasks.ts'

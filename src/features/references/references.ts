@@ -5,10 +5,9 @@
  */
 import { type Timer, world } from '../../core/world.ts'
 import type { Call, Middleware } from '../../core/call.ts'
-import { usesReferencesSlot } from '../../core/used-reference.ts'
+import { usesReferencesSlot, mayRefer } from '../../core/used-reference.ts'
 import { background } from '../../core/log.ts'
 import { shareOf } from '../../core/principal.ts'
-import { mayRefer } from '../../core/reference-text.ts'
 import { keepUsed, type Reference, References } from '../../records/references.ts'
 import { Uploads } from '../../records/uploads.ts'
 import { createDialer } from '../dialer.ts'

@@ -8,11 +8,9 @@ import { describingTools } from '../tool-lists.ts'
 import type { Feature, Services } from '../feature.ts'
 import { callerValues, modelArguments, type Reserved } from '../offers.ts'
 import { withOptional } from './remember.ts'
-import { ownState } from './result.ts'
-import { planFor, type StatePlan } from './plan.ts'
+import { ownState, planFor, type StatePlan, STATE_KEY, StatefulCall } from './stateful-call.ts'
 import { type StateSettings, stateSchema } from './settings.ts'
-import { STATE_KEY, StatefulCall } from './stateful-call.ts'
-import { StateTokens } from './tokens.ts'
+import { StateTokens } from './session.ts'
 
 /** The methods whose calls can belong to a session. */
 const methods: ReadonlySet<string> = new Set(['tools/call', 'prompts/get', 'resources/read'])

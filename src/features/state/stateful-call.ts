@@ -8,10 +8,10 @@ import { world } from '../../core/world.ts'
 import type { Call, Handler, Outcome } from '../../core/call.ts'
 import { operationSlot } from '../../records/operations.ts'
 import { type ClientConnection, CONTEXT_LOST, connectionSlot } from '../../core/client-connection.ts'
-import { asGatewayError, type GatewayError } from '../../core/error.ts'
+import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { asCalled } from '../../core/judgement/call.ts'
-import type { Payload } from '../../core/payload.ts'
+import { Payload } from '../../core/payload.ts'
 import {
   extensionOf,
   hasExtension,
@@ -21,23 +21,23 @@ import {
   TRANSACTION_ID,
   withExtension,
   withoutExtension,
+  SESSION_KEY,
+  STATE_CHANGED_KEY,
 } from '../../protocol/meta-keys.ts'
 import { transactionKey, Transactions } from '../../records/transactions.ts'
 import type { Services } from '../feature.ts'
-import { withRemembered, rememberedAfter } from './remember.ts'
+import { withRemembered, rememberedAfter, rememberedNames } from './remember.ts'
 import {
-  notify,
-  oversizedToken,
-  ownState,
-  refusedToken,
-  type Statement,
-  withState,
-  withStateOf,
-  withText,
-} from './result.ts'
-import type { Session, SessionChanges, SessionState } from './session.ts'
-import type { StatePlan } from './plan.ts'
-import type { Issued, StateTokens } from './tokens.ts'
+  type Session,
+  type SessionChanges,
+  type SessionState,
+  type Issued,
+  type StateTokens,
+  visible,
+} from './session.ts'
+import type { UpstreamSettings } from '../../core/settings.ts'
+import type { StateSettings } from './settings.ts'
+import { isoTime } from '../../core/time/waiting.ts'
 
 /** The key of this layer in a call's request state. */
 export const STATE_KEY = 'state'
@@ -282,4 +282,134 @@ function roundOf(value: unknown): Round | undefined {
   const { connection, isKnown, context } = value
   if (typeof connection !== 'string' || typeof isKnown !== 'boolean') return undefined
   return { connection, isKnown, ...((context === 'new' || context === 'lost') && { context }) }
+}
+
+/** What session state means for one server. */
+export interface StatePlan extends Pick<StateSettings, 'ttl' | 'max' | 'transaction' | 'compat'> {
+  /** Whether the token of a client leads to a connection of its own. */
+  readonly isConnecting: boolean
+  /** The remembered arguments of a tool; undefined if there are none. */
+  readonly namesOf: ReturnType<typeof rememberedNames>
+  /** Whether models copy tokens, as an argument. */
+  readonly isForModels: boolean
+  /** Whether a token helps a client that never asks for one. */
+  readonly isForAll: boolean
+  /** Whether a call without a token gets a connection of its own. */
+  isBeginning(call: Call): boolean
+}
+
+/** The plan for a server. */
+export function planFor(
+  { connection, remember, ...settings }: StateSettings,
+  { isolation }: Pick<UpstreamSettings, 'isolation'>,
+  isForModels: boolean,
+): StatePlan {
+  const isConnecting = connection === 'on' || (connection === 'auto' && isolation !== 'shared')
+  const isOwnForAll = connection === 'on' || (isForModels && isolation === 'per_client')
+  const namesOf = rememberedNames(remember)
+  return {
+    ...settings,
+    isConnecting,
+    namesOf,
+    isForModels,
+    isForAll: (isConnecting && isOwnForAll) || namesOf !== undefined || settings.transaction,
+    isBeginning: (call) =>
+      isConnecting &&
+      ((isOwnForAll && call.client.session === undefined) || isAskedFor(call, SESSION_STATE_KEY)),
+  }
+}
+
+/** What a result says about the state. */
+interface Statement extends Issued {
+  readonly isChanged: boolean
+  /** Whether the client's context on the server is new, or an earlier one was lost. */
+  readonly context?: 'new' | 'lost' | undefined
+}
+
+const CHANGED = 'state_changed'
+
+/** The state that a server sent with a result. */
+export function ownState(result: Payload): string | undefined {
+  const own = result.member(SESSION_STATE) ?? result.meta(SESSION_STATE)
+  return typeof own === 'string' ? own : undefined
+}
+
+/** A result with the state in place of the server's own. */
+function withState(result: Payload, statement: Statement, isCompat: boolean): Payload {
+  const { token, isChanged } = statement
+  const hasOwn = result.meta(SESSION_STATE) !== undefined
+  const bare = hasOwn ? { [SESSION_STATE]: undefined } : {}
+  const meta = result.metaWith({ ...bare, ...metaOf(statement) })
+  const isSent = isCompat && token !== undefined
+  return result.with({
+    _meta: meta,
+    [SESSION_STATE]: isSent ? token : undefined,
+    [CHANGED]: isSent ? isChanged : undefined,
+  })
+}
+
+function metaOf({ token, isChanged, session, context }: Statement): Record<string, unknown> {
+  return {
+    [SESSION_STATE_KEY]: token,
+    [STATE_CHANGED_KEY]: isChanged,
+    [SESSION_KEY]: { ...visible(session), ...(context && { context }) },
+  }
+}
+
+/** A result with a sentence for the model. */
+function withText(result: Payload, text: string): Payload {
+  return result.withItem('content', { type: 'text', text })
+}
+
+/** An error that carries the state, also where it becomes a result. */
+function withStateOf(error: GatewayError, statement: Statement): GatewayError {
+  const { token, isChanged } = statement
+  if (token === undefined) return error
+  return error.with({
+    data: { ...error.extra.data, [SESSION_STATE]: token, [CHANGED]: isChanged },
+    meta: { ...error.extra.meta, ...metaOf(statement) },
+  })
+}
+
+type EventType = 'session_created' | 'session_renewed' | 'session_expired' | 'session_invalidated'
+
+/** Notifies the client of an event of its session, if it declared the extension. */
+function notify(call: Call, type: EventType, { session_id }: Session, reason?: string): void {
+  const { extensions } = call.client.capabilities
+  if (!isObject(extensions) || !isObject(extensions[SESSION_STATE_KEY])) return
+  const params = {
+    type,
+    session_id,
+    timestamp: isoTime(world.now()),
+    ...(reason !== undefined && { reason }),
+  }
+  call.emit({ method: 'notifications/session', params: Payload.of(params) })
+}
+
+const SUGGESTION =
+  'Start a new session without a state token: make the call again without session_state, or with the new one of this error.'
+
+/** The error for a token that is not, or no longer, of this caller and server. */
+function refusedToken(reason: 'type' | 'invalid' | 'expired'): GatewayError {
+  const texts = {
+    type: 'session_state must be a string.',
+    invalid: 'session_state is not a state of this caller and server.',
+    expired: 'session_state has expired.',
+  }
+  return new GatewayError('INVALID_INPUT', `Invalid params: ${texts[reason]}`, {
+    field: SESSION_STATE,
+    reason,
+    suggestion: SUGGESTION,
+    isUnsent: true,
+    isResult: true,
+  })
+}
+
+/** The error for a token over the limit, in bytes. */
+function oversizedToken(max: number): GatewayError {
+  return new GatewayError('PAYLOAD_TOO_LARGE', `Invalid params: session_state is larger than ${max} bytes.`, {
+    field: SESSION_STATE,
+    suggestion: SUGGESTION,
+    isUnsent: true,
+  })
 }

@@ -25,7 +25,7 @@ import {
   readPage,
 } from '../../core/judgement/pages.ts'
 import { Payload } from '../../core/payload.ts'
-import { matchesSchema } from '../../core/schema/shortened.ts'
+import { matchesSchema } from '../../core/schema/schema.ts'
 import { MAX_TIMER_MS, pause, untilAborted } from '../../core/time/waiting.ts'
 import {
   CHUNK_KEY,
@@ -37,10 +37,10 @@ import {
 import { PROGRESS } from '../../protocol/methods.ts'
 import type { Services } from '../feature.ts'
 import { explained } from '../offers.ts'
-import { type Checkpoint, sealCheckpoint } from './checkpoint.ts'
 import { documentsOf, mergePages, type Page } from './merge.ts'
-import { amountText, type Stop, stopNotice } from './stop.ts'
 import { toDouble } from '../../core/json/exact-number.ts'
+import type { Seal, SealUse } from '../../core/seal.ts'
+import { argumentsHash } from '../../records/receipts.ts'
 
 export type Deps = Pick<Services, 'servers' | 'identity' | 'features'>
 
@@ -441,4 +441,119 @@ function inputRequired(): GatewayError {
 
 function withoutItems(): GatewayError {
   return new GatewayError('UPSTREAM_ERROR', 'The page has no items where the first page has them.')
+}
+
+const words = {
+  max_pages: 'the limit of pages is reached',
+  result_limit: 'page {page} would exceed the limit of results',
+  deadline: 'the time of the call was nearly over before page {page}',
+  page_failed: 'page {page} failed',
+  repeated_cursor: 'the server named the same page again',
+  empty_page: 'the last page is empty, although the server says that there are more',
+  no_cursor: 'the server says that there are more pages, but not how to request them',
+  slow_client: 'the client did not read the earlier pages in time',
+  output_schema: 'more items would not match the output schema of the tool',
+} as const
+
+/** The end of a collection that is not complete. */
+interface Stop {
+  readonly by: keyof typeof words
+  /** Where the rest begins; absent if it cannot be requested. */
+  readonly next?: NextPage | undefined
+  /** The error of the page that failed. */
+  readonly error?: Readonly<Record<string, unknown>> | undefined
+}
+
+/** How much was collected. */
+interface Amount {
+  readonly pages: number
+  readonly items: number
+}
+
+/** An amount in words. */
+function amountText({ pages, items }: Amount): string {
+  return `${counted(pages, 'page')}, ${counted(items, 'item')}`
+}
+
+/** What a model reads of a collection that is not complete. */
+function stopNotice({ by, next, error }: Stop, { pages, items }: Amount): string {
+  const collected = `${counted(pages, 'page')} with ${counted(items, 'item')}`
+  const why = words[by].replace('{page}', String(pages + 1))
+  const message = typeof error?.message === 'string' ? `: ${error.message.replace(/[.\s]+$/, '')}` : ''
+  const rest = next ? ` The rest begins with ${next.argument}=${shortened(next.value)}.` : ''
+  return `[Collected by the gateway: ${collected}. This is not all: ${why}${message}.${rest}]`
+}
+
+function counted(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? '' : 's'}`
+}
+
+/** How long a cursor may be in a text, in characters. */
+const MAX_SHOWN_LENGTH = 500
+
+function shortened(value: unknown): string {
+  const text = JSON.stringify(value) ?? 'null'
+  return text.length <= MAX_SHOWN_LENGTH ? text : `${text.slice(0, MAX_SHOWN_LENGTH - 1)}…`
+}
+
+/*
+ * Checkpoint tokens: where a collection goes on, sealed, so that the caller cannot read or change it.
+ *
+ * Invariant: a token is valid only for its caller, server, tool and arguments. All others are refused with the same error.
+ */
+
+/** Where a collection goes on. */
+interface Checkpoint {
+  readonly next: NextPage
+  /** How many chunks were sent before. */
+  readonly sequence: number
+}
+
+/** How long a token is valid, in milliseconds. */
+const CHECKPOINT_TTL_MS = 3_600_000
+/** How long a token may be, in characters. */
+const MAX_TOKEN_LENGTH = 65_536
+
+/** A token for the rest of the pages of a call. */
+function sealCheckpoint({ next, sequence }: Checkpoint, call: Call, seal: Seal): string {
+  const value = {
+    tool: call.target.name,
+    arguments: argumentsHash(call.params.fields.arguments),
+    argument: next.argument,
+    cursor: next.value,
+    sequence,
+  }
+  return seal.close(value, useOf(call), world.now() + CHECKPOINT_TTL_MS)
+}
+
+/** The content of a token of the caller. @throws RESOURCE_NOT_FOUND */
+export function openCheckpoint(token: string, call: Call, seal: Seal): Checkpoint {
+  const opened = token.length > MAX_TOKEN_LENGTH ? undefined : seal.open(token, useOf(call))
+  if (opened?.kind === 'expired') throw expired()
+  const value = opened?.kind === 'valid' && isObject(opened.value) ? opened.value : {}
+  const { tool, arguments: hash, argument, cursor, sequence } = value
+  const isOwn = tool === call.target.name && hash === argumentsHash(call.params.fields.arguments)
+  if (!isOwn || typeof argument !== 'string' || typeof sequence !== 'number') throw unknownCheckpoint()
+  return { next: { argument, value: cursor }, sequence }
+}
+
+function useOf({ principal, target }: Call): SealUse {
+  return { purpose: 'checkpoint', binding: JSON.stringify([principal.id, target.upstream]) }
+}
+
+/** The error for every token that is not valid for the call. */
+export function unknownCheckpoint(): GatewayError {
+  return new GatewayError('RESOURCE_NOT_FOUND', 'Checkpoint not found.', {
+    field: 'checkpoint_token',
+    reason: 'unknown',
+    suggestion: 'Send a checkpoint_token with the tool and the arguments that it was given for.',
+  })
+}
+
+function expired(): GatewayError {
+  return new GatewayError('RESOURCE_NOT_FOUND', 'Checkpoint not found.', {
+    field: 'checkpoint_token',
+    reason: 'expired',
+    suggestion: 'The checkpoint_token has expired: make the call again without it, from the first page on.',
+  })
 }

@@ -12,8 +12,7 @@ import { type PageArgument, pageArguments } from '../../core/judgement/pages.ts'
 import { STREAM_KEY, withoutFlag } from '../../protocol/meta-keys.ts'
 import type { Feature } from '../feature.ts'
 import { toolFacts } from '../offers.ts'
-import { openCheckpoint, unknownCheckpoint } from './checkpoint.ts'
-import { Collector, type Deps, notCollected } from './collector.ts'
+import { openCheckpoint, unknownCheckpoint, Collector, type Deps, notCollected } from './collector.ts'
 import { MAX_PAGES, type StreamSettings, streamSchema } from '../settings/admit.ts'
 
 /** Collects all pages of a result, each sent as it comes, and can go on where it ended. */

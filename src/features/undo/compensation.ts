@@ -1,5 +1,5 @@
 /** Computes the compensating call from a rule, the arguments, the result and the snapshot. */
-import { displayCall } from '../../core/masked-arguments.ts'
+import { displayCall, secretNames } from '../../core/masked-arguments.ts'
 import { internalCall } from '../own-calls.ts'
 import type { Call, Outcome } from '../../core/call.ts'
 import { asGatewayError } from '../../core/error.ts'
@@ -7,11 +7,17 @@ import { classify, firstWords } from '../../core/failure.ts'
 import { isObject } from '../../core/json/json.ts'
 import type { Payload } from '../../core/payload.ts'
 import { MASK } from '../../core/text/redactor.ts'
-import { evaluate, type Expression, uses, resultValue } from '../../core/undo/expression.ts'
+import { evaluate, type Expression, uses, resultValue, pathsOf } from '../../core/undo/expression.ts'
 import type { UndoRule } from '../../core/undo/rules.ts'
 import { ERROR_KEY } from '../../protocol/meta-keys.ts'
 import type { Compensation } from '../../records/actions.ts'
 import type { Services } from '../feature.ts'
+import type { Descriptor } from '../../core/descriptor.ts'
+import type { Step } from '../../core/json/path.ts'
+import { UnusableSchema, validator } from '../../core/schema/schema.ts'
+import { settingOf } from '../../core/settings.ts'
+import { isSecretName } from '../../core/text/secret.ts'
+import { withKeyArgument } from '../../core/tool-call.ts'
 
 /** The result of the read before a call: a value, nothing, or an unknown state. */
 export type ReadSnapshot =
@@ -92,18 +98,16 @@ function none(reason: string): Compensation {
 
 // Reads the state before a call, through the chain, with the caller's rights.
 
-type Deps = Pick<Services, 'invoker'>
-
 /**
  * Reads the state before a call. The caller sees masked and shortened results, but a compensation must restore the exact
  * state, so the results are taken as they come from the server.
  */
 export class SnapshotReader {
-  readonly #deps: Deps
+  readonly #deps: Pick<Services, 'invoker'>
   /** The servers' results of reading calls, by the calls' log fields. */
   readonly #raw = new WeakMap<Call['logFields'], Payload>()
 
-  constructor(deps: Deps) {
+  constructor(deps: Pick<Services, 'invoker'>) {
     this.#deps = deps
   }
 
@@ -159,4 +163,87 @@ function readFailure(result: Payload): ReadSnapshot {
 
 function unreadable(reason: string): ReadSnapshot {
   return { kind: 'unreadable', reason: reason.slice(0, 500) }
+}
+
+/*
+ * What the tool that undoes a call says about the undoing call: whether it would take it, and which of its arguments are
+ * secrets.
+ */
+
+type Deps = Pick<Services, 'servers' | 'invoker'>
+
+interface Context {
+  readonly upstream: string
+  readonly deps: Deps
+}
+
+/**
+ * Why a compensation would be rejected; undefined if it is valid, or if the tool list is unavailable. A call
+ * that its server would reject is not a compensation.
+ */
+export async function compensationProblem(
+  call: Call,
+  way: Compensation,
+  { upstream, deps }: Context,
+): Promise<string | undefined> {
+  if (way.kind !== 'exact' && way.kind !== 'approximate') return undefined
+  const { tool, arguments: args } = way
+  const internal = compensatingCall(call, { tool, arguments: args }, upstream)
+  const entry = await entryOf(internal, deps)
+  const schema = entry?.definition.inputSchema
+  if (!entry || !isObject(schema)) return undefined
+  const keyArgument = settingOf(deps.servers.settings(upstream)?.tools ?? {}, tool, 'keyArgument')?.value
+  // A compensation has an idempotency key, which the tool may require among its arguments.
+  const given = withKeyArgument(internal, 'key', keyArgument, entry).params.fields.arguments
+  try {
+    const [problem] = validator(schema)(given)
+    if (!problem) return undefined
+    const where = problem.path.length === 0 ? 'its arguments' : problem.path.join('.')
+    return `${tool}, which undoes it, would reject the call: ${where} ${problem.message}`
+  } catch (error) {
+    if (error instanceof UnusableSchema) return undefined
+    throw error
+  }
+}
+
+/** The names of arguments that are secrets: of a call by the schema of its tool, and of the calls that undo it. */
+export async function secretsOf(
+  call: Call,
+  rule: UndoRule | undefined,
+  context: Context,
+): Promise<readonly string[]> {
+  const own = secretNames(call.tool?.definition.inputSchema)
+  if (!rule || rule.kind === 'none') return own
+  const undoing = rule.kind === 'call' ? [rule.call] : [rule.restore, ...(rule.absent ? [rule.absent] : [])]
+  const names = undoing.map(async (expression) => {
+    const entry = await entryOf(
+      compensatingCall(call, { tool: expression.tool, arguments: {} }, context.upstream),
+      context.deps,
+    )
+    return [...secretNames(entry?.definition.inputSchema), ...secretsPassedOn(expression, own)]
+  })
+  return [...new Set([...own, ...(await Promise.all(names)).flat()])]
+}
+
+/** The arguments of an expression to which it passes a secret. */
+function secretsPassedOn(expression: Expression, secrets: readonly string[]): readonly string[] {
+  const isSecret = (step: Step): boolean =>
+    typeof step === 'string' && (secrets.includes(step) || isSecretName(step))
+  return [...expression.arguments].flatMap(([name, value]) => {
+    const paths = pathsOf({ ...expression, arguments: new Map([[name, value]]) })
+    return paths.some(({ steps }) => steps.some(isSecret)) ? [name] : []
+  })
+}
+
+function compensatingCall(
+  { principal }: Call,
+  called: { readonly tool: string; readonly arguments: Readonly<Record<string, unknown>> },
+  upstream: string,
+): Call {
+  return internalCall({ purpose: 'compensate', principal, upstream, ...called })
+}
+
+/** The list entry of the tool that is called; undefined if it is not known. */
+async function entryOf(call: Call, { servers }: Deps): Promise<Descriptor | undefined> {
+  return Promise.resolve(servers.tool(call)).catch(() => undefined)
 }

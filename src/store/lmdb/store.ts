@@ -16,8 +16,20 @@ import {
   type PortableStore,
   type TokenGrant,
 } from '../store.ts'
-import { LostStore, BLOBS, DATA, FolderWatch, generationOf, type Loss, writeGeneration } from './files.ts'
-import { type Base, MAX_STORE_BYTES, FORMAT_MARK, openDatabase, reasonOf } from './open.ts'
+import {
+  LostStore,
+  BLOBS,
+  DATA,
+  FolderWatch,
+  generationOf,
+  type Loss,
+  writeGeneration,
+  type Base,
+  MAX_STORE_BYTES,
+  FORMAT_MARK,
+  openDatabase,
+  reasonOf,
+} from './files.ts'
 import { DamagedValue, type StoredValue, newVersion, decodeValue, encodeValue } from './pages.ts'
 import { FileSpace, unavailable, type Write, Writer } from './writer.ts'
 

@@ -3,7 +3,7 @@
  * counted locally and all other operations fail.
  */
 import type { RedisClientType } from '@redis/client'
-import { randomUUID } from 'node:crypto'
+import { randomUUID, createHash } from 'node:crypto'
 import { GatewayError } from '../../core/error.ts'
 import type { Log } from '../../core/log.ts'
 import { type Backoff, delayBefore } from '../../core/time/backoff.ts'
@@ -11,29 +11,22 @@ import type { Secret } from '../../core/text/secret.ts'
 import { ChunkedBlobs } from '../blobs/chunks.ts'
 import { MemoryStore } from '../memory.ts'
 import { type SentinelRecord, Sentinel, ACCEPT_HINT, isCriticalKey } from '../sentinel.ts'
-import type { RateLimitWindow, StoreEntry, PortableStore, TokenGrant } from '../store.ts'
 import {
-  PREFIX,
-  setIfAbsentScript,
-  indexOf,
-  keyOf,
-  keysOf,
-  putScript,
-  removeScript,
-  run,
-  scanScript,
-  type Script,
-  compareAndSwapScript,
-  readTaken,
-  takeArguments,
-  takeTokensScript,
-} from './scripts.ts'
+  type RateLimitWindow,
+  type StoreEntry,
+  type PortableStore,
+  type TokenGrant,
+  collectionOf,
+  SLICES,
+} from '../store.ts'
 
 // The identity of the store in a Redis. A Redis that was emptied, restarted without its data or replaced looks like a new
 // one, and completed calls would run again. So the first durable write stores an id in Redis, each later command reads it
 // again, and the user's state directory records it (see `Sentinel`). If the id differs or is missing, the store counts as
 // lost until the right one is back or `gatehouse store accept` allows to continue without it.
 
+/** The prefix of every key in Redis. */
+const PREFIX = 'gatehouse:'
 /** Has no expiry, so that Redis keeps it as long as anything. */
 const GENERATION_KEY = `${PREFIX}generation`
 
@@ -453,4 +446,188 @@ function unreachable(cause?: unknown): GatewayError {
 
 function refused(cause: unknown): GatewayError {
   return new GatewayError('SERVER_UNAVAILABLE', 'The store of the gateway cannot be used.', { cause })
+}
+
+/** The prefix of the index of a collection. */
+const INDEX = 'gatehouse-index:'
+
+/** A Lua script, and the SHA-1 by which Redis knows it once loaded. */
+interface Script {
+  readonly text: string
+  readonly hash: string
+}
+
+/** Creates a script from its text. */
+function script(text: string): Script {
+  return { text, hash: createHash('sha1').update(text).digest('hex') }
+}
+
+/** Runs a script in one round trip, or in two if Redis has not loaded it. */
+async function run(
+  client: RedisClientType,
+  { text, hash }: Script,
+  options: { keys: string[]; arguments: string[] },
+): Promise<unknown> {
+  return client.evalSha(hash, options).catch((error: unknown) => {
+    if (error instanceof Error && error.message.startsWith('NOSCRIPT')) return client.eval(text, options)
+    throw error
+  })
+}
+
+/**
+ * The Redis keys of a key of the store: its own, and the index of its collection. The braces keep a collection in one
+ * slot of a cluster.
+ */
+function keysOf(key: string): string[] {
+  const collection = collectionOf(key)
+  if (collection === undefined) return [PREFIX + key]
+  return [`${PREFIX}{${collection}}${key.slice(collection.length)}`, indexOf(collection)]
+}
+
+/** The key of the index of a collection: a sorted set of members by expiry. */
+function indexOf(collection: string): string {
+  return `${INDEX}{${collection}}`
+}
+
+/** The key of the store for a key in Redis. */
+function keyOf(name: string): string {
+  const key = name.slice(PREFIX.length)
+  const end = key.startsWith('{') ? key.indexOf('}/') : -1
+  return end === -1 ? key : key.slice(1, end) + key.slice(end + 1)
+}
+
+// Expired members are removed from the index whenever it is written or read.
+const sharedFunctions = `
+local function now()
+  local clock = redis.call('TIME')
+  return clock[1] * 1000 + math.floor(clock[2] / 1000)
+end
+local function set(value, ttl, member)
+  redis.call('SET', KEYS[1], value, 'PX', ttl)
+  if not KEYS[2] then return end
+  local at = now()
+  redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', string.format('%.0f', at))
+  redis.call('ZADD', KEYS[2], string.format('%.0f', at + ttl), member)
+  if redis.call('PTTL', KEYS[2]) < tonumber(ttl) then redis.call('PEXPIRE', KEYS[2], ttl) end
+end
+local function remove(member)
+  if KEYS[2] then redis.call('ZREM', KEYS[2], member) end
+  return redis.call('DEL', KEYS[1])
+end
+`
+
+/** Arguments: key, value, TTL. */
+const putScript = script(`${sharedFunctions}
+set(ARGV[2], ARGV[3], ARGV[1])
+return 1
+`)
+
+/** Arguments as for `putScript`. Replies with the existing value, if any. */
+const setIfAbsentScript = script(`${sharedFunctions}
+local found = redis.call('GET', KEYS[1])
+if found then return found end
+set(ARGV[2], ARGV[3], ARGV[1])
+return false
+`)
+
+/** Arguments as for `putScript`, and the expected value. */
+const compareAndSwapScript = script(`${sharedFunctions}
+if redis.call('GET', KEYS[1]) ~= ARGV[4] then return 0 end
+set(ARGV[2], ARGV[3], ARGV[1])
+return 1
+`)
+
+/** Arguments: the key, and optionally the expected value. */
+const removeScript = script(`${sharedFunctions}
+if ARGV[2] and redis.call('GET', KEYS[1]) ~= ARGV[2] then return 0 end
+return remove(ARGV[1])
+`)
+
+/**
+ * Key: the index. Arguments: the prefix of its members' keys. Replies with alternating keys and values. Works on a
+ * read-only replica too, where expired members stay in the index.
+ */
+const scanScript = script(`
+local reply = {}
+for _, member in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
+  local value = redis.call('GET', ARGV[1] .. string.sub(member, tonumber(ARGV[2])))
+  if value then
+    reply[#reply + 1] = member
+    reply[#reply + 1] = value
+  else
+    redis.pcall('ZREM', KEYS[1], member)
+  end
+end
+return reply
+`)
+
+/**
+ * Takes one token from every window, or returns one, or does nothing; or only reads them. A window is a hash from slices
+ * to counts. The time is that of Redis, so that gateways with different clocks agree. Replies whether it was granted, then
+ * for each window the remaining tokens and the time until one is available again, in milliseconds.
+ */
+const takeTokensScript = script(`
+local clock = redis.call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+local slices = ${SLICES}
+local granted = 1
+local taking = ARGV[3 * #KEYS + 1] == 'takeTokens'
+local found = {}
+for i, key in ipairs(KEYS) do
+  local limit, window, back = tonumber(ARGV[3 * i - 2]), tonumber(ARGV[3 * i - 1]), ARGV[3 * i] == 'return'
+  local length = math.ceil(window / slices)
+  local current = math.floor(now / length)
+  local total, oldest, newest, gone = 0, nil, nil, {}
+  local stored = redis.call('HGETALL', key)
+  for j = 1, #stored, 2 do
+    local slice = tonumber(stored[j])
+    if slice < current - slices then
+      gone[#gone + 1] = stored[j]
+    else
+      total = total + tonumber(stored[j + 1])
+      if oldest == nil or slice < oldest then oldest = slice end
+      if newest == nil or slice > newest then newest = slice end
+    end
+  end
+  if #gone > 0 then redis.call('HDEL', key, unpack(gone)) end
+  if total >= limit and not back then granted = 0 end
+  found[i] = { limit, window, length, current, total, oldest or current, back and newest or -1, back }
+end
+local reply = { granted }
+for i, key in ipairs(KEYS) do
+  local limit, window, length, current, total, oldest, newest, back = unpack(found[i])
+  if taking and granted == 1 and back then
+    if total > 0 then
+      local slice = string.format('%.0f', newest)
+      if redis.call('HINCRBY', key, slice, -1) <= 0 then redis.call('HDEL', key, slice) end
+      total = total - 1
+    end
+  elseif taking and granted == 1 then
+    redis.call('HINCRBY', key, string.format('%.0f', current), 1)
+    redis.call('PEXPIRE', key, math.ceil(window + 2 * length))
+    total = total + 1
+  end
+  reply[#reply + 1] = math.max(0, limit - total)
+  reply[#reply + 1] = total == 0 and 0 or math.max(1, math.ceil((oldest + slices + 1) * length - now))
+end
+return reply
+`)
+
+/** The script's arguments: limit, length and direction of each window, and whether tokens are taken. */
+function takeArguments(buckets: readonly RateLimitWindow[], what: 'takeTokens' | 'peekTokens'): string[] {
+  const words = buckets.flatMap(({ limit, window, isReturn }) => {
+    return [String(limit), String(window), isReturn ? 'return' : 'take']
+  })
+  return [...words, what]
+}
+
+/** Parses the script's reply. @throws TypeError if it is malformed */
+function readTaken(reply: unknown, count: number): TokenGrant {
+  if (!Array.isArray(reply) || reply.length !== 1 + 2 * count)
+    throw new TypeError('unexpected reply of the script')
+  const numbers = reply.map(Number)
+  const remaining = numbers.slice(1).filter((_each, index) => index % 2 === 0)
+  const reset = numbers.slice(1).filter((_each, index) => index % 2 === 1)
+  const wait = reset.map((each, index) => (remaining[index] === 0 ? each : 0))
+  return { isGranted: numbers[0] === 1, remaining, reset, wait }
 }

@@ -4,9 +4,8 @@
  */
 import type { Fields } from '../../core/payload.ts'
 import { isObject, referredTo } from '../../core/json/json.ts'
-import { UnusableSchema, validator } from '../../core/schema/schema.ts'
+import { UnusableSchema, validator, longIntegerFor } from '../../core/schema/schema.ts'
 import { parseJson } from '../../core/json/read.ts'
-import { longIntegerFor } from '../../core/schema/exact-bound.ts'
 
 export type CaseKind = 'valid' | 'missing' | 'wrong-type' | 'boundary' | 'extra' | 'hostile'
 

@@ -3,12 +3,11 @@
  * the state it came with; for every other caller the task is followed here, so that it looks like a plain call.
  */
 import { world } from '../../core/world.ts'
-import type { Call, Outcome, RequestState } from '../../core/call.ts'
+import type { Call, Outcome, RequestState, Task } from '../../core/call.ts'
 import { acceptsTaskSlot } from '../../core/lasting-call.ts'
 import { GatewayError, VERIFY_EFFECT } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
-import type { Task } from '../../core/task.ts'
 import { pause } from '../../core/time/waiting.ts'
 import { metaKeys, tasksExtension } from '../../protocol/meta-keys.ts'
 import { readAcceptance, readTask } from '../../protocol/tasks.ts'

@@ -147,7 +147,7 @@ const mutations: readonly (readonly [what: string, found: string, mutation: Muta
     'nothing is confirmed',
     'CONF-0601',
     {
-      file: 'features/confirm/subject.js',
+      file: 'features/confirm/policy.js',
       find: 'entry && needsConfirmation(rule, entry, call)',
       replace: 'false',
     },
@@ -165,7 +165,7 @@ const mutations: readonly (readonly [what: string, found: string, mutation: Muta
     'a session state is valid for another caller',
     'CONF-1402',
     {
-      file: 'features/state/tokens.js',
+      file: 'features/state/session.js',
       find: 'JSON.stringify([principal.id, target.upstream])',
       replace: 'JSON.stringify([target.upstream])',
     },

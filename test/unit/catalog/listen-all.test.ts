@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { listenToAll } from '../../../src/catalog/listen-all.ts'
+import { listenToAll } from '../../../src/catalog/aggregate.ts'
 import { plainNaming } from '../../../src/catalog/names.ts'
 import type { Call, Handler, Outcome } from '../../../src/core/call.ts'
 import { GatewayError } from '../../../src/core/error.ts'

@@ -1,6 +1,6 @@
 import { AjvJsonSchemaValidator } from '@modelcontextprotocol/sdk/validation/ajv'
 import { expect, it } from 'vitest'
-import { withDistinctIds } from '../../../src/catalog/schema-ids.ts'
+import { withDistinctIds } from '../../../src/catalog/aggregate.ts'
 import { Payload } from '../../../src/core/payload.ts'
 
 type Schema = Readonly<Record<string, unknown>>

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { createUndoRules } from '../../../src/catalog/undo-rules.ts'
+import { createUndoRules } from '../../../src/catalog/tool-descriptors.ts'
 import type { Descriptor } from '../../../src/core/descriptor.ts'
 
 const id = { type: 'object', properties: { id: { type: 'string' } }, required: ['id'] }

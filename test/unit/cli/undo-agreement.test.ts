@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { parse } from 'yaml'
-import { createUndoRules } from '../../../src/catalog/undo-rules.ts'
+import { createUndoRules } from '../../../src/catalog/tool-descriptors.ts'
 import { toolLines, toolTable } from '../../../src/cli/explain.ts'
 import { planText } from '../../../src/cli/plan.ts'
 import type { Descriptor } from '../../../src/core/descriptor.ts'

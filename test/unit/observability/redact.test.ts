@@ -1,9 +1,8 @@
 import fc from 'fast-check'
 import { beforeEach, describe, expect, it } from 'vitest'
-import { Secret } from '../../../src/core/text/secret.ts'
+import { Secret, isSecretName } from '../../../src/core/text/secret.ts'
 import { createLog } from '../../../src/observability/log.ts'
 import { Redactor, secretsOf } from '../../../src/core/text/redactor.ts'
-import { isSecretName } from '../../../src/core/text/secret-names.ts'
 
 const canary = 'canary-9f8e7d"\\x'
 

@@ -1,9 +1,8 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import type { Client } from '../../../src/core/call.ts'
+import type { Client, Task, TaskStatus } from '../../../src/core/call.ts'
 import { numberOf } from '../../../src/core/json/exact-number.ts'
 import { Payload } from '../../../src/core/payload.ts'
-import type { Task, TaskStatus } from '../../../src/core/task.ts'
 import {
   acceptanceOf,
   readAcceptance,

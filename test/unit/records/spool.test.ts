@@ -1,7 +1,7 @@
 import { describe, expect, it, vi } from 'vitest'
 import type { SpooledMessage, SpooledString } from '../../../src/core/spool.ts'
 import { StoreSpool } from '../../../src/records/spool.ts'
-import { MemoryBlobs } from '../../../src/store/blobs/memory.ts'
+import { MemoryBlobs } from '../../../src/store/memory.ts'
 
 const limits = { over: 10, total: 1000, restored: 1000 }
 

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { isObject } from '../../../../src/core/json/json.ts'
 import { parseJson } from '../../../../src/core/json/read.ts'
-import { longIntegerFor } from '../../../../src/core/schema/exact-bound.ts'
+import { longIntegerFor } from '../../../../src/core/schema/schema.ts'
 import { inputFor } from '../../../../src/descriptions/model/parameters.ts'
 
 test.each([

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { Redactor } from '../../../../src/core/text/redactor.ts'
-import { isSecretName } from '../../../../src/core/text/secret-names.ts'
+import { isSecretName } from '../../../../src/core/text/secret.ts'
 
 const secret = 'päss/w"o\\rd&<x> +%\n1234'
 const key = 'AbC1/dEf2+gHi3/jKl4=='

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { Call, Handler, Notification } from '../../../../src/core/call.ts'
 import { Payload } from '../../../../src/core/payload.ts'
-import { listenToAll } from '../../../../src/catalog/listen-all.ts'
+import { listenToAll } from '../../../../src/catalog/aggregate.ts'
 import { plainNaming } from '../../../../src/catalog/names.ts'
 import { eventsGateway } from '../../../support/events-gateway.ts'
 import type { Json } from '../../../support/server/json.ts'

@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { UpstreamSettings } from '../../../../src/core/settings.ts'
 import { parseJson } from '../../../../src/core/json/read.ts'
-import { rulesFor } from '../../../../src/features/permissions/rules.ts'
+import { rulesFor } from '../../../../src/features/permissions/gate.ts'
 import { serverSettings } from '../../../support/server-settings.ts'
 import { illFormed, otherSpellings } from '../../../support/uri-spellings.ts'
 
