@@ -14,8 +14,8 @@ const COMMENT = /^ *(?:\/?\*|\/\/).*$/gm
 /** Collections of the store by their names. */
 const COLLECTION = /= '(?<name>[a-z]+(?:-[a-z]+)*)'\n/g
 
-/** Texts in the same files that look like prefixes: of URLs, people, methods, placeholders, and leases. */
-const others = new Set(['https:', 'user:', 'events/', 'spooled:', 'undo:'])
+/** Texts in the same files that look like prefixes: of URLs, people, methods, placeholders, leases, and sessions of permissions. */
+const others = new Set(['https:', 'user:', 'events/', 'spooled:', 'undo:', 'temp:'])
 
 interface Found {
   readonly file: string
