@@ -14,7 +14,7 @@ const COMMENT = /^ *(?:\/?\*|\/\/).*$/gm
 /** Collections of the store by their names. */
 const COLLECTION = /= '(?<name>[a-z]+(?:-[a-z]+)*)'\n/g
 
-/** Texts in the same files that look like prefixes: of URLs, people, methods, placeholders, leases, and sessions of permissions. */
+/** Texts in the same files that look like prefixes: of URLs, people, methods, placeholders, leases, and pseudo-scopes. */
 const others = new Set(['https:', 'user:', 'events/', 'spooled:', 'undo:', 'temp:'])
 
 interface Found {
