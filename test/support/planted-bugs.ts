@@ -15,8 +15,12 @@ export const plantedBugs: readonly PlantedBug[] = [
   {
     name: 'an approval is changed without a compare-and-swap',
     file: 'records/approvals.js',
-    find: 'return this.#store.compareAndSwap(keyOf(approval.id), text, JSON.stringify(changed), ttl);',
-    replace: 'return this.#store.put(keyOf(approval.id), JSON.stringify(changed), ttl).then(() => true);',
+    find: 'await this.#approvals.change(open.approval.id, (before)',
+    replace: `await (async (id, decide) => {
+      const [next, result] = decide(await this.#approvals.get(id));
+      if (next !== 'keep') await this.#approvals.put(id, next);
+      return result;
+    })(open.approval.id, (before)`,
     rule: 'approval-opens-one',
     seed: 10,
     steps: 8000,
@@ -24,8 +28,8 @@ export const plantedBugs: readonly PlantedBug[] = [
   {
     name: 'an approval is used without being marked',
     file: 'records/approvals.js',
-    find: 'return (await this.#markUsed(draft, open)) ? approval : undefined;',
-    replace: 'return approval;',
+    find: "if (open.approval.status === 'approved')\n            return this.#markUsed(draft, open);",
+    replace: "if (open.approval.status === 'approved') return open.approval;",
     rule: 'approval-opens-one',
     seed: 3,
     steps: 8000,

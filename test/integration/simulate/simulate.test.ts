@@ -9,7 +9,7 @@ import { simulator } from '../../support/simulator.ts'
 import { repetitions } from '../../support/soak.ts'
 
 /** More than one simulation, of which the first takes 20,000 steps at least. */
-const STEPS = repetitions(26_000, 40_000)
+const STEPS = repetitions(34_000, 48_000)
 
 interface Seed {
   readonly seed: number
