@@ -226,7 +226,7 @@ function statedReason(call: Call): string {
 /** The template of the question about calls of a tool; arguments are named in braces. */
 export function templateOf(rule: Rule, entry: Descriptor, server: UpstreamSettings): string {
   const own = server.trust ? statedTool(entry.definition).question : undefined
-  return `${rule.template ?? own ?? asked(`Run ${toolLabel(entry)}?`, entry, server)}${costNote(rule)}`
+  return `${rule.template ?? own ?? defaultQuestion(entry, {}, server)}${costNote(rule)}`
 }
 
 /**
@@ -260,6 +260,7 @@ function fillTemplate(template: string, given: Arguments): string {
   })
 }
 
+/** The question of the gateway itself, with the given arguments. */
 function defaultQuestion(entry: Descriptor, given: Arguments, server: UpstreamSettings): string {
   const values = Object.entries(given).map(([key, value]) => {
     return `${shortLine(key)}: ${displayText(value)}`

@@ -1,7 +1,7 @@
 /**
  * The dialect of the events extension (SEP-3415): `events/list`, `events/poll` and `events/stream`, and the forms of their
  * requests, events and errors. Cursors are sealed for their caller, type and arguments; any other one is answered like one
- * whose events are gone. `events/subscribe` is in `deliveries/subscribe.ts`.
+ * whose events are gone. `events/subscribe` is in `sinks/webhook-methods.ts`.
  *
  * The extension belongs to 2026-07-28, but deployed clients follow the design sketch that preceded it, some of them in older
  * revisions: those have webhooks alone, as ChatGPT does. Other older clients do not know the extension, and for them its
