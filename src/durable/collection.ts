@@ -93,18 +93,19 @@ export class Collection<Item extends object> {
   /** The records of an owner, or of all, by id, in no particular order; only texts that match are read. */
   async list(
     owner?: string,
-    matches: (text: string) => boolean = () => true,
+    matches?: (text: string) => boolean,
   ): Promise<ReadonlyMap<string, Item>> {
     const records = new Map<string, Item>()
     const listed = new Map<string, { readonly text: string; readonly record: Item | undefined }>()
     for (const [id, text] of await this.#texts(owner)) {
-      if (!matches(text)) continue
+      if (matches && !matches(text)) continue
       const known = this.#listed.get(id)
       const entry = known?.text === text ? known : { text, record: this.#read(text) }
       if (this.#kind.isReadOften) listed.set(id, entry)
       if (entry.record) records.set(id, entry.record)
     }
-    this.#listed = listed
+    // A list of some of them would forget the others.
+    if (owner === undefined && !matches) this.#listed = listed
     return records
   }
 
@@ -132,10 +133,16 @@ export class Collection<Item extends object> {
    * Adds a record, unless there is one with this id: resolves with that one then. @throws QUOTA_EXHAUSTED, or another error
    * of the bounds, if all owners together have too much, or the owner has used up its share
    */
-  async insert(id: string, record: Item, caller: Caller = {}): Promise<Existing<Item> | undefined> {
-    const { bounds, encode, isStrict, prefix } = this.#kind
+  async insert(
+    id: string,
+    record: Item,
+    caller: Caller = {},
+    ttl?: number,
+  ): Promise<Existing<Item> | undefined> {
+    const { bounds, isStrict, prefix } = this.#kind
     const add = async (): Promise<Existing<Item> | undefined> => {
-      const found = await this.#store.setIfAbsent(this.keyOf(id), encode(record), this.#ttlOf(record))
+      const text = this.#kind.encode(record)
+      const found = await this.#store.setIfAbsent(this.keyOf(id), text, this.#ttlOf(record, ttl))
       return found === undefined ? undefined : { record: this.#read(found) }
     }
     if (!bounds) return add()
@@ -156,7 +163,7 @@ export class Collection<Item extends object> {
 
   /**
    * Changes a record, or adds one if there is none, whatever the bounds. After a lost race `decide` runs again, on the record
-   * that is there then. `onSized` gets by how many characters the text grows; its last call counts. Resolves with the record
+   * that is there then. `onSized` gets by how many characters the text grew, unless it was kept. Resolves with the record
    * after the change. @throws what `decide` throws, CONFLICT after many races
    */
   update(
@@ -174,28 +181,33 @@ export class Collection<Item extends object> {
   }
 
   /** The same, for changes that find out more than the next record: resolves with the result of the last decision. */
-  change<Result>(
+  async change<Result>(
     id: string,
     decide: (before: Item | undefined) => readonly [Decision<Item>, Result],
     ttl?: number,
     onSized?: (grownBy: number) => void,
   ): Promise<Result> {
+    // Of the last decision: those before lost a race.
+    let grownBy: number | undefined
     const decided = (before: string | undefined): CasUpdate<Result> => {
       const [decision, result] = decide(this.#read(before))
+      const text = typeof decision === 'object' ? this.#kind.encode(decision) : ''
+      grownBy = decision === 'keep' ? undefined : text.length - (before?.length ?? 0)
       if (decision === 'keep') return { result }
       if (decision === 'remove') return { result, write: 'remove' }
-      const text = this.#kind.encode(decision)
-      onSized?.(text.length - (before?.length ?? 0))
       return { result, write: { text, ttl: this.#ttlOf(decision, ttl) } }
     }
-    return casUpdate(this.#store, this.keyOf(id), decided, () => {
+    const result = await casUpdate(this.#store, this.keyOf(id), decided, () => {
       throw this.#kind.busy?.() ?? changedTooOften(this.#kind)
     })
+    if (grownBy !== undefined) onSized?.(grownBy)
+    return result
   }
 
-  /** Removes a record that is as it was written; resolves with whether it was. */
-  withdraw(id: string, record: Item): Promise<boolean> {
-    return this.#store.compareAndDelete(this.keyOf(id), this.#kind.encode(record))
+  /** Removes a record that is as it was written; resolves with whether there is none any more. */
+  async withdraw(id: string, record: Item): Promise<boolean> {
+    const isRemoved = await this.#store.compareAndDelete(this.keyOf(id), this.#kind.encode(record))
+    return isRemoved || !(await this.has(id))
   }
 
   /** Keeps what is under an id for `ttl` more milliseconds, as it is, unless it changes in the meantime. */
@@ -232,11 +244,15 @@ export class Collection<Item extends object> {
   async #measured(id: string, caller: Caller): Promise<readonly Measured<Item>[]> {
     const owner = ownerIn(id)
     const texts = await this.#texts(this.#isListable ? undefined : owner)
-    const others = texts.filter(([other]) => other !== id)
-    return (this.#kind.bounds ?? []).map((bound) => {
-      const entries = others.flatMap(([other, text]) => {
-        const size = bound.sizeOf ? sizeIn(this.#read(text), bound.sizeOf) : text.length
-        return size === undefined ? [] : [{ owner: ownerIn(other), size }]
+    const { bounds = [] } = this.#kind
+    const isRead = bounds.some(({ sizeOf }) => sizeOf)
+    const others = texts.flatMap(([other, text]) =>
+      other === id ? [] : [{ owner: ownerIn(other), text, record: isRead ? this.#read(text) : undefined }],
+    )
+    return bounds.map((bound) => {
+      const entries = others.flatMap(({ owner: other, text, record }) => {
+        const size = bound.sizeOf ? sizeIn(record, bound.sizeOf) : text.length
+        return size === undefined ? [] : [{ owner: other, size }]
       })
       return { bound, capacity: capacityOf(entries, bound, { ...caller, owner }) }
     })
@@ -247,7 +263,12 @@ export class Collection<Item extends object> {
   }
 
   #read(text: string | undefined): Item | undefined {
-    return text === undefined ? undefined : this.#kind.decode(text)
+    try {
+      return text === undefined ? undefined : this.#kind.decode(text)
+    } catch {
+      // One record that its kind did not expect must not hide all others.
+      return undefined
+    }
   }
 
   #ttlOf(record: Item, ttl = this.#kind.ttlOf?.(record, this.#now())): number {

@@ -121,15 +121,32 @@ export class Approvals {
     if (JSON.stringify(approval).length > MAX_APPROVAL_LENGTH) throw tooLarge()
     const token = randomId()
     await this.#approvals.put(approval.id, approval)
-    const isOpened = await this.#open.change(
+    let isOpened = false
+    try {
+      isOpened = await this.#replace(open, { id: approval.id, token }, draft)
+    } finally {
+      if (!isOpened) await this.#approvals.remove(approval.id)
+    }
+    // Otherwise another member was faster: its approval is the open one.
+    return isOpened ? { approval, token, isNew: true } : this.request(draft)
+  }
+
+  /** Opens an approval in place of one that is over, if there was one; false if there is another. @throws QUOTA_EXHAUSTED */
+  async #replace(
+    previous: OpenReference | undefined,
+    next: OpenReference,
+    draft: ApprovalRequest,
+  ): Promise<boolean> {
+    const call = openIdOf(draft)
+    if (!previous) {
+      const existing = await this.#open.insert(call, next, draft, draft.ttl)
+      if (!existing || existing.record) return !existing
+    }
+    return this.#open.change(
       call,
-      (before) => (before?.id === open?.id ? [{ id: approval.id, token }, true] : ['keep', false]),
+      (before) => (before?.id === previous?.id ? [next, true] : ['keep', false]),
       draft.ttl,
     )
-    if (isOpened) return { approval, token, isNew: true }
-    // Another member was faster: its approval is the open one.
-    await this.#approvals.remove(approval.id)
-    return this.request(draft)
   }
 
   async find(id: string): Promise<Approval | undefined> {
@@ -271,7 +288,7 @@ const openKind: RecordKind<OpenReference> = {
   name: 'open approval',
   prefix: 'approval:of:',
   ...asJson(isReference),
-  bounds: [{ count: MAX_PENDING }],
+  bounds: [{ count: MAX_PENDING, refuse: tooMany }],
 }
 
 const ID_PATTERN = /^[\w-]{1,64}$/

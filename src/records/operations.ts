@@ -209,7 +209,7 @@ export class Operations {
 
   /**
    * Changes an operation. `change` is called again if another process writes first; it returns undefined to leave the
-   * record unchanged. `onSized` gets the number of characters by which the record grows; its last call counts. Resolves
+   * record unchanged. `onSized` gets the number of characters by which the record grew, if it was changed. Resolves
    * with the record after that; undefined if there is none. @throws what the store throws
    */
   change(

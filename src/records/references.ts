@@ -10,7 +10,7 @@ import { world } from '../core/world.ts'
 import type { Call } from '../core/call.ts'
 import { referencesSlot } from '../core/used-reference.ts'
 import { asGatewayError, GatewayError, invalidParam } from '../core/error.ts'
-import { isObject, readJson } from '../core/json/json.ts'
+import { isObject } from '../core/json/json.ts'
 import type { Principal } from '../core/principal.ts'
 import {
   type BlobEntry,
@@ -23,7 +23,7 @@ import {
 } from '../store/blobs/blobs.ts'
 import type { Store } from '../store/store.ts'
 import { withinCapacity } from '../durable/bounds.ts'
-import { Collection, type RecordKind } from '../durable/collection.ts'
+import { asJson, Collection, type RecordKind } from '../durable/collection.ts'
 import { plainName, UPLOADS } from './plain-name.ts'
 import { isSpooled } from './spool.ts'
 import { callerHash } from './principal.ts'
@@ -348,14 +348,16 @@ export function unknownReference(): GatewayError {
 const referenceKind: RecordKind<Reference> = {
   name: 'reference',
   prefix: 'reference/',
-  encode: (reference) => JSON.stringify(reference),
-  decode: (text) => {
-    const value: unknown = readJson(text)
-    // Only this file writes them.
-    return isObject(value) ? (value as unknown as Reference) : undefined
-  },
+  ...asJson(isReference),
   ttlOf: ({ expiresAt }, now) => expiresAt - now,
   isStrict: true,
+}
+
+function isReference(value: unknown): value is Reference & Record<string, unknown> {
+  if (!isObject(value)) return false
+  const { id, caller, blob, server, name, type, sha256, size, createdAt, expiresAt } = value
+  const isNamed = [id, caller, blob, server, name, type, sha256].every((field) => typeof field === 'string')
+  return isNamed && [size, createdAt, expiresAt].every((field) => typeof field === 'number')
 }
 
 const NOTHING: ByteRange = { start: 0, end: 0 }

@@ -104,12 +104,23 @@ const uploadKind: RecordKind<UploadRequest> = {
   encode: ({ owner, ...rest }) => JSON.stringify({ ...rest, owner: toStoredPrincipal(owner) }),
   decode: (text) => {
     const value: unknown = readJson(text)
-    if (!isObject(value)) return undefined
-    // Only this file writes them.
-    const { owner, ...rest } = value as unknown as Omit<UploadRequest, 'owner'> & { owner: StoredPrincipal }
+    if (!isStoredUpload(value)) return undefined
+    const { owner, ...rest } = value
     return { ...rest, owner: fromStoredPrincipal(owner) }
   },
   ttlOf: ({ expiresAt }, now) => expiresAt + UPLOAD_RETENTION_MS - now,
+}
+
+interface StoredUpload extends Omit<UploadRequest, 'owner'> {
+  readonly owner: StoredPrincipal
+}
+
+function isStoredUpload(value: unknown): value is StoredUpload & Record<string, unknown> {
+  if (!isObject(value)) return false
+  const { id, owner, maxSize, types, createdAt, expiresAt } = value
+  const isCounted = [maxSize, createdAt, expiresAt].every((field) => typeof field === 'number')
+  const isOwned = isObject(owner) && typeof owner.id === 'string'
+  return typeof id === 'string' && isOwned && isCounted && Array.isArray(types)
 }
 
 function idIn(owner: string, id: string): string {

@@ -146,6 +146,70 @@ export function collectionContract(open: () => StoreUnderTest): void {
       expect([...(await notes.list(undefined, (text) => text.includes('changed'))).keys()]).toEqual(['b'])
     })
 
+    it('that were listed are remembered although only some are listed after that', async () => {
+      const kind = noteKind()
+      const read: string[] = []
+      const decode = (text: string) => {
+        read.push(text)
+        return kind.decode(text)
+      }
+      const notes = new Collection(open().store, { ...kind, decode, isReadOften: true })
+      for (const id of ['ada:1', 'bob:1']) await notes.put(id, { text: id })
+      await notes.all()
+      await notes.all('ada')
+      await notes.list(undefined, (text) => text.includes('bob'))
+      await notes.all()
+      expect(read).toHaveLength(2)
+    })
+
+    it('do not grow by what a change that lost a race would have written', async () => {
+      const { store } = open()
+      const kind = noteKind()
+      const notes = new Collection(store, kind)
+      const grown: number[] = []
+      const raced = async (second: 'keep' | 'remove'): Promise<void> => {
+        await notes.put('a', { text: 'one' })
+        const swaps = new Proxy(store, {
+          get: (target, name) => {
+            const member: unknown = Reflect.get(target, name, target)
+            if (name !== 'compareAndSwap') return typeof member === 'function' ? member.bind(target) : member
+            return async (): Promise<boolean> => {
+              await notes.put('a', { text: 'other' })
+              return false
+            }
+          },
+        })
+        const decide = ({ text } = { text: '' }) => (text === 'one' ? { text: 'mine' } : second)
+        const racing = new Collection(swaps, kind)
+        await racing.update('a', decide, undefined, (by) => grown.push(by))
+      }
+      await raced('keep')
+      expect(grown).toEqual([])
+      await raced('remove')
+      expect(grown).toEqual([-kind.encode({ text: 'other' }).length])
+    })
+
+    it('that their kind does not expect hide no others', async () => {
+      const kind = noteKind()
+      const decode = (text: string) => {
+        if (text.includes('odd')) throw new TypeError('no owner')
+        return kind.decode(text)
+      }
+      const notes = new Collection(open().store, { ...kind, decode })
+      for (const text of ['odd', 'plain']) await notes.put(text, { text })
+      expect(await notes.all()).toEqual([{ text: 'plain' }])
+      expect(await notes.get('odd')).toBeUndefined()
+    })
+
+    it('of a kind without a time say for how long they are added', async () => {
+      const { store, pass } = open()
+      const { ttlOf: _, ...kind } = noteKind()
+      const notes = new Collection(store, kind)
+      await notes.insert('a', { text: 'one' }, {}, 300)
+      await pass(310)
+      expect(await notes.has('a')).toBe(false)
+    })
+
     it('say by how much they grow, and what a change found out', async () => {
       const notes = new Collection(open().store, noteKind())
       const length = await notes.put('a', { text: 'one' })
@@ -282,6 +346,38 @@ export function collectionContract(open: () => StoreUnderTest): void {
       await notes.insert('ada:4', { text: 'open' })
       await store.put(`${kind.prefix}bob:1`, 'damaged', HOUR)
       await expect(notes.insert('bob:2', { text: 'open' })).rejects.toMatchObject({ code: 'QUOTA_EXHAUSTED' })
+    })
+
+    it('read each record once, however many there are', async () => {
+      let reads = 0
+      const kind = noteKind({ bounds: [1, 2].map(() => bound({ count: 8, sizeOf: () => 1 })) })
+      const decode = (text: string) => {
+        reads++
+        return kind.decode(text)
+      }
+      const notes = new Collection(open().store, { ...kind, decode })
+      await notes.insert('ada:1', { text: 'one' })
+      await notes.insert('ada:2', { text: 'two' })
+      expect(reads).toBe(1)
+    })
+
+    it('that are strict refuse a record that was removed while it was counted', async () => {
+      const { store } = open()
+      const kind = noteKind({ bounds: [bound({ count: 4 })], isStrict: true })
+      const notes = new Collection(store, kind)
+      await notes.insert('ada:1', { text: 'one' })
+      const removing = new Proxy(store, {
+        get: (target, name) => {
+          const member: unknown = Reflect.get(target, name, target)
+          if (typeof member !== 'function') return member
+          return async (...args: readonly unknown[]): Promise<unknown> => {
+            if (name === 'compareAndDelete') await notes.remove('ada:2')
+            return member.apply(target, args)
+          }
+        },
+      })
+      const refused = new Collection(removing, kind).insert('ada:2', { text: 'two' })
+      await expect(refused).rejects.toMatchObject({ code: 'QUOTA_EXHAUSTED' })
     })
 
     it('are kept exactly by one process', async () => {

@@ -7,6 +7,7 @@ import {
   type ApprovalRequest,
   Approvals,
 } from '../../../src/records/approvals.ts'
+import { callerHash } from '../../../src/records/principal.ts'
 import { MemoryStore } from '../../../src/store/memory.ts'
 
 const draft: ApprovalRequest = {
@@ -71,6 +72,25 @@ describe('requesting an approval', () => {
     )
     expect(new Set(all.map(({ approval }) => approval.id)).size).toBe(1)
     expect(await approvals.list()).toHaveLength(1)
+  })
+
+  it('concurrent requests of a caller are a quarter of all at most, and leave nothing of the others', async () => {
+    const requests = Array.from({ length: 110 }, (_, at) => approvals.request({ ...draft, digest: `more${at}` }))
+    const done = await Promise.allSettled(requests)
+    expect(done.filter(({ status }) => status === 'fulfilled')).toHaveLength(100)
+    expect(await approvals.list()).toHaveLength(100)
+    await expect(approvals.request(draft)).rejects.toMatchObject({
+      code: 'QUOTA_EXHAUSTED',
+      message: 'Too many calls of this caller wait for approval.',
+    })
+  })
+
+  it('a damaged record of the open approval of a call is replaced', async () => {
+    await approvals.request(draft)
+    const [key] = (await store.scan(`approval:of:${callerHash(draft.caller)}`)).keys()
+    await store.put(String(key), 'damaged', 1000)
+    expect(await approvals.peek(draft)).toBeUndefined()
+    expect(await approvals.request(draft)).toMatchObject({ isNew: true })
   })
 
   it('another call, caller, kind or number of approvers creates another approval', async () => {

@@ -19,7 +19,7 @@ function world() {
     )
     return requested.flatMap((each) => (each.status === 'fulfilled' ? [each.value] : []))
   }
-  return { uploads, kept, request, pass: (ms: number) => void (now += ms) }
+  return { store, uploads, kept, request, pass: (ms: number) => void (now += ms) }
 }
 
 describe('requested uploads of a caller', () => {
@@ -39,6 +39,15 @@ describe('requested uploads of a caller', () => {
     }
     expect(await request(1)).toEqual([])
   })
+})
+
+it('records that are no uploads or references hide no others', async () => {
+  const { store, uploads, kept, request } = world()
+  await store.put('upload/x:1', '{"id":"1"}', 1000)
+  await store.put('reference/x:1', '{"id":"1"}', 1000)
+  expect(await request(1)).toHaveLength(1)
+  expect(await uploads.find('x', '1')).toBeUndefined()
+  expect(await kept.all()).toEqual([])
 })
 
 it('a requested upload is known to its owner alone until it expires', async () => {
