@@ -1,6 +1,6 @@
 /** Collects the content of the page at `/`: servers, tools, pending calls, links. */
 import { world } from '../core/world.ts'
-import { visitorNamed } from '../downstream/pages/visitors.ts'
+import { pageUserNamed } from '../downstream/pages/page-users.ts'
 import type { Runtime } from './runtime.ts'
 import { exposedName } from '../catalog/names.ts'
 import { isProtected } from '../core/auth-settings.ts'
@@ -73,11 +73,11 @@ async function waitingFor(
   { runtime, pendingApprovals }: Options,
 ): Promise<readonly WaitingCall[] | undefined> {
   const { id } = principal
-  const visitor = visitorNamed(principal, runtime.settings.auth)
+  const pageUser = pageUserNamed(principal, runtime.settings.auth)
   const found = await pendingApprovals()
   const now = world.now()
   return found
-    ?.filter((each) => each.caller === id || (visitor && mayDecide(each, visitor)))
+    ?.filter((each) => each.caller === id || (pageUser && mayDecide(each, pageUser)))
     .map(({ id: approval, tool, upstream, caller, createdAt, expiresAt }) => {
       return { id: approval, tool, upstream, caller, age: now - createdAt, left: expiresAt - now }
     })

@@ -37,8 +37,8 @@ export function createObserving(log: Log, view: View): Observing {
   return new Observing({
     log,
     levels: () => ({
-      upstreams: [...view.upstreams().values()].map(({ name, status, parked }) => {
-        return { name, parked, connections: status.connections, isUp: isUp[checkOf(status)] }
+      upstreams: [...view.upstreams().values()].map(({ name, status, suspended }) => {
+        return { name, suspended, connections: status.connections, isUp: isUp[checkOf(status)] }
       }),
       sessions: view.sessions(),
       operations: view.operations(),

@@ -18,7 +18,7 @@ export interface Levels {
     readonly isUp: boolean | undefined
     readonly connections: number
     /** How many of its calls wait for input of their caller. */
-    readonly parked: number
+    readonly suspended: number
   }[]
   readonly sessions: number
   /** How many operations this process runs, by state. */
@@ -159,7 +159,7 @@ export function expose(counted: Counted): Exposition {
   perUpstream('gatehouse_upstream_connections', 'Open connections to a server.', (each) => each.connections)
   gauge('gatehouse_sessions', 'Open client sessions.', [], (made) => made.set(levels().sessions))
   gauge('gatehouse_parked_calls', 'Calls that wait for input of their caller.', [], (made) =>
-    made.set(levels().upstreams.reduce((sum, { parked }) => sum + parked, 0)),
+    made.set(levels().upstreams.reduce((sum, { suspended }) => sum + suspended, 0)),
   )
   gauge('gatehouse_operations', 'Operations that this process runs, by state.', ['state'], (made) => {
     made.reset()

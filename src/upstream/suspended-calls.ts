@@ -53,7 +53,7 @@ interface Options {
   /** What suspended calls take of the memory of the gateway. */
   readonly held?: HeldMemory | undefined
   /** Called with the number of suspended calls, whenever it changes. */
-  onCount?(parked: number): void
+  onCount?(count: number): void
 }
 
 /** The key of the continuation token in a call's state. */
@@ -65,21 +65,21 @@ const STATE_KEY = 'park'
  */
 export function suspendable(open: OpenCall, options: Options = {}): Handler {
   const { collectMs = 15, answerTimeoutMs = 300_000, limit = 1000, held } = options
-  const parked = new Map<string, SuspendedCall>()
+  const kept = new Map<string, SuspendedCall>()
 
   return (call) => {
     const token = call.requestState[STATE_KEY]
     // A task outlives the process that asked for its input.
-    const isLeft = typeof token === 'string' && !parked.has(token) && continuedTask(call) !== undefined
+    const isLeft = typeof token === 'string' && !kept.has(token) && continuedTask(call) !== undefined
     if (token === undefined || isLeft) {
       // A client that cannot respond needs no suspension.
       if (!canBeAsked(call.client.capabilities)) return open(unasked(call))
-      if (isFull(call)) return Promise.reject(tooManyQuestions())
+      if (isFull(call)) return Promise.reject(tooManyInputRequests())
       const suspended = new SuspendedCall(call, collectMs)
-      suspended.onParked = (turn) => keep(turn)
+      suspended.onSuspend = (turn) => keep(turn)
       return suspended.start(open)
     }
-    const suspended = typeof token === 'string' ? parked.get(token) : undefined
+    const suspended = typeof token === 'string' ? kept.get(token) : undefined
     if (!suspended || suspended.call.principal.id !== call.principal.id) return Promise.reject(expired())
     release(suspended)
     return suspended.resume(call)
@@ -87,17 +87,17 @@ export function suspendable(open: OpenCall, options: Options = {}): Handler {
 
   function isFull(call: Call): boolean {
     const { principal } = call
-    const hasFullShare = hasReachedShare(principal, parked, (each) => each.call.principal.id, limit)
+    const hasFullShare = hasReachedShare(principal, kept, (each) => each.call.principal.id, limit)
     return hasFullShare || held?.fits(principal, bytesOf(call)) === false
   }
 
   function keep(suspended: SuspendedCall): boolean {
     const { call } = suspended
-    if (parked.size >= limit || isFull(call)) return false
+    if (kept.size >= limit || isFull(call)) return false
     suspended.continuationToken = world.randomUUID()
-    parked.set(suspended.continuationToken, suspended)
+    kept.set(suspended.continuationToken, suspended)
     held?.change(call.principal, bytesOf(call))
-    options.onCount?.(parked.size)
+    options.onCount?.(kept.size)
     suspended.timer = world.setTimeout(() => {
       release(suspended)
       suspended.giveUp()
@@ -108,9 +108,9 @@ export function suspendable(open: OpenCall, options: Options = {}): Handler {
 
   function release({ call, continuationToken, timer }: SuspendedCall): void {
     world.clearTimeout(timer)
-    parked.delete(continuationToken)
+    kept.delete(continuationToken)
     held?.change(call.principal, -bytesOf(call))
-    options.onCount?.(parked.size)
+    options.onCount?.(kept.size)
   }
 }
 
@@ -125,7 +125,7 @@ class SuspendedCall implements UpstreamCall {
   call: Call
   continuationToken = ''
   timer: Timer | undefined
-  onParked: (suspended: SuspendedCall) => boolean = () => false
+  onSuspend: (suspended: SuspendedCall) => boolean = () => false
   readonly #collect: number
   readonly #controller = new AbortController()
   readonly #pending = new Map<string, PendingRequest>()
@@ -233,7 +233,7 @@ class SuspendedCall implements UpstreamCall {
     const questions: InputRequests = Object.fromEntries(
       [...this.#pending].map(([key, { question }]) => [key, question]),
     )
-    if (!this.onParked(this)) {
+    if (!this.onSuspend(this)) {
       for (const { question, answer } of [...this.#pending.values()]) answer(noAnswer(question))
       return
     }
@@ -288,7 +288,7 @@ function unasked(call: Call): UpstreamCall {
   }
 }
 
-function tooManyQuestions(): GatewayError {
+function tooManyInputRequests(): GatewayError {
   return new GatewayError('OVERLOADED', 'Too many calls of this caller wait for input.', {
     suggestion: 'Answer the pending questions, or wait until they expire.',
     retryAfterSeconds: 60,

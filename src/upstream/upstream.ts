@@ -66,7 +66,7 @@ export interface Upstream {
   /** The remaining rate limit it reports; unknown if it has one per user. */
   quota(): Quota | undefined
   /** The number of suspended calls that wait for input responses. */
-  readonly parked: number
+  readonly suspended: number
   /** Requests sign-in from callers if necessary; the outermost middleware of their calls. */
   readonly guard?: Middleware | undefined
   /** Completes the sign-in of a returning user. @throws SERVER_UNAVAILABLE */
@@ -128,7 +128,7 @@ class ConfiguredUpstream implements Upstream {
   /** The connection on which tools were listed last. */
   #lastListed: UpstreamConnection | undefined
   #inFlight = 0
-  #parked = 0
+  #suspended = 0
   #listFailedAt = Number.NEGATIVE_INFINITY
   #listCutAt = 0
 
@@ -157,7 +157,7 @@ class ConfiguredUpstream implements Upstream {
     this.guard = credentials?.guard
     this.finishSignIn = credentials?.finish
     const onCount = (count: number): void => {
-      this.#parked = count
+      this.#suspended = count
     }
     const handle = compose(
       [credentials?.guard],
@@ -179,8 +179,8 @@ class ConfiguredUpstream implements Upstream {
     return this.settings.name
   }
 
-  get parked(): number {
-    return this.#parked
+  get suspended(): number {
+    return this.#suspended
   }
 
   get status(): Status {

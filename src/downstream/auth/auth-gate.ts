@@ -24,7 +24,7 @@ export interface RequestContext {
 }
 
 /** An HTTP request to authenticate. */
-type Visitor = RequestContext & { readonly principal: Principal }
+type Requester = RequestContext & { readonly principal: Principal }
 
 /** Authenticates requests, or rejects them with a challenge. */
 export interface AuthGate {
@@ -37,9 +37,9 @@ export interface AuthGate {
   /** The signed-in person of a request without other credentials. */
   signedIn(incoming: IncomingMessage): Promise<Principal | undefined>
   /** Checks that an anonymous caller uses only public methods. @throws AUTHENTICATION_REQUIRED */
-  requireAuth(visitor: Visitor, method: string | undefined): void
+  requireAuth(requester: Requester, method: string | undefined): void
   /** The challenge for a token without a required scope; undefined if the caller cannot get another token. */
-  stepUp(visitor: Visitor, error: GatewayError): string | undefined
+  stepUp(requester: Requester, error: GatewayError): string | undefined
   /** The protected resource metadata of an endpoint (RFC 9728). */
   metadata(incoming: IncomingMessage, upstream: string | undefined): Record<string, unknown> | undefined
   /** The readiness checks of the dependencies of authentication. */
@@ -118,9 +118,9 @@ export function createAuthGate({ auth, listen, port, pageSignIn, proxies, log }:
       (await signedIn(request.incoming)) ?? authenticate(request, false),
     authenticateService: async (request) => (await signedIn(request.incoming)) ?? authenticate(request, true),
     signedIn,
-    requireAuth: (visitor, method) => {
-      if (visitor.principal !== anonymousCaller || open.has(method)) return
-      refuse(visitor, unauthorized('missing', 'Authentication is required.'))
+    requireAuth: (requester, method) => {
+      if (requester.principal !== anonymousCaller || open.has(method)) return
+      refuse(requester, unauthorized('missing', 'Authentication is required.'))
     },
     stepUp: ({ incoming, upstream, principal }, error) => {
       // A missing scope of the server is not a scope of the gateway.

@@ -26,7 +26,7 @@ import { HttpReply } from './reply.ts'
 import type { PageSignIn } from '../../core/events.ts'
 import { isFromHere } from '../../core/web.ts'
 import { presentPrincipal } from '../auth/authenticator.ts'
-import { visitorNamed } from '../pages/visitors.ts'
+import { pageUserNamed } from '../pages/page-users.ts'
 import type { Arrivals } from './body.ts'
 
 type Env = { Bindings: HttpBindings }
@@ -509,7 +509,7 @@ function exchangeOf(
       if (auth.users.length === 0 && rest.signInLink === undefined) return undefined
       const request = { incoming, outgoing, upstream: undefined, requestId }
       const principal = await edge.authGate.authenticateService(request)
-      return visitorNamed(principal, auth)?.by ?? principal.id
+      return pageUserNamed(principal, auth)?.by ?? principal.id
     },
     send: async (response) => {
       if (response.status >= 400) await transfers.discard(incoming, outgoing)

@@ -3,7 +3,7 @@ import { rememberText } from '../../core/remember.ts'
 import { codePointName, escapeHidden, splitHidden } from '../../core/text/escape.ts'
 import { escapeHtml } from '../../core/web.ts'
 import { type Approval, type Decision, approvedCount } from '../../records/approvals.ts'
-import type { Visitor } from './visitors.ts'
+import type { PageUser } from './page-users.ts'
 import { originText } from '../../records/plain-name.ts'
 
 /** The maximum length of a reason, in characters. */
@@ -11,12 +11,12 @@ export const MAX_REASON_LENGTH = 1000
 
 interface ApprovalPage {
   readonly approval: Approval
-  readonly visitor: Visitor
+  readonly pageUser: PageUser
   /** The anti-forgery token of the form. */
   readonly token: string
   /** What is wrong with the submitted form. */
   readonly problem?: string | undefined
-  /** The id of another approval that the visitor may decide. */
+  /** The id of another approval that the page user may decide. */
   readonly next?: string | undefined
   /** In milliseconds since 1970. */
   readonly now: number
@@ -175,9 +175,9 @@ function decisionsHtml(decisions: readonly Decision[]): string {
   return `<h2>Decisions</h2>\n<ul>${rows.join('\n')}</ul>`
 }
 
-function formHtml({ approval, visitor, token }: ApprovalPage): string {
+function formHtml({ approval, pageUser, token }: ApprovalPage): string {
   const { status, typed, offer, decisions, needed } = approval
-  const isPerson = visitor.via === 'code' ? isOperator : (each: Decision) => each.by === visitor.by
+  const isPerson = pageUser.via === 'code' ? isOperator : (each: Decision) => each.by === pageUser.by
   if (status === 'approved') return '<p>The call runs once, when it is repeated.</p>'
   if (status !== 'pending') return ''
   if (decisions.some(isPerson))
@@ -203,7 +203,7 @@ ${box}
 <button class="approve" name="verdict" value="approved">Approve</button>
 </div>
 </form>
-<p class="size">You decide as ${displayWord(visitor.by)} (${methods[visitor.via]}).</p>`
+<p class="size">You decide as ${displayWord(pageUser.by)} (${methods[pageUser.via]}).</p>`
 }
 
 /** Links to other approvals. */

@@ -32,7 +32,7 @@ import {
   signInPage,
   MAX_REASON_LENGTH,
 } from './approval-page.ts'
-import { type Operator, isByCode, type Visitor, visitorOf } from './visitors.ts'
+import { type Operator, isByCode, type PageUser, pageUserOf } from './page-users.ts'
 import { isObject } from '../../core/json/json.ts'
 import { duplicateKey, parseJson } from '../../core/json/read.ts'
 
@@ -142,13 +142,13 @@ class ApprovalPages {
 
     app.get(
       '/confirm',
-      withErrorPage((context) => this.#withVisitor(context, (visitor) => this.#list(context, visitor))),
+      withErrorPage((context) => this.#withPageUser(context, (pageUser) => this.#list(context, pageUser))),
     )
     app.get(
       '/confirm/:id',
       withErrorPage((context) =>
-        this.#withVisitor(context, async (visitor) =>
-          this.#answerApproval(context, visitor, { approval: await this.#find(context, visitor) }),
+        this.#withPageUser(context, async (pageUser) =>
+          this.#answerApproval(context, pageUser, { approval: await this.#find(context, pageUser) }),
         ),
       ),
     )
@@ -166,53 +166,53 @@ class ApprovalPages {
 
   readonly #approvals = (): Approvals => new Approvals(this.#options.store(), this.#options.now)
 
-  async #withVisitor(
+  async #withPageUser(
     context: PageContext,
-    serve: (visitor: Visitor) => Promise<Response>,
+    serve: (pageUser: PageUser) => Promise<Response>,
   ): Promise<Response> {
     const { operator } = this.#options
-    const visitor = await visitorOf(context.env.incoming, () => this.#authenticate(context), {
+    const pageUser = await pageUserOf(context.env.incoming, () => this.#authenticate(context), {
       auth: this.#auth,
       operator,
     })
-    if (visitor) return serve(visitor)
+    if (pageUser) return serve(pageUser)
     context.header('www-authenticate', `Code realm="${this.#auth().realm}"`)
     if (isProgram(context)) throw new GatewayError('AUTHENTICATION_REQUIRED', CODE_REQUIRED)
     return answerPage(context, codePage(), 401)
   }
 
-  async #find(context: PageContext, visitor: Visitor): Promise<Approval> {
+  async #find(context: PageContext, pageUser: PageUser): Promise<Approval> {
     const id = context.req.param('id') ?? ''
     const approval = await this.#approvals().find(id)
     if (!approval) throw (await this.#approvals().isExpired(id)) ? expired() : unknown()
-    if (mayDecide(approval, visitor)) return approval
-    throw new GatewayError('PERMISSION_DENIED', whoMayDecide(approval, visitor))
+    if (mayDecide(approval, pageUser)) return approval
+    throw new GatewayError('PERMISSION_DENIED', whoMayDecide(approval, pageUser))
   }
 
-  async #decidableBy(visitor: Visitor): Promise<readonly Approval[]> {
-    return (await this.#approvals().pending()).filter((each) => mayDecide(each, visitor))
+  async #decidableBy(pageUser: PageUser): Promise<readonly Approval[]> {
+    return (await this.#approvals().pending()).filter((each) => mayDecide(each, pageUser))
   }
 
   /** The id of the approval that the page offers next: a later one, or else the first of the others. */
-  async #nextFor(visitor: Visitor, { id, createdAt }: Approval): Promise<string | undefined> {
-    const others = (await this.#decidableBy(visitor)).filter((each) => each.id !== id)
+  async #nextFor(pageUser: PageUser, { id, createdAt }: Approval): Promise<string | undefined> {
+    const others = (await this.#decidableBy(pageUser)).filter((each) => each.id !== id)
     return (others.find((each) => each.createdAt >= createdAt) ?? others[0])?.id
   }
 
-  async #answerApproval(context: PageContext, visitor: Visitor, result: FormResult): Promise<Response> {
+  async #answerApproval(context: PageContext, pageUser: PageUser, result: FormResult): Promise<Response> {
     const { approval, problem } = result
     if (isProgram(context)) {
       if (problem !== undefined) throw new GatewayError('INVALID_INPUT', problem, { field: 'typed' })
       return answerJson(context, approvalView(approval), 200)
     }
-    const token = await this.#guard.token(approval.id, visitor)
-    const next = await this.#nextFor(visitor, approval)
-    const page = approvalPage({ approval, visitor, token, problem, next, now: this.#options.now() })
+    const token = await this.#guard.token(approval.id, pageUser)
+    const next = await this.#nextFor(pageUser, approval)
+    const page = approvalPage({ approval, pageUser, token, problem, next, now: this.#options.now() })
     return answerPage(context, page, problem === undefined ? 200 : 400)
   }
 
-  async #list(context: PageContext, visitor: Visitor): Promise<Response> {
-    const decidable = await this.#decidableBy(visitor)
+  async #list(context: PageContext, pageUser: PageUser): Promise<Response> {
+    const decidable = await this.#decidableBy(pageUser)
     if (isProgram(context)) return answerJson(context, { approvals: decidable.map(approvalView) }, 200)
     return answerPage(context, approvalsPage(decidable, this.#options.now()), 200)
   }
@@ -222,20 +222,20 @@ class ApprovalPages {
     if (!isFromHere(context.env.incoming.headers, publicUrl)) throw notFromHere()
     const form = await readForm(context, this.#options.bodies)
     if (form.code !== undefined) return this.#signIn(context, form.code)
-    return this.#withVisitor(context, (visitor) => this.#settle(context, visitor, form))
+    return this.#withPageUser(context, (pageUser) => this.#settle(context, pageUser, form))
   }
 
-  async #settle(context: PageContext, visitor: Visitor, form: Form): Promise<Response> {
-    const approval = await this.#find(context, visitor)
+  async #settle(context: PageContext, pageUser: PageUser, form: Form): Promise<Response> {
+    const approval = await this.#find(context, pageUser)
     // A browser attaches its credentials to cross-site requests too, so a form needs its token. A program set its
     // authorization header itself.
     const isIntended = isProgram(context)
-      ? context.req.header('authorization') !== undefined && visitor.via !== 'code'
-      : await this.#guard.matches(form.token ?? '', approval.id, visitor)
+      ? context.req.header('authorization') !== undefined && pageUser.via !== 'code'
+      : await this.#guard.matches(form.token ?? '', approval.id, pageUser)
     if (!isIntended) throw notFromHere()
     const { onDecided } = this.#options
-    const result = await decide(approval, { visitor, form, approvals: this.#approvals, onDecided })
-    return this.#answerApproval(context, visitor, result)
+    const result = await decide(approval, { pageUser, form, approvals: this.#approvals, onDecided })
+    return this.#answerApproval(context, pageUser, result)
   }
 
   #signIn(context: PageContext, code: string): Response {
@@ -297,7 +297,7 @@ function expired(): GatewayError {
 }
 
 interface DecisionContext {
-  readonly visitor: Visitor
+  readonly pageUser: PageUser
   readonly form: Form
   approvals(): Approvals
   onDecided(step: ApprovalStep): void
@@ -313,7 +313,7 @@ interface FormResult {
 /** Carries out a submitted form. @throws INVALID_INPUT without a verdict, and what `Approvals.decide` throws */
 async function decide(
   approval: Approval,
-  { visitor, form, approvals, onDecided }: DecisionContext,
+  { pageUser, form, approvals, onDecided }: DecisionContext,
 ): Promise<FormResult> {
   const { verdict, reason, typed, remember } = form
   if (!verdict)
@@ -321,7 +321,7 @@ async function decide(
   if (isMistyped(approval, { verdict, entered: typed }))
     return { approval, problem: 'The typed text does not match. Nothing was decided.' }
   const decision = {
-    ...visitor,
+    ...pageUser,
     verdict,
     ...(reason !== undefined && { reason }),
     ...(remember && { remember }),
@@ -355,7 +355,7 @@ function explain(
 }
 
 /** Explains why a person may not decide, and who may. */
-function whoMayDecide({ kind, approvers, caller }: Approval, { by, via }: Visitor): string {
+function whoMayDecide({ kind, approvers, caller }: Approval, { by, via }: PageUser): string {
   const you = `You are ${by}.`
   if (kind === 'page') {
     const how = via === 'token' ? ', not by a token' : ''
@@ -520,9 +520,9 @@ const KEY_TTL_MS = 365 * 24 * 60 * 60_000
 
 /** Distinguishes forms of this gateway from cross-site requests. */
 interface FormGuard {
-  /** The token of the form for an approval and a visitor. */
-  token(id: string, visitor: Visitor): Promise<string>
-  matches(token: string, id: string, visitor: Visitor): Promise<boolean>
+  /** The token of the form for an approval and a page user. */
+  token(id: string, pageUser: PageUser): Promise<string>
+  matches(token: string, id: string, pageUser: PageUser): Promise<boolean>
 }
 
 /** Creates a guard with a key in the store, because one gateway may receive a form that another one rendered. */
@@ -535,8 +535,8 @@ function createFormGuard(store: () => Store): FormGuard {
   }
   return {
     token,
-    matches: async (actual, id, visitor) => {
-      const expected = Buffer.from(await token(id, visitor))
+    matches: async (actual, id, pageUser) => {
+      const expected = Buffer.from(await token(id, pageUser))
       const found = Buffer.from(actual)
       return found.length === expected.length && timingSafeEqual(found, expected)
     },

@@ -169,12 +169,12 @@ describe('other metrics', () => {
 
   it('servers, sessions, suspended calls and operations are reported as gauges', async () => {
     const levels = {
-      upstreams: [{ name: 'a', isUp: true, connections: 2, parked: 3 }],
+      upstreams: [{ name: 'a', isUp: true, connections: 2, suspended: 3 }],
       sessions: 5,
       operations: { working: 4, input_required: 0 },
     }
     const metrics = metricsWith(levels)
-    levels.upstreams = [{ name: 'b', isUp: false, connections: 0, parked: 1 }]
+    levels.upstreams = [{ name: 'b', isUp: false, connections: 0, suspended: 1 }]
     expect(await samples(metrics, 'gatehouse_upstream_up')).toEqual(['gatehouse_upstream_up{upstream="b"} 0'])
     expect(await samples(metrics, 'gatehouse_upstream_connections')).toEqual([
       'gatehouse_upstream_connections{upstream="b"} 0',
@@ -191,7 +191,7 @@ describe('other metrics', () => {
 
   it('the page is valid Prometheus text', needsPromtool, async () => {
     const metrics = metricsWith({
-      upstreams: [{ name: 'a', isUp: true, connections: 2, parked: 3 }],
+      upstreams: [{ name: 'a', isUp: true, connections: 2, suspended: 3 }],
       sessions: 5,
       operations: { working: 1, input_required: 2 },
     })

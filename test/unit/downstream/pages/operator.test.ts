@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { createOperator } from '../../../../src/downstream/pages/visitors.ts'
+import { createOperator } from '../../../../src/downstream/pages/page-users.ts'
 
 it('the code is accepted in any case and spacing, and nothing else is', () => {
   const operator = createOperator(() => 0)

@@ -228,8 +228,8 @@ describe.each([
       `  text: report.txt, text/plain, ${long.length} bytes, from read on origin`,
     )
     expect(approvalText(approval)).toContain(hashOf(long))
-    const visitor = { by: 'root', via: 'code' } as const
-    const { content } = approvalPage({ approval, visitor, token: 'x', now: Date.now() })
+    const pageUser = { by: 'root', via: 'code' } as const
+    const { content } = approvalPage({ approval, pageUser, token: 'x', now: Date.now() })
     expect(content).toContain('Data that the arguments refer to')
     expect(content).toContain(hashOf(long))
   })
@@ -273,8 +273,8 @@ describe.each([
     await call({ client: plain }, { text: 'ref://report?as=url' })
     const approval = await pending()
     expect(approvalText(approval)).toContain('  text: a file or a URL with report.txt, text/plain')
-    const visitor = { by: 'root', via: 'code' } as const
-    const { content } = approvalPage({ approval, visitor, token: 'x', now: Date.now() })
+    const pageUser = { by: 'root', via: 'code' } as const
+    const { content } = approvalPage({ approval, pageUser, token: 'x', now: Date.now() })
     expect(content).toContain('</code>: a file or a URL with <bdi>report.txt</bdi> (')
   })
 

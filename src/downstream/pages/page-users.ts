@@ -1,5 +1,5 @@
 /**
- * Visitors of the pages: a caller with credentials, a signed-in person, or the operator who entered the code from the
+ * Page users of the pages: a caller with credentials, a signed-in person, or the operator who entered the code from the
  * terminal.
  */
 import { createHmac, randomBytes, randomInt, timingSafeEqual } from 'node:crypto'
@@ -11,46 +11,46 @@ import type { Principal } from '../../core/principal.ts'
 import { cookieOf } from '../../core/web.ts'
 import type { Decision } from '../../records/approvals.ts'
 
-/** A visitor of a page, and how the visitor was identified. */
-export type Visitor = Pick<Decision, 'by' | 'via'>
+/** A page user of a page, and how the page user was identified. */
+export type PageUser = Pick<Decision, 'by' | 'via'>
 
 /** The prefix of principals that authenticate with a password (`auth.basic`). */
 const SERVICE = 'service:'
 
-interface VisitorOptions {
+interface PageUserSources {
   auth(): AuthSettings
   readonly operator: Operator
 }
 
-/** Whether visitors are identified only by the code from the terminal. */
+/** Whether page users are identified only by the code from the terminal. */
 export function isByCode(auth: AuthSettings): boolean {
   return !isProtected(auth) && auth.users.length === 0
 }
 
-/** The visitor of a page; undefined until the code from the terminal is entered. @throws what `authenticate` throws */
-export async function visitorOf(
+/** The page user of a page; undefined until the code from the terminal is entered. @throws what `authenticate` throws */
+export async function pageUserOf(
   incoming: IncomingMessage,
   authenticate: () => Promise<Principal>,
-  { auth, operator }: VisitorOptions,
-): Promise<Visitor | undefined> {
+  { auth, operator }: PageUserSources,
+): Promise<PageUser | undefined> {
   if (isByCode(auth())) {
     const isValid = operator.isValid(cookieOf(incoming.headers.cookie, operator.cookie))
     return isValid ? { by: 'operator', via: 'code' } : undefined
   }
   const principal = await authenticate()
-  const visitor = visitorNamed(principal, auth())
-  if (visitor) return visitor
+  const pageUser = pageUserNamed(principal, auth())
+  if (pageUser) return pageUser
   const name = principal.id.slice(SERVICE.length)
   throw new GatewayError('PERMISSION_DENIED', `${name} may not approve calls.`, {
     suggestion: 'Set `approves_as` for this name in auth.basic of the configuration.',
   })
 }
 
-/** The visitor for a principal; undefined for a name that may not approve calls. */
-export function visitorNamed(
+/** The page user for a principal; undefined for a name that may not approve calls. */
+export function pageUserNamed(
   { id, isSignedIn }: Pick<Principal, 'id' | 'isSignedIn'>,
   { users }: Pick<AuthSettings, 'users'>,
-): Visitor | undefined {
+): PageUser | undefined {
   // Principals of tokens never have this prefix.
   if (!id.startsWith(SERVICE)) return { by: id, via: isSignedIn ? 'sign_in' : 'token' }
   const name = id.slice(SERVICE.length)
@@ -58,7 +58,7 @@ export function visitorNamed(
   return by === undefined ? undefined : { by, via: 'password' }
 }
 
-/** After this many wrong codes in a minute, from all visitors together, further attempts are rejected. */
+/** After this many wrong codes in a minute, from all page users together, further attempts are rejected. */
 const MAX_WRONG_CODES = 5
 /** The lifetime of an operator session, in seconds: twelve hours. */
 const LIFETIME_SECONDS = 12 * 60 * 60
