@@ -57,7 +57,10 @@ export type Settlement = { readonly at: number } & (
   | { readonly kind: 'dropped'; readonly reason: string }
 )
 
-/** When failed messages are sent again. The longest delay is also that of those that the sink asks for. */
+/**
+ * When failed messages are sent again. The longest delay is also that of those that the sink asks for, and how far ahead the
+ * next attempt can be: where it is later, the clock was set back.
+ */
 export interface RetrySchedule extends Omit<Backoff, 'jitter'> {
   /** A message is abandoned if the next attempt would be later than this after the first one, in milliseconds. */
   readonly giveUpMs: number

@@ -124,6 +124,8 @@ export interface OutboxOptions<
   readonly membership: Membership
   readonly records: QueueRecords<R>
   readonly letters: DeadLetterRecords<L>
+  /** Whether this process can deliver a queue at present; if not, it is left to others. */
+  isDeliverable(record: R): boolean
   /** Begins to deliver a queue; undefined if that is not possible yet. */
   consume(queue: Queue<R, M, L>): C | undefined
   /** The queue of a dead letter. */
@@ -148,7 +150,10 @@ export class Outbox<
   readonly #options: OutboxOptions<R, M, L, C>
   readonly #clock: Clock
   readonly #dispatcher: Dispatcher
-  /** This process as an owner: one key in the store, so the lease of any number of queues costs one write. */
+  /**
+   * This process as an owner: one key in the store, so the lease of any number of queues costs one write. It registers by
+   * the clock of the outbox, since the key also expires while the machine sleeps, when the monotonic clock stands still.
+   */
   readonly #owner: Instance
   readonly #held = new Map<string, C>()
   /** Changes of dead letters that are written before the watermarks that pass them. */
@@ -159,6 +164,7 @@ export class Outbox<
   #writing: Promise<void> = Promise.resolve()
   #cancelPoll: (() => void) | undefined
   #polling: Promise<void> | undefined
+  readonly #claiming = new Set<Promise<void>>()
   #maintaining: Promise<void> | undefined
   #skips = 0
   #isStarted = false
@@ -183,6 +189,7 @@ export class Outbox<
     this.#isClosed = true
     this.#cancelPoll?.()
     await this.#polling?.catch(() => undefined)
+    await Promise.allSettled(this.#claiming)
     await this.#maintaining
     await this.#dispatcher.close()
     this.#cancelWrite?.()
@@ -222,7 +229,7 @@ export class Outbox<
   /** Writes what is settled of a queue. @throws SERVER_UNAVAILABLE */
   async flush(id: string): Promise<void> {
     const held = this.#held.get(id)
-    if (held?.queue.isDirty) await this.#writeOne(held)
+    if (held?.queue.isDirty) await this.#write(held)
   }
 
   /** Ends a queue without waiting for its messages: its record is removed. @throws SERVER_UNAVAILABLE */
@@ -259,6 +266,8 @@ export class Outbox<
     const held = this.#held.get(id)
     const entry = held?.queue.find(delivery.id)
     if (!held || !entry) return { kind: 'dropped', reason: 'settled' }
+    // The source was read since `limits`, and this process may have been stopped meanwhile.
+    if (!held.queue.isOwnedAt(this.#clock.now())) return { kind: 'postponed' }
     return held.send(entry.message, delivery, signal)
   }
 
@@ -267,6 +276,7 @@ export class Outbox<
     const message = held?.queue.retry(failed)?.message
     if (!held || message === undefined) return
     held.retried(message, failed)
+    // The failure suspended the queue, which others have to know. Attempts alone are not written.
     if (!held.limits) this.#writeLater(WRITE_DELAY_MS)
   }
 
@@ -304,23 +314,31 @@ export class Outbox<
     })
   }
 
-  /** Writes what is settled, after an earlier write. */
-  #write(): Promise<void> {
-    const writing = this.#writing.catch(() => undefined).then(() => this.#writeAll())
+  /** Writes what is settled, of all queues or of one, after an earlier write. */
+  #write(only?: C): Promise<void> {
+    const writing = this.#writing
+      .catch(() => undefined)
+      .then(() => this.#writeDirty(only ? [only] : this.consumers))
     this.#writing = writing
     return writing
   }
 
-  /** Dead letters come first, since nothing repeats what the watermark has passed. */
-  async #writeAll(): Promise<void> {
+  /** Dead letters come before each batch of records, since nothing repeats what a watermark has passed. */
+  async #writeDirty(consumers: readonly C[]): Promise<void> {
     try {
-      for (let write = this.#letterWrites[0]; write; write = this.#letterWrites[0]) {
-        await write()
-        this.#letterWrites.shift()
-      }
-      const dirty = [...this.#held.values()].filter(({ queue }) => queue.isDirty)
-      while (dirty.length > 0)
-        await Promise.all(dirty.splice(0, WRITE_BATCH).map((held) => this.#writeOne(held)))
+      const dirty = consumers.filter(({ queue }) => queue.isDirty)
+      const written: PromiseSettledResult<void>[] = []
+      do {
+        for (let write = this.#letterWrites[0]; write; write = this.#letterWrites[0]) {
+          await write()
+          this.#letterWrites.shift()
+        }
+        const batch = dirty.splice(0, WRITE_BATCH)
+        // A record that cannot be written holds up no other one.
+        written.push(...(await Promise.allSettled(batch.map((held) => this.#writeOne(held)))))
+      } while (dirty.length > 0)
+      const failed = written.find((each) => each.status === 'rejected')
+      if (failed) throw failed.reason
     } catch (error) {
       this.#writeLater(WRITE_RETRY_MS)
       throw error
@@ -329,7 +347,8 @@ export class Outbox<
 
   async #writeOne(held: C): Promise<void> {
     const { queue } = held
-    if (queue.isEnding) return
+    // Another queue of its id may have begun while it waited.
+    if (queue.isEnding || this.#held.get(queue.record.id) !== held) return
     try {
       const now = this.#clock.now()
       const record = await held.write(this.#owner.id, queue.takeProgress())
@@ -356,10 +375,14 @@ export class Outbox<
   }
 
   async #pollOnce(): Promise<void> {
-    if (this.#held.size === 0 && this.#skips-- > 0) return
+    if (this.#held.size === 0 && this.#skips > 0) {
+      this.#skips--
+      return
+    }
     const now = this.#clock.now()
     const startedAt = world.monotonic()
     const records = await this.#options.records.all()
+    if (this.#isClosed) return
     if (records.length > 0) await this.#owner.register(now)
     const byId = new Map(records.map((record) => [record.id, record]))
     for (const [id, held] of [...this.#held]) {
@@ -369,6 +392,7 @@ export class Outbox<
       else if (held.queue.renewedAt < startedAt) this.#renew(held, record, now)
     }
     await this.#claim(records.filter(({ id }) => !this.#held.has(id)))
+    if (this.#isClosed) return
     this.#maintain(now)
     await this.#redeliver(byId)
     this.#options.onPolled()
@@ -395,14 +419,22 @@ export class Outbox<
 
   /** Takes over queues whose owner has ended. */
   async #claim(records: readonly R[]): Promise<void> {
+    const claiming = this.#claimFree(records).finally(() => this.#claiming.delete(claiming))
+    this.#claiming.add(claiming)
+    await claiming
+  }
+
+  async #claimFree(records: readonly R[]): Promise<void> {
     const alive = await this.#othersAlive(records)
-    const free = records.filter(({ owner }) => owner === undefined || !alive.has(owner))
-    for (const record of free) {
+    const isAlive = (owner: string): boolean => alive.has(owner)
+    for (const record of records) {
       if (this.#isClosed) return
+      if (record.owner !== undefined && isAlive(record.owner)) continue
+      if (!this.#options.isDeliverable(record)) continue
       const now = this.#clock.now()
       await this.#owner.register(now)
-      const claimed = await this.#options.records.claim(record, this.#owner.id, (owner) => alive.has(owner))
-      if (claimed && !this.#held.has(claimed.id)) this.#hold(claimed, now)
+      const claimed = await this.#options.records.claim(record, this.#owner.id, isAlive)
+      if (claimed && !this.#isClosed && !this.#held.has(claimed.id)) this.#hold(claimed, now)
     }
   }
 
@@ -418,7 +450,7 @@ export class Outbox<
     const queue = new Queue<R, M, L>(record)
     queue.renew(record, now)
     const held = this.#options.consume(queue)
-    // If it cannot be delivered yet, it is claimed again at the next poll.
+    // It changed since it was found deliverable: it is claimed again at the next poll.
     if (!held) return
     this.#held.set(record.id, held)
     this.wake(record.id)
@@ -469,8 +501,11 @@ interface Entry<M, L> extends Delivery {
   firstAt?: number
   notBefore: number
   isSettled: boolean
-  /** Whether its position is written while messages before it are not settled. */
-  readonly isFromSource: boolean
+  /**
+   * Whether its position is written once it is settled, also while messages before it are not. Not for a message about the
+   * source, whose position may be that of another message.
+   */
+  readonly isPositionWritten: boolean
   /** Absent for what is not in the source. */
   readonly before?: string
   position?: string
@@ -553,11 +588,12 @@ export class Queue<R extends QueueRecord, M, L = never> {
     // The source has it twice if a process ended before it knew that adding it succeeded.
     if (this.#byId.has(id)) return
     const isSettled = this.#settledBefore.has(place.position)
-    this.#push({ ...newEntry(id, message), ...place, isSettled, isFromSource: true })
+    this.#push({ ...newEntry(id, message), ...place, isSettled, isPositionWritten: true })
   }
 
   /** Adds a message about the source, such as a gap in it, which another process finds there again. */
   insert(id: string, message: M, position: string): void {
+    // It begins at a place that is not known exactly. Reading on from the watermark finds it again in any case.
     this.#push({ ...newEntry(id, message), before: this.watermark, position })
   }
 
@@ -640,8 +676,8 @@ export class Queue<R extends QueueRecord, M, L = never> {
     const behind = oldest ? this.#entries.slice(this.#entries.indexOf(oldest)) : []
     return {
       watermark: this.watermark,
-      settled: behind.flatMap(({ isSettled, isFromSource, position }) =>
-        isSettled && isFromSource ? (position ?? []) : [],
+      settled: behind.flatMap(({ isSettled, isPositionWritten, position }) =>
+        isSettled && isPositionWritten ? (position ?? []) : [],
       ),
     }
   }
@@ -663,5 +699,5 @@ export class Queue<R extends QueueRecord, M, L = never> {
 }
 
 function newEntry<M>(id: string, message: M) {
-  return { id, message, attempts: 0, notBefore: 0, isSettled: false, isFromSource: false }
+  return { id, message, attempts: 0, notBefore: 0, isSettled: false, isPositionWritten: false }
 }

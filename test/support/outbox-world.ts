@@ -132,6 +132,8 @@ export function testOutbox({ store, membership, clock, schedule, atOnce, send }:
   const records = new QueueStore(store)
   const letters = new LetterStore(store)
   const log = messageLog(store)
+  /** The queues that this process cannot deliver. */
+  const undeliverable = new Set<string>()
   const consume = (queue: Queue<QueueRecord, TestMessage, TestLetter>) =>
     ({
       queue,
@@ -176,14 +178,15 @@ export function testOutbox({ store, membership, clock, schedule, atOnce, send }:
     clock,
     random: () => 1,
     log: silentLog,
-    consume,
+    isDeliverable: ({ id }) => !undeliverable.has(id),
+    consume: (queue) => (undeliverable.has(queue.record.id) ? undefined : consume(queue)),
     queueOf: ({ message }) => message.queue,
     messageOf: ({ message }) => ({ id: message.id, message }),
     onUndeliverable: () => undefined,
     onPollFailed: () => undefined,
     onPolled: () => undefined,
   })
-  return { outbox, records, letters, log }
+  return { outbox, records, letters, log, undeliverable }
 }
 
 /** Where the store of several processes is. */

@@ -178,3 +178,117 @@ it('a message that failed is not held back by a clock that is set back', async (
   await pass(15_000)
   expect(sent).toEqual(['a 1', 'a 1'])
 })
+
+it('a flush writes a dead letter before the watermark that passes it', async () => {
+  const { start, pass } = field()
+  const a = await start('a', () => ({ kind: 'never', failure: 'refused' }))
+  await a.records.create('one', await a.log.end())
+  await pass(6000)
+  const end = await a.log.append([message(1)])
+  a.outbox.wake('one')
+  await idle()
+  // The timer that writes what is settled has not run.
+  await a.outbox.flush('one')
+  expect(await a.records.all()).toMatchObject([{ watermark: end }])
+  expect((await a.letters.all()).map((letter) => letter.message.n)).toEqual([1])
+})
+
+it('a process that was stopped while it read the source sends nothing until it has read that it is the owner', async () => {
+  const { sent, stopped, start, pass, now } = field()
+  const a = await start('a', () => done)
+  await a.records.create('one', await a.log.end())
+  await pass(6000)
+  await a.log.append([message(1)])
+  const read = a.log.read.bind(a.log)
+  const { promise: resumed, resolve: resume } = Promise.withResolvers<undefined>()
+  vi.spyOn(a.log, 'read').mockImplementationOnce(async (...request) => {
+    await resumed
+    return read(...request)
+  })
+  a.outbox.wake('one')
+  await idle()
+  await start('b', () => done)
+  stopped.add('a')
+  await pass(12_000, [a.clock])
+  expect(sent).toEqual(['b 1'])
+  a.clock.time = now()
+  resume(undefined)
+  await idle()
+  await pass(20_000)
+  expect(sent).toEqual(['b 1'])
+})
+
+it('a record that cannot be written holds up no other one', async () => {
+  const { start, pass } = field()
+  const a = await start('a', () => done)
+  const begin = await a.log.end()
+  const ids = Array.from({ length: 20 }, (_, index) => `queue ${index}`)
+  for (const id of ids) await a.records.create(id, begin)
+  const advance = a.records.advance.bind(a.records)
+  vi.spyOn(a.records, 'advance').mockImplementation((record, ...progress) =>
+    record.id === ids[0] ? Promise.reject(new Error('never written')) : advance(record, ...progress),
+  )
+  await pass(6000)
+  const end = await a.log.append(ids.map((queue, n) => ({ id: `m${n}`, queue, n })))
+  await pass(7000)
+  const behind = (await a.records.all()).filter(({ watermark }) => watermark !== end).map(({ id }) => id)
+  expect(behind.toSorted()).toEqual([ids[0]])
+})
+
+it('a queue that a process cannot deliver is left to another one', async () => {
+  const { sent, start, pass } = field()
+  const a = await start('a', () => done)
+  a.undeliverable.add('one')
+  await a.records.create('one', await a.log.end())
+  await a.log.append([message(1)])
+  await pass(7000)
+  await start('b', () => done)
+  await pass(7000)
+  expect(sent).toEqual(['b 1'])
+})
+
+it('a queue that is added while its outbox closes does not let it look alive afterwards', async () => {
+  const { store, start } = field()
+  const a = await start('a', () => done)
+  await a.records.create('one', await a.log.end())
+  const put = store.put.bind(store)
+  const { promise: resumed, resolve: resume } = Promise.withResolvers<undefined>()
+  vi.spyOn(store, 'put').mockImplementation(async (...write) => {
+    await resumed
+    return put(...write)
+  })
+  const [record] = await a.records.all()
+  const added = record && a.outbox.added(record)
+  await idle()
+  const closed = a.outbox.close()
+  await idle()
+  resume(undefined)
+  await Promise.all([added, closed])
+  expect([...(await store.scan('queue-owner:a')).keys()]).toEqual([])
+  expect(a.outbox.consumers).toEqual([])
+})
+
+it('a message that is refused while other records are written is a dead letter before its watermark is written', async () => {
+  const { start, pass } = field()
+  const a = await start('a', ({ n }) => (n < 20 ? done : { kind: 'never', failure: 'refused' }))
+  const begin = await a.log.end()
+  const ids = Array.from({ length: 20 }, (_, index) => `queue ${index}`)
+  for (const id of ids) await a.records.create(id, begin)
+  await pass(6000)
+  const advance = a.records.advance.bind(a.records)
+  let end = ''
+  const lettersAtEnd: number[] = []
+  vi.spyOn(a.records, 'advance').mockImplementation(async (record, owner, progress) => {
+    if (record.id === ids[0] && end === '') {
+      end = await a.log.append([{ id: 'm20', queue: 'queue 19', n: 20 }])
+      a.outbox.wake('queue 19')
+      await idle()
+    }
+    if (record.id === 'queue 19' && progress.watermark === end)
+      lettersAtEnd.push((await a.letters.all()).length)
+    return advance(record, owner, progress)
+  })
+  await a.log.append(ids.map((queue, n) => ({ id: `m${n}`, queue, n })))
+  await pass(7000)
+  expect(lettersAtEnd[0]).toBe(1)
+})

@@ -78,6 +78,8 @@ export class WebhookDeliveries {
       clock,
       random: () => random(),
       log: deps.log,
+      // Its secrets are readable once the key of the gateway was read.
+      isDeliverable: (record) => this.#receiverOf(record) !== undefined,
       consume: (queue) => this.#consume(queue),
       queueOf: ({ subscription }) => subscription,
       messageOf,
@@ -103,7 +105,6 @@ export class WebhookDeliveries {
     const { record } = queue
     const { invoker } = this.#deps
     const receiver = this.#receiverOf(record)
-    // Its secrets are readable once the key of the gateway was read.
     if (!receiver) return undefined
     let principal = fromStoredPrincipal(record.principal)
     let gone: GatewayError | undefined
