@@ -26,6 +26,8 @@ import { isWebhookId, secretsAt } from './standard-webhooks.ts'
 /**
  * When a failed delivery is repeated: after 10 s, 40 s, 160 s and 640 s, of which up to half is left out at random, or when
  * `Retry-After` asks for it, at most an hour later. The setting `give_up` says until when, from the first attempt on.
+ * `maxMs` is three bounds in one: the longest delay, the cap of `Retry-After`, and how far ahead an attempt can be before the
+ * dispatcher concludes that the clock was set back. `docs/events-reference.md` ("Retries") repeats these numbers.
  */
 export const WEBHOOK_RETRIES: Omit<RetrySchedule, 'giveUpMs'> = {
   firstMs: 10_000,
