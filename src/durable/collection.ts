@@ -91,10 +91,7 @@ export class Collection<Item extends object> {
   }
 
   /** The records of an owner, or of all, by id, in no particular order; only texts that match are read. */
-  async list(
-    owner?: string,
-    matches?: (text: string) => boolean,
-  ): Promise<ReadonlyMap<string, Item>> {
+  async list(owner?: string, matches?: (text: string) => boolean): Promise<ReadonlyMap<string, Item>> {
     const records = new Map<string, Item>()
     const listed = new Map<string, { readonly text: string; readonly record: Item | undefined }>()
     for (const [id, text] of await this.#texts(owner)) {

@@ -36,14 +36,19 @@ export interface Lease {
    * the token as its last member, which readers ignore. @throws SERVER_UNAVAILABLE if the lease is lost, or a later holder
    * has written the record
    */
-  update<Result>(key: string, decide: (text: string | undefined) => CasUpdate<Result>): Promise<Result>
+  update<Result>(key: string, decide: (text: string | undefined) => LeasedUpdate<Result>): Promise<Result>
   /** Lets others have it. Never rejects: a lease that cannot be released expires. */
   release(): Promise<void>
 }
 
+/** A decision about a record under a lease. A record is not removed: its token would go with it. */
+export interface LeasedUpdate<Result> extends CasUpdate<Result> {
+  readonly write?: Exclude<CasUpdate<Result>['write'], 'remove'>
+}
+
 /** Work that is done by one process at a time. */
 export interface LeasedWork {
-  /** Rejects if the job does. */
+  /** Resolves once the work is stopped; never rejects. */
   readonly ended: Promise<void>
   /** Aborts the job, waits for its end, and releases the lease. */
   stop(): Promise<void>
@@ -51,11 +56,14 @@ export interface LeasedWork {
 
 /** A job that one process at a time does. */
 export interface LeasedJob {
-  /** Works until the lease is lost. If it ends before, it is started again with the next renewal. Must not reject. */
+  /** Works until the lease is lost. If it ends before, or fails, it is started again with the next renewal. */
   run(lease: Lease): Promise<void>
+  /** Another process has the lease. Not called if that is not known, because the store cannot be used. */
   onHeldElsewhere?(): void
-  /** Called under the lease when the work is stopped, if this process has it then. Must not reject. */
+  /** Called under the lease when the work is stopped, if this process has it then. */
   onStop?(): Promise<void>
+  /** Gets the errors of `run` and `onStop`. */
+  onFailed?(error: unknown): void
 }
 
 /** How often a lease is polled that somebody waits for, in milliseconds. */
@@ -92,11 +100,10 @@ export class Leases {
 
   /** Claims a lease as soon as it is free; undefined if that takes too long. @throws SERVER_UNAVAILABLE */
   async acquireWithin(name: string, ttlMs: number, timeoutMs: number): Promise<Lease | undefined> {
-    for (const end = world.monotonic() + timeoutMs; world.monotonic() < end; await pause(POLL_INTERVAL_MS)) {
+    for (const end = world.monotonic() + timeoutMs; ; await pause(POLL_INTERVAL_MS)) {
       const lease = await this.#acquire(name, ttlMs)
-      if (lease) return lease
+      if (lease || world.monotonic() >= end) return lease
     }
-    return undefined
   }
 
   async #acquire(name: string, ttlMs: number): Promise<HeldLease | undefined> {
@@ -136,9 +143,13 @@ export class Leases {
   async #repeat(work: RepeatedWork): Promise<void> {
     const { name, ttlMs, job, stopped } = work
     while (!stopped.aborted) {
-      const lease = await this.#acquire(name, ttlMs).catch(() => undefined)
-      if (lease) await workUnder(lease, work)
-      else job.onHeldElsewhere?.()
+      try {
+        const lease = await this.#acquire(name, ttlMs)
+        if (lease) await workUnder(lease, work)
+        else job.onHeldElsewhere?.()
+      } catch {
+        // The store cannot be used: nobody knows who has the lease.
+      }
       await pause(ttlMs * RENEWAL_PART, stopped).catch(() => undefined)
     }
   }
@@ -165,13 +176,22 @@ async function workUnder(lease: HeldLease, { ttlMs, job, stopped }: RepeatedWork
   stopped.addEventListener('abort', stop)
   try {
     while (lease.isHeld && !stopped.aborted) {
-      await job.run(lease)
+      await reported(job.run(lease), job)
       await pause(ttlMs * RENEWAL_PART, lease.lost).catch(() => undefined)
     }
-    if (lease.isHeld) await job.onStop?.()
+    if (lease.isHeld) await reported(job.onStop?.(), job)
   } finally {
     stopped.removeEventListener('abort', stop)
     await lease.release()
+  }
+}
+
+/** Waits for a step of a job, which may fail. */
+async function reported(step: Promise<void> | undefined, job: LeasedJob): Promise<void> {
+  try {
+    await step
+  } catch (error) {
+    job.onFailed?.(error)
   }
 }
 
@@ -218,7 +238,7 @@ class HeldLease implements Lease {
 
   async update<Result>(
     key: string,
-    decide: (text: string | undefined) => CasUpdate<Result>,
+    decide: (text: string | undefined) => LeasedUpdate<Result>,
   ): Promise<Result> {
     const decideUnder = (before: string | undefined): CasUpdate<Result> => {
       const [text, token] = withoutToken(before)
@@ -227,8 +247,7 @@ class HeldLease implements Lease {
         throw lostLease()
       }
       const { result, write } = decide(text)
-      if (!write || write === 'remove') return { result, write }
-      return { result, write: { ...write, text: withToken(write.text, this.token) } }
+      return { result, write: write && { ...write, text: withToken(write.text, this.token) } }
     }
     return casUpdate(this.#store, key, decideUnder, () => {
       throw new GatewayError('OVERLOADED', 'Too many changes of one record at a time.')
@@ -307,6 +326,7 @@ function encodeClaim({ token, id, holder }: Claim): string {
   return JSON.stringify({ token, id, holder })
 }
 
+/** A claim that cannot be read counts as none: its name would not be free for as long as claims are kept. */
 function readClaim(text: string | undefined): Claim | undefined {
   const value = text === undefined ? undefined : readJson(text)
   if (!isObject(value)) return undefined
@@ -325,8 +345,12 @@ function withoutToken(text: string | undefined): readonly [text: string | undefi
   return [`${text.slice(0, -member.length)}}`, Number(token)]
 }
 
+/** @throws TypeError if the text is no JSON object */
 function withToken(text: string, token: number): string {
-  return `${text.slice(0, -1)}${text === '{}' ? '' : ','}"lease_token":${token}}`
+  const value = readJson(text)
+  if (!isObject(value) || !text.endsWith('}')) throw new TypeError('A record under a lease is a JSON object.')
+  const separator = Object.keys(value).length === 0 ? '' : ','
+  return `${text.slice(0, -1)}${separator}"lease_token":${token}}`
 }
 
 function claimKey(name: string): string {

@@ -182,6 +182,7 @@ export function leaseContract(open: () => StoreOfLeases): void {
     const tokens: number[] = []
     const stopped: number[] = []
     let elsewhere = 0
+    const failures: unknown[] = []
     const works = [0, 1, 2].map((each) =>
       new Leases(store).whileHeld(name, ttlMs, {
         run: async (lease) => {
@@ -195,6 +196,7 @@ export function leaseContract(open: () => StoreOfLeases): void {
         },
         onHeldElsewhere: () => void elsewhere++,
         onStop: async () => void stopped.push(each),
+        onFailed: (error) => void failures.push(error),
       }),
     )
     const done = new Set<number>()
@@ -205,12 +207,76 @@ export function leaseContract(open: () => StoreOfLeases): void {
       await works[holder]?.stop()
     }
     await Promise.all(works.map(({ ended }) => ended))
+    expect(failures).toEqual([])
     expect(tokens).toHaveLength(3)
     expect(tokens).toEqual(tokens.toSorted((one, other) => one - other))
     expect(stopped).toEqual([...done])
     expect(elsewhere).toBeGreaterThan(0)
     const after = await acquired(new Leases(store), name)
     await after.release()
+  })
+
+  it('a job that fails says so, and is started again under the same lease', async () => {
+    const { store, ttlMs, pass } = open()
+    const tokens: number[] = []
+    const failures: unknown[] = []
+    const failing = new Error('not now')
+    const work = new Leases(store).whileHeld(fresh('failing'), ttlMs, {
+      run: async ({ token }) => {
+        tokens.push(token)
+        throw failing
+      },
+      onStop: () => Promise.reject(failing),
+      onFailed: (error) => void failures.push(error),
+    })
+    const ended = work.ended.then(
+      () => 'done',
+      () => 'failed',
+    )
+    for (let tries = 0; tries < 100 && tokens.length < 2; tries++) await pass(ttlMs / 10)
+    await work.stop()
+    expect(await ended).toBe('done')
+    expect(tokens.length).toBeGreaterThan(1)
+    expect(new Set(tokens).size).toBe(1)
+    expect(failures).toEqual([...tokens, 'stop'].map(() => failing))
+  })
+
+  it('a job whose store cannot be used is not held elsewhere', async () => {
+    const { store, ttlMs, pass } = open()
+    const cut = cutOff(store)
+    cut.isCut = true
+    let elsewhere = 0
+    let runs = 0
+    const work = new Leases(cut.store).whileHeld(fresh('away'), ttlMs, {
+      run: async () => void runs++,
+      onHeldElsewhere: () => void elsewhere++,
+    })
+    await pass(ttlMs)
+    expect([runs, elsewhere]).toEqual([0, 0])
+    cut.isCut = false
+    for (let tries = 0; tries < 100 && runs === 0; tries++) await pass(ttlMs / 10)
+    expect(elsewhere).toBe(0)
+    expect(runs).toBeGreaterThan(0)
+    await work.stop()
+  })
+
+  it('a free lease is acquired also where nobody waits for it', async () => {
+    const { store, ttlMs } = open()
+    const lease = await new Leases(store).acquireWithin(fresh('at-once'), ttlMs, 0)
+    expect(lease?.isHeld).toBe(true)
+    await lease?.release()
+  })
+
+  it('only a JSON object is written under a lease, and gets the token', async () => {
+    const { store } = open()
+    const [lease, key] = [await acquired(new Leases(store), fresh('object')), fresh('record')]
+    const write = (text: string) => lease.update(key, () => ({ result: text, write: { text, ttl: 60_000 } }))
+    for (const text of ['', '[]', '"}', 'no}', '{} ', '1'])
+      await expect(write(text)).rejects.toThrow(TypeError)
+    expect(await store.get(key)).toBeUndefined()
+    await write('{ }')
+    expect(await store.get(key)).toBe(`{ "lease_token":${lease.token}}`)
+    await lease.release()
   })
 
   it('a job that ends early is started again under the same lease', async () => {

@@ -114,7 +114,7 @@ export const events: Feature<EventSettings | false> = {
         changes.close()
         await client.close()
         await deliveries.close()
-        for (const source of sources) source.close?.()
+        await Promise.all(sources.map(async (source) => source.close?.()))
         for (const log of logs.values()) log.wake()
       },
     }

@@ -58,7 +58,7 @@ export interface EventSource {
   problems?(): Promise<readonly Finding[]>
   /** What the events that the configuration declares would be found in now. */
   trials?(): Promise<readonly EventTrial[]>
-  close?(): void
+  close?(): Promise<void>
 }
 
 /** What decides on the delivery of an event: who caused it, and its data. */

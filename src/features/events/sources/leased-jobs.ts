@@ -56,9 +56,10 @@ export class LeasedJobs<Each extends Job> {
     await within(running.ready, READY_TIMEOUT_MS, undefined)
   }
 
-  close(): void {
+  /** Resolves once all jobs have ended and their leases are released. */
+  async close(): Promise<void> {
     this.#closing.abort()
-    for (const { work } of this.#running.values()) background(work.stop(), this.#log)
+    await Promise.all([...this.#running.values()].map(({ work }) => work.stop()))
   }
 
   #start(key: string, job: Each): Running<Each> {
@@ -69,13 +70,14 @@ export class LeasedJobs<Each extends Job> {
       onStop: async () => {
         if (!this.#closing.signal.aborted) await job.abandon?.()
       },
+      onFailed: (error) => background(Promise.reject(error), this.#log),
     })
     const running = { job, work, ready, usedAt: world.now() }
     this.#running.set(key, running)
     const ended = this.#untilIdle(running)
       .then(() => work.stop())
       .finally(() => this.#running.delete(key))
-    background(Promise.all([ended, work.ended]), this.#log)
+    background(ended, this.#log)
     return running
   }
 

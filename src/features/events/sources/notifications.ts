@@ -142,8 +142,8 @@ class Listeners {
     return this.#running.keep(JSON.stringify(subject), () => this.#create(subject, principal))
   }
 
-  close(): void {
-    this.#running.close()
+  close(): Promise<void> {
+    return this.#running.close()
   }
 
   #create({ upstream, uri }: Subject, principal: Principal): Listener {

@@ -1,0 +1,26 @@
+import { expect, it, vi } from 'vitest'
+import { type Job, LeasedJobs } from '../../../../../src/features/events/sources/leased-jobs.ts'
+import { MemoryStore } from '../../../../../src/store/memory.ts'
+import { featureDeps } from '../../../../support/feature-deps.ts'
+
+const listening: Job = {
+  run: async ({ signal }, onReady) => {
+    onReady()
+    await new Promise((resolve) => signal.addEventListener('abort', resolve))
+  },
+}
+
+it('jobs are closed once their leases are released, since the store is closed after that', async () => {
+  const store = new MemoryStore()
+  const jobs = new LeasedJobs(featureDeps({ store }))
+  await Promise.all(['one', 'two'].map((key) => jobs.keep(key, () => listening)))
+  const releasing = Promise.withResolvers<boolean>()
+  const release = vi.spyOn(store, 'delete').mockReturnValue(releasing.promise)
+  let isClosed = false
+  const closing = Promise.resolve(jobs.close()).then(() => (isClosed = true))
+  await vi.waitFor(() => expect(release).toHaveBeenCalledTimes(2))
+  expect(isClosed).toBe(false)
+  releasing.resolve(true)
+  await closing
+  expect(jobs.jobs.size).toBe(0)
+})
