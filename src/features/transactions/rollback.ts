@@ -79,13 +79,13 @@ export function createRollback(context: RollbackContext): Rollback {
     const actions = await context.actions.findAll(transaction.steps.map(({ deed }) => deed))
     const patience = new Patience(deps.gateway.closing)
     const plan = planOf(transaction, actions).filter(({ step }) => !done.has(step.id))
-    for (const [index, { step, deed, isBeforePivot }] of plan.entries()) {
+    for (const [index, { step, action, isBeforePivot }] of plan.entries()) {
       const result = isBeforePivot
         ? pivotPassed(step)
         : await compensateStep(
             {
               step,
-              deed,
+              action,
               transaction,
               principal,
               patience,
@@ -124,7 +124,7 @@ function callerOf({ principal }: Transaction, caller: Principal | undefined): Pr
 
 interface Planned {
   readonly step: Step
-  readonly deed: Action | undefined
+  readonly action: Action | undefined
   /** It is a pivot, or came before one. */
   readonly isBeforePivot: boolean
 }
@@ -132,23 +132,23 @@ interface Planned {
 /** The steps that took effect, or may have, the last one first. */
 function planOf({ steps }: Transaction, actions: ReadonlyMap<string, Action>): Planned[] {
   const done = steps.flatMap((step) => {
-    const deed = actions.get(step.deed)
-    return isDone(step, deed) ? [{ step, deed }] : []
+    const action = actions.get(step.deed)
+    return isDone(step, action) ? [{ step, action }] : []
   })
   const pivot = done.findLastIndex(({ step }) => step.kind === 'pivot')
   return done.map((each, index) => ({ ...each, isBeforePivot: index <= pivot })).toReversed()
 }
 
 /** Whether a compensation is called for a step. */
-function isUndoable({ deed, isBeforePivot }: Planned): boolean {
-  return !isBeforePivot && deed !== undefined && deed.undoneAt === undefined && 'tool' in deed.way
+function isUndoable({ action, isBeforePivot }: Planned): boolean {
+  return !isBeforePivot && action !== undefined && action.undoneAt === undefined && 'tool' in action.way
 }
 
 /** A step without a recorded action never reached its server, unless it is known to have succeeded. */
-function isDone({ kind, status }: Step, deed: Action | undefined): boolean {
+function isDone({ kind, status }: Step, action: Action | undefined): boolean {
   if (kind === 'read') return false
-  if (!deed) return status === 'ok'
-  return deed.status !== 'failed' && deed.way.kind !== 'nothing'
+  if (!action) return status === 'ok'
+  return action.status !== 'failed' && action.way.kind !== 'nothing'
 }
 
 function pivotPassed({ id }: Step): CompensationStatus {
@@ -157,7 +157,7 @@ function pivotPassed({ id }: Step): CompensationStatus {
 
 interface CompensationContext {
   readonly step: Step
-  readonly deed: Action | undefined
+  readonly action: Action | undefined
   readonly transaction: Transaction
   readonly principal: Principal
   readonly patience: Patience
@@ -167,17 +167,17 @@ interface CompensationContext {
 
 /** Undoes a step. Undefined if the gateway closes, or an approval is pending: it continues later. */
 async function compensateStep(
-  { step, deed, transaction, principal, patience, isBeforeOthers }: CompensationContext,
+  { step, action, transaction, principal, patience, isBeforeOthers }: CompensationContext,
   { deps, actions, retention }: RollbackContext,
 ): Promise<CompensationStatus | undefined> {
-  if (deed?.undoneAt !== undefined) return { step: step.id, status: 'compensated' }
-  const compensation: Compensation = deed?.way ?? { kind: 'none', reason: 'its effect is no longer known' }
+  if (action?.undoneAt !== undefined) return { step: step.id, status: 'compensated' }
+  const compensation: Compensation = action?.way ?? { kind: 'none', reason: 'its effect is no longer known' }
   if (compensation.kind === 'none')
     return failed(step.id, `The step cannot be undone: ${compensation.reason}.`, 'no_compensation')
   if (compensation.kind === 'nothing') return { step: step.id, status: 'compensated' }
   const callUnder = async (idempotencyKey: string): Promise<Outcome> => {
     const { tool } = compensation
-    const args = await argumentsOf(compensation, deed, deps)
+    const args = await argumentsOf(compensation, action, deps)
     const order = {
       purpose: 'compensate',
       principal,
@@ -185,7 +185,7 @@ async function compensateStep(
       tool,
       arguments: args,
     } as const
-    return deps.invoker.call(internalCall({ ...order, idempotencyKey, undoes: deed?.trace }))
+    return deps.invoker.call(internalCall({ ...order, idempotencyKey, undoes: action?.trace }))
   }
   // The answer of an earlier attempt is repeated under its key, so a server that only failed for the moment gets another one.
   const compensate = async (first: string): Promise<Outcome> => {
@@ -205,7 +205,7 @@ async function compensateStep(
   if (error?.code === STALE_KEY_CODE) {
     error = await attempted(hashed(`${key} ${step.deed}`))
   }
-  const isStepUncertain = deed !== undefined && deed.status !== 'ok'
+  const isStepUncertain = action !== undefined && action.status !== 'ok'
   const needsApproval = error?.code === 'CONFIRMATION_REQUIRED' && error.reason !== NO_APPROVER_REASON
   const isPostponed = deps.gateway.closing.aborted || needsApproval
   if (error && isPostponed) return undefined
@@ -216,18 +216,18 @@ async function compensateStep(
       error: isStepUncertain ? withUncertainStep(error) : error,
     }
   await actions.markUndone(step.deed, world.now(), retention)
-  if (!isStepUncertain || (await isRestored(deed, deps))) return { step: step.id, status: 'compensated' }
+  if (!isStepUncertain || (await isRestored(action, deps))) return { step: step.id, status: 'compensated' }
   return { step: step.id, status: 'compensated', error: outcomeUnknown }
 }
 
 /** The arguments of a compensation, with the data that is kept beside its record. @throws RESOURCE_NOT_FOUND, CONFLICT */
 async function argumentsOf(
   { arguments: args, kept }: Extract<Compensation, { readonly kind: 'exact' | 'approximate' }>,
-  deed: Action | undefined,
+  action: Action | undefined,
   { store }: Deps,
 ): Promise<Action['arguments']> {
-  if (!kept || !deed) return args
-  return withData(args, kept, { principal: fromStoredPrincipal(deed.principal), store })
+  if (!kept || !action) return args
+  return withData(args, kept, { principal: fromStoredPrincipal(action.principal), store })
 }
 
 /** Whether the previous state is restored in any case: the compensation restores a snapshot. */

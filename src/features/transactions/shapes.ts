@@ -82,8 +82,8 @@ export function summaryShape(transaction: Transaction): Json {
   }
 }
 
-/** The complete status of a transaction; `deeds` are the actions of its steps, by key. */
-export function statusShape(transaction: Transaction, deeds: ReadonlyMap<string, Action>): Json {
+/** The complete status of a transaction; `actions` are the actions of its steps, by key. */
+export function statusShape(transaction: Transaction, actions: ReadonlyMap<string, Action>): Json {
   const { endedAt, endsAt, acknowledged, steps } = transaction
   return {
     ...summaryShape(transaction),
@@ -91,9 +91,13 @@ export function statusShape(transaction: Transaction, deeds: ReadonlyMap<string,
     ends_at: time(endsAt),
     ...(endedAt !== undefined && { ended_at: time(endedAt) }),
     steps: steps.map((step) => {
-      const way = deeds.get(step.deed)?.way
+      const way = actions.get(step.deed)?.way
       const undo = way && 'tool' in way && { tool: way.tool, server_id: step.upstream }
-      return { ...stepShape(step), ...(undo && { compensation: undo }), ...unavailable(deeds.get(step.deed)) }
+      return {
+        ...stepShape(step),
+        ...(undo && { compensation: undo }),
+        ...unavailable(actions.get(step.deed)),
+      }
     }),
     needs_attention: needsAttention(transaction),
     ...(acknowledged && { acknowledged_at: time(acknowledged.at) }),
@@ -108,7 +112,7 @@ function stepShape({ id, status, upstream, tool, error }: Step): Json {
 interface StepAnnotation {
   readonly transaction: Transaction
   readonly step: string
-  readonly deed: Action | undefined
+  readonly action: Action | undefined
   /** The configured description of its compensation. */
   readonly description: string | undefined
   /** What the caller sent: of the compensation's arguments, it only sees values that it sent or received. */
@@ -119,11 +123,11 @@ interface StepAnnotation {
 /** A step's result, annotated with the step. */
 export function withStep(
   result: Payload,
-  { transaction, step, deed, isCompatible, ...annotation }: StepAnnotation,
+  { transaction, step, action, isCompatible, ...annotation }: StepAnnotation,
 ): Payload {
   const found = transaction.steps.find(({ id }) => id === step)
   const compensation = compensationShape(
-    deed,
+    action,
     leavesOf([annotation.sent.value, result.value, resultValue(result)]),
     annotation.description,
   )
@@ -132,7 +136,7 @@ export function withStep(
     step_id: step,
     status: found?.status === 'ok' ? 'ok' : 'failed',
     ...(compensation && { compensation }),
-    ...unavailable(deed),
+    ...unavailable(action),
     ...(found?.error && { error: found.error }),
   }
   const metaRecord = { ...record, transaction_status: transaction.status }
@@ -150,27 +154,27 @@ export function withStep(
 }
 
 /** Why an executed step cannot be undone, if that only became known after its call. */
-function unavailable(deed: Action | undefined): Json {
-  if (deed?.status !== 'ok' || deed.way.kind !== 'none') return {}
-  const message = `The step cannot be undone: ${deed.way.reason}.`
+function unavailable(action: Action | undefined): Json {
+  if (action?.status !== 'ok' || action.way.kind !== 'none') return {}
+  const message = `The step cannot be undone: ${action.way.reason}.`
   const error = new GatewayError('COMPENSATION_UNAVAILABLE', message, { reason: 'no_compensation' })
   return { compensation_error: error.data }
 }
 
 function compensationShape(
-  deed: Action | undefined,
+  action: Action | undefined,
   known: ReadonlySet<unknown>,
   description: string | undefined,
 ): Json | undefined {
-  if (!deed || !('tool' in deed.way)) return undefined
-  const { tool, arguments: args } = deed.way
+  if (!action || !('tool' in action.way)) return undefined
+  const { tool, arguments: args } = action.way
   const parameters = redactUnseen(args, known)
   return {
-    server_id: deed.upstream,
+    server_id: action.upstream,
     tool,
     arguments: parameters,
     parameters,
-    description: description ?? `Undoes ${deed.tool} with ${tool}.`,
+    description: description ?? `Undoes ${action.tool} with ${tool}.`,
   }
 }
 

@@ -321,21 +321,21 @@ async function runStep(call: Call, next: Handler, running: Running): Promise<Out
   if (ended instanceof GatewayError) return failed(ended, call, running)
   if (ended.kind !== 'result') return inputRequested(ended, running)
   const { result } = ended
-  const deed = await actionOf(running)
+  const action = await actionOf(running)
   // An action that the server executed remains a step, whatever the error says.
-  if (!deed && isNotExecuted(result)) {
+  if (!action && isNotExecuted(result)) {
     await durable(service.repository.change(running.key, stepRemoved(step.id, world.now())), running)
     return ended
   }
   const isFailed = result.member('isError') === true
-  const end = isFailed ? failedEnd(result, { call, step, deed, service }) : successfulEnd
+  const end = isFailed ? failedEnd(result, { call, step, action, service }) : successfulEnd
   const transaction = await finishStep(end, call, running)
   const { upstream = '', name = '' } = call.target
-  const rule = deed && (await service.deps.servers.undoRule(upstream, name))
+  const rule = action && (await service.deps.servers.undoRule(upstream, name))
   const annotation = {
     transaction,
     step: step.id,
-    deed: end.status === 'ok' ? deed : undefined,
+    action: end.status === 'ok' ? action : undefined,
     description: rule && 'description' in rule ? rule.description : undefined,
     sent: call.params,
     isCompatible: service.settings(upstream).compat,
@@ -353,12 +353,12 @@ const successfulEnd: StepEnd = { status: 'ok' }
 /** Records that the step failed, and adds that to the error. */
 async function failed(error: GatewayError, call: Call, running: Running): Promise<never> {
   const { id, key, step, service } = running
-  const deed = await actionOf(running)
-  if (!deed && notExecutedCodes.has(error.code)) {
+  const action = await actionOf(running)
+  if (!action && notExecutedCodes.has(error.code)) {
     await durable(service.repository.change(key, stepRemoved(step.id, world.now())), running)
     throw error
   }
-  const end = failedEnd(error, { call, step, deed, service })
+  const end = failedEnd(error, { call, step, action, service })
   const { status } = await finishStep(end, call, running)
   const details = { transaction_id: id, step_id: step.id, transaction_status: status }
   throw error.with({ details: { ...error.extra.details, ...details } })
@@ -395,14 +395,14 @@ async function actionOf(running: Running): Promise<Action | undefined> {
 interface Failed {
   readonly call: Call
   readonly step: Step
-  readonly deed: Action | undefined
+  readonly action: Action | undefined
   readonly service: TransactionService
 }
 
 /** How a step failed. A step without a recorded action never reached its server. */
-function failedEnd(cause: Payload | GatewayError, { call, step, deed, service }: Failed): StepEnd {
-  const isUnsent = step.kind === 'read' || deed === undefined
-  const isUnknown = deed?.status === 'unknown' || deed?.status === 'pending'
+function failedEnd(cause: Payload | GatewayError, { call, step, action, service }: Failed): StepEnd {
+  const isUnsent = step.kind === 'read' || action === undefined
+  const isUnknown = action?.status === 'unknown' || action?.status === 'pending'
   const reason = reasonOf(cause, call, service)
   return {
     status: 'failed',

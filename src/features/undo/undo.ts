@@ -193,7 +193,7 @@ interface Options {
 
 /** An action in progress: its record, and what its compensation is computed from. */
 interface ActionInProgress {
-  readonly deed: Action
+  readonly action: Action
   readonly args: Action['arguments']
   readonly rule: UndoRule | undefined
   readonly snapshot: ReadSnapshot | undefined
@@ -280,7 +280,7 @@ class UndoLog {
     const way = await this.#validated(call, compensationFor(rule, { args, snapshot, secrets }))
     if (step?.mustBeUndoable && way.kind === 'none' && !needsResult(rule, snapshot))
       throw noUndo({ upstream, tool }, way.reason, 'Resolve that first.')
-    const deed: Action = {
+    const action: Action = {
       key: step?.deed ?? newActionKey(startedAt),
       startedAt,
       principal: toStoredPrincipal(principal),
@@ -294,18 +294,18 @@ class UndoLog {
       status: 'pending',
       way,
     }
-    if (step) await this.#recordStep(deed)
-    return { deed, args, rule, snapshot }
+    if (step) await this.#recordStep(action)
+    return { action, args, rule, snapshot }
   }
 
   /** The compensation, now that the result is known. */
   async #final(call: Call, started: ActionInProgress, result: Payload): Promise<Compensation> {
-    const { deed, args, rule, snapshot } = started
-    if (!needsResult(rule, snapshot)) return deed.way
+    const { action, args, rule, snapshot } = started
+    if (!needsResult(rule, snapshot)) return action.way
     const known = {
       args,
       snapshot,
-      ...(deed.secrets && { secrets: deed.secrets }),
+      ...(action.secrets && { secrets: action.secrets }),
       result: { value: resultValue(result), isRedacted: result.isRedacted },
     }
     return this.#validated(call, compensationFor(rule, known))
@@ -343,9 +343,9 @@ class UndoLog {
   }
 
   /** Records a step before its server is called. */
-  async #recordStep(deed: Action): Promise<void> {
+  async #recordStep(action: Action): Promise<void> {
     try {
-      await this.#options.actions.put(deed, STEP_TTL_MS)
+      await this.#options.actions.put(action, STEP_TTL_MS)
     } catch (cause) {
       throw new GatewayError(
         'SERVER_UNAVAILABLE',
@@ -368,7 +368,7 @@ class UndoLog {
     const given = call.params.fields.arguments
     const rule = await ruleOf(deps, found.upstream, found.tool)
     return {
-      deed: { ...found, key: stepSlot.of(call)?.deed ?? found.key },
+      action: { ...found, key: stepSlot.of(call)?.deed ?? found.key },
       args: isObject(given) ? given : {},
       // The snapshot is already part of the compensation; the current state may differ by now.
       rule: rule?.kind === 'call' ? rule : undefined,
@@ -378,18 +378,18 @@ class UndoLog {
   }
 
   /** A server that requests input before it starts has done nothing; one that has started may continue in any case. */
-  async #inputRequested(call: Call, { deed }: ActionInProgress, outcome: InterimOutcome): Promise<Outcome> {
+  async #inputRequested(call: Call, { action }: ActionInProgress, outcome: InterimOutcome): Promise<Outcome> {
     const { actions, history } = this.#options
     if (isOpen(outcome)) {
-      if (!stepSlot.of(call)) await actions.put(deed, history).catch(() => undefined)
-      return { ...outcome, requestState: { ...outcome.requestState, [STATE_KEY]: deed.key } }
+      if (!stepSlot.of(call)) await actions.put(action, history).catch(() => undefined)
+      return { ...outcome, requestState: { ...outcome.requestState, [STATE_KEY]: action.key } }
     }
-    if (stepSlot.of(call)) await actions.remove(deed.key)
+    if (stepSlot.of(call)) await actions.remove(action.key)
     return outcome
   }
 
-  async #end(call: Call, { deed, isResumed }: ActionInProgress, end: ActionEnd): Promise<void> {
-    const ended = { ...deed, ...end, endedAt: world.now() }
+  async #end(call: Call, { action, isResumed }: ActionInProgress, end: ActionEnd): Promise<void> {
+    const ended = { ...action, ...end, endedAt: world.now() }
     // A failed action needs no undo.
     if (!stepSlot.of(call) && end.status === 'failed' && !isResumed) return
     // The record lasts from now on. If the data is gone, undoing the call says so.
@@ -398,9 +398,9 @@ class UndoLog {
     this.#options.journal.add(ended, this.#options.history)
   }
 
-  async #settle(deed: Action): Promise<void> {
+  async #settle(action: Action): Promise<void> {
     try {
-      await this.#options.actions.put(deed, STEP_TTL_MS)
+      await this.#options.actions.put(action, STEP_TTL_MS)
     } catch (cause) {
       throw new GatewayError('OUTCOME_UNKNOWN', 'The effect of the step could not be recorded.', {
         cause,
@@ -420,11 +420,11 @@ async function ruleOf(deps: Deps, upstream: string, tool: string): Promise<UndoR
 }
 
 /** A call that may have reached its server without a response may have taken effect. */
-function endOfFailure(error: unknown, { deed, isResumed }: ActionInProgress): ActionEnd {
+function endOfFailure(error: unknown, { action, isResumed }: ActionInProgress): ActionEnd {
   const { relayed, isUnsent, details } = asGatewayError(error).extra
   const isRefused = relayed !== undefined || isRefusal(details?.['http_status'])
   if (isRefused || (isUnsent && !isResumed)) return { status: 'failed', way: NOTHING_TO_UNDO }
-  return { status: 'unknown', way: deed.way }
+  return { status: 'unknown', way: action.way }
 }
 
 /** HTTP statuses of requests that were not executed. RFC 9110 §15.5, §15.6.4; a timeout is inconclusive. */

@@ -75,7 +75,9 @@ describe('requesting an approval', () => {
   })
 
   it('concurrent requests of a caller are a quarter of all at most, and leave nothing of the others', async () => {
-    const requests = Array.from({ length: 110 }, (_, at) => approvals.request({ ...draft, digest: `more${at}` }))
+    const requests = Array.from({ length: 110 }, (_, at) =>
+      approvals.request({ ...draft, digest: `more${at}` }),
+    )
     const done = await Promise.allSettled(requests)
     expect(done.filter(({ status }) => status === 'fulfilled')).toHaveLength(100)
     expect(await approvals.list()).toHaveLength(100)
