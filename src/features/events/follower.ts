@@ -69,8 +69,8 @@ const MAX_SCANNED_EVENTS = 2000
 
 /** Follows requested events. Requests, and the call whose principal may receive the events, can be replaced. */
 export class Follower {
-  requests: readonly EventRequest[]
-  call: Call
+  #requests: readonly EventRequest[]
+  #call: Call
   readonly #catalog: EventCatalog
   readonly #queue = new EventQueue()
   /** The event whose rights are being checked. */
@@ -81,10 +81,16 @@ export class Follower {
   /** Begins at positions; a log without one is read from its oldest event on. */
   constructor(catalog: EventCatalog, call: Call, requests: readonly EventRequest[], positions: Positions) {
     this.#catalog = catalog
-    this.call = call
-    this.requests = requests
+    this.#call = call
+    this.#requests = requests
     this.#read = positions
     this.#taken = positions
+  }
+
+  /** Follows other requests from now on, or the same ones for another caller. */
+  follow(call: Call, requests = this.#requests): void {
+    this.#call = call
+    this.#requests = requests
   }
 
   /** The positions up to which events were taken, or there were none to take. */
@@ -105,7 +111,7 @@ export class Follower {
   /** Reads at most `limit` events of each log; without a limit all there are. @throws SERVER_UNAVAILABLE */
   async read(limit?: number): Promise<Found> {
     const read = await Promise.all(
-      [...byLog(this.requests)].map(([log, requests]) => this.#readLog(log, requests, limit)),
+      [...byLog(this.#requests)].map(([log, requests]) => this.#readLog(log, requests, limit)),
     )
     // Together, so that `positions` passes no event that is queued.
     this.#taken = this.positions
@@ -122,12 +128,12 @@ export class Follower {
   }
 
   async #readLog(log: string, requests: readonly EventRequest[], limit: number | undefined) {
-    const events = this.#catalog.events(log === '' ? undefined : log)
+    const events = eventsOf(log, this.#catalog)
     const queue = new EventQueue()
     let start: string | undefined
     for (let position = this.#read[log]; ;) {
       const window = { position, limit: limit ?? PAGE_EVENTS }
-      const page = await readPart(requests, this.call, window, events)
+      const page = await readPart(requests, this.#call, window, events)
       start ??= page.start
       position = page.position
       queue.addLoss({ dropped: 0, isGap: page.isGap })
@@ -152,8 +158,8 @@ export class Follower {
     // Reading must not drop it meanwhile.
     const first = (this.#checked ??= this.#queue.shift())
     if (!first) return undefined
-    const own = this.requests.filter(({ type }) => logOf(type) === first.log)
-    const request = await requestOf(first.event, own, this.call)
+    const own = this.#requests.filter(({ type }) => logOf(type) === first.log)
+    const request = await requestOf(first.event, own, this.#call)
     this.#checked = undefined
     const positions = this.#pass(first)
     if (request) return { ...first, request, positions }
@@ -167,21 +173,26 @@ export class Follower {
 
   /** Resolves once there may be more events, the signal is aborted, or the poll interval is over. */
   async changed(signal: AbortSignal): Promise<void> {
-    const logs = [...byLog(this.requests).keys()].map((log) =>
-      this.#catalog.events(log === '' ? undefined : log),
-    )
+    const logs = [...byLog(this.#requests).keys()].map((log) => eventsOf(log, this.#catalog))
     const over = new AbortController()
-    const end = (): void => over.abort()
+    const { promise: isAborted, resolve } = Promise.withResolvers<void>()
+    const end = (): void => {
+      over.abort()
+      resolve()
+    }
     signal.addEventListener('abort', end)
     if (signal.aborted) end()
-    await Promise.race(logs.map((log) => log.changed(over.signal)))
-    signal.removeEventListener('abort', end)
-    end()
+    try {
+      await Promise.race([isAborted, ...logs.map((log) => log.changed(over.signal))])
+    } finally {
+      signal.removeEventListener('abort', end)
+      end()
+    }
   }
 
   /** Has what is followed kept, and its sources open, for a while. @throws what `retain` throws */
   retain(): Promise<void> {
-    return retain(this.requests, this.call.principal, this.#catalog)
+    return retain(this.#requests, this.#call.principal, this.#catalog)
   }
 }
 
@@ -260,7 +271,7 @@ export async function endOfLogs(
   catalog: EventCatalog,
 ): Promise<Positions> {
   const ends = [...byLog(requests).keys()].map(async (log) => {
-    return [log, await catalog.events(log === '' ? undefined : log).now()] as const
+    return [log, await eventsOf(log, catalog).now()] as const
   })
   return Object.fromEntries(await Promise.all(ends))
 }
@@ -268,6 +279,11 @@ export async function endOfLogs(
 /** The key of the log that has the events of a type. */
 export function logOf({ upstream }: NamedType['type']): string {
   return upstream ?? ''
+}
+
+/** The log of a key. */
+function eventsOf(log: string, catalog: Pick<EventCatalog, 'events'>): ServerEvents {
+  return catalog.events(log === '' ? undefined : log)
 }
 
 function byLog(requests: readonly EventRequest[]): ReadonlyMap<string, readonly EventRequest[]> {
@@ -381,14 +397,17 @@ export async function retain(
   await Promise.all(requests.map(async ({ type, arguments: given }) => type.retain?.(given, principal)))
 }
 
-/** Calls `step` at intervals, but not while an earlier call goes on, until the signal is aborted. It must not reject. */
+/**
+ * Calls `step` at intervals, but not while an earlier call goes on, until the signal is aborted. If it fails, the next one
+ * tries again.
+ */
 export function repeatedly(step: () => Promise<void>, intervalMs: number, signal: AbortSignal): void {
   if (signal.aborted) return
   let isRunning = false
   const run = async (): Promise<void> => {
     if (isRunning) return
     isRunning = true
-    await step()
+    await step().catch(() => undefined)
     isRunning = false
   }
   const timer = world.setInterval(() => void run(), intervalMs).unref()

@@ -11,6 +11,35 @@ const given = (line: string): Readonly<Record<string, unknown>> => {
   return parse(name, words, commands)[1]
 }
 
+describe('the commands', () => {
+  it('of a group read an option of one name alike, since its words are split before the command is known', () => {
+    for (const [name, command] of Object.entries(all)) {
+      const others = namesIn(name.split(' ')[0] ?? '', all).map((other) => all[other]?.options ?? {})
+      for (const [option, { value, short, dashed }] of Object.entries(command.options)) {
+        const same = others.flatMap((options) => options[option] ?? [])
+        const kinds = same.map((each) => [each.value === undefined, each.short, each.dashed])
+        const kind = [value === undefined, short, dashed]
+        expect({ name, option, kinds }).toEqual({ name, option, kinds: same.map(() => kind) })
+      }
+      const letters = new Map(
+        others.flatMap((options) =>
+          Object.entries(options).flatMap(([option, { short }]) => (short ? [[option, short] as const] : [])),
+        ),
+      )
+      expect([...new Set(letters.values())]).toHaveLength(letters.size)
+    }
+  })
+
+  it('have no option and argument under one name', () => {
+    const camelCase = (name: string): string =>
+      name.replaceAll(/-(.)/g, (_all, letter: string) => letter.toUpperCase())
+    for (const [name, command] of Object.entries(all)) {
+      const keys = [...Object.keys(command.options).map(camelCase), ...Object.keys(command.arguments)]
+      expect({ name, keys }).toEqual({ name, keys: [...new Set(keys)] })
+    }
+  })
+})
+
 describe('a command line', () => {
   it('is read as its command declares it, whatever the order of options and words', () => {
     const expected = { id: 'x', principal: 'ada', json: true, reason: 'why', config: 'a.yaml' }

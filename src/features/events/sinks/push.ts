@@ -209,13 +209,13 @@ export class Delivery {
     this.#subscription = found
     const { events, filter } = found
     const selected = exactly([events, filter, [...(call.principal.scopes ?? [])]])
-    this.#follower.call = call
+    this.#follower.follow(call)
     if (selected === this.#selected && world.now() < this.#renewAt) return true
     const { upstream } = call.target
     if (upstream !== undefined && !catalog.upstreams().includes(upstream)) return this.#end('upstream_gone')
     const { requests, isGone } = await requestsOf(found, call, catalog)
     if (requests.length === 0) return this.#end(isGone ? 'upstream_gone' : 'revoked')
-    this.#follower.requests = requests
+    this.#follower.follow(call, requests)
     this.#selected = selected
     this.#renewAt = world.now() + RENEWAL_INTERVAL_MS
     if (this.#follower.size === 0 && this.#unstored === 0)

@@ -50,7 +50,8 @@ function servers() {
   })
   const add = (upstream: string, id: string, at: number, text = ''): Promise<void> =>
     events(upstream).append([{ id, name: 'noted', at, data: { id, text } }])
-  const follow = (positions: Positions): Follower => new Follower(catalog, toolCall(), requests, positions)
+  const follow = (positions: Positions, requested: readonly EventRequest[] = requests): Follower =>
+    new Follower(catalog, toolCall(), requested, positions)
   return { add, follow, rights, now: () => endOfLogs(requests, catalog) }
 }
 
@@ -69,6 +70,19 @@ describe('a follower', () => {
     await add('two', 'd', 5)
     await follower.read()
     expect(idsOf(follower)).toEqual(['a', 'c', 'd', 'b'])
+  })
+
+  it('without requests waits until it is ended, or has been before', async () => {
+    const follower = servers().follow({}, [])
+    const controller = new AbortController()
+    const ended: string[] = []
+    const waiting = follower.changed(controller.signal).then(() => ended.push('later'))
+    await Promise.resolve()
+    expect(ended).toEqual([])
+    controller.abort()
+    await waiting
+    await follower.changed(controller.signal)
+    expect(ended).toEqual(['later'])
   })
 
   it('has positions that never pass an event that was not taken', async () => {

@@ -103,6 +103,18 @@ describe('the source of events', () => {
     expect(counts).toEqual([1, 4, 4])
   })
 
+  it('is kept open at the next interval if that failed', async () => {
+    const controller = new AbortController()
+    let calls = 0
+    const keep = async (): Promise<void> => {
+      if (++calls === 1) throw new Error('full')
+    }
+    repeatedly(keep, RETAIN_INTERVAL_MS, controller.signal)
+    await vi.advanceTimersByTimeAsync(3 * RETAIN_INTERVAL_MS)
+    controller.abort()
+    expect(calls).toBe(3)
+  })
+
   it('that cannot be kept open any more is reported once, and when it fails again', async () => {
     let isFailing = false
     const sent: string[] = []
