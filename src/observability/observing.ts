@@ -1,5 +1,5 @@
 /** The observers of a gateway, following its settings over reloads. */
-import type { ApprovalStep, Refusal, SignInStep } from '../core/events.ts'
+import type { ApprovalStep, Refusal, SignInStep } from '../core/audit-step.ts'
 import type { Levels, ReferenceLevels } from './exposition.ts'
 import type { Call, Target } from '../core/call.ts'
 import type { GatewayError } from '../core/error.ts'

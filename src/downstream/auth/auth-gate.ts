@@ -5,7 +5,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { AuthSettings } from '../../core/auth-settings.ts'
 import { asGatewayError, type GatewayError } from '../../core/error.ts'
-import type { PageSignIn } from '../../core/events.ts'
+import type { PageSignIn } from '../../core/audit-step.ts'
 import type { Log, Probes } from '../../core/log.ts'
 import type { Principal } from '../../core/principal.ts'
 import type { FindProxy } from '../../core/proxy.ts'

@@ -2,7 +2,7 @@
 import type { HttpBindings } from '@hono/node-server'
 import type { Context, Hono } from 'hono'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
-import type { FindCookie, PageSignIn, SignInStep } from '../../core/events.ts'
+import type { FindCookie, PageSignIn, SignInStep } from '../../core/audit-step.ts'
 import type { Log } from '../../core/log.ts'
 import {
   cookieOf,

@@ -20,7 +20,7 @@ import { type OAuthHttp, checkUrl, permanent } from './oauth-http.ts'
 import { asClient, forgetClient, type Site, clientMetadata } from './registration.ts'
 import { type TokenVault, createTokenVault } from './token-vault.ts'
 import { isLoopbackHost } from '../../core/address.ts'
-import type { SignInStep } from '../../core/events.ts'
+import type { SignInStep } from '../../core/audit-step.ts'
 import type { Store } from '../../store/store.ts'
 
 /** A user's sign-in in progress. */
