@@ -42,7 +42,7 @@ export interface Lease {
 }
 
 /** A decision about a record under a lease. A record is not removed: its token would go with it. */
-export interface LeasedUpdate<Result> extends CasUpdate<Result> {
+interface LeasedUpdate<Result> extends CasUpdate<Result> {
   readonly write?: Exclude<CasUpdate<Result>['write'], 'remove'>
 }
 
