@@ -1,31 +1,19 @@
 import { execFile } from 'node:child_process'
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { rmSync } from 'node:fs'
 import { createServer } from 'node:http'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
-import { gunzipSync } from 'node:zlib'
 import { Webhook } from 'standardwebhooks'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { inRepository } from '../../support/document.ts'
 import { type CommandProcess, servedAt, startCommandProcess } from '../../support/gateway-process.ts'
 import type { Json } from '../../support/server/json.ts'
 import { StatelessClient } from '../../support/stateless-client.ts'
+import { storeFixture } from '../../support/store-fixture.ts'
 
-const fixture = inRepository('test/fixtures/store-every-record')
-const clock = inRepository('test/fixtures/store-0.3.0/clock.mjs')
 const main = inRepository('dist/main.js')
-const folder = mkdtempSync(join(tmpdir(), 'gatehouse-test-'))
-const config = join(folder, 'gateway.config.yaml')
-const journal = join(folder, 'journal')
-// Half a minute after the end of the gateway that wrote it, so that it is considered gone.
-const env = {
-  PATH: process.env['PATH'] ?? '',
-  JOURNAL: journal,
-  CLOCK_START: String(Date.parse('2026-11-29T14:33:22Z')),
-  NODE_OPTIONS: `--import ${pathToFileURL(clock).href}`,
-}
+const { folder, config, env, done } = storeFixture('store-every-record', '2026-11-29T14:33:22Z', {
+  'blob.gz': 'blobs/a57f11227d7300f6f9a72a3e5629bdee',
+})
 
 const RECEIVER_PORT = 21_847
 const TASK =
@@ -61,13 +49,6 @@ let gateway: CommandProcess
 let url = ''
 
 beforeAll(async () => {
-  for (const name of ['gateway.config.yaml', 'server.mjs']) cpSync(join(fixture, name), join(folder, name))
-  mkdirSync(join(folder, 'store/blobs'), { recursive: true, mode: 0o700 })
-  const unpack = (name: string, to: string): void =>
-    writeFileSync(join(folder, 'store', to), gunzipSync(readFileSync(join(fixture, name))), { mode: 0o600 })
-  unpack('data.mdb.gz', 'data.mdb')
-  unpack('blob.gz', 'blobs/a57f11227d7300f6f9a72a3e5629bdee')
-  writeFileSync(journal, '')
   await new Promise<void>((resolve) => receiver.listen(RECEIVER_PORT, '127.0.0.1', resolve))
   gateway = startCommandProcess(['serve', '--config', config], { env })
   url = await servedAt(gateway)
@@ -93,8 +74,6 @@ function call(name: string, given: Json, key?: string) {
   const meta = key === undefined ? {} : { _meta: { 'dev.gatehouse/idempotency_key': key } }
   return client().call(name, given, meta)
 }
-
-const done = () => readFileSync(journal, 'utf8').split('\n').filter(Boolean)
 
 describe('a store with every kind of record works unchanged', () => {
   test('a completed call is replayed, and one that was in flight has an unknown outcome', async () => {

@@ -1,33 +1,14 @@
 import { execFile, spawn } from 'node:child_process'
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { rmSync } from 'node:fs'
 import { createInterface } from 'node:readline'
-import { pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
-import { gunzipSync } from 'node:zlib'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { end } from '../../support/child-process.ts'
 import { inRepository } from '../../support/document.ts'
+import { storeFixture } from '../../support/store-fixture.ts'
 
-const fixture = inRepository('test/fixtures/store-long-numbers')
-const clock = inRepository('test/fixtures/store-0.3.0/clock.mjs')
 const main = inRepository('dist/main.js')
-const folder = mkdtempSync(join(tmpdir(), 'gatehouse-test-'))
-const config = join(folder, 'gateway.config.yaml')
-const journal = join(folder, 'journal')
-// Half a minute after the end of the gateway that wrote it, so that it is considered gone.
-const env = {
-  PATH: process.env['PATH'] ?? '',
-  JOURNAL: journal,
-  CLOCK_START: String(Date.parse('2026-11-28T20:10:29Z')),
-  NODE_OPTIONS: `--import ${pathToFileURL(clock).href}`,
-}
-for (const name of ['gateway.config.yaml', 'server.mjs']) cpSync(join(fixture, name), join(folder, name))
-mkdirSync(join(folder, 'store'), { mode: 0o700 })
-const data = gunzipSync(readFileSync(join(fixture, 'data.mdb.gz')))
-writeFileSync(join(folder, 'store/data.mdb'), data, { mode: 0o600 })
-writeFileSync(journal, '')
+const { folder, config, env, done } = storeFixture('store-long-numbers', '2026-11-28T20:10:29Z')
 
 const gateway = spawn(process.execPath, [main, 'stdio', '--config', config], {
   env,
@@ -54,8 +35,6 @@ async function gatehouse(...args: string[]): Promise<string> {
   const { stdout } = await promisify(execFile)(process.execPath, [main, ...args, '--config', config], { env })
   return stdout
 }
-
-const done = () => readFileSync(journal, 'utf8').split('\n').filter(Boolean)
 
 beforeAll(async () => {
   const client = '"capabilities":{},"clientInfo":{"name":"test","version":"1.0.0"}'

@@ -1,42 +1,24 @@
 import { execFile } from 'node:child_process'
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
-import { gunzipSync } from 'node:zlib'
 import { Client } from '@modelcontextprotocol/client'
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { isObject } from '../../../src/core/json/json.ts'
 import { inRepository } from '../../support/document.ts'
+import { storeFixture } from '../../support/store-fixture.ts'
 
-const fixture = inRepository('test/fixtures/store-0.3.0')
 const main = inRepository('dist/main.js')
-const folder = mkdtempSync(join(tmpdir(), 'gatehouse-test-'))
-const config = join(folder, 'gateway.config.yaml')
+const { folder, config, env, done } = storeFixture('store-0.3.0', '2026-11-24T13:52:47Z')
 const forScripts = join(folder, 'scripts.config.yaml')
-const journal = join(folder, 'journal')
-// Half a minute after the end of the gateway that wrote it, so that it is considered gone.
-const env = {
-  PATH: process.env['PATH'] ?? '',
-  JOURNAL: journal,
-  CLOCK_START: String(Date.parse('2026-11-24T13:52:47Z')),
-  NODE_OPTIONS: `--import ${pathToFileURL(join(fixture, 'clock.mjs')).href}`,
-}
 const client = new Client({ name: 'test', version: '1.0.0' })
 
 beforeAll(async () => {
-  for (const name of ['gateway.config.yaml', 'server.mjs', 'receipt.json'])
-    cpSync(join(fixture, name), join(folder, name))
+  cpSync(inRepository('test/fixtures/store-0.3.0/receipt.json'), join(folder, 'receipt.json'))
   // The command needs a person by default; the gateway has the configuration of then.
   const written = readFileSync(config, 'utf8')
   writeFileSync(forScripts, written.replace('wait: 0s', 'wait: 0s, approve_by_command: script'))
-  mkdirSync(join(folder, 'store'), { mode: 0o700 })
-  writeFileSync(join(folder, 'store/data.mdb'), gunzipSync(readFileSync(join(fixture, 'data.mdb.gz'))), {
-    mode: 0o600,
-  })
-  writeFileSync(journal, '')
   const args = [main, 'stdio', '--config', config]
   await client.connect(new StdioClientTransport({ command: process.execPath, args, env, stderr: 'ignore' }))
 })
@@ -63,8 +45,6 @@ async function call(name: string, given: object, key?: string) {
   const content = isObject(result.structuredContent) ? result.structuredContent : {}
   return { ...content, meta: isObject(result._meta) ? result._meta : {} }
 }
-
-const done = () => readFileSync(journal, 'utf8').split('\n').filter(Boolean)
 
 describe('a store and a configuration of 0.3.0 work unchanged', () => {
   test('the actions of all charges are listed for undo, with their compensation', async () => {
