@@ -42,7 +42,7 @@ export interface ResolvedReferences {
 /** The references that the arguments had, if any; the arguments have the data in their places. */
 export const referencesSlot = new Slot<ResolvedReferences>('references')
 
-/** Receives the ids of the references, before the call goes on: a layer above may have to make it again. */
+/** Receives the ids of the references, before the call continues: a layer above may have to make it again. */
 export const usesReferencesSlot = new Slot<(ids: readonly string[]) => void>('uses references')
 
 /** What is kept of the result stays at least until then, in milliseconds since 1970: a layer above records the result. */

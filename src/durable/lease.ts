@@ -9,7 +9,7 @@
  *   free -- sign of life, swap of the claim --> held -- no renewal for the TTL, or release --> free
  *
  * Invariants: a sign of life that is gone is never renewed. A holder counts the TTL from before its last renewal, on the
- * monotonic clock and on the wall clock, and stops before anybody else can begin (`lost`, `isHeld`). Where a process is
+ * monotonic clock and on the wall clock, and stops before another can begin (`lost`, `isHeld`). Where a process is
  * stopped just before it writes, or a clock jumps, two may believe that they hold it: `update` refuses the write of the
  * older one once the newer one wrote, so no record goes back to what an earlier holder knew.
  */
@@ -87,14 +87,14 @@ export class Leases {
   readonly #store: LeaseStore
   readonly #membership: Pick<Membership, 'id' | 'hasEnded'> | undefined
 
-  /** Without a membership, nobody can know that the process of a holder has ended: its leases have to expire. */
+  /** Without a membership, it is not known whether the process of a holder has ended: its leases have to expire. */
   constructor(store: LeaseStore, membership?: Pick<Membership, 'id' | 'hasEnded'>) {
     this.#store = store
     this.#membership = membership
   }
 
   /** Claims a lease, once; undefined if it is held. @throws SERVER_UNAVAILABLE */
-  async acquire(name: string, ttlMs: number): Promise<Lease | undefined> {
+  acquire(name: string, ttlMs: number): Promise<Lease | undefined> {
     return this.#acquire(name, ttlMs)
   }
 
@@ -148,7 +148,7 @@ export class Leases {
         if (lease) await workUnder(lease, work)
         else job.onHeldElsewhere?.()
       } catch {
-        // The store cannot be used: nobody knows who has the lease.
+        // The store cannot be used: the holder is unknown.
       }
       await pause(ttlMs * RENEWAL_PART, stopped).catch(() => undefined)
     }

@@ -52,7 +52,7 @@ const OWNER_TTL_MS = 30_000
 /** What every record of a queue has; users add what they need. */
 export interface QueueRecord {
   readonly id: string
-  /** Which process delivers it; it belongs to nobody once that process has ended. */
+  /** Which process delivers it; it has no owner once that process has ended. */
   readonly owner?: string
   /** The position in the source up to which all messages are settled. */
   readonly watermark: string

@@ -75,7 +75,7 @@ export class EventInterest {
   }
 
   /**
-   * Resolves once all processes append events, and goes on to do so. `begin` appends the entry that says that events
+   * Resolves once all processes append events, and keeps them appending. `begin` appends the entry that says that events
    * before it may be missing. @throws SERVER_UNAVAILABLE
    */
   async declare(begin: () => Promise<unknown>): Promise<void> {

@@ -2,7 +2,7 @@
  * Subscriptions to events, and how far each was delivered. Field names are persisted and do not change.
  *
  * Invariants: a subscription belongs to one caller. Every event at or before its watermark was settled, that is
- * acknowledged or given up, so delivery that goes on there after a crash misses nothing, and repeats what was not settled.
+ * acknowledged or given up, so delivery that continues there after a crash misses nothing, and repeats what was not settled.
  */
 import { hash } from 'node:crypto'
 import { world } from '../core/world.ts'
@@ -36,7 +36,7 @@ export interface SubscriptionRecord extends SubscriptionKey {
   readonly settled: readonly string[]
   /** Set until the subscriber learned that events were lost. */
   readonly hasGap?: true
-  /** Which process delivers it; it belongs to nobody once that process has ended. */
+  /** Which process delivers it; it has no owner once that process has ended. */
   readonly owner?: string
   /** What the delivery keeps of the subscription, in its own words and without plain secrets. */
   readonly delivery: Readonly<Record<string, unknown>>

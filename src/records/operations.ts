@@ -35,7 +35,7 @@ export interface OperationRequest {
   readonly requestState: RequestState
 }
 
-/** An operation of another process that a call goes on with. */
+/** An operation of another process that a call continues. */
 export interface OperationRef {
   /** Its id for its caller, and the key of its record. */
   readonly id: string
@@ -46,7 +46,7 @@ export interface OperationRef {
   readonly isTask?: true
 }
 
-/** The operation that the call goes on with, after the process that ran it ended. */
+/** The operation that the call continues, after the process that ran it ended. */
 export const operationSlot = new Slot<OperationRef>('operation')
 
 /** What the call waits for: input requests of one round, and the responses that came so far. */

@@ -398,7 +398,7 @@ export async function retain(
 }
 
 /**
- * Calls `step` at intervals, but not while an earlier call goes on, until the signal is aborted. If it fails, the next one
+ * Calls `step` at intervals, but not while an earlier call runs, until the signal is aborted. If it fails, the next one
  * tries again.
  */
 export function repeatedly(step: () => Promise<void>, intervalMs: number, signal: AbortSignal): void {

@@ -54,7 +54,7 @@ interface Proposal {
   readonly extensions: Readonly<Record<string, Readonly<Record<string, unknown>>>>
   /** Wraps `subscriptions/listen`. */
   readonly listening: Middleware
-  /** Goes on with what an earlier runtime sent, and retains the sources of all subscriptions. */
+  /** Continues what an earlier runtime sent, and retains the sources of all subscriptions. */
   start(): void
   close(): Promise<void>
 }
@@ -133,7 +133,7 @@ export function proposal(
     },
     close: async () => {
       over.abort()
-      // The next runtime goes on with them, unless it has no events.
+      // The next runtime continues them, unless it has no events.
       if (gateway.closing.aborted || !pushes.isSender(runtime)) return
       await Promise.allSettled(pushes.values().map((push) => endPush(push, 'upstream_gone', kept)))
     },

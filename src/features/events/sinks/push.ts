@@ -329,7 +329,7 @@ async function retainAll({ catalog, subscriptions }: KeptSubscriptions, signal: 
     const principal = invoker.present(fromStoredPrincipal(record.principal))
     const call = callOnBehalf(principal, record.upstream)
     const { requests } = await findRequests(asSubscription(record), call, catalog)
-    // A source can take a while to be ready, which nobody waits for here.
+    // A source can take a while to be ready, which is not awaited here.
     retain(requests, call.principal, catalog).catch((error: unknown) => failed(error, record.id))
   }
   try {

@@ -1,5 +1,5 @@
 /**
- * A subscription that is delivered by webhooks: which events of the log it gets, what its receiver is told besides, and how
+ * A subscription that is delivered by webhooks: which events of the log it gets, what else its receiver gets, and how
  * the receiver fares. The outbox (`durable/outbox.ts`) has its queue, and `webhook.ts` sends the messages.
  *
  * A message is made for each attempt: rights, masking, and the cursor up to which everything was accepted may have changed.
@@ -86,7 +86,7 @@ export class WebhookSubscription implements Consumer<SubscriptionRecord, Content
   readonly #rate = new FailureRate()
   readonly #health: Health
   #isSuspensionWritten = true
-  /** The error that ended its events, before the log goes on behind what was read. */
+  /** The error that ended its events, before more of the log is read. */
   #ended: GatewayError | undefined
 
   constructor(queue: SubscriptionQueue, receiver: Receiver, call: Call, services: DeliveryServices) {

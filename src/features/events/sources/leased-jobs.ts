@@ -24,7 +24,7 @@ export interface Job {
    * again a while later. Never rejects.
    */
   run(controller: AbortController, onReady: () => void, lease: Lease): Promise<void>
-  /** Ends what would go on elsewhere, because no client has polled its events for a while. Never rejects. */
+  /** Ends what another gateway would continue, because no client has polled its events for a while. Never rejects. */
   abandon?(): Promise<void>
 }
 

@@ -275,7 +275,7 @@ export const RELAY_ENDED = 'relay_ended'
 /** How a server delivers the events of a type to the gateway. */
 type DeliveryMode = 'stream' | 'poll' | 'webhook'
 
-/** How long a position at a server is kept while nobody retains its events, in milliseconds. */
+/** How long a position at a server is kept while no client retains its events, in milliseconds. */
 const POSITION_TTL_MS = 7 * 86_400_000
 /** How long to wait before the next poll, at least and at most, in milliseconds. */
 const MIN_POLL_MS = 1000
@@ -444,7 +444,7 @@ class ServerSubscription implements Job {
     }
   }
 
-  /** Keeps the server sending to the webhook. Another gateway may have begun; then the server goes on with it. */
+  /** Keeps the server sending to the webhook. Another gateway may have begun; then the server continues with it. */
   async #subscribe(signal: AbortSignal, ready: () => void): Promise<void> {
     while (!signal.aborted) {
       this.#cursor = await this.#given.deps.store.get(this.#storeKey)
@@ -539,13 +539,13 @@ class ServerSubscription implements Job {
           await flush()
           throw terminationOf(fields.error)
         default:
-        // One failure of the server, which goes on: `notifications/events/error`.
+        // One failure of the server, which continues: `notifications/events/error`.
       }
     }
     await flush()
   }
 
-  /** Where the next request to the server goes on. */
+  /** Where the next request to the server continues. */
   get #position(): Fields {
     return { cursor: this.#cursor ?? null }
   }
