@@ -157,8 +157,8 @@ describe('approval pages with sign-in at the issuer', () => {
       const sent = await fetch(url, { method: 'POST', headers: { cookie, origin }, body: form })
       expect(sent.status).toBe(403)
     }
-    // A token issued for this page and another person.
-    const forged = new URLSearchParams({ token: token.replace(/^./, 'x'), verdict: 'approved' })
+    const otherToken = `${token.startsWith('x') ? 'y' : 'x'}${token.slice(1)}`
+    const forged = new URLSearchParams({ token: otherToken, verdict: 'approved' })
     const origin = gateway.origin
     expect((await fetch(url, { method: 'POST', headers: { cookie, origin }, body: forged })).status).toBe(403)
     expect(ran).toEqual([])
