@@ -67,7 +67,7 @@ const forNestedFeatures = [...forFeatures, ...forEachFeature.map((file) => `feat
 
 /** What the settings of features import: types, and the schemas and defaults that several of them share. No behaviour. */
 const forSettings = [
-  'core/compat.ts',
+  'core/setting-schemas.ts',
   'core/settings.ts',
   'core/principal.ts',
   'core/remember.ts',

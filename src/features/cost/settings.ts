@@ -1,5 +1,6 @@
 /** How costs, usage and quotas are configured: their settings with schema and defaults, and where they are. */
-import type { FeatureSchema, SettingsIn } from '../../core/settings.ts'
+import type { SettingsIn } from '../../core/settings.ts'
+import { defineSettings } from '../../core/setting-schemas.ts'
 
 const MINUTE_MS = 60_000
 /** The lengths of the periods of budgets, in milliseconds; each starts at a full minute, hour, day or week, UTC. */
@@ -11,37 +12,33 @@ export const PERIOD_MS = {
 } as const
 
 /** The schema of the settings of costs. */
-export const costSchema = {
+export const costSchema = defineSettings({
   name: 'cost',
-  place: 'features',
-  schema: {
-    type: 'object',
-    properties: {
-      budget: {
-        type: 'object',
-        required: ['units', 'per'],
-        additionalProperties: false,
-        errorMessage: 'must be a mapping such as { units: 100, per: day }',
-        properties: {
-          units: { type: 'number', minimum: 0, errorMessage: 'must be a number', description: 'How many.' },
-          per: {
-            enum: ['minute', 'hour', 'day', 'week'],
-            errorMessage: 'must be one of minute, hour, day, week',
-            description: 'The period; it starts at the full minute, hour, day or week, UTC.',
-          },
-          label: {
-            type: 'string',
-            minLength: 1,
-            errorMessage: 'must be text',
-            description: 'Only costs with this label count; without it, all costs in units.',
-          },
+  properties: {
+    budget: {
+      type: 'object',
+      required: ['units', 'per'],
+      additionalProperties: false,
+      errorMessage: 'must be a mapping such as { units: 100, per: day }',
+      properties: {
+        units: { type: 'number', minimum: 0, errorMessage: 'must be a number', description: 'How many.' },
+        per: {
+          enum: ['minute', 'hour', 'day', 'week'],
+          errorMessage: 'must be one of minute, hour, day, week',
+          description: 'The period; it starts at the full minute, hour, day or week, UTC.',
         },
-        description: 'How many units each caller may spend. A call that would cost more is refused.',
-        examples: [{ units: 100, per: 'day' }],
+        label: {
+          type: 'string',
+          minLength: 1,
+          errorMessage: 'must be text',
+          description: 'Only costs with this label count; without it, all costs in units.',
+        },
       },
+      description: 'How many units each caller may spend. A call that would cost more is refused.',
+      examples: [{ units: 100, per: 'day' }],
     },
   },
-} as const satisfies FeatureSchema
+})
 
 /** The settings of costs. */
 export type CostSettings = SettingsIn<typeof costSchema>
@@ -50,27 +47,17 @@ export type CostSettings = SettingsIn<typeof costSchema>
 export type Budget = NonNullable<CostSettings['budget']>
 
 /** The schema of the settings of quotas in lists. */
-export const quotaSchema = {
+export const quotaSchema = defineSettings({
   name: 'quota',
-  place: 'features',
   isLeftToGateway: true,
-  schema: {
-    type: 'object',
-    description:
-      'Whether tool lists and the manifest contain the remaining quota of the caller, for tools with a rate limit or budget of their own and for servers that report their limit.',
-    properties: {},
-  },
-} as const satisfies FeatureSchema
+  description:
+    'Whether tool lists and the manifest contain the remaining quota of the caller, for tools with a rate limit or budget of their own and for servers that report their limit.',
+})
 
 /** The schema of the settings of usage in results. */
-export const usageSchema = {
+export const usageSchema = defineSettings({
   name: 'usage',
-  place: 'features',
   isLeftToGateway: true,
-  schema: {
-    type: 'object',
-    description:
-      'Whether results report the usage of the call, if known: its units, its duration, and what remains.',
-    properties: {},
-  },
-} as const satisfies FeatureSchema
+  description:
+    'Whether results report the usage of the call, if known: its units, its duration, and what remains.',
+})

@@ -35,7 +35,7 @@ import {
 import { isListening } from '../../protocol/methods.ts'
 import type { Feature, Services } from '../feature.ts'
 import { explaining } from '../offers.ts'
-import type { Compat } from '../../core/compat.ts'
+import type { Compat } from '../../core/setting-schemas.ts'
 import { sanitise, type Sent } from './sanitise.ts'
 import { type ErrorSettings, errorsSchema } from './settings.ts'
 import { fits } from '../../core/text/pattern.ts'

@@ -1,5 +1,6 @@
 /** How events are configured: its settings with their schema and defaults, and where they are. */
-import type { FeatureSchema, SettingsIn } from '../../core/settings.ts'
+import type { SettingsIn } from '../../core/settings.ts'
+import { defineSettings, setting } from '../../core/setting-schemas.ts'
 import { durationSchema } from '../../core/time/units.ts'
 
 const webhooksSchema = {
@@ -20,11 +21,11 @@ const webhooksSchema = {
       description:
         'Origins of receivers that may use http, and addresses of this machine or a private network. Others must use https, at public addresses.',
     },
-    give_up: {
-      ...durationSchema,
-      default: '15m',
-      description: 'How long the delivery of an event is attempted until it is a dead letter.',
-    },
+    give_up: setting(
+      durationSchema,
+      '15m',
+      'How long the delivery of an event is attempted until it is a dead letter.',
+    ),
     webhook_id: {
       enum: ['event', 'message'],
       default: 'event',
@@ -36,38 +37,28 @@ const webhooksSchema = {
 } as const
 
 /** The schema of the settings. */
-export const eventsSchema = {
+export const eventsSchema = defineSettings({
   name: 'events',
-  place: 'features',
   isLeftToGateway: true,
   isLeftToPersonal: true,
-  schema: {
-    type: 'object',
-    description: 'Events of servers: changes that they notify, and successes of their tools that write.',
-    properties: {
-      writes: {
-        enum: ['own', 'all', 'off'],
-        default: 'own',
-        errorMessage: 'must be own, all or off',
-        description:
-          'Whose successful calls of tools that write are events for a caller: its own (`own`), or those of all callers, with their arguments, if the caller may make the same call (`all`).',
-      },
-      keep: {
-        ...durationSchema,
-        default: '24h',
-        description: 'How long events are kept for callers that request them later.',
-      },
-      max_ttl: {
-        ...durationSchema,
-        'x-gateway': true,
-        default: '24h',
-        description:
-          'How long a subscription lasts at most until it is renewed, for all servers. In a store that survives restarts, a client may also subscribe without an expiry.',
-      },
-      webhooks: webhooksSchema,
+  description: 'Events of servers: changes that they notify, and successes of their tools that write.',
+  properties: {
+    writes: {
+      enum: ['own', 'all', 'off'],
+      default: 'own',
+      errorMessage: 'must be own, all or off',
+      description:
+        'Whose successful calls of tools that write are events for a caller: its own (`own`), or those of all callers, with their arguments, if the caller may make the same call (`all`).',
     },
+    keep: setting(durationSchema, '24h', 'How long events are kept for callers that request them later.'),
+    max_ttl: setting(
+      { ...durationSchema, 'x-gateway': true },
+      '24h',
+      'How long a subscription lasts at most until it is renewed, for all servers. In a store that survives restarts, a client may also subscribe without an expiry.',
+    ),
+    webhooks: webhooksSchema,
   },
-} as const satisfies FeatureSchema
+})
 
 /** The settings of events. */
 export type EventSettings = SettingsIn<typeof eventsSchema>

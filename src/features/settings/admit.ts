@@ -1,91 +1,68 @@
 /** The settings of the small features of the stage admit: how they are configured, without what they do. */
-import type { FeatureSchema, SettingsIn } from '../../core/settings.ts'
+import type { SettingsIn } from '../../core/settings.ts'
+import { defineSettings, flag, setting } from '../../core/setting-schemas.ts'
 import { DEFAULT_RATE } from '../../core/principal.ts'
 import { rateSchema, timeoutSchema } from '../../core/time/units.ts'
 
 /** The settings of dry runs. */
-export const dryRunSchema = {
+export const dryRunSchema = defineSettings({
   name: 'dry_run',
-  place: 'features',
-  schema: {
-    type: 'object',
-    description:
-      'Whether callers can try a call of a tool: everything decides about it, the server is not called, and nothing is kept. Without it such calls are refused.',
-    properties: {},
-  },
-} as const satisfies FeatureSchema
+  description:
+    'Whether callers can try a call of a tool: everything decides about it, the server is not called, and nothing is kept. Without it such calls are refused.',
+})
 
 /** The settings of deadlines, and where they are. */
-export const limitsSchema = {
+export const limitsSchema = defineSettings({
   name: 'limits',
   place: 'limits',
-  schema: {
-    type: 'object',
-    properties: {
-      timeout: {
-        ...timeoutSchema,
-        default: '30s',
-        description: 'The timeout of a call: a response, or at least progress, must arrive within this time.',
-      },
-      max_timeout: {
-        ...timeoutSchema,
-        default: '10m',
-        description: 'The longest duration of a call, whatever its progress.',
-      },
-    },
+  properties: {
+    timeout: setting(
+      timeoutSchema,
+      '30s',
+      'The timeout of a call: a response, or at least progress, must arrive within this time.',
+    ),
+    max_timeout: setting(timeoutSchema, '10m', 'The longest duration of a call, whatever its progress.'),
   },
-} as const satisfies FeatureSchema
+})
 
 /** The settings of deadlines, in milliseconds. */
 export type DeadlineSettings = SettingsIn<typeof limitsSchema>
 
 /** The settings of arguments for the gateway. */
-export const injectArgumentsSchema = {
+export const injectArgumentsSchema = defineSettings({
   name: 'inject_arguments',
   place: 'top',
   isLeftToGateway: true,
-  schema: {
-    type: 'object',
-    default: 'off',
-    description:
-      'Whether tools also accept values for the gateway as arguments, such as `_idempotency_key`, for hosts that let models write arguments only. Servers never see them.',
-    properties: {},
-  },
-} as const satisfies FeatureSchema
+  default: 'off',
+  description:
+    'Whether tools also accept values for the gateway as arguments, such as `_idempotency_key`, for hosts that let models write arguments only. Servers never see them.',
+})
 
 /** The settings of contracts. */
-export const contractSchema = {
+export const contractSchema = defineSettings({
   name: 'contract',
-  place: 'features',
   isLeftToGateway: true,
-  schema: {
-    type: 'object',
-    description:
-      'A version of what each server offers, which rises with changes; clients are notified, and `gatehouse changelog` prints it.',
-    properties: {},
-  },
-} as const satisfies FeatureSchema
+  description:
+    'A version of what each server offers, which rises with changes; clients are notified, and `gatehouse changelog` prints it.',
+})
 
 /** The default if nothing is configured and callers can be told apart. */
 export const DEFAULT_MAX_CALLS = 8
 
 /** The settings of concurrency, and where they are. */
-export const concurrencySchema = {
+export const concurrencySchema = defineSettings({
   name: 'concurrency',
   place: 'limits',
-  schema: {
-    type: 'object',
-    properties: {
-      concurrency: {
-        type: ['integer', 'string'],
-        minimum: 1,
-        pattern: '^off$',
-        errorMessage: 'must be off, or a whole number from 1',
-        description: `How many calls each caller may have in flight; more are refused. Counted per gateway process. Default: ${DEFAULT_MAX_CALLS} with authentication or the corporate profile, otherwise off.`,
-      },
+  properties: {
+    concurrency: {
+      type: ['integer', 'string'],
+      minimum: 1,
+      pattern: '^off$',
+      errorMessage: 'must be off, or a whole number from 1',
+      description: `How many calls each caller may have in flight; more are refused. Counted per gateway process. Default: ${DEFAULT_MAX_CALLS} with authentication or the corporate profile, otherwise off.`,
     },
   },
-} as const satisfies FeatureSchema
+})
 
 /** The settings of concurrency. */
 export type ConcurrencySettings = SettingsIn<typeof concurrencySchema>
@@ -94,51 +71,44 @@ export type ConcurrencySettings = SettingsIn<typeof concurrencySchema>
 export const MAX_PAGES = 1000
 
 /** The settings of pages, and where they are. */
-export const streamSchema = {
+export const streamSchema = defineSettings({
   name: 'stream',
-  place: 'features',
   isLeftToGateway: true,
-  schema: {
-    type: 'object',
-    properties: {
-      collect: {
-        type: 'boolean',
-        default: false,
-        description:
-          'Whether the pages of tools that return their results in pages are collected for every caller. By default only for callers that request it with `_meta["dev.gatehouse/stream"]`.',
-      },
-      max_pages: {
+  properties: {
+    collect: flag(
+      false,
+      'Whether the pages of tools that return their results in pages are collected for every caller. By default only for callers that request it with `_meta["dev.gatehouse/stream"]`.',
+    ),
+    max_pages: setting(
+      {
         type: 'integer',
         minimum: 1,
         maximum: MAX_PAGES,
-        default: 50,
         errorMessage: `must be a whole number from 1 to ${MAX_PAGES}`,
-        description: 'How many pages one call collects. Callers can request fewer.',
       },
-    },
+      50,
+      'How many pages one call collects. Callers can request fewer.',
+    ),
   },
-} as const satisfies FeatureSchema
+})
 
 /** The settings of results in pages. */
 export type StreamSettings = SettingsIn<typeof streamSchema>
 
 /** The settings of rates, and where they are. */
-export const rateLimitSchema = {
+export const rateLimitSchema = defineSettings({
   name: 'rate_limit',
   place: 'limits',
-  schema: {
-    type: 'object',
-    properties: {
-      rate: {
-        ...rateSchema,
-        pattern: `^off$|${rateSchema.pattern}`,
-        errorMessage: 'must be off, a rate such as 10/minute or 100/10s, or a list of rates',
-        description: `How often each caller may call, in any time window: one rate, or several that all apply. Default: ${DEFAULT_RATE} with authentication or the corporate profile, otherwise off.`,
-        examples: ['60/minute', ['10/second', '1000/day']],
-      },
+  properties: {
+    rate: {
+      ...rateSchema,
+      pattern: `^off$|${rateSchema.pattern}`,
+      errorMessage: 'must be off, a rate such as 10/minute or 100/10s, or a list of rates',
+      description: `How often each caller may call, in any time window: one rate, or several that all apply. Default: ${DEFAULT_RATE} with authentication or the corporate profile, otherwise off.`,
+      examples: ['60/minute', ['10/second', '1000/day']],
     },
   },
-} as const satisfies FeatureSchema
+})
 
 /** The settings of rates. */
 export type RateSettings = SettingsIn<typeof rateLimitSchema>

@@ -1,6 +1,6 @@
 /** How session state is configured: its settings with their schema and defaults, and where they are. */
-import type { FeatureSchema, SettingsIn } from '../../core/settings.ts'
-import { compatSetting } from '../../core/compat.ts'
+import type { SettingsIn } from '../../core/settings.ts'
+import { compatSetting, defineSettings, flag, setting } from '../../core/setting-schemas.ts'
 import { durationSchema, sizeSchema } from '../../core/time/units.ts'
 
 const argument = {
@@ -27,43 +27,32 @@ const rememberedArguments = {
 } as const
 
 /** The schema of the settings. */
-export const stateSchema = {
+export const stateSchema = defineSettings({
   name: 'state',
-  place: 'features',
   isLeftToGateway: true,
-  schema: {
-    type: 'object',
-    properties: {
-      ttl: {
-        ...durationSchema,
-        default: '24h',
-        description: 'How long a session state lasts after it was last renewed.',
-      },
-      max: {
-        ...sizeSchema,
-        default: '64KB',
-        description:
-          'The longest token. A state that is larger is kept in the store, and its token is a short handle.',
-      },
-      connection: {
-        enum: ['auto', 'on', 'off'],
-        default: 'auto',
-        description:
-          'Which clients get their own connection to the server, which their token selects again: those that ask for a session state (`auto`, except for servers with `isolation: shared`), all that have no session (`on`), or none (`off`).',
-      },
-      remember: rememberedArguments,
-      transaction: {
-        type: 'boolean',
-        default: false,
-        description:
-          'Whether calls with the token of a call that named its transaction are steps of this transaction, while it is active.',
-      },
-      compat: compatSetting(
-        'Whether the state is also sent at `session_state` and `state_changed` of results; with `always`, every result of a tool has one.',
-      ),
+  properties: {
+    ttl: setting(durationSchema, '24h', 'How long a session state lasts after it was last renewed.'),
+    max: setting(
+      sizeSchema,
+      '64KB',
+      'The longest token. A state that is larger is kept in the store, and its token is a short handle.',
+    ),
+    connection: {
+      enum: ['auto', 'on', 'off'],
+      default: 'auto',
+      description:
+        'Which clients get their own connection to the server, which their token selects again: those that ask for a session state (`auto`, except for servers with `isolation: shared`), all that have no session (`on`), or none (`off`).',
     },
+    remember: rememberedArguments,
+    transaction: flag(
+      false,
+      'Whether calls with the token of a call that named its transaction are steps of this transaction, while it is active.',
+    ),
+    compat: compatSetting(
+      'Whether the state is also sent at `session_state` and `state_changed` of results; with `always`, every result of a tool has one.',
+    ),
   },
-} as const satisfies FeatureSchema
+})
 
 /** The settings of session state. Durations in milliseconds, sizes in bytes. */
 export type StateSettings = SettingsIn<typeof stateSchema>
