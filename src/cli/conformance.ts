@@ -11,7 +11,7 @@ import { withoutSecrets } from '../core/text/redact.ts'
 import { Redactor, secretsOf } from '../core/text/redactor.ts'
 import type { Gateway } from '../gateway/gateway.ts'
 import { type Context, listTools, withoutOwn } from '../testkit/conformance/check.ts'
-import { Connections, Endpoint } from '../testkit/conformance/client.ts'
+import { createConnections, Endpoint } from '../testkit/conformance/client.ts'
 import { EchoServer, definitions } from '../testkit/conformance/echo-server.ts'
 import { checks, runChecks, suiteDocument } from '../testkit/conformance/run.ts'
 import { createTokens, echoNameFor, type RunTokens, runSettings } from '../testkit/conformance/settings.ts'
@@ -103,7 +103,7 @@ async function runSuite(settings: Settings, server: UpstreamSettings, run: Suite
   const echo = new EchoServer()
   const [plain] = fromArguments(['conformance'], { env: {} }).upstreams
   if (!plain) throw new Error('the built-in server has no settings')
-  const connections = new Connections()
+  const connections = createConnections()
   // The lists are judged as the server sends them.
   const options = { io, isUnchecked: true, intercept: echo.interceptor(echoName) }
   const configured = runSettings(settings, { server, plain, echoName, tokens })
@@ -120,7 +120,7 @@ async function runSuite(settings: Settings, server: UpstreamSettings, run: Suite
         await listener.close()
       }
     } finally {
-      await connections.close()
+      await connections.destroy()
     }
   })
 }
@@ -142,7 +142,7 @@ interface Addresses extends Pick<Context, 'echo' | 'echoName' | 'withWrites'> {
   readonly io: Io
   readonly origin: string
   readonly tokens: RunTokens
-  readonly connections: Connections
+  readonly connections: ReturnType<typeof createConnections>
   readonly gateway: Gateway
 }
 
@@ -152,7 +152,7 @@ async function contextOf(
   { io, origin, tokens, connections, gateway, echo, echoName, withWrites }: Addresses,
 ): Promise<Context> {
   const endpoint = (server: string, token: string): Endpoint =>
-    new Endpoint({ origin, path: `/mcp/${server}`, token, connections })
+    new Endpoint(`${origin}/mcp/${server}`, token, connections)
   const [server, ours] = [endpoint(name, tokens.ours), endpoint(echoName, tokens.ours)]
   const [listing, echoListing] = [await listTools(server), await listTools(ours)]
   // The gateway lists the same tools of its own at both addresses.

@@ -3,7 +3,7 @@ import { isObject, isSame } from '../../core/json/json.ts'
 import { ERROR_KEY } from '../../protocol/meta-keys.ts'
 import type { Fields } from '../../core/payload.ts'
 import type { Answer, Endpoint } from './client.ts'
-import type { EchoServer } from './echo-server.ts'
+import type { EchoServer, Received } from './echo-server.ts'
 
 /** The categories of the proposal. */
 type Category = 'manifest' | 'error_handling' | 'idempotency' | 'permissions' | 'streaming' | 'transactions'
@@ -21,6 +21,19 @@ export interface Check {
   readonly needs?: readonly string[]
   /** @throws Failure if it is not true, Skip if it does not apply; anything else if it cannot be found out */
   run(context: Context): Promise<void>
+}
+
+/** A check as it is written; the number of its proposal begins its own one, but for the seven of the proposals. */
+type Definition = Partial<Check> & Pick<Check, 'test_id' | 'description' | 'run'>
+
+/** The checks of one subject, with what all of them have in common. */
+export function checksOf(
+  common: Pick<Check, 'category' | 'needs'>,
+  definitions: readonly Definition[],
+): readonly Check[] {
+  return definitions.map((each) => {
+    return { proposal_ref: `proposal-${Number(each.test_id.slice(5, 7))}`, ...common, ...each }
+  })
 }
 
 /** What checks use. */
@@ -67,6 +80,16 @@ export function expect(condition: boolean, message: string): asserts condition {
 export function expectSame(actual: unknown, expected: unknown, what: string): void {
   const [found, wanted] = [JSON.stringify(actual), JSON.stringify(expected)].map((text) => shown(text))
   expect(isSame(actual, expected), `${what} is ${found}, expected ${wanted}`)
+}
+
+/** @throws Failure if another number of calls has reached the built-in server */
+export function expectCalls(calls: readonly Received[], expected: number): void {
+  expectSame(calls.length, expected, 'the number of calls that reached the server')
+}
+
+/** Whether a request ended with an error of JSON-RPC, or its tool failed. */
+export function isFailed({ error, result }: Answer): boolean {
+  return error !== undefined || result?.isError === true
 }
 
 /** The result of a request. @throws Failure if it is an error */

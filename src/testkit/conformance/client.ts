@@ -11,22 +11,25 @@ import { metaKeys } from '../../protocol/meta-keys.ts'
 import { latestModern } from '../../protocol/revisions.ts'
 import { readEvents } from '../../protocol/sse.ts'
 
+/** Header fields, by name. */
+type Headers = Readonly<Record<string, string>>
+
 /** What a request is sent with, besides its method and parameters. */
-export interface RequestOptions {
+export interface Extras {
   /** Members of `_meta`. */
   readonly meta?: Fields
   /** Members of the parameters beside those of the method. */
   readonly beside?: Fields
-  readonly headers?: Readonly<Record<string, string>>
+  readonly headers?: Headers
   /** What the client declares to support. */
   readonly capabilities?: Fields
 }
 
 /** A response over HTTP. */
-export interface HttpAnswer {
+interface HttpAnswer {
   readonly status: number
   /** By name in lower case. */
-  readonly headers: Readonly<Record<string, string>>
+  readonly headers: Headers
   readonly text: string
 }
 
@@ -46,34 +49,25 @@ const REQUEST_TIMEOUT_MS = 45_000
 const MAX_RESPONSE_BYTES = 32 * 1024 * 1024
 
 /** The connections of a run. */
-export class Connections {
-  readonly agent = new Agent({ maxResponseSize: MAX_RESPONSE_BYTES })
-
-  close(): Promise<void> {
-    return this.agent.destroy()
-  }
-}
-
-interface EndpointOptions {
-  /** The address of the gateway, without a path. */
-  readonly origin: string
-  /** The path of the MCP endpoint, such as `/mcp/files`. */
-  readonly path: string
-  readonly token: string
-  readonly connections: Connections
+export function createConnections(): Agent {
+  return new Agent({ maxResponseSize: MAX_RESPONSE_BYTES })
 }
 
 /** An MCP endpoint of the gateway, used by one caller. */
 export class Endpoint {
-  readonly #options: EndpointOptions
+  readonly #url: string
+  readonly #token: string
+  readonly #connections: Agent
   #ids = 0
 
-  constructor(options: EndpointOptions) {
-    this.#options = options
+  constructor(url: string, token: string, connections: Agent) {
+    this.#url = url
+    this.#token = token
+    this.#connections = connections
   }
 
   /** Sends a JSON-RPC request. @throws if there is no response over HTTP */
-  async send(method: string, params: Fields = {}, options: RequestOptions = {}): Promise<Answer> {
+  async send(method: string, params: Fields = {}, options: Extras = {}): Promise<Answer> {
     const { meta = {}, beside = {}, headers = {}, capabilities = {} } = options
     const _meta = {
       [metaKeys.version]: latestModern.name,
@@ -88,21 +82,21 @@ export class Endpoint {
   }
 
   /** Calls a tool. @throws as `send` */
-  call(tool: string, args: Fields = {}, options: RequestOptions = {}): Promise<Answer> {
+  call(tool: string, args: Fields = {}, options: Extras = {}): Promise<Answer> {
     return this.send('tools/call', { name: tool, arguments: args }, options)
   }
 
   /** Posts a body to the endpoint as it is. @throws if there is no response over HTTP */
-  async post(body: string, headers: Readonly<Record<string, string>> = {}): Promise<Answer> {
-    const answer = await this.#request(this.#options.path, {
-      method: 'POST',
-      body,
-      headers: {
+  async post(body: string, headers: Headers = {}): Promise<Answer> {
+    const answer = await this.#request(
+      this.#url,
+      {
         'content-type': 'application/json',
         accept: 'application/json, text/event-stream',
         ...headers,
       },
-    })
+      body,
+    )
     const messages = messagesIn(answer)
     const message = messages.find(({ method }) => method === undefined) ?? {}
     return {
@@ -115,34 +109,25 @@ export class Endpoint {
   }
 
   /** Reads a path of the gateway, as the same caller. @throws if there is no response over HTTP */
-  get(path: string, headers: Readonly<Record<string, string>> = {}): Promise<HttpAnswer> {
-    return this.#request(path, { method: 'GET', headers })
+  get(path: string, headers: Headers = {}): Promise<HttpAnswer> {
+    return this.#request(new URL(path, this.#url).href, headers)
   }
 
-  async #request(
-    path: string,
-    {
-      headers,
-      ...options
-    }: {
-      readonly method: 'GET' | 'POST'
-      readonly body?: string
-      readonly headers: Readonly<Record<string, string>>
-    },
-  ): Promise<HttpAnswer> {
-    const { origin, token, connections } = this.#options
-    const {
-      statusCode,
-      headers: received,
+  /** Posts a body, or without one reads an address. */
+  async #request(url: string, headers: Headers, body: string | null = null): Promise<HttpAnswer> {
+    const response = await request(url, {
+      method: body === null ? 'GET' : 'POST',
       body,
-    } = await request(`${origin}${path}`, {
-      ...options,
-      headers: { authorization: `Bearer ${token}`, ...headers },
-      dispatcher: connections.agent,
+      headers: { authorization: `Bearer ${this.#token}`, ...headers },
+      dispatcher: this.#connections,
       signal: AbortSignal.timeout(REQUEST_TIMEOUT_MS),
     })
-    const own = Object.entries(received).map(([name, value]) => [name, String(value)])
-    return { status: statusCode, headers: Object.fromEntries(own), text: await body.text() }
+    const received = Object.entries(response.headers).map(([name, value]) => [name, String(value)])
+    return {
+      status: response.statusCode,
+      headers: Object.fromEntries(received),
+      text: await response.body.text(),
+    }
   }
 }
 

@@ -1,21 +1,21 @@
 /** Checks of confirmation by a person: a call that can do harm runs once after a yes, and not otherwise. */
 import { CONFIRMATION_KEY } from '../../protocol/meta-keys.ts'
 import type { Fields } from '../../core/payload.ts'
-import type { Answer, Endpoint, RequestOptions } from './client.ts'
+import type { Answer, Endpoint, Extras } from './client.ts'
 import {
-  type Check,
+  checksOf,
   type Context,
   expect,
+  expectCalls,
   expectSame,
   failureOf,
+  isFailed,
   objectAt,
   resultOf,
   Skip,
   successOf,
 } from './check.ts'
 import { parseJson } from '../../core/json/read.ts'
-
-const category = 'permissions'
 
 /** A client that can ask its user. */
 const asking = { capabilities: { elicitation: { form: {} } } }
@@ -26,18 +26,18 @@ async function createdId({ ours }: Context, text: string): Promise<string> {
   return String(objectAt(result, 'structuredContent')?.id)
 }
 
-function deleteEntry(endpoint: Endpoint, id: string, options?: RequestOptions): Promise<Answer> {
+function deleteEntry(endpoint: Endpoint, id: string, options?: Extras): Promise<Answer> {
   return endpoint.call('delete_entry', { id }, options)
 }
 
 /** The options of a call that a person confirmed at the host of the client. */
-function confirmedBy(token: string): RequestOptions {
+function confirmedBy(token: string): Extras {
   return { meta: { user_confirmed: true, confirmation_token: token } }
 }
 
 /** The token of a call that has to be confirmed. @throws Failure, Skip where clients that cannot ask get none */
 async function tokenFor(context: Context, id: string): Promise<string> {
-  const fallback = objectAt({ own: context.settings('confirm') }, 'own')?.fallback
+  const fallback = objectAt(context.settings('confirm'))?.fallback
   if (fallback === 'deny') throw new Skip('features.confirm.fallback is deny')
   const answer = await deleteEntry(context.ours, id)
   failureOf(answer, 'CONFIRMATION_REQUIRED')
@@ -50,133 +50,104 @@ async function tokenFor(context: Context, id: string): Promise<string> {
 function questionIn(answer: Answer): { readonly key: string; readonly state: unknown } {
   const { resultType, inputRequests, requestState } = resultOf(answer)
   expectSame(resultType, 'input_required', 'resultType')
-  const [[key, question] = []] = Object.entries(objectAt({ inputRequests }, 'inputRequests') ?? {})
-  expectSame(objectAt({ question }, 'question')?.method, 'elicitation/create', 'the method of the question')
+  const [[key, question] = []] = Object.entries(objectAt(inputRequests) ?? {})
+  expectSame(objectAt(question)?.method, 'elicitation/create', 'the method of the question')
   expect(key !== undefined, 'there is no question')
   return { key, state: requestState }
 }
 
-function answered({ key, state }: ReturnType<typeof questionIn>, response: Fields): RequestOptions {
+function answered({ key, state }: ReturnType<typeof questionIn>, response: Fields): Extras {
   return { ...asking, beside: { requestState: state, inputResponses: { [key]: response } } }
 }
 
 /** The checks of confirmation. */
-export const confirmationChecks: readonly Check[] = [
+export const confirmationChecks = checksOf({ category: 'permissions', needs: ['confirm'] }, [
   {
     test_id: 'CONF-0601',
-    proposal_ref: 'proposal-6',
-    category,
     description:
       'A destructive call of a client that cannot ask its user does not reach the server, with or without user_confirmed alone.',
-    needs: ['confirm'],
     run: async (context) => {
       const { ours, echo, settings } = context
       const id = await createdId(context, 'keep me')
-      const reached = echo.received('delete_entry').length
+      const reached = echo.follow('delete_entry')
       failureOf(await deleteEntry(ours, id), 'CONFIRMATION_REQUIRED')
-      if (objectAt({ own: settings('confirm') }, 'own')?.accept_bare_flag !== true)
+      if (objectAt(settings('confirm'))?.accept_bare_flag !== true)
         failureOf(await deleteEntry(ours, id, { meta: { user_confirmed: true } }), 'CONFIRMATION_REQUIRED')
-      expectSame(echo.received('delete_entry').length, reached, 'the calls that reached the server')
+      expectCalls(reached(), 0)
     },
   },
   {
     test_id: 'CONF-0602',
-    proposal_ref: 'proposal-6',
-    category,
     description: 'A call with the token of its confirmation runs once.',
-    needs: ['confirm'],
     run: async (context) => {
       const { ours, echo } = context
       const id = await createdId(context, 'delete me')
       const token = await tokenFor(context, id)
-      const reached = echo.received('delete_entry').length
+      const reached = echo.follow('delete_entry')
       successOf(await deleteEntry(ours, id, confirmedBy(token)))
       failureOf(await deleteEntry(ours, id, confirmedBy(token)), 'CONFIRMATION_TOKEN_INVALID')
-      expectSame(
-        echo.received('delete_entry').length - reached,
-        1,
-        'the number of calls that reached the server',
-      )
+      expectCalls(reached(), 1)
     },
   },
   {
     test_id: 'CONF-0603',
-    proposal_ref: 'proposal-6',
-    category,
     description: 'The token of a confirmation is not valid for other arguments or for another caller.',
-    needs: ['confirm'],
     run: async (context) => {
       const { ours, theirs, echo } = context
       const [id, other] = [await createdId(context, 'one'), await createdId(context, 'other')]
       const token = await tokenFor(context, id)
-      const reached = echo.received('delete_entry').length
+      const reached = echo.follow('delete_entry')
       failureOf(await deleteEntry(ours, other, confirmedBy(token)), 'CONFIRMATION_TOKEN_INVALID')
       failureOf(await deleteEntry(theirs, id, confirmedBy(token)), 'CONFIRMATION_TOKEN_INVALID')
-      expectSame(echo.received('delete_entry').length, reached, 'the calls that reached the server')
+      expectCalls(reached(), 0)
     },
   },
   {
     test_id: 'CONF-0604',
-    proposal_ref: 'proposal-6',
-    category,
     description: 'A client that can ask its user gets the question; after a yes the call runs once.',
-    needs: ['confirm'],
     run: async (context) => {
       const { ours, echo } = context
       const id = await createdId(context, 'ask me')
-      const reached = echo.received('delete_entry').length
+      const reached = echo.follow('delete_entry')
       const question = questionIn(await deleteEntry(ours, id, asking))
-      expectSame(
-        echo.received('delete_entry').length,
-        reached,
-        'the calls that reached the server before the answer',
-      )
+      expectCalls(reached(), 0)
       const yes = answered(question, { action: 'accept', content: { confirm: true } })
       successOf(await deleteEntry(ours, id, yes))
       const again = await deleteEntry(ours, id, yes)
-      expect(again.error !== undefined || again.result?.isError === true, 'the answer was accepted twice')
-      expectSame(
-        echo.received('delete_entry').length - reached,
-        1,
-        'the number of calls that reached the server',
-      )
+      expect(isFailed(again), 'the answer was accepted twice')
+      expectCalls(reached(), 1)
     },
   },
   {
     test_id: 'CONF-0605',
-    proposal_ref: 'proposal-6',
-    category,
     description: 'After a no, or a yes without the box, the call does not run.',
-    needs: ['confirm'],
     run: async (context) => {
       const { ours, echo } = context
       const id = await createdId(context, 'decline me')
-      const reached = echo.received('delete_entry').length
+      const reached = echo.follow('delete_entry')
       for (const response of [{ action: 'decline' }, { action: 'accept', content: { confirm: false } }]) {
         const question = questionIn(await deleteEntry(ours, id, asking))
         failureOf(await deleteEntry(ours, id, answered(question, response)), 'CONFIRMATION_DECLINED')
       }
-      expectSame(echo.received('delete_entry').length, reached, 'the calls that reached the server')
+      expectCalls(reached(), 0)
     },
   },
   {
     test_id: 'CONF-0606',
-    proposal_ref: 'proposal-6',
-    category,
     description:
       'The manifest of the server under test has a question for every tool that requires confirmation.',
     needs: ['confirm', 'manifest'],
     run: async ({ server, name }) => {
       const { text } = await server.get(`/capabilities/${name}`)
       const manifest: unknown = parseJson(text)
-      const tools = objectAt({ manifest }, 'manifest')?.tools
+      const tools = objectAt(manifest)?.tools
       expect(Array.isArray(tools), 'the manifest has no list of tools')
       for (const tool of tools) {
-        const entry = objectAt({ tool }, 'tool') ?? {}
+        const entry = objectAt(tool) ?? {}
         const isAsked = entry.requires_confirmation === true
         const hasMessage = typeof entry.confirmation_message === 'string' && entry.confirmation_message !== ''
         expectSame(hasMessage, isAsked, `whether ${String(entry.name)} has a confirmation_message`)
       }
     },
   },
-]
+])

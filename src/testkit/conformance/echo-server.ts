@@ -15,7 +15,7 @@ import { self } from '../../core/identity.ts'
 import type { ToolSettings, UpstreamSettings } from '../../core/settings.ts'
 
 /** A call that reached the server. */
-interface Received {
+export interface Received {
   readonly tool: string
   readonly arguments: Fields
   readonly meta: Fields
@@ -37,9 +37,10 @@ export class EchoServer {
       settings.name === name ? async (receiver) => new EchoTransport(this, receiver) : open
   }
 
-  /** The calls of a tool that reached the server, in their order. */
-  received(tool: ToolName): readonly Received[] {
-    return this.#received.filter((each) => each.tool === tool)
+  /** Returns a function that returns the calls of a tool that reached the server after this one, in their order. */
+  follow(tool: ToolName): () => readonly Received[] {
+    const start = this.#received.length
+    return () => this.#received.slice(start).filter((each) => each.tool === tool)
   }
 
   /** The texts of the entries, the oldest first. */

@@ -2,9 +2,18 @@
 import { categories } from '../../core/error.ts'
 import { ERROR_KEY } from '../../protocol/meta-keys.ts'
 import type { Fields } from '../../core/payload.ts'
-import { type Check, type Context, expect, expectSame, failureOf, objectAt, Skip, shown } from './check.ts'
-
-const category = 'error_handling'
+import {
+  checksOf,
+  type Context,
+  expect,
+  expectCalls,
+  expectSame,
+  failureOf,
+  isFailed,
+  objectAt,
+  Skip,
+  shown,
+} from './check.ts'
 
 /** A name that no tool or method has. */
 const NO_SUCH = 'conformance_no_such_name'
@@ -44,21 +53,20 @@ async function failing({ ours }: Context, text: string): Promise<{ error: Fields
 }
 
 function requiredOf(inputSchema: unknown): readonly unknown[] {
-  const required = objectAt({ inputSchema }, 'inputSchema')?.required
+  const required = objectAt(inputSchema)?.required
   return Array.isArray(required) ? required : []
 }
 
 /** Whether the gateway refuses arguments that do not match a schema. */
 function isStrict(settings: Context['settings']): boolean {
-  return objectAt({ own: settings('validate') }, 'own')?.input === 'strict'
+  return objectAt(settings('validate'))?.input === 'strict'
 }
 
 /** The checks of failures. */
-export const errorChecks: readonly Check[] = [
+export const errorChecks = checksOf({ category: 'error_handling' }, [
   {
     test_id: 'CONF-004',
     proposal_ref: 'proposal-11',
-    category,
     description: 'A call of an unknown tool is a JSON-RPC error -32602 with a structured error.',
     needs: ['errors', 'validate'],
     run: async ({ server }) => {
@@ -71,7 +79,6 @@ export const errorChecks: readonly Check[] = [
   {
     test_id: 'CONF-006',
     proposal_ref: 'proposal-11',
-    category,
     description: 'A request with an unknown method is a JSON-RPC error -32601 with a structured error.',
     needs: ['errors'],
     run: async ({ server }) => {
@@ -82,7 +89,6 @@ export const errorChecks: readonly Check[] = [
   {
     test_id: 'CONF-007',
     proposal_ref: 'proposal-11',
-    category,
     description: 'A body that is not JSON is a JSON-RPC error -32700 with the id null and the status 400.',
     run: async ({ server }) => {
       const { status, message, error } = await server.post('{"jsonrpc": "2.0", "method":')
@@ -93,8 +99,6 @@ export const errorChecks: readonly Check[] = [
   },
   {
     test_id: 'CONF-1101',
-    proposal_ref: 'proposal-11',
-    category,
     description:
       'A tools/call without the name of a tool is a JSON-RPC error -32602 that names the parameter.',
     needs: ['errors', 'validate'],
@@ -105,18 +109,15 @@ export const errorChecks: readonly Check[] = [
   },
   {
     test_id: 'CONF-1102',
-    proposal_ref: 'proposal-11',
-    category,
     description:
       'Arguments that do not match the schema reach the server unchanged, unless the configuration is strict: then they are refused with the name of the argument.',
     needs: ['validate', 'errors'],
     run: async ({ ours, echo, settings }) => {
-      const reached = echo.received('get_echo').length
+      const reached = echo.follow('get_echo')
       const answer = await ours.call('get_echo', { text: 7 })
-      const received = echo.received('get_echo').slice(reached)
       const sent = isStrict(settings) ? [] : [{ text: 7 }]
       expectSame(
-        received.map((each) => each.arguments),
+        reached().map((each) => each.arguments),
         sent,
         'the arguments that reached the server',
       )
@@ -128,8 +129,6 @@ export const errorChecks: readonly Check[] = [
   },
   {
     test_id: 'CONF-1103',
-    proposal_ref: 'proposal-11',
-    category,
     description:
       'The server under test: if a call of a listed tool without its required arguments fails, it does in that form; if the configuration is strict, it is refused.',
     needs: ['validate', 'errors'],
@@ -139,15 +138,12 @@ export const errorChecks: readonly Check[] = [
       const answer = await server.call(String(tool.name))
       if (isStrict(settings)) return expectWellFormed(failureOf(answer, 'INVALID_INPUT'))
       const error = objectAt(answer.error, 'data') ?? objectAt(answer.result, '_meta', ERROR_KEY)
-      const isFailed = answer.error !== undefined || answer.result?.isError === true
-      expectSame(error !== undefined, isFailed, 'whether there is a structured error')
+      expectSame(error !== undefined, isFailed(answer), 'whether there is a structured error')
       if (error) expectWellFormed(error)
     },
   },
   {
     test_id: 'CONF-1104',
-    proposal_ref: 'proposal-11',
-    category,
     description: 'A failure that a server reports as a text gets a structured error beside it.',
     needs: ['errors'],
     run: async (context) => {
@@ -158,8 +154,6 @@ export const errorChecks: readonly Check[] = [
   },
   {
     test_id: 'CONF-1105',
-    proposal_ref: 'proposal-11',
-    category,
     description:
       'If a failure of a server has a time to wait, the structured error is rate_limited and has that time.',
     needs: ['errors'],
@@ -171,8 +165,6 @@ export const errorChecks: readonly Check[] = [
   },
   {
     test_id: 'CONF-1106',
-    proposal_ref: 'proposal-11',
-    category,
     description:
       'The failure of a server reaches the client as it is; with hide_details, without stack frames and passwords.',
     needs: ['errors'],
@@ -180,7 +172,7 @@ export const errorChecks: readonly Check[] = [
       const frame = 'at Object.conformanceFrame (/srv/conformance-hidden/index.js:1:2)'
       const failure = `Error: it broke\n    ${frame}\npassword=conformance-hunter2`
       const { text } = await failing(context, failure)
-      const settings = objectAt({ own: context.settings('errors') }, 'own')
+      const settings = objectAt(context.settings('errors'))
       if (settings?.hide_details !== true)
         return expect(text.includes(JSON.stringify(failure)), 'it was changed')
       expect(!/conformanceFrame|conformance-hidden/.test(text), 'the response has a stack frame')
@@ -189,19 +181,17 @@ export const errorChecks: readonly Check[] = [
   },
   {
     test_id: 'CONF-0302',
-    proposal_ref: 'proposal-3',
-    category,
     description: 'A call beyond the rate of a tool is refused with the time to wait, before the server.',
     needs: ['rate_limit'],
     run: async ({ ours, echo }) => {
+      const reached = echo.follow('get_limited')
       await ours.call('get_limited', { text: 'first' })
-      const reached = echo.received('get_limited').length
-      expectSame(reached, 1, 'the calls that reached the server before')
+      expectCalls(reached(), 1)
       const answer = await ours.call('get_limited', { text: 'second' })
       const error = failureOf(answer, 'RATE_LIMIT_EXCEEDED')
       expectWellFormed(error)
       expectSame(error.category, 'rate_limited', 'the category')
-      expectSame(echo.received('get_limited').length, reached, 'the calls that reached the server')
+      expectCalls(reached(), 1)
     },
   },
-]
+])

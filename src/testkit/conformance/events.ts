@@ -2,7 +2,7 @@
 import type { Fields } from '../../core/payload.ts'
 import {
   ask,
-  type Check,
+  checksOf,
   type Context,
   expect,
   expectSame,
@@ -14,8 +14,6 @@ import {
   successOf,
 } from './check.ts'
 import type { Endpoint } from './client.ts'
-
-const category = 'streaming'
 
 const TYPE = 'create_entry.succeeded'
 
@@ -39,18 +37,15 @@ async function received(context: Context, endpoint: Endpoint, id: unknown): Prom
 
 /** @throws Skip where successes are no events */
 function needWrites({ settings }: Context): void {
-  const { writes } = objectAt({ own: settings('events') }, 'own') ?? {}
+  const { writes } = objectAt(settings('events')) ?? {}
   if (writes === 'off') throw new Skip('features.events.writes is off')
 }
 
 /** The checks of events. */
-export const eventChecks: readonly Check[] = [
+export const eventChecks = checksOf({ category: 'streaming', needs: ['events'] }, [
   {
     test_id: 'CONF-1501',
-    proposal_ref: 'proposal-15',
-    category,
     description: 'A subscriber gets the success of a call that changes something, once.',
-    needs: ['events'],
     run: async (context) => {
       needWrites(context)
       const { ours } = context
@@ -67,10 +62,7 @@ export const eventChecks: readonly Check[] = [
   },
   {
     test_id: 'CONF-1502',
-    proposal_ref: 'proposal-15',
-    category,
     description: 'A filter leaves out events with other values.',
-    needs: ['events'],
     run: async (context) => {
       needWrites(context)
       const { ours } = context
@@ -89,10 +81,7 @@ export const eventChecks: readonly Check[] = [
   },
   {
     test_id: 'CONF-1503',
-    proposal_ref: 'proposal-15',
-    category,
     description: 'A subscription to an unknown event is denied, with the events that there are.',
-    needs: ['events'],
     run: async (context) => {
       const found = await subscribed(context, context.ours, { events: ['conformance.no_such_event'] })
       expectSame(found.status, 'denied', 'the status')
@@ -104,18 +93,15 @@ export const eventChecks: readonly Check[] = [
   },
   {
     test_id: 'CONF-1504',
-    proposal_ref: 'proposal-15',
-    category,
     description: 'What one caller does is no event for another, unless it is configured.',
-    needs: ['events'],
     run: async (context) => {
       needWrites(context)
       const { ours, theirs, settings } = context
-      const isForAll = objectAt({ own: settings('events') }, 'own')?.writes === 'all'
+      const isForAll = objectAt(settings('events'))?.writes === 'all'
       const { subscription_id: id } = await subscribed(context, theirs, { events: [TYPE] })
       successOf(await ours.call('create_entry', { text: 'of another caller' }))
       expectSame((await received(context, theirs, id)).length, isForAll ? 1 : 0, 'the number of events')
       await ask(theirs, context, unsubscribing, { subscription_id: id })
     },
   },
-]
+])

@@ -2,9 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import type { Fields } from '../../core/payload.ts'
 import type { Answer, Endpoint } from './client.ts'
-import { type Check, expect, expectSame, failureOf, objectAt, successOf } from './check.ts'
-
-const category = 'idempotency'
+import { checksOf, expect, expectCalls, expectSame, failureOf, objectAt, successOf } from './check.ts'
 
 function newKey(): string {
   return `conformance-${randomUUID()}`
@@ -21,24 +19,17 @@ function createdBy(answer: Answer): { readonly id: unknown; readonly meta: Field
 }
 
 /** The checks of idempotency keys. */
-export const idempotencyChecks: readonly Check[] = [
+export const idempotencyChecks = checksOf({ category: 'idempotency', needs: ['idempotency'] }, [
   {
     test_id: 'CONF-0501',
-    proposal_ref: 'proposal-5',
-    category,
     description:
       'A repeated call with its key runs once; the second response is the first one, marked as a replay.',
-    needs: ['idempotency'],
     run: async ({ ours, echo }) => {
       const key = newKey()
-      const before = echo.received('create_entry').length
+      const reached = echo.follow('create_entry')
       const first = createdBy(await create(ours, 'once', key))
       const second = createdBy(await create(ours, 'once', key))
-      expectSame(
-        echo.received('create_entry').length - before,
-        1,
-        'the number of calls that reached the server',
-      )
+      expectCalls(reached(), 1)
       expectSame(second.id, first.id, 'the id in the second response')
       expectSame([first.meta.was_replay, second.meta.was_replay], [false, true], 'was_replay')
       expectSame(second.meta.idempotency_key, key, 'idempotency_key')
@@ -48,48 +39,35 @@ export const idempotencyChecks: readonly Check[] = [
   },
   {
     test_id: 'CONF-0502',
-    proposal_ref: 'proposal-5',
-    category,
     description:
       'A key that was used with other arguments is refused, and the call does not reach the server.',
-    needs: ['idempotency'],
     run: async ({ ours, echo }) => {
       const key = newKey()
       createdBy(await create(ours, 'first', key))
-      const reached = echo.received('create_entry').length
+      const reached = echo.follow('create_entry')
       failureOf(await create(ours, 'second', key), 'IDEMPOTENCY_CONFLICT')
       failureOf(
         await ours.call('add_note', { text: 'first' }, { meta: { idempotency_key: key } }),
         'IDEMPOTENCY_CONFLICT',
       )
-      expectSame(echo.received('create_entry').length, reached, 'the calls that reached the server')
+      expectCalls(reached(), 0)
     },
   },
   {
     test_id: 'CONF-0503',
-    proposal_ref: 'proposal-5',
-    category,
     description: 'Simultaneous calls with one key run once, and all get the same outcome.',
-    needs: ['idempotency'],
     run: async ({ ours, echo }) => {
       const key = newKey()
-      const before = echo.received('create_entry').length
+      const reached = echo.follow('create_entry')
       const answers = await Promise.all(Array.from({ length: 5 }, () => create(ours, 'together', key)))
       const ids = new Set(answers.map((answer) => createdBy(answer).id))
       expectSame(ids.size, 1, 'the number of different outcomes')
-      expectSame(
-        echo.received('create_entry').length - before,
-        1,
-        'the number of calls that reached the server',
-      )
+      expectCalls(reached(), 1)
     },
   },
   {
     test_id: 'CONF-0504',
-    proposal_ref: 'proposal-5',
-    category,
     description: 'A key belongs to its caller: the same key of another caller is another call.',
-    needs: ['idempotency'],
     run: async ({ ours, theirs }) => {
       const key = newKey()
       const own = createdBy(await create(ours, 'mine', key))
@@ -100,12 +78,9 @@ export const idempotencyChecks: readonly Check[] = [
   },
   {
     test_id: 'CONF-0505',
-    proposal_ref: 'proposal-5',
-    category,
     description: 'Two different keys in one request, and a key in a wrong form, are refused with -32602.',
-    needs: ['idempotency'],
     run: async ({ ours, echo }) => {
-      const reached = echo.received('create_entry').length
+      const reached = echo.follow('create_entry')
       const options = { meta: { idempotency_key: newKey() }, beside: { idempotency_key: newKey() } }
       const two = await ours.call('create_entry', { text: 'two' }, options)
       expectSame(two.error?.code, -32602, 'the code for two keys')
@@ -114,44 +89,34 @@ export const idempotencyChecks: readonly Check[] = [
         -32602,
         'the code for a wrong form',
       )
-      expectSame(echo.received('create_entry').length, reached, 'the calls that reached the server')
+      expectCalls(reached(), 0)
     },
   },
   {
     test_id: 'CONF-0506',
-    proposal_ref: 'proposal-5',
-    category,
     description: 'The header Idempotency-Key and the key in _meta are the same key.',
-    needs: ['idempotency'],
     run: async ({ ours, echo }) => {
       const key = newKey()
-      const before = echo.received('create_entry').length
+      const reached = echo.follow('create_entry')
       const headers = { 'idempotency-key': key }
       const first = createdBy(await ours.call('create_entry', { text: 'header' }, { headers }))
       const second = createdBy(await create(ours, 'header', key))
       expectSame(second.id, first.id, 'the id in the second response')
-      expectSame(
-        echo.received('create_entry').length - before,
-        1,
-        'the number of calls that reached the server',
-      )
+      expectCalls(reached(), 1)
     },
   },
   {
     test_id: 'CONF-0507',
-    proposal_ref: 'proposal-5',
-    category,
     description: 'A failure that the server reports is the outcome of its key too.',
-    needs: ['idempotency'],
     run: async ({ ours, echo }) => {
       const options = { meta: { idempotency_key: newKey() } }
       const fail = () => ours.call('get_failure', { text: 'the printer is on fire' }, options)
       const first = await fail()
-      const reached = echo.received('get_failure').length
+      const reached = echo.follow('get_failure')
       const second = await fail()
       expectSame([first.result?.isError, second.result?.isError], [true, true], 'isError')
-      expectSame(echo.received('get_failure').length, reached, 'the calls that reached the server')
+      expectCalls(reached(), 0)
       expectSame(objectAt(second.result, '_meta')?.was_replay, true, 'was_replay')
     },
   },
-]
+])

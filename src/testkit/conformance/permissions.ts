@@ -3,17 +3,16 @@ import type { Answer, Endpoint } from './client.ts'
 import type { Fields } from '../../core/payload.ts'
 import {
   ask,
-  type Check,
+  checksOf,
   type Context,
   expect,
+  expectCalls,
   expectSame,
   failureOf,
   objectAt,
   resultOf,
   successOf,
 } from './check.ts'
-
-const category = 'permissions'
 
 function preflight(endpoint: Endpoint, context: Context, params: Fields): Promise<Answer> {
   return ask(endpoint, context, { method: 'permissions/check', tool: 'check_permissions' }, params)
@@ -32,7 +31,7 @@ async function readingSession(context: Context): Promise<Fields> {
 
 /** Whether tools that a caller may not call do not exist for it. */
 function isHiding({ settings }: Context): boolean {
-  return objectAt({ own: settings('permissions') }, 'own')?.hide_unpermitted === true
+  return objectAt(settings('permissions'))?.hide_unpermitted === true
 }
 
 /** @throws Failure if a call without its scope was not refused, or not as configured */
@@ -47,14 +46,12 @@ function expectRefused(answer: Answer, context: Context, missing: readonly strin
 }
 
 /** The checks of permissions. */
-export const permissionChecks: readonly Check[] = [
+export const permissionChecks = checksOf({ category: 'permissions', needs: ['permissions'] }, [
   {
     test_id: 'CONF-002',
     proposal_ref: 'proposal-4',
-    category,
     description:
       'A call for which the caller holds the scope is allowed, by the answer before it and in fact.',
-    needs: ['permissions'],
     run: async (context) => {
       const { reader } = context
       const answer = resultOf(await preflight(reader, context, { tool: 'get_echo' }))
@@ -65,28 +62,23 @@ export const permissionChecks: readonly Check[] = [
   {
     test_id: 'CONF-003',
     proposal_ref: 'proposal-4',
-    category,
     description:
       'A call without its scope is refused: the answer before it names the missing scope, and the call does not reach the server.',
-    needs: ['permissions'],
     run: async (context) => {
       const { reader, echo, echoName } = context
       const missing = [`write:${echoName}`]
       const answer = resultOf(await preflight(reader, context, { tool: 'create_entry' }))
       expectSame(answer.allowed, false, 'allowed')
       if (!isHiding(context)) expectSame(answer.missing_scopes, missing, 'missing_scopes')
-      const reached = echo.received('create_entry').length
+      const reached = echo.follow('create_entry')
       expectRefused(await reader.call('create_entry', { text: 'no' }), context, missing)
-      expectSame(echo.received('create_entry').length, reached, 'the calls that reached the server')
+      expectCalls(reached(), 0)
     },
   },
   {
     test_id: 'CONF-0401',
-    proposal_ref: 'proposal-4',
-    category,
     description:
       'For other scopes than those of the caller, the answer before a call names exactly the missing ones.',
-    needs: ['permissions'],
     run: async (context) => {
       const { ours, echoName } = context
       const held = async (scopes: readonly string[]): Promise<Fields> =>
@@ -99,10 +91,7 @@ export const permissionChecks: readonly Check[] = [
   },
   {
     test_id: 'CONF-0402',
-    proposal_ref: 'proposal-4',
-    category,
     description: 'The answer about an unknown tool is that it is not allowed.',
-    needs: ['permissions'],
     run: async (context) => {
       const answer = resultOf(await preflight(context.ours, context, { tool: 'conformance_no_such_name' }))
       expectSame(answer.allowed, false, 'allowed')
@@ -110,33 +99,27 @@ export const permissionChecks: readonly Check[] = [
   },
   {
     test_id: 'CONF-0403',
-    proposal_ref: 'proposal-4',
-    category,
     description:
       'A negotiated session has the granted scopes and no others, and its token restricts calls to them.',
-    needs: ['permissions'],
     run: async (context) => {
       const { ours, echo, echoName } = context
       const { granted_scopes: granted, session } = await readingSession(context)
       expectSame(granted, [`read:${echoName}`], 'granted_scopes')
-      const { token, expires_at: end } = objectAt({ session }, 'session') ?? {}
+      const { token, expires_at: end } = objectAt(session) ?? {}
       expect(typeof token === 'string', 'session.token is absent')
       expect(Date.parse(String(end)) > Date.now(), 'session.expires_at is not in the future')
       const headers = { 'x-mcp-session-token': token }
       successOf(await ours.call('get_echo', { text: 'session' }, { headers }))
-      const reached = echo.received('create_entry').length
+      const reached = echo.follow('create_entry')
       const refused = await ours.call('create_entry', { text: 'session' }, { headers })
       expectRefused(refused, context, [`write:${echoName}`])
-      expectSame(echo.received('create_entry').length, reached, 'the calls that reached the server')
+      expectCalls(reached(), 0)
     },
   },
   {
     test_id: 'CONF-0404',
-    proposal_ref: 'proposal-4',
-    category,
     description:
       'A negotiation grants no scope that the caller does not hold, and lists each of those as denied.',
-    needs: ['permissions'],
     run: async (context) => {
       const { reader, echoName } = context
       const answer = await ask(
@@ -147,8 +130,8 @@ export const permissionChecks: readonly Check[] = [
       )
       const { granted_scopes: granted, denied_scopes: denied } = resultOf(answer)
       expectSame(granted, [`read:${echoName}`], 'granted_scopes')
-      const names = Array.isArray(denied) ? denied.map((each) => objectAt({ each }, 'each')?.scope) : denied
+      const names = Array.isArray(denied) ? denied.map((each) => objectAt(each)?.scope) : denied
       expectSame(names, [`delete:${echoName}`], 'denied_scopes')
     },
   },
-]
+])

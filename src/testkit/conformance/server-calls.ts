@@ -7,13 +7,14 @@ import { isObject } from '../../core/json/json.ts'
 import { validator } from '../../core/schema/schema.ts'
 import { ERROR_KEY, PROVENANCE_KEY } from '../../protocol/meta-keys.ts'
 import type { Fields } from '../../core/payload.ts'
-import type { Answer, RequestOptions } from './client.ts'
+import type { Answer, Extras } from './client.ts'
 import {
   ask,
-  type Check,
+  checksOf,
   type Context,
   expect,
   expectSame,
+  isFailed,
   objectAt,
   objectsIn,
   resultOf,
@@ -68,7 +69,7 @@ const unconfirmed = new Set<unknown>(['CONFIRMATION_REQUIRED', 'CONFIRMATION_DEC
 
 /** Makes a call, and confirms it: the user of the run permitted it. @throws Skip if the run cannot confirm it */
 async function confirmed({ server }: Context, { name, args }: Callable, meta: Fields): Promise<Answer> {
-  const options: RequestOptions = { ...asking, meta }
+  const options: Extras = { ...asking, meta }
   const asked = await server.call(name, args, options)
   const { resultType, inputRequests, requestState } = asked.result ?? {}
   const yes = { action: 'accept', content: { confirm: true } }
@@ -89,17 +90,13 @@ function errorCodeOf({ result }: Answer): unknown {
   return objectAt(result, '_meta', ERROR_KEY)?.code
 }
 
-function isFailed({ error, result }: Answer): boolean {
-  return error !== undefined || result?.isError === true
-}
-
 /** Failures of a server that does not answer a call. */
 const unanswered = new Set<unknown>(['SERVER_UNAVAILABLE', 'OPERATION_TIMEOUT', 'OUTCOME_UNKNOWN'])
 
 /** @throws Failure if the response to a call of a tool is not in the form of MCP, or the server did not answer */
 function expectWellFormed({ name, entry }: Callable, answer: Answer): void {
-  const { result, error } = answer
-  if (error !== undefined || result?.isError === true) {
+  const { error } = answer
+  if (isFailed(answer)) {
     const code = error === undefined ? errorCodeOf(answer) : objectAt(error, 'data')?.code
     expect(typeof code === 'string', `${name} failed without a structured error: ${shown(answer.text)}`)
     expect(!unanswered.has(code), `the server did not answer a call of ${name}: ${code}`)
@@ -124,10 +121,9 @@ function expectFitting(name: string, content: unknown, schema: Fields): void {
 }
 
 /** The checks that call tools of the server under test. */
-export const serverChecks: readonly Check[] = [
+export const serverChecks = checksOf({ category: 'idempotency' }, [
   {
     test_id: 'CONF-1107',
-    proposal_ref: 'proposal-11',
     category: 'error_handling',
     description:
       'The server under test: tools that read return results in the form of MCP, failures with a structured error.',
@@ -139,7 +135,6 @@ export const serverChecks: readonly Check[] = [
   },
   {
     test_id: 'CONF-0702',
-    proposal_ref: 'proposal-7',
     category: 'manifest',
     description: 'The server under test: a result has its source.',
     needs: ['provenance'],
@@ -150,13 +145,11 @@ export const serverChecks: readonly Check[] = [
       if (isFailed(answer)) throw new Skip(`${tool.name} failed`)
       const stamps = objectAt(successOf(answer), '_meta')?.[PROVENANCE_KEY]
       const [first] = [stamps].flat()
-      expect(typeof objectAt({ first }, 'first')?.source === 'string', 'the result has no provenance')
+      expect(typeof objectAt(first)?.source === 'string', 'the result has no provenance')
     },
   },
   {
     test_id: 'CONF-0508',
-    proposal_ref: 'proposal-5',
-    category: 'idempotency',
     description: 'The server under test: a repeated call with its key returns the first response.',
     needs: ['idempotency'],
     run: async (context) => {
@@ -173,8 +166,6 @@ export const serverChecks: readonly Check[] = [
   },
   {
     test_id: 'CONF-0509',
-    proposal_ref: 'proposal-5',
-    category: 'idempotency',
     description: 'The server under test: a repeated call that changes something returns the first response.',
     needs: ['idempotency'],
     run: async (context) => {
@@ -194,7 +185,6 @@ export const serverChecks: readonly Check[] = [
   },
   {
     test_id: 'CONF-0517',
-    proposal_ref: 'proposal-5',
     category: 'transactions',
     description: 'The server under test: steps that change something are undone by a rollback.',
     needs: ['transactions', 'idempotency', 'undo'],
@@ -218,7 +208,7 @@ export const serverChecks: readonly Check[] = [
       expectSame(objectsIn(undoneSteps).length, steps.length, 'the number of compensated steps')
     },
   },
-]
+])
 
 function newId(): string {
   return `conformance-${randomUUID()}`

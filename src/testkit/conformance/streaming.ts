@@ -6,10 +6,12 @@ import type { Fields } from '../../core/payload.ts'
 import type { Answer } from './client.ts'
 import {
   ask,
-  type Check,
+  checksOf,
   expect,
+  expectCalls,
   expectSame,
   failureOf,
+  isFailed,
   objectAt,
   objectsIn,
   resultOf,
@@ -19,8 +21,6 @@ import {
   textOf,
 } from './check.ts'
 import { LISTED_ITEMS } from './echo-server.ts'
-
-const category = 'streaming'
 
 const OPERATION = `${NS}/operation_id`
 
@@ -40,11 +40,9 @@ function progressIn({ notifications }: Answer, token: string): readonly Fields[]
 }
 
 /** The checks of progress, operations, pages and tasks. */
-export const streamingChecks: readonly Check[] = [
+export const streamingChecks = checksOf({ category: 'streaming' }, [
   {
     test_id: 'CONF-0801',
-    proposal_ref: 'proposal-8',
-    category,
     description:
       'A client with a progress token gets the progress of the server, with the completed part and rising values.',
     needs: ['progress'],
@@ -73,8 +71,6 @@ export const streamingChecks: readonly Check[] = [
   },
   {
     test_id: 'CONF-0802',
-    proposal_ref: 'proposal-8',
-    category,
     description: 'A client without a progress token gets no progress.',
     needs: ['progress'],
     run: async ({ ours }) => {
@@ -84,8 +80,6 @@ export const streamingChecks: readonly Check[] = [
   },
   {
     test_id: 'CONF-0803',
-    proposal_ref: 'proposal-8',
-    category,
     description:
       'The outcome of a call that took long can be requested again by its caller alone, without another call.',
     needs: ['progress'],
@@ -94,27 +88,25 @@ export const streamingChecks: readonly Check[] = [
       const first = successOf(await ours.call('get_status', { steps: 1, milliseconds: LASTING_MS }))
       const id = objectAt(first, '_meta')?.[OPERATION]
       expect(typeof id === 'string', `the result of a call of ${LASTING_MS} ms has no ${OPERATION}`)
-      const reached = echo.received('get_status').length
+      const reached = echo.follow('get_status')
       const names = { method: 'operation/resume', tool: 'resume_operation' }
       const again = await ask(ours, context, names, { operation_id: id })
       if (context.hasMethods) expectSame(resultOf(again).content, first.content, 'the content')
-      else expect(again.error === undefined && again.result?.isError !== true, 'the outcome is an error')
-      expectSame(echo.received('get_status').length, reached, 'the calls that reached the server')
+      else expect(!isFailed(again), 'the outcome is an error')
+      expectCalls(reached(), 0)
       failureOf(await ask(theirs, context, names, { operation_id: id }), 'RESOURCE_NOT_FOUND')
     },
   },
   {
     test_id: 'CONF-0804',
-    proposal_ref: 'proposal-8',
-    category,
     description: 'All pages of a tool that reads are collected with one call, in their order.',
     needs: ['stream'],
     run: async ({ ours, settings }) => {
-      const { max_pages: most } = objectAt({ own: settings('stream') }, 'own') ?? {}
+      const { max_pages: most } = objectAt(settings('stream')) ?? {}
       if (Number(most) < LISTED_ITEMS) throw new Skip(`features.stream.max_pages is ${String(most)}`)
       const result = successOf(await ours.call('list_entries', {}, { meta: { [STREAM_KEY]: true } }))
       const page = readJson(textOf(result))
-      const numbers = objectsIn(objectAt({ page }, 'page')?.items).map(({ number }) => number)
+      const numbers = objectsIn(objectAt(page)?.items).map(({ number }) => number)
       const wanted = Array.from({ length: LISTED_ITEMS }, (_item, index) => index + 1)
       expectSame(numbers, wanted, 'the items')
       expectSame(objectAt(result, '_meta', STREAM_KEY)?.complete, true, 'complete')
@@ -122,13 +114,11 @@ export const streamingChecks: readonly Check[] = [
   },
   {
     test_id: 'CONF-0805',
-    proposal_ref: 'proposal-8',
-    category,
     description:
       'A collection that stops early has a checkpoint token, and the same call with it returns exactly the rest.',
     needs: ['stream'],
     run: async ({ ours, settings }) => {
-      const { max_pages: most } = objectAt({ own: settings('stream') }, 'own') ?? {}
+      const { max_pages: most } = objectAt(settings('stream')) ?? {}
       if (Number(most) < LISTED_ITEMS) throw new Skip(`features.stream.max_pages is ${String(most)}`)
       const collect = async (stream: Fields): Promise<Fields> =>
         successOf(await ours.call('list_entries', {}, { meta: { [STREAM_KEY]: stream } }))
@@ -136,14 +126,12 @@ export const streamingChecks: readonly Check[] = [
       const token = objectAt(first, '_meta', STREAM_KEY)?.checkpoint_token
       expect(typeof token === 'string', 'the result has no checkpoint_token')
       const rest = readJson(textOf(await collect({ checkpoint_token: token })))
-      const numbers = objectsIn(objectAt({ rest }, 'rest')?.items).map(({ number }) => number)
+      const numbers = objectsIn(objectAt(rest)?.items).map(({ number }) => number)
       expectSame(numbers, [3, 4, 5, 6], 'the items of the rest')
     },
   },
   {
     test_id: 'CONF-0806',
-    proposal_ref: 'proposal-8',
-    category,
     description: 'A client that declares tasks gets the same outcome from a call that becomes a task.',
     needs: ['progress'],
     run: async ({ ours }) => {
@@ -167,4 +155,4 @@ export const streamingChecks: readonly Check[] = [
       expect(false, 'the task did not end')
     },
   },
-]
+])

@@ -4,9 +4,10 @@ import type { Fields } from '../../core/payload.ts'
 import type { Answer, Endpoint } from './client.ts'
 import {
   ask,
-  type Check,
+  checksOf,
   type Context,
   expect,
+  expectCalls,
   expectSame,
   failureOf,
   objectAt,
@@ -14,9 +15,6 @@ import {
   resultOf,
   successOf,
 } from './check.ts'
-
-const category = 'transactions'
-const needs = ['transactions', 'idempotency', 'undo']
 
 /** What can be done with a transaction. */
 type Move = 'begin' | 'commit' | 'rollback'
@@ -45,120 +43,105 @@ function newText(): string {
 }
 
 /** The checks of transactions. */
-export const transactionChecks: readonly Check[] = [
-  {
-    test_id: 'CONF-0511',
-    proposal_ref: 'proposal-5',
-    category,
-    description: 'A rollback undoes the steps of a transaction, the last one first.',
-    needs,
-    run: async (context) => {
-      const { ours, echo } = context
-      const [one, two] = [newText(), newText()]
-      const id = await begun(context)
-      const steps = [successOf(await step(ours, id, one)), successOf(await step(ours, id, two))].map(stepIn)
-      expect(echo.entries.includes(one) && echo.entries.includes(two), 'a step did not take effect')
-      const result = resultOf(await move('rollback', id, context))
-      expectSame(result.status, 'rolled_back', 'the status')
-      const undone = objectsIn(result.steps_compensated)
-      const wanted = steps.toReversed().map(({ step_id }) => ({ step_id, status: 'compensated' }))
-      expectSame(undone, wanted, 'steps_compensated')
-      expect(!echo.entries.includes(one) && !echo.entries.includes(two), 'a step is still in effect')
-    },
-  },
-  {
-    test_id: 'CONF-0512',
-    proposal_ref: 'proposal-5',
-    category,
-    description: 'A commit keeps the steps, and a rollback after it is refused.',
-    needs,
-    run: async (context) => {
-      const { ours, echo } = context
-      const text = newText()
-      const id = await begun(context)
-      successOf(await step(ours, id, text))
-      const result = resultOf(await move('commit', id, context))
-      expectSame(result.status, 'committed', 'the status')
-      expectSame(result.steps_completed, 1, 'steps_completed')
-      failureOf(await move('rollback', id, context), 'TRANSACTION_CONFLICT')
-      expect(echo.entries.includes(text), 'the step is not in effect')
-    },
-  },
-  {
-    test_id: 'CONF-0513',
-    proposal_ref: 'proposal-5',
-    category,
-    description: 'A second rollback returns the outcome of the first, and undoes nothing again.',
-    needs,
-    run: async (context) => {
-      const { ours, echo } = context
-      const id = await begun(context)
-      successOf(await step(ours, id, newText()))
-      const first = resultOf(await move('rollback', id, context))
-      const reached = echo.received('delete_entry').length
-      const second = resultOf(await move('rollback', id, context))
-      expectSame(second.status, first.status, 'the status')
-      expectSame(second.was_replay, true, 'was_replay')
-      expectSame(echo.received('delete_entry').length, reached, 'the compensations that reached the server')
-    },
-  },
-  {
-    test_id: 'CONF-0514',
-    proposal_ref: 'proposal-5',
-    category,
-    description:
-      'A transaction with a used id, and a step after the end, are refused, and the step does not reach the server.',
-    needs,
-    run: async (context) => {
-      const { ours, echo } = context
-      const id = await begun(context)
-      failureOf(await move('begin', id, context), 'TRANSACTION_CONFLICT')
-      resultOf(await move('commit', id, context))
-      const reached = echo.received('create_entry').length
-      failureOf(await step(ours, id, newText()), 'TRANSACTION_CONFLICT')
-      expectSame(echo.received('create_entry').length, reached, 'the calls that reached the server')
-    },
-  },
-  {
-    test_id: 'CONF-0515',
-    proposal_ref: 'proposal-5',
-    category,
-    description: 'To another caller a transaction does not exist: it can neither end it nor add a step.',
-    needs,
-    run: async (context) => {
-      const { theirs, echo } = context
-      const id = await begun(context)
-      const reached = echo.received('create_entry').length
-      failureOf(await move('rollback', id, context, theirs), 'RESOURCE_NOT_FOUND')
-      failureOf(await step(theirs, id, newText()), 'RESOURCE_NOT_FOUND')
-      expectSame(echo.received('create_entry').length, reached, 'the calls that reached the server')
-      expectSame(resultOf(await move('commit', id, context)).status, 'committed', 'the status afterwards')
-    },
-  },
-  {
-    test_id: 'CONF-0516',
-    proposal_ref: 'proposal-5',
-    category,
-    description:
-      'A step that cannot be undone is refused before the server, or runs and is reported by the rollback.',
-    needs,
-    run: async (context) => {
-      const { ours, echo, settings } = context
-      const id = await begun(context)
-      const reached = echo.received('add_note').length
-      const answer = await ours.call('add_note', { text: newText() }, { meta: { transaction_id: id } })
-      if (objectAt({ own: settings('transactions') }, 'own')?.uncompensable === 'allow') {
-        successOf(answer)
+export const transactionChecks = checksOf(
+  { category: 'transactions', needs: ['transactions', 'idempotency', 'undo'] },
+  [
+    {
+      test_id: 'CONF-0511',
+      description: 'A rollback undoes the steps of a transaction, the last one first.',
+      run: async (context) => {
+        const { ours, echo } = context
+        const [one, two] = [newText(), newText()]
+        const id = await begun(context)
+        const steps = [successOf(await step(ours, id, one)), successOf(await step(ours, id, two))].map(stepIn)
+        expect(echo.entries.includes(one) && echo.entries.includes(two), 'a step did not take effect')
         const result = resultOf(await move('rollback', id, context))
-        expectSame(result.status, 'partially_rolled_back', 'the status')
-        return
-      }
-      failureOf(answer, 'COMPENSATION_UNAVAILABLE')
-      expectSame(echo.received('add_note').length, reached, 'the calls that reached the server')
-      resultOf(await move('rollback', id, context))
+        expectSame(result.status, 'rolled_back', 'the status')
+        const undone = objectsIn(result.steps_compensated)
+        const wanted = steps.toReversed().map(({ step_id }) => ({ step_id, status: 'compensated' }))
+        expectSame(undone, wanted, 'steps_compensated')
+        expect(!echo.entries.includes(one) && !echo.entries.includes(two), 'a step is still in effect')
+      },
     },
-  },
-]
+    {
+      test_id: 'CONF-0512',
+      description: 'A commit keeps the steps, and a rollback after it is refused.',
+      run: async (context) => {
+        const { ours, echo } = context
+        const text = newText()
+        const id = await begun(context)
+        successOf(await step(ours, id, text))
+        const result = resultOf(await move('commit', id, context))
+        expectSame(result.status, 'committed', 'the status')
+        expectSame(result.steps_completed, 1, 'steps_completed')
+        failureOf(await move('rollback', id, context), 'TRANSACTION_CONFLICT')
+        expect(echo.entries.includes(text), 'the step is not in effect')
+      },
+    },
+    {
+      test_id: 'CONF-0513',
+      description: 'A second rollback returns the outcome of the first, and undoes nothing again.',
+      run: async (context) => {
+        const { ours, echo } = context
+        const id = await begun(context)
+        successOf(await step(ours, id, newText()))
+        const first = resultOf(await move('rollback', id, context))
+        const reached = echo.follow('delete_entry')
+        const second = resultOf(await move('rollback', id, context))
+        expectSame(second.status, first.status, 'the status')
+        expectSame(second.was_replay, true, 'was_replay')
+        expectCalls(reached(), 0)
+      },
+    },
+    {
+      test_id: 'CONF-0514',
+      description:
+        'A transaction with a used id, and a step after the end, are refused, and the step does not reach the server.',
+      run: async (context) => {
+        const { ours, echo } = context
+        const id = await begun(context)
+        failureOf(await move('begin', id, context), 'TRANSACTION_CONFLICT')
+        resultOf(await move('commit', id, context))
+        const reached = echo.follow('create_entry')
+        failureOf(await step(ours, id, newText()), 'TRANSACTION_CONFLICT')
+        expectCalls(reached(), 0)
+      },
+    },
+    {
+      test_id: 'CONF-0515',
+      description: 'To another caller a transaction does not exist: it can neither end it nor add a step.',
+      run: async (context) => {
+        const { theirs, echo } = context
+        const id = await begun(context)
+        const reached = echo.follow('create_entry')
+        failureOf(await move('rollback', id, context, theirs), 'RESOURCE_NOT_FOUND')
+        failureOf(await step(theirs, id, newText()), 'RESOURCE_NOT_FOUND')
+        expectCalls(reached(), 0)
+        expectSame(resultOf(await move('commit', id, context)).status, 'committed', 'the status afterwards')
+      },
+    },
+    {
+      test_id: 'CONF-0516',
+      description:
+        'A step that cannot be undone is refused before the server, or runs and is reported by the rollback.',
+      run: async (context) => {
+        const { ours, echo, settings } = context
+        const id = await begun(context)
+        const reached = echo.follow('add_note')
+        const answer = await ours.call('add_note', { text: newText() }, { meta: { transaction_id: id } })
+        if (objectAt(settings('transactions'))?.uncompensable === 'allow') {
+          successOf(answer)
+          const result = resultOf(await move('rollback', id, context))
+          expectSame(result.status, 'partially_rolled_back', 'the status')
+          return
+        }
+        failureOf(answer, 'COMPENSATION_UNAVAILABLE')
+        expectCalls(reached(), 0)
+        resultOf(await move('rollback', id, context))
+      },
+    },
+  ],
+)
 
 /** The `_meta` of the result of a step. @throws Failure */
 function stepIn(result: Fields): Fields {
