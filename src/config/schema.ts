@@ -38,14 +38,15 @@ export function fileSchema(features: readonly FeatureSchema[]): JsonSchema {
         enum: ['hidden', 'listed', 'off', false],
         default: 'hidden',
         errorMessage: 'must be hidden, listed or off',
-        description: 'Whether the built-in tools of the gateway are listed, can only be called, or are off.',
+        description:
+          "The gateway's own tools: `hidden` ones can be called, `listed` ones are also in lists, and with `off` they do not exist.",
       },
       methods: {
         type: 'boolean',
         default: true,
         errorMessage: 'must be on or off',
         description:
-          'Whether the gateway handles non-standard methods, such as `ai_help`; its built-in tools do the same.',
+          "Whether the gateway answers methods that are not part of MCP, such as `ai_help`; with `off` they return -32601. Its built-in tools do the same. See [Names of the gateway's own tools and methods](usage.md#names-of-the-gateways-own-tools-and-methods).",
       },
       features: featuresSchema(features, ''),
       events: {
@@ -106,9 +107,13 @@ const foreignServerKeys = {
   description: 'write `about`',
 }
 
-/** The schema as the text of the published file. */
+/** The schema as the text of the published file. Its descriptions lead to no pages of the manual, which is not beside it. */
 export function schemaText(features: readonly FeatureSchema[]): string {
-  return `${JSON.stringify(fileSchema(features), null, 2)}\n`
+  const withoutPages = (key: string, value: unknown): unknown =>
+    key === 'description' && typeof value === 'string'
+      ? value.replace(/ See \[[^\]]+\]\([^)]+\)\./, '')
+      : value
+  return `${JSON.stringify(fileSchema(features), withoutPages, 2)}\n`
 }
 
 function upstreamSchema(features: readonly FeatureSchema[]): JsonSchema {
@@ -125,7 +130,8 @@ function upstreamSchema(features: readonly FeatureSchema[]): JsonSchema {
     },
     additionalProperties: false,
     'x-instead': foreignServerKeys,
-    description: 'A URL if it starts with http:// or https://, a command line, or settings.',
+    description:
+      'A URL if it starts with http:// or https://, a command line, or settings. Names consist of lower-case letters, digits and dashes; `gatehouse` and `server-card` are reserved.',
   }
 }
 
@@ -139,7 +145,7 @@ function featuresSchema(features: readonly FeatureSchema[], suffix: string): Jso
     description:
       suffix === ''
         ? 'The settings of features; those not named here keep their defaults. `none` turns all off.'
-        : 'Overrides for this upstream.',
+        : 'Settings of features for this server alone.',
   }
 }
 
@@ -161,7 +167,7 @@ function limitsSchema(features: readonly FeatureSchema[], more?: JsonSchema): Js
     errorMessage: 'must be a mapping such as { timeout: 30s }',
     description: more
       ? 'Limits of rates, concurrency, sizes and times.'
-      : 'Overrides for this upstream. Rates and concurrency are counted for it separately, in addition to the common limits.',
+      : 'Limits of this server alone. Rates and concurrency are counted for it separately, in addition to the common limits.',
     additionalProperties: false,
     ...(more && { default: {} }),
     properties: { ...more, ...Object.fromEntries(own) },

@@ -10,6 +10,7 @@ import { toolSchema } from '../../src/config/sections/tool.ts'
 import { isErrorCode } from '../../src/core/error.ts'
 import { self } from '../../src/core/identity.ts'
 import { features } from '../../src/features/index.ts'
+import { withSettings } from '../../scripts/settings-tables.ts'
 import { until } from '../support/condition.ts'
 import { inRepository, readDocument, schemaKeys } from '../support/document.ts'
 import { type Command, runCommand, startCommand } from '../support/gateway.ts'
@@ -105,80 +106,42 @@ describe('the configuration examples', () => {
   })
 })
 
-describe('the table of configuration keys', () => {
-  const rows = reference
-    .table('Key')
-    .map(([key = '', value = '']) => [key, value].map((cell) => cell.replaceAll('`', '')))
+describe('the tables of settings', () => {
+  const rows = reference.text
+    .split('\n')
+    .flatMap((line) => [/^\| `([^`]+)` \|.*\| (.*) \|$/.exec(line) ?? []])
+    .flatMap(([, key, meaning = '']) => (key === undefined ? [] : [{ key, meaning }]))
 
-  test('names every key of gateway.schema.json and no other', () => {
-    const schema: unknown = JSON.parse(readFileSync(inRepository('gateway.schema.json'), 'utf8'))
-    const keys = rows.map(([key = '']) => key)
-    expect(keys.toSorted()).toEqual([...joined(schemaKeys(schema)).keys()].toSorted())
+  test('are as the schema is; npm run docs writes them', () => {
+    expect(withSettings(reference.text)).toBe(reference.text)
   })
 
-  test('gives servers the same feature keys as the top level', () => {
+  test('name every key of gateway.schema.json once', () => {
+    const schema: unknown = JSON.parse(readFileSync(inRepository('gateway.schema.json'), 'utf8'))
+    const isOverride = (key: string): boolean => /^upstreams\.<name>\.(?:features|limits)\./.test(key)
+    const own = [...schemaKeys(schema).keys()].filter((key) => !isOverride(key) && key !== 'events.<name>')
+    const settings = features.flatMap(({ name, place, schema: { properties } }) =>
+      place === 'features' ? Object.keys(properties ?? {}).map((key) => `features.${name}.${key}`) : [],
+    )
+    const ofTools = Object.keys({ ...toolSchema.properties, ...toolWords }).map(
+      (key) => `upstreams.<name>.tools.<name>.${key}`,
+    )
+    const keys = rows.map(({ key }) => key)
+    expect([...own, ...settings, ...ofTools].filter((key) => !keys.includes(key))).toEqual([])
+    expect(keys.length).toBe(new Set(keys).size)
+  })
+
+  test('give servers the same feature keys as the top level', () => {
     const keys = [...schemaKeys(fileSchema(features)).keys()]
     const named = (prefix: string): string[] =>
       keys.flatMap((key) => (key.startsWith(prefix) ? [key.slice(prefix.length)] : []))
     expect(named('upstreams.<name>.features.')).toEqual(named('features.'))
   })
 
-  test('gives the default of every key', () => {
-    const written = Object.fromEntries(rows)
-    const defaults = [...joined(schemaKeys(fileSchema(features)))].map(([key, value]) => [key, shown(value)])
-    expect(written).toEqual(Object.fromEntries(defaults))
-  })
-})
-
-describe('the tables of settings', () => {
-  /** The code spans of a table cell. */
-  const named = (cell = ''): string[] => [...cell.matchAll(/`([a-z_]+)`/g)].map(([, name = '']) => name)
-
-  test('name every setting of every feature and no other', () => {
-    const written = new Map<string, string[]>()
-    let feature = ''
-    for (const [first = '', settings] of reference.table('Feature | Setting')) {
-      feature = named(first)[0] ?? feature
-      written.set(feature, [...(written.get(feature) ?? []), ...named(settings)].toSorted())
-    }
-    const known = features
-      .filter(({ place }) => place === 'features')
-      .map(({ name, schema }) => [name, Object.keys(schema.properties ?? {}).toSorted()] as const)
-      .filter(([, settings]) => settings.length > 0)
-    expect(Object.fromEntries(written)).toEqual(Object.fromEntries(known))
-  })
-
-  test('name every setting of tools and no other', () => {
-    const written = reference.table('Setting').flatMap(([settings]) => named(settings))
-    expect(written.toSorted()).toEqual(Object.keys({ ...toolSchema.properties, ...toolWords }).toSorted())
-  })
-})
-
-describe('the table of limits', () => {
-  const rows = reference
-    .table('Limit')
-    .map(([key = '', value = '', meaning = '']) =>
-      [key, value, meaning].map((cell) => cell.replaceAll('`', '')),
-    )
-
-  test('C219 names every key of limits with its default, its meaning, and whether servers can override it', () => {
-    const { properties } = fileSchema(features) as { properties: Record<string, unknown> }
-    const limits = schemaKeys({ properties: { limits: properties.limits } })
-    const own = [...schemaKeys({ properties }).keys()].filter((key) =>
-      key.startsWith('upstreams.<name>.limits'),
-    )
-    const expected = [...limits].map(([key, value]) => {
-      const isOwn = own.some((each) => each === `upstreams.<name>.${key}`)
-      return [`${key.replace('limits.', '')}${isOwn ? ' ¹' : ''}`, shown(value)]
-    })
-    expect(Object.fromEntries(rows)).toEqual(Object.fromEntries(expected))
-    expect(rows).toHaveLength(expected.length)
-    expect(rows.filter(([, , meaning = '']) => meaning.length < 20)).toEqual([])
-  })
-
-  test('C219 names only existing error codes', () => {
-    const codes = rows.flatMap(([, , meaning = '']) => meaning.match(/[A-Z]+(?:_[A-Z]+)+|OVERLOADED/g) ?? [])
-    expect(codes.length).toBeGreaterThan(3)
+  test('say in the row of each limit which error a call beyond it gets', () => {
+    const limits = rows.filter(({ key }) => /^limits\.(?!max_)/.test(key))
+    const codes = limits.map(({ meaning }) => /`([A-Z_]+)`/.exec(meaning)?.[1] ?? '')
+    expect(codes).toHaveLength(5)
     expect(codes.filter((code) => !isErrorCode(code))).toEqual([])
   })
 
@@ -331,21 +294,4 @@ function yamlOf(path: string) {
     expect(document.errors).toEqual([])
     return document.toJS()
   })
-}
-
-/** The keys of a schema, with those for the features of a server merged into one. */
-function joined(keys: ReadonlyMap<string, unknown>): Map<string, unknown> {
-  return new Map(
-    [...keys].map(([key, value]) => [
-      key.replace(/^(upstreams\.<name>\.features\.)\w+$/, '$1<feature>'),
-      value,
-    ]),
-  )
-}
-
-/** A default as the reference writes it. */
-function shown(value: unknown): string {
-  if (value === undefined || (typeof value === 'object' && Object.keys(value ?? {}).length === 0)) return ''
-  if (typeof value === 'boolean') return value ? 'on' : 'off'
-  return String(value)
 }

@@ -31,7 +31,7 @@ export const aboutProperties = {
   },
   access: {
     enum: ['read', 'interact', 'full'],
-    description: 'The scope of its effects, for documents only. Default: derived from its tools.',
+    description: 'The level of access, for documents only. By default derived from its tools.',
   },
   cli: { ...url, description: 'The URL of an equivalent command line tool.' },
   api: { ...url, description: 'The URL of the documentation of an equivalent API.' },
@@ -48,8 +48,12 @@ export const aboutProperties = {
     additionalProperties: false,
     errorMessage: 'must be a mapping of auth, env and scopes to lists',
     properties: {
-      auth: { ...sentences, description: 'How callers authenticate.' },
-      env: { ...sentences, description: 'Names of environment variables that callers need.' },
+      auth: { ...sentences, description: 'How callers authenticate; by default as `auth` says.' },
+      env: {
+        ...sentences,
+        description:
+          "The names of environment variables that callers need; by default none. Those under `env` are the gateway's business.",
+      },
       scopes: { ...sentences, description: 'Scopes of the underlying service.' },
     },
     description:

@@ -30,7 +30,7 @@ const jwtSchema = {
   properties: {
     issuer: {
       ...text,
-      description: 'The exact value of `iss`.',
+      description: 'The exact value of `iss` in a token.',
       examples: ['https://idp.example.com'],
     },
     audience: {
@@ -40,7 +40,7 @@ const jwtSchema = {
       minItems: 1,
       errorMessage: 'must be a name or URL, or a list of them',
       description:
-        'Accepted values of `aud`, in addition to the URL of the called endpoint (or of /mcp, which covers all endpoints).',
+        'Accepted values of `aud`, in addition to the URL of the called endpoint (or of /mcp, which covers all endpoints). Required beyond loopback without `listen.public_url`.',
     },
     jwks: {
       ...url,
@@ -87,7 +87,7 @@ const jwtSchema = {
     client_id: {
       ...text,
       description:
-        "The client id of the gateway at the issuer. It enables sign-in to the gateway's pages with OpenID Connect; register the redirect URI /sign-in/callback of the gateway.",
+        "The client id of the gateway at the issuer. It enables sign-in to the gateway's pages with OpenID Connect; register the redirect URI /sign-in/callback of the gateway. See [People in a browser](guard.md#people-in-a-browser).",
     },
     client_secret: {
       ...text,
@@ -117,8 +117,7 @@ const opaqueSchema = {
         require_audience: {
           type: 'boolean',
           default: true,
-          description:
-            'Reject tokens whose introspection response does not name this server as the audience.',
+          description: 'Refuse tokens if the response of the endpoint has no `aud`.',
         },
       },
     },
@@ -126,7 +125,8 @@ const opaqueSchema = {
       type: 'array',
       default: [],
       errorMessage: 'must be a list of { hash, id, scopes }',
-      description: 'Static tokens. Use long random values, such as from `openssl rand -hex 32`.',
+      description:
+        'Static tokens: the hash (`sha256:<salt>:<hex>`), `id` and `scopes` of each; without `scopes` the holder may do everything. Use long random values, such as from `openssl rand -hex 32`.',
       items: {
         type: 'object',
         required: ['hash', 'id'],
@@ -158,7 +158,8 @@ const basicSchema = {
       type: 'array',
       minItems: 1,
       errorMessage: 'must be a list of { name, password_hash }',
-      description: 'The users of service paths, and their passwords.',
+      description:
+        'People and programs with a password (`scrypt:<salt>:<hex>`), for /metrics, and with `approves_as` for /confirm.',
       items: {
         type: 'object',
         required: ['name', 'password_hash'],
@@ -200,7 +201,7 @@ const oauthSchema = {
       minItems: 1,
       pattern: url.pattern,
       errorMessage: 'must be a list of URLs',
-      description: 'The issuers of tokens for this server.',
+      description: 'The issuers in the metadata for clients; by default that of `auth.jwt`.',
     },
     scopes_supported: {
       ...scopeListSchema,
@@ -226,7 +227,7 @@ export const authSchema = {
     development: {
       type: 'boolean',
       default: false,
-      description: 'Allow settings for development only: tokens signed with a shared secret.',
+      description: 'Accept tokens that are signed with a shared secret. Only for development.',
     },
     realm: {
       type: 'string',
@@ -240,7 +241,7 @@ export const authSchema = {
       items: { enum: ['tools/list', 'prompts/list', 'resources/list', 'resources/templates/list'] },
       default: [],
       errorMessage: 'must be a list of methods such as [tools/list]',
-      description: 'List methods that need no token.',
+      description: 'Lists that anyone may read without a token, such as `[tools/list]`.',
     },
     principal: {
       type: 'object',
@@ -249,8 +250,8 @@ export const authSchema = {
       errorMessage: 'must be a mapping with `id:`',
       description: 'The principal of the client of `gatehouse stdio`.',
       properties: {
-        id: { ...text, maxLength: 200, description: 'The id of the client, used in logs.' },
-        scopes: { ...knownScopes, description: 'The scopes of the client. Default: all.' },
+        id: { ...text, maxLength: 200, description: 'The id of the client of `gatehouse stdio`.' },
+        scopes: { ...knownScopes, description: 'Its scopes; by default it may do everything.' },
       },
     },
     session: {
@@ -260,11 +261,15 @@ export const authSchema = {
       errorMessage: 'must be a mapping such as { max_ttl: 8h, idle: 30m }',
       description: 'The lifetime of a session with restricted permissions.',
       properties: {
-        max_ttl: { ...durationSchema, default: '8h', description: 'The total lifetime.' },
-        idle: { ...durationSchema, default: '30m', description: 'The idle timeout.' },
+        max_ttl: {
+          ...durationSchema,
+          default: '8h',
+          description: 'How long a session with fewer scopes lasts.',
+        },
+        idle: { ...durationSchema, default: '30m', description: 'How long such a session lasts unused.' },
       },
     },
-    elevate_url: { ...url, description: 'The URL where people request more permissions.' },
+    elevate_url: { ...url, description: 'Where people request more rights; refusals contain this URL.' },
     scope_map: {
       type: 'object',
       default: {},

@@ -107,7 +107,8 @@ export const eventsSchema = {
             items: { ...text, 'x-secret': true },
             'x-secret': true,
             errorMessage: 'must be the secret that the service signs with, and not be empty',
-            description: 'The secret that the service signs with; several while it is replaced.',
+            description:
+              'The secret that the service signs with; several while it is replaced. See [Webhooks of other services](events-reference.md#webhooks-of-other-services).',
             examples: ['${GITHUB_HOOK_SECRET}'],
           },
           form: {

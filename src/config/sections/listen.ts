@@ -30,7 +30,7 @@ export const listenSchema: JsonSchema = {
       type: 'string',
       errorMessage: 'must be a URL such as https://mcp.example.com',
       description:
-        'The URL of the gateway for clients, if it is behind a reverse proxy, and for servers that deliver events to webhooks.',
+        'The URL of the gateway for clients, if it is behind a reverse proxy; its host is then allowed in `Host`. Servers that deliver events to webhooks only need it too. See [Servers that deliver to webhooks only](events-reference.md#servers-that-deliver-to-webhooks-only).',
       examples: ['https://mcp.example.com'],
     },
     origins: {
@@ -54,12 +54,13 @@ export const listenSchema: JsonSchema = {
     aggregate: {
       type: 'boolean',
       default: true,
-      description: 'Serve all upstreams together at /mcp.',
+      description: 'Serve all servers together at /mcp.',
     },
     aggregate_timeout: {
       ...timeoutSchema,
       default: '2s',
-      description: 'How long /mcp waits for an upstream before it lists the others without it.',
+      description:
+        'How long /mcp waits for a server before it answers with the others: at the handshake, for each list, and for a subscription. The server is asked again in the background, and clients get `list_changed` when it answers. A longer time suits clients that ignore `list_changed`. Descriptions wait up to 2 s for a server that has not answered yet, and 5 s in all, also if this is shorter.',
     },
   },
   additionalProperties: false,
@@ -69,5 +70,6 @@ export const listenSchema: JsonSchema = {
 export const bodySchema: JsonSchema = {
   ...messageSizeSchema,
   default: '1MB',
-  description: 'The maximum size of a request body, for all upstreams.',
+  description:
+    'The maximum size of a request of a client, for all servers; a larger one is refused with `PAYLOAD_TOO_LARGE`.',
 }

@@ -28,7 +28,7 @@ function destination(signal: 'traces' | 'metrics') {
       type: 'string',
       pattern: '^(https?://|\\$\\{)',
       errorMessage: `must be a URL such as http://localhost:4318/v1/${signal}`,
-      description: `The OTLP endpoint; \`/v1/${signal}\` is added to a URL without a path.`,
+      description: `Where ${signal} are posted over OTLP/HTTP; \`/v1/${signal}\` is added to a URL without a path. Nothing is sent unless this or an \`OTEL_EXPORTER_OTLP_…ENDPOINT\` of the environment is set. See [OpenTelemetry](guard.md#opentelemetry).`,
     },
     headers: {
       type: 'object',
@@ -100,7 +100,8 @@ const audit = {
       type: 'string',
       pattern: '[./\\\\]',
       errorMessage: 'must be the path of a file, such as /var/log/gatehouse/audit.jsonl or ./audit.jsonl',
-      description: 'The path of the file.',
+      description:
+        'The file of the audit log; `observe.audit: FILE` is the short form. In the profile `corporate` it is `.gatehouse/audit.jsonl` beside the configuration, unless `observe.audit` is `off`; in `open` there is no audit log unless `observe.audit` is `on` or a file.',
     },
     key: {
       type: 'string',

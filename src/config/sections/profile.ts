@@ -15,7 +15,8 @@ export const profileSchema: JsonSchema = {
   enum: ['open', 'corporate'],
   default: 'open',
   errorMessage: 'must be open or corporate',
-  description: '`corporate` requires authentication and uses the strict default of every setting.',
+  description:
+    '`corporate` requires authentication and uses the strict default of every setting. See [The profile corporate](guard.md#the-profile-corporate).',
 }
 
 /** The JSON Schema of `compat`, for all servers or for one. */

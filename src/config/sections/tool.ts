@@ -39,14 +39,15 @@ export const toolSchema = {
   properties: {
     hide: {
       type: 'boolean',
-      description: 'Hide the tool: it is not listed, and a call of it fails like that of an unknown tool.',
+      description:
+        'Hide the tool: it is in no list or document, and a call of it fails like that of an unknown tool.',
     },
     rename: {
       type: 'string',
       pattern: '^[A-Za-z0-9_.-]{1,128}$',
       errorMessage: 'must be 1 to 128 letters, digits, or characters of "_.-"',
       description:
-        'The exposed name of the tool. All other settings refer to it by this name, except the settings next to this one.',
+        'The exposed name of the tool. Everything else (rules, scopes, `undo`, logs, documents, clients) uses this name; only the settings next to this one are under the old one. If the server lists another tool under the new name, that tool is left out (`upstream.name_taken` in the log).',
     },
     op: { enum: ['read', 'write', 'delete', 'admin', 'execute'], description: 'The effect of the tool.' },
     risk: { enum: ['safe', 'reversible', 'destructive'], description: 'The risk of the tool.' },
@@ -90,7 +91,7 @@ export const toolSchema = {
       errorMessage:
         'must be a call such as delete_issue(id=$.result.id), none, or a mapping with snapshot and restore',
       description:
-        'How a call is undone: a call whose values are JSON or paths that begin with `$.args` or `$.result`; `none` if it cannot be undone.',
+        'How a call is undone: a call whose values are JSON or paths that begin with `$.args` or `$.result`; `call` with `exact` and `description`; `snapshot`, `restore` and `absent`; or `none` if it cannot be undone.',
       examples: ['delete_issue(id=$.result.id)'],
     },
     pivot: {
@@ -100,7 +101,7 @@ export const toolSchema = {
     verify: {
       ...expression,
       description:
-        'How to find out whether a call with a lost response took effect: a read call, and a path that its result contains if it did.',
+        'How to find out whether a call with a lost response took effect: a read call, and a path that its result contains if it did, as in `list_issues(title=$.args.title) -> $.result.items[0]`.',
       examples: ['list_issues(title=$.args.title) -> $.result.items[0]'],
     },
     key_argument: {

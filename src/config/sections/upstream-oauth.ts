@@ -75,7 +75,7 @@ export const oauthSchema = {
     grant: {
       enum: ['client_credentials', 'jwt_bearer', 'token_exchange', 'authorization_code'],
       description:
-        'As the gateway itself, for an assertion, by exchanging the token of each caller, or by sign-in of each caller. Default: the first if there is a `client_secret` or `private_key`, the second if there is an `assertion_file` or `identity_provider`, else the last.',
+        'As the gateway itself, for an assertion, by exchanging the token of each caller, or by sign-in of each caller. Default: the first if there is a `client_secret` or `private_key`, the second if there is an `assertion_file` or `identity_provider`, else the last. See [Credentials for servers](guard.md#credentials-for-servers).',
     },
     client_id: {
       type: 'string',

@@ -46,7 +46,7 @@ export const commonPrefixSchema: JsonSchema = {
   ...prefixSchema,
   default: 'auto',
   description:
-    'Whether the names of tools and prompts at /mcp begin with the name of their server: `auto` if there are several servers, `always`, or `never`, except for a name that two servers have.',
+    'Whether the names of tools and prompts at /mcp begin with the name of their server: `auto` if there are several servers, `always`, or `never`, except for a name that two servers have. See [Names at the address of several servers](usage.md#names-at-the-address-of-several-servers).',
 }
 
 /** A gateway key, which is a thumbprint (RFC 7638), or `auto`; and the message for other values. */
@@ -132,7 +132,7 @@ export const upstreamProperties: JsonSchema = {
     default: 'env',
     errorMessage: PROXY_MISTAKE,
     description:
-      'The proxy for requests to the URL and for its `oauth`: that of the environment (HTTPS_PROXY, HTTP_PROXY, NO_PROXY), none, or this one for all of them.',
+      'The proxy for requests to the URL and for its `oauth`: that of the environment (HTTPS_PROXY, HTTP_PROXY, NO_PROXY), none, or this one for all of them. See [Proxies](operating.md#proxies).',
     examples: ['http://${PROXY_USER}:${PROXY_PASSWORD}@proxy.example.com:3128'],
   },
   transport: {
@@ -144,7 +144,7 @@ export const upstreamProperties: JsonSchema = {
     enum: ['follow', 'auto', ...revisionNames],
     default: 'follow',
     description:
-      'The MCP revision used with the server. `auto` negotiates the newest; `follow` does too, but clients of older revisions get separate connections of their era if the server supports both.',
+      'The MCP revision used with the server, such as `2025-11-25`. `auto` negotiates the newest; `follow` does too, but clients of older revisions get separate connections of their era if the server supports both.',
   },
   prefix: {
     ...prefixSchema,
@@ -153,25 +153,26 @@ export const upstreamProperties: JsonSchema = {
   isolation: {
     enum: ['auto', 'shared', 'per_client'],
     default: 'auto',
-    description: 'Whether clients share one connection or process of the server, or each has its own.',
+    description:
+      '`auto`: clients with the same capabilities share a connection. `shared`: all clients share one, and cannot be asked anything. `per_client`: one connection for each session.',
   },
   trust: {
     type: 'boolean',
     description:
-      'Whether tool annotations of the server (such as readOnlyHint) are trusted. Default: true for commands and false for URLs.',
+      "Whether the annotations of the server's own tools are trusted; by default on for commands and for gateways with `gateway_key`, off for URLs. An untrusted server can raise the risk of its tools, but never lower it.",
   },
   sandbox: {
     type: 'boolean',
     default: false,
     description:
-      'Calls of tools that would write are answered as dry runs: the server is not called. Calls that only read are made. Requires the feature `dry_run`.',
+      'Calls of tools that would write are answered as dry runs: the server is not called. Calls that only read are made. Requires the feature `dry_run`. See [A server as a sandbox](dry-runs.md#a-server-as-a-sandbox).',
   },
   gateway_key: {
     type: 'string',
     pattern: GATEWAY_KEY.source,
     errorMessage: GATEWAY_KEY_MISTAKE,
     description:
-      'The server is a Gatehouse with this key: it must prove that, or it is not used. `auto` accepts any key of a Gatehouse at this address, which must be https:// or on this machine. Features that both would apply (confirmation, idempotency keys, provenance, transactions) are left to it.',
+      'The server is a Gatehouse with this key: it must prove that, or it is not used. `auto` accepts any key of a Gatehouse at this address, which must be https:// or on this machine. Features that both would apply (confirmation, idempotency keys, provenance, transactions) are left to it. On the command line: `--gateway-key`. See [A gateway behind a gateway](guard.md#a-gateway-behind-a-gateway).',
   },
   roots: {
     type: ['string', 'array'],
@@ -183,7 +184,8 @@ export const upstreamProperties: JsonSchema = {
     },
     errorMessage: 'must be off, client, or a list of URIs such as file:///srv/docs',
     default: 'off',
-    description: 'The roots that servers with a handshake may request: none, those of the client, or these.',
+    description:
+      'What a server with a handshake gets if it asks for roots: none, those of the client, or these URIs.',
   },
   tools: {
     type: 'object',
@@ -191,7 +193,8 @@ export const upstreamProperties: JsonSchema = {
     default: {},
     propertyNames: { 'x-names': 'tool' },
     additionalProperties: { ...toolSchema, properties: { ...toolSchema.properties, ...toolWords } },
-    description: 'Settings of tools, by name or glob; the most specific glob takes precedence.',
+    description:
+      'Settings of tools, by name or glob; the most specific glob takes precedence. See [Settings of tools](#settings-of-tools).',
     examples: [{ 'delete_*': { risk: 'destructive', rate: '10/minute' } }],
   },
   resources: {
@@ -199,7 +202,7 @@ export const upstreamProperties: JsonSchema = {
     errorMessage: 'must be a mapping of URIs or globs of them to descriptions',
     additionalProperties: resourceWords,
     description:
-      'Descriptions of resources and resource templates, by URI or glob; the most specific glob takes precedence.',
+      'Descriptions of resources, by URI or glob: `type`, `refreshable`, `cache`, `web`, `api`. See [Where descriptions are](descriptions.md#where-descriptions-are).',
     examples: [{ 'acme://projects/*': { type: 'project', cache: '5m', api: 'GET /api/projects/{1}' } }],
   },
   scopes: {
@@ -215,22 +218,24 @@ export const upstreamProperties: JsonSchema = {
     ...list,
     default: [],
     description:
-      'Names and patterns in these settings that may match nothing in the lists of the server, each as written there, or a glob of them.',
+      'Names and patterns in these settings that may match nothing in the lists of the server, each as written there, or a glob of them. See [Names that match nothing](#names-that-match-nothing).',
     examples: [['delete_repository', 'admin_*']],
   },
   allow: {
     ...argumentRules,
-    description: 'Allowed calls of the tools named here: each argument must match its glob.',
+    description:
+      'Allowed calls of the tools named here: each argument must match its glob; `on` permits every call.',
   },
   deny: {
     ...argumentRules,
     description:
-      'Denied calls, by tool, then globs of values by argument: one matching argument is enough. A resource is named by its URI.',
+      'Denied calls, by tool, then globs of values by argument: one matching argument is enough; `on` refuses every call. A resource is named by its URI.',
     examples: [{ 'read_*': { path: '/srv/docs/private/**' } }],
   },
   events: {
     ...eventsSchema,
-    description: 'Events of the server, by name: changes that a tool shows, or webhooks of its service.',
+    description:
+      'Events of this server, by name, with the settings of `events.<name>`: changes that a tool shows, or webhooks of its service.',
     examples: [{ 'issue.updated': { watch: 'list_issues()', items: '$.result.issues', id: '$.number' } }],
   },
   errors: {
@@ -246,7 +251,7 @@ export const upstreamProperties: JsonSchema = {
         match: {
           type: 'string',
           minLength: 1,
-          description: 'A regular expression that matches the error text.',
+          description: 'A regular expression for the message, or the first 2,000 characters of an HTTP body.',
         },
         code: { enum: errorCodes, description: 'The code callers see.' },
         category: { enum: ['transient', 'permanent', 'auth_required', 'invalid_input', 'rate_limited'] },
@@ -254,17 +259,18 @@ export const upstreamProperties: JsonSchema = {
         suggestion: { type: 'string', description: 'A suggestion for the caller.' },
       },
     },
-    description: 'Maps errors of this server to codes.',
+    description: 'What errors of the server mean.',
   },
   start_timeout: {
     ...timeoutSchema,
     default: '30s',
-    description: 'The timeout of starting the server and its handshake, for each process that is started.',
+    description:
+      'How long the start of the server and the handshake may take together. A process that ends when it is asked for its era is followed by another one, which has the same time.',
   },
   idle: {
     ...durationSchema,
     default: '10m',
-    description: 'How long an idle connection or process is kept.',
+    description: 'How long a connection or process without a call or a session is kept.',
   },
 }
 

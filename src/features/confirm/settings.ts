@@ -7,6 +7,7 @@ import { durationSchema } from '../../core/time/units.ts'
 /** The schema of the settings. */
 export const confirmSchema = defineSettings({
   name: 'confirm',
+  description: 'Which calls a person confirms, and how the person is asked.',
   isLeftToGateway: true,
   default: {},
   properties: {
@@ -55,7 +56,10 @@ export const confirmSchema = defineSettings({
       false,
       'Whether models receive the token of a call and may confirm it with the argument `_confirmation_token`, with `inject_arguments`. Nothing then forces them to ask the user first.',
     ),
-    compat: flag(true, 'Whether confirmation members are also sent outside of `_meta`.'),
+    compat: flag(
+      true,
+      'Whether confirmation members are also sent outside of `_meta`. See [Descriptions](descriptions.md).',
+    ),
   },
 })
 

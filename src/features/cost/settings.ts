@@ -14,6 +14,7 @@ export const PERIOD_MS = {
 /** The schema of the settings of costs. */
 export const costSchema = defineSettings({
   name: 'cost',
+  description: 'The costs of calls, as `cost` of a tool states them, and a budget for each caller.',
   properties: {
     budget: {
       type: 'object',
@@ -34,7 +35,8 @@ export const costSchema = defineSettings({
           description: 'Only costs with this label count; without it, all costs in units.',
         },
       },
-      description: 'How many units each caller may spend. A call that would cost more is refused.',
+      description:
+        'How many `units` each caller may spend `per` `minute`, `hour`, `day` or `week`, of one `label` or of all: `{ units: 100, per: day }`.',
       examples: [{ units: 100, per: 'day' }],
     },
   },

@@ -5,6 +5,7 @@ import { defineSettings } from '../../core/setting-schemas.ts'
 /** The schema of the settings. */
 export const discoverySchema = defineSettings({
   name: 'discovery',
+  description: 'Recommends a server for a task, and the likely tool for a wrong name.',
   isLeftToGateway: true,
   properties: {
     registry: {

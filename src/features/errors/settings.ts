@@ -5,6 +5,7 @@ import { compatSetting, defineSettings, flag } from '../../core/setting-schemas.
 /** The schema of the settings. */
 export const errorsSchema = defineSettings({
   name: 'errors',
+  description: 'Errors in one common form.',
   properties: {
     http_status: {
       enum: ['compatible', 'mapped'],

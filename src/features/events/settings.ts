@@ -8,7 +8,8 @@ const webhooksSchema = {
   'x-gateway': true,
   default: {},
   additionalProperties: false,
-  description: 'How events are delivered to the webhooks of clients, for all servers.',
+  description:
+    'How events are delivered to the webhooks of clients, for all servers. See [Webhooks](events-reference.md#webhooks).',
   properties: {
     allow: {
       type: 'array',
@@ -19,7 +20,7 @@ const webhooksSchema = {
         errorMessage: 'must be an origin such as http://127.0.0.1:8080',
       },
       description:
-        'Origins of receivers that may use http, and addresses of this machine or a private network. Others must use https, at public addresses.',
+        'Origins of receivers that may use http, and addresses of this machine or a private network. Others must use https, at public addresses. See [Webhooks](events-reference.md#webhooks).',
     },
     give_up: setting(
       durationSchema,
@@ -41,7 +42,8 @@ export const eventsSchema = defineSettings({
   name: 'events',
   isLeftToGateway: true,
   isLeftToPersonal: true,
-  description: 'Events of servers: changes that they notify, and successes of their tools that write.',
+  description:
+    'Events of servers: changes that they notify, and successes of their tools that write. See [Events](events.md).',
   properties: {
     writes: {
       enum: ['own', 'all', 'off'],

@@ -6,6 +6,7 @@ import { durationSchema, sizeSchema } from '../../core/time/units.ts'
 /** The schema of the settings. */
 export const idempotencySchema = defineSettings({
   name: 'idempotency',
+  description: 'Calls with a key, which run once.',
   isLeftToGateway: true,
   properties: {
     ttl: setting(

@@ -5,6 +5,7 @@ import { defineSettings, flag, setting } from '../../core/setting-schemas.ts'
 /** The schema of the settings. */
 export const intentSchema = defineSettings({
   name: 'intent',
+  description: 'The tool that fits the stated intent of a caller.',
   isLeftToGateway: true,
   properties: {
     mode: {

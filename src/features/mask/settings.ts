@@ -7,6 +7,7 @@ const globs = { type: ['string', 'array'], items: { type: 'string', minLength: 1
 /** The schema of the settings. */
 export const maskSchema = defineSettings({
   name: 'mask',
+  description: 'Masking of personal data; off by default.',
   default: 'off',
   properties: {
     rules: {
@@ -14,7 +15,7 @@ export const maskSchema = defineSettings({
       default: [],
       errorMessage: 'must be a list of { path } or { pattern }',
       description:
-        'What is masked in responses of servers. The rules of a server replace those for all servers. Lists of tools, prompts and resources are not masked.',
+        'What is masked in responses of servers: by `path` or `pattern`. The rules of a server replace those for all servers. Lists of tools, prompts and resources are not masked.',
       items: {
         type: 'object',
         additionalProperties: false,

@@ -6,6 +6,7 @@ import { scopeNameSchema } from '../../core/principal.ts'
 /** The schema of the settings. */
 export const permissionsSchema = defineSettings({
   name: 'permissions',
+  description: 'Scopes, `allow` and `deny`.',
   default: {},
   properties: {
     hide_unpermitted: flag(

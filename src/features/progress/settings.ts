@@ -6,6 +6,8 @@ import { durationSchema } from '../../core/time/units.ts'
 /** The schema of the settings. */
 export const progressSchema = defineSettings({
   name: 'progress',
+  description:
+    'What callers hear of calls that last, operations and tasks. See [Long-running calls](long-running-calls.md).',
   properties: {
     heartbeat: setting(
       durationSchema,
@@ -33,7 +35,7 @@ export const progressSchema = defineSettings({
             'How long a client without tasks waits at most for a result: after that it gets the id of the operation, to request the result later. For clients with a short timeout. Not set by default.',
         },
       },
-      description: 'When calls become tasks.',
+      description: 'When calls become tasks, and how long clients without tasks wait.',
     },
     compat: flag(
       false,

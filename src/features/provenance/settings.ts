@@ -5,16 +5,14 @@ import { compatSetting, defineSettings, flag } from '../../core/setting-schemas.
 /** The schema of the settings of stamps. */
 export const provenanceSchema = defineSettings({
   name: 'provenance',
+  description: 'Where results come from, when they were received, and whether they were changed.',
   isLeftToGateway: true,
   properties: {
     always: flag(
       false,
-      'Whether every result is stamped, not only results with more to report than server and time, or for clients that request it.',
+      'Whether every result is stamped, not only results with more to report than server and time, or for clients that request it. See [Where results come from](descriptions.md#where-results-come-from).',
     ),
-    hash: flag(
-      false,
-      'Whether every result is stamped, with a hash of its content. Receipts always have one.',
-    ),
+    hash: flag(false, 'Every result has a SHA-256 of its content. Receipts always have one.'),
     compat: compatSetting(
       'Whether the stamp is also sent at `provenance` of a tool’s result, where the server has none: with the setting `always` or for clients that request it (`on`), or in every result, which then has its content at `result` too (`always`).',
     ),

@@ -22,7 +22,7 @@ export const referencesSchema = defineSettings({
   isLeftToGateway: true,
   default: 'off',
   description:
-    'Whether large results are kept in the gateway. Clients get references to them, which they can read in parts and send as arguments of tools.',
+    'Whether large results are kept in the gateway. Clients get references to them, which they can read in parts and send as arguments of tools. See [References](references.md).',
   properties: {
     over: setting(
       sizeSchema,
@@ -45,19 +45,19 @@ export const referencesSchema = defineSettings({
       pattern: '^(?:/|[A-Za-z]:[\\\\/])',
       errorMessage: 'must be an absolute path',
       description:
-        'Where data is put as files, for servers on this machine whose tools take a path: a folder that only the gateway writes to. By default one among the temporary files. Set it to a folder in which the servers may read.',
+        'Where data is put as files, for servers on this machine whose tools take a path: a folder that only the gateway writes to. By default one among the temporary files. Set it to a folder in which the servers may read. See [Paths](references.md#paths).',
     },
     imports: {
       type: 'object',
       'x-gateway': true,
       additionalProperties: importTarget('The tool, by its name at `/mcp`.'),
       description:
-        'The tools to which `import_from_ref` gives data, by the `target_format` that a caller names.',
+        'The tools to which `import_from_ref` gives data, by the `target_format` that a caller names, with the name of the tool at /mcp.',
     },
     import: {
       ...importTarget('The tool, by the name that the server lists.'),
       description:
-        'The tool of a server to which `import_from_ref` gives data if a caller names neither a tool nor a format.',
+        'The tool of a server to which `import_from_ref` gives data if a caller names neither a tool nor a format, with the name that the server lists.',
     },
     allow_hosts: {
       type: 'array',

@@ -8,7 +8,7 @@ import { rateSchema, timeoutSchema } from '../../core/time/units.ts'
 export const dryRunSchema = defineSettings({
   name: 'dry_run',
   description:
-    'Whether callers can try a call of a tool: everything decides about it, the server is not called, and nothing is kept. Without it such calls are refused.',
+    'Whether callers can try a call of a tool: everything decides about it, the server is not called, and nothing is kept. Without it such calls are refused. See [Dry runs](dry-runs.md).',
 })
 
 /** The settings of deadlines, and where they are. */
@@ -19,7 +19,7 @@ export const limitsSchema = defineSettings({
     timeout: setting(
       timeoutSchema,
       '30s',
-      'The timeout of a call: a response, or at least progress, must arrive within this time.',
+      'How long a call may be silent, else `OPERATION_TIMEOUT`: a response, or at least progress, must arrive within this time.',
     ),
     max_timeout: setting(timeoutSchema, '10m', 'The longest duration of a call, whatever its progress.'),
   },
@@ -59,7 +59,7 @@ export const concurrencySchema = defineSettings({
       minimum: 1,
       pattern: '^off$',
       errorMessage: 'must be off, or a whole number from 1',
-      description: `How many calls each caller may have in flight; more are refused. Counted per gateway process. Default: ${DEFAULT_MAX_CALLS} with authentication or the corporate profile, otherwise off.`,
+      description: `How many calls each caller may have in flight in this process; more are refused with \`OVERLOADED\`. Default: ${DEFAULT_MAX_CALLS} with authentication or the corporate profile, otherwise off.`,
     },
   },
 })
@@ -73,6 +73,7 @@ export const MAX_PAGES = 1000
 /** The settings of pages, and where they are. */
 export const streamSchema = defineSettings({
   name: 'stream',
+  description: 'All pages of a tool with one call. See [Pages](long-running-calls.md#pages).',
   isLeftToGateway: true,
   properties: {
     collect: flag(
@@ -87,7 +88,7 @@ export const streamSchema = defineSettings({
         errorMessage: `must be a whole number from 1 to ${MAX_PAGES}`,
       },
       50,
-      'How many pages one call collects. Callers can request fewer.',
+      'How many pages one call collects, at most 1,000. Callers can request fewer.',
     ),
   },
 })
@@ -104,7 +105,7 @@ export const rateLimitSchema = defineSettings({
       ...rateSchema,
       pattern: `^off$|${rateSchema.pattern}`,
       errorMessage: 'must be off, a rate such as 10/minute or 100/10s, or a list of rates',
-      description: `How often each caller may call, in any time window: one rate, or several that all apply. Default: ${DEFAULT_RATE} with authentication or the corporate profile, otherwise off.`,
+      description: `How often each caller may call, in any time window, else \`RATE_LIMIT_EXCEEDED\`: one rate, or several that all apply. Default: ${DEFAULT_RATE} with authentication or the corporate profile, otherwise off.`,
       examples: ['60/minute', ['10/second', '1000/day']],
     },
   },

@@ -14,13 +14,14 @@ export const misplacedValuesSchema = defineSettings({
 /** The settings of checks against schemas, and where they are. */
 export const validateSchema = defineSettings({
   name: 'validate',
+  description: 'Validation of arguments and results against the schemas of tools.',
   isLeftToGateway: true,
   properties: {
     input: {
       enum: ['off', 'warn', 'strict'],
       default: 'warn',
       description:
-        'What happens to a call whose arguments do not match the input schema of its tool: the server judges it alone, with a log entry for each tool, or the gateway refuses it. Calls that a rule about such an argument would have to judge are refused in any case. By default `warn`, and `strict` in the corporate profile.',
+        'What happens to a call whose arguments do not match the input schema of its tool: the server judges it alone, with a log entry for each tool, or the gateway refuses it. Calls that a rule about such an argument would have to judge are refused in any case. By default `warn`, and `strict` in the corporate profile. See [Validation](guard.md#validation).',
     },
     output: {
       enum: ['off', 'warn', 'strict'],

@@ -86,14 +86,14 @@ export const agentProfileSchema = defineSettings({
 export const conformanceSchema = defineSettings({
   name: 'conformance',
   description:
-    'The reports of tests: `/conformance`, its badges, and `get_conformance_report`. `gatehouse conformance` runs the suite for the extensions of the gateway, and `gatehouse test` tests the server.',
+    'The reports of tests: `/conformance`, its badges, and `get_conformance_report`. `gatehouse conformance` runs the suite for the extensions of the gateway, and `gatehouse test` tests the server. See [Conformance](conformance.md).',
   properties: {
     arguments: {
       type: 'object',
       additionalProperties: { type: 'object', errorMessage: 'must be a mapping of arguments' },
       errorMessage: 'must be a mapping of tools to their arguments',
       description:
-        'Arguments with which the suite calls tools of the server, by tool. Tools that change something are called only with `--allow-writes`.',
+        'Arguments with which the suite calls tools of the server, by tool. Tools that change something are called only with `--allow-writes`. See [Conformance](conformance.md).',
       examples: [{ write_file: { path: '/tmp/conformance.txt', content: 'text' } }],
     },
   },

@@ -11,7 +11,7 @@ export const resultLimitSchema = defineSettings({
     result: setting(
       messageSizeSchema,
       '10MB',
-      'The maximum size of a result of a tool or resource. Larger results are shortened, with a notice; if they would no longer match the output schema, they are refused.',
+      'The maximum size of a result of a tool or resource. Larger results are shortened, with a notice; if they would no longer match the output schema, they are refused with `PAYLOAD_TOO_LARGE`.',
     ),
   },
 })
@@ -25,12 +25,13 @@ export const structuredTextSchema = defineSettings({
   isLeftToGateway: true,
   default: 'off',
   description:
-    'Whether structured content is added as text, if no text of the result contains it. By default `off`, and `on` in the corporate profile.',
+    'Whether structured content is added as text, if no text of the result contains it. By default `off`, and `on` in the corporate profile. Independently of this, clients before 2026-07-28 get it as text if the result has no text.',
 })
 
 /** The settings of undo, and where they are. */
 export const undoSchema = defineSettings({
   name: 'undo',
+  description: 'The history of calls that changed something, and how they are undone.',
   isLeftToGateway: true,
   properties: {
     history: setting(
@@ -51,6 +52,7 @@ export type UndoSettings = SettingsIn<typeof undoSchema>
 /** The settings of retries, and where they are. */
 export const retrySchema = defineSettings({
   name: 'retry',
+  description: 'Retries of calls that could not be sent.',
   properties: {
     attempts: setting(
       { type: 'integer', minimum: 0, maximum: 5, errorMessage: 'must be a number from 0 to 5' },
@@ -75,6 +77,7 @@ export const completeSchema = defineSettings({
 /** The settings of the circuit breaker, and where they are. */
 export const breakerSchema = defineSettings({
   name: 'breaker',
+  description: 'A pause for servers that do not respond.',
   properties: {
     failures: setting(
       { type: 'integer', minimum: 1, errorMessage: 'must be a whole number from 1' },

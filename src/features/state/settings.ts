@@ -29,6 +29,7 @@ const rememberedArguments = {
 /** The schema of the settings. */
 export const stateSchema = defineSettings({
   name: 'state',
+  description: 'What connects the calls of clients without sessions. See [Session state](session-state.md).',
   isLeftToGateway: true,
   properties: {
     ttl: setting(durationSchema, '24h', 'How long a session state lasts after it was last renewed.'),

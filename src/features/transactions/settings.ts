@@ -6,6 +6,7 @@ import { durationSchema } from '../../core/time/units.ts'
 /** The schema of the settings. */
 export const transactionsSchema = defineSettings({
   name: 'transactions',
+  description: 'Calls that are undone together.',
   isLeftToGateway: true,
   default: {},
   properties: {

@@ -100,7 +100,7 @@ describe('a command line', () => {
 })
 
 describe('the texts of commands', () => {
-  it('are in the manual as they are; npm run usage writes it', () => {
+  it('are in the manual as they are; npm run docs writes it', () => {
     const { text } = readDocument('docs/usage.md')
     expect(withManual(text)).toBe(text)
   })

@@ -31,7 +31,7 @@ describe('the configuration schema', () => {
 describe('shipped files', () => {
   const read = (name: string) => readFileSync(new URL(`../../../${name}`, import.meta.url), 'utf8')
 
-  test('gateway.schema.json is up to date: run `npm run schema`', () => {
+  test('gateway.schema.json is up to date: run `npm run docs`', () => {
     expect(read('gateway.schema.json')).toBe(schemaText(shipped))
   })
 

@@ -1,0 +1,15 @@
+import { readFileSync, writeFileSync } from 'node:fs'
+import { withManual } from '../src/cli/help.ts'
+import { schemaText } from '../src/config/schema.ts'
+import { featureSchemas } from '../src/features/settings.ts'
+import { withSettings } from './settings-tables.ts'
+
+// Writes what is generated from the code: the JSON Schema of the configuration that is published for editors, the tables of
+// settings, and the commands with their help.
+const fileAt = (path: string): URL => new URL(`../${path}`, import.meta.url)
+const rewrite = (path: string, change: (page: string) => string): void =>
+  writeFileSync(fileAt(path), change(readFileSync(fileAt(path), 'utf8')))
+
+rewrite('gateway.schema.json', () => schemaText(featureSchemas))
+rewrite('docs/usage.md', withManual)
+rewrite('docs/configuration.md', withSettings)
