@@ -25,19 +25,10 @@ const alone: Record<string, string> = {
   'src/store/portable.ts': 'loads no store that commands cannot read',
 }
 
-/** Files that are still to be moved into their importers. The list only gets shorter. */
-const toMerge = new Set([
-  'src/gateway/event-types.ts',
-  'src/gateway/name-conflicts.ts',
-  'src/gateway/startup.ts',
-])
-
 const texts = new Map(globSync('src/**/*.ts').map((file) => [file, readFileSync(file, 'utf8')] as const))
 const importers = importersOf()
 const names = exportedNames()
-const lonely = [...texts.keys()].filter(
-  (file) => isLonely(file) && !Object.hasOwn(alone, file) && !toMerge.has(file),
-)
+const lonely = [...texts.keys()].filter((file) => isLonely(file) && !Object.hasOwn(alone, file))
 
 for (const file of lonely) {
   console.error(`${file}: ${linesOf(file)} lines, and only ${[...importersOfFile(file)].join()} imports it.`)

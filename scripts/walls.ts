@@ -265,10 +265,6 @@ const walls: readonly Wall[] = [
     part: 'gateway/observers.ts',
     may: ['core', 'observability', 'store/store.ts', 'upstream', 'protocol/methods.ts'],
   },
-  {
-    part: 'gateway/descriptions.ts',
-    may: ['core', 'catalog', 'descriptions', 'features/feature.ts', 'features/offers.ts'],
-  },
   { part: 'gateway/inspect.ts', may: ['core', 'features'] },
   { part: 'gateway/offline.ts', may: ['core', 'observability', 'store'] },
   {

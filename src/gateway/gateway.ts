@@ -9,7 +9,6 @@ import { world } from '../core/world.ts'
 import { HeldMemory } from '../core/holdings.ts'
 import { addConfirmPages } from '../downstream/pages/approvals.ts'
 import { anchorsIn } from '../observability/audit/anchor.ts'
-import { openedStore, startWithStore } from './startup.ts'
 import { createOperator, isByCode } from '../downstream/pages/page-users.ts'
 import type { Principal } from '../core/principal.ts'
 import type { ResponseSink } from '../downstream/session/response-sink.ts'
@@ -19,7 +18,7 @@ import { exposedName } from '../catalog/names.ts'
 import { createRequestStateCodec, type RequestStateCodec } from '../protocol/request-state.ts'
 import { closeFeatures, type ProcessState, retireRuntime, Runtime } from './runtime.ts'
 import { isProtected } from '../core/auth-settings.ts'
-import type { Handler, Target } from '../core/call.ts'
+import { type Handler, type Target, resultOf } from '../core/call.ts'
 import type { Descriptor } from '../core/descriptor.ts'
 import { type Finding, logProblems } from '../core/finding.ts'
 import { background, type Log } from '../core/log.ts'
@@ -36,7 +35,6 @@ import { type AddPages, type Listener, listenHttp } from '../downstream/http/ser
 import { serveStdio } from '../downstream/stdio.ts'
 import type { Reader } from '../downstream/pages/front-page.ts'
 import { type CommandCall, makeCommandCall } from './command-call.ts'
-import { listEventTypes } from './event-types.ts'
 import { offered, receiveHook } from './features.ts'
 import { frontPage } from './front-page.ts'
 import { inspect, type Inspected } from './inspect.ts'
@@ -60,6 +58,9 @@ import { createPageSignIn } from '../upstream/oauth/page-sign-in.ts'
 import type { Status } from '../upstream/connector.ts'
 import { type Challenge, PIPE, proofClaims } from '../protocol/gateway-proof.ts'
 import { ownCall } from '../protocol/lift.ts'
+import { startServers } from '../upstream/upstream.ts'
+import { asGatewayError } from '../core/error.ts'
+import { latestModern } from '../protocol/revisions.ts'
 
 interface Options {
   /** The environment variables of every child process. */
@@ -476,3 +477,87 @@ function fromStore<Value>(asked: Promise<Value>): Promise<Value | undefined> {
 }
 /** The time the store has to return the shared keys before a gateway serves without them, in milliseconds. */
 const KEYS_TIMEOUT_MS = 3000
+
+// Connects to every server at startup, once the store is ready, and reports inconsistencies.
+
+/**
+ * Connects to the store and to each server. A folder must be usable before the gateway serves; Redis may be
+ * temporarily unavailable.
+ */
+async function startWithStore(runtime: Runtime, store: Store, log: Log): Promise<readonly Finding[]> {
+  const starting = startUp(runtime, log)
+  // Awaited below, unless the store has a problem.
+  starting.catch(() => undefined)
+  const problem = await problemOf(store, runtime.settings)
+  return problem === undefined ? starting : [{ path: ['store'], message: problem }]
+}
+
+/** Waits until a store is open. @throws Error if it is a folder that cannot be used; the store is closed then */
+async function openedStore(store: Store, settings: Settings): Promise<Store> {
+  const problem = await problemOf(store, settings)
+  if (problem === undefined) return store
+  await store.close()
+  throw new Error(`store: ${problem}`)
+}
+
+/** Why the folder of a store cannot be used. Redis may be temporarily unavailable. */
+async function problemOf(store: Store, settings: Settings): Promise<string | undefined> {
+  await store.opened?.()
+  return settings.store.kind === 'folder' ? store.unavailableReason : undefined
+}
+
+/** Connects to each server once. Resolves with the settings that contradict what the servers list. */
+async function startUp({ upstreams, catalog, active, names, ended }: Runtime, log: Log): Promise<Finding[]> {
+  const call = ownCall()
+  await startServers(upstreams.values(), call, {
+    ended: ended.signal,
+    onReached: (upstream) => background(names.again(upstream), log),
+    log,
+  })
+  const collisions = await catalog.collisions(call)
+  const problems = await Promise.all([
+    names.all(),
+    ...active.map(async ({ instance }) => (await instance.problems?.()) ?? []),
+  ])
+  // A feature that cannot start because the store is unavailable does not prevent serving.
+  if (!ended.signal.aborted)
+    for (const { instance } of active) if (instance.start) background(instance.start(), log)
+  return [...collisions, ...problems.flat()]
+}
+
+// The types of events that clients of the gateway have, for `gatehouse events list`.
+
+/** How many pages are read at most. */
+const MAX_PAGES = 100
+
+/**
+ * The entries of `events/list` for a client of 2026-07-28 with every right, at the address of a server, or of all
+ * servers; undefined if there is no such method. Only callers that authenticate have webhooks.
+ * @throws what listing throws
+ */
+async function listEventTypes(
+  upstream: string | undefined,
+  { handle, isAuthenticated }: { readonly handle: Handler; readonly isAuthenticated: boolean },
+): Promise<readonly Payload[] | undefined> {
+  const method = 'events/list'
+  const target = { method, ...(upstream !== undefined && { upstream }) }
+  const caller = isAuthenticated ? { principal: { id: 'command line' } } : {}
+  const client = { ...ownCall().client, era: 'modern', revision: latestModern.name } as const
+  const entries: Payload[] = []
+  let cursor: unknown
+  for (let page = 0; page < MAX_PAGES; page++) {
+    const params = Payload.of({ ...(cursor !== undefined && { cursor }) })
+    const outcome = await handle(ownCall({ method, target, params, client, ...caller })).catch(
+      (error: unknown) => {
+        if (asGatewayError(error).code === 'UNSUPPORTED_OPERATION') return undefined
+        throw error
+      },
+    )
+    if (!outcome) return undefined
+    const result = resultOf(outcome)
+    entries.push(...(result.at('events')?.items ?? []))
+    cursor = result.fields.nextCursor ?? undefined
+    if (cursor === undefined) break
+  }
+  return entries
+}
