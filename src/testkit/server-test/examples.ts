@@ -57,21 +57,17 @@ export async function judgeExamples(
   { results, redactor }: Omit<CheckContext, 'session'>,
   answerTo: (input: Fields) => Promise<Answer | string> | Answer | string,
 ): Promise<void> {
-  const subject = `tool/${name}`
+  const checks = results.about(`tool/${name}`)
   for (const [index, { input, output }] of examples.entries()) {
-    const id = `${subject}/example-${index + 1}`
+    const id = `example-${index + 1}`
     const answer = await answerTo(input)
     if (typeof answer === 'string' || isAsking(answer)) {
       const message = typeof answer === 'string' ? answer : 'the server asks the client for something'
-      results.add('results', subject, id, { status: 'skipped', message })
+      checks.skip('results', id, message)
       continue
     }
     const problem = problemOf(answer, output)
-    results.add('results', subject, id, {
-      status: problem === undefined ? 'passed' : 'failed',
-      message: problem === undefined ? undefined : shown(problem, redactor),
-      ms: answer.ms,
-    })
+    checks.judge('results', id, problem && shown(problem, redactor), { ms: answer.ms })
   }
 }
 

@@ -5,7 +5,7 @@
 import type { Fields } from '../../core/payload.ts'
 import { isObject } from '../../core/json/json.ts'
 import { method } from '../../protocol/methods.ts'
-import { type Results, summary } from './results.ts'
+import { type Results, type SubjectChecks, summary } from './results.ts'
 import { absenceOf, type ServerSession, type Answer, type CheckContext, isAsking } from './session.ts'
 import { entryMembers, entryProblems, promptProblems, readProblems } from './shapes.ts'
 import type { Redactor } from '../../core/text/redactor.ts'
@@ -48,14 +48,10 @@ export async function testLists(session: ServerSession, results: Results): Promi
 }
 
 function judgeList({ entries, pages, ms, problem }: Read, list: string, results: Results): void {
-  const subject = `list/${list}`
-  results.add('protocol', subject, `${subject}/pages`, {
-    status: problem === undefined ? 'passed' : 'failed',
-    message: problem ?? `${entries.length} entries on ${pages} pages`,
-    ms,
-  })
+  const checks = results.about(`list/${list}`)
+  checks.judge('protocol', 'pages', problem, { note: `${entries.length} entries on ${pages} pages`, ms })
   const problems = entries.flatMap((entry, at) => entryProblems(entry, list, at))
-  results.judge('definitions', subject, `${subject}/entries`, { problems })
+  checks.judge('definitions', 'entries', problems)
   const key = entryMembers[list]?.[0] ?? 'name'
   const names = entries.flatMap((entry) =>
     isObject(entry) && typeof entry[key] === 'string' ? [entry[key]] : [],
@@ -63,9 +59,8 @@ function judgeList({ entries, pages, ms, problem }: Read, list: string, results:
   const counts = new Map<string, number>()
   for (const name of names) counts.set(name, (counts.get(name) ?? 0) + 1)
   const twice = [...counts].flatMap(([name, count]) => (count > 1 ? [name] : []))
-  results.judge('definitions', subject, `${subject}/unique`, {
-    problems: twice.map((name) => `${name.slice(0, 80)} is listed more than once`),
-  })
+  const repeated = twice.map((name) => `${name.slice(0, 80)} is listed more than once`)
+  checks.judge('definitions', 'unique', repeated)
 }
 
 async function readPages(session: ServerSession, name: string, list: string): Promise<Read> {
@@ -106,9 +101,8 @@ export function judgeNames(tools: readonly Fields[], results: Results): void {
     typeof name === 'string' && !/^[\w.-]{1,128}$/.test(name) ? [name] : [],
   )
   if (tools.length === 0) return
-  results.judge('definitions', 'list/tools', 'list/tools/names', {
-    problems: odd.map((name) => `${JSON.stringify(name.slice(0, 80))} has other characters, or over 128`),
-  })
+  const problems = odd.map((name) => `${JSON.stringify(name.slice(0, 80))} has other characters, or over 128`)
+  results.about('list/tools').judge('definitions', 'names', problems)
 }
 
 /** How many prompts are got, and how many resources are read. */
@@ -133,7 +127,7 @@ async function testPrompt(
   { name, arguments: wanted }: Fields,
   { session, results, redactor }: CheckContext,
 ): Promise<void> {
-  const subject = `prompt/${String(name)}`
+  const checks = results.about(`prompt/${String(name)}`)
   const declared = Array.isArray(wanted) ? wanted.filter(isObject) : []
   const given = Object.fromEntries(declared.map((each) => [String(each.name), '1']))
   const answer = await session.request('prompts/get', {
@@ -143,16 +137,14 @@ async function testPrompt(
   const problems = answer.kind === 'result' ? promptProblems(answer.result, session.revision) : []
   // The values of arguments are guesses.
   const isRefusal = answer.kind === 'error' && declared.length > 0
-  addAnswer(results, { subject, id: `${subject}/get`, answer, problems, isRefusal, redactor })
+  addAnswer(checks, 'get', { answer, problems, isRefusal, redactor })
   const required = declared.find((each) => each.required === true)
   if (!required) return
   const incomplete = await session.request('prompts/get', { name, arguments: {} })
-  const accepted = incomplete.kind === 'result'
-  results.add('refusals', subject, `${subject}/missing/${String(required.name)}`, {
-    status: incomplete.kind === 'error' ? 'passed' : 'failed',
-    message: accepted
-      ? 'it accepted the call without a required argument'
-      : refusalNote(incomplete, redactor),
+  const isRefused = incomplete.kind === 'error'
+  checks.add('refusals', `missing/${String(required.name)}`, {
+    status: isRefused ? 'passed' : 'failed',
+    message: refusalNote(incomplete, redactor) ?? 'it accepted the call without a required argument',
     ms: incomplete.ms,
   })
 }
@@ -161,18 +153,15 @@ async function testResource(
   { uri, size }: Fields,
   { session, results, redactor }: CheckContext,
 ): Promise<void> {
-  const subject = `resource/${String(uri)}`
-  const id = `${subject}/read`
+  const checks = results.about(`resource/${String(uri)}`)
   if (typeof size === 'number' && size > MAX_SIZE)
-    return results.add('results', subject, id, { status: 'skipped', message: `it has ${size} bytes` })
+    return checks.skip('results', 'read', `it has ${size} bytes`)
   const answer = await session.request('resources/read', { uri })
   const problems = answer.kind === 'result' ? readProblems(answer.result) : []
-  addAnswer(results, { subject, id, answer, problems, isRefusal: false, redactor })
+  addAnswer(checks, 'read', { answer, problems, isRefusal: false, redactor })
 }
 
 interface Given {
-  readonly subject: string
-  readonly id: string
   readonly answer: Answer
   readonly problems: readonly string[]
   /** An error is a proper answer. */
@@ -180,17 +169,17 @@ interface Given {
   readonly redactor: Redactor
 }
 
-function addAnswer(results: Results, { subject, id, answer, problems, isRefusal, redactor }: Given): void {
-  if (isAsking(answer))
-    return results.add('results', subject, id, {
-      status: 'skipped',
-      message: 'the server asks the client for something',
-    })
+function addAnswer(
+  checks: SubjectChecks,
+  name: string,
+  { answer, problems, isRefusal, redactor }: Given,
+): void {
+  if (isAsking(answer)) return checks.skip('results', name, 'the server asks the client for something')
   const isRight = (answer.kind === 'result' && problems.length === 0) || isRefusal
   const failure = answer.kind === 'result' ? undefined : refusalNote(answer, redactor)
   const message =
     failure ?? (problems.length > 0 ? `the result is malformed: ${summary(problems)}` : undefined)
-  results.add('results', subject, id, { status: isRight ? 'passed' : 'failed', message, ms: answer.ms })
+  checks.add('results', name, { status: isRight ? 'passed' : 'failed', message, ms: answer.ms })
 }
 
 /** The codes with which each unknown item is refused; the first is that of the specification. */
@@ -202,7 +191,7 @@ async function testUnknown(
   params: Fields,
   { session, results, redactor }: CheckContext,
 ): Promise<void> {
-  const subject = `unknown/${kind}`
+  const checks = results.about(`unknown/${kind}`)
   const answer = await session.request(method, params)
   // Calls of unknown tools may fail as the call of a tool.
   const isFailed = answer.kind === 'result' && kind === 'tool' && answer.result.isError === true
@@ -218,17 +207,11 @@ async function testUnknown(
       : code === undefined
         ? absenceOf(answer)
         : `the code is ${JSON.stringify(code)}; ${usual}`
-  results.add('refusals', subject, `${subject}/refused`, {
-    status: isRight ? 'passed' : 'failed',
-    message: isRight ? note : problem,
-    ms: answer.ms,
-  })
+  checks.judge('refusals', 'refused', isRight ? undefined : problem, { note, ms: answer.ms })
   const text = failureText(answer)
-  const leak = text === undefined ? undefined : leakIn(text, params, redactor)
-  if (text !== undefined)
-    results.judge('errors', subject, `${subject}/error-text`, {
-      problems: leak === undefined ? [] : [`it reveals ${leak}`],
-    })
+  if (text === undefined) return
+  const leak = leakIn(text, params, redactor)
+  checks.judge('errors', 'error-text', leak && `it reveals ${leak}`)
 }
 
 /** A URI that nothing has, with the scheme of one that exists. */

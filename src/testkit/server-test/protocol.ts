@@ -14,22 +14,18 @@ export async function testDiscovery(session: ServerSession, results: Results): P
   const { name, version } = session.serverInfo
   const isVersion =
     session.era === 'modern' ? Array.isArray(supportedVersions) : typeof protocolVersion === 'string'
-  results.judge('protocol', 'protocol/discovery', 'protocol/discovery', {
-    problems: [
+  const isNamed = typeof name === 'string' && typeof version === 'string'
+  results
+    .about('protocol/discovery')
+    .judge('protocol', '', [
       ...(isObject(capabilities) ? [] : ['it has no capabilities']),
       ...(isVersion ? [] : ['it names no protocol version']),
-      ...(typeof name === 'string' && typeof version === 'string'
-        ? []
-        : ['serverInfo has no name or no version']),
-    ],
-  })
+      ...(isNamed ? [] : ['serverInfo has no name or no version']),
+    ])
   if (session.era === 'modern') return
   const answer = await session.request('ping')
-  results.add('protocol', 'protocol/ping', 'protocol/ping', {
-    status: answer.kind === 'result' ? 'passed' : 'failed',
-    message: answer.kind === 'result' ? undefined : absenceOf(answer),
-    ms: answer.ms,
-  })
+  const problem = answer.kind === 'result' ? undefined : absenceOf(answer)
+  results.about('protocol/ping').judge('protocol', '', problem, { ms: answer.ms })
 }
 
 /** Uses the capabilities that are more than lists. @throws ServerLost */
@@ -40,12 +36,8 @@ export async function testCapabilities(
 ): Promise<void> {
   for (const { capability, method, params } of uses(session, lists)) {
     const answer = await session.request(method, params)
-    const subject = `capability/${capability}`
-    results.add('protocol', subject, `${subject}/${method}`, {
-      status: answer.kind === 'result' ? 'passed' : 'failed',
-      message: answer.kind === 'result' ? undefined : `it is declared, but ${absenceOf(answer)}`,
-      ms: answer.ms,
-    })
+    const problem = answer.kind === 'result' ? undefined : `it is declared, but ${absenceOf(answer)}`
+    results.about(`capability/${capability}`).judge('protocol', method, problem, { ms: answer.ms })
   }
 }
 
@@ -99,18 +91,17 @@ const malformed: readonly Malformed[] = [
 /** Sends messages that are no requests: they are refused or ignored, and the server goes on. @throws ServerLost */
 export async function testMalformed(session: ServerSession, results: Results): Promise<void> {
   for (const { what, text } of malformed) {
-    const subject = `malformed/${what}`
+    const checks = results.about(`malformed/${what}`)
     const answer = await session.sendText(text, SILENCE_MS)
-    results.add('refusals', subject, `${subject}/refused`, {
-      status: answer.kind === 'result' ? 'failed' : 'passed',
-      message: answer.kind === 'result' ? 'it answered with a result' : absenceOf(answer),
+    const isAccepted = answer.kind === 'result'
+    checks.judge('refusals', 'refused', isAccepted ? 'it answered with a result' : undefined, {
+      note: isAccepted ? undefined : absenceOf(answer),
       ms: answer.ms,
     })
     const isEnded = answer.kind === 'none' && answer.why === 'closed'
     const isAlive = !isEnded && (await session.isAlive())
-    results.judge('robustness', subject, `${subject}/survives`, {
-      problems: isAlive ? [] : [isEnded ? answer.message : 'afterwards it does not respond'],
-    })
+    const problem = isEnded ? answer.message : 'afterwards it does not respond'
+    checks.judge('robustness', 'survives', isAlive ? undefined : problem)
   }
 }
 
@@ -125,6 +116,6 @@ const rules: readonly (readonly [Fault['rule'], string])[] = [
 export function judgeMessages({ faults }: ServerSession, results: Results): void {
   for (const [rule, note] of rules) {
     const problems = faults.filter((each) => each.rule === rule).map(({ message }) => message)
-    results.judge('protocol', `protocol/${rule}`, `protocol/${rule}`, { problems, note })
+    results.about(`protocol/${rule}`).judge('protocol', '', problems, { note })
   }
 }

@@ -71,6 +71,11 @@ export class Results {
     this.#answered.add(tool)
   }
 
+  /** The checks of a subject. */
+  about(subject: string): SubjectChecks {
+    return new SubjectChecks(this, subject)
+  }
+
   /** Adds the result of a check. */
   add(area: Area, subject: string, id: string, { status, message, ms = 0, description }: Finding): void {
     const own = this.#clean(id)
@@ -86,22 +91,40 @@ export class Results {
       ...(message !== undefined && message !== '' && { message: this.#clean(message) }),
     })
   }
+}
 
-  /** Adds a check that fails if there are problems, and otherwise passes with a note. */
+/** Adds the checks of one subject, such as `tool/get_weather`, with which their ids begin. */
+export class SubjectChecks {
+  readonly #results: Results
+  readonly #subject: string
+
+  constructor(results: Results, subject: string) {
+    this.#results = results
+    this.#subject = subject
+  }
+
+  /** Adds the result of a check; without a name, it is the only one of the subject. */
+  add(area: Area, name: string, finding: Finding): void {
+    const id = name === '' ? this.#subject : `${this.#subject}/${name}`
+    this.#results.add(area, this.#subject, id, finding)
+  }
+
+  /** Adds a check that does not apply. */
+  skip(area: Area, name: string, message: string): void {
+    this.add(area, name, { status: 'skipped', message })
+  }
+
+  /** Adds a check that fails if there is a problem, and otherwise passes with a note. */
   judge(
     area: Area,
-    subject: string,
-    id: string,
-    { problems, note }: { problems: readonly string[]; note?: string | undefined },
+    name: string,
+    problem: string | readonly string[] | undefined,
+    { note, ms }: { readonly note?: string | undefined; readonly ms?: number } = {},
   ): void {
-    this.add(
-      area,
-      subject,
-      id,
-      problems.length === 0
-        ? { status: 'passed', message: note }
-        : { status: 'failed', message: summary(problems) },
-    )
+    const problems = problem === undefined ? [] : [problem].flat()
+    const isRight = problems.length === 0
+    const message = isRight ? note : summary(problems)
+    this.add(area, name, { status: isRight ? 'passed' : 'failed', message, ...(ms !== undefined && { ms }) })
   }
 }
 

@@ -67,16 +67,13 @@ export async function testServer(session: ServerSession, options: Options): Prom
     await runChecks({ session, results, redactor: options.redactor }, options)
   } catch (error) {
     if (!(error instanceof ServerLost)) throw error
-    results.add('robustness', 'server', 'server/available', {
-      status: 'error',
-      message: `The rest of the checks was not carried out: ${error.message}`,
-    })
+    const message = `The rest of the checks was not carried out: ${error.message}`
+    results.about('server').add('robustness', 'available', { status: 'error', message })
   }
   for (const name of results.unanswered)
-    results.add('results', `tool/${name}`, `tool/${name}/success`, {
-      status: 'skipped',
-      message: 'no valid call succeeded: give an example in the configuration',
-    })
+    results
+      .about(`tool/${name}`)
+      .skip('results', 'success', 'no valid call succeeded: give an example in the configuration')
   judgeMessages(session, results)
   const { version } = session.serverInfo
   return serverReport(results, {
@@ -145,10 +142,13 @@ async function runChecks(context: CheckContext, options: Options): Promise<void>
   )
   const tools = wanted.slice(0, MAX_TOOLS)
   if (wanted.length > tools.length)
-    results.add('results', 'list/tools', 'list/tools/left-out', {
-      status: 'skipped',
-      message: `${wanted.length - tools.length} tools are not called: only the first ${MAX_TOOLS} are`,
-    })
+    results
+      .about('list/tools')
+      .skip(
+        'results',
+        'left-out',
+        `${wanted.length - tools.length} tools are not called: only the first ${MAX_TOOLS} are`,
+      )
   await testReads(tools.filter(mayRead), context, options)
   // After the calls, because some servers end.
   onProgress('malformed messages')
@@ -207,10 +207,8 @@ async function testWrites(
     else if (calls) await testWritingTool(tool, calls, context)
     else {
       const [reason = 'nothing is known of it'] = tool.classification.evidence
-      results.add('results', `tool/${tool.name}`, `tool/${tool.name}/calls`, {
-        status: 'skipped',
-        message: `not called, because it may change something: ${reason}. See --allow-writes and --sandbox`,
-      })
+      const message = `not called, because it may change something: ${reason}. See --allow-writes and --sandbox`
+      results.about(`tool/${tool.name}`).skip('results', 'calls', message)
     }
   }
 }

@@ -10,7 +10,7 @@ import type { Redactor } from '../../core/text/redactor.ts'
 import { steady } from '../steady.ts'
 import { type Case, casesOf, executionIn } from './cases.ts'
 import { type Example, judgeExamples, failureText, leakIn, shown } from './examples.ts'
-import { type Results, summary } from './results.ts'
+import { type SubjectChecks, summary } from './results.ts'
 import { type Answer, type CheckContext, isAsking, isHttpRefusal, isSuccess, ServerLost } from './session.ts'
 import { callProblems } from './shapes.ts'
 import { UnusableSchema, validator } from '../../core/schema/schema.ts'
@@ -46,17 +46,18 @@ const SLOW_MS = 2000
 /** Tests a tool that reads, in some of its calls at least. @throws ServerLost */
 export async function testReadingTool(tool: Descriptor, context: Context): Promise<void> {
   const { results, session, seed, examples, most } = context
-  const subject = `tool/${tool.name}`
+  const checks = results.about(`tool/${tool.name}`)
   const inputs = examples.map(({ input }) => input)
   const { cases, problem } = casesOf(tool.definition, { seed, examples: inputs, most })
-  if (problem !== undefined)
-    results.add('results', subject, `${subject}/valid`, { status: 'skipped', message: problem })
+  if (problem !== undefined) checks.skip('results', 'valid', problem)
   const reading = cases.filter(({ arguments: given }) => isRead(tool, given))
-  if (reading.length < cases.length)
-    results.add('results', subject, `${subject}/writes`, {
-      status: 'skipped',
-      message: `${cases.length - reading.length} calls are not made: with these arguments it may change something`,
-    })
+  const left = cases.length - reading.length
+  if (left > 0)
+    checks.skip(
+      'results',
+      'writes',
+      `${left} calls are not made: with these arguments it may change something`,
+    )
   const restarts = session.restarts
   const all: Tried[] = []
   const skipped: string[] = []
@@ -72,10 +73,7 @@ export async function testReadingTool(tool: Descriptor, context: Context): Promi
     judgeCase(tool, { tried, answer }, { ...context, revision: session.revision })
   }
   if (skipped.length > 0)
-    results.add('robustness', subject, `${subject}/left-out`, {
-      status: 'skipped',
-      message: `${skipped.length} cases were left out: ${skipped[0]}`,
-    })
+    checks.skip('robustness', 'left-out', `${skipped.length} cases were left out: ${skipped[0]}`)
   judgeAll(tool, all, context)
   await judgeExamples(tool, examples, context, (input) => exampleAnswer(tool, input, all, context))
   await judgeRepeat(tool, all, context)
@@ -131,18 +129,14 @@ export function judgeCase(
   { tried, answer }: Tried,
   { results, revision, redactor }: JudgingContext,
 ): void {
-  const subject = `tool/${tool.name}`
+  const checks = results.about(`tool/${tool.name}`)
   if (tried.broken === undefined && isSuccess(answer)) results.answered(tool.name)
   const area = tried.broken !== undefined ? 'refusals' : tried.kind === 'hostile' ? 'robustness' : 'results'
-  const isSlow = answer.kind === 'none' && answer.why === 'slow'
-  const { problem, note } = isSlow
-    ? { problem: undefined, note: answer.message }
-    : verdict(tried, answer, { revision, redactor })
-  results.add(area, subject, `${subject}/${tried.id}`, {
-    status: isSlow ? 'skipped' : problem === undefined ? 'passed' : 'failed',
-    message: problem ?? note,
-    ms: answer.ms,
-  })
+  const { ms } = answer
+  if (answer.kind === 'none' && answer.why === 'slow')
+    return checks.add(area, tried.id, { status: 'skipped', message: answer.message, ms })
+  const { problem, note } = verdict(tried, answer, { revision, redactor })
+  checks.judge(area, tried.id, problem, { note, ms })
 }
 
 function verdict(
@@ -172,55 +166,53 @@ export function judgeAll(
   all: readonly Tried[],
   { results, redactor }: Omit<CheckContext, 'session'>,
 ): void {
-  const subject = `tool/${tool.name}`
+  const checks = results.about(`tool/${tool.name}`)
   const successes = all.flatMap(({ tried, answer }) =>
     answer.kind === 'result' && answer.result.isError !== true && tried.broken === undefined
       ? [{ id: tried.id, result: answer.result }]
       : [],
   )
   const { outputSchema } = tool.definition
-  const unseen = { status: 'skipped', message: 'no call succeeded' } as const
   if (isObject(outputSchema)) {
-    const id = `${subject}/output-schema`
-    if (successes.length === 0) results.add('results', subject, id, unseen)
-    else
-      results.judge('results', subject, id, {
-        problems: successes.flatMap(({ id: from, result }) =>
-          outputProblems(result, outputSchema).map((each) => `${from}: ${each}`),
-        ),
-      })
+    const problems = successes.flatMap(({ id, result }) =>
+      outputProblems(result, outputSchema).map((each) => `${id}: ${each}`),
+    )
+    if (successes.length === 0) checks.skip('results', 'output-schema', 'no call succeeded')
+    else checks.judge('results', 'output-schema', problems)
   }
   const structured = successes.filter(({ result }) => result.structuredContent !== undefined)
   if (structured.length > 0)
-    results.judge('results', subject, `${subject}/structured-text`, {
-      problems: structured.flatMap(
-        ({ id, result }) => structuredTextProblem(result)?.replace(/^/, `${id}: `) ?? [],
-      ),
-    })
+    checks.judge(
+      'results',
+      'structured-text',
+      structured.flatMap(({ id, result }) => structuredTextProblem(result)?.replace(/^/, `${id}: `) ?? []),
+    )
   const failures = all.flatMap(({ tried, answer }) => {
     const text = failureText(answer)
     return text === undefined ? [] : [{ tried, text }]
   })
   if (failures.length > 0)
-    results.judge('errors', subject, `${subject}/error-text`, {
-      problems: failures.flatMap(
+    checks.judge(
+      'errors',
+      'error-text',
+      failures.flatMap(
         ({ tried, text }) =>
           leakIn(text, paramsOf(tool, tried), redactor)?.replace(/^/, `${tried.id} reveals `) ?? [],
       ),
-      note: `${failures.length} errors`,
-    })
-  latency(subject, all, results)
+      { note: `${failures.length} errors` },
+    )
+  latency(all, checks)
 }
 
-function latency(subject: string, all: readonly Tried[], results: Results): void {
+function latency(all: readonly Tried[], checks: SubjectChecks): void {
   const times = all
     .flatMap(({ answer }) => (answer.kind === 'none' ? [] : [answer.ms]))
     .toSorted((one, other) => one - other)
   if (times.length === 0) return
   const [half, most] = [percentile(times, 0.5), percentile(times, 0.95)]
   const warning = most > SLOW_MS ? 'warning: slow, ' : ''
-  const message = `${warning}median ${Math.round(half)} ms, 95% within ${Math.round(most)} ms, ${times.length} calls`
-  results.add('latency', subject, `${subject}/latency`, { status: 'passed', message, ms: half })
+  const note = `${warning}median ${Math.round(half)} ms, 95% within ${Math.round(most)} ms, ${times.length} calls`
+  checks.judge('latency', 'latency', undefined, { note, ms: half })
 }
 
 function percentile(sorted: readonly number[], share: number): number {
@@ -237,8 +229,7 @@ async function judgeRepeat(
   all: readonly Tried[],
   { results, session, now, deadline }: Context,
 ): Promise<void> {
-  const subject = `tool/${tool.name}`
-  const id = `${subject}/repeat`
+  const checks = results.about(`tool/${tool.name}`)
   const first = all.find(
     ({ tried, answer }) =>
       tried.kind === 'valid' && answer.kind === 'result' && answer.result.isError !== true,
@@ -249,20 +240,14 @@ async function judgeRepeat(
   const words = `${name.replaceAll(/[_-]/g, ' ')} ${typeof description === 'string' ? description : ''}`
   const word = varying.exec(words)?.[0]
   if (word !== undefined)
-    return results.add('results', subject, id, {
-      status: 'skipped',
-      message: `its results may differ: its definition has the word "${word}"`,
-    })
+    return checks.skip('results', 'repeat', `its results may differ: its definition has the word "${word}"`)
   if (now() > deadline) return
   const again = await session.request('tools/call', paramsOf(tool, first.tried), definition)
   const isEqual = again.kind === 'result' && isSame(steady(again.result), steady(first.answer.result))
   const isOpen = isObject(annotations) && annotations.openWorldHint === true
   const message = isEqual ? undefined : `${first.tried.id}: the same call has another result the second time`
-  results.add('results', subject, id, {
-    status: isEqual || isOpen ? 'passed' : 'failed',
-    message: message && isOpen ? `warning: ${message}` : message,
-    ms: again.ms,
-  })
+  const note = message && `warning: ${message}`
+  checks.judge('results', 'repeat', isOpen ? undefined : message, { note, ms: again.ms })
 }
 
 async function judgeSurvival(
@@ -270,7 +255,6 @@ async function judgeSurvival(
   all: readonly Tried[],
   { results, session, restarts }: Context & { readonly restarts: number },
 ): Promise<void> {
-  const subject = `tool/${tool.name}`
   const ended = all.flatMap(({ tried, answer }) =>
     answer.kind === 'none' && answer.why !== 'malformed' && answer.why !== 'slow' && !isHttpRefusal(answer)
       ? [`${tried.id}: ${answer.message}`]
@@ -285,7 +269,9 @@ async function judgeSurvival(
   const restarted =
     session.restarts > restarts ? [`it was started again ${session.restarts - restarts} times`] : []
   const problems = [...ended, ...dead, ...(ended.length + dead.length > 0 ? [] : restarted)]
-  results.judge('robustness', subject, `${subject}/survives`, { problems, note: `${all.length} calls` })
+  results
+    .about(`tool/${tool.name}`)
+    .judge('robustness', 'survives', problems, { note: `${all.length} calls` })
 }
 
 /** Why a success does not fit the output schema of its tool. */

@@ -46,17 +46,12 @@ export async function testWritingTool(
   context: Context,
 ): Promise<void> {
   const { results, seed, examples } = context
-  const subject = `tool/${tool.name}`
+  const checks = results.about(`tool/${tool.name}`)
   const why = calls.failure ?? (await calls.doubt(tool.name))
-  if (why !== undefined)
-    return results.add('results', subject, `${subject}/calls`, {
-      status: 'skipped',
-      message: `not called: ${why}`,
-    })
+  if (why !== undefined) return checks.skip('results', 'calls', `not called: ${why}`)
   const inputs = examples.map(({ input }) => input)
   const { cases, problem } = casesOf(tool.definition, { seed, examples: inputs, most: MAX_CASES, kinds })
-  if (problem !== undefined)
-    results.add('results', subject, `${subject}/valid`, { status: 'skipped', message: problem })
+  if (problem !== undefined) checks.skip('results', 'valid', problem)
   const all: Tried[] = []
   for (const tried of cases) {
     if (calls.failure !== undefined) break
@@ -81,7 +76,7 @@ async function undoneCall(
 ): Promise<Answer | undefined> {
   const { results, redactor } = context
   const id = randomUUID()
-  const subject = `tool/${tool.name}`
+  const checks = results.about(`tool/${tool.name}`)
   let refusal: string | undefined
   try {
     await request(calls, 'transaction/begin', { [TRANSACTION_ID]: id }, tool)
@@ -96,15 +91,11 @@ async function undoneCall(
   if (answer) judgeCase(tool, { tried, answer }, context)
   if (problem !== undefined) {
     calls.failure = `a call of ${tool.name} (${tried.id}) could not be undone`
-    results.add('results', subject, `${subject}/${tried.id}/undo`, {
-      status: 'error',
-      message: `The call could not be undone: ${problem}`,
-    })
+    const message = `The call could not be undone: ${problem}`
+    checks.add('results', `${tried.id}/undo`, { status: 'error', message })
   } else if (!answer) {
-    results.add('results', subject, `${subject}/${tried.id}`, {
-      status: 'skipped',
-      message: `not called: ${shown(refusal ?? 'the gateway did not send it', redactor)}`,
-    })
+    const why = shown(refusal ?? 'the gateway did not send it', redactor)
+    checks.skip('results', tried.id, `not called: ${why}`)
   }
   return answer
 }
@@ -211,9 +202,8 @@ export async function testInSandbox(
   context: SandboxContext,
 ): Promise<void> {
   const { results, session, seed, examples } = context
-  const subject = `tool/${tool.name}`
-  const leaveOut = (message: string): void =>
-    results.add('results', subject, `${subject}/calls`, { status: 'skipped', message })
+  const checks = results.about(`tool/${tool.name}`)
+  const leaveOut = (message: string): void => checks.skip('results', 'calls', message)
   const isExecuting = tool.classification.op === 'execute'
   if (isExecuting && examples.length === 0)
     return leaveOut(
@@ -241,11 +231,13 @@ export async function testInSandbox(
     all.push({ tried, answer })
     judgeCase(tool, { tried, answer }, context)
   }
-  if (all.length < cases.length)
-    results.add('results', subject, `${subject}/left-out`, {
-      status: 'skipped',
-      message: `${cases.length - all.length} calls are not made: they leave the sandbox, or the server does not respond`,
-    })
+  const left = cases.length - all.length
+  if (left > 0)
+    checks.skip(
+      'results',
+      'left-out',
+      `${left} calls are not made: they leave the sandbox, or the server does not respond`,
+    )
   judgeAll(tool, all, context)
   const uncalled = 'not called: it leaves the sandbox'
   await judgeExamples(tool, examples, context, (input) => answerIn(all, input) ?? uncalled)

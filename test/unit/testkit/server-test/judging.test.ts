@@ -129,7 +129,9 @@ describe('the score', () => {
 
   it('has neither names nor messages with secrets', () => {
     const results = new Results((text) => text.replace('hidden', '***'))
-    results.judge('results', 'tool/hidden', 'a/hidden', { problems: ['it has hidden'] })
-    expect(results.all).toMatchObject([{ subject: 'tool/***', test_id: 'a/***', message: 'it has ***' }])
+    results.about('tool/hidden').judge('results', 'hidden', ['it has hidden'])
+    expect(results.all).toMatchObject([
+      { subject: 'tool/***', test_id: 'tool/***/hidden', message: 'it has ***' },
+    ])
   })
 })
