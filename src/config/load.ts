@@ -11,15 +11,21 @@ import { idleOptions } from './configured-names.ts'
 import { locate, readDocument } from './document.ts'
 import { expand, readNumbers } from './expand.ts'
 import { misfitsOf } from './explain.ts'
-import { ConfigError, type ConfigProblem, type Finding, withoutEchoes, type Checked } from './problem.ts'
+import {
+  atValue,
+  ConfigError,
+  type ConfigProblem,
+  type Finding,
+  withoutEchoes,
+  type Checked,
+} from './problem.ts'
 import { fileSchema } from './schema.ts'
 import { holdsPassword, looksLikeToken, namesSecret, type Environment, hasReference } from './secrets.ts'
 import { settle, withListen, type ListenOverride } from './settings.ts'
 import { splitCommand } from '../core/text/command-line.ts'
 import { nameOfCommand, nameOfUrl, isHttpUrl } from './names.ts'
 import { GATEWAY_KEY, GATEWAY_KEY_MISTAKE, checkUpstream } from './sections/upstream.ts'
-import { isLoopbackHost } from '../core/address.ts'
-import { pageWarnings, requiresTokens, checkAuth } from './sections/auth.ts'
+import { isOpenHost, pageWarnings, requiresTokens, checkAuth } from './sections/auth.ts'
 import { areEventsOn, eventProblems } from './sections/events.ts'
 import { idleMasks, maskProblems } from './sections/tool.ts'
 import { auditWarnings } from './sections/observe.ts'
@@ -279,30 +285,28 @@ type Values = Readonly<Record<string, unknown>>
 const nothing: Checked = { problems: [], warnings: [] }
 
 function checkListen(listen: Values, { auth, profile }: Values): Finding[] {
-  const problems: Finding[] = []
   const isOpen = isOpenHost(listen)
-  if (isOpen && auth !== 'none' && !requiresTokens(auth)) {
-    const message =
-      'everyone who can reach this address could call every tool: configure `auth`, write `auth: none` at the top level of the file if that is intended, or listen on 127.0.0.1'
-    problems.push({ path: ['listen', 'host'], message })
-  }
-  const origins = Array.isArray(listen.origins) ? listen.origins : [listen.origins]
-  const isKnownOutside = isOpen || typeof listen.public_url === 'string' || profile === 'corporate'
-  if (isKnownOutside && origins.includes('*')) {
-    const message =
-      '`*` allows any web page to call the tools, so it is not accepted on an address that others can reach, nor in the profile corporate: list the origins'
-    problems.push({ path: ['listen', 'origins'], message })
-  }
-  if (typeof listen.public_url === 'string' && !isHttpUrl(listen.public_url)) {
-    problems.push({
-      path: ['listen', 'public_url'],
-      message: 'must be a URL such as https://mcp.example.com',
-    })
-  }
-  return problems
-}
-
-/** Whether other machines can reach the address. */
-function isOpenHost({ host }: Readonly<Record<string, unknown>>): boolean {
-  return typeof host === 'string' && !isLoopbackHost(host)
+  const { origins, public_url: publicUrl } = listen
+  const isKnownOutside = isOpen || typeof publicUrl === 'string' || profile === 'corporate'
+  return [
+    ...atValue(
+      ['listen', 'host'],
+      isOpen &&
+        auth !== 'none' &&
+        !requiresTokens(auth) &&
+        'everyone who can reach this address could call every tool: configure `auth`, write `auth: none` at the top level of the file if that is intended, or listen on 127.0.0.1',
+    ),
+    ...atValue(
+      ['listen', 'origins'],
+      isKnownOutside &&
+        [origins].flat().includes('*') &&
+        '`*` allows any web page to call the tools, so it is not accepted on an address that others can reach, nor in the profile corporate: list the origins',
+    ),
+    ...atValue(
+      ['listen', 'public_url'],
+      typeof publicUrl === 'string' &&
+        !isHttpUrl(publicUrl) &&
+        'must be a URL such as https://mcp.example.com',
+    ),
+  ]
 }

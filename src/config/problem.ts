@@ -31,6 +31,19 @@ export interface Finding extends KeyFinding {
   readonly place?: Position
 }
 
+/** A path of keys. */
+type Path = readonly string[]
+
+/** The finding about a value; none without a message, such as that of a condition which does not hold. */
+export function atValue(path: Path, message: string | false | undefined): Finding[] {
+  return message === undefined || message === false ? [] : [{ path, message }]
+}
+
+/** The same about a key. */
+export function atKey(path: Path, message: string | false | undefined): Finding[] {
+  return atValue(path, message).map((finding) => ({ ...finding, at: 'key' }))
+}
+
 /** The result of a check: problems that prevent the start, and warnings. */
 export interface Checked {
   readonly problems: readonly Finding[]

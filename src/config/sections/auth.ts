@@ -7,7 +7,7 @@ import { durationSchema } from '../../core/time/units.ts'
 import { isHttpUrl } from '../names.ts'
 import { complete, withSwitches } from '../schema-lookup.ts'
 import { isConfidentialUrl, isLoopbackHost } from '../../core/address.ts'
-import type { Checked, Finding } from '../problem.ts'
+import { atKey, atValue, type Checked, type Finding } from '../problem.ts'
 import { holdsPassword } from '../secrets.ts'
 
 const text = { type: 'string', minLength: 1, errorMessage: 'must be text' } as const
@@ -356,17 +356,31 @@ type Path = readonly string[]
 export function checkAuth({ auth, listen, profile }: Values): Checked {
   const values = isObject(auth) ? auth : {}
   const address = isObject(listen) ? listen : {}
-  const problems = [
-    profileProblem(profile, values),
-    ...jwtProblems(values, address),
-    ...opaqueProblems(values),
-    basicProblem(values, address),
-    ...oauthProblems(values),
-    pointless(values),
-    developmentProblem(profile, values),
-  ]
+  const isCorporate = profile === 'corporate'
   return {
-    problems: problems.filter((finding) => finding !== undefined),
+    problems: [
+      ...atValue(
+        ['profile'],
+        isCorporate &&
+          !requiresTokens(values) &&
+          'corporate needs `auth` with `jwt` or `opaque` at the top level of the file',
+      ),
+      ...jwtProblems(values, address),
+      ...opaqueProblems(values),
+      ...basicProblems(values, address),
+      ...oauthProblems(values),
+      // Public lists require authentication for everything else.
+      ...atKey(
+        ['auth', 'anonymous'],
+        values.anonymous !== undefined &&
+          !requiresTokens(values) &&
+          'needs `jwt` or `opaque`: otherwise everything is public',
+      ),
+      ...atValue(
+        ['auth', 'development'],
+        isCorporate && isOn(values.development) && 'is not allowed with `profile: corporate`',
+      ),
+    ],
     warnings: plainTextWarning(values, address),
   }
 }
@@ -376,45 +390,27 @@ export function requiresTokens(auth: unknown): boolean {
   return isObject(auth) && (auth.jwt !== undefined || auth.opaque !== undefined)
 }
 
-function profileProblem(profile: unknown, auth: Values): Finding | undefined {
-  if (profile !== 'corporate' || requiresTokens(auth)) return undefined
-  return {
-    path: ['profile'],
-    message: 'corporate needs `auth` with `jwt` or `opaque` at the top level of the file',
-  }
-}
-
-function developmentProblem(profile: unknown, { development }: Values): Finding | undefined {
-  if (profile !== 'corporate' || !isOn(development)) return undefined
-  return { path: ['auth', 'development'], message: 'is not allowed with `profile: corporate`' }
-}
-
-function jwtProblems({ jwt, development }: Values, listen: Values): (Finding | undefined)[] {
+function jwtProblems({ jwt, development }: Values, listen: Values): Finding[] {
   if (!isObject(jwt)) return []
   const at = (key: string): Path => ['auth', 'jwt', key]
   const { issuer, jwks, secret, algorithms } = jwt
   const names: readonly unknown[] = Array.isArray(algorithms) ? algorithms : []
-  const needsDiscovery = jwks === undefined && secret === undefined && typeof issuer === 'string'
+  const isSecret = secret !== undefined
+  const needsDiscovery = jwks === undefined && !isSecret && typeof issuer === 'string'
   return [
-    needsDiscovery ? urlProblem(issuer, at('issuer'), ', or give `jwks` too') : undefined,
-    urlProblem(jwks, at('jwks')),
-    jwks !== undefined && secret !== undefined
-      ? { path: at('secret'), at: 'key', message: '`jwks` is also set: keep one of the two' }
-      : undefined,
-    secret !== undefined && !isOn(development)
-      ? {
-          path: at('secret'),
-          at: 'key',
-          message: 'needs `development: on` under `auth`: use `jwks` elsewhere',
-        }
-      : undefined,
-    names.includes('HS256') && secret === undefined
-      ? { path: at('algorithms'), message: 'HS256 requires `secret`' }
-      : undefined,
-    secret !== undefined && names.some((name) => name !== 'HS256')
-      ? { path: at('algorithms'), message: '`secret` allows only HS256' }
-      : undefined,
-    audienceProblem(jwt, listen),
+    ...(needsDiscovery ? urlProblems(issuer, at('issuer'), ', or give `jwks` too') : []),
+    ...urlProblems(jwks, at('jwks')),
+    ...atKey(at('secret'), jwks !== undefined && isSecret && '`jwks` is also set: keep one of the two'),
+    ...atKey(
+      at('secret'),
+      isSecret && !isOn(development) && 'needs `development: on` under `auth`: use `jwks` elsewhere',
+    ),
+    ...atValue(at('algorithms'), names.includes('HS256') && !isSecret && 'HS256 requires `secret`'),
+    ...atValue(
+      at('algorithms'),
+      isSecret && names.some((name) => name !== 'HS256') && '`secret` allows only HS256',
+    ),
+    ...audienceProblems(jwt, listen),
     ...clientProblems(jwt, listen),
   ]
 }
@@ -422,95 +418,85 @@ function jwtProblems({ jwt, development }: Values, listen: Values): (Finding | u
 /** Checks the settings for sign-in of people at the issuer. */
 function clientProblems(
   { issuer, jwks, secret, client_id: id, client_secret: clientSecret }: Values,
-  { host, public_url: publicUrl }: Values,
-): (Finding | undefined)[] {
+  listen: Values,
+): Finding[] {
   const at = (key: string): Path => ['auth', 'jwt', key]
-  if (id === undefined) {
-    const message = 'needs `client_id` as well'
-    return [clientSecret === undefined ? undefined : { path: at('client_secret'), at: 'key', message }]
-  }
-  const isElsewhere = typeof host === 'string' && !isLoopbackHost(host) && publicUrl === undefined
+  if (id === undefined)
+    return atKey(at('client_secret'), clientSecret !== undefined && 'needs `client_id` as well')
+  // Discovery through metadata requires a URL anyway.
+  const hasKeys = jwks !== undefined || secret !== undefined
   return [
-    // Discovery through metadata requires a URL anyway.
-    jwks !== undefined || secret !== undefined
-      ? urlProblem(issuer, at('issuer'), ', where people sign in')
-      : undefined,
-    isElsewhere
-      ? {
-          path: at('client_id'),
-          at: 'key',
-          message: 'needs `listen.public_url`, to which the issuer redirects browsers',
-        }
-      : undefined,
+    ...(hasKeys ? urlProblems(issuer, at('issuer'), ', where people sign in') : []),
+    ...atKey(
+      at('client_id'),
+      isOpenHost(listen) &&
+        listen.public_url === undefined &&
+        'needs `listen.public_url`, to which the issuer redirects browsers',
+    ),
   ]
 }
 
 // Without a public URL, the host names of this server are unknown, so the audience of tokens cannot be verified.
-function audienceProblem({ audience }: Values, { host, public_url: publicUrl }: Values): Finding | undefined {
-  if (audience !== undefined || publicUrl !== undefined) return undefined
-  if (typeof host !== 'string' || isLoopbackHost(host)) return undefined
-  const message = 'needs `audience` here or `listen.public_url`, to verify that tokens are for this server'
-  return { path: ['auth', 'jwt'], at: 'key', message }
+function audienceProblems({ audience }: Values, listen: Values): Finding[] {
+  const isUnknown = audience === undefined && listen.public_url === undefined && isOpenHost(listen)
+  return atKey(
+    ['auth', 'jwt'],
+    isUnknown && 'needs `audience` here or `listen.public_url`, to verify that tokens are for this server',
+  )
 }
 
-function opaqueProblems({ opaque }: Values): (Finding | undefined)[] {
+function opaqueProblems({ opaque }: Values): Finding[] {
   if (!isObject(opaque)) return []
   const { introspect, tokens } = opaque
+  const at: Path = ['auth', 'opaque']
   const ids = (Array.isArray(tokens) ? tokens : []).map((token) => (isObject(token) ? token.id : undefined))
   const twice = ids.findIndex((id, index) => id !== undefined && ids.indexOf(id) !== index)
   return [
-    isObject(introspect) ? urlProblem(introspect.url, ['auth', 'opaque', 'introspect', 'url']) : undefined,
-    introspect === undefined && ids.length === 0
-      ? { path: ['auth', 'opaque'], message: 'needs `introspect` or at least one of `tokens`' }
-      : undefined,
-    twice < 0
-      ? undefined
-      : { path: ['auth', 'opaque', 'tokens', String(twice), 'id'], message: 'another token has this id' },
+    ...(isObject(introspect) ? urlProblems(introspect.url, [...at, 'introspect', 'url']) : []),
+    ...atValue(
+      at,
+      introspect === undefined && ids.length === 0 && 'needs `introspect` or at least one of `tokens`',
+    ),
+    ...atValue([...at, 'tokens', String(twice), 'id'], twice >= 0 && 'another token has this id'),
   ]
 }
 
-function basicProblem({ basic }: Values, { host, public_url: publicUrl }: Values): Finding | undefined {
-  if (basic === undefined || typeof host !== 'string' || isLoopbackHost(host)) return undefined
-  if (typeof publicUrl === 'string' && /^https:/i.test(publicUrl)) return undefined
+function basicProblems({ basic }: Values, listen: Values): Finding[] {
+  const { public_url: publicUrl } = listen
+  const isEncrypted = typeof publicUrl === 'string' && /^https:/i.test(publicUrl)
   const message =
     'passwords only travel over https: give an https:// `listen.public_url`, or listen on 127.0.0.1'
-  return { path: ['auth', 'basic'], at: 'key', message }
+  return atKey(['auth', 'basic'], basic !== undefined && isOpenHost(listen) && !isEncrypted && message)
 }
 
-function oauthProblems({ oauth, jwt, opaque }: Values): (Finding | undefined)[] {
+function oauthProblems({ oauth, jwt, opaque }: Values): Finding[] {
   if (!isObject(oauth)) return []
   const isReal = jwt !== undefined || (isObject(opaque) && opaque.introspect !== undefined)
   const servers = [oauth.authorization_servers].flat()
   return [
-    isReal
-      ? undefined
-      : { path: ['auth', 'oauth'], at: 'key', message: 'needs `jwt` or `opaque.introspect`' },
-    ...servers.map((server) => urlProblem(server, ['auth', 'oauth', 'authorization_servers'])),
+    ...atKey(['auth', 'oauth'], !isReal && 'needs `jwt` or `opaque.introspect`'),
+    ...servers.flatMap((server) => urlProblems(server, ['auth', 'oauth', 'authorization_servers'])),
   ]
 }
 
-/** Public lists require authentication for everything else. */
-function pointless(auth: Values): Finding | undefined {
-  if (auth.anonymous === undefined || requiresTokens(auth)) return undefined
-  return {
-    path: ['auth', 'anonymous'],
-    at: 'key',
-    message: 'needs `jwt` or `opaque`: otherwise everything is public',
-  }
-}
-
-function urlProblem(value: unknown, path: Path, otherwise = ''): Finding | undefined {
-  if (typeof value !== 'string') return undefined
-  if (!isHttpUrl(value)) return { path, message: `must be a URL such as https://idp.example.com${otherwise}` }
-  if (holdsPassword(value)) return { path, message: 'a URL must not contain a user and password' }
-  if (isConfidentialUrl(value)) return undefined
-  return { path, message: `must be https://, except on loopback${otherwise}` }
+function urlProblems(value: unknown, path: Path, otherwise = ''): Finding[] {
+  if (typeof value !== 'string') return []
+  if (!isHttpUrl(value)) return atValue(path, `must be a URL such as https://idp.example.com${otherwise}`)
+  if (holdsPassword(value)) return atValue(path, 'a URL must not contain a user and password')
+  return atValue(path, !isConfidentialUrl(value) && `must be https://, except on loopback${otherwise}`)
 }
 
 function plainTextWarning(auth: Values, { public_url: publicUrl }: Values): Finding[] {
-  if (!requiresTokens(auth) || typeof publicUrl !== 'string' || !isHttpUrl(publicUrl)) return []
-  if (isConfidentialUrl(publicUrl)) return []
-  return [{ path: ['listen', 'public_url'], message: 'tokens are sent unencrypted: use https://' }]
+  const isPlain = typeof publicUrl === 'string' && isHttpUrl(publicUrl) && !isConfidentialUrl(publicUrl)
+  return atValue(
+    ['listen', 'public_url'],
+    requiresTokens(auth) && isPlain && 'tokens are sent unencrypted: use https://',
+  )
+}
+
+/** Whether other machines can reach the address. */
+export function isOpenHost({ host }: Values): boolean {
+  return typeof host === 'string' && !isLoopbackHost(host)
 }
 
 function isOn(value: unknown): boolean {
@@ -529,13 +515,10 @@ export function pageWarnings({ auth, features, profile, store }: Values): Findin
     ? 'set `client_id` here for sign-in at the issuer, or add users'
     : 'add users with `approves_as`'
   const otherwise = store === 'memory' ? 'a client that supports elicitation' : '`gatehouse approvals`'
-  return [
-    {
-      path: ['auth', isObject(jwt) ? 'jwt' : 'opaque'],
-      at: 'key',
-      message: `no browser can open the approval page, because browsers do not send tokens: ${way} under \`auth.basic\`. Otherwise, such a call needs ${otherwise}`,
-    },
-  ]
+  return atKey(
+    ['auth', isObject(jwt) ? 'jwt' : 'opaque'],
+    `no browser can open the approval page, because browsers do not send tokens: ${way} under \`auth.basic\`. Otherwise, such a call needs ${otherwise}`,
+  )
 }
 
 /** Whether a call may wait for approval outside of the client. */
@@ -560,13 +543,12 @@ function problemsOf(tool: Readonly<Record<string, unknown>>, at: Path, hasAuth: 
   const misplaced = approval === 'inline' ? ['approvals', 'approvers'].filter((key) => key in tool) : []
   if (misplaced.length > 0) {
     const message = 'requires `approval: out_of_band`: inline approval asks only the caller'
-    return misplaced.map((key) => ({ path: [...at, key], at: 'key', message }))
+    return misplaced.flatMap((key) => atKey([...at, key], message))
   }
   if (typeof approvals !== 'number' || approvals < 2) return []
   const path = [...at, 'approvals']
   const named = approvers === undefined ? undefined : [approvers].flat().length
   if (named !== undefined && named < approvals)
-    return [{ path, message: `more than the ${named} in \`approvers\`: there are not enough approvers` }]
-  if (hasAuth) return []
-  return [{ path, message: 'needs `auth`: without it, people cannot be distinguished' }]
+    return atValue(path, `more than the ${named} in \`approvers\`: there are not enough approvers`)
+  return atValue(path, !hasAuth && 'needs `auth`: without it, people cannot be distinguished')
 }

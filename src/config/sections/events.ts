@@ -6,7 +6,7 @@ import type { DeclaredEvent, DeclaredEvents } from '../../core/settings.ts'
 import type { Secret } from '../../core/text/secret.ts'
 import { durationSchema } from '../../core/time/units.ts'
 import { parseExpression, parsePath, serverTool, uses } from '../../core/undo/expression.ts'
-import type { Finding } from '../problem.ts'
+import { atKey, atValue, type Finding } from '../problem.ts'
 import { list } from './about.ts'
 import { isPersonal } from './upstream-oauth.ts'
 
@@ -159,11 +159,10 @@ export function eventProblems(events: unknown, path: Path, around: Surroundings)
     around.servers === undefined
       ? 'have no effect: events are off for this server; write `features.events: on` under it'
       : 'have no effect: turn on `features.events`'
-  const off: Finding = { path, at: 'key', message }
   const found = Object.entries(events).flatMap(([name, event]) =>
     isObject(event) ? ofEvent(event, [...path, name], around) : [],
   )
-  return [...(around.isOn ? [] : [off]), ...found]
+  return [...atKey(path, !around.isOn && message), ...found]
 }
 
 /** Whether events are on for what belongs to no single server. */
@@ -192,36 +191,24 @@ function isOn(written: unknown): boolean {
 function ofEvent(event: Values, path: Path, around: Surroundings): Finding[] {
   const { watch, hook } = event
   if (watch !== undefined && hook !== undefined)
-    return [{ path: [...path, 'hook'], at: 'key', message: '`watch` is also set: keep one of the two' }]
-  if (watch === undefined && hook === undefined)
-    return [{ path, at: 'key', message: 'needs `watch` or `hook`' }]
-  const kind = watch === undefined ? 'hook' : 'watch'
-  const others = kind === 'hook' ? ['every', 'items', 'id', 'changed', 'removed'] : ['when']
-  const misplaced = others
-    .filter((key) => event[key] !== undefined)
-    .map((key): Finding => {
-      const wanted = kind === 'hook' ? 'watch' : 'hook'
-      return { path: [...path, key], at: 'key', message: `requires \`${wanted}\`: remove it` }
-    })
-  return [...misplaced, ...(kind === 'watch' ? ofWatch(event, path, around) : ofHook(event, path))]
+    return atKey([...path, 'hook'], '`watch` is also set: keep one of the two')
+  if (watch === undefined && hook === undefined) return atKey(path, 'needs `watch` or `hook`')
+  const isHook = watch === undefined
+  const others = isHook ? ['every', 'items', 'id', 'changed', 'removed'] : ['when']
+  const misplaced = others.flatMap((key) =>
+    atKey([...path, key], event[key] !== undefined && `requires \`${isHook ? 'watch' : 'hook'}\`: remove it`),
+  )
+  return [...misplaced, ...(isHook ? ofHook(event, path) : ofWatch(event, path, around))]
 }
 
 function ofWatch({ watch, items, id, changed }: Values, path: Path, around: Surroundings): Finding[] {
-  const missing: Finding[] =
-    id === undefined
-      ? [{ path, at: 'key', message: 'needs `id`, the path of what identifies an item, such as $.id' }]
-      : []
   return [
-    ...missing,
-    ...at([...path, 'watch'], callProblem(watch, around)),
-    ...at([...path, 'items'], itemsProblem(items)),
-    ...at([...path, 'id'], stepsProblem(id)),
-    ...at([...path, 'changed'], stepsProblem(changed)),
+    ...atKey(path, id === undefined && 'needs `id`, the path of what identifies an item, such as $.id'),
+    ...atValue([...path, 'watch'], callProblem(watch, around)),
+    ...atValue([...path, 'items'], itemsProblem(items)),
+    ...atValue([...path, 'id'], stepsProblem(id)),
+    ...atValue([...path, 'changed'], stepsProblem(changed)),
   ]
-}
-
-function at(path: Path, message: string | undefined): Finding[] {
-  return message === undefined ? [] : [{ path, message }]
 }
 
 function callProblem(watch: unknown, { servers }: Surroundings): string | undefined {
@@ -258,20 +245,15 @@ function stepsProblem(path: unknown): string | undefined {
 }
 
 function ofHook({ hook, when }: Values, path: Path): Finding[] {
-  const conditions = isObject(when) ? Object.keys(when) : []
-  const paths = conditions
-    .filter((key) => key.startsWith('$') && stepsProblem(key) !== undefined)
-    .map((key): Finding => ({
-      path: [...path, 'when', key],
-      at: 'key',
-      message: 'must be a path such as $.action',
-    }))
+  const paths = Object.keys(isObject(when) ? when : {}).flatMap((key) => {
+    const isWrong = key.startsWith('$') && stepsProblem(key) !== undefined
+    return atKey([...path, 'when', key], isWrong && 'must be a path such as $.action')
+  })
   if (!isObject(hook) || hook.form !== 'standard') return paths
   const secrets: readonly unknown[] = [hook.secret].flat()
   const isSound = secrets.every((secret) => typeof secret !== 'string' || secret === '' || isStandard(secret))
-  if (isSound) return paths
   const message = 'must be whsec_ and 24 to 64 bytes in base64, as Standard Webhooks defines secrets'
-  return [...paths, { path: [...path, 'hook', 'secret'], message }]
+  return [...paths, ...atValue([...path, 'hook', 'secret'], !isSound && message)]
 }
 
 function isStandard(secret: string): boolean {

@@ -5,7 +5,7 @@ import { join, resolve } from 'node:path'
 import type { JsonSchema } from '../../core/schema/schema.ts'
 import type { StoreSettings } from '../../core/settings.ts'
 import { Secret } from '../../core/text/secret.ts'
-import { type Checked, placeAt } from '../problem.ts'
+import { atValue, type Checked, placeAt } from '../problem.ts'
 import type { Environment } from '../secrets.ts'
 import { userFolder } from '../user-folders.ts'
 
@@ -73,10 +73,7 @@ function isWritable(folder: string): boolean {
 
 /** Checks whether `store` can be a store: its folder, or its URL. */
 export function checkStore(store: unknown, directory: string): Checked {
-  const message = storeProblem(store, directory)
-  return message === undefined
-    ? { problems: [], warnings: [] }
-    : { problems: [{ path: ['store'], message }], warnings: [] }
+  return { problems: atValue(['store'], storeProblem(store, directory)), warnings: [] }
 }
 
 function storeProblem(store: unknown, directory: string): string | undefined {

@@ -12,7 +12,7 @@ import { isObject } from '../../core/json/json.ts'
 import { type Root, parseSteps } from '../../core/json/path.ts'
 import { compilePattern, type Pattern } from '../../core/text/pattern.ts'
 import { type Expression, parseExpression, parsePath, uses } from '../../core/undo/expression.ts'
-import type { Finding } from '../problem.ts'
+import { atKey, atValue, type Finding } from '../problem.ts'
 
 const expression = {
   type: 'string',
@@ -252,14 +252,12 @@ function undoProblems(undo: unknown, path: Path): Finding[] {
   if (!isObject(undo)) return []
   const { call, restore, snapshot, absent } = undo
   if ((call === undefined) === (restore === undefined)) {
-    const message = call === undefined ? 'needs `call`, or `snapshot` and `restore`' : TWICE
-    return [{ path, at: 'key', message }]
+    return atKey(path, call === undefined ? 'needs `call`, or `snapshot` and `restore`' : TWICE)
   }
   const alone = ['snapshot', 'absent'].find((key) => call !== undefined && undo[key] !== undefined)
-  if (alone !== undefined)
-    return [{ path: [...path, alone], at: 'key', message: 'requires `restore`: remove it' }]
+  if (alone !== undefined) return atKey([...path, alone], 'requires `restore`: remove it')
   if (call === undefined && snapshot === undefined)
-    return [{ path, at: 'key', message: 'needs `snapshot`, which reads what `restore` writes back' }]
+    return atKey(path, 'needs `snapshot`, which reads what `restore` writes back')
   const given: readonly (readonly [string, unknown, readonly Root[]])[] = [
     ['call', call, ['args', 'result']],
     ['snapshot', snapshot, ['args']],
@@ -284,8 +282,7 @@ function provenanceProblems(provenance: unknown, path: Path): Finding[] {
   return ['source', 'version'].flatMap((key) => {
     const text = provenance[key]
     if (typeof text !== 'string' || !text.startsWith('$')) return []
-    const message = pathProblem(text)
-    return message === undefined ? [] : [{ path: [...path, key], message }]
+    return atValue([...path, key], pathProblem(text))
   })
 }
 
@@ -310,10 +307,9 @@ function expressionFindings(text: string, path: Path, demands: Demands): Finding
   // The schema reports empty values.
   if (text === '') return []
   try {
-    const message = misuse(parseExpression(text), demands)
-    return message === undefined ? [] : [{ path, message }]
+    return atValue(path, misuse(parseExpression(text), demands))
   } catch (error) {
-    if (error instanceof TypeError) return [{ path, message: `is not a valid call: ${error.message}` }]
+    if (error instanceof TypeError) return atValue(path, `is not a valid call: ${error.message}`)
     throw error
   }
 }
@@ -355,7 +351,7 @@ export function idleMasks(features: unknown, upstreams: readonly (readonly [stri
   const idle = own.some(hasRules) ? own : [common, ...own]
   return idle
     .filter((each) => isOn(each) && !hasRules(each))
-    .map(({ path }) => ({ path: [...path, 'mask'], at: 'key', message: 'masks nothing: it needs `rules`' }))
+    .flatMap(({ path }) => atKey([...path, 'mask'], 'masks nothing: it needs `rules`'))
 }
 
 interface Masked {
@@ -379,20 +375,12 @@ function ruleProblems(
   at: Path,
   replacements: readonly string[],
 ): Finding[] {
-  if ((path === undefined) === (pattern === undefined)) {
-    return [{ path: at, message: 'needs `path` or `pattern`, and not both' }]
-  }
-  if (typeof path === 'string' && path !== '' && !parseSteps(path)) {
-    return [
-      {
-        path: [...at, 'path'],
-        message: 'must be a path such as $.items[*].email, with .name, [0] and [*] steps',
-      },
-    ]
-  }
+  if ((path === undefined) === (pattern === undefined))
+    return atValue(at, 'needs `path` or `pattern`, and not both')
+  if (typeof path === 'string' && path !== '' && !parseSteps(path))
+    return atValue([...at, 'path'], 'must be a path such as $.items[*].email, with .name, [0] and [*] steps')
   if (typeof pattern !== 'string' || pattern === '') return []
-  const problem = patternProblem(pattern, replacements)
-  return problem === undefined ? [] : [{ path: [...at, 'pattern'], message: problem }]
+  return atValue([...at, 'pattern'], patternProblem(pattern, replacements))
 }
 
 function patternProblem(source: string, replacements: readonly string[]): string | undefined {

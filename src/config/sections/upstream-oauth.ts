@@ -4,7 +4,7 @@ import type { FromSchema } from '../../core/schema/from-schema.ts'
 import type { IdentityProvider, OAuthSettings } from '../../core/settings.ts'
 import { isConfidentialUrl } from '../../core/address.ts'
 import { isHttpUrl } from '../names.ts'
-import type { Finding } from '../problem.ts'
+import { atKey, atValue, type Finding } from '../problem.ts'
 
 const url = {
   type: 'string',
@@ -192,58 +192,59 @@ export function oauthProblems(upstream: Values, path: readonly string[]): Findin
   const { oauth, url, token, headers, isolation } = upstream
   if (!isObject(oauth) || url === undefined) return []
   const at = [...path, 'oauth']
-  const problems: Finding[] = []
   const named = isObject(headers) ? Object.keys(headers) : []
-  if (token !== undefined || named.some((name) => name.toLowerCase() === 'authorization')) {
-    problems.push({ path: at, at: 'key', message: 'a fixed token is also set: keep one of the two' })
-  }
-  const grant = grantOf(oauth)
-  problems.push(...clientProblems(oauth, at), ...assertionProblems(oauth, at))
-  if (isPersonal(upstream) && isolation === 'shared') {
-    const message =
-      'each caller has its own credentials, so connections cannot be shared: use auto or per_client'
-    problems.push({ path: [...path, 'isolation'], message })
-  }
-  if (grant === 'authorization_code' && oauth.token_endpoint !== undefined && oauth.issuer === undefined) {
-    const message = 'is not enough for users to sign in: give `issuer`'
-    problems.push({ path: [...at, 'token_endpoint'], at: 'key', message })
-  }
+  const isFixed = token !== undefined || named.some((name) => name.toLowerCase() === 'authorization')
+  const isSignIn = grantOf(oauth) === 'authorization_code'
   const provider = isObject(oauth.identity_provider) ? oauth.identity_provider : {}
-  return [...problems, ...plainText(oauth, at), ...plainText(provider, [...at, 'identity_provider'])]
+  return [
+    ...atKey(at, isFixed && 'a fixed token is also set: keep one of the two'),
+    ...clientProblems(oauth, at),
+    ...assertionProblems(oauth, at),
+    ...atValue(
+      [...path, 'isolation'],
+      isPersonal(upstream) &&
+        isolation === 'shared' &&
+        'each caller has its own credentials, so connections cannot be shared: use auto or per_client',
+    ),
+    ...atKey(
+      [...at, 'token_endpoint'],
+      isSignIn &&
+        oauth.token_endpoint !== undefined &&
+        oauth.issuer === undefined &&
+        'is not enough for users to sign in: give `issuer`',
+    ),
+    ...plainText(oauth, at),
+    ...plainText(provider, [...at, 'identity_provider']),
+  ]
 }
 
 /** Checks that the client has what its grant needs. */
 function clientProblems(oauth: Values, at: readonly string[]): Finding[] {
   const { client_id: id, client_secret: secret, private_key: key } = oauth
   const grant = grantOf(oauth)
-  const isKnown = grant !== 'authorization_code' || secret !== undefined || key !== undefined
-  const problems: Finding[] = []
-  if (isKnown && id === undefined) problems.push({ path: at, at: 'key', message: 'needs `client_id`' })
-  if (grant === 'client_credentials' && secret === undefined && key === undefined)
-    problems.push({ path: at, at: 'key', message: 'needs `client_secret` or `private_key`' })
-  if (secret !== undefined && key !== undefined) {
-    const message = 'the client authenticates with its secret or its key: keep one of the two'
-    problems.push({ path: [...at, 'private_key'], at: 'key', message })
-  }
-  return problems
+  const [hasSecret, hasKey] = [secret !== undefined, key !== undefined]
+  const isKnown = grant !== 'authorization_code' || hasSecret || hasKey
+  const isAlone = grant === 'client_credentials' && !hasSecret && !hasKey
+  const message = 'the client authenticates with its secret or its key: keep one of the two'
+  return [
+    ...atKey(at, isKnown && id === undefined && 'needs `client_id`'),
+    ...atKey(at, isAlone && 'needs `client_secret` or `private_key`'),
+    ...atKey([...at, 'private_key'], hasSecret && hasKey && message),
+  ]
 }
 
 /** Checks that an assertion comes from one place. */
 function assertionProblems(oauth: Values, at: readonly string[]): Finding[] {
   const { assertion_file: file, identity_provider: provider } = oauth
-  if (grantOf(oauth) !== 'jwt_bearer') {
+  if (grantOf(oauth) !== 'jwt_bearer')
     return ['assertion_file', 'identity_provider'].flatMap((key) =>
-      oauth[key] === undefined
-        ? []
-        : [{ path: [...at, key], at: 'key' as const, message: 'is for `grant: jwt_bearer` only' }],
+      atKey([...at, key], oauth[key] !== undefined && 'is for `grant: jwt_bearer` only'),
     )
-  }
-  if ((file === undefined) === (provider === undefined)) {
-    const message = 'needs `assertion_file` or `identity_provider`, one of the two'
-    return [{ path: at, at: 'key', message }]
-  }
-  if (!isObject(provider) || provider.issuer !== undefined || provider.token_endpoint !== undefined) return []
-  return [{ path: [...at, 'identity_provider'], at: 'key', message: 'needs `issuer`' }]
+  if ((file === undefined) === (provider === undefined))
+    return atKey(at, 'needs `assertion_file` or `identity_provider`, one of the two')
+  const isKnown =
+    !isObject(provider) || provider.issuer !== undefined || provider.token_endpoint !== undefined
+  return atKey([...at, 'identity_provider'], !isKnown && 'needs `issuer`')
 }
 
 /** Secrets are sent to these URLs, so https is required except on loopback. */
@@ -251,8 +252,8 @@ function plainText(oauth: Values, at: readonly string[]): Finding[] {
   return ['issuer', 'token_endpoint'].flatMap((key): Finding[] => {
     const address = oauth[key]
     if (typeof address !== 'string') return []
-    if (!isHttpUrl(address)) return [{ path: [...at, key], message: 'must be a complete URL' }]
-    return isConfidentialUrl(address) ? [] : [{ path: [...at, key], message: 'must start with https://' }]
+    if (!isHttpUrl(address)) return atValue([...at, key], 'must be a complete URL')
+    return atValue([...at, key], !isConfidentialUrl(address) && 'must start with https://')
   })
 }
 
@@ -264,7 +265,7 @@ export function sharedGrants(upstreams: Values, isForAll: boolean): Finding[] {
     if (!isObject(oauth) || grantOf(oauth) !== 'authorization_code') return []
     const message =
       'without `auth`, callers cannot be distinguished, so the first sign-in applies to all of them: set `auth`'
-    return [{ path: ['upstreams', name, 'oauth'], at: 'key', message }]
+    return atKey(['upstreams', name, 'oauth'], message)
   })
 }
 
@@ -278,7 +279,7 @@ export function missingTokens(upstreams: Values, auth: unknown): Finding[] {
     const message =
       'callers have no token that could be exchanged: set `auth.jwt` or `auth.opaque.introspect`'
     const key = grantOf(oauth) === 'jwt_bearer' ? 'identity_provider' : 'grant'
-    return [{ path: ['upstreams', name, 'oauth', key], message }]
+    return atValue(['upstreams', name, 'oauth', key], message)
   })
 }
 

@@ -10,7 +10,7 @@ import { revisionNames } from '../../protocol/revisions.ts'
 import { isConfidentialUrl } from '../../core/address.ts'
 import { isHttpUrl } from '../names.ts'
 import { patternMistake, expressionProblems, maskProblems, toolSchema } from './tool.ts'
-import { type Place, placeAt, type Checked, type Finding } from '../problem.ts'
+import { atKey, atValue, type Place, placeAt, type Checked, type Finding } from '../problem.ts'
 import { holdsPassword, looksLikeToken, namesSecret } from '../secrets.ts'
 import { aboutProperties, list, resourceWords, toolWords } from './about.ts'
 import { approvalProblems } from './auth.ts'
@@ -293,61 +293,49 @@ export function checkUpstream(
   { directory, isStrict, hasAuth, features }: Surroundings,
 ): Checked {
   const query = querySecrets(upstream, path)
-  const found = [reachProblem(upstream, path), ...misplaced(upstream, path), transportProblem(upstream, path)]
-  const rest = [
-    ...headerProblems(upstream, path),
-    cwdProblem(upstream, path, directory),
-    sandboxProblem(upstream, path, features),
-    urlProblem(upstream, path),
-    proxyProblem(upstream, path),
-    gatewayKeyProblem(upstream, path),
-    ...oauthProblems(upstream, path),
-    ...maskProblems(upstream.features, [...path, 'features']),
-    ...patternProblems(upstream, path),
-    ...renameProblems(upstream.tools, [...path, 'tools']),
-    ...expressionProblems(upstream.tools, [...path, 'tools']),
-    ...approvalProblems(upstream.tools, [...path, 'tools'], hasAuth),
-    ...eventProblems(upstream.events, [...path, 'events'], {
-      isOn: areServerEventsOn(upstream, features),
-    }),
-    ...(isStrict ? query : []),
-  ]
+  const tools: Path = [...path, 'tools']
+  const isOn = areServerEventsOn(upstream, features)
   return {
-    problems: [...found, ...rest].filter((finding) => finding !== undefined),
+    problems: [
+      ...reachProblems(upstream, path),
+      ...headerProblems(upstream, path),
+      ...cwdProblems(upstream, path, directory),
+      ...sandboxProblems(upstream, path, features),
+      ...urlProblems(upstream, path),
+      ...proxyProblems(upstream, path),
+      ...gatewayKeyProblems(upstream, path),
+      ...oauthProblems(upstream, path),
+      ...maskProblems(upstream.features, [...path, 'features']),
+      ...patternProblems(upstream, path),
+      ...renameProblems(upstream.tools, tools),
+      ...expressionProblems(upstream.tools, tools),
+      ...approvalProblems(upstream.tools, tools, hasAuth),
+      ...eventProblems(upstream.events, [...path, 'events'], { isOn }),
+      ...(isStrict ? query : []),
+    ],
     warnings: [...plainTextWarning(upstream, path), ...(isStrict ? [] : query)],
   }
 }
 
-function reachProblem({ url, command }: Values, path: Path): Finding | undefined {
-  if (url !== undefined && command !== undefined) {
-    return { path: [...path, 'command'], at: 'key', message: '`url` is also set: keep one of the two' }
-  }
-  if (url !== undefined || command !== undefined) return undefined
-  return { path, at: 'key', message: 'needs `command` or `url`' }
-}
-
-function misplaced({ url, command, ...others }: Values, path: Path): Finding[] {
-  if ((url === undefined) === (command === undefined)) return []
-  const kind = url === undefined ? 'url' : 'command'
-  const keys = kind === 'url' ? ['headers', 'token', 'oauth', 'proxy'] : ['args', 'env', 'cwd']
-  const advice = kind === 'url' ? ': set secrets of a command in `env`' : ': remove it'
-  return keys
-    .filter((key) => others[key] !== undefined)
-    .map((key) => ({ path: [...path, key], at: 'key', message: `requires \`${kind}\`${advice}` }))
-}
-
-function transportProblem({ url, command, transport }: Values, path: Path): Finding | undefined {
+/** Checks that there is one way to reach the server, and that the other settings belong to it. */
+function reachProblems({ url, command, transport, ...others }: Values, path: Path): Finding[] {
+  if (url !== undefined && command !== undefined)
+    return atKey([...path, 'command'], '`url` is also set: keep one of the two')
+  if (url === undefined && command === undefined) return atKey(path, 'needs `command` or `url`')
+  const isCommand = url === undefined
+  const misplaced = isCommand ? ['headers', 'token', 'oauth', 'proxy'] : ['args', 'env', 'cwd']
+  const advice = isCommand
+    ? 'requires `url`: set secrets of a command in `env`'
+    : 'requires `command`: remove it'
   const needsUrl = transport === 'streamable' || transport === 'sse'
-  if (needsUrl && command !== undefined && url === undefined) {
-    return { path: [...path, 'transport'], message: 'requires `url`: a command uses stdio' }
-  }
-  if (transport === 'stdio' && url !== undefined && command === undefined) {
-    return {
-      path: [...path, 'transport'],
-      message: 'requires `command`: a URL uses auto, streamable or sse',
-    }
-  }
-  return undefined
+  return [
+    ...misplaced.flatMap((key) => atKey([...path, key], others[key] !== undefined && advice)),
+    ...atValue([...path, 'transport'], needsUrl && isCommand && 'requires `url`: a command uses stdio'),
+    ...atValue(
+      [...path, 'transport'],
+      transport === 'stdio' && !isCommand && 'requires `command`: a URL uses auto, streamable or sse',
+    ),
+  ]
 }
 
 // Headers that MCP or HTTP set.
@@ -365,18 +353,17 @@ export function isOwnHeader(name: string): boolean {
 function headerProblems({ headers, token }: Values, path: Path): Finding[] {
   if (!isObject(headers)) return []
   return Object.keys(headers).flatMap((name): Finding[] => {
-    const at = { path: [...path, 'headers', name], at: 'key' } as const
-    if (isOwnHeader(name)) return [{ ...at, message: 'the gateway sets this header itself: remove it' }]
+    const at = [...path, 'headers', name]
+    if (isOwnHeader(name)) return atKey(at, 'the gateway sets this header itself: remove it')
     const isTwice = name.toLowerCase() === 'authorization' && token !== undefined
-    return isTwice ? [{ ...at, message: '`token` already sets this header: keep one of the two' }] : []
+    return atKey(at, isTwice && '`token` already sets this header: keep one of the two')
   })
 }
 
-function cwdProblem({ cwd }: Values, path: Path, directory: string): Finding | undefined {
-  if (typeof cwd !== 'string' || cwd === '') return undefined
+function cwdProblems({ cwd }: Values, path: Path, directory: string): Finding[] {
+  if (typeof cwd !== 'string' || cwd === '') return []
   const place = placeAt(resolve(directory, cwd))
-  if (place === 'directory') return undefined
-  return { path: [...path, 'cwd'], message: unfit(place) }
+  return atValue([...path, 'cwd'], place !== 'directory' && unfit(place))
 }
 
 function unfit(place: Exclude<Place, 'directory'>): string {
@@ -385,44 +372,40 @@ function unfit(place: Exclude<Place, 'directory'>): string {
 }
 
 /** A sandbox that nothing guards would be a trap. */
-function sandboxProblem({ sandbox, features }: Values, path: Path, common: unknown): Finding | undefined {
-  if (sandbox !== true && sandbox !== 'on' && sandbox !== 'true') return undefined
+function sandboxProblems({ sandbox, features }: Values, path: Path, common: unknown): Finding[] {
+  if (sandbox !== true && sandbox !== 'on' && sandbox !== 'true') return []
   const written = [features, common].find(
     (each) => each === 'none' || (isObject(each) && Object.hasOwn(each, 'dry_run')),
   )
   const value = isObject(written) ? written.dry_run : written
-  if (value !== 'none' && value !== 'off' && value !== false) return undefined
-  return {
-    path: [...path, 'sandbox'],
-    at: 'key',
-    message: 'requires the feature `dry_run`, which is off here',
-  }
+  const isOff = value === 'none' || value === 'off' || value === false
+  return atKey([...path, 'sandbox'], isOff && 'requires the feature `dry_run`, which is off here')
 }
 
-function urlProblem({ url }: Values, path: Path): Finding | undefined {
-  if (typeof url !== 'string') return undefined
+function urlProblems({ url }: Values, path: Path): Finding[] {
+  if (typeof url !== 'string') return []
   const at = [...path, 'url']
-  if (!isHttpUrl(url)) return { path: at, message: 'must be a complete URL such as https://example.com/mcp' }
-  if (!holdsPassword(url)) return undefined
-  return { path: at, message: 'a URL must not contain a user and password: write them in `headers`' }
+  if (!isHttpUrl(url)) return atValue(at, 'must be a complete URL such as https://example.com/mcp')
+  return atValue(
+    at,
+    holdsPassword(url) && 'a URL must not contain a user and password: write them in `headers`',
+  )
 }
 
 /** Without a known key, only the address says which gateway it is. */
-function gatewayKeyProblem({ gateway_key: key, url }: Values, path: Path): Finding | undefined {
-  if (key !== 'auto' || typeof url !== 'string' || !URL.canParse(url) || isConfidentialUrl(url))
-    return undefined
-  return {
-    path: [...path, 'gateway_key'],
-    message: '`auto` requires https:// or an address of this machine: write the key of that gateway',
-  }
+function gatewayKeyProblems({ gateway_key: key, url }: Values, path: Path): Finding[] {
+  const isPlain = typeof url === 'string' && URL.canParse(url) && !isConfidentialUrl(url)
+  return atValue(
+    [...path, 'gateway_key'],
+    key === 'auto' &&
+      isPlain &&
+      '`auto` requires https:// or an address of this machine: write the key of that gateway',
+  )
 }
 
-function proxyProblem({ proxy }: Values, path: Path): Finding | undefined {
-  if (typeof proxy !== 'string' || ['env', 'off'].includes(proxy) || parseProxy(proxy)) return undefined
-  return {
-    path: [...path, 'proxy'],
-    message: PROXY_MISTAKE,
-  }
+function proxyProblems({ proxy }: Values, path: Path): Finding[] {
+  const isWrong = typeof proxy === 'string' && !['env', 'off'].includes(proxy) && !parseProxy(proxy)
+  return atValue([...path, 'proxy'], isWrong && PROXY_MISTAKE)
 }
 
 function patternProblems({ errors, intent }: Values, path: Path): Finding[] {
@@ -433,10 +416,9 @@ function patternProblems({ errors, intent }: Values, path: Path): Finding[] {
       return source === undefined ? [] : [{ ...each, text: source, section: 'intent' }]
     }),
   ]
-  return given.flatMap(({ section, index, key, text }) => {
-    const message = patternMistake(text)
-    return message === undefined ? [] : [{ path: [...path, section, String(index), key], message }]
-  })
+  return given.flatMap(({ section, index, key, text }) =>
+    atValue([...path, section, String(index), key], patternMistake(text)),
+  )
 }
 
 /** The texts under a key in a list of mappings. */
@@ -456,18 +438,22 @@ function querySecrets({ url }: Values, path: Path): Finding[] {
   if (typeof url !== 'string' || !isHttpUrl(url)) return []
   const isSecret = ([name, value]: [string, string]): boolean =>
     value !== '' && (namesSecret(name) || /key$/i.test(name) || looksLikeToken(value))
-  const found = [...new URL(url).searchParams].find(isSecret)
-  if (!found) return []
-  const message = `the query contains a secret (${found[0].slice(0, 40)}), and URLs appear in logs: send it with \`token\` or \`headers\``
-  return [{ path: [...path, 'url'], message }]
+  const [name] = [...new URL(url).searchParams].find(isSecret) ?? []
+  return atValue(
+    [...path, 'url'],
+    name !== undefined &&
+      `the query contains a secret (${name.slice(0, 40)}), and URLs appear in logs: send it with \`token\` or \`headers\``,
+  )
 }
 
 function plainTextWarning({ url, token, headers, oauth }: Values, path: Path): Finding[] {
   if (typeof url !== 'string' || !URL.canParse(url) || isConfidentialUrl(url)) return []
   const isFixed = token !== undefined || (isObject(headers) && Object.keys(headers).length > 0)
   const isSent = isFixed || oauth !== undefined
-  const message = 'secrets are sent to this server unencrypted: use https:// if available'
-  return isSent ? [{ path: [...path, 'url'], message }] : []
+  return atValue(
+    [...path, 'url'],
+    isSent && 'secrets are sent to this server unencrypted: use https:// if available',
+  )
 }
 
 /** Checks the renamed tools of one upstream: each name must refer to exactly one tool. */
@@ -479,11 +465,11 @@ export function renameProblems(tools: unknown, path: readonly string[]): Finding
   return renames.flatMap(([name, rename], index): Finding[] => {
     const at = [...path, name, 'rename']
     const twin = renames.slice(0, index).find(([, other]) => other === rename)?.[0]
-    if (name.includes('*')) return [{ path: at, message: 'a pattern matches several tools: give one name' }]
-    if (rename === name) return [{ path: at, message: 'this is already its name: remove it' }]
-    if (twin !== undefined) return [{ path: at, message: `this is also the new name of ${twin}` }]
-    if (!Object.hasOwn(tools, rename) || renames.some(([other]) => other === rename)) return []
+    if (name.includes('*')) return atValue(at, 'a pattern matches several tools: give one name')
+    if (rename === name) return atValue(at, 'this is already its name: remove it')
+    if (twin !== undefined) return atValue(at, `this is also the new name of ${twin}`)
+    const isApart = Object.hasOwn(tools, rename) && !renames.some(([other]) => other === rename)
     const message = `there are separate settings for ${rename}: write them here, next to the new name`
-    return [{ path: at, message }]
+    return atValue(at, isApart && message)
   })
 }
