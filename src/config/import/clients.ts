@@ -30,8 +30,8 @@ type Values = Readonly<Record<string, unknown>>
 /** A client, and how its file is read. */
 interface Client {
   readonly client: string
-  /** The member with the servers, of those in `roots`. */
-  readonly root: keyof typeof roots
+  /** The member with the servers, of those in `roots`. Default: `mcpServers`. */
+  readonly root?: keyof typeof roots
   /** The paths of its files. The first client with the root is the default for other files. */
   readonly file?: RegExp
   readonly dialect: Dialect
@@ -45,45 +45,26 @@ const inMilliseconds: Keys = { timeout: 'call in ms' }
 const inSeconds: Keys = { timeout: 'call in s' }
 
 const clients: readonly Client[] = [
-  { client: 'an MCP client', root: 'mcpServers', dialect: dialects.any },
-  {
-    client: 'Claude Desktop',
-    root: 'mcpServers',
-    file: /claude_desktop_config\.json$/,
-    dialect: dialects.none,
-  },
+  { client: 'an MCP client', dialect: dialects.any },
+  { client: 'Claude Desktop', file: /claude_desktop_config\.json$/, dialect: dialects.none },
   {
     client: 'Claude Code',
-    root: 'mcpServers',
     file: /(?:^|\/)(?:\.mcp\.json|\.claude\.json|managed-mcp\.json)$/,
     dialect: dialects.braces,
     keys: inMilliseconds,
   },
-  { client: 'Cursor', root: 'mcpServers', file: /(?:^|\/)\.cursor\/mcp\.json$/, dialect: dialects.editor },
-  { client: 'VS Code', root: 'mcpServers', file: /(?:^|\/)\.vscode\/mcp\.json$/, dialect: dialects.editor },
-  {
-    client: 'Windsurf',
-    root: 'mcpServers',
-    file: /(?:^|\/)mcp_config\.json$/,
-    dialect: dialects.editor,
-  },
-  {
-    client: 'Cline',
-    root: 'mcpServers',
-    file: /cline_mcp_settings\.json$/,
-    dialect: dialects.editor,
-    keys: inSeconds,
-  },
+  { client: 'Cursor', file: /(?:^|\/)\.cursor\/mcp\.json$/, dialect: dialects.editor },
+  { client: 'VS Code', file: /(?:^|\/)\.vscode\/mcp\.json$/, dialect: dialects.editor },
+  { client: 'Windsurf', file: /(?:^|\/)mcp_config\.json$/, dialect: dialects.editor },
+  { client: 'Cline', file: /cline_mcp_settings\.json$/, dialect: dialects.editor, keys: inSeconds },
   {
     client: 'Roo Code',
-    root: 'mcpServers',
     file: /(?:(?:^|\/)mcp_settings|\/\.(?:roo|kilocode)\/mcp)\.json$/,
     dialect: dialects.editor,
     keys: inSeconds,
   },
   {
     client: 'Gemini CLI',
-    root: 'mcpServers',
     file: /(?:^|\/)(?:settings|gemini-extension)\.json$/,
     dialect: dialects.shell,
     keys: inMilliseconds,
@@ -91,31 +72,22 @@ const clients: readonly Client[] = [
   },
   {
     client: 'Copilot CLI',
-    root: 'mcpServers',
     file: /(?:^|\/)mcp-config\.json$/,
     dialect: dialects.shell,
     keys: { ...inMilliseconds, tools: 'only tools' },
   },
   {
     client: 'Amazon Q',
-    root: 'mcpServers',
     file: /\/(?:\.amazonq|amazonq)\/.*\.json$/,
     dialect: dialects.editor,
     keys: inMilliseconds,
   },
-  {
-    client: 'Kiro',
-    root: 'mcpServers',
-    file: /\/\.kiro\/.*\.json$/,
-    dialect: dialects.braces,
-    keys: inMilliseconds,
-  },
-  { client: 'Warp', root: 'mcpServers', file: /\/\.warp\/.*\.json$/, dialect: dialects.braces },
-  { client: 'LM Studio', root: 'mcpServers', file: /\/\.lmstudio\/mcp\.json$/, dialect: dialects.none },
-  { client: 'JetBrains', root: 'mcpServers', file: /\/\.junie\/.*\.json$/, dialect: dialects.none },
+  { client: 'Kiro', file: /\/\.kiro\/.*\.json$/, dialect: dialects.braces, keys: inMilliseconds },
+  { client: 'Warp', file: /\/\.warp\/.*\.json$/, dialect: dialects.braces },
+  { client: 'LM Studio', file: /\/\.lmstudio\/mcp\.json$/, dialect: dialects.none },
+  { client: 'JetBrains', file: /\/\.junie\/.*\.json$/, dialect: dialects.none },
   {
     client: 'Continue',
-    root: 'mcpServers',
     file: /\/\.continue\/|(?:^|\/)config\.ya?ml$/,
     dialect: dialects.continue,
     // In `requestOptions`.
@@ -138,11 +110,7 @@ const clients: readonly Client[] = [
     dialect: dialects.none,
     keys: { ...inSeconds, source: 'transport' },
   },
-  {
-    client: 'Codex',
-    root: 'mcp_servers',
-    dialect: dialects.none,
-  },
+  { client: 'Codex', root: 'mcp_servers', dialect: dialects.none },
   { client: 'Goose', root: 'extensions', dialect: dialects.shell, keys: inSeconds },
   { client: 'Crush', root: 'mcp', file: /crush\.json$/, dialect: dialects.crush, keys: inSeconds },
   { client: 'opencode', root: 'mcp', dialect: dialects.opencode, keys: { timeout: 'start in ms' } },
@@ -216,7 +184,7 @@ function nothing(): undefined {
 
 function clientOf(root: string, file: string): Client {
   const path = resolve(file).replaceAll('\\', '/')
-  const own = clients.filter((each) => each.root === root)
+  const own = clients.filter(({ root: place = 'mcpServers' }) => place === root)
   const chosen = own.find((each) => each.file?.test(path)) ?? own.find((each) => !each.file)
   if (!chosen) throw new TypeError(`no client has its servers in ${root}`)
   return chosen

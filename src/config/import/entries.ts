@@ -449,105 +449,62 @@ type Meaning =
 /** Keys with their meaning. */
 export type Keys = Readonly<Record<string, Meaning>>
 
-const approval = {
-  advice:
-    'is about what the client asks, and was not imported: the gateway asks about dangerous tools; `tools: { NAME: { confirm: never } }` under this server is a tool that it never asks about',
-}
-const sandbox = {
-  advice: 'was not imported: the gateway starts commands without a sandbox; put one into the command',
-}
-const oauth = {
-  advice: 'was not imported: write `oauth` under this server, or set a token as ${NAME}',
-}
+/** The meanings, with the keys that have them in all clients that have them. */
+const meanings: readonly (readonly [meaning: Meaning, keys: string])[] = [
+  ['command', 'command cmd path'],
+  ['arguments', 'args'],
+  ['environment', 'env envs environment'],
+  ['passed variables', 'env_keys env_vars'],
+  ['environment file', 'envFile'],
+  ['folder', 'cwd workingDirectory'],
+  ['url', 'httpUrl serverUrl url uri baseUrl'],
+  ['headers', 'headers http_headers'],
+  ['headers from variables', 'env_http_headers'],
+  ['token variable', 'bearer_token_env_var'],
+  ['transport', 'type transport transportType'],
+  ['disabled', 'disabled isDisabled disable'],
+  ['enabled', 'enabled isActive active isEnabled enable'],
+  ['call in unknown unit', 'timeout'],
+  ['call in s', 'tool_timeout_sec'],
+  ['start in s', 'startup_timeout_sec'],
+  ['start in ms', 'startup_timeout_ms connectionTimeout initTimeout'],
+  ['only tools', 'includeTools enabledTools'],
+  ['only tools, if any', 'available_tools'],
+  ['no tools', 'excludeTools disabledTools disallowedTools deniedTools blockedTools'],
+  ['tool settings', 'tools'],
+  [
+    {
+      advice:
+        'is about what the client asks, and was not imported: the gateway asks about dangerous tools; `tools: { NAME: { confirm: never } }` under this server is a tool that it never asks about',
+    },
+    'alwaysAllow autoApprove autoApproved allowedTools trust default_tools_approval_mode',
+  ],
+  [
+    { advice: 'was not imported: the gateway runs no command for headers; write them with ${NAME}' },
+    'headersHelper',
+  ],
+  [
+    { advice: 'was not imported: write `oauth` under this server, or set a token as ${NAME}' },
+    'oauth auth authProviderType oauth_resource scopes',
+  ],
+  [
+    { advice: 'was not imported: the gateway starts commands without a sandbox; put one into the command' },
+    'sandbox sandboxEnabled',
+  ],
+  [
+    'ignored',
+    'name description displayName icon faviconUrl source version bundled required settings gallery',
+  ],
+  [
+    'ignored',
+    'start_on_launch dev watchPaths fromGalleryId registry alwaysLoad supports_parallel_tool_calls',
+  ],
+]
 
 /** The keys that mean the same in all clients that have them. */
-export const commonKeys: Keys = {
-  command: 'command',
-  cmd: 'command',
-  path: 'command',
-  args: 'arguments',
-  env: 'environment',
-  envs: 'environment',
-  environment: 'environment',
-  env_keys: 'passed variables',
-  env_vars: 'passed variables',
-  envFile: 'environment file',
-  cwd: 'folder',
-  workingDirectory: 'folder',
-  working_directory: 'folder',
-  httpUrl: 'url',
-  serverUrl: 'url',
-  url: 'url',
-  uri: 'url',
-  baseUrl: 'url',
-  headers: 'headers',
-  http_headers: 'headers',
-  env_http_headers: 'headers from variables',
-  bearer_token_env_var: 'token variable',
-  type: 'transport',
-  transport: 'transport',
-  transportType: 'transport',
-  disabled: 'disabled',
-  enabled: 'enabled',
-  isActive: 'enabled',
-  active: 'enabled',
-  isEnabled: 'enabled',
-  isDisabled: 'disabled',
-  disable: 'disabled',
-  enable: 'enabled',
-  timeout: 'call in unknown unit',
-  startup_timeout_sec: 'start in s',
-  startup_timeout_ms: 'start in ms',
-  tool_timeout_sec: 'call in s',
-  connectionTimeout: 'start in ms',
-  initTimeout: 'start in ms',
-  includeTools: 'only tools',
-  enabled_tools: 'only tools',
-  enabledTools: 'only tools',
-  available_tools: 'only tools, if any',
-  excludeTools: 'no tools',
-  disabled_tools: 'no tools',
-  disabledTools: 'no tools',
-  disallowedTools: 'no tools',
-  deniedTools: 'no tools',
-  blockedTools: 'no tools',
-  alwaysAllow: approval,
-  autoApprove: approval,
-  autoApproved: approval,
-  allowedTools: approval,
-  trust: approval,
-  default_tools_approval_mode: approval,
-  tools: 'tool settings',
-  headersHelper: {
-    advice: 'was not imported: the gateway runs no command for headers; write them with ${NAME}',
-  },
-  oauth,
-  auth: oauth,
-  authProviderType: oauth,
-  oauth_resource: oauth,
-  scopes: oauth,
-  sandbox,
-  sandboxEnabled: sandbox,
-  start_on_launch: 'ignored',
-  name: 'ignored',
-  description: 'ignored',
-  display_name: 'ignored',
-  displayName: 'ignored',
-  icon: 'ignored',
-  faviconUrl: 'ignored',
-  source: 'ignored',
-  bundled: 'ignored',
-  required: 'ignored',
-  settings: 'ignored',
-  gallery: 'ignored',
-  version: 'ignored',
-  dev: 'ignored',
-  watchPaths: 'ignored',
-  fromGalleryId: 'ignored',
-  registry: 'ignored',
-  alwaysLoad: 'ignored',
-  supports_parallel_tool_calls: 'ignored',
-}
+export const commonKeys: Keys = Object.fromEntries(
+  meanings.flatMap(([meaning, keys]) => keys.split(' ').map((key) => [key, meaning])),
+)
 
 /** The meaning of a key. Files that people write have it in other spellings too: `disabled_tools` and `disabledTools` are one. */
 function meaningOf(key: string, keys: Keys): Meaning | undefined {
