@@ -92,7 +92,7 @@ export async function redeliver(
     const requested: string[] = []
     await withAudit(settings, io, async (audit) => {
       for (const { letter, subscription } of meant) {
-        if (!subscription || !(await new DeadLetters(store).requestAgain(letter))) continue
+        if (!subscription || !(await new DeadLetters(store).requestRedelivery(letter))) continue
         const eventId = eventIdOf(letter)
         requested.push(eventId)
         const { id: caller } = subscription.principal

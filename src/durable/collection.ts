@@ -7,7 +7,7 @@
  * replace it, `insert` does not. Beyond its bounds a kind refuses records; it never removes others for them.
  */
 import { GatewayError } from '../core/error.ts'
-import { readJson } from '../core/json/json.ts'
+import { isObject, readJson } from '../core/json/json.ts'
 import { world } from '../core/world.ts'
 import { FOREVER, type KeyPrefix, type Store } from '../store/store.ts'
 import { type Bounds, type Caller, type Capacity, capacityOf, limitReached } from './bounds.ts'
@@ -307,10 +307,16 @@ function changedTooOften({ name }: Pick<RecordKind<object>, 'name'>): GatewayErr
   })
 }
 
-/** How records are written and read that are JSON; `isItem` says whether a value is one of this version. */
+/** The members that every record of a kind has, by what their values are; a principal is an object with an id. */
+type RequiredMembers<Item> = Partial<
+  Record<'string' | 'number' | 'object' | 'list' | 'principal', readonly (keyof Item & string)[]>
+>
+
+/** How records are written and read that are JSON; without the required members a value is none of this version. */
 export function asJson<Item extends object>(
-  isItem: (value: unknown) => value is Item,
+  required: RequiredMembers<Item>,
 ): Pick<RecordKind<Item>, 'encode' | 'decode'> {
+  const isItem = hasMembers<Item>(required)
   return {
     encode: (record) => JSON.stringify(record),
     decode: (text) => {
@@ -318,6 +324,23 @@ export function asJson<Item extends object>(
       return isItem(value) ? value : undefined
     },
   }
+}
+
+/** Finds out whether a value has the required members of records of a kind. */
+export function hasMembers<Item extends object>({
+  string = [],
+  number = [],
+  object = [],
+  list = [],
+  principal = [],
+}: RequiredMembers<Item>): (value: unknown) => value is Item {
+  return (value): value is Item =>
+    isObject(value) &&
+    string.every((name) => typeof value[name] === 'string') &&
+    number.every((name) => typeof value[name] === 'number') &&
+    object.every((name) => isObject(value[name])) &&
+    list.every((name) => Array.isArray(value[name])) &&
+    principal.map((name) => value[name]).every((each) => isObject(each) && typeof each.id === 'string')
 }
 
 /** The last insertion into each collection of a store, which the next one waits for. */

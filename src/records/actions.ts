@@ -5,7 +5,7 @@ import { type Lease, Leases } from '../durable/lease.ts'
 import type { Store } from '../store/store.ts'
 import type { KeptArgument } from './kept-arguments.ts'
 import type { StoredPrincipal } from './principal.ts'
-import { Collection, type RecordKind } from '../durable/collection.ts'
+import { Collection, hasMembers, type RecordKind } from '../durable/collection.ts'
 
 /** A call that changed something, and its compensation. Stored under `deed/…` as JSON; times are milliseconds since 1970. */
 export interface Action {
@@ -167,7 +167,7 @@ function withinMaxLength(action: Action): Action {
 
 function readAction(text: string): Action | undefined {
   const value = readJson(text)
-  if (!isAction(value)) return undefined
+  if (!isAction(value) || !states.includes(value.status)) return undefined
   const { exact, ...action } = value
   return exact !== true && mayBeRounded(action.way) ? { ...action, way: rounded } : action
 }
@@ -185,14 +185,13 @@ function mayBeRounded(value: unknown): boolean {
   return false
 }
 
-/** Whether a value is an action as this version writes it; another version may have written the store. */
-function isAction(value: unknown): value is Action & { readonly exact?: unknown } {
-  if (!isObject(value)) return false
-  const { key, startedAt, principal, upstream, tool, status, way } = value
-  const isNamed = [key, upstream, tool].every((each) => typeof each === 'string')
-  const isKnown = typeof status === 'string' && ['pending', 'ok', 'failed', 'unknown'].includes(status)
-  return isNamed && isKnown && typeof startedAt === 'number' && isObject(principal) && isObject(way)
-}
+const isAction = hasMembers<Action & { readonly exact?: unknown }>({
+  string: ['key', 'upstream', 'tool', 'status'],
+  number: ['startedAt'],
+  object: ['principal', 'way'],
+})
+
+const states: readonly string[] = ['pending', 'ok', 'failed', 'unknown'] satisfies Action['status'][]
 
 function matchesFilter(
   action: Action,

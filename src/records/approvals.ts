@@ -8,8 +8,9 @@ import { type AuthSettings, isProtected } from '../core/auth-settings.ts'
 import type { Risk } from '../core/descriptor.ts'
 import { GatewayError } from '../core/error.ts'
 import type { ApprovalStep } from '../core/audit-step.ts'
-import { canonical, isObject } from '../core/json/json.ts'
+import { canonical } from '../core/json/json.ts'
 import type { Remember, StopAsking } from '../core/remember.ts'
+import { isoTime } from '../core/time/waiting.ts'
 import type { UsedReference } from '../core/used-reference.ts'
 import { asJson, Collection, type RecordKind } from '../durable/collection.ts'
 import type { Store } from '../store/store.ts'
@@ -274,7 +275,12 @@ function isUsable({ status }: Approval): boolean {
 const approvalKind: RecordKind<Approval> = {
   name: 'approval',
   prefix: 'approval/',
-  ...asJson(isApproval),
+  ...asJson<Approval>({
+    string: ['id', 'caller', 'upstream', 'tool', 'message', 'digest'],
+    number: ['createdAt', 'expiresAt', 'needed'],
+    object: ['arguments'],
+    list: ['approvers', 'decisions'],
+  }),
   ttlOf: ({ expiresAt }, now) => Math.max(1, expiresAt - now) + RETENTION_MS,
 }
 
@@ -287,7 +293,7 @@ interface OpenReference {
 const openKind: RecordKind<OpenReference> = {
   name: 'open approval',
   prefix: 'approval:of:',
-  ...asJson(isReference),
+  ...asJson<OpenReference>({ string: ['id', 'token'] }),
   bounds: [{ count: MAX_PENDING, refuse: tooMany }],
 }
 
@@ -309,20 +315,6 @@ function randomId(): string {
 
 export function isSameToken(one: string, other: string): boolean {
   return timingSafeEqual(Buffer.from(hash('sha256', one)), Buffer.from(hash('sha256', other)))
-}
-
-/** Whether a value is an approval as this version writes it; another version may have written the store. */
-function isApproval(value: unknown): value is Approval {
-  if (!isObject(value)) return false
-  const { id, caller, upstream, tool, message, digest, createdAt, expiresAt, needed, ...rest } = value
-  const isNamed = [id, caller, upstream, tool, message, digest].every((field) => typeof field === 'string')
-  const isCounted = [createdAt, expiresAt, needed].every((field) => typeof field === 'number')
-  const isListed = Array.isArray(rest.approvers) && Array.isArray(rest.decisions)
-  return isNamed && isCounted && isListed && isObject(rest.arguments)
-}
-
-function isReference(value: unknown): value is OpenReference & Record<string, unknown> {
-  return isObject(value) && typeof value.id === 'string' && typeof value.token === 'string'
 }
 
 /** The reason of a refusal that waiting cannot change: no one can be asked. */
@@ -350,9 +342,7 @@ function notOffered(): GatewayError {
   return new GatewayError(
     'INVALID_INPUT',
     'This approval applies to one call only and cannot be remembered.',
-    {
-      field: 'remember',
-    },
+    { field: 'remember' },
   )
 }
 
@@ -470,21 +460,17 @@ export function approvalView(approval: Approval): Readonly<Record<string, unknow
     digest,
     risk,
     caller,
-    created_at: timeText(createdAt),
-    expires_at: timeText(expiresAt),
+    created_at: isoTime(createdAt),
+    expires_at: isoTime(expiresAt),
     needed,
     ...(approvers.length > 0 && { approvers }),
     ...(typed !== undefined && { typed }),
     ...(offer && { may_remember: { calls: offer.max, seconds: offer.for / 1000 } }),
     ...(stop && { to_be_asked_no_more: stop }),
-    decisions: decisions.map(({ at, ...decision }) => ({ ...decision, at: timeText(at) })),
+    decisions: decisions.map(({ at, ...decision }) => ({ ...decision, at: isoTime(at) })),
   }
 }
 
 function dataView({ isOutside, ...facts }: ReferencedData): Readonly<Record<string, unknown>> {
   return { ...facts, ...(isOutside && { is_outside: true }) }
-}
-
-function timeText(at: number): string {
-  return new Date(at).toISOString()
 }

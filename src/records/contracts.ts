@@ -10,8 +10,8 @@ import {
   levelOf,
   raised,
 } from '../core/contract.ts'
-import { isObject } from '../core/json/json.ts'
-import { asJson, Collection, type RecordKind } from '../durable/collection.ts'
+import { isObject, readJson } from '../core/json/json.ts'
+import { Collection, type RecordKind } from '../durable/collection.ts'
 import { FOREVER, type Store } from '../store/store.ts'
 
 /** The result of recording a contract. */
@@ -59,8 +59,12 @@ export class Contracts {
 const contractKind: RecordKind<ContractHistory> = {
   name: 'contract',
   prefix: 'contract/',
+  encode: (history) => JSON.stringify(history),
   // A history in the format of another release counts as unknown.
-  ...asJson(isHistory),
+  decode: (text) => {
+    const value = readJson(text)
+    return isHistory(value) ? value : undefined
+  },
   ttlOf: () => FOREVER,
 }
 

@@ -6,7 +6,6 @@
  * that delivers the subscription finds it and makes the attempts.
  */
 import { hash } from 'node:crypto'
-import { isObject } from '../core/json/json.ts'
 import { shareOf } from '../core/principal.ts'
 import { asJson, Collection, ownerIn, type RecordKind } from '../durable/collection.ts'
 import type { Store } from '../store/store.ts'
@@ -39,7 +38,11 @@ const TTL_MS = 7 * 86_400_000
 const letterKind: RecordKind<DeadLetter> = {
   name: 'dead letter',
   prefix: 'dead-letter/',
-  ...asJson(isLetter),
+  ...asJson<DeadLetter>({
+    string: ['id', 'subscription', 'owner', 'name', 'failure'],
+    number: ['at'],
+    object: ['event'],
+  }),
   ttlOf: () => TTL_MS,
 }
 
@@ -86,11 +89,6 @@ export class DeadLetters {
     return (await this.#letters.ids()).length
   }
 
-  /** The dead letter of an id. @throws SERVER_UNAVAILABLE */
-  async find(id: string): Promise<DeadLetter | undefined> {
-    return (await this.list()).find((letter) => letter.id === id)
-  }
-
   /** Removes a dead letter, and a request to deliver it. @throws SERVER_UNAVAILABLE */
   async remove(letter: Pick<DeadLetter, 'id' | 'owner'>): Promise<void> {
     await this.#letters.remove(idIn(letter))
@@ -101,13 +99,7 @@ export class DeadLetters {
    * Requests that a dead letter is delivered again; resolves with whether it exists. It stays a dead letter until it is
    * accepted. @throws SERVER_UNAVAILABLE
    */
-  async requestRedelivery(id: string): Promise<boolean> {
-    const letter = await this.find(id)
-    return letter ? this.requestAgain(letter) : false
-  }
-
-  /** The same for a dead letter that was found. @throws SERVER_UNAVAILABLE */
-  async requestAgain(letter: Pick<DeadLetter, 'id' | 'owner'>): Promise<boolean> {
+  async requestRedelivery(letter: Pick<DeadLetter, 'id' | 'owner'>): Promise<boolean> {
     if (!(await this.#letters.has(idIn(letter)))) return false
     await this.#redeliveries.put(idIn(letter), {})
     return true
@@ -150,11 +142,4 @@ export class DeadLetters {
 /** The id in the collections. */
 function idIn({ owner, id }: Pick<DeadLetter, 'id' | 'owner'>): string {
   return `${owner}:${id}`
-}
-
-function isLetter(value: unknown): value is DeadLetter & Record<string, unknown> {
-  if (!isObject(value)) return false
-  const { id, subscription, owner, name, failure, event, at } = value
-  const isText = [id, subscription, owner, name, failure].every((each) => typeof each === 'string')
-  return isText && isObject(event) && typeof at === 'number'
 }

@@ -6,11 +6,11 @@
  */
 import { hash } from 'node:crypto'
 import { world } from '../core/world.ts'
-import { exactly, isObject } from '../core/json/json.ts'
+import { exactly } from '../core/json/json.ts'
 import type { Principal } from '../core/principal.ts'
 import { asJson, Collection, type RecordKind } from '../durable/collection.ts'
 import type { Store } from '../store/store.ts'
-import { callerHash, type StoredPrincipal, toStoredPrincipal } from './principal.ts'
+import { ownedId, type StoredPrincipal, toStoredPrincipal } from './principal.ts'
 
 /** What a caller subscribes to. Two subscriptions of a caller with equal members are the same one. */
 export interface SubscriptionKey {
@@ -115,7 +115,7 @@ export class EventSubscriptions {
   ): Promise<SubscriptionRecord | undefined> {
     if (!(await this.mayAdd(principal, id))) return undefined
     const { upstream, name, arguments: given, address } = key
-    return this.#kept.update(idIn(principal, id), (before) => ({
+    return this.#kept.update(ownedId(principal, id), (before) => ({
       ...(before ?? { id, createdAt: this.#now(), watermark: grant.watermark, settled: [] }),
       ...(upstream !== undefined && { upstream }),
       name,
@@ -131,13 +131,13 @@ export class EventSubscriptions {
 
   /** Whether a caller has a subscription of this id, or may add one. @throws SERVER_UNAVAILABLE */
   async mayAdd(principal: Principal, id: string): Promise<boolean> {
-    const stored = idIn(principal, id)
+    const stored = ownedId(principal, id)
     return (await this.#kept.has(stored)) || (await this.#kept.capacity(stored, principal)).count > 0
   }
 
   /** A subscription of a caller; undefined if it has none of this id. @throws SERVER_UNAVAILABLE */
   find(principal: Pick<Principal, 'id'>, id: string): Promise<SubscriptionRecord | undefined> {
-    return this.#kept.get(idIn(principal, id))
+    return this.#kept.get(ownedId(principal, id))
   }
 
   /** The subscriptions of all callers, for those that deliver. @throws SERVER_UNAVAILABLE */
@@ -147,7 +147,7 @@ export class EventSubscriptions {
 
   /** Ends a subscription; resolves with whether there was one. @throws SERVER_UNAVAILABLE */
   unsubscribe(principal: Pick<Principal, 'id'>, id: string): Promise<boolean> {
-    return this.#kept.remove(idIn(principal, id))
+    return this.#kept.remove(ownedId(principal, id))
   }
 
   /**
@@ -159,7 +159,7 @@ export class EventSubscriptions {
     owner: string,
     isAlive: (owner: string) => boolean,
   ): Promise<SubscriptionRecord | undefined> {
-    const record = await this.#kept.update(idIn(principal, id), (before) => {
+    const record = await this.#kept.update(ownedId(principal, id), (before) => {
       if (!before || before.owner === owner) return 'keep'
       return before.owner !== undefined && isAlive(before.owner) ? 'keep' : { ...before, owner }
     })
@@ -175,7 +175,7 @@ export class EventSubscriptions {
     owner: string,
     { watermark, settled, webhook }: Progress,
   ): Promise<SubscriptionRecord | undefined> {
-    const record = await this.#kept.update(idIn(principal, id), (before) => {
+    const record = await this.#kept.update(ownedId(principal, id), (before) => {
       if (!before?.webhook || before.owner !== owner) return 'keep'
       return { ...before, watermark, settled, webhook: webhook(before.webhook) }
     })
@@ -187,7 +187,7 @@ export class EventSubscriptions {
     { principal, id }: Pick<SubscriptionRecord, 'principal' | 'id'>,
     change: (watermark: string) => string,
   ): Promise<void> {
-    await this.#kept.update(idIn(principal, id), (before) => {
+    await this.#kept.update(ownedId(principal, id), (before) => {
       if (!before) return 'keep'
       const watermark = change(before.watermark)
       return watermark === before.watermark ? 'keep' : { ...before, watermark }
@@ -198,25 +198,13 @@ export class EventSubscriptions {
 const subscriptionKind: RecordKind<SubscriptionRecord> = {
   name: 'subscription',
   prefix: 'subscription/',
-  ...asJson(isRecord),
+  ...asJson<SubscriptionRecord>({
+    string: ['id', 'name', 'address', 'watermark'],
+    number: ['expiresAt'],
+    object: ['principal', 'arguments', 'delivery'],
+    list: ['settled'],
+  }),
   ttlOf: ({ expiresAt }, now) => expiresAt - now,
   // Those that deliver read all of them again and again.
   isReadOften: true,
-}
-
-/** The id in the collection: an id alone may be the same for several callers. */
-function idIn(principal: Pick<Principal, 'id'>, id: string): string {
-  return `${callerHash(principal.id)}:${id}`
-}
-
-function isRecord(value: unknown): value is SubscriptionRecord & Record<string, unknown> {
-  if (!isObject(value)) return false
-  const { id, name, address, watermark, principal, settled, expiresAt, arguments: given, delivery } = value
-  const isText = [id, name, address, watermark].every((each) => typeof each === 'string')
-  return (
-    isText &&
-    typeof expiresAt === 'number' &&
-    [principal, given, delivery].every(isObject) &&
-    Array.isArray(settled)
-  )
 }

@@ -21,7 +21,7 @@ import type { Seal, SealUse } from '../core/seal.ts'
 import { Slot } from '../core/slot.ts'
 import type { Store } from '../store/store.ts'
 import { decodeFailure, encodeFailure } from './calls.ts'
-import { Collection, type Decision, type RecordKind } from '../durable/collection.ts'
+import { Collection, type Decision, hasMembers, type RecordKind } from '../durable/collection.ts'
 import { callerHash, type StoredPrincipal } from './principal.ts'
 
 /** Where an operation stands. */
@@ -296,7 +296,7 @@ export function encodeOperation({ request, input, result, failure, ...head }: Op
 /** A record of text; undefined where it is none, which only another program can have written. */
 export function decodeOperation(text: string): OperationRecord | undefined {
   const value = readJson(text)
-  if (!isObject(value) || !isHead(value)) return undefined
+  if (!isHead(value) || !states.has(value.state)) return undefined
   const payload = Payload.text(text, value)
   const { request: _request, input: _input, result: _result, failure: _failure, ...head } = value
   const request = payload.at('request')
@@ -313,20 +313,11 @@ export function decodeOperation(text: string): OperationRecord | undefined {
   }
 }
 
-type Head = Omit<OperationRecord, 'request' | 'input' | 'result' | 'failure'>
-
-/** Whether a value has what every record has. */
-function isHead(value: Readonly<Record<string, unknown>>): value is Readonly<Record<string, unknown>> & Head {
-  const { expiresAt, id, state, owner, startedAt, updatedAt, upstream, tool, principal, requestId } = value
-  return (
-    [expiresAt, startedAt, updatedAt].every(Number.isFinite) &&
-    [id, owner, upstream, tool, requestId].every((each) => typeof each === 'string') &&
-    isObject(principal) &&
-    typeof principal.id === 'string' &&
-    typeof state === 'string' &&
-    states.has(state)
-  )
-}
+const isHead = hasMembers<OperationRecord>({
+  string: ['id', 'state', 'owner', 'upstream', 'tool', 'requestId'],
+  number: ['expiresAt', 'startedAt', 'updatedAt'],
+  principal: ['principal'],
+})
 
 const states: ReadonlySet<string> = new Set<OperationState>([
   'working',

@@ -7,6 +7,11 @@ export function callerHash(id: string): string {
   return hash('sha256', id).slice(0, 32)
 }
 
+/** The id of a record of a caller, in a collection that lists all of them: an id alone may be the same for several callers. */
+export function ownedId({ id: caller }: Pick<Principal, 'id'>, id: string): string {
+  return `${callerHash(caller)}:${id}`
+}
+
 /** A caller as it is stored: without its token. */
 export interface StoredPrincipal {
   readonly id: string

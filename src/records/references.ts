@@ -10,7 +10,6 @@ import { world } from '../core/world.ts'
 import type { Call } from '../core/call.ts'
 import { referencesSlot } from '../core/used-reference.ts'
 import { asGatewayError, GatewayError, invalidParam } from '../core/error.ts'
-import { isObject } from '../core/json/json.ts'
 import type { Principal } from '../core/principal.ts'
 import {
   type BlobEntry,
@@ -26,7 +25,7 @@ import { withinCapacity } from '../durable/bounds.ts'
 import { asJson, Collection, type RecordKind } from '../durable/collection.ts'
 import { plainName, UPLOADS } from './plain-name.ts'
 import { isSpooled } from './spool.ts'
-import { callerHash } from './principal.ts'
+import { ownedId } from './principal.ts'
 import { Uploads } from './uploads.ts'
 
 /** Kept data of one caller, whose id is `caller`. Times are in milliseconds since 1970. */
@@ -104,7 +103,7 @@ export class References {
     bytes: Bytes,
   ): Promise<Reference> {
     const blob = world.randomBytes(16).toString('hex')
-    const capacity = await this.#kept.capacity(idIn(principal, id), principal)
+    const capacity = await this.#kept.capacity(ownedId(principal, id), principal)
     if (capacity.count <= 0) throw tooMany()
     this.#mustTakeWrites()
     const kept = await this.#store.blobs.put(
@@ -118,7 +117,7 @@ export class References {
     try {
       return await this.adopt(principal, { ...facts, id }, { blob, ...kept })
     } catch (error) {
-      await this.#deleteUnused(idIn(principal, id), blob)
+      await this.#deleteUnused(ownedId(principal, id), blob)
       throw error
     }
   }
@@ -155,7 +154,7 @@ export class References {
   /** Checks an id that a caller chose. @throws INVALID_INPUT, CONFLICT if the caller has other data with it */
   async mustBeFree(principal: Principal, id: string): Promise<void> {
     if (!ID.test(id)) throw invalidParam('ref_id', 'must be 1 to 64 letters, digits, _, - and .')
-    if (await this.#kept.has(idIn(principal, id))) throw taken(id)
+    if (await this.#kept.has(ownedId(principal, id))) throw taken(id)
   }
 
   /**
@@ -164,7 +163,7 @@ export class References {
    */
   async find(principal: Principal, id: string): Promise<Reference | undefined> {
     if (!ID.test(id)) return undefined
-    const found = await this.#kept.get(idIn(principal, id))
+    const found = await this.#kept.get(ownedId(principal, id))
     if (!found) await new Uploads(this.#store, this.#now).refuseIfPending(principal, id)
     return found
   }
@@ -188,7 +187,7 @@ export class References {
 
   /** Deletes a reference and its data, whatever needs them, but no other data with this id; resolves with whether it was there. */
   async drop({ caller, id, blob }: Reference): Promise<boolean> {
-    const isDropped = await this.#kept.change(idIn({ id: caller }, id), (before) =>
+    const isDropped = await this.#kept.change(ownedId({ id: caller }, id), (before) =>
       before?.blob === blob ? ['remove', true] : ['keep', false],
     )
     if (isDropped) await this.#store.blobs.delete(blob)
@@ -238,7 +237,7 @@ export class References {
 
   /** Writes the record of a blob. @throws QUOTA_EXHAUSTED, CONFLICT */
   async #record(principal: Principal, record: Reference): Promise<void> {
-    const id = idIn(principal, record.id)
+    const id = ownedId(principal, record.id)
     const existing = await this.#kept.insert(id, record, principal)
     // A store that is asked again after its answer was lost finds what it wrote the first time.
     if (existing && existing.record?.blob !== record.blob) throw taken(record.id)
@@ -264,7 +263,7 @@ export async function keepReferences(
   const references = new Collection(store, referenceKind, now)
   const kept = await Promise.all(
     [...new Set(ids)].map((id) =>
-      references.update(idIn(principal, id), (before) =>
+      references.update(ownedId(principal, id), (before) =>
         before && before.expiresAt < until && now() < until ? { ...before, expiresAt: until } : 'keep',
       ),
     ),
@@ -348,16 +347,12 @@ export function unknownReference(): GatewayError {
 const referenceKind: RecordKind<Reference> = {
   name: 'reference',
   prefix: 'reference/',
-  ...asJson(isReference),
+  ...asJson<Reference>({
+    string: ['id', 'caller', 'blob', 'server', 'name', 'type', 'sha256'],
+    number: ['size', 'createdAt', 'expiresAt'],
+  }),
   ttlOf: ({ expiresAt }, now) => expiresAt - now,
   isStrict: true,
-}
-
-function isReference(value: unknown): value is Reference & Record<string, unknown> {
-  if (!isObject(value)) return false
-  const { id, caller, blob, server, name, type, sha256, size, createdAt, expiresAt } = value
-  const isNamed = [id, caller, blob, server, name, type, sha256].every((field) => typeof field === 'string')
-  return isNamed && [size, createdAt, expiresAt].every((field) => typeof field === 'number')
 }
 
 const NOTHING: ByteRange = { start: 0, end: 0 }
@@ -365,11 +360,6 @@ const NOTHING: ByteRange = { start: 0, end: 0 }
 /** Says that a sweep deletes a blob. */
 function announcedKey(blob: string): string {
   return `blob-swept:${blob}`
-}
-
-/** The id in the collection: ids of references are unique for their callers only. */
-function idIn({ id }: Pick<Principal, 'id'>, reference: string): string {
-  return `${callerHash(id)}:${reference}`
 }
 
 function newId(): string {

@@ -10,7 +10,7 @@ import { world } from '../core/world.ts'
 import type { Principal } from '../core/principal.ts'
 import type { Store } from '../store/store.ts'
 import { Collection, type Decision, type RecordKind } from '../durable/collection.ts'
-import { callerHash } from './principal.ts'
+import { ownedId } from './principal.ts'
 
 /** How many states are kept in all, and how many bytes; one caller may use a quarter of each. */
 const MAX_STATES = 4000
@@ -130,6 +130,6 @@ function isTooLarge(text: string): boolean {
 }
 
 /** The store can be read by operators, who need not learn handles. */
-function idIn({ id }: Principal, handle: string): string {
-  return `${callerHash(id)}:${hash('sha256', handle).slice(0, 32)}`
+function idIn(principal: Principal, handle: string): string {
+  return ownedId(principal, hash('sha256', handle).slice(0, 32))
 }

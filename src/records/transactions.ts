@@ -2,7 +2,6 @@
 import { createHash } from 'node:crypto'
 import { GatewayError } from '../core/error.ts'
 import { Slot } from '../core/slot.ts'
-import { isObject } from '../core/json/json.ts'
 import { asJson, Collection, type RecordKind } from '../durable/collection.ts'
 import { FOREVER, type Store } from '../store/store.ts'
 import type { StoredPrincipal } from './principal.ts'
@@ -186,7 +185,12 @@ const UNFINISHED_PREFIXES = [
 const transactionKind: RecordKind<Transaction> = {
   name: 'transaction',
   prefix: 'transaction/',
-  ...asJson(isTransaction),
+  ...asJson<Transaction>({
+    string: ['id', 'status'],
+    number: ['expiresAt', 'endsAt'],
+    object: ['principal'],
+    list: ['steps', 'compensations'],
+  }),
   encode: ({ status, retry, ...rest }) => JSON.stringify({ status, ...(retry && { retry }), ...rest }),
   busy: () => new GatewayError('TRANSACTION_CONFLICT', 'Too many concurrent changes of one transaction.'),
 }
@@ -198,13 +202,4 @@ function idOf(principal: string, id: string): string {
 /** Persisted since 0.3.0: this hash differs from `callerHash`. */
 function ownerOf(principal: string): string {
   return createHash('sha256').update(principal).digest('base64url').slice(0, 22)
-}
-
-/** Whether a value is a transaction as this version writes it; another version may have written the store. */
-function isTransaction(value: unknown): value is Transaction {
-  if (!isObject(value)) return false
-  const { id, status, principal, steps, compensations, expiresAt, endsAt } = value
-  const isNamed = typeof id === 'string' && typeof status === 'string' && isObject(principal)
-  const isTimed = typeof expiresAt === 'number' && typeof endsAt === 'number'
-  return isNamed && isTimed && Array.isArray(steps) && Array.isArray(compensations)
 }

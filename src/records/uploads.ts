@@ -4,11 +4,17 @@
  */
 import { world } from '../core/world.ts'
 import { GatewayError } from '../core/error.ts'
-import { isObject, readJson } from '../core/json/json.ts'
+import { readJson } from '../core/json/json.ts'
 import type { Principal } from '../core/principal.ts'
-import { Collection, type RecordKind } from '../durable/collection.ts'
+import { Collection, hasMembers, type RecordKind } from '../durable/collection.ts'
 import type { Store } from '../store/store.ts'
-import { callerHash, fromStoredPrincipal, type StoredPrincipal, toStoredPrincipal } from './principal.ts'
+import {
+  callerHash,
+  fromStoredPrincipal,
+  ownedId,
+  type StoredPrincipal,
+  toStoredPrincipal,
+} from './principal.ts'
 
 /** A requested upload. Times are in milliseconds since 1970. */
 export interface UploadRequest {
@@ -71,20 +77,18 @@ export class Uploads {
     const createdAt = this.#now()
     const id = `upload_${world.randomBytes(16).toString('hex')}`
     const request: UploadRequest = { ...facts, id, owner, createdAt, expiresAt: createdAt + ttl }
-    await this.#kept.insert(idIn(callerHash(owner.id), id), request, owner)
+    await this.#kept.insert(ownedId(owner, id), request, owner)
     return request
   }
 
   /** An upload by the hash of its owner and its id. */
   find(owner: string, id: string): Promise<UploadRequest | undefined> {
-    return this.#kept.get(idIn(owner, id))
+    return this.#kept.get(`${owner}:${id}`)
   }
 
   /** Records that the file was kept. */
   async finish({ owner, id }: UploadRequest): Promise<void> {
-    await this.#kept.update(idIn(callerHash(owner.id), id), (before) =>
-      before ? { ...before, isDone: true } : 'keep',
-    )
+    await this.#kept.update(ownedId(owner, id), (before) => (before ? { ...before, isDone: true } : 'keep'))
   }
 
   /** Throws if a caller requested an upload with this id which is not done. @throws RESOURCE_NOT_FOUND */
@@ -115,17 +119,12 @@ interface StoredUpload extends Omit<UploadRequest, 'owner'> {
   readonly owner: StoredPrincipal
 }
 
-function isStoredUpload(value: unknown): value is StoredUpload & Record<string, unknown> {
-  if (!isObject(value)) return false
-  const { id, owner, maxSize, types, createdAt, expiresAt } = value
-  const isCounted = [maxSize, createdAt, expiresAt].every((field) => typeof field === 'number')
-  const isOwned = isObject(owner) && typeof owner.id === 'string'
-  return typeof id === 'string' && isOwned && isCounted && Array.isArray(types)
-}
-
-function idIn(owner: string, id: string): string {
-  return `${owner}:${id}`
-}
+const isStoredUpload = hasMembers<StoredUpload>({
+  string: ['id'],
+  number: ['maxSize', 'createdAt', 'expiresAt'],
+  principal: ['owner'],
+  list: ['types'],
+})
 
 function isOpen({ isDone, expiresAt }: UploadRequest, now: number): boolean {
   return !isDone && expiresAt > now

@@ -289,12 +289,12 @@ describe('deliveries: dead letters', () => {
     expect(letter).toMatchObject({ failure: 'http_5xx', event: { data: { n: 1 } } })
     const { length } = world.bodies
     const [{ eventId }] = [world.bodies[0] ?? {}]
-    expect(await letters.requestRedelivery(letter?.id ?? '')).toBe(true)
+    expect(await letters.requestRedelivery(letter ?? { id: '', owner: '' })).toBe(true)
     await world.clock.advance(16 * MINUTE)
     expect(world.bodies.length).toBe(length + 5)
     expect([await letters.count(), (await letters.requested()).length]).toEqual([1, 0])
     world.dialer.answers.clear()
-    await letters.requestRedelivery(letter?.id ?? '')
+    await letters.requestRedelivery(letter ?? { id: '', owner: '' })
     await world.clock.advance(5000)
     expect(world.bodies.at(-1)).toMatchObject({ eventId, data: { n: 1 } })
     expect([await letters.count(), (await letters.requested()).length]).toEqual([0, 0])
@@ -310,7 +310,7 @@ describe('deliveries: dead letters', () => {
     await unsubscribe()
     const letters = new DeadLetters(world.store)
     const [letter] = await letters.list()
-    await letters.requestRedelivery(letter?.id ?? '')
+    await letters.requestRedelivery(letter ?? { id: '', owner: '' })
     await world.clock.advance(5000)
     expect([await letters.count(), (await letters.requested()).length]).toEqual([1, 0])
   })
