@@ -9,6 +9,7 @@ import { world } from '../core/world.ts'
 import { exactly } from '../core/json/json.ts'
 import type { Principal } from '../core/principal.ts'
 import { asJson, Collection, type RecordKind } from '../durable/collection.ts'
+import type { QueueProgress } from '../durable/queue.ts'
 import type { Store } from '../store/store.ts'
 import { ownedId, type StoredPrincipal, toStoredPrincipal } from './principal.ts'
 
@@ -24,16 +25,12 @@ export interface SubscriptionKey {
 }
 
 /** A subscription. Times are milliseconds since 1970. */
-export interface SubscriptionRecord extends SubscriptionKey {
+export interface SubscriptionRecord extends SubscriptionKey, QueueProgress {
   /** The same for equal subscriptions of a caller, also after a restart. Not a secret. */
   readonly id: string
   readonly principal: StoredPrincipal
   readonly createdAt: number
   readonly expiresAt: number
-  /** The position in the log of events up to which all are settled. */
-  readonly watermark: string
-  /** The positions of settled events behind the watermark. */
-  readonly settled: readonly string[]
   /** Set until the subscriber learned that events were lost. */
   readonly hasGap?: true
   /** Which process delivers it; it has no owner once that process has ended. */
@@ -70,14 +67,6 @@ export interface Grant {
   webhook?(before: WebhookState | undefined): WebhookState
   /** Where delivery begins if the subscription is new. */
   readonly watermark: string
-}
-
-/** How far a subscription was delivered. */
-export interface Progress {
-  readonly watermark: string
-  readonly settled: readonly string[]
-  /** The state of delivery by webhooks, given the recorded one. */
-  webhook(before: WebhookState): WebhookState
 }
 
 /** The expiry of a subscription without one: the end of the year 9999. */
@@ -173,7 +162,7 @@ export class EventSubscriptions {
   async advance(
     { principal, id }: SubscriptionRecord,
     owner: string,
-    { watermark, settled, webhook }: Progress,
+    { watermark, settled, webhook }: QueueProgress & { webhook(before: WebhookState): WebhookState },
   ): Promise<SubscriptionRecord | undefined> {
     const record = await this.#kept.update(ownedId(principal, id), (before) => {
       if (!before?.webhook || before.owner !== owner) return 'keep'

@@ -3,7 +3,8 @@ import type { Membership } from '../../src/durable/members.ts'
 import { casUpdate } from '../../src/durable/cas-update.ts'
 import type { Clock, RetrySchedule, Sent } from '../../src/durable/dispatcher.ts'
 import { AppendLog } from '../../src/durable/log.ts'
-import { type Consumer, Outbox, type Queue, type QueueRecord } from '../../src/durable/outbox.ts'
+import { type Consumer, Outbox } from '../../src/durable/outbox.ts'
+import { Queue, type QueueProgress } from '../../src/durable/queue.ts'
 import { Secret } from '../../src/core/text/secret.ts'
 import { LmdbStore } from '../../src/store/lmdb/store.ts'
 import { RedisStore } from '../../src/store/redis/store.ts'
@@ -17,6 +18,12 @@ export interface TestMessage {
   readonly id: string
   readonly queue: string
   readonly n: number
+}
+
+/** The record of a queue. */
+interface QueueRecord extends QueueProgress {
+  readonly id: string
+  readonly owner?: string
 }
 
 interface TestLetter {
@@ -57,7 +64,7 @@ export class QueueStore {
     return record?.owner === owner ? record : undefined
   }
 
-  async advance({ id }: QueueRecord, owner: string, progress: Pick<QueueRecord, 'watermark' | 'settled'>) {
+  async advance({ id }: QueueRecord, owner: string, progress: QueueProgress) {
     const record = await this.#change(id, (before) =>
       before?.owner === owner ? { ...before, ...progress } : before,
     )
@@ -134,19 +141,20 @@ export function testOutbox({ store, membership, clock, schedule, atOnce, send }:
   const log = messageLog(store)
   /** The queues that this process cannot deliver. */
   const undeliverable = new Set<string>()
-  const consume = (queue: Queue<QueueRecord, TestMessage, TestLetter>) =>
-    ({
+  const consume = (record: QueueRecord): Consumer<QueueRecord, TestMessage> => {
+    const queue = new Queue<TestMessage>(record)
+    const { id } = record
+    return {
+      id,
       queue,
-      get limits() {
-        return [[queue.record.id, atOnce]] as const
-      },
+      limits: [[id, atOnce]],
       fill: async (limit) => {
         while (queue.hasCapacity(limit)) {
           const { entries, start, cursor, hasMore } = await log.read(queue.next, 100)
           let before = start
           for (const { value, cursor: position } of entries) {
             const message = value as TestMessage
-            if (message.queue === queue.record.id) queue.add(message.id, message, { before, position })
+            if (message.queue === id) queue.add(message.id, message, { before, position })
             before = position
           }
           queue.advance(cursor, clock.now())
@@ -156,32 +164,33 @@ export function testOutbox({ store, membership, clock, schedule, atOnce, send }:
       send: (message, { attempts }, signal) => send(message, attempts, signal),
       retried: () => undefined,
       settled: () => undefined,
-      letterOf: (message) => ({ id: `letter of ${message.id}`, message }),
+      addLetter: (message) => letters.add([{ id: `letter of ${message.id}`, message }]),
       renewed: () => undefined,
       // There may be more in the log.
-      maintain: async () => outbox.wake(queue.record.id),
-      write: (owner, progress) => records.advance(queue.record, owner, progress),
-      remove: () => store.delete(`queue/${queue.record.id}`),
-    }) satisfies Consumer<QueueRecord, TestMessage, TestLetter>
-  const outbox: Outbox<
-    QueueRecord,
-    TestMessage,
-    TestLetter,
-    Consumer<QueueRecord, TestMessage, TestLetter>
-  > = new Outbox({
+      maintain: async () => outbox.wake(id),
+      write: async (owner, progress) => (await records.advance(record, owner, progress)) !== undefined,
+      remove: () => store.delete(`queue/${id}`),
+    }
+  }
+  const outbox = new Outbox<QueueRecord, TestMessage, Consumer<QueueRecord, TestMessage>>({
     store,
     ownerPrefix: 'queue-owner:',
     membership,
-    records,
-    letters,
+    records: () => records.all(),
+    claim: (record, owner, isAlive) => records.claim(record, owner, isAlive),
     schedule,
     clock,
     random: () => 1,
     log: silentLog,
     isDeliverable: ({ id }) => !undeliverable.has(id),
-    consume: (queue) => (undeliverable.has(queue.record.id) ? undefined : consume(queue)),
-    queueOf: ({ message }) => message.queue,
-    messageOf: ({ message }) => ({ id: message.id, message }),
+    consume: (record) => (undeliverable.has(record.id) ? undefined : consume(record)),
+    redeliveries: async () =>
+      (await letters.requested()).map((letter) => ({
+        id: letter.id,
+        queue: letter.message.queue,
+        message: { id: letter.message.id, content: letter.message },
+        end: (isDelivered) => (isDelivered ? letters.remove(letter) : letters.endRedelivery(letter)),
+      })),
     onUndeliverable: () => undefined,
     onPollFailed: () => undefined,
     onPolled: () => undefined,

@@ -4,6 +4,7 @@ import { callOnBehalf } from '../../own-calls.ts'
 import { asGatewayError, type GatewayError } from '../../../core/error.ts'
 import { type Clock, systemClock } from '../../../durable/dispatcher.ts'
 import { Outbox } from '../../../durable/outbox.ts'
+import type { Redelivery } from '../../../durable/queue.ts'
 import { type DeadLetter, DeadLetters } from '../../../records/dead-letters.ts'
 import { EventSubscriptions, type SubscriptionRecord } from '../../../records/event-subscriptions.ts'
 import { callerHash, fromStoredPrincipal } from '../../../records/principal.ts'
@@ -16,12 +17,7 @@ import { LogFeeds } from './log-feed.ts'
 import { type Receiver, ReceiverVerifier, VerifiedReceivers } from './receivers.ts'
 import { openSecrets } from './standard-webhooks.ts'
 import { WEBHOOK_RETRIES, WebhookSink } from './webhook.ts'
-import {
-  type Content,
-  type DeliveryServices,
-  type SubscriptionQueue,
-  WebhookSubscription,
-} from './webhook-subscription.ts'
+import { type Content, type DeliveryServices, WebhookSubscription } from './webhook-subscription.ts'
 
 /** What webhooks are delivered with. */
 export interface DeliveryOptions {
@@ -39,7 +35,7 @@ export interface DeliveryOptions {
 /** The deliveries of this process. */
 export class WebhookDeliveries {
   readonly subscriptions: EventSubscriptions
-  readonly outbox: Outbox<SubscriptionRecord, Content, DeadLetter, WebhookSubscription>
+  readonly outbox: Outbox<SubscriptionRecord, Content, WebhookSubscription>
   readonly #deps: DeliveryOptions['deps']
   readonly verifier: ReceiverVerifier
   readonly #services: DeliveryServices
@@ -49,7 +45,7 @@ export class WebhookDeliveries {
     const now = (): number => clock.now()
     this.#deps = deps
     this.subscriptions = new EventSubscriptions(deps.store, now)
-    const isKept = (id: string): boolean => this.outbox.find(id)?.queue.record.webhook?.isVerified === true
+    const isKept = (id: string): boolean => this.outbox.find(id)?.isVerified === true
     this.verifier = new ReceiverVerifier({
       dialer,
       now,
@@ -60,30 +56,30 @@ export class WebhookDeliveries {
       parts,
       now,
       subscriptions: this.subscriptions,
+      letters: new DeadLetters(deps.store),
       sink: new WebhookSink({ dialer, verifier: this.verifier, webhookId, now }),
       feeds: new LogFeeds(parts.events, deps.log, (upstream) => this.#wakeAll(upstream)),
       receiverOf: (record) => this.#receiverOf(record),
       wake: (id) => this.outbox.wake(id),
     }
-    this.outbox = new Outbox<SubscriptionRecord, Content, DeadLetter, WebhookSubscription>({
+    this.outbox = new Outbox<SubscriptionRecord, Content, WebhookSubscription>({
       store: deps.store,
       ownerPrefix: 'event-owner:',
       membership: deps.identity.membership,
-      records: {
-        all: async () => (await this.subscriptions.all()).filter(({ webhook }) => webhook),
-        claim: (record, owner, isAlive) => this.subscriptions.claim(record, owner, isAlive),
-      },
-      letters: new DeadLetters(deps.store),
+      records: async () => (await this.subscriptions.all()).filter(({ webhook }) => webhook),
+      claim: (record, owner, isAlive) => this.subscriptions.claim(record, owner, isAlive),
       schedule: { ...WEBHOOK_RETRIES, giveUpMs },
       clock,
       random: () => random(),
       log: deps.log,
       // Its secrets are readable once the key of the gateway was read.
       isDeliverable: (record) => this.#receiverOf(record) !== undefined,
-      consume: (queue) => this.#consume(queue),
-      queueOf: ({ subscription }) => subscription,
-      messageOf,
-      onUndeliverable: ({ id, subscription }) =>
+      consume: (record) => this.#consume(record),
+      redeliveries: async () => {
+        const { letters } = this.#services
+        return (await letters.requested()).map((letter) => redeliveryOf(letter, letters))
+      },
+      onUndeliverable: ({ id, queue: subscription }) =>
         deps.log.warn('webhook.redelivery_failed', { dead_letter: id, subscription, reason: 'ended' }),
       onPollFailed: (reason) => deps.log.debug('webhook.records_not_read', { reason }),
       onPolled: () => this.#services.feeds.endAllBut(this.#upstreams),
@@ -101,8 +97,7 @@ export class WebhookDeliveries {
     this.#services.feeds.endAllBut(new Set())
   }
 
-  #consume(queue: SubscriptionQueue): WebhookSubscription | undefined {
-    const { record } = queue
+  #consume(record: SubscriptionRecord): WebhookSubscription | undefined {
     const { invoker } = this.#deps
     const receiver = this.#receiverOf(record)
     if (!receiver) return undefined
@@ -114,7 +109,7 @@ export class WebhookDeliveries {
       gone = forbidden('revoked', asGatewayError(error).message)
     }
     const call = callOnBehalf(principal, record.upstream)
-    const subscription = new WebhookSubscription(queue, receiver, call, this.#services)
+    const subscription = new WebhookSubscription(record, receiver, call, this.#services)
     // It is delivered until its receiver knows that it has ended.
     if (gone) subscription.terminate(gone)
     return subscription
@@ -131,12 +126,16 @@ export class WebhookDeliveries {
   }
 
   #wakeAll(upstream: string | undefined): void {
-    for (const each of this.outbox.consumers)
-      if (each.upstream === upstream) this.outbox.wake(each.queue.record.id)
+    for (const each of this.outbox.consumers) if (each.upstream === upstream) this.outbox.wake(each.id)
   }
 }
 
-function messageOf(letter: DeadLetter): { readonly id: string; readonly message: Content } | undefined {
+function redeliveryOf(letter: DeadLetter, letters: DeadLetters): Redelivery<Content> {
   const event = asEvent(letter.event)
-  return event && { id: event.id, message: { kind: 'event', event } }
+  return {
+    id: letter.id,
+    queue: letter.subscription,
+    ...(event && { message: { id: event.id, content: { kind: 'event', event } } }),
+    end: (isDelivered) => (isDelivered ? letters.remove(letter) : letters.endRedelivery(letter)),
+  }
 }

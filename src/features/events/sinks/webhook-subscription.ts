@@ -10,8 +10,9 @@ import type { Call } from '../../../core/call.ts'
 import { world } from '../../../core/world.ts'
 import type { Delivery, FailedAttempt, Limit, Sent, Settlement } from '../../../durable/dispatcher.ts'
 import type { LogPage } from '../../../durable/log.ts'
-import type { Consumer, Progress, Queue } from '../../../durable/outbox.ts'
-import { type DeadLetter, DeadLetters } from '../../../records/dead-letters.ts'
+import type { Consumer } from '../../../durable/outbox.ts'
+import { Queue, type QueueProgress } from '../../../durable/queue.ts'
+import { DeadLetters } from '../../../records/dead-letters.ts'
 import {
   type EventSubscriptions,
   NEVER,
@@ -42,14 +43,12 @@ export type Content =
   | { readonly kind: 'gap' }
   | { readonly kind: 'terminated'; readonly error: unknown }
 
-/** The queue of a subscription. */
-export type SubscriptionQueue = Queue<SubscriptionRecord, Content, DeadLetter>
-
 /** What all subscriptions of a process are delivered with. */
 export interface DeliveryServices {
   readonly deps: Pick<Services, 'log' | 'invoker' | 'identity' | 'metrics'>
   readonly parts: EventCatalog
   readonly subscriptions: EventSubscriptions
+  readonly letters: DeadLetters
   readonly sink: WebhookSink
   readonly feeds: LogFeeds
   /** In milliseconds since 1970. */
@@ -69,8 +68,9 @@ interface Health {
 }
 
 /** A subscription of which this process is the owner. */
-export class WebhookSubscription implements Consumer<SubscriptionRecord, Content, DeadLetter> {
-  readonly queue: SubscriptionQueue
+export class WebhookSubscription implements Consumer<SubscriptionRecord, Content> {
+  readonly queue: Queue<Content>
+  #record: SubscriptionRecord
   /** Where it is delivered; its secrets can change. */
   receiver: Receiver
   /** For checks of the subscriber's rights. */
@@ -89,17 +89,27 @@ export class WebhookSubscription implements Consumer<SubscriptionRecord, Content
   /** The error that ended its events, before more of the log is read. */
   #ended: GatewayError | undefined
 
-  constructor(queue: SubscriptionQueue, receiver: Receiver, call: Call, services: DeliveryServices) {
-    this.queue = queue
+  constructor(record: SubscriptionRecord, receiver: Receiver, call: Call, services: DeliveryServices) {
+    this.#record = record
+    this.queue = new Queue(record)
     this.receiver = receiver
     this.#call = call
     this.#services = services
-    const { lastDeliveryAt, failedSince, suspendedAt } = queue.record.webhook ?? {}
+    const { lastDeliveryAt, failedSince, suspendedAt } = record.webhook ?? {}
     this.#health = {
       ...(lastDeliveryAt !== undefined && { lastDeliveryAt }),
       ...(failedSince !== undefined && { failedSince }),
       ...(suspendedAt !== undefined && { suspendedAt }),
     }
+  }
+
+  get id(): string {
+    return this.#record.id
+  }
+
+  /** Whether its receiver was verified for as long as it exists. */
+  get isVerified(): boolean {
+    return this.#record.webhook?.isVerified === true
   }
 
   /** The server whose log has its events; undefined for those of no server, and while its type is not known. */
@@ -127,7 +137,7 @@ export class WebhookSubscription implements Consumer<SubscriptionRecord, Content
 
   /** The column of codes that its client expects. */
   get #column(): Column {
-    return this.queue.record.delivery.codes === 'sketch' ? 'sketch' : 'sep'
+    return this.#record.delivery.codes === 'sketch' ? 'sketch' : 'sep'
   }
 
   // The source of its messages
@@ -153,7 +163,7 @@ export class WebhookSubscription implements Consumer<SubscriptionRecord, Content
 
   /** Takes the requested events of a page of the log, which follows what was read before. */
   take({ entries, start, cursor, isGap }: LogPage, { type }: NamedType): void {
-    const { arguments: given } = this.queue.record
+    const { arguments: given } = this.#record
     if (isGap) this.#addGap(start)
     let before = start
     for (const { value, cursor: position } of entries) {
@@ -182,7 +192,7 @@ export class WebhookSubscription implements Consumer<SubscriptionRecord, Content
     const now = this.#services.now()
     if (this.queue.isEnding) return undefined
     if (this.#type && now - this.#typeFoundAt <= maxAgeMs) return this.#type
-    const { record } = this.queue
+    const record = this.#record
     try {
       const found = await presentType(record.name, this.#type, this.#call, this.#services.parts)
       if (found instanceof GatewayError) return this.terminate(found)
@@ -198,7 +208,7 @@ export class WebhookSubscription implements Consumer<SubscriptionRecord, Content
   }
 
   #unknown(error: unknown): void {
-    const { id, upstream } = this.queue.record
+    const { id, upstream } = this.#record
     const { message: reason } = asGatewayError(error)
     this.#services.deps.log.debug('webhook.delayed', { subscription: id, upstream, reason })
   }
@@ -207,7 +217,7 @@ export class WebhookSubscription implements Consumer<SubscriptionRecord, Content
   terminate(error: GatewayError): undefined {
     if (this.queue.isEnding) return undefined
     const { deps, wake } = this.#services
-    const { id, principal } = this.queue.record
+    const { id, principal } = this.#record
     const { code: reason } = error
     deps.log.warn('webhook.terminated', { subscription: id, principal: principal.id, reason })
     const sent = modernError(inColumn(error, this.#column), this.#call.requestId).value
@@ -246,7 +256,7 @@ export class WebhookSubscription implements Consumer<SubscriptionRecord, Content
   #cursorAt(position: string, { type }: NamedType): string {
     if (this.#cursor?.position === position) return this.#cursor.text
     const { seal } = this.#services.deps.identity
-    const request = { type, arguments: this.queue.record.arguments }
+    const request = { type, arguments: this.#record.arguments }
     const text = sealCursor(position, this.#call, request, seal)
     this.#cursor = { position, text }
     return text
@@ -271,7 +281,7 @@ export class WebhookSubscription implements Consumer<SubscriptionRecord, Content
     if (outcome === 'delivered') this.#accepted(at)
     if (outcome === 'too_large' || outcome === 'no_id')
       log.warn('webhook.not_sendable', {
-        subscription: this.queue.record.id,
+        subscription: this.#record.id,
         webhook_id: id.slice(0, 100),
         outcome,
       })
@@ -284,26 +294,28 @@ export class WebhookSubscription implements Consumer<SubscriptionRecord, Content
 
   #logFailure(content: Content, id: string, result: Readonly<Record<string, string>>): void {
     const { deps, sink } = this.#services
-    const subscription = this.queue.record.id
+    const subscription = this.#record.id
     const sentId = sink.idOf(subscription, { kind: kindOf(content), id })
     deps.log.info('webhook.failed', { subscription, webhook_id: sentId, ...result })
   }
 
-  letterOf(content: Content, failure: string, at: number): DeadLetter | undefined {
-    if (content.kind !== 'event') return undefined
+  async addLetter(content: Content, failure: string, at: number): Promise<void> {
+    if (content.kind !== 'event') return
     const { event } = content
-    const { id: subscription, name, upstream } = this.queue.record
+    const { id: subscription, name, upstream } = this.#record
     const id = DeadLetters.idOf(subscription, event.id)
     const { owner } = this.receiver
     const server = upstream === undefined ? {} : { upstream }
-    return { id, subscription, owner, name, event: { ...event }, ...server, failure, at }
+    const letter = { id, subscription, owner, name, event: { ...event }, ...server, failure, at }
+    await this.#services.letters.add([letter])
   }
 
   // Its record
 
   renewed(record: SubscriptionRecord): void {
-    const { secret, earlier } = this.queue.record.webhook ?? {}
+    const { secret, earlier } = this.#record.webhook ?? {}
     const isSame = secret === record.webhook?.secret && earlier?.until === record.webhook?.earlier?.until
+    this.#record = record
     if (!isSame) this.receiver = this.#services.receiverOf(record) ?? this.receiver
     const { suspendedAt } = this.#health
     // Its subscriber may have activated it.
@@ -315,7 +327,7 @@ export class WebhookSubscription implements Consumer<SubscriptionRecord, Content
   }
 
   async maintain(now: number): Promise<void> {
-    const { record } = this.queue
+    const record = this.#record
     const { failedSince } = this.#health
     if (record.expiresAt === NEVER && failedSince !== undefined && now - failedSince > MAX_FAILING_MS) {
       this.terminate(callbackEndpointError('not_accepting'))
@@ -332,18 +344,18 @@ export class WebhookSubscription implements Consumer<SubscriptionRecord, Content
     retained.catch((error: unknown) => this.#unknown(error))
   }
 
-  async write(owner: string, progress: Progress): Promise<SubscriptionRecord | undefined> {
+  async write(owner: string, progress: QueueProgress): Promise<boolean> {
     const webhook = (before: WebhookState): WebhookState => this.#stateAfter(before)
-    const record = await this.#services.subscriptions.advance(this.queue.record, owner, {
-      ...progress,
-      webhook,
-    })
-    if (record?.webhook?.suspendedAt !== undefined) this.#isSuspensionWritten = true
-    return record
+    const { subscriptions } = this.#services
+    const record = await subscriptions.advance(this.#record, owner, { ...progress, webhook })
+    if (!record) return false
+    this.#record = record
+    if (record.webhook?.suspendedAt !== undefined) this.#isSuspensionWritten = true
+    return true
   }
 
   remove(): Promise<boolean> {
-    const { principal, id } = this.queue.record
+    const { principal, id } = this.#record
     return this.#services.subscriptions.unsubscribe(principal, id)
   }
 
@@ -377,7 +389,7 @@ export class WebhookSubscription implements Consumer<SubscriptionRecord, Content
     this.#health.suspendedAt = now
     this.#isSuspensionWritten = false
     this.queue.isDirty = true
-    const { id, principal } = this.queue.record
+    const { id, principal } = this.#record
     this.#services.deps.log.warn('webhook.suspended', { subscription: id, principal: principal.id })
   }
 }

@@ -9,7 +9,6 @@ import {
 } from '../../../../../src/features/events/sinks/webhook-subscription.ts'
 import { callOnBehalf } from '../../../../../src/features/own-calls.ts'
 import { AppendLog, isBefore } from '../../../../../src/durable/log.ts'
-import { Queue } from '../../../../../src/durable/outbox.ts'
 import type { SubscriptionRecord } from '../../../../../src/records/event-subscriptions.ts'
 import { MemoryStore } from '../../../../../src/store/memory.ts'
 import { secretOf } from '../../../../support/webhooks.ts'
@@ -70,7 +69,7 @@ function held(record: SubscriptionRecord): WebhookSubscription {
   const call = callOnBehalf({ id: 'ada' }, 'one')
   // What only attempts need is not there.
   const services = { now: () => now } as DeliveryServices
-  return new WebhookSubscription(new Queue(record), receiver, call, services)
+  return new WebhookSubscription(record, receiver, call, services)
 }
 
 async function read(subscription: WebhookSubscription, limit = 100): Promise<void> {
