@@ -88,6 +88,28 @@ export function pageOf(page: Page): Answered {
 /** The outcome of a request that the gateway answers itself. */
 export type Answered = Extract<Outcome, { readonly kind: 'result' }>
 
+/**
+ * The page of a list that a call requests by its cursor, and the cursor of the next one, if there is more.
+ * @throws INVALID_INPUT for a cursor that is not one of the method, and what `list` throws
+ */
+export async function pageOfList<Item>(
+  { params }: Call,
+  method: string,
+  size: number,
+  list: () => Promise<readonly Item[]>,
+): Promise<{ readonly page: readonly Item[]; readonly nextCursor?: string }> {
+  const { cursor = null } = params.fields
+  if (cursor !== null && (typeof cursor !== 'string' || !/^\d{1,9}$/.test(cursor)))
+    throw new GatewayError('INVALID_INPUT', `Invalid params: the cursor is not one of ${method}.`, {
+      field: 'cursor',
+      reason: 'unknown',
+    })
+  const start = Number(cursor ?? 0)
+  const all = await list()
+  const next = start + size
+  return { page: all.slice(start, next), ...(next < all.length && { nextCursor: String(next) }) }
+}
+
 /** A text among the arguments, if it is there. @throws INVALID_INPUT */
 export function optionalText({ params }: Call, name: string): string | undefined {
   const value = params.fields[name]

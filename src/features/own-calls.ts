@@ -1,5 +1,5 @@
 /** What the gateway itself asks of servers: calls, subscriptions, requests, and calls made again, with the rights of a caller. */
-import type { Call, InternalPurpose } from '../core/call.ts'
+import type { Call, InternalPurpose, Target } from '../core/call.ts'
 import type { Services } from './feature.ts'
 import { latestModern } from '../protocol/revisions.ts'
 import { ownCall } from '../protocol/lift.ts'
@@ -107,6 +107,11 @@ export function internalCall({
   const bound = { ...call, client: { ...client, nonInteractive: true } as const, signal, abort }
   const connection = connectionSlot.of(during)
   return connection ? connectionSlot.set(bound, connection) : bound
+}
+
+/** Another call of the same caller: what belongs to the method of the given one means nothing there. */
+export function otherCall({ inputResponses: _r, ...call }: Call, target: Target, params: Payload): Call {
+  return { ...call, method: target.method, target, params }
 }
 
 /** Whether the caller is permitted to make a call of a tool; the call is not made. */

@@ -8,7 +8,7 @@ import { asGatewayError } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
 import { within } from '../core/time/waiting.ts'
-import { readFilter } from '../protocol/subscription-filter.ts'
+import { readFilter, withFilter } from '../protocol/subscription-filter.ts'
 import type { Services } from './feature.ts'
 
 /** A list whose changes clients can subscribe to. */
@@ -25,10 +25,8 @@ export function requestedLists({ params }: Call): readonly List[] {
 
 /** An acknowledgement that also accepts changes of these lists, which the gateway announces itself. */
 export function acknowledged(notification: Notification, accepted: readonly List[]): Notification {
-  const params = notification.params ?? Payload.of({})
-  const notifications = params.at('notifications') ?? Payload.of({})
   const added = Object.fromEntries(accepted.map((list) => [`${list}ListChanged`, true]))
-  return { ...notification, params: params.with({ notifications: notifications.with(added) }) }
+  return { ...notification, params: withFilter(notification.params, added) }
 }
 
 /** The result of `server/discover`, with `listChanged` for those of these lists that the server has. */

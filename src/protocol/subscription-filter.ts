@@ -1,7 +1,7 @@
 /** Filters of `subscriptions/listen` (2026-07-28): which notifications a listener requested. */
 import type { Notification } from '../core/call.ts'
 import { isObject } from '../core/json/json.ts'
-import type { Payload } from '../core/payload.ts'
+import { Payload } from '../core/payload.ts'
 
 /** The notifications a client requests, as in `subscriptions/listen`. */
 export interface SubscriptionFilter {
@@ -28,6 +28,15 @@ export function readFilter(params: Payload | undefined): SubscriptionFilter {
     ...(notifications.eventsListChanged === true && { eventsListChanged: true }),
     ...(Array.isArray(uris) && { resourceSubscriptions: uris.filter((uri) => typeof uri === 'string') }),
   }
+}
+
+/** Params with other members of their filter; `undefined` removes one. */
+export function withFilter(
+  params: Payload = Payload.of({}),
+  members: Readonly<Record<string, unknown>>,
+): Payload {
+  const notifications = params.at('notifications') ?? Payload.of({})
+  return params.with({ notifications: notifications.with(members) })
 }
 
 /** All changes of lists, which clients of revisions with a handshake get without asking, and the subscribed resources. */

@@ -23,7 +23,6 @@ import {
   type NamedType,
   propertiesOf,
   requiredOf,
-  typesFor,
 } from './types.ts'
 
 /** A subscription of a caller. */
@@ -186,7 +185,7 @@ function parsePositions(text: string): Positions {
 // Selections
 
 /** The names of the types, and the filter. */
-export interface Selection {
+interface Selection {
   readonly events: readonly string[]
   readonly filter: Fields
 }
@@ -200,22 +199,8 @@ export interface FoundRequests {
   readonly isGone: boolean
 }
 
-/** The same, for an answer. */
-export interface Selected extends FoundRequests {
-  /** All names that the caller has. */
-  readonly supported: readonly string[]
-}
-
 /** How many values one field of a filter may have. */
 const MAX_VALUES = 50
-
-/** What a selection selects, and what else there is. @throws what `findRequests` throws */
-export async function select(selection: Selection, call: Call, catalog: EventCatalog): Promise<Selected> {
-  const found = await findRequests(selection, call, catalog)
-  // Only a hint: a server that cannot be asked now does not end subscriptions to what is known.
-  const supported = await typesFor(call, catalog).catch(() => [])
-  return { ...found, supported: supported.map(({ name }) => name) }
-}
 
 /** The requests for a selection. @throws INVALID_INPUT for a filter that does not fit, and what listing throws */
 export async function findRequests(

@@ -13,10 +13,17 @@ import { Payload } from '../../core/payload.ts'
 import type { Principal } from '../../core/principal.ts'
 import { schemaChanges } from '../../core/schema/schema-change.ts'
 import { fits } from '../../core/text/pattern.ts'
-import { ACKNOWLEDGED, EVENTS_CHANGED, memberFor, readFilter } from '../../protocol/subscription-filter.ts'
+import {
+  ACKNOWLEDGED,
+  EVENTS_CHANGED,
+  memberFor,
+  readFilter,
+  withFilter,
+} from '../../protocol/subscription-filter.ts'
 import { callerHash } from '../../records/principal.ts'
 import type { ArrivingHook, BuiltinPage, HookAnswer, Services } from '../feature.ts'
 import type { DescribedEventType, EventTrial } from '../offers.ts'
+import { otherCall } from '../own-calls.ts'
 import { notFound, schemaChanged } from './errors.ts'
 import type { LoggedEvent, ServerEvents } from './server-events.ts'
 import type { Writes } from './settings.ts'
@@ -144,18 +151,14 @@ export function requiredOf({ required }: Fields): readonly string[] {
 }
 
 /** Whether a caller may make a call of a server now. The call is not made. @throws why that is not known */
-export async function isPermitted(
+export async function mayCall(
   call: Call,
-  target: { readonly upstream: string; readonly method: string; readonly name?: string },
+  target: Target & { readonly upstream: string },
   params: Fields,
   { invoker }: Pick<Services, 'invoker'>,
 ): Promise<boolean> {
-  // The members that belong to the method of the call mean nothing here.
-  const { inputResponses: _responses, ...rest } = call
-  const { method } = target
-  const asked = { ...rest, emit: () => undefined, method, target, params: Payload.of(params) }
   try {
-    await invoker.admit(asked)
+    await invoker.admit({ ...otherCall(call, target, Payload.of(params)), emit: () => undefined })
     return true
   } catch (error) {
     // An event would be lost to its caller if its server cannot be asked for a while.
@@ -324,7 +327,9 @@ export class TypeChanges {
     const { toolsListChanged: wantsTools = false } = readFilter(call.params)
     const emit = (note: Notification): void => {
       if (note.method === ACKNOWLEDGED) {
-        call.emit(acknowledgement(note, wantsTools))
+        // Changed tools are accepted only if the client listens to them.
+        const accepted = { eventsListChanged: true, ...(!wantsTools && { toolsListChanged: undefined }) }
+        call.emit({ ...note, params: withFilter(note.params, accepted) })
         // Nothing may come before the acknowledgement (2026-07-28 basic/utilities/subscriptions).
         this.#listeners.add(notify)
         return
@@ -337,23 +342,10 @@ export class TypeChanges {
       this.#onChange()
       notify()
     }
-    const { notifications } = call.params.fields
-    const filter = { ...(isObject(notifications) && notifications), toolsListChanged: true }
     try {
-      return await next({ ...call, params: call.params.with({ notifications: filter }), emit })
+      return await next({ ...call, params: withFilter(call.params, { toolsListChanged: true }), emit })
     } finally {
       this.#listeners.delete(notify)
     }
   }
-}
-
-/** An acknowledgement that accepts changed types, and changed tools only if the client listens to them. */
-function acknowledgement(note: Notification, wantsTools: boolean): Notification {
-  const params = note.params ?? Payload.of({})
-  const accepted = params.at('notifications') ?? Payload.of({})
-  const notifications = accepted.with({
-    eventsListChanged: true,
-    ...(!wantsTools && { toolsListChanged: undefined }),
-  })
-  return { ...note, params: params.with({ notifications }) }
 }

@@ -29,6 +29,7 @@ import { keepReferences, whyNotKept } from '../../records/references.ts'
 import type { Store } from '../../store/store.ts'
 import type { End } from './running-call.ts'
 import type { Services } from '../feature.ts'
+import { otherCall } from '../own-calls.ts'
 
 /** How many operations of one caller are kept, running or ended, and how many bytes they take in the store. */
 const CALLER_QUOTA: Quota = { keys: 2500, bytes: 64 * 1024 ** 2 }
@@ -319,9 +320,8 @@ export function remainingPages(
 ): Promise<Outcome> | undefined {
   if (!request) return undefined
   if (typeof token !== 'string') throw invalidParam('checkpoint_token', 'must be a string')
-  const { inputResponses: _responses, ...rest } = call
   const meta = { ...call.meta, [STREAM_KEY]: { checkpoint_token: token } }
   const target = { upstream, method: 'tools/call', name: tool }
   const params = request.params.with({ _meta: Payload.of(meta) })
-  return invoker.relay({ ...rest, method: target.method, target, params, meta, requestState: {} })
+  return invoker.relay({ ...otherCall(call, target, params), meta, requestState: {} })
 }

@@ -9,7 +9,7 @@ import { Payload } from '../../core/payload.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
 import { pause } from '../../core/time/waiting.ts'
 import { NS, tasksExtension } from '../../protocol/meta-keys.ts'
-import { ACKNOWLEDGED } from '../../protocol/subscription-filter.ts'
+import { ACKNOWLEDGED, withFilter } from '../../protocol/subscription-filter.ts'
 import { hasCoreTasks, requestedTask, requireTasks } from '../../protocol/tasks.ts'
 import { isEnded, type OperationRecord } from '../../records/operations.ts'
 import { asRelayingTool } from '../builtin-tool.ts'
@@ -223,12 +223,11 @@ async function listen(call: Call, next: Handler, { engine, deps }: Listening): R
   })
   const emit = (note: Notification): void => {
     if (note.method !== ACKNOWLEDGED || ids.size === 0) return call.emit(note)
-    const params = note.params ?? Payload.of({})
-    const honoured = (params.at('notifications') ?? Payload.of({})).with({ taskIds: [...ids.values()] })
-    call.emit({ ...note, params: params.with({ notifications: honoured }) })
+    call.emit({ ...note, params: withFilter(note.params, { taskIds: [...ids.values()] }) })
   }
   try {
-    return await next({ ...call, params: withoutTaskIds(call), emit })
+    const params = isModern ? withFilter(call.params, { taskIds: undefined }) : call.params
+    return await next({ ...call, params, emit })
   } finally {
     stop()
   }
@@ -249,13 +248,6 @@ function taskIdsIn(call: Call): readonly string[] {
     })
   }
   return requested
-}
-
-function withoutTaskIds({ params }: Call): Payload {
-  const notifications = params.at('notifications')
-  return notifications?.fields.taskIds === undefined
-    ? params
-    : params.with({ notifications: notifications.with({ taskIds: undefined }) })
 }
 
 /** The id of a task, if the session created it. */

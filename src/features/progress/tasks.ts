@@ -6,7 +6,7 @@
  * same way, and in the same time, as one for an unknown task.
  */
 import type { Call, Handler, InputResponses, Outcome } from '../../core/call.ts'
-import { isPermitted } from '../own-calls.ts'
+import { isPermitted, otherCall } from '../own-calls.ts'
 import { asToolResult } from '../../protocol/projection.ts'
 import { GatewayError, invalidParam, unknownTask } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
@@ -16,7 +16,7 @@ import { readInputResponse } from '../../protocol/input-requests.ts'
 import { unknownMethod } from '../../protocol/methods.ts'
 import { knowsTasks, relatedTask, requireTasks } from '../../protocol/tasks.ts'
 import { expiryOf, isEnded, type OperationRecord, type StoredOperation } from '../../records/operations.ts'
-import { answered } from '../builtin-tool.ts'
+import { answered, pageOfList } from '../builtin-tool.ts'
 import { cancelled, type Deps, type OperationEngine } from './engine.ts'
 import { MAX_INPUT_LENGTH } from './input.ts'
 import type { Recovery } from './recovery.ts'
@@ -94,10 +94,9 @@ async function isReadable(
   { invoker }: Pick<Deps, 'invoker'>,
 ): Promise<boolean> {
   if (!call.principal.scopes) return true
-  const { inputResponses: _responses, ...rest } = call
   const target = { upstream, method: 'tools/call', name: tool }
   const params = Payload.of({ name: tool, arguments: {} })
-  return isPermitted({ invoker }, { ...rest, method: target.method, target, params })
+  return isPermitted({ invoker }, otherCall(call, target, params))
 }
 
 function get(call: Call, { key, record }: StoredOperation, { engine }: Parts): Outcome {
@@ -210,23 +209,14 @@ function withResponses(before: OperationRecord, responses: InputResponses): Oper
 
 /** The tasks of the caller, in pages (2025-11-25 alone). */
 async function list(call: Call, { engine, deps }: Parts): Promise<Outcome> {
-  const { cursor } = call.params.fields
-  if (cursor !== undefined && (typeof cursor !== 'string' || !/^\d{1,16}$/.test(cursor))) {
-    throw new GatewayError('INVALID_INPUT', 'Invalid params: the cursor is not one of tasks/list.', {
-      field: 'cursor',
-    })
-  }
-  const start = Number(cursor ?? 0)
-  const all = await engine.journal.operations.of(call.principal.id)
-  const tasksInReach = all.filter(({ record }) => isTask(record) && isInReach(record, call))
-  const own = await readable(tasksInReach, call, deps)
-  const page = own.slice(start, start + PAGE_SIZE)
-  const tasks = page.map((stored) => {
-    const task = taskOf(stored.record.id, stored.record, undefined)
-    return legacyTask(task, stored.record).value
+  if (call.params.fields.cursor === null) throw invalidParam('cursor', 'must be a string')
+  const { page, ...next } = await pageOfList(call, 'tasks/list', PAGE_SIZE, async () => {
+    const all = await engine.journal.operations.of(call.principal.id)
+    const tasksInReach = all.filter(({ record }) => isTask(record) && isInReach(record, call))
+    return readable(tasksInReach, call, deps)
   })
-  const next = start + PAGE_SIZE
-  return answered({ tasks, ...(own.length > next && { nextCursor: String(next) }) })
+  const tasks = page.map(({ record }) => legacyTask(taskOf(record.id, record, undefined), record).value)
+  return answered({ tasks, ...next })
 }
 
 /** The operations of tools that the caller may still call. */

@@ -3,7 +3,7 @@
  * so is that to read resources of the server that the data came from.
  */
 import type { Call, Handler, Outcome } from '../../core/call.ts'
-import { isPermitted } from '../own-calls.ts'
+import { isPermitted, otherCall } from '../own-calls.ts'
 import { invalidParam } from '../../core/error.ts'
 import { cut } from '../../core/json/shorten.ts'
 import { UPLOADS } from '../../records/plain-name.ts'
@@ -33,8 +33,7 @@ export async function mayRead(
   if (server === UPLOADS) return true
   if (!servers.names().includes(server)) return false
   const target = { upstream: server, method: 'resources/read', name: `ref://${id}` }
-  const { inputResponses: _responses, ...rest } = call
-  return isPermitted({ invoker }, { ...rest, method: target.method, target, params: call.params })
+  return isPermitted({ invoker }, otherCall(call, target, call.params))
 }
 
 /** Kept data, and whether a caller may read some of it now. */

@@ -18,7 +18,7 @@ import { isoTime } from '../../../core/time/waiting.ts'
 import { world } from '../../../core/world.ts'
 import { eventsExtension, NS } from '../../../protocol/meta-keys.ts'
 import { unknownMethod } from '../../../protocol/methods.ts'
-import { answered } from '../../builtin-tool.ts'
+import { answered, pageOfList } from '../../builtin-tool.ts'
 import {
   type Column,
   forbidden,
@@ -28,9 +28,18 @@ import {
   notFound,
   unknownField,
 } from '../errors.ts'
-import { type EventRequest, Follower, logOf, type Positions, retain } from '../follower.ts'
+import {
+  type EventRequest,
+  Follower,
+  isCount,
+  logOf,
+  POLL_INTERVAL_MS,
+  poll,
+  pollLimit,
+  type Positions,
+  retain,
+} from '../follower.ts'
 import type { LoggedEvent } from '../server-events.ts'
-import { isCount, POLL_INTERVAL_MS, poll, pollLimit } from '../sinks/poll.ts'
 import { EventStream, type StreamMessage } from '../sinks/stream.ts'
 import {
   type EventCatalog,
@@ -146,17 +155,9 @@ export function readingMethods(
 }
 
 async function list(call: Call, catalog: EventCatalog): Promise<Outcome> {
-  const { cursor = null } = call.params.fields
-  if (cursor !== null && (typeof cursor !== 'string' || !/^\d{1,9}$/.test(cursor))) {
-    throw new GatewayError('INVALID_INPUT', 'Invalid params: the cursor is not one of events/list.', {
-      field: 'cursor',
-      reason: 'unknown',
-    })
-  }
-  const start = Number(cursor ?? 0)
-  const types = await typesFor(call, catalog)
+  const { page, ...next } = await pageOfList(call, 'events/list', PAGE_SIZE, () => typesFor(call, catalog))
   const delivery = deliveryModes(call)
-  const page = types.slice(start, start + PAGE_SIZE).map(({ name, type, source }) => {
+  const events = page.map(({ name, type, source }) => {
     const { description, inputSchema, payloadSchema, upstream } = type
     const _meta = {
       [`${NS}/source`]: source,
@@ -164,8 +165,7 @@ async function list(call: Call, catalog: EventCatalog): Promise<Outcome> {
     }
     return { name, description, delivery, inputSchema, payloadSchema, _meta }
   })
-  const next = start + PAGE_SIZE
-  return answered({ events: page, ...(next < types.length && { nextCursor: String(next) }) })
+  return answered({ events, ...next })
 }
 
 /** How events are delivered to the caller. A client with webhooks alone learns why it needs authentication when it subscribes. */

@@ -13,13 +13,21 @@ import { escapeHidden } from '../../../core/text/escape.ts'
 import { isoTime, pause } from '../../../core/time/waiting.ts'
 import { world } from '../../../core/world.ts'
 import { NS } from '../../../protocol/meta-keys.ts'
-import { ACKNOWLEDGED } from '../../../protocol/subscription-filter.ts'
+import { ACKNOWLEDGED, withFilter } from '../../../protocol/subscription-filter.ts'
 import { EventSubscriptions } from '../../../records/event-subscriptions.ts'
-import { answered, asTool } from '../../builtin-tool.ts'
+import { answered, asTool, pageOfList } from '../../builtin-tool.ts'
 import type { BuiltinRoute, BuiltinTool, Services } from '../../feature.ts'
 import { invalid } from '../errors.ts'
-import { endOfLogs, Follower, type Positions, retain, type TakenEvent } from '../follower.ts'
-import { POLL_INTERVAL_MS, poll, pollLimit } from '../sinks/poll.ts'
+import {
+  endOfLogs,
+  Follower,
+  POLL_INTERVAL_MS,
+  poll,
+  pollLimit,
+  type Positions,
+  retain,
+  type TakenEvent,
+} from '../follower.ts'
 import {
   Delivery,
   endPush,
@@ -36,8 +44,6 @@ import {
   findSubscription,
   openPositions,
   sealPositions,
-  select,
-  type Selected,
   store,
   storedId,
   type Subscription,
@@ -156,17 +162,20 @@ async function subscribe(given: Call, kept: KeptSubscriptions, open: OpenPush): 
   const read = readOrder(call, kept.maxTtlMs)
   const names = await namesAt(call, read.events, kept.catalog)
   const order = { ...read, events: [...new Set(names)].toSorted() }
-  const selected = await select(order, call, kept.catalog)
-  if (selected.unknown.length > 0) return answered(denied(order.id, selected))
-  await retain(selected.requests, call.principal, kept.catalog)
-  const positions = await endOfLogs(selected.requests, kept.catalog)
+  const { requests, unknown } = await findRequests(order, call, kept.catalog)
+  // Only a hint: a server that cannot be asked now does not end subscriptions to what is known.
+  const types = await typesFor(call, kept.catalog).catch(() => [])
+  const supported = types.slice(0, PAGE_SIZE).map(({ name }) => name)
+  if (unknown.length > 0) return answered(denied(order.id, unknown, supported))
+  await retain(requests, call.principal, kept.catalog)
+  const positions = await endOfLogs(requests, kept.catalog)
   const subscription = await store(order, positions, call, kept.subscriptions)
   const isSent = await isSentTo(call, subscription, open)
   return answered({
     subscription_id: order.id,
     status: 'active',
     expires_at: isoTime(subscription.record.expiresAt),
-    supported_events: selected.supported.slice(0, PAGE_SIZE),
+    supported_events: supported,
     ...(!isSent && {
       supported: false,
       poll_interval_seconds: POLL_INTERVAL_MS / 1000,
@@ -176,12 +185,16 @@ async function subscribe(given: Call, kept: KeptSubscriptions, open: OpenPush): 
   })
 }
 
-function denied(id: string, { unknown, supported }: Selected): Readonly<Record<string, unknown>> {
+function denied(
+  id: string,
+  unknown: readonly string[],
+  supported: readonly string[],
+): Readonly<Record<string, unknown>> {
   const names = unknown.slice(0, 10).map((name) => name.slice(0, 200))
   return {
     subscription_id: id,
     status: 'denied',
-    supported_events: supported.slice(0, PAGE_SIZE),
+    supported_events: supported,
     reason: `There are no events of this name: ${names.join(', ')}. Nothing was subscribed to.`,
   }
 }
@@ -211,13 +224,7 @@ async function unsubscribe(call: Call, { subscriptions, pushes }: KeptSubscripti
 }
 
 async function list(call: Call, catalog: EventCatalog): Promise<Outcome> {
-  const { cursor = null } = call.params.fields
-  if (cursor !== null && (typeof cursor !== 'string' || !/^\d{1,9}$/.test(cursor)))
-    throw invalid('cursor', 'is not one of event/list')
-  const start = Number(cursor ?? 0)
-  const types = await typesFor(call, catalog)
-  const next = start + PAGE_SIZE
-  const page = types.slice(start, next)
+  const { page, ...next } = await pageOfList(call, 'event/list', PAGE_SIZE, () => typesFor(call, catalog))
   return answered({
     supported_events: page.map(({ name }) => name),
     events: page.map(({ name, type }) => {
@@ -230,7 +237,7 @@ async function list(call: Call, catalog: EventCatalog): Promise<Outcome> {
         payload_schema: type.payloadSchema,
       }
     }),
-    ...(next < types.length && { nextCursor: String(next) }),
+    ...next,
   })
 }
 
@@ -403,10 +410,12 @@ function listening(kept: KeptSubscriptions, open: OpenPush): Middleware {
     const emit = (note: Notification): void => {
       if (note.method !== ACKNOWLEDGED) return call.emit(note)
       const sent = found.filter((each) => open(each, stream, call))
-      call.emit(acknowledging(note, sent))
+      // Those that the caller does not have are left out.
+      const ids = sent.map(({ record }) => record.id)
+      call.emit({ ...note, params: withFilter(note.params, { [EVENTS_KEY]: ids }) })
     }
     try {
-      return await next({ ...call, params: withoutIds(call), emit })
+      return await next({ ...call, params: withFilter(call.params, { [EVENTS_KEY]: undefined }), emit })
     } finally {
       kept.pushes.leave(stream)
     }
@@ -421,19 +430,6 @@ function idsIn(call: Call): readonly string[] | undefined {
   if (!Array.isArray(ids) || texts.length < ids.length || texts.length > MAX_IDS)
     throw invalid(`notifications.${EVENTS_KEY}`, `must be a list of at most ${MAX_IDS} ids of subscriptions`)
   return [...new Set(texts)]
-}
-
-function withoutIds({ params }: Call): Payload {
-  const notifications = params.at('notifications') ?? Payload.of({})
-  return params.with({ notifications: notifications.with({ [EVENTS_KEY]: undefined }) })
-}
-
-/** The acknowledgement with the ids; those that the caller does not have are left out. */
-function acknowledging(note: Notification, sent: readonly Subscription[]): Notification {
-  const params = note.params ?? Payload.of({})
-  const notifications = params.at('notifications') ?? Payload.of({})
-  const ids = sent.map(({ record }) => record.id)
-  return { ...note, params: params.with({ notifications: notifications.with({ [EVENTS_KEY]: ids }) }) }
 }
 
 function streamOf(call: Call): ClientStream {

@@ -22,7 +22,7 @@ import { LISTENING_BEGAN } from '../../../records/logged-events.ts'
 import type { Services } from '../../feature.ts'
 import { resourceExhausted } from '../errors.ts'
 import type { ServerEvents } from '../server-events.ts'
-import { type EventSource, type EventType, forEveryone, isPermitted, type SourceContext } from '../types.ts'
+import { type EventSource, type EventType, forEveryone, mayCall, type SourceContext } from '../types.ts'
 import { type Job, LeasedJobs } from './leased-jobs.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'identity'>
@@ -102,7 +102,7 @@ function resourceType(upstream: string, isTogether: boolean, listeners: Listener
       if (typeof data.uri !== 'string') return true
       // The data of an event has the URI of the server, and that of a request the one of the client.
       const name = ownUri(data.uri) ?? data.uri
-      return isPermitted(caller, { upstream, method: 'resources/read', name }, { uri: name }, deps)
+      return mayCall(caller, { upstream, method: 'resources/read', name }, { uri: name }, deps)
     },
     retain: async (given, principal) => {
       const own = ownUri(given.uri)

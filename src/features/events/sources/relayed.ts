@@ -23,7 +23,7 @@ import type { Services } from '../../feature.ts'
 import { masked } from '../../offers.ts'
 import { errorOfServer, isCallbackFailure, isFinal, resourceExhausted, terminationOf } from '../errors.ts'
 import { asEvent, type LoggedEvent, newEventId, type ServerEvents } from '../server-events.ts'
-import { type EventSource, type EventType, type Fields, isPermitted, type SourceContext } from '../types.ts'
+import { type EventSource, type EventType, type Fields, mayCall, type SourceContext } from '../types.ts'
 import { type Job, LeasedJobs } from './leased-jobs.ts'
 import { isPersonal } from './notifications.ts'
 import { ServerWebhooks, type Subject, subscriptionKey } from './server-webhooks.ts'
@@ -78,7 +78,7 @@ export function relayedEvents({ deps, events, upstreams }: SourceContext): Event
     isGap: (given, entry) => entry.name === RELAY_GAP && entry.of === keyOf(type.name, given),
     endOf: (given, entry) =>
       entry.name === RELAY_ENDED && entry.of === keyOf(type.name, given) ? loggedError(entry) : undefined,
-    mayReceive: (_event, call) => isPermitted(call, { upstream, method: 'events/poll' }, {}, deps),
+    mayReceive: (_event, call) => mayCall(call, { upstream, method: 'events/poll' }, {}, deps),
     retain: (given, principal) => retain({ upstream, name: type.name, arguments: given }, mode, principal),
   })
   return {

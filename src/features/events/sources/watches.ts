@@ -37,7 +37,7 @@ import { toolsToCheck } from '../../tool-lists.ts'
 import type { Services } from '../../feature.ts'
 import type { EventTrial } from '../../offers.ts'
 import type { ServerEvents } from '../server-events.ts'
-import { type EventSource, type EventType, hasFields, isPermitted, type SourceContext } from '../types.ts'
+import { type EventSource, type EventType, hasFields, mayCall, type SourceContext } from '../types.ts'
 import { contentOf, contentSchema, declaredFilters, hasScope, omittedSchema } from './declared.ts'
 import { type Job, LeasedJobs } from './leased-jobs.ts'
 import { isPersonal } from './notifications.ts'
@@ -110,7 +110,7 @@ function watchType(target: WatchTarget, watch: Watch, jobs: LeasedJobs<Watch>, d
     mayReceive: async (_event, caller) => {
       if (!hasScope(caller.principal, settings)) return false
       const called = { upstream: server, method: 'tools/call', name: tool }
-      return isPermitted(caller, called, { name: tool, arguments: given }, deps)
+      return mayCall(caller, called, { name: tool, arguments: given }, deps)
     },
     retain: () => jobs.keep(JSON.stringify(['watch', upstream ?? null, name, settings]), () => watch),
   }

@@ -16,7 +16,7 @@ import {
   filterSchema,
   hasFields,
   isBy,
-  isPermitted,
+  mayCall,
   type SourceContext,
 } from '../types.ts'
 import type { ServerEvents } from '../server-events.ts'
@@ -78,7 +78,7 @@ function toolType({ upstream, name, definition }: Descriptor, writes: Writes, de
       if (writes !== 'all' && !isBy(by, call.principal)) return false
       const target = { upstream, method: 'tools/call', name }
       const given = isObject(data.arguments) ? data.arguments : {}
-      return isPermitted(call, target, { name, arguments: given }, deps)
+      return mayCall(call, target, { name, arguments: given }, deps)
     },
   }
 }
