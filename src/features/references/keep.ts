@@ -133,9 +133,7 @@ interface Part {
 }
 
 /** Something that was kept, and the blocks that show it. */
-interface Kept extends Described {
-  readonly blocks: readonly unknown[]
-}
+type Kept = Described & { readonly blocks: readonly unknown[] }
 
 /** How large results of a server are kept: from which size in bytes, and how long in milliseconds. */
 export interface Keeping {
@@ -360,26 +358,24 @@ export function keeper(
 const MAX_JSON_BYTES = 16 * 1024 * 1024
 
 /** A result without strings in a spool, and why some of them could not be kept. */
-interface Unspooled extends WithReferences {
-  readonly problem?: GatewayError
-}
+type Unspooled = WithReferences & { readonly problem?: GatewayError | undefined }
 
-/** Something that was kept, and the blocks that show it. */
-interface KeptString extends Kept {
-  /** The string was base64 of the data. */
-  readonly isBase64: boolean
-}
+/** A kept string; `isBase64` if it was base64 of the data. */
+type KeptString = Kept & { readonly isBase64: boolean }
 
 type KeepingSpooled = KeepingResult & { readonly spool: StoreSpool }
 
 /** Never throws because of limits: the server has done its work. */
 async function withoutSpooled(result: Payload, call: Call, options: KeepingSpooled): Promise<Unspooled> {
   if (!options.spool.isIn(result.text)) return { result, kept: [] }
-  const byPlaceholder = new Map<string, KeptString>()
-  const problem = await keepAll(result, call, { ...options, byPlaceholder })
-  const kept = [...new Set(byPlaceholder.values())]
-  const replaced = await withUris(withLinks(result, byPlaceholder), call, { ...options, byPlaceholder })
-  return { result: await wholeAgain(replaced, options.spool), kept, ...(problem && { problem }) }
+  const strings = new SpooledStrings(call, options)
+  await strings.keep(result)
+  const replaced = await strings.withUris(strings.withLinks(result))
+  return {
+    result: await wholeAgain(replaced, options.spool),
+    kept: strings.kept,
+    ...(strings.problem && { problem: strings.problem }),
+  }
 }
 
 /** A result with what is left of its strings in it again, as far as they are not too long. */
@@ -388,128 +384,119 @@ async function wholeAgain(result: Payload, spool: StoreSpool): Promise<Payload> 
   return Payload.text(await spool.restoredInPart(result.text))
 }
 
-interface KeepingStrings extends KeepingSpooled {
-  readonly byPlaceholder: Map<string, KeptString>
-}
+/** The strings of one result that arrived before the rest of it. */
+class SpooledStrings {
+  readonly #call: Call
+  readonly #options: KeepingSpooled
+  readonly #byPlaceholder = new Map<string, KeptString>()
+  /** Why a string could not be kept, if one could not. */
+  problem: GatewayError | undefined
 
-/** Resolves with why a string could not be kept, if one could not. */
-async function keepAll(
-  result: Payload,
-  call: Call,
-  options: KeepingStrings,
-): Promise<GatewayError | undefined> {
-  const { spool, byPlaceholder } = options
-  const blocks = new Map(dataIn(result).map((block) => [block.string, block]))
-  const bySum = new Map<string, KeptString>()
-  const all = spool.placeholders(result.text)
-  // What a block has is named after the block, also where structured content has it too.
-  const ordered = all.toSorted((one, other) => Number(blocks.has(other)) - Number(blocks.has(one)))
-  let problem: GatewayError | undefined
-  for (const placeholder of ordered) {
-    try {
-      const spooled = await spool.find(placeholder)
-      const same = bySum.get(spooled.sha256)
-      if (same) spool.discard(placeholder)
-      else if (bySum.size === MAX_PARTS) throw tooManyParts()
-      const id = byPlaceholder.size === 0 ? options.id : undefined
-      const block = blocks.get(placeholder)
-      const kept = same ?? (await keepString(placeholder, spooled, call, { ...options, id, block }))
-      bySum.set(spooled.sha256, kept)
-      byPlaceholder.set(placeholder, kept)
-    } catch (error) {
-      problem ??= asGatewayError(error)
+  constructor(call: Call, options: KeepingSpooled) {
+    this.#call = call
+    this.#options = options
+  }
+
+  get kept(): readonly KeptString[] {
+    return [...new Set(this.#byPlaceholder.values())]
+  }
+
+  async keep(result: Payload): Promise<void> {
+    const { spool } = this.#options
+    const blocks = new Map(dataIn(result).map((block) => [block.string, block]))
+    const bySum = new Map<string, KeptString>()
+    const all = spool.placeholders(result.text)
+    // What a block has is named after the block, also where structured content has it too.
+    const ordered = all.toSorted((one, other) => Number(blocks.has(other)) - Number(blocks.has(one)))
+    for (const placeholder of ordered) {
+      try {
+        const spooled = await spool.find(placeholder)
+        const same = bySum.get(spooled.sha256)
+        if (same) spool.discard(placeholder)
+        else if (bySum.size === MAX_PARTS) throw tooManyParts()
+        const kept = same ?? (await this.#keepOne(placeholder, spooled, blocks.get(placeholder)))
+        bySum.set(spooled.sha256, kept)
+        this.#byPlaceholder.set(placeholder, kept)
+      } catch (error) {
+        this.problem ??= asGatewayError(error)
+      }
     }
   }
-  return problem
+
+  async #keepOne(placeholder: string, spooled: Spooled, block: BlockData | undefined): Promise<KeptString> {
+    const { spool, references } = this.#options
+    const options = { ...this.#options, id: this.#byPlaceholder.size === 0 ? this.#options.id : undefined }
+    const call = this.#call
+    if (block?.isBase64) {
+      const facts = newReference(factsOf(block, false), call, options)
+      const reference = await references.add(call.principal, facts, decoded(await references.open(spooled)))
+      spool.discard(placeholder)
+      return { ...shown(describedFor(call, reference, options), Buffer.alloc(0)), isBase64: true }
+    }
+    const beginning = await this.#read(spooled, PREVIEWED_BYTES)
+    const mayBeJson = spooled.size <= MAX_JSON_BYTES && /^\s*[[{]/.test(beginning.toString())
+    const value = mayBeJson ? readJson((await this.#read(spooled, spooled.size)).toString()) : undefined
+    const named = block ?? { type: undefined, name: undefined }
+    const facts = newReference(factsOf(named, value !== undefined), call, options)
+    const reference = await references.adopt(call.principal, facts, spooled)
+    spool.take(placeholder)
+    return { ...shown(describedFor(call, reference, options), beginning, value), isBase64: false }
+  }
+
+  /** The result with links in place of the blocks of kept data. */
+  withLinks(result: Payload): Payload {
+    const items = result.at('content')?.items ?? []
+    if (items.length === 0) return result
+    const content = items.flatMap((item) => {
+      const data = isObject(item.value) ? dataOf(item.value) : undefined
+      return (data && this.#byPlaceholder.get(data.string))?.blocks ?? [item]
+    })
+    return result.with({ content })
+  }
+
+  /**
+   * The result with the URIs of kept data in place of its strings elsewhere, such as in structured content. Where the schema
+   * of the tool does not take them, the strings are put back.
+   */
+  async withUris(result: Payload): Promise<Payload> {
+    const withAll = (text: string): string => {
+      let left = text
+      for (const [placeholder, { reference }] of this.#byPlaceholder)
+        left = left.replaceAll(placeholder, uriOf(reference))
+      return left
+    }
+    const content = result.at('structuredContent')
+    const schema = schemaOf(this.#call)
+    if (!content || !schema || !this.#byPlaceholder.size) return Payload.text(withAll(result.text))
+    const isTaken = (value: unknown): boolean => matchesSchema(value, schema)
+    if (isTaken(Payload.text(withAll(content.text)).value)) return Payload.text(withAll(result.text))
+    const whole = await this.#withStrings(content.text).catch(() => undefined)
+    const structuredContent = whole && isTaken(whole.value) ? whole : content
+    return Payload.text(withAll(result.with({ structuredContent }).text))
+  }
+
+  /** JSON with kept strings in it again. */
+  async #withStrings(text: string): Promise<Payload> {
+    let whole = text
+    for (const [placeholder, { reference, isBase64 }] of this.#byPlaceholder) {
+      const size = isBase64 ? Math.ceil(reference.size / 3) * 4 : reference.size
+      if (!whole.includes(placeholder) || whole.length + size > MAX_MESSAGE_BYTES) continue
+      const bytes = await this.#read(reference, reference.size)
+      const string = JSON.stringify(bytes.toString(isBase64 ? 'base64' : 'utf8'))
+      whole = whole.replaceAll(placeholder, () => string.slice(1, -1))
+    }
+    return Payload.text(whole)
+  }
+
+  async #read(blob: KeptBlob, size: number): Promise<Buffer> {
+    return collected(await this.#options.references.open(blob, { start: 0, end: size }))
+  }
 }
 
 function tooManyParts(): GatewayError {
   return new GatewayError('QUOTA_EXHAUSTED', `At most ${MAX_PARTS} parts of a result are kept.`, {
     data: { limit: 'parts' },
   })
-}
-
-interface KeepingString extends KeepingSpooled {
-  readonly block: BlockData | undefined
-}
-
-async function keepString(
-  placeholder: string,
-  spooled: Spooled,
-  call: Call,
-  options: KeepingString,
-): Promise<KeptString> {
-  const { spool, references, block } = options
-  if (block?.isBase64) {
-    const facts = newReference(factsOf(block, false), call, options)
-    const reference = await references.add(call.principal, facts, decoded(await references.open(spooled)))
-    spool.discard(placeholder)
-    return { ...shown(describedFor(call, reference, options), Buffer.alloc(0)), isBase64: true }
-  }
-  const beginning = await read(references, spooled, PREVIEWED_BYTES)
-  const value = await jsonOfString(references, spooled, beginning)
-  const named = block ?? { type: undefined, name: undefined }
-  const facts = newReference(factsOf(named, value !== undefined), call, options)
-  const reference = await references.adopt(call.principal, facts, spooled)
-  spool.take(placeholder)
-  return { ...shown(describedFor(call, reference, options), beginning, value), isBase64: false }
-}
-
-/** The result with links in place of the blocks of kept data. */
-function withLinks(result: Payload, byPlaceholder: ReadonlyMap<string, KeptString>): Payload {
-  const items = result.at('content')?.items ?? []
-  if (items.length === 0) return result
-  const content = items.flatMap((item) => {
-    const data = isObject(item.value) ? dataOf(item.value) : undefined
-    const kept = data && byPlaceholder.get(data.string)
-    return kept ? kept.blocks : [item]
-  })
-  return result.with({ content })
-}
-
-/**
- * The result with the URIs of kept data in place of its strings elsewhere, such as in structured content. Where the schema
- * of the tool does not take them, the strings are put back.
- */
-async function withUris(result: Payload, call: Call, options: KeepingStrings): Promise<Payload> {
-  const { byPlaceholder } = options
-  const withAll = (text: string): string => {
-    let left = text
-    for (const [placeholder, { reference }] of byPlaceholder)
-      left = left.replaceAll(placeholder, uriOf(reference))
-    return left
-  }
-  const content = result.at('structuredContent')
-  const schema = schemaOf(call)
-  if (!content || !schema || !byPlaceholder.size) return Payload.text(withAll(result.text))
-  const isTaken = (value: unknown): boolean => matchesSchema(value, schema)
-  if (isTaken(Payload.text(withAll(content.text)).value)) return Payload.text(withAll(result.text))
-  const whole = await withStrings(content.text, options).catch(() => undefined)
-  const structuredContent = whole && isTaken(whole.value) ? whole : content
-  return Payload.text(withAll(result.with({ structuredContent }).text))
-}
-
-/** JSON with kept strings in it again. */
-async function withStrings(text: string, { references, byPlaceholder }: KeepingStrings): Promise<Payload> {
-  let whole = text
-  for (const [placeholder, { reference, isBase64 }] of byPlaceholder) {
-    const size = isBase64 ? Math.ceil(reference.size / 3) * 4 : reference.size
-    if (!whole.includes(placeholder) || whole.length + size > MAX_MESSAGE_BYTES) continue
-    const string = JSON.stringify(
-      (await read(references, reference, reference.size)).toString(isBase64 ? 'base64' : 'utf8'),
-    )
-    whole = whole.replaceAll(placeholder, () => string.slice(1, -1))
-  }
-  return Payload.text(whole)
-}
-
-async function jsonOfString(references: References, spooled: Spooled, beginning: Buffer): Promise<unknown> {
-  if (spooled.size > MAX_JSON_BYTES || !/^\s*[[{]/.test(beginning.toString())) return undefined
-  return readJson((await read(references, spooled, spooled.size)).toString())
-}
-
-async function read(references: References, spooled: KeptBlob, size: number): Promise<Buffer> {
-  return collected(await references.open(spooled, { start: 0, end: size }))
 }
 
 /** Decodes base64 that arrives in pieces; line ends and other characters in it do not count. */

@@ -2,7 +2,7 @@
  * Reads kept data: `resources/read` of `ref://<id>`, and the tool `read_reference`, which returns parts of it. The right to do
  * so is that to read resources of the server that the data came from.
  */
-import type { Call, Handler, Outcome } from '../../core/call.ts'
+import type { Call, Outcome } from '../../core/call.ts'
 import { isPermitted, otherCall } from '../own-calls.ts'
 import { invalidParam } from '../../core/error.ts'
 import { cut } from '../../core/json/shorten.ts'
@@ -54,11 +54,8 @@ export async function readableReference(
   throw unknownReference().with({ field })
 }
 
-interface ReadOptions extends ReferenceAccess {
-  /** The largest content of `resources/read`, in bytes. */
-  readonly max: number
-}
-
+/** The largest content of `resources/read`, in bytes. */
+const MAX_READ_BYTES = 7 * 1024 * 1024
 /** How much the tool returns, in bytes, by default and at most. */
 const SLICE_BYTES = 4096
 const MAX_SLICE_BYTES = 65_536
@@ -70,21 +67,21 @@ const MAX_LINE_LENGTH = 300
 const MAX_SEARCH_LENGTH = 200
 
 /** The resource that stands for all references of a caller. */
-export function referenceResource(options: ReadOptions): BuiltinEntry {
+export function referenceResource(access: ReferenceAccess): BuiltinEntry {
   return {
     definition: { uri: SCHEME, name: 'references' },
     isListed: false,
     matches: (uri) => uri.startsWith(SCHEME),
-    handle: (call) => readResource(call, options),
+    handle: (call) => readResource(call, access),
   }
 }
 
-async function readResource(call: Call, options: ReadOptions): Promise<Outcome> {
+async function readResource(call: Call, access: ReferenceAccess): Promise<Outcome> {
   const uri = String(call.params.fields.uri)
   const written = readable('uri', uri)
-  const reference = await allowed(written.id, call, options)
-  const limits = { max: options.max, written: uri }
-  const selected = await select(options.references, reference, written.part, limits)
+  const reference = await allowed(written.id, call, access)
+  const limits = { max: MAX_READ_BYTES, written: uri }
+  const selected = await select(access.references, reference, written.part, limits)
   const text = selected.kind === 'json' ? selected.json.text : textOf(selected.bytes)
   const mimeType = reference.type
   const content =
@@ -103,16 +100,15 @@ function readable(field: string, text: string): Written {
 }
 
 /** A reference that the caller may read, which is logged. @throws RESOURCE_NOT_FOUND otherwise */
-async function allowed(id: string, call: Call, options: ReadOptions): Promise<Reference> {
-  const reference = await readableReference(call, id, options)
+async function allowed(id: string, call: Call, access: ReferenceAccess): Promise<Reference> {
+  const reference = await readableReference(call, id, access)
   call.logFields.set('references_used', [loggedReference(reference)])
   return reference
 }
 
 /** The tool. */
-export function readReferenceTool(options: ReadOptions): BuiltinTool {
-  const read: Handler = async (call) => readSlice(call, options)
-  return asToolWithResult(definition, read)
+export function readReferenceTool(access: ReferenceAccess): BuiltinTool {
+  return asToolWithResult(definition, (call) => readSlice(call, access))
 }
 
 const definition = {
@@ -144,18 +140,19 @@ const definition = {
   annotations: { readOnlyHint: true, idempotentHint: true, openWorldHint: false },
 } as const
 
-async function readSlice(call: Call, options: ReadOptions): Promise<Outcome> {
+async function readSlice(call: Call, access: ReferenceAccess): Promise<Outcome> {
   const { ref, search } = call.params.fields
   const text = typeof ref === 'string' && !ref.startsWith(SCHEME) ? `${SCHEME}${ref}` : ref
   if (typeof text !== 'string') throw invalidParam('ref', 'must be a reference such as ref://ref_1')
   const requested = positiveInteger(call, 'max_bytes') ?? SLICE_BYTES
   const written = readable('ref', text)
-  const reference = await allowed(written.id, call, options)
+  const reference = await allowed(written.id, call, access)
+  const { references } = access
   const max = Math.min(requested, MAX_SLICE_BYTES)
   const found =
     search === undefined
-      ? await slice(reference, partOf(call, written.part), { ...options, max, written: text })
-      : await matches(reference, search, { ...options, max })
+      ? await slice(references, reference, partOf(call, written.part), { max, written: text })
+      : await matches(references, reference, search, max)
   const { expires_at: expires, mime_type: type, size_bytes: size } = dataReference(reference)
   const facts = { ref: uriOf(reference), mime_type: type, size_bytes: size, expires_at: expires }
   return answered({ content: [{ type: 'text', text: found }], structuredContent: facts })
@@ -174,15 +171,12 @@ function partOf({ params: { fields } }: Call, written: Part): Part {
   })
 }
 
-interface SliceOptions extends ReadOptions {
-  readonly written: string
-}
-
 /** A part as text. Without one, the beginning of the data. */
 async function slice(
+  references: References,
   reference: Reference,
   part: Part,
-  { references, max, written }: SliceOptions,
+  { max, written }: { readonly max: number; readonly written: string },
 ): Promise<string> {
   const isWhole = Object.keys(part).length === 0
   const { from, to } = isWhole ? { from: 0, to: reference.size - 1 } : (part.bytes ?? { from: 0, to: 0 })
@@ -214,10 +208,12 @@ function shortened(text: string, max: number): string {
   return `${cut(text, max + 2) ?? ''}\n[There is more. Ask for less, or set max_bytes.]`
 }
 
+/** The lines that contain a text. */
 async function matches(
+  references: References,
   reference: Reference,
   search: unknown,
-  { references, max }: ReadOptions,
+  max: number,
 ): Promise<string> {
   if (typeof search !== 'string' || search === '' || search.length > MAX_SEARCH_LENGTH)
     throw invalidParam('search', `must be a text of 1 to ${MAX_SEARCH_LENGTH} characters`)

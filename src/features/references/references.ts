@@ -4,7 +4,7 @@
  * them, and `largeResults` of `keep.ts` keeps results as the features next to the server left them.
  */
 import { type Timer, world } from '../../core/world.ts'
-import type { Call, Middleware } from '../../core/call.ts'
+import type { Middleware, Target } from '../../core/call.ts'
 import { usesReferencesSlot, mayRefer } from '../../core/used-reference.ts'
 import { background } from '../../core/log.ts'
 import { shareOf } from '../../core/principal.ts'
@@ -19,7 +19,7 @@ import { exporting } from './transfer/export.ts'
 import { download, importing, ImportTools } from './transfer/import.ts'
 import { fileFolders, type ReferenceFiles } from './transfer/files.ts'
 import { loggedUse } from './kept-data.ts'
-import { mayRead, readReferenceTool, referenceResource } from './read.ts'
+import { mayRead, readReferenceTool, type ReferenceAccess, referenceResource } from './read.ts'
 import { requestUploadTool, UploadService } from './transfer/uploads.ts'
 import { canOpenFiles, resolveReferences, takesBytes } from './resolve.ts'
 import { keeper, urlsOf } from './keep.ts'
@@ -32,9 +32,9 @@ export const references: Feature<ReferenceSettings | false> = {
   ...referencesSchema,
   create: (settings, deps) => {
     const kept = new References(deps.store, gatewayWide(settings()))
-    const options = {
+    const access: ReferenceAccess = {
       references: kept,
-      mayRead: (reference: Pick<Reference, 'server' | 'id'>, call: Call) => mayRead(reference, call, deps),
+      mayRead: (reference, call) => mayRead(reference, call, deps),
     }
     const folders = fileFolders(settings, deps)
     const urls = new DataUrls(deps)
@@ -52,59 +52,55 @@ export const references: Feature<ReferenceSettings | false> = {
     const byDefault = (upstream?: string): ReferenceSettings['import'] => (settings(upstream) || {}).import
     const importTools = new ImportTools({ formats, byDefault }, deps)
     const opener = createDialer({ allow: [], proxies: deps.gateway.proxies })
-    const exports = exporting({ ...options, keepingOf: keeper(settings, { references: kept, urls }), deps })
+    const exports = exporting({ ...access, keepingOf: keeper(settings, { references: kept, urls }), deps })
     const imports = importing({
-      ...options,
+      ...access,
       deps,
       tools: importTools,
       download: (call, data) => download(call, data, { references: kept, opener, allowHosts, ttl }),
     })
     const share = Math.floor(shareOf({}, total))
+    /** How references in the arguments of calls of a target are resolved; undefined if they are not. */
+    const resolutionOf = ({ upstream, isBuiltin }: Target): Resolving | undefined => {
+      const own = settings(upstream)
+      if (isBuiltin || own === false) return undefined
+      return { ...access, max: own.argument, server: canOpenFiles(deps.servers.settings(upstream ?? '')) }
+    }
     let timer: Timer | undefined
     return {
       calls: {
-        middleware: ({ method, upstream, isBuiltin }) => {
-          const own = settings(upstream)
-          if (method !== 'tools/call' || isBuiltin || own === false) return undefined
-          const server = canOpenFiles(deps.servers.settings(upstream ?? ''))
-          const { metrics } = deps
-          return resolving(
-            { ...options, max: own.argument, server },
-            { folder: folders.at(own.folder), urls, metrics, store: deps.store, log: deps.log },
-          )
+        middleware: (target) => {
+          const options = target.method === 'tools/call' ? resolutionOf(target) : undefined
+          const { folder } = settings(target.upstream) || {}
+          return options && resolving(options, folders.at(folder), urls, deps)
         },
         // The data is read; no file and no URL is made of it.
-        dryRun: ({ upstream, isBuiltin }) => {
-          const own = settings(upstream)
-          if (isBuiltin || own === false) return undefined
-          const server = canOpenFiles(deps.servers.settings(upstream ?? ''))
-          return tryReferences({ ...options, max: own.argument, server }, urls)
+        dryRun: (target) => {
+          const options = resolutionOf(target)
+          return options && tryReferences(options, urls)
         },
       },
       responseMiddleware: (method) => filesMiddleware(method, (upstream) => settings(upstream) !== false),
       builtins: {
         methods: {
           ...fileMethods({
-            ...options,
+            ...access,
             uploads,
             urls,
             urlTtl: common && common.urls ? common.url_ttl : undefined,
-            hosts: (upstream) => hostsOf(settings(upstream)),
+            hosts: (upstream) => (settings(upstream) || {}).file_hosts ?? [],
             deps,
           }),
           'reference/export': exports.route.handle,
           'reference/import': imports.route.handle,
         },
-        resources: () => [referenceResource({ ...options, max: MAX_READ_BYTES })],
-        tools: [
-          readReferenceTool({ ...options, max: MAX_READ_BYTES }),
-          requestUploadTool(uploads),
-          exports.tool,
-          imports.tool,
-        ].map((tool) => listedWith(tool, settings)),
+        resources: () => [referenceResource(access)],
+        tools: [readReferenceTool(access), requestUploadTool(uploads), exports.tool, imports.tool].map(
+          (tool) => listedWith(tool, settings),
+        ),
       },
       http: {
-        byteRoutes: [dataRoute({ ...options, urls, log: deps.log }), ...uploads.routes],
+        byteRoutes: [dataRoute({ ...access, urls, log: deps.log }), ...uploads.routes],
         routes: [exports.route, imports.route],
       },
       offers: [
@@ -146,24 +142,13 @@ function listedWith(
   return { ...tool, isListed }
 }
 
-/** The largest content of `resources/read`, in bytes. */
-const MAX_READ_BYTES = 7 * 1024 * 1024
+type Resolving = Omit<Parameters<typeof resolveReferences>[1], 'files' | 'urls'>
 
 function resolving(
-  options: Omit<Parameters<typeof resolveReferences>[1], 'files' | 'urls'>,
-  {
-    folder,
-    urls,
-    metrics,
-    store,
-    log,
-  }: {
-    readonly folder: ReferenceFiles
-    readonly urls: DataUrls
-    readonly metrics: Services['metrics']
-    readonly store: Services['store']
-    readonly log: Services['log']
-  },
+  options: Resolving,
+  folder: ReferenceFiles,
+  urls: DataUrls,
+  { metrics, store, log }: Pick<Services, 'metrics' | 'store' | 'log'>,
 ): Middleware {
   return (next) => async (call) => {
     // The gateway writes no references: what looks like one is data, which undoing a call restores as it was.
@@ -185,7 +170,11 @@ function resolving(
       resolved.call.logFields.set('references_used', resolved.used.map(loggedUse))
       usesReferencesSlot.of(call)?.(resolved.used.map(({ id }) => id))
       const outcome = await next(resolved.call)
-      if (outcome.kind !== 'result') await keepForNextRound(resolved.call, store, log)
+      // The call is made again with the same references: to answer input requests, or to continue.
+      if (outcome.kind !== 'result')
+        await keepUsed(store, resolved.call, world.now() + ROUND_MS).catch((error: unknown) =>
+          log.warn('references.not_extended', { request_id: call.requestId, reason: String(error) }),
+        )
       return callUrls.after(await files.after(outcome))
     } catch (error) {
       await files.remove()
@@ -195,10 +184,7 @@ function resolving(
 }
 
 /** Resolves references for a dry run: in place of files and URLs, which are made for a call, are the names of the data. */
-function tryReferences(
-  options: Omit<Parameters<typeof resolveReferences>[1], 'files' | 'urls'>,
-  { areHosted }: DataUrls,
-): Middleware {
+function tryReferences(options: Resolving, { areHosted }: DataUrls): Middleware {
   const files = { write: async ({ name }: { readonly name: string }) => `<file of ${name}>` }
   const urls = { areHosted, of: async ({ name }: Reference) => (areHosted ? `<URL of ${name}>` : undefined) }
   return (next) => async (call) => {
@@ -210,14 +196,3 @@ function tryReferences(
 
 /** How long the next round of a call may take, in milliseconds. */
 const ROUND_MS = 3_600_000
-
-/** The call is made again with the same references: to answer input requests, or to go on. */
-async function keepForNextRound(call: Call, store: Services['store'], log: Services['log']): Promise<void> {
-  await keepUsed(store, call, world.now() + ROUND_MS).catch((error: unknown) =>
-    log.warn('references.not_extended', { request_id: call.requestId, reason: String(error) }),
-  )
-}
-
-function hostsOf(settings: ReferenceSettings | false): readonly string[] {
-  return settings === false ? [] : settings.file_hosts
-}

@@ -2,7 +2,7 @@
  * Results as references on request: the tool `export_result_ref`, and `POST /export`. Either makes a call of a tool for
  * its caller and keeps the result whatever its size, or keeps the result of an operation that has ended.
  */
-import type { Call, Handler, Outcome } from '../../../core/call.ts'
+import type { Call, Outcome } from '../../../core/call.ts'
 import type { Descriptor } from '../../../core/descriptor.ts'
 import { asGatewayError, GatewayError, invalidParam } from '../../../core/error.ts'
 import { isObject } from '../../../core/json/json.ts'
@@ -40,10 +40,10 @@ export interface ToolWithRoute {
 
 /** Exports as a tool and over HTTP. */
 export function exporting(options: ExportOptions): ToolWithRoute {
-  const run = exporter(options)
+  const exporter = new Exporter(options)
   return {
-    tool: asToolWithResult(definition, async (call) => forModel(await run(call))),
-    route: { verb: 'POST', path: '/export', handle: async (call) => forProgram(await run(call)) },
+    tool: asToolWithResult(definition, async (call) => forModel(await exporter.run(call))),
+    route: { verb: 'POST', path: '/export', handle: async (call) => forProgram(await exporter.run(call)) },
   }
 }
 
@@ -122,157 +122,143 @@ function factsOf(result: Payload): Payload {
   return facts.with({ result: result.at('structuredContent') })
 }
 
-function exporter(options: ExportOptions): Handler {
-  const { store, identity } = options.deps
-  const operations = new Operations(store, world.now)
-  const ids = new OperationIds(identity.seal, identity.membership.id)
-  return async (call) => {
+/** Keeps the results of calls and operations. */
+class Exporter {
+  readonly #options: ExportOptions
+  readonly #operations: Operations
+  readonly #ids: OperationIds
+
+  constructor(options: ExportOptions) {
+    const { store, identity } = options.deps
+    this.#options = options
+    this.#operations = new Operations(store, world.now)
+    this.#ids = new OperationIds(identity.seal, identity.membership.id)
+  }
+
+  async run(call: Call): Promise<Outcome> {
     const tool = optionalText(call, 'tool')
     const operation = optionalText(call, 'operation_id')
     const id = optionalText(call, 'ref_id')
     if ((tool === undefined) === (operation === undefined))
       throw invalidParam('tool', 'or operation_id must be given, and not both')
-    if (tool !== undefined) return exportCall(call, { tool, id }, options)
-    if (id !== undefined) await options.references.mustBeFree(call.principal, id)
-    const key = ids.keyOf(call.principal, operation ?? '')
-    const record = key === undefined ? undefined : (await operations.find(key))?.record
-    return exportOperation(call, { operation, record, id }, options)
+    if (tool !== undefined) return this.#exportCall(call, tool, id)
+    if (id !== undefined) await this.#options.references.mustBeFree(call.principal, id)
+    return this.#exportOperation(call, operation ?? '', id)
   }
-}
 
-/** Makes a call, and keeps its result. */
-async function exportCall(
-  call: Call,
-  { tool, id }: { readonly tool: string; readonly id: string | undefined },
-  options: ExportOptions,
-): Promise<Outcome> {
-  const { servers, invoker } = options.deps
-  const named = { upstream: call.target.upstream, name: tool }
-  const requested = { [AS_REFERENCE]: true, ...(id !== undefined && { [REFERENCE_ID]: id }) }
-  const inner = innerCall(call, named, innerArguments(call), requested)
-  const found = await findTool(call, named, servers)
-  if (found?.isBuiltin) throw invalidParam('tool', 'is a tool of the gateway, whose results are not kept')
-  const keeping = found && (await mustBeKept(found.upstream, call, options))
-  const outcome = await invoker.call(inner)
-  if (!keeping || outcome.kind !== 'result' || outcome.result.member('isError') === true) return outcome
-  const { result } = outcome
-  if (isKept(result) || isObject(result.meta(NOT_KEPT_KEY))) return outcome
-  // The call took effect: from here on nothing fails.
-  const kept = await whole(result, found, { call, id, keeping, options }).catch((error: unknown) =>
-    withReason(result, asGatewayError(error), found, options.deps),
-  )
-  return { kind: 'result', result: kept }
-}
+  /** Makes a call, and keeps its result. */
+  async #exportCall(call: Call, tool: string, id: string | undefined): Promise<Outcome> {
+    const { servers, invoker } = this.#options.deps
+    const named = { upstream: call.target.upstream, name: tool }
+    const requested = { [AS_REFERENCE]: true, ...(id !== undefined && { [REFERENCE_ID]: id }) }
+    const inner = innerCall(call, named, innerArguments(call), requested)
+    const found = await findTool(call, named, servers)
+    if (found?.isBuiltin) throw invalidParam('tool', 'is a tool of the gateway, whose results are not kept')
+    const keeping = found && (await this.#mustBeKept(found.upstream, call))
+    const outcome = await invoker.call(inner)
+    if (!keeping || outcome.kind !== 'result' || outcome.result.member('isError') === true) return outcome
+    const { result } = outcome
+    if (isKept(result) || isObject(result.meta(NOT_KEPT_KEY))) return outcome
+    // The call took effect: from here on nothing fails.
+    const kept = await this.#whole(result, found, call, { ...keeping, id }).catch((error: unknown) =>
+      withReason(result, asGatewayError(error), found, this.#options.deps),
+    )
+    return { kind: 'result', result: kept }
+  }
 
-/** @throws UNSUPPORTED_OPERATION, PERMISSION_DENIED */
-async function mustBeKept(upstream: string, call: Call, options: ExportOptions): Promise<Keeping> {
-  const keeping = options.keepingOf(upstream)
-  if (!keeping)
-    throw new GatewayError('UNSUPPORTED_OPERATION', `Results of ${upstream} are not kept.`, {
-      isResult: true,
-      suggestion: `Call the tool itself, or turn references on for ${upstream}.`,
+  /** @throws UNSUPPORTED_OPERATION, PERMISSION_DENIED */
+  async #mustBeKept(upstream: string, call: Call): Promise<Keeping> {
+    const keeping = this.#options.keepingOf(upstream)
+    if (!keeping)
+      throw new GatewayError('UNSUPPORTED_OPERATION', `Results of ${upstream} are not kept.`, {
+        isResult: true,
+        suggestion: `Call the tool itself, or turn references on for ${upstream}.`,
+      })
+    if (await this.#options.mayRead({ server: upstream, id: '' }, call)) return keeping
+    throw new GatewayError(
+      'PERMISSION_DENIED',
+      `You may not read resources of ${upstream}, so its results cannot be kept for you.`,
+      { suggestion: 'Call the tool itself.' },
+    )
+  }
+
+  /** A result without a part that can be kept, such as one with links alone: it is kept as JSON. */
+  async #whole(
+    result: Payload,
+    { upstream, name }: Pick<Descriptor, 'upstream' | 'name'>,
+    call: Call,
+    keeping: ChosenKeeping,
+  ): Promise<Payload> {
+    const target = { method: 'tools/call', upstream, name }
+    const content = Payload.of({ content: [] }).with({ structuredContent: result.with({ _meta: undefined }) })
+    const context = { ...call, target, tool: undefined }
+    const found = await withReferences(content, context, { ...keeping, isRequested: true })
+    this.#options.deps.metrics.referenced('kept', found.kept.length)
+    return withFacts(found, call)
+  }
+
+  /** Keeps the result of an operation. What is unknown here, or unknown to the caller, is refused when it is resumed. */
+  async #exportOperation(call: Call, operation: string, id: string | undefined): Promise<Outcome> {
+    const { invoker, servers, metrics } = this.#options.deps
+    const { upstream } = call.target
+    const key = this.#ids.keyOf(call.principal, operation)
+    const record = key === undefined ? undefined : (await this.#operations.find(key))?.record
+    const isHere = record && (upstream === undefined || upstream === record.upstream)
+    if (isHere && !isEnded(record)) throw notEnded(record, operation)
+    const outcome = await invoker.call({
+      ...call,
+      method: 'operation/resume',
+      params: Payload.of({ operation_id: operation }),
+      target: { method: 'operation/resume', isBuiltin: true, ...(upstream !== undefined && { upstream }) },
+      logFields: new Map(),
     })
-  if (await options.mayRead({ server: upstream, id: '' }, call)) return keeping
-  throw new GatewayError(
-    'PERMISSION_DENIED',
-    `You may not read resources of ${upstream}, so its results cannot be kept for you.`,
-    { suggestion: 'Call the tool itself.' },
-  )
-}
-
-/** How the data of an export is kept, and for which call. */
-interface Export {
-  readonly call: Call
-  /** The id that the caller chose. */
-  readonly id: string | undefined
-  readonly keeping: Keeping
-  readonly options: ExportOptions
-}
-
-/** A result without a part that can be kept, such as one with links alone: it is kept as JSON. */
-async function whole(
-  result: Payload,
-  { upstream, name }: Pick<Descriptor, 'upstream' | 'name'>,
-  { call, id, keeping, options }: Export,
-): Promise<Payload> {
-  const target = { method: 'tools/call', upstream, name }
-  const content = Payload.of({ content: [] }).with({ structuredContent: result.with({ _meta: undefined }) })
-  const context = { ...call, target, tool: undefined }
-  const found = await withReferences(content, context, { ...keeping, isRequested: true, id })
-  options.deps.metrics.referenced('kept', found.kept.length)
-  return withFacts(found, call)
-}
-
-interface EndedOperation {
-  readonly operation: string | undefined
-  readonly record: OperationRecord | undefined
-  readonly id: string | undefined
-}
-
-/** Keeps the result of an operation. What is unknown here, or unknown to the caller, is refused when it is resumed. */
-async function exportOperation(
-  call: Call,
-  { operation, record, id }: EndedOperation,
-  options: ExportOptions,
-): Promise<Outcome> {
-  const { upstream } = call.target
-  const isHere = record && (upstream === undefined || upstream === record.upstream)
-  if (isHere && !isEnded(record)) throw notEnded(record, operation)
-  const outcome = await options.deps.invoker.call({
-    ...call,
-    method: 'operation/resume',
-    params: Payload.of({ operation_id: operation }),
-    target: { method: 'operation/resume', isBuiltin: true, ...(upstream !== undefined && { upstream }) },
-    logFields: new Map(),
-  })
-  if (!record || outcome.kind !== 'result' || outcome.result.member('isError') === true) return outcome
-  const keeping = await mustBeKept(record.upstream, call, options)
-  const kept = outcome.result.meta(REFERENCE_KEY)
-  if (isObject(kept)) {
-    const reference = await options.references.find(call.principal, String(kept.ref_id))
-    if (!reference) throw unknownReference()
-    if (id === undefined || id === reference.id) return outcome
-    return copied(outcome.result, reference, { call, id, keeping, options })
-  }
-  const target = { method: 'tools/call', upstream: record.upstream, name: record.tool }
-  const tool = await options.deps.servers.tool({ ...call, method: target.method, target })
-  // The data is of the call that returned it.
-  const returning = { ...call, requestId: record.requestId }
-  const context = { ...returning, target, tool }
-  const found = await withReferences(outcome.result, context, { ...keeping, isRequested: true, id })
-  if (found.kept.length === 0)
-    return {
-      kind: 'result',
-      result: await whole(found.result, target, { call: returning, id, keeping, options }),
+    if (!record || outcome.kind !== 'result' || outcome.result.member('isError') === true) return outcome
+    const keeping = await this.#mustBeKept(record.upstream, call)
+    const kept = outcome.result.meta(REFERENCE_KEY)
+    if (isObject(kept)) {
+      const reference = await this.#options.references.find(call.principal, String(kept.ref_id))
+      if (!reference) throw unknownReference()
+      if (id === undefined || id === reference.id) return outcome
+      return this.#copied(outcome.result, reference, call, { ...keeping, id })
     }
-  options.deps.metrics.referenced('kept', found.kept.length)
-  return { kind: 'result', result: withFacts(found, call).withMeta({ [NOT_KEPT_KEY]: undefined }) }
+    const target = { method: 'tools/call', upstream: record.upstream, name: record.tool }
+    const tool = await servers.tool({ ...call, method: target.method, target })
+    // The data is of the call that returned it.
+    const returning = { ...call, requestId: record.requestId }
+    const chosen = { ...keeping, id }
+    const context = { ...returning, target, tool }
+    const found = await withReferences(outcome.result, context, { ...chosen, isRequested: true })
+    if (found.kept.length === 0)
+      return { kind: 'result', result: await this.#whole(found.result, target, returning, chosen) }
+    metrics.referenced('kept', found.kept.length)
+    return { kind: 'result', result: withFacts(found, call).withMeta({ [NOT_KEPT_KEY]: undefined }) }
+  }
+
+  /** The result with a reference of the caller's choice to the same data, in place of the first one. */
+  async #copied(result: Payload, reference: Reference, call: Call, keeping: ChosenKeeping): Promise<Outcome> {
+    const { references, deps } = this.#options
+    const { server, tool, requestId, name, type } = reference
+    const origin = {
+      server,
+      ...(tool !== undefined && { tool }),
+      ...(requestId !== undefined && { requestId }),
+    }
+    const facts = { ...origin, name, type, id: keeping.id, ttl: keeping.ttl }
+    const copy = await references.add(call.principal, facts, await references.open(reference))
+    deps.metrics.referenced('kept')
+    const described = describedFor(call, copy, keeping)
+    const beginning = await collected(await references.open(copy, { start: 0, end: PREVIEWED_BYTES }))
+    const given = result.with({
+      content: withBlocks(result.at('content')?.items ?? [], reference, blocksOf(described, beginning)),
+    })
+    const all = result.meta(REFERENCES_KEY)
+    const others = Array.isArray(all) ? { [REFERENCES_KEY]: [described.data, ...all.slice(1)] } : {}
+    return { kind: 'result', result: given.withMeta({ [REFERENCE_KEY]: described.data, ...others }) }
+  }
 }
 
-/** The result with a reference of the caller's choice to the same data, in place of the first one. */
-async function copied(
-  result: Payload,
-  reference: Reference,
-  { call, id, keeping, options: { references, deps } }: Export & { readonly id: string },
-): Promise<Outcome> {
-  const { server, tool, requestId, name, type } = reference
-  const origin = {
-    server,
-    ...(tool !== undefined && { tool }),
-    ...(requestId !== undefined && { requestId }),
-  }
-  const facts = { ...origin, name, type, id, ttl: keeping.ttl }
-  const copy = await references.add(call.principal, facts, await references.open(reference))
-  deps.metrics.referenced('kept')
-  const described = describedFor(call, copy, keeping)
-  const beginning = await collected(await references.open(copy, { start: 0, end: PREVIEWED_BYTES }))
-  const given = result.with({
-    content: withBlocks(result.at('content')?.items ?? [], reference, blocksOf(described, beginning)),
-  })
-  const all = result.meta(REFERENCES_KEY)
-  const others = Array.isArray(all) ? { [REFERENCES_KEY]: [described.data, ...all.slice(1)] } : {}
-  return { kind: 'result', result: given.withMeta({ [REFERENCE_KEY]: described.data, ...others }) }
-}
+/** How the result is kept, and the id that the caller chose for it. */
+type ChosenKeeping = Keeping & { readonly id: string | undefined }
 
 /** Content blocks with others in place of the link to a reference and of its preview, the block after it. */
 function withBlocks(
@@ -287,7 +273,7 @@ function withBlocks(
   return [...content.slice(0, at), ...blocks, ...content.slice(at + count)]
 }
 
-function notEnded({ state }: OperationRecord, operation: string | undefined): GatewayError {
+function notEnded({ state }: OperationRecord, operation: string): GatewayError {
   return new GatewayError('CONFLICT', `The operation has not ended: it is ${state.replace('_', ' ')}.`, {
     category: 'transient',
     field: 'operation_id',
