@@ -24,13 +24,14 @@ import {
 import { nameEntry, nameUris } from './exposed-uris.ts'
 import { FanOut } from './fan-out.ts'
 import { namesIn } from './listed-names.ts'
-import { Locator, type LocatorOptions } from './locate.ts'
+import { Locator, type NamedServers } from './locate.ts'
 import { type Candidate, type Naming, type NameConflict, type ServerNames, sharedNames } from './names.ts'
 import { listAllPages, walkIfThere } from './pagination.ts'
 import { compileProblem } from '../core/schema/schema.ts'
 import { ReopenDelays } from '../core/time/backoff.ts'
 
-interface Options extends LocatorOptions {
+/** The servers that are offered together. */
+export interface SharedServers extends NamedServers {
   /** Aborted when the set of servers changes. */
   readonly ended: AbortSignal
   readonly log: Log
@@ -48,43 +49,24 @@ function namesOf({ upstream, entries }: ServerEntries): ServerNames {
   return { upstream, names: namesIn(entries) }
 }
 
-/** Several servers as one. */
-export interface Aggregate {
-  readonly handle: Handler
-  resolve(call: Call): Promise<Call | undefined>
-  /** Whether the lists have the tool that a call names; with `isOwn`, also by its name on its server alone. */
-  lists(call: Call, isOwn: boolean): Promise<boolean>
-  /** Notes whether a server can be reached. */
-  reachable(upstream: string, isReachable: boolean): void
-  /** What a server did not answer in time, so that it is left out, for people. */
-  missing(upstream: string): readonly string[]
-  /** Conflicts between the names of tools or prompts. */
-  collisions(call: Call): Promise<readonly NameConflict[]>
-}
-
-/** Offers servers together: lists are joined, and names and URIs get the name of their server as a prefix. */
-export function aggregate(options: Options): Aggregate {
-  return new AllServers(options)
-}
-
-class AllServers implements Aggregate {
-  readonly #options: Options
+/** Several servers as one: lists are joined, and names and URIs get the name of their server as a prefix. */
+export class Aggregate {
+  /** Knows which servers are silent. */
+  readonly fanOut: FanOut
+  readonly #servers: SharedServers
   readonly #locator: Locator
-  readonly #fanOut: FanOut
   /** The subscriptions, each with a way to report that all lists may have changed. */
   readonly #listeners = new Set<() => void>()
 
-  constructor(options: Options) {
-    this.#options = options
-    this.#locator = new Locator(options)
-    this.#fanOut = new FanOut({
-      ...options,
-      onReturn: () => this.#listeners.forEach((report) => report()),
-    })
+  constructor(servers: SharedServers) {
+    this.#servers = servers
+    this.#locator = new Locator(servers)
+    const onReturn = (): void => this.#listeners.forEach((report) => report())
+    this.fanOut = new FanOut({ ...servers, onReturn })
   }
 
   readonly handle: Handler = async (call) => {
-    const { names, handle, timeoutMs } = this.#options
+    const { names, handle, timeoutMs } = this.#servers
     if (call.method === 'server/discover') return this.#discover(call)
     if (call.method === 'subscriptions/listen') return this.#listen(call)
     if (call.method.startsWith('notifications/')) {
@@ -99,21 +81,20 @@ class AllServers implements Aggregate {
     return this.#toServer(call, ...found)
   }
 
-  readonly resolve = async (call: Call): Promise<Call | undefined> => {
+  /** The call as its server receives it; undefined if it is for several servers. */
+  async resolve(call: Call): Promise<Call | undefined> {
     const found = await this.#locate(call)
     return found && { ...call, params: found[1], target: { method: call.method, ...found[0] } }
   }
 
-  readonly reachable = (upstream: string, isReachable: boolean): void =>
-    this.#fanOut.reachable(upstream, isReachable)
+  /** Whether the lists have the tool that a call names; with `isOwn`, also by its name on its server alone. */
+  lists(call: Call, isOwn: boolean): Promise<boolean> {
+    return this.#locator.lists(call, 'tools/call', { name: call.target.name ?? '', isOwn })
+  }
 
-  readonly missing = (upstream: string): readonly string[] => this.#fanOut.problems(upstream)
-
-  readonly lists = (call: Call, isOwn: boolean): Promise<boolean> =>
-    this.#locator.lists(call, 'tools/call', { name: call.target.name ?? '', isOwn })
-
-  readonly collisions = async (call: Call): Promise<readonly NameConflict[]> => {
-    const { names, handle, naming, timeoutMs } = this.#options
+  /** Conflicts between the names of tools or prompts. */
+  async collisions(call: Call): Promise<readonly NameConflict[]> {
+    const { names, handle, naming, timeoutMs } = this.#servers
     const isConcerned = (upstream: string): boolean =>
       naming.isBare(upstream) || names.some((other) => other.startsWith(`${upstream}-`))
     const found: NameConflict[] = []
@@ -122,14 +103,14 @@ class AllServers implements Aggregate {
         const listed = listAllPages(handle, this.#forServer(call, upstream), list).catch(() => [])
         return namesOf({ upstream, entries: await within(listed, timeoutMs, []) })
       })
-      found.push(...sharedNames(await Promise.all(lists), this.#options).conflicts)
+      found.push(...sharedNames(await Promise.all(lists), this.#servers).conflicts)
     }
     return found
   }
 
   async #discover(call: Call): Promise<Outcome> {
-    const { handle } = this.#options
-    const { found, isPartial } = await this.#fanOut.all(call, async (upstream, request) =>
+    const { handle } = this.#servers
+    const { found, isPartial } = await this.fanOut.all(call, async (upstream, request) =>
       resultOf(await handle(this.#forServer(request, upstream))),
     )
     return done(mergeDiscovered(found, self, isPartial))
@@ -141,27 +122,27 @@ class AllServers implements Aggregate {
     this.#listeners.add(report)
     try {
       const acknowledged = (upstream: string, request: Promise<unknown>): Promise<void> =>
-        this.#fanOut.settled(upstream, call, request)
+        this.fanOut.settled(upstream, call, request)
       const resource = (uri: string): Promise<Candidate | undefined> => this.#locator.resource(call, uri)
-      return await listenToAll(call, { ...this.#options, acknowledged, resource })
+      return await listenToAll(call, { ...this.#servers, acknowledged, resource })
     } finally {
       this.#listeners.delete(report)
     }
   }
 
   async #joinedList(call: Call, list: string): Promise<Outcome> {
-    const { handle, timeoutMs } = this.#options
+    const { handle, timeoutMs } = this.#servers
     if (call.params.fields.cursor !== undefined) {
       throw new GatewayError(
         'INVALID_INPUT',
         'Invalid params: this list has one page, so the cursor is not valid.',
       )
     }
-    const { found, isPartial } = await this.#fanOut.all(call, async (upstream, request) => {
+    const { found, isPartial } = await this.fanOut.all(call, async (upstream, request) => {
       // Pages that take long are not waited for: what is there is listed.
       const until = world.monotonic() + timeoutMs / 2
       const onCut = (problem: string | undefined): void =>
-        this.#fanOut.notePages(upstream, call.method, problem)
+        this.fanOut.notePages(upstream, call.method, problem)
       const listing = { until, onCut }
       const entries = await walkIfThere(handle, this.#forServer(request, upstream), call.method, listing)
       return entries && { upstream, entries }
@@ -175,8 +156,8 @@ class AllServers implements Aggregate {
 
   /** The entries of a list of several servers as clients know them. */
   #named(lists: readonly ServerEntries[], list: string): Payload[] {
-    const { naming, onConflict } = this.#options
-    const shared = sharedNames(keyOfEntries(list) === 'name' ? lists.map(namesOf) : [], this.#options)
+    const { naming, onConflict } = this.#servers
+    const shared = sharedNames(keyOfEntries(list) === 'name' ? lists.map(namesOf) : [], this.#servers)
     if (onConflict) shared.conflicts.forEach((conflict) => onConflict(conflict))
     return lists.flatMap(({ upstream, entries }) => {
       const names = {
@@ -188,7 +169,7 @@ class AllServers implements Aggregate {
   }
 
   async #toServer(call: Call, { upstream, name }: Candidate, params: Payload): Promise<Outcome> {
-    const { handle, naming } = this.#options
+    const { handle, naming } = this.#servers
     const { uri: requested } = call.params.fields
     const exposed = (uri: string): string =>
       // Clients compare the contents of a resource with the URI that they requested.
@@ -205,7 +186,7 @@ class AllServers implements Aggregate {
   }
 
   #forServer(call: Call, upstream: string): Call {
-    const emit = namedEmit(call, upstream, this.#options.naming)
+    const emit = namedEmit(call, upstream, this.#servers.naming)
     return { ...call, target: { ...call.target, upstream }, emit }
   }
 
@@ -404,12 +385,8 @@ function normal(id: string): string {
   return id.replace(/#\/?$/, '')
 }
 
-interface ListenOptions {
-  readonly names: readonly string[]
-  /** Runs a call that names its server. */
-  readonly handle: Handler
-  readonly naming: Naming
-  readonly ended: AbortSignal
+/** The servers that are listened to together. */
+interface Listened extends Pick<SharedServers, 'names' | 'handle' | 'naming' | 'ended'> {
   /** The server of a resource whose URI does not name its server. */
   resource(uri: string): Promise<Candidate | undefined>
   /** Resolves when a server has acknowledged, or is not waited for. */
@@ -425,7 +402,7 @@ const FIRST_RETRY_MS = 250
 /** One subscription to several servers; it ends when the set of servers changes. */
 export async function listenToAll(
   call: Call,
-  { names, handle, naming, ended, resource, acknowledged: untilAcknowledged }: ListenOptions,
+  { names, handle, naming, ended, resource, acknowledged: untilAcknowledged }: Listened,
 ): Promise<Outcome> {
   const filter = readFilter(call.params)
   const controller = new AbortController()
@@ -509,7 +486,7 @@ type LocatedUris = ReadonlyMap<string, Candidate>
 
 async function locatedUris(
   { resourceSubscriptions: uris = [] }: SubscriptionFilter,
-  { names, naming, resource }: Pick<ListenOptions, 'names' | 'naming' | 'resource'>,
+  { names, naming, resource }: Pick<Listened, 'names' | 'naming' | 'resource'>,
 ): Promise<LocatedUris> {
   const found = await Promise.all(
     uris.map(async (uri) => {

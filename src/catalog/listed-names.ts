@@ -18,15 +18,14 @@ const UNKNOWN_TTL_MS = 10_000
  */
 export type ListedName = (call: Call) => string | undefined | Promise<string | undefined>
 
-interface Options {
-  /** The list entry of the tool a call names, by its name or its alias. */
-  tool(call: Call): ListedTool | undefined | Promise<ListedTool | undefined>
-  /** The handlers of the servers, by name. */
-  readonly upstreams: ReadonlyMap<string, Handler>
-}
-
-/** Finds the listed names of tools and prompts. */
-export function listedNames({ tool, upstreams }: Options): ListedName {
+/**
+ * Finds the listed names of tools and prompts: of tools by their list entries, which `tool` finds by name or alias, and of
+ * prompts by the lists of the servers.
+ */
+export function listedNames(
+  tool: (call: Call) => ListedTool | undefined | Promise<ListedTool | undefined>,
+  upstreams: ReadonlyMap<string, Handler>,
+): ListedName {
   const promptOf = promptNames(upstreams)
   return (call) => {
     if (call.target.method !== 'tools/call') return promptOf(call, call.target.name ?? '')

@@ -18,8 +18,8 @@ import { type ItemMethod, type ListedName, itemCall, namesIn } from './listed-na
 import { type Candidate, exposedName, type Naming, ownerOf } from './names.ts'
 import { listAllPages } from './pagination.ts'
 
-/** What servers are found by. */
-export interface LocatorOptions {
+/** Several servers, and what the names of one are found by. */
+export interface NamedServers {
   readonly names: readonly string[]
   readonly naming: Naming
   /** Runs a call that names its server. */
@@ -55,7 +55,7 @@ const MIN_LISTING_INTERVAL_MS = 1000
 
 /** Finds the servers of names and URIs. */
 export class Locator {
-  readonly #options: LocatorOptions
+  readonly #servers: NamedServers
   /** The servers whose views the client of a session has read: it runs the apps of no others. */
   readonly #viewed = new LRUCache<string, ReadonlySet<string>>({ max: MAX_SESSIONS })
 
@@ -66,18 +66,18 @@ export class Locator {
     ...expiryByWorld,
   })
 
-  constructor(options: LocatorOptions) {
-    this.#options = options
+  constructor(servers: NamedServers) {
+    this.#servers = servers
   }
 
   /** The server of a tool or prompt, and its name there. @throws UNKNOWN_TOOL, and INVALID_INPUT for prompts */
   async item(call: Call, kind: ItemMethod, name: string): Promise<Candidate> {
-    const { names, naming } = this.#options
+    const { names, naming } = this.#servers
     const owner = ownerOf(name, names)
     if (owner) return this.#inNamespace(call, kind, { owner, name })
     const offers = await this.#offers(async (upstream) => {
       // Callers choose names: an unknown one does not make servers list their tools for each new caller.
-      if (kind === 'tools/call' && this.#options.lacks?.(itemCall(call, kind, { upstream, name }))) return
+      if (kind === 'tools/call' && this.#servers.lacks?.(itemCall(call, kind, { upstream, name }))) return
       const listed = await this.#listed(call, kind, { upstream, name })
       return typeof listed === 'object' ? { upstream, isExact: listed.name === name } : undefined
     })
@@ -98,7 +98,7 @@ export class Locator {
     kind: ItemMethod,
     { name, isOwn }: { readonly name: string; readonly isOwn: boolean },
   ): Promise<boolean> {
-    const { names, naming } = this.#options
+    const { names, naming } = this.#servers
     const owner = ownerOf(name, names)
     const bare = names.filter((each) => isOwn || naming.isBare(each)).map((upstream) => ({ upstream, name }))
     const possible = owner ? [owner, ...bare] : bare
@@ -108,7 +108,7 @@ export class Locator {
 
   /** The server of a resource or template, and its URI there; undefined if none has it. @throws RESOURCE_NOT_FOUND */
   async resource(call: Call, uri: string): Promise<Candidate | undefined> {
-    const { names, naming } = this.#options
+    const { names, naming } = this.#servers
     const named = naming.serverOf(uri, names)
     if (named) return named
     const offers = await this.#offers((upstream) => this.#offerOf(call, upstream, uri))
@@ -137,7 +137,7 @@ export class Locator {
    */
   async #inNamespace(call: Call, kind: ItemMethod, { owner, name }: OwnedName): Promise<Candidate> {
     const whole = { upstream: owner.upstream, name }
-    const order = this.#options.naming.isBare(owner.upstream) ? [whole, owner] : [owner, whole]
+    const order = this.#servers.naming.isBare(owner.upstream) ? [whole, owner] : [owner, whole]
     for (const each of order) {
       const listed = await this.#listed(call, kind, each)
       if (typeof listed === 'object') return each
@@ -152,7 +152,7 @@ export class Locator {
     const { upstream } = owner
     const entries = await this.#entries(call, upstream, kind === 'tools/call' ? 'tools/list' : 'prompts/list')
     const isOf = (own: string): boolean =>
-      this.#options.naming.prefixed(upstream, own) === name || isAliasOf(name, upstream, own)
+      this.#servers.naming.prefixed(upstream, own) === name || isAliasOf(name, upstream, own)
     const found = namesIn(entries).find(isOf)
     return found === undefined ? owner : { upstream, name: found }
   }
@@ -164,9 +164,9 @@ export class Locator {
     item: Candidate,
   ): Promise<{ readonly name: string } | 'absent' | 'unknown'> {
     try {
-      const found = this.#options.listedName(itemCall(call, kind, item))
+      const found = this.#servers.listedName(itemCall(call, kind, item))
       // The list is nearly always known.
-      const name = found instanceof Promise ? await within(found, this.#options.timeoutMs, null) : found
+      const name = found instanceof Promise ? await within(found, this.#servers.timeoutMs, null) : found
       if (name === null) return 'unknown'
       return name === undefined ? 'absent' : { name }
     } catch {
@@ -192,7 +192,7 @@ export class Locator {
     const lists = ['resources/list', 'resources/templates/list', 'tools/list']
     const read = lists.map((list) => this.#entries(call, upstream, list).catch(() => []))
     const [resources = [], templates = [], tools = []] = await Promise.all(
-      read.map((entries) => within(entries, this.#options.timeoutMs, [])),
+      read.map((entries) => within(entries, this.#servers.timeoutMs, [])),
     )
     const uriTemplates = textsIn(templates, 'uriTemplate')
     const views = tools.flatMap(({ fields }) => viewsOf(fields))
@@ -205,7 +205,7 @@ export class Locator {
 
   /** The servers that have something; if lists have it exactly, those of these lists. */
   async #offers(offerOf: (upstream: string) => Promise<Offer | undefined>): Promise<readonly Offer[]> {
-    const found = await Promise.all(this.#options.names.map(offerOf))
+    const found = await Promise.all(this.#servers.names.map(offerOf))
     const offers = found.filter((offer) => offer !== undefined)
     const exact = offers.filter(({ isExact }) => isExact)
     return exact.length > 0 ? exact : offers
@@ -224,7 +224,7 @@ export class Locator {
     { calls, exposed }: { readonly calls: readonly Call[]; exposed(upstream: string): string },
   ): Promise<GatewayError> {
     const isPermitted = await Promise.all(
-      calls.map(async (each) => (await this.#options.isPermitted?.(each)) !== false),
+      calls.map(async (each) => (await this.#servers.isPermitted?.(each)) !== false),
     )
     const shown = calls.filter((_call, index) => isPermitted[index])
     return ambiguous(
@@ -235,7 +235,7 @@ export class Locator {
 
   #entries(call: Call, upstream: string, list: string): ReturnType<typeof listAllPages> {
     const target = { method: list, upstream }
-    return listAllPages(this.#options.handle, { ...call, target, emit: () => undefined }, list)
+    return listAllPages(this.#servers.handle, { ...call, target, emit: () => undefined }, list)
   }
 }
 

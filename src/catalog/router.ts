@@ -13,19 +13,18 @@ import { type ListedTool, withFoundTool } from '../protocol/found-tool.ts'
 import { GatewayError } from '../core/error.ts'
 import type { Finding } from '../core/finding.ts'
 import { isObject } from '../core/json/json.ts'
-import type { Log } from '../core/log.ts'
 import { Payload } from '../core/payload.ts'
 import { isPlainName, namesByAlias } from '../core/text/alias.ts'
 import { within } from '../core/time/waiting.ts'
 import { isProtocolMethod, method, unknownMethod } from '../protocol/methods.ts'
-import { type Aggregate, aggregate } from './aggregate.ts'
-import { type Answering, createBuiltins, type Builtins } from './builtins.ts'
+import { Aggregate, type SharedServers } from './aggregate.ts'
+import { type Answering, Builtins } from './builtins.ts'
 import { listedNames, type ListedName, nameOf, namesIn, itemCall } from './listed-names.ts'
-import type { Naming, NameConflict } from './names.ts'
 import { withPages, listAllPages } from './pagination.ts'
 import { strictNames } from './strict-names.ts'
 
-interface Options {
+/** The servers, and what is added to them. */
+interface CatalogSources extends Omit<SharedServers, 'names' | 'handle' | 'listedName' | 'ended'> {
   /** The handlers of the servers by name, in the order of the configuration. */
   readonly upstreams: ReadonlyMap<string, Handler>
   /** The middleware of a target, outermost first. */
@@ -36,12 +35,8 @@ interface Options {
   viewMiddleware(method: string): readonly (Middleware | undefined)[]
   /** Whether all servers are offered together when a call names none. */
   readonly isAggregate: boolean
-  /** How long a server may take until the others are answered without it there, in milliseconds. */
-  readonly timeoutMs: number
   /** The server that has the address of all servers for itself. */
   readonly only: string | undefined
-  /** The names at the address of all servers. */
-  readonly naming: Naming
   /** Whether names are exposed in snake case, and resources in the scheme of their server. */
   readonly isStrict: boolean
   /** The built-ins of the gateway. */
@@ -50,32 +45,8 @@ interface Options {
   readonly metaTools: 'hidden' | 'listed' | 'off'
   /** Whether clients may also use methods of the gateway's own. */
   readonly hasMethods?: boolean
-  readonly log: Log
-  /** Called with each conflict of names in the shared lists. */
-  readonly onConflict?: (conflict: NameConflict) => void
-  /** Whether the caller may make a call of a server; the call is not made. */
-  isPermitted?(call: Call): Promise<boolean>
   /** The list entry of the tool a call names, if the call names its server. */
   tool(call: Call): ListedTool | undefined | Promise<ListedTool | undefined>
-  /** Whether the server that a call names is known to list no such tool, without asking it. */
-  lacks?(call: Call): boolean
-}
-
-/** Routes calls to the compiled chains of their targets. */
-export interface Catalog {
-  readonly handle: Handler
-  /** The same without built-ins. */
-  readonly servers: Handler
-  /** The call as its server receives it; undefined if it is for several servers. */
-  resolve(call: Call): Call | Promise<Call | undefined>
-  /** The built-in tool a call names. */
-  readonly builtinTool: Builtins['tool']
-  readonly reachable: Aggregate['reachable']
-  readonly missing: Aggregate['missing']
-  /** Tools and prompts that would have the same names. */
-  collisions(call: Call): Promise<readonly Finding[]>
-  /** Ends subscriptions and other work bound to this catalog. */
-  close(): void
 }
 
 /** The maximum number of entries on a page; many hosts read only the first page. */
@@ -87,71 +58,74 @@ const MAX_CACHED_CHAINS = 10_000
 /** The maximum length in characters of the target name of a cached chain: callers choose names. */
 const MAX_CACHED_NAME_LENGTH = 1000
 
-/** Compiles the chain of each target on first use. */
-export function createCatalog(options: Options): Catalog {
-  return new Router(options)
-}
-
-class Router implements Catalog {
+/** Routes calls to the chains of their targets, each compiled on first use. */
+export class Catalog {
   readonly handle: Handler
+  /** The built-in tool a call names. */
   readonly builtinTool: Builtins['tool']
-  readonly #options: Options
-  readonly #chains = new ChainCache()
+  readonly #sources: CatalogSources
+  /** Compiled chains by target; emptied when there are too many. */
+  readonly #chains = new Map<string, Handler>()
   readonly #ended = new AbortController()
   /** Runs a call that names its server, under the names clients see. */
   readonly #one: Handler
   readonly #all: Aggregate
   readonly #views = new Map<string, Handler>()
 
-  constructor(options: Options) {
-    const { upstreams, isStrict, naming: names, timeoutMs, log, lacks, onConflict, isPermitted } = options
-    this.#options = options
-    const listedName = listedNames(options)
-    const aliased = withAliases((call) => this.#runChain(call), listedName, options.tool)
+  constructor(sources: CatalogSources) {
+    const { upstreams, isStrict, tool } = sources
+    this.#sources = sources
+    const listedName = listedNames(tool, upstreams)
+    const end = ({ target: { upstream = '' } }: Call): Handler | undefined => upstreams.get(upstream)
+    const aliased = withAliases((call) => this.#run(call, end), listedName, tool)
     this.#one = isStrict ? strictNames(onlyDeclared(aliased, upstreams)) : aliased
-    this.#all = aggregate({
+    this.#all = new Aggregate({
+      ...sources,
       names: [...upstreams.keys()],
       handle: this.#one,
-      naming: names,
-      timeoutMs,
       ended: this.#ended.signal,
-      log,
       listedName,
-      ...(lacks && { lacks }),
-      ...(onConflict && { onConflict }),
-      ...(isPermitted && { isPermitted }),
     })
-    const builtins = createBuiltins({
-      parts: options.own,
-      metaTools: options.metaTools,
-      hasMethods: options.hasMethods !== false,
+    const builtins = new Builtins({
+      parts: sources.own,
+      metaTools: sources.metaTools,
+      hasMethods: sources.hasMethods !== false,
       isTaken: (call, isOther) => this.#isTaken(call, isOther),
-      run: (call, end) => this.#runBuiltin(call, end),
+      run: (call, handle) => this.#run(call, () => handle),
     })
     this.builtinTool = builtins.tool
     const answer = builtins.answer(this.servers)
     const limit = isStrict ? MAX_STRICT_PAGE_ENTRIES : MAX_PAGE_ENTRIES
     const paged = withPages((call) => this.#view(call, answer), limit)
-    this.handle = options.observe((call) => paged(this.#addressed(call)))
+    this.handle = sources.observe((call) => paged(this.#addressed(call)))
   }
 
+  /** The same without built-ins. */
   readonly servers: Handler = (call) => {
     if (call.target.upstream !== undefined) return this.#one(call)
-    if (!this.#options.isAggregate) return Promise.reject(unknownUpstream(undefined))
+    if (!this.#sources.isAggregate) return Promise.reject(unknownUpstream(undefined))
     return this.#all.handle(call)
   }
 
-  readonly resolve = (call: Call): Call | Promise<Call | undefined> => {
+  /** The call as its server receives it; undefined if it is for several servers. */
+  resolve(call: Call): Call | Promise<Call | undefined> {
     const addressed = this.#addressed(call)
     return addressed.target.upstream === undefined ? this.#all.resolve(addressed) : addressed
   }
 
-  readonly reachable: Catalog['reachable'] = (...args) => this.#all.reachable(...args)
+  /** Notes whether a server can be reached. */
+  reachable(upstream: string, isReachable: boolean): void {
+    this.#all.fanOut.reachable(upstream, isReachable)
+  }
 
-  readonly missing: Catalog['missing'] = (upstream) => this.#all.missing(upstream)
+  /** What a server did not answer in time, so that it is left out, for people. */
+  missing(upstream: string): readonly string[] {
+    return this.#all.fanOut.problems(upstream)
+  }
 
-  readonly collisions = async (call: Call): Promise<readonly Finding[]> => {
-    const { isStrict, isAggregate, upstreams } = this.#options
+  /** Tools and prompts that would have the same names. */
+  async collisions(call: Call): Promise<readonly Finding[]> {
+    const { isStrict, isAggregate, upstreams } = this.#sources
     const ofAliases = isStrict ? await aliasCollisions(call, upstreams) : []
     const conflicts = isAggregate ? await this.#all.collisions(call) : []
     return [
@@ -163,49 +137,47 @@ class Router implements Catalog {
     ]
   }
 
+  /** Ends subscriptions and other work bound to this catalog. */
   close(): void {
     this.#ended.abort()
   }
 
   /** A call that names no server goes to the only one, or to all. */
   #addressed(call: Call): Call {
-    const { only } = this.#options
+    const { only } = this.#sources
     if (call.target.upstream !== undefined || only === undefined) return call
     return { ...call, target: { ...call.target, upstream: only } }
   }
 
-  #runChain(call: Call): Promise<Outcome> {
-    const { upstream, method, name } = call.target
-    const key = name === undefined ? `${upstream} ${method}` : `${upstream} ${method} ${name}`
+  /** Runs a call through the chain of its target; `endOf` is what is at its end. */
+  #run(call: Call, endOf: (call: Call) => Handler | undefined): Promise<Outcome> {
+    const { upstream, method, name, isBuiltin } = call.target
+    const place = isBuiltin ? `own ${upstream} ${method}` : `${upstream} ${method}`
+    const key = name === undefined ? place : `${place} ${name}`
     const known = this.#chains.get(key)
     if (known) return known(call)
-    const end = upstream === undefined ? undefined : this.#options.upstreams.get(upstream)
+    const end = endOf(call)
     if (!end) return Promise.reject(unknownUpstream(upstream))
-    return this.#chains.keep(key, compose(this.#options.middlewares(call.target), end))(call)
-  }
-
-  #runBuiltin(call: Call, end: Handler): Promise<Outcome> {
-    const { upstream = '', method, name = '' } = call.target
-    const key = `own ${upstream} ${method} ${name}`
-    const chain =
-      this.#chains.get(key) ?? this.#chains.keep(key, compose(this.#options.middlewares(call.target), end))
+    const chain = compose(this.#sources.middlewares(call.target), end)
+    if (key.length > MAX_CACHED_NAME_LENGTH) return chain(call)
+    if (this.#chains.size >= MAX_CACHED_CHAINS) this.#chains.clear()
+    this.#chains.set(key, chain)
     return chain(call)
   }
 
-  /** Whether a server lists the tool a call names. */
+  /** Whether a server lists the tool a call names. An unavailable server is treated as having nothing. */
   #isTaken(call: Call, isOther = false): boolean | Promise<boolean> {
     const addressed = this.#addressed(call)
-    if (addressed.target.upstream === undefined)
-      return this.#all.lists(addressed, isOther).catch(isUnavailable)
-    const tool = this.#options.tool(addressed)
-    return tool instanceof Promise ? tool.then(isThere, isUnavailable) : isThere(tool)
+    if (addressed.target.upstream === undefined) return this.#all.lists(addressed, isOther).catch(() => false)
+    const tool = this.#sources.tool(addressed)
+    return tool instanceof Promise ? tool.then(isThere, () => false) : isThere(tool)
   }
 
   #view(call: Call, answer: Handler): Promise<Outcome> {
     const { method } = call.target
     let chain = this.#views.get(method)
     if (!chain) {
-      chain = compose(this.#options.viewMiddleware(method), answer)
+      chain = compose(this.#sources.viewMiddleware(method), answer)
       // Clients can invent the names of other methods.
       if (isProtocolMethod(method)) this.#views.set(method, chain)
     }
@@ -213,29 +185,8 @@ class Router implements Catalog {
   }
 }
 
-/** Compiled chains by target; emptied when it is full. */
-class ChainCache {
-  readonly #chains = new Map<string, Handler>()
-
-  get(key: string): Handler | undefined {
-    return this.#chains.get(key)
-  }
-
-  keep(key: string, chain: Handler): Handler {
-    if (key.length > MAX_CACHED_NAME_LENGTH) return chain
-    if (this.#chains.size >= MAX_CACHED_CHAINS) this.#chains.clear()
-    this.#chains.set(key, chain)
-    return chain
-  }
-}
-
 function isThere(tool: ListedTool | undefined): boolean {
   return tool !== undefined && tool.isUnlisted !== true
-}
-
-/** An unavailable server is treated as having nothing. */
-function isUnavailable(): boolean {
-  return false
 }
 
 function unknownUpstream(name: string | undefined): GatewayError {
@@ -276,7 +227,7 @@ function onlyDeclared(next: Handler, upstreams: ReadonlyMap<string, Handler>): H
   const checked = async (call: Call, upstream: string, capability: string): Promise<Outcome> => {
     // An unavailable server reports that itself when it is called.
     const capabilities = await ask(call, upstream).catch(() => undefined)
-    if (capabilities && !isObject(capabilities[capability])) throw absent(call)
+    if (capabilities && !isObject(capabilities[capability])) throw unknownMethod(call.method)
     return next(call)
   }
 
@@ -286,14 +237,11 @@ function onlyDeclared(next: Handler, upstreams: ReadonlyMap<string, Handler>): H
     if (capability === undefined || upstream === undefined) return next(call)
     const found = known.get(upstream)
     if (found && found.until > world.now()) {
-      return isObject(found.capabilities[capability]) ? next(call) : Promise.reject(absent(call))
+      const isDeclared = isObject(found.capabilities[capability])
+      return isDeclared ? next(call) : Promise.reject(unknownMethod(call.method))
     }
     return checked(call, upstream, capability)
   }
-}
-
-function absent(call: Call): GatewayError {
-  return unknownMethod(call.method)
 }
 
 /** How long a list may take before a name is used unchanged, in milliseconds. */
@@ -303,7 +251,7 @@ const LIST_TIMEOUT_MS = 5000
  * Resolves aliases in calls: short names for tools and prompts whose names clients cannot use. The tool that a call names
  * goes with the call, so that nothing below looks it up again.
  */
-function withAliases(next: Handler, listedName: ListedName, tool: Options['tool']): Handler {
+function withAliases(next: Handler, listedName: ListedName, tool: CatalogSources['tool']): Handler {
   const toTool = (call: Call, found: ListedTool | undefined): Promise<Outcome> =>
     next(renamed(withFoundTool(call, call.target, found), nameOf(found) ?? call.target.name ?? ''))
   const toToolLater = async (call: Call, found: Promise<ListedTool | undefined>): Promise<Outcome> =>

@@ -2,8 +2,8 @@
  * Descriptors of the tools that calls name, from the servers' lists; cached by definition; and
  * their undo rules: a configured rule takes precedence over one derived from the list.
  */
-import type { Call, Handler, Middleware, Outcome } from '../core/call.ts'
-import type { Descriptor } from '../core/descriptor.ts'
+import type { Call, Middleware, Outcome } from '../core/call.ts'
+import type { Classification, Descriptor } from '../core/descriptor.ts'
 import type { ListedTool } from '../protocol/found-tool.ts'
 import { GatewayError } from '../core/error.ts'
 import {
@@ -14,7 +14,6 @@ import {
 } from '../core/judgement/surroundings.ts'
 import type { UpstreamSettings, ToolSettings } from '../core/settings.ts'
 import { attempt, untilAborted, within } from '../core/time/waiting.ts'
-import type { BuiltinTool } from './builtins.ts'
 import { classify, classifyBuiltin, classifyUnlisted, provedOf } from './classify.ts'
 import { world } from '../core/world.ts'
 import { type UndoRule, undoRuleOf } from '../core/undo/rules.ts'
@@ -23,12 +22,13 @@ import { judgeUndo } from '../core/undo/judge-undo.ts'
 type Definition = Readonly<Record<string, unknown>>
 type Found<Value> = Value | undefined | Promise<Value | undefined>
 
-interface Options {
+/** Where the tools of calls are found. */
+interface ToolSources {
   server(upstream: string): UpstreamSettings | undefined
   /** The list entry of the tool a call names. */
   tool(call: Call): Found<ListedTool>
   /** The built-in tool a call names. */
-  own(call: Call): Found<BuiltinTool>
+  own(call: Call): Found<{ readonly definition: Definition }>
   /** The call as its server receives it. */
   resolve(call: Call): Call | Promise<Call | undefined>
 }
@@ -48,7 +48,7 @@ export interface Descriptors {
 }
 
 /** Creates descriptors of listed tools, once per definition. */
-export function createDescriptors({ server, tool, own, resolve }: Options): Descriptors {
+export function createDescriptors({ server, tool, own, resolve }: ToolSources): Descriptors {
   const entries = new WeakMap<Definition, { readonly entry: Descriptor; readonly around: Surroundings }>()
   /** What the last list of each server said. */
   const last = new Map<string, Surroundings>()
@@ -64,42 +64,23 @@ export function createDescriptors({ server, tool, own, resolve }: Options): Desc
     const settings = server(upstream)
     if (!settings) return undefined
     if (list) last.set(upstream, around)
-    const classification = classify(definition, settings, around)
     const proved = provedOf(definition, settings.trust)
-    const entry: Descriptor = {
-      upstream,
-      kind: 'tool',
-      name: String(definition.name),
-      definition,
-      classification: classification,
-      ...(proved && { proved }),
-    }
+    const described = toolOf(upstream, definition, classify(definition, settings, around))
+    const entry = { ...described, ...(proved && { proved }) }
     entries.set(definition, { entry, around })
     return entry
-  }
-
-  const unlisted = (upstream: string, definition: Definition): Descriptor | undefined => {
-    const settings = server(upstream)
-    if (!settings) return undefined
-    const classification = classifyUnlisted(definition, settings)
-    return {
-      upstream,
-      kind: 'tool',
-      name: String(definition.name),
-      definition,
-      classification: classification,
-      isUnlisted: true,
-    }
   }
 
   const ofServer = (call: Call | undefined): Found<Descriptor> => {
     const upstream = call?.target.upstream
     if (!call || upstream === undefined) return undefined
-    return after(tool(call), (found) =>
-      found?.isUnlisted
-        ? unlisted(upstream, found.definition)
-        : found && listed(upstream, found.definition, found.list?.()),
-    )
+    return after(tool(call), (found) => {
+      if (!found?.isUnlisted) return found && listed(upstream, found.definition, found.list?.())
+      const settings = server(upstream)
+      if (!settings) return undefined
+      const classification = classifyUnlisted(found.definition, settings)
+      return { ...toolOf(upstream, found.definition, classification), isUnlisted: true }
+    })
   }
 
   return {
@@ -107,22 +88,15 @@ export function createDescriptors({ server, tool, own, resolve }: Options): Desc
     ofServer,
     of: (call) =>
       after(own(call), (found): Found<Descriptor> => {
-        if (found) return ownEntry(found)
+        if (found)
+          return { ...toolOf('', found.definition, classifyBuiltin(found.definition)), isBuiltin: true }
         return call.target.upstream === undefined ? after(resolve(call), ofServer) : ofServer(call)
       }),
   }
 }
 
-function ownEntry({ definition }: BuiltinTool): Descriptor {
-  const classification = classifyBuiltin(definition)
-  return {
-    upstream: '',
-    kind: 'tool',
-    name: definition.name,
-    definition,
-    classification: classification,
-    isBuiltin: true,
-  }
+function toolOf(upstream: string, definition: Definition, classification: Classification): Descriptor {
+  return { upstream, kind: 'tool', name: String(definition.name), definition, classification }
 }
 
 /** Maps a value synchronously, or a promise asynchronously. */
@@ -136,26 +110,18 @@ function after<In, Out>(
 // Resolves the tool of a `tools/call` once, before the features see the call. An unavailable list does not fail the
 // call here: the error is recorded on the call, and each feature decides whether to continue.
 
-type FindTool = (call: Call) => Descriptor | undefined | Promise<Descriptor | undefined>
-
 /** Sets `tool` or `toolError` of calls; waits at most this many milliseconds for an unknown list. */
-export function resolveTool(find: FindTool, timeout: number): Middleware {
-  return (next) => (call) => {
-    const found = attempt(() => find(call))
-    return found instanceof Promise
-      ? awaited(call, { found, timeout, next })
-      : next({ ...call, tool: found, toolError: undefined })
+export function resolveTool(find: (call: Call) => Found<Descriptor>, timeout: number): Middleware {
+  return (next) => {
+    const afterListing = async (call: Call, found: Promise<Descriptor | undefined>): Promise<Outcome> =>
+      next({ ...call, ...(await settled(call, found, timeout)) })
+    return (call) => {
+      const found = attempt(() => find(call))
+      return found instanceof Promise
+        ? afterListing(call, found)
+        : next({ ...call, tool: found, toolError: undefined })
+    }
   }
-}
-
-interface Lookup {
-  readonly found: Promise<Descriptor | undefined>
-  readonly timeout: number
-  readonly next: Handler
-}
-
-async function awaited(call: Call, { found, timeout, next }: Lookup): Promise<Outcome> {
-  return next({ ...call, ...(await settled(call, found, timeout)) })
 }
 
 /** @throws the reason if the call itself was aborted */

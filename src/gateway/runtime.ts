@@ -12,7 +12,7 @@ import {
   type Descriptors,
   createUndoRules,
 } from '../catalog/tool-descriptors.ts'
-import { createCatalog, type Catalog } from '../catalog/router.ts'
+import { Catalog } from '../catalog/router.ts'
 import { joinCommand } from '../core/text/command-line.ts'
 import { isLoopbackHost } from '../core/address.ts'
 import { isProtected } from '../core/auth-settings.ts'
@@ -359,7 +359,7 @@ export class Runtime implements HttpRuntime {
   #createCatalog(): Catalog {
     const { settings, active } = this
     const { observing, log } = this.#process
-    return createCatalog({
+    return new Catalog({
       upstreams: new Map([...this.upstreams].map(([name, upstream]) => [name, upstream.handle])),
       middlewares: (target) => this.#middlewares(target),
       observe: observe(observing),

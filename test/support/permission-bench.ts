@@ -2,7 +2,7 @@ import { silentLog } from './silent-log.ts'
 import type { Services } from '../../src/features/feature.ts'
 import { createDescriptors } from '../../src/catalog/tool-descriptors.ts'
 import { plainNaming } from '../../src/catalog/names.ts'
-import { createCatalog } from '../../src/catalog/router.ts'
+import { Catalog } from '../../src/catalog/router.ts'
 import type { Call, Handler, Notification, Outcome } from '../../src/core/call.ts'
 import { isObject } from '../../src/core/json/json.ts'
 import { Payload } from '../../src/core/payload.ts'
@@ -82,7 +82,7 @@ export function permissionBench({
     seen.push(call)
     return { kind: 'result', result: Payload.of(call.method === 'tools/call' ? called : answer(call, lists)) }
   }
-  const catalog = createCatalog({
+  const catalog = new Catalog({
     upstreams: new Map(servers.map(({ name }) => [name, server])),
     middlewares: (target) => [resolvingTool(target, all), instance.calls?.middleware(target)],
     viewMiddleware: () => [],

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { aggregate } from '../../../src/catalog/aggregate.ts'
+import { Aggregate } from '../../../src/catalog/aggregate.ts'
 import { plainNaming } from '../../../src/catalog/names.ts'
 import { strictNames } from '../../../src/catalog/strict-names.ts'
 import type { Call, Handler } from '../../../src/core/call.ts'
@@ -19,7 +19,7 @@ function together(handle: Handler): Handler {
     log: silentLog,
     listedName: () => undefined,
   }
-  return aggregate({ names: ['one', 'two'], handle, ...options }).handle
+  return new Aggregate({ names: ['one', 'two'], handle, ...options }).handle
 }
 
 function reading(uri: string, upstream?: string): Call {

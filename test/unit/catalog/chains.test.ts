@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 import { plainNaming } from '../../../src/catalog/names.ts'
-import { createCatalog } from '../../../src/catalog/router.ts'
+import { Catalog } from '../../../src/catalog/router.ts'
 import type { Call } from '../../../src/core/call.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import { silentLog } from '../../support/silent-log.ts'
@@ -8,7 +8,7 @@ import { toolCall } from '../../support/tool-call.ts'
 
 it('the chain of a target is cached, except under a name of client-controlled length', async () => {
   const compiled: string[] = []
-  const { handle } = createCatalog({
+  const { handle } = new Catalog({
     upstreams: new Map([['one', async () => ({ kind: 'result', result: Payload.of({}) }) as const]]),
     middlewares: ({ name = '' }) => {
       compiled.push(name)
@@ -36,7 +36,7 @@ it('the chain of a target is cached, except under a name of client-controlled le
 
 it('the capabilities of a server are requested without the state of the call they are for', async () => {
   const received: Call[] = []
-  const { handle } = createCatalog({
+  const { handle } = new Catalog({
     upstreams: new Map([
       [
         'one',

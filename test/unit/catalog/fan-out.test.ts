@@ -1,5 +1,5 @@
 import { afterEach, expect, it, vi } from 'vitest'
-import { type Aggregate, aggregate } from '../../../src/catalog/aggregate.ts'
+import { Aggregate } from '../../../src/catalog/aggregate.ts'
 import { plainNaming } from '../../../src/catalog/names.ts'
 import type { Call, Handler, Outcome } from '../../../src/core/call.ts'
 import { GatewayError } from '../../../src/core/error.ts'
@@ -47,7 +47,7 @@ function world(odd: Handler): World {
     asked.push(call)
     return odd(call)
   }
-  const all = aggregate({
+  const all = new Aggregate({
     names: ['good', 'odd'],
     handle,
     naming: plainNaming(),
@@ -104,7 +104,7 @@ it('a server that hangs is left out after the deadline, and not waited for again
       fields: { upstream: 'odd', method: 'tools/list', reason: expect.stringContaining('within 2 s') },
     },
   ])
-  expect(servers.all.missing('odd')).toEqual([
+  expect(servers.all.fanOut.problems('odd')).toEqual([
     expect.stringContaining('tools/list: the server did not answer'),
   ])
 })
@@ -159,7 +159,7 @@ it('a late answer is announced, and the list is complete from then on', async ()
   await pass(10)
   expect(heard).toContain('notifications/tools/list_changed')
   expect(await listed(servers)).toEqual(['good_read', 'odd_late'])
-  expect(servers.all.missing('odd')).toEqual([])
+  expect(servers.all.fanOut.problems('odd')).toEqual([])
   expect(servers.log.at(-1)).toMatchObject({ level: 'info', event: 'upstream.complete' })
 })
 
@@ -194,7 +194,7 @@ it('a server that can be reached again is waited for again', async () => {
   await first
   const heard = listener(servers)
   await pass(TIMEOUT_MS)
-  servers.all.reachable('odd', true)
+  servers.all.fanOut.reachable('odd', true)
   expect(heard).toContain('notifications/tools/list_changed')
   expect(await isSettled(listed(servers))).toBe(false)
 })
@@ -298,7 +298,7 @@ it('pages without an end are read for half of the time, and what they have is li
   const first = listed(servers)
   await pass(TIMEOUT_MS)
   expect(await first).toEqual(['good_read', 'odd_t1', 'odd_t2', 'odd_t0'])
-  expect(servers.all.missing('odd')).toEqual([
+  expect(servers.all.fanOut.problems('odd')).toEqual([
     expect.stringContaining('pages of tools/list: they take too long'),
   ])
 })

@@ -1,8 +1,9 @@
 import { describe, expect, test } from 'vitest'
-import { type BuiltinEntry, withBuiltinEntries } from '../../../src/catalog/builtins.ts'
+import { Builtins } from '../../../src/catalog/builtins.ts'
 import type { Call, Handler } from '../../../src/core/call.ts'
 import { asGatewayError, GatewayError } from '../../../src/core/error.ts'
 import { Payload } from '../../../src/core/payload.ts'
+import type { BuiltinEntry } from '../../../src/features/feature.ts'
 import { unknownMethod } from '../../../src/protocol/methods.ts'
 import { toolCall } from '../../support/tool-call.ts'
 
@@ -15,6 +16,23 @@ function entry(definition: Json, text: string, rest: Partial<BuiltinEntry> = {})
   return { definition, handle: async () => ({ kind: 'result', result: Payload.of({ text }) }), ...rest }
 }
 
+/** The servers with these prompts and resources of the gateway's own. */
+function answering(servers: Handler, own: readonly BuiltinEntry[], isListed: boolean): Handler {
+  const part = {
+    prompts: () => own.filter(({ definition }) => definition.uri === undefined),
+    resources: () => own.filter(({ definition }) => definition.uri !== undefined),
+    isOn: () => true,
+  }
+  const builtins = new Builtins({
+    parts: [part],
+    metaTools: isListed ? 'listed' : 'hidden',
+    hasMethods: true,
+    isTaken: () => false,
+    run: (call, end) => end(call),
+  })
+  return builtins.answer(servers)
+}
+
 /** A handler with these responses by method; other methods are unknown. */
 function bench(answers: Readonly<Record<string, Json>>, own: readonly BuiltinEntry[], isListed = false) {
   const asked: string[] = []
@@ -24,14 +42,7 @@ function bench(answers: Readonly<Record<string, Json>>, own: readonly BuiltinEnt
     if (!found) throw unknownMethod(method)
     return { kind: 'result', result: Payload.of(found) }
   }
-  const handle = withBuiltinEntries(servers, {
-    registry: {
-      prompts: () => own.filter(({ definition }) => definition.uri === undefined),
-      resources: () => own.filter(({ definition }) => definition.uri !== undefined),
-    },
-    isListed,
-    run: (call, end) => end(call),
-  })
+  const handle = answering(servers, own, isListed)
   const ask = async (method: string, name?: string): Promise<Json> => {
     const call: Call = toolCall({
       method,
@@ -114,11 +125,7 @@ describe('a built-in prompt or resource', () => {
     const servers: Handler = async () => {
       throw new GatewayError('SERVER_UNAVAILABLE', 'It is away.')
     }
-    const handle = withBuiltinEntries(servers, {
-      registry: { prompts: () => [brief], resources: () => [] },
-      isListed: true,
-      run: (call, end) => end(call),
-    })
+    const handle = answering(servers, [brief], true)
     const call = toolCall({ method: 'prompts/list', target: { method: 'prompts/list', upstream: 'one' } })
     expect(await handle(call).catch(asGatewayError)).toMatchObject({ code: 'SERVER_UNAVAILABLE' })
   })
