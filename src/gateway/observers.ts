@@ -1,6 +1,6 @@
 /** Connects metrics, tracing and the audit log to a gateway: values of gauges, timed store operations, peer addresses. */
 import { world } from '../core/world.ts'
-import type { ReferenceLevels } from '../observability/exposition.ts'
+import type { MetricSources } from '../observability/exposition.ts'
 import type { Call, Target } from '../core/call.ts'
 import { errorCodes } from '../core/error.ts'
 import type { Log } from '../core/log.ts'
@@ -14,7 +14,7 @@ import type { Upstream } from '../upstream/upstream.ts'
 import { isProtocolMethod } from '../protocol/methods.ts'
 
 /** The current state of the gateway that is observed. */
-interface View {
+interface View extends Omit<MetricSources, 'levels'> {
   upstreams(): ReadonlyMap<string, Upstream>
   /** Whether a feature answers a method. */
   isOwnMethod(name: string): boolean
@@ -22,12 +22,6 @@ interface View {
   operations(): Readonly<Record<string, number>>
   /** The number of client sessions. */
   sessions(): number
-  /** The number of calls that wait for approval; undefined if the store does not respond. */
-  pendingApprovals(): Promise<number | undefined>
-  /** The number of events that were given up; undefined if the store does not respond, or there are no events. */
-  deadLetters(): Promise<number | undefined>
-  /** Kept data by kind; undefined if the store does not respond, or references are off. */
-  references(): Promise<ReferenceLevels | undefined>
   /** The store of audit log heads, in addition to the files. */
   anchors?(): Anchors | undefined
 }

@@ -40,6 +40,17 @@ export interface Tally {
   count: number
 }
 
+/** What is read when the metrics are requested. */
+export interface MetricSources {
+  levels(): Levels
+  /** The number of calls that wait for approval; undefined if the store cannot be read. */
+  pendingApprovals(): Promise<number | undefined>
+  /** The number of events that were given up; undefined if the store cannot be read, or there are no events. */
+  deadLetters(): Promise<number | undefined>
+  /** Kept data by kind; undefined if the store cannot be read, or nothing is kept. */
+  references(): Promise<ReferenceLevels | undefined>
+}
+
 /** The current counts. */
 interface Counted {
   readonly calls: ReadonlyMap<string, Series>
@@ -49,13 +60,6 @@ interface Counted {
   readonly deliveries: ReadonlyMap<string, number>
   /** References by outcome. */
   readonly referenced: ReadonlyMap<string, number>
-  /** Kept data by kind; undefined if the store cannot be read, or nothing is kept. */
-  references(): Promise<ReferenceLevels | undefined>
-  levels(): Levels
-  /** The number of calls that wait for approval; undefined if the store cannot be read. */
-  pendingApprovals(): Promise<number | undefined>
-  /** The number of events that were given up; undefined if that is not known. */
-  deadLetters(): Promise<number | undefined>
 }
 
 /** Default gauges with names of counters, which `promtool check metrics` rejects. */
@@ -65,64 +69,28 @@ const misnamed = [
   'nodejs_active_resources_total',
 ]
 
-type AddGauge = (
-  name: string,
-  help: string,
-  labelNames: string[],
-  collect: (gauge: Gauge) => void | Promise<void>,
-) => void
-
-type AddCounter = (name: string, help: string, labelNames: string[], fill: (to: Counter) => void) => void
-
-function exposeReferences(
-  { referenced, references }: Pick<Counted, 'referenced' | 'references'>,
-  gauge: AddGauge,
-  counter: AddCounter,
-): void {
-  counter('gatehouse_references_total', 'References by outcome.', ['outcome'], (made) => {
-    for (const [outcome, count] of referenced) made.labels(outcome).inc(count)
-  })
-  // Both levels of one scrape come from one scan.
-  let scan: ReturnType<typeof references> | undefined
-  const levels = (): ReturnType<typeof references> => {
-    scan ??= references().finally(() => {
-      scan = undefined
-    })
-    return scan
-  }
-  const level = (name: string, help: string, field: 'count' | 'bytes'): void =>
-    gauge(name, help, ['kind'], async (made) => {
-      const found = await levels()
-      made.reset()
-      for (const [kind, of] of Object.entries(found ?? {})) made.set({ kind }, of[field])
-    })
-  level('gatehouse_references', 'References in the shared store.', 'count')
-  level('gatehouse_reference_bytes', 'Size of the data of references in the shared store.', 'bytes')
-}
-
 /** Renders the counts, and the metrics of the process. */
-export function expose(counted: Counted): Exposition {
-  const { calls, authFailures, rateLimited, deliveries, levels, pendingApprovals, deadLetters } = counted
+export function expose(counted: Counted, sources: MetricSources): Exposition {
   const registry = new Registry()
   const registers = [registry]
   collectDefaultMetrics({ register: registry })
   for (const name of misnamed) registry.removeSingleMetric(name)
 
-  const gauge: AddGauge = (name, help, labelNames, collect) => {
+  const gauge = (
+    name: string,
+    help: string,
+    labelNames: string[],
+    collect: (gauge: Gauge) => void | Promise<void>,
+  ): void => {
     const made: Gauge = new Gauge({ name, help, labelNames, registers, collect: () => collect(made) })
   }
-  const counter: AddCounter = (name, help, labelNames, fill) => {
-    const made: Counter = new Counter({
-      name,
-      help,
-      labelNames,
-      registers,
-      collect: () => {
-        made.reset()
-        fill(made)
-      },
+  /** A level that can be unknown. */
+  const level = (name: string, help: string, read: () => Promise<number | undefined>): void =>
+    gauge(name, help, [], async (made) => {
+      const found = await read()
+      if (found === undefined) made.remove()
+      else made.set(found)
     })
-  }
   const perUpstream = (
     name: string,
     help: string,
@@ -130,58 +98,73 @@ export function expose(counted: Counted): Exposition {
   ): void =>
     gauge(name, help, ['upstream'], (made) => {
       made.reset()
-      for (const each of levels().upstreams) {
+      for (const each of sources.levels().upstreams) {
         const found = value(each)
         if (found !== undefined) made.set({ upstream: each.name }, found)
       }
     })
+  const counter = (
+    name: string,
+    help: string,
+    labelNames: string[],
+    counts: () => Iterable<readonly [labels: readonly string[], count: number]>,
+  ): void => {
+    const made: Counter = new Counter({
+      name,
+      help,
+      labelNames,
+      registers,
+      collect: () => {
+        made.reset()
+        for (const [labels, count] of counts()) made.labels(...labels).inc(count)
+      },
+    })
+  }
+  const countBy = (label: string, name: string, help: string, counts: ReadonlyMap<string, number>): void =>
+    counter(name, help, [label], () => [...counts].map(([value, count]) => [[value], count]))
 
-  const labels = ['method', 'upstream', 'tool', 'outcome']
-  counter('gatehouse_calls_total', 'Calls by outcome.', labels, (made) => {
-    for (const series of calls.values())
-      for (const [outcome, { count }] of series.outcomes) made.labels(...series.labels, outcome).inc(count)
-  })
-  const refused = 'Requests rejected because authentication or authorization failed.'
-  counter('gatehouse_auth_failures_total', refused, ['reason'], (made) => {
-    for (const [reason, count] of authFailures) made.labels(reason).inc(count)
-  })
-  counter(
-    'gatehouse_rate_limited_total',
-    'Calls rejected by a rate limit or quota.',
-    ['upstream'],
-    (made) => {
-      for (const [upstream, count] of rateLimited) made.labels(upstream).inc(count)
-    },
+  counter('gatehouse_calls_total', 'Calls by outcome.', ['method', 'upstream', 'tool', 'outcome'], () =>
+    [...counted.calls.values()].flatMap(({ labels, outcomes }) =>
+      [...outcomes].map(([outcome, { count }]) => [[...labels, outcome], count] as const),
+    ),
   )
+  const refused = 'Requests rejected because authentication or authorization failed.'
+  countBy('reason', 'gatehouse_auth_failures_total', refused, counted.authFailures)
+  const limited = 'Calls rejected by a rate limit or quota.'
+  countBy('upstream', 'gatehouse_rate_limited_total', limited, counted.rateLimited)
   perUpstream('gatehouse_upstream_up', 'Whether a server is reachable.', ({ isUp }) =>
     isUp === undefined ? undefined : Number(isUp),
   )
   perUpstream('gatehouse_upstream_connections', 'Open connections to a server.', (each) => each.connections)
-  gauge('gatehouse_sessions', 'Open client sessions.', [], (made) => made.set(levels().sessions))
+  gauge('gatehouse_sessions', 'Open client sessions.', [], (made) => made.set(sources.levels().sessions))
   gauge('gatehouse_parked_calls', 'Calls that wait for input of their caller.', [], (made) =>
-    made.set(levels().upstreams.reduce((sum, { suspended }) => sum + suspended, 0)),
+    made.set(sources.levels().upstreams.reduce((sum, { suspended }) => sum + suspended, 0)),
   )
   gauge('gatehouse_operations', 'Operations that this process runs, by state.', ['state'], (made) => {
     made.reset()
-    for (const [state, count] of Object.entries(levels().operations)) made.set({ state }, count)
+    for (const [state, count] of Object.entries(sources.levels().operations)) made.set({ state }, count)
   })
   const pending = 'Calls that wait for approval, in the shared store.'
-  gauge('gatehouse_pending_approvals', pending, [], async (made) => {
-    const found = await pendingApprovals()
-    if (found === undefined) made.remove()
-    else made.set(found)
-  })
+  level('gatehouse_pending_approvals', pending, () => sources.pendingApprovals())
   const attempts = 'Attempts to deliver events by webhooks, by outcome.'
-  counter('gatehouse_event_deliveries_total', attempts, ['outcome'], (made) => {
-    for (const [outcome, count] of deliveries) made.labels(outcome).inc(count)
-  })
+  countBy('outcome', 'gatehouse_event_deliveries_total', attempts, counted.deliveries)
   const given = 'Events that webhook receivers did not accept, in the shared store.'
-  gauge('gatehouse_event_dead_letters', given, [], async (made) => {
-    const found = await deadLetters()
-    if (found === undefined) made.remove()
-    else made.set(found)
-  })
-  exposeReferences(counted, gauge, counter)
+  level('gatehouse_event_dead_letters', given, () => sources.deadLetters())
+  countBy('outcome', 'gatehouse_references_total', 'References by outcome.', counted.referenced)
+  // Both levels of one scrape come from one scan.
+  let scan: ReturnType<MetricSources['references']> | undefined
+  const referenceLevel = (name: string, help: string, field: 'count' | 'bytes'): void =>
+    gauge(name, help, ['kind'], async (made) => {
+      scan ??= sources.references().finally(() => {
+        scan = undefined
+      })
+      const found = await scan
+      made.reset()
+      for (const [kind, of] of Object.entries(found ?? {})) made.set({ kind }, of[field])
+    })
+  referenceLevel('gatehouse_references', 'References in the shared store.', 'count')
+  const size = 'Size of the data of references in the shared store.'
+  referenceLevel('gatehouse_reference_bytes', size, 'bytes')
   gauge('gatehouse_build_info', 'The running version.', ['version', 'node'], (made) =>
     made.set({ version: self.version, node: process.versions.node }, 1),
   )

@@ -4,22 +4,29 @@ import type { Probe, Probes } from '../core/log.ts'
 /** The state of a dependency; the reason of a failure is only in the log. */
 type Check = 'ok' | 'failing' | 'starting'
 
-interface Parts {
+/** What the readiness of a gateway depends on. */
+interface Dependencies {
   /** Whether every server was tried once. */
   readonly hasStarted: boolean
-  readonly upstreams: ReadonlyMap<string, { readonly problem?: string; readonly revision?: string }>
+  readonly upstreams: ReadonlyMap<string, ServerState>
   /** The other dependencies, by name. */
   readonly probes: Probes
 }
 
+/** A server by its last connection attempt. */
+interface ServerState {
+  readonly problem?: string
+  readonly revision?: string
+}
+
 /** The result of `/ready`. */
-export interface Readiness {
+interface Readiness {
   readonly isReady: boolean
   readonly checks: Readonly<Record<string, Check | Readonly<Record<string, Check>>>>
 }
 
 /** Calls can be served once each server was tried, at least one is reachable, and every required dependency works. */
-export async function readiness({ hasStarted, upstreams, probes }: Parts): Promise<Readiness> {
+export async function readiness({ hasStarted, upstreams, probes }: Dependencies): Promise<Readiness> {
   const servers = [...upstreams].map(([name, status]) => [name, checkOf(status)] as const)
   const others = await Promise.all(
     Object.entries(probes).map(async ([name, probe]) => [name, await probed(probe)] as const),
@@ -35,13 +42,7 @@ export async function readiness({ hasStarted, upstreams, probes }: Parts): Promi
 }
 
 /** The state of a server, by its last connection attempt. */
-export function checkOf({
-  problem,
-  revision,
-}: {
-  readonly problem?: string
-  readonly revision?: string
-}): Check {
+export function checkOf({ problem, revision }: ServerState): Check {
   if (problem !== undefined) return 'failing'
   return revision === undefined ? 'starting' : 'ok'
 }

@@ -11,15 +11,6 @@ import { parseJson } from '../core/json/read.ts'
 const levels = ['debug', 'info', 'warn', 'error'] as const
 export type Level = (typeof levels)[number]
 
-interface Options {
-  /** The minimum level; if absent, it is configured later, and `info` until then. */
-  readonly level?: Level | undefined
-  /** Whether to write pretty lines instead of JSON. */
-  readonly isPretty: boolean
-  /** Gets each line, with its end. */
-  write(line: string): void
-}
-
 /** A log that can be reconfigured. */
 export interface OpenLog extends Log {
   /** Knows the secrets to mask. */
@@ -38,17 +29,12 @@ interface LogOutput {
   readonly stderr: { readonly isTTY?: boolean | undefined }
 }
 
-/** Opens a log: pretty for a terminal, JSON lines otherwise. */
+/** Opens a log with one line per event: pretty for a terminal, JSON otherwise. Without a level, it is configured later. */
 export function openLog(
   level: Level | undefined,
   output: LogOutput,
   isPretty = output.stderr.isTTY === true,
 ): OpenLog {
-  return createLog({ level, isPretty, write: (line) => output.log(line) })
-}
-
-/** A log with one line per event. */
-export function createLog({ level, isPretty, write: pass }: Options): OpenLog {
   const redactor = new Redactor()
   let least = levels.indexOf(level ?? 'info')
 
@@ -58,7 +44,7 @@ export function createLog({ level, isPretty, write: pass }: Options): OpenLog {
     const encode = isPretty ? pretty : json
     let line = encode(time, at, event, fields)
     if (redactor.finds(line)) line = encode(time, at, event, fields && redactor.fields(fields))
-    pass(`${isPretty ? line : escapeHidden(line)}\n`)
+    output.log(`${isPretty ? line : escapeHidden(line)}\n`)
   }
 
   return {
@@ -69,6 +55,14 @@ export function createLog({ level, isPretty, write: pass }: Options): OpenLog {
     configure: ({ level: later }) => {
       least = levels.indexOf(level ?? later ?? 'info')
     },
+    ...writingBy(write),
+  }
+}
+
+function writingBy(
+  write: (level: Level, event: string, fields: Fields | undefined) => void,
+): Pick<Log, Level> {
+  return {
     debug: (event, fields) => write('debug', event, fields),
     info: (event, fields) => write('info', event, fields),
     warn: (event, fields) => write('warn', event, fields),
@@ -82,10 +76,7 @@ export function withFields(log: Log, more: Fields): Log {
     get isInfo() {
       return log.isInfo ?? true
     },
-    debug: (event, fields) => log.debug(event, { ...more, ...fields }),
-    info: (event, fields) => log.info(event, { ...more, ...fields }),
-    warn: (event, fields) => log.warn(event, { ...more, ...fields }),
-    error: (event, fields) => log.error(event, { ...more, ...fields }),
+    ...writingBy((level, event, fields) => log[level](event, { ...more, ...fields })),
   }
 }
 

@@ -1,6 +1,6 @@
 /** Counters and histograms of calls, for Prometheus. The number of label values is limited. */
 import type { Target } from '../core/call.ts'
-import type { Exposition, Levels, ReferenceLevels, Series, Tally } from './exposition.ts'
+import type { Exposition, MetricSources, Series, Tally } from './exposition.ts'
 import { oneLine } from '../core/text/escape.ts'
 import { type Duration, Durations } from './histogram.ts'
 import { KnownNames, McpMetrics } from './operations.ts'
@@ -11,18 +11,12 @@ export interface Meter {
   count(outcome: string, seconds: number | undefined, isListed: () => boolean): void
 }
 
-interface Options {
+/** What metrics are read from, and which labels they may have. */
+export interface ObservedGateway extends MetricSources {
   /** Whether a method is known; unknown ones share one label value. */
   isMethod(name: string): boolean
   /** Whether an outcome is known. */
   isOutcome(outcome: string): boolean
-  levels(): Levels
-  /** The number of calls that wait for approval; undefined if the store cannot be read. */
-  pendingApprovals(): Promise<number | undefined>
-  /** The number of events that were given up; undefined if the store cannot be read, or there are no events. */
-  deadLetters(): Promise<number | undefined>
-  /** Kept data by kind; undefined if the store cannot be read, or nothing is kept. */
-  references(): Promise<ReferenceLevels | undefined>
 }
 
 /** How many tools of one server have their own label value; the others share one. */
@@ -36,7 +30,7 @@ const STORE_SECONDS = [0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 
 export class Metrics {
   /** Those of the MCP semantic conventions of OpenTelemetry. */
   readonly mcp: McpMetrics
-  readonly #options: Options
+  readonly #gateway: ObservedGateway
   readonly #series = new Map<string, Series>()
   readonly #tools = new KnownNames(MAX_TOOL_LABELS)
   readonly #operations = new Map<string, Duration>()
@@ -46,10 +40,12 @@ export class Metrics {
     labels: ['method', 'upstream', 'tool'],
     bounds: CALL_SECONDS,
   })
-  readonly #authFailures = new Map<string, number>()
-  readonly #rateLimited = new Map<string, number>()
-  readonly #deliveries = new Map<string, number>()
-  readonly #references = new Map<string, number>()
+  readonly #counts = {
+    authFailures: new Map<string, number>(),
+    rateLimited: new Map<string, number>(),
+    deliveries: new Map<string, number>(),
+    referenced: new Map<string, number>(),
+  }
   readonly #lag = new Durations({
     name: 'gatehouse_event_lag_seconds',
     help: 'Time from an event until a webhook receiver accepted it.',
@@ -65,36 +61,26 @@ export class Metrics {
 
   #exposition: Promise<Exposition> | undefined
 
-  constructor(options: Options) {
-    this.#options = options
-    this.mcp = new McpMetrics(options)
+  constructor(gateway: ObservedGateway) {
+    this.#gateway = gateway
+    this.mcp = new McpMetrics((name) => gateway.isMethod(name))
   }
 
   /** All metrics in the text format, and its media type. */
   async page(): Promise<{ readonly text: string; readonly type: string }> {
     // The library, with its process metrics, is loaded at the first request.
     this.#exposition ??= import('./exposition.ts').then(({ expose }) =>
-      expose({
-        calls: this.#series,
-        authFailures: this.#authFailures,
-        rateLimited: this.#rateLimited,
-        deliveries: this.#deliveries,
-        referenced: this.#references,
-        references: () => this.#options.references(),
-        levels: () => this.#options.levels(),
-        pendingApprovals: () => this.#options.pendingApprovals(),
-        deadLetters: () => this.#options.deadLetters(),
-      }),
+      expose({ calls: this.#series, ...this.#counts }, this.#gateway),
     )
     const { text, type } = await this.#exposition
-    const lag = this.#deliveries.size > 0 ? this.#lag.text : ''
+    const lag = this.#counts.deliveries.size > 0 ? this.#lag.text : ''
     return { text: (await text()) + this.mcp.text + this.#duration.text + this.#store.text + lag, type }
   }
 
   /** Counts the calls of a target. */
   meter(target: Target): Meter {
     const { upstream = '', name } = target
-    const method = this.#options.isMethod(target.method) ? target.method : OTHER
+    const method = this.#gateway.isMethod(target.method) ? target.method : OTHER
     const tool = target.method === 'tools/call' ? (name ?? OTHER) : undefined
     const find = (label: string): Series => this.#find([method, upstream, label])
     let series: Series | undefined
@@ -104,29 +90,29 @@ export class Metrics {
         else if (!series && (this.#tools.has(upstream, tool) || outcome === 'ok' || isListed()))
           series = find(this.#tools.learn(upstream, tool) ? tool : OTHER)
         const meant = series ?? find(OTHER)
-        meant.outcome(this.#options.isOutcome(outcome) ? outcome : OTHER).count++
+        meant.outcome(this.#gateway.isOutcome(outcome) ? outcome : OTHER).count++
         if (seconds !== undefined) meant.duration.observe(seconds)
       },
     }
   }
 
   refused(code: string): void {
-    count(this.#authFailures, code)
+    count(this.#counts.authFailures, code)
   }
 
   rateLimited(upstream: string): void {
-    count(this.#rateLimited, upstream)
+    count(this.#counts.rateLimited, upstream)
   }
 
   /** Counts an attempt to deliver an event, and how long after the event it was accepted. */
   delivered(outcome: string, lagSeconds?: number): void {
-    count(this.#deliveries, outcome)
+    count(this.#counts.deliveries, outcome)
     if (lagSeconds !== undefined) this.#lag.with().observe(lagSeconds)
   }
 
   /** Counts references by outcome. */
   referenced(outcome: string, by = 1): void {
-    count(this.#references, outcome, by)
+    count(this.#counts.referenced, outcome, by)
   }
 
   /** Records the duration of a store operation. */

@@ -1,6 +1,5 @@
 /** The observers of a gateway, following its settings over reloads. */
 import type { ApprovalStep, Refusal, SignInStep } from '../core/audit-step.ts'
-import type { Levels, ReferenceLevels } from './exposition.ts'
 import type { Call, Target } from '../core/call.ts'
 import type { GatewayError } from '../core/error.ts'
 import { background, type Log } from '../core/log.ts'
@@ -9,24 +8,17 @@ import { Audit } from './audit/audit.ts'
 import type { Anchors } from './audit/anchor.ts'
 import { isAuthFailure, isRateLimit } from './ending.ts'
 import type { OpenLog } from './log.ts'
-import { Metrics } from './metrics.ts'
+import { Metrics, type ObservedGateway } from './metrics.ts'
 import type { Observers } from './observe.ts'
 import { Redactor, secretsOf } from '../core/text/redactor.ts'
 import { type MetricsExport, openMetricsExport } from './metrics-export.ts'
 import type { Way } from './operations.ts'
 import { openTracing, type Tracing } from './tracing.ts'
 
-interface Options {
+/** The gateway that is observed. */
+interface Observed extends ObservedGateway {
   readonly log: Log | OpenLog
-  levels(): Levels
-  pendingApprovals(): Promise<number | undefined>
-  /** The number of events that were given up; undefined if the store does not respond, or there are no events. */
-  deadLetters(): Promise<number | undefined>
-  /** Kept data by kind; undefined if the store does not respond, or references are off. */
-  references(): Promise<ReferenceLevels | undefined>
-  isMethod(name: string): boolean
   isListed(call: Call, target: Target): boolean
-  isOutcome(outcome: string): boolean
   /** The store of audit log heads, in addition to the files; undefined for a store in memory. */
   anchors?(): Anchors | undefined
 }
@@ -49,13 +41,13 @@ export class Observing implements Observers {
   #isServing = false
   #hasMetrics = true
 
-  constructor({ log, isListed, anchors = () => undefined, ...options }: Options) {
+  constructor({ log, isListed, anchors = () => undefined, ...gateway }: Observed) {
     this.log = log
     this.isListed = isListed
     this.#anchors = anchors
     this.#configure = 'configure' in log ? log.configure : undefined
     this.redactor = 'redactor' in log ? log.redactor : new Redactor()
-    this.metrics = new Metrics(options)
+    this.metrics = new Metrics(gateway)
   }
 
   get isQuiet(): boolean {

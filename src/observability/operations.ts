@@ -117,11 +117,6 @@ interface Served {
   isListed(): boolean
 }
 
-interface Options {
-  /** Whether a method is known; unknown ones share one value. */
-  isMethod(name: string): boolean
-}
-
 type MakeDuration = (status: Status, revision: string, httpVersion: string | undefined) => Duration
 
 /** The operations of one method, and of one tool or prompt if it names one. */
@@ -163,7 +158,7 @@ const MAX_KNOWN = 50
 export class McpMetrics {
   /** Nothing is counted while it is false. */
   isOn = true
-  readonly #isMethod: Options['isMethod']
+  readonly #isMethod: (name: string) => boolean
   readonly #names = new KnownNames(MAX_NAMES)
   readonly #codes = new KnownNames(MAX_CODES)
   readonly #revisions = new KnownNames(MAX_REVISIONS)
@@ -190,7 +185,8 @@ export class McpMetrics {
   readonly #operations = new Map<string, Operations>()
   readonly #ofTargets = new WeakMap<Target, Operations>()
 
-  constructor({ isMethod }: Options) {
+  /** Unknown methods share one value. */
+  constructor(isMethod: (name: string) => boolean) {
     this.#isMethod = isMethod
   }
 

@@ -2,7 +2,7 @@
  * OpenTelemetry spans of calls, exported over OTLP, by the MCP semantic conventions. The library is loaded only if traces
  * are on. https://github.com/open-telemetry/semantic-conventions-genai/blob/main/docs/gen-ai/mcp.md
  */
-import type { Attributes, Context, Span, SpanContext, SpanKind, SpanStatus } from '@opentelemetry/api'
+import type { Attributes, Context, SpanContext, SpanKind } from '@opentelemetry/api'
 import type { SpanExporter } from '@opentelemetry/sdk-trace'
 import type { Resource } from '@opentelemetry/resources'
 import type { Call, Target } from '../core/call.ts'
@@ -15,7 +15,7 @@ import { parseJson } from '../core/json/read.ts'
 import { excerpt } from '../core/text/redact.ts'
 import { revealed } from '../core/text/secret.ts'
 import { type Ending, displayUri } from './ending.ts'
-import { servedStatus, sentStatus, type Status, type Way } from './operations.ts'
+import { servedStatus, sentStatus, type Way } from './operations.ts'
 
 /** A span, and the call with its trace context. */
 interface CallSpan {
@@ -86,13 +86,15 @@ export async function openTracing(
     const traceparent = `00-${traceId}-${spanId}-${traceFlags.toString(16).padStart(2, '0')}`
     const ended = (ending: Ending, error?: GatewayError): void => {
       const status = isServer ? servedStatus(ending) : sentStatus(error, ending.outcome === 'tool_error')
-      // The message may quote what a server said, with what it was told.
-      const message = error && excerpt(redacted(error.message), MAX_MESSAGE_LENGTH)
-      end(
-        span,
-        { ending, status },
-        { code: api.SpanStatusCode.ERROR, ...(message !== undefined && { message }) },
-      )
+      if (ending.code !== undefined) span.setAttribute('gatehouse.error.code', ending.code)
+      if (status.code !== undefined) span.setAttribute('rpc.response.status_code', status.code)
+      if (status.type !== undefined) {
+        span.setAttribute('error.type', status.type)
+        // The message may quote what a server said, with what it was told.
+        const message = error && excerpt(redacted(error.message), MAX_MESSAGE_LENGTH)
+        span.setStatus({ code: api.SpanStatusCode.ERROR, ...(message !== undefined && { message }) })
+      }
+      span.end()
     }
     const onSent = (request: SentRequest): void => void span.setAttributes(ofRequest(request))
     const traced = { ...call, meta: { ...call.meta, traceparent } }
@@ -180,21 +182,6 @@ function idText(id: string): string {
 
 function sessionAttribute(session: string): Attributes {
   return { 'mcp.session.id': sessionDigest(session) }
-}
-
-interface Ended {
-  readonly ending: Ending
-  readonly status: Status
-}
-
-function end(span: Span, { ending, status }: Ended, failed: SpanStatus): void {
-  if (ending.code !== undefined) span.setAttribute('gatehouse.error.code', ending.code)
-  if (status.code !== undefined) span.setAttribute('rpc.response.status_code', status.code)
-  if (status.type !== undefined) {
-    span.setAttribute('error.type', status.type)
-    span.setStatus(failed)
-  }
-  span.end()
 }
 
 /** Logs failed exports. */

@@ -1,7 +1,7 @@
 import { spawnSync } from 'node:child_process'
 import { describe, expect, it } from 'vitest'
 import { Metrics } from '../../../src/observability/metrics.ts'
-import type { Levels, ReferenceLevels } from '../../../src/observability/exposition.ts'
+import type { Levels, MetricSources } from '../../../src/observability/exposition.ts'
 import { needs } from '../../support/needs.ts'
 
 const never = (): boolean => false
@@ -14,7 +14,7 @@ function metricsWith(
   },
   pendingApprovals = async (): Promise<number | undefined> => 0,
   deadLetters = async (): Promise<number | undefined> => undefined,
-  references = async (): Promise<ReferenceLevels | undefined> => undefined,
+  references: MetricSources['references'] = async () => undefined,
 ) {
   return new Metrics({
     isMethod: (name) => name === 'tools/call' || name === 'tools/list',

@@ -38,7 +38,7 @@ const samples = (metrics: McpMetrics, name: string): string[] =>
   metrics.text.split('\n').filter((line) => line.startsWith(`${name}_count{`))
 
 it('the codes, revisions and names that a server chooses are counted under a limited number of labels', () => {
-  const metrics = new McpMetrics({ isMethod: () => true })
+  const metrics = new McpMetrics(() => true)
   const meter = metrics.upstream('one', { transport: 'pipe' })
   for (let at = 0; at < 600; at++) {
     meter.sent({ method: 'tools/call', name: 'a', seconds: 1, error: relayed({ code: at }) }, '2025-11-25')
@@ -60,7 +60,7 @@ it('the codes, revisions and names that a server chooses are counted under a lim
 })
 
 it('a tool is named once a call of it has succeeded', () => {
-  const metrics = new McpMetrics({ isMethod: () => true })
+  const metrics = new McpMetrics(() => true)
   const meter = metrics.upstream('one', { transport: 'tcp', address: 'example.com', port: 443 })
   const failed = Payload.of({ isError: true })
   meter.sent({ method: 'tools/call', name: 'a', seconds: 1, result: failed }, '2025-11-25')
@@ -78,7 +78,7 @@ it('a tool is named once a call of it has succeeded', () => {
 })
 
 it('nothing is counted while metrics are off', () => {
-  const metrics = new McpMetrics({ isMethod: () => true })
+  const metrics = new McpMetrics(() => true)
   metrics.isOn = false
   const meter = metrics.sessions({ transport: 'pipe' })
   meter.sent({ method: 'roots/list', seconds: 1 }, '2025-11-25')

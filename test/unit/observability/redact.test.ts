@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { beforeEach, describe, expect, it } from 'vitest'
 import { Secret, isSecretName } from '../../../src/core/text/secret.ts'
-import { createLog } from '../../../src/observability/log.ts'
+import { openLog } from '../../../src/observability/log.ts'
 import { Redactor, secretsOf } from '../../../src/core/text/redactor.ts'
 
 const canary = 'canary-9f8e7d"\\x'
@@ -89,7 +89,7 @@ describe('redaction in the log', () => {
   it.each([true, false])(
     'C063 C205 the log contains no secret, by value or by key (pretty: %s)',
     (isPretty) => {
-      const log = createLog({ level: 'info', isPretty, write })
+      const log = openLog('info', { log: write, stderr: {} }, isPretty)
       log.redactor.learn([canary])
       log.info('call', {
         reason: `it said ${canary}`,
@@ -107,14 +107,14 @@ describe('redaction in the log', () => {
   )
 
   it('log lines stay valid JSON if a secret equals a word of the format', () => {
-    const log = createLog({ level: 'info', isPretty: false, write })
+    const log = openLog('info', { log: write, stderr: {} }, false)
     log.redactor.learn(['method', '"event":"call'])
     log.info('call', { method: 'tools/call', name: 'method' })
     expect(JSON.parse(written())).toMatchObject({ event: 'call', method: 'tools/call', name: '***' })
   })
 
   it('C063 the log redacts the latest secrets and the earlier ones', () => {
-    const log = createLog({ isPretty: false, write })
+    const log = openLog(undefined, { log: write, stderr: {} }, false)
     log.redactor.learn(['first-secret'])
     log.redactor.learn(['second-secret'])
     log.configure({ level: 'warn' })
@@ -124,7 +124,7 @@ describe('redaction in the log', () => {
   })
 
   it('the log level of the command line has precedence', () => {
-    const log = createLog({ level: 'debug', isPretty: false, write })
+    const log = openLog('debug', { log: write, stderr: {} }, false)
     log.configure({ level: 'error' })
     log.debug('seen')
     expect(written()).toContain('seen')

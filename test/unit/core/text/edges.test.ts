@@ -14,7 +14,7 @@ import {
   quotation,
 } from '../../../../src/descriptions/model/text.ts'
 import { encodeLine, readLine } from '../../../../src/observability/audit/file.ts'
-import { createLog } from '../../../../src/observability/log.ts'
+import { openLog } from '../../../../src/observability/log.ts'
 
 const hidden = [
   '\u001b[31m',
@@ -45,7 +45,7 @@ function printed(write: (io: { stdout: PassThrough; stderr: PassThrough }) => vo
 
 function logged(isPretty: boolean, text: string): string {
   let lines = ''
-  const log = createLog({ isPretty, write: (line) => (lines += line) })
+  const log = openLog(undefined, { log: (line) => (lines += line), stderr: {} }, isPretty)
   log.info('call', { name: text, nested: { [text]: [text] } })
   // The colours are ours.
   return lines.replaceAll(new RegExp(`${String.fromCodePoint(27)}\\[\\d+m`, 'g'), (found) =>
