@@ -416,13 +416,8 @@ export async function listenToAll(
   }
   const acknowledge = (): void => {
     // The lists change when servers come and go, whether or not a server reports changes.
-    const { toolsListChanged, promptsListChanged, resourcesListChanged } = filter
-    const notifications = {
-      ...(toolsListChanged && { toolsListChanged }),
-      ...(promptsListChanged && { promptsListChanged }),
-      ...(resourcesListChanged && { resourcesListChanged }),
-      ...mergedFilter(accepted),
-    }
+    const { eventsListChanged: _events, resourceSubscriptions: _uris, ...lists } = filter
+    const notifications = { ...lists, ...mergedFilter(accepted) }
     call.emit({ method: ACKNOWLEDGED, params: Payload.of({ notifications }) })
     pending?.forEach((note) => call.emit(note))
     pending = undefined

@@ -36,16 +36,29 @@ export function classify(
 }
 
 function classified(definition: Definition, settings: UpstreamSettings, judged: Judgement): Classification {
-  const configured = readConfigured(settings, String(definition.name))
-  const found = withPack(judged, definition, settings.trust)
-  const op = configured.op ?? opOfEffect(found.effect, found.verb)
-  const risk = configured.risk ?? (configured.op ? riskOfOp[configured.op] : riskOfEffect[found.effect])
-  const idempotent =
-    configured.idempotent ?? isIdempotent(op, found.ignoresHints ? {} : definition, settings.trust)
-  const evidence = [...configured.evidence, ...found.evidence]
+  const { tools, trust } = settings
+  const name = String(definition.name)
+  const configured = {
+    op: settingOf(tools, name, 'op'),
+    risk: settingOf(tools, name, 'risk'),
+    idempotent: settingOf(tools, name, 'idempotent'),
+  }
+  const found = withPack(judged, definition, trust)
+  const op = configured.op?.value ?? opOfEffect(found.effect, found.verb)
+  const risk = configured.op ? riskOfOp[op] : riskOfEffect[found.effect]
+  const hinted = isIdempotent(op, found.ignoresHints ? {} : definition, trust)
+  const evidence = Object.entries(configured).flatMap(([key, set]) =>
+    set ? [`the configuration sets ${key}: ${set.value} for ${set.glob}`] : [],
+  )
   // The owner's settings apply to all calls of a tool.
   const isConfigured = configured.op !== undefined || configured.risk !== undefined
-  return { op, risk, idempotent, evidence, ...(!isConfigured && varying(found)) }
+  return {
+    op,
+    risk: configured.risk?.value ?? risk,
+    idempotent: configured.idempotent?.value ?? hinted,
+    evidence: [...evidence, ...found.evidence],
+    ...(!isConfigured && varying(found)),
+  }
 }
 
 /** Classifies a tool of a server that does not list its tools: a name alone guarantees nothing. */
@@ -102,44 +115,11 @@ const riskOfOp: Readonly<Record<Operation, Risk>> = {
   execute: 'destructive',
 }
 
-function varying({
-  baseEffect,
-  conditions,
-  choice,
-  dryRun,
-  verb,
-}: Judgement): Pick<Classification, 'varies' | 'verb'> {
-  const decided = verb !== undefined && { verb }
-  if (conditions.length === 0 && !choice && dryRun === undefined) return { ...decided }
-  const varies = {
-    baseEffect,
-    conditions,
-    ...(choice && { choice }),
-    ...(dryRun !== undefined && { dryRun }),
-  }
-  return { ...decided, varies }
-}
-
-interface Configured {
-  readonly op?: Operation
-  readonly risk?: Risk
-  readonly idempotent?: boolean
-  readonly evidence: readonly string[]
-}
-
-function readConfigured({ tools }: UpstreamSettings, name: string): Configured {
-  const op = settingOf(tools, name, 'op')
-  const risk = settingOf(tools, name, 'risk')
-  const idempotent = settingOf(tools, name, 'idempotent')
-  const evidence = Object.entries({ op, risk, idempotent }).flatMap(([key, found]) =>
-    found === undefined ? [] : [`the configuration sets ${key}: ${found.value} for ${found.glob}`],
-  )
-  return {
-    ...(op && { op: op.value }),
-    ...(risk && { risk: risk.value }),
-    ...(idempotent && { idempotent: idempotent.value }),
-    evidence,
-  }
+function varying(judged: Judgement): Pick<Classification, 'varies' | 'verb'> {
+  const { effect: _worst, evidence: _evidence, ignoresHints: _ignores, verb, ...varies } = judged
+  const { conditions, choice, dryRun } = varies
+  const isVarying = conditions.length > 0 || choice !== undefined || dryRun !== undefined
+  return { ...(verb !== undefined && { verb }), ...(isVarying && { varies }) }
 }
 
 function isIdempotent(op: Operation, definition: Definition, isTrusted: boolean): boolean {

@@ -124,15 +124,9 @@ async function readFor(
   const about = { lists: new Map([[upstream, known]]), isWhole: false, scopes: [] }
   const isOther = ({ kind, owner }: ConfiguredName): boolean => kind === 'item' || owner?.kind === 'item'
   if (unmatchedNames(names.filter(isOther), about).length === 0) return known
-  const { discovered, prompts, resources, templates } = await readLists(handle, upstream)
+  const { discovered, ...lists } = await readLists(handle, upstream)
   const { capabilities } = discovered.fields
-  return {
-    tools,
-    prompts: prompts.map(({ fields }) => fields),
-    resources: resources.map(({ fields }) => fields),
-    resourceTemplates: templates.map(({ fields }) => fields),
-    hasResources: isObject(capabilities) && isObject(capabilities.resources),
-  }
+  return { ...lists, tools, hasResources: isObject(capabilities) && isObject(capabilities.resources) }
 }
 
 /**

@@ -197,31 +197,26 @@ const nothing: Lists = {
 
 async function listsOf({ settings, handle }: Source, { listed }: Options): Promise<Lists> {
   const { name } = settings
-  const { discovered, tools, prompts, resources, templates } = await readLists(handle, name)
+  const { discovered, tools, ...lists } = await readLists(handle, name)
   const { capabilities, instructions, _meta: meta } = discovered.fields
   const info = isObject(meta) ? meta[metaKeys.serverInfo] : undefined
-  const definitions = tools.map(({ fields }) => fields)
   return {
+    ...lists,
     info: isObject(info) ? info : {},
     ...(typeof instructions === 'string' && instructions !== '' && { instructions }),
     capabilities: isObject(capabilities) ? capabilities : {},
-    tools: definitions.flatMap((each) => listed(name, each, definitions) ?? []),
-    prompts: prompts.map(({ fields }) => fields),
-    resources: resources.map(({ fields }) => fields),
-    resourceTemplates: templates.map(({ fields }) => fields),
-    contentVersion: versionOf([discovered, ...tools, ...prompts, ...resources, ...templates]),
+    tools: tools.flatMap((each) => listed(name, each, tools) ?? []),
   }
 }
 
-/** The server's description of itself, and each list it declares. @throws the errors of its requests */
-export async function readLists(
-  handle: Handler,
-  upstream: string,
-): Promise<
-  Readonly<Record<'tools' | 'prompts' | 'resources' | 'templates', readonly Payload[]>> & {
-    discovered: Payload
-  }
-> {
+/** What a server says of itself, and the entries of each list that it declares. */
+type ReadLists = Pick<ServerRecord, 'prompts' | 'resources' | 'resourceTemplates' | 'contentVersion'> & {
+  readonly discovered: Payload
+  readonly tools: readonly EntryDefinition[]
+}
+
+/** Reads the lists of a server. @throws the errors of its requests */
+export async function readLists(handle: Handler, upstream: string): Promise<ReadLists> {
   const call: Call = ownCall({ target: { upstream, method: 'server/discover' } })
   const discovered = resultOf(await handle(call))
   const reading = lists.map(async (list) =>
@@ -229,8 +224,12 @@ export async function readLists(
   )
   // What is wrong with the others is known by then.
   await Promise.allSettled(reading)
-  const [tools = [], prompts = [], resources = [], templates = []] = await Promise.all(reading)
-  return { discovered, tools, prompts, resources, templates }
+  const read = await Promise.all(reading)
+  const [tools = [], prompts = [], resources = [], resourceTemplates = []] = read.map((list) =>
+    list.map(({ fields }) => fields),
+  )
+  const contentVersion = versionOf([discovered, ...read.flat()])
+  return { discovered, tools, prompts, resources, resourceTemplates, contentVersion }
 }
 
 const lists = ['tools/list', 'prompts/list', 'resources/list', 'resources/templates/list']

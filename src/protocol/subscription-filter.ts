@@ -21,11 +21,9 @@ export function readFilter(params: Payload | undefined): SubscriptionFilter {
   const notifications = params?.fields.notifications
   if (!isObject(notifications)) return {}
   const uris = notifications.resourceSubscriptions
+  const requested = Object.values(changes).filter((member) => notifications[member] === true)
   return {
-    ...(notifications.toolsListChanged === true && { toolsListChanged: true }),
-    ...(notifications.promptsListChanged === true && { promptsListChanged: true }),
-    ...(notifications.resourcesListChanged === true && { resourcesListChanged: true }),
-    ...(notifications.eventsListChanged === true && { eventsListChanged: true }),
+    ...Object.fromEntries(requested.map((member) => [member, true])),
     ...(Array.isArray(uris) && { resourceSubscriptions: uris.filter((uri) => typeof uri === 'string') }),
   }
 }
