@@ -5,7 +5,7 @@
 import { type Evidence, type Choice, type Effect, worst, type Condition } from './evidence.ts'
 import { baseVerb, verbClass, isNoun } from './lexicon.ts'
 import { type Argument, argumentsOf, isOuter } from './members.ts'
-import { wordsOf } from '../text/words.ts'
+import { wordSet, wordsOf } from '../text/words.ts'
 import { isReadableWord } from './description.ts'
 import { objectEvidence } from './objects.ts'
 import { evidenceOfName, readName } from './words.ts'
@@ -15,16 +15,24 @@ import { isObject } from '../json/json.ts'
 export interface About {
   /** Its name and description as one text. */
   readonly text: string
+  /** The words of its name. */
+  readonly words: readonly string[]
   /** Its verbs. */
   readonly verbs: readonly string[]
+  /** Its name says that it reads. */
+  readonly isReading: boolean
+  /** It gets, lists or finds. */
+  readonly isRetrieving: boolean
+  /** Its name and the first clause of its description say that it reads. */
+  readonly isPlainRead: boolean
   /** A verb shows that it does more than read. */
   readonly isActing: boolean
+  /** Its name has a verb that does more than read, and not only runs something. */
+  readonly isNamedActing: boolean
   /** A verb shows that it runs something. */
   readonly isExecuting: boolean
   /** Its verbs only add: create, append, insert, edit. */
   readonly isAdding: boolean
-  /** Its name and the first clause of its description say that it reads. */
-  readonly isPlainRead: boolean
 }
 
 /** The evidence of a tool's arguments, without that of switches and choices. */
@@ -33,12 +41,7 @@ export function argumentEvidence(given: readonly Argument[], about: About): read
   return [
     ...all.flatMap((item) => languageEvidence(item, about, isLanguageChosen(all))),
     ...all.flatMap((item) => fileEvidence(item, about)),
-    ...wholeFileEvidence(all, about),
-    ...bulkEvidence(all, about),
-    ...targetEvidence(all, about),
-    ...valueEvidence(all, about),
-    ...forwardingEvidence(all, about),
-    ...postEvidence(all, about),
+    ...combinations.flatMap((each) => combinationEvidence(each, all, about)),
   ]
 }
 
@@ -131,95 +134,94 @@ function fileEvidence(
   ]
 }
 
-/** A path and contents: a file is written as a whole, and its previous contents are lost. */
-function wholeFileEvidence(all: readonly Argument[], { isActing, isAdding, text }: About): Evidence[] {
-  const path = all.find(({ words }) =>
-    /^(?:path|file path|filepath|filename|file name|file)$/.test(words.join(' ')),
-  )
-  const content = all.find(({ words }) =>
-    /^(?:content|contents|data|text|file content|file contents|body)$/.test(words.join(' ')),
-  )
-  if (!path || !content || !isActing || isAdding || !/\bfile\b|\bnote\b|\bdocument\b/i.test(text)) return []
-  return [
-    {
-      effect: 'destructive',
-      text: `${path.name} and ${content.name} replace a file as a whole`,
-      isSoft: true,
-    },
-  ]
+/** Arguments that, with what else is known of a tool, show what its calls do. */
+interface Combination {
+  /** The names of arguments that have to be there together. */
+  readonly names: readonly RegExp[]
+  /** An argument that is true or false is another one. */
+  readonly isNoSwitch?: true
+  isMet(about: About): boolean
+  text(...found: readonly string[]): string
+  readonly isSoft?: true
+  /** It applies to the calls that have the argument. */
+  readonly isOfCalls?: true
 }
 
-const selectors = /^(?:filter|filters|where|where clause|selector|conditions?|criteria|match|query)$/
-
-const changing = new Set(
-  'archive assign change disable edit enable label mark modify move patch set tag update'.split(' '),
+const changing = wordSet(
+  'archive assign change disable edit enable label mark modify move patch set tag update',
 )
 
-/** A selector: one call changes everything that matches it. */
-function bulkEvidence(all: readonly Argument[], { verbs }: About): Evidence[] {
-  const selector = all.find(
-    ({ words, schema }) => selectors.test(words.join(' ')) && schema.type !== 'boolean',
+const combinations: readonly Combination[] = [
+  {
+    // A file is written as a whole, and its previous contents are lost.
+    names: [
+      /^(?:path|file path|filepath|filename|file name|file)$/,
+      /^(?:content|contents|data|text|file content|file contents|body)$/,
+    ],
+    isMet: ({ isActing, isAdding, text }) =>
+      isActing && !isAdding && /\bfile\b|\bnote\b|\bdocument\b/i.test(text),
+    text: (path, content) => `${path} and ${content} replace a file as a whole`,
+    isSoft: true,
+  },
+  {
+    // One call changes everything that matches.
+    names: [/^(?:filter|filters|where|where clause|selector|conditions?|criteria|match|query)$/],
+    isNoSwitch: true,
+    isMet: ({ verbs }) => verbs.some((verb) => changing.has(verb)),
+    text: (selector) => `${selector} selects what is changed, which may be all`,
+    isSoft: true,
+  },
+  {
+    names: [/^(?:destination|dest|new path|new key|target path|destination path|new file path)$/],
+    isMet: ({ verbs }) => verbs.some((verb) => verb === 'rename' || verb === 'move'),
+    text: (target) => `an existing object at ${target} may be replaced`,
+    isSoft: true,
+  },
+  {
+    names: [/^(?:key|name|variable|path)$/, /^(?:value|new value)$/],
+    isMet: ({ verbs }) => verbs.some((verb) => verb === 'set' || verb === 'put'),
+    text: (key, value) => `${value} replaces what ${key} held`,
+    isSoft: true,
+  },
+  {
+    // Something is forwarded to an address from then on.
+    names: [/^(?:forward|forward to|redirect to|forwarding address)$/],
+    isMet: ({ isActing }) => isActing,
+    text: (address) => `${address} sends things to an address`,
+    isOfCalls: true,
+  },
+  {
+    // A topic or thread with a text. A topic of a queue has none.
+    names: [/^(?:raw|content|contents|body|text|message|markdown)$/],
+    isMet: ({ verbs, text, isActing }) =>
+      isActing &&
+      verbs.some((verb) => verb === 'create' || verb === 'post' || verb === 'add') &&
+      /\b(?:topic|thread|discussion|post|forum)\b/i.test(text.slice(0, 120)) &&
+      !/\bdraft|comment/i.test(text.slice(0, 120)),
+    text: (content) => `${content} is published`,
+  },
+]
+
+function combinationEvidence(
+  { names, isNoSwitch, isMet, text, isSoft, isOfCalls }: Combination,
+  all: readonly Argument[],
+  about: About,
+): Evidence[] {
+  const found = names.map((name) =>
+    all.find(({ words, schema }) => name.test(words.join(' ')) && !(isNoSwitch && schema.type === 'boolean')),
   )
-  if (!selector || !verbs.some((verb) => changing.has(verb))) return []
+  const [first] = found
+  const there = found.flatMap((each) => each?.name ?? [])
+  if (!first || there.length < names.length || !isMet(about)) return []
+  const isOptional = isOfCalls === true && !first.isRequired
   return [
     {
       effect: 'destructive',
-      text: `${selector.name} selects what is changed, which may be all`,
-      isSoft: true,
+      text: text(...there),
+      ...(isSoft && { isSoft }),
+      ...(isOptional && { when: { argument: first.name, path: first.path, is: 'given' } }),
     },
   ]
-}
-
-/** Moving or renaming onto a target: what exists there may be replaced. */
-function targetEvidence(all: readonly Argument[], { verbs }: About): Evidence[] {
-  if (!verbs.some((verb) => verb === 'rename' || verb === 'move')) return []
-  const target = all.find(({ words }) =>
-    /^(?:destination|dest|new path|new key|target path|destination path|new file path)$/.test(
-      words.join(' '),
-    ),
-  )
-  return target
-    ? [{ effect: 'destructive', isSoft: true, text: `an existing object at ${target.name} may be replaced` }]
-    : []
-}
-
-/** A key and its complete value: the previous value of the key is replaced. */
-function valueEvidence(all: readonly Argument[], { verbs }: About): Evidence[] {
-  if (!verbs.some((verb) => verb === 'set' || verb === 'put')) return []
-  const key = all.find(({ words }) => /^(?:key|name|variable|path)$/.test(words.join(' ')))
-  const value = all.find(({ words }) => /^(?:value|new value)$/.test(words.join(' ')))
-  return key && value
-    ? [{ effect: 'destructive', isSoft: true, text: `${value.name} replaces what ${key.name} held` }]
-    : []
-}
-
-/** A topic or thread with a text: it is published. A topic of a queue has none. */
-function postEvidence(all: readonly Argument[], { verbs, text, isActing }: About): Evidence[] {
-  const content = all.find(({ words }) =>
-    /^(?:raw|content|contents|body|text|message|markdown)$/.test(words.join(' ')),
-  )
-  if (!content || !isActing || !verbs.some((verb) => verb === 'create' || verb === 'post' || verb === 'add'))
-    return []
-  return /\b(?:topic|thread|discussion|post|forum)\b/i.test(text.slice(0, 120)) &&
-    !/\bdraft|comment/i.test(text.slice(0, 120))
-    ? [{ effect: 'destructive', text: `${content.name} is published` }]
-    : []
-}
-
-/** Something is forwarded to an address from then on. */
-function forwardingEvidence(all: readonly Argument[], { isActing }: About): Evidence[] {
-  const address = all.find(({ words }) =>
-    /^(?:forward|forward to|redirect to|forwarding address)$/.test(words.join(' ')),
-  )
-  return address && isActing
-    ? [
-        {
-          effect: 'destructive',
-          text: `${address.name} sends things to an address`,
-          ...(!address.isRequired && { when: { argument: address.name, path: address.path, is: 'given' } }),
-        },
-      ]
-    : []
 }
 
 /** Whether any of the words is a verb of one of the classes. */
@@ -235,21 +237,6 @@ export function hasVerb(words: readonly string[], kinds: readonly string[]): boo
  * value that it has; a value that is not known is as bad as the worst.
  */
 
-/** What is known of the tool apart from its arguments. */
-interface Chooser {
-  /** Its name says that it reads. */
-  readonly isReading: boolean
-  /** It gets, lists or finds. */
-  readonly isRetrieving: boolean
-  /** Its name and the first clause of its description say that it reads. */
-  readonly isPlainRead: boolean
-  /** Its name has a verb that does more than read, and not only runs something. */
-  readonly isActing: boolean
-  readonly text: string
-  /** The words of its name. */
-  readonly words: readonly string[]
-}
-
 /** An argument that selects what a call does, and what each value does, for people. */
 export interface Selection {
   readonly choice: Choice
@@ -257,19 +244,17 @@ export interface Selection {
 }
 
 /** Last words of names of arguments that select an action. */
-const selecting = new Set(
-  'action actions operation operations method command op ops verb subcommand cmd'.split(' '),
-)
+const selecting = wordSet('action actions operation operations method command op ops verb subcommand cmd')
 /** They do so if all of their values are verbs. */
-const maybeSelecting = new Set('mode type kind task function tool request event'.split(' '))
+const maybeSelecting = wordSet('mode type kind task function tool request event')
 
 /** The argument that selects what a call does, if there is one. */
-export function selectionOf(all: readonly Argument[], chooser: Chooser): Selection | undefined {
+export function selectionOf(all: readonly Argument[], about: About): Selection | undefined {
   const plainFirst = all.toSorted((one, other) => rankOf(one) - rankOf(other))
   for (const argument of plainFirst) {
-    const found = isHttpMethod(argument, all, chooser)
+    const found = isHttpMethod(argument, all, about)
       ? httpSelection(argument, all)
-      : actionSelection(argument, chooser)
+      : actionSelection(argument, about)
     if (found) return found
   }
   return undefined
@@ -280,18 +265,18 @@ function rankOf({ words, path }: Argument): number {
   return (selecting.has(words.at(-1) ?? '') ? 0 : 100) + path.length
 }
 
-function actionSelection(argument: Argument, chooser: Chooser): Selection | undefined {
+function actionSelection(argument: Argument, about: About): Selection | undefined {
   const last = argument.words.at(-1) ?? ''
   const isPlain = selecting.has(last)
-  if ((!isPlain && !maybeSelecting.has(last)) || chooser.isActing) return undefined
+  if ((!isPlain && !maybeSelecting.has(last)) || about.isNamedActing) return undefined
   const listed = textsOf(argument.values ?? listedValues(argument))
   if (listed.length === 0) return undefined
-  const isMath = /\b(?:math|maths|mathematical|arithmetic|calculator)\b/i.test(chooser.text)
+  const isMath = /\b(?:math|maths|mathematical|arithmetic|calculator)\b/i.test(about.text)
   const effects = listed.map(
     (value) =>
       [
         value,
-        isMath && /^(?:eval|evaluate|compute)$/i.test(value) ? 'read' : effectOfValue(value, chooser.words),
+        isMath && /^(?:eval|evaluate|compute)$/i.test(value) ? 'read' : effectOfValue(value, about.words),
       ] as const,
   )
   const isKnown = effects.some(([, effect]) => effect !== undefined)
@@ -299,19 +284,19 @@ function actionSelection(argument: Argument, chooser: Chooser): Selection | unde
   const hasRead = effects.some(([, effect]) => effect === 'read')
   if (!isKnown || (!isPlain && !isAllKnown)) return undefined
   // "get_history(action: create | delete)" filters; "view_log(action: view | clear)" does not.
-  if (chooser.isRetrieving && !hasRead) return undefined
+  if (about.isRetrieving && !hasRead) return undefined
   return selection(
     argument,
     effects.map(
-      ([value, effect]) => [value, effect ?? (chooser.isPlainRead ? 'read' : 'destructive')] as const,
+      ([value, effect]) => [value, effect ?? (about.isPlainRead ? 'read' : 'destructive')] as const,
     ),
-    chooser.isReading ? 'read' : 'destructive',
+    about.isReading ? 'read' : 'destructive',
   )
 }
 
 /** A free text that selects an action: what the call does is not known. */
-export function freeActionEvidence(all: readonly Argument[], chooser: Chooser): readonly Evidence[] {
-  if (chooser.isActing || chooser.isReading) return []
+export function freeActionEvidence(all: readonly Argument[], about: About): readonly Evidence[] {
+  if (about.isNamedActing || about.isReading) return []
   const free = all.find(
     ({ words, values, schema }) =>
       selecting.has(words.at(-1) ?? '') && words.at(-1) !== 'command' && !values && isText(schema),
@@ -325,13 +310,13 @@ function isText({ type }: Argument['schema']): boolean {
   return type === undefined || type === 'string' || (Array.isArray(type) && type.includes('string'))
 }
 
-const httpMethods = new Set('get head options post put patch delete trace connect'.split(' '))
-const readingMethods = new Set('get head options'.split(' '))
+const httpMethods = wordSet('get head options post put patch delete trace connect')
+const readingMethods = wordSet('get head options')
 
 function isHttpMethod(
   { words, values, description, schema }: Argument,
   all: readonly Argument[],
-  { text }: Chooser,
+  { text }: About,
 ): boolean {
   if (!/^(?:method|http method|request method|verb|http verb)$/.test(words.join(' '))) return false
   if (values) return textsOf(values).every((value) => httpMethods.has(keyOf(value)))
@@ -423,15 +408,12 @@ function keyOf(value: string): string {
 }
 
 /** Operations of arithmetic and on texts, which change nothing. */
-const pure = new Set(
-  `
+const pure = wordSet(`
     add addition subtract subtraction multiply multiplication divide division sum difference product quotient power
     sqrt modulo mod abs mean median mode min max average round floor ceil factorial sin cos tan log ln exp percentage
-    select uppercase lowercase upper lower reverse trim capitalize encode decode hash minify prettify beautify`
-    .trim()
-    .split(/\s+/),
-)
-const arithmetic = new Set('subtract multiply divide subtraction multiplication division'.split(' '))
+    select uppercase lowercase upper lower reverse trim capitalize encode decode hash minify prettify beautify
+`)
+const arithmetic = wordSet('subtract multiply divide subtraction multiplication division')
 
 /** The effect of a value by its verb; undefined if it has none that is known. */
 function effectOfValue(value: string, subject: readonly string[] = []): Effect | undefined {
@@ -500,12 +482,8 @@ function isHarmful(effect: Effect | undefined): boolean {
   return effect === 'destructive' || effect === 'execute'
 }
 
-interface Acting {
-  /** A verb shows that the tool does more than read. */
-  readonly isActing: boolean
-  /** A verb shows that it changes what exists. */
-  readonly isChanging: boolean
-}
+/** Whether a verb shows that the tool does more than read, and whether one shows that it changes what exists. */
+type Acting = Readonly<Record<'isActing' | 'isChanging', boolean>>
 
 /** The argument that makes a call a dry run without changes, if a tool has one. */
 export function dryRunOf(all: readonly Argument[]): readonly string[] | undefined {
@@ -523,9 +501,7 @@ export function switchEvidence(all: readonly Argument[], acting: Acting): readon
   return all.flatMap((argument) => [
     ...booleanEvidence(argument, acting),
     ...harmfulValueEvidence(argument, acting),
-    ...peopleEvidence(argument, acting),
-    ...keyEvidence(argument, acting),
-    ...secretEvidence(argument, acting),
+    ...people.flatMap((each) => givenEvidence(each, argument, acting)),
   ])
 }
 
@@ -599,16 +575,6 @@ function isBoolean({ type, anyOf, oneOf }: Argument['schema']): boolean {
   return choices.some((each) => isObject(each) && each.type === 'boolean')
 }
 
-/** Evidence of the calls that have an argument: of all of them if it is required, which `more` is about. */
-function whereGiven(
-  { name, path, isRequired, schema }: Argument,
-  text: string,
-  more: Pick<Evidence, 'isSoft'> = {},
-): Evidence {
-  if (isRequired) return { effect: 'destructive', text, ...more }
-  return { effect: 'destructive', text, when: { argument: name, path, is: 'given', ...fallbackOf(schema) } }
-}
-
 function fallbackOf(schema: Argument['schema']): Pick<Condition, 'fallback'> {
   return schema.default === undefined ? {} : { fallback: schema.default }
 }
@@ -641,39 +607,45 @@ function harmfulValueEvidence(
   ]
 }
 
-/** People who are told of what is created. */
-function peopleEvidence(argument: Argument, { isActing }: Acting): Evidence[] {
-  const { name, path, words } = argument
-  if (!isActing || path.includes('*')) return []
-  if (!/^(?:attendees|invitees|attendee emails|guests|guest emails|invite emails)$/.test(words.join(' ')))
-    return []
-  return [whereGiven(argument, `${name} are invited`, { isSoft: true })]
-}
+/** Arguments that concern people or their rights, by the end of their names. */
+const people: readonly {
+  readonly name: RegExp
+  readonly needs: keyof Acting
+  /** Also where it is in each item of a list. */
+  readonly isInner?: true
+  readonly text: string
+  readonly isSoft?: true
+}[] = [
+  {
+    name: /^(?:attendees|invitees|attendee emails|guests|guest emails|invite emails)$/,
+    needs: 'isActing',
+    text: 'are invited',
+    isSoft: true,
+  },
+  {
+    // What is signed binds the owner of the key.
+    name: /^(?:(?:wallet|signer|sender|from|owner) )?(?:private key|mnemonic|seed phrase|secret key|keypair)$/,
+    needs: 'isActing',
+    isInner: true,
+    text: 'signs what is done',
+  },
+  {
+    name: /(?:^| )(?:password|secret|passphrase|role|roles|permissions|privileges|acl|scopes|groups|users|members|collaborators|owners|admins|principals|grants)$/,
+    needs: 'isChanging',
+    text: 'replaces a secret or rights',
+    isSoft: true,
+  },
+]
 
-/** A key that signs: what is signed binds the owner of the key. */
-function keyEvidence(argument: Argument, { isActing }: Acting): Evidence[] {
-  const { name, words } = argument
-  if (
-    !isActing ||
-    !/^(?:(?:wallet|signer|sender|from|owner) )?(?:private key|mnemonic|seed phrase|secret key|keypair)$/.test(
-      words.join(' '),
-    )
-  )
-    return []
-  return [whereGiven(argument, `${name} signs what is done`)]
-}
-
-/** A secret or rights that a change replaces. */
-function secretEvidence(argument: Argument, { isChanging }: Acting): Evidence[] {
-  const { name, path, words } = argument
-  const label = words.join(' ')
-  if (
-    !isChanging ||
-    path.includes('*') ||
-    !/(?:^| )(?:password|secret|passphrase|role|roles|permissions|privileges|acl|scopes|groups|users|members|collaborators|owners|admins|principals|grants)$/.test(
-      label,
-    )
-  )
-    return []
-  return [whereGiven(argument, `${name} replaces a secret or rights`, { isSoft: true })]
+/** Evidence of the calls that have an argument: of all of them if it is required, which may be soft. */
+function givenEvidence(
+  { name, needs, isInner, text, isSoft }: (typeof people)[number],
+  { name: argument, path, words, isRequired, schema }: Argument,
+  acting: Acting,
+): Evidence[] {
+  if (!acting[needs] || (!isInner && path.includes('*')) || !name.test(words.join(' '))) return []
+  const applies = isRequired
+    ? { ...(isSoft && { isSoft }) }
+    : { when: { argument, path, is: 'given' as const, ...fallbackOf(schema) } }
+  return [{ effect: 'destructive', text: `${argument} ${text}`, ...applies }]
 }

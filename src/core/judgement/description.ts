@@ -7,6 +7,7 @@ import type { Evidence } from './evidence.ts'
 import { baseVerb, inContext, isNoun, isVague, verbClass, verbOfAction, withPhrases } from './lexicon.ts'
 import { objectEvidence } from './objects.ts'
 import { ofVerb } from './words.ts'
+import { wordSet } from '../text/words.ts'
 
 /** A description, and what its first clause says that the tool does. */
 export interface Description {
@@ -94,10 +95,8 @@ function lettersOf(word: string | undefined): string {
   return (word ?? '').toLowerCase().replaceAll(/[^a-z]/g, '')
 }
 
-const determiners = new Set(
-  'a an the all any your its this these those one some every each two my our'.split(' '),
-)
-const asking = new Set('whether is are does do has have can which what who how when where why'.split(' '))
+const determiners = wordSet('a an the all any your its this these those one some every each two my our')
+const asking = wordSet('whether is are does do has have can which what who how when where why')
 
 function mainOf(words: readonly string[]): Description['main'] {
   const first = lettersOf(words[0])
@@ -124,10 +123,8 @@ function isThing(words: readonly string[]): boolean {
   return (second === 'of' || readable.has(second)) && !determiners.has(second) && isReadable(words)
 }
 
-const prepositions = new Set(
-  'of for in about between from on at to by with without that which who whose as and or into via per after before over across using'.split(
-    ' ',
-  ),
+const prepositions = wordSet(
+  'of for in about between from on at to by with without that which who whose as and or into via per after before over across using',
 )
 
 /** Whether a noun phrase names what can be read: its last noun, before a preposition, is known as such. */
@@ -160,8 +157,7 @@ const adjectives =
   /^(?:current|recent|latest|last|unread|full|complete|detailed|historical|available|daily|weekly|monthly|hourly|annual|live|upcoming|open|active|basic|general|quick|brief|short|top|trending|popular|local|global|public|random|raw|realtime|real|new|old|past|present|next|previous|possible|related|similar|nearby|key|main|common|company|stock|crypto|server|system|user|technical|financial|academic|official|interactive|structured|\w+(?:al|ic|ical|ary))$/
 
 /** Nouns of what can be read. */
-const readable: ReadonlySet<string> = new Set(
-  `
+const readable: ReadonlySet<string> = wordSet(`
     access address addresses advice alerts analysis analytics answer answers area areas article articles availability
     balance balances calendar candles capabilities catalog chart charts columns comments commits comparison
     configuration content contents context coordinates cost costs count counts credits data date dates definition
@@ -177,10 +173,8 @@ const readable: ReadonlySet<string> = new Set(
     score scores snapshot snippets source sources specification specifications standings state statement statements
     states statistics stats status statuses structure suggestions summaries summary symbols synonyms tags temperature
     text ticker time timeline times titles topics trades traffic transcript transcripts transactions translation tree
-    trends type types usage users value values version versions video videos volume weather words`
-    .trim()
-    .split(/\s+/),
-)
+    trends type types usage users value values version versions video videos volume weather words
+`)
 
 /** The verbs of a clause: the first word, and those after "and", "or", "then" and commas. */
 function clauseVerbs(words: readonly string[], isFirst: boolean): string[] {
@@ -280,10 +274,8 @@ function objectsIn(words: readonly string[]): readonly Evidence[] {
   return objectEvidence([main.verb, ...laterVerbs(words.slice(0, 6), 1)], clause)
 }
 
-const stops = new Set(
-  'from by with without that which who whose as using via when if where based so such including for on at through about'.split(
-    ' ',
-  ),
+const stops = wordSet(
+  'from by with without that which who whose as using via when if where based so such including for on at through about',
 )
 
 const alarms: readonly (readonly [pattern: RegExp, evidence: Evidence, isAlways?: true])[] = [

@@ -9,6 +9,7 @@
 import { isObject } from '../json/json.ts'
 import { statedTool } from '../stated-tool.ts'
 import {
+  type About,
   argumentEvidence,
   hasVerb,
   outputEvidence,
@@ -34,6 +35,7 @@ import { isGoverning, isNoun, isVague, verbClass } from './lexicon.ts'
 import { type Argument, argumentsOf } from './members.ts'
 import { hasDefaults, noSurroundings, type Surroundings } from './surroundings.ts'
 import { evidenceOfName, type NameReading, readName, titleEvidence } from './words.ts'
+import { wordSet } from '../text/words.ts'
 
 /** The effect of a tool, and the evidence for it. */
 export interface Judgement extends Variation {
@@ -67,8 +69,7 @@ export function judge(
   const hints = isObject(definition.annotations) ? definition.annotations : {}
   const words = readWords(definition, hints, { server, around, all })
   const about = aboutOf(words)
-  const chooser = { ...about, isActing: about.isNamedActing }
-  const selection = selectionOf(all, chooser)
+  const selection = selectionOf(all, about)
   const others = all.filter(({ name }) => name !== selection?.choice.argument)
   const ofArguments = [
     ...argumentEvidence(all, about),
@@ -77,7 +78,7 @@ export function judge(
         about.verbs.some((verb) => changing.has(verb)) || selection?.choice.effects.update !== undefined,
       isActing: about.isActing || selection !== undefined || words.evidence.length === 0,
     }),
-    ...(chooser.isActing || selection ? actionEvidence(others) : []),
+    ...(about.isNamedActing || selection ? actionEvidence(others) : []),
   ]
   const ignored = ignoredHints(definition, around, words.isPlainRead)
   const weighing = { hints, isTrusted, ...(ignored !== undefined && { ignored }) }
@@ -88,7 +89,7 @@ export function judge(
     return { ...judgementOf({ evidence, caveats: chosen.lines }, all, chosen.choice), ...noted }
   }
   const output = words.isPlainRead ? [] : outputEvidence(definition.outputSchema)
-  const evidence = [...words.evidence, ...freeActionEvidence(all, chooser), ...ofArguments, ...output]
+  const evidence = [...words.evidence, ...freeActionEvidence(all, about), ...ofArguments, ...output]
   const found = weighed([...evidence, ...unclear(words, evidence, all)], weighing)
   const withStated = { ...found, evidence: [...found.evidence, ...statedEvidence(definition)] }
   return { ...judgementOf(withStated, all), ...noted }
@@ -230,13 +231,13 @@ function readWords(definition: Definition, hints: Definition, { server, around, 
   }
 }
 
-const collecting = new Set('list search query lookup count show'.split(' '))
+const collecting = wordSet('list search query lookup count show')
 
 function isReading(verb: string): boolean {
   return verbClass(verb) === 'read'
 }
 
-const sums = new Set('add subtract multiply divide sum average'.split(' '))
+const sums = wordSet('add subtract multiply divide sum average')
 
 /** "add(a: number, b: number)", "calculator(operation: add | divide)". */
 function isPureCalculation({ verbs, words }: NameReading, text: string, all: readonly Argument[]): boolean {
@@ -253,7 +254,7 @@ function isNumeric({ type, items }: Argument['schema']): boolean {
   return type === 'number' || type === 'integer'
 }
 
-function aboutOf({ name, text, evidence, isPlainRead }: Words) {
+function aboutOf({ name, text, evidence, isPlainRead }: Words): About {
   const verbs = evidence.flatMap(({ verb }) => verb ?? [])
   const acting = evidence.filter(({ effect }) => effect !== 'read')
   const executing = hasVerb(verbs, ['execute'])
@@ -276,9 +277,9 @@ function aboutOf({ name, text, evidence, isPlainRead }: Words) {
   }
 }
 
-const adding = new Set('create add insert append edit comment annotate patch modify'.split(' '))
+const adding = wordSet('create add insert append edit comment annotate patch modify')
 
-const changing = new Set('update set change edit modify patch reset configure put'.split(' '))
+const changing = wordSet('update set change edit modify patch reset configure put')
 
 /** A tool that nothing says is reading, although some words do: what it does first is not known. */
 function unclear(
@@ -431,7 +432,7 @@ function readOnlyEvidence(all: readonly Evidence[], isTrusted: boolean, destruct
 }
 
 /** Verbs that, in a name, show that something is created or changed, whatever its server declares. */
-const plainWrites = new Set('create add insert update modify edit rename submit upload write'.split(' '))
+const plainWrites = wordSet('create add insert update modify edit rename submit upload write')
 
 /** Verbs that no annotation overrides. */
 function isContradiction(verb: string): boolean {

@@ -4,6 +4,7 @@
  * An unlisted verb is no evidence: it never makes a tool harmless. Words that are as often nouns (`commit`, `release`,
  * `run`) are marked, because after a reading verb they name what is read.
  */
+import { wordSet } from '../text/words.ts'
 
 /**
  * Classes of verbs. `outward` verbs reach people or move money, and cannot be undone; `session` effects end by
@@ -113,8 +114,7 @@ const verbs = new Map(
 )
 
 /** Verbs that are as often nouns: "get a release", "list stashes", "the check run". */
-const nouns = new Set(
-  `
+const nouns = wordSet(`
     admin answer archive arrange attack audit average back backup ban benchmark bet bid billing block
     book borrow branch bridge build burn call cat change charge check claim clear clone close comment
     commit config copy cordon count crack crop cut debug decline delay deploy deposit diff display dm
@@ -130,20 +130,15 @@ const nouns = new Set(
     spawn spend split squash stage stake star start stash stat status stop store strip sudo sum sunset
     survey swap switch sync tag taint tally tap test tip touch trace track trade transact transfer
     transform transition trash tree trim tweet type update upgrade vacuum view vote wager wait
-    watch whitelist wire withhold wrap yank zap zip`
-    .trim()
-    .split(/\s+/),
-)
+    watch whitelist wire withhold wrap yank zap zip
+`)
 
 /** Verbs after which the rest of a name is what they read. */
-const governing = new Set(
-  `
+const governing = wordSet(`
     analyze browse calculate check collect compare count describe detail download enumerate estimate explain
     fetch find get inspect list lookup preview read retrieve search see show stat status summarize validate
-    verify view watch`
-    .trim()
-    .split(/\s+/),
-)
+    verify view watch
+`)
 
 /** The class of a verb in its base form; undefined if it is not a known verb. */
 export function verbClass(word: string): VerbClass | undefined {
@@ -233,11 +228,9 @@ interface Contextual {
   readonly otherwise: string
 }
 
-const setOf = (text: string): ReadonlySet<string> => new Set(text.trim().split(/\s+/))
-
 /** A verb that changes a sheet, and otherwise reads. */
 function onSheet(verb: string): Contextual {
-  const objects = setOf(
+  const objects = wordSet(
     'range sheet cell cells column columns row rows worksheet workbook spreadsheet playlist tabs',
   )
   return { objects, meaning: 'change', otherwise: verb }
@@ -246,7 +239,7 @@ function onSheet(verb: string): Contextual {
 /** Verbs whose object decides whether they read. */
 const contextual: Readonly<Record<string, Contextual>> = {
   resolve: {
-    objects: setOf(
+    objects: wordSet(
       `name names address addresses dns domain host hostname id ids url urls uri library symbol symbols path reference
        references handle username ens ip did location entity type dependency dependencies module package link alias
        redirect query`,
@@ -255,7 +248,7 @@ const contextual: Readonly<Record<string, Contextual>> = {
     otherwise: 'complete',
   },
   format: {
-    objects: setOf(
+    objects: wordSet(
       `text code date dates json number numbers sql string markdown address currency xml yaml html time phone value
        output source citation bibliography name file files response prompt`,
     ),
@@ -263,12 +256,12 @@ const contextual: Readonly<Record<string, Contextual>> = {
     otherwise: 'change',
   },
   clear: {
-    objects: setOf('cache caches filter filters selection formatting highlight highlights search'),
+    objects: wordSet('cache caches filter filters selection formatting highlight highlights search'),
     meaning: 'change',
     otherwise: 'clear',
   },
   simulate: {
-    objects: setOf(
+    objects: wordSet(
       'policy policies principal transaction transactions cost costs impact permission permissions',
     ),
     meaning: 'compute',
@@ -277,31 +270,31 @@ const contextual: Readonly<Record<string, Contextual>> = {
   sort: onSheet('sort'),
   filter: onSheet('filter'),
   reverse: onSheet('reverse'),
-  flip: { objects: setOf('coin coins'), meaning: 'flip', otherwise: 'change' },
+  flip: { objects: wordSet('coin coins'), meaning: 'flip', otherwise: 'change' },
   define: {
-    objects: setOf('word words term terms meaning phrase concept acronym'),
+    objects: wordSet('word words term terms meaning phrase concept acronym'),
     meaning: 'define',
     otherwise: 'create',
   },
   load: {
-    objects: setOf(
+    objects: wordSet(
       'model plugin extension program scene project workspace session rom module firmware preset cartridge level',
     ),
     meaning: 'open',
     otherwise: 'load',
   },
   extract: {
-    objects: setOf('archive archives zip tar tarball bundle package'),
+    objects: wordSet('archive archives zip tar tarball bundle package'),
     meaning: 'unpack',
     otherwise: 'extract',
   },
   fetch: {
-    objects: setOf('git refs remote remotes origin upstream'),
+    objects: wordSet('git refs remote remotes origin upstream'),
     meaning: 'pull',
     otherwise: 'fetch',
   },
   report: {
-    objects: setOf(
+    objects: wordSet(
       'user abuse spam bug issue incident message violation problem fraud absence comment content player listing',
     ),
     meaning: 'submit',
@@ -365,12 +358,9 @@ export function isVague(word: string): boolean {
   return vague.has(word)
 }
 
-const vague: ReadonlySet<string> = new Set(
-  `
+const vague: ReadonlySet<string> = wordSet(`
     act action actions administer control do enable handle interact manage management manager manipulate
     operate operation operations perform process provide support tool use utility work workflow
     administers controls does enables handles manages manipulates operates performs processes provides
-    supports uses works offers offer gives give facilitates facilitate interacts`
-    .trim()
-    .split(/\s+/),
-)
+    supports uses works offers offer gives give facilitates facilitate interacts
+`)

@@ -1,6 +1,6 @@
 /** The arguments that an input schema declares, also those of objects and lists that only wrap others. */
 import { isObject, referredTo } from '../json/json.ts'
-import { wordsOf } from '../text/words.ts'
+import { wordSet, wordsOf } from '../text/words.ts'
 
 type Schema = Readonly<Record<string, unknown>>
 
@@ -36,9 +36,7 @@ export function isOuter({ path }: Argument): boolean {
   return path.slice(0, -1).every((step) => wrappers.has(step.toLowerCase()))
 }
 
-const wrappers = new Set(
-  'params parameters args arguments input request options payload body action'.split(' '),
-)
+const wrappers = wordSet('params parameters args arguments input request options payload body action')
 
 interface Place {
   readonly root: unknown

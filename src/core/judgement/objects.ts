@@ -4,6 +4,7 @@
  */
 import { allOf } from './lexicon.ts'
 import type { Evidence } from './evidence.ts'
+import { wordSet } from '../text/words.ts'
 
 interface Combination {
   readonly verbs: ReadonlySet<string>
@@ -16,27 +17,25 @@ interface Combination {
   text(object: string): string
 }
 
-const setOf = (...words: readonly string[]): ReadonlySet<string> =>
-  new Set(words.flatMap((text) => text.trim().split(/\s+/)))
 const and = (...sets: readonly ReadonlySet<string>[]): ReadonlySet<string> =>
   new Set(sets.flatMap((each) => [...each]))
 const without = (set: ReadonlySet<string>, words: string): ReadonlySet<string> =>
-  new Set([...set].filter((word) => !setOf(words).has(word)))
+  new Set([...set].filter((word) => !wordSet(words).has(word)))
 
 const writing = allOf('write')
-const making = setOf('create add insert generate make')
+const making = wordSet('create add insert generate make')
 /** Changes of what exists. */
 const changing = without(
   writing,
   `create generate make insert build clone copy duplicate export fork note comment index log save refresh open
    initialize init setup prepare compile book star join follow pin label tag mark plan compose draft annotate`,
 )
-const replacing = setOf(
+const replacing = wordSet(
   'set put edit replace update overwrite write apply modify patch change save configure rewrite',
 )
 
 /** What decides who may do what. */
-const access = setOf(
+const access = wordSet(
   `policy policies role roles permission permissions acl acls privilege privileges entitlement entitlements iam rbac
    collaborator collaborators owner owners ownership admin admins administrator sso mfa password passwords credential
    credentials firewall ingress egress allowlist whitelist denylist blocklist membership memberships access sharing
@@ -46,73 +45,73 @@ const access = setOf(
 const combinations: readonly Combination[] = [
   {
     // Sent to people when it is posted.
-    verbs: setOf('post create submit reply forward publish respond compose schedule'),
-    objects: setOf('message messages email mail sms tweet dm invitation invite notification payment'),
-    unless: setOf(
+    verbs: wordSet('post create submit reply forward publish respond compose schedule'),
+    objects: wordSet('message messages email mail sms tweet dm invitation invite notification payment'),
+    unless: wordSet(
       'draft drafts template templates label labels filter rule rules folder folders mailbox box category signature list group',
     ),
     text: (word) => `a ${word} cannot be undone`,
   },
   {
-    verbs: setOf('create submit add upload schedule make write'),
-    objects: setOf('post posts story reel thread toot tweet video short podcast episode listing'),
-    unless: setOf('draft drafts comment comments meeting conference message'),
+    verbs: wordSet('create submit add upload schedule make write'),
+    objects: wordSet('post posts story reel thread toot tweet video short podcast episode listing'),
+    unless: wordSet('draft drafts comment comments meeting conference message'),
     text: (word) => `a ${word} is published`,
   },
   {
-    verbs: setOf('forward respond'),
-    objects: setOf('event events meeting appointment invitation'),
+    verbs: wordSet('forward respond'),
+    objects: wordSet('event events meeting appointment invitation'),
     text: () => 'it notifies people, which cannot be undone',
   },
   {
     // Moves money when it is changed.
     verbs: writing,
-    objects: setOf('subscription subscriptions dispute refund charge payout payment payments billing'),
-    unless: setOf(
+    objects: wordSet('subscription subscriptions dispute refund charge payout payment payments billing'),
+    unless: wordSet(
       'subscriber subscribers resource resources notification notifications alert alerts webhook topic newsletter feed event events calendar pubsub draft link links list',
     ),
     text: (word) => `a change of a ${word} may move money`,
   },
   {
-    verbs: setOf(
+    verbs: wordSet(
       'place create submit open complete execute set update issue book reserve buy add make capture',
     ),
-    objects: setOf(
+    objects: wordSet(
       'order orders trade trades bet bid purchase booking reservation credit credits price prices payment',
     ),
-    unless: setOf('draft note notes tag tags alert history'),
+    unless: wordSet('draft note notes tag tags alert history'),
     text: (word) => `a ${word} commits money or a promise to others`,
   },
   {
-    verbs: setOf('book reserve'),
-    objects: setOf('room flight hotel table ticket tickets appointment seat car ride trip slot'),
+    verbs: wordSet('book reserve'),
+    objects: wordSet('room flight hotel table ticket tickets appointment seat car ride trip slot'),
     text: (word) => `a booked ${word} is a promise to others`,
   },
   {
-    verbs: setOf('reset regenerate rotate'),
-    objects: setOf(
+    verbs: wordSet('reset regenerate rotate'),
+    objects: wordSet(
       'password passwords passphrase secret secrets credential credentials mfa key keys token tokens',
     ),
     text: (word) => `whoever uses the current ${word} is locked out`,
   },
   {
-    verbs: setOf('disable deactivate unset stop pause mute silence turnoff remove'),
-    objects: setOf(
+    verbs: wordSet('disable deactivate unset stop pause mute silence turnoff remove'),
+    objects: wordSet(
       `backup backups protection encryption mfa 2fa firewall versioning audit auditing replication failover alarm
        alarms alert alerts monitor monitoring logging security`,
     ),
     text: (word) => `it switches off the ${word}`,
   },
   {
-    verbs: and(changing, setOf('move')),
+    verbs: and(changing, wordSet('move')),
     objects: access,
-    unless: setOf('request requests comment ticket'),
+    unless: wordSet('request requests comment ticket'),
     text: (word) => `it changes who may do what (${word})`,
   },
   {
     verbs: without(changing, 'assign lock unlock request resume retry start transition track'),
-    objects: setOf('member members user users account team group groups'),
-    unless: setOf(
+    objects: wordSet('member members user users account team group groups'),
+    unless: wordSet(
       `comment profile avatar note notes preference preferences settings label tag tab tabs favorite ad address
        agent interface story stories input guide experience contact contacts list card page message messages event task issue mention`,
     ),
@@ -121,71 +120,71 @@ const combinations: readonly Combination[] = [
   },
   {
     verbs: making,
-    objects: setOf(
+    objects: wordSet(
       `collaborator collaborators membership memberships administrator admin credential credentials token tokens
        grant grants apikey ingress egress access allowlist whitelist`,
     ),
-    unless: setOf('design color colour request requests list'),
+    unless: wordSet('design color colour request requests list'),
     text: (word) => `it gives access (${word})`,
   },
   {
-    verbs: setOf('create generate issue make add'),
-    objects: setOf('key keys'),
-    unless: setOf(
+    verbs: wordSet('create generate issue make add'),
+    objects: wordSet('key keys'),
+    unless: wordSet(
       'value values result results kv pair public translation i18n foreign primary point points event',
     ),
     isSoft: true,
     text: (word) => `it may give access (${word})`,
   },
   {
-    verbs: and(making, setOf('attach put')),
-    objects: setOf('policy policies role roles permission permissions binding bindings rule rules'),
-    unless: setOf('draft label filter format formatting validation alert alerting css style create list'),
+    verbs: and(making, wordSet('attach put')),
+    objects: wordSet('policy policies role roles permission permissions binding bindings rule rules'),
+    unless: wordSet('draft label filter format formatting validation alert alerting css style create list'),
     isSoft: true,
     text: (word) => `it may give access (${word})`,
   },
   {
-    verbs: setOf('unlock open'),
-    objects: setOf('user users account door doors vehicle car garage gate lock vault safe valve'),
+    verbs: wordSet('unlock open'),
+    objects: wordSet('user users account door doors vehicle car garage gate lock vault safe valve'),
     text: (word) => `it opens a ${word}`,
   },
   {
-    verbs: setOf('move'),
-    objects: setOf(
+    verbs: wordSet('move'),
+    objects: wordSet(
       'collection collections organization organisation vault tenant arm robot joint motor vehicle',
     ),
     text: (word) => `it moves into, or as, a ${word}`,
   },
   {
-    verbs: setOf('assign attach'),
-    objects: setOf('group groups role roles'),
+    verbs: wordSet('assign attach'),
+    objects: wordSet('group groups role roles'),
     isSoft: true,
     text: (word) => `it may change who may do what (${word})`,
   },
   {
-    verbs: setOf('update apply change edit patch'),
-    objects: setOf(
+    verbs: wordSet('update apply change edit patch'),
+    objects: wordSet(
       'stack stacks infrastructure app apps deployment deployments pod endpoint cluster nodepool kernel',
     ),
     isSoft: true,
     text: (word) => `it changes what runs (${word})`,
   },
   {
-    verbs: setOf('write put set'),
-    objects: setOf('cell cells range memory register registers block sector'),
+    verbs: wordSet('write put set'),
+    objects: wordSet('cell cells range memory register registers block sector'),
     isSoft: true,
     text: (word) => `the previous ${word} is replaced`,
   },
   {
-    verbs: setOf('schedule book create'),
-    objects: setOf('appointment appointments interview meeting'),
-    unless: setOf('note notes minutes summary template type'),
+    verbs: wordSet('schedule book create'),
+    objects: wordSet('appointment appointments interview meeting'),
+    unless: wordSet('note notes minutes summary template type'),
     isSoft: true,
     text: (word) => `a ${word} is a promise to others`,
   },
   {
     verbs: replacing,
-    objects: setOf(
+    objects: wordSet(
       `config configuration configurations settings conf configmap env environment variable variables secret secrets
        script scripts code source lambda workflow workflows automation automations webhook webhooks dns record_set
        nameservers hook hooks trigger triggers crontab cron pipeline policy firmware manifest dockerfile vault
@@ -195,80 +194,80 @@ const combinations: readonly Combination[] = [
     text: (word) => `the previous ${word} is replaced`,
   },
   {
-    verbs: setOf('build start retry rerun dispatch queue enqueue submit resume replay request schedule'),
-    objects: setOf(
+    verbs: wordSet('build start retry rerun dispatch queue enqueue submit resume replay request schedule'),
+    objects: wordSet(
       'job jobs build builds pipeline pipelines workflow workflows deployment deployments release run runs training migration migrations',
     ),
-    unless: setOf('status log logs list'),
+    unless: wordSet('status log logs list'),
     text: (word) => `it starts a ${word}`,
   },
   {
-    verbs: setOf('build'),
-    objects: setOf('item project'),
+    verbs: wordSet('build'),
+    objects: wordSet('item project'),
     isSoft: true,
     text: () => 'it starts a build',
   },
   {
-    verbs: setOf('install'),
-    objects: setOf(
+    verbs: wordSet('install'),
+    objects: wordSet(
       `package packages chart helm plugin plugins extension extensions app application apps dependency dependencies
        module software addon add-on apk update updates operator release skill`,
     ),
     text: (word) => `it installs a ${word}, which then runs`,
   },
   {
-    verbs: setOf('create'),
-    objects: setOf('release releases deployment deployments transfer transfers'),
-    unless: setOf('draft note notes'),
+    verbs: wordSet('create'),
+    objects: wordSet('release releases deployment deployments transfer transfers'),
+    unless: wordSet('draft note notes'),
     text: (word) => `a ${word} takes effect at once`,
   },
   {
-    verbs: setOf('resize'),
-    objects: setOf(
+    verbs: wordSet('resize'),
+    objects: wordSet(
       'disk volume vm machine instance server cluster droplet partition filesystem pool nfs share storage',
     ),
     text: (word) => `a ${word} is interrupted, or loses data`,
   },
   {
-    verbs: setOf('create edit update set put change modify add'),
-    objects: setOf('record records'),
-    besides: setOf('dns domain zone mx cname nameserver'),
+    verbs: wordSet('create edit update set put change modify add'),
+    objects: wordSet('record records'),
+    besides: wordSet('dns domain zone mx cname nameserver'),
     text: () => 'it changes where a domain points to',
   },
   {
-    verbs: setOf('create provision launch'),
-    objects: setOf('droplet instance instances cluster nodepool gpu gpus'),
-    unless: setOf('template draft type profile'),
+    verbs: wordSet('create provision launch'),
+    objects: wordSet('droplet instance instances cluster nodepool gpu gpus'),
+    unless: wordSet('template draft type profile'),
     isSoft: true,
     text: (word) => `a ${word} costs money while it runs`,
   },
   {
-    verbs: setOf('call make place initiate start dial'),
-    objects: setOf('service services phone call number print'),
-    unless: setOf('list log logs summary recording random'),
+    verbs: wordSet('call make place initiate start dial'),
+    objects: wordSet('service services phone call number print'),
+    unless: wordSet('list log logs summary recording random'),
     text: (word) => `it calls a ${word}`,
   },
   {
-    verbs: setOf('print'),
-    objects: setOf('printer document label page receipt'),
+    verbs: wordSet('print'),
+    objects: wordSet('printer document label page receipt'),
     isSoft: true,
     text: (word) => `a printed ${word} cannot be undone`,
   },
   {
-    verbs: setOf('format'),
-    objects: setOf('disk drive volume partition card device filesystem'),
+    verbs: wordSet('format'),
+    objects: wordSet('disk drive volume partition card device filesystem'),
     text: (word) => `the contents of the ${word} are lost`,
   },
   {
-    verbs: setOf('edit put'),
-    objects: setOf('item items entry login'),
+    verbs: wordSet('edit put'),
+    objects: wordSet('item items entry login'),
     isSoft: true,
     text: (word) => `the previous contents of the ${word} may be lost`,
   },
 ]
 
 /** What is only written down: "a deployment plan". */
-const papers = setOf(
+const papers = wordSet(
   'plan plans report reports checklist estimate proposal diagram example examples suggestion suggestions',
 )
 

@@ -6,7 +6,7 @@
  * there is another page; nothing is guessed from the number of items.
  */
 import { isObject } from '../json/json.ts'
-import { wordsOf } from '../text/words.ts'
+import { wordSet, wordsOf } from '../text/words.ts'
 import { isNumber, toDouble } from '../json/exact-number.ts'
 
 type Fields = Readonly<Record<string, unknown>>
@@ -35,32 +35,32 @@ export interface PageReading {
 
 /** The names of arguments by kind, as their words joined by `_`. */
 const argumentNames: Readonly<Record<PageArgument['kind'], ReadonlySet<string>>> = {
-  cursor: named(
+  cursor: wordSet(
     'cursor page_cursor next_cursor start_cursor starting_cursor after after_cursor start_after starting_after',
     'page_token next_page_token next_token start_token starting_token pagination_token continuation_token',
     'continue_token continuation marker next_marker start_marker scroll_id',
   ),
-  number: named('page page_number page_num page_no page_index'),
-  offset: named('offset skip start_at start_index start_offset'),
+  number: wordSet('page page_number page_num page_no page_index'),
+  offset: wordSet('offset skip start_at start_index start_offset'),
 }
 
 /** Members with the cursor of the next page, the clearest first. */
 const cursorNames = [
-  ...named(
+  ...wordSet(
     'next_cursor next_page_cursor next_page_token next_token next_continuation_token next_marker next_start_cursor',
     'next_after end_cursor continuation_token pagination_token continue_token scroll_id after cursor',
   ),
 ]
 /** Objects in which `after` is a cursor. */
-const besideAfter = named('next paging pagination cursors page_info page')
-const nextNumberNames = [...named('next_page next_page_number next_page_index')]
-const nextOffsetNames = [...named('next_offset next_skip next_start next_start_at next_start_index')]
-const moreNames = named(
+const besideAfter = wordSet('next paging pagination cursors page_info page')
+const nextNumberNames = [...wordSet('next_page next_page_number next_page_index')]
+const nextOffsetNames = [...wordSet('next_offset next_skip next_start next_start_at next_start_index')]
+const moreNames = wordSet(
   'has_more has_next has_next_page has_more_pages has_more_results has_more_items more_available is_truncated',
 )
-const lastNames = named('is_last is_last_page last')
-const currentNames = named('page current_page page_number page_index')
-const totalNames = named('total_pages page_count number_of_pages num_pages last_page')
+const lastNames = wordSet('is_last is_last_page last')
+const currentNames = wordSet('page current_page page_number page_index')
+const totalNames = wordSet('total_pages page_count number_of_pages num_pages last_page')
 
 /** Whether a member of a result is about further pages, so that a merged result has it from the last page. */
 export function isPagingMember(name: string): boolean {
@@ -304,7 +304,7 @@ function asTyped(value: unknown, { type }: Fields): unknown {
 
 /** Names of lists that are the subject of a result, the clearest first. */
 const itemNames = [
-  ...named('items results data records entries nodes edges values rows elements objects list hits'),
+  ...wordSet('items results data records entries nodes edges values rows elements objects list hits'),
 ]
 
 /**
@@ -346,8 +346,4 @@ function memberAt(value: unknown, path: readonly string[]): unknown {
 
 function joined(name: string): string {
   return wordsOf(name).join('_')
-}
-
-function named(...lines: readonly string[]): ReadonlySet<string> {
-  return new Set(lines.join(' ').split(' '))
 }

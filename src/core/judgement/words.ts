@@ -2,7 +2,7 @@
  * Evidence from the verbs in names of tools. A name is read as a verb with its object: after a reading verb, words name
  * what is read, and a word that can be a noun is one before a verb.
  */
-import { wordsOf } from '../text/words.ts'
+import { wordSet, wordsOf } from '../text/words.ts'
 import type { Effect, Evidence } from './evidence.ts'
 import {
   baseVerb,
@@ -123,19 +123,16 @@ function withoutServer(words: readonly string[], server: readonly string[]): rea
 
 const conjunctions = new Set(['and', 'or', 'then'])
 /** First words of names that ask something: "is_prime", "has_access". */
-const questions = new Set(
-  'is are has have can does was were should whether which what who how when where why'.split(' '),
+const questions = wordSet(
+  'is are has have can does was were should whether which what who how when where why',
 )
 /** Last words of names of what is read: "build_log", "deploy_status". */
-const readable = new Set(
-  `
+const readable = wordSet(`
     status statuses state states history info information details detail log logs notes list lists stats statistics
     summary summaries count counts report reports results result metadata metrics overview balance balances
     documentation docs help options types schema version versions costs estimate quota limits usage queries events
-    name names ids url urls`
-    .trim()
-    .split(/\s+/),
-)
+    name names ids url urls
+`)
 
 /**
  * The verbs of a name. After a reading verb, words that name what is read do not count, until `and` or `or`. If a name
@@ -175,16 +172,14 @@ function isThing(words: readonly string[]): boolean {
 }
 
 /** Last words of names in the style of "admin_list". */
-const collecting = new Set('list search count lookup'.split(' '))
+const collecting = wordSet('list search count lookup')
 
 /** Words that are verbs before what can be read: "update_status". */
-const never = new Set(
-  `answer archive call cancel change clear clone comment copy drop empty erase export flush force forward hide import
+const never = wordSet(`
+answer archive call cancel change clear clone comment copy drop empty erase export flush force forward hide import
    invite kick link load lock mark merge mute pause pin post purge push replace reply report request reset respond
-   restore run send set share start stop switch tag tweet update upgrade vote wipe zap log sign move`
-    .trim()
-    .split(/\s+/),
-)
+   restore run send set share start stop switch tag tweet update upgrade vote wipe zap log sign move
+`)
 
 /** Whether a word that can be a noun precedes the verb of a name: "branch_delete", "order_get_items". */
 function isHeadOfVerb(words: readonly string[], at: number): boolean {
@@ -196,6 +191,6 @@ function isHeadOfVerb(words: readonly string[], at: number): boolean {
 }
 
 /** Verbs that are never nouns, adjectives or participles. */
-const plainVerbs = new Set(
-  'get add create delete remove fetch retrieve insert modify edit describe enable disable'.split(' '),
+const plainVerbs = wordSet(
+  'get add create delete remove fetch retrieve insert modify edit describe enable disable',
 )

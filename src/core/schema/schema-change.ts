@@ -1,6 +1,7 @@
 /** Compares two schemas: which changes are breaking, and which are additions. */
 import { exactly, isObject } from '../json/json.ts'
 import { toDouble } from '../json/exact-number.ts'
+import { wordSet } from '../text/words.ts'
 
 /** The impact of a change on callers: `major` may break them, `minor` adds something, `patch` is wording. */
 export type ChangeLevel = 'major' | 'minor' | 'patch'
@@ -33,17 +34,15 @@ const wording: ReadonlySet<string> = new Set([
 
 /** Named subschemas; a name keeps its meaning as long as no reference to it changes. */
 const named: ReadonlySet<string> = new Set(['$defs', 'definitions', 'patternProperties', 'dependentSchemas'])
-const lowest: ReadonlySet<string> = new Set(
-  'minimum exclusiveMinimum minLength minItems minProperties minContains'.split(' '),
+const lowest: ReadonlySet<string> = wordSet(
+  'minimum exclusiveMinimum minLength minItems minProperties minContains',
 )
-const highest: ReadonlySet<string> = new Set(
-  'maximum exclusiveMaximum maxLength maxItems maxProperties maxContains'.split(' '),
+const highest: ReadonlySet<string> = wordSet(
+  'maximum exclusiveMaximum maxLength maxItems maxProperties maxContains',
 )
 /** Keywords whose presence restricts the valid values. */
-const narrowing: ReadonlySet<string> = new Set(
-  'pattern multipleOf uniqueItems format propertyNames contains not dependentRequired contentEncoding contentMediaType'.split(
-    ' ',
-  ),
+const narrowing: ReadonlySet<string> = wordSet(
+  'pattern multipleOf uniqueItems format propertyNames contains not dependentRequired contentEncoding contentMediaType',
 )
 
 /** Subschemas nested deeper than this are compared as text. */

@@ -2,6 +2,7 @@
 import { isObject } from '../json/json.ts'
 import { MASK } from './redactor.ts'
 import { isSecretName } from './secret.ts'
+import { wordSet } from './words.ts'
 
 type Replace = (found: string, groups: readonly string[]) => string
 type Shape = readonly [RegExp, Replace]
@@ -104,8 +105,6 @@ export function isWordOfErrors(word: string): boolean {
   return words.has(word.toLowerCase())
 }
 
-const words = new Set(
-  'expired invalid missing required unknown revoked malformed must should cannot not no none null undefined true false string number object'.split(
-    ' ',
-  ),
+const words = wordSet(
+  'expired invalid missing required unknown revoked malformed must should cannot not no none null undefined true false string number object',
 )

@@ -9,6 +9,7 @@ import { ExactNumber, numberOf, plainDigits } from '../json/exact-number.ts'
 import { isObject, readJson } from '../json/json.ts'
 import { isSecretName, Secret } from './secret.ts'
 import { percentDecoded } from './escape.ts'
+import { wordSet } from './words.ts'
 
 /** The replacement of a secret. */
 export const MASK = '***'
@@ -394,10 +395,8 @@ function withNumbers(text: string, patterns: readonly Pattern[]): string {
 }
 
 /** Whole texts that a protocol or a form needs, and that can be passwords only by mistake. */
-const wordsOfProtocol: ReadonlySet<string> = new Set(
-  'jsonrpc method params result content structuredContent message resource resource_link complete completed working failed cancelled object string integer number boolean properties required description inputSchema outputSchema annotations assistant mimeType private public password secret passphrase passcode credential credentials authorization api_key apiKey access_token accessToken'.split(
-    ' ',
-  ),
+const wordsOfProtocol: ReadonlySet<string> = wordSet(
+  'jsonrpc method params result content structuredContent message resource resource_link complete completed working failed cancelled object string integer number boolean properties required description inputSchema outputSchema annotations assistant mimeType private public password secret passphrase passcode credential credentials authorization api_key apiKey access_token accessToken',
 )
 
 /** Bytes without secrets. */

@@ -8,6 +8,11 @@ export function wordsOf(name: string): string[] {
   return words.filter((word) => word !== '')
 }
 
+/** The words of texts that list them, with white space between them. */
+export function wordSet(...texts: readonly string[]): ReadonlySet<string> {
+  return new Set(texts.join(' ').trim().split(/\s+/))
+}
+
 /** A text with spaces inserted into camelCase words. */
 export function spaced(text: string): string {
   return text.replaceAll(/([a-z\d])([A-Z])/g, '$1 $2').replaceAll(/([A-Z])([A-Z][a-z])/g, '$1 $2')

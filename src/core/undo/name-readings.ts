@@ -1,5 +1,5 @@
 /** Interpretations of tool names as a verb and its nouns. */
-import { areSameNouns } from '../text/words.ts'
+import { wordSet, areSameNouns } from '../text/words.ts'
 import { nounOf } from './selectors.ts'
 import { shapeOf, type ToolShape } from './tool-shape.ts'
 
@@ -26,7 +26,7 @@ function thingOf(words: readonly string[], verb: string): string | undefined {
   return nounOf(behind.filter((word) => !fillers.has(word))) ?? nounOf(words.slice(0, Math.max(at, 0)))
 }
 
-const prepositions = new Set('to from in into on onto of for at with by'.split(' '))
+const prepositions = wordSet('to from in into on onto of for at with by')
 
 /** Nouns without words for the form of what is read and for how it is found. */
 export function plainNouns(nouns: readonly string[]): readonly string[] {
@@ -37,9 +37,9 @@ export function plainNouns(nouns: readonly string[]): readonly string[] {
 }
 
 /** Words for the form of what is read, not its kind. */
-const formWords = new Set('text content contents detail details full raw'.split(' '))
+const formWords = wordSet('text content contents detail details full raw')
 
-const fillers = new Set('a an the to from in into on onto of for at with out'.split(' '))
+const fillers = wordSet('a an the to from in into on onto of for at with out')
 
 function contentWords(words: readonly string[]): readonly string[] {
   const found = words.filter((word) => !fillers.has(word))

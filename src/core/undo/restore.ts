@@ -19,12 +19,10 @@ import {
   names,
 } from './selectors.ts'
 import { couldBe, type Field, type ToolShape } from './tool-shape.ts'
-import { areSameNouns } from '../text/words.ts'
+import { wordSet, areSameNouns } from '../text/words.ts'
 
-const writers = new Set(
-  'write update set edit put replace save patch modify overwrite append change configure move rename'.split(
-    ' ',
-  ),
+const writers = wordSet(
+  'write update set edit put replace save patch modify overwrite append change configure move rename',
 )
 /** Verbs of tools that can write back what was read: for other tools, and for themselves. */
 const replaceVerbs = 'write set put replace save overwrite update'.split(' ')
@@ -32,7 +30,7 @@ const selfRestoringVerbs = new Set([...replaceVerbs, ...'change configure move r
 const removers = ['delete', 'remove', 'destroy']
 const makers = ['create', 'add', 'insert']
 /** Verbs of tools that can create what did not exist. */
-const creatingVerbs = new Set('write set put replace save overwrite append'.split(' '))
+const creatingVerbs = wordSet('write set put replace save overwrite append')
 const readers = 'get read fetch retrieve load show view'.split(' ')
 
 /** Proposals for an overwriting tool: read before, and write back. Most likely first. */
@@ -147,10 +145,8 @@ function isEdit({ words }: Field): boolean {
   return words.some((word) => edits.has(word))
 }
 
-const edits = new Set(
-  'edit edits patch diff old new find replace search line lines insert append content contents text body'.split(
-    ' ',
-  ),
+const edits = wordSet(
+  'edit edits patch diff old new find replace search line lines insert append content contents text body',
 )
 
 /** Whether a tool accepts an argument with the same words. */
@@ -163,9 +159,7 @@ function isPart({ words }: Field): boolean {
   return words.some((word) => parts.has(word))
 }
 
-const parts = new Set(
-  'limit offset page cursor max length lines range skip size truncate count first'.split(' '),
-)
+const parts = wordSet('limit offset page cursor max length lines range skip size truncate count first')
 
 /** The root of an argument's values. */
 function rootOf(value: Value | undefined): Root | undefined {
@@ -180,7 +174,7 @@ function fromSnapshot({ outputs }: ToolShape, noun: string | undefined): Argumen
 
 /** If the server does not declare the output of a read, its text is probably the complete content. */
 function textOf({ outputs, name: read }: ToolShape, { inputs }: ToolShape): ArgumentSource {
-  const texts = new Set('content contents text body value data'.split(' '))
+  const texts = wordSet('content contents text body value data')
   return (wanted) =>
     outputs ||
     !wanted.isRequired ||

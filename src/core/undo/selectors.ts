@@ -6,7 +6,7 @@
  */
 import { isObject } from '../json/json.ts'
 import { type Field, fieldsOf, type ToolShape } from './tool-shape.ts'
-import { isSameNoun } from '../text/words.ts'
+import { wordSet, isSameNoun } from '../text/words.ts'
 
 /** Whether an argument only controls how a call is executed or reported: omitting it affects no other object. */
 export function isAuxiliary({ words }: Field): boolean {
@@ -157,8 +157,4 @@ export function nounOf(words: readonly string[]): string | undefined {
 
 function isBoolean({ type, default: usual }: Readonly<Record<string, unknown>>): boolean {
   return type === 'boolean' || (type === undefined && typeof usual === 'boolean')
-}
-
-function wordSet(...lines: readonly string[]): ReadonlySet<string> {
-  return new Set(lines.join(' ').split(' '))
 }

@@ -5,6 +5,7 @@ import { fromFields, mapArguments } from './argument-mapping.ts'
 import { printExpression } from './expression.ts'
 import { indexOf, readingOf } from './name-readings.ts'
 import { shapeOf, type ToolShape } from './tool-shape.ts'
+import { wordSet } from '../text/words.ts'
 
 /**
  * What a verifying read found at its path. The value is absent if a list is too short, a value is null, or the last
@@ -37,9 +38,7 @@ export function foundAt(result: unknown, { steps }: Path): { readonly value: unk
 
 type Definition = Readonly<Record<string, unknown>>
 
-const creatingVerbs = new Set(
-  'create add insert upload register send post open write append make submit'.split(' '),
-)
+const creatingVerbs = wordSet('create add insert upload register send post open write append make submit')
 const findingVerbs = 'list search find query lookup get read'.split(' ')
 
 /** A proposed `verify` rule: a read that could show whether a tool took effect; undefined if the server lists none. */
