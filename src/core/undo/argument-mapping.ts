@@ -20,9 +20,12 @@ export interface MappedArgument {
 export type ArgumentSource = (wanted: Field) => MappedArgument | undefined
 
 /** A call with all arguments, or the missing argument. */
-export type ArgumentMapping =
-  | { readonly call: Expression; readonly why: readonly string[]; readonly caveats: readonly string[] }
-  | { readonly missing: Field }
+interface ArgumentMapping {
+  readonly call?: Expression
+  readonly missing?: Field
+  readonly why: readonly string[]
+  readonly caveats: readonly string[]
+}
 
 /**
  * Maps the arguments of a call: the required ones, and those that are `useful`. Undefined if the tool does not declare
@@ -38,7 +41,7 @@ export function mapArguments(
   for (const field of tool.inputs.filter((input) => input.isRequired || useful(input))) {
     const filled = firstOf(sources, field)
     if (filled) found.set(field.name, filled)
-    else if (field.isRequired) return { missing: field }
+    else if (field.isRequired) return { missing: field, why: [], caveats: [] }
   }
   const filled = [...found.values()]
   const given = new Map([...found].map(([name, { value }]) => [name, value]))

@@ -9,7 +9,6 @@ import {
   caveatOf,
   mapArguments,
   type MappedArgument,
-  type ArgumentMapping,
   fromFields,
   fromMembers,
   pathValue,
@@ -79,10 +78,12 @@ function byCounterpart(tool: ToolShape, counterpart: Antonym): Proposal | string
     isOwn(field, counterpart)
   const narrowing = isAll ? dryRunOff : switchesOff
   const mapping = mapArguments(other, [narrowing, ...sourcesOf(tool, counterpart)], isUseful)
-  const missing = missingOf(mapping, isAll ? other.inputs : [])
-  if (!mapping || missing) return missing ? missingSource(missing, tool, other) : unreadable(other)
-  if (!('call' in mapping)) return unreadable(other)
+  if (!mapping) return unreadable(other)
   const { call } = mapping
+  const unset = isAll ? other.inputs?.find(({ name }) => call?.arguments.has(name) === false) : undefined
+  const missing = mapping.missing ?? unset
+  if (missing) return missingSource(missing, tool, other)
+  if (!call) return unreadable(other)
   const text = printExpression(call)
   const why = [`${other.name} has the same name with "${opposite}" instead of "${verb}"`, ...mapping.why]
   if (isAll) {
@@ -216,16 +217,6 @@ function noTarget(tool: ToolShape, { name }: ToolShape): string {
   return `${name} could undo it, but nothing identifies what ${tool.name} affected`
 }
 
-/** The missing field of a mapping that has to be complete. */
-function missingOf(
-  mapping: ArgumentMapping | undefined,
-  all: readonly Field[] | undefined,
-): Field | undefined {
-  if (!mapping) return undefined
-  if ('missing' in mapping) return mapping.missing
-  return all?.find(({ name }) => !mapping.call.arguments.has(name))
-}
-
 function sharedWith({ inputs }: ToolShape, { name, words }: Field): Field | undefined {
   return (
     inputs?.find((input) => input.name === name) ?? inputs?.find((input) => areSameNouns(input.words, words))
@@ -335,7 +326,7 @@ function moveBack(tool: ToolShape): readonly (Proposal | string)[] {
       value: pathValue('args', [swapped.get(argument.name) ?? argument.name]),
     })
     const mapping = mapArguments(tool, [switchesOff, again], isScopeOrDryRunSwitch)
-    if (!mapping || 'missing' in mapping) continue
+    if (!mapping?.call) continue
     const { call } = mapping
     const replaced = (tool.inputs ?? []).filter(isReplacing)
     const caveats = [
@@ -407,7 +398,7 @@ function byState(tool: ToolShape, index: ToolNameIndex): readonly (Proposal | st
     const counterpart: Antonym = { tool: other, verb, opposite: 'update', nouns, thing, kind: 'makes' }
     const isUseful = (field: Field): boolean => field === state || isOwn(field, counterpart)
     const mapping = mapArguments(other, [switchesOff, stateSource, ...sourcesOf(tool, counterpart)], isUseful)
-    if (!mapping || 'missing' in mapping) return []
+    if (!mapping?.call) return []
     const targeting = targetCaveats(tool, counterpart, mapping.call)
     if (typeof targeting === 'string') return [targeting]
     const caveats = [

@@ -4,7 +4,7 @@ import { nounOf } from './selectors.ts'
 import { shapeOf, type ToolShape } from './tool-shape.ts'
 
 /** A name interpreted as a verb and nouns. */
-export interface NameReading {
+export interface VerbReading {
   readonly verb: string
   readonly nouns: readonly string[]
   /** The direct object of the verb, if any. */
@@ -12,7 +12,7 @@ export interface NameReading {
 }
 
 /** All interpretations of a name. */
-export function readingOf(words: readonly string[]): NameReading[] {
+export function readingOf(words: readonly string[]): VerbReading[] {
   const all = contentWords(words)
   return all.map((verb, at) => ({ verb, nouns: all.toSpliced(at, 1), thing: thingOf(words, verb) }))
 }
@@ -51,27 +51,23 @@ function contentWords(words: readonly string[]): readonly string[] {
 
 type Definition = Readonly<Record<string, unknown>>
 
-interface Reading {
+interface IndexedReading extends VerbReading {
   readonly tool: ToolShape
-  readonly nouns: readonly string[]
+  /** Where it is in the list. */
+  readonly place: number
   readonly plain: readonly string[]
 }
 
 /** The tools of one list. */
 export class ToolNameIndex {
-  readonly #readings = new Map<string, Reading[]>()
-  readonly #places = new Map<ToolShape, number>()
+  readonly #readings: ReadonlyMap<string, readonly IndexedReading[]>
 
   constructor(all: readonly Definition[]) {
-    for (const [place, definition] of all.entries()) {
+    const readings = all.flatMap((definition, place) => {
       const tool = shapeOf(definition)
-      this.#places.set(tool, place)
-      for (const { verb, nouns } of readingOf(tool.words)) {
-        const known = this.#readings.get(verb) ?? []
-        known.push({ tool, nouns, plain: plainNouns(nouns) })
-        this.#readings.set(verb, known)
-      }
-    }
+      return readingOf(tool.words).map((each) => ({ ...each, tool, place, plain: plainNouns(each.nouns) }))
+    })
+    this.#readings = Map.groupBy(readings, ({ verb }) => verb)
   }
 
   /** The tools whose names can be read as one of the verbs with the nouns, in the order of the list. */
@@ -84,16 +80,10 @@ export class ToolNameIndex {
     return this.#find(verbs, ({ plain }) => areSameNouns(plain, nouns))
   }
 
-  #find(verbs: readonly string[], matches: (reading: Reading) => boolean): readonly ToolShape[] {
-    const found = new Set<ToolShape>()
-    for (const verb of verbs) {
-      for (const reading of this.#readings.get(verb) ?? []) if (matches(reading)) found.add(reading.tool)
-    }
-    return [...found].toSorted((one, other) => this.#placeOf(one) - this.#placeOf(other))
-  }
-
-  #placeOf(tool: ToolShape): number {
-    return this.#places.get(tool) ?? 0
+  #find(verbs: readonly string[], matches: (reading: IndexedReading) => boolean): readonly ToolShape[] {
+    const found = verbs.flatMap((verb) => this.#readings.get(verb)?.filter(matches) ?? [])
+    const ordered = found.toSorted((one, other) => one.place - other.place)
+    return [...new Set(ordered.map(({ tool }) => tool))]
   }
 }
 

@@ -6,7 +6,7 @@ import { type Value, printExpression, type UndoSettings } from './expression.ts'
 import { mapArguments, fromFields, pathValue, type ArgumentSource, fieldsUsedBy } from './argument-mapping.ts'
 import { dryRunOff, isScopeOrDryRunSwitch, omittedArguments, switchesOff } from '../tool-call.ts'
 import type { Root } from '../json/path.ts'
-import { plainNouns, type NameReading, readingOf, type ToolNameIndex } from './name-readings.ts'
+import { plainNouns, type VerbReading, readingOf, type ToolNameIndex } from './name-readings.ts'
 import {
   isAuxiliary,
   isBulk,
@@ -72,18 +72,18 @@ interface RestoreTools {
 function proposeWith({ tool, read, restore, thing, isRemoved }: RestoreTools): Proposal | string {
   const args = fromFields('args', tool.inputs ?? [], { noun: thing, origin: 'arguments' })
   const lookup = mapArguments(read, [args], (field) => hasLike(tool, field))
-  if (!lookup || 'missing' in lookup)
-    return `${read.name} has no argument that identifies what ${tool.name} changes`
+  if (!lookup?.call) return `${read.name} has no argument that identifies what ${tool.name} changes`
+  const { call: lookupCall } = lookup
   const shared: ArgumentSource = (field) => (hasLike(read, field) ? args(field) : undefined)
   const auxiliary: ArgumentSource = (field) => (isAuxiliary(field) ? args(field) : undefined)
   const sources = [shared, fromSnapshot(read, thing), textOf(read, tool), auxiliary, dryRunOff]
   const filled = mapArguments(restore, sources, (field) => !isAuxiliary(field))
-  if (!filled || 'missing' in filled) return `${restore.name} cannot restore what ${read.name} reads`
+  if (!filled?.call) return `${restore.name} cannot restore what ${read.name} reads`
   const { call } = filled
   const isFrom = (root: Root, name: string): boolean => rootOf(call.arguments.get(name)) === root
   if (![...call.arguments.keys()].some((name) => isFrom('snapshot', name)))
     return `${read.name} does not declare a result that ${restore.name} could restore`
-  const readArguments = fieldsUsedBy(lookup.call.arguments)
+  const readArguments = fieldsUsedBy(lookupCall.arguments)
   const unreadFields = (tool.inputs ?? []).filter(
     (field) =>
       !readArguments.has(field.name) &&
@@ -95,7 +95,7 @@ function proposeWith({ tool, read, restore, thing, isRemoved }: RestoreTools): P
   if (filter)
     return `${tool.name} changes everything that matches ${filter.name}, and ${read.name} does not read the same selection`
   const isTargeted =
-    read.inputs?.some((input) => lookup.call.arguments.has(input.name) && names(input, thing)) === true
+    read.inputs?.some((input) => lookupCall.arguments.has(input.name) && names(input, thing)) === true
   const usedArguments = fieldsUsedBy(call.arguments)
   if ([...readArguments].some((name) => !usedArguments.has(name)))
     return `${restore.name} does not receive the identity of what ${tool.name} changes`
@@ -104,7 +104,7 @@ function proposeWith({ tool, read, restore, thing, isRemoved }: RestoreTools): P
   const isNew = readingOf(restore.words).some(({ verb }) => makers.includes(verb))
   const undo: UndoSettings = {
     ...((isNew || isRemoved || unsetFields.length > 0) && { exact: false }),
-    snapshot: printExpression(lookup.call),
+    snapshot: printExpression(lookupCall),
     restore: printExpression(call),
   }
   const caveats = [
@@ -113,7 +113,7 @@ function proposeWith({ tool, read, restore, thing, isRemoved }: RestoreTools): P
     ...(read.inputs ?? [])
       .filter(
         (input) =>
-          !lookup.call.arguments.has(input.name) &&
+          !lookupCall.arguments.has(input.name) &&
           (isPart(input) || isPlacing(input) || hasLike(tool, input)),
       )
       .map(
@@ -189,17 +189,18 @@ function textOf({ outputs, name: read }: ToolShape, { inputs }: ToolShape): Argu
 }
 
 /** How a call is undone that created what did not exist. */
-function absentRule(tool: ToolShape, index: ToolNameIndex, { nouns, thing }: NameReading): string {
+function absentRule(tool: ToolShape, index: ToolNameIndex, { nouns, thing }: VerbReading): string {
   const args = fromFields('args', tool.inputs ?? [], { noun: thing, origin: 'arguments' })
   if (isContainer(thing)) return 'none'
   for (const ender of index.withNouns(removers, nouns)) {
     const filled = mapArguments(ender, [switchesOff, args], isScopeOrDryRunSwitch)
-    if (!filled || 'missing' in filled || filled.caveats.length > 0) continue
-    const given = ender.inputs?.filter(({ name }) => filled.call.arguments.has(name)) ?? []
-    const usedArguments = fieldsUsedBy(filled.call.arguments)
+    if (!filled?.call || filled.caveats.length > 0) continue
+    const { call } = filled
+    const given = ender.inputs?.filter(({ name }) => call.arguments.has(name)) ?? []
+    const usedArguments = fieldsUsedBy(call.arguments)
     const isWhole = tool.inputs?.every((field) => usedArguments.has(field.name) || !isScope(field))
     const isTargeted = isWhole === true && given.some((field) => names(field, thing))
-    if (isTargeted && omittedArguments(ender, filled.call).length === 0) return printExpression(filled.call)
+    if (isTargeted && omittedArguments(ender, call).length === 0) return printExpression(call)
   }
   return 'none'
 }

@@ -61,7 +61,7 @@ function readPlan(
   const args = fromFields('args', tool.inputs ?? [], { noun, origin: 'arguments' })
   const names = new Set(tool.inputs?.filter(({ isRequired }) => isRequired).map(({ name }) => name))
   const mapped = mapArguments(read, [args], ({ name }) => names.has(name))
-  if (!mapped || 'missing' in mapped || mapped.call.arguments.size === 0) return undefined
+  if (!mapped?.call || mapped.call.arguments.size === 0) return undefined
   const list = read.outputs?.find(({ schema }) => schema.type === 'array')
   if (!list) return undefined
   const find = { root: 'result', steps: [list.name, 0] } as const

@@ -42,7 +42,7 @@ export function readsFor(tool: Json, args: Json, sources: ReadSources): readonly
   const found = reads.flatMap(({ definition }): ProofCall[] => {
     const read = shapeOf(definition)
     const mapped = mapArguments(read, fields, () => false)
-    const byName = mapped && !('missing' in mapped) ? callsOf(mapped.call, args) : []
+    const byName = mapped?.call ? callsOf(mapped.call, args) : []
     return [...byName, ...byPlace(read.name, read.inputs ?? [], places)]
   })
   const unique = new Map([...own, ...found].map((call) => [keyOf(call), call]))
