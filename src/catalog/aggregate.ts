@@ -27,6 +27,7 @@ import { namesIn } from './listed-names.ts'
 import { Locator, type NamedServers } from './locate.ts'
 import { type Candidate, type Naming, type NameConflict, type ServerNames, sharedNames } from './names.ts'
 import { listAllPages, walkIfThere } from './pagination.ts'
+import { escaped } from '../core/text/redactor.ts'
 import { compileProblem } from '../core/schema/schema.ts'
 import { ReopenDelays } from '../core/time/backoff.ts'
 
@@ -327,12 +328,9 @@ export function failedRead(thrown: unknown, requested: Payload, sent: Payload): 
   })
 }
 
-/** Special characters of regular expressions. */
-const SPECIAL = /[\\^$.*+?()[\]{}|/-]/g
-
 /** Replaces a name in a text where it is a separate word; the new name may contain the old one. */
 function withName(text: string, known: string, requestedName: string): string {
-  const word = new RegExp(`(?<![\\w/+:.-])${known.replaceAll(SPECIAL, '\\$&')}(?![\\w/+-])`, 'g')
+  const word = new RegExp(`(?<![\\w/+:.-])${escaped(known)}(?![\\w/+-])`, 'g')
   return text
     .split(requestedName)
     .map((part) => part.replaceAll(word, () => requestedName))

@@ -7,6 +7,7 @@ import { isObject } from '../core/json/json.ts'
 import type { Payload } from '../core/payload.ts'
 import { viewKeys } from '../core/text/server-uri.ts'
 import { REFERENCE_KEY } from '../protocol/meta-keys.ts'
+import { withMessageContent } from '../protocol/projection.ts'
 import { keyOfEntries } from '../protocol/server-shapes.ts'
 
 type Exposed = (uri: string) => string
@@ -30,17 +31,11 @@ export function nameEntry(entry: Payload, list: string, { uri, name }: ExposedNa
 
 /** A result of a server with its resource URIs converted to those of the client. */
 export function nameUris(result: Payload, exposed: Exposed, upstream: string): Payload {
-  const { content, contents, messages } = result.fields
+  const { content, contents } = result.fields
   let named = withNamedViews(result, exposed)
   if (Array.isArray(content) && content.some(mayHaveUri)) named = named.withItems('content', rename)
   if (Array.isArray(contents)) named = named.withItems('contents', renamed)
-  if (Array.isArray(messages) && messages.some((item) => isObject(item) && mayHaveUri(item.content))) {
-    named = named.withItems('messages', (message) => {
-      const block = message.at('content')
-      return block ? message.with({ content: rename(block) }) : message
-    })
-  }
-  return named
+  return withMessageContent(named, (block) => !mayHaveUri(block), rename)
 
   function renamed(value: Payload): Payload {
     const { uri } = value.fields

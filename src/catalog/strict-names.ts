@@ -11,6 +11,7 @@ import { exposedUri, isView, ownUriOf } from '../core/text/server-uri.ts'
 import { metaKeys } from '../protocol/meta-keys.ts'
 import { method } from '../protocol/methods.ts'
 import { ACKNOWLEDGED, readFilter, withUri, withUris } from '../protocol/subscription-filter.ts'
+import { withMessageContent } from '../protocol/projection.ts'
 import { nameOfUri } from '../protocol/server-shapes.ts'
 import { failedRead } from './aggregate.ts'
 import { nameEntry, nameUris } from './exposed-uris.ts'
@@ -125,18 +126,13 @@ export function completeEntry(list: string, entry: Payload): Payload {
 
 /** A result in which every resource content has a URI and a media type. */
 export function completeResult(call: Call, result: Payload): Payload {
-  const { contents, content, messages } = result.fields
+  const { contents, content } = result.fields
   const { name: uri } = call.target
   if (call.method === 'resources/read' && Array.isArray(contents))
     return result.withItems('contents', (item) => (isObject(item.value) ? typed(placed(item, uri)) : item))
   if (Array.isArray(content))
     return content.every(isWholeBlock) ? result : result.withItems('content', wholeBlock)
-  const isComplete = (message: unknown): boolean => !isObject(message) || isWholeBlock(message.content)
-  if (!Array.isArray(messages) || messages.every(isComplete)) return result
-  return result.withItems('messages', (message) => {
-    const block = message.at('content')
-    return block ? message.with({ content: wholeBlock(block) }) : message
-  })
+  return withMessageContent(result, isWholeBlock, wholeBlock)
 }
 
 function isWhole(argument: unknown): boolean {

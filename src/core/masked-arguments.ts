@@ -3,6 +3,7 @@
  * schema of their tool (`format: password`, `writeOnly: true`). Calls, and what undoes or repeats them, have the values.
  */
 import { isObject, members, referredTo } from './json/json.ts'
+import { shortened } from './text/escape.ts'
 import { isSecretMember, MASK } from './text/redactor.ts'
 
 type Fields = Readonly<Record<string, unknown>>
@@ -103,29 +104,19 @@ export function maskedText(text: string, given: Fields, names: readonly string[]
   return result + text.slice(done)
 }
 
-/** A call of a tool for display, with each value shortened to `maxLength` characters. */
+/** A call of a tool for display; `secrets` are the names of arguments that are secrets by its schema (`secretNames`). */
 export function displayCall(
   tool: string,
   given: Readonly<Record<string, unknown>>,
-  { maxLength = 60, secrets = [] }: DisplayOptions = {},
+  { secrets = [] }: { readonly secrets?: readonly string[] | undefined } = {},
 ): string {
   const displayed = Object.entries(maskedArguments(given, secrets))
     .slice(0, MAX_DISPLAYED_ARGUMENTS)
-    .map(([name, value]) => `${name}=${shortened(JSON.stringify(value) ?? 'null', maxLength)}`)
+    .map(([name, value]) => `${name}=${shortened(JSON.stringify(value) ?? 'null', MAX_SHOWN_LENGTH)}`)
   const rest = Object.keys(given).length > MAX_DISPLAYED_ARGUMENTS ? ', …' : ''
   return `${tool}(${displayed.join(', ')}${rest})`
 }
 
-interface DisplayOptions {
-  /** The maximum length of each argument, in characters. */
-  readonly maxLength?: number
-  /** The names of arguments that are secrets by the schema of the tool (`secretNames`). */
-  readonly secrets?: readonly string[] | undefined
-}
-
-/** The maximum number of displayed arguments. */
+/** The maximum number of displayed arguments, and the maximum length of each, in characters. */
 const MAX_DISPLAYED_ARGUMENTS = 10
-
-function shortened(text: string, maxLength: number): string {
-  return text.length <= maxLength ? text : `${text.slice(0, maxLength - 1)}…`
-}
+const MAX_SHOWN_LENGTH = 60

@@ -95,16 +95,6 @@ export function partText(written: string): string {
   return `${part.length === 0 ? '' : `?${part.join('&')}`}${pointer}`
 }
 
-/** The value at a place; undefined if there is none. */
-export function valueAt(given: unknown, place: Place): unknown {
-  let found: unknown
-  changedAt(given, place, (value) => {
-    found = value
-    return value
-  })
-  return found
-}
-
 /** A value with another one at a place; the same if there is no such place. */
 export function changedAt(
   given: unknown,

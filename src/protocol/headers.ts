@@ -2,6 +2,7 @@
 import { GatewayError } from '../core/error.ts'
 import type { RateLimitStatus } from '../core/exchange.ts'
 import { isObject, isSame } from '../core/json/json.ts'
+import { follow } from '../core/json/path.ts'
 import type { Payload } from '../core/payload.ts'
 import { method } from './methods.ts'
 import { type ExactNumber, isNumber, numberOf } from '../core/json/exact-number.ts'
@@ -125,8 +126,7 @@ const dataKeywords = new Set(['const', 'enum', 'default', 'examples'])
 type Mirrored = string | number | ExactNumber | boolean
 
 function argument(params: Payload, path: readonly string[]): Mirrored | undefined {
-  let value: unknown = params.fields.arguments
-  for (const key of path) value = isObject(value) && Object.hasOwn(value, key) ? value[key] : undefined
+  const value = follow(params.fields.arguments, path)
   return typeof value === 'string' || isNumber(value) || typeof value === 'boolean' ? value : undefined
 }
 

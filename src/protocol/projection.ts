@@ -5,6 +5,7 @@
 import type { Call, Notification } from '../core/call.ts'
 import { isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
+import { rewrittenSchema } from '../core/schema/schema.ts'
 import { metaKeys } from './meta-keys.ts'
 import { method } from './methods.ts'
 import { findRevision, type Revision } from './revisions.ts'
@@ -22,7 +23,11 @@ export function lowerResult(name: string, result: Payload, revision: Revision): 
       if (result.member('task') !== undefined && result.member('content') === undefined) return stripped
       return lowerStructured(lowerContent(stripped, 'content', revision), revision)
     case 'prompts/get':
-      return lowerMessages(stripped, revision)
+      return withMessageContent(
+        stripped,
+        (block) => knows(revision, block),
+        (block) => lowerBlock(block, revision),
+      )
     default:
       return stripped
   }
@@ -103,13 +108,18 @@ function lowerStructured(result: Payload, revision: Revision): Payload {
   return withText.with({ structuredContent: Payload.of({}).with({ result: raw }) })
 }
 
-function lowerMessages(result: Payload, revision: Revision): Payload {
+/** A result with the content of its messages changed, where it may not stay; the same if all of it may. */
+export function withMessageContent(
+  result: Payload,
+  mayStay: (content: unknown) => boolean,
+  change: (content: Payload) => Payload,
+): Payload {
   const { messages } = result.fields
-  const isKnown = (message: unknown): boolean => !isObject(message) || knows(revision, message.content)
-  if (!Array.isArray(messages) || messages.every(isKnown)) return result
+  if (!Array.isArray(messages)) return result
+  if (messages.every((message) => !isObject(message) || mayStay(message.content))) return result
   return result.withItems('messages', (message) => {
     const content = message.at('content')
-    return content ? message.with({ content: lowerBlock(content, revision) }) : message
+    return content ? message.with({ content: change(content) }) : message
   })
 }
 
@@ -187,38 +197,21 @@ function moved(schema: Payload, root: string): Payload {
   return hasReferences ? Payload.of(moveRefs(schema.value, root)) : schema
 }
 
-/** Keywords whose values are data, and keywords whose values are maps of names to schemas. */
-const data = new Set(['const', 'enum', 'default', 'examples'])
-const maps = new Set([
-  'properties',
-  'patternProperties',
-  '$defs',
-  'definitions',
-  'dependentSchemas',
-  'dependencies',
-])
-
 function moveRefs(schema: unknown, root: string): unknown {
-  if (Array.isArray(schema)) return schema.map((item) => moveRefs(item, root))
-  if (!isObject(schema) || hasOwnBase(schema)) return schema
-  return Object.fromEntries(
-    Object.entries(schema).map(([key, value]) => {
-      if ((key === '$ref' || key === '$dynamicRef') && typeof value === 'string')
-        return [key, pointer(value, root)]
-      if (data.has(key)) return [key, value]
-      if (maps.has(key) && isObject(value)) return [key, mapValues(value, root)]
-      return [key, moveRefs(value, root)]
-    }),
-  )
-}
-
-function mapValues(schemas: Record<string, unknown>, root: string): Record<string, unknown> {
-  return Object.fromEntries(Object.entries(schemas).map(([name, schema]) => [name, moveRefs(schema, root)]))
+  return rewrittenSchema(schema, (rules) => {
+    if (hasOwnBase(rules)) return undefined
+    const { $ref, $dynamicRef } = rules
+    return {
+      ...rules,
+      ...(typeof $ref === 'string' && { $ref: pointer($ref, root) }),
+      ...(typeof $dynamicRef === 'string' && { $dynamicRef: pointer($dynamicRef, root) }),
+    }
+  })
 }
 
 /** A subtree with its own `$id` resolves its references against that. */
-function hasOwnBase(schema: Record<string, unknown>): boolean {
-  return typeof schema.$id === 'string' && !schema.$id.startsWith('#')
+function hasOwnBase({ $id }: Readonly<Record<string, unknown>>): boolean {
+  return typeof $id === 'string' && !$id.startsWith('#')
 }
 
 function pointer(reference: string, root: string): string {

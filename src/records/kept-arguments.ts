@@ -2,6 +2,7 @@
  * Arguments that are stored by reference: data that is too large for a record, and is kept as long as the record. They are
  * restored exactly, or not at all.
  */
+import { follow } from '../core/json/path.ts'
 import { GatewayError } from '../core/error.ts'
 import { canonicalHash } from '../core/json/canonical-hash.ts'
 import { isObject, readJson } from '../core/json/json.ts'
@@ -12,7 +13,6 @@ import {
   type Place,
   type ResolvedReferences,
   type UsedReference,
-  valueAt,
 } from '../core/used-reference.ts'
 import { collected } from '../store/blobs/blobs.ts'
 import type { Store } from '../store/store.ts'
@@ -42,7 +42,7 @@ export function withoutData(
   { used }: ResolvedReferences,
 ): { readonly arguments: Arguments; readonly kept: readonly KeptArgument[] } | undefined {
   const whole = used.filter(({ written, isOutside }) => partText(written) === '' && !isOutside)
-  const values = new Map(whole.map((each) => [valueAt(given, each.place), each] as const))
+  const values = new Map(whole.map((each) => [follow(given, each.place), each] as const))
   values.delete(undefined)
   const kept: KeptArgument[] = []
   const replaced = (value: unknown, place: Place): unknown => {
@@ -63,7 +63,7 @@ export function withoutData(
 
 /** Whether arguments have a path or a URL of data that a call got: it does not work any more once the call has ended. */
 export function haveOutsideData(args: Arguments, given: Arguments, { used }: ResolvedReferences): boolean {
-  const places = used.filter(({ isOutside }) => isOutside).map(({ place }) => valueAt(given, place))
+  const places = used.filter(({ isOutside }) => isOutside).map(({ place }) => follow(given, place))
   if (places.length === 0) return false
   const text = JSON.stringify(args)
   return places.some(

@@ -6,6 +6,7 @@
  * there is another page; nothing is guessed from the number of items.
  */
 import { isObject } from '../json/json.ts'
+import { follow } from '../json/path.ts'
 import { wordSet, wordsOf } from '../text/words.ts'
 import { isNumber, toDouble } from '../json/exact-number.ts'
 
@@ -138,13 +139,13 @@ export function readLaterPage(
   given: Fields,
   inputs: readonly PageArgument[],
 ): PageReading | undefined {
-  if (!Array.isArray(memberAt(value, path))) return undefined
+  if (!Array.isArray(follow(value, path))) return undefined
   return reading(path, statementOf(value), { given, inputs, count: itemsAt(value, path).length })
 }
 
 /** The items at a path. */
 export function itemsAt(value: unknown, path: readonly string[]): readonly unknown[] {
-  const items = memberAt(value, path)
+  const items = follow(value, path)
   return Array.isArray(items) ? items : []
 }
 
@@ -314,7 +315,7 @@ const itemNames = [
 function itemsPath(value: unknown, statement: readonly string[]): readonly string[] | undefined {
   for (let length = statement.length; length >= 0; length--) {
     const around = statement.slice(0, length)
-    const object = memberAt(value, around)
+    const object = follow(value, around)
     const inner = isObject(object) ? Object.entries(object) : []
     const direct = inner.filter(([, each]) => Array.isArray(each)).map(([name]) => [...around, name])
     if (direct.length > 0) return chosen(value, direct)
@@ -336,12 +337,6 @@ function chosen(value: unknown, paths: readonly (readonly string[])[]): readonly
   }
   const ofObjects = paths.filter((path) => itemsAt(value, path).some(isObject))
   return ofObjects.length === 1 ? ofObjects[0] : undefined
-}
-
-function memberAt(value: unknown, path: readonly string[]): unknown {
-  let at = value
-  for (const name of path) at = isObject(at) && Object.hasOwn(at, name) ? at[name] : undefined
-  return at
 }
 
 function joined(name: string): string {

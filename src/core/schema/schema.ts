@@ -105,19 +105,24 @@ const ofNumbers: ReadonlySet<string> = new Set([
 
 /** A schema without some keywords. What fits the whole schema fits it, also if it is not certain which parts fit. */
 function relaxed(schema: unknown, without: ReadonlySet<string>): JsonSchema {
-  return rewritten(schema, (rules) => {
+  return rewrittenSchema(schema, (rules) => {
     const { oneOf, ...others } = rules
     // Several may seem to fit.
     return withoutKeys(oneOf === undefined ? rules : { anyOf: oneOf, ...others }, without)
   })
 }
 
-/** A copy of a schema, with the rules of each of its schemas changed. */
-function rewritten(schema: unknown, change: (rules: Rules) => Rules): JsonSchema {
+/**
+ * A copy of a schema, with the rules of each of its schemas changed. A schema for which `change` gives nothing stays as it
+ * is, with all that is in it.
+ */
+export function rewrittenSchema(schema: unknown, change: (rules: Rules) => Rules | undefined): JsonSchema {
   const copy = (value: unknown, kind: Kind): unknown => {
     if (Array.isArray(value)) return value.map((item) => copy(item, kind))
     if (!isObject(value)) return value
-    const members = Object.entries(kind === 'schema' ? change(value) : value)
+    const changed = kind === 'schema' ? change(value) : value
+    if (!changed) return value
+    const members = Object.entries(changed)
     return Object.fromEntries(members.map(([key, member]) => [key, copy(member, kindOf(kind, key))] as const))
   }
   return Object(copy(schema, 'schema')) as JsonSchema
@@ -354,7 +359,7 @@ const STEP_KEYWORD = 'x-gatehouse-step'
 type Kind = 'schema' | 'map' | 'patterns' | 'plain'
 
 /** Keywords whose members are schemas, under any name. */
-const maps = new Set(['properties', '$defs', 'definitions', 'dependentSchemas'])
+const maps = new Set(['properties', '$defs', 'definitions', 'dependentSchemas', 'dependencies'])
 /** Keywords whose value is not a schema. */
 const plain = new Set(['enum', 'const', 'default', 'examples', 'required', 'type'])
 const references = ['$ref', '$dynamicRef', '$recursiveRef']
@@ -422,7 +427,7 @@ function kindOf(parent: Kind, key: string): Kind {
  */
 export function withCompilablePatterns(schema: JsonSchema): JsonSchema {
   let isChanged = false
-  const copy = rewritten(schema, (rules) => {
+  const copy = rewrittenSchema(schema, (rules) => {
     const { pattern, patternProperties } = rules
     const names = isObject(patternProperties) ? Object.keys(patternProperties) : []
     const without = new Set([

@@ -1,6 +1,7 @@
 // Places of references in arguments: each one leads to one value, and its text to one place.
 import { describe, expect, it } from 'vitest'
-import { changedAt, comparableArguments, placeText, valueAt } from '../../../src/core/used-reference.ts'
+import { follow } from '../../../src/core/json/path.ts'
+import { changedAt, comparableArguments, placeText } from '../../../src/core/used-reference.ts'
 import { Payload } from '../../../src/core/payload.ts'
 
 describe('a place', () => {
@@ -24,12 +25,12 @@ describe('a place', () => {
     [['paths', '0'], undefined, 'paths.0'],
     [['toString'], undefined, 'toString'],
   ])('%j leads to one value', (place, value, text) => {
-    expect(valueAt(given, place)).toEqual(value)
+    expect(follow(given, place)).toEqual(value)
     expect(placeText(place)).toBe(text)
     if (value === undefined) expect(changedAt(given, place, () => 'new')).toEqual(given)
     else
       expect(
-        valueAt(
+        follow(
           changedAt(given, place, () => 'new'),
           place,
         ),
