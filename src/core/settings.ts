@@ -1,5 +1,5 @@
 /** The settings of a gateway, as loaded from the configuration. */
-import type { AuthSettings } from './auth-settings.ts'
+import { type AuthSettings, isProtected } from './auth-settings.ts'
 import type { UndoSettings } from './undo/expression.ts'
 import type { Operation, Risk, About, Cost } from './descriptor.ts'
 import type { ErrorCode } from './error.ts'
@@ -409,6 +409,21 @@ export function featureSettings(
   if (!own) return false
   const isOwn = upstream !== undefined && Object.hasOwn(own.upstreams, upstream)
   return isOwn ? own.upstreams[upstream] : own.common
+}
+
+/** Whether commands of other processes can read the store. */
+export function isStoreShared({ store }: Pick<Settings, 'store'>): boolean {
+  return store.kind !== 'memory'
+}
+
+/** Whether callers are authenticated, or the profile is `corporate`: then some limits apply by default. */
+export function isGuarded({ profile, auth }: Pick<Settings, 'profile' | 'auth'>): boolean {
+  return profile === 'corporate' || isProtected(auth)
+}
+
+/** The URL at which others reach a path of the gateway; undefined without `listen.public_url`. */
+export function publicUrl({ listen }: Pick<Settings, 'listen'>, path: string): string | undefined {
+  return listen.publicUrl?.replace(/\/$/, '').concat(path)
 }
 
 /** Whether clients can use the gateway's own tools or methods. */

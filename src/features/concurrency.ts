@@ -1,4 +1,5 @@
 /** Limits concurrent calls, globally and per caller. */
+import { isGuarded } from '../core/settings.ts'
 import { GatewayError } from '../core/error.ts'
 import { limitScope } from '../core/principal.ts'
 import { Registry } from '../core/registry.ts'
@@ -17,7 +18,7 @@ const counted: ReadonlySet<string> = new Set([
 /** Limits how many calls each caller may have in flight in this process. Calls that wait for a person do not count. */
 export const concurrency: Feature<ConcurrencySettings> = {
   ...concurrencySchema,
-  create: (settings, { gateway: { isGuarded } }) => {
+  create: (settings, { gateway }) => {
     const running = new Registry<string, { count: number }>()
     return {
       calls: {
@@ -29,7 +30,7 @@ export const concurrency: Feature<ConcurrencySettings> = {
           const { together, alone } = limitScope(
             settings().concurrency,
             own,
-            isGuarded ? DEFAULT_MAX_CALLS : undefined,
+            isGuarded(gateway.settings) ? DEFAULT_MAX_CALLS : undefined,
           )
           const limits = [
             ...(together === undefined ? [] : [{ limit: together, of: '' }]),

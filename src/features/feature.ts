@@ -2,7 +2,6 @@
  * The contract of a feature: how it is configured, what it adds to the gateway, and the services that it may use. A feature names the services it needs: `type Deps = Pick<Services, 'store' | 'invoker'>`. All of
  * them belong to one runtime; a reload creates the features again with new ones.
  */
-import type { AuthSettings } from '../core/auth-settings.ts'
 import type { Call, Handler, Middleware, Outcome, Target } from '../core/call.ts'
 import type { ByteExchange } from '../core/byte-exchange.ts'
 import type { Descriptor, Quota, ServerRecords } from '../core/descriptor.ts'
@@ -12,9 +11,9 @@ import type { Principal } from '../core/principal.ts'
 import type { FindProxy } from '../core/proxy.ts'
 import type { Seal } from '../core/seal.ts'
 import {
-  type DeclaredEvent,
   type FeatureSchema,
   featureSettings,
+  type Settings,
   type UpstreamSettings,
 } from '../core/settings.ts'
 import type { Redactor } from '../core/text/redactor.ts'
@@ -26,24 +25,24 @@ import type { Approval } from '../records/approvals.ts'
 import type { Membership } from '../durable/members.ts'
 import type { Store } from '../store/store.ts'
 
-/** One capability of the gateway: how it is configured, and what it does. Its settings have the type `Settings`. */
-export interface Feature<Settings> extends FeatureSchema {
-  create(settings: SettingsOf<Settings>, services: Services): FeatureInstance
+/** One capability of the gateway: how it is configured, and what it does. Its settings have the type `Own`. */
+export interface Feature<Own> extends FeatureSchema {
+  create(settings: SettingsOf<Own>, services: Services): FeatureInstance
 }
 
 /** A feature's settings for one server, with those for all servers as the default. */
-export type SettingsOf<Settings> = (upstream?: string) => Settings
+export type SettingsOf<Own> = (upstream?: string) => Own
 
 /**
  * The settings of a feature for one server, or for all of them; `false` if it is off. The cast relies on the feature's
  * schema, which was applied when the configuration was read.
  */
-export function settingsFor<Settings>(
-  { name }: Pick<Feature<Settings>, 'name' | 'create'>,
+export function settingsFor<Own>(
+  { name }: Pick<Feature<Own>, 'name' | 'create'>,
   settings: Parameters<typeof featureSettings>[0],
   upstream?: string,
-): Settings | false {
-  return featureSettings(settings, name, upstream) as Settings | false
+): Own | false {
+  return featureSettings(settings, name, upstream) as Own | false
 }
 
 /** What a feature adds to the gateway: layers around calls and responses, answers of its own, and what others may use. */
@@ -230,7 +229,7 @@ export interface Services {
   readonly identity: Identity
   readonly pages: PageDirectory
   readonly features: FeatureDirectory
-  readonly gateway: GatewayTraits
+  readonly gateway: GatewayContext
   readonly metrics: FeatureMetrics
 }
 
@@ -254,10 +253,6 @@ export interface ServerDirectory {
   names(): readonly string[]
   /** The settings of a server. */
   settings(upstream: string): UpstreamSettings | undefined
-  /** The events that the configuration declares for a server, by name; without a server, those of no single one. */
-  declaredEvents(upstream: string | undefined): ReadonlyMap<string, DeclaredEvent>
-  /** How clients reach a server, such as `stdio` or `/mcp/files`. */
-  entrances(upstream: string): readonly string[]
   /**
    * The descriptor of the tool, prompt or resource that a call names, from the list of its server; undefined where the
    * server does not list it. Synchronous once the list is known. @throws what listing throws
@@ -344,14 +339,18 @@ export interface Identity {
 export interface PageDirectory {
   /** The URL of the page at a path; undefined where the gateway serves no pages. */
   url(path: string): string | undefined
-  /** The URL at which others reach a path, by `listen.public_url`; undefined without that setting. */
-  publicUrl(path: string): string | undefined
-  /** Who can decide on the page of an approval: a person in a browser, or only a program with a token. */
-  decidesOnPage(
-    approval: Pick<Approval, 'kind' | 'caller' | 'isEverybody' | 'approvers'>,
-  ): 'person' | 'program' | undefined
-  /** The command that lists the calls that wait for approval; it approves none. */
-  readonly approvalsCommand: string
+  /** Where an approval can be decided. */
+  decisionChannels(approval: Approval): DecisionChannels
+}
+
+/** Where an approval can be decided. */
+export interface DecisionChannels {
+  /** The page of the approval; undefined if nobody can decide there. */
+  readonly url: string | undefined
+  /** Whether a person can decide there in a browser, or only a program with a token. */
+  readonly isForPeople: boolean
+  /** The command that lists the calls that wait, where it can read the store; it approves none. */
+  readonly command: string | undefined
 }
 
 /** The features together, for those that speak of one another. */
@@ -364,20 +363,10 @@ interface FeatureDirectory {
   layers(upstream?: string): readonly CallLayer[]
 }
 
-/** Traits of this gateway. */
-interface GatewayTraits {
-  /** Whether commands of other processes can read the store. */
-  readonly isStoreShared: boolean
-  /** Whether callers are authenticated, or the profile is `corporate`: then some limits apply by default. */
-  readonly isGuarded: boolean
-  /** Whether the gateway's own tools can be called. */
-  readonly hasTools: boolean
-  /** Whether the gateway answers requests of its own, by tools or by methods. */
-  readonly isAsked: boolean
-  /** The largest request, in bytes. */
-  readonly largestRequest: number
-  /** How long scoped sessions last, and where people request more rights. */
-  readonly auth: Pick<AuthSettings, 'session' | 'elevateUrl'>
+/** This gateway as a whole. */
+interface GatewayContext {
+  /** The whole configuration, for what does not belong to a single feature or server. */
+  readonly settings: Settings
   /** Aborted when the gateway closes: later failures may be due to that. */
   readonly closing: AbortSignal
   /** Knows the secrets of the gateway. */

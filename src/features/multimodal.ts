@@ -66,7 +66,7 @@ export const multimodal: Feature<MultimodalSettings | false> = {
             ...(given && { outputTypes: given }),
             maxInput: Math.min(
               setting(upstream, name, 'maxInput') ?? Infinity,
-              largestInput(deps.gateway.largestRequest, isBinary),
+              largestInput(deps.gateway.settings.listen.body, isBinary),
             ),
             ...(own && own.compat && { mediaPlace: own.compat === 'always' ? 'always' : 'asked' }),
           }

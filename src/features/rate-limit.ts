@@ -11,7 +11,7 @@ import { isGatewayRefusal } from '../core/failure.ts'
 import { only, Payload } from '../core/payload.ts'
 import { limitScope, DEFAULT_RATE } from '../core/principal.ts'
 import { mayRefer } from '../core/used-reference.ts'
-import { settingOf } from '../core/settings.ts'
+import { settingOf, isGuarded } from '../core/settings.ts'
 import { rates, type Rate } from '../core/time/units.ts'
 import type { RateLimitWindow, Store, TokenGrant } from '../store/store.ts'
 import { callKey, findCall } from '../records/calls.ts'
@@ -161,7 +161,7 @@ function limitsOf(
   const { together: combinedRate, alone: serverRate } = limitScope(
     settings().rate,
     own,
-    deps.gateway.isGuarded ? DEFAULT_RATE : undefined,
+    isGuarded(deps.gateway.settings) ? DEFAULT_RATE : undefined,
   )
   const all = combinedRate === undefined ? [] : limitsFrom(combinedRate, 'principal', 'all')
   if (!isCharged || upstream === undefined) return all

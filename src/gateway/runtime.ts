@@ -32,7 +32,13 @@ import { HeldMemory } from '../core/holdings.ts'
 import { background, type Log } from '../core/log.ts'
 import { Payload } from '../core/payload.ts'
 import type { FindProxy } from '../core/proxy.ts'
-import { isAsked, onlyServer, type Settings, type UpstreamSettings } from '../core/settings.ts'
+import {
+  isGuarded,
+  isStoreShared,
+  onlyServer,
+  type Settings,
+  type UpstreamSettings,
+} from '../core/settings.ts'
 import { aliasOf } from '../core/text/alias.ts'
 import type { Redactor } from '../core/text/redactor.ts'
 import type { ServerDescription } from '../descriptions/model/description.ts'
@@ -225,8 +231,6 @@ export class Runtime implements HttpRuntime {
     const directory: ServerDirectory = {
       names: () => [...upstreams.keys()],
       settings: (name) => upstreams.get(name)?.settings,
-      declaredEvents: (name) => settings.events.get(name) ?? new Map(),
-      entrances: (name) => entrancesOf(name, settings),
       tool: (call) => tool(withoutFoundTool(call)),
       tools: async (name) =>
         (await listedBy(upstreams.get(name))).flatMap(({ fields }) => listed(name, fields) ?? []),
@@ -301,21 +305,19 @@ export class Runtime implements HttpRuntime {
       identity: { membership, seal, sign, prove },
       pages: {
         url: page,
-        publicUrl: (path) => settings.listen.publicUrl?.replace(/\/$/, '').concat(path),
-        decidesOnPage: (approval) => whoDecidesOnPage(approval, settings.auth),
-        // The gateway has no pages yet while it is created.
-        get approvalsCommand() {
-          return approvalsCommand(settings, page('/') !== undefined)
+        decisionChannels: (approval) => {
+          const decider = whoDecidesOnPage(approval, settings.auth)
+          const command = isStoreShared(settings) && approvalsCommand(settings, page('/') !== undefined)
+          return {
+            url: decider && page(`/confirm/${approval.id}`),
+            isForPeople: decider === 'person',
+            command: command || undefined,
+          }
         },
       },
       features: this.#features(),
       gateway: {
-        isStoreShared: settings.store.kind !== 'memory',
-        isGuarded: isGuarded(settings),
-        hasTools: settings.metaTools !== 'off',
-        isAsked: isAsked(settings),
-        largestRequest: settings.listen.body,
-        auth: settings.auth,
+        settings,
         closing,
         redactor: this.#process.redactor,
         fetchJson: (url) => fetchJson(url, this.#process.proxies),
@@ -344,7 +346,7 @@ export class Runtime implements HttpRuntime {
       isOn: (feature, upstream) => services.features.isOn(feature, upstream),
       eventTypes: (upstream) =>
         services.features.offered(eventTypes, upstream).flatMap((each) => each(upstream)),
-      isGuarded: services.gateway.isGuarded,
+      isGuarded: isGuarded(settings),
       page: this.#process.page,
       isHiding: (upstream) => {
         const names = upstream === undefined ? [undefined, ...upstreams.keys()] : [upstream]
@@ -423,11 +425,6 @@ function upstreamsOf(
   )
 }
 
-/** Whether callers are authenticated, or the profile is `corporate`. */
-function isGuarded({ profile, auth }: Settings): boolean {
-  return profile === 'corporate' || isProtected(auth)
-}
-
 /**
  * The command with which a person at a terminal finds the calls that wait. Models read it, so it approves nothing. It
  * includes the configuration file or store only if the reader is on this machine (stdio, or an unauthenticated gateway on
@@ -439,14 +436,6 @@ function approvalsCommand({ file, store, listen, auth }: Settings, isHttp: boole
   if (isHttp && isOpen) return joinCommand(command)
   if (file !== undefined) return joinCommand([...command, '--config', file])
   return joinCommand(store.kind === 'folder' ? [...command, '--store', store.path] : command)
-}
-
-/** The endpoints of a server; its tools may have different names when it is aggregated with others. */
-function entrancesOf(name: string, settings: Settings): readonly string[] {
-  const { listen } = settings
-  const isOnly = onlyServer(settings) === name
-  const shared = isOnly ? ['/mcp'] : listen.aggregate ? ['/mcp of all servers'] : []
-  return ['stdio', `/mcp/${name}`, ...shared, ...(listen.legacySse ? ['/sse'] : [])]
 }
 
 /** The tools that a server lists. @throws SERVER_UNAVAILABLE, and the errors of the server */

@@ -35,7 +35,7 @@ export function declaringGateway(
     isStoreShared: false,
     servers: () => ['one', 'two'],
     relay: () => new Promise(() => undefined),
-    declaredEvents: (of) => new Map(of === upstream ? Object.entries(declared) : []),
+    declared: new Map([[upstream, new Map(Object.entries(declared))]]),
     ...given,
   })
   const instance = events.create(() => eventSettings({ writes }), deps)

@@ -21,6 +21,7 @@ import { createSeal } from '../../src/core/seal.ts'
 import { createMembership } from '../../src/durable/members.ts'
 import { MemoryStore } from '../../src/store/memory.ts'
 import { silentLog } from './silent-log.ts'
+import type { Settings } from '../../src/core/settings.ts'
 
 type Servers = Services['servers']
 
@@ -31,6 +32,33 @@ interface Offered {
   explained: Explain
   masked: (value: unknown, target: Target) => unknown
   publish: (upstream: string | undefined, event: PublishedEvent) => void
+}
+
+/** What of the configuration of the gateway a test replaces. */
+interface Configured {
+  isStoreShared: boolean
+  isGuarded: boolean
+  hasTools: boolean
+  publicUrl: string | undefined
+  auth: Pick<Settings['auth'], 'session' | 'elevateUrl'>
+  /** The events that are declared. */
+  declared: Settings['events']
+}
+
+/** The configuration, as far as features read it. */
+function settingsOf(given: Configured): Settings {
+  const { isStoreShared, isGuarded, hasTools, publicUrl, auth, declared } = given
+  const settings = {
+    profile: isGuarded ? 'corporate' : 'open',
+    store: { kind: isStoreShared ? 'folder' : 'memory' },
+    metaTools: hasTools ? 'hidden' : 'off',
+    hasMethods: true,
+    listen: { body: 1_048_576, ...(publicUrl !== undefined && { publicUrl }) },
+    auth: { ...auth, tokens: [] },
+    upstreams: [],
+    events: declared,
+  }
+  return settings as unknown as Settings
 }
 
 /** Single members of services, flat, that a test replaces. */
@@ -46,7 +74,8 @@ export type ServiceStubs = Partial<
     Pick<Services['features'], 'isOn' | 'layers'> &
     Offered &
     Services['metrics'] &
-    Services['gateway'] & {
+    Configured &
+    Omit<Services['gateway'], 'settings'> & {
       servers: Servers['names']
       server: Servers['settings']
       entry: Servers['tool']
@@ -112,7 +141,6 @@ export function featureDeps(given: ServiceStubs = {}): Services {
     scope: new ProcessScope(),
     isStoreShared: true,
     isGuarded: false,
-    entrances: () => ['stdio'],
     call: noChain,
     isPermitted: async () => true,
     admit: async (call) => {
@@ -126,12 +154,14 @@ export function featureDeps(given: ServiceStubs = {}): Services {
     observeRest: () => undefined,
     seal: createSeal(Date.now),
     page: (path) => `http://127.0.0.1:8900${path}`,
-    publicUrl: () => undefined,
-    decidesOnPage: () => 'person',
-    approvalsCommand: 'gatehouse approvals list',
+    publicUrl: undefined,
+    decisionChannels: ({ id }) => ({
+      url: stubs.page(`/confirm/${id}`),
+      isForPeople: true,
+      command: stubs.isStoreShared ? 'gatehouse approvals list' : undefined,
+    }),
     hasTools: true,
     proxies: noProxy,
-    isAsked: true,
     relay: noChain,
     isOn: () => true,
     reserved: () => [],
@@ -140,14 +170,13 @@ export function featureDeps(given: ServiceStubs = {}): Services {
     redactor: redactorOf(given),
     servers: () => [],
     server: () => undefined,
-    declaredEvents: () => new Map(),
+    declared: new Map(),
     quota: () => undefined,
     onReachable: () => undefined,
     discovered: async () => ({}),
     exposedEvent: (upstream, event) => `${upstream}_${event}`,
     exposedUri,
     ownUri: ownUriOf,
-    largestRequest: 1_048_576,
     resultLimit: () => 10_000_000,
     callBounds: () => ({ silence: 30_000, total: 600_000 }),
     auth: { session: { maxTtl: 8 * 3_600_000, idle: 1_800_000 } },
@@ -190,7 +219,7 @@ export function featureDeps(given: ServiceStubs = {}): Services {
     identity: stubs,
     pages: { ...stubs, url: stubs.page },
     features: { ...stubs, offered: (point) => point.of(offersOf(stubs)) },
-    gateway: stubs,
+    gateway: { ...stubs, settings: settingsOf(stubs) },
     metrics: stubs,
   }
 }

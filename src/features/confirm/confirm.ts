@@ -2,6 +2,7 @@
  * The feature `confirm`: which calls need confirmation and who is asked for it, how lists announce it, and what a dry run
  * says of it: no person is asked then, and no approval is used.
  */
+import { isoTime } from '../../core/time/waiting.ts'
 import { world } from '../../core/world.ts'
 import {
   type Middleware,
@@ -14,7 +15,7 @@ import {
 import { HeldMemory } from '../../core/holdings.ts'
 import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
-import { type UpstreamSettings, settingOf } from '../../core/settings.ts'
+import { type UpstreamSettings, settingOf, isStoreShared } from '../../core/settings.ts'
 import { reportedRisk, statedTool, statesConfirmation } from '../../core/stated-tool.ts'
 import {
   CONFIRMATION_KEY,
@@ -34,7 +35,7 @@ import {
   NO_APPROVER_REASON,
 } from '../../records/approvals.ts'
 import { describingTools } from '../tool-lists.ts'
-import type { Feature, Services } from '../feature.ts'
+import type { Feature, Services, DecisionChannels } from '../feature.ts'
 import { callerValues, modelArguments, toolFacts, publish, type Reserved } from '../offers.ts'
 import {
   createApprovalCache,
@@ -339,14 +340,6 @@ const STATE_TTL_MS = 3_600_000
 // Confirmation by other people: approvals in the store, the result that says how to decide, and their use by the next
 // call.
 
-/** Where an approval can be decided. */
-interface DecisionChannels {
-  readonly channels: readonly string[]
-  readonly url: string | undefined
-  /** Whether a person can decide there in a browser. */
-  readonly isForPeople: boolean
-}
-
 /** Confirmation by the caller on a page of the gateway, or by the client's host. */
 async function approvedOnPage(
   given: ConfirmationRequest,
@@ -362,7 +355,7 @@ async function approvedOnPage(
   if (redeemed) return confirmedByHost(redeemed, subject, host)
   const result = resolveApproval(await approvals.use(draft), call)
   if (result) return result
-  return requireConfirmation(draft, { subject, context, isTokenInvalid: host.token !== undefined })
+  return requireConfirmation(draft, subject, context, host.token !== undefined)
 }
 
 /**
@@ -407,14 +400,12 @@ async function approvedByOthers(
   const result = resolveApproval(await approvals.use(draft), call)
   if (result) return result
   const { approval } = await requestApproval(draft, subject, context)
-  const { url, isForPeople } = channelsOf(approval, context)
+  const { url, isForPeople } = context.deps.pages.decisionChannels(approval)
   if (state === undefined && url !== undefined && isForPeople && canAsk(call, 'url'))
     return requestUrl(subject, approval.id, url)
   const later = await waiting.wait(call, approval.id, settings.wait)
   const decided = resolveApproval(await approvals.use(draft), later)
-  return decided
-    ? { ...decided, call: later }
-    : requireConfirmation(draft, { subject, context, isTokenInvalid: false })
+  return decided ? { ...decided, call: later } : requireConfirmation(draft, subject, context, false)
 }
 
 /** The people's decision, if there is one. @throws CONFIRMATION_DECLINED if they denied it */
@@ -434,7 +425,7 @@ function resolveApproval(approval: Approval | undefined, call: Call): Confirmed 
 
 /** Whether a decision is possible on a page or at the command line. */
 function canDecide({ deps }: ConfirmContext): boolean {
-  return deps.gateway.isStoreShared || deps.pages.url('/confirm') !== undefined
+  return isStoreShared(deps.gateway.settings) || deps.pages.url('/confirm') !== undefined
 }
 
 async function requestApproval(
@@ -458,13 +449,13 @@ async function requestApproval(
 /** Publishes that a call waits, to its caller and to those who are named as approvers. It says nothing of the arguments. */
 function publishPending(approval: Approval, context: ConfirmContext): void {
   const { id, upstream, tool, caller, risk, approvers, expiresAt } = approval
-  const { url } = channelsOf(approval, context)
+  const { url } = context.deps.pages.decisionChannels(approval)
   const data = {
     server: upstream,
     tool,
     approval: id,
     risk,
-    expires_at: new Date(expiresAt).toISOString(),
+    expires_at: isoTime(expiresAt),
     ...(url !== undefined && { url }),
   }
   const { deps } = context
@@ -477,84 +468,32 @@ function publishPending(approval: Approval, context: ConfirmContext): void {
     })
 }
 
+/** The result of a call that did not run because people have to approve it first. */
 async function requireConfirmation(
   draft: ApprovalRequest,
-  options: {
-    readonly subject: ConfirmationRequest
-    readonly context: ConfirmContext
-    readonly isTokenInvalid: boolean
-  },
+  subject: ConfirmationRequest,
+  context: ConfirmContext,
+  isTokenInvalid: boolean,
 ): Promise<Outcome> {
-  const { subject, context, isTokenInvalid } = options
-  const { fallback, compat, model_may_confirm: isModelTrusted } = context.settings
-  const result = await requestApproval(draft, subject, context)
+  const { call, entry } = subject
+  const { settings, deps } = context
+  const { approval, token } = await requestApproval(draft, subject, context)
   const hasToken = draft.kind === 'page'
-  const isHostOnly = hasToken && fallback === 'two_step'
-  const { channels, url } = isHostOnly
-    ? { channels: [], url: undefined }
-    : channelsOf(result.approval, context)
-  subject.call.logFields.set('approval', result.approval.id)
-  const { upstream, definition } = subject.entry
+  // Then only the client's host confirms, with the token.
+  const isHostOnly = hasToken && settings.fallback === 'two_step'
+  const channels = isHostOnly ? undefined : deps.pages.decisionChannels(approval)
+  call.logFields.set('approval', approval.id)
+  const ways = channels ? waysToDecide(channels, approval) : []
+  const error = errorOf(approval, ways, isTokenInvalid, isHostOnly)
+  const { suggestion = '' } = error.extra
+  const object = { ...error.data, requestId: call.requestId }
+  // The token is for the host only, unless models are trusted: the text that models read does not contain it.
   const isTokenForModel =
     hasToken &&
-    isModelTrusted &&
-    context.deps.features.isOn('inject_arguments', upstream) &&
-    !namesArgument(definition, TOKEN_ARGUMENT)
-  return confirmationRequired(subject, result, {
-    decisionChannels: channels,
-    url,
-    isHostOnly,
-    hasToken,
-    isTokenInvalid,
-    isTokenForModel,
-    compat,
-  })
-}
-
-function channelsOf(approval: Approval, { deps }: ConfirmContext): DecisionChannels {
-  const { id, approvers } = approval
-  const decider = deps.pages.decidesOnPage(approval)
-  const url = decider === undefined ? undefined : deps.pages.url(`/confirm/${id}`)
-  const isForPeople = decider === 'person'
-  const page =
-    url === undefined ? [] : [`at ${url}${isForPeople ? '' : ', by a program with its bearer token'}`]
-  // Whoever is at the command line is rarely one of the named approvers.
-  const isLimitedToApprovers = url !== undefined && approvers.length > 0
-  const command =
-    deps.gateway.isStoreShared && !isLimitedToApprovers
-      ? [`in a terminal with \`${deps.pages.approvalsCommand}\``]
-      : []
-  return { url, isForPeople, channels: [...page, ...command] }
-}
-
-interface ConfirmationOptions {
-  /** How people can decide: a page, a command. */
-  readonly decisionChannels: readonly string[]
-  readonly url?: string | undefined
-  /** Whether only the client's host confirms, with the token. */
-  readonly isHostOnly: boolean
-  /** Whether the error contains a token for the client's host. */
-  readonly hasToken: boolean
-  /** Whether models see the token too. */
-  readonly isTokenForModel: boolean
-  /** Whether an invalid token was sent. */
-  readonly isTokenInvalid: boolean
-  /** Whether the members are also at the top level of the result. */
-  readonly compat: boolean
-}
-
-/** The result of a call that did not run because people have to approve it first. */
-function confirmationRequired(
-  subject: ConfirmationRequest,
-  requestedApproval: Requested,
-  options: ConfirmationOptions,
-): Outcome {
-  const { approval, token } = requestedApproval
-  const error = errorOf(approval, options)
-  const { suggestion = '' } = error.extra
-  const object = { ...error.data, requestId: subject.call.requestId }
-  // The token is for the host only, unless models are trusted: the text that models read does not contain it.
-  const modelHint = options.isTokenForModel
+    settings.model_may_confirm &&
+    deps.features.isOn('inject_arguments', entry.upstream) &&
+    !namesArgument(entry.definition, TOKEN_ARGUMENT)
+  const modelHint = isTokenForModel
     ? ` If the user agrees, repeat the call with \`${TOKEN_ARGUMENT}\`: "${token}" in its arguments.`
     : ''
   const members = {
@@ -562,44 +501,58 @@ function confirmationRequired(
     requires_confirmation: true,
     confirmation_message: subject.message,
     risk_level: subject.risk,
-    ...(options.hasToken && { confirmation_token: token }),
-    tool: subject.entry.name,
+    ...(hasToken && { confirmation_token: token }),
+    tool: entry.name,
     parameters: subject.arguments,
   }
   const result = {
     content: [{ type: 'text', text: `${error.message} ${suggestion}${modelHint}` }],
     isError: true,
-    ...(options.compat && { ...members, error: object }),
+    ...(settings.compat && { ...members, error: object }),
     _meta: {
       [ERROR_KEY]: object,
       [CONFIRMATION_KEY]: {
         ...members,
         approval: approval.id,
-        expires_at: new Date(approval.expiresAt).toISOString(),
-        ...(options.url !== undefined && { url: options.url }),
+        expires_at: isoTime(approval.expiresAt),
+        ...(channels?.url !== undefined && { url: channels.url }),
       },
     },
   }
   return { kind: 'result', result: Payload.of(result) }
 }
 
+/** How people can decide: on a page, by a command. */
+function waysToDecide(
+  { url, isForPeople, command }: DecisionChannels,
+  { approvers }: Approval,
+): readonly string[] {
+  const page =
+    url === undefined ? [] : [`at ${url}${isForPeople ? '' : ', by a program with its bearer token'}`]
+  // Whoever is at the command line is rarely one of the named approvers.
+  const isLimitedToApprovers = url !== undefined && approvers.length > 0
+  if (command === undefined || isLimitedToApprovers) return page
+  return [...page, `in a terminal with \`${command}\``]
+}
+
 function errorOf(
-  approval: Approval,
-  { decisionChannels: channels, isTokenInvalid, isHostOnly }: ConfirmationOptions,
+  { message, kind, needed, approvers }: Approval,
+  ways: readonly string[],
+  isTokenInvalid: boolean,
+  isHostOnly: boolean,
 ): GatewayError {
-  const { message, kind, needed, approvers } = approval
   const people = kind === 'page' ? 'The user has to confirm it first' : othersRequired(needed, approvers)
   const intro = isTokenInvalid
     ? 'This call was not run: its confirmation_token is invalid for it, or has already been used.'
     : 'This call was not run.'
-  const instruction = channels.length === 0 ? '' : ` Approve or deny it ${channels.join(', or ')}.`
+  const instruction = ways.length === 0 ? '' : ` Approve or deny it ${ways.join(', or ')}.`
   return new GatewayError(
     isTokenInvalid ? 'CONFIRMATION_TOKEN_INVALID' : 'CONFIRMATION_REQUIRED',
     `${intro} ${people}: “${message}”${instruction}`,
     {
       isUserActionable: true,
       suggestion:
-        channels.length === 0 && !isHostOnly
+        ways.length === 0 && !isHostOnly
           ? 'It cannot be approved here: use a client that supports elicitation.'
           : 'Once it is approved, repeat exactly the same call: it then runs once.',
     },

@@ -2,6 +2,7 @@
  * Shows what commands left in the store: the latest report of the conformance suite, by `gatehouse conformance`, and that
  * of the test of the server itself, by `gatehouse test`.
  */
+import { isStoreShared } from '../../core/settings.ts'
 import type { Call, Handler } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { cleanedValue, excerpt } from '../../core/text/redact.ts'
@@ -66,7 +67,7 @@ function pagesOf(deps: Deps): readonly BuiltinPage[] {
       return pageOf({ text, type: 'application/json', maxAge: MAX_AGE })
     }
     const servers = await serversFor(call, deps)
-    const text = reportsPage(servers, deps.gateway.isStoreShared)
+    const text = reportsPage(servers, isStoreShared(deps.gateway.settings))
     return pageOf({ text, type: 'text/html; charset=utf-8', maxAge: MAX_AGE, headers: reportsHeaders })
   }
   const image =
@@ -157,7 +158,7 @@ async function reportFor(call: Call, deps: Deps): Promise<object> {
 
 /** @throws RESOURCE_NOT_FOUND */
 function notRun(server: string, { gateway }: Deps): never {
-  const where = gateway.isStoreShared ? '' : ', with a store that is not in memory'
+  const where = isStoreShared(gateway.settings) ? '' : ', with a store that is not in memory'
   throw new GatewayError('RESOURCE_NOT_FOUND', `Neither a server test nor the suite has run for ${server}.`, {
     suggestion: `The operator of the gateway can run gatehouse test ${server} and gatehouse conformance ${server}${where}.`,
   })

@@ -19,7 +19,7 @@ import {
 import { GatewayError, errorCodes } from '../../core/error.ts'
 import { isObject, canonical, isSame } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
-import { type ToolSettings, settingOf } from '../../core/settings.ts'
+import { type ToolSettings, settingOf, isGuarded, onlyServer, type Settings } from '../../core/settings.ts'
 import { aliasOf } from '../../core/text/alias.ts'
 import { CONTRACT_KEY } from '../../protocol/meta-keys.ts'
 import { method as known } from '../../protocol/methods.ts'
@@ -288,8 +288,8 @@ function createContractWatcher(deps: Deps, onChange: (change: ContractChangeEven
     const description = await deps.descriptions.of(upstream)
     if (!description.isUp || deps.gateway.closing.aborted) return
     const contract = exposedContract(description, {
-      entrances: deps.servers.entrances(upstream),
-      isGuarded: deps.gateway.isGuarded,
+      entrances: entrancesOf(upstream, deps.gateway.settings),
+      isGuarded: isGuarded(deps.gateway.settings),
     })
     const last = known.get(upstream)
     if (last && contractChanges(last.contract, contract).length === 0) return
@@ -373,6 +373,14 @@ function listsOf(before: Contract, after: Contract): ReadonlySet<List> {
   }
   const [was, is] = [partsOf(before), partsOf(after)]
   return new Set(lists.filter((list) => !isSame(was[list], is[list])))
+}
+
+/** How clients reach a server, such as `stdio` or `/mcp/files`; its tools may have different names when it is aggregated with others. */
+function entrancesOf(name: string, settings: Settings): readonly string[] {
+  const { listen } = settings
+  const isOnly = onlyServer(settings) === name
+  const shared = isOnly ? ['/mcp'] : listen.aggregate ? ['/mcp of all servers'] : []
+  return ['stdio', `/mcp/${name}`, ...shared, ...(listen.legacySse ? ['/sse'] : [])]
 }
 
 /** How many resources are part of a contract: a server may list as many as it has files. */

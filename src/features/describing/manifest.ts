@@ -53,7 +53,7 @@ export const manifest: Feature<ManifestSettings | false> = {
             manifestVersion,
             ttlSeconds: Math.round(own.ttl / 1000),
             ...(url !== undefined && { url }),
-            ...(deps.gateway.hasTools && { tool: definition.name }),
+            ...(deps.gateway.settings.metaTools !== 'off' && { tool: definition.name }),
           },
         },
         ...(manifestJson && { meta: { [META_KEY]: manifestJson } }),

@@ -4,6 +4,7 @@
  * (SEP-3415), or get them by webhooks, as some older clients do (`dialects/extension.ts`); `dialects/proposal.ts` serves
  * clients of all revisions without the extension.
  */
+import { isStoreShared } from '../../core/settings.ts'
 import { type Call, compose, type Middleware } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { background } from '../../core/log.ts'
@@ -35,7 +36,7 @@ export const events: Feature<EventSettings | false> = {
       const own = settings(upstream)
       const added = new ServerEvents(deps.store, upstream, {
         ttl: own === false ? DEFAULT_KEEP_MS : own.keep,
-        isShared: deps.gateway.isStoreShared,
+        isShared: isStoreShared(deps.gateway.settings),
         redactor: deps.gateway.redactor,
       })
       logs.set(upstream, added)

@@ -113,7 +113,7 @@ export function answerNegotiate(
     const isScope = (name: string): boolean =>
       !name.startsWith('temp:') || (!TEMPORARY_PATTERN.test(name) && isKnown(name, call))
     const [scopeNames, limits] = [requested.filter(isScope), requested.filter((name) => !isScope(name))]
-    const maxDuration = Math.min(...limits.map(parseTemporary), deps.gateway.auth.session.maxTtl)
+    const maxDuration = Math.min(...limits.map(parseTemporary), deps.gateway.settings.auth.session.maxTtl)
     const ttl = ttlOf(call)
     const evaluated = [...new Set(scopeNames)].map((scope) => ({ scope, reason: denialOf(scope, call) }))
     const needsApproval = evaluated.filter(({ reason }) => reason === ASK).map(({ scope }) => scope)
@@ -275,10 +275,9 @@ function draftOf(scopes: readonly string[], { principal, params }: Call): Approv
 }
 
 function channelsFor(approval: Approval, deps: Deps): string[] {
-  const { id } = approval
-  const url = deps.pages.decidesOnPage(approval) === 'person' ? deps.pages.url(`/confirm/${id}`) : undefined
-  const command = deps.gateway.isStoreShared ? [`in a terminal with \`${deps.pages.approvalsCommand}\``] : []
-  return url === undefined ? command : [`at ${url}`, ...command]
+  const { url, isForPeople, command } = deps.pages.decisionChannels(approval)
+  const page = url === undefined || !isForPeople ? [] : [`at ${url}`]
+  return command === undefined ? page : [...page, `in a terminal with \`${command}\``]
 }
 
 /** The scopes and lifetime of a session token. */

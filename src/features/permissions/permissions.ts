@@ -50,7 +50,7 @@ type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'pages' | 'gateway'>
 export const permissions: Feature<PermissionSettings | false> = {
   ...permissionsSchema,
   create: (settings, deps) => {
-    const { maxTtl, idle } = deps.gateway.auth.session
+    const { maxTtl, idle } = deps.gateway.settings.auth.session
     const sessions = new Sessions({ store: deps.store, log: deps.log, idle, maxTtl })
     const gates = createGates()
     const contextOf = contexts(settings, deps, gates)
@@ -95,7 +95,12 @@ const NEGOTIATE = 'permissions/negotiate'
 
 function contexts(
   settings: SettingsOf<PermissionSettings | false>,
-  { servers, gateway: { auth } }: Deps,
+  {
+    servers,
+    gateway: {
+      settings: { auth },
+    },
+  }: Deps,
   gates: Context['gates'],
 ): (upstream: string) => Context {
   return (upstream) => {

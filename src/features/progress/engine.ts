@@ -16,7 +16,7 @@ import { asCalled } from '../../core/judgement/call.ts'
 import { background } from '../../core/log.ts'
 import { Payload } from '../../core/payload.ts'
 import { hasReachedShare } from '../../core/principal.ts'
-import { settingOf, type UpstreamSettings } from '../../core/settings.ts'
+import { settingOf, type UpstreamSettings, isStoreShared } from '../../core/settings.ts'
 import { pause, within } from '../../core/time/waiting.ts'
 import { hasIdempotencyKey } from '../../protocol/meta-keys.ts'
 import { requestedTask, declaresTasks, withoutTask } from '../../protocol/tasks.ts'
@@ -91,7 +91,7 @@ export class OperationEngine {
     this.#byKey = this.#calls.byKey
     this.journal = new OperationJournal({
       store: deps.store,
-      isStoreShared: deps.gateway.isStoreShared,
+      isStoreShared: isStoreShared(deps.gateway.settings),
       membership,
       log: deps.log,
       closing: deps.gateway.closing,
@@ -284,7 +284,11 @@ export class OperationEngine {
       else if (!isDetached && !declaresTasks(call.client) && age >= (tasks.answer_within ?? Infinity))
         this.#once(running, () => this.#answer(running, age))
       else if (age >= heartbeat && now - running.notes.notifiedAt >= heartbeat) running.notes.heartbeat(now)
-      if (this.#deps.gateway.isStoreShared && running.operation && now - running.polledAt >= POLL_INTERVAL_MS)
+      if (
+        isStoreShared(this.#deps.gateway.settings) &&
+        running.operation &&
+        now - running.polledAt >= POLL_INTERVAL_MS
+      )
         this.#once(running, () => this.#poll(running))
     }
   }

@@ -1,4 +1,5 @@
 /** The feature `transactions`: begin, commit, roll back, status, and calls as steps. */
+import { isAsked } from '../../core/settings.ts'
 import { world } from '../../core/world.ts'
 import type { Call, Handler } from '../../core/call.ts'
 import { GatewayError, invalidParam } from '../../core/error.ts'
@@ -83,7 +84,7 @@ export const transactions: Feature<TransactionSettings | false> = {
         extensions: (upstream) => {
           const isAvailable = settings(upstream) !== false && deps.features.isOn('idempotency', upstream)
           // Without tools or methods no transaction can begin.
-          if (!isAvailable || !deps.gateway.isAsked) return {}
+          if (!isAvailable || !isAsked(deps.gateway.settings)) return {}
           const maxLifetimeSeconds = Math.floor(service.limits.max_lifetime / 1000)
           return { [`${NS}/transactions`]: { timeoutSeconds, maxLifetimeSeconds } }
         },
@@ -91,7 +92,9 @@ export const transactions: Feature<TransactionSettings | false> = {
       offers: [
         callerValues.offer([{ name: TRANSACTION_ID }]),
         modelArguments.offer((upstream) =>
-          deps.gateway.hasTools && deps.features.isOn('idempotency', upstream) ? [reserved] : [],
+          deps.gateway.settings.metaTools !== 'off' && deps.features.isOn('idempotency', upstream)
+            ? [reserved]
+            : [],
         ),
       ],
       start: () => service.reaper.start(),

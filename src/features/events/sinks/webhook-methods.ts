@@ -4,6 +4,7 @@
  * A subscription is identified by its caller, URL, type and arguments: subscribing again renews it, replaces its secret
  * and activates it. Its receiver is verified within the call, before anything else is sent there.
  */
+import { isStoreShared } from '../../../core/settings.ts'
 import { toDouble } from '../../../core/json/exact-number.ts'
 import { world } from '../../../core/world.ts'
 import type { Call, Handler, Outcome } from '../../../core/call.ts'
@@ -173,7 +174,7 @@ function readExpiry({ params }: Call, { maxTtlMs, deps }: WebhookMethodOptions):
   const { ttlMs = DEFAULT_TTL_MS } = params.fields
   const requested = ttlMs === null ? maxTtlMs : toDouble(ttlMs)
   if (requested === undefined) throw invalid('ttlMs', 'must be a number of milliseconds or null')
-  if (ttlMs === null && deps.gateway.isStoreShared) return NEVER
+  if (ttlMs === null && isStoreShared(deps.gateway.settings)) return NEVER
   return world.now() + Math.floor(Math.min(Math.max(requested, MIN_TTL_MS), maxTtlMs))
 }
 

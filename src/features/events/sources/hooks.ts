@@ -11,7 +11,7 @@ import { GatewayError } from '../../../core/error.ts'
 import { isNumber, plainDigits } from '../../../core/json/exact-number.ts'
 import { isObject, readJson } from '../../../core/json/json.ts'
 import { follow, parseSteps } from '../../../core/json/path.ts'
-import type { HookEvent } from '../../../core/settings.ts'
+import { type HookEvent, publicUrl } from '../../../core/settings.ts'
 import { fits } from '../../../core/text/pattern.ts'
 import { pageOf } from '../../builtin-tool.ts'
 import type { ArrivingHook, BuiltinPage } from '../../feature.ts'
@@ -69,7 +69,7 @@ class Hooks implements EventSource {
    */
   #receiversPage(): readonly BuiltinPage[] {
     const { deps, upstreams } = this.#context
-    const url = deps.pages.publicUrl('/hooks/')
+    const url = publicUrl(deps.gateway.settings, '/hooks/')
     const hasHooks = [undefined, ...upstreams()].some((upstream) => this.#hooks(upstream).length > 0)
     if (!hasHooks && url === undefined) return []
     const path = url === undefined ? '/hooks/' : new URL(url).pathname
@@ -78,13 +78,13 @@ class Hooks implements EventSource {
   }
 
   #hooks(upstream: string | undefined): readonly (readonly [string, HookEvent])[] {
-    return [...this.#context.deps.servers.declaredEvents(upstream)].flatMap(([name, event]) =>
+    return [...(this.#context.deps.gateway.settings.events.get(upstream) ?? [])].flatMap(([name, event]) =>
       event.kind === 'hook' ? [[name, event] as const] : [],
     )
   }
 
   #declared(server: string | undefined, name: string): HookEvent | undefined {
-    const event = this.#context.deps.servers.declaredEvents(server).get(name)
+    const event = this.#context.deps.gateway.settings.events.get(server)?.get(name)
     return event?.kind === 'hook' ? event : undefined
   }
 

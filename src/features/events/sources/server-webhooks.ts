@@ -7,6 +7,7 @@
  * only for the id that the server gave the subscription. A challenge is answered for whoever knows the secret, also
  * before that id is known.
  */
+import { publicUrl } from '../../../core/settings.ts'
 import { hash } from 'node:crypto'
 import { world } from '../../../core/world.ts'
 import { GatewayError } from '../../../core/error.ts'
@@ -19,7 +20,7 @@ import { verifySigned } from '../sinks/standard-webhooks.ts'
 import type { Fields } from '../types.ts'
 import { acceptOnce, hookOverload, hookRefusal, isSigned, MAX_IN_FLIGHT } from './hook-receiver.ts'
 
-type Deps = Pick<Services, 'store' | 'identity' | 'pages'>
+type Deps = Pick<Services, 'store' | 'identity' | 'gateway'>
 
 /** What is subscribed to. */
 export interface Subject {
@@ -65,7 +66,7 @@ export class ServerWebhooks {
 
   /** Whether servers can reach the gateway. */
   get isReachable(): boolean {
-    return this.#deps.pages.publicUrl('/') !== undefined
+    return publicUrl(this.#deps.gateway.settings, '/') !== undefined
   }
 
   /** Where the server sends to: the same URL and secret until the subscription ends. @throws SERVER_UNAVAILABLE */
@@ -88,7 +89,7 @@ export class ServerWebhooks {
   /** The URL of the callback of a subscription. @throws SERVER_UNAVAILABLE without a public one */
   urlOf(subject: Subject): string {
     const path = `/hooks/${encodeURIComponent(subject.upstream)}/events/${subscriptionKey(subject)}`
-    const url = this.#deps.pages.publicUrl(path)
+    const url = publicUrl(this.#deps.gateway.settings, path)
     if (url === undefined)
       throw new GatewayError('SERVER_UNAVAILABLE', 'The gateway has no public URL to receive events at.')
     return url

@@ -42,7 +42,7 @@ import { contentOf, contentSchema, declaredFilters, hasScope, omittedSchema } fr
 import { type Job, LeasedJobs } from './leased-jobs.ts'
 import { isPersonal } from './notifications.ts'
 
-type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'identity'>
+type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'identity' | 'gateway'>
 
 /**
  * The name under which the log says that a watch began without knowing the items before: their changes are missing. It is
@@ -142,15 +142,18 @@ function watchTarget(upstream: string | undefined, name: string, settings: Watch
 }
 
 /** The watches of a server, or those of none. The gateway itself has no credentials for servers with personal ones. */
-function targetsOf(upstream: string | undefined, deps: Pick<Deps, 'servers'>): readonly WatchTarget[] {
+function targetsOf(
+  upstream: string | undefined,
+  deps: Pick<Deps, 'servers' | 'gateway'>,
+): readonly WatchTarget[] {
   return declaredWatches(upstream, deps).filter(({ server }) => !isPersonal(server, deps))
 }
 
 function declaredWatches(
   upstream: string | undefined,
-  { servers }: Pick<Deps, 'servers'>,
+  { gateway }: Pick<Deps, 'gateway'>,
 ): readonly WatchTarget[] {
-  const events = [...servers.declaredEvents(upstream)]
+  const events = [...(gateway.settings.events.get(upstream) ?? [])]
   return events.flatMap(([name, event]) =>
     event.kind === 'watch' ? [watchTarget(upstream, name, event)] : [],
   )

@@ -39,7 +39,7 @@ function serverOf(
     relay,
     discovered,
     server: () => serverSettings({ name: 'one' }),
-    publicUrl: (path) => `https://gateway.example${path}`,
+    publicUrl: 'https://gateway.example',
   }
   const subscribed = (): readonly Json[] =>
     asked.flatMap(({ method, params }) => (method === 'events/subscribe' ? [params] : []))
