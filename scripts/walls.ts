@@ -156,7 +156,7 @@ const walls: readonly Wall[] = [
   { part: 'upstream/protocol/gateway-proof.ts', may: ['core', 'protocol', 'upstream'], uses: ['jose'] },
   { part: 'features', may: forFeatures, own: forEachFeature },
   { part: 'features/index.ts' },
-  { part: 'features/settings.ts', may: ['core/settings.ts'], own: ['settings/*.ts', '[a-z]*/settings.ts'] },
+  { part: 'features/settings.ts', may: ['core/settings.ts'], own: ['settings/*.ts'] },
   { part: 'features/settings', may: forSettings, own: [] },
   { part: 'features/events', may: forNestedFeatures },
   { part: 'features/references', may: forNestedFeatures },
@@ -175,7 +175,6 @@ const walls: readonly Wall[] = [
     may: ['core', 'durable', 'features/dialer.ts'],
     own: ['receivers.ts', 'standard-webhooks.ts'],
   },
-  { part: 'features/[a-z]*/settings.ts', may: forSettings, own: [] },
   {
     part: 'features/dialer.ts',
     may: ['core', 'protocol/content-coding.ts'],

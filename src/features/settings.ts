@@ -5,29 +5,15 @@
  * Invariant: nothing that is imported here imports behaviour (`scripts/walls.ts`).
  */
 import type { FeatureSchema } from '../core/settings.ts'
-import { confirmSchema } from './confirm/settings.ts'
-import { quotaSchema, usageSchema, costSchema } from './cost/settings.ts'
-import { discoverySchema } from './discovery/settings.ts'
-import { errorsSchema } from './errors/settings.ts'
-import { eventsSchema } from './events/settings.ts'
-import { idempotencySchema } from './idempotency/settings.ts'
-import { intentSchema } from './intent/settings.ts'
-import { maskSchema } from './mask/settings.ts'
-import { permissionsSchema } from './permissions/settings.ts'
-import { progressSchema } from './progress/settings.ts'
-import { receiptsSchema, provenanceSchema } from './provenance/settings.ts'
-import { referencesSchema } from './references/settings.ts'
 import {
-  dryRunSchema,
-  limitsSchema,
-  injectArgumentsSchema,
-  contractSchema,
-  concurrencySchema,
-  streamSchema,
-  rateLimitSchema,
-} from './settings/admit.ts'
-import { misplacedValuesSchema, validateSchema, multimodalSchema } from './settings/authorize.ts'
+  confirmSchema,
+  costSchema,
+  idempotencySchema,
+  transactionsSchema,
+  eventsSchema,
+} from './settings/effect.ts'
 import {
+  quotaSchema,
   manifestSchema,
   dashdashSchema,
   helpSchema,
@@ -37,6 +23,22 @@ import {
   gatewayProofSchema,
 } from './settings/describe.ts'
 import {
+  usageSchema,
+  errorsSchema,
+  receiptsSchema,
+  dryRunSchema,
+  limitsSchema,
+  injectArgumentsSchema,
+  contractSchema,
+  concurrencySchema,
+  streamSchema,
+  rateLimitSchema,
+  progressSchema,
+} from './settings/admit.ts'
+import {
+  discoverySchema,
+  maskSchema,
+  provenanceSchema,
   resultLimitSchema,
   structuredTextSchema,
   undoSchema,
@@ -44,8 +46,15 @@ import {
   completeSchema,
   breakerSchema,
 } from './settings/upstream.ts'
-import { stateSchema } from './state/settings.ts'
-import { transactionsSchema } from './transactions/settings.ts'
+import {
+  intentSchema,
+  permissionsSchema,
+  misplacedValuesSchema,
+  validateSchema,
+  multimodalSchema,
+  stateSchema,
+  referencesSchema,
+} from './settings/authorize.ts'
 
 /** How each feature is configured. */
 export const featureSchemas: readonly FeatureSchema[] = [

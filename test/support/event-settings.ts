@@ -1,4 +1,4 @@
-import type { EventSettings } from '../../src/features/events/settings.ts'
+import type { EventSettings } from '../../src/features/settings/effect.ts'
 
 /** The settings of events, as the schema completes them. */
 export function eventSettings(given: Partial<EventSettings> = {}): EventSettings {

@@ -8,7 +8,7 @@ import { isObject } from '../../src/core/json/json.ts'
 import { Payload } from '../../src/core/payload.ts'
 import type { UpstreamSettings } from '../../src/core/settings.ts'
 import { permissions } from '../../src/features/permissions/permissions.ts'
-import type { PermissionSettings } from '../../src/features/permissions/settings.ts'
+import type { PermissionSettings } from '../../src/features/settings/authorize.ts'
 import { featureDeps, type ServiceStubs, resolvingTool } from './feature-deps.ts'
 import { toolCall } from './tool-call.ts'
 

@@ -194,7 +194,7 @@ const imports: readonly Wall[] = [
   },
   {
     file: 'features/settings.ts',
-    allowed: ['../core/settings.ts', './settings/admit.ts', './confirm/settings.ts'],
+    allowed: ['../core/settings.ts', './settings/admit.ts', './settings/effect.ts'],
     forbidden: [
       './retry.ts',
       './index.ts',
@@ -205,26 +205,22 @@ const imports: readonly Wall[] = [
   },
   {
     file: 'features/settings/admit.ts',
-    allowed: ['../../core/settings.ts', '../../core/time/units.ts', '../../core/principal.ts'],
+    allowed: [
+      '../../core/settings.ts',
+      '../../core/remember.ts',
+      '../../core/time/units.ts',
+      '../../core/principal.ts',
+    ],
     forbidden: [
       '../feature.ts',
       '../limits.ts',
       './describe.ts',
       '../confirm/confirm.ts',
-      '../../core/world.ts',
-      '../../store/store.ts',
-    ],
-  },
-  {
-    file: 'features/confirm/settings.ts',
-    allowed: ['../../core/settings.ts', '../../core/remember.ts', '../../core/time/units.ts'],
-    forbidden: [
-      './rules.ts',
-      '../feature.ts',
-      '../settings/admit.ts',
       '../../core/call.ts',
-      '../../records/approvals.ts',
+      '../../core/world.ts',
       '../../protocol/meta-keys.ts',
+      '../../records/approvals.ts',
+      '../../store/store.ts',
     ],
   },
   {
@@ -288,7 +284,7 @@ const imports: readonly Wall[] = [
     forbidden: [
       '../features/index.ts',
       '../features/retry.ts',
-      '../features/confirm/settings.ts',
+      '../features/settings/effect.ts',
       '../gateway/gateway.ts',
       '../protocol/jsonrpc.ts',
       'hono',

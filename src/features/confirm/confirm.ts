@@ -56,7 +56,7 @@ import {
 } from './request.ts'
 import { needsConfirmation, ruleOf, riskOf, neverNeedsConfirmation, type Rule } from './rules.ts'
 import { Waiting } from './waiting.ts'
-import { type ConfirmSettings, confirmSchema } from './settings.ts'
+import { type ConfirmSettings, confirmSchema } from '../settings/effect.ts'
 import { type ConfirmationForecast, withFinding } from '../../core/dry-run.ts'
 import { canAsk, requestForm, changedRequest, readForm, useOnce, requestUrl, readUrl } from './elicitation.ts'
 import { asGatewayError, GatewayError, invalidParam } from '../../core/error.ts'

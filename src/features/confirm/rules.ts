@@ -7,7 +7,7 @@ import type { Remember, StopAsking } from '../../core/remember.ts'
 import { type UpstreamSettings, settingOf } from '../../core/settings.ts'
 import { statesConfirmation } from '../../core/stated-tool.ts'
 import { yamlKey } from '../../core/text/escape.ts'
-import type { ConfirmSettings } from './settings.ts'
+import type { ConfirmSettings } from '../settings/effect.ts'
 
 /** The confirmation rule of one tool. */
 export interface Rule {

@@ -14,7 +14,7 @@ import { callerHash } from '../../records/principal.ts'
 import type { Store } from '../../store/store.ts'
 import type { Feature, SettingsOf, Services } from '../feature.ts'
 import { remainingQuotas, toolFacts, publish } from '../offers.ts'
-import { type Budget, PERIOD_MS, type CostSettings, costSchema } from './settings.ts'
+import { type Budget, PERIOD_MS, type CostSettings, costSchema } from '../settings/effect.ts'
 
 // Budgets of callers in the store, per period.
 

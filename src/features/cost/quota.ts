@@ -9,7 +9,7 @@ import { NS } from '../../protocol/meta-keys.ts'
 import { descriptionSoon } from '../describing/documents.ts'
 import type { Feature, Services } from '../feature.ts'
 import { remainingQuota } from '../offers.ts'
-import { quotaSchema } from './settings.ts'
+import { quotaSchema } from '../settings/describe.ts'
 
 type Deps = Pick<Services, 'log' | 'servers' | 'descriptions' | 'features'>
 

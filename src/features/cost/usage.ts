@@ -8,7 +8,7 @@ import { quotaData } from '../../descriptions/model/facts.ts'
 import { NS } from '../../protocol/meta-keys.ts'
 import type { Feature } from '../feature.ts'
 import { REMAINING_FIELD } from './cost.ts'
-import { usageSchema } from './settings.ts'
+import { usageSchema } from '../settings/admit.ts'
 
 /** The `_meta` key of a call's usage. */
 const META_KEY = `${NS}/usage`

@@ -37,7 +37,7 @@ import type { Feature, Services } from '../feature.ts'
 import { explaining } from '../offers.ts'
 import type { Compat } from '../../core/setting-schemas.ts'
 import { sanitise, type Sent } from './sanitise.ts'
-import { type ErrorSettings, errorsSchema } from './settings.ts'
+import { type ErrorSettings, errorsSchema } from '../settings/admit.ts'
 import { fits } from '../../core/text/pattern.ts'
 import { isSecretName } from '../../core/text/secret.ts'
 

@@ -23,7 +23,7 @@ import { watchedEvents } from './sources/watches.ts'
 import { writeEvents } from './sources/writes.ts'
 import { type EventCatalog, type EventSource, type SourceContext, TypeChanges } from './types.ts'
 import { createDialer } from '../dialer.ts'
-import { type EventSettings, type Writes, eventsSchema } from './settings.ts'
+import { type EventSettings, type Writes, eventsSchema } from '../settings/effect.ts'
 
 /** Publishes what happens at a server. */
 export const events: Feature<EventSettings | false> = {

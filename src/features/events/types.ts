@@ -26,7 +26,7 @@ import type { DescribedEventType, EventTrial } from '../offers.ts'
 import { otherCall } from '../own-calls.ts'
 import { notFound, schemaChanged } from './errors.ts'
 import type { LoggedEvent, ServerEvents } from './server-events.ts'
-import type { Writes } from './settings.ts'
+import type { Writes } from '../settings/effect.ts'
 
 export type Fields = Readonly<Record<string, unknown>>
 

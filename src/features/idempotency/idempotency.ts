@@ -11,7 +11,7 @@ import type { Feature, Services } from '../feature.ts'
 import { callerValues, modelArguments, toolFacts } from '../offers.ts'
 import { type ToolPolicy, IdempotentExecutor } from './executor.ts'
 import { autoKeyed, hasIdempotencyValues, readKeyed, recovered } from './keyed-request.ts'
-import { type IdempotencySettings, idempotencySchema } from './settings.ts'
+import { type IdempotencySettings, idempotencySchema } from '../settings/effect.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'identity' | 'gateway'>
 

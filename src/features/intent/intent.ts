@@ -30,7 +30,7 @@ import { callKey, findCall } from '../../records/calls.ts'
 import { toolsToCheck } from '../tool-lists.ts'
 import type { Feature, Services } from '../feature.ts'
 import { callerValues, modelArguments } from '../offers.ts'
-import { type IntentSettings, intentSchema } from './settings.ts'
+import { type IntentSettings, intentSchema } from '../settings/authorize.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'descriptions' | 'features'>
 

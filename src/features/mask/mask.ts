@@ -11,7 +11,7 @@ import { type Check, type JsonSchema, type SchemaProblem, validator } from '../.
 import { MASKED_KEY } from '../../protocol/meta-keys.ts'
 import type { Feature } from '../feature.ts'
 import { masking } from '../offers.ts'
-import { type MaskSettings, type RuleSettings, maskSchema } from './settings.ts'
+import { type MaskSettings, type RuleSettings, maskSchema } from '../settings/upstream.ts'
 import { type Step, parseSteps } from '../../core/json/path.ts'
 import { fits, compilePattern, type Pattern } from '../../core/text/pattern.ts'
 import { isNumber, plainDigits } from '../../core/json/exact-number.ts'

@@ -37,7 +37,7 @@ import {
 } from './gate.ts'
 import { answerHeld, answerCheck, checkTool } from './preflight.ts'
 import { answerNegotiate, negotiateTool, Sessions } from './negotiate.ts'
-import { type PermissionSettings, permissionsSchema } from './settings.ts'
+import { type PermissionSettings, permissionsSchema } from '../settings/authorize.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
 import { isObject, elements, members } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'

@@ -38,7 +38,7 @@ import { OperationJournal } from './journal.ts'
 import { Durations } from './notes.ts'
 import { type End, RunningCall, RunningCalls } from './running-call.ts'
 import { interrupted, OPERATION_KEY, stillRunningResult, taskOf } from './task-view.ts'
-import type { ProgressSettings } from './settings.ts'
+import type { ProgressSettings } from '../settings/admit.ts'
 
 export type Deps = Pick<
   Services,

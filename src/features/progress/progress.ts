@@ -21,7 +21,7 @@ import { Recovery } from './recovery.ts'
 import { remainingPages } from './journal.ts'
 import { failureOf } from './task-view.ts'
 import { isTask, isVisible, type Parts, statusNote, taskMethods } from './tasks.ts'
-import { type ProgressSettings, progressSchema } from './settings.ts'
+import { type ProgressSettings, progressSchema } from '../settings/admit.ts'
 
 /** Reports the progress of calls, and lets them outlive their requests. */
 export const progress: Feature<ProgressSettings> = {

@@ -20,7 +20,7 @@ import {
   stampOf,
   statedSource,
 } from './stamp.ts'
-import { type ProvenanceSettings, provenanceSchema } from './settings.ts'
+import { type ProvenanceSettings, provenanceSchema } from '../settings/upstream.ts'
 
 /**
  * Adds to results where they come from, when they were retrieved, and whether they are unchanged: for clients that

@@ -19,7 +19,7 @@ import {
 } from '../../protocol/meta-keys.ts'
 import type { Feature, Services } from '../feature.ts'
 import { ownStamp } from './stamp.ts'
-import { receiptsSchema } from './settings.ts'
+import { receiptsSchema } from '../settings/admit.ts'
 
 type Deps = Pick<Services, 'log' | 'invoker' | 'identity' | 'pages' | 'features'>
 

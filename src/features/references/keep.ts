@@ -36,7 +36,7 @@ import {
 } from './kept-data.ts'
 import { mayRead } from './read.ts'
 import { once } from './selection.ts'
-import { gatewayWide, type ReferenceSettings, referencesSchema } from './settings.ts'
+import { gatewayWide, type ReferenceSettings, referencesSchema } from '../settings/authorize.ts'
 import { DataUrls } from './transfer/urls.ts'
 
 /** How long a string of a result is that is kept while it arrives, in bytes. */

@@ -23,7 +23,7 @@ import { mayRead, readReferenceTool, type ReferenceAccess, referenceResource } f
 import { requestUploadTool, UploadService } from './transfer/uploads.ts'
 import { canOpenFiles, resolveReferences, takesBytes } from './resolve.ts'
 import { keeper, urlsOf } from './keep.ts'
-import { gatewayWide, type ReferenceSettings, referencesSchema } from './settings.ts'
+import { gatewayWide, type ReferenceSettings, referencesSchema } from '../settings/authorize.ts'
 
 /** How often what has expired is deleted, in milliseconds. */
 const SWEEP_INTERVAL_MS = 60_000

@@ -1,8 +1,8 @@
-/** The settings of the small features of the stage admit: how they are configured, without what they do. */
+/** The settings of the features of the stage admit: how they are configured, without what they do. */
 import type { SettingsIn } from '../../core/settings.ts'
-import { defineSettings, flag, setting } from '../../core/setting-schemas.ts'
+import { defineSettings, flag, setting, compatSetting } from '../../core/setting-schemas.ts'
 import { DEFAULT_RATE } from '../../core/principal.ts'
-import { rateSchema, timeoutSchema } from '../../core/time/units.ts'
+import { rateSchema, timeoutSchema, durationSchema } from '../../core/time/units.ts'
 
 /** The settings of dry runs. */
 export const dryRunSchema = defineSettings({
@@ -113,3 +113,92 @@ export const rateLimitSchema = defineSettings({
 
 /** The settings of rates. */
 export type RateSettings = SettingsIn<typeof rateLimitSchema>
+
+/** The settings of errors, and where they are. */
+export const errorsSchema = defineSettings({
+  name: 'errors',
+  description: 'Errors in one common form.',
+  properties: {
+    http_status: {
+      enum: ['compatible', 'mapped'],
+      description:
+        'The HTTP status of errors of calls: 200, which every client accepts, or the status of the error. By default `compatible`, and `mapped` in the corporate profile.',
+    },
+    compat: compatSetting(
+      'Whether the structured error is also sent at `error` of the result if a tool was not run, and if the tool itself failed: for clients that request it (`on`), or for all (`always`). With `always`, every refused call of a tool has a result, also where there is an error of JSON-RPC or an HTTP status otherwise.',
+    ),
+    hide_details: flag(
+      false,
+      'Whether errors and log messages of servers lose what is internal to them: stack traces, paths, hosts, queries with values, and what looks like a secret. Secrets of this configuration are always taken out, exactly. By default `false`, and `true` in the corporate profile.',
+    ),
+    documentation_hosts: {
+      type: ['array', 'string'],
+      items: { type: 'string', minLength: 1, errorMessage: 'must be a host name or glob' },
+      default: [],
+      errorMessage: 'must be a list of host names or globs',
+      description: 'Hosts to which documentation links in errors may lead, besides the host of the server.',
+    },
+  },
+})
+
+/** The settings of errors. */
+export type ErrorSettings = SettingsIn<typeof errorsSchema>
+
+/** The settings of receipts. */
+export const receiptsSchema = defineSettings({
+  name: 'receipts',
+  isLeftToGateway: true,
+  description: 'Whether callers get a signed receipt of a result on request; `gatehouse verify` checks it.',
+})
+
+/** The settings of usage in results. */
+export const usageSchema = defineSettings({
+  name: 'usage',
+  isLeftToGateway: true,
+  description:
+    'Whether results report the usage of the call, if known: its units, its duration, and what remains.',
+})
+
+/** The settings of operations, and where they are. */
+export const progressSchema = defineSettings({
+  name: 'progress',
+  description:
+    'What callers hear of calls that last, operations and tasks. See [Long-running calls](long-running-calls.md).',
+  properties: {
+    heartbeat: setting(
+      durationSchema,
+      '5s',
+      'How long a server may be silent before the gateway notifies the caller that the call still runs.',
+    ),
+    keep: setting(
+      durationSchema,
+      '10m',
+      'How long the outcome of a call that took over a second is kept for `operation/resume`.',
+    ),
+    tasks: {
+      type: 'object',
+      additionalProperties: false,
+      default: {},
+      properties: {
+        after: setting(
+          durationSchema,
+          '20s',
+          'How long a call may take before a client that supports tasks gets it as a task.',
+        ),
+        answer_within: {
+          ...durationSchema,
+          description:
+            'How long a client without tasks waits at most for a result: after that it gets the id of the operation, to request the result later. For clients with a short timeout. Not set by default.',
+        },
+      },
+      description: 'When calls become tasks, and how long clients without tasks wait.',
+    },
+    compat: flag(
+      false,
+      'Whether `type`, `operation_id` and `estimated_remaining_seconds` are also beside `progressToken` of progress notifications. By default `off`, and `on` with `compat: proposals`.',
+    ),
+  },
+})
+
+/** The settings of the feature for one server; times are milliseconds. */
+export type ProgressSettings = SettingsIn<typeof progressSchema>

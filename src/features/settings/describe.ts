@@ -1,10 +1,15 @@
-/**
- * The settings of the small features of the stage describe: how they are configured, without what they do. The features
- * of other stages, and those with many settings, have a file of their own.
- */
+/** The settings of the features of the stage describe: how they are configured, without what they do. */
 import type { SettingsIn } from '../../core/settings.ts'
 import { defineSettings, flag, setting } from '../../core/setting-schemas.ts'
 import { pauseSchema, sizeSchema } from '../../core/time/units.ts'
+
+/** The settings of quotas in lists. */
+export const quotaSchema = defineSettings({
+  name: 'quota',
+  isLeftToGateway: true,
+  description:
+    'Whether tool lists and the manifest contain the remaining quota of the caller, for tools with a rate limit or budget of their own and for servers that report their limit.',
+})
 
 /** The settings of the manifest, and where they are. */
 export const manifestSchema = defineSettings({

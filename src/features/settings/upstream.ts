@@ -1,6 +1,6 @@
-/** The settings of the small features of the stage upstream: how they are configured, without what they do. */
+/** The settings of the features of the stage upstream: how they are configured, without what they do. */
 import type { SettingsIn } from '../../core/settings.ts'
-import { defineSettings, setting } from '../../core/setting-schemas.ts'
+import { defineSettings, setting, compatSetting, flag } from '../../core/setting-schemas.ts'
 import { durationSchema, messageSizeSchema } from '../../core/time/units.ts'
 
 /** The settings of the size of results, and where they are. */
@@ -91,3 +91,113 @@ export const breakerSchema = defineSettings({
 
 /** The settings of the circuit breaker. Times are milliseconds. */
 export type BreakerSettings = SettingsIn<typeof breakerSchema>
+
+/** The settings of stamps. */
+export const provenanceSchema = defineSettings({
+  name: 'provenance',
+  description: 'Where results come from, when they were received, and whether they were changed.',
+  isLeftToGateway: true,
+  properties: {
+    always: flag(
+      false,
+      'Whether every result is stamped, not only results with more to report than server and time, or for clients that request it. See [Where results come from](descriptions.md#where-results-come-from).',
+    ),
+    hash: flag(false, 'Every result has a SHA-256 of its content. Receipts always have one.'),
+    compat: compatSetting(
+      'Whether the stamp is also sent at `provenance` of a tool’s result, where the server has none: with the setting `always` or for clients that request it (`on`), or in every result, which then has its content at `result` too (`always`).',
+    ),
+  },
+})
+
+/** The settings of stamps. */
+export type ProvenanceSettings = SettingsIn<typeof provenanceSchema>
+
+const globs = { type: ['string', 'array'], items: { type: 'string', minLength: 1 }, minLength: 1 } as const
+
+/** The settings of masking, and where they are. */
+export const maskSchema = defineSettings({
+  name: 'mask',
+  description: 'Masking of personal data; off by default.',
+  default: 'off',
+  properties: {
+    rules: {
+      type: 'array',
+      default: [],
+      errorMessage: 'must be a list of { path } or { pattern }',
+      description:
+        'What is masked in responses of servers: by `path` or `pattern`. The rules of a server replace those for all servers. Lists of tools, prompts and resources are not masked.',
+      items: {
+        type: 'object',
+        additionalProperties: false,
+        errorMessage: 'must be a mapping with `path:` or `pattern:`',
+        properties: {
+          path: {
+            type: 'string',
+            minLength: 1,
+            errorMessage: 'must be a path such as $.items[*].email',
+            description:
+              'Where in JSON: of structured content, and of texts that are JSON. It starts with $; then come .name, [0], [*] or .* steps.',
+            examples: ['$.items[*].email'],
+          },
+          pattern: {
+            type: 'string',
+            minLength: 1,
+            errorMessage: 'must be a regular expression',
+            description: 'A regular expression: its matches are masked everywhere.',
+            examples: ['[\\w.+-]+@[\\w-]+\\.[\\w.]+'],
+          },
+          tools: {
+            ...globs,
+            'x-names': 'tool',
+            errorMessage: 'must be the name of a tool, a glob, or a list of them',
+            description: 'The tools to whose responses it applies; all responses if not given.',
+          },
+          replace: {
+            type: 'string',
+            default: '***',
+            errorMessage: 'must be a text',
+            description: 'The replacement text.',
+          },
+        },
+      },
+      examples: [[{ path: '$.items[*].email' }, { pattern: '\\b\\d{3}-\\d{2}-\\d{4}\\b', replace: '[SSN]' }]],
+    },
+  },
+})
+
+/** The settings of masking. */
+export type MaskSettings = SettingsIn<typeof maskSchema>
+
+/** A configured rule: masks by a path or a pattern. */
+export type RuleSettings = MaskSettings['rules'][number]
+
+/** The settings of recommendations, and where they are. */
+export const discoverySchema = defineSettings({
+  name: 'discovery',
+  description: 'Recommends a server for a task, and the likely tool for a wrong name.',
+  isLeftToGateway: true,
+  properties: {
+    registry: {
+      type: ['string', 'boolean'],
+      default: 'off',
+      pattern: '^(off|false|https://\\S+|http://(localhost|127\\.0\\.0\\.1|\\[::1\\])(:\\d+)?(/\\S*)?)$',
+      not: { const: true },
+      errorMessage: 'must be off, or the URL of an MCP registry with https://',
+      description:
+        'The MCP registry in which servers outside of this gateway are searched. It receives what callers search for.',
+      examples: ['https://catalog.example.com'],
+    },
+    publishers: {
+      type: ['array', 'string'],
+      items: { type: 'string', minLength: 1, errorMessage: 'must be a namespace or glob' },
+      default: [],
+      errorMessage: 'must be a list of namespaces or globs such as io.github.modelcontextprotocol',
+      description:
+        'The publishers whose servers may be recommended: the part of their name before the slash, or a glob of it. Empty by default: none.',
+      examples: [['io.github.modelcontextprotocol', 'com.example.*']],
+    },
+  },
+})
+
+/** Where servers are searched besides the configuration and this gateway. */
+export type DiscoverySettings = SettingsIn<typeof discoverySchema>

@@ -10,7 +10,7 @@ import { Payload } from '../../core/payload.ts'
 import { fitting } from '../../core/text/pattern.ts'
 import { recordServerArguments, rememberedSlot } from '../../core/tool-call.ts'
 import type { Remembered, SessionState } from './session.ts'
-import type { RememberSetting } from './settings.ts'
+import type { RememberSetting } from '../settings/authorize.ts'
 import { isNumber } from '../../core/json/exact-number.ts'
 
 /** The arguments of one server's tools that are remembered; undefined if there are none. */

@@ -19,7 +19,7 @@ import { describingTools } from '../tool-lists.ts'
 import type { Feature, Services } from '../feature.ts'
 import { callerValues, modelArguments, type Reserved } from '../offers.ts'
 import { withOptional, withRemembered, rememberedAfter, rememberedNames } from './remember.ts'
-import { type StateSettings, stateSchema } from './settings.ts'
+import { type StateSettings, stateSchema } from '../settings/authorize.ts'
 import {
   StateTokens,
   type Session,

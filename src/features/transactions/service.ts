@@ -19,7 +19,7 @@ import { rollingBack, pendingSteps, retried } from '../../records/transitions.ts
 import type { SettingsOf, Services } from '../feature.ts'
 import { publish } from '../offers.ts'
 import { createRollback, isStepRunning, type Rollback, RunningSteps, WorkerIdentity } from './rollback.ts'
-import type { TransactionSettings } from './settings.ts'
+import type { TransactionSettings } from '../settings/effect.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'identity' | 'features' | 'gateway'>
 

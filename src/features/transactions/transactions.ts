@@ -28,7 +28,7 @@ import {
 } from './service.ts'
 import { answer, commitShape, rollbackShape, statusShape, summaryShape } from './shapes.ts'
 import { makeStep, settledTransaction, tryStep } from './steps.ts'
-import { type TransactionSettings, transactionsSchema } from './settings.ts'
+import { type TransactionSettings, transactionsSchema } from '../settings/effect.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'identity' | 'features' | 'gateway'>
 

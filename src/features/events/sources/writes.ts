@@ -20,7 +20,7 @@ import {
   type SourceContext,
 } from '../types.ts'
 import type { ServerEvents } from '../server-events.ts'
-import type { Writes } from '../settings.ts'
+import type { Writes } from '../../settings/effect.ts'
 import { shortened } from './declared.ts'
 
 type Deps = Pick<Services, 'log' | 'servers' | 'features' | 'invoker' | 'gateway'>

@@ -30,7 +30,7 @@ import type { Bytes } from '../../../store/blobs/blobs.ts'
 import { folderProblem, isOwnPlace, plantedProblem } from '../../../store/private-folder.ts'
 import type { Services, SettingsOf } from '../../feature.ts'
 import { fileName } from '../kept-data.ts'
-import { gatewayWide, type ReferenceSettings } from '../settings.ts'
+import { gatewayWide, type ReferenceSettings } from '../../settings/authorize.ts'
 
 /** The files of each folder that the settings name: of one for all servers, and of others for single ones. */
 export function fileFolders(

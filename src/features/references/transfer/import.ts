@@ -28,7 +28,7 @@ import { uriOf } from '../kept-data.ts'
 import { readableReference, type ReferenceAccess } from '../read.ts'
 import { dataArgument } from '../resolve.ts'
 import { parseReference, SCHEME } from '../selection.ts'
-import type { ImportSettings, ImportTarget } from '../settings.ts'
+import type { ImportSettings, ImportTarget } from '../../settings/authorize.ts'
 import { findTool, innerArguments, innerCall, type InnerTool, type ToolWithRoute } from './export.ts'
 import { mediaTypeOf, nameIn, SNIFFED_BYTES, withBeginning } from './sent-file.ts'
 

@@ -11,7 +11,7 @@ import { MemoryStore } from '../../../../src/store/memory.ts'
 import { featureDeps, type ServiceStubs, withTool, offeredBy } from '../../../support/feature-deps.ts'
 import { serverSettings } from '../../../support/server-settings.ts'
 import { toolCall } from '../../../support/tool-call.ts'
-import type { ConfirmSettings } from '../../../../src/features/confirm/settings.ts'
+import type { ConfirmSettings } from '../../../../src/features/settings/effect.ts'
 
 /** Settings that require confirmation for destructive tools on every call. */
 export const confirmDefaults: ConfirmSettings = {

@@ -5,7 +5,7 @@ import { parse } from 'yaml'
 import type { Risk } from '../../../../src/core/descriptor.ts'
 import type { ToolSettings, UpstreamSettings } from '../../../../src/core/settings.ts'
 import { ruleOf } from '../../../../src/features/confirm/rules.ts'
-import type { ConfirmSettings } from '../../../../src/features/confirm/settings.ts'
+import type { ConfirmSettings } from '../../../../src/features/settings/effect.ts'
 import { serverSettings } from '../../../support/server-settings.ts'
 import { bench, confirmDefaults, fieldsOf, plain, TOOL } from './bench.ts'
 

@@ -8,7 +8,7 @@ import { isObject } from '../../../../src/core/json/json.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { validator } from '../../../../src/core/schema/schema.ts'
 import { mask } from '../../../../src/features/mask/mask.ts'
-import type { RuleSettings } from '../../../../src/features/mask/settings.ts'
+import type { RuleSettings } from '../../../../src/features/settings/upstream.ts'
 import { featureDeps, withTool, offeredBy } from '../../../support/feature-deps.ts'
 import { toolCall } from '../../../support/tool-call.ts'
 

@@ -2,7 +2,7 @@ import type { Call, Client, Handler, Notification, Outcome } from '../../../../s
 import type { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { createSeal } from '../../../../src/core/seal.ts'
-import type { ProgressSettings } from '../../../../src/features/progress/settings.ts'
+import type { ProgressSettings } from '../../../../src/features/settings/admit.ts'
 import { progress } from '../../../../src/features/progress/progress.ts'
 import { tasksExtension } from '../../../../src/protocol/meta-keys.ts'
 import type { Membership } from '../../../../src/durable/members.ts'
