@@ -1,6 +1,7 @@
 /** Assertions about documents for agents, and about versions. */
 import { readDeprecation } from '../core/contract.ts'
 import { settingOf } from '../core/settings.ts'
+import { byFeature } from './duties.ts'
 import {
   type Assertion,
   type Level,
@@ -100,12 +101,22 @@ const ENDING = 'which of its tools will be removed, and when'
 
 /** Assertions about versions and deprecation. */
 export const contract: readonly Assertion[] = [
-  versioned('C016', 'must', 'The contract of the server has its own version.'),
-  versioned('C017', 'must', 'A breaking change raises the major version.'),
-  versioned('C018', 'must', 'An addition raises the minor version.'),
-  versioned('C019', 'must', 'Other changes raise only the patch version.'),
-  versioned('C212', 'must', 'The contract is recorded, and compared with the previous one.'),
-  versioned('C213', 'must', 'Additions and changed texts are distinguished from breaking changes.'),
+  byFeature('C016', 'must', 'The contract of the server has its own version.', CONTRACT_FEATURE),
+  byFeature('C017', 'must', 'A breaking change raises the major version.', CONTRACT_FEATURE),
+  byFeature('C018', 'must', 'An addition raises the minor version.', CONTRACT_FEATURE),
+  byFeature('C019', 'must', 'Other changes raise only the patch version.', CONTRACT_FEATURE),
+  byFeature(
+    'C212',
+    'must',
+    'The contract is recorded, and compared with the previous one.',
+    CONTRACT_FEATURE,
+  ),
+  byFeature(
+    'C213',
+    'must',
+    'Additions and changed texts are distinguished from breaking changes.',
+    CONTRACT_FEATURE,
+  ),
   {
     id: 'C214',
     level: 'must',
@@ -145,8 +156,8 @@ export const contract: readonly Assertion[] = [
       )
     },
   },
-  versioned('C217', 'must', 'Callers are notified of changes.'),
-  versioned('C218', 'must', 'Changes are recorded in a changelog.'),
+  byFeature('C217', 'must', 'Callers are notified of changes.', CONTRACT_FEATURE),
+  byFeature('C218', 'must', 'Changes are recorded in a changelog.', CONTRACT_FEATURE),
   {
     id: 'C219',
     level: 'must',
@@ -154,19 +165,6 @@ export const contract: readonly Assertion[] = [
     check: () => ownerOnly('what its README describes'),
   },
 ]
-
-function versioned(id: string, level: Level, text: string): Assertion {
-  return {
-    id,
-    level,
-    text,
-    fix: `Set features.${CONTRACT_FEATURE} for this upstream.`,
-    check: ({ guards }) =>
-      guards.has(CONTRACT_FEATURE)
-        ? repaired(`the gateway: features.${CONTRACT_FEATURE}`)
-        : fail(`features.${CONTRACT_FEATURE} is off for this upstream`),
-  }
-}
 
 function isEnding({ name, definition }: AuditedTool, { settings }: Subject): boolean {
   const isConfigured = settingOf(settings.tools, name, 'deprecated') !== undefined

@@ -2,13 +2,10 @@
 import type { Handler } from '../core/call.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'
 import { canonical, isObject } from '../core/json/json.ts'
-import { Payload } from '../core/payload.ts'
+import { type Fields, Payload } from '../core/payload.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import { ownCall } from '../protocol/lift.ts'
 import { method } from '../protocol/methods.ts'
-
-/** The members of a JSON object. */
-export type Json = Readonly<Record<string, unknown>>
 
 /** The response of a server. */
 export type Answer =
@@ -16,7 +13,7 @@ export type Answer =
   | { readonly error: GatewayError; readonly result?: undefined }
 
 /** Sends a request to a server. Never throws. */
-export type SendRequest = (method: string, params?: Readonly<Record<string, unknown>>) => Promise<Answer>
+export type SendRequest = (method: string, params?: Fields) => Promise<Answer>
 
 /** The timeout of one request, in milliseconds. */
 const RESPONSE_TIMEOUT_MS = 10_000
@@ -57,7 +54,13 @@ export function errorText({ rpc, message }: GatewayError): string {
 }
 
 /** The list methods. */
-export type ListMethod = 'tools/list' | 'prompts/list' | 'resources/list' | 'resources/templates/list'
+export const listMethods = [
+  'tools/list',
+  'prompts/list',
+  'resources/list',
+  'resources/templates/list',
+] as const
+export type ListMethod = (typeof listMethods)[number]
 
 /** A list of a server. */
 export interface List {
@@ -123,7 +126,7 @@ const most = { reads: 8, size: 1_000_000 }
 /** Reads the first few resources. */
 export async function readResources(
   send: SendRequest,
-  resources: readonly Json[],
+  resources: readonly Fields[],
 ): Promise<readonly Reading[]> {
   const small = resources.filter(({ size }) => typeof size !== 'number' || size <= most.size)
   const readings: Reading[] = []
@@ -137,7 +140,10 @@ export async function readResources(
 }
 
 /** Fetches the first prompt without required arguments; undefined if there is none. */
-export async function fetchPrompt(send: SendRequest, prompts: readonly Json[]): Promise<Fetched | undefined> {
+export async function fetchPrompt(
+  send: SendRequest,
+  prompts: readonly Fields[],
+): Promise<Fetched | undefined> {
   const plain = prompts.find((prompt) => typeof prompt.name === 'string' && !needsArguments(prompt))
   if (!plain) return undefined
   const name = String(plain.name)
@@ -145,7 +151,7 @@ export async function fetchPrompt(send: SendRequest, prompts: readonly Json[]): 
   return { name, ...(error && { error }) }
 }
 
-function needsArguments({ arguments: given }: Json): boolean {
+function needsArguments({ arguments: given }: Fields): boolean {
   if (given === undefined) return false
   return !Array.isArray(given) || given.some((each) => isObject(each) && each.required === true)
 }

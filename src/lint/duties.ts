@@ -2,6 +2,7 @@
 import { isObject } from '../core/json/json.ts'
 import {
   type Assertion,
+  type Level,
   fail,
   notApplicable,
   ownerOnly,
@@ -40,19 +41,13 @@ export const duties: readonly Assertion[] = [
         ? repaired('other HTTP responses become JSON-RPC errors')
         : notApplicable('it is a child process'),
   },
-  {
-    id: 'C091',
-    level: 'must',
-    text: 'Clients receive only requests for which they declared the capability.',
-    check: () =>
-      repaired('the gateway rejects server requests for which the client did not declare the capability'),
-  },
-  {
-    id: 'C106',
-    level: 'should',
-    text: 'An in-flight call can be cancelled.',
-    check: () => repaired('the client does not wait for the server'),
-  },
+  always(
+    'C091',
+    'must',
+    'Clients receive only requests for which they declared the capability.',
+    'the gateway rejects server requests for which the client did not declare the capability',
+  ),
+  always('C106', 'should', 'An in-flight call can be cancelled.', 'the client does not wait for the server'),
   {
     id: 'C107',
     level: 'should',
@@ -62,55 +57,40 @@ export const duties: readonly Assertion[] = [
         `the server is notified${reach.kind === 'url' ? ', or its stream is closed' : ''}; whether it stops is up to the server`,
       ),
   },
-  {
-    id: 'C112',
-    level: 'must',
-    text: 'Progress is sent only for in-flight calls, and only if requested.',
-    check: () => repaired('other progress is dropped'),
-  },
-  {
-    id: 'C113',
-    level: 'must',
-    text: 'Progress increases.',
-    check: () => repaired('a value that does not increase is dropped'),
-  },
-  {
-    id: 'C115',
-    level: 'must',
-    text: 'No progress is sent after the response.',
-    check: () => repaired('late progress is dropped'),
-  },
-  {
-    id: 'C116',
-    level: 'must',
-    text: 'Progress does not flood the client.',
-    check: () => repaired('progress is dropped while the client is slow'),
-  },
-  {
-    id: 'C188',
-    level: 'must',
-    text: 'Requests have a maximum size.',
-    check: () => repaired('the gateway rejects larger ones (limits.body)'),
-  },
-  {
-    id: 'C198',
-    level: 'should',
-    text: 'The trace context of the client reaches the server.',
-    check: () => repaired('traceparent and tracestate are forwarded'),
-  },
-  {
-    id: 'C200',
-    level: 'must',
-    text: 'Each call has an id in the log.',
-    check: () => repaired('each call is assigned one'),
-  },
-  {
-    id: 'C201',
-    level: 'must',
-    text: 'Each tool call is logged: name, id, duration and outcome.',
-    check: () => repaired('one line for each call'),
-  },
+  always(
+    'C112',
+    'must',
+    'Progress is sent only for in-flight calls, and only if requested.',
+    'other progress is dropped',
+  ),
+  always('C113', 'must', 'Progress increases.', 'a value that does not increase is dropped'),
+  always('C115', 'must', 'No progress is sent after the response.', 'late progress is dropped'),
+  always(
+    'C116',
+    'must',
+    'Progress does not flood the client.',
+    'progress is dropped while the client is slow',
+  ),
+  always('C188', 'must', 'Requests have a maximum size.', 'the gateway rejects larger ones (limits.body)'),
+  always(
+    'C198',
+    'should',
+    'The trace context of the client reaches the server.',
+    'traceparent and tracestate are forwarded',
+  ),
+  always('C200', 'must', 'Each call has an id in the log.', 'each call is assigned one'),
+  always(
+    'C201',
+    'must',
+    'Each tool call is logged: name, id, duration and outcome.',
+    'one line for each call',
+  ),
 ]
+
+/** A rule that the gateway satisfies for every server, with how. */
+function always(id: string, level: Level, text: string, how: string): Assertion {
+  return { id, level, text, check: () => repaired(how) }
+}
 
 /** The configuration key of each feature. */
 const places: Readonly<Record<string, string>> = {
@@ -142,11 +122,16 @@ export const guarded: readonly Assertion[] = [
     text: 'An error that the model can correct is a result with isError.',
     check: () => ownerOnly('whether its tools do so; refusals of the gateway do'),
   },
-  by('C145', 'must', 'A call of an unknown tool is rejected before the server is called.', 'validate'),
-  by('C146', 'should', 'Invalid arguments are rejected with a message that a model can act on.', 'validate'),
-  by('C147', 'must', 'Internal errors reveal no internals.', 'errors'),
-  by('C148', 'must', 'A successful call has content.', 'validate'),
-  by(
+  byFeature('C145', 'must', 'A call of an unknown tool is rejected before the server is called.', 'validate'),
+  byFeature(
+    'C146',
+    'should',
+    'Invalid arguments are rejected with a message that a model can act on.',
+    'validate',
+  ),
+  byFeature('C147', 'must', 'Internal errors reveal no internals.', 'errors'),
+  byFeature('C148', 'must', 'A successful call has content.', 'validate'),
+  byFeature(
     'C149',
     'must',
     'Arguments are validated against the input schema before the server receives them.',
@@ -158,9 +143,9 @@ export const guarded: readonly Assertion[] = [
     text: 'Results of tools with an output schema match the schema.',
     fix: 'Set features.validate.output to strict to reject other results.',
     check: ({ tools, guards }) => {
-      const promising = tools.filter(hasOutput)
-      if (promising.length === 0) return notApplicable('no tool has an output schema')
+      const promising = withOutput(tools)
       const settings = guards.get('validate')
+      if (promising.length === 0) return notApplicable(NO_OUTPUT)
       if (!isObject(settings) || settings.output === 'off') return fail('features.validate does not check it')
       if (settings.output === 'strict') return repaired('other results are rejected')
       return ownerOnly(`whether ${promising.length} tools match theirs; the gateway logs warnings`)
@@ -170,38 +155,37 @@ export const guarded: readonly Assertion[] = [
     id: 'C151',
     level: 'should',
     text: 'Structured content is also in a text block.',
-    check: ({ tools }) => {
-      const promising = tools.filter(hasOutput)
-      if (promising.length === 0) return notApplicable('no tool has an output schema')
-      return ownerOnly(
-        'whether its tools do so; for clients that only read text, the gateway adds a missing block',
-      )
-    },
+    check: ({ tools }) =>
+      withOutput(tools).length === 0
+        ? notApplicable(NO_OUTPUT)
+        : ownerOnly(
+            'whether its tools do so; for clients that only read text, the gateway adds a missing block',
+          ),
   },
-  by('C175', 'must', 'A truncated result is marked as such.', 'result_limit'),
-  by('C178', 'must', 'Protocol errors and tool errors are distinguished.', 'errors'),
-  by('C179', 'must', 'Errors have codes and names from one table.', 'errors'),
-  by('C181', 'forbidden', 'No stack trace is exposed.', 'errors'),
-  by('C182', 'forbidden', 'No error contains a secret.', 'errors'),
-  by('C183', 'forbidden', 'No error contains a path that the caller did not send.', 'errors'),
-  by('C184', 'forbidden', 'No error contains a query with its values.', 'errors'),
-  by('C185', 'forbidden', 'No error contains an internal host or service.', 'errors'),
-  by('C186', 'forbidden', 'No error repeats what a user entered.', 'errors'),
-  by(
+  byFeature('C175', 'must', 'A truncated result is marked as such.', 'result_limit'),
+  byFeature('C178', 'must', 'Protocol errors and tool errors are distinguished.', 'errors'),
+  byFeature('C179', 'must', 'Errors have codes and names from one table.', 'errors'),
+  byFeature('C181', 'forbidden', 'No stack trace is exposed.', 'errors'),
+  byFeature('C182', 'forbidden', 'No error contains a secret.', 'errors'),
+  byFeature('C183', 'forbidden', 'No error contains a path that the caller did not send.', 'errors'),
+  byFeature('C184', 'forbidden', 'No error contains a query with its values.', 'errors'),
+  byFeature('C185', 'forbidden', 'No error contains an internal host or service.', 'errors'),
+  byFeature('C186', 'forbidden', 'No error repeats what a user entered.', 'errors'),
+  byFeature(
     'C187',
     'should',
     'An error contains the request id, the field, the reason and when to retry.',
     'errors',
   ),
-  by('C189', 'must', 'Results have a maximum size.', 'result_limit'),
-  by('C190', 'must', 'Calls have a timeout.', 'limits'),
-  by('C191', 'should', 'Each caller has a rate limit.', 'rate_limit'),
-  by('C192', 'should', 'Each caller has a concurrency limit.', 'concurrency'),
-  by('C194', 'must', 'A call that times out fails with -32004.', 'limits'),
+  byFeature('C189', 'must', 'Results have a maximum size.', 'result_limit'),
+  byFeature('C190', 'must', 'Calls have a timeout.', 'limits'),
+  byFeature('C191', 'should', 'Each caller has a rate limit.', 'rate_limit'),
+  byFeature('C192', 'should', 'Each caller has a concurrency limit.', 'concurrency'),
+  byFeature('C194', 'must', 'A call that times out fails with -32004.', 'limits'),
 ]
 
 /** A rule that a feature of the gateway satisfies if it is on. */
-function by(id: string, level: Assertion['level'], text: string, feature: string): Assertion {
+export function byFeature(id: string, level: Level, text: string, feature: string): Assertion {
   const place = places[feature] ?? `features.${feature}`
   return {
     id,
@@ -223,8 +207,10 @@ function access({ settings, guards, isProtected }: Subject) {
   return repaired(...rules.map(([key]) => key))
 }
 
-function hasOutput({ definition: { outputSchema } }: AuditedTool): boolean {
-  return isObject(outputSchema)
+const NO_OUTPUT = 'no tool has an output schema'
+
+function withOutput(tools: readonly AuditedTool[]): readonly AuditedTool[] {
+  return tools.filter(({ definition: { outputSchema } }) => isObject(outputSchema))
 }
 
 const NONE = 'no tool changes anything'

@@ -1,6 +1,7 @@
 /** Assertions about resources and prompts. */
 import { isObject } from '../core/json/json.ts'
-import { errorText, type Reading, type Json } from './asking.ts'
+import type { Fields } from '../core/payload.ts'
+import { errorText, type Reading } from './asking.ts'
 import { type Assertion, each, fail, notApplicable, pass, type Subject } from './subject.ts'
 
 const NONE = 'it has no resources'
@@ -146,7 +147,7 @@ function isTemplate(text: string): boolean {
   return /^(?:[^{}]|\{[^{}]+\})+$/.test(text)
 }
 
-function contentsOf({ uri, error, contents }: Reading): readonly Json[] | string {
+function contentsOf({ uri, error, contents }: Reading): readonly Fields[] | string {
   if (error) return `${uri}: ${errorText(error)}`
   if (!Array.isArray(contents) || !contents.every(isObject))
     return `${uri}: contents is not a list of objects`
@@ -189,7 +190,7 @@ export const prompts: readonly Assertion[] = [
     text: 'A server with prompts declares, lists and returns them.',
     fix: 'Declare the capability prompts, and answer prompts/list and prompts/get.',
     check: ({ capabilities, prompts: all, lists, prompt }) => {
-      const { error } = lists['prompts/list']
+      const error = lists.get('prompts/list')?.error
       if (!isObject(capabilities.prompts)) {
         return all.length > 0
           ? fail(`${all.length} prompts, not declared`)
@@ -238,12 +239,12 @@ export const prompts: readonly Assertion[] = [
   },
 ]
 
-function eachPrompt({ prompts: all }: Subject, problemsOf: (prompt: Json) => readonly string[]) {
+function eachPrompt({ prompts: all }: Subject, problemsOf: (prompt: Fields) => readonly string[]) {
   const taking = all.filter(({ arguments: given }) => given !== undefined)
   return each(taking, all.length === 0 ? 'it has no prompts' : 'no prompt takes arguments', problemsOf)
 }
 
-function shapeProblems({ name, arguments: given }: Json): string[] {
+function shapeProblems({ name, arguments: given }: Fields): string[] {
   if (!Array.isArray(given)) return [`${String(name)}: arguments is not a list`]
   return given.flatMap((each) => {
     if (!isObject(each) || typeof each.name !== 'string')

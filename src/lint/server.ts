@@ -17,9 +17,9 @@ export const server: readonly Assertion[] = [
     fix: 'Declare the capability, or stop serving its methods.',
     check: (subject) =>
       unless(
-        listMethods(subject)
-          .filter((name) => !isDeclared(subject, name) && subject.lists[name].items.length > 0)
-          .map((name) => `${name}: has entries, but capability ${capabilityOf(name)} is not declared`),
+        [...subject.lists]
+          .filter(([name, { items }]) => !isDeclared(subject, name) && items.length > 0)
+          .map(([name]) => `${name}: has entries, but capability ${capabilityOf(name)} is not declared`),
         `declared: ${Object.keys(subject.capabilities).join(', ') || 'nothing'}`,
       ),
   },
@@ -50,12 +50,9 @@ export const server: readonly Assertion[] = [
     fix: 'Implement the methods of the capability, or stop declaring it.',
     check: (subject) =>
       unless(
-        listMethods(subject).flatMap((name) => {
-          const { error } = subject.lists[name]
-          return error && isDeclared(subject, name) && !isOptional(name)
-            ? [`${name}: ${errorText(error)}`]
-            : []
-        }),
+        [...subject.lists].flatMap(([name, { error }]) =>
+          error && isDeclared(subject, name) && !isOptional(name) ? [`${name}: ${errorText(error)}`] : [],
+        ),
         'each declared list was read',
       ),
   },
@@ -86,7 +83,7 @@ export const server: readonly Assertion[] = [
     check: (subject) => {
       const { resources } = subject.capabilities
       if (!isObject(resources)) return notApplicable('resources are not declared')
-      const { error } = subject.lists['resources/templates/list']
+      const error = subject.lists.get('resources/templates/list')?.error
       const templates = error ? 'no templates' : `${subject.templates.length} templates`
       return pass(templates, resources.subscribe === true ? 'subscriptions declared' : 'no subscriptions')
     },
@@ -108,7 +105,7 @@ export const server: readonly Assertion[] = [
     fix: `Return at most ${LONG_PAGE} entries per page, and a nextCursor.`,
     check: ({ lists }) =>
       unless(
-        Object.entries(lists).flatMap(([name, { pages }]) =>
+        [...lists].flatMap(([name, { pages }]) =>
           pages.some((size) => size > LONG_PAGE)
             ? [`${name}: ${Math.max(...pages)} entries on one page`]
             : [],
@@ -123,9 +120,7 @@ export const server: readonly Assertion[] = [
     fix: 'Sort the entries before pagination.',
     check: ({ lists }) =>
       unless(
-        Object.entries(lists).flatMap(([name, { isStable }]) =>
-          isStable ? [] : [`${name}: two reads differ`],
-        ),
+        [...lists].flatMap(([name, { isStable }]) => (isStable ? [] : [`${name}: two reads differ`])),
         'each list was read twice',
       ),
   },
@@ -162,16 +157,6 @@ function runsAsTask({ taskSupport }: Readonly<Record<string, unknown>>): boolean
   return taskSupport === 'required' || taskSupport === 'optional'
 }
 
-function listMethods({ lists }: Subject): ListMethod[] {
-  const all: readonly ListMethod[] = [
-    'tools/list',
-    'prompts/list',
-    'resources/list',
-    'resources/templates/list',
-  ]
-  return all.filter((name) => Object.hasOwn(lists, name))
-}
-
 function isDeclared({ capabilities }: Subject, name: ListMethod): boolean {
   return isObject(capabilities[capabilityOf(name)])
 }
@@ -186,7 +171,7 @@ function isOptional(name: ListMethod): boolean {
 }
 
 function pagesOf(lists: Subject['lists']): string {
-  return Object.entries(lists)
+  return [...lists]
     .filter(([, { pages }]) => pages.length > 0)
     .map(([name, { items, pages }]) => `${name}: ${items.length} on ${pages.length} pages`)
     .join(', ')

@@ -4,39 +4,39 @@ import { surroundingsOf } from '../core/judgement/surroundings.ts'
 import type { Handler } from '../core/call.ts'
 import type { Classification } from '../core/descriptor.ts'
 import { isObject } from '../core/json/json.ts'
+import type { Fields } from '../core/payload.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import { metaKeys } from '../protocol/meta-keys.ts'
 import {
   type Answer,
-  type SendRequest,
   createSender,
   type List,
+  listMethods,
   type ListMethod,
   readList,
   fetchPrompt,
   type Fetched,
   type Reading,
   readResources,
-  type Json,
 } from './asking.ts'
 
 /** A tool of the server, with its classification. */
 export interface AuditedTool {
   readonly name: string
-  readonly definition: Json
+  readonly definition: Fields
   readonly classification: Classification
 }
 
 /** All data of an audit, collected in advance. */
 export interface Subject extends AuditContext {
   readonly upstream: string
-  readonly capabilities: Json
-  readonly serverInfo: Json
-  readonly lists: Readonly<Record<ListMethod, List>>
+  readonly capabilities: Fields
+  readonly serverInfo: Fields
+  readonly lists: ReadonlyMap<ListMethod, List>
   readonly tools: readonly AuditedTool[]
-  readonly prompts: readonly Json[]
-  readonly resources: readonly Json[]
-  readonly templates: readonly Json[]
+  readonly prompts: readonly Fields[]
+  readonly resources: readonly Fields[]
+  readonly templates: readonly Fields[]
   /** The contents of some resources. */
   readonly readings: readonly Reading[]
   /** A fetched prompt without required arguments. */
@@ -66,11 +66,13 @@ export async function gather(handle: Handler, context: AuditContext): Promise<Su
   const { capabilities, serverInfo, _meta: meta } = discovered.result.fields
   const own = isObject(capabilities) ? capabilities : {}
   const info = isObject(meta) ? meta[metaKeys.serverInfo] : serverInfo
-  const lists = await readLists(send)
-  const tools = lists['tools/list'].items.filter(isObject)
+  const lists = new Map<ListMethod, List>()
+  for (const name of listMethods) lists.set(name, await readList(send, name))
+  const entriesOf = (name: ListMethod): readonly Fields[] => lists.get(name)?.items.filter(isObject) ?? []
+  const tools = entriesOf('tools/list')
   const around = surroundingsOf(tools)
-  const resources = lists['resources/list'].items.filter(isObject)
-  const prompts = lists['prompts/list'].items.filter(isObject)
+  const resources = entriesOf('resources/list')
+  const prompts = entriesOf('prompts/list')
   const prompt = await fetchPrompt(send, prompts)
   const { tasks } = own
   const listsTasks = isObject(tasks) && tasks.list !== undefined
@@ -87,20 +89,11 @@ export async function gather(handle: Handler, context: AuditContext): Promise<Su
     })),
     prompts,
     resources,
-    templates: lists['resources/templates/list'].items.filter(isObject),
+    templates: entriesOf('resources/templates/list'),
     readings: await readResources(send, resources),
     ...(prompt && { prompt }),
     unknownMethod: await send(UNKNOWN_METHOD),
     ...(listsTasks && { taskList: await send('tasks/list') }),
-  }
-}
-
-async function readLists(send: SendRequest): Promise<Subject['lists']> {
-  return {
-    'tools/list': await readList(send, 'tools/list'),
-    'prompts/list': await readList(send, 'prompts/list'),
-    'resources/list': await readList(send, 'resources/list'),
-    'resources/templates/list': await readList(send, 'resources/templates/list'),
   }
 }
 

@@ -1,6 +1,7 @@
 /** Assertions about tools and their schemas. */
 import { verbOf } from '../catalog/classify.ts'
 import { isObject } from '../core/json/json.ts'
+import type { Fields } from '../core/payload.ts'
 import { uncheckedPatterns, UnusableSchema, validator } from '../core/schema/schema.ts'
 import { isPlainName } from '../core/text/alias.ts'
 import {
@@ -13,7 +14,6 @@ import {
   type AuditedTool,
   type Subject,
 } from './subject.ts'
-import type { Json } from './asking.ts'
 
 const NONE = 'it has no tools'
 
@@ -49,12 +49,8 @@ export const tools: readonly Assertion[] = [
     level: 'should',
     text: 'A tool with structured content has an output schema.',
     fix: 'Add an outputSchema.',
-    check: ({ tools: all }) => {
-      if (all.length === 0) return notApplicable(NONE)
-      const without = all.filter(({ definition }) => !isObject(definition.outputSchema))
-      if (without.length === 0) return pass(`${all.length} checked`)
-      return ownerOnly(`whether these return structured content: ${namesOf(without)}`)
-    },
+    check: ({ tools: all }) =>
+      outputs(all, `${all.length} checked`, 'whether these return structured content'),
   },
   {
     id: 'C124',
@@ -100,12 +96,8 @@ export const tools: readonly Assertion[] = [
     level: 'must',
     text: 'The format of the results of each tool is documented and stable.',
     fix: 'Add an outputSchema, or describe the format of the text.',
-    check: ({ tools: all }) => {
-      if (all.length === 0) return notApplicable(NONE)
-      const without = all.filter(({ definition }) => !isObject(definition.outputSchema))
-      if (without.length === 0) return pass('each tool has an outputSchema')
-      return ownerOnly(`the format of the results of these: ${namesOf(without)}`)
-    },
+    check: ({ tools: all }) =>
+      outputs(all, 'each tool has an outputSchema', 'the format of the results of these'),
   },
 ]
 
@@ -170,17 +162,22 @@ function formProblems({ name, definition: { annotations, icons, execution } }: A
   return problems
 }
 
-function titleOf(definition: AuditedTool['definition']): string | undefined {
+function titleOf(definition: Fields): string | undefined {
   const found = definition.title ?? hintsOf(definition).title
   return typeof found === 'string' && found.trim() !== '' ? found : undefined
 }
 
-function hintsOf({ annotations }: AuditedTool['definition']): Readonly<Record<string, unknown>> {
+function hintsOf({ annotations }: Fields): Fields {
   return isObject(annotations) ? annotations : {}
 }
 
-function namesOf(all: readonly AuditedTool[]): string {
-  return all.map(({ name }) => name).join(', ')
+/** A rule that a server with an output schema for each tool satisfies; of the other tools, only its owner knows. */
+function outputs(all: readonly AuditedTool[], otherwise: string, question: string): RuleResult {
+  if (all.length === 0) return notApplicable(NONE)
+  const without = all.filter(({ definition }) => !isObject(definition.outputSchema))
+  return without.length === 0
+    ? pass(otherwise)
+    : ownerOnly(`${question}: ${without.map(({ name }) => name).join(', ')}`)
 }
 
 /** Assertions about the input schemas of tools. */
@@ -265,7 +262,7 @@ export const schemas: readonly Assertion[] = [
 ]
 
 /** Why a schema is invalid; undefined if it is valid. */
-function problemOf(schema: Json): string | undefined {
+function problemOf(schema: Fields): string | undefined {
   try {
     validator(schema)({})
     const invalid = uncheckedPatterns(schema).find(({ reason }) => reason === 'syntax')
@@ -282,7 +279,7 @@ function eachTool({ tools }: Subject, problemsOf: (tool: AuditedTool) => readonl
 
 function eachSchema(
   { tools }: Subject,
-  problemsOf: (tool: AuditedTool, schema: Json) => readonly string[],
+  problemsOf: (tool: AuditedTool, schema: Fields) => readonly string[],
 ): RuleResult {
   const usable = tools.filter(({ definition }) => isObject(definition.inputSchema))
   return each(usable, 'no tool has an input schema', (tool) => {
@@ -294,7 +291,7 @@ function eachSchema(
 const DRAFT_07 = 'http://json-schema.org/draft-07/schema#'
 const LATEST = 'https://json-schema.org/draft/2020-12/schema'
 
-function dialectProblems(name: string, schema: Json): string[] {
+function dialectProblems(name: string, schema: Fields): string[] {
   const { $schema } = schema
   if ($schema !== undefined) {
     const isKnown = typeof $schema === 'string' && /draft-07|draft\/2020-12/.test($schema)
@@ -309,7 +306,7 @@ function dialectProblems(name: string, schema: Json): string[] {
 }
 
 /** Keywords that 2020-12 removed or changed. */
-function oldWords(schema: Json): string[] {
+function oldWords(schema: Fields): string[] {
   const found = new Set<string>()
   look(schema, 0, found)
   return [...found]

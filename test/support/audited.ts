@@ -23,12 +23,12 @@ export function subjectOf({ settings, tools = [], ...rest }: Difference = {}): S
     revision: '2025-11-25',
     capabilities: { tools: {}, prompts: {}, resources: {}, logging: {} },
     serverInfo: { name: 'notes', version: '1.0.0' },
-    lists: {
-      'tools/list': listOf(tools),
-      'prompts/list': listOf(rest.prompts ?? []),
-      'resources/list': listOf(rest.resources ?? []),
-      'resources/templates/list': listOf(rest.templates ?? []),
-    },
+    lists: new Map([
+      ['tools/list', listOf(tools)],
+      ['prompts/list', listOf(rest.prompts ?? [])],
+      ['resources/list', listOf(rest.resources ?? [])],
+      ['resources/templates/list', listOf(rest.templates ?? [])],
+    ]),
     tools: tools.map((definition) => {
       return { name: String(definition['name']), definition, classification: classify(definition, own) }
     }),

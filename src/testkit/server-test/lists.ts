@@ -4,6 +4,7 @@
  */
 import type { Fields } from '../../core/payload.ts'
 import { isObject } from '../../core/json/json.ts'
+import { listMethods } from '../../lint/asking.ts'
 import { method } from '../../protocol/methods.ts'
 import { type Results, type SubjectChecks, summary } from './results.ts'
 import { absenceOf, type ServerSession, type Answer, type CheckContext, isAsking } from './session.ts'
@@ -13,8 +14,6 @@ import { failureText, leakIn, shown } from './examples.ts'
 
 /** The entries of the lists of a server, by the name of the list: `tools`, `prompts`, `resources`, `resourceTemplates`. */
 export type Lists = Readonly<Record<string, readonly Fields[]>>
-
-const listMethods = ['tools/list', 'prompts/list', 'resources/list', 'resources/templates/list'] as const
 
 /** The maximum number of pages that are read: a list that is longer does not end. */
 const MAX_PAGES = 200

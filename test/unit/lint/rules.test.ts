@@ -353,6 +353,5 @@ describe('rules that the gateway satisfies for a server', () => {
 })
 
 function listsWith(name: 'tools/list' | 'prompts/list', more: Parameters<typeof listOf>[1]) {
-  const { lists } = subjectOf()
-  return { ...lists, [name]: listOf([], more) }
+  return new Map([...subjectOf().lists, [name, listOf([], more)]])
 }
