@@ -1,10 +1,11 @@
 /** Converts validated values to settings, with the defaults of the profile, and those of features with their overrides. */
 import { resolve } from 'node:path'
 import { isObject } from '../core/json/json.ts'
+import type { FromSchema } from '../core/schema/from-schema.ts'
 import type { JsonSchema } from '../core/schema/schema.ts'
+import type { listenSchema } from './sections/listen.ts'
 import type {
   CommandReach,
-  ErrorRule,
   FeatureSchema,
   ListenSettings,
   Settings,
@@ -17,15 +18,16 @@ import { Secret } from '../core/text/secret.ts'
 import { MAX_TIMER_MS } from '../core/time/waiting.ts'
 import { configuredNames } from './configured-names.ts'
 import { configuredSecrets, namedSecrets, type PlacedReference, type Environment } from './secrets.ts'
-import { aboutSettings, type AboutValues, recommendSettings } from './sections/about.ts'
+import { aboutSettings, recommendSettings } from './sections/about.ts'
 import { authSettings } from './sections/auth.ts'
 import { complete, withSwitches } from './schema-lookup.ts'
 import { declaredEvents, type EventValues } from './sections/events.ts'
 import { type CompatTarget, featureDefaults, profiles, type FeatureDefaults } from './sections/profile.ts'
 import { observeSettings, type ObserveValues, exportSettings } from './sections/observe.ts'
 import { storeSettings } from './sections/store.ts'
-import { renamesOf, toolSettings, type ToolValues } from './sections/tool.ts'
-import { oauthSettings, type OAuthValues, isPersonal } from './sections/upstream-oauth.ts'
+import { renamesOf, toolSettings } from './sections/tool.ts'
+import type { ArgumentValues, UpstreamValues } from './sections/upstream.ts'
+import { oauthSettings, isPersonal } from './sections/upstream-oauth.ts'
 
 /** The origin of settings: the known features, and the file, if there is one. */
 interface Origin {
@@ -92,15 +94,7 @@ export function withListen(value: unknown, listen: ListenOverride = {}): unknown
 interface FileValues {
   readonly profile: Settings['profile']
   readonly compat?: CompatTarget
-  readonly listen: {
-    readonly host: string
-    readonly port: number
-    readonly public_url?: string
-    readonly origins: string | readonly string[]
-    readonly legacy_sse: boolean
-    readonly aggregate: boolean
-    readonly aggregate_timeout: number
-  }
+  readonly listen: FromSchema<typeof listenSchema>
   readonly prefix: UpstreamSettings['prefix']
   readonly store?: Secret
   readonly observe: ObserveValues
@@ -110,38 +104,6 @@ interface FileValues {
   readonly events: EventValues
   readonly upstreams: Readonly<Record<string, UpstreamValues>>
 }
-
-interface UpstreamValues extends AboutValues {
-  readonly url?: string
-  readonly command?: readonly string[]
-  readonly args?: readonly string[]
-  readonly env?: Readonly<Record<string, Secret>>
-  readonly cwd?: string
-  readonly headers?: Readonly<Record<string, Secret>>
-  readonly token?: Secret
-  readonly proxy?: 'env' | 'off' | Secret
-  readonly oauth?: OAuthValues
-  readonly prefix?: UpstreamSettings['prefix']
-  readonly compat?: CompatTarget
-  readonly transport: UpstreamSettings['transport']
-  readonly revision: UpstreamSettings['revision']
-  readonly isolation: UpstreamSettings['isolation']
-  readonly trust?: boolean
-  readonly sandbox?: boolean
-  readonly gateway_key?: string
-  readonly roots: 'off' | 'client' | readonly string[]
-  readonly start_timeout: number
-  readonly idle: number
-  readonly tools: Readonly<Record<string, ToolValues>>
-  readonly resources?: UpstreamSettings['resources']
-  readonly scopes: Readonly<Record<string, string | readonly string[]>>
-  readonly allow: Readonly<Record<string, ArgumentValues>>
-  readonly deny: Readonly<Record<string, ArgumentValues>>
-  readonly events: EventValues
-  readonly errors: readonly (Omit<ErrorRule, 'retryAfter'> & { readonly retry_after?: number })[]
-}
-
-type ArgumentValues = Readonly<Record<string, string>> | boolean
 
 // The settings of features are completed separately, because those of an upstream are based on the common ones.
 function inline({ $defs: _definitions, ...schema }: JsonSchema): JsonSchema {
@@ -236,7 +198,7 @@ function proxySetting(proxy: 'env' | 'off' | Secret): Pick<UrlReach, 'proxy'> {
 
 function urlReach(
   url: string,
-  { headers = {}, token, oauth, proxy = 'env' }: UpstreamValues,
+  { headers = {}, token, oauth, proxy }: UpstreamValues,
   { servers }: Origin,
 ): UrlReach {
   const named = Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value] as const)

@@ -76,7 +76,7 @@ const table = {
 export type ErrorCode = keyof typeof table
 
 /** All error codes. */
-export const errorCodes = Object.keys(table)
+export const errorCodes = Object.keys(table).filter(isErrorCode)
 
 /** Whether a value is an error code. */
 export function isErrorCode(word: unknown): word is ErrorCode {

@@ -233,7 +233,7 @@ export const resourceWords = {
       description: 'An equivalent HTTP request, such as `GET /projects/{1}`, with the same replacements.',
     },
   },
-}
+} as const
 
 /** The description of a server as written in the file. */
 export type AboutValues = FromSchema<{

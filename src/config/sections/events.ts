@@ -2,8 +2,8 @@
 import { isObject } from '../../core/json/json.ts'
 import { parseSteps } from '../../core/json/path.ts'
 import { scopeNameSchema } from '../../core/principal.ts'
+import type { FromSchema } from '../../core/schema/from-schema.ts'
 import type { DeclaredEvent, DeclaredEvents } from '../../core/settings.ts'
-import type { Secret } from '../../core/text/secret.ts'
 import { durationSchema } from '../../core/time/units.ts'
 import { parseExpression, parsePath, serverTool, uses } from '../../core/undo/expression.ts'
 import { atKey, atValue, type Finding } from '../problem.ts'
@@ -263,27 +263,8 @@ function isStandard(secret: string): boolean {
 }
 
 /** Declared events in a file, with defaults. */
-export type EventValues = Readonly<
-  Record<
-    string,
-    {
-      readonly watch?: string
-      readonly every: number
-      readonly items: string
-      readonly id?: string
-      readonly changed?: string
-      readonly removed: boolean
-      readonly hook?: {
-        readonly secret: Secret | readonly Secret[]
-        readonly form: 'github' | 'stripe' | 'standard'
-      }
-      readonly when?: Readonly<Record<string, string | readonly string[]>>
-      readonly description?: string
-      readonly fields?: string | readonly string[]
-      readonly scope?: string
-    }
-  >
->
+export type EventValues = Readonly<Record<string, EventValue>>
+type EventValue = FromSchema<(typeof eventsSchema)['additionalProperties']>
 
 /** The settings of all declared events. */
 export function declaredEvents(
@@ -311,7 +292,7 @@ function declaredEvent({
   hook,
   when = {},
   ...event
-}: EventValues[string]): DeclaredEvent | undefined {
+}: EventValue): DeclaredEvent | undefined {
   const both = {
     ...(description !== undefined && { description }),
     ...(fields !== undefined && { fields: [fields].flat() }),

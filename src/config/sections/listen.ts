@@ -1,11 +1,10 @@
 /** The section `listen`. */
-import type { JsonSchema } from '../../core/schema/schema.ts'
 import { messageSizeSchema, timeoutSchema } from '../../core/time/units.ts'
 
 const origin = '^(\\*|[a-z][a-z0-9+.-]*://[^/\\s*]+)$'
 
 /** The JSON Schema of `listen`. */
-export const listenSchema: JsonSchema = {
+export const listenSchema = {
   type: 'object',
   errorMessage: 'must be a mapping such as { port: 8900 }',
   default: {},
@@ -64,10 +63,10 @@ export const listenSchema: JsonSchema = {
     },
   },
   additionalProperties: false,
-}
+} as const
 
 /** The JSON Schema of `limits.body`. */
-export const bodySchema: JsonSchema = {
+export const bodySchema = {
   ...messageSizeSchema,
   default: '1MB',
   description:

@@ -1,34 +1,33 @@
 /** The keys `version` and `profile`, and the defaults of the profiles. */
-import type { JsonSchema } from '../../core/schema/schema.ts'
 import type { Settings } from '../../core/settings.ts'
 
 /** The JSON Schema of `version`. */
-export const versionSchema: JsonSchema = {
+export const versionSchema = {
   const: 1,
   default: 1,
   errorMessage: 'must be 1, the only supported version',
   description: 'The version of the configuration format.',
-}
+} as const
 
 /** The JSON Schema of `profile`. */
-export const profileSchema: JsonSchema = {
+export const profileSchema = {
   enum: ['open', 'corporate'],
   default: 'open',
   errorMessage: 'must be open or corporate',
   description:
     '`corporate` requires authentication and uses the strict default of every setting. See [The profile corporate](guard.md#the-profile-corporate).',
-}
+} as const
 
 /** The JSON Schema of `compat`, for all servers or for one. */
-export const compatSchema: JsonSchema = {
+export const compatSchema = {
   enum: ['proposals', 'off', false],
   errorMessage: 'must be proposals or off',
   description:
     '`proposals`: clients of the MCP extension proposals find everything in the places where they look for it, whether or not they ask. It only changes defaults of features. By default `off`.',
-}
+} as const
 
 /** The value of `compat` in a file. */
-export type CompatTarget = 'proposals' | 'off' | false
+export type CompatTarget = (typeof compatSchema)['enum'][number]
 
 /** The defaults of one feature: whether it is on, and values that take precedence over those of its schema. */
 export interface FeatureDefaults {

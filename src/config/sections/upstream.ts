@@ -3,22 +3,29 @@ import { resolve } from 'node:path'
 import { errorCodes } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { parseProxy } from '../../core/proxy.ts'
-import type { JsonSchema } from '../../core/schema/schema.ts'
+import type { FromSchema } from '../../core/schema/from-schema.ts'
+import type { UpstreamSettings } from '../../core/settings.ts'
+import type { Secret } from '../../core/text/secret.ts'
 import { scopeNameSchema } from '../../core/principal.ts'
 import { durationSchema, pauseSchema, timeoutSchema } from '../../core/time/units.ts'
 import { revisionNames } from '../../protocol/revisions.ts'
 import { isConfidentialUrl } from '../../core/address.ts'
 import { isHttpUrl } from '../names.ts'
-import { patternMistake, expressionProblems, maskProblems, toolSchema } from './tool.ts'
+import { patternMistake, expressionProblems, maskProblems, toolSchema, type ToolValues } from './tool.ts'
 import { atKey, atValue, type Place, placeAt, type Checked, type Finding } from '../problem.ts'
 import { holdsPassword, looksLikeToken, namesSecret } from '../secrets.ts'
 import { aboutProperties, list, resourceWords, toolWords } from './about.ts'
 import { approvalProblems } from './auth.ts'
-import { areServerEventsOn, eventProblems, eventsSchema } from './events.ts'
+import { areServerEventsOn, eventProblems, eventsSchema, type EventValues } from './events.ts'
+import type { CompatTarget } from './profile.ts'
 import { oauthSchema, oauthProblems } from './upstream-oauth.ts'
 
-const words = { type: 'string', errorMessage: 'must be text: put it in quotes' }
-const oneLine = { type: 'string', pattern: '^[^\\r\\n\\0]*$', errorMessage: 'must be text on one line' }
+const words = { type: 'string', errorMessage: 'must be text: put it in quotes' } as const
+const oneLine = {
+  type: 'string',
+  pattern: '^[^\\r\\n\\0]*$',
+  errorMessage: 'must be text on one line',
+} as const
 
 const argumentRules = {
   type: 'object',
@@ -33,21 +40,21 @@ const argumentRules = {
     additionalProperties: { type: 'string', errorMessage: 'must be a glob of the value, in quotes' },
     errorMessage: 'must be on, or a mapping of arguments to globs of their values',
   },
-}
+} as const
 
 /** The JSON Schema of `prefix`, of one server or of all. */
-const prefixSchema: JsonSchema = {
+const prefixSchema = {
   enum: ['auto', 'always', 'never'],
   errorMessage: 'must be auto, always or never',
-}
+} as const
 
 /** The JSON Schema of `prefix` for all servers. */
-export const commonPrefixSchema: JsonSchema = {
+export const commonPrefixSchema = {
   ...prefixSchema,
   default: 'auto',
   description:
     'Whether the names of tools and prompts at /mcp begin with the name of their server: `auto` if there are several servers, `always`, or `never`, except for a name that two servers have. See [Names at the address of several servers](usage.md#names-at-the-address-of-several-servers).',
-}
+} as const
 
 /** A gateway key, which is a thumbprint (RFC 7638), or `auto`; and the message for other values. */
 export const GATEWAY_KEY = /^(?:auto|[A-Za-z0-9_-]{43})$/
@@ -57,7 +64,7 @@ export const GATEWAY_KEY_MISTAKE =
 const PROXY_MISTAKE = 'must be env, off, or the URL of an HTTP proxy such as http://proxy.example.com:3128'
 
 /** The JSON Schema of one upstream written as settings, apart from what features add. */
-export const upstreamProperties: JsonSchema = {
+export const upstreamProperties = {
   ...aboutProperties,
   url: {
     type: 'string',
@@ -272,7 +279,25 @@ export const upstreamProperties: JsonSchema = {
     default: '10m',
     description: 'How long a connection or process without a call or a session is kept.',
   },
+} as const
+
+/** A server as written in the file, with its command as words. */
+export type UpstreamValues = Omit<
+  FromSchema<{ readonly type: 'object'; readonly properties: typeof upstreamProperties }>,
+  'command' | 'proxy' | 'roots' | 'tools' | 'allow' | 'deny' | 'events'
+> & {
+  readonly command?: readonly string[]
+  readonly proxy: 'env' | 'off' | Secret
+  readonly roots: UpstreamSettings['roots']
+  readonly tools: Readonly<Record<string, ToolValues>>
+  readonly allow: Readonly<Record<string, ArgumentValues>>
+  readonly deny: Readonly<Record<string, ArgumentValues>>
+  readonly events: EventValues
+  readonly compat?: CompatTarget
 }
+
+/** The globs of arguments, or any arguments. */
+export type ArgumentValues = Readonly<Record<string, string>> | boolean
 
 type Values = Readonly<Record<string, unknown>>
 type Path = readonly string[]
