@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
-import { describe, expect, it, onTestFinished } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { type Seeded, seeded } from '../../simulate/random.ts'
 import { until } from '../../support/condition.ts'
 import {
@@ -121,7 +121,7 @@ describe('an outbox whose processes are killed, stopped, and have wrong clocks',
   it.for(variantsOf(runs, ({ store, count }) => (count === 2) === (store === 'LMDB')))(
     'loses no message, keeps the order of each queue, and repeats under the same ids, with $count processes on $store',
     { timeout: repetitions(120_000, 600_000) },
-    async ({ store: kind, count }, { skip }) => {
+    async ({ store: kind, count }, { skip, onTestFinished }) => {
       if (kind === 'Redis' && needsRedis.skip) skip()
       const folder = mkdtempSync(join(tmpdir(), 'gatehouse-outbox-'))
       onTestFinished(() => rmSync(folder, { recursive: true, force: true }))
