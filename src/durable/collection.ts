@@ -52,11 +52,6 @@ export interface Existing<Item> {
   readonly record: Item | undefined
 }
 
-interface Measured<Item> {
-  readonly bound: Bounds<Item>
-  readonly capacity: Capacity
-}
-
 /** The records of one kind in a store. Every method throws what the store throws, such as SERVER_UNAVAILABLE. */
 export class Collection<Item extends object> {
   readonly #store: Store
@@ -238,7 +233,8 @@ export class Collection<Item extends object> {
     }
   }
 
-  async #measured(id: string, caller: Caller): Promise<readonly Measured<Item>[]> {
+  /** The bounds, with what may be added within each of them. */
+  async #measured(id: string, caller: Caller) {
     const owner = ownerIn(id)
     const texts = await this.#texts(this.#isListable ? undefined : owner)
     const { bounds = [] } = this.#kind

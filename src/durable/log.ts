@@ -61,7 +61,9 @@ export class AppendLog {
   #waiting: WaitingAppend[] = []
   #isWriting = false
   /** Segments by the numbers in their keys: many readers read the same ones. */
-  readonly #decoded = new LRUCache<string, DecodedSegment>({ maxSize: MAX_DECODED_LENGTH })
+  readonly #decoded = new LRUCache<string, { readonly text: string; readonly segment: Segment }>({
+    maxSize: MAX_DECODED_LENGTH,
+  })
 
   constructor(store: Store, name: string, bounds: LogBounds) {
     this.#store = store
@@ -281,11 +283,6 @@ export class AppendLog {
   #segmentKey(epoch: string, number: number): string {
     return `${this.#key}:${epoch}:${number}`
   }
-}
-
-interface DecodedSegment {
-  readonly text: string
-  readonly segment: Segment
 }
 
 interface WaitingAppend {

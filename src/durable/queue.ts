@@ -27,12 +27,6 @@ export interface Redelivery<M> {
   end(isDelivered: boolean): Promise<void>
 }
 
-/** Where a message is in the source: the positions before and after it. */
-interface Place {
-  readonly before: string
-  readonly position: string
-}
-
 /** A message of a queue. */
 interface Entry<M> extends Delivery {
   readonly message: M
@@ -110,8 +104,8 @@ export class Queue<M> {
     return last && !last.isSettled ? last.message : undefined
   }
 
-  /** Adds a message of the source, in its order. */
-  add(id: string, message: M, place: Place): void {
+  /** Adds a message of the source, in its order, with the positions before and after it. */
+  add(id: string, message: M, place: { readonly before: string; readonly position: string }): void {
     // The source has it twice if a process ended before it knew that adding it succeeded.
     if (this.#byId.has(id)) return
     const isSettled = this.#settledBefore.has(place.position)

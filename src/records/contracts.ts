@@ -15,7 +15,7 @@ import { Collection, type RecordKind } from '../durable/collection.ts'
 import { FOREVER, type Store } from '../store/store.ts'
 
 /** The result of recording a contract. */
-export interface RecordedContract {
+interface RecordedContract {
   readonly version: string
   /** Absent if nothing changed, or if this is the first version. */
   readonly changed?: { readonly before: string; readonly changes: readonly KeptChange[] }
@@ -50,7 +50,7 @@ export class Contracts {
   /** Records the current contract of a server; its version is raised according to the changes. */
   record(upstream: string, contract: Contract, now: number): Promise<RecordedContract> {
     return this.#histories.change(upstream, (before) => {
-      const { history, recorded } = nextHistory({ upstream, contract, now }, before)
+      const { history, recorded } = nextHistory(upstream, contract, now, before)
       return [history ?? 'keep', recorded]
     })
   }
@@ -68,15 +68,11 @@ const contractKind: RecordKind<ContractHistory> = {
   ttlOf: () => FOREVER,
 }
 
-interface Observation {
-  readonly upstream: string
-  readonly contract: Contract
-  readonly now: number
-}
-
 /** The history to store, if it changed, and the result. */
 function nextHistory(
-  { upstream, contract, now }: Observation,
+  upstream: string,
+  contract: Contract,
+  now: number,
   before: ContractHistory | undefined,
 ): { readonly history?: ContractHistory; readonly recorded: RecordedContract } {
   const [last] = before?.versions ?? []

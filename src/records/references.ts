@@ -290,7 +290,9 @@ export function whyNotKept(keeping: Promise<boolean>): Promise<string | undefine
 }
 
 /** How many references there are in a store, and how large they are, by kind: results of calls, and what callers sent. */
-export async function referenceLevels(store: Store): Promise<Record<'result' | 'upload', Level>> {
+export async function referenceLevels(
+  store: Store,
+): Promise<Record<'result' | 'upload', { readonly count: number; readonly bytes: number }>> {
   const levels = { result: { count: 0, bytes: 0 }, upload: { count: 0, bytes: 0 } }
   for (const reference of await new Collection(store, referenceKind).all()) {
     const level = levels[reference.server === UPLOADS ? 'upload' : 'result']
@@ -298,11 +300,6 @@ export async function referenceLevels(store: Store): Promise<Record<'result' | '
     level.bytes += reference.size
   }
   return levels
-}
-
-interface Level {
-  readonly count: number
-  readonly bytes: number
 }
 
 /**

@@ -306,18 +306,14 @@ interface LogPart {
   readonly ended?: GatewayError
 }
 
-interface Window {
-  /** From the oldest event on without one. */
-  readonly position: string | undefined
-  /** How many requested events are read at most. */
-  readonly limit: number
-}
-
-/** Reads the events that at least one of the requests is for, and that the caller may receive. @throws SERVER_UNAVAILABLE */
+/**
+ * Reads at most `limit` events that at least one of the requests is for, and that the caller may receive: after a position,
+ * or from the oldest event on. @throws SERVER_UNAVAILABLE
+ */
 async function readPart(
   requests: readonly EventRequest[],
   call: Call,
-  { position, limit }: Window,
+  { position, limit }: { readonly position: string | undefined; readonly limit: number },
   log: ServerEvents,
 ): Promise<LogPart> {
   await log.retain()
@@ -386,14 +382,6 @@ const MAX_POLL_EVENTS = 500
 /** How long a client should wait before it polls again, in milliseconds. */
 export const POLL_INTERVAL_MS = 5000
 
-interface Polled {
-  readonly events: readonly TakenEvent[]
-  /** What was lost before the first of them. */
-  readonly loss: Loss
-  readonly hasMore: boolean
-  readonly ended?: GatewayError
-}
-
 /** How many events are requested, by the name of the member that says so. @throws INVALID_INPUT */
 export function pollLimit({ params }: Call, member: string): number {
   const value = params.fields[member] ?? DEFAULT_POLL_EVENTS
@@ -401,14 +389,17 @@ export function pollLimit({ params }: Call, member: string): number {
   return Math.min(Math.max(value, 1), MAX_POLL_EVENTS)
 }
 
-/** At most `limit` events. `isBounded`: the oldest are dropped if too many wait. @throws SERVER_UNAVAILABLE */
-export async function poll(follower: Follower, limit: number, isBounded: boolean): Promise<Polled> {
+/**
+ * At most `limit` events, and what was lost before the first of them. `isBounded`: the oldest are dropped if too many wait.
+ * @throws SERVER_UNAVAILABLE
+ */
+export async function poll(follower: Follower, limit: number, isBounded: boolean) {
   const { hasMore, ended } = await follower.read(isBounded ? undefined : limit)
   const { loss } = follower
   const events: TakenEvent[] = []
   for (let taken = follower.take(); taken; taken = events.length < limit ? follower.take() : undefined)
     events.push(taken)
-  return { events, loss, hasMore: hasMore || follower.size > 0, ...(ended && { ended }) }
+  return { events, loss, hasMore: hasMore || follower.size > 0, ended }
 }
 
 /** Whether a value counts something: a whole number from 0. */

@@ -194,22 +194,14 @@ export async function typesFor(call: Call, catalog: EventCatalog): Promise<reado
   if (first !== undefined && found.every(({ failures }) => failures.length > 0)) throw first.reason
   const types = found.flatMap((each) => (each.failures.length === 0 ? each.types : []))
   const isListed = await Promise.all(
-    types.map(async ({ type }) => {
-      return (async () => type.mayReceive({ data: {} }, call))().catch(() => false)
-    }),
+    types.map(async ({ type }) => type.mayReceive({ data: {} }, call)).map((may) => may.catch(() => false)),
   )
   return types
     .filter((_type, index) => isListed[index])
     .toSorted((one, other) => one.name.localeCompare(other.name))
 }
 
-/** The type of a name at the address of a call, whether its caller may have it or not. @throws if that is not known */
-async function findType(name: string, call: Call, catalog: EventCatalog): Promise<NamedType | undefined> {
-  const [found] = await findTypes([name], call, catalog)
-  return found
-}
-
-/** The same for several names. */
+/** The types of names at the address of a call, whether its caller may have them or not. @throws if that is not known */
 export async function findTypes(
   names: readonly string[],
   call: Call,
@@ -225,13 +217,8 @@ export async function findTypes(
   })
 }
 
-/** What one server has, and what could not be asked. */
-interface FoundTypes {
-  readonly types: readonly NamedType[]
-  readonly failures: readonly PromiseRejectedResult[]
-}
-
-function listTypes(call: Call, { deps, sources, upstreams }: EventCatalog): Promise<readonly FoundTypes[]> {
+/** What each server has, and what could not be asked. */
+function listTypes(call: Call, { deps, sources, upstreams }: EventCatalog) {
   const { upstream } = call.target
   const isTogether = upstream === undefined
   const nameOf = (type: EventType): string =>
@@ -242,7 +229,7 @@ function listTypes(call: Call, { deps, sources, upstreams }: EventCatalog): Prom
   const isAll = isTogether || deps.servers.names().length === 1
   const names = [...(isTogether ? upstreams() : [upstream]), ...(isAll ? [undefined] : [])]
   return Promise.all(
-    names.map(async (each): Promise<FoundTypes> => {
+    names.map(async (each) => {
       const found = await Promise.allSettled(
         sources.map(async (source) => {
           return (await source.types(each, call)).map((type) => ({ type, source: source.name }))
@@ -271,7 +258,7 @@ export async function presentType(
   call: Call,
   catalog: EventCatalog,
 ): Promise<NamedType | GatewayError> {
-  const found = await findType(name, call, catalog)
+  const [found] = await findTypes([name], call, catalog)
   if (!found) return notFound('event')
   return (before && breakOf(before, found)) ?? found
 }
@@ -281,18 +268,13 @@ export async function presentType(
 /**
  * Why a subscription to a type ends whose schemas are others now; undefined if they are the same, or only have additions.
  */
-function breakOf(before: SourcedType, after: SourcedType): GatewayError | undefined {
+function breakOf(before: NamedType, after: NamedType): GatewayError | undefined {
   // While a server cannot be asked for its own type, one of the gateway can have its name.
   if (before.source !== after.source) return undefined
   const [one, other] = [before.type, after.type]
   if (isBreaking(one.inputSchema, other.inputSchema, 'input')) return schemaChanged('inputSchema')
   const isOtherData = isBreaking(one.payloadSchema, other.payloadSchema, 'output')
   return isOtherData ? schemaChanged('payloadSchema') : undefined
-}
-
-interface SourcedType {
-  readonly source: string
-  readonly type: Pick<EventType, 'inputSchema' | 'payloadSchema'>
 }
 
 function isBreaking(before: unknown, after: unknown, side: 'input' | 'output'): boolean {

@@ -15,7 +15,7 @@ import { isEnded, type OperationRecord } from '../../records/operations.ts'
 import { asRelayingTool } from '../builtin-tool.ts'
 import type { BuiltinTool, Feature } from '../feature.ts'
 import { operationCounts, toolFacts } from '../offers.ts'
-import { type Deps, isSlowTool, OperationEngine } from './engine.ts'
+import { isSlowTool, OperationEngine } from './engine.ts'
 import { RunningCalls, countByState } from './running-call.ts'
 import { Recovery } from './recovery.ts'
 import { remainingPages } from './journal.ts'
@@ -141,7 +141,12 @@ function resuming(parts: Parts): Handler {
     // An operation of another caller fails like an unknown one, without waiting.
     const record = key === undefined ? undefined : await findVisible(key, call, parts)
     if (key === undefined || !record) throw unknownOperation()
-    if (token !== undefined) return resumePages(record, call, token, parts)
+    // Whether it has ended or not.
+    if (token !== undefined) {
+      const rest = remainingPages(call, record, { token, invoker: parts.deps.invoker })
+      if (!rest) throw unknownOperation()
+      return rest
+    }
     const ended = await endOf(key, call, parts)
     if (!ended || !(await isVisible(ended, call, parts.deps))) throw unknownOperation()
     if (!ended.result) throw failureOf(ended)
@@ -159,18 +164,6 @@ async function findVisible(
   await engine.running(key)?.recorded
   const record = (await recovery.find(key))?.record
   return record && (await isVisible(record, call, deps)) ? record : undefined
-}
-
-/** Requests the pages of an operation that follow a checkpoint, whether it has ended or not. */
-async function resumePages(
-  record: OperationRecord,
-  call: Call,
-  token: unknown,
-  { deps }: Parts,
-): Promise<Outcome> {
-  const rest = remainingPages(call, record, { token, invoker: deps.invoker })
-  if (!rest) throw unknownOperation()
-  return rest
 }
 
 /** The record of an operation once it has ended; undefined if there is none. @throws the reason of the abort */
@@ -200,13 +193,12 @@ function unknownOperation(): GatewayError {
 /** The maximum number of tasks that one listener can name. */
 const MAX_LISTENED_TASKS = 1000
 
-interface Listening {
-  readonly engine: OperationEngine
-  readonly deps: Deps
-}
-
 /** Adds status notifications of tasks to a subscription: of the tasks it names, or of all tasks of the session (2025-11-25). */
-async function listen(call: Call, next: Handler, { engine, deps }: Listening): ReturnType<Handler> {
+async function listen(
+  call: Call,
+  next: Handler,
+  { engine, deps }: Pick<Parts, 'engine' | 'deps'>,
+): Promise<Outcome> {
   const isModern = call.client.era === 'modern'
   const requested = isModern ? taskIdsIn(call) : []
   if (isModern && requested.length === 0) return next(call)

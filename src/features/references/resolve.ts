@@ -47,14 +47,14 @@ interface ResolveOptions extends ReferenceAccess {
   readonly urls: Pick<CallUrls, 'of' | 'areHosted'>
 }
 
-/** A call with the data in place of the references, and what they were; undefined if there are none. */
-export interface Resolved {
-  readonly call: Call
-  readonly used: readonly UsedReference[]
-}
-
-/** @throws RESOURCE_NOT_FOUND, INVALID_INPUT, PAYLOAD_TOO_LARGE */
-export async function resolveReferences(call: Call, options: ResolveOptions): Promise<Resolved | undefined> {
+/**
+ * A call with the data in place of the references, and what they were; undefined if there are none.
+ * @throws RESOURCE_NOT_FOUND, INVALID_INPUT, PAYLOAD_TOO_LARGE
+ */
+export async function resolveReferences(
+  call: Call,
+  options: ResolveOptions,
+): Promise<{ readonly call: Call; readonly used: readonly UsedReference[] } | undefined> {
   const given = call.params.at('arguments')
   if (!given) return undefined
   const resolution = new Resolution(call, options)
@@ -180,11 +180,11 @@ class Resolution {
     const { server, urls } = this.#options
     // A value in JSON may be a path or a URL that the server knows.
     if (part.pointer || !tool || schemas.takes() !== 'text') return undefined
-    const argument = { name: argumentAt(place), descriptions: schemas.descriptions() }
-    if (server === 'yes' && takesPath(argument, tool))
+    const [argument, descriptions] = [argumentAt(place), schemas.descriptions()]
+    if (server === 'yes' && takesPath(argument, descriptions, tool))
       return (await this.#isShort(reference, isPathItself)) ? undefined : 'path'
     const isDownloaded = urls.areHosted === true && schemas.isUri() && Object.keys(part).length === 0
-    if (isDownloaded && takesDownloadUrl(argument.name, argument.descriptions))
+    if (isDownloaded && takesDownloadUrl(argument, descriptions))
       return (await this.#isShort(reference, isUrlItself)) ? undefined : 'url'
     return undefined
   }
@@ -372,12 +372,6 @@ function formOf(schemas: readonly Schema[]): Form {
   return mayBeText ? 'text' : 'any'
 }
 
-/** An argument, or an element of one. */
-interface Argument {
-  readonly name: string
-  readonly descriptions: readonly string[]
-}
-
 /** Names of arguments that are paths, in the notation of `wordsIn`. */
 const pathName = /\b(?:paths?|filepaths?|file ?names?)$/
 /** Descriptions of paths of files. */
@@ -389,15 +383,18 @@ const writingWord =
   /\b(?:create|delete|dest|destination|download|edit|export|move|output|remove|rename|save|saved|target|write|written)\b/
 const folderWord = /\b(?:dir|directory|directories|folderWord|folders|tree)\b/
 
-/** Whether a tool reads the file that an argument names. */
-function takesPath(argument: Argument, { name, classification }: Descriptor): boolean {
-  const { descriptions } = argument
-  const isPath = pathName.test(spelled([argument.name])) || descriptions.some((text) => pathText.test(text))
+/** Whether a tool reads the file that an argument, or an element of one, names. */
+function takesPath(
+  argument: string,
+  descriptions: readonly string[],
+  { name, classification }: Descriptor,
+): boolean {
+  const isPath = pathName.test(spelled([argument])) || descriptions.some((text) => pathText.test(text))
   if (!isPath) return false
-  const words = spelled([argument.name, ...descriptions])
-  if (writingWord.test(words) || folderWord.test(spelled([argument.name, name]))) return false
+  const words = spelled([argument, ...descriptions])
+  if (writingWord.test(words) || folderWord.test(spelled([argument, name]))) return false
   const isReader =
-    classification.op === 'read' || readingWord.test(spelled([argument.name, name, ...descriptions]))
+    classification.op === 'read' || readingWord.test(spelled([argument, name, ...descriptions]))
   return isReader && !writingWord.test(spelled([name]))
 }
 
@@ -455,7 +452,7 @@ export function dataArgument(tool: Descriptor): string | undefined {
   const [only, ...others] = names.filter((name) => {
     const descriptions = root.member(name).descriptions()
     if (dataName.test(wordsIn(name).join(' ')) || takesDownloadUrl(name, descriptions)) return true
-    return takesPath({ name, descriptions }, tool)
+    return takesPath(name, descriptions, tool)
   })
   const required: readonly unknown[] =
     isObject(inputSchema) && Array.isArray(inputSchema.required) ? inputSchema.required : []

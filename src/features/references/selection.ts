@@ -121,33 +121,55 @@ export async function select(
   part: Part,
   limits: Limits,
 ): Promise<Selected> {
-  const { pointer, rows, bytes } = part
+  const found = await locate(references, reference, part, limits.written)
+  const size = found.kind === 'json' ? Buffer.byteLength(found.json.text) : found.size
+  if (size !== undefined && size > limits.max) throw tooLarge(limits)
+  if (found.kind === 'json') return found
+  return { kind: 'bytes', bytes: await collectedUpTo(await found.open(), limits) }
+}
+
+/** Opens a part of data. @throws INVALID_INPUT, PAYLOAD_TOO_LARGE, RESOURCE_NOT_FOUND; the bytes can end with these too */
+export async function openPart(
+  references: References,
+  reference: Reference,
+  part: Part,
+  written: string,
+): Promise<Bytes> {
+  const found = await locate(references, reference, part, written)
+  if (found.kind === 'bytes') return found.open()
+  const { text, value } = found.json
+  return once(Buffer.from(typeof value === 'string' ? value : text))
+}
+
+/** What a part selects: a JSON value, or bytes that are not read yet, of a size that is known unless they are lines. */
+type Located =
+  | { readonly kind: 'json'; readonly json: Payload }
+  | { readonly kind: 'bytes'; readonly size?: number; open(): Promise<Bytes> }
+
+async function locate(
+  references: References,
+  reference: Reference,
+  { pointer, rows, bytes }: Part,
+  written: string,
+): Promise<Located> {
   const open = (range?: ByteRange): Promise<Bytes> => references.open(reference, range)
   if (bytes) {
-    const range = byteRange(bytes, reference, limits)
-    if (range.end - range.start > limits.max) throw tooLarge(limits)
-    return { kind: 'bytes', bytes: await collected(await open(range)) }
+    const range = byteRange(bytes, reference, written)
+    return { kind: 'bytes', size: range.end - range.start, open: () => open(range) }
   }
   if (pointer || (rows && isJson(reference))) {
-    if (reference.size > MAX_JSON_BYTES) throw tooLarge({ ...limits, max: MAX_JSON_BYTES })
-    const root = parsed(await collected(await open()), limits)
-    const value = pointer ? valueAt(root, pointer, limits) : root
-    const selected = rows ? rowsOf(value, rows, limits) : value
-    if (Buffer.byteLength(selected.text) > limits.max) throw tooLarge(limits)
-    return { kind: 'json', json: selected }
+    if (reference.size > MAX_JSON_BYTES) throw tooLarge({ max: MAX_JSON_BYTES, written })
+    const root = parsed(await collected(await open()), written)
+    const value = pointer ? valueAt(root, pointer, written) : root
+    return { kind: 'json', json: rows ? rowsOf(value, rows, written) : value }
   }
-  if (rows) return { kind: 'bytes', bytes: await collectedUpTo(linesIn(await open(), rows, limits), limits) }
-  if (reference.size > limits.max) throw tooLarge(limits)
-  return { kind: 'bytes', bytes: await collected(await open()) }
+  if (rows) return { kind: 'bytes', open: async () => linesIn(await open(), rows, written) }
+  return { kind: 'bytes', size: reference.size, open }
 }
 
 /** A range of the bytes that there are. @throws INVALID_INPUT if it is behind their end */
-function byteRange(
-  { from, to }: Range,
-  { size }: Pick<Reference, 'size'>,
-  limits: Pick<Limits, 'written'>,
-): ByteRange {
-  if (from >= size && size > 0) throw absent(`it has ${size} bytes`, limits)
+function byteRange({ from, to }: Range, { size }: Pick<Reference, 'size'>, written: string): ByteRange {
+  if (from >= size && size > 0) throw absent(`it has ${size} bytes`, written)
   return { start: from, end: Math.min(to + 1, size) }
 }
 
@@ -205,11 +227,7 @@ async function collectedUpTo(bytes: Bytes, limits: Limits): Promise<Buffer> {
 }
 
 /** The lines of a text from the first to the last one, with the bytes that they have. @throws INVALID_INPUT */
-async function* linesIn(
-  bytes: Bytes,
-  { from, to }: Range,
-  limits: Pick<Limits, 'written'>,
-): AsyncGenerator<Uint8Array> {
+async function* linesIn(bytes: Bytes, { from, to }: Range, written: string): AsyncGenerator<Uint8Array> {
   let number = 1
   let isEmpty = true
   for await (const chunk of bytes) {
@@ -221,7 +239,7 @@ async function* linesIn(
     yield chunk.subarray(start, end === -1 ? chunk.byteLength : start + end)
     if (end !== -1) return
   }
-  if (isEmpty) throw absent(`there is no row ${from}`, limits)
+  if (isEmpty) throw absent(`there is no row ${from}`, written)
 }
 
 const NEWLINE = 10
@@ -243,28 +261,28 @@ function newlinesIn(bytes: Uint8Array): number {
   return count
 }
 
-function rowsOf(list: Payload, { from, to }: Range, limits: Limits): Payload {
+function rowsOf(list: Payload, { from, to }: Range, written: string): Payload {
   const { items } = list
-  if (!Array.isArray(list.value)) throw absent('the value is not an array', limits)
-  if (items.length < from) throw absent(`the array has ${items.length} elements`, limits)
+  if (!Array.isArray(list.value)) throw absent('the value is not an array', written)
+  if (items.length < from) throw absent(`the array has ${items.length} elements`, written)
   const rows = items.slice(from - 1, to)
   return Payload.text(`[${rows.map(({ text }) => text).join(',')}]`)
 }
 
-function valueAt(root: Payload, segments: readonly string[], limits: Limits): Payload {
+function valueAt(root: Payload, segments: readonly string[], written: string): Payload {
   let at = root
   for (const segment of segments) {
     const isIndex = Array.isArray(at.value) && /^(?:0|[1-9]\d*)$/.test(segment)
     const next = isIndex ? at.items[Number(segment)] : isObject(at.value) ? at.at(segment) : undefined
-    if (!next) throw absent(`there is no value at ${segment.slice(0, 60)}`, limits)
+    if (!next) throw absent(`there is no value at ${segment.slice(0, 60)}`, written)
     at = next
   }
   return at
 }
 
-function parsed(bytes: Buffer, limits: Limits): Payload {
+function parsed(bytes: Buffer, written: string): Payload {
   const json = jsonIn(textOf(bytes) ?? '')
-  if (!json) throw absent('it is not JSON', limits)
+  if (!json) throw absent('it is not JSON', written)
   return json
 }
 
@@ -284,7 +302,7 @@ function unreadable(problem: string): GatewayError {
 }
 
 /** The error for a part that the data does not have. */
-function absent(problem: string, { written }: Pick<Limits, 'written'>): GatewayError {
+function absent(problem: string, written: string): GatewayError {
   return badReference(`${written}: ${problem}`)
 }
 
@@ -302,24 +320,4 @@ function tooLarge({ max, written }: Limits): GatewayError {
     suggestion: 'Select a part: #/json/pointer, ?rows=1-100 or ?bytes=0-1023.',
     isResult: true,
   })
-}
-
-/** Opens a part of data. @throws INVALID_INPUT, PAYLOAD_TOO_LARGE, RESOURCE_NOT_FOUND; the bytes can end with these too */
-export async function openPart(
-  references: References,
-  reference: Reference,
-  part: Part,
-  written: string,
-): Promise<Bytes> {
-  const { pointer, rows, bytes } = part
-  const limits = { max: MAX_JSON_BYTES, written }
-  if (bytes) return references.open(reference, byteRange(bytes, reference, limits))
-  if (pointer || (rows && isJson(reference))) {
-    const selected = await select(references, reference, part, limits)
-    if (selected.kind === 'bytes') return once(selected.bytes)
-    const { text, value } = selected.json
-    return once(Buffer.from(typeof value === 'string' ? value : text))
-  }
-  const whole = await references.open(reference)
-  return rows ? linesIn(whole, rows, limits) : whole
 }

@@ -113,14 +113,12 @@ class LogFeed {
   }
 }
 
-interface RunningFeed {
-  readonly feed: LogFeed
-  readonly controller: AbortController
-}
-
 /** The ends of the logs that this process delivers from, by server. */
 export class LogFeeds {
-  readonly #running = new Map<string | undefined, RunningFeed>()
+  readonly #running = new Map<
+    string | undefined,
+    { readonly feed: LogFeed; readonly controller: AbortController }
+  >()
   readonly #sourceOf: (upstream: string | undefined) => Source
   readonly #log: Log
   readonly #onChange: (upstream: string | undefined) => void

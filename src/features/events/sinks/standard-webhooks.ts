@@ -16,8 +16,8 @@ const ID = 'webhook-id'
 const TIMESTAMP = 'webhook-timestamp'
 const SIGNATURE = 'webhook-signature'
 
-/** The default tolerance between the time of a message and the clock of its receiver, in milliseconds. */
-export const TOLERANCE_MS = 5 * 60_000
+/** The tolerance between the time of a message and the clock of its receiver, in milliseconds. */
+const TOLERANCE_MS = 5 * 60_000
 
 const SECRET_PREFIX = 'whsec_'
 const MIN_KEY_BYTES = 24
@@ -39,7 +39,7 @@ interface Message {
 }
 
 /** What verification found. `at` is the time that the sender signed, in milliseconds since 1970. */
-export type Verified =
+type Verified =
   | { readonly kind: 'valid'; readonly id: string; readonly at: number }
   | { readonly kind: 'invalid'; readonly reason: 'headers' | 'signature' | 'time' }
 
@@ -72,12 +72,12 @@ export function signedHeaders(
   return { [ID]: id, [TIMESTAMP]: timestamp, [SIGNATURE]: signatures.join(' ') }
 }
 
-interface Expected {
+/** What a signature is verified with. */
+export interface Expected {
   /** A signature by any of them suffices. Malformed ones match nothing. */
   readonly secrets: readonly Secret[]
   /** In milliseconds since 1970. */
   readonly now: number
-  readonly toleranceMs?: number
 }
 
 /**
@@ -87,7 +87,7 @@ interface Expected {
 export function verifySigned(
   headers: HeadersIn,
   body: string | Uint8Array,
-  { secrets, now, toleranceMs = TOLERANCE_MS }: Expected,
+  { secrets, now }: Expected,
 ): Verified {
   const id = headers[ID]
   const timestamp = headers[TIMESTAMP]
@@ -104,12 +104,12 @@ export function verifySigned(
   })
   if (!isSigned) return { kind: 'invalid', reason: 'signature' }
   const at = Number(timestamp) * 1000
-  return isWithin(at, now, toleranceMs) ? { kind: 'valid', id, at } : { kind: 'invalid', reason: 'time' }
+  return isInTime(at, now) ? { kind: 'valid', id, at } : { kind: 'invalid', reason: 'time' }
 }
 
-/** Whether a time differs from the clock by at most the tolerance, in either direction. */
-export function isWithin(at: number, now: number, toleranceMs: number): boolean {
-  return Math.abs(now - at) <= toleranceMs
+/** Whether the time of a message differs from the clock by at most the tolerance, in either direction. */
+export function isInTime(at: number, now: number): boolean {
+  return Math.abs(now - at) <= TOLERANCE_MS
 }
 
 /** HMAC-SHA256 of a text followed by a body. */

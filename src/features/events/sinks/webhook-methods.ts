@@ -10,6 +10,7 @@ import { world } from '../../../core/world.ts'
 import type { Call, Handler, Outcome } from '../../../core/call.ts'
 import type { GatewayError } from '../../../core/error.ts'
 import { isObject } from '../../../core/json/json.ts'
+import type { Seal } from '../../../core/seal.ts'
 import { Secret } from '../../../core/text/secret.ts'
 import { isoTime } from '../../../core/time/waiting.ts'
 import {
@@ -41,7 +42,13 @@ import { type EventRequest, marksGap, retain } from '../follower.ts'
 import type { EventCatalog } from '../types.ts'
 import { asEvent } from '../server-events.ts'
 import { isAcceptableUrl, originToAllow } from '../../dialer.ts'
-import { isWebhookSecret, openSecrets, replaceSecret, sealSecrets } from './standard-webhooks.ts'
+import {
+  isWebhookSecret,
+  openSecrets,
+  replaceSecret,
+  sealSecrets,
+  type SubscriptionSecrets,
+} from './standard-webhooks.ts'
 import type { WebhookDeliveries } from './webhook-deliveries.ts'
 
 /** How long a subscription lasts that asks for no time, and the shortest time, in milliseconds. */
@@ -83,7 +90,8 @@ async function subscribe(call: Call, options: WebhookMethodOptions): Promise<Out
   await outbox.flush(id)
   const before = await subscriptions.find(call.principal, id)
   if (!before && !(await subscriptions.mayAdd(call.principal, id))) throw tooMany()
-  await verify(call, { id, before, ...delivery }, options)
+  const { secrets } = secretsWith(delivery.secret, id, before?.webhook, options.deps.identity.seal)
+  await verify(call, id, { url: delivery.url, secrets }, options)
 
   const start = before ? { watermark: before.watermark, isTruncated: false } : await startOf(request, parts)
   const webhook = (state: WebhookState | undefined): WebhookState =>
@@ -139,14 +147,8 @@ function keyOf(
   return { upstream, name, arguments: given, address }
 }
 
-interface Delivery {
-  /** As the caller wrote it. */
-  readonly url: string
-  readonly secret: Secret
-}
-
-/** Where events are to be delivered. @throws INVALID_INPUT */
-function readDelivery({ params }: Call, { allow }: WebhookMethodOptions): Delivery {
+/** Where events are to be delivered: the URL as the caller wrote it, and the secret. @throws INVALID_INPUT */
+function readDelivery({ params }: Call, { allow }: WebhookMethodOptions) {
   const { delivery } = params.fields
   if (!isObject(delivery)) throw invalid('delivery', 'must be an object')
   const { mode, url, secret } = delivery
@@ -181,21 +183,21 @@ function readExpiry({ params }: Call, { maxTtlMs, deps }: WebhookMethodOptions):
 /** Sends a challenge, unless the caller has verified this URL before. @throws INVALID_INPUT if it fails */
 async function verify(
   call: Call,
-  {
-    id,
-    url,
-    secret,
-    before,
-  }: Delivery & { readonly id: string; readonly before: SubscriptionRecord | undefined },
+  id: string,
+  { url, secrets }: { readonly url: string; readonly secrets: SubscriptionSecrets },
   { deps, deliveries, allow }: WebhookMethodOptions,
 ): Promise<void> {
-  const held = before?.webhook && openSecrets(id, before.webhook, deps.identity.seal)
-  const secrets = held ? replaceSecret(held, secret, world.now()) : { current: secret }
   const owner = callerHash(call.principal.id)
   const check = await deliveries.verifier.verify({ subscription: id, url, secrets, owner }, call.signal)
   if (check.kind === 'verified') return
   deps.log.info('webhook.not_verified', { subscription: id, failure: check.failure })
   throw withAdvice(callbackEndpointError(check.failure), url, allow)
+}
+
+/** The secrets of a subscription before it is requested with a secret, if it had some, and after that. */
+function secretsWith(secret: Secret, id: string, state: WebhookState | undefined, seal: Seal) {
+  const held = state && openSecrets(id, state, seal)
+  return { held, secrets: held ? replaceSecret(held, secret, world.now()) : { current: secret } }
 }
 
 /** The state of a subscription that was requested again: it is active, and the earlier secret signs for a while. */
@@ -204,8 +206,7 @@ function stateAfter(
   { id, secret, isEndless }: { readonly id: string; readonly secret: Secret; readonly isEndless: boolean },
   { deps: { identity } }: WebhookMethodOptions,
 ): WebhookState {
-  const held = state && openSecrets(id, state, identity.seal)
-  const secrets = held ? replaceSecret(held, secret, world.now()) : { current: secret }
+  const { held, secrets } = secretsWith(secret, id, state, identity.seal)
   const { suspendedAt: _suspended, isVerified: _verified, earlier, ...rest } = state ?? { secret: '' }
   const sealed =
     state && secrets === held

@@ -14,10 +14,10 @@ import type { Secret } from '../../../core/text/secret.ts'
 import type { Store } from '../../../store/store.ts'
 import {
   digest,
+  type Expected,
   type HeadersIn,
-  isWithin,
+  isInTime,
   matchesAny,
-  TOLERANCE_MS,
   verifySigned,
 } from '../sinks/standard-webhooks.ts'
 
@@ -178,13 +178,6 @@ export type HookForm = 'github' | 'stripe' | 'standard'
 /** The longest header with signatures, in characters. */
 const MAX_SIGNATURE_LENGTH = 4096
 
-interface Expected {
-  /** A signature by any of them suffices. */
-  readonly secrets: readonly Secret[]
-  /** In milliseconds since 1970. */
-  readonly now: number
-}
-
 /** What verification found: `headers` are missing or malformed, the `signature` is wrong, or the `time` is. */
 type HookCheck =
   | { readonly kind: 'valid'; readonly replayKey: string }
@@ -237,6 +230,6 @@ function verifyStripe(header: HeadersIn[string], body: string, { secrets, now }:
   const expected = secrets.map((secret) => digest(secret.reveal(), `${time}.`, body))
   const found = expected.find((each) => matchesAny(each, signatures, 'hex'))
   if (!found) return { kind: 'invalid', reason: 'signature' }
-  if (!isWithin(Number(time) * 1000, now, TOLERANCE_MS)) return { kind: 'invalid', reason: 'time' }
+  if (!isInTime(Number(time) * 1000, now)) return { kind: 'invalid', reason: 'time' }
   return { kind: 'valid', replayKey: `${time}.${found.toString('hex')}` }
 }

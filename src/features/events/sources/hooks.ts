@@ -99,29 +99,18 @@ class Hooks implements EventSource {
       })
     const digest = hash('sha256', JSON.stringify([hook.server ?? null, hook.name, replayKey]), 'base64url')
     await acceptOnce(store, digest, async () => {
-      if (isSelected(event, hook, body))
-        await this.#add(hook, { id: `evt_${digest.slice(0, 22)}`, event, body })
+      if (!isSelected(event, hook, body)) return
+      const { server: upstream, name } = hook
+      const target = { method: 'hook', name, ...(upstream !== undefined && { upstream }) }
+      const { content, omitted } = contentOf(masked(this.#context.deps, body, target), event)
+      const type = typeOf(event, hook, body)
+      await this.#context.events(upstream).add({
+        id: `evt_${digest.slice(0, 22)}`,
+        name,
+        data: { ...(type !== undefined && { type }), body: content, ...(omitted && { omitted }) },
+      })
     })
   }
-
-  #add(hook: HookRequest, { id, event, body }: Accepted): Promise<void> {
-    const { server: upstream, name } = hook
-    const target = { method: 'hook', name, ...(upstream !== undefined && { upstream }) }
-    const { content, omitted } = contentOf(masked(this.#context.deps, body, target), event)
-    const type = typeOf(event, hook, body)
-    return this.#context.events(upstream).add({
-      id,
-      name,
-      data: { ...(type !== undefined && { type }), body: content, ...(omitted && { omitted }) },
-    })
-  }
-}
-
-interface Accepted {
-  /** The id of its event. */
-  readonly id: string
-  readonly event: HookEvent
-  readonly body: Fields
 }
 
 function hookType(upstream: string | undefined, name: string, event: HookEvent): EventType {

@@ -156,7 +156,7 @@ class Listeners {
       upstream,
       uri,
       by: principal.id,
-      run: (controller, onReady) => this.#listen(upstream, { filter, onReady, controller }),
+      run: (controller, onReady) => this.#listen(upstream, filter, controller, onReady),
     }
   }
 
@@ -169,7 +169,12 @@ class Listeners {
   }
 
   /** One subscription; it ends with its connection. Never rejects. */
-  async #listen(upstream: string, { filter, onReady, controller }: Opening): Promise<void> {
+  async #listen(
+    upstream: string,
+    filter: SubscriptionFilter,
+    controller: AbortController,
+    onReady: () => void,
+  ): Promise<void> {
     const { invoker, log } = this.#deps
     const events = this.#events(upstream)
     const [uri] = filter.resourceSubscriptions ?? []
@@ -201,12 +206,6 @@ interface Listener extends Job {
   readonly uri: string | undefined
   /** The caller that asked first. */
   readonly by: string
-}
-
-interface Opening {
-  readonly filter: SubscriptionFilter
-  readonly controller: AbortController
-  onReady(): void
 }
 
 /** The event that a notification reports, if any. */

@@ -123,17 +123,17 @@ export class ServerWebhooks {
     if (this.#inFlight >= MAX_IN_FLIGHT) throw hookOverload()
     this.#inFlight++
     try {
-      return await this.#receive(hook, { upstream, key })
+      return await this.#receive(hook, upstream, key)
     } finally {
       this.#inFlight--
     }
   }
 
-  async #receive({ headers, body: read }: ArrivingHook, address: CallbackAddress): Promise<HookAnswer> {
-    const callback = await this.#read(address)
+  async #receive({ headers, body: read }: ArrivingHook, upstream: string, key: string): Promise<HookAnswer> {
+    const callback = await this.#read(upstream, key)
     if (!callback) throw unknownCallback()
     if (!isSigned('standard', headers)) throw hookRefusal('headers')
-    const subject = { upstream: address.upstream, name: callback.name, arguments: callback.arguments }
+    const subject = { upstream, name: callback.name, arguments: callback.arguments }
     const secret = this.#secretOf(callback, subject)
     if (!secret) throw new GatewayError('SERVER_UNAVAILABLE', 'The keys of the gateway are not known yet.')
     const body = await read()
@@ -151,7 +151,7 @@ export class ServerWebhooks {
     // Events are recognized by their own ids, which are the same in every attempt; control messages have none.
     const { type = null, eventId } = message
     const identity = type === null && typeof eventId === 'string' ? { eventId } : { message: check.id }
-    const digest = hash('sha256', JSON.stringify([address.upstream, address.key, identity]), 'base64url')
+    const digest = hash('sha256', JSON.stringify([upstream, key, identity]), 'base64url')
     await acceptOnce(this.#deps.store, digest, () => this.#accept(subject, message))
     return undefined
   }
@@ -169,10 +169,10 @@ export class ServerWebhooks {
   }
 
   async #find(subject: Subject): Promise<Callback | undefined> {
-    return this.#read({ upstream: subject.upstream, key: subscriptionKey(subject) })
+    return this.#read(subject.upstream, subscriptionKey(subject))
   }
 
-  async #read({ upstream, key }: CallbackAddress): Promise<Callback | undefined> {
+  async #read(upstream: string, key: string): Promise<Callback | undefined> {
     return asCallback(await this.#deps.store.get(`event-callback:${upstream}:${key}`))
   }
 
@@ -196,12 +196,6 @@ export class ServerWebhooks {
     const opened = this.#deps.identity.seal.open(secret, useOf(subject))
     return opened.kind === 'valid' && typeof opened.value === 'string' ? new Secret(opened.value) : undefined
   }
-}
-
-/** Where a message arrived. */
-interface CallbackAddress {
-  readonly upstream: string
-  readonly key: string
 }
 
 function storeKey(subject: Subject): string {

@@ -418,29 +418,19 @@ function idOf(value: unknown): string | undefined {
   return text === '' || text.length > MAX_ID_LENGTH ? undefined : text
 }
 
-/** What follows from a poll. */
-interface Comparison {
-  readonly changes: readonly Change[]
-  readonly state: WatchState
-}
-
-/** Compares the items of a poll with the state before it; without one, they are the baseline. */
-export function compare(state: WatchState | undefined, items: readonly Item[], removes: boolean): Comparison {
+/** The changes between the state before a poll and its items, and the state after it; without one, they are the baseline. */
+export function compare(
+  state: WatchState | undefined,
+  items: readonly Item[],
+  removes: boolean,
+): { readonly changes: readonly Change[]; readonly state: WatchState } {
   const before = state && withDigits(state, items)
+  const found = new Map(items.map(({ id, digest }) => [id, digest]))
   if (!before) {
     const epoch = world.randomBytes(9).toString('base64url')
-    return {
-      changes: [],
-      state: {
-        epoch,
-        round: 0,
-        items: new Map(items.map(({ id, digest }) => [id, digest])),
-        isExact: true,
-      },
-    }
+    return { changes: [], state: { epoch, round: 0, items: found, isExact: true } }
   }
   const { epoch, round } = before
-  const found = new Map(items.map(({ id, digest }) => [id, digest]))
   const missing = [...before.items].filter(([id]) => !found.has(id))
   const changes = [
     ...items

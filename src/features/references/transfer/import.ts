@@ -30,7 +30,7 @@ import { dataArgument } from '../resolve.ts'
 import { parseReference, SCHEME } from '../selection.ts'
 import type { ImportSettings, ImportTarget } from '../../settings/authorize.ts'
 import { findTool, innerArguments, innerCall, type InnerTool, type ToolWithRoute } from './export.ts'
-import { mediaTypeOf, nameIn, SNIFFED_BYTES, withBeginning } from './sent-file.ts'
+import { nameIn, typedFile } from './sent-file.ts'
 
 interface ImportOptions extends ReferenceAccess {
   readonly tools: ImportTools
@@ -112,13 +112,6 @@ interface FoundTarget {
   readonly argument: string
 }
 
-/** What is imported: the text of the reference, and where it goes; nowhere if it is only downloaded. */
-interface ImportRequest {
-  readonly uri: string
-  readonly foreign: ForeignData | undefined
-  readonly target: (FoundTarget & { readonly args: Payload }) | undefined
-}
-
 /** @throws what is wrong with the arguments; failures of the import are results */
 async function importReference(call: Call, options: ImportOptions): Promise<Outcome> {
   const request = await importRequestOf(call, options)
@@ -163,8 +156,8 @@ interface Progress {
   readonly checksum_verified: boolean
 }
 
-/** @throws INVALID_INPUT */
-async function importRequestOf(call: Call, options: ImportOptions): Promise<ImportRequest> {
+/** The text of the reference, and the target of the data; none if it is only downloaded. @throws INVALID_INPUT */
+async function importRequestOf(call: Call, options: ImportOptions) {
   const given = optionalText(call, 'ref_id')
   if (given === undefined) throw invalidParam('ref_id', 'must be a reference such as ref://ref_1')
   const uri = given.startsWith(SCHEME) ? given : `${SCHEME}${given}`
@@ -542,10 +535,8 @@ export async function download(
     const declared = contentOf(response, url.hostname)
     const bytes = checked(response.body, { host: url.hostname, checksum })
     const name = nameOf(url, response)
-    const { found: type, all } = await withBeginning(bytes, SNIFFED_BYTES, (beginning) =>
-      mediaTypeOf(beginning, { type: declared, name }),
-    )
-    return await references.add(principal, { server: UPLOADS, name, type, ttl }, all)
+    const file = await typedFile(bytes, { type: declared, name })
+    return await references.add(principal, { server: UPLOADS, name, type: file.type, ttl }, file.bytes)
   } finally {
     response.close()
   }

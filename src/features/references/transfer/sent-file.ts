@@ -234,22 +234,33 @@ function badForm(problem: string): GatewayError {
   })
 }
 
-/** The result of a look at the first bytes, and all bytes, to be read once. If the look fails, the bytes are closed. */
-export async function withBeginning<Found>(
+/**
+ * The media type of a file, by its first bytes, and all of its bytes, to be read once. Those of a file that is refused are
+ * closed. @throws INVALID_INPUT if it is something harmful under another name, UNSUPPORTED_MEDIA_TYPE if it is none of the
+ * accepted types, where there are some
+ */
+export async function typedFile(
   bytes: Bytes,
-  size: number,
-  look: (beginning: Buffer) => Found,
-): Promise<{ readonly found: Found; readonly all: Bytes }> {
+  declared: Declared,
+  accepted: readonly string[] = [],
+): Promise<{ readonly type: string; readonly bytes: Bytes }> {
   const iterator = bytes[Symbol.asyncIterator]()
   const first: Uint8Array[] = []
   try {
-    for (let read = 0; read < size;) {
+    for (let read = 0; read < SNIFFED_BYTES;) {
       const { done: isEnd, value } = await iterator.next()
       if (isEnd === true) break
       first.push(value)
       read += value.byteLength
     }
-    return { found: look(Buffer.concat(first)), all: joined(first, iterator) }
+    const type = mediaTypeOf(Buffer.concat(first), declared)
+    if (accepted.length > 0 && !isOneOf(type, accepted))
+      throw new GatewayError(
+        'UNSUPPORTED_MEDIA_TYPE',
+        `The file is ${type}; ${accepted.join(', ')} is expected.`,
+        { reason: 'media_type' },
+      )
+    return { type, bytes: joined(first, iterator) }
   } catch (error) {
     await iterator.return?.()
     throw error
@@ -273,10 +284,10 @@ async function* joined(
 }
 
 /** How much of a file is looked at, in bytes. */
-export const SNIFFED_BYTES = 1024
+const SNIFFED_BYTES = 1024
 
 /** What a sender says of a file. */
-export interface Declared {
+interface Declared {
   readonly type?: string | undefined
   readonly name?: string | undefined
 }

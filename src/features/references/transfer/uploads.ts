@@ -23,19 +23,10 @@ import {
   type UploadRequest,
   type Uploads,
 } from '../../../records/uploads.ts'
-import type { Bytes } from '../../../store/blobs/blobs.ts'
 import { answered, asToolWithResult, positiveInteger } from '../../builtin-tool.ts'
 import type { BuiltinTool, ByteRoute, Services } from '../../feature.ts'
 import { dataReference, loggedReference, uriOf } from '../kept-data.ts'
-import {
-  type FileLimits,
-  isOneOf,
-  mediaTypeOf,
-  type SentFile,
-  sentFile,
-  SNIFFED_BYTES,
-  withBeginning,
-} from './sent-file.ts'
+import { type FileLimits, sentFile, typedFile } from './sent-file.ts'
 import { exchanged } from './urls.ts'
 
 /** The path of uploads. */
@@ -185,7 +176,7 @@ export class UploadService {
   async #receive(call: Call, exchange: ByteExchange, expected: Expected): Promise<Reference> {
     const { references, ttl } = this.#options
     const file = await sentFile(exchange, expected)
-    const { type, bytes } = await typed(file, expected.types)
+    const { type, bytes } = await typedFile(file.bytes, file, expected.types)
     const facts = { server: UPLOADS, name: expected.name ?? (file.name || 'upload'), type }
     const reference = await references.add(call.principal, { ...facts, id: expected.id, ttl }, bytes)
     call.logFields.set('references', [loggedReference(reference)])
@@ -236,23 +227,6 @@ async function mustBeOwner(exchange: ByteExchange, { owner }: UploadRequest): Pr
     'PERMISSION_DENIED',
     `You are ${person}. Only the caller who requested this upload can send it.`,
   )
-}
-
-/** The media type of a file, and its bytes, of which the first are read. @throws INVALID_INPUT, UNSUPPORTED_MEDIA_TYPE */
-async function typed(
-  { bytes, type: declared, name }: SentFile,
-  types: readonly string[],
-): Promise<{ readonly type: string; readonly bytes: Bytes }> {
-  const { found, all } = await withBeginning(bytes, SNIFFED_BYTES, (beginning) => {
-    const type = mediaTypeOf(beginning, { type: declared, name })
-    if (types.length === 0 || isOneOf(type, types)) return type
-    throw new GatewayError(
-      'UNSUPPORTED_MEDIA_TYPE',
-      `The file is ${type}; ${types.join(', ')} is expected.`,
-      { reason: 'media_type' },
-    )
-  })
-  return { type: found, bytes: all }
 }
 
 function answerJson(exchange: ByteExchange, value: object): Promise<void> {
