@@ -89,14 +89,7 @@ export class OperationEngine {
     this.#calls = deps.scope.once(RunningCalls)
     this.#calls.held = deps.scope.once(HeldMemory)
     this.#byKey = this.#calls.byKey
-    this.journal = new OperationJournal({
-      store: deps.store,
-      isStoreShared: isStoreShared(deps.gateway.settings),
-      membership,
-      log: deps.log,
-      closing: deps.gateway.closing,
-      onChange: (key, record) => this.#byKey.get(key)?.wake(record),
-    })
+    this.journal = new OperationJournal(deps, (key, record) => this.#byKey.get(key)?.wake(record))
   }
 
   /** Makes a call, as long as it takes. */
@@ -209,11 +202,7 @@ export class OperationEngine {
       }
       if (round > MAX_ROUNDS)
         throw new GatewayError('TOO_MANY_ROUNDS', 'The server asked too many times in a row.')
-      const inputResponses = await requestInput(running, outcome, {
-        round,
-        find: (key) => this.journal.operations.find(key),
-        change: (key, change) => this.journal.changeOwn(key, change),
-      })
+      const inputResponses = await requestInput(running, outcome, round, this.journal)
       const present = await withPresentCaller(inner)
       current = { ...present, inputResponses, requestState: outcome.requestState }
     }

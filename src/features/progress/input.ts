@@ -7,6 +7,7 @@ import type { InputRequest, InputRequests, InputResponses, Outcome } from '../..
 import { GatewayError } from '../../core/error.ts'
 import { pause } from '../../core/time/waiting.ts'
 import { type OperationRecord, type StoredOperation, operationSlot } from '../../records/operations.ts'
+import type { OperationJournal } from './journal.ts'
 import type { RunningCall } from './running-call.ts'
 
 /** How long a call waits for its input, and how often the record is read meanwhile, in milliseconds. */
@@ -17,36 +18,32 @@ const MAX_REQUESTS = 100
 /** How long all requests of a task, and all responses to them, may be together, in characters. */
 export const MAX_INPUT_LENGTH = 1024 ** 2
 
-interface Options {
-  /** Counts the rounds of the call from 1 on. */
-  readonly round: number
-  find(key: string): Promise<StoredOperation | undefined>
-  /** Changes the record, unless it has ended. */
-  change(key: string, change: (before: OperationRecord) => OperationRecord): Promise<unknown>
-}
-
-/** Waits for the responses to the input requests of an operation; late ones are left out. @throws the reason of the abort */
+/** Waits for the responses to the input requests of one round of an operation, counted from 1 on; late ones are left out. @throws the reason of the abort */
 export async function requestInput(
   running: RunningCall,
   { inputRequests, requestState, withdrawn, isOpen }: Extract<Outcome, { kind: 'input_required' }>,
-  options: Options,
+  round: number,
+  journal: OperationJournal,
 ): Promise<InputResponses> {
   const { operation } = running
   if (!operation) throw new TypeError('only an operation can wait for input')
   requireWithinLimits(inputRequests)
-  const { round } = options
   const until = world.now() + INPUT_TIMEOUT_MS
-  const change: Options['change'] = (key, write) => insist(() => options.change(key, write), running, until)
   // A process that takes a call up counts its rounds anew.
   const prefix = operationSlot.of(running.call) ? `${running.startedAt.toString(36)}.${round}` : `${round}`
   const { requests, originals } = uniqueKeys(inputRequests, prefix)
-  await change(operation.key, (before) => ({
+  const { key: recordKey } = operation
+  const change = (write: (before: OperationRecord) => OperationRecord): Promise<unknown> =>
+    insist(() => journal.changeOwn(recordKey, write), running, until)
+  await change((before) => ({
     ...before,
     state: 'input_required',
     input: { round, requests, responses: {}, ...(isOpen && { isOpen }) },
     ...(before.request && { request: { ...before.request, requestState } }),
   }))
-  const responses = await responsesTo(running, operation.key, { ...options, change, until, withdrawn })
+  const find = () => insist(() => journal.operations.find(recordKey), running, until)
+  const responses = await responsesTo(running, find, until, withdrawn)
+  await change(({ input: _input, ...before }) => ({ ...before, state: 'working' }))
   return Object.fromEntries(
     Object.entries(responses).flatMap(([key, response]) => {
       const original = originals.get(key)
@@ -55,17 +52,12 @@ export async function requestInput(
   )
 }
 
-interface Waiting extends Options {
-  /** The end of the wait for responses, in milliseconds since 1970. */
-  readonly until: number
-  readonly withdrawn: AbortSignal | undefined
-}
-
-/** The responses of one round, once all of them are there or the requests are withdrawn. */
+/** The responses of one round, once all of them are there, the requests are withdrawn, or it takes too long. */
 async function responsesTo(
   running: RunningCall,
-  key: string,
-  { withdrawn, find, change, until }: Waiting,
+  find: () => Promise<StoredOperation | undefined>,
+  until: number,
+  withdrawn: AbortSignal | undefined,
 ): Promise<InputResponses> {
   const { signal } = running.call
   const stop = (): void => running.wake()
@@ -74,14 +66,10 @@ async function responsesTo(
   try {
     for (;;) {
       const changed = running.changed()
-      const stored = await insist(() => find(key), running, until)
-      const { requests = {}, responses = {} } = stored?.record.input ?? {}
+      const { requests = {}, responses = {} } = (await find())?.record.input ?? {}
       signal.throwIfAborted()
       const isComplete = Object.keys(requests).every((each) => Object.hasOwn(responses, each))
-      if (isComplete || withdrawn?.aborted || world.now() > until) {
-        await change(key, ({ input: _input, ...before }) => ({ ...before, state: 'working' }))
-        return responses
-      }
+      if (isComplete || withdrawn?.aborted || world.now() > until) return responses
       await Promise.race([changed, pause(POLL_INTERVAL_MS)])
     }
   } finally {

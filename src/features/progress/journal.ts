@@ -9,12 +9,12 @@ import { world } from '../../core/world.ts'
 import type { Call, Outcome } from '../../core/call.ts'
 import { asGatewayError, GatewayError, invalidParam } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
-import { background, type Log } from '../../core/log.ts'
+import { background } from '../../core/log.ts'
 import { Payload } from '../../core/payload.ts'
 import { type Principal, shareOf } from '../../core/principal.ts'
+import { isStoreShared } from '../../core/settings.ts'
 import { pause } from '../../core/time/waiting.ts'
 import { REFERENCE_KEY, REFERENCES_KEY, STREAM_KEY } from '../../protocol/meta-keys.ts'
-import type { Membership } from '../../durable/members.ts'
 import {
   expiryOf,
   isEnded,
@@ -26,7 +26,6 @@ import {
 } from '../../records/operations.ts'
 import { type Quota, QuotaTracker, WrittenRecords } from '../../durable/bounds.ts'
 import { keepReferences, whyNotKept } from '../../records/references.ts'
-import type { Store } from '../../store/store.ts'
 import type { End } from './running-call.ts'
 import type { Services } from '../feature.ts'
 import { otherCall } from '../own-calls.ts'
@@ -44,35 +43,28 @@ const WHOLE_PERIOD_MS = 60_000
 /** The delay before the next attempt, at first and at most, in milliseconds. */
 const RETRY_DELAY_MS = { first: 250, last: 30_000 }
 
-interface Options {
-  readonly store: Store
-  /** Whether records outlive the process, so that they are not in its memory. */
-  readonly isStoreShared: boolean
-  readonly membership: Membership
-  readonly log: Log
-  /** Aborted when the process ends. */
-  readonly closing: AbortSignal
-  /** Called with every changed record, before the observers. */
-  onChange(key: string, record: OperationRecord): void
-}
-
 type Observer = (key: string, record: OperationRecord) => void
 type Change = (before: OperationRecord) => OperationRecord | undefined
+
+type Deps = Pick<Services, 'store' | 'log' | 'identity' | 'gateway'>
 
 /** Writes the records of operations. */
 export class OperationJournal {
   readonly operations: Operations
-  readonly #options: Options
+  readonly #deps: Deps
+  readonly #onChange: Observer
   readonly #quota: QuotaTracker
   readonly #written: WrittenRecords
   readonly #observers = new Set<Observer>()
 
-  constructor(options: Options) {
-    this.#options = options
-    const bytes = options.isStoreShared ? PROCESS_QUOTA.bytes : MEMORY_BYTES
+  /** `onChange` is called with every changed record, before the observers. */
+  constructor(deps: Deps, onChange: Observer) {
+    this.#deps = deps
+    this.#onChange = onChange
+    const bytes = isStoreShared(deps.gateway.settings) ? PROCESS_QUOTA.bytes : MEMORY_BYTES
     this.#written = new WrittenRecords({ keys: PROCESS_QUOTA.keys, bytes })
-    this.operations = new Operations(options.store, world.now)
-    this.#quota = new QuotaTracker(options.store, operationsOf)
+    this.operations = new Operations(deps.store, world.now)
+    this.#quota = new QuotaTracker(deps.store, operationsOf)
   }
 
   /** Calls an observer with every changed record, until the returned function is called. */
@@ -90,7 +82,7 @@ export class OperationJournal {
   async create(key: string, record: OperationRecord): Promise<boolean> {
     const { principal } = record
     try {
-      await this.#options.membership.register()
+      await this.#deps.identity.membership.register()
       if (!(await this.fits(principal))) return false
     } catch (error) {
       this.warn(error)
@@ -106,7 +98,7 @@ export class OperationJournal {
       // The write may still have reached the store: another process would take the operation over.
       background(
         this.#insist(() => this.operations.delete(key)),
-        this.#options.log,
+        this.#deps.log,
       )
       return false
     }
@@ -145,7 +137,7 @@ export class OperationJournal {
 
   /** Logs that a record could not be written. */
   warn(error: unknown): void {
-    this.#options.log.warn('operation.unrecorded', { error: asGatewayError(error).message })
+    this.#deps.log.warn('operation.unrecorded', { error: asGatewayError(error).message })
   }
 
   /** Deletes a record whose id no caller has. */
@@ -178,7 +170,7 @@ export class OperationJournal {
         return record
       } catch (error) {
         this.warn(error)
-        if (this.#options.closing.aborted) return undefined
+        if (this.#deps.gateway.closing.aborted) return undefined
         await pause(delay)
         if (world.now() <= wholeUntil) continue
         // The store may accept a small record although it refuses a large one.
@@ -190,7 +182,7 @@ export class OperationJournal {
 
   /** Keeps the data that a result refers to as long as the result. */
   async #keepData({ result, principal, requestId, expiresAt: until }: OperationRecord): Promise<void> {
-    const { store, log } = this.#options
+    const { store, log } = this.#deps
     const ids = result ? referencesIn(result) : []
     const error = await whyNotKept(keepReferences(store, principal, { ids, until }))
     if (error !== undefined) log.warn('operation.references_not_kept', { request_id: requestId, error })
@@ -205,7 +197,7 @@ export class OperationJournal {
 
   async #insist(write: () => Promise<unknown>): Promise<void> {
     const until = world.now() + WHOLE_PERIOD_MS
-    while (!this.#options.closing.aborted) {
+    while (!this.#deps.gateway.closing.aborted) {
       try {
         await write()
         return
@@ -219,17 +211,17 @@ export class OperationJournal {
 
   #quotaOf(principal: Pick<Principal, 'isEverybody'>): Quota {
     const { keys, bytes } = principal.isEverybody ? PROCESS_QUOTA : CALLER_QUOTA
-    return this.#options.isStoreShared
+    return isStoreShared(this.#deps.gateway.settings)
       ? { keys, bytes }
       : { keys, bytes: Math.min(bytes, shareOf(principal, MEMORY_BYTES)) }
   }
 
   #isOurs(record: OperationRecord): boolean {
-    return !isEnded(record) && record.owner === this.#options.membership.id
+    return !isEnded(record) && record.owner === this.#deps.identity.membership.id
   }
 
   #notify(key: string, record: OperationRecord): void {
-    this.#options.onChange(key, record)
+    this.#onChange(key, record)
     for (const observer of this.#observers) {
       try {
         observer(key, record)

@@ -18,7 +18,8 @@ const MAX_MESSAGE_LENGTH = 1000
 /** How many values an estimate of the remaining time needs. */
 const MIN_SAMPLES = 3
 
-interface Options {
+/** The call that the notifications are about, and who receives them. */
+export interface ReportedCall {
   readonly startedAt: number
   /** The token of the caller as it came; absent if it requested no progress. */
   readonly token: Payload | undefined
@@ -41,7 +42,7 @@ interface Sample {
 
 /** Sends the progress notifications of one call. Times are milliseconds since 1970. */
 export class ProgressNotes {
-  readonly #options: Options
+  readonly #call: ReportedCall
   /** The last value that was sent, and the last one of the server. */
   #sent = Number.NEGATIVE_INFINITY
   #reported = Number.NEGATIVE_INFINITY
@@ -52,9 +53,9 @@ export class ProgressNotes {
   notifiedAt: number
   #message: string | undefined
 
-  constructor(options: Options) {
-    this.#options = options
-    this.notifiedAt = options.startedAt
+  constructor(call: ReportedCall) {
+    this.#call = call
+    this.notifiedAt = call.startedAt
   }
 
   /** The last message of the server. */
@@ -68,7 +69,7 @@ export class ProgressNotes {
 
   /** Passes a notification of the server on; adds the estimate to progress. */
   relay(note: Notification, now: number): void {
-    const { emit, hasReceiver } = this.#options
+    const { emit, hasReceiver } = this.#call
     if (this.#isStopped) return
     if (note.method !== PROGRESS || !note.params) return emit(note)
     const { message, ...counted } = note.params.fields
@@ -94,7 +95,7 @@ export class ProgressNotes {
 
   /** Sends that the call still runs. */
   heartbeat(now: number): void {
-    const { token, startedAt, usualMs } = this.#options
+    const { token, startedAt, usualMs } = this.#call
     this.notifiedAt = now
     if (!token || this.#isStopped) return
     const usual = usualMs()
@@ -118,9 +119,9 @@ export class ProgressNotes {
       readonly remaining?: number | undefined
     },
   ): void {
-    const id = this.#options.operationId()
+    const id = this.#call.operationId()
     const { fraction, message, remaining } = known
-    if (id === undefined) return this.#options.emit(note)
+    if (id === undefined) return this.#call.emit(note)
     const named = { type: 'progress', operation_id: id }
     const left = remaining !== undefined && { estimated_remaining_seconds: remaining }
     const object = {
@@ -130,17 +131,17 @@ export class ProgressNotes {
       ...left,
     }
     const whole = note.params.withMeta({ [PROGRESS_KEY]: object })
-    if (!this.#options.isBeside) return this.#options.emit({ ...note, params: whole })
+    if (!this.#call.isBeside) return this.#call.emit({ ...note, params: whole })
     // What the server says itself stays.
     const { fields } = note.params
     const unsaid = Object.entries({ ...named, ...left }).filter(([key]) => !Object.hasOwn(fields, key))
-    this.#options.emit({ ...note, params: whole.with(Object.fromEntries(unsaid)) })
+    this.#call.emit({ ...note, params: whole.with(Object.fromEntries(unsaid)) })
   }
 
   /** A chunk of the result, with the id of the operation that resumes it. */
   #withOperation(params: Payload): Payload {
     const chunk = params.at('_meta')?.at(CHUNK_KEY)
-    const id = chunk && this.#options.operationId()
+    const id = chunk && this.#call.operationId()
     return id === undefined ? params : params.withMeta({ [CHUNK_KEY]: chunk?.with({ operation_id: id }) })
   }
 
@@ -163,7 +164,7 @@ export class ProgressNotes {
       const left = (Math.max(now - first.at, 0) * (1 - fraction)) / (fraction - first.fraction)
       return Math.round(left / 100) / 10
     }
-    return untilUsual(now - this.#options.startedAt, this.#options.usualMs())
+    return untilUsual(now - this.#call.startedAt, this.#call.usualMs())
   }
 }
 

@@ -11,7 +11,7 @@ import type { Call, Notification, Outcome } from '../../core/call.ts'
 import { untilAborted } from '../../core/time/waiting.ts'
 import { PROGRESS } from '../../protocol/methods.ts'
 import type { OperationKey, OperationRecord, OperationState } from '../../records/operations.ts'
-import { ProgressNotes } from './notes.ts'
+import { ProgressNotes, type ReportedCall } from './notes.ts'
 import { bytesOf, type HeldMemory } from '../../core/holdings.ts'
 
 /** How a call ended. */
@@ -25,13 +25,9 @@ type Joining = Pick<Call, 'emit' | 'drained' | 'signal' | 'params' | 'meta'>
 /** What an additional caller receives. */
 type Listener = Pick<Call, 'emit' | 'drained'>
 
-interface Options {
-  /** The id of the operation; asking for it makes one of the call. */
+/** What its progress notifications need; asking for the id makes an operation of the call. */
+type Reporting = Pick<ReportedCall, 'usualMs' | 'isBeside'> & {
   operationId(running: RunningCall): string | undefined
-  /** How long calls of this tool usually take, in milliseconds. */
-  usualMs(): number | undefined
-  /** Whether progress also has what the gateway knows beside its token. */
-  readonly isBeside: boolean
 }
 
 /** A tool call in progress, with all callers that wait for it. */
@@ -53,7 +49,7 @@ export class RunningCall {
   polledAt = 0
   /** A background action for it is running. */
   isBusy = false
-  readonly #options: Options
+  readonly #reporting: Reporting
   readonly #first = Promise.withResolvers<Outcome>()
   #isDetached = false
   #ended: { readonly end: End; readonly record: OperationRecord | undefined } | undefined
@@ -64,10 +60,10 @@ export class RunningCall {
   #rest: PromiseWithResolvers<Outcome> | undefined
   #change: PromiseWithResolvers<void> | undefined
 
-  constructor(call: Call, now: number, options: Options) {
+  constructor(call: Call, now: number, reporting: Reporting) {
     this.call = call
     this.startedAt = now
-    this.#options = options
+    this.#reporting = reporting
   }
 
   /** The outcome for its first caller. */
@@ -97,11 +93,10 @@ export class RunningCall {
     this.#notes = new ProgressNotes({
       startedAt: this.startedAt,
       token: this.call.params.at('_meta')?.at('progressToken'),
-      operationId: () => this.#options.operationId(this),
-      usualMs: () => this.#options.usualMs(),
+      ...this.#reporting,
+      operationId: () => this.#reporting.operationId(this),
       emit: (note) => this.#emit(note),
       hasReceiver: () => !this.#isDetached || (this.#joined?.size ?? 0) > 0,
-      isBeside: this.#options.isBeside,
     })
     // A server may send a notification after its response.
     if (this.#ended) this.#notes.stop()
