@@ -19,13 +19,6 @@ import { Leases } from '../durable/lease.ts'
 import { partOf } from '../durable/process-scope.ts'
 import type { Store } from '../store/store.ts'
 
-interface InterestOptions {
-  /** How long a position stays of use after it was handed out, in milliseconds. */
-  readonly keep: number
-  /** Whether other processes may use the store; if not, it is read only once clients of this process want events. */
-  readonly isShared: boolean
-}
-
 /** How long a process believes what it has seen of the marker, and how long a new marker is waited for, in milliseconds. */
 const CACHE_MS = 250
 const SETTLE_MS = 300
@@ -58,7 +51,11 @@ export class EventInterest {
   #refreshedAt = -Infinity
   #declaring: Promise<void> | undefined
 
-  constructor(store: Store, name: string, { keep, isShared }: InterestOptions) {
+  /**
+   * `keep` is how long a position stays of use after it was handed out, in milliseconds. If no other process uses the store,
+   * it is read only once clients of this process request events.
+   */
+  constructor(store: Store, name: string, keep: number, isShared: boolean) {
     this.#store = store
     this.#key = `event-interest:${hash('sha256', name).slice(0, 32)}`
     this.#isShared = isShared

@@ -17,6 +17,7 @@ import {
   type WebhookMessage,
   WebhookSink,
 } from '../../src/features/events/sinks/webhook.ts'
+import type { Store } from '../../src/store/store.ts'
 import { silentLog } from './silent-log.ts'
 
 /** A clock that moves only when it is told to. */
@@ -213,33 +214,19 @@ export class MemoryQueue {
   }
 }
 
-/** Verified receivers in memory. */
-export class MemoryVerifications {
-  readonly verified = new Set<string>()
-
-  has({ owner, url }: Receiver): Promise<boolean> {
-    return Promise.resolve(this.verified.has(`${owner} ${url}`))
-  }
-
-  add({ owner, url }: Receiver): Promise<void> {
-    this.verified.add(`${owner} ${url}`)
-    return Promise.resolve()
-  }
-}
-
 interface Sending {
   readonly queue: MemoryQueue
   readonly dialer: Dialer
   readonly clock: Clock
-  readonly records: MemoryVerifications
+  readonly store: Store
   readonly random: number
   readonly webhookId?: 'event' | 'message'
 }
 
 /** Sends what a queue has, with the retry schedule of webhooks and a quarter of an hour until it is given up. */
-export function sending({ queue, dialer, clock, records, random, webhookId = 'event' }: Sending): Dispatcher {
+export function sending({ queue, dialer, clock, store, random, webhookId = 'event' }: Sending): Dispatcher {
   const now = (): number => clock.now()
-  const verifier = new ReceiverVerifier({ dialer, records, now })
+  const verifier = new ReceiverVerifier(dialer, store, now)
   const sink = new WebhookSink({ dialer, verifier, webhookId, now })
   const schedule = { ...WEBHOOK_RETRIES, giveUpMs: 15 * 60_000 }
   const dispatcher = new Dispatcher(queue.to(sink), { clock, random: () => random, schedule, log: silentLog })

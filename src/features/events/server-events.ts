@@ -52,7 +52,7 @@ export class ServerEvents {
   constructor(store: Store, upstream: string | undefined, { ttl, isShared = true, redactor }: LogSettings) {
     this.#redactor = redactor
     this.log = openEventLog(store, upstream, { ttl, isShared })
-    this.#interest = new EventInterest(store, eventLogName(upstream), { keep: ttl, isShared })
+    this.#interest = new EventInterest(store, eventLogName(upstream), ttl, isShared)
   }
 
   /** Whether somebody follows the events; otherwise they are not kept. @throws SERVER_UNAVAILABLE */

@@ -17,7 +17,7 @@ const keep = 60_000
 
 /** The interest in one log, as another process sees it each time. */
 function interest(): EventInterest {
-  return new EventInterest(store, 'a log', { keep, isShared: true })
+  return new EventInterest(store, 'a log', keep, true)
 }
 
 const nothing = async (): Promise<void> => undefined

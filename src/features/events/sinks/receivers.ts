@@ -38,34 +38,51 @@ export interface Receiver {
  * What verification found. `url`: the URL is not acceptable; `throttled`: too many challenges to this host failed within
  * a minute, and none was sent.
  */
-export type ReceiverCheck =
+type ReceiverCheck =
   | { readonly kind: 'verified' }
   | { readonly kind: 'failed'; readonly failure: FailureCategory | 'url' | 'throttled' }
 
-interface VerifierOptions {
-  readonly dialer: Dialer
-  readonly records: Pick<VerifiedReceivers, 'has' | 'add'>
-  /** In milliseconds since 1970. */
-  now(): number
-}
+const VERIFIED: ReceiverCheck = { kind: 'verified' }
 
-/** Verifies receivers, each once for a time. */
+/** How long a receiver is verified, and how long this process remembers it without the store, in milliseconds. */
+const VERIFIED_MS = 86_400_000
+const CACHE_MS = 60_000
+const MAX_CACHED_RECEIVERS = 1000
+
+/** Verifies receivers, each once for a time: it is asked before every attempt. */
 export class ReceiverVerifier {
-  readonly #options: VerifierOptions
+  readonly #dialer: Dialer
+  readonly #store: Pick<Store, 'get' | 'put'>
+  readonly #now: () => number
+  readonly #isKept: (subscription: string) => boolean
+  /** The receivers that were found in the store lately, by their keys there. */
+  readonly #cache = new LRUCache<string, true>({ max: MAX_CACHED_RECEIVERS, ttl: CACHE_MS, ...expiryByWorld })
   /** Challenges in flight, by receiver. */
   readonly #running = new Map<string, Promise<ReceiverCheck>>()
   readonly #failures: FailureCounter
 
-  constructor(options: VerifierOptions) {
-    this.#options = options
-    this.#failures = createFailureCounter(MAX_FAILURES_PER_MINUTE, options.now)
+  /** `now` is in milliseconds since 1970. `isKept`: a subscription says itself that its receiver was verified. */
+  constructor(
+    dialer: Dialer,
+    store: Pick<Store, 'get' | 'put'>,
+    now: () => number,
+    isKept: (subscription: string) => boolean = () => false,
+  ) {
+    this.#dialer = dialer
+    this.#store = store
+    this.#now = now
+    this.#isKept = isKept
+    this.#failures = createFailureCounter(MAX_FAILURES_PER_MINUTE, now)
   }
 
-  /** Whether a receiver is verified; sends it a challenge if that is not known. @throws errors of the records */
+  /** Whether a receiver is verified; sends it a challenge if that is not known. @throws SERVER_UNAVAILABLE */
   async verify(receiver: Receiver, signal?: AbortSignal): Promise<ReceiverCheck> {
-    const { records } = this.#options
-    if (await records.has(receiver)) return { kind: 'verified' }
-    const key = `${receiver.owner} ${receiver.url}`
+    const key = keyOf(receiver)
+    if (this.#isKept(receiver.subscription) || this.#cache.has(key)) return VERIFIED
+    if ((await this.#store.get(key)) !== undefined) {
+      this.#cache.set(key, true)
+      return VERIFIED
+    }
     const running = this.#running.get(key)
     if (running) return running
     const check = this.#challenge(receiver, signal).finally(() => this.#running.delete(key))
@@ -81,48 +98,51 @@ export class ReceiverVerifier {
       return { kind: 'failed', failure: 'throttled' }
     }
     const check = await this.#check(receiver, signal)
-    if (check.kind === 'verified') await this.#options.records.add(receiver)
-    else this.#failures.failed(host)
+    if (check.kind === 'failed') {
+      this.#failures.failed(host)
+      return check
+    }
+    const key = keyOf(receiver)
+    await this.#store.put(key, '1', VERIFIED_MS)
+    this.#cache.set(key, true)
     return check
   }
 
   async #check(receiver: Receiver, signal?: AbortSignal): Promise<ReceiverCheck> {
-    const check = await sendChallenge(receiver, this.#options, signal)
+    const check = await this.#send(receiver, signal)
     if (check.kind === 'verified' || !hasAnswered(check.failure)) return check
-    const { dialer } = this.#options
-    return (await isPublished(receiver.url, dialer, signal)) ? { kind: 'verified' } : check
+    return (await isPublished(receiver.url, this.#dialer, signal)) ? VERIFIED : check
   }
+
+  /** Sends the challenge to a receiver, and checks the echo. */
+  async #send({ subscription, url, secrets }: Receiver, signal?: AbortSignal): Promise<ReceiverCheck> {
+    const challenge = world.randomBytes(32).toString('base64url')
+    const id = `msg_verification_${world.randomBytes(12).toString('hex')}`
+    const body = JSON.stringify({ type: 'verification', challenge })
+    const at = this.#now()
+    const outcome = await this.#dialer.post({
+      url,
+      body,
+      headers: headersFor(subscription, { id, at, body }, secretsAt(secrets, at)),
+      timeoutMs: REQUEST_TIMEOUT_MS,
+      maxResponseBytes: MAX_ECHO_BYTES,
+      ...(signal && { signal }),
+    })
+    if (outcome.kind === 'failed')
+      return { kind: 'failed', failure: outcome.reason === 'url' ? 'url' : categoryOf(outcome.reason) }
+    if (!isAccepted(outcome.status)) return { kind: 'failed', failure: statusCategory(outcome.status) }
+    return isEcho(outcome.body, challenge) ? VERIFIED : { kind: 'failed', failure: 'challenge_failed' }
+  }
+}
+
+/** The key in the store that says that a receiver was verified, for a caller and a URL. */
+function keyOf({ owner, url }: Pick<Receiver, 'owner' | 'url'>): string {
+  return `verified:${owner}:${hash('sha256', url).slice(0, 32)}`
 }
 
 /** Whether there was a response, so that the origin may have a file, too. */
 function hasAnswered(failure: string): boolean {
   return ['challenge_failed', 'http_4xx', 'http_5xx'].includes(failure)
-}
-
-/** Sends the challenge to a receiver, and checks the echo. */
-async function sendChallenge(
-  { subscription, url, secrets }: Receiver,
-  { dialer, now }: VerifierOptions,
-  signal?: AbortSignal,
-): Promise<ReceiverCheck> {
-  const challenge = world.randomBytes(32).toString('base64url')
-  const id = `msg_verification_${world.randomBytes(12).toString('hex')}`
-  const body = JSON.stringify({ type: 'verification', challenge })
-  const at = now()
-  const outcome = await dialer.post({
-    url,
-    body,
-    headers: headersFor(subscription, { id, at, body }, secretsAt(secrets, at)),
-    timeoutMs: REQUEST_TIMEOUT_MS,
-    maxResponseBytes: MAX_ECHO_BYTES,
-    ...(signal && { signal }),
-  })
-  if (outcome.kind === 'failed')
-    return { kind: 'failed', failure: outcome.reason === 'url' ? 'url' : categoryOf(outcome.reason) }
-  if (!isAccepted(outcome.status)) return { kind: 'failed', failure: statusCategory(outcome.status) }
-  return isEcho(outcome.body, challenge)
-    ? { kind: 'verified' }
-    : { kind: 'failed', failure: 'challenge_failed' }
 }
 
 /** The headers of every request to a receiver. */
@@ -148,7 +168,7 @@ function isEcho(body: string, challenge: string): boolean {
 // What answers mean
 
 /** The category of a failed delivery, as subscribers see it: without anything that the receiver wrote. */
-export type FailureCategory =
+type FailureCategory =
   | 'connection_refused'
   | 'timeout'
   | 'tls_error'
@@ -209,44 +229,4 @@ async function isPublished(url: string, dialer: Dialer, signal?: AbortSignal): P
 function isBelow(path: string, prefix: string): boolean {
   if (!prefix.startsWith('/')) return false
   return path === prefix || path.startsWith(prefix.endsWith('/') ? prefix : `${prefix}/`)
-}
-
-// The record of what was verified
-
-/** How long a receiver is verified, and how long this process remembers it without the store, in milliseconds. */
-const VERIFIED_MS = 86_400_000
-const CACHE_MS = 60_000
-const MAX_CACHED_RECEIVERS = 1000
-
-/** Verified receivers in the store, for a caller and a URL. They are asked for before every attempt, so mostly by a cache. */
-export class VerifiedReceivers {
-  readonly #store: Pick<Store, 'get' | 'put'>
-  readonly #isKept: (subscription: string) => boolean
-  readonly #cache = new LRUCache<string, true>({ max: MAX_CACHED_RECEIVERS, ttl: CACHE_MS, ...expiryByWorld })
-
-  /** `isKept`: a subscription says itself that its receiver was verified. */
-  constructor(store: Pick<Store, 'get' | 'put'>, isKept: (subscription: string) => boolean) {
-    this.#store = store
-    this.#isKept = isKept
-  }
-
-  /** Whether a receiver was verified. @throws SERVER_UNAVAILABLE */
-  async has(receiver: Receiver): Promise<boolean> {
-    const key = keyOf(receiver)
-    if (this.#isKept(receiver.subscription) || this.#cache.has(key)) return true
-    if ((await this.#store.get(key)) === undefined) return false
-    this.#cache.set(key, true)
-    return true
-  }
-
-  /** Records that a receiver was verified. @throws SERVER_UNAVAILABLE */
-  async add(receiver: Receiver): Promise<void> {
-    const key = keyOf(receiver)
-    await this.#store.put(key, '1', VERIFIED_MS)
-    this.#cache.set(key, true)
-  }
-}
-
-function keyOf({ owner, url }: Pick<Receiver, 'owner' | 'url'>): string {
-  return `verified:${owner}:${hash('sha256', url).slice(0, 32)}`
 }

@@ -14,7 +14,7 @@ import { forbidden } from '../errors.ts'
 import { asEvent } from '../server-events.ts'
 import type { EventCatalog } from '../types.ts'
 import { LogFeeds } from './log-feed.ts'
-import { type Receiver, ReceiverVerifier, VerifiedReceivers } from './receivers.ts'
+import { type Receiver, ReceiverVerifier } from './receivers.ts'
 import { openSecrets } from './standard-webhooks.ts'
 import { WEBHOOK_RETRIES, WebhookSink } from './webhook.ts'
 import { type Content, type DeliveryServices, WebhookSubscription } from './webhook-subscription.ts'
@@ -46,11 +46,7 @@ export class WebhookDeliveries {
     this.#deps = deps
     this.subscriptions = new EventSubscriptions(deps.store, now)
     const isKept = (id: string): boolean => this.outbox.find(id)?.isVerified === true
-    this.verifier = new ReceiverVerifier({
-      dialer,
-      now,
-      records: new VerifiedReceivers(deps.store, isKept),
-    })
+    this.verifier = new ReceiverVerifier(dialer, deps.store, now, isKept)
     this.#services = {
       deps,
       parts,

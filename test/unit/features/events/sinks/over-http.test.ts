@@ -4,7 +4,8 @@ import { expect, it, onTestFinished } from 'vitest'
 import { createDialer } from '../../../../../src/features/dialer.ts'
 import type { Clock } from '../../../../../src/durable/dispatcher.ts'
 import { verifySigned } from '../../../../../src/features/events/sinks/standard-webhooks.ts'
-import { MemoryQueue, MemoryVerifications, secretOf, sending } from '../../../../support/webhooks.ts'
+import { MemoryStore } from '../../../../../src/store/memory.ts'
+import { MemoryQueue, secretOf, sending } from '../../../../support/webhooks.ts'
 
 /** The clock of this machine, whose timers end at once: the time skips to what they were set for. */
 function skippingClock(): Clock {
@@ -56,8 +57,7 @@ async function receiver(statusOf: (request: Request, count: number) => number) {
 async function deliver(queue: MemoryQueue, allow: readonly string[]) {
   const clock = skippingClock()
   const dialer = createDialer({ allow })
-  const records = new MemoryVerifications()
-  const worker = sending({ queue, dialer, clock, records, random: 0 })
+  const worker = sending({ queue, dialer, clock, store: new MemoryStore(), random: 0 })
   onTestFinished(() => worker.close())
   return worker
 }

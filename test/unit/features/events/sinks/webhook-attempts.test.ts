@@ -2,12 +2,12 @@ import { describe, expect, it, onTestFinished } from 'vitest'
 import type { DialOutcome } from '../../../../../src/features/dialer.ts'
 import { ReceiverVerifier } from '../../../../../src/features/events/sinks/receivers.ts'
 import { replaceSecret, verifySigned } from '../../../../../src/features/events/sinks/standard-webhooks.ts'
+import { MemoryStore } from '../../../../../src/store/memory.ts'
 import {
   FakeReceivers,
   idle,
   ManualClock,
   MemoryQueue,
-  MemoryVerifications,
   response,
   secretOf,
   sending,
@@ -21,14 +21,14 @@ function world() {
   const clock = new ManualClock(NOW)
   const dialer = new FakeReceivers(clock)
   const queue = new MemoryQueue()
-  const records = new MemoryVerifications()
+  const store = new MemoryStore(() => clock.now())
   const start = async (options: { readonly webhookId?: 'event' | 'message' } = {}) => {
-    const worker = sending({ queue, dialer, clock, records, random: 1, ...options })
+    const worker = sending({ queue, dialer, clock, store, random: 1, ...options })
     onTestFinished(() => worker.close())
     await idle()
     return worker
   }
-  return { clock, dialer, queue, records, start }
+  return { clock, dialer, queue, store, start }
 }
 
 describe('webhook worker: verification', () => {
@@ -82,16 +82,17 @@ describe('webhook worker: verification', () => {
   })
 
   it('a receiver that is verified already gets no challenge', async () => {
-    const { dialer, queue, records, start } = world()
-    await records.add(queue.subscribe('sub_1'))
+    const { clock, dialer, queue, store, start } = world()
+    const other = new ReceiverVerifier(new FakeReceivers(clock), store, () => clock.now())
+    expect(await other.verify(queue.subscribe('sub_1'))).toEqual({ kind: 'verified' })
     queue.add('sub_1', 'evt_1')
     await start()
     expect(dialer.requests.map(({ json }) => json)).toEqual([{ eventId: 'evt_1' }])
   })
 
   it('after ten failed challenges within a minute a host gets no more of them', async () => {
-    const { clock, dialer, queue, records } = world()
-    const verifier = new ReceiverVerifier({ dialer, records, now: () => clock.now() })
+    const { clock, dialer, queue, store } = world()
+    const verifier = new ReceiverVerifier(dialer, store, () => clock.now())
     dialer.post = (request) => {
       dialer.requests.push({ ...request, at: clock.now(), json: {} })
       return Promise.resolve({ kind: 'failed', reason: 'connection' })
