@@ -24,7 +24,6 @@ interface Options {
   readonly seal: RequestStateCodec
   readonly upstream: string | undefined
   readonly principal: Principal
-  readonly presentCaller?: Call['presentCaller'] | undefined
   /** The HTTP headers, which must match the request; absent on other transports. */
   readonly headers?: Headers
   /** The client of the connection, if the transport has only one. */
@@ -43,7 +42,7 @@ export async function serveStateless(
   reply: ResponseSink,
   options: Options,
 ): Promise<void> {
-  const { handle, seal, upstream, principal, presentCaller, headers, session, controller } = options
+  const { handle, seal, upstream, principal, headers, session, controller } = options
   const { signal } = controller
   const client = { ...readClient(request, headers), ...(session !== undefined && { session }) }
   const isLasting = isListening(request.method)
@@ -57,16 +56,11 @@ export async function serveStateless(
     reply.emit(encodeNotification(note.method, params), note.mustArrive)
   })
   const { emit } = pace
-  const { requestId, peer, trace, gatewayMetadata } = reply
   const lifted = lift(request, {
-    requestId,
-    peer,
-    trace,
-    gatewayMetadata,
+    ...reply.request,
     upstream,
     client,
     principal,
-    presentCaller,
     controller,
     retain: options.retain,
     rateLimitReporter: reply,
@@ -85,7 +79,7 @@ export async function serveStateless(
       // The subscription only sees the abort, not the reason.
       const failure = asGatewayError(isLasting && signal.aborted ? signal.reason : error)
       reply.refuse?.(failure)
-      const object = modernError(failure, requestId)
+      const object = modernError(failure, reply.request.requestId)
       reply.end(encodeErrorObject(request.id, object), object.fields.code)
     }
   } finally {

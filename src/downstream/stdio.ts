@@ -169,8 +169,8 @@ class StdioFront {
     })
     const answered = served.catch((thrown: unknown) => {
       const error = asGatewayError(thrown)
-      this.#reportRefusal(error, reply.requestId)
-      this.#write(encodeErrorObject(message.id, modernError(error, reply.requestId)))
+      this.#reportRefusal(error, reply.request.requestId)
+      this.#write(encodeErrorObject(message.id, modernError(error, reply.request.requestId)))
     })
     background(
       answered.finally(() => this.#running.delete(message.id)),
@@ -185,7 +185,7 @@ class StdioFront {
 
   #reply(): ResponseSink {
     return {
-      requestId: newRequestId(),
+      request: { requestId: newRequestId() },
       emit: (message) => this.#write(message),
       drained: () => drained(this.#output),
       end: (message) => {

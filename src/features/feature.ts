@@ -3,7 +3,7 @@
  * them belong to one runtime; a reload creates the features again with new ones.
  */
 import type { Call, Handler, Middleware, Outcome, Target } from '../core/call.ts'
-import type { ByteExchange } from '../core/byte-exchange.ts'
+import type { ArrivingHook, BytePath, DocumentPath, HookAnswer, RoutePath } from '../core/http-paths.ts'
 import type { Descriptor, Quota, ServerRecords } from '../core/descriptor.ts'
 import type { Finding } from '../core/finding.ts'
 import type { Log } from '../core/log.ts'
@@ -121,24 +121,6 @@ export function extensionPoint<Offered>(): ExtensionPoint<Offered> {
   return point
 }
 
-/** The JSON object that answers a webhook, if its sender expects one. */
-export type HookAnswer = Readonly<Record<string, unknown>> | undefined
-
-/** A webhook whose body has not been read; the names of its headers are in lower case. */
-export interface ArrivingHook {
-  /** The server that it belongs to, if it belongs to one. */
-  readonly server?: string
-  readonly name: string
-  /** Set for the events that the server has itself: then the name is that of the gateway's subscription. */
-  readonly isOfServer?: true
-  readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>
-  /**
-   * Reads the body, as it was sent. It takes memory and time that belong to others, so whatever can be refused by the name
-   * or the headers is refused before. @throws if it does not arrive, is too large, or is not UTF-8
-   */
-  body(): Promise<string>
-}
-
 /** A built-in tool. */
 export interface BuiltinTool {
   /** The entry of `tools/list`. */
@@ -159,48 +141,18 @@ export interface BuiltinEntry {
   readonly handle: Handler
 }
 
-/** A page at a path over HTTP, read with GET. */
-export interface BuiltinPage {
-  /** `*` is the name of a server; without it, the page is for all servers, or for the one in `?upstream=`. */
-  readonly path: string
-  /** Whether it can be read without authentication. */
-  isOpen?(): boolean
-  /** Whether readers can have it as a page for people or as JSON: the param `format` is `html` or `json`. */
-  readonly isNegotiated?: true
-  /** Its params are the query; its result is a `Page`. */
+/** A page of the gateway: its params are the query, and its result is a `Page`. */
+export interface BuiltinPage extends DocumentPath {
   readonly handle: Handler
 }
 
-/**
- * A path over HTTP whose requests are calls, at the address of all servers or of the one in `?upstream=`: the members of
- * a JSON body, or of the query, are the params. The response is the result as JSON.
- */
-export interface BuiltinRoute {
-  readonly verb: 'GET' | 'POST'
-  /** Its last segment can be `:name`, a member of the params. */
-  readonly path: string
-  /**
-   * Whether the response is an event stream, the `stream` of the call, which stays open after the result. The
-   * `Last-Event-ID` of a client that resumes it is the param `after`.
-   */
-  readonly isStream?: true
+/** A path whose requests are calls: the response is the result as JSON, or the `stream` of the call. */
+export interface BuiltinRoute extends RoutePath {
   readonly handle: Handler
 }
 
-/**
- * A path over HTTP whose requests or responses are bytes of any size. Its requests are calls without params, and with the
- * `exchange` by which the handler reads the request and answers it.
- */
-export interface ByteRoute {
-  /** GET includes HEAD. */
-  readonly verb: 'GET' | 'POST' | 'PUT'
-  /** Its last segment can be `:name`. */
-  readonly path: string
-  /**
-   * The caller that the URL itself names, if it is a credential; undefined if callers authenticate as for calls over MCP.
-   * @throws if it is a credential that is not valid
-   */
-  bearer?(url: Pick<ByteExchange, 'name' | 'query'>): Promise<Principal | undefined>
+/** A path about bytes: its requests are calls without params, and with the `exchange` by which the handler reads and answers. */
+export interface ByteRoute extends BytePath {
   readonly handle: Handler
 }
 

@@ -3,15 +3,14 @@ import type { Middleware, Target } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import type { Settings } from '../core/settings.ts'
 import {
-  type ArrivingHook,
   type ExtensionPoint,
   type Feature,
   type FeatureInstance,
-  type HookAnswer,
   settingsFor,
   type SettingsOf,
   type Services,
 } from '../features/feature.ts'
+import type { ArrivingHook, HookAnswer } from '../core/http-paths.ts'
 import { features } from '../features/index.ts'
 
 /** A feature that is on for at least one server. */

@@ -10,7 +10,7 @@ import { onlyServer, type Settings, type UpstreamSettings } from '../core/settin
 import { within } from '../core/time/waiting.ts'
 import { type ServerPanel, serverPanel } from '../descriptions/formats/front-page.ts'
 import type { DocumentLink } from '../descriptions/model/description.ts'
-import type { DocumentPath } from '../downstream/http/edge.ts'
+import type { DocumentPath } from '../core/http-paths.ts'
 import { documentAt } from '../downstream/http/routes.ts'
 import {
   type PageLink,

@@ -59,15 +59,8 @@ import { eventTypes, toolFacts, type DescribedEventType } from '../features/offe
 import { resultLimitOf } from '../features/result-limit.ts'
 import { permissions } from '../features/permissions/permissions.ts'
 import { transactions } from '../features/transactions/transactions.ts'
-import {
-  type BytePath,
-  type Called,
-  type DocumentPath,
-  type HttpRuntime,
-  type RoutePath,
-  type StatusMapping,
-  statusMapping,
-} from '../downstream/http/edge.ts'
+import { type Called, type HttpRuntime, type StatusMapping, statusMapping } from '../downstream/http/edge.ts'
+import type { BytePath, DocumentPath, RoutePath } from '../core/http-paths.ts'
 import { withFields } from '../observability/log.ts'
 import { observe, observeServer, observeTarget } from '../observability/observe.ts'
 import type { Observing } from '../observability/observing.ts'

@@ -21,8 +21,9 @@ import { method } from './methods.ts'
 import { latestLegacy } from './revisions.ts'
 import { type TraceContext, withTrace } from './trace-context.ts'
 
-interface CallContext {
-  /** Identifies the request in logs. */
+/** What a transport knows of a request. */
+export interface RequestFacts {
+  /** Identifies the request in logs and errors. */
   readonly requestId: string
   /** The connection it came on, over HTTP. */
   readonly peer?: ClientPeer | undefined
@@ -30,6 +31,11 @@ interface CallContext {
   readonly trace?: TraceContext | undefined
   /** Values for features that its transport carried. */
   readonly gatewayMetadata?: GatewayMetadata | undefined
+  /** The caller with its present rights, where they can change. */
+  readonly presentCaller?: Call['presentCaller'] | undefined
+}
+
+interface CallContext extends RequestFacts {
   /** The server in the client's URL; absent if the URL is that of all servers. */
   readonly upstream?: string | undefined
   readonly client: Client
@@ -38,8 +44,6 @@ interface CallContext {
   /** Keeps the call from ending with its request. */
   readonly retain?: (() => void) | undefined
   readonly rateLimitReporter?: RateLimitReporter | undefined
-  /** The caller with its present rights, where they can change. */
-  readonly presentCaller?: Call['presentCaller'] | undefined
   readonly stream?: ClientStream | undefined
   emit(note: Notification): void
   /** Resolves once the client has read what was emitted. */

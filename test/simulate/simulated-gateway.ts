@@ -91,11 +91,7 @@ export class SimulatedGateway implements Victim {
     const request = parseMessage(text)
     if (request.kind !== 'request') throw new TypeError('only requests are sent to simulated gateways')
     const requestId = world.requestId()
-    const sink = {
-      requestId,
-      emit: () => undefined,
-      end: respond,
-    }
+    const sink = { request: { requestId }, emit: () => undefined, end: respond }
     const served = gateway.serve(request, sink, { principal: { id: principal }, upstream, controller })
     served.catch((thrown: unknown) => {
       respond(encodeErrorObject(idOf(text), modernError(asGatewayError(thrown), requestId)))

@@ -5,7 +5,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { AuthSettings } from '../../core/auth-settings.ts'
 import type { Call } from '../../core/call.ts'
-import type { ByteExchange } from '../../core/byte-exchange.ts'
+import type { BytePath, DocumentPath, RoutePath } from '../../core/http-paths.ts'
 import type { PageSignIn } from '../../core/audit-step.ts'
 import type { Log } from '../../core/log.ts'
 import type { Principal } from '../../core/principal.ts'
@@ -16,35 +16,13 @@ import { type AuthGate, createAuthGate } from '../auth/auth-gate.ts'
 import { type Access, createAccess } from './origin.ts'
 import type { Bodies } from './body.ts'
 import { asGatewayError, type GatewayError } from '../../core/error.ts'
+import { gatewayMetadataOf } from '../../protocol/meta-keys.ts'
+import { headerTrace } from '../../protocol/trace-context.ts'
+import type { ClientRequest } from '../session/response-sink.ts'
 import { attempt } from '../../core/time/waiting.ts'
 import { endOf } from '../auth/verified.ts'
 import { isObject } from '../../core/json/json.ts'
 import { Registry } from '../../core/registry.ts'
-
-/** A path of documents; `*` is the name of a server. */
-export interface DocumentPath {
-  readonly path: string
-  /** Whether it is readable without authentication. */
-  isOpen?(): boolean
-  /** Whether readers can have it as a page for people or as JSON. */
-  readonly isNegotiated?: true
-}
-
-/** A path whose requests are calls of the gateway; its last segment can be `:name`, a member of the params. */
-export interface RoutePath {
-  readonly verb: 'GET' | 'POST'
-  readonly path: string
-  /** Whether the response is an event stream. */
-  readonly isStream?: true
-}
-
-/** A path whose requests or responses are bytes; its last segment can be `:name`. */
-export interface BytePath {
-  readonly verb: 'GET' | 'POST' | 'PUT'
-  readonly path: string
-  /** The caller that the URL names, if it is a credential. @throws if it is not valid */
-  bearer?(url: Pick<ByteExchange, 'name' | 'query'>): Promise<Principal | undefined>
-}
 
 /** A call of a tool. */
 export interface Called {
@@ -132,6 +110,20 @@ export interface HttpContext {
   readonly requestId: string
   /** The challenge to a caller that could get another token; undefined for errors other than a missing scope. */
   readonly challenge?: (error: GatewayError) => string | undefined
+}
+
+/** What the call of a request gets of it. */
+export function factsOf({ incoming, requestId, principal, presentCaller }: HttpContext): ClientRequest {
+  const { headers } = incoming
+  const trace = headerTrace(headers)
+  return {
+    requestId,
+    principal,
+    presentCaller,
+    peer: incoming,
+    trace,
+    gatewayMetadata: gatewayMetadataOf(headers),
+  }
 }
 
 /** How long a stream may stay open: as long as its token is valid, and the configuration knows its caller. */

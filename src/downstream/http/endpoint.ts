@@ -32,11 +32,10 @@ import { lift } from '../../protocol/lift.ts'
 import { isForServers, isListening } from '../../protocol/methods.ts'
 import { modernStatus } from '../../protocol/modern.ts'
 import { latestModern } from '../../protocol/revisions.ts'
-import { gatewayMetadataOf } from '../../protocol/meta-keys.ts'
 import { headerTrace } from '../../protocol/trace-context.ts'
 import type { HeldMemory } from '../../core/holdings.ts'
 import type { RequestContext } from '../auth/auth-gate.ts'
-import { type Called, type Edge, type HttpRuntime, type HttpContext, tokenLifetime } from './edge.ts'
+import { type Called, type Edge, type HttpRuntime, type HttpContext, factsOf, tokenLifetime } from './edge.ts'
 import { HttpReply, Replay } from './reply.ts'
 import { serveBatch, takeBatch, ClientSession } from '../session/session.ts'
 import type { ResponseSink } from '../session/response-sink.ts'
@@ -177,7 +176,7 @@ export class HttpFront {
   }
 
   async #stateless(exchange: HttpContext, request: JsonRpcRequest): Promise<void> {
-    const { incoming, outgoing, upstream, principal, presentCaller, requestId, challenge, edge } = exchange
+    const { incoming, outgoing, upstream, principal, challenge, edge } = exchange
     const { handle, seal } = this.#options
     const controller = new AbortController()
     // 2026-07-28 basic/utilities/cancellation: closing the stream cancels the request, but not what goes on without it.
@@ -193,23 +192,13 @@ export class HttpFront {
     const leave = isListening(request.method) ? this.#listen(controller, exchange) : undefined
     const onSlow = (): void =>
       controller.abort(new GatewayError('SLOW_CLIENT', 'The client reads the response too slowly.'))
-    const trace = headerTrace(incoming.headers)
-    const gatewayMetadata = gatewayMetadataOf(incoming.headers)
-    const context = {
-      requestId,
-      ticker: edge.ticker,
-      principal,
-      challenge,
-      peer: incoming,
-      trace,
-      gatewayMetadata,
-    }
-    const reply = new HttpReply(outgoing, { ...context, canStream, statusOf: modernStatus, onSlow })
+    const options = { ticker: edge.ticker, challenge, canStream, statusOf: modernStatus, onSlow }
+    const reply = new HttpReply(outgoing, factsOf(exchange), options)
     const check = (call: Call): Call | Promise<Call> => this.#checkMirror(call, exchange)
     const { headers } = incoming
     if (!leave) this.#running++
     try {
-      const around = { handle, seal, upstream, principal, presentCaller, headers, controller, retain, check }
+      const around = { handle, seal, upstream, principal, headers, controller, retain, check }
       await serveStateless(request, reply, around)
     } finally {
       if (leave) leave()
@@ -391,12 +380,12 @@ export class LegacyHttp {
     const eventId = incoming.headers['last-event-id']
     const resumed = typeof eventId === 'string' ? found.replay.find(eventId) : undefined
     const stream = resumed?.stream ?? found.replay.general
-    const reply = new HttpReply(outgoing, {
-      requestId: exchange.requestId,
-      ticker: exchange.edge.ticker,
-      canStream: true,
-      onSlow: () => undefined,
-    })
+    const { requestId, edge } = exchange
+    const reply = new HttpReply(
+      outgoing,
+      { requestId },
+      { ticker: edge.ticker, canStream: true, onSlow: () => undefined },
+    )
     const { end } = tokenLifetime(exchange, () => outgoing.end())
     outgoing.on('close', () => {
       end()
@@ -417,9 +406,7 @@ export class LegacyHttp {
     const reply = this.#reply(exchange, created)
     exchange.outgoing.setHeader('mcp-session-id', created.session.id)
     const guarded: ResponseSink = {
-      requestId: reply.requestId,
-      peer: reply.peer,
-      trace: reply.trace,
+      request: reply.request,
       emit: (each, mustArrive) => reply.emit(each, mustArrive),
       end: (answer, errorCode) => {
         // A failed handshake leaves no session.
@@ -448,17 +435,11 @@ export class LegacyHttp {
   }
 
   #reply(exchange: HttpContext, { session, replay }: HttpSession): HttpReply {
-    const { incoming, outgoing, requestId, principal, presentCaller, challenge, edge } = exchange
+    const { incoming, outgoing, challenge, edge } = exchange
     const canStream = checkAccepts(incoming)
-    return new HttpReply(outgoing, {
-      requestId,
+    return new HttpReply(outgoing, factsOf(exchange), {
       ticker: edge.ticker,
-      principal,
-      presentCaller,
       challenge,
-      peer: incoming,
-      trace: headerTrace(incoming.headers),
-      gatewayMetadata: gatewayMetadataOf(incoming.headers),
       canStream,
       record: () => replay.record(),
       primes: session.revision?.priming === true,

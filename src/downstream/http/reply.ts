@@ -4,32 +4,17 @@
  * resume with `Last-Event-ID`.
  */
 import type { ServerResponse } from 'node:http'
-import { drained, type ResponseSink } from '../session/response-sink.ts'
-import type { Call } from '../../core/call.ts'
+import { type ClientRequest, drained, type ResponseSink } from '../session/response-sink.ts'
 import type { GatewayError } from '../../core/error.ts'
-import type { ClientPeer, RateLimitStatus } from '../../core/exchange.ts'
-import type { Principal } from '../../core/principal.ts'
+import type { RateLimitStatus } from '../../core/exchange.ts'
 import { limitHeaders } from '../../protocol/headers.ts'
 import { encodeEvent, encodePriming, keepAlive } from '../../protocol/sse.ts'
-import type { GatewayMetadata } from '../../protocol/meta-keys.ts'
-import type { TraceContext } from '../../protocol/trace-context.ts'
 import type { Ticker } from './edge.ts'
 
 interface Options {
-  readonly requestId: string
   readonly ticker: Ticker
-  /** The principal of the request. */
-  readonly principal?: Principal | undefined
-  /** Its caller with its present rights. */
-  readonly presentCaller?: Call['presentCaller'] | undefined
   /** The challenge to a caller that could get a token with the missing scope. */
   challenge?: ((error: GatewayError) => string | undefined) | undefined
-  /** The request, for its connection. */
-  readonly peer?: ClientPeer | undefined
-  /** The trace context of the request's headers. */
-  readonly trace?: TraceContext | undefined
-  /** The values for features in the request's headers. */
-  readonly gatewayMetadata?: GatewayMetadata | undefined
   /** Whether the client reads event streams. */
   readonly canStream: boolean
   /** Starts buffering events for a client that resumes; absent if the revision has no resumption. */
@@ -54,6 +39,7 @@ const KEEP_ALIVE_INTERVAL_MS = 15_000
 
 /** One HTTP response: JSON, or an event stream once a message must be sent before the response. */
 export class HttpReply implements ResponseSink, StreamSink {
+  readonly request: ClientRequest
   readonly #outgoing: ServerResponse
   readonly #options: Options
   readonly #key: number
@@ -66,34 +52,11 @@ export class HttpReply implements ResponseSink, StreamSink {
   #headers: Record<string, string> | undefined
   #status: number | undefined
 
-  constructor(outgoing: ServerResponse, options: Options) {
+  constructor(outgoing: ServerResponse, request: ClientRequest, options: Options) {
     this.#outgoing = outgoing
+    this.request = request
     this.#options = options
     this.#key = options.ticker.add(this)
-  }
-
-  get requestId(): string {
-    return this.#options.requestId
-  }
-
-  get peer(): ClientPeer | undefined {
-    return this.#options.peer
-  }
-
-  get principal(): Principal | undefined {
-    return this.#options.principal
-  }
-
-  get presentCaller(): Call['presentCaller'] {
-    return this.#options.presentCaller
-  }
-
-  get trace(): TraceContext | undefined {
-    return this.#options.trace
-  }
-
-  get gatewayMetadata(): GatewayMetadata | undefined {
-    return this.#options.gatewayMetadata
   }
 
   get isStream(): boolean {
@@ -152,7 +115,7 @@ export class HttpReply implements ResponseSink, StreamSink {
     this.#isEnded = true
     this.#options.ticker.remove(this.#key)
     if (message === undefined) {
-      this.#outgoing.writeHead(202, { 'x-request-id': this.#options.requestId })
+      this.#outgoing.writeHead(202, { 'x-request-id': this.request.requestId })
       this.#outgoing.end()
       return
     }
@@ -160,7 +123,7 @@ export class HttpReply implements ResponseSink, StreamSink {
     this.#outgoing.writeHead(this.#status ?? this.#options.statusOf?.(errorCode) ?? 200, {
       'content-type': 'application/json',
       'content-length': size,
-      'x-request-id': this.#options.requestId,
+      'x-request-id': this.request.requestId,
       ...this.#headers,
     })
     // As one string it is written together with the head, and plain ASCII needs no encoding.
@@ -227,7 +190,7 @@ export class HttpReply implements ResponseSink, StreamSink {
   #head(status: number, type: string): void {
     this.#outgoing.writeHead(status, {
       'content-type': type,
-      'x-request-id': this.#options.requestId,
+      'x-request-id': this.request.requestId,
       'cache-control': 'no-cache, no-transform',
       // Buffering proxies would delay events.
       'x-accel-buffering': 'no',

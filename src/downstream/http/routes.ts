@@ -9,18 +9,22 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import { pipeline } from 'node:stream/promises'
 import { type AuthSettings, isProtected } from '../../core/auth-settings.ts'
 import type { ClientStream, Handler } from '../../core/call.ts'
-import { type ByteExchange, type ByteResponse, byteExchangeSlot } from '../../core/byte-exchange.ts'
+import {
+  type ByteExchange,
+  type ByteResponse,
+  byteExchangeSlot,
+  type DocumentPath,
+  type RoutePath,
+} from '../../core/http-paths.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
 import { anonymous, type Principal } from '../../core/principal.ts'
 import { checkNesting, parsePeerJson, refuseDuplicates, encodeNotification } from '../../protocol/jsonrpc.ts'
 import { lift } from '../../protocol/lift.ts'
-import { gatewayMetadataOf } from '../../protocol/meta-keys.ts'
 import { pageMethod, routeMethod } from '../../protocol/methods.ts'
 import { latestModern } from '../../protocol/revisions.ts'
-import { headerTrace } from '../../protocol/trace-context.ts'
-import { type DocumentPath, type Edge, type HttpContext, tokenLifetime, type RoutePath } from './edge.ts'
+import { type Edge, factsOf, type HttpContext, tokenLifetime } from './edge.ts'
 import { encodeEvent } from '../../protocol/sse.ts'
 import { HttpReply } from './reply.ts'
 import type { PageSignIn } from '../../core/audit-step.ts'
@@ -35,11 +39,11 @@ type Env = { Bindings: HttpBindings }
 interface PathServer {
   edge(): Edge
   readonly handle: Handler
-  /** Serves an authorized request, for the given server. */
+  /** Serves an authorized request; for the server of a document, if it is one. */
   guarded(
     context: Context<Env>,
     serve: (exchange: HttpContext) => Promise<void>,
-    request: RequestedDocument,
+    request?: RequestedDocument,
   ): Promise<Response>
 }
 
@@ -155,45 +159,24 @@ interface GatewayRequest {
 
 /** Makes an internal call of the gateway for a plain HTTP request. @throws the error of the call */
 async function callGateway(
-  { incoming, outgoing, upstream, principal, presentCaller, requestId }: HttpContext,
+  http: HttpContext,
   { method, params, stream, exchange }: GatewayRequest,
   handle: Handler,
 ): Promise<Payload> {
+  const { outgoing, upstream, principal } = http
   const controller = new AbortController()
   outgoing.on('close', () => {
     if (!outgoing.writableFinished)
       controller.abort(new GatewayError('CANCELLED', 'The client closed the request.'))
   })
   const client = { era: 'modern', revision: latestModern.name, capabilities: {} } as const
-  const { headers } = incoming
-  const context = {
-    requestId,
-    peer: incoming,
-    trace: headerTrace(headers),
-    gatewayMetadata: gatewayMetadataOf(headers),
-    upstream,
-  }
-  const call = lift(
-    { kind: 'request', id: '0', method, params },
-    { ...context, client, principal, presentCaller, stream, controller, emit: () => undefined },
-  )
+  const around = { upstream, client, principal, stream, controller, emit: () => undefined }
+  const call = lift({ kind: 'request', id: '0', method, params }, { ...factsOf(http), ...around })
   const target = { ...call.target, isBuiltin: true } as const
   const outcome = await handle(byteExchangeSlot.set({ ...call, target }, exchange))
   if (outcome.kind !== 'result')
     throw new GatewayError('SERVER_ERROR', 'Input requests are not possible over plain HTTP.')
   return outcome.result
-}
-
-type Method = 'permissions/check' | 'permissions/list' | 'permissions/negotiate'
-type PermissionsEnv = { Bindings: HttpBindings }
-
-interface PermissionsPathServer {
-  readonly handle: Handler
-  /** Serves an authorized request. */
-  guarded(
-    context: Context<PermissionsEnv>,
-    serve: (exchange: HttpContext) => Promise<void>,
-  ): Promise<Response>
 }
 
 /** Paths for one server, or the one in `?upstream=`, and the methods called by POST. */
@@ -205,35 +188,28 @@ const paths = [
 ] as const
 
 /** Adds the paths of permission queries over plain HTTP. */
-export function addPermissions(app: Hono<PermissionsEnv>, { handle, guarded }: PermissionsPathServer): void {
+export function addPermissions(
+  app: Hono<Env>,
+  { handle, guarded }: Pick<PathServer, 'handle' | 'guarded'>,
+): void {
   for (const [path, method] of paths) {
     app.post(path, (context) =>
       guarded(context, async (exchange) => {
         const params = bodyParams(await jsonBody(exchange))
-        return servePermissions(exchange, method, params, handle)
+        sendJson(exchange, await callGateway(exchange, { method, params }, handle))
       }),
     )
     if (method === 'permissions/negotiate') continue
     app.get(path, (context) =>
-      guarded(context, (exchange) => {
-        const query = context.req.query()
-        const params = queryParams(query)
+      guarded(context, async (exchange) => {
+        const params = queryParams(context.req.query())
         // Without a tool, the question is what the caller may do at all.
         const isAboutAll = Object.keys(params.fields).every((key) => key === 'scopes_held')
-        return servePermissions(exchange, isAboutAll ? 'permissions/list' : method, params, handle)
+        const asked = { method: isAboutAll ? 'permissions/list' : method, params }
+        sendJson(exchange, await callGateway(exchange, asked, handle))
       }),
     )
   }
-}
-
-/** Answers a permission query like the MCP method with the same params. @throws what the method throws */
-async function servePermissions(
-  exchange: HttpContext,
-  method: Method,
-  params: Payload,
-  handle: Handler,
-): Promise<void> {
-  sendJson(exchange, await callGateway(exchange, { method, params }, handle))
 }
 
 /** Sends a result as JSON. */
@@ -342,12 +318,8 @@ async function serveStream(
   // A client that is already gone would never emit `close`.
   if (outgoing.destroyed) return
   const closed = new AbortController()
-  const reply = new HttpReply(outgoing, {
-    requestId,
-    ticker: edge.ticker,
-    canStream: true,
-    onSlow: () => closed.abort(),
-  })
+  const onSlow = (): void => closed.abort()
+  const reply = new HttpReply(outgoing, { requestId }, { ticker: edge.ticker, canStream: true, onSlow })
   const lifetime = tokenLifetime(exchange, () => outgoing.end())
   outgoing.on('close', () => {
     lifetime.end()

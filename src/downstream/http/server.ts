@@ -2,13 +2,8 @@
  * The HTTP server: routes, and the order of checks before any of them: origin, authentication, existence of
  * the server. Each request reads the edge of the running configuration once.
  */
-import {
-  createServer,
-  type IncomingMessage,
-  type Server,
-  type ServerResponse,
-  type IncomingHttpHeaders,
-} from 'node:http'
+import type { ReceiveHook } from '../../core/http-paths.ts'
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { setTimeout as wait } from 'node:timers/promises'
 import { getRequestListener, type HttpBindings } from '@hono/node-server'
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response'
@@ -397,21 +392,6 @@ function bind(server: Server, { host, port }: ListenSettings): Promise<void> {
  * of the body authenticates them. The response is 202 once the webhook is stored, or 200 with what its sender expects;
  * the work that it causes comes after.
  */
-
-/** A webhook whose body has not been read. */
-interface ArrivingHook {
-  /** Absent for a webhook of no server. */
-  readonly server?: string
-  readonly name: string
-  /** Set for the events that the server has itself. */
-  readonly isOfServer?: true
-  readonly headers: IncomingHttpHeaders
-  /** Reads the body, the text of its bytes. @throws if they are not valid UTF-8, are too many, or do not arrive */
-  body(): Promise<string>
-}
-
-/** Verifies and stores a webhook; resolves with an answer for its sender. @throws GatewayError if it is refused */
-export type ReceiveHook = (hook: ArrivingHook) => Promise<Readonly<Record<string, unknown>> | undefined>
 
 /** The largest body that servers send, in bytes (SEP-3415). */
 const MAX_EVENT_BYTES = 256 * 1024

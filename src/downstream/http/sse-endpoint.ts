@@ -10,9 +10,7 @@ import type { SessionMeter } from '../../core/exchange.ts'
 import { serveBatch, takeBatch, ClientSession } from '../session/session.ts'
 import { checkNesting, idOf, parseMessages } from '../../protocol/jsonrpc.ts'
 import { encodeEndpoint, encodeEvent } from '../../protocol/sse.ts'
-import { gatewayMetadataOf } from '../../protocol/meta-keys.ts'
-import { headerTrace } from '../../protocol/trace-context.ts'
-import { type HttpContext, type TokenLifetime, tokenLifetime } from './edge.ts'
+import { factsOf, type HttpContext, type TokenLifetime, tokenLifetime } from './edge.ts'
 import { refuse } from './endpoint.ts'
 import { HttpReply } from './reply.ts'
 
@@ -68,12 +66,8 @@ export class LegacySse {
     if (hasReachedShare(principal, this.#open, ({ session }) => session.principal.id, MAX_SESSIONS))
       throw new GatewayError('OVERLOADED', 'Too many sessions of one caller.')
     const id = randomUUID()
-    const reply = new HttpReply(outgoing, {
-      requestId,
-      ticker: edge.ticker,
-      canStream: true,
-      onSlow: () => session.close(),
-    })
+    const onSlow = (): void => session.close()
+    const reply = new HttpReply(outgoing, { requestId }, { ticker: edge.ticker, canStream: true, onSlow })
     const session = new ClientSession({
       id,
       upstream,
@@ -105,7 +99,8 @@ export class LegacySse {
     }
   }
 
-  #take({ incoming, outgoing, principal, presentCaller, requestId }: HttpContext, text: string): void {
+  #take(exchange: HttpContext, text: string): void {
+    const { incoming, outgoing, principal, requestId } = exchange
     const found = this.#open.get(sessionId(incoming) ?? '')
     if (!found || found.session.principal.id !== principal.id) {
       throw new GatewayError('SESSION_NOT_FOUND', 'Session not found.', {
@@ -113,19 +108,15 @@ export class LegacySse {
       })
     }
     const { session } = found
-    found.lease.extend({ principal, presentCaller })
+    found.lease.extend(exchange)
     const message = parseMessages(text)
     checkNesting(text)
     const requests = message.kind === 'batch' ? takeBatch(session, message) : []
     outgoing.writeHead(202, { 'content-type': 'text/plain', 'x-request-id': requestId }).end('Accepted')
     const send = (answer: string): void => void found.reply.write(encodeEvent(answer))
     const end = (answer?: string): void => (answer === undefined ? undefined : send(answer))
-    const trace = headerTrace(incoming.headers)
-    const gatewayMetadata = gatewayMetadataOf(incoming.headers)
     const drained = (): Promise<void> => found.reply.drained()
-    const caller = { principal, presentCaller }
-    const context = { requestId, ...caller, peer: incoming, trace, gatewayMetadata }
-    const reply = { ...context, emit: send, drained, end, isStream: false }
+    const reply = { request: factsOf(exchange), emit: send, drained, end, isStream: false }
     if (message.kind === 'batch') {
       if (requests.length > 0) background(serveBatch(session, requests, reply), this.#options.log)
     } else if (message.kind === 'notification') session.notification(message)

@@ -3,29 +3,23 @@ import type { Writable } from 'node:stream'
 import { type Timer, world } from '../../core/world.ts'
 import type { Call, Notification } from '../../core/call.ts'
 import type { GatewayError } from '../../core/error.ts'
-import type { ClientPeer, RateLimitReporter } from '../../core/exchange.ts'
+import type { RateLimitReporter } from '../../core/exchange.ts'
 import type { Principal } from '../../core/principal.ts'
 import { encodeNotification } from '../../protocol/jsonrpc.ts'
-import type { GatewayMetadata } from '../../protocol/meta-keys.ts'
+import type { RequestFacts } from '../../protocol/lift.ts'
 import { PROGRESS } from '../../protocol/methods.ts'
 import { lowerNote } from '../../protocol/projection.ts'
 import type { Revision } from '../../protocol/revisions.ts'
-import type { TraceContext } from '../../protocol/trace-context.ts'
+
+/** What the transport knows of a request of the client. */
+export interface ClientRequest extends RequestFacts {
+  /** The principal, if the transport authenticates each request: permissions change with the token. */
+  readonly principal?: Principal | undefined
+}
 
 /** The destination of messages about one request of the client. */
 export interface ResponseSink extends RateLimitReporter {
-  /** The id of the request in logs and errors. */
-  readonly requestId: string
-  /** The principal, if the transport authenticates each request: permissions change with the token. */
-  readonly principal?: Principal | undefined
-  /** The caller with its present rights, if the transport authenticates each request. */
-  readonly presentCaller?: Call['presentCaller'] | undefined
-  /** The connection of the client, over HTTP. */
-  readonly peer?: ClientPeer | undefined
-  /** The trace context from the transport. */
-  readonly trace?: TraceContext | undefined
-  /** The values for features from the transport. */
-  readonly gatewayMetadata?: GatewayMetadata | undefined
+  readonly request: ClientRequest
   /** Sends a notification or a request, before the response. Only progress that need not arrive may be skipped. */
   emit(message: string, mustArrive?: boolean): void
   /** Resolves once the client has read what was sent, or is gone; absent if the transport cannot tell. */
@@ -37,10 +31,7 @@ export interface ResponseSink extends RateLimitReporter {
 }
 
 /** The context of one message of the client. */
-export type MessageContext = Pick<
-  ResponseSink,
-  'requestId' | 'principal' | 'presentCaller' | 'peer' | 'trace' | 'gatewayMetadata'
-> &
+export type MessageContext = ClientRequest &
   Pick<Call, 'emit' | 'drained'> & {
     readonly rateLimitReporter?: RateLimitReporter | undefined
     /** Keeps the call from ending with its request. */

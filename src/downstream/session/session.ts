@@ -256,7 +256,7 @@ export class ClientSession {
         'INVALID_REQUEST',
         'Invalid request: a request with this id is in flight.',
       )
-      reply.end(encodeError(request.id, error, reply.requestId))
+      reply.end(encodeError(request.id, error, reply.request.requestId))
       return
     }
     const isOpening = request.method === 'initialize'
@@ -273,7 +273,10 @@ export class ClientSession {
       if (isCancelled(controller.signal)) return reply.end()
       const failure = asGatewayError(error)
       reply.refuse?.(failure)
-      reply.end(encodeLegacyError(request, failure, reply.requestId), legacyErrorCode(request, failure))
+      reply.end(
+        encodeLegacyError(request, failure, reply.request.requestId),
+        legacyErrorCode(request, failure),
+      )
     } finally {
       this.#running.delete(request.id)
     }
@@ -328,7 +331,8 @@ export class ClientSession {
     const { only } = method(name)
     if (only === 'modern') throw unknownMethod(name)
     if (only !== 'legacy' || !local.has(name)) return undefined
-    this.#listener = { principal: reply.principal, gatewayMetadata: reply.gatewayMetadata }
+    const { principal, gatewayMetadata } = reply.request
+    this.#listener = { principal, gatewayMetadata }
     return this.#counted(request, this.#local(request))
   }
 
@@ -349,22 +353,12 @@ export class ClientSession {
     const pace = new ProgressThrottle((note) =>
       isReported(note, revision, (message, mustArrive) => reply.emit(message, mustArrive)),
     )
-    const { requestId, principal, peer, trace, gatewayMetadata } = reply
+    const { presentCaller } = reply.request
     // It keeps the whole request.
-    if (reply.presentCaller && this.#isStreamUsed) this.#presentCaller = reply.presentCaller
+    if (presentCaller && this.#isStreamUsed) this.#presentCaller = presentCaller
     const retain = (): void => this.#running.retain(request.id)
-    const context = {
-      requestId,
-      principal,
-      presentCaller: reply.presentCaller,
-      peer,
-      trace,
-      gatewayMetadata,
-      rateLimitReporter: reply,
-      emit: pace.emit,
-      ...drainOf(reply),
-      retain,
-    }
+    const around = { rateLimitReporter: reply, emit: pace.emit, ...drainOf(reply), retain }
+    const context = { ...reply.request, ...around }
     const call = this.#lift(request, context, controller)
     const { handle } = this.#options
     const put: RequestInput = (questions, activeCall, withdrawn) =>
@@ -409,7 +403,7 @@ export class ClientSession {
     const meta = request.params.at('_meta')
     const params = Payload.of({}).with({ ...(meta && { _meta: meta }) })
     const discover: JsonRpcRequest = { ...request, method: 'server/discover', params }
-    const { requestId, peer, trace } = reply
+    const { requestId, peer, trace } = reply.request
     const call = this.#lift(discover, { ...mute, requestId, peer, trace }, controller)
     const outcome = await this.#options.handle(calledAsSlot.set(call, 'initialize'))
     const result = initializeResult(resultOf(outcome), revision)
@@ -570,7 +564,7 @@ class PendingRequests {
     pending.isAnswered = true
     this.delete(request.id)
     if (reason.code === 'CANCELLED') return reply.end()
-    reply.end(encodeLegacyError(request, reason, reply.requestId), legacyErrorCode(request, reason))
+    reply.end(encodeLegacyError(request, reason, reply.request.requestId), legacyErrorCode(request, reason))
   }
 }
 
@@ -619,11 +613,7 @@ function joinReplies(reply: ResponseSink & { readonly isStream: boolean }, count
   const answers: string[] = []
   let left = count
   return {
-    requestId: reply.requestId,
-    principal: reply.principal,
-    peer: reply.peer,
-    trace: reply.trace,
-    gatewayMetadata: reply.gatewayMetadata,
+    request: reply.request,
     emit: (message, mustArrive) => reply.emit(message, mustArrive),
     ...drainOf(reply),
     end: (message) => {

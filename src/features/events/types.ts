@@ -21,7 +21,8 @@ import {
   withFilter,
 } from '../../protocol/subscription-filter.ts'
 import { callerHash } from '../../records/principal.ts'
-import type { ArrivingHook, BuiltinPage, HookAnswer, Services } from '../feature.ts'
+import type { BuiltinPage, Services } from '../feature.ts'
+import type { ArrivingHook, HookAnswer } from '../../core/http-paths.ts'
 import type { DescribedEventType, EventTrial } from '../offers.ts'
 import { otherCall } from '../own-calls.ts'
 import { notFound, schemaChanged } from './errors.ts'

@@ -39,7 +39,7 @@ function replyTo(response: ServerResponse, more: object = {}) {
   const onSlow = vi.fn<() => void>()
   const ticker = new Ticker()
   onTestFinished(() => ticker.close())
-  const reply = new HttpReply(response, { requestId: 'r', ticker, canStream: true, onSlow, ...more })
+  const reply = new HttpReply(response, { requestId: 'r' }, { ticker, canStream: true, onSlow, ...more })
   return { reply, onSlow }
 }
 

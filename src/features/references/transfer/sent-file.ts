@@ -3,7 +3,7 @@
  * is too large, is not what its sender announced, or did not arrive completely is never kept: its bytes end with an error.
  */
 import { createHash } from 'node:crypto'
-import type { ByteExchange } from '../../../core/byte-exchange.ts'
+import type { ByteExchange } from '../../../core/http-paths.ts'
 import { pipeline } from 'node:stream/promises'
 import { Busboy, type BusboyFileStream } from '@fastify/busboy'
 import { asGatewayError, GatewayError } from '../../../core/error.ts'

@@ -4,7 +4,7 @@
  * `request_upload`, a model asks a person for a file, which does not pass through the client.
  */
 import type { Call, Outcome } from '../../../core/call.ts'
-import type { ByteExchange } from '../../../core/byte-exchange.ts'
+import type { ByteExchange } from '../../../core/http-paths.ts'
 import { asGatewayError, GatewayError, invalidParam } from '../../../core/error.ts'
 import { isObject } from '../../../core/json/json.ts'
 import { Payload } from '../../../core/payload.ts'

@@ -9,7 +9,7 @@
 import { hash } from 'node:crypto'
 import type { Call, Outcome } from '../../../core/call.ts'
 import { deadlineSlot } from '../../../core/lasting-call.ts'
-import { type ByteExchange, type ByteResponse, byteExchangeSlot } from '../../../core/byte-exchange.ts'
+import { type ByteExchange, type ByteResponse, byteExchangeSlot } from '../../../core/http-paths.ts'
 import { asGatewayError, GatewayError } from '../../../core/error.ts'
 import { isObject } from '../../../core/json/json.ts'
 import { background, type Log } from '../../../core/log.ts'

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 import { routeAt } from '../../../../src/downstream/http/routes.ts'
-import type { RoutePath } from '../../../../src/downstream/http/edge.ts'
+import type { RoutePath } from '../../../../src/core/http-paths.ts'
 
 const routes: readonly RoutePath[] = [
   { verb: 'POST', path: '/subscribe' },

@@ -9,7 +9,7 @@ import { open, usual } from '../../../support/client/raw.ts'
 async function read(use: (reply: HttpReply) => void, canStream = true): Promise<string> {
   const ticker = new Ticker()
   const server = createServer((_request, outgoing: ServerResponse) => {
-    use(new HttpReply(outgoing, { requestId: 'r', ticker, canStream, onSlow: () => undefined }))
+    use(new HttpReply(outgoing, { requestId: 'r' }, { ticker, canStream, onSlow: () => undefined }))
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   onTestFinished(() => {

@@ -59,7 +59,8 @@ function asking(method: string, params: Readonly<Record<string, unknown>>): Json
 
 function reply(principal: Principal, sessionToken?: string): ResponseSink {
   const carried = sessionToken === undefined ? undefined : ([['session_token', sessionToken]] as const)
-  return { requestId: 'r', principal, gatewayMetadata: carried, emit: () => undefined, end: () => undefined }
+  const request = { requestId: 'r', principal, gatewayMetadata: carried }
+  return { request, emit: () => undefined, end: () => undefined }
 }
 
 it('a session is refused for a client whose initialize data is too large', async () => {

@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest'
 import { CallUrls, dataRoute, DataUrls } from '../../../../src/features/references/transfer/urls.ts'
 import type { RequestState } from '../../../../src/core/call.ts'
-import { type ByteExchange, byteExchangeSlot } from '../../../../src/core/byte-exchange.ts'
+import { type ByteExchange, byteExchangeSlot } from '../../../../src/core/http-paths.ts'
 import { createSeal } from '../../../../src/core/seal.ts'
 import { type Reference, References } from '../../../../src/records/references.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
