@@ -85,6 +85,11 @@ export function pageOf(page: Page): Answered {
   return answered({ ...page })
 }
 
+/** A page of JSON, which may be cached for some seconds. */
+export function jsonPage(value: unknown, maxAge: number, more: Partial<Page> = {}): Answered {
+  return pageOf({ text: JSON.stringify(value), type: 'application/json', maxAge, ...more })
+}
+
 /** The outcome of a request that the gateway answers itself. */
 export type Answered = Extract<Outcome, { readonly kind: 'result' }>
 

@@ -2,7 +2,7 @@
 import type { Outcome } from '../core/call.ts'
 import { canonical } from '../core/json/json.ts'
 import type { EntryDefinition } from '../core/descriptor.ts'
-import { Payload } from '../core/payload.ts'
+import type { Payload } from '../core/payload.ts'
 import {
   completedAnnotations,
   completedDescription,
@@ -65,13 +65,10 @@ function completedList(
   result: Payload,
   complete: (definition: EntryDefinition) => EntryDefinition | undefined,
 ): Payload {
-  const list = result.at('tools')
-  if (!list || !Array.isArray(list.value)) return result
-  const texts = list.items.map((entry) => {
+  return result.withItems('tools', (entry) => {
     const added = complete(entry.fields)
-    return added ? entry.with(added).text : entry.text
+    return added ? entry.with(added) : entry
   })
-  return result.with({ tools: Payload.text(`[${texts.join(',')}]`) })
 }
 
 /** The completion of a tool's entry. */

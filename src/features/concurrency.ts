@@ -46,19 +46,9 @@ export const concurrency: Feature<ConcurrencySettings> = {
             )
             if (full) return Promise.reject(refusal(full.limit, full.of === '' ? 'principal' : 'upstream'))
             for (const key of keys) acquire(running, key)
-            const releaseAll = (): void => {
+            return next(call).finally(() => {
               for (const key of keys) release(running, key)
-            }
-            return next(call).then(
-              (outcome) => {
-                releaseAll()
-                return outcome
-              },
-              (error: unknown) => {
-                releaseAll()
-                throw error
-              },
-            )
+            })
           }
         },
         dryRun: 'same',

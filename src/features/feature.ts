@@ -15,6 +15,8 @@ import {
   featureSettings,
   type Settings,
   type UpstreamSettings,
+  settingOf,
+  type ToolSettings,
 } from '../core/settings.ts'
 import type { Redactor } from '../core/text/redactor.ts'
 import type { UndoRule } from '../core/undo/rules.ts'
@@ -43,6 +45,17 @@ export function settingsFor<Own>(
   upstream?: string,
 ): Own | false {
   return featureSettings(settings, name, upstream) as Own | false
+}
+
+/** A setting of a tool of a server; undefined if it is not configured. */
+export function toolSetting<Key extends keyof ToolSettings>(
+  { servers }: Pick<Services, 'servers'>,
+  upstream: string,
+  tool: string,
+  key: Key,
+): NonNullable<ToolSettings[Key]> | undefined {
+  const tools = servers.settings(upstream)?.tools
+  return tools && settingOf(tools, tool, key)?.value
 }
 
 /** What a feature adds to the gateway: layers around calls and responses, answers of its own, and what others may use. */

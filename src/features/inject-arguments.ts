@@ -27,7 +27,7 @@ export const injectArguments: Feature<Record<never, never> | false> = {
         const reserved = reservedFor(upstream, deps)
         if (reserved.length === 0) return undefined
         if (method === 'tools/list')
-          return describingTools((tool) => withReserved(tool, upstream, { reserved, deps }))
+          return describingTools((tool) => withReserved(tool, upstream, reserved, deps))
         return method === 'tools/call' && name !== undefined ? liftValues(reserved) : undefined
       },
       dryRun: 'same',
@@ -35,13 +35,8 @@ export const injectArguments: Feature<Record<never, never> | false> = {
   }),
 }
 
-interface InjectContext {
-  readonly reserved: readonly Reserved[]
-  readonly deps: Deps
-}
-
 /** A listed tool with the additional arguments. */
-function withReserved(tool: Payload, upstream: string, { reserved, deps }: InjectContext): Payload {
+function withReserved(tool: Payload, upstream: string, reserved: readonly Reserved[], deps: Deps): Payload {
   const entry = isObject(tool.value) ? deps.servers.describe(upstream, tool.fields) : undefined
   if (!entry) return tool
   const added = reserved.filter(({ argument, schema, isFor }) => {

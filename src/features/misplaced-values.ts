@@ -10,9 +10,8 @@ import { GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
 import { acceptsMember } from '../core/schema/argument-mismatches.ts'
 import { namesArgument } from '../core/tool-call.ts'
-import { settingOf } from '../core/settings.ts'
 import { NS } from '../protocol/meta-keys.ts'
-import type { Feature, Services } from './feature.ts'
+import { type Feature, type Services, toolSetting } from './feature.ts'
 import { type CallerValue, callerValues, reservedFor } from './offers.ts'
 import { misplacedValuesSchema } from './settings/authorize.ts'
 
@@ -29,7 +28,7 @@ export const misplacedValues: Feature<Record<never, never>> = {
         if (names.size === 0) return undefined
         return (next) => (call) => {
           const found = call.internal ? [] : misplacedIn(call.params.fields.arguments, names)
-          return found.length === 0 ? next(call) : refuseUnlessNamed(call, found, { next, deps })
+          return found.length === 0 ? next(call) : refuseUnlessNamed(call, found, next, deps)
         }
       },
       dryRun: 'same',
@@ -81,16 +80,12 @@ function isGiven(value: unknown): boolean {
   return value !== null && value !== ''
 }
 
-interface RefusalContext {
-  readonly next: Handler
-  readonly deps: Deps
-}
-
 /** @throws INVALID_INPUT */
 async function refuseUnlessNamed(
   call: Call,
   found: readonly Misplaced[],
-  { next, deps }: RefusalContext,
+  next: Handler,
+  deps: Deps,
 ): Promise<Outcome> {
   const entry = call.tool?.isUnlisted ? undefined : call.tool
   const first = entry && found.find(({ argument }) => !isOfTool(entry, argument, deps))
@@ -103,7 +98,7 @@ function isOfTool({ definition, upstream, name }: Descriptor, argument: string, 
   const { inputSchema } = definition
   if (!isObject(inputSchema) || acceptsMember(inputSchema, argument)) return true
   if (namesArgument(definition, argument)) return true
-  return settingOf(deps.servers.settings(upstream)?.tools ?? {}, name, 'keyArgument')?.value === argument
+  return toolSetting(deps, upstream, name, 'keyArgument') === argument
 }
 
 function refusal({ path, value }: Misplaced, { upstream, name }: Descriptor, deps: Deps): GatewayError {

@@ -4,10 +4,9 @@ import type { Descriptor } from '../core/descriptor.ts'
 import { GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
 import { type Input, inputsOf, inputTypes } from '../core/media-inputs.ts'
-import { settingOf } from '../core/settings.ts'
 import { statedTool } from '../core/stated-tool.ts'
 import { NS } from '../protocol/meta-keys.ts'
-import type { Feature } from './feature.ts'
+import { type Feature, toolSetting } from './feature.ts'
 import { toolFacts } from './offers.ts'
 import { type MultimodalSettings, multimodalSchema } from './settings/authorize.ts'
 
@@ -36,17 +35,12 @@ export const multimodal: Feature<MultimodalSettings | false> = {
       known.set(definition, found)
       return found
     }
-    const setting = <Key extends 'accepts' | 'returns' | 'maxInput'>(
-      upstream: string,
-      name: string,
-      key: Key,
-    ) => settingOf(deps.servers.settings(upstream)?.tools ?? {}, name, key)?.value
     return {
       calls: {
         middleware: ({ upstream, method, name, isBuiltin }) => {
           if (method !== 'tools/call' || isBuiltin || upstream === undefined || name === undefined)
             return undefined
-          const limit = setting(upstream, name, 'maxInput')
+          const limit = toolSetting(deps, upstream, name, 'maxInput')
           return (next) => (call) => checked(call, { next, inputs, limit })
         },
         dryRun: 'same',
@@ -55,9 +49,9 @@ export const multimodal: Feature<MultimodalSettings | false> = {
         toolFacts.offer((entry) => {
           const { upstream, name } = entry
           const { all, binary } = inputs(entry)
-          const configured = setting(upstream, name, 'accepts')
+          const configured = toolSetting(deps, upstream, name, 'accepts')
           const accepted = configured ?? inputTypes(all)
-          const given = setting(upstream, name, 'returns')
+          const given = toolSetting(deps, upstream, name, 'returns')
           const isBinary =
             binary.length > 0 || (configured ?? statedTool(entry.definition).accepts) !== undefined
           const own = settings(upstream)
@@ -65,7 +59,7 @@ export const multimodal: Feature<MultimodalSettings | false> = {
             ...(accepted.length > 0 && { inputTypes: accepted }),
             ...(given && { outputTypes: given }),
             maxInput: Math.min(
-              setting(upstream, name, 'maxInput') ?? Infinity,
+              toolSetting(deps, upstream, name, 'maxInput') ?? Infinity,
               largestInput(deps.gateway.settings.listen.body, isBinary),
             ),
             ...(own && own.compat && { mediaPlace: own.compat === 'always' ? 'always' : 'asked' }),

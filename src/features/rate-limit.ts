@@ -18,7 +18,7 @@ import { callKey, findCall } from '../records/calls.ts'
 import { fingerprintOf, inexactNumbers } from '../records/fingerprint.ts'
 import { hasIdempotencyKey, idempotencyKeyOf, NS } from '../protocol/meta-keys.ts'
 import { isVendorRequest, method as known } from '../protocol/methods.ts'
-import type { Feature, SettingsOf, Services } from './feature.ts'
+import { type Feature, type SettingsOf, type Services, toolSetting } from './feature.ts'
 import { remainingQuotas, toolFacts, publish } from './offers.ts'
 import { type RateSettings, rateLimitSchema } from './settings/admit.ts'
 
@@ -45,8 +45,7 @@ export const rateLimit: Feature<RateSettings> = {
               rateLimitSlot.of(call)?.reportRateLimit?.(status)
               if (!taken.isGranted) return Promise.reject(refusal(call, status, taken))
               if (isLow(status)) publishLow(call, status, deps)
-              const onError = (error: unknown): Promise<never> =>
-                refundAndThrow(call, error, { limits, deps })
+              const onError = (error: unknown): Promise<never> => refundAndThrow(call, error, limits, deps)
               // The result format of vendor methods is unknown.
               if (isVendor) return next(call).catch(onError)
               return next(call).then((outcome) => finish(outcome, status, deps.store), onError)
@@ -63,7 +62,7 @@ export const rateLimit: Feature<RateSettings> = {
             const resume = async (call: Call, ticket: string): Promise<Outcome> => {
               if (!(await isPaid(deps.store, ticket))) return charge(call)
               const outcome = await next(call).catch((error: unknown) =>
-                isUnconfirmed(error) ? refundAndThrow(call, error, { limits, deps }) : Promise.reject(error),
+                isUnconfirmed(error) ? refundAndThrow(call, error, limits, deps) : Promise.reject(error),
               )
               return outcome.kind === 'result' ? outcome : withTicket(outcome, deps.store)
             }
@@ -84,8 +83,7 @@ export const rateLimit: Feature<RateSettings> = {
       },
       offers: [
         toolFacts.offer(({ upstream, name }) => {
-          const tools = deps.servers.settings(upstream)?.tools
-          const own = tools && settingOf(tools, name, 'rate')?.value
+          const own = toolSetting(deps, upstream, name, 'rate')
           return own === undefined ? {} : { rates: [own].flat() }
         }),
         remainingQuotas.offer(async (target, { id }) => {
@@ -121,7 +119,8 @@ const FREE_REFUSALS: Rate = { limit: 60, window: 60_000 }
 async function refundAndThrow(
   call: Call,
   error: unknown,
-  { limits, deps }: { readonly limits: readonly Limit[]; readonly deps: Deps },
+  limits: readonly Limit[],
+  deps: Deps,
 ): Promise<never> {
   if (!isGatewayRefusal(error)) throw error
   const buckets = bucketsOf(limits, call.principal.id).map((bucket) => ({

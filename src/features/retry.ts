@@ -2,11 +2,10 @@
 import type { Call, Handler, Outcome } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { asCalled } from '../core/judgement/call.ts'
-import { settingOf } from '../core/settings.ts'
 import { type Backoff, delayBefore } from '../core/time/backoff.ts'
 import { pause } from '../core/time/waiting.ts'
 import { method as known } from '../protocol/methods.ts'
-import type { Feature, Services } from './feature.ts'
+import { type Feature, type Services, toolSetting } from './feature.ts'
 import { type RetrySettings, retrySchema } from './settings/upstream.ts'
 
 const RETRIES: Backoff = { firstMs: 200, maxMs: Number.POSITIVE_INFINITY, jitter: 0.5 }
@@ -22,9 +21,8 @@ export const retry: Feature<RetrySettings> = {
       middleware: ({ upstream, method, name }) => {
         const { nameIn, list } = known(method)
         if (upstream === undefined || (nameIn === undefined && list === undefined)) return undefined
-        const tools = deps.servers.settings(upstream)?.tools
-        const isTool = method === 'tools/call' && name !== undefined && tools !== undefined
-        const toolAttempts = isTool ? settingOf(tools, name, 'retry')?.value : undefined
+        const isTool = method === 'tools/call' && name !== undefined
+        const toolAttempts = isTool ? toolSetting(deps, upstream, name, 'retry') : undefined
         const attempts = toolAttempts ?? settings(upstream).attempts
         if (attempts === 0) return undefined
         return (next) => (call) =>

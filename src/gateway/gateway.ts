@@ -336,7 +336,7 @@ export class Gateway {
   /** The entries of `events/list` at the address of a server, or of all; undefined without events. @throws what listing throws */
   eventTypes(upstream: string | undefined): Promise<readonly Payload[] | undefined> {
     const isAuthenticated = isProtected(this.settings.auth)
-    return listEventTypes(upstream, { handle: this.handle, isAuthenticated })
+    return listEventTypes(upstream, this.handle, isAuthenticated)
   }
 
   /** Creates a document about one server, or about all of them, without secrets. */
@@ -537,7 +537,8 @@ const MAX_PAGES = 100
  */
 async function listEventTypes(
   upstream: string | undefined,
-  { handle, isAuthenticated }: { readonly handle: Handler; readonly isAuthenticated: boolean },
+  handle: Handler,
+  isAuthenticated: boolean,
 ): Promise<readonly Payload[] | undefined> {
   const method = 'events/list'
   const target = { method, ...(upstream !== undefined && { upstream }) }

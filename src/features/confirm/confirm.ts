@@ -245,7 +245,7 @@ function confirmationPolicy(context: ConfirmContext): Middleware {
     const { call, subject, host } = subjectOf(given, context)
     if (!subject) return next(call)
     const result = await confirmed(call, subject, host, context)
-    return 'kind' in result ? result : runConfirmed(subject, result, { context, next })
+    return 'kind' in result ? result : runConfirmed(subject, result, context, next)
   }
 }
 
@@ -263,7 +263,8 @@ async function mustKeepData(call: Call, { deps, rule, settings }: ConfirmContext
 async function runConfirmed(
   subject: ConfirmationRequest,
   { grant, isFresh, isChosen = false, call = subject.call }: Confirmed,
-  { context, next }: { readonly context: ConfirmContext; readonly next: Handler },
+  context: ConfirmContext,
+  next: Handler,
 ): Promise<Outcome> {
   const { deps, rule, memory } = context
   if (isFresh && isRemembered(rule, subject, isChosen)) {

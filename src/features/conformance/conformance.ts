@@ -7,7 +7,7 @@ import type { Call, Handler } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { cleanedValue, excerpt } from '../../core/text/redact.ts'
 import { failuresIn, type KeptReport, TestReports } from '../../records/test-reports.ts'
-import { answered, asTool, pageOf } from '../builtin-tool.ts'
+import { answered, asTool, pageOf, jsonPage } from '../builtin-tool.ts'
 import type { BuiltinPage, Feature, Services } from '../feature.ts'
 import { extensionsBadge, qualityBadge, reportsHeaders, reportsPage, type ShownServer } from './page.ts'
 import { conformanceSchema } from '../settings/describe.ts'
@@ -62,10 +62,7 @@ const MAX_AGE = 0
 
 function pagesOf(deps: Deps): readonly BuiltinPage[] {
   const report: Handler = async (call) => {
-    if (call.params.fields.format === 'json') {
-      const text = JSON.stringify(await documentFor(call, deps))
-      return pageOf({ text, type: 'application/json', maxAge: MAX_AGE })
-    }
+    if (call.params.fields.format === 'json') return jsonPage(await documentFor(call, deps), MAX_AGE)
     const servers = await serversFor(call, deps)
     const text = reportsPage(servers, isStoreShared(deps.gateway.settings))
     return pageOf({ text, type: 'text/html; charset=utf-8', maxAge: MAX_AGE, headers: reportsHeaders })

@@ -26,7 +26,14 @@ import { method as known } from '../../protocol/methods.ts'
 import { ACKNOWLEDGED } from '../../protocol/subscription-filter.ts'
 import type { Answered } from '../builtin-tool.ts'
 import type { Feature, Services } from '../feature.ts'
-import { acknowledged, type List, lists, requestedLists, withListChanged } from '../tool-lists.ts'
+import {
+  acknowledged,
+  type List,
+  lists,
+  requestedLists,
+  withListChanged,
+  describingTools,
+} from '../tool-lists.ts'
 import { contractSchema } from '../settings/admit.ts'
 import type { EntryDefinition } from '../../core/descriptor.ts'
 import { background } from '../../core/log.ts'
@@ -57,7 +64,7 @@ export const contract: Feature<Record<never, never>> = {
             method === 'tools/list'
               ? announceDeprecations(deps.servers.settings(upstream)?.tools ?? {})
               : undefined
-          return (next) => detectChanges(announce ? announce(next) : next, upstream, { watch, deps })
+          return (next) => detectChanges(announce ? announce(next) : next, upstream, watch, deps)
         },
         dryRun: 'same', // a call of a tool that was replaced goes to its successor, as a dry run
       },
@@ -66,16 +73,11 @@ export const contract: Feature<Record<never, never>> = {
   },
 }
 
-interface ListContext {
-  readonly watch: ContractWatcher
-  readonly deps: Deps
-}
-
 /** How many callers' last lists are remembered. */
 const MAX_CALLERS = 1000
 
 /** Detects changes in lists that clients request: a list that differs from the previous one indicates a change. */
-function detectChanges(list: Handler, upstream: string, { watch, deps }: ListContext): Handler {
+function detectChanges(list: Handler, upstream: string, watch: ContractWatcher, deps: Deps): Handler {
   // Callers may see different lists, so each list is compared with the previous one of the same caller.
   const known = new LRUCache<string, string>({ max: MAX_CALLERS })
   const compare = ({ result }: Answered, { principal }: Call): void => {
@@ -102,27 +104,15 @@ const DEPRECATED_PREFIX = '[DEPRECATED]'
 /** Adds deprecation notices to the descriptions of tools. */
 function announceDeprecations(tools: Tools): Middleware | undefined {
   if (!Object.values(tools).some(({ deprecated }) => deprecated !== undefined)) return undefined
-  return (next) => async (call) => {
-    const outcome = await next(call)
-    return outcome.kind !== 'result'
-      ? outcome
-      : { kind: 'result', result: withDeprecations(outcome.result, tools) }
-  }
-}
-
-function withDeprecations(result: Payload, tools: Tools): Payload {
-  const entries = result.at('tools')?.items ?? []
-  const marked = entries.map((entry) => {
+  return describingTools((entry) => {
     const { name, description } = entry.fields
     const end = settingOf(tools, String(name), 'deprecated')?.value
     if (end === undefined) return entry
-    const originalDescription = typeof description === 'string' ? description : ''
+    const original = typeof description === 'string' && description !== '' ? ` ${description}` : ''
     return entry.with({
-      description: `${DEPRECATED_PREFIX} ${end}${/[.!?]$/.test(end) ? '' : '.'}${originalDescription === '' ? '' : ` ${originalDescription}`}`,
+      description: `${DEPRECATED_PREFIX} ${end}${/[.!?]$/.test(end) ? '' : '.'}${original}`,
     })
   })
-  if (marked.every((each, index) => each === entries[index])) return result
-  return result.with({ tools: Payload.text(`[${marked.map(({ text }) => text).join(',')}]`) })
 }
 
 /** Until its end date, a deprecated tool that its server already dropped is answered by its successor, or by an error naming it. */

@@ -7,12 +7,11 @@ import { GatewayError } from '../../core/error.ts'
 import type { Finding } from '../../core/finding.ts'
 import { canonical } from '../../core/json/json.ts'
 import { background } from '../../core/log.ts'
-import { settingOf } from '../../core/settings.ts'
 import { CONFIRMATION_KEY } from '../../protocol/meta-keys.ts'
 import { Collection, type RecordKind } from '../../durable/collection.ts'
 import { callerHash } from '../../records/principal.ts'
 import type { Store } from '../../store/store.ts'
-import type { Feature, SettingsOf, Services } from '../feature.ts'
+import { type Feature, type SettingsOf, type Services, toolSetting } from '../feature.ts'
 import { remainingQuotas, toolFacts, publish } from '../offers.ts'
 import { type Budget, PERIOD_MS, type CostSettings, costSchema } from '../settings/effect.ts'
 
@@ -140,7 +139,7 @@ export const cost: Feature<CostSettings> = {
       middleware: ({ upstream, method, name, isBuiltin }) => {
         if (method !== 'tools/call' || isBuiltin || upstream === undefined || name === undefined)
           return undefined
-        const price = costOf(upstream, name, deps)
+        const price = toolSetting(deps, upstream, name, 'cost')
         const account = accountOf(upstream, price, settings, deps)
         const units = unitsOf(price)
         if (!account || units === 0) return undefined
@@ -149,7 +148,7 @@ export const cost: Feature<CostSettings> = {
       },
       dryRun: ({ upstream, name, isBuiltin }) => {
         if (isBuiltin || upstream === undefined || name === undefined) return undefined
-        const price = costOf(upstream, name, deps)
+        const price = toolSetting(deps, upstream, name, 'cost')
         if (!price) return undefined
         const account = accountOf(upstream, price, settings, deps)
         return (next) => async (call) => {
@@ -161,13 +160,13 @@ export const cost: Feature<CostSettings> = {
     offers: [
       remainingQuotas.offer(async ({ upstream, name }, { id }) => {
         if (upstream === undefined || name === undefined) return undefined
-        const price = costOf(upstream, name, deps)
+        const price = toolSetting(deps, upstream, name, 'cost')
         const account = accountOf(upstream, price, settings, deps)
         if (!account || unitsOf(price) === 0) return undefined
         return { ...(await account.remaining(id, world.now())), of: 'budget' }
       }),
       toolFacts.offer(({ upstream, name }) => {
-        const price = costOf(upstream, name, deps)
+        const price = toolSetting(deps, upstream, name, 'cost')
         return price ? { cost: price } : {}
       }),
     ],
@@ -178,12 +177,6 @@ export const cost: Feature<CostSettings> = {
 /** How many units a call takes from a budget: free calls take none. */
 function unitsOf(price: Cost | undefined): number {
   return price === undefined || price.category === 'free' ? 0 : (price.units ?? 0)
-}
-
-/** The configured cost of a tool. */
-function costOf(upstream: string, name: string, deps: Deps): Cost | undefined {
-  const tools = deps.servers.settings(upstream)?.tools
-  return tools && settingOf(tools, name, 'cost')?.value
 }
 
 function accountOf(

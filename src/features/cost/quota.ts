@@ -1,6 +1,5 @@
 /** Adds the remaining quota of the caller to listed tools. */
 import type { Call, Outcome } from '../../core/call.ts'
-import { Payload } from '../../core/payload.ts'
 import type { RemainingQuota } from '../../core/descriptor.ts'
 import type { ServerDescription } from '../../descriptions/model/description.ts'
 import { quotaData } from '../../descriptions/model/facts.ts'
@@ -26,7 +25,7 @@ export const quota: Feature<Record<never, never> | false> = {
         if (call.internal || settings(call.target.upstream) === false) return next(call)
         // Both may wait for the same server, so they do at the same time.
         const description = descriptionSoon(quota.name, call, deps)
-        return next(call).then(async (outcome) => withQuotas(outcome, await description, { call, deps }))
+        return next(call).then(async (outcome) => withQuotas(outcome, await description, call, deps))
       }
     },
   }),
@@ -35,26 +34,22 @@ export const quota: Feature<Record<never, never> | false> = {
 async function withQuotas(
   outcome: Outcome,
   description: ServerDescription | undefined,
-  { call, deps }: { readonly call: Call; readonly deps: Deps },
+  call: Call,
+  deps: Deps,
 ): Promise<Outcome> {
   if (outcome.kind !== 'result') return outcome
   const reporting = new Set(deps.servers.names().filter((name) => deps.servers.quota(name)))
   // Most servers have neither: their lists are relayed as they were encoded.
   const counted = description ? countedTools(description, reporting, deps) : []
-  const tools = counted.length > 0 ? outcome.result.at('tools') : undefined
-  if (!tools || !Array.isArray(tools.value)) return outcome
+  if (counted.length === 0 || !Array.isArray(outcome.result.at('tools')?.value)) return outcome
   const remaining = await remainingQuotas(counted, call, deps)
-  const updated = tools.items.map((tool) => {
+  const result = outcome.result.withItems('tools', (tool) => {
     const found = remaining.get(tool.fields.name)
-    return found ? tool.withMeta({ [META_KEY]: quotaData(found) }).text : tool.text
+    return found ? tool.withMeta({ [META_KEY]: quotaData(found) }) : tool
   })
-  const isPublic = outcome.result.fields.cacheScope === 'public'
-  const list = Payload.text(`[${updated.join(',')}]`)
   // What remains for one caller must not be cached for others.
-  return {
-    kind: 'result',
-    result: outcome.result.with({ tools: list, ...(isPublic && { cacheScope: 'private' }) }),
-  }
+  const isPublic = result.fields.cacheScope === 'public'
+  return { kind: 'result', result: isPublic ? result.with({ cacheScope: 'private' }) : result }
 }
 
 /** A tool by its listed name, with its server and its name there. */

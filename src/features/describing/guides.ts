@@ -19,7 +19,7 @@ import { authNotice, headersNotice, versionNotice } from '../../descriptions/sec
 import type { ServerDescription } from '../../descriptions/model/description.ts'
 import { CONTRACT_KEY } from '../../protocol/meta-keys.ts'
 import { Contracts } from '../../records/contracts.ts'
-import { answered, asTool, pageOf } from '../builtin-tool.ts'
+import { answered, asTool, pageOf, jsonPage } from '../builtin-tool.ts'
 import type { BuiltinEntry, BuiltinPage, BuiltinTool, Feature, Services } from '../feature.ts'
 import { agentProfileSchema, type HelpSettings, helpSchema } from '../settings/describe.ts'
 import {
@@ -105,7 +105,7 @@ function helpPages(isOpen: () => boolean, deps: DescribingDeps): BuiltinPage[] {
   const guide: Handler = async (call) => {
     const { content, ...rest } = await helpFor(call, deps)
     if (typeof content === 'string') return pageOf({ text: content, type: MARKDOWN, maxAge: MAX_AGE })
-    return pageOf({ text: JSON.stringify(rest), type: 'application/json', maxAge: MAX_AGE })
+    return jsonPage(rest, MAX_AGE)
   }
   const page = (format: DocumentFormat<string>): Handler =>
     markdownPage((call) => documentFor(helpSchema.name, format, call, deps), MAX_AGE)

@@ -166,33 +166,39 @@ function missingIn(entry: EntryDefinition, members: EntryDefinition = {}): Entry
 type ObjectOf = (definition: EntryDefinition) => EntryDefinition | undefined
 
 function toolObjects({ description, deps }: ListContext): ObjectOf {
-  const objects = deps.descriptions.document(description, 'tools', ({ tools }) =>
-    tools.map((tool) => [tool.name, listedToolObject(tool)] as const),
+  return byName(
+    deps.descriptions.document(description, 'tools', ({ tools }) =>
+      tools.map((tool) => [tool.name, listedToolObject(tool)] as const),
+    ),
   )
-  const byName = new Map(objects)
-  return ({ name }) => (typeof name === 'string' ? byName.get(name) : undefined)
+}
+
+/** Finds what belongs to the name of an entry. */
+function byName<Found>(
+  found: readonly (readonly [string, Found])[],
+): (definition: EntryDefinition) => Found | undefined {
+  const named = new Map(found)
+  return ({ name }) => (typeof name === 'string' ? named.get(name) : undefined)
 }
 
 /** Whether the server of a tool is trusted. */
 function trustOfTools({ description, deps }: ListContext): (definition: EntryDefinition) => boolean {
-  const owners = new Map(description.tools.map(({ name, upstream }) => [name, upstream]))
-  return ({ name }) => isTrusted(owners.get(String(name)), deps)
+  const ownerOf = byName(description.tools.map(({ name, upstream }) => [name, upstream] as const))
+  return (definition) => isTrusted(ownerOf(definition), deps)
 }
 
 /** Further members of a tool's `_meta`: costs, latency, media. */
 function toolNotesOf({ description, deps }: ListContext): ObjectOf {
-  const notes = new Map(
+  return byName(
     deps.descriptions.document(description, 'notes', ({ tools }) =>
       tools.map((tool) => [tool.name, toolNotes(tool)] as const),
     ),
   )
-  return ({ name }) => (typeof name === 'string' ? notes.get(name) : undefined)
 }
 
 /** The media of a tool as members of its entry, where clients get them. */
 function mediaIn({ description: { tools }, isMediaAsked }: ListContext): ObjectOf {
-  const members = new Map(tools.map((tool) => [tool.name, mediaMembers(tool, isMediaAsked)]))
-  return ({ name }) => (typeof name === 'string' ? members.get(name) : undefined)
+  return byName(tools.map((tool) => [tool.name, mediaMembers(tool, isMediaAsked)] as const))
 }
 
 function resourceObjects({ description, deps }: ListContext): ObjectOf {

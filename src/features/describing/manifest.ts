@@ -19,7 +19,7 @@ import type { ServerDescription } from '../../descriptions/model/description.ts'
 import { isApart, latencyOf, quotaData } from '../../descriptions/model/facts.ts'
 import { NS } from '../../protocol/meta-keys.ts'
 import { ACKNOWLEDGED } from '../../protocol/subscription-filter.ts'
-import { answered, pageOf, spread } from '../builtin-tool.ts'
+import { answered, spread, jsonPage } from '../builtin-tool.ts'
 import type { BuiltinPage, BuiltinTool, Feature, Services, SettingsOf } from '../feature.ts'
 import { remainingQuota } from '../offers.ts'
 import { acknowledged, requestedLists, withListChanged } from '../tool-lists.ts'
@@ -134,25 +134,19 @@ function pagesOf(settings: SettingsOf<ManifestSettings | false>, deps: Deps): Bu
     Math.round((settings(target.upstream) || { ttl: 0 }).ttl / 1000)
   const capabilities: Handler = async (call) => {
     const { stable, complete } = await manifestFor(call, deps)
-    return pageOf({
-      text: JSON.stringify(complete),
-      type: 'application/json',
-      maxAge: maxAge(call),
-      ...(complete !== stable && { lasting: JSON.stringify(stable) }),
-    })
+    const lasting = complete !== stable && { lasting: JSON.stringify(stable) }
+    return jsonPage(complete, maxAge(call), { ...lasting })
   }
   const card: Handler = async (call) => {
     const found = await documentFor(NAME, { key: 'card', make: serverCard }, call, deps)
-    return pageOf({ text: JSON.stringify(found), type: cardType, maxAge: maxAge(call) })
+    return jsonPage(found, maxAge(call), { type: cardType })
   }
   const catalog =
     (type: string, entryOf: EntryOf): Handler =>
-    async (call) =>
-      pageOf({
-        text: JSON.stringify({ specVersion: catalogVersion, entries: await entriesOf(deps, entryOf) }),
-        type,
-        maxAge: maxAge(call),
-      })
+    async (call) => {
+      const entries = await entriesOf(deps, entryOf)
+      return jsonPage({ specVersion: catalogVersion, entries }, maxAge(call), { type })
+    }
   // A catalog lists server cards, and must be readable before a client has a token.
   const isOpen = (): boolean => true
   return [

@@ -55,7 +55,7 @@ export const errors: Feature<ErrorSettings> = {
     const contextOf = (upstream: string | undefined): ServerErrorContext => {
       const known =
         contextByServer.get(upstream) ??
-        createContext(serverOf(deps, upstream), settings(upstream), { log: deps.log, redactor })
+        createContext(serverOf(deps, upstream), settings(upstream), deps.log, redactor)
       contextByServer.set(upstream, known)
       return known
     }
@@ -194,7 +194,8 @@ function serverOf(deps: Deps, upstream: string | undefined): UpstreamSettings | 
 function createContext(
   server: UpstreamSettings | undefined,
   { documentation_hosts: hosts, hide_details: isHiding }: ErrorSettings,
-  { log, redactor }: { readonly log: Log; readonly redactor: Redactor },
+  log: Log,
+  redactor: Redactor,
 ): ServerErrorContext {
   const url = server?.reach.kind === 'url' ? new URL(server.reach.url).hostname : undefined
   const ownHosts = url === undefined ? [] : [url, `*.${url}`]

@@ -171,9 +171,7 @@ export async function verify(
   const { find } = expression
   if (!find) throw new Error('it does not name what to look for')
   const given = call.params.fields.arguments
-  const outcome = await deps.invoker.call(
-    snapshotCall(expression, { call, upstream, args: asArguments(given) }),
-  )
+  const outcome = await deps.invoker.call(snapshotCall(expression, call, upstream, asArguments(given)))
   if (outcome.kind !== 'result') throw new Error('the server requests input first')
   if (outcome.result.fields.isError === true) throw new Error('the read failed')
   return foundAt(resultValue(outcome.result), find)
@@ -186,13 +184,12 @@ export function verifiedResult(value: unknown, entry: Descriptor | undefined): P
   return Payload.of(fits(value, entry) ? { ...result, structuredContent: value } : result)
 }
 
-interface ReadContext {
-  readonly call: Call
-  readonly upstream: string
-  readonly args: Readonly<Record<string, unknown>>
-}
-
-function snapshotCall(expression: Expression, { call, upstream, args }: ReadContext): Call {
+function snapshotCall(
+  expression: Expression,
+  call: Call,
+  upstream: string,
+  args: Readonly<Record<string, unknown>>,
+): Call {
   return internalCall({
     purpose: 'read',
     principal: call.principal,

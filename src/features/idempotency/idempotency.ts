@@ -5,9 +5,8 @@ import { acceptsTaskSlot } from '../../core/lasting-call.ts'
 import { operationSlot } from '../../records/operations.ts'
 import { compileRules, type Rule } from '../../core/failure.ts'
 import { asCalled } from '../../core/judgement/call.ts'
-import { type ToolSettings, settingOf } from '../../core/settings.ts'
 import { CAMEL_KEY, IDEMPOTENCY_KEY, keyShape, NS } from '../../protocol/meta-keys.ts'
-import type { Feature, Services } from '../feature.ts'
+import { type Feature, type Services, toolSetting } from '../feature.ts'
 import { callerValues, modelArguments, toolFacts } from '../offers.ts'
 import { type ToolPolicy, IdempotentExecutor } from './executor.ts'
 import { autoKeyed, hasIdempotencyValues, readKeyed, recovered } from './keyed-request.ts'
@@ -24,12 +23,12 @@ export const idempotency: Feature<IdempotencySettings | false> = {
       target: Target,
       execute: (options: OnceOptions) => Handler,
     ): Middleware | undefined => {
-      const { method, upstream, isBuiltin } = target
+      const { method, upstream, name = '', isBuiltin } = target
       const serverSettings = settings(upstream)
       if (method !== 'tools/call' || upstream === undefined || isBuiltin || serverSettings === false)
         return undefined
       const ttl = { ttl: serverSettings.ttl, maxTtl: serverSettings.max_ttl }
-      const autoKeyTtl = toolSetting(target, 'autoKey', deps)
+      const autoKeyTtl = toolSetting(deps, upstream, name, 'autoKey')
       return (next) => {
         const policy = policyOf(target, serverSettings, next, deps)
         return execute({ executor, policy, ttl, autoKeyTtl })
@@ -125,7 +124,7 @@ function executeOnce({ executor, policy, ttl, autoKeyTtl }: OnceOptions): Handle
 }
 
 function policyOf(target: Target, settings: IdempotencySettings, next: Handler, deps: Deps): ToolPolicy {
-  const { upstream = '' } = target
+  const { upstream = '', name = '' } = target
   return {
     upstream,
     next,
@@ -133,21 +132,12 @@ function policyOf(target: Target, settings: IdempotencySettings, next: Handler, 
     rules: rulesOf(upstream, deps),
     quota: { keys: settings.max_keys, bytes: settings.max_bytes },
     compat: settings.compat,
-    verify: toolSetting(target, 'verify', deps),
-    keyArgument: toolSetting(target, 'keyArgument', deps),
-    forwardsKey: toolSetting(target, 'forwardKey', deps) === true,
+    verify: toolSetting(deps, upstream, name, 'verify'),
+    keyArgument: toolSetting(deps, upstream, name, 'keyArgument'),
+    forwardsKey: toolSetting(deps, upstream, name, 'forwardKey') === true,
   }
 }
 
 function rulesOf(upstream: string, deps: Deps): readonly Rule[] {
   return compileRules(deps.servers.settings(upstream)?.errors ?? [], () => undefined)
-}
-
-function toolSetting<Key extends keyof ToolSettings>(
-  { upstream = '', name }: Target,
-  key: Key,
-  deps: Deps,
-): NonNullable<ToolSettings[Key]> | undefined {
-  const tools = deps.servers.settings(upstream)?.tools
-  return tools && name !== undefined ? settingOf(tools, name, key)?.value : undefined
 }

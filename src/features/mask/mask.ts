@@ -115,16 +115,12 @@ function masked(outcome: Outcome, call: Call, rules: Rules): Outcome {
   // What the server says of its work is not needed, and may contain what is masked.
   if (outcome.kind === 'task') return { ...outcome, task: { ...outcome.task, statusMessage: undefined } }
   const { uri } = call.params.fields
-  return maskOutcome(outcome, call, { rules, context: { uri, tool: call.tool?.definition } })
+  return maskOutcome(outcome, call, rules, { uri, tool: call.tool?.definition })
 }
 
 type Result = Outcome & { readonly kind: 'result' }
 
-function maskOutcome(
-  outcome: Result,
-  call: Call,
-  { rules, context }: { readonly rules: Rules; readonly context: MaskContext },
-): Outcome {
+function maskOutcome(outcome: Result, call: Call, rules: Rules, context: MaskContext): Outcome {
   const masker = createMasker(rules)
   const result = maskResult(outcome.result, masker, context)
   if (masker.count > 0) call.logFields.set('masked', masker.count)

@@ -59,7 +59,7 @@ export const provenance: Feature<ProvenanceSettings> = {
           const detected = sourcesOf(result, own, upstream)
           if (stampOwn && detected === own && isPlain) return stampOwn(result)
           const sources = configuredSource
-            ? withConfigured(detected, configuredSource, { result, call })
+            ? withConfigured(detected, configuredSource, result, call)
             : detected
           const hash = stampSettings.hash ? contentHash(result) : undefined
           return stamped(result, stampsOf(sources, call, hash), place)
@@ -100,7 +100,8 @@ function stampResults(stamp: Stamp): Middleware {
 function withConfigured(
   detected: readonly Source[],
   configuredSource: ReturnType<typeof statedSource>,
-  { result, call }: { readonly result: Payload; readonly call: Call },
+  result: Payload,
+  call: Call,
 ): readonly Source[] {
   const given = writtenArguments(call.params, referencesSlot.of(call))?.value
   const configured = configuredSource({ args: isObject(given) ? given : {}, result: resultValue(result) })

@@ -67,7 +67,7 @@ async function signReceipt(outcome: Outcome, call: Call, server: string, deps: D
   const { result } = outcome
   // Without a stamp of the gateway, the server's own claim would be signed.
   const stamp = deps.features.isOn('provenance', server) ? ownStamp(result) : undefined
-  const claims = claimsOf(asSent(result, call), call, { server, stamp })
+  const claims = claimsOf(asSent(result, call), call, server, stamp)
   // The effect has happened: the result is returned even if it cannot be signed.
   const receipt = await deps.identity.sign({ ...claims }).catch((error: unknown) => {
     deps.log.error('receipt.unsigned', { reason: String(error) })
@@ -77,12 +77,12 @@ async function signReceipt(outcome: Outcome, call: Call, server: string, deps: D
     : { kind: 'result', result: result.withMeta({ [RECEIPT_KEY]: receipt }) }
 }
 
-interface ReceiptContext {
-  readonly server: string
-  readonly stamp: Readonly<Record<string, unknown>> | undefined
-}
-
-function claimsOf(result: Payload, call: Call, { server, stamp }: ReceiptContext): Receipt {
+function claimsOf(
+  result: Payload,
+  call: Call,
+  server: string,
+  stamp: Readonly<Record<string, unknown>> | undefined,
+): Receipt {
   const { name, uri, arguments: given } = call.params.fields
   const wasReplay = call.logFields.get('replayed') === true
   const retrievedAt = stamp?.retrieved_at ?? (wasReplay ? undefined : isoTime(world.now()))

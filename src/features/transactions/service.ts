@@ -111,13 +111,14 @@ export async function rollBack(
   // Another process may have started the rollback.
   const isBegun = ({ status }: Transaction): boolean => status !== 'active' && status !== 'committed'
   reaper.track(key, await repository.change(key, (found) => (isBegun(found) ? found : begin(found))))
-  return waitForRollback(key, { caller, signal }, { repository, rollback })
+  return waitForRollback(key, caller, signal, { repository, rollback })
 }
 
 /** Waits until a transaction is rolled back, by any worker. @throws the signal's reason */
 async function waitForRollback(
   key: string,
-  { caller, signal }: { readonly caller: Principal; readonly signal: AbortSignal },
+  caller: Principal,
+  signal: AbortSignal,
   { repository, rollback }: Pick<TransactionService, 'repository' | 'rollback'>,
 ): Promise<Transaction> {
   for (;;) {

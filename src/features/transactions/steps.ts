@@ -11,7 +11,6 @@ import { asCalled } from '../../core/judgement/call.ts'
 import { hasForeignMessage } from '../../core/failure.ts'
 import type { Payload } from '../../core/payload.ts'
 import type { Principal } from '../../core/principal.ts'
-import { settingOf } from '../../core/settings.ts'
 import { type Backoff, delayBefore } from '../../core/time/backoff.ts'
 import { pause } from '../../core/time/waiting.ts'
 import { evaluate, type Expression } from '../../core/undo/expression.ts'
@@ -39,7 +38,7 @@ import {
   stepLost,
   stepRemoved,
 } from '../../records/transitions.ts'
-import type { Services } from '../feature.ts'
+import { type Services, toolSetting } from '../feature.ts'
 import { explained } from '../offers.ts'
 import { howToConfigure, howToPivot, noUndo } from '../missing-undo.ts'
 import { readId, type TransactionService, keyFor, requireIdempotency, rollBack } from './service.ts'
@@ -249,9 +248,7 @@ function kindOf(call: Call, deps: Deps): Step['kind'] {
   const entry = call.tool
   if (entry && asCalled(entry, call).classification.op === 'read') return 'read'
   if (entry && isTrialCall(entry.definition, call.params.fields.arguments)) return 'read'
-  return settingOf(deps.servers.settings(upstream)?.tools ?? {}, name, 'pivot')?.value === true
-    ? 'pivot'
-    : 'write'
+  return toolSetting(deps, upstream, name, 'pivot') === true ? 'pivot' : 'write'
 }
 
 /**

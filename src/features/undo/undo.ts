@@ -41,7 +41,7 @@ import { haveOutsideData, withoutData } from '../../records/kept-arguments.ts'
 import { toStoredPrincipal } from '../../records/principal.ts'
 import { keepReferences } from '../../records/references.ts'
 import { toolsToCheck } from '../tool-lists.ts'
-import type { Feature, Services } from '../feature.ts'
+import { type Feature, type Services, toolSetting } from '../feature.ts'
 import { toolFacts } from '../offers.ts'
 import { noUndo } from '../missing-undo.ts'
 import { type UndoSettings, undoSchema } from '../settings/upstream.ts'
@@ -723,7 +723,7 @@ async function compensationProblem(
   const entry = await entryOf(internal, deps)
   const schema = entry?.definition.inputSchema
   if (!entry || !isObject(schema)) return undefined
-  const keyArgument = settingOf(deps.servers.settings(upstream)?.tools ?? {}, tool, 'keyArgument')?.value
+  const keyArgument = toolSetting(deps, upstream, tool, 'keyArgument')
   // A compensation has an idempotency key, which the tool may require among its arguments.
   const given = withKeyArgument(internal, 'key', keyArgument, entry).params.fields.arguments
   try {

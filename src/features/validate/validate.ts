@@ -21,7 +21,7 @@ import {
 import { settingOf, type UpstreamSettings } from '../../core/settings.ts'
 import { withKeyArgument } from '../../core/tool-call.ts'
 import { hasIdempotencyKey, idempotencyKeyOf } from '../../protocol/meta-keys.ts'
-import type { Feature, Services } from '../feature.ts'
+import { type Feature, type Services, toolSetting } from '../feature.ts'
 import { type ValidateSettings, validateSchema } from '../settings/authorize.ts'
 import { secretNames } from '../../core/masked-arguments.ts'
 import { yamlKey } from '../../core/text/escape.ts'
@@ -182,7 +182,7 @@ function argumentsWithKey(
   const { upstream, name } = entry
   if (call.target.isBuiltin || !hasIdempotencyKey(call) || !deps.features.isOn('idempotency', upstream))
     return undefined
-  const setting = settingOf(deps.servers.settings(upstream)?.tools ?? {}, name, 'keyArgument')?.value
+  const setting = toolSetting(deps, upstream, name, 'keyArgument')
   const filled = withKeyArgument(call, idempotencyKeyOf(call), setting, entry)
   return filled === call ? undefined : filled.params.at('arguments')?.fields
 }
