@@ -151,8 +151,10 @@ async function contextOf(
   { name }: UpstreamSettings,
   { io, origin, tokens, connections, gateway, echo, echoName, withWrites }: Addresses,
 ): Promise<Context> {
+  const hasTools = settings.metaTools !== 'off'
+  const own = settings.hasMethods ? 'methods' : hasTools ? 'tools' : 'off'
   const endpoint = (server: string, token: string): Endpoint =>
-    new Endpoint(`${origin}/mcp/${server}`, token, connections)
+    new Endpoint(`${origin}/mcp/${server}`, token, own, connections)
   const [server, ours] = [endpoint(name, tokens.ours), endpoint(echoName, tokens.ours)]
   const [listing, echoListing] = [await listTools(server), await listTools(ours)]
   // The gateway lists the same tools of its own at both addresses.
@@ -176,8 +178,7 @@ async function contextOf(
     theirs: endpoint(echoName, tokens.theirs),
     reader: endpoint(echoName, tokens.reader),
     settings: (feature) => featureSettings(settings, feature, name),
-    hasTools: settings.metaTools !== 'off',
-    hasMethods: settings.hasMethods,
+    hasTools,
   }
 }
 

@@ -60,9 +60,8 @@ export interface Context {
   readonly reader: Endpoint
   /** The settings of a feature for the server; `false` if it is off. */
   settings(feature: string): unknown
-  /** Whether the gateway's own tools, and its own methods, can be used. */
+  /** Whether the gateway's own tools can be used. */
   readonly hasTools: boolean
-  readonly hasMethods: boolean
 }
 
 /** Something that has to be true is not. */
@@ -154,14 +153,9 @@ export function shown(text = 'nothing'): string {
  * Uses a function of the gateway itself: by its method if methods are on, else by its tool.
  * @throws Skip if both are off
  */
-export async function ask(
-  endpoint: Endpoint,
-  { hasMethods, hasTools }: Pick<Context, 'hasMethods' | 'hasTools'>,
-  { method, tool }: { readonly method: string; readonly tool: string },
-  params: Fields,
-): Promise<Answer> {
-  if (hasMethods) return endpoint.send(method, params)
-  if (!hasTools) throw new Skip('meta_tools and methods are off')
+export async function ask(endpoint: Endpoint, method: string, tool: string, params: Fields): Promise<Answer> {
+  if (endpoint.own === 'methods') return endpoint.send(method, params)
+  if (endpoint.own === 'off') throw new Skip('meta_tools and methods are off')
   // The prefix is valid for every tool of the gateway, and needed where a server has one of the name.
   const answer = await endpoint.call(`gateway_${tool}`, params)
   const { result } = answer

@@ -58,10 +58,13 @@ export class Endpoint {
   readonly #url: string
   readonly #token: string
   readonly #connections: Agent
+  /** How the functions of the gateway itself can be used. */
+  readonly own: 'methods' | 'tools' | 'off'
   #ids = 0
 
-  constructor(url: string, token: string, connections: Agent) {
+  constructor(url: string, token: string, own: Endpoint['own'], connections: Agent) {
     this.#url = url
+    this.own = own
     this.#token = token
     this.#connections = connections
   }

@@ -21,7 +21,7 @@ import { parseJson } from '../../core/json/read.ts'
 const asking = { capabilities: { elicitation: { form: {} } } }
 
 /** Creates an entry to delete. @throws Failure */
-async function createdId({ ours }: Context, text: string): Promise<string> {
+async function createdId(ours: Endpoint, text: string): Promise<string> {
   const result = successOf(await ours.call('create_entry', { text }))
   return String(objectAt(result, 'structuredContent')?.id)
 }
@@ -36,10 +36,10 @@ function confirmedBy(token: string): Extras {
 }
 
 /** The token of a call that has to be confirmed. @throws Failure, Skip where clients that cannot ask get none */
-async function tokenFor(context: Context, id: string): Promise<string> {
-  const fallback = objectAt(context.settings('confirm'))?.fallback
+async function tokenFor({ ours, settings }: Pick<Context, 'ours' | 'settings'>, id: string): Promise<string> {
+  const fallback = objectAt(settings('confirm'))?.fallback
   if (fallback === 'deny') throw new Skip('features.confirm.fallback is deny')
-  const answer = await deleteEntry(context.ours, id)
+  const answer = await deleteEntry(ours, id)
   failureOf(answer, 'CONFIRMATION_REQUIRED')
   const token = objectAt(answer.result, '_meta', CONFIRMATION_KEY)?.confirmation_token
   expect(typeof token === 'string', 'the result has no confirmation_token')
@@ -66,9 +66,8 @@ export const confirmationChecks = checksOf({ category: 'permissions', needs: ['c
     test_id: 'CONF-0601',
     description:
       'A destructive call of a client that cannot ask its user does not reach the server, with or without user_confirmed alone.',
-    run: async (context) => {
-      const { ours, echo, settings } = context
-      const id = await createdId(context, 'keep me')
+    run: async ({ ours, echo, settings }) => {
+      const id = await createdId(ours, 'keep me')
       const reached = echo.follow('delete_entry')
       failureOf(await deleteEntry(ours, id), 'CONFIRMATION_REQUIRED')
       if (objectAt(settings('confirm'))?.accept_bare_flag !== true)
@@ -81,7 +80,7 @@ export const confirmationChecks = checksOf({ category: 'permissions', needs: ['c
     description: 'A call with the token of its confirmation runs once.',
     run: async (context) => {
       const { ours, echo } = context
-      const id = await createdId(context, 'delete me')
+      const id = await createdId(ours, 'delete me')
       const token = await tokenFor(context, id)
       const reached = echo.follow('delete_entry')
       successOf(await deleteEntry(ours, id, confirmedBy(token)))
@@ -94,7 +93,7 @@ export const confirmationChecks = checksOf({ category: 'permissions', needs: ['c
     description: 'The token of a confirmation is not valid for other arguments or for another caller.',
     run: async (context) => {
       const { ours, theirs, echo } = context
-      const [id, other] = [await createdId(context, 'one'), await createdId(context, 'other')]
+      const [id, other] = [await createdId(ours, 'one'), await createdId(ours, 'other')]
       const token = await tokenFor(context, id)
       const reached = echo.follow('delete_entry')
       failureOf(await deleteEntry(ours, other, confirmedBy(token)), 'CONFIRMATION_TOKEN_INVALID')
@@ -105,9 +104,8 @@ export const confirmationChecks = checksOf({ category: 'permissions', needs: ['c
   {
     test_id: 'CONF-0604',
     description: 'A client that can ask its user gets the question; after a yes the call runs once.',
-    run: async (context) => {
-      const { ours, echo } = context
-      const id = await createdId(context, 'ask me')
+    run: async ({ ours, echo }) => {
+      const id = await createdId(ours, 'ask me')
       const reached = echo.follow('delete_entry')
       const question = questionIn(await deleteEntry(ours, id, asking))
       expectCalls(reached(), 0)
@@ -121,9 +119,8 @@ export const confirmationChecks = checksOf({ category: 'permissions', needs: ['c
   {
     test_id: 'CONF-0605',
     description: 'After a no, or a yes without the box, the call does not run.',
-    run: async (context) => {
-      const { ours, echo } = context
-      const id = await createdId(context, 'decline me')
+    run: async ({ ours, echo }) => {
+      const id = await createdId(ours, 'decline me')
       const reached = echo.follow('delete_entry')
       for (const response of [{ action: 'decline' }, { action: 'accept', content: { confirm: false } }]) {
         const question = questionIn(await deleteEntry(ours, id, asking))

@@ -1,10 +1,9 @@
 /** Checks of what the gateway keeps for a caller alone: results as references, and the state of a session. */
 import { NS, REFERENCE_KEY, SESSION_KEY, SESSION_STATE_KEY } from '../../protocol/meta-keys.ts'
 import type { Fields } from '../../core/payload.ts'
-import type { Answer, Extras } from './client.ts'
+import type { Answer, Endpoint, Extras } from './client.ts'
 import {
   checksOf,
-  type Context,
   expect,
   expectCalls,
   expectSame,
@@ -15,7 +14,7 @@ import {
 } from './check.ts'
 
 /** Keeps the result of a call. @throws Failure */
-async function kept({ ours }: Context): Promise<{ readonly result: Fields; readonly facts: Fields }> {
+async function kept(ours: Endpoint): Promise<{ readonly result: Fields; readonly facts: Fields }> {
   const answer = await ours.call('list_entries', {}, { meta: { [`${NS}/as_reference`]: true } })
   const result = successOf(answer)
   const facts = objectAt(result, '_meta', REFERENCE_KEY)
@@ -28,21 +27,20 @@ export const referenceChecks = checksOf({ category: 'streaming', needs: ['refere
   {
     test_id: 'CONF-0901',
     description: 'A result that is kept is replaced by a link, with its size and SHA-256.',
-    run: async (context) => {
-      const { result, facts } = await kept(context)
+    run: async ({ ours, echoName }) => {
+      const { result, facts } = await kept(ours)
       const link = objectsIn(result.content).find(({ type }) => type === 'resource_link')
       expectSame(link?.uri, `ref://${String(facts.ref_id)}`, 'the URI of the link')
       expectSame(objectAt(facts, 'checksum')?.algorithm, 'sha256', 'checksum.algorithm')
       expect(Number(facts.size_bytes) > 0, 'size_bytes is absent')
-      expectSame(facts.origin_server, context.echoName, 'origin_server')
+      expectSame(facts.origin_server, echoName, 'origin_server')
     },
   },
   {
     test_id: 'CONF-0902',
     description: 'A reference as an argument reaches the server as the data that it stands for.',
-    run: async (context) => {
-      const { facts } = await kept(context)
-      const { ours, echo } = context
+    run: async ({ ours, echo }) => {
+      const { facts } = await kept(ours)
       const reached = echo.follow('get_echo')
       successOf(await ours.call('get_echo', { text: `ref://${String(facts.ref_id)}` }))
       const { text } = reached()[0]?.arguments ?? {}
@@ -54,9 +52,8 @@ export const referenceChecks = checksOf({ category: 'streaming', needs: ['refere
   {
     test_id: 'CONF-0903',
     description: 'To another caller a reference does not exist, and the call does not reach the server.',
-    run: async (context) => {
-      const { facts } = await kept(context)
-      const { theirs, echo } = context
+    run: async ({ ours, theirs, echo }) => {
+      const { facts } = await kept(ours)
       const reached = echo.follow('get_echo')
       const answer = await theirs.call('get_echo', { text: `ref://${String(facts.ref_id)}` })
       failureOf(answer, 'RESOURCE_NOT_FOUND')

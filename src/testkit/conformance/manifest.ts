@@ -3,6 +3,7 @@ import { isObject, readJson } from '../../core/json/json.ts'
 import { aliasOf } from '../../core/text/alias.ts'
 import { NS, PROVENANCE_KEY } from '../../protocol/meta-keys.ts'
 import type { Fields } from '../../core/payload.ts'
+import type { Endpoint } from './client.ts'
 import {
   ask,
   checksOf,
@@ -222,8 +223,8 @@ export const manifestChecks = checksOf({ category: 'manifest' }, [
     test_id: 'CONF-1301',
     description: 'For what a server cannot do, the configured server is recommended.',
     needs: ['discovery'],
-    run: async (context) => {
-      const found = await recommended(context, OTHER_CAPABILITY)
+    run: async ({ ours }) => {
+      const found = await recommended(ours, OTHER_CAPABILITY)
       expectSame(found[0]?.server, OTHER_SERVER, 'the recommended server')
       expectSame(found[0]?.match_confidence, 'high', 'match_confidence')
     },
@@ -232,23 +233,17 @@ export const manifestChecks = checksOf({ category: 'manifest' }, [
     test_id: 'CONF-1302',
     description: 'For an unknown capability nothing is recommended, which is no error.',
     needs: ['discovery'],
-    run: async (context) => {
-      const { settings } = context
+    run: async ({ ours, settings }) => {
       const { registry } = objectAt(settings('discovery')) ?? {}
       if (String(registry).startsWith('http')) throw new Skip('features.discovery.registry would be asked')
-      expectSame(await recommended(context, 'xqzjw vkpfy'), [], 'the recommendations')
+      expectSame(await recommended(ours, 'xqzjw vkpfy'), [], 'the recommendations')
     },
   },
 ])
 
-async function recommended(context: Context, capability: string): Promise<readonly Fields[]> {
-  const answer = await ask(
-    context.ours,
-    context,
-    { method: 'servers/recommend', tool: 'recommend_servers' },
-    { capability_needed: capability },
-  )
-  const { recommendations } = resultOf(answer)
+async function recommended(ours: Endpoint, capability: string): Promise<readonly Fields[]> {
+  const params = { capability_needed: capability }
+  const { recommendations } = resultOf(await ask(ours, 'servers/recommend', 'recommend_servers', params))
   if (!Array.isArray(recommendations)) throw new Failure('recommendations is no list')
   return objectsIn(recommendations)
 }

@@ -8,8 +8,8 @@ import { validator } from '../../core/schema/schema.ts'
 import { ERROR_KEY, PROVENANCE_KEY } from '../../protocol/meta-keys.ts'
 import type { Fields } from '../../core/payload.ts'
 import type { Answer, Extras } from './client.ts'
+import { move } from './transactions.ts'
 import {
-  ask,
   checksOf,
   type Context,
   expect,
@@ -189,9 +189,10 @@ export const serverChecks = checksOf({ category: 'idempotency' }, [
     description: 'The server under test: steps that change something are undone by a rollback.',
     needs: ['transactions', 'idempotency', 'undo'],
     run: async (context) => {
+      const { server } = context
       const tools = writersOf(context)
       const id = newId()
-      resultOf(await move(context, 'begin', id))
+      resultOf(await move(server, 'begin', id))
       const steps: Fields[] = []
       let ended: Answer
       try {
@@ -200,7 +201,7 @@ export const serverChecks = checksOf({ category: 'idempotency' }, [
           if (!isNotUndoable(answer)) steps.push(successOf(answer))
         }
       } finally {
-        ended = await move(context, 'rollback', id)
+        ended = await move(server, 'rollback', id)
       }
       const { status, steps_compensated: undoneSteps } = resultOf(ended)
       if (steps.length === 0) throw new Skip('no compensation is configured for the tools')
@@ -214,24 +215,18 @@ function newId(): string {
   return `conformance-${randomUUID()}`
 }
 
-function move(context: Context, which: 'begin' | 'rollback', id: string): Promise<Answer> {
-  const names = { method: `transaction/${which}`, tool: `${which}_transaction` }
-  return ask(context.server, context, names, { transaction_id: id })
-}
-
 /** Undoes what is done in the transaction that `use` gets; where there are no transactions, it gets none. */
 async function undone(
-  context: Context,
+  { server, settings }: Context,
   use: (transaction: { readonly transaction_id: string } | undefined) => Promise<void>,
 ): Promise<void> {
-  const { settings, hasMethods, hasTools } = context
-  if (settings('transactions') === false || !(hasMethods || hasTools)) return use(undefined)
+  if (settings('transactions') === false || server.own === 'off') return use(undefined)
   const id = newId()
-  resultOf(await move(context, 'begin', id))
+  resultOf(await move(server, 'begin', id))
   try {
     await use({ transaction_id: id })
   } finally {
-    await move(context, 'rollback', id)
+    await move(server, 'rollback', id)
   }
 }
 

@@ -3,7 +3,7 @@ import { setTimeout as wait } from 'node:timers/promises'
 import { readJson } from '../../core/json/json.ts'
 import { NS, STREAM_KEY, tasksExtension } from '../../protocol/meta-keys.ts'
 import type { Fields } from '../../core/payload.ts'
-import type { Answer } from './client.ts'
+import type { Answer, Endpoint } from './client.ts'
 import {
   ask,
   checksOf,
@@ -83,18 +83,18 @@ export const streamingChecks = checksOf({ category: 'streaming' }, [
     description:
       'The outcome of a call that took long can be requested again by its caller alone, without another call.',
     needs: ['progress'],
-    run: async (context) => {
-      const { ours, theirs, echo } = context
+    run: async ({ ours, theirs, echo }) => {
       const first = successOf(await ours.call('get_status', { steps: 1, milliseconds: LASTING_MS }))
       const id = objectAt(first, '_meta')?.[OPERATION]
       expect(typeof id === 'string', `the result of a call of ${LASTING_MS} ms has no ${OPERATION}`)
       const reached = echo.follow('get_status')
-      const names = { method: 'operation/resume', tool: 'resume_operation' }
-      const again = await ask(ours, context, names, { operation_id: id })
-      if (context.hasMethods) expectSame(resultOf(again).content, first.content, 'the content')
+      const resume = (endpoint: Endpoint): Promise<Answer> =>
+        ask(endpoint, 'operation/resume', 'resume_operation', { operation_id: id })
+      const again = await resume(ours)
+      if (ours.own === 'methods') expectSame(resultOf(again).content, first.content, 'the content')
       else expect(!isFailed(again), 'the outcome is an error')
       expectCalls(reached(), 0)
-      failureOf(await ask(theirs, context, names, { operation_id: id }), 'RESOURCE_NOT_FOUND')
+      failureOf(await resume(theirs), 'RESOURCE_NOT_FOUND')
     },
   },
   {
