@@ -58,7 +58,7 @@ function streamOf(logs: Tail, given: TailOptions, io: Io): Stream {
   const stop = (): void => stopping.abort()
   // Such as `gatehouse events tail --follow | head`.
   io.stdout.once('error', stop)
-  void io.untilStopped({ onHangUp: false }).then(stop)
+  void io.untilStopped().then(stop)
   return { entries: entries(logs.follow(stopping.signal)) }
 }
 

@@ -54,11 +54,13 @@ function schemaFor(target: string): string {
 }
 
 function imported(files: readonly string[], target: string, io: Io): Made | { readonly problem: string } {
-  const read = files.map((file) => readClientConfig(clientText(file), { file, variablesIn }))
+  const read = files.map((file) => readClientConfig(clientText(file), file, variablesIn))
   const environment = variablesFor(target, io.env)
   const { yaml, env, unset, servers, findings } = toGatewayConfig(
     read.flatMap((each) => each.servers),
-    { file: target, schema: schemaFor(target), environment },
+    target,
+    schemaFor(target),
+    environment,
   )
   const notes = notesOf([...read.flatMap((each) => each.findings), ...findings], files.length > 1)
   if (servers.length === 0)

@@ -22,17 +22,15 @@ export interface Io {
   readonly cwd: string
   /** Learns the secrets of the configuration that a command reads: they are not printed. */
   readonly redactor?: Redactor
-  /** Resolves at the first request to stop. From the call on, such a request does not end the process at once. */
-  untilStopped(options: StopOptions): Promise<void>
+  /**
+   * Resolves at the first request to stop, with `onHangUp` also when the terminal is closed: a process started with nohup has no
+   * terminal as its stderr, and keeps running. From the call on, such a request does not end the process at once.
+   */
+  untilStopped(onHangUp?: boolean): Promise<void>
 }
 
 interface Terminal {
   readonly isTTY?: boolean | undefined
-}
-
-interface StopOptions {
-  /** Also stop when the terminal is closed. A process started with nohup has no terminal as its stderr, and keeps running. */
-  readonly onHangUp: boolean | undefined
 }
 
 /** The absolute path of a file or folder that was given to a command. */
@@ -130,7 +128,7 @@ function batched(write: (lines: string) => void): Io['log'] {
 }
 
 /** Resolves at the first stop signal; a second one exits at once. */
-function untilSignal({ onHangUp }: StopOptions): Promise<void> {
+function untilSignal(onHangUp = false): Promise<void> {
   return new Promise((resolved) => {
     let isAsked = false
     const stop = (): void => {

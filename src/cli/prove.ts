@@ -200,7 +200,7 @@ async function inSandbox<Result>(
     const problem = gateway.statuses.get(server.name)?.problem
     if (problem !== undefined) throw new Error(`${server.name} cannot be reached: ${problem}`)
     if (finding) throw new Error(`the configuration does not fit the server: ${finding.message}`)
-    return run({ gateway, wire, target: new Target({ handle: gateway.handle, upstream: server.name }) })
+    return run({ gateway, wire, target: new Target(gateway.handle, server.name) })
   })
 }
 

@@ -171,10 +171,10 @@ export function readRecording(file: string, io: Io): Cassette {
 async function serveOne(gateway: Gateway, port: number | undefined, io: Io): Promise<void> {
   try {
     if (port === undefined) {
-      await Promise.race([gateway.stdio(io.stdin, io.stdout), io.untilStopped({ onHangUp: true })])
+      await Promise.race([gateway.stdio(io.stdin, io.stdout), io.untilStopped(true)])
       return
     }
-    const stopped = io.untilStopped({ onHangUp: io.stderr.isTTY })
+    const stopped = io.untilStopped(io.stderr.isTTY)
     const listener = await gateway.listen().catch((error: unknown) => {
       throw new Error(bindProblem(error, gateway.settings), { cause: error })
     })
@@ -222,8 +222,7 @@ async function diffLive(before: Cassette, given: DiffOptions, io: Io): Promise<R
   })
   return withGateway(plainSettings(source.settings, server), { io, intercept }, async (gateway) => {
     await connected(gateway, server)
-    const withWrites = given.allowWrites
-    const skipped = await repeatLive(before, gateway.handle, { upstream: server.name, withWrites })
+    const skipped = await repeatLive(before, gateway.handle, server.name, given.allowWrites)
     // Nothing is recorded before a client requests something.
     const after = lines.length === 0 ? { ...before, frames: [] } : parseCassette(lines.join(''), server.name)
     const { compared, differences } = diffCassettes(before, after)

@@ -31,7 +31,7 @@ export async function serve(given: Given<typeof commands.serve>, io: Io): Promis
   printProblems(problems, source, io)
   if (problems.length > 0) return 1
   // From here on, a signal starts an orderly shutdown.
-  const stopped = io.untilStopped({ onHangUp: io.stderr.isTTY })
+  const stopped = io.untilStopped(io.stderr.isTTY)
   const gateway = openGateway(source.settings, { io, log })
   const listener = await gateway.listen().catch(async (error: unknown) => {
     // Open handles would keep the process alive.
@@ -172,7 +172,7 @@ export async function stdio(given: Given<typeof commands.stdio>, io: Io): Promis
   const problems = await checkPlaces(source, io)
   printProblems(problems, source, io)
   if (problems.length > 0) return 1
-  const stopped = io.untilStopped({ onHangUp: true })
+  const stopped = io.untilStopped(true)
   const gateway = openGateway(source.settings, { io, log })
   const ended = Promise.race([gateway.stdio(io.stdin, io.stdout), stopped])
   const found = await Promise.race([gateway.start(), ended.then(() => [])])

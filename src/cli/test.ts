@@ -77,7 +77,7 @@ export async function test(given: TestGiven, io: Io): Promise<Output> {
 /** Aborted when the process is to stop: the run then ends its servers and deletes its copies. */
 function untilStopped(io: Io): AbortSignal {
   const stopping = new AbortController()
-  void io.untilStopped({ onHangUp: io.stderr.isTTY }).then(() => stopping.abort())
+  void io.untilStopped(io.stderr.isTTY).then(() => stopping.abort())
   return stopping.signal
 }
 
@@ -180,7 +180,7 @@ export async function watching(
   { io, run }: Watched,
 ): Promise<number> {
   const stopping = new AbortController()
-  const stopped = io.untilStopped({ onHangUp: true }).then(() => stopping.abort())
+  const stopped = io.untilStopped(true).then(() => stopping.abort())
   let now = source
   let code = 0
   while (!stopping.signal.aborted) {

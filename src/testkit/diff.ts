@@ -118,35 +118,29 @@ export function valuesThatDiffer(
   after: unknown,
   marks: readonly string[] = [],
 ): ChangedValue[] {
-  return [...walk(before, after, { path: '', marks })].slice(0, MAX_VALUES)
+  return [...walk(before, after, marks, '')].slice(0, MAX_VALUES)
 }
 
-interface Place {
-  readonly path: string
-  readonly marks: readonly string[]
-}
-
-function* walk(before: unknown, after: unknown, { path, marks }: Place): Generator<ChangedValue> {
+function* walk(
+  before: unknown,
+  after: unknown,
+  marks: readonly string[],
+  path: string,
+): Generator<ChangedValue> {
   if (isSame(before, after)) return
   if (Array.isArray(before) && Array.isArray(after)) {
     for (let index = 0; index < Math.max(before.length, after.length); index++)
-      yield* walk(before[index], after[index], { path: `${path}[${index}]`, marks })
+      yield* walk(before[index], after[index], marks, `${path}[${index}]`)
     return
   }
   if (isObject(before) && isObject(after)) {
     for (const key of new Set([...Object.keys(before), ...Object.keys(after)]))
-      yield* walk(before[key], after[key], { path: path === '' ? key : `${path}.${key}`, marks })
+      yield* walk(before[key], after[key], marks, path === '' ? key : `${path}.${key}`)
     return
   }
   // What was removed from one of them may be equal.
   if (isRecorded(before, after, marks) || isRecorded(after, before, marks)) return
   yield { path, ...(before !== undefined && { before }), ...(after !== undefined && { after }) }
-}
-
-interface Options {
-  readonly upstream: string
-  /** Also calls tools that may change something. */
-  readonly withWrites: boolean
 }
 
 /** A request that was not made, and why. */
@@ -167,11 +161,12 @@ const reading = new Set([
   'completion/complete',
 ])
 
-/** Makes the requests of a recording at a server. The interceptor of the gateway records what it answers. @throws what listing throws */
+/** Makes the requests of a recording at a server, `withWrites` also those that may change something. The interceptor of the gateway records what it answers. @throws what listing throws */
 export async function repeatLive(
   cassette: Cassette,
   handle: Handler,
-  { upstream, withWrites }: Options,
+  upstream: string,
+  withWrites: boolean,
 ): Promise<readonly Skipped[]> {
   const episodes = episodesOf(cassette).filter(({ method, response }) => response && !notCompared.has(method))
   // Servers offer other tools to clients that they can ask.

@@ -68,10 +68,6 @@ interface Question {
   settle(answer: Fields | undefined): void
 }
 
-interface Answered {
-  readonly error: string | undefined
-}
-
 /** One connection to a recorded server. */
 class PlayedTransport implements UpstreamTransport {
   readonly hasProvenance = true
@@ -152,7 +148,7 @@ class PlayedTransport implements UpstreamTransport {
       await rest(before, step.t)
       before = step.t
       if (this.#isOver(id)) return
-      const { error } = await this.#take(step, { ...request, episode })
+      const error = await this.#take(step, { ...request, episode })
       if (error !== undefined) return this.#fail(id, error)
     }
     const { response, respondedAt = before, method, line } = episode
@@ -171,15 +167,15 @@ class PlayedTransport implements UpstreamTransport {
     for (const step of steps) void this.#take(step)
   }
 
-  /** Sends one message of the server, and waits for the answer if it is a question. */
+  /** Sends one message of the server, and waits for the answer if it is a question. Resolves with why the recording ends there. */
   async #take(
     { frame, answer }: Step,
     of?: { readonly id: unknown; readonly params: Fields; readonly episode: Episode },
-  ): Promise<Answered> {
+  ): Promise<string | undefined> {
     if (frame.id === undefined) {
       const adapted = of ? adaptedNotification(frame, of) : frame
       if (adapted) this.#receive(adapted, of?.id)
-      return { error: undefined }
+      return undefined
     }
     const id = `recorded-${++this.#questions}`
     const answered = new Promise<Fields | undefined>((settle) => {
@@ -188,7 +184,7 @@ class PlayedTransport implements UpstreamTransport {
     this.#receive({ ...frame, id }, of?.id)
     const given = await answered
     this.#waiting.delete(id)
-    return { error: given && answer && this.#differs(String(frame.method), answer, given) }
+    return given && answer && this.#differs(String(frame.method), answer, given)
   }
 
   /** Why the recording cannot go on after an answer: another choice would have led to something else. */

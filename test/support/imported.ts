@@ -22,12 +22,8 @@ export function importedFile(
   value: unknown,
   { file = '/home/me/mcp.json', environment = {} }: ImportSettings = {},
 ): ImportedFile {
-  const read = readClientConfig(typeof value === 'string' ? value : JSON.stringify(value), { file })
-  const { yaml, env, findings } = toGatewayConfig(read.servers, {
-    file: TARGET,
-    schema: './gateway.schema.json',
-    environment,
-  })
+  const read = readClientConfig(typeof value === 'string' ? value : JSON.stringify(value), file)
+  const { yaml, env, findings } = toGatewayConfig(read.servers, TARGET, './gateway.schema.json', environment)
   const notes = [...read.findings, ...findings].map(
     ({ server, message }) => `${server === undefined ? '' : `${JSON.stringify(server)}: `}${message}`,
   )

@@ -19,12 +19,6 @@ export interface ClientConfig {
   readonly findings: readonly ImportFinding[]
 }
 
-/** The file of the text, and how environment files that it names are read. */
-interface ReadOptions {
-  readonly file: string
-  readonly variablesIn?: EntryContext['variablesIn']
-}
-
 type Values = Readonly<Record<string, unknown>>
 
 /** A client, and how its file is read. */
@@ -153,11 +147,16 @@ const roots = {
 } as const
 
 /**
- * Reads the servers in the file of a client, which is found by the path and the content. Text of the file is in findings
+ * Reads the servers in the file of a client, which is found by the path and the content; `variablesIn` reads the environment files
+ * that it names. Text of the file is in findings
  * only where it is a name.
  * @throws ConfigError if it is not such a file, or has no servers
  */
-export function readClientConfig(text: string, { file, variablesIn = nothing }: ReadOptions): ClientConfig {
+export function readClientConfig(
+  text: string,
+  file: string,
+  variablesIn: EntryContext['variablesIn'] = () => undefined,
+): ClientConfig {
   const value = parseClientFile(text, file)
   const found = Object.entries(roots)
     .map(([root, find]) => ({ root, servers: find(value) }))
@@ -176,10 +175,6 @@ export function readClientConfig(text: string, { file, variablesIn = nothing }: 
     servers: read.flatMap(({ servers }) => servers),
     findings: read.flatMap(({ findings }) => findings),
   }
-}
-
-function nothing(): undefined {
-  return undefined
 }
 
 function clientOf(root: string, file: string): Client {

@@ -46,20 +46,15 @@ export interface GatewayConfig {
   readonly findings: readonly ImportFinding[]
 }
 
-/** Where the file will be, and what is around it. */
-interface RenderOptions {
-  /** The path of the configuration: relative paths and messages are about it. */
-  readonly file: string
-  /** The schema reference for editors. */
-  readonly schema: string
-  /** The variables that the gateway will have, besides those of `env` of the result. */
-  readonly environment: Environment
-}
-
-/** Converts servers of one or several clients. A server that occurs twice is written once. */
+/**
+ * Converts servers of one or several clients to the configuration at a path, for a gateway that will have these variables besides
+ * those of `env` of the result; `schema` is the reference for editors. A server that occurs twice is written once.
+ */
 export function toGatewayConfig(
   servers: readonly ImportedServer[],
-  { file, schema, environment }: RenderOptions,
+  file: string,
+  schema: string,
+  environment: Environment,
 ): GatewayConfig {
   const findings: ImportFinding[] = []
   const noteOf =
@@ -74,7 +69,7 @@ export function toGatewayConfig(
     if (entry !== undefined) entries.set(name, entry)
   }
   const values = () => usedValues(entries, variables)
-  const text = () => render(entries, { schema, environment, secrets: values() })
+  const text = () => render(entries, schema, environment, values())
   const known = { ...Object.fromEntries(variables.values), ...environment }
   for (let bad = refused(entries, text, { file, environment: known }); bad.size > 0;) {
     for (const [name, message] of bad) {
@@ -133,13 +128,12 @@ function variablesOf({ reach }: ImportedServer) {
   return templates.flat().filter((part) => typeof part !== 'string' && 'variable' in part)
 }
 
-interface Dressing {
-  readonly schema: string
-  readonly environment: Environment
-  readonly secrets: ReadonlyMap<string, string>
-}
-
-function render(entries: ReadonlyMap<string, Entry>, { schema, environment, secrets }: Dressing): string {
+function render(
+  entries: ReadonlyMap<string, Entry>,
+  schema: string,
+  environment: Environment,
+  secrets: ReadonlyMap<string, string>,
+): string {
   const upstreams = Object.fromEntries([...entries].map(([name, { value }]) => [name, value]))
   const document = new Document({ version: 1, upstreams })
   const map = document.get('upstreams')
@@ -639,7 +633,7 @@ function marked(value: Template): string {
 
 function reference(value: string, { server, variables }: SecretContext, { name, place }: Place): Part {
   return {
-    variable: variables.forValue(value, { name, server }),
+    variable: variables.forValue(value, name, server),
     meaning: `the value that ${server} has in ${place}`,
   }
 }
@@ -657,17 +651,11 @@ function isPath(value: string): boolean {
 /** Names for the secrets of a configuration: none of them means something else in the environment. */
 interface Variables {
   /** Assigns a variable to a secret value; equal values get the same variable. */
-  forValue(value: string, preferred: PreferredVariable): string
+  forValue(value: string, preferred: string, server: string): string
   /** Gives a variable of the client's file a value for when it is not set; false if that cannot be its only one. */
   setDefault(name: string, value: string): boolean
   /** The values of the assigned variables, in order. */
   readonly values: ReadonlyMap<string, string>
-}
-
-/** The preferred name of a variable, and its server. */
-interface PreferredVariable {
-  readonly name: string
-  readonly server: string
 }
 
 /**
@@ -693,7 +681,7 @@ function createVariables(
       values.set(name, value)
       return true
     },
-    forValue(value, { name, server }) {
+    forValue(value, name, server) {
       const plain = variableName(name)
       const names = [plain, variableName(`${server}_${name}`)]
       for (let number = 2; !names.some((each) => isFree(each, value)); number += 1)

@@ -2,6 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import { isObject } from '../../core/json/json.ts'
 import type { Claim } from '../../core/proof.ts'
+import { shortened } from '../../core/text/escape.ts'
 import { evaluate, type Expression } from '../../core/undo/expression.ts'
 import type { UndoRule } from '../../core/undo/rules.ts'
 import { foundAt } from '../../core/undo/verification.ts'
@@ -58,6 +59,18 @@ async function prepare({ target }: Subject, { before }: Trial): Promise<void> {
   }
 }
 
+/** The state that the reads of a trial show, and how it is read again. */
+interface Observed {
+  readonly before: State
+  now(): Promise<State>
+}
+
+async function observed({ target, reads }: Subject, trial: Trial): Promise<Observed> {
+  const steady = await steadyReads(target, reads(trial.arguments))
+  const now = (): Promise<State> => readState(target, steady)
+  return { before: await now(), now }
+}
+
 function callOf({ tool }: Subject, { arguments: args }: Trial): ProofCall {
   return { tool, arguments: args }
 }
@@ -102,19 +115,13 @@ export function proveUndo(subject: Subject, rule: UndoRule): Promise<Finding> {
   })
 }
 
-interface Fresh {
-  readonly first: Case
-  readonly again: Case
-  readonly obstacle?: string
-}
-
 /** The call, the same call again with its undo, and then the undo of the first one. */
-async function freshCase(subject: Subject): Promise<Fresh> {
-  const { target } = subject
+async function freshCase(
+  subject: Subject,
+): Promise<{ readonly first: Case; readonly again: Case; readonly obstacle?: string }> {
   const trial = subject.next()
   await prepare(subject, trial)
-  const reads = await steadyReads(target, subject.reads(trial.arguments))
-  const before = await readState(target, reads)
+  const { before, now } = await observed(subject, trial)
   const first = await step(subject, trial)
   if (first.answer.failure !== undefined) {
     // The gateway refuses steps without an undo, and the rule may have none where nothing was.
@@ -122,21 +129,19 @@ async function freshCase(subject: Subject): Promise<Fresh> {
       return { first: undefined, again: undefined, obstacle: first.answer.failure }
     throw new Obstacle(`the server refused the call: ${first.answer.failure}`)
   }
-  const after = await readState(target, reads)
-  const again = await againCase(subject, trial, { reads, after })
-  return { first: await undone(subject, first.transaction, { reads, before, after }), again }
+  const after = await now()
+  const isSeen = differenceOf(before, after) !== undefined
+  // Its undo must not take back the first one. It need not have an effect of its own.
+  const again = await undoneStep(subject, trial, { before: after, now })
+  return { first: await undone(subject, first.transaction, { before, now, isSeen }), again }
 }
 
-/** The same call again: its undo must not take back the first one. It need not have an effect of its own. */
-async function againCase(
-  subject: Subject,
-  trial: Trial,
-  { reads, after: before }: { readonly reads: readonly ProofCall[]; readonly after: State },
-): Promise<Case> {
-  const second = await step(subject, trial)
-  if (second.answer.failure !== undefined) return undefined
-  const after = await readState(subject.target, reads)
-  return undone(subject, second.transaction, { reads, before, after })
+/** A step, and then its undo. */
+async function undoneStep(subject: Subject, trial: Trial, { before, now }: Observed): Promise<Case> {
+  const made = await step(subject, trial)
+  if (made.answer.failure !== undefined) return undefined
+  const isSeen = differenceOf(before, await now()) !== undefined
+  return undone(subject, made.transaction, { before, now, isSeen })
 }
 
 /** The call on an object that another call has written before. */
@@ -149,24 +154,24 @@ async function overwriteCase(subject: Subject): Promise<Case> {
 /** The call after one with the first element of its list. */
 async function partialCase(subject: Subject): Promise<Case> {
   const trial = subject.next()
-  const list = Object.entries(trial.arguments).find(([, value]) => Array.isArray(value) && value.length > 1)
-  if (!list) return undefined
-  const [name, elements] = list
-  const part = Array.isArray(elements) ? elements.slice(0, 1) : []
+  const part = partOf(subject, trial)
+  if (!part) return undefined
   await prepare(subject, trial)
-  const call = { tool: subject.tool, arguments: { ...trial.arguments, [name]: part } }
-  return caseAfter(subject, call, { ...trial, before: [] })
+  return caseAfter(subject, part.call, { ...trial, before: [] })
+}
+
+/** The call of a trial with only the first element of a list, and the name of that argument. */
+function partOf({ tool }: Subject, { arguments: args }: Trial) {
+  for (const [name, value] of Object.entries(args))
+    if (Array.isArray(value) && value.length > 1)
+      return { name, call: { tool, arguments: { ...args, [name]: value.slice(0, 1) } } }
+  return undefined
 }
 
 async function caseAfter(subject: Subject, earlier: ProofCall, trial: Trial): Promise<Case> {
-  const { target } = subject
-  const { failure } = await target.call(earlier)
+  const { failure } = await subject.target.call(earlier)
   if (failure !== undefined) return undefined
-  const reads = await steadyReads(target, subject.reads(trial.arguments))
-  const before = await readState(target, reads)
-  const made = await step(subject, trial)
-  if (made.answer.failure !== undefined) return undefined
-  return undone(subject, made.transaction, { reads, before, after: await readState(target, reads) })
+  return undoneStep(subject, trial, await observed(subject, trial))
 }
 
 async function step(
@@ -178,20 +183,13 @@ async function step(
   return { answer: await subject.target.call(callOf(subject, trial), { transaction }), transaction }
 }
 
-interface States {
-  readonly reads: readonly ProofCall[]
-  readonly before: State
-  readonly after: State
-}
-
 async function undone(
   { target }: Subject,
   transaction: string,
-  { reads, before, after }: States,
+  { before, now, isSeen }: Observed & { readonly isSeen: boolean },
 ): Promise<Case> {
-  const isSeen = differenceOf(before, after) !== undefined
   const problem = await target.rollback(transaction)
-  const differs = differenceOf(before, await readState(target, reads))
+  const differs = differenceOf(before, await now())
   if (differs !== undefined) return { differs: problem === undefined ? differs : `${differs} (${problem})` }
   if (problem !== undefined) return { differs: problem }
   return isSeen ? 'equal' : 'unseen'
@@ -217,16 +215,15 @@ async function keyedCase(
   const { target, wire, tool } = subject
   const trial = subject.next()
   await prepare(subject, trial)
-  const reads = await steadyReads(target, subject.reads(trial.arguments))
-  const before = await readState(target, reads)
+  const { before, now } = await observed(subject, trial)
   const key = `${isLost ? 'lost' : 'twice'}-${tool.replaceAll(/[^\w-]/g, '-')}`.slice(0, 100)
   const sent = wire.count(tool)
   if (isLost) wire.dropNext(tool)
   const first = await target.call(callOf(subject, trial), { key })
   if (!isLost) succeeded(first)
-  const after = await readState(target, reads)
+  const after = await now()
   await target.call(callOf(subject, trial), { key })
-  const differs = differenceOf(after, await readState(target, reads))
+  const differs = differenceOf(after, await now())
   const situation = isLost ? 'after a lost response, ' : ''
   if (differs !== undefined)
     return refuted(`${situation}the second call with the key had an effect: ${differs}`)
@@ -245,13 +242,12 @@ export function proveIdempotent(subject: Subject, hint: unknown): Promise<Findin
     const { target } = subject
     const trial = subject.next()
     await prepare(subject, trial)
-    const reads = await steadyReads(target, subject.reads(trial.arguments))
-    const before = await readState(target, reads)
+    const { before, now } = await observed(subject, trial)
     succeeded(await target.call(callOf(subject, trial)))
-    const after = await readState(target, reads)
+    const after = await now()
     if (differenceOf(before, after) === undefined) return noProof(UNSEEN)
     const { failure } = await target.call(callOf(subject, trial))
-    const differs = differenceOf(after, await readState(target, reads))
+    const differs = differenceOf(after, await now())
     if (differs !== undefined)
       return hint === true
         ? refuted(`its server says idempotentHint: true, but after the second call ${differs}`)
@@ -289,18 +285,13 @@ export function proveVerify(subject: Subject, rule: Expression): Promise<Finding
 /** What a rule finds of a call of which only a part was done. */
 async function partlyVerified(subject: Subject, rule: Expression): Promise<string | undefined> {
   const trial = subject.next()
-  const list = Object.entries(trial.arguments).find(([, value]) => Array.isArray(value) && value.length > 1)
-  if (!list) return undefined
-  const [name, elements] = list
+  const part = partOf(subject, trial)
+  if (!part) return undefined
   await prepare(subject, trial)
-  const part = Array.isArray(elements) ? elements.slice(0, 1) : []
-  const { failure } = await subject.target.call({
-    tool: subject.tool,
-    arguments: { ...trial.arguments, [name]: part },
-  })
+  const { failure } = await subject.target.call(part.call)
   if (failure !== undefined) return undefined
   const { finds, what } = await verifies(subject, rule, trial.arguments)
-  return finds ? `it finds ${what} although only the first of ${name} was done` : undefined
+  return finds ? `it finds ${what} although only the first of ${part.name} was done` : undefined
 }
 
 async function verifies(
@@ -323,6 +314,6 @@ async function verifies(
 const MAX_SHOWN = 80
 
 function textOf(value: unknown): string {
-  const text = isObject(value) || Array.isArray(value) ? JSON.stringify(value) : JSON.stringify(String(value))
-  return text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN - 1).toWellFormed()}…` : text
+  const isWhole = isObject(value) || Array.isArray(value)
+  return shortened(JSON.stringify(isWhole ? value : String(value)), MAX_SHOWN)
 }

@@ -2,6 +2,7 @@
 import { displayCall } from '../../core/masked-arguments.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
 import { isObject } from '../../core/json/json.ts'
+import { shortened } from '../../core/text/escape.ts'
 import { fromFields, fromMembers, mapArguments } from '../../core/undo/argument-mapping.ts'
 import { evaluate, type Expression } from '../../core/undo/expression.ts'
 import { nounOf } from '../../core/undo/selectors.ts'
@@ -87,8 +88,7 @@ export function differenceOf(before: State, after: State): string | undefined {
 const MAX_SHOWN = 80
 
 function shown(value: unknown): string {
-  const text = JSON.stringify(value) ?? 'absent'
-  return text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN - 1).toWellFormed()}…` : text
+  return shortened(JSON.stringify(value) ?? 'absent', MAX_SHOWN)
 }
 
 /** The call of an expression, if its values are in the arguments. */

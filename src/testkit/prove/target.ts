@@ -30,16 +30,13 @@ export interface Answer {
   readonly value: unknown
 }
 
-interface Options {
-  readonly handle: Handler
-  readonly upstream: string
-}
-
 export class Target {
-  readonly #options: Options
+  readonly #handle: Handler
+  readonly #upstream: string
 
-  constructor(options: Options) {
-    this.#options = options
+  constructor(handle: Handler, upstream: string) {
+    this.#handle = handle
+    this.#upstream = upstream
   }
 
   /** Calls a tool. Never throws. */
@@ -79,17 +76,16 @@ export class Target {
     const found = meta[metaKeys.serverInfo] ?? fields.serverInfo
     const { name, version } = isObject(found) ? found : {}
     return {
-      name: typeof name === 'string' ? name : this.#options.upstream,
+      name: typeof name === 'string' ? name : this.#upstream,
       version: typeof version === 'string' ? version : 'of unknown version',
     }
   }
 
   async #request(method: string, params: Json, name?: string): Promise<Answer> {
-    const { handle, upstream } = this.#options
-    const target = { upstream, method, ...(name !== undefined && { name }) }
+    const target = { upstream: this.#upstream, method, ...(name !== undefined && { name }) }
     const meta = isObject(params._meta) ? params._meta : {}
     try {
-      const outcome = await handle(ownCall({ method, params: Payload.of(params), target, meta }))
+      const outcome = await this.#handle(ownCall({ method, params: Payload.of(params), target, meta }))
       if (outcome.kind !== 'result') return refused('the server requests input, which a proof cannot give')
       const { fields } = outcome.result
       const value = resultValue(outcome.result)

@@ -71,26 +71,19 @@ function uses({ capabilities, era }: ServerSession, { prompts = [], resources = 
   return found
 }
 
-interface Malformed {
-  readonly what: string
-  text(id: number): string
+/** Messages that are not valid, by what is wrong with them. */
+const malformed: Readonly<Record<string, (id: number) => string>> = {
+  'not-json': () => '{"jsonrpc": "2.0", "id": 1, "method": ',
+  text: () => '"text"',
+  'no-method': (id) => JSON.stringify({ jsonrpc: '2.0', id }),
+  'method-number': (id) => JSON.stringify({ jsonrpc: '2.0', id, method: 1 }),
+  'no-version': (id) => JSON.stringify({ id, method: 'tools/list' }),
+  'params-text': (id) => JSON.stringify({ jsonrpc: '2.0', id, method: 'tools/list', params: 'text' }),
 }
-
-const malformed: readonly Malformed[] = [
-  { what: 'not-json', text: () => '{"jsonrpc": "2.0", "id": 1, "method": ' },
-  { what: 'text', text: () => '"text"' },
-  { what: 'no-method', text: (id) => JSON.stringify({ jsonrpc: '2.0', id }) },
-  { what: 'method-number', text: (id) => JSON.stringify({ jsonrpc: '2.0', id, method: 1 }) },
-  { what: 'no-version', text: (id) => JSON.stringify({ id, method: 'tools/list' }) },
-  {
-    what: 'params-text',
-    text: (id) => JSON.stringify({ jsonrpc: '2.0', id, method: 'tools/list', params: 'text' }),
-  },
-]
 
 /** Sends messages that are no requests: they are refused or ignored, and the server goes on. @throws ServerLost */
 export async function testMalformed(session: ServerSession, results: Results): Promise<void> {
-  for (const { what, text } of malformed) {
+  for (const [what, text] of Object.entries(malformed)) {
     const checks = results.about(`malformed/${what}`)
     const answer = await session.sendText(text, SILENCE_MS)
     const isAccepted = answer.kind === 'result'

@@ -25,10 +25,6 @@ interface Context extends CheckContext {
   readonly now: () => number
 }
 
-interface JudgingContext extends Omit<CheckContext, 'session'> {
-  readonly revision: string
-}
-
 /** An answer, and the case it belongs to. */
 export interface Tried {
   readonly tried: Case
@@ -127,7 +123,7 @@ function reasonToStop(all: readonly Tried[], { now, deadline }: Context): string
 export function judgeCase(
   tool: Descriptor,
   { tried, answer }: Tried,
-  { results, revision, redactor }: JudgingContext,
+  { results, revision, redactor }: Omit<CheckContext, 'session'> & { readonly revision: string },
 ): void {
   const checks = results.about(`tool/${tool.name}`)
   if (tried.broken === undefined && isSuccess(answer)) results.answered(tool.name)

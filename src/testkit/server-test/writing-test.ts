@@ -55,7 +55,7 @@ export async function testWritingTool(
   const all: Tried[] = []
   for (const tried of cases) {
     if (calls.failure !== undefined) break
-    const answer = await undoneCall(tool, tried, { calls, context })
+    const answer = await undoneCall(tool, tried, calls, context)
     if (answer) all.push({ tried, answer })
   }
   judgeAll(tool, all, context)
@@ -63,16 +63,12 @@ export async function testWritingTool(
   await judgeExamples(tool, examples, context, (input) => answerIn(all, input) ?? uncalled)
 }
 
-interface Undoing {
-  readonly calls: UndoableCalls
-  readonly context: Context
-}
-
 /** Makes one call and undoes it. Undefined if the server was not called. */
 async function undoneCall(
   tool: Descriptor,
   tried: Case,
-  { calls, context }: Undoing,
+  calls: UndoableCalls,
+  context: Context,
 ): Promise<Answer | undefined> {
   const { results, redactor } = context
   const id = randomUUID()
@@ -184,12 +180,6 @@ export class AnswerCapture {
  * argument that looks like a place outside of the sandbox.
  */
 
-interface SandboxContext extends CheckContext {
-  readonly revision: string
-  readonly seed: number
-  readonly examples: readonly Example[]
-}
-
 /** The maximum number of cases of one tool. */
 const MAX_SANDBOX_CASES = 40
 /** After so many calls without a response in time, the rest of the calls of a tool is left out. */
@@ -199,7 +189,7 @@ const MAX_SILENT = 2
 export async function testInSandbox(
   tool: Descriptor,
   sandbox: Sandbox,
-  context: SandboxContext,
+  context: Context & CheckContext,
 ): Promise<void> {
   const { results, session, seed, examples } = context
   const checks = results.about(`tool/${tool.name}`)

@@ -24,7 +24,7 @@ it.each([null, '', 'same'])('a list of tools ends whose last cursor is %j', asyn
     const tools = [{ name, annotations: { readOnlyHint: true } }]
     return { kind: 'result', result: Payload.of({ tools, nextCursor }) }
   }
-  const skipped = await repeatLive(cassette, handle, { upstream: 'one', withWrites: false })
+  const skipped = await repeatLive(cassette, handle, 'one', false)
   expect(skipped).toEqual([])
   expect(made).toEqual(['tools/list', 'tools/list', 'tools/call'])
 })

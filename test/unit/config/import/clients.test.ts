@@ -720,10 +720,12 @@ describe('what the gateway would refuse', () => {
 
 /** The names and notes of the servers in several files. */
 function importedFiles(...files: readonly (readonly [file: string, value: unknown])[]) {
-  const read = files.map(([file, value]) => readClientConfig(JSON.stringify(value), { file }))
+  const read = files.map(([file, value]) => readClientConfig(JSON.stringify(value), file))
   const { servers, findings } = toGatewayConfig(
     read.flatMap((each) => each.servers),
-    { file: '/g.yaml', schema: 's', environment: {} },
+    '/g.yaml',
+    's',
+    {},
   )
   return {
     servers: { names: servers, notes: findings.map(({ server, message }) => `"${server}": ${message}`) },
