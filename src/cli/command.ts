@@ -41,6 +41,8 @@ export interface Argument<Value = unknown> {
   readonly isServer?: boolean
   /** The words behind `--`. */
   readonly isCommand?: boolean
+  /** What stands for it in usage lines, in place of `value`. */
+  readonly usage?: string
   readonly choices?: readonly string[]
   readonly dashed?: RegExp
   /** Carries the type. */
@@ -248,6 +250,7 @@ export const serverCommand: Argument<readonly string[] | undefined> = {
   about: 'a command',
   count: 'any',
   isCommand: true,
+  usage: '',
 }
 
 // Parsing.
@@ -365,17 +368,17 @@ function argumentsOf(
   { words, command: behind }: CommandLine,
 ): Readonly<Record<string, unknown>> {
   const usage = `use gatehouse ${[name, ...argumentWords(command)].join(' ')}`
-  const values: { [key: string]: unknown; server?: unknown } = {}
+  const values: Record<string, unknown> = {}
+  let server: unknown
   const left = [...words]
   if (behind?.length === 0) throw new UsageError('give a command after --')
   for (const [key, each] of Object.entries(command.arguments)) {
     const isNeeded = each.count === 'one' || each.count === 'some'
     if (isNeeded && left.length === 0 && !(each.isServer && behind))
-      throw new UsageError(
-        missing(each, values.server) ?? `${name.split(' ').at(-1)} needs ${each.about}: ${usage}`,
-      )
+      throw new UsageError(missing(each, server) ?? `${name.split(' ').at(-1)} needs ${each.about}: ${usage}`)
     if (each.isCommand) values[key] = behind
-    else if (each.isServer) values[key] = behind ? { words: behind } : left.splice(0, 1).map(serverWords)[0]
+    else if (each.isServer)
+      values[key] = server = behind ? { words: behind } : left.splice(0, 1).map(serverWords)[0]
     else if (each.choices) values[key] = choiceOf(left.shift() ?? '', each.value, each.choices)
     else values[key] = each.count === 'any' || each.count === 'some' ? left.splice(0) : left.shift()
   }
@@ -398,14 +401,13 @@ export function serverWords(word: string): ServerWords {
 
 /** The arguments of a command in a usage line. */
 export function argumentWords(command: Command): string[] {
-  const words = Object.values(command.arguments)
-  const isServed = words.some(({ isCommand }) => isCommand) && words.some(({ value }) => value === 'URL')
-  return isServed
-    ? ['[URL | -- COMMAND…]']
-    : words.flatMap((each) => (each.isCommand ? [] : [argumentWord(each)]))
+  return Object.values(command.arguments)
+    .map(argumentWord)
+    .filter((word) => word !== '')
 }
 
-export function argumentWord({ value, count }: Argument): string {
+export function argumentWord({ value, count, usage }: Argument): string {
+  if (usage !== undefined) return usage
   if (count === 'one') return value
   return count === 'optional' ? `[${value}]` : count === 'some' ? `${value}…` : `[${value}…]`
 }

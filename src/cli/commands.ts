@@ -57,7 +57,10 @@ const token = {
   'token-env': text('NAME', 'send the bearer token in this environment variable to the URL'),
   'token-file': text('FILE', 'send the bearer token in this file to the URL'),
 }
-const served = { servers: rest('URL', 'the URL of a server'), command: serverCommand }
+const served = {
+  servers: { ...rest('URL', 'the URL of a server'), usage: '[URL | -- COMMAND…]' },
+  command: serverCommand,
+}
 const principal = (about: string) => ({ principal: text('ID', about) })
 const reason = (what: string) => ({ reason: text('TEXT', `the reason, recorded with the ${what}`) })
 const yes = (about: string) => ({ yes: flag(about, { short: 'y' }) })

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { excerptOf } from '../../../src/cli/check.ts'
+import { excerptOf } from '../../../src/config/excerpt.ts'
 
 const at = (line: number, column: number) => ({ file: 'f', line, column, path: '', message: '' })
 
