@@ -151,8 +151,8 @@ export class Aggregate {
     if (!isPartial && found.every((entries) => entries === undefined)) throw unknownMethod(call.method)
     const listed = found.filter((entries) => entries !== undefined)
     const named = this.#named(listed, list)
-    const texts = (list === 'tools' ? withDistinctIds(named) : named).map(({ text }) => text)
-    return done(Payload.of({}).with({ [list]: Payload.text(`[${texts.join(',')}]`) }))
+    const joined = Payload.list(list === 'tools' ? withDistinctIds(named) : named)
+    return done(Payload.of({}).with({ [list]: joined }))
   }
 
   /** The entries of a list of several servers as clients know them. */

@@ -218,8 +218,7 @@ export class Builtins {
         ? await Promise.all(own.map((tool) => this.#renamedIfTaken(call, tool)))
         : own.filter((definition) => !taken.has(definition[kind.key]))
     if (added.length === 0) return outcome
-    const texts = [...entries.map(({ text }) => text), ...added.map((each) => JSON.stringify(each))]
-    const list = Payload.text(`[${texts.join(',')}]`)
+    const list = Payload.list([...entries, ...added.map((each) => Payload.of(each))])
     return { kind: 'result', result: outcome.result.with({ [kind.list]: list }) }
   }
 

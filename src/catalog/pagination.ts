@@ -53,10 +53,9 @@ export function withPages(next: Handler, size: number): Handler {
   const page = (list: string, fullResult: Payload, { start, ...place }: Place): Payload => {
     const entries = fullResult.at(list)?.items ?? []
     const end = start + size
-    const texts = entries.slice(start, end).map(({ text }) => text)
     const following =
       end < entries.length ? write({ ...place, start: end }) : (fullResult.fields.nextCursor ?? undefined)
-    return fullResult.with({ [list]: Payload.text(`[${texts.join(',')}]`), nextCursor: following })
+    return fullResult.with({ [list]: Payload.list(entries.slice(start, end)), nextCursor: following })
   }
 
   const paged = async (call: Call, list: string): Promise<Outcome> => {

@@ -69,8 +69,8 @@ function inTerms(outcome: Outcome, call: Call, { named, exposed }: Terms): Outco
   const entries = list === undefined ? undefined : outcome.result.at(list)?.items
   if (list === undefined || !entries) return { kind: 'result', result: named(outcome.result) }
   const names = { uri: exposed, name: aliasOf }
-  const texts = entries.flatMap((entry) => nameEntry(completeEntry(list, entry), list, names)?.text ?? [])
-  return { kind: 'result', result: outcome.result.with({ [list]: Payload.text(`[${texts.join(',')}]`) }) }
+  const exposedEntries = entries.flatMap((entry) => nameEntry(completeEntry(list, entry), list, names) ?? [])
+  return { kind: 'result', result: outcome.result.with({ [list]: Payload.list(exposedEntries) }) }
 }
 
 /**

@@ -213,6 +213,11 @@ export function systemCodeOf(error: unknown): unknown {
   return error instanceof Error && 'code' in error ? error.code : undefined
 }
 
+/** The message of what was thrown. */
+export function messageOf(thrown: unknown): string {
+  return thrown instanceof Error ? thrown.message : String(thrown)
+}
+
 // Errors for unknown names. Hidden items fail with the same messages.
 
 /** The error for an unknown tool; a hidden tool fails with the same message. */

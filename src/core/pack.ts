@@ -4,6 +4,7 @@
  * to a tool that describes itself differently.
  */
 import { hash } from 'node:crypto'
+import { messageOf } from './error.ts'
 import { canonical, isObject } from './json/json.ts'
 import type { UndoSettings } from './undo/expression.ts'
 import { type Claim, type Proof, type ProvedSettings, type ProvedTool, claims } from './proof.ts'
@@ -142,9 +143,7 @@ function readRule(written: unknown, complain: Complain): string | UndoSettings {
   try {
     readUndo(rule)
   } catch (error) {
-    throw complain(
-      `has an undo that cannot be used: ${error instanceof Error ? error.message : String(error)}`,
-    )
+    throw complain(`has an undo that cannot be used: ${messageOf(error)}`)
   }
   return rule
 }

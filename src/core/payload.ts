@@ -41,6 +41,11 @@ export class Payload {
     return new Payload(undefined, value ?? null)
   }
 
+  /** An array of values that keep their texts. */
+  static list(items: readonly Payload[]): Payload {
+    return new Payload(`[${items.map(({ text }) => text).join(',')}]`)
+  }
+
   /** Whether secrets were taken out of it, or of what it is a copy of: it is not exactly what its sender said. */
   get isRedacted(): boolean {
     return this.#isRedacted || this.#base?.isRedacted === true
@@ -101,13 +106,12 @@ export class Payload {
     const items = this.at(key)?.items ?? []
     const changed = items.map((item) => change(item))
     if (changed.every((element, index) => element === items[index])) return this
-    return this.with({ [key]: Payload.text(`[${changed.map(({ text }) => text).join(',')}]`) })
+    return this.with({ [key]: Payload.list(changed) })
   }
 
   /** A copy of this object with an element appended to an array, which is created if absent. */
   withItem(key: string, item: unknown): Payload {
-    const texts = this.at(key)?.items.map(({ text }) => text) ?? []
-    return this.with({ [key]: Payload.text(`[${[...texts, JSON.stringify(item)].join(',')}]`) })
+    return this.with({ [key]: Payload.list([...(this.at(key)?.items ?? []), Payload.of(item)]) })
   }
 
   /** The value of one member, without assembling an edited object. */

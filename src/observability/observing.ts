@@ -1,7 +1,7 @@
 /** The observers of a gateway, following its settings over reloads. */
 import type { ApprovalStep, Refusal, SignInStep } from '../core/audit-step.ts'
 import type { Call, Target } from '../core/call.ts'
-import type { GatewayError } from '../core/error.ts'
+import { type GatewayError, messageOf } from '../core/error.ts'
 import { background, type Log } from '../core/log.ts'
 import type { ObserveSettings, Settings } from '../core/settings.ts'
 import { Audit } from './audit/audit.ts'
@@ -162,10 +162,6 @@ export class Observing implements Observers {
 /** The reason of a rejection, from a limited set of labels. */
 function reasonOf({ code, extra: { reason } }: GatewayError): string {
   return reason !== undefined && /^[a-z_]{1,32}$/.test(reason) ? reason : code.toLowerCase()
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error)
 }
 
 /** A text that is equal for equal settings, including secrets. */

@@ -180,7 +180,7 @@ export function wrapSchema(schema: Payload): Payload {
   const mayBeObject = type === undefined || (Array.isArray(type) && type.includes('object'))
   if (!mayBeObject) return objectSchema.with(resultOf(moved(schema, '#/properties/result')))
   const wrapped = Payload.of(resultOf({ $ref: EITHER }))
-  return objectSchema.with({ anyOf: Payload.text(`[${wrapped.text},${moved(schema, EITHER).text}]`) })
+  return objectSchema.with({ anyOf: Payload.list([wrapped, moved(schema, EITHER)]) })
 }
 
 /** The location of the schema of an unwrapped object. */

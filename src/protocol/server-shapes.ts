@@ -30,8 +30,7 @@ export function checkedPage(page: Payload, list: string): Checked {
   const kept = (entries ?? []).flatMap((entry, index) => checkedEntry(entry, { list, index, keys, found }))
   const edits: Record<string, unknown> = {}
   const isKept = Array.isArray(page.fields[list]) && kept.length === entries?.length
-  if (!isKept || kept.some((entry, index) => entry !== entries?.[index]))
-    edits[list] = Payload.text(`[${kept.map(({ text }) => text).join(',')}]`)
+  if (!isKept || kept.some((entry, index) => entry !== entries?.[index])) edits[list] = Payload.list(kept)
   const { nextCursor, _meta: meta } = page.fields
   if (nextCursor !== undefined && typeof nextCursor !== 'string') {
     edits.nextCursor = undefined
@@ -440,11 +439,11 @@ function rewritten(payload: Payload, value: unknown): Payload {
   if (value === before) return payload
   if (Array.isArray(before) && Array.isArray(value)) {
     const { items } = payload
-    const texts = value.map((each: unknown, index) => {
+    const kept = value.map((each: unknown, index) => {
       const from = before.length === value.length ? index : before.indexOf(each)
-      return rewritten(items[from] ?? Payload.of(each), each).text
+      return rewritten(items[from] ?? Payload.of(each), each)
     })
-    return Payload.text(`[${texts.join(',')}]`)
+    return Payload.list(kept)
   }
   if (!isObject(before) || !isObject(value)) return Payload.of(value)
   const edits = Object.keys({ ...before, ...value }).flatMap((key) => {

@@ -5,6 +5,7 @@
 import type { Ajv, ErrorObject, Options, ValidateFunction } from 'ajv'
 import { LRUCache } from 'lru-cache'
 import { createRequire } from 'node:module'
+import { messageOf } from '../error.ts'
 import { isMultiple, ExactNumber, numberOf } from '../json/exact-number.ts'
 import { canonical, isObject, pointerSegments } from '../json/json.ts'
 import { hasExactNumbers, withDoubles } from '../json/read.ts'
@@ -34,7 +35,7 @@ export type Check = (value: unknown) => readonly SchemaProblem[]
  */
 export class UnusableSchema extends Error {
   constructor(cause: unknown) {
-    super(`the schema cannot be used: ${cause instanceof Error ? cause.message : String(cause)}`, { cause })
+    super(`the schema cannot be used: ${messageOf(cause)}`, { cause })
     this.name = 'UnusableSchema'
   }
 }
@@ -223,7 +224,7 @@ function problemOfCompiling(schema: JsonSchema): string | undefined {
     if (!compiles(rounded, engine('listed', newListingEngine))) newListingEngine().compile(rounded)
     return undefined
   } catch (error) {
-    return error instanceof Error ? error.message : String(error)
+    return messageOf(error)
   }
 }
 

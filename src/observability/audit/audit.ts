@@ -5,6 +5,7 @@ import { maskedArguments, secretNames } from '../../core/masked-arguments.ts'
 import { serverArguments } from '../../core/tool-call.ts'
 import type { Call, Target } from '../../core/call.ts'
 import type { ApprovalStep, OrderStep, Refusal, SignInStep } from '../../core/audit-step.ts'
+import { messageOf } from '../../core/error.ts'
 import { isoTime } from '../../core/time/waiting.ts'
 import { exactly } from '../../core/json/json.ts'
 import type { Log } from '../../core/log.ts'
@@ -306,8 +307,7 @@ function opened(settings: AuditSettings): AuditFile {
   try {
     return AuditFile.open(settings)
   } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause)
-    const message = `the audit log ${settings.file} cannot be written, so nothing was changed: ${reason}`
+    const message = `the audit log ${settings.file} cannot be written, so nothing was changed: ${messageOf(cause)}`
     throw new Error(message, { cause })
   }
 }

@@ -20,6 +20,7 @@ import {
 import { basename, dirname, join } from 'node:path'
 import type { RootDatabase } from 'lmdb'
 import { faultOf, type Head, NO_PAGE, type Tree } from './pages.ts'
+import { messageOf, systemCodeOf } from '../../core/error.ts'
 import { plantedProblem } from '../private-folder.ts'
 import { ACCEPT_HINT } from '../sentinel.ts'
 
@@ -83,30 +84,32 @@ async function checkFile(path: string): Promise<'whole' | 'busy'> {
 
 /** The same synchronously, for a caller that holds the write lock. @throws UnusableFile */
 function checkHeldFile(path: string): void {
-  const file = openIfExists(path)
-  if (file === undefined) return
-  try {
-    const head = readHead(file)
-    if (!head) return
+  const fault = ofFile(path, (file, head) => {
     const steps = findFault(file, head)
     let step = steps.next()
     while (step.done !== true) step = steps.next()
-    if (step.value !== undefined) throw new UnusableFile(step.value)
-  } finally {
-    closeSync(file)
-  }
+    return step.value
+  })
+  if (fault !== undefined) throw new UnusableFile(fault)
 }
 
 /** Whether a check of the meta pages alone finds nothing wrong; `checkFile` checks everything. */
 function looksWhole(path: string): boolean {
-  const file = openIfExists(path)
-  if (file === undefined) return true
   try {
-    const head = readHead(file)
-    return !head || !isTruncated(file, head)
+    return ofFile(path, isTruncated) !== true
   } catch (error) {
     if (error instanceof UnusableFile) return false
     throw error
+  }
+}
+
+/** What a look at a file finds; undefined if it is missing or empty. */
+function ofFile<Found>(path: string, look: (file: number, head: Head) => Found): Found | undefined {
+  const file = openIfExists(path)
+  if (file === undefined) return undefined
+  try {
+    const head = readHead(file)
+    return head && look(file, head)
   } finally {
     closeSync(file)
   }
@@ -116,7 +119,7 @@ function openIfExists(path: string): number | undefined {
   try {
     return openSync(path, 'r')
   } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined
+    if (systemCodeOf(error) === 'ENOENT') return undefined
     throw error
   }
 }
@@ -293,7 +296,7 @@ function reserveSpace(directory: string): void {
     const lock = join(directory, LOCK)
     if (!existsSync(lock)) writeDurably(lock, LOCK_FILE_BYTES)
   } catch (error) {
-    const code = error instanceof Error && 'code' in error ? String(error.code) : ''
+    const code = String(systemCodeOf(error))
     if (FULL.has(code)) throw new UnusableFile('the disk is full')
     if (code !== 'EEXIST') throw error
   } finally {
@@ -467,16 +470,15 @@ class PlantedStore extends UnusableFile {}
 export function reasonOf(error: unknown, directory: string): string {
   const at = `the store in ${directory} cannot be used: `
   const elsewhere = 'or name another folder under `store`'
-  const code = error instanceof Error && 'code' in error ? String(error.code) : undefined
-  const text = error instanceof Error ? error.message : String(error)
-  if (code === 'EEXIST' || code === 'ENOTDIR')
-    return `${at}a file of that name exists. Remove it, ${elsewhere}`
-  if (code === 'EACCES' || code === 'EPERM' || code === 'EROFS' || code === '13' || code === '30')
+  const code = String(systemCodeOf(error))
+  const text = messageOf(error)
+  if (['EEXIST', 'ENOTDIR'].includes(code)) return `${at}a file of that name exists. Remove it, ${elsewhere}`
+  if (['EACCES', 'EPERM', 'EROFS', '13', '30'].includes(code))
     return `${at}it is not writable (${text}). Give this user write access, ${elsewhere}`
   if (error instanceof PlantedStore)
     return `${at}${text}, who may read and change what is in it. Name a folder under \`store\` that only this user can write to`
   if (error instanceof LostStore) return `${at}${text}. Restore it, or ${ACCEPT_HINT}`
-  if (code !== undefined && FULL.has(code)) return `${at}the disk is full. Free some space, ${elsewhere}`
+  if (FULL.has(code)) return `${at}the disk is full. Free some space, ${elsewhere}`
   if (text.includes('full')) return `${at}${text}. Free some space, ${elsewhere}`
   const isBroken = text.includes('damaged') || text.includes('missing')
   const fix = isBroken

@@ -1,7 +1,8 @@
 /** Writes in batches, one commit each, and extends the file before LMDB needs the space. */
 import type { Database } from 'lmdb'
 import { closeSync, fstatSync, openSync, writeSync } from 'node:fs'
-import { GatewayError } from '../../core/error.ts'
+import { GatewayError, messageOf, systemCodeOf } from '../../core/error.ts'
+import { FULL } from './files.ts'
 
 /** One write. */
 export interface Write {
@@ -74,7 +75,7 @@ export class Writer {
       this.#space.reserve(MIN_FREE_BYTES, false)
       if (this.#failure === undefined) this.#onProblem(undefined)
     } catch (error) {
-      this.#onProblem(this.#failure ?? reasonOf(error))
+      this.#onProblem(this.#failure ?? messageOf(error))
     }
   }
 
@@ -125,7 +126,7 @@ export class Writer {
       this.#reserve(batch)
       return batch
     } catch (error) {
-      const problem = reasonOf(error)
+      const problem = messageOf(error)
       this.#refuse(
         batch.filter(({ value }) => value !== undefined),
         problem,
@@ -137,7 +138,7 @@ export class Writer {
       if (removals.length > 0) this.#reserve(removals)
       return removals
     } catch (error) {
-      return this.#refuse(removals, reasonOf(error), error)
+      return this.#refuse(removals, messageOf(error), error)
     }
   }
 
@@ -216,19 +217,15 @@ function sizeOf({ value }: Write): number {
   return WRITE_OVERHEAD_BYTES + (maxBytes > PAGE_BYTES / 4 ? maxBytes + PAGE_BYTES : 0)
 }
 
-function reasonOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error)
-}
-
 /** Why a commit failed; the library reports it in a separate promise. */
 async function causeOf(error: unknown): Promise<string> {
-  if (!(error instanceof Error) || !('commitError' in error)) return reasonOf(error)
-  try {
-    await error.commitError
-    return reasonOf(error)
-  } catch (cause) {
-    return reasonOf(cause)
-  }
+  const commitError = error instanceof Error && 'commitError' in error ? error.commitError : undefined
+  return messageOf(
+    await Promise.resolve(commitError).then(
+      () => error,
+      (cause: unknown) => cause,
+    ),
+  )
 }
 
 /** The page counts of a tree. */
@@ -333,8 +330,7 @@ export class FileSpace {
     try {
       return writeSync(this.#file, Buffer.alloc(length), 0, length, position) === length
     } catch (error) {
-      const code = error instanceof Error && 'code' in error ? error.code : undefined
-      if (code === 'ENOSPC' || code === 'EDQUOT' || code === 'EFBIG') return false
+      if (FULL.has(String(systemCodeOf(error)))) return false
       throw error
     }
   }
