@@ -16,18 +16,6 @@ import { ownCall } from '../protocol/lift.ts'
 import { listAllPages } from './pagination.ts'
 import { readLists } from './server-records.ts'
 
-/**
- * Checks the names of the configuration against the servers' lists: all servers at startup and on reload, and one
- * server when it becomes reachable or its lists change. An unreachable server is skipped with a log entry. Later
- * findings are logged once each.
- */
-export interface NameCheck {
-  /** Names without a match. Unreachable servers are skipped. */
-  all(): Promise<readonly Finding[]>
-  /** Checks one server again and logs new findings. */
-  again(upstream: string): Promise<void>
-}
-
 interface Source {
   readonly settings: UpstreamSettings
   /** Also lists tools that are not offered. */
@@ -36,66 +24,77 @@ interface Source {
   readonly status: { readonly problem?: string }
 }
 
-interface Options {
-  readonly names: readonly ConfiguredName[]
-  readonly servers: ReadonlyMap<string, Source>
-  readonly log: Log
-}
-
 /** How long a server may take to return its lists for a check, in milliseconds. */
 const LISTING_TIMEOUT_MS = 10_000
 
-/** Creates the check of the names of one configuration. */
-export function createNameCheck({ names, servers, log }: Options): NameCheck {
-  const reported = new Set<string>()
-  const scopes = [...servers.values()].flatMap(({ settings }) => knownScopes(settings))
-  const isCommon = names.some(({ kind, upstream }) => kind !== 'scope' && upstream === undefined)
+/**
+ * Checks the names of the configuration against the servers' lists: all servers at startup and on reload, and one
+ * server when it becomes reachable or its lists change. An unreachable server is skipped with a log entry. Later
+ * findings are logged once each.
+ */
+export class NameCheck {
+  readonly #names: readonly ConfiguredName[]
+  readonly #servers: ReadonlyMap<string, Source>
+  readonly #log: Log
+  readonly #reported = new Set<string>()
 
-  const listsOf = async (upstream: string, source: Source): Promise<ServerLists | undefined> => {
-    const own = names.filter((name) => name.upstream === upstream)
+  constructor(names: readonly ConfiguredName[], servers: ReadonlyMap<string, Source>, log: Log) {
+    this.#names = names
+    this.#servers = servers
+    this.#log = log
+  }
+
+  /** Names without a match. Unreachable servers are skipped. */
+  async all(): Promise<readonly Finding[]> {
+    return this.#names.length === 0 ? [] : this.#unreported(await this.#found([...this.#servers.keys()]))
+  }
+
+  /** Checks one server again and logs new findings. */
+  async again(upstream: string): Promise<void> {
+    if (!this.#names.some((name) => name.upstream === upstream)) return
+    logProblems(this.#unreported(await this.#found([upstream])), this.#log)
+  }
+
+  async #found(wanted: readonly string[]): Promise<Finding[]> {
+    const names = this.#names
+    const lists = new Map<string, ServerLists>()
+    await Promise.all(
+      wanted.map(async (upstream) => {
+        const source = this.#servers.get(upstream)
+        const listed = source && (await this.#listsOf(upstream, source))
+        if (listed) lists.set(upstream, listed)
+      }),
+    )
+    const isWhole = lists.size === this.#servers.size
+    const isAll = wanted.length === this.#servers.size
+    const concerned = isAll ? names : names.filter((item) => wanted.includes(item.upstream ?? ''))
+    const taken = [...lists.keys()].flatMap((upstream) => takenIn(upstream, this.#servers.get(upstream)))
+    const scopes = [...this.#servers.values()].flatMap(({ settings }) => knownScopes(settings))
+    return [...unmatchedNames(concerned, { lists, isWhole, scopes }), ...taken]
+  }
+
+  async #listsOf(upstream: string, source: Source): Promise<ServerLists | undefined> {
+    const own = this.#names.filter((name) => name.upstream === upstream)
+    const isCommon = this.#names.some((name) => name.kind !== 'scope' && name.upstream === undefined)
     if (own.length === 0 && !isCommon) return undefined
-    const { problem } = source.status
+    let { problem } = source.status
     try {
       const lists =
         problem === undefined && (await within(readFor(own, source), LISTING_TIMEOUT_MS, undefined))
       if (lists) return lists
-      log.warn('config.unchecked', {
-        upstream,
-        reason: problem ?? 'the server did not return its lists in time',
-      })
+      problem ??= 'the server did not return its lists in time'
     } catch (error) {
-      log.warn('config.unchecked', { upstream, reason: asGatewayError(error).message })
+      problem = asGatewayError(error).message
     }
+    this.#log.warn('config.unchecked', { upstream, reason: problem })
     return undefined
   }
 
-  const found = async (wanted: readonly string[]): Promise<Finding[]> => {
-    const lists = new Map<string, ServerLists>()
-    await Promise.all(
-      wanted.map(async (upstream) => {
-        const source = servers.get(upstream)
-        const listed = source && (await listsOf(upstream, source))
-        if (listed) lists.set(upstream, listed)
-      }),
-    )
-    const isWhole = lists.size === servers.size
-    const concerned =
-      wanted.length === servers.size ? names : names.filter((item) => wanted.includes(item.upstream ?? ''))
-    const taken = [...lists.keys()].flatMap((upstream) => takenIn(upstream, servers.get(upstream)))
-    return [...unmatchedNames(concerned, { lists, isWhole, scopes }), ...taken]
-  }
-
-  const note = (findings: readonly Finding[]): Finding[] =>
-    findings.filter((finding) => {
+  #unreported(findings: readonly Finding[]): Finding[] {
+    return findings.filter((finding) => {
       const key = JSON.stringify([finding.path, finding.message])
-      return !reported.has(key) && reported.add(key)
+      return !this.#reported.has(key) && this.#reported.add(key)
     })
-
-  return {
-    all: async () => (names.length === 0 ? [] : note(await found([...servers.keys()]))),
-    again: async (upstream) => {
-      if (names.some((name) => name.upstream === upstream)) logProblems(note(await found([upstream])), log)
-    },
   }
 }
 

@@ -11,52 +11,55 @@ export function exposedName(upstream: string, name: string): string {
   return `${prefixOf(upstream)}${name}`
 }
 
-/** The names of the tools, prompts and resources of several servers. */
-export interface Naming {
+/**
+ * The names of the tools, prompts and resources of several servers. Usually they are within the limit of clients, and URIs
+ * name their server; strict ones are in snake case, and URIs already have the scheme of their server.
+ */
+export class Naming {
+  readonly #bare: ReadonlySet<string>
+  readonly #isStrict: boolean
+
+  /** Servers in `bare` are listed without a prefix. */
+  constructor(bare: Iterable<string> = [], isStrict = false) {
+    this.#bare = new Set(bare)
+    this.#isStrict = isStrict
+  }
+
   /** The name of a tool or prompt in lists. */
-  name(upstream: string, name: string): string
+  name(upstream: string, name: string): string {
+    if (!this.isBare(upstream)) return this.prefixed(upstream, name)
+    return this.#isStrict ? aliasOf(name) : name
+  }
+
   /** The same with the prefix of its server, also for servers that are listed without one. */
-  prefixed(upstream: string, name: string): string
+  prefixed(upstream: string, name: string): string {
+    const exposed = exposedName(upstream, name)
+    return this.#isStrict ? aliasOf(exposed) : shortNameOf(exposed)
+  }
+
   /** Whether the names of a server are listed without its prefix. */
-  isBare(upstream: string): boolean
-  uri(upstream: string, uri: string): string
+  isBare(upstream: string): boolean {
+    return this.#bare.has(upstream)
+  }
+
+  uri(upstream: string, uri: string): string {
+    return this.#isStrict ? uri : exposedUri(upstream, uri)
+  }
+
   /** The server of an exposed URI, and the URI on that server. */
-  serverOf(exposed: string, upstreams: readonly string[]): Candidate | undefined
+  serverOf(exposed: string, upstreams: readonly string[]): Candidate | undefined {
+    const found = uriOf(exposed, upstreams)
+    if (!this.#isStrict) return found
+    const scheme = upstreams.find((item) => exposed.startsWith(`${item}://`))
+    const upstream = isView(exposed) ? found?.upstream : scheme
+    return upstream === undefined ? undefined : { upstream, name: exposed }
+  }
 }
 
 /** The names at the address of several servers. */
 export function namingOf({ listen, upstreams }: Pick<Settings, 'listen' | 'upstreams'>): Naming {
   const bare = upstreams.filter(({ prefix }) => prefix === 'never').map(({ name }) => name)
-  return listen.isStrict ? strictNaming(new Set(bare)) : plainNaming(new Set(bare))
-}
-
-/** Names within the limit of clients, and URIs that name their server; servers in `bare` are listed without a prefix. */
-export function plainNaming(bare: ReadonlySet<string> = new Set()): Naming {
-  const prefixed = (upstream: string, name: string): string => shortNameOf(exposedName(upstream, name))
-  return {
-    name: (upstream, name) => (bare.has(upstream) ? name : prefixed(upstream, name)),
-    prefixed,
-    isBare: (upstream) => bare.has(upstream),
-    uri: exposedUri,
-    serverOf: uriOf,
-  }
-}
-
-/** Names in snake case, and URIs that already have the scheme of their server. */
-function strictNaming(bare: ReadonlySet<string>): Naming {
-  const prefixed = (upstream: string, name: string): string => aliasOf(exposedName(upstream, name))
-  return {
-    name: (upstream, name) => (bare.has(upstream) ? aliasOf(name) : prefixed(upstream, name)),
-    prefixed,
-    isBare: (upstream) => bare.has(upstream),
-    uri: (_upstream, uri) => uri,
-    serverOf: (exposed, upstreams) => {
-      const upstream = isView(exposed)
-        ? uriOf(exposed, upstreams)?.upstream
-        : upstreams.find((item) => exposed.startsWith(`${item}://`))
-      return upstream === undefined ? undefined : { upstream, name: exposed }
-    },
-  }
+  return new Naming(bare, listen.isStrict)
 }
 
 /** A possible server, and the name or URI on it. */
@@ -109,12 +112,6 @@ export interface NameConflict {
   readonly message: string
 }
 
-interface Options {
-  /** All servers, also those that list nothing. */
-  readonly names: readonly string[]
-  readonly naming: Naming
-}
-
 /** The names of entries in the shared lists. */
 interface SharedNames {
   /** The name of an entry; undefined if it is left out. */
@@ -122,68 +119,40 @@ interface SharedNames {
   readonly conflicts: readonly NameConflict[]
 }
 
-/** Names the tools or prompts of all servers. */
-export function sharedNames(lists: readonly ServerNames[], options: Options): SharedNames {
-  const { naming } = options
-  const own = new Map(lists.map(({ upstream, names }) => [upstream, new Set(names)]))
-  const bare = ownersByName(
-    [...own].filter(([upstream]) => naming.isBare(upstream)),
-    naming,
+/** Names the tools or prompts of all servers; `names` has those of servers that list nothing too. */
+export function sharedNames(
+  lists: readonly ServerNames[],
+  { names: servers, naming }: { readonly names: readonly string[]; readonly naming: Naming },
+): SharedNames {
+  const entries = lists.flatMap(({ upstream, names }) => {
+    const own = new Set(names)
+    return [...own].map((name) => ({ upstream, name, exposed: naming.name(upstream, name), own }))
+  })
+  const bare = Map.groupBy(
+    entries.filter(({ upstream }) => naming.isBare(upstream)),
+    ({ exposed }) => exposed,
   )
   const named = new Map<string, string | undefined>()
   const conflicts: NameConflict[] = []
-  for (const [upstream, names] of own) {
-    for (const name of names) {
-      const found = nameOf({ upstream, name, names }, bare, options)
-      named.set(`${upstream} ${name}`, found.exposed)
-      if (found.conflict) conflicts.push(found.conflict)
-    }
+  for (const { upstream, name, exposed, own } of entries) {
+    const owner = ownerOf(exposed, servers)?.upstream ?? upstream
+    const alike = naming.isBare(upstream) ? (bare.get(exposed) ?? []) : []
+    const others = alike.map((each) => each.upstream).filter((each) => each !== upstream)
+    const isClear = owner === upstream && others.length === 0
+    const prefixed = naming.prefixed(upstream, name)
+    const isFree =
+      !isClear &&
+      prefixed !== exposed &&
+      !own.has(prefixed) &&
+      ownerOf(prefixed, servers)?.upstream === upstream
+    named.set(`${upstream} ${name}`, isClear ? exposed : isFree ? prefixed : undefined)
+    if (isClear) continue
+    const there = isFree ? `listed as ${prefixed}` : `available at /mcp/${upstream} only`
+    const why =
+      owner === upstream
+        ? `without a prefix it would also be a name of ${others.join(' and of ')}`
+        : `at /mcp such names belong to ${owner}`
+    conflicts.push({ upstream, exposed, message: `${exposed} of ${upstream} is ${there}: ${why}` })
   }
   return { of: (upstream, name) => named.get(`${upstream} ${name}`), conflicts }
-}
-
-/** The servers that list each name without a prefix. */
-function ownersByName(
-  lists: readonly (readonly [string, ReadonlySet<string>])[],
-  naming: Naming,
-): ReadonlyMap<string, readonly string[]> {
-  const found = new Map<string, string[]>()
-  for (const [upstream, names] of lists) {
-    for (const name of names) {
-      const exposed = naming.name(upstream, name)
-      const others = found.get(exposed)
-      if (others) others.push(upstream)
-      else found.set(exposed, [upstream])
-    }
-  }
-  return found
-}
-
-interface Entry {
-  readonly upstream: string
-  readonly name: string
-  /** All names of the list. */
-  readonly names: ReadonlySet<string>
-}
-
-function nameOf(
-  { upstream, name, names: own }: Entry,
-  bare: ReadonlyMap<string, readonly string[]>,
-  { names, naming }: Options,
-): { readonly exposed: string | undefined; readonly conflict?: NameConflict } {
-  const exposed = naming.name(upstream, name)
-  const owner = ownerOf(exposed, names)?.upstream ?? upstream
-  const others = (bare.get(exposed) ?? []).filter((each) => naming.isBare(upstream) && each !== upstream)
-  if (owner === upstream && others.length === 0) return { exposed }
-  const prefixed = naming.prefixed(upstream, name)
-  const isFree = prefixed !== exposed && !own.has(prefixed) && ownerOf(prefixed, names)?.upstream === upstream
-  const there = isFree ? `listed as ${prefixed}` : `available at /mcp/${upstream} only`
-  const why =
-    owner === upstream
-      ? `without a prefix it would also be a name of ${others.join(' and of ')}`
-      : `at /mcp such names belong to ${owner}`
-  return {
-    exposed: isFree ? prefixed : undefined,
-    conflict: { upstream, exposed, message: `${exposed} of ${upstream} is ${there}: ${why}` },
-  }
 }

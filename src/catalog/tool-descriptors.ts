@@ -33,65 +33,61 @@ interface ToolSources {
   resolve(call: Call): Call | Promise<Call | undefined>
 }
 
-/** The descriptors of the tools of all servers. */
-export interface Descriptors {
+/** The descriptors of the tools of all servers, each made once per definition. */
+export class Descriptors {
+  readonly #sources: ToolSources
+  readonly #entries = new WeakMap<Definition, { readonly entry: Descriptor; readonly around: Surroundings }>()
+  /** What the last list of each server said. */
+  readonly #last = new Map<string, Surroundings>()
+
+  constructor(sources: ToolSources) {
+    this.#sources = sources
+  }
+
   /**
    * The descriptor of the tool a call names, immediately if the server's list is known. @throws the error of listing
    */
-  of(call: Call): Found<Descriptor>
-  /** The same for a call on its way to a server, which knows nothing of the gateway's own tools. */
-  ofServer(call: Call): Found<Descriptor>
-  /**
-   * The descriptor of a listed tool. Without the list that it is in, the last known list of the server counts.
-   */
-  listed(upstream: string, definition: Definition, list?: readonly Definition[]): Descriptor | undefined
-}
-
-/** Creates descriptors of listed tools, once per definition. */
-export function createDescriptors({ server, tool, own, resolve }: ToolSources): Descriptors {
-  const entries = new WeakMap<Definition, { readonly entry: Descriptor; readonly around: Surroundings }>()
-  /** What the last list of each server said. */
-  const last = new Map<string, Surroundings>()
-
-  const listed = (
-    upstream: string,
-    definition: Definition,
-    list?: readonly Definition[],
-  ): Descriptor | undefined => {
-    const around = list ? surroundingsOf(list) : (last.get(upstream) ?? noSurroundings)
-    const known = entries.get(definition)
-    if (known && areSameSurroundings(known.around, around)) return known.entry
-    const settings = server(upstream)
-    if (!settings) return undefined
-    if (list) last.set(upstream, around)
-    const proved = provedOf(definition, settings.trust)
-    const described = toolOf(upstream, definition, classify(definition, settings, around))
-    const entry = { ...described, ...(proved && { proved }) }
-    entries.set(definition, { entry, around })
-    return entry
+  readonly of = (call: Call): Found<Descriptor> => {
+    const { own, resolve } = this.#sources
+    return after(own(call), (found): Found<Descriptor> => {
+      if (found)
+        return { ...toolOf('', found.definition, classifyBuiltin(found.definition)), isBuiltin: true }
+      return call.target.upstream === undefined ? after(resolve(call), this.ofServer) : this.ofServer(call)
+    })
   }
 
-  const ofServer = (call: Call | undefined): Found<Descriptor> => {
+  /** The same for a call on its way to a server, which knows nothing of the gateway's own tools. */
+  readonly ofServer = (call: Call | undefined): Found<Descriptor> => {
     const upstream = call?.target.upstream
     if (!call || upstream === undefined) return undefined
-    return after(tool(call), (found) => {
-      if (!found?.isUnlisted) return found && listed(upstream, found.definition, found.list?.())
-      const settings = server(upstream)
+    return after(this.#sources.tool(call), (found) => {
+      if (!found?.isUnlisted) return found && this.listed(upstream, found.definition, found.list?.())
+      const settings = this.#sources.server(upstream)
       if (!settings) return undefined
       const classification = classifyUnlisted(found.definition, settings)
       return { ...toolOf(upstream, found.definition, classification), isUnlisted: true }
     })
   }
 
-  return {
-    listed,
-    ofServer,
-    of: (call) =>
-      after(own(call), (found): Found<Descriptor> => {
-        if (found)
-          return { ...toolOf('', found.definition, classifyBuiltin(found.definition)), isBuiltin: true }
-        return call.target.upstream === undefined ? after(resolve(call), ofServer) : ofServer(call)
-      }),
+  /**
+   * The descriptor of a listed tool. Without the list that it is in, the last known list of the server counts.
+   */
+  readonly listed = (
+    upstream: string,
+    definition: Definition,
+    list?: readonly Definition[],
+  ): Descriptor | undefined => {
+    const around = list ? surroundingsOf(list) : (this.#last.get(upstream) ?? noSurroundings)
+    const known = this.#entries.get(definition)
+    if (known && areSameSurroundings(known.around, around)) return known.entry
+    const settings = this.#sources.server(upstream)
+    if (!settings) return undefined
+    if (list) this.#last.set(upstream, around)
+    const proved = provedOf(definition, settings.trust)
+    const described = toolOf(upstream, definition, classify(definition, settings, around))
+    const entry = { ...described, ...(proved && { proved }) }
+    this.#entries.set(definition, { entry, around })
+    return entry
   }
 }
 
@@ -163,49 +159,53 @@ interface UndoRuleSources {
   isDerived(upstream: string): boolean
 }
 
-/** The undo rules of the servers' tools. */
-interface UndoRules {
-  /** The undo rule of a tool, immediately if it is configured. @throws the error of listing */
-  of(upstream: string, tool: string): UndoRule | undefined | Promise<UndoRule | undefined>
-  /** The undo rule of a tool, given all tools of its server. */
-  among(entry: Descriptor, all: readonly Descriptor[]): UndoRule | undefined
-}
-
 /** How long the list of a server's tools is cached, in milliseconds. */
 const FRESH_MS = 10_000
 
-/** Creates the lookup of undo rules. */
-export function createUndoRules({ settings, tools, isDerived }: UndoRuleSources): UndoRules {
-  const known = new Map<string, { readonly at: number; readonly listed: Promise<readonly Descriptor[]> }>()
-  const listedBy = (upstream: string): Promise<readonly Descriptor[]> => {
-    const found = known.get(upstream)
+/** The undo rules of the servers' tools. */
+export class UndoRules {
+  readonly #sources: UndoRuleSources
+  readonly #lists = new Map<
+    string,
+    { readonly at: number; readonly listed: Promise<readonly Descriptor[]> }
+  >()
+  readonly #derived = new WeakMap<Descriptor, { readonly rule: UndoRule | undefined }>()
+
+  constructor(sources: UndoRuleSources) {
+    this.#sources = sources
+  }
+
+  /** The undo rule of a tool, immediately if it is configured. @throws the error of listing */
+  of(upstream: string, tool: string): UndoRule | undefined | Promise<UndoRule | undefined> {
+    const settings = this.#sources.settings(upstream)
+    const configured = settings && undoRuleOf(settings, tool)
+    if (configured || !settings || !this.#sources.isDerived(upstream)) return configured?.rule
+    return this.#listedBy(upstream).then((all) => {
+      const entry = all.find(({ name }) => name === tool)
+      return entry && this.#derive(entry, all)
+    })
+  }
+
+  /** The undo rule of a tool, given all tools of its server. */
+  among(entry: Descriptor, all: readonly Descriptor[]): UndoRule | undefined {
+    const configured = undoRuleOf(this.#sources.settings(entry.upstream) ?? {}, entry.name)
+    if (configured || !this.#sources.isDerived(entry.upstream)) return configured?.rule
+    return this.#derive(entry, all)
+  }
+
+  #derive(entry: Descriptor, all: readonly Descriptor[]): UndoRule | undefined {
+    const tools = this.#sources.settings(entry.upstream) ?? {}
+    const found = this.#derived.get(entry) ?? judgeUndo(entry, all, { tools, isDerived: true })
+    this.#derived.set(entry, { rule: found.rule })
+    return found.rule
+  }
+
+  #listedBy(upstream: string): Promise<readonly Descriptor[]> {
+    const found = this.#lists.get(upstream)
     if (found && world.monotonic() - found.at < FRESH_MS) return found.listed
-    const listed = tools(upstream)
-    known.set(upstream, { at: world.monotonic(), listed })
-    listed.catch(() => known.delete(upstream))
+    const listed = this.#sources.tools(upstream)
+    this.#lists.set(upstream, { at: world.monotonic(), listed })
+    listed.catch(() => this.#lists.delete(upstream))
     return listed
-  }
-  const judged = new WeakMap<Descriptor, UndoRule | undefined>()
-  const derived = (entry: Descriptor, all: readonly Descriptor[]): UndoRule | undefined => {
-    if (judged.has(entry)) return judged.get(entry)
-    const { rule } = judgeUndo(entry, all, { tools: settings(entry.upstream) ?? {}, isDerived: true })
-    judged.set(entry, rule)
-    return rule
-  }
-  return {
-    of: (upstream, tool) => {
-      const own = settings(upstream)
-      const configured = own && undoRuleOf(own, tool)
-      if (configured || !own || !isDerived(upstream)) return configured?.rule
-      return listedBy(upstream).then((all) => {
-        const entry = all.find(({ name }) => name === tool)
-        return entry && derived(entry, all)
-      })
-    },
-    among: (entry, all) => {
-      const configured = undoRuleOf(settings(entry.upstream) ?? {}, entry.name)
-      if (configured || !isDerived(entry.upstream)) return configured?.rule
-      return derived(entry, all)
-    },
   }
 }

@@ -3,15 +3,10 @@
  * immutable; a reload creates the next one and keeps the servers whose settings are equal.
  */
 import { createCallStatistics, createRecords } from '../catalog/server-records.ts'
-import { createNameCheck, type NameCheck } from '../catalog/name-check.ts'
+import { NameCheck } from '../catalog/name-check.ts'
 import { exposedName, namingOf, sharedNames, type NameConflict } from '../catalog/names.ts'
 import { listAllPages } from '../catalog/pagination.ts'
-import {
-  resolveTool,
-  createDescriptors,
-  type Descriptors,
-  createUndoRules,
-} from '../catalog/tool-descriptors.ts'
+import { Descriptors, resolveTool, UndoRules } from '../catalog/tool-descriptors.ts'
 import { Catalog } from '../catalog/router.ts'
 import { joinCommand } from '../core/text/command-line.ts'
 import { isLoopbackHost } from '../core/address.ts'
@@ -141,7 +136,7 @@ export class Runtime implements HttpRuntime {
     this.proxies = process.proxies
     this.#process = process
     this.upstreams = upstreamsOf(settings, before, process)
-    this.#descriptors = createDescriptors({
+    this.#descriptors = new Descriptors({
       server: (name) => this.upstreams.get(name)?.settings,
       tool: (call) => this.tool(call),
       own: (call) => this.catalog.builtinTool(call),
@@ -149,7 +144,7 @@ export class Runtime implements HttpRuntime {
     })
     this.services = this.#createServices(this.#directory())
     this.#descriptions = this.#createDescriptions()
-    this.names = createNameCheck({ names: settings.names, servers: this.upstreams, log })
+    this.names = new NameCheck(settings.names, this.upstreams, log)
     this.active = activeFeatures(settings, this.services)
     this.catalog = this.#createCatalog()
     this.services.servers.onReachable((name, isReachable) => this.catalog.reachable(name, isReachable))
@@ -216,7 +211,7 @@ export class Runtime implements HttpRuntime {
     const { of: tool, listed } = this.#descriptors
     const together = namingOf(settings)
     const { isStrict } = settings.listen
-    const undoRules = createUndoRules({
+    const undoRules = new UndoRules({
       settings: (name) => upstreams.get(name)?.settings.tools,
       tools: (name) => directory.tools(name),
       isDerived: (name) => isUndoDerived(settings, name),
@@ -667,7 +662,8 @@ function namingOfAll(settings: Settings, found: readonly ServerRecord[]): Naming
   const shared = sharedNames(lists, { names, naming: together })
   const name = (upstream: string, own: string): string =>
     shared.of(upstream, own) ?? together.name(upstream, own)
-  if (!settings.listen.isStrict) return { name, event: exposedName, uri: together.uri }
+  if (!settings.listen.isStrict)
+    return { name, event: exposedName, uri: (upstream, own) => together.uri(upstream, own) }
   return { name, event: (upstream, own) => aliasOf(exposedName(upstream, own)), uri: ownUri }
 }
 

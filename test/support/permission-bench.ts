@@ -1,7 +1,7 @@
 import { silentLog } from './silent-log.ts'
 import type { Services } from '../../src/features/feature.ts'
-import { createDescriptors } from '../../src/catalog/tool-descriptors.ts'
-import { plainNaming } from '../../src/catalog/names.ts'
+import { Descriptors } from '../../src/catalog/tool-descriptors.ts'
+import { Naming } from '../../src/catalog/names.ts'
 import { Catalog } from '../../src/catalog/router.ts'
 import type { Call, Handler, Notification, Outcome } from '../../src/core/call.ts'
 import { isObject } from '../../src/core/json/json.ts'
@@ -62,7 +62,7 @@ export function permissionBench({
   )
   const tool = ({ target, params }: Call): { readonly definition: Json } | undefined =>
     tools.get(`${target.upstream} ${String(params.fields.name)}`)
-  const entries = createDescriptors({
+  const entries = new Descriptors({
     server: (name) => byName.get(name),
     tool,
     own: (call) => catalog.builtinTool(call),
@@ -91,7 +91,7 @@ export function permissionBench({
     timeoutMs: 10_000,
     log: silentLog,
     only: servers.length === 1 ? servers[0]?.name : undefined,
-    naming: plainNaming(),
+    naming: new Naming(),
     isStrict: false,
     own: [{ ...instance.builtins, isOn: () => true }],
     metaTools,

@@ -4,7 +4,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, expect, onTestFinished, test } from 'vitest'
-import { plainNaming } from '../../../src/catalog/names.ts'
+import { Naming } from '../../../src/catalog/names.ts'
 import { closedAtEnd } from '../../support/closed-at-end.ts'
 import { connect, type FakeClient } from '../../support/fake-client.ts'
 import { runCommand, startGateway } from '../../support/gateway.ts'
@@ -370,7 +370,7 @@ describe('whichever name a tool is called by', () => {
     const upstreams = { a: { url: servers['a']?.url, trust: true }, b: servers['b']?.url }
     const file = join(folder, 'gateway.config.yaml')
     await writeFile(file, JSON.stringify({ store: 'memory', upstreams }))
-    for (const each of names(plainNaming().prefixed('a', name))) {
+    for (const each of names(new Naming().prefixed('a', name))) {
       const { stdout, code } = await runCommand(['explain', 'a', each, '--config', file])
       expect([code, stdout]).toEqual([0, expect.stringContaining(`a ${name}\n`)])
     }

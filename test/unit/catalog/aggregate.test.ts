@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 import { Aggregate } from '../../../src/catalog/aggregate.ts'
-import { plainNaming } from '../../../src/catalog/names.ts'
+import { Naming } from '../../../src/catalog/names.ts'
 import { strictNames } from '../../../src/catalog/strict-names.ts'
 import type { Call, Handler } from '../../../src/core/call.ts'
 import { GatewayError, unknownResource } from '../../../src/core/error.ts'
@@ -13,7 +13,7 @@ const relayed = new GatewayError('UPSTREAM_ERROR', 'm', { relayed: Payload.text(
 function together(handle: Handler): Handler {
   const { signal: ended } = new AbortController()
   const options = {
-    naming: plainNaming(),
+    naming: new Naming(),
     ended,
     timeoutMs: 10_000,
     log: silentLog,

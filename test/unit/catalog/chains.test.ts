@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { plainNaming } from '../../../src/catalog/names.ts'
+import { Naming } from '../../../src/catalog/names.ts'
 import { Catalog } from '../../../src/catalog/router.ts'
 import type { Call } from '../../../src/core/call.ts'
 import { Payload } from '../../../src/core/payload.ts'
@@ -20,7 +20,7 @@ it('the chain of a target is cached, except under a name of client-controlled le
     timeoutMs: 10_000,
     log: silentLog,
     only: 'one',
-    naming: plainNaming(),
+    naming: new Naming(),
     isStrict: false,
     own: [],
     metaTools: 'off',
@@ -53,7 +53,7 @@ it('the capabilities of a server are requested without the state of the call the
     timeoutMs: 10_000,
     log: silentLog,
     only: 'one',
-    naming: plainNaming(),
+    naming: new Naming(),
     isStrict: true,
     own: [],
     metaTools: 'off',

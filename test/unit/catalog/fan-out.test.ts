@@ -1,6 +1,6 @@
 import { afterEach, expect, it, vi } from 'vitest'
 import { Aggregate } from '../../../src/catalog/aggregate.ts'
-import { plainNaming } from '../../../src/catalog/names.ts'
+import { Naming } from '../../../src/catalog/names.ts'
 import type { Call, Handler, Outcome } from '../../../src/core/call.ts'
 import { GatewayError } from '../../../src/core/error.ts'
 import type { Log } from '../../../src/core/log.ts'
@@ -50,7 +50,7 @@ function world(odd: Handler): World {
   const all = new Aggregate({
     names: ['good', 'odd'],
     handle,
-    naming: plainNaming(),
+    naming: new Naming(),
     listedName: () => undefined,
     timeoutMs: TIMEOUT_MS,
     ended: ended.signal,

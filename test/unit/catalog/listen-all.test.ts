@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 import { listenToAll } from '../../../src/catalog/aggregate.ts'
-import { plainNaming } from '../../../src/catalog/names.ts'
+import { Naming } from '../../../src/catalog/names.ts'
 import type { Call, Handler, Outcome } from '../../../src/core/call.ts'
 import { GatewayError } from '../../../src/core/error.ts'
 import { Payload } from '../../../src/core/payload.ts'
@@ -30,7 +30,7 @@ function listenTo(names: readonly string[], handle: Handler) {
     {
       names,
       handle,
-      naming: plainNaming(),
+      naming: new Naming(),
       resource: async () => undefined,
       ended: ended.signal,
       acknowledged: (_upstream, acknowledgement) => acknowledgement,

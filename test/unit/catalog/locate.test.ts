@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { Locator } from '../../../src/catalog/locate.ts'
-import { plainNaming } from '../../../src/catalog/names.ts'
+import { Naming } from '../../../src/catalog/names.ts'
 import type { Call, Handler } from '../../../src/core/call.ts'
 import { GatewayError } from '../../../src/core/error.ts'
 import { Payload } from '../../../src/core/payload.ts'
@@ -34,7 +34,7 @@ function world(
   }
   const locator = new Locator({
     names: Object.keys(servers),
-    naming: plainNaming(),
+    naming: new Naming(),
     handle,
     timeoutMs: 2000,
     listedName: ({ target: { upstream = '', name = '' } }) => {

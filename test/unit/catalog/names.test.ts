@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { exposedName, ownerOf, plainNaming, uriOf } from '../../../src/catalog/names.ts'
+import { exposedName, ownerOf, Naming, uriOf } from '../../../src/catalog/names.ts'
 import { exposedUri } from '../../../src/core/text/server-uri.ts'
 
 const upstreams = fc.uniqueArray(fc.stringMatching(/^[a-z][a-z0-9-]{0,6}$/), { minLength: 1, maxLength: 5 })
@@ -39,14 +39,14 @@ describe('names in an aggregate of servers', () => {
   })
 
   it('a listed name fits 64 characters, is in the namespace of its server, and unchanged if it fits', () => {
-    const { prefixed } = plainNaming()
+    const naming = new Naming()
     const property = fc.property(fc.string({ minLength: 40, maxLength: 90 }), (tool) => {
       const whole = exposedName('my-files', tool)
-      const listed = prefixed('my-files', tool)
+      const listed = naming.prefixed('my-files', tool)
       expect(whole.length <= 64 ? listed === whole : /^my_files_[\w-]{55}$/.test(listed)).toBe(true)
     })
     fc.assert(property)
     for (const tool of ['\ud83d'.repeat(70), '🙂'.repeat(40), `${'a'.repeat(46)}🙂${'b'.repeat(20)}`])
-      expect(prefixed('my-files', tool)).toMatch(/^my_files_[\w-]{55}$/)
+      expect(naming.prefixed('my-files', tool)).toMatch(/^my_files_[\w-]{55}$/)
   })
 })

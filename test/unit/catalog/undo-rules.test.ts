@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { createUndoRules } from '../../../src/catalog/tool-descriptors.ts'
+import { UndoRules } from '../../../src/catalog/tool-descriptors.ts'
 import type { Descriptor } from '../../../src/core/descriptor.ts'
 
 const id = { type: 'object', properties: { id: { type: 'string' } }, required: ['id'] }
@@ -13,7 +13,7 @@ function entry(name: string): Descriptor {
 
 function rules(isDerived: boolean, tools: () => Promise<readonly Descriptor[]>) {
   const settings = { create_alarm: { undo: 'none' } } as const
-  return createUndoRules({
+  return new UndoRules({
     settings: (name) => (name === 'one' ? settings : undefined),
     isDerived: () => isDerived,
     tools,

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { parse } from 'yaml'
-import { createUndoRules } from '../../../src/catalog/tool-descriptors.ts'
+import { UndoRules } from '../../../src/catalog/tool-descriptors.ts'
 import { toolLines, toolTable } from '../../../src/cli/explain.ts'
 import { planText } from '../../../src/cli/plan.ts'
 import type { Descriptor } from '../../../src/core/descriptor.ts'
@@ -62,7 +62,7 @@ describe('undo rules across outputs', () => {
     await fc.assert(
       fc.asyncProperty(lists, async (all) => {
         const planned = parse(planText([{ upstream: 'one', tools: {}, entries: all }])).upstreams.one.tools
-        const rules = createUndoRules({ settings: () => ({}), tools: async () => all, isDerived: () => true })
+        const rules = new UndoRules({ settings: () => ({}), tools: async () => all, isDerived: () => true })
         for (const each of all) {
           const isPlanned = planned[each.name]?.undo !== undefined
           const shown = explained(each, all, false)

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { classify } from '../../../../src/catalog/classify.ts'
-import { createDescriptors } from '../../../../src/catalog/tool-descriptors.ts'
+import { Descriptors } from '../../../../src/catalog/tool-descriptors.ts'
 import { surroundingsOf } from '../../../../src/core/judgement/surroundings.ts'
 import { serverSettings } from '../../../support/server-settings.ts'
 
@@ -89,7 +89,7 @@ describe('a prefix that many names share', () => {
 
 describe('descriptors of listed tools', () => {
   const descriptors = () =>
-    createDescriptors({
+    new Descriptors({
       server: () => settings,
       tool: () => undefined,
       own: () => undefined,

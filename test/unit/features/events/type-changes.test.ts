@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import type { Call, Handler, Notification } from '../../../../src/core/call.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { listenToAll } from '../../../../src/catalog/aggregate.ts'
-import { plainNaming } from '../../../../src/catalog/names.ts'
+import { Naming } from '../../../../src/catalog/names.ts'
 import { eventsGateway } from '../../../support/events-gateway.ts'
 import type { Json } from '../../../support/server/json.ts'
 import { toolCall } from '../../../support/tool-call.ts'
@@ -73,7 +73,7 @@ describe('E23 changes of the types of events', () => {
     const { signal: ended } = new AbortController()
     const options = {
       names,
-      naming: plainNaming(),
+      naming: new Naming(),
       resource: async () => undefined,
       ended,
       acknowledged: (_upstream: string, acknowledgement: Promise<void>) => acknowledgement,
