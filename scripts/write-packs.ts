@@ -1,5 +1,5 @@
 /**
- * Adds to a pack of `src/catalog/packs` the hashes of the definitions that a server lists.
+ * Adds to a pack of `src/core/judgement/packs` the hashes of the definitions that a server lists.
  *
  *   node scripts/write-packs.ts PACK LIST…
  *

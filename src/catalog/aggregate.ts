@@ -2,6 +2,8 @@
  * Several servers as one: joined lists, resolved names, merged notifications. An unavailable server does not hide the
  * others.
  */
+import { appsExtension } from '../core/revisions.ts'
+import { listAllPages, walkIfThere } from '../protocol/listing.ts'
 import { type Call, type Handler, type Notification, type Outcome, resultOf } from '../core/call.ts'
 import { GatewayError, invalidParam, unknownPrompt, unknownResource } from '../core/error.ts'
 import { self } from '../core/identity.ts'
@@ -10,7 +12,7 @@ import type { Log } from '../core/log.ts'
 import { Payload } from '../core/payload.ts'
 import { within, pause } from '../core/time/waiting.ts'
 import { world } from '../core/world.ts'
-import { appsExtension, metaKeys } from '../protocol/meta-keys.ts'
+import { metaKeys } from '../protocol/meta-keys.ts'
 import { method, unknownMethod } from '../protocol/methods.ts'
 import { keyOfEntries } from '../protocol/server-shapes.ts'
 import {
@@ -26,7 +28,6 @@ import { FanOut } from './fan-out.ts'
 import { namesIn } from './listed-names.ts'
 import { Locator, type NamedServers } from './locate.ts'
 import { type Candidate, type Naming, type NameConflict, type ServerNames, sharedNames } from './names.ts'
-import { listAllPages, walkIfThere } from './pagination.ts'
 import { escaped } from '../core/text/redactor.ts'
 import { compileProblem } from '../core/schema/schema.ts'
 import { ReopenDelays } from '../core/time/backoff.ts'

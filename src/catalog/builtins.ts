@@ -1,4 +1,5 @@
 /** The gateway's own tools, prompts, resources and pages next to those of the servers. */
+import { listAllPages } from '../protocol/listing.ts'
 import type { Call, Handler, Outcome } from '../core/call.ts'
 import { asGatewayError, unknownPrompt, unknownResource, unknownTool } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
@@ -7,7 +8,6 @@ import { within } from '../core/time/waiting.ts'
 import { isExtensionMethod, pageMethod, routeMethod, unknownMethod } from '../protocol/methods.ts'
 import { itemCall } from './listed-names.ts'
 import { methodNamed, toolNamed } from './own-names.ts'
-import { listAllPages } from './pagination.ts'
 
 /** A tool, prompt or resource implemented by the gateway. */
 interface BuiltinEntry {

@@ -2,12 +2,12 @@
  * Names under which servers list their tools and prompts. Clients may also use aliases, short names in snake case; a
  * listed name takes precedence over an alias, and an alias of several names is none.
  */
+import { listAllPages } from '../protocol/listing.ts'
 import type { Call, Handler } from '../core/call.ts'
 import type { ListedTool } from '../protocol/found-tool.ts'
 import { Payload } from '../core/payload.ts'
 import { namesByAlias } from '../core/text/alias.ts'
 import { world } from '../core/world.ts'
-import { listAllPages } from './pagination.ts'
 
 /** How long an unlisted prompt is considered unknown before the list is read again, in milliseconds. */
 const UNKNOWN_TTL_MS = 10_000

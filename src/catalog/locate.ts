@@ -4,6 +4,7 @@
  * that the views of a server (MCP Apps) know, which are the server's own. Invariant: a name in the namespace of a server
  * reaches that server or none, and a name that several servers have reaches none of them.
  */
+import { listAllPages } from '../protocol/listing.ts'
 import { LRUCache } from 'lru-cache'
 import type { Call, Handler } from '../core/call.ts'
 import { ambiguous, type GatewayError, unknownPrompt, unknownResource, unknownTool } from '../core/error.ts'
@@ -16,7 +17,6 @@ import { expiryByWorld, world } from '../core/world.ts'
 import { viewsOf } from './exposed-uris.ts'
 import { type ItemMethod, type ListedName, itemCall, namesIn } from './listed-names.ts'
 import { type Candidate, exposedName, type Naming, ownerOf } from './names.ts'
-import { listAllPages } from './pagination.ts'
 
 /** Several servers, and what the names of one are found by. */
 export interface NamedServers {

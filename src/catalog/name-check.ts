@@ -1,4 +1,5 @@
 /** Compares the names and globs of the configuration with the servers' lists, and reports those without a match. */
+import { listAllPages } from '../protocol/listing.ts'
 import type { Call, Handler } from '../core/call.ts'
 import type { EntryDefinition } from '../core/descriptor.ts'
 import { asGatewayError } from '../core/error.ts'
@@ -13,7 +14,6 @@ import { nearest } from '../core/text/words.ts'
 import { percentDecoded } from '../core/text/escape.ts'
 import { within } from '../core/time/waiting.ts'
 import { ownCall } from '../protocol/lift.ts'
-import { listAllPages } from './pagination.ts'
 import { readLists } from './server-records.ts'
 
 interface Source {

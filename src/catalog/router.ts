@@ -1,4 +1,5 @@
 /** Finds the handler of a call: built-ins first, then the chain of its target, compiled on first use and cached. */
+import { listAllPages } from '../protocol/listing.ts'
 import { world } from '../core/world.ts'
 import {
   type Call,
@@ -20,7 +21,7 @@ import { isProtocolMethod, method, unknownMethod } from '../protocol/methods.ts'
 import { Aggregate, type SharedServers } from './aggregate.ts'
 import { type Answering, Builtins } from './builtins.ts'
 import { listedNames, type ListedName, nameOf, namesIn, itemCall } from './listed-names.ts'
-import { withPages, listAllPages } from './pagination.ts'
+import { withPages } from './pagination.ts'
 import { strictNames } from './strict-names.ts'
 
 /** The servers, and what is added to them. */

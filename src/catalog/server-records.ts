@@ -1,4 +1,5 @@
 /** The last lists of servers, for descriptions. Stale lists are served while they are refreshed. */
+import { listAllPages } from '../protocol/listing.ts'
 import { createHash } from 'node:crypto'
 import { world } from '../core/world.ts'
 import {
@@ -29,7 +30,6 @@ import { within } from '../core/time/waiting.ts'
 import { ownCall } from '../protocol/lift.ts'
 import { metaKeys } from '../protocol/meta-keys.ts'
 import { method } from '../protocol/methods.ts'
-import { listAllPages } from './pagination.ts'
 
 interface Options {
   readonly servers: ReadonlyMap<string, Source>

@@ -14,7 +14,7 @@ import {
 } from '../core/judgement/surroundings.ts'
 import type { UpstreamSettings, ToolSettings } from '../core/settings.ts'
 import { attempt, untilAborted, within } from '../core/time/waiting.ts'
-import { classify, classifyBuiltin, classifyUnlisted, provedOf } from './classify.ts'
+import { classify, classifyBuiltin, classifyUnlisted, provedOf } from '../core/judgement/classify.ts'
 import { world } from '../core/world.ts'
 import { type UndoRule, undoRuleOf } from '../core/undo/rules.ts'
 import { judgeUndo } from '../core/undo/judge-undo.ts'

@@ -2,13 +2,13 @@
  * `gatehouse events list`: the types of events of servers, as clients of 2026-07-28 are offered them, and what the logs in the
  * store contain of each.
  */
+import { NS } from '../core/identity.ts'
 import { asGatewayError } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
 import type { Payload } from '../core/payload.ts'
 import { featureSettings, type Settings, type UpstreamSettings } from '../core/settings.ts'
 import { isoTime } from '../core/time/waiting.ts'
 import type { Gateway } from '../gateway/gateway.ts'
-import { NS } from '../protocol/meta-keys.ts'
 import type { Given } from './command.ts'
 import type { commands } from './commands.ts'
 import { withStore } from './config-file.ts'

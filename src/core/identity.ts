@@ -5,6 +5,9 @@ import { world } from './world.ts'
 /** The name and version the gateway identifies itself with. */
 export const self = { name: 'gatehouse', title: 'Gatehouse', version: '0.3.0' } as const
 
+/** The prefix of every key, method and extension the gateway defines. */
+export const NS = 'dev.gatehouse'
+
 /** Sessions end with the process, so each process has its own key. */
 const sessionKey = world.randomBytes(32)
 

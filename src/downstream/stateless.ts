@@ -15,7 +15,7 @@ import { lift, readInputResponses } from '../protocol/lift.ts'
 import { isListening } from '../protocol/methods.ts'
 import { modernError, modernResult, readClient } from '../protocol/modern.ts'
 import { lowerNote } from '../protocol/projection.ts'
-import { latestModern } from '../protocol/revisions.ts'
+import { latestModern } from '../core/revisions.ts'
 import { type RequestStateCodec, bindingOf } from '../protocol/request-state.ts'
 import { drainOf, ProgressThrottle, type ResponseSink } from './session/response-sink.ts'
 

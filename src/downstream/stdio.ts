@@ -28,7 +28,7 @@ import { lift } from '../protocol/lift.ts'
 import { encodeLine, lines } from '../protocol/lines.ts'
 import { isForServers } from '../protocol/methods.ts'
 import { modernError } from '../protocol/modern.ts'
-import { latestModern, modernRevisions } from '../protocol/revisions.ts'
+import { latestModern, modernRevisions } from '../core/revisions.ts'
 
 interface Options {
   readonly handle: Handler

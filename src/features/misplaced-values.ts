@@ -4,13 +4,13 @@
  * transaction, without its key, or unconfirmed. Tools whose schema leaves the arguments open, and unlisted ones, are not
  * checked: such a value may be an argument of theirs.
  */
+import { NS } from '../core/identity.ts'
 import type { Call, Handler, Outcome } from '../core/call.ts'
 import type { Descriptor } from '../core/descriptor.ts'
 import { GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
 import { acceptsMember } from '../core/schema/argument-mismatches.ts'
 import { namesArgument } from '../core/tool-call.ts'
-import { NS } from '../protocol/meta-keys.ts'
 import { type Feature, type Services, toolSetting } from './feature.ts'
 import { type CallerValue, callerValues, reservedFor } from './offers.ts'
 import { misplacedValuesSchema } from './settings/authorize.ts'

@@ -1,11 +1,11 @@
 /** Checks media in calls against declared types and sizes. */
+import { NS } from '../core/identity.ts'
 import type { Call, Handler, Outcome } from '../core/call.ts'
 import type { Descriptor } from '../core/descriptor.ts'
 import { GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
 import { type Input, inputsOf, inputTypes } from '../core/media-inputs.ts'
 import { statedTool } from '../core/stated-tool.ts'
-import { NS } from '../protocol/meta-keys.ts'
 import { type Feature, toolSetting } from './feature.ts'
 import { toolFacts } from './offers.ts'
 import { type MultimodalSettings, multimodalSchema } from './settings/authorize.ts'

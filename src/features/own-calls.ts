@@ -1,9 +1,9 @@
 /** What the gateway itself asks of servers: calls, subscriptions, requests, and calls made again, with the rights of a caller. */
+import { NS } from '../core/identity.ts'
 import type { Call, InternalPurpose, Target } from '../core/call.ts'
 import type { Services } from './feature.ts'
-import { latestModern } from '../protocol/revisions.ts'
+import { latestModern } from '../core/revisions.ts'
 import { ownCall } from '../protocol/lift.ts'
-import { NS } from '../protocol/meta-keys.ts'
 import { undoesSlot } from '../core/exchange.ts'
 import { connectionSlot } from '../core/client-connection.ts'
 import { Payload } from '../core/payload.ts'

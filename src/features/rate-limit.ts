@@ -2,6 +2,7 @@
  * Rate limits by caller, server and tool, counted in the store: sliding windows; a call takes tokens of all its limits
  * or of none.
  */
+import { NS } from '../core/identity.ts'
 import { hash } from 'node:crypto'
 import { world } from '../core/world.ts'
 import type { Call, InterimOutcome, Outcome, Target } from '../core/call.ts'
@@ -16,7 +17,7 @@ import { rates, type Rate } from '../core/time/units.ts'
 import type { RateLimitWindow, Store, TokenGrant } from '../store/store.ts'
 import { callKey, findCall } from '../records/calls.ts'
 import { fingerprintOf, inexactNumbers } from '../records/fingerprint.ts'
-import { hasIdempotencyKey, idempotencyKeyOf, NS } from '../protocol/meta-keys.ts'
+import { hasIdempotencyKey, idempotencyKeyOf } from '../protocol/meta-keys.ts'
 import { isVendorRequest, method as known } from '../protocol/methods.ts'
 import { type Feature, type SettingsOf, type Services, toolSetting } from './feature.ts'
 import { remainingQuotas, toolFacts, publish } from './offers.ts'

@@ -1,11 +1,12 @@
 /** A call of a tool by a command of this machine, whose user answers the input requests. */
+import { NS } from '../core/identity.ts'
 import type { Handler, InputRequest, InputResponse, Outcome } from '../core/call.ts'
 import { Payload } from '../core/payload.ts'
 import { anonymous, type Principal } from '../core/principal.ts'
 import { requestInputInline } from '../downstream/session/input-requests.ts'
 import { isConfirmation } from '../features/confirm/elicitation.ts'
 import { ownCall } from '../protocol/lift.ts'
-import { DRY_RUN_KEY, IDEMPOTENCY_KEY, NS } from '../protocol/meta-keys.ts'
+import { DRY_RUN_KEY, IDEMPOTENCY_KEY } from '../protocol/meta-keys.ts'
 
 /** A call of a tool, and how its input requests are answered. */
 export interface CommandCall {

@@ -60,7 +60,7 @@ import { type Challenge, PIPE, proofClaims } from '../protocol/gateway-proof.ts'
 import { ownCall } from '../protocol/lift.ts'
 import { startServers } from '../upstream/upstream.ts'
 import { asGatewayError } from '../core/error.ts'
-import { latestModern } from '../protocol/revisions.ts'
+import { latestModern } from '../core/revisions.ts'
 
 interface Options {
   /** The environment variables of every child process. */

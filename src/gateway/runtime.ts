@@ -2,10 +2,10 @@
  * One generation of the configuration: upstreams, catalog, middleware chains, features and their services. It is
  * immutable; a reload creates the next one and keeps the servers whose settings are equal.
  */
+import { listAllPages } from '../protocol/listing.ts'
 import { createCallStatistics, createRecords } from '../catalog/server-records.ts'
 import { NameCheck } from '../catalog/name-check.ts'
 import { exposedName, namingOf, sharedNames, type NameConflict } from '../catalog/names.ts'
-import { listAllPages } from '../catalog/pagination.ts'
 import { Descriptors, resolveTool, UndoRules } from '../catalog/tool-descriptors.ts'
 import { Catalog } from '../catalog/router.ts'
 import { joinCommand } from '../core/text/command-line.ts'

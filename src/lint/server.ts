@@ -1,6 +1,6 @@
 /** Assertions about the server as a whole. */
+import { tasksExtension } from '../core/revisions.ts'
 import { isObject } from '../core/json/json.ts'
-import { tasksExtension } from '../protocol/meta-keys.ts'
 import { method } from '../protocol/methods.ts'
 import { errorText, type ListMethod } from './asking.ts'
 import { type Assertion, fail, notApplicable, pass, unless, type Subject } from './subject.ts'

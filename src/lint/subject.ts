@@ -1,5 +1,5 @@
 /** The data that assertions check, read from the server once. */
-import { classify } from '../catalog/classify.ts'
+import { classify } from '../core/judgement/classify.ts'
 import { surroundingsOf } from '../core/judgement/surroundings.ts'
 import type { Handler } from '../core/call.ts'
 import type { Classification } from '../core/descriptor.ts'

@@ -1,5 +1,5 @@
 /** Assertions about tools and their schemas. */
-import { verbOf } from '../catalog/classify.ts'
+import { verbOf } from '../core/judgement/classify.ts'
 import { isObject } from '../core/json/json.ts'
 import type { Fields } from '../core/payload.ts'
 import { uncheckedPatterns, UnusableSchema, validator } from '../core/schema/schema.ts'

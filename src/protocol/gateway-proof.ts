@@ -5,9 +5,9 @@
  * a challenge to a gateway and returns the proof proves nothing: the proof is for the address that was called, not for
  * another one.
  */
+import { NS } from '../core/identity.ts'
 import { isObject } from '../core/json/json.ts'
 import type { CommandReach, UrlReach } from '../core/settings.ts'
-import { NS } from './meta-keys.ts'
 
 /** The `_meta` keys. */
 export const CHALLENGE_KEY = `${NS}/challenge`

@@ -5,7 +5,7 @@
 import type { Client, InputRequest, InputRequests } from '../core/call.ts'
 import { isObject } from '../core/json/json.ts'
 import type { Payload } from '../core/payload.ts'
-import { findRevision, type Revision } from './revisions.ts'
+import { findRevision, type Revision } from '../core/revisions.ts'
 
 /** The client capability an input request needs, as a `ClientCapabilities` object. */
 export function requiredCapability(question: InputRequest): Record<string, unknown> {

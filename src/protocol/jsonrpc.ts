@@ -6,7 +6,7 @@ import { GatewayError } from '../core/error.ts'
 import { elements, isDeeperThan, isObject, members } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
 import { metaKeys } from './meta-keys.ts'
-import { claimsModern, findRevision } from './revisions.ts'
+import { claimsModern, findRevision } from '../core/revisions.ts'
 import { duplicateKey, parseJson } from '../core/json/read.ts'
 import { toDouble } from '../core/json/exact-number.ts'
 

@@ -8,10 +8,10 @@ import { self } from '../core/identity.ts'
 import { isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
 import { encodeErrorObject, encodeResult, errorObject, type Id, type JsonRpcRequest } from './jsonrpc.ts'
-import { metaKeys, tasksExtension } from './meta-keys.ts'
+import { metaKeys } from './meta-keys.ts'
 import { legacyTaskCapabilities } from './tasks.ts'
 import { lowerResult } from './projection.ts'
-import type { Revision } from './revisions.ts'
+import { type Revision, tasksExtension } from '../core/revisions.ts'
 import { toDouble } from '../core/json/exact-number.ts'
 
 /** The response to `initialize`, built from the server's description of itself. */

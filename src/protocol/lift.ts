@@ -18,7 +18,7 @@ import type { Slots } from '../core/slot.ts'
 import type { JsonRpcNotification, JsonRpcRequest } from './jsonrpc.ts'
 import { type GatewayMetadata, noMeta, withGatewayMetadata } from './meta-keys.ts'
 import { method } from './methods.ts'
-import { latestLegacy } from './revisions.ts'
+import { latestLegacy } from '../core/revisions.ts'
 import { type TraceContext, withTrace } from './trace-context.ts'
 
 /** What a transport knows of a request. */

@@ -3,6 +3,7 @@
  * `dev.gatehouse/` are public; servers that imitate them are stripped of them.
  */
 import type { Call } from '../core/call.ts'
+import { NS } from '../core/identity.ts'
 import { GatewayError } from '../core/error.ts'
 import { isObject, isSame, cutMembers } from '../core/json/json.ts'
 import type { Headers } from './headers.ts'
@@ -21,18 +22,6 @@ export const metaKeys = {
   subscription: 'io.modelcontextprotocol/subscriptionId',
   relatedTask: 'io.modelcontextprotocol/related-task',
 } as const
-
-/** The tasks extension of 2026-07-28. */
-export const tasksExtension = 'io.modelcontextprotocol/tasks'
-
-/** The events extension of 2026-07-28 (SEP-3415). */
-export const eventsExtension = 'io.modelcontextprotocol/events'
-
-/** The extension of tools with views, MCP Apps (SEP-1865). */
-export const appsExtension = 'io.modelcontextprotocol/ui'
-
-/** The prefix of every key, method and extension the gateway defines. */
-export const NS = 'dev.gatehouse'
 
 /** The path of the public keys of the gateway's signatures. */
 export const KEYS_PATH = '/.well-known/jwks.json'
@@ -59,9 +48,6 @@ export const REFERENCES_KEY = `${NS}/data_references`
 
 /** The key of why a large result was not kept, in its `_meta`. */
 export const NOT_KEPT_KEY = `${NS}/not_kept`
-
-/** The key of the receipt in `_meta` of a result. */
-export const RECEIPT_KEY = `${NS}/receipt`
 
 /** The key of what was collected of a tool's pages, in `_meta` of a request and of its result. */
 export const STREAM_KEY = `${NS}/stream`

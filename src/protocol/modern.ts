@@ -14,7 +14,7 @@ import { errorObject, type JsonRpcRequest } from './jsonrpc.ts'
 import { method, severity, unknownMethod } from './methods.ts'
 import { encodeInputRequest } from './input-requests.ts'
 import { acceptanceOf } from './tasks.ts'
-import { findRevision, modernRevisions, revisionNames } from './revisions.ts'
+import { findRevision, modernRevisions, revisionNames } from '../core/revisions.ts'
 
 /**
  * Reads the client from a request of the stateless era, checking its envelope and, over HTTP, its headers.

@@ -8,7 +8,7 @@ import { Payload } from '../core/payload.ts'
 import { rewrittenSchema } from '../core/schema/schema.ts'
 import { metaKeys } from './meta-keys.ts'
 import { method } from './methods.ts'
-import { findRevision, type Revision } from './revisions.ts'
+import { findRevision, type Revision } from '../core/revisions.ts'
 
 /** A result for an older revision: unsupported content is converted, never dropped silently. */
 export function lowerResult(name: string, result: Payload, revision: Revision): Payload {

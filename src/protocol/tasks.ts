@@ -8,8 +8,8 @@ import { toDouble } from '../core/json/exact-number.ts'
 import { isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
 import { isoTime } from '../core/time/waiting.ts'
-import { metaKeys, tasksExtension } from './meta-keys.ts'
-import { findRevision } from './revisions.ts'
+import { metaKeys } from './meta-keys.ts'
+import { findRevision, tasksExtension } from '../core/revisions.ts'
 
 /** The extension as it is declared, by clients and servers. */
 export const declaredTasks: Readonly<Record<string, unknown>> = { [tasksExtension]: {} }

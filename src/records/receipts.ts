@@ -3,7 +3,11 @@ import { createPublicKey, hash, verify } from 'node:crypto'
 import { exactHash } from '../core/json/canonical-hash.ts'
 import { exactly, isObject, readJson } from '../core/json/json.ts'
 import type { Payload } from '../core/payload.ts'
+import { NS } from '../core/identity.ts'
 import { ownUriOf, viewKeys } from '../core/text/server-uri.ts'
+
+/** The key of the receipt in `_meta` of a result. */
+export const RECEIPT_KEY = `${NS}/receipt`
 
 /** The claims of a receipt, besides signer and time. */
 export interface Receipt {

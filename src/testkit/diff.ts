@@ -2,12 +2,12 @@
  * Compares what two recordings answer to the same requests, without what differs in every run. The second one may be made for
  * it, of the live server; by default only with requests that read.
  */
+import { listAllPages } from '../protocol/listing.ts'
 import { exactly, isObject, isSame } from '../core/json/json.ts'
 import { type Fields, Payload } from '../core/payload.ts'
 import { type Cassette, type Episode, episodesOf, handshakes, withoutMeta, nameOf } from './cassette.ts'
 import { isRecorded } from './player.ts'
 import { steady } from './steady.ts'
-import { listAllPages } from '../catalog/pagination.ts'
 import type { Call, Handler } from '../core/call.ts'
 import { ownCall } from '../protocol/lift.ts'
 import { metaKeys } from '../protocol/meta-keys.ts'

@@ -12,7 +12,7 @@ import type {
   UpstreamTransport,
   TransportInterceptor,
 } from '../upstream/transport/transport.ts'
-import { findRevision, latestLegacy, latestModern } from '../protocol/revisions.ts'
+import { findRevision, latestLegacy, latestModern } from '../core/revisions.ts'
 import {
   type Cassette,
   type Episode,

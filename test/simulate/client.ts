@@ -1,8 +1,9 @@
 /** How simulated clients reach gateways: requests that may get lost on either way, and replies that are read back. */
+import { NS } from '../../src/core/identity.ts'
 import { isObject, readJson } from '../../src/core/json/json.ts'
 import { type Fields, Payload } from '../../src/core/payload.ts'
-import { ERROR_KEY, metaKeys, NS } from '../../src/protocol/meta-keys.ts'
-import { latestModern } from '../../src/protocol/revisions.ts'
+import { ERROR_KEY, metaKeys } from '../../src/protocol/meta-keys.ts'
+import { latestModern } from '../../src/core/revisions.ts'
 import type { Faults } from './faults.ts'
 import type { Reply } from './history.ts'
 import { OddNumbers } from './odd-numbers.ts'

@@ -1,4 +1,4 @@
-import { classify } from '../../src/catalog/classify.ts'
+import { classify } from '../../src/core/judgement/classify.ts'
 import { Payload } from '../../src/core/payload.ts'
 import { GatewayError } from '../../src/core/error.ts'
 import type { UpstreamSettings } from '../../src/core/settings.ts'

@@ -1,4 +1,4 @@
-import { classify } from '../../src/catalog/classify.ts'
+import { classify } from '../../src/core/judgement/classify.ts'
 import { aliasOf } from '../../src/core/text/alias.ts'
 import type { EntryDefinition, ServerRecord, ToolFacts, ToolDetails } from '../../src/core/descriptor.ts'
 import type { UpstreamSettings } from '../../src/core/settings.ts'

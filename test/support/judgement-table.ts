@@ -6,7 +6,7 @@
  */
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { classify } from '../../src/catalog/classify.ts'
+import { classify } from '../../src/core/judgement/classify.ts'
 import type { Risk } from '../../src/core/descriptor.ts'
 import { asCalled } from '../../src/core/judgement/call.ts'
 import { judge, type Judgement } from '../../src/core/judgement/judge.ts'

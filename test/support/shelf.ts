@@ -1,5 +1,5 @@
 import type { ServiceStubs } from './feature-deps.ts'
-import { classify } from '../../src/catalog/classify.ts'
+import { classify } from '../../src/core/judgement/classify.ts'
 import { aliasOf } from '../../src/core/text/alias.ts'
 import type { Descriptor, EntryDefinition, ServerRecords, ServerRecord } from '../../src/core/descriptor.ts'
 import type { UpstreamSettings } from '../../src/core/settings.ts'

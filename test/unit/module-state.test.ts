@@ -16,7 +16,7 @@ const ofSystem = 'Belongs to the process of the operating system'
 
 /** Why a module has state, by its file and the name of a binding. */
 const allowed: Readonly<Record<string, string>> = {
-  'catalog/classify.ts known': tables,
+  'core/judgement/classify.ts known': tables,
   'core/judgement/surroundings.ts known': byIdentity,
   'core/masked-arguments.ts known': byIdentity,
   'core/payload.ts quotedKeys': byText,
@@ -39,7 +39,7 @@ const allowed: Readonly<Record<string, string>> = {
   'core/world.ts requests': `${ofSystem}: no two requests of it have the same id.`,
   'core/world.ts world': `${ofSystem}, which a simulation replaces as a whole and brings back.`,
   'downstream/pages/front-page.ts renderedTools': byIdentity,
-  'durable/file-lock.ts held': `${ofSystem}: a lock says only which one holds it.`,
+  'observability/audit/file-lock.ts held': `${ofSystem}: a lock says only which one holds it.`,
   'durable/members.ts localTokens': `${ofSystem}: only it knows which gateways with its id have ended.`,
   'durable/process-scope.ts owned': 'Holds the state of objects, by their identity.',
   'features/describing/documents.ts partialDescriptions': byIdentity,

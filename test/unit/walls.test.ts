@@ -86,14 +86,14 @@ const imports: readonly Wall[] = [
       './skill.ts',
       '../model/description.ts',
       '../../core/descriptor.ts',
-      '../../protocol/meta-keys.ts',
-      '../../protocol/revisions.ts',
+      '../../core/revisions.ts',
       'node:crypto',
     ],
     forbidden: [
       '../../protocol/jsonrpc.ts',
+      '../../protocol/meta-keys.ts',
       '../../features/index.ts',
-      '../../catalog/classify.ts',
+      '../../catalog/router.ts',
       'yaml',
       'node:fs',
       'hono',
@@ -275,7 +275,7 @@ const imports: readonly Wall[] = [
     allowed: [
       'yaml',
       '../features/settings.ts',
-      '../protocol/revisions.ts',
+      '../core/revisions.ts',
       '../core/settings.ts',
       './sections/auth.ts',
       './secrets.ts',
@@ -292,7 +292,12 @@ const imports: readonly Wall[] = [
   },
   {
     file: 'lint/tools.ts',
-    allowed: ['./assertion.ts', '../core/json/json.ts', '../protocol/methods.ts', '../catalog/classify.ts'],
+    allowed: [
+      './assertion.ts',
+      '../core/json/json.ts',
+      '../protocol/methods.ts',
+      '../core/judgement/classify.ts',
+    ],
     forbidden: [
       '../catalog/router.ts',
       '../features/index.ts',

@@ -2,10 +2,10 @@
  * What programs read: the service manifest, notes on listed tools in `_meta` (cost, latency, media), and cards of servers with
  * their entries for MCP registries.
  */
+import { NS } from '../../core/identity.ts'
 import { isObject } from '../../core/json/json.ts'
 import { rates } from '../../core/time/units.ts'
-import { NS } from '../../protocol/meta-keys.ts'
-import { latestModern, revisionNames } from '../../protocol/revisions.ts'
+import { latestModern, revisionNames } from '../../core/revisions.ts'
 import { asksForToken, type ServerDescription, type ToolDescription } from '../model/description.ts'
 import {
   costData,

@@ -1,9 +1,10 @@
 /**
  * The sections of guides, in order: with best practices, and the documents about authentication, headers and versions.
  */
+import { NS } from '../../core/identity.ts'
+import { eventsExtension } from '../../core/revisions.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
-import { eventsExtension, NS } from '../../protocol/meta-keys.ts'
 import { alternativeAccess } from '../formats/dashdash.ts'
 import {
   asksForToken,

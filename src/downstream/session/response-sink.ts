@@ -9,7 +9,7 @@ import { encodeNotification } from '../../protocol/jsonrpc.ts'
 import type { RequestFacts } from '../../protocol/lift.ts'
 import { PROGRESS } from '../../protocol/methods.ts'
 import { lowerNote } from '../../protocol/projection.ts'
-import type { Revision } from '../../protocol/revisions.ts'
+import type { Revision } from '../../core/revisions.ts'
 
 /** What the transport knows of a request of the client. */
 export interface ClientRequest extends RequestFacts {

@@ -44,7 +44,7 @@ import {
 import { lift } from '../../protocol/lift.ts'
 import { metaKeys } from '../../protocol/meta-keys.ts'
 import { isForServers, method, severity, unknownMethod } from '../../protocol/methods.ts'
-import { latestLegacy, negotiate, type Revision } from '../../protocol/revisions.ts'
+import { latestLegacy, negotiate, type Revision } from '../../core/revisions.ts'
 import {
   ACKNOWLEDGED,
   type SubscriptionFilter,

@@ -1,13 +1,13 @@
 /**
  * A granted confirmation: the call runs, with the signed decision in its result. The grant travels in the request state.
  */
+import { NS } from '../../core/identity.ts'
 import { hash } from 'node:crypto'
 import { world } from '../../core/world.ts'
 import type { Call, Handler, Outcome } from '../../core/call.ts'
 import { type Descriptor, type Risk, riskRanks } from '../../core/descriptor.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject, canonical, readJson } from '../../core/json/json.ts'
-import { NS } from '../../protocol/meta-keys.ts'
 import type { Approval } from '../../records/approvals.ts'
 import { Collection, type RecordKind } from '../../durable/collection.ts'
 import type { Store } from '../../store/store.ts'

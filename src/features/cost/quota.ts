@@ -1,10 +1,10 @@
 /** Adds the remaining quota of the caller to listed tools. */
+import { NS } from '../../core/identity.ts'
 import type { Call, Outcome } from '../../core/call.ts'
 import type { RemainingQuota } from '../../core/descriptor.ts'
 import type { ServerDescription } from '../../descriptions/model/description.ts'
 import { quotaData } from '../../descriptions/model/facts.ts'
 import { countedOf } from '../../descriptions/formats/manifest.ts'
-import { NS } from '../../protocol/meta-keys.ts'
 import { descriptionSoon } from '../describing/documents.ts'
 import type { Feature, Services } from '../feature.ts'
 import { remainingQuota } from '../offers.ts'

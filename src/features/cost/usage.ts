@@ -1,11 +1,11 @@
 /** Adds to results what a call consumed and what remains. */
+import { NS } from '../../core/identity.ts'
 import { world } from '../../core/world.ts'
 import type { Call, Handler, Outcome } from '../../core/call.ts'
 import { type RateLimitStatus, rateLimitSlot } from '../../core/exchange.ts'
 import type { Cost, RemainingQuota, Quota } from '../../core/descriptor.ts'
 import { settingOf } from '../../core/settings.ts'
 import { quotaData } from '../../descriptions/model/facts.ts'
-import { NS } from '../../protocol/meta-keys.ts'
 import type { Feature } from '../feature.ts'
 import { REMAINING_FIELD } from './cost.ts'
 import { usageSchema } from '../settings/admit.ts'

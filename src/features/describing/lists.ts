@@ -1,4 +1,5 @@
 /** Descriptions in the dashdash format, in lists and in `server/discover`. */
+import { NS } from '../../core/identity.ts'
 import type { Call, Outcome, Middleware } from '../../core/call.ts'
 import type { EntryDefinition } from '../../core/descriptor.ts'
 import { Payload } from '../../core/payload.ts'
@@ -13,7 +14,7 @@ import {
 import { skillUri } from '../../descriptions/formats/skill.ts'
 import { MEDIA_KEY, mediaMembers, toolNotes } from '../../descriptions/formats/manifest.ts'
 import type { ServerDescription } from '../../descriptions/model/description.ts'
-import { NS, isAskedFor, withoutFlag } from '../../protocol/meta-keys.ts'
+import { isAskedFor, withoutFlag } from '../../protocol/meta-keys.ts'
 import { method } from '../../protocol/methods.ts'
 import type { Feature } from '../feature.ts'
 import { dashdashSchema } from '../settings/describe.ts'

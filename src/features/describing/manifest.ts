@@ -1,4 +1,5 @@
 /** The manifest of servers: as a tool, at `/capabilities`, and in `server/discover`. */
+import { NS } from '../../core/identity.ts'
 import { createHash } from 'node:crypto'
 import { type Timer, world } from '../../core/world.ts'
 import type { Call, Handler, Notification, Outcome, Middleware } from '../../core/call.ts'
@@ -17,7 +18,6 @@ import {
 } from '../../descriptions/formats/manifest.ts'
 import type { ServerDescription } from '../../descriptions/model/description.ts'
 import { isApart, latencyOf, quotaData } from '../../descriptions/model/facts.ts'
-import { NS } from '../../protocol/meta-keys.ts'
 import { ACKNOWLEDGED } from '../../protocol/subscription-filter.ts'
 import { answered, spread, jsonPage } from '../builtin-tool.ts'
 import type { BuiltinPage, BuiltinTool, Feature, Services, SettingsOf } from '../feature.ts'

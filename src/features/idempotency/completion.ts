@@ -1,6 +1,7 @@
 /**
  * Classifies the end of a keyed call, annotates its response, and verifies a lost call with a read.
  */
+import { NS } from '../../core/identity.ts'
 import { type Call, isOpen, type Outcome } from '../../core/call.ts'
 import { internalCall } from '../own-calls.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
@@ -12,7 +13,7 @@ import { validator } from '../../core/schema/schema.ts'
 import { isoTime } from '../../core/time/waiting.ts'
 import { evaluate, type Expression, parseExpression, resultValue } from '../../core/undo/expression.ts'
 import { foundAt } from '../../core/undo/verification.ts'
-import { ERROR_KEY, IDEMPOTENCY_KEY, NS } from '../../protocol/meta-keys.ts'
+import { ERROR_KEY, IDEMPOTENCY_KEY } from '../../protocol/meta-keys.ts'
 import type { CallRecord, StoredCall } from '../../records/calls.ts'
 import type { Services } from '../feature.ts'
 

@@ -1,11 +1,12 @@
 /** The feature `idempotency`: which calls have a key, and how long it is remembered. */
+import { NS } from '../../core/identity.ts'
 import { type Call, type Handler, listedTool, type Middleware, type Target } from '../../core/call.ts'
 import { dryRunSlot } from '../../core/dry-run.ts'
 import { acceptsTaskSlot } from '../../core/lasting-call.ts'
 import { operationSlot } from '../../records/operations.ts'
 import { compileRules, type Rule } from '../../core/failure.ts'
 import { asCalled } from '../../core/judgement/call.ts'
-import { CAMEL_KEY, IDEMPOTENCY_KEY, keyShape, NS } from '../../protocol/meta-keys.ts'
+import { CAMEL_KEY, IDEMPOTENCY_KEY, keyShape } from '../../protocol/meta-keys.ts'
 import { type Feature, type Services, toolSetting } from '../feature.ts'
 import { callerValues, modelArguments, toolFacts } from '../offers.ts'
 import { type ToolPolicy, IdempotentExecutor } from './executor.ts'

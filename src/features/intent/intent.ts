@@ -1,4 +1,5 @@
 /** Reads the stated intent of calls, suggests better tools, and redirects calls by configured rules. */
+import { NS } from '../../core/identity.ts'
 import type { Call, Handler, Outcome, Middleware, Target } from '../../core/call.ts'
 import { isPermitted } from '../own-calls.ts'
 import { type Descriptor, riskRanks, type ServerRecord } from '../../core/descriptor.ts'
@@ -23,7 +24,6 @@ import {
   withoutExtension,
   withWritten,
   ERROR_KEY,
-  NS,
 } from '../../protocol/meta-keys.ts'
 import { method as known } from '../../protocol/methods.ts'
 import { callKey, findCall } from '../../records/calls.ts'

@@ -2,6 +2,7 @@
  * The feature `permissions`: scopes and rules for calls, sessions with fewer scopes, and hidden entries.
  * Each kind of call has its checks: tools, names, URIs, lists. Ambiguous JSON is refused.
  */
+import { NS } from '../../core/identity.ts'
 import { LRUCache } from 'lru-cache'
 import {
   type Call,
@@ -14,7 +15,7 @@ import {
 import { withFinding } from '../../core/dry-run.ts'
 import { GatewayError, unknownPrompt, unknownResource, unknownTool } from '../../core/error.ts'
 import type { Principal } from '../../core/principal.ts'
-import { extensionOf, hasExtension, SESSION_TOKEN, withoutExtension, NS } from '../../protocol/meta-keys.ts'
+import { extensionOf, hasExtension, SESSION_TOKEN, withoutExtension } from '../../protocol/meta-keys.ts'
 import { isProtocolNotification, method } from '../../protocol/methods.ts'
 import { asTool } from '../builtin-tool.ts'
 import type { Feature, SettingsOf, Services } from '../feature.ts'

@@ -5,9 +5,10 @@
  * Invariants: the values of a call only grow; no value is invented; a heartbeat never prevents a later value of the
  * server.
  */
+import { NS } from '../../core/identity.ts'
 import type { Notification } from '../../core/call.ts'
 import { Payload } from '../../core/payload.ts'
-import { CHUNK_KEY, NS } from '../../protocol/meta-keys.ts'
+import { CHUNK_KEY } from '../../protocol/meta-keys.ts'
 import { PROGRESS } from '../../protocol/methods.ts'
 import { toDouble } from '../../core/json/exact-number.ts'
 

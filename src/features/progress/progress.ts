@@ -2,13 +2,14 @@
  * The feature `progress`: progress notifications of long calls, operations that can be resumed, and tasks in both
  * directions. Any slow tool is a task for clients that support tasks; any task of a server is a plain call for the others.
  */
+import { NS } from '../../core/identity.ts'
+import { tasksExtension } from '../../core/revisions.ts'
 import type { Call, Handler, Notification, Outcome } from '../../core/call.ts'
 import type { LongCalls } from '../../core/descriptor.ts'
 import { GatewayError, invalidParam } from '../../core/error.ts'
 import { Payload } from '../../core/payload.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
 import { pause } from '../../core/time/waiting.ts'
-import { NS, tasksExtension } from '../../protocol/meta-keys.ts'
 import { ACKNOWLEDGED, withFilter } from '../../protocol/subscription-filter.ts'
 import { hasCoreTasks, requestedTask, requireTasks } from '../../protocol/tasks.ts'
 import { isEnded, type OperationRecord } from '../../records/operations.ts'

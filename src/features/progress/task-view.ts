@@ -1,10 +1,11 @@
 /** An operation as a task: its status, and its inlined outcome or input requests. */
+import { NS } from '../../core/identity.ts'
 import type { Call, InputRequest, Task, TaskStatus } from '../../core/call.ts'
 import { modernError } from '../../protocol/modern.ts'
 import { GatewayError, VERIFY_EFFECT } from '../../core/error.ts'
 import { Payload } from '../../core/payload.ts'
 import { encodeInputRequest } from '../../protocol/input-requests.ts'
-import { ERROR_KEY, NS } from '../../protocol/meta-keys.ts'
+import { ERROR_KEY } from '../../protocol/meta-keys.ts'
 import { taskFields } from '../../protocol/tasks.ts'
 import { isEnded, type OperationRecord } from '../../records/operations.ts'
 import { stillRunning } from './notes.ts'

@@ -8,13 +8,18 @@ import { invalidParam } from '../../core/error.ts'
 import { isoTime } from '../../core/time/waiting.ts'
 import { isObject } from '../../core/json/json.ts'
 import type { Payload } from '../../core/payload.ts'
-import { argumentsHash, contentHash, principalHash, type Receipt } from '../../records/receipts.ts'
+import {
+  argumentsHash,
+  contentHash,
+  principalHash,
+  type Receipt,
+  RECEIPT_KEY,
+} from '../../records/receipts.ts'
 import {
   extensionOf,
   hasExtension,
   KEYS_PATH,
   PROVENANCE_KEY,
-  RECEIPT_KEY,
   withoutExtension,
 } from '../../protocol/meta-keys.ts'
 import type { Feature, Services } from '../feature.ts'

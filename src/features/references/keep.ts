@@ -7,6 +7,7 @@
  * Invariants: what is left of structured content still matches the output schema; nothing is left out that is not kept; and
  * after the server has answered nothing fails, so a result that cannot be kept is passed on.
  */
+import { NS } from '../../core/identity.ts'
 import type { Call, Middleware } from '../../core/call.ts'
 import { keepsResultSlot } from '../../core/used-reference.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
@@ -17,7 +18,7 @@ import type { Principal } from '../../core/principal.ts'
 import { type JsonSchema, matchesSchema, shortenedFor } from '../../core/schema/schema.ts'
 import { MAX_MESSAGE_BYTES, isPageSlot, spoolSlot } from '../../core/spool.ts'
 import { world } from '../../core/world.ts'
-import { NOT_KEPT_KEY, NS, withoutFlag } from '../../protocol/meta-keys.ts'
+import { NOT_KEPT_KEY, withoutFlag } from '../../protocol/meta-keys.ts'
 import { type KeptBlob, type NewReference, type Reference, References } from '../../records/references.ts'
 import { type Spooled, StoreSpool } from '../../records/spool.ts'
 import { type Bytes, collected } from '../../store/blobs/blobs.ts'

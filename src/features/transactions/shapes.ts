@@ -1,4 +1,5 @@
 /** Transactions as callers see them in results. */
+import { NS } from '../../core/identity.ts'
 import type { Outcome } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { resultValue } from '../../core/undo/expression.ts'
@@ -6,7 +7,6 @@ import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
 import type { Action } from '../../records/actions.ts'
 import { stepsInDoubt, needsAttention, type Step, type Transaction } from '../../records/transactions.ts'
-import { NS } from '../../protocol/meta-keys.ts'
 import { ExactNumber, isNumber } from '../../core/json/exact-number.ts'
 
 type Json = Readonly<Record<string, unknown>>

@@ -1,10 +1,11 @@
 /** The feature `transactions`: begin, commit, roll back, status, and calls as steps. */
+import { NS } from '../../core/identity.ts'
 import { isAsked } from '../../core/settings.ts'
 import { world } from '../../core/world.ts'
 import type { Call, Handler } from '../../core/call.ts'
 import { GatewayError, invalidParam } from '../../core/error.ts'
 import { background } from '../../core/log.ts'
-import { hasExtension, NS, TRANSACTION_ID } from '../../protocol/meta-keys.ts'
+import { hasExtension, TRANSACTION_ID } from '../../protocol/meta-keys.ts'
 import { toStoredPrincipal } from '../../records/principal.ts'
 import {
   stepsInDoubt,

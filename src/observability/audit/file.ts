@@ -19,7 +19,7 @@ import { promisify } from 'node:util'
 import { escapeHidden } from '../../core/text/escape.ts'
 import { isObject } from '../../core/json/json.ts'
 import { parseJson } from '../../core/json/read.ts'
-import { type FileLock, takeLock } from '../../durable/file-lock.ts'
+import { type FileLock, takeLock } from './file-lock.ts'
 import { plantedProblem } from '../../store/private-folder.ts'
 
 /** How many processes may write an audit log with the same name, each to its own file. */

@@ -8,7 +8,7 @@ import { type Fields, Payload } from '../../core/payload.ts'
 import { self } from '../../core/identity.ts'
 import { standardHeaders } from '../../protocol/headers.ts'
 import { metaKeys } from '../../protocol/meta-keys.ts'
-import { latestModern } from '../../protocol/revisions.ts'
+import { latestModern } from '../../core/revisions.ts'
 import { readEvents } from '../../protocol/sse.ts'
 
 /** Header fields, by name. */

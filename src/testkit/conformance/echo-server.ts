@@ -4,7 +4,7 @@
  */
 import { setTimeout as wait } from 'node:timers/promises'
 import { isObject, readJson } from '../../core/json/json.ts'
-import { latestLegacy } from '../../protocol/revisions.ts'
+import { latestLegacy } from '../../core/revisions.ts'
 import type {
   TransportInterceptor,
   TransportReceiver,

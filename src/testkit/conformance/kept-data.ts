@@ -1,5 +1,6 @@
 /** Checks of what the gateway keeps for a caller alone: results as references, and the state of a session. */
-import { NS, REFERENCE_KEY, SESSION_KEY, SESSION_STATE_KEY } from '../../protocol/meta-keys.ts'
+import { NS } from '../../core/identity.ts'
+import { REFERENCE_KEY, SESSION_KEY, SESSION_STATE_KEY } from '../../protocol/meta-keys.ts'
 import type { Fields } from '../../core/payload.ts'
 import type { Answer, Endpoint, Extras } from './client.ts'
 import {

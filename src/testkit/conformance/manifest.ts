@@ -1,7 +1,8 @@
 /** Checks of how a server and its gateway are described: lists, manifest, costs, types, recommendations. */
+import { NS } from '../../core/identity.ts'
 import { isObject, readJson } from '../../core/json/json.ts'
 import { aliasOf } from '../../core/text/alias.ts'
-import { NS, PROVENANCE_KEY } from '../../protocol/meta-keys.ts'
+import { PROVENANCE_KEY } from '../../protocol/meta-keys.ts'
 import type { Fields } from '../../core/payload.ts'
 import type { Endpoint } from './client.ts'
 import {

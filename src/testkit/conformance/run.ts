@@ -2,7 +2,7 @@
 import { within } from '../../core/time/waiting.ts'
 import { type CheckResult, type CheckStatus, type Report, reportOf } from '../report.ts'
 import { type Check, type Context, Failure, Skip } from './check.ts'
-import { latestModern } from '../../protocol/revisions.ts'
+import { latestModern } from '../../core/revisions.ts'
 import { confirmationChecks } from './confirmation.ts'
 import { errorChecks } from './errors.ts'
 import { eventChecks } from './events.ts'

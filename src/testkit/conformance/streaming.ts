@@ -1,7 +1,9 @@
 /** Checks of what a client gets beside or after a response: progress, resumed calls, collected pages, tasks. */
+import { NS } from '../../core/identity.ts'
+import { tasksExtension } from '../../core/revisions.ts'
 import { setTimeout as wait } from 'node:timers/promises'
 import { readJson } from '../../core/json/json.ts'
-import { NS, STREAM_KEY, tasksExtension } from '../../protocol/meta-keys.ts'
+import { STREAM_KEY } from '../../protocol/meta-keys.ts'
 import type { Fields } from '../../core/payload.ts'
 import type { Answer, Endpoint } from './client.ts'
 import {

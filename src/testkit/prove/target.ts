@@ -1,4 +1,5 @@
 /** The server of a proof, called through the gateway: alone, with an idempotency key, or as the step of a transaction. */
+import { NS } from '../../core/identity.ts'
 import type { Handler } from '../../core/call.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { firstWords } from '../../core/failure.ts'
@@ -6,7 +7,7 @@ import { isObject, readJson } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
 import { resultValue } from '../../core/undo/expression.ts'
 import { ownCall } from '../../protocol/lift.ts'
-import { IDEMPOTENCY_KEY, metaKeys, NS, TRANSACTION_ID } from '../../protocol/meta-keys.ts'
+import { IDEMPOTENCY_KEY, metaKeys, TRANSACTION_ID } from '../../protocol/meta-keys.ts'
 import type { TransportInterceptor, TransportReceiver } from '../../upstream/transport/transport.ts'
 import { outsideOf, type Sandbox } from './sandbox.ts'
 

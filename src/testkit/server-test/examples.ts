@@ -2,12 +2,12 @@
  * The example calls of a tool: where they come from, whether the server does what they show, and what its
  * errors reveal.
  */
+import { NS } from '../../core/identity.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
 import { isObject, isSame, readJson } from '../../core/json/json.ts'
 import { type Fields, Payload } from '../../core/payload.ts'
 import { settingOf, type UpstreamSettings } from '../../core/settings.ts'
 import { excerpt } from '../../core/text/redact.ts'
-import { NS } from '../../protocol/meta-keys.ts'
 import { steady } from '../steady.ts'
 import { type Answer, absenceOf, type CheckContext, isAsking } from './session.ts'
 import type { Redactor } from '../../core/text/redactor.ts'

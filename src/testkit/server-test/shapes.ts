@@ -1,7 +1,7 @@
 /** What is wrong with the form of results, by the schema of MCP (`schema/` in its specification). */
 import type { Fields } from '../../core/payload.ts'
 import { isObject } from '../../core/json/json.ts'
-import { findRevision } from '../../protocol/revisions.ts'
+import { findRevision } from '../../core/revisions.ts'
 
 type Check = (value: unknown) => boolean
 

@@ -21,7 +21,7 @@ import {
 import { JsonRpcPeer } from '../../protocol/json-rpc-peer.ts'
 import { metaKeys } from '../../protocol/meta-keys.ts'
 import { isTaskStatus, method, rootsChanged } from '../../protocol/methods.ts'
-import { findRevision, latestLegacy, type Revision } from '../../protocol/revisions.ts'
+import { findRevision, latestLegacy, type Revision } from '../../core/revisions.ts'
 import { checkedDeclaration } from '../../protocol/server-shapes.ts'
 import { relatedTaskOf } from '../../protocol/tasks.ts'
 import { callHeaders } from '../../protocol/trace-context.ts'

@@ -7,7 +7,7 @@ import { isObject } from '../../core/json/json.ts'
 import { type Spool, spoolSlot } from '../../core/spool.ts'
 import { metaKeys } from '../../protocol/meta-keys.ts'
 import { declaredTasks, declaresTasks } from '../../protocol/tasks.ts'
-import type { Revision } from '../../protocol/revisions.ts'
+import type { Revision } from '../../core/revisions.ts'
 import { traceEdits, tracedParams } from '../../protocol/trace-context.ts'
 
 const STANDARD = 'io.modelcontextprotocol/'

@@ -2,6 +2,7 @@
  * Calls that servers answer with a task. A caller above that follows tasks gets the task, and continues the same call with
  * the state it came with; for every other caller the task is followed here, so that it looks like a plain call.
  */
+import { tasksExtension } from '../../core/revisions.ts'
 import { world } from '../../core/world.ts'
 import type { Call, Outcome, RequestState, Task } from '../../core/call.ts'
 import { acceptsTaskSlot } from '../../core/lasting-call.ts'
@@ -9,7 +10,7 @@ import { GatewayError, VERIFY_EFFECT } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
 import { pause } from '../../core/time/waiting.ts'
-import { metaKeys, tasksExtension } from '../../protocol/meta-keys.ts'
+import { metaKeys } from '../../protocol/meta-keys.ts'
 import { readAcceptance, readTask } from '../../protocol/tasks.ts'
 import type { ListedTool } from '../../protocol/found-tool.ts'
 

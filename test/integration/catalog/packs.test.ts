@@ -1,10 +1,10 @@
 import { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js'
 import { beforeAll, describe, expect, it } from 'vitest'
-import { classify, withPack } from '../../../src/catalog/classify.ts'
-import chromeDevtools from '../../../src/catalog/packs/chrome-devtools.json' with { type: 'json' }
-import notion from '../../../src/catalog/packs/notion.json' with { type: 'json' }
-import playwright from '../../../src/catalog/packs/playwright.json' with { type: 'json' }
+import { classify, withPack } from '../../../src/core/judgement/classify.ts'
+import chromeDevtools from '../../../src/core/judgement/packs/chrome-devtools.json' with { type: 'json' }
+import notion from '../../../src/core/judgement/packs/notion.json' with { type: 'json' }
+import playwright from '../../../src/core/judgement/packs/playwright.json' with { type: 'json' }
 import type { Pack } from '../../../src/core/pack.ts'
 import { effectRanks } from '../../../src/core/judgement/evidence.ts'
 import type { Judgement } from '../../../src/core/judgement/judge.ts'

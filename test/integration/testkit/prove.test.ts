@@ -13,9 +13,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import filesystem from '../../../src/catalog/packs/filesystem.json' with { type: 'json' }
-import memory from '../../../src/catalog/packs/memory.json' with { type: 'json' }
-import redis from '../../../src/catalog/packs/redis.json' with { type: 'json' }
+import filesystem from '../../../src/core/judgement/packs/filesystem.json' with { type: 'json' }
+import memory from '../../../src/core/judgement/packs/memory.json' with { type: 'json' }
+import redis from '../../../src/core/judgement/packs/redis.json' with { type: 'json' }
 import { inRepository, readDocument } from '../../support/document.ts'
 import { foreignFile } from '../../support/foreign.ts'
 import { type Finished, runCommand } from '../../support/gateway.ts'

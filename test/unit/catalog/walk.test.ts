@@ -1,5 +1,5 @@
+import { listAllPages } from '../../../src/protocol/listing.ts'
 import { expect, it } from 'vitest'
-import { listAllPages } from '../../../src/catalog/pagination.ts'
 import type { Call, Handler } from '../../../src/core/call.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import { toolCall } from '../../support/tool-call.ts'

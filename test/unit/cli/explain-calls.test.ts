@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { toolLines, toolTable } from '../../../src/cli/explain.ts'
 import type { Descriptor } from '../../../src/core/descriptor.ts'
-import { classify } from '../../../src/catalog/classify.ts'
+import { classify } from '../../../src/core/judgement/classify.ts'
 import { judgeUndo } from '../../../src/core/undo/judge-undo.ts'
 import { serverSettings } from '../../support/server-settings.ts'
 

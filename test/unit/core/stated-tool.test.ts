@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { classify } from '../../../src/catalog/classify.ts'
+import { classify } from '../../../src/core/judgement/classify.ts'
 import { reportedRisk, statedTool } from '../../../src/core/stated-tool.ts'
 import { serverSettings } from '../../support/server-settings.ts'
 

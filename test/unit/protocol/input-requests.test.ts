@@ -7,7 +7,7 @@ import {
   readInputResponse,
   encodeInputRequest,
 } from '../../../src/protocol/input-requests.ts'
-import { findRevision, latestLegacy, revisionNames } from '../../../src/protocol/revisions.ts'
+import { findRevision, latestLegacy, revisionNames } from '../../../src/core/revisions.ts'
 
 const everything = { elicitation: { form: {}, url: {} }, sampling: { tools: {} }, roots: {}, 'x-own': {} }
 

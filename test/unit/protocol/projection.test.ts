@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { Payload } from '../../../src/core/payload.ts'
 import { validator } from '../../../src/core/schema/schema.ts'
 import { lowerNote, lowerResult, wrapSchema } from '../../../src/protocol/projection.ts'
-import { findRevision, latestLegacy, type Revision, revisionNames } from '../../../src/protocol/revisions.ts'
+import { findRevision, latestLegacy, type Revision, revisionNames } from '../../../src/core/revisions.ts'
 
 function revision(name: string): Revision {
   const found = findRevision(name)

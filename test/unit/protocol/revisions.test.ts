@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { findRevision, negotiate, revisionNames } from '../../../src/protocol/revisions.ts'
+import { findRevision, negotiate, revisionNames } from '../../../src/core/revisions.ts'
 
 it('the draft before the first revision is spoken with clients that request it, like that revision', () => {
   const draft = negotiate('2024-10-07')

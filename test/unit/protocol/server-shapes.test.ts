@@ -14,7 +14,7 @@ import { Payload } from '../../../src/core/payload.ts'
 import { initializeResult } from '../../../src/protocol/legacy.ts'
 import { metaKeys } from '../../../src/protocol/meta-keys.ts'
 import { lowerResult } from '../../../src/protocol/projection.ts'
-import { latestLegacy } from '../../../src/protocol/revisions.ts'
+import { latestLegacy } from '../../../src/core/revisions.ts'
 import { checkedDeclaration, checkedPage } from '../../../src/protocol/server-shapes.ts'
 import {
   invalidCapabilities,

@@ -7,6 +7,8 @@
  * revisions: those have webhooks alone, as ChatGPT does. Other older clients do not know the extension, and for them its
  * methods do not exist.
  */
+import { NS } from '../../../core/identity.ts'
+import { eventsExtension } from '../../../core/revisions.ts'
 import type { Call, Client, Handler, Middleware, Outcome } from '../../../core/call.ts'
 import { modernError } from '../../../protocol/modern.ts'
 import { GatewayError } from '../../../core/error.ts'
@@ -16,7 +18,6 @@ import type { Principal } from '../../../core/principal.ts'
 import type { Seal, SealUse } from '../../../core/seal.ts'
 import { isoTime } from '../../../core/time/waiting.ts'
 import { world } from '../../../core/world.ts'
-import { eventsExtension, NS } from '../../../protocol/meta-keys.ts'
 import { unknownMethod } from '../../../protocol/methods.ts'
 import { answered, pageOfList } from '../../builtin-tool.ts'
 import {

@@ -3,6 +3,7 @@
  * methods and tools, events on the streams that such clients have, and polling where they have none. A subscription is kept
  * in the store, so that it can be polled whether its events are also sent or not.
  */
+import { NS } from '../../../core/identity.ts'
 import type { Call, ClientStream, Handler, Middleware, Notification, Outcome } from '../../../core/call.ts'
 import { GatewayError } from '../../../core/error.ts'
 import { toDouble } from '../../../core/json/exact-number.ts'
@@ -12,7 +13,6 @@ import { Payload } from '../../../core/payload.ts'
 import { escapeHidden } from '../../../core/text/escape.ts'
 import { isoTime, pause } from '../../../core/time/waiting.ts'
 import { world } from '../../../core/world.ts'
-import { NS } from '../../../protocol/meta-keys.ts'
 import { ACKNOWLEDGED, withFilter } from '../../../protocol/subscription-filter.ts'
 import { EventSubscriptions } from '../../../records/event-subscriptions.ts'
 import { answered, asTool, pageOfList } from '../../builtin-tool.ts'

@@ -7,6 +7,7 @@
  * the events before it are, so what the server keeps is not missed when the gateway restarts. What may have been missed
  * is a gap in the log.
  */
+import { eventsExtension } from '../../../core/revisions.ts'
 import { hash } from 'node:crypto'
 import type { Notification } from '../../../core/call.ts'
 import { serverRequest } from '../../own-calls.ts'
@@ -18,7 +19,6 @@ import { hasReachedShare, type Principal } from '../../../core/principal.ts'
 import { type Backoff, delayBefore } from '../../../core/time/backoff.ts'
 import { pause, within } from '../../../core/time/waiting.ts'
 import { world } from '../../../core/world.ts'
-import { eventsExtension } from '../../../protocol/meta-keys.ts'
 import type { Services } from '../../feature.ts'
 import { masked } from '../../offers.ts'
 import { errorOfServer, isCallbackFailure, isFinal, resourceExhausted, terminationOf } from '../errors.ts'

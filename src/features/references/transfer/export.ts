@@ -2,13 +2,14 @@
  * Results as references on request: the tool `export_result_ref`, and `POST /export`. Either makes a call of a tool for
  * its caller and keeps the result whatever its size, or keeps the result of an operation that has ended.
  */
+import { tasksExtension } from '../../../core/revisions.ts'
 import type { Call, Outcome } from '../../../core/call.ts'
 import type { Descriptor } from '../../../core/descriptor.ts'
 import { asGatewayError, GatewayError, invalidParam } from '../../../core/error.ts'
 import { isObject } from '../../../core/json/json.ts'
 import { Payload } from '../../../core/payload.ts'
 import { world } from '../../../core/world.ts'
-import { NOT_KEPT_KEY, REFERENCE_KEY, REFERENCES_KEY, tasksExtension } from '../../../protocol/meta-keys.ts'
+import { NOT_KEPT_KEY, REFERENCE_KEY, REFERENCES_KEY } from '../../../protocol/meta-keys.ts'
 import { isEnded, OperationIds, type OperationRecord, Operations } from '../../../records/operations.ts'
 import { type Reference, unknownReference } from '../../../records/references.ts'
 import { collected } from '../../../store/blobs/blobs.ts'

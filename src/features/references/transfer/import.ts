@@ -6,6 +6,7 @@
  * Invariant: only hosts of `allow_hosts` are reached, over https and at addresses of the internet; redirects are refused.
  * The URL is a credential: it occurs in no error, log or record.
  */
+import { NS } from '../../../core/identity.ts'
 import { createHash, type Hash } from 'node:crypto'
 import { bareHost } from '../../../core/address.ts'
 import { callOnBehalf } from '../../own-calls.ts'
@@ -18,7 +19,7 @@ import { Payload } from '../../../core/payload.ts'
 import { anonymous } from '../../../core/principal.ts'
 import { acceptsMember } from '../../../core/schema/argument-mismatches.ts'
 import { within } from '../../../core/time/waiting.ts'
-import { ERROR_KEY, NS } from '../../../protocol/meta-keys.ts'
+import { ERROR_KEY } from '../../../protocol/meta-keys.ts'
 import { UPLOADS } from '../../../records/plain-name.ts'
 import type { Reference, References } from '../../../records/references.ts'
 import { answered, asToolWithResult, optionalText } from '../../builtin-tool.ts'

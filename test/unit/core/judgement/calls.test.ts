@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { classify } from '../../../../src/catalog/classify.ts'
+import { classify } from '../../../../src/core/judgement/classify.ts'
 import { asCalled, atLeast } from '../../../../src/core/judgement/call.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { serverSettings } from '../../../support/server-settings.ts'

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { classify } from '../../../../src/catalog/classify.ts'
+import { classify } from '../../../../src/core/judgement/classify.ts'
 import { serverSettings } from '../../../support/server-settings.ts'
 
 function riskOf(name: string, description: string): string {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { classify } from '../../../../src/catalog/classify.ts'
+import { classify } from '../../../../src/core/judgement/classify.ts'
 import { Descriptors } from '../../../../src/catalog/tool-descriptors.ts'
 import { surroundingsOf } from '../../../../src/core/judgement/surroundings.ts'
 import { serverSettings } from '../../../support/server-settings.ts'

@@ -1,5 +1,6 @@
 /**
- * The table of MCP revisions and their capabilities. Code reads a row's properties and never compares revision names.
+ * The table of MCP revisions and their capabilities, and the names of its extensions. Code reads a row's properties and never
+ * compares revision names.
  */
 
 /** The properties of a protocol revision. A new revision is a new row. */
@@ -123,3 +124,12 @@ export function negotiate(requested: unknown): Revision {
 export function claimsModern(name: string): boolean {
   return name >= latestModern.name && /^\d{4}-\d{2}-\d{2}$/.test(name)
 }
+
+/** The tasks extension of 2026-07-28. */
+export const tasksExtension = 'io.modelcontextprotocol/tasks'
+
+/** The events extension of 2026-07-28 (SEP-3415). */
+export const eventsExtension = 'io.modelcontextprotocol/events'
+
+/** The extension of tools with views, MCP Apps (SEP-1865). */
+export const appsExtension = 'io.modelcontextprotocol/ui'

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest'
-import { classify } from '../../../src/catalog/classify.ts'
-import type { Classification } from '../../../src/core/descriptor.ts'
-import type { UpstreamSettings } from '../../../src/core/settings.ts'
-import { serverSettings } from '../../support/server-settings.ts'
+import { classify } from '../../../../src/core/judgement/classify.ts'
+import type { Classification } from '../../../../src/core/descriptor.ts'
+import type { UpstreamSettings } from '../../../../src/core/settings.ts'
+import { serverSettings } from '../../../support/server-settings.ts'
 
 type Hints = Readonly<Record<string, boolean>>
 

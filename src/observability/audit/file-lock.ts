@@ -8,8 +8,8 @@
  */
 import { closeSync, openSync, readFileSync, renameSync, rmSync, statSync, writeSync } from 'node:fs'
 import { hostname } from 'node:os'
-import { parseJson } from '../core/json/read.ts'
-import { world } from '../core/world.ts'
+import { parseJson } from '../../core/json/read.ts'
+import { world } from '../../core/world.ts'
 
 /** How often a holder touches its lock, and the age at which a lock is stale, in milliseconds. */
 const HEARTBEAT_INTERVAL_MS = 20_000

@@ -1,21 +1,21 @@
 /**
  * Classifies tools: by the settings, then by the pack of the server's package, then by the judgement of the definition.
  */
-import type { Classification, Operation, Risk } from '../core/descriptor.ts'
-import { isObject } from '../core/json/json.ts'
-import { opOfEffect, riskOfEffect } from '../core/judgement/call.ts'
-import { type Effect, effectRanks } from '../core/judgement/evidence.ts'
-import { judge, type Judgement } from '../core/judgement/judge.ts'
-import { verbClass } from '../core/judgement/lexicon.ts'
-import type { Surroundings } from '../core/judgement/surroundings.ts'
-import { leadingVerb } from '../core/judgement/words.ts'
-import { definitionHash, type Pack, parsePack, proofIndex, provedIn } from '../core/pack.ts'
-import { type UpstreamSettings, settingOf } from '../core/settings.ts'
-import { statedTool } from '../core/stated-tool.ts'
+import type { Classification, Operation, Risk } from '../descriptor.ts'
+import { isObject } from '../json/json.ts'
+import { opOfEffect, riskOfEffect } from './call.ts'
+import { type Effect, effectRanks } from './evidence.ts'
+import { judge, type Judgement } from './judge.ts'
+import { verbClass } from './lexicon.ts'
+import type { Surroundings } from './surroundings.ts'
+import { leadingVerb } from './words.ts'
+import { definitionHash, type Pack, parsePack, proofIndex, provedIn } from '../pack.ts'
+import { type UpstreamSettings, settingOf } from '../settings.ts'
+import { statedTool } from '../stated-tool.ts'
 import chromeDevtools from './packs/chrome-devtools.json' with { type: 'json' }
 import notion from './packs/notion.json' with { type: 'json' }
 import playwright from './packs/playwright.json' with { type: 'json' }
-import type { ProvedTool } from '../core/proof.ts'
+import type { ProvedTool } from '../proof.ts'
 import filesystem from './packs/filesystem.json' with { type: 'json' }
 import memory from './packs/memory.json' with { type: 'json' }
 import redis from './packs/redis.json' with { type: 'json' }
