@@ -22,7 +22,7 @@ import { StdioNegotiator } from './negotiate-stdio.ts'
 import { type NoteStore, ProbeNotes } from './probe-notes.ts'
 import type { Credentials } from './oauth/credentials.ts'
 import type { UpstreamConnection } from './protocol/connection.ts'
-import { Reachability } from './reachability.ts'
+import { Reachability } from './failures.ts'
 import { proofFor } from './protocol/gateway-proof.ts'
 import { handshakeParams, LegacyConnection } from './protocol/legacy.ts'
 import { ModernConnection } from './protocol/modern.ts'
@@ -98,38 +98,18 @@ export class Connector {
   /** Set once the server turns out to keep nothing for a connection, so that clients need none of their own. */
   #isStateless = false
 
-  constructor(
-    settings: UpstreamSettings,
-    { variables, proxies, store, credentials, redactor, intercept, meter, log }: ConnectorOptions,
-  ) {
+  constructor(settings: UpstreamSettings, options: ConnectorOptions) {
+    const { credentials, redactor, log } = options
     this.#isUrl = settings.reach.kind === 'url'
     this.#credentials = credentials
     this.#redactor = redactor
     this.#timeout = () => AbortSignal.any([world.timeoutSignal(settings.startTimeout), this.#closed.signal])
     this.#quota = this.#isPersonal ? undefined : new UpstreamQuota()
     this.#stderr = new LastLines(redactor.text)
-    this.#negotiate = negotiator(settings, {
-      variables,
-      proxies,
-      store,
-      quota: this.#quota,
-      stepTimeout: this.#timeout,
-      log,
-      lastLines: this.#stderr,
-      isIntercepted: intercept !== undefined,
-      counted: (start) => this.#pool.counted(start),
-    })
+    this.#negotiate = this.#negotiator(settings, options)
     this.#pool = new Pool<Key>({
       idle: settings.idle,
-      open: (key) =>
-        openConnection(key, settings, {
-          redactor,
-          intercept,
-          stepTimeout: this.#timeout,
-          meter,
-          log,
-          onLost: () => this.#connectionLost(),
-        }),
+      open: (key) => this.#openConnection(key, settings, options),
       owner: ({ call }) => call.principal,
       // One caller's credentials, or an era the server does not have, are no problem for other callers.
       isFailure: (error, { isTrial }) => !isTrial && !isOfCredentials(error),
@@ -221,6 +201,80 @@ export class Connector {
     return this.#credentials?.isPersonal === true
   }
 
+  #negotiator(
+    settings: UpstreamSettings,
+    { variables, proxies, store, intercept, log }: ConnectorOptions,
+  ): Negotiate {
+    const { reach } = settings
+    const [quota, stepTimeout] = [this.#quota, this.#timeout]
+    if (reach.kind === 'command') {
+      const connect = stdioConnect(reach, variables, { log, lastLines: this.#stderr })
+      const notes = new ProbeNotes(store, reach, log)
+      const isIntercepted = intercept !== undefined
+      const stdio = new StdioNegotiator(settings, { connect, notes, isIntercepted, stepTimeout, log })
+      const pinned = findRevision(settings.revision)
+      return (call) =>
+        stdio.negotiate(
+          handshakeParams({ ...clientOf(call, settings), ...(pinned && { revision: pinned.name }) }),
+          (start) => this.#pool.counted(start),
+        )
+    }
+    const url = new URL(reach.url)
+    const headers: Record<string, string> = {}
+    for (const [name, value] of Object.entries(reach.headers)) headers[name.toLowerCase()] = value.reveal()
+    const client = createHttpClient(url, headers, proxies(url))
+    return (_call, login, deadline) =>
+      negotiateHttp(settings, { ...client, quota, login }, { stepTimeout, deadline, log })
+  }
+
+  #openConnection(
+    { route, call, login, isTrial, deadline }: Key,
+    settings: UpstreamSettings,
+    { redactor, intercept = (open) => open, meter, log }: ConnectorOptions,
+  ): Promise<UpstreamConnection> {
+    const { revision, mirrors } = route
+    // The handshake uses the rest of the start timeout; each later step has a timeout of its own.
+    let isOpen = false
+    let current: UpstreamConnection | undefined
+    const starting = isTrial ? AbortSignal.any([world.timeoutSignal(TRIAL_TIMEOUT_MS), deadline]) : deadline
+    const context = { meter, log, stepTimeout: () => (isOpen ? this.#timeout() : starting) }
+    const opened = <Opened extends UpstreamConnection>(connection: Opened): Opened => {
+      isOpen = true
+      current = connection
+      return connection
+    }
+    const open: OpenTransport = (receiver) => {
+      const closed = (error: Error): void => {
+        const isLost = current?.isClosed === false
+        receiver.closed(error)
+        if (isLost) this.#connectionLost()
+      }
+      return route.connect({ ...receiver, closed }, login)
+    }
+    const received = redactor.receiving(intercept(open, { settings, era: route.era }))
+    // A server that proved to be the configured gateway may send statements of its own.
+    const mayKeep = settings.gatewayKey === undefined ? undefined : () => true
+    const connect: OpenTransport = admitting(received, log, mayKeep)
+    const { roots } = settings
+    if (route.era === 'modern')
+      return ModernConnection.open({
+        connect,
+        revision,
+        mirrors,
+        proof: proofFor(settings),
+        ...context,
+      }).then(opened)
+    return LegacyConnection.open({
+      connect,
+      ...clientOf(call, settings),
+      revision,
+      proof: () => proofFor(settings),
+      ...context,
+      ...(Array.isArray(roots) && { roots }),
+      ...(connectionSlot.of(call) && { keepsContext: true }),
+    }).then(opened)
+  }
+
   /** One caller's failed credentials say nothing about another's, so personal negotiations are not shared. */
   #findRoute(call: Call, login: Login | undefined, deadline: AbortSignal): Promise<Route> {
     if (this.#isPersonal) return this.#negotiate(call, login, deadline)
@@ -248,104 +302,6 @@ export class Connector {
 
 type Negotiate = (call: Call, login: Login | undefined, deadline: AbortSignal) => Promise<Route>
 
-function negotiator(
-  settings: UpstreamSettings,
-  {
-    variables,
-    proxies,
-    store,
-    quota,
-    stepTimeout,
-    log,
-    lastLines,
-    isIntercepted,
-    counted,
-  }: Pick<ConnectorOptions, 'variables' | 'proxies' | 'store' | 'log'> & {
-    readonly lastLines: LastLines
-    readonly isIntercepted: boolean
-    readonly quota: UpstreamQuota | undefined
-    readonly stepTimeout: StepTimeout
-    counted<Value>(start: () => Promise<Value>): Promise<Value>
-  },
-): Negotiate {
-  const { reach } = settings
-  if (reach.kind === 'command') {
-    const connect = stdioConnect(reach, variables, { log, lastLines })
-    const notes = new ProbeNotes(store, reach, log)
-    const stdio = new StdioNegotiator(settings, { connect, notes, isIntercepted, stepTimeout, log })
-    const pinned = findRevision(settings.revision)
-    return (call) =>
-      stdio.negotiate(
-        handshakeParams({ ...clientOf(call, settings), ...(pinned && { revision: pinned.name }) }),
-        counted,
-      )
-  }
-  const headers: Record<string, string> = {}
-  for (const [name, value] of Object.entries(reach.headers)) headers[name.toLowerCase()] = value.reveal()
-  const url = new URL(reach.url)
-  const client = createHttpClient(url, headers, proxies(url))
-  return (_call, login, deadline) =>
-    negotiateHttp(settings, { ...client, quota, login }, { stepTimeout, deadline, log })
-}
-
-function openConnection(
-  { route, call, login, isTrial, deadline }: Key,
-  settings: UpstreamSettings,
-  {
-    onLost,
-    intercept = (open) => open,
-    ...given
-  }: {
-    readonly redactor: MessageRedactor
-    readonly intercept: TransportInterceptor | undefined
-    readonly stepTimeout: StepTimeout
-    readonly meter: ExchangeMeter | undefined
-    readonly log: Log
-    /** Called when an open connection ends by itself. */
-    onLost(): void
-  },
-): Promise<UpstreamConnection> {
-  const { revision, mirrors } = route
-  // The handshake uses the rest of the start timeout; each later step has a timeout of its own.
-  let isOpen = false
-  let current: UpstreamConnection | undefined
-  const starting = isTrial ? AbortSignal.any([world.timeoutSignal(TRIAL_TIMEOUT_MS), deadline]) : deadline
-  const context = { ...given, stepTimeout: () => (isOpen ? given.stepTimeout() : starting) }
-  const opened = <Opened extends UpstreamConnection>(connection: Opened): Opened => {
-    isOpen = true
-    current = connection
-    return connection
-  }
-  const open: OpenTransport = (receiver) => {
-    const closed = (error: Error): void => {
-      const isLost = current?.isClosed === false
-      receiver.closed(error)
-      if (isLost) onLost()
-    }
-    return route.connect({ ...receiver, closed }, login)
-  }
-  const received = given.redactor.receiving(intercept(open, { settings, era: route.era }))
-  const connect: OpenTransport = admitting(received, {
-    log: context.log,
-    // A server that proved to be the configured gateway may send statements of its own.
-    ...(settings.gatewayKey !== undefined && { mayKeep: () => true }),
-  })
-  const { roots } = settings
-  if (route.era === 'modern')
-    return ModernConnection.open({ connect, revision, mirrors, proof: proofFor(settings), ...context }).then(
-      opened,
-    )
-  return LegacyConnection.open({
-    connect,
-    ...clientOf(call, settings),
-    revision,
-    proof: () => proofFor(settings),
-    ...context,
-    ...(Array.isArray(roots) && { roots }),
-    ...(connectionSlot.of(call) && { keepsContext: true }),
-  }).then(opened)
-}
-
 /** The client as legacy servers see it. */
 function clientOf(call: Call, settings: UpstreamSettings) {
   const isOwn = settings.isolation === 'per_client' || connectionSlot.of(call) !== undefined
@@ -357,18 +313,13 @@ function clientOf(call: Call, settings: UpstreamSettings) {
 // that no later code has to check who wrote them. A server trusted as a peer gateway may keep names through `mayKeep`;
 // this is the only place with such an exception.
 
-interface AdmissionOptions {
-  readonly mayKeep?: MayKeep
-  readonly log: Log
-}
-
 /** The maximum number of logged names per connection, so that a server cannot flood the log. */
 const MAX_LOGGED_NAMES = 10
 
 const HINT = 'if the server is one of your own gateways, set its key with gateway_key (or --gateway-key)'
 
 /** Opens connections whose messages arrive without reserved members. */
-function admitting(connect: OpenTransport, { mayKeep, log }: AdmissionOptions): OpenTransport {
+function admitting(connect: OpenTransport, log: Log, mayKeep?: MayKeep): OpenTransport {
   return (receiver) => {
     const logged = new Set<string>()
     const note = (removed: readonly string[]): void => {

@@ -2,7 +2,8 @@
  * Failures before and during a call: which are temporary, which left the call unsent, and which are repeated briefly.
  */
 import { world } from '../core/world.ts'
-import { asGatewayError, GatewayError } from '../core/error.ts'
+import { asGatewayError, GatewayError, type Extra } from '../core/error.ts'
+import { isOfCredentials } from './transport/auth-retry.ts'
 
 /** A failure to connect. The call itself was not sent yet, so its outcome is known. */
 export function beforeCall(thrown: unknown): unknown {
@@ -49,6 +50,17 @@ export function isPassing(error: unknown): boolean {
   return ['SERVER_UNAVAILABLE', 'OUTCOME_UNKNOWN', 'OVERLOADED'].includes(asGatewayError(error).code)
 }
 
+/** The failure of requests whose connection is gone before their responses came. */
+export function responseLost(message: string, extra: Extra = {}): GatewayError {
+  const suggestion = 'Check whether the call took effect before making it again.'
+  return new GatewayError('OUTCOME_UNKNOWN', message, { suggestion, ...extra })
+}
+
+/** The failure of the pending requests of a connection that was closed. */
+export function connectionClosed(cause: Error): GatewayError {
+  return responseLost(`${cause.message} A pending call may have taken effect.`, { cause })
+}
+
 /** How long a failure is repeated instead of retried, in milliseconds. */
 const FAILURE_TTL_MS = 250
 
@@ -71,5 +83,38 @@ export class NegativeCache<Value> {
       this.#failed = { error, at: world.monotonic() }
       throw error
     }
+  }
+}
+
+// Whether a server can be reached, as its last connection or call showed. Those who wait for changes learn of each
+// transition once, however many calls fail.
+
+/** Called with whether a server can be reached, whenever that changes. */
+type OnReachable = (isReachable: boolean) => void
+
+/** The reachability of one server. */
+export class Reachability {
+  readonly #listeners = new Set<OnReachable>()
+  #isReachable: boolean | undefined
+
+  /** Calls a listener with each change from now on, until the signal is aborted. */
+  onChange(listener: OnReachable, signal: AbortSignal): void {
+    if (signal.aborted) return
+    this.#listeners.add(listener)
+    signal.addEventListener('abort', () => this.#listeners.delete(listener), { once: true })
+  }
+
+  /** The server has answered, or its connection is gone. */
+  set(isReachable: boolean): void {
+    if (this.#isReachable === isReachable) return
+    this.#isReachable = isReachable
+    for (const listener of this.#listeners) listener(isReachable)
+  }
+
+  /** A connection or a call failed, which may be due to the server. */
+  failed(thrown: unknown): void {
+    const { code, extra } = asGatewayError(thrown)
+    // Refused credentials are an answer, and so is an error of the server.
+    if (code === 'SERVER_UNAVAILABLE' && !extra.relayed && !isOfCredentials(thrown)) this.set(false)
   }
 }

@@ -9,7 +9,7 @@ import { proofFor } from '../../src/upstream/protocol/gateway-proof.ts'
 import type { UpstreamCall } from '../../src/upstream/suspended-calls.ts'
 import { createHttpClient } from '../../src/upstream/transport/http-client.ts'
 import { httpConnect } from '../../src/upstream/transport/http.ts'
-import { sseConnect } from '../../src/upstream/transport/sse.ts'
+import { sseConnect } from '../../src/upstream/transport/http.ts'
 import { serverSettings } from './server-settings.ts'
 import { silentLog } from './silent-log.ts'
 

@@ -2,6 +2,7 @@
  * A connection to a server with a handshake: sessions, server requests during calls, tasks. Presents such a server like
  * one of 2026-07-28.
  */
+import { connectionClosed } from '../failures.ts'
 import type { Call, Notification, Outcome, InputRequest } from '../../core/call.ts'
 import { spoolSlot } from '../../core/spool.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
@@ -354,15 +355,7 @@ export class LegacyConnection implements UpstreamConnection {
     if (this.#isClosed) return
     this.#isClosed = true
     this.#endSession('SERVER_UNAVAILABLE')
-    const failure = new GatewayError(
-      'OUTCOME_UNKNOWN',
-      `${error.message} A pending call may have taken effect.`,
-      {
-        cause: error,
-        suggestion: 'Check whether the call took effect before making it again.',
-      },
-    )
-    this.#peer.fail(failure)
+    this.#peer.fail(connectionClosed(error))
     this.#notifications.close()
     this.#serverRequests.close()
   }

@@ -1,4 +1,5 @@
 /** A connection to a server of 2026-07-28: stateless requests, input requests as results. */
+import { connectionClosed } from '../failures.ts'
 import type { UpstreamCall } from '../suspended-calls.ts'
 import type { Call, Client, Notification, Outcome, InputRequest } from '../../core/call.ts'
 import { acceptsTaskSlot } from '../../core/lasting-call.ts'
@@ -304,12 +305,7 @@ export class ModernConnection implements UpstreamConnection {
   #closed(error: Error): void {
     if (this.#isClosed) return
     this.#isClosed = true
-    this.#peer.fail(
-      new GatewayError('OUTCOME_UNKNOWN', `${error.message} A pending call may have taken effect.`, {
-        cause: error,
-        suggestion: 'Check whether the call took effect before making it again.',
-      }),
-    )
+    this.#peer.fail(connectionClosed(error))
   }
 }
 

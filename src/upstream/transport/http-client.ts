@@ -1,4 +1,5 @@
 /** HTTP requests to one server over an undici pool or a proxy, with bounds. */
+import { responseLost } from '../failures.ts'
 import { PassThrough, type Readable } from 'node:stream'
 import { setTimeout as wait } from 'node:timers/promises'
 import { type Dispatcher, Pool, ProxyAgent } from 'undici'
@@ -345,16 +346,11 @@ function noAnswer(cause: Error, { url, proxy }: Address, isSent: boolean): Gatew
     const message = `The server cannot be reached: ${what}.`
     return new GatewayError('SERVER_UNAVAILABLE', message, { cause, isUnsent: true, forOperator })
   }
-  return new GatewayError(
-    'OUTCOME_UNKNOWN',
-    'The connection to the server was lost before the response arrived.',
-    {
-      cause,
-      suggestion: 'Check whether the call took effect before making it again.',
-      forOperator,
-    },
-  )
+  return responseLost(LOST, { cause, forOperator })
 }
+
+/** What callers read if a connection was lost after the request was sent. */
+export const LOST = 'The connection to the server was lost before the response arrived.'
 
 /** The failure of a request whose HTTP response is not an MCP message. */
 export function noMessage(answer: HttpAnswer, url: URL): GatewayError {

@@ -1,4 +1,5 @@
 /** Streamable HTTP to a server: posts, their streams and resumption, the session, and its standalone stream. */
+import { responseLost } from '../failures.ts'
 import { GatewayError } from '../../core/error.ts'
 import { background, type Log } from '../../core/log.ts'
 import { Registry } from '../../core/registry.ts'
@@ -11,8 +12,16 @@ import { findRevision } from '../../core/revisions.ts'
 import type { ServerEvent } from '../../protocol/sse.ts'
 import { delayBefore, reopening } from '../../core/time/backoff.ts'
 import { isAboutCredentials, type HttpAnswer, type HttpRequest } from './auth-retry.ts'
-import { baseHeaders, exchangeHttp, type HttpClient, startHttp, errorIn, noMessage } from './http-client.ts'
-import type { OpenTransportAs, UpstreamTransport, TransportReceiver } from './transport.ts'
+import {
+  baseHeaders,
+  exchangeHttp,
+  type HttpClient,
+  startHttp,
+  errorIn,
+  noMessage,
+  LOST,
+} from './http-client.ts'
+import type { OpenTransportAs, UpstreamTransport, TransportReceiver, StepTimeout } from './transport.ts'
 import { world } from '../../core/world.ts'
 
 /** How long the response of a stream that ended early may take to come elsewhere, in milliseconds. */
@@ -128,7 +137,7 @@ class HttpTransport implements UpstreamTransport {
       const canResume = post.lastEventId !== undefined && !this.cancelsByRelease
       if (!this.#receiver.isWaiting(id)) this.#open.delete(id)
       else if (canResume) background(this.#resume(post, answer), this.#options.log)
-      else this.#endWithout(post, answer, lost())
+      else this.#endWithout(post, answer, responseLost(LOST))
       return
     }
     const isOwnRefusal = answer.status === 400 || (answer.status === 404 && isAnswerTo(id, answer.body))
@@ -203,7 +212,7 @@ class HttpTransport implements UpstreamTransport {
       if (answer && !answer.isEventStream) break
       if (post.lastEventId !== before) attempt = -1
     }
-    if (this.#receiver.isWaiting(id)) this.#endWithout(post, ended, lost())
+    if (this.#receiver.isWaiting(id)) this.#endWithout(post, ended, responseLost(LOST))
     else this.#open.delete(id)
   }
 
@@ -328,16 +337,6 @@ const METHOD_NOT_FOUND = -32601
 
 function forgotten(): GatewayError {
   return new GatewayError('SESSION_NOT_FOUND', 'The server ended the session.')
-}
-
-function lost(): GatewayError {
-  return new GatewayError(
-    'OUTCOME_UNKNOWN',
-    'The connection to the server was lost before the response arrived.',
-    {
-      suggestion: 'Check whether the call took effect before making it again.',
-    },
-  )
 }
 
 /*
@@ -512,4 +511,88 @@ function isRefused(status: number): boolean {
 /** Whether a refusal may pass: there is no answer, an earlier stream is still open, or the server is busy or failing. */
 function isPassing(status: number): boolean {
   return [0, 408, 409, 425, 429].includes(status) || (status >= 500 && status !== 501 && status !== 505)
+}
+
+// HTTP+SSE (2024-11-05) to a server.
+
+/**
+ * Connects to a server of 2024-11-05 over HTTP+SSE: one stream for everything it sends, and posts for messages to it.
+ */
+export function sseConnect(base: HttpClient, stepTimeout: StepTimeout): OpenTransportAs {
+  return async (receiver, login = base.login) => {
+    const client = { ...base, login }
+    const endpoint = Promise.withResolvers<string>()
+    let abort = (): void => undefined
+    const signal = stepTimeout()
+    const giveUp = (): void => {
+      const late = new GatewayError('SERVER_UNAVAILABLE', 'The server did not send an endpoint in time.')
+      endpoint.reject(signal.reason instanceof GatewayError ? signal.reason : late)
+      abort()
+    }
+    signal.addEventListener('abort', giveUp)
+    const stream = exchangeHttp(client, {
+      method: 'GET',
+      headers: baseHeaders(client, 'GET'),
+      onAbortable: (given) => {
+        abort = given
+      },
+      onHead: (answer) => {
+        if (!answer.isEventStream) endpoint.reject(noMessage(answer, client.url))
+      },
+      spool: () => receiver.spool(),
+      onEvent: ({ event, data }) => {
+        if (event === 'endpoint') endpoint.resolve(data)
+        else if (data !== '') receiver.receive(data)
+      },
+    })
+    const ended = (): void => {
+      endpoint.reject(
+        new GatewayError('SERVER_UNAVAILABLE', 'The server closed its stream before it sent an endpoint.'),
+      )
+      receiver.closed(new Error("The server's stream ended."))
+    }
+    stream.then(ended, (error: unknown) => {
+      endpoint.reject(error)
+      receiver.closed(new Error("The server's stream was interrupted."))
+    })
+    if (signal.aborted) giveUp()
+    const path = await endpoint.promise.finally(() => signal.removeEventListener('abort', giveUp))
+    return new SseTransport(client, postPath(client.url, path), () => abort())
+  }
+}
+
+class SseTransport implements UpstreamTransport {
+  readonly hasProvenance = false
+  readonly #client: HttpClient
+  readonly #path: string
+  readonly #abort: () => void
+
+  constructor(client: HttpClient, path: string, abort: () => void) {
+    this.#client = client
+    this.#path = path
+    this.#abort = abort
+  }
+
+  async send(message: string, { headers }: OutgoingRequest): Promise<void> {
+    const answer = await exchangeHttp(this.#client, {
+      method: 'POST',
+      headers: { ...baseHeaders(this.#client, 'POST'), ...headers },
+      body: message,
+      path: this.#path,
+    })
+    if (answer.status >= 300) throw noMessage(answer, this.#client.url)
+  }
+
+  async close(): Promise<void> {
+    this.#abort()
+  }
+}
+
+/** The path for posts. They carry credentials, so another origin is refused. @throws UPSTREAM_ERROR */
+function postPath(url: URL, endpoint: string): string {
+  const target = URL.canParse(endpoint, url.href) ? new URL(endpoint, url) : undefined
+  if (target?.origin !== url.origin) {
+    throw new GatewayError('UPSTREAM_ERROR', 'The server sent an endpoint on another origin.')
+  }
+  return target.pathname + target.search
 }
