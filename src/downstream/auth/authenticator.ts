@@ -56,8 +56,9 @@ export const anonymousCaller: Principal = { id: 'anonymous', scopes: new Set() }
 export function createAuthenticator({ auth, resources, proxies, now }: Options): Authenticator {
   if (!isProtected(auth) && auth.users.length === 0)
     return { caller: () => anonymous, serviceAccount: () => anonymous, probes: {} }
-  const keys = auth.jwt && keysOf(auth.jwt, proxies, now)
-  const look = createTokenCache({ verify: verifier(auth, keys, { proxies, now }), now })
+  const { jwt } = auth
+  const keys = jwt && createKeys(() => fetchKeys(jwt, proxies), now)
+  const look = createTokenCache(verifier(auth, keys, proxies, now), now)
   const check = createPasswords(auth.users)
   const isOpen = auth.anonymous.length > 0
 
@@ -87,7 +88,7 @@ export function createAuthenticator({ auth, resources, proxies, now }: Options):
     return found instanceof Promise ? found.then(admit) : admit(found)
   }
   return {
-    probes: keys && !auth.jwt?.secret ? { jwks: { isNeeded: true, works: () => keys.works() } } : {},
+    probes: keys && !jwt?.secret ? { jwks: { isNeeded: true, works: () => keys.works() } } : {},
     caller: isProtected(auth) ? bearer : () => anonymous,
     serviceAccount: (incoming) => {
       const credentials = auth.users.length > 0 ? basicCredentials(incoming) : undefined
@@ -105,11 +106,12 @@ const INTROSPECTION_TTL_MS = 60_000
 function verifier(
   auth: AuthSettings,
   keys: Keys | undefined,
-  { proxies, now }: Pick<Options, 'proxies' | 'now'>,
+  proxies: FindProxy,
+  now: () => number,
 ): (token: string) => Promise<Verified> {
   const { jwt, introspect, scopeMap } = auth
   const listed = createListed(auth.tokens)
-  const readJwt = jwt && keys && createJwtReader({ settings: jwt, keys, now })
+  const readJwt = jwt && keys && createJwtReader(jwt, keys, now)
   const introspectToken = introspect && createIntrospection(introspect, proxies, now)
 
   return async (token) => {
@@ -135,10 +137,6 @@ function verifier(
 
 function expiry(exp: unknown, latest: number): number {
   return typeof exp === 'number' ? Math.min(exp * 1000, latest) : latest
-}
-
-function keysOf(jwt: NonNullable<AuthSettings['jwt']>, proxies: FindProxy, now: () => number): Keys {
-  return createKeys({ load: () => fetchKeys(jwt, proxies), now })
 }
 
 /** Whether a token has the form of a JWT. */
@@ -322,19 +320,14 @@ const REJECTED_TTL_MS = 10_000
 /** How many tokens are verified concurrently. */
 const INTROSPECTION_MAX_CONCURRENT_CHECKS = 256
 
-interface IntrospectionOptions {
-  verify(token: string): Promise<Verified>
-  now(): number
-}
-
 /**
  * Caches the results of `verify` by the hashes of tokens: synchronous for a cached token, a promise otherwise. It
  * throws what `verify` throws, and OVERLOADED if too many verifications are in flight.
  */
-export function createTokenCache({
-  verify,
-  now,
-}: IntrospectionOptions): (token: string) => Verified | Promise<Verified> {
+export function createTokenCache(
+  verify: (token: string) => Promise<Verified>,
+  now: () => number,
+): (token: string) => Verified | Promise<Verified> {
   const good = new LRUCache<string, Verified>({ max: MAX_ACCEPTED_TOKENS })
   const bad = new LRUCache<string, { readonly error: GatewayError; readonly until: number }>({
     max: MAX_REJECTED_TOKENS,

@@ -2,6 +2,7 @@
  * Verifies JWTs with the keys of their issuer (RFC 7519, RFC 9068). Keys are cached, refreshed before they expire,
  * and fetched for unknown key ids at a bounded rate.
  */
+import { delayBefore, type Backoff } from '../../core/time/backoff.ts'
 import type {
   errors,
   JWTPayload,
@@ -18,18 +19,14 @@ import type { FindProxy } from '../../core/proxy.ts'
 import { fetchJson, StatusError } from '../http/fetch-json.ts'
 import { type Reason, unauthorized, CLOCK_SKEW, unavailable } from './verified.ts'
 
-interface Options {
-  readonly settings: JwtSettings
-  /** The issuer's keys; absent if tokens are signed with a shared secret. */
-  readonly keys: FindKey
-  now(): number
-}
-
 /** The claims of a verified token. */
 type ReadJwt = (token: string) => Promise<JWTPayload>
 
-/** Creates a function that verifies signature, issuer and times of JWTs; it throws AUTHENTICATION_REQUIRED, TOKEN_EXPIRED. */
-export function createJwtReader({ settings, keys, now }: Options): ReadJwt {
+/**
+ * Creates a function that verifies signature, issuer and times of JWTs; it throws AUTHENTICATION_REQUIRED, TOKEN_EXPIRED. The
+ * keys are those of the issuer, unless tokens are signed with a shared secret.
+ */
+export function createJwtReader(settings: JwtSettings, keys: FindKey, now: () => number): ReadJwt {
   const { issuer, algorithms, secret, requiredClaims } = settings
   const shared = secret && new TextEncoder().encode(secret.reveal())
   const required = ['iss', 'aud', 'sub', 'exp', 'iat', ...requiredClaims]
@@ -118,24 +115,17 @@ export interface Keys extends FindKey {
   works(): Promise<boolean>
 }
 
-interface KeysOptions {
-  /** Fetches the key set. */
-  load(): Promise<unknown>
-  now(): number
-}
-
 /** How long keys are used, and the age at which they are refreshed in the background, in milliseconds. */
 const MAX_KEY_AGE_MS = 10 * 60_000
 const KEYS_STALE_MS = 5 * 60_000
-/** The backoff after an unknown key id or a failure, first and maximum, in milliseconds. */
-const FIRST_RETRY_DELAY_MS = 1000
-const MAX_RETRY_DELAY_MS = 60_000
+/** The backoff after an unknown key id or a failure. */
+const RETRIES: Backoff = { firstMs: 1000, maxMs: 60_000 }
 
 /**
- * The keys of an issuer, fetched on demand. The backoff limits how often unknown key ids cause a fetch. The result
+ * The keys of an issuer, fetched on demand by `load`. The backoff limits how often unknown key ids cause a fetch. The result
  * throws jose's errors, and SERVER_UNAVAILABLE if there are no keys.
  */
-export function createKeys({ load, now }: KeysOptions): Keys {
+export function createKeys(load: () => Promise<unknown>, now: () => number): Keys {
   let keys: FindKey | undefined
   let loadedAt = -Infinity
   let pending: Promise<void> | undefined
@@ -201,26 +191,19 @@ function noKeys(cause?: unknown): GatewayError {
   return unavailable('The keys for token verification are unavailable.', cause)
 }
 
-/** An exponential backoff. */
-interface Wait {
-  readonly isOver: boolean
-  lengthen(): void
-  reset(): void
-}
-
-function createWait(now: () => number): Wait {
-  let wait = FIRST_RETRY_DELAY_MS
+/** The wait until something may be tried again, which is longer each time. */
+function createWait(now: () => number) {
+  let count = 0
   let until = -Infinity
   return {
     get isOver() {
       return now() >= until
     },
     lengthen: () => {
-      until = now() + wait
-      wait = Math.min(wait * 2, MAX_RETRY_DELAY_MS)
+      until = now() + delayBefore(count++, RETRIES)
     },
     reset: () => {
-      wait = FIRST_RETRY_DELAY_MS
+      count = 0
       until = -Infinity
     },
   }

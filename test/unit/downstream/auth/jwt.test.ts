@@ -24,11 +24,11 @@ function reader({
     scopeClaim: 'scope',
     ...more,
   }
-  return createJwtReader({
+  return createJwtReader(
     settings,
-    keys: createKeys({ load: () => fetchJson(from.jwks, noProxy), now: at }),
-    now: at,
-  })
+    createKeys(() => fetchJson(from.jwks, noProxy), at),
+    at,
+  )
 }
 
 const refusedFor = (reason: string) => ({ code: 'AUTHENTICATION_REQUIRED', extra: { reason } })

@@ -8,14 +8,12 @@ const jwk = { ...(await exportJWK(publicKey)), alg: 'ES256' }
 /** An issuer with controlled keys, availability and clock. */
 function issuer(...kids: string[]) {
   const state = { kids, fetches: 0, isDown: false, now: 0 }
-  const keys = createKeys({
-    load: async () => {
-      state.fetches++
-      if (state.isDown) throw new Error('down')
-      return { keys: state.kids.map((kid) => ({ ...jwk, kid })) }
-    },
-    now: () => state.now,
-  })
+  const load = async (): Promise<unknown> => {
+    state.fetches++
+    if (state.isDown) throw new Error('down')
+    return { keys: state.kids.map((kid) => ({ ...jwk, kid })) }
+  }
+  const keys = createKeys(load, () => state.now)
   return { state, keys }
 }
 
@@ -98,7 +96,10 @@ describe('signing keys of an issuer', () => {
   })
 
   it('a response that is not a key set is rejected', async () => {
-    const keys = createKeys({ load: async () => ({ keys: 'none' }), now: () => 0 })
+    const keys = createKeys(
+      async () => ({ keys: 'none' }),
+      () => 0,
+    )
     await expect(find(keys, 'one')).rejects.toMatchObject(unavailable)
   })
 })

@@ -5,13 +5,11 @@ import { createTokenCache } from '../../../../src/downstream/auth/authenticator.
 
 function cache(verify: (token: string) => Promise<Verified>) {
   const state = { now: 0, looks: 0 }
-  const find = createTokenCache({
-    verify: (token) => {
-      state.looks++
-      return verify(token)
-    },
-    now: () => state.now,
-  })
+  const counted = (token: string): Promise<Verified> => {
+    state.looks++
+    return verify(token)
+  }
+  const find = createTokenCache(counted, () => state.now)
   return { state, find }
 }
 
