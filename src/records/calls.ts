@@ -2,6 +2,7 @@
 import { type Category, type ErrorCode, GatewayError, isErrorCode } from '../core/error.ts'
 import { isObject, readJson } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
+import { hasMembers } from '../durable/collection.ts'
 import type { Store } from '../store/store.ts'
 import { callerHash } from './principal.ts'
 
@@ -59,28 +60,25 @@ export function encodeCall({ result, failure, ...head }: CallRecord): string {
   return text.slice(0, -1) + end
 }
 
+const isCall = hasMembers<CallRecord>({
+  string: ['fingerprint', 'tool', 'state', 'owner', 'attempt'],
+  number: ['expiresAt', 'startedAt', 'attemptedAt'],
+})
+
+const states: readonly string[] = ['executing', 'done', 'unknown'] satisfies CallRecord['state'][]
+
 /** Parses a record; undefined if the text is not one, which only another program can have written. */
 export function decodeCall(text: string): StoredCall | undefined {
-  const payload = parsePayload(text)
-  const { expiresAt, fingerprint, tool, state, owner, attempt, startedAt, attemptedAt, ...more } =
-    payload?.fields ?? {}
-  const strings = [fingerprint, tool, owner, attempt]
-  const times = [expiresAt, startedAt, attemptedAt]
-  if (!payload || !strings.every(isText) || !times.every(Number.isFinite) || !isState(state)) return undefined
+  const value = readJson(text)
+  if (!isCall(value) || !states.includes(value.state)) return undefined
+  const payload = Payload.text(text, value)
+  const { result: _result, failure: _failure, openUntil, lostAt, canLast, ...head } = value
   const result = payload.at('result')
   const failed = payload.at('failure')
   const failure = failed && decodeFailure(failed)
-  const { openUntil, lostAt, canLast } = more
-  if (state === 'done' && !result && !failure) return undefined
+  if (head.state === 'done' && !result && !failure) return undefined
   const record: CallRecord = {
-    expiresAt: Number(expiresAt),
-    fingerprint: String(fingerprint),
-    tool: String(tool),
-    state,
-    owner: String(owner),
-    attempt: String(attempt),
-    startedAt: Number(startedAt),
-    attemptedAt: Number(attemptedAt),
+    ...head,
     ...(typeof openUntil === 'number' && { openUntil }),
     ...(typeof lostAt === 'number' && { lostAt }),
     ...(canLast === true && { canLast }),
@@ -114,15 +112,6 @@ export function decodeFailure(payload: Payload): GatewayError | undefined {
   })
 }
 
-function parsePayload(text: string): Payload | undefined {
-  const value = readJson(text)
-  return isObject(value) ? Payload.text(text, value) : undefined
-}
-
 function isText(value: unknown): value is string {
   return typeof value === 'string'
-}
-
-function isState(value: unknown): value is CallRecord['state'] {
-  return value === 'executing' || value === 'done' || value === 'unknown'
 }

@@ -10,8 +10,8 @@ import {
   levelOf,
   raised,
 } from '../core/contract.ts'
-import { isObject, readJson } from '../core/json/json.ts'
-import { Collection, type RecordKind } from '../durable/collection.ts'
+import { readJson } from '../core/json/json.ts'
+import { Collection, hasMembers, type RecordKind } from '../durable/collection.ts'
 import { FOREVER, type Store } from '../store/store.ts'
 
 /** The result of recording a contract. */
@@ -116,22 +116,11 @@ function wasAnnounced(
   return now - announced.at >= NOTICE_PERIOD_MS && additions.length >= MIN_NOTICE_VERSIONS
 }
 
-function isHistory(value: unknown): value is ContractHistory {
-  return (
-    isObject(value) &&
-    typeof value.upstream === 'string' &&
-    isContract(value.contract) &&
-    Array.isArray(value.versions) &&
-    value.versions.every(isVersion)
-  )
-}
+const hasHistory = hasMembers<ContractHistory>({ string: ['upstream'], list: ['versions'] })
+const isVersion = hasMembers<ContractVersion>({ string: ['version'], number: ['at'], list: ['changes'] })
+const isChange = hasMembers<KeptChange>({ string: ['subject'] })
 
-function isVersion(value: unknown): boolean {
-  return (
-    isObject(value) &&
-    typeof value.version === 'string' &&
-    typeof value.at === 'number' &&
-    Array.isArray(value.changes) &&
-    value.changes.every((each) => isObject(each) && typeof each.subject === 'string')
-  )
+function isHistory(value: unknown): value is ContractHistory {
+  if (!hasHistory(value) || !isContract(value.contract)) return false
+  return value.versions.every((version) => isVersion(version) && version.changes.every(isChange))
 }

@@ -3,7 +3,7 @@
  * conformance suite, which is about the gateway in front of a server, and of the test of the server itself.
  */
 import { isObject, readJson } from '../core/json/json.ts'
-import { Collection, type RecordKind } from '../durable/collection.ts'
+import { Collection, hasMembers, type RecordKind } from '../durable/collection.ts'
 import { withoutSecrets } from '../core/text/redact.ts'
 import type { Store } from '../store/store.ts'
 
@@ -210,17 +210,20 @@ function withBoundedTexts(value: object): object {
   )
 }
 
+const hasReport = hasMembers<TestReport>({
+  string: ['server_name', 'server_version', 'suite_version', 'tested_at'],
+  list: ['results'],
+})
+const isResult = hasMembers<KeptResult>({ string: ['test_id'] })
+const hasCounts = hasMembers<TestReport['summary']>({ number: ['passed', 'failed', 'skipped', 'errors'] })
+
 /** Whether a value of the store has the members that this version reads. */
 function isReport(value: unknown): value is TestReport {
-  if (!isObject(value)) return false
-  const { server_name: name, server_version: version, suite_version: suite, tested_at: at } = value
+  if (!hasReport(value)) return false
   const { results, summary, score, coverage, arguments: options } = value
   return (
-    [name, version, suite, at].every((each) => typeof each === 'string') &&
-    Array.isArray(results) &&
-    results.every((each) => isObject(each) && typeof each.test_id === 'string') &&
-    isObject(summary) &&
-    ['passed', 'failed', 'skipped', 'errors'].every((count) => typeof summary[count] === 'number') &&
+    results.every(isResult) &&
+    hasCounts(summary) &&
     (options === undefined ||
       (Array.isArray(options) && options.every((each) => typeof each === 'string'))) &&
     (score === undefined || (isObject(score) && isScore(score.total))) &&

@@ -11,6 +11,7 @@
 import type { Call } from '../../core/call.ts'
 import type { GatewayError } from '../../core/error.ts'
 import type { Principal } from '../../core/principal.ts'
+import { untilAborted } from '../../core/time/waiting.ts'
 import { world } from '../../core/world.ts'
 import { invalid } from './errors.ts'
 import { asEvent, LOGGING_BEGAN, type LoggedEvent, type ServerEvents } from './server-events.ts'
@@ -176,18 +177,12 @@ export class Follower {
   async changed(signal: AbortSignal): Promise<void> {
     const logs = [...byLog(this.#requests).keys()].map((log) => eventsOf(log, this.#catalog))
     const over = new AbortController()
-    const { promise: isAborted, resolve } = Promise.withResolvers<void>()
-    const end = (): void => {
-      over.abort()
-      resolve()
-    }
-    signal.addEventListener('abort', end)
-    if (signal.aborted) end()
     try {
-      await Promise.race([isAborted, ...logs.map((log) => log.changed(over.signal))])
+      await untilAborted(Promise.race(logs.map((log) => log.changed(over.signal))), signal)
+    } catch {
+      // The signal was aborted.
     } finally {
-      signal.removeEventListener('abort', end)
-      end()
+      over.abort()
     }
   }
 

@@ -221,14 +221,27 @@ async function inTime<Result>(
   reason: GatewayError,
   request: (controller: AbortController) => Promise<Result>,
 ): Promise<Result> {
+  const timeout = world.timeoutSignal(ms)
+  try {
+    return await linked(timeout, request)
+  } catch (error) {
+    throw timeout.aborted ? reason : asGatewayError(error)
+  }
+}
+
+/** The result of a request that a signal ends. */
+async function linked<Result>(
+  signal: AbortSignal,
+  request: (controller: AbortController) => Promise<Result>,
+): Promise<Result> {
   const controller = new AbortController()
-  const timer = world.setTimeout(() => controller.abort(reason), ms).unref()
+  const abort = (): void => controller.abort(signal.reason)
+  signal.addEventListener('abort', abort)
+  if (signal.aborted) abort()
   try {
     return await request(controller)
-  } catch (error) {
-    throw controller.signal.aborted ? reason : asGatewayError(error)
   } finally {
-    world.clearTimeout(timer)
+    signal.removeEventListener('abort', abort)
   }
 }
 
@@ -432,7 +445,9 @@ class ServerSubscription implements Job {
   async #poll(signal: AbortSignal, ready: () => void): Promise<void> {
     let isNew = this.#cursor === undefined
     for (let immediate = 0; !signal.aborted;) {
-      const result = await this.#request('events/poll', linked(signal), { params: this.#position })
+      const result = await linked(signal, (controller) =>
+        this.#request('events/poll', controller, { params: this.#position }),
+      )
       const { events, cursor, truncated, hasMore, nextPollMs } = result
       await this.#keep(truncated === true || isNew, Array.isArray(events) ? events : [], cursor)
       isNew = false
@@ -451,7 +466,9 @@ class ServerSubscription implements Job {
       const isNew = this.#cursor === undefined && !(await this.#given.callbacks.isBound(this.subject))
       const delivery = await this.#given.callbacks.delivery(this.subject)
       const params = { delivery, cursor: this.#cursor ?? null, ttlMs: WEBHOOK_TTL_MS }
-      const result = await this.#request('events/subscribe', linked(signal), { params })
+      const result = await linked(signal, (controller) =>
+        this.#request('events/subscribe', controller, { params }),
+      )
       const { id, refreshBefore, truncated, cursor } = result
       if (typeof id !== 'string') throw lost('gave the subscription no id')
       const until = grantedUntil(refreshBefore)
@@ -473,7 +490,10 @@ class ServerSubscription implements Job {
 
   /** Streams until the stream ends. @throws the error that the server ended it with */
   async #stream(signal: AbortSignal, ready: () => void): Promise<void> {
-    const controller = linked(signal)
+    await linked(signal, (controller) => this.#streamWith(controller, ready))
+  }
+
+  async #streamWith(controller: AbortController, ready: () => void): Promise<void> {
     const fail = (error: unknown): void => controller.abort(error)
     const silence = world.setTimeout(() => fail(lost('is silent')), SILENCE_TIMEOUT_MS).unref()
     const state = { isNew: this.#cursor === undefined, ready }
@@ -504,7 +524,7 @@ class ServerSubscription implements Job {
     } finally {
       world.clearTimeout(silence)
     }
-    if (controller.signal.aborted && !signal.aborted) throw controller.signal.reason
+    if (controller.signal.aborted) throw controller.signal.reason
   }
 
   /** Handles notifications of a stream in their order. @throws the error that ends the subscription */
@@ -643,17 +663,6 @@ function idOf(event: Fields): string {
   const { eventId } = event
   if (typeof eventId === 'string' && /^[\u0021-\u007e]{1,200}$/.test(eventId)) return eventId
   return `evt_${hash('sha256', exactly(eventId ?? event), 'base64url').slice(0, 22)}`
-}
-
-function linked(signal: AbortSignal): AbortController {
-  const controller = new AbortController()
-  const abort = (): void => controller.abort(signal.reason)
-  if (signal.aborted) abort()
-  else signal.addEventListener('abort', abort, { once: true })
-  controller.signal.addEventListener('abort', () => signal.removeEventListener('abort', abort), {
-    once: true,
-  })
-  return controller
 }
 
 function lost(why: string): GatewayError {
