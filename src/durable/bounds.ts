@@ -72,15 +72,15 @@ const SWEEP_INTERVAL_MS = 1000
  * written (`fits`), or older records give way (`replace`). Whoever removes a record takes it out here.
  */
 export class WrittenRecords {
-  readonly #all: Quota
-  readonly #each: Quota
+  readonly #all: CallerQuota
+  readonly #each: CallerQuota
   /** The caller that wrote nothing for longest first. */
   readonly #callers = new Map<string, CallerRecords>()
   #keys = 0
   #bytes = 0
   #sweptAt = 0
 
-  constructor(all: Quota, each: Quota = all) {
+  constructor(all: CallerQuota, each: CallerQuota = all) {
     this.#all = all
     this.#each = each
   }
@@ -188,7 +188,7 @@ export async function* withinCapacity(
 }
 
 /** The limits on records of one caller. */
-export interface Quota {
+export interface CallerQuota {
   readonly keys: number
   readonly bytes: number
 }
@@ -219,13 +219,13 @@ export class QuotaTracker {
   }
 
   /** Whether a caller may have one more key. @throws errors of the store */
-  fits(principal: string, quota: Quota): boolean | Promise<boolean> {
+  fits(principal: string, quota: CallerQuota): boolean | Promise<boolean> {
     const tally = this.#tally(principal)
     return isTally(tally) && isBelow(tally, quota) ? true : this.#recount(principal, quota)
   }
 
   /** Whether a record may grow; true if that cannot be determined. */
-  mayGrow(principal: string, by: number, quota: Quota): boolean | Promise<boolean> {
+  mayGrow(principal: string, by: number, quota: CallerQuota): boolean | Promise<boolean> {
     const tally = this.#tally(principal)
     const fits = ({ bytes }: Tally): boolean => bytes + by <= quota.bytes
     return isTally(tally) ? fits(tally) : tally.then(fits, () => true)
@@ -253,7 +253,7 @@ export class QuotaTracker {
     return this.#tally(principal)
   }
 
-  async #recount(principal: string, quota: Quota): Promise<boolean> {
+  async #recount(principal: string, quota: CallerQuota): Promise<boolean> {
     const tally = await this.#tally(principal)
     if (isBelow(tally, quota)) return true
     if (world.now() - tally.countedAt < RECOUNT_INTERVAL_MS) return false
@@ -300,6 +300,6 @@ function isTally(tally: Tally | Promise<Tally>): tally is Tally {
   return !(tally instanceof Promise)
 }
 
-function isBelow({ keys, bytes }: Tally, quota: Quota): boolean {
+function isBelow({ keys, bytes }: Tally, quota: CallerQuota): boolean {
   return keys < quota.keys && bytes < quota.bytes
 }

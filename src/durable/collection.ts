@@ -45,10 +45,10 @@ export interface RecordKind<Item> {
 }
 
 /** What becomes of a record: another one, no change, or none. */
-export type Decision<Item> = Item | 'keep' | 'remove'
+export type RecordDecision<Item> = Item | 'keep' | 'remove'
 
 /** A record that was there before; without `record` if its kind cannot read it. */
-export interface Existing<Item> {
+interface Existing<Item> {
   readonly record: Item | undefined
 }
 
@@ -160,11 +160,11 @@ export class Collection<Item extends object> {
    */
   update(
     id: string,
-    decide: (before: Item | undefined) => Decision<Item>,
+    decide: (before: Item | undefined) => RecordDecision<Item>,
     ttl?: number,
     onSized?: (grownBy: number) => void,
   ): Promise<Item | undefined> {
-    const decided = (before: Item | undefined): readonly [Decision<Item>, Item | undefined] => {
+    const decided = (before: Item | undefined): readonly [RecordDecision<Item>, Item | undefined] => {
       const decision = decide(before)
       if (decision === 'keep') return [decision, before]
       return [decision, decision === 'remove' ? undefined : decision]
@@ -175,7 +175,7 @@ export class Collection<Item extends object> {
   /** The same, for changes that find out more than the next record: resolves with the result of the last decision. */
   async change<Result>(
     id: string,
-    decide: (before: Item | undefined) => readonly [Decision<Item>, Result],
+    decide: (before: Item | undefined) => readonly [RecordDecision<Item>, Result],
     ttl?: number,
     onSized?: (grownBy: number) => void,
   ): Promise<Result> {

@@ -67,7 +67,7 @@ export interface RetrySchedule extends Omit<Backoff, 'jitter'> {
 }
 
 /** What follows an attempt. `pausedUntil`: when the sink wants the next message of any kind. */
-export type Decision =
+export type AttemptDecision =
   | { readonly kind: 'delivered' }
   | { readonly kind: 'refused' | 'abandoned'; readonly failure: string }
   | { readonly kind: 'retry'; readonly at: number; readonly failure: string; readonly pausedUntil?: number }
@@ -83,11 +83,11 @@ export interface Attempt {
 }
 
 /** Decides what follows an attempt. Half of a delay is fixed: what failed together is not sent again together, nor at once. */
-export function decide(
+export function decisionOn(
   sent: Extract<Sent, { kind: 'done' | 'later' | 'never' }>,
   { attempts, firstAt, now, random }: Attempt,
   schedule: RetrySchedule,
-): Decision {
+): AttemptDecision {
   if (sent.kind === 'done') return { kind: 'delivered' }
   const { failure } = sent
   if (sent.kind === 'never') return { kind: 'refused', failure }
@@ -275,7 +275,7 @@ export class Dispatcher {
     // The end of this process is no failure of the sink.
     if (sent.kind === 'later' && signal.aborted) return
     const begun = { ...delivery, attempts: delivery.attempts + 1, firstAt }
-    const decision = decide(sent, { ...begun, now, random: random() }, schedule)
+    const decision = decisionOn(sent, { ...begun, now, random: random() }, schedule)
     if (decision.kind !== 'retry') return this.#queues.settle(queue, delivery, { ...decision, at: now })
     this.#pause(lane, decision.pausedUntil ?? 0)
     this.#queues.retry(queue, { ...begun, notBefore: decision.at, failure: decision.failure })

@@ -25,7 +25,7 @@ import type { Membership } from './members.ts'
 export interface Lease {
   /** The fencing token: larger than those of all holders before. */
   readonly token: number
-  /** Aborted when the work under the lease has to end, before anybody else can hold it. */
+  /** Aborted when the work under the lease has to end, before another process can hold it. */
   readonly lost: AbortSignal
   /** Whether it is still held. By the clock: a process that was stopped for too long gets `false` before `lost` is aborted. */
   readonly isHeld: boolean
@@ -55,7 +55,7 @@ export interface LeasedWork {
 }
 
 /** A job that one process at a time does. */
-export interface LeasedJob {
+interface LeasedJob {
   /** Works until the lease is lost. If it ends before, or fails, it is started again with the next renewal. */
   run(lease: Lease): Promise<void>
   /** Another process has the lease. Not called if that is not known, because the store cannot be used. */
@@ -66,7 +66,7 @@ export interface LeasedJob {
   onFailed?(error: unknown): void
 }
 
-/** How often a lease is polled that somebody waits for, in milliseconds. */
+/** How often a lease is polled that a process waits for, in milliseconds. */
 const POLL_INTERVAL_MS = 50
 /** How long a claim is kept after its lease, in milliseconds. Later, tokens grow with the clock. */
 const CLAIM_TTL_MS = 30 * 86_400_000

@@ -48,7 +48,7 @@ export type Compensation =
   | { readonly kind: 'none'; readonly reason: string }
 
 /** Filters a list of actions; all given conditions must match. Times are milliseconds since 1970, both inclusive. */
-export interface ActionFilter {
+interface ActionFilter {
   readonly since?: number
   readonly until?: number
   readonly session?: string

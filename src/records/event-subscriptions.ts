@@ -59,7 +59,7 @@ export interface WebhookState {
 }
 
 /** What may change when an existing subscription is requested again. */
-export interface Grant {
+export interface SubscriptionGrant {
   /** `NEVER` if it does not expire. */
   readonly expiresAt: number
   readonly delivery: Readonly<Record<string, unknown>>
@@ -99,7 +99,7 @@ export class EventSubscriptions {
   async subscribe(
     principal: Principal,
     key: SubscriptionKey,
-    grant: Grant,
+    grant: SubscriptionGrant,
     id = this.idOf(principal, key),
   ): Promise<SubscriptionRecord | undefined> {
     if (!(await this.mayAdd(principal, id))) return undefined

@@ -21,7 +21,7 @@ import type { Seal, SealUse } from '../core/seal.ts'
 import { Slot } from '../core/slot.ts'
 import type { Store } from '../store/store.ts'
 import { decodeFailure, encodeFailure } from './calls.ts'
-import { Collection, type Decision, hasMembers, type RecordKind } from '../durable/collection.ts'
+import { Collection, type RecordDecision, hasMembers, type RecordKind } from '../durable/collection.ts'
 import { callerHash, type StoredPrincipal } from './principal.ts'
 
 /** Where an operation stands. */
@@ -217,7 +217,7 @@ export class Operations {
     change: (record: OperationRecord) => OperationRecord | undefined,
     onSized?: (grownBy: number) => void,
   ): Promise<OperationRecord | undefined> {
-    const decide = (before: OperationRecord | undefined): Decision<OperationRecord> =>
+    const decide = (before: OperationRecord | undefined): RecordDecision<OperationRecord> =>
       (before && change(before)) ?? 'keep'
     return this.#kept.update(this.#kept.idIn(key), decide, undefined, onSized)
   }

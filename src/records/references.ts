@@ -61,7 +61,7 @@ export interface NewReference extends Pick<Reference, 'server' | 'tool' | 'reque
 }
 
 /** The limits on the references of all callers, in bytes; one caller may use a quarter. */
-export interface ReferenceLimits {
+interface ReferenceLimits {
   readonly total: number
 }
 

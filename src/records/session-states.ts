@@ -9,7 +9,7 @@ import { hash } from 'node:crypto'
 import { world } from '../core/world.ts'
 import type { Principal } from '../core/principal.ts'
 import type { Store } from '../store/store.ts'
-import { Collection, type Decision, type RecordKind } from '../durable/collection.ts'
+import { Collection, type RecordDecision, type RecordKind } from '../durable/collection.ts'
 import { ownedId } from './principal.ts'
 
 /** How many states are kept in all, and how many bytes; one caller may use a quarter of each. */
@@ -60,7 +60,9 @@ export class SessionStates {
   async change(principal: Principal, handle: string, { change, ttl }: Change): Promise<string | undefined> {
     const id = idIn(principal, handle)
     let granted = 0
-    const decide = (before: State | undefined): readonly [Decision<State>, string | Growth | undefined] => {
+    const decide = (
+      before: State | undefined,
+    ): readonly [RecordDecision<State>, string | Growth | undefined] => {
       const text = change(before?.text)
       if (isTooLarge(text)) return ['keep', undefined]
       const bytes = sizeOf(text)

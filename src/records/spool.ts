@@ -31,7 +31,7 @@ interface Entry {
 }
 
 /** Sizes in bytes. */
-export interface SpoolLimits {
+interface SpoolLimits {
   /** From which length a string is kept. */
   readonly over: number
   /** How long strings may be that are kept at once and belong to no reference yet. */

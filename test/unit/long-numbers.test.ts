@@ -21,7 +21,7 @@ import { readUndo } from '../../src/core/undo/rules.ts'
 import { cost } from '../../src/features/cost/cost.ts'
 import { reportDryRun } from '../../src/features/dry-run/dry-run.ts'
 import { hasFields } from '../../src/features/events/types.ts'
-import { compare, itemsOf, printState, readState } from '../../src/features/events/sources/watches.ts'
+import { compare, itemsOf, printState, readWatchState } from '../../src/features/events/sources/watches.ts'
 import { mask } from '../../src/features/mask/mask.ts'
 import { rulesFor } from '../../src/features/permissions/gate.ts'
 import { compensationFor } from '../../src/features/undo/undo.ts'
@@ -229,7 +229,7 @@ describe('a number that a double cannot hold', () => {
         itemsOf(Payload.text(`{"structuredContent":{"items":[${items.join()}]}}`), paths)
       const one = itemsIn(`{"id":${number},"n":${number}}`)
       const { state } = compare(undefined, one, true)
-      const kept = readState(printState(state))
+      const kept = readWatchState(printState(state))
       const next = (...items: readonly string[]) =>
         compare(kept, itemsIn(...items), true).changes.map(({ kind, id }) => [kind, id])
       expect(next(`{"id":${number},"n":${number}}`)).toEqual([])
@@ -402,10 +402,10 @@ describe('the state of a watch that has rounded numbers', () => {
     const old = '[{"id":725653563933458433,"n":1},{"id":"b","n":725653563933458433},{"id":"c","n":1}]'
     // As it was stored: with the doubles that are nearest.
     const before = itemsIn(JSON.stringify(JSON.parse(old))).map(({ id, digest }) => [id, digest])
-    const state = readState(JSON.stringify({ epoch: 'e', round: 1, items: before }))
+    const state = readWatchState(JSON.stringify({ epoch: 'e', round: 1, items: before }))
     const same = compare(state, itemsIn(old), true)
     expect(same.changes).toEqual([])
-    const next = readState(printState(same.state))
+    const next = readWatchState(printState(same.state))
     const other = old.replace('433,"n"', '434,"n"').replace('433}', '434}')
     expect(compare(next, itemsIn(other), true).changes.map(({ kind, id }) => [kind, id])).toEqual([
       ['added', '725653563933458434'],

@@ -1,5 +1,5 @@
 /**
- * Follows events for somebody: reads the logs of servers from positions, selects what is requested and permitted, and
+ * Follows events for a client: reads the logs of servers from positions, selects what is requested and permitted, and
  * queues it until a sink takes it (`sinks/`).
  *
  * A sink that reads a page at a time loses nothing: it reads on when it has taken all. One whose client must not hold up
@@ -28,12 +28,12 @@ export interface EventRequest extends NamedType {
 export type Positions = Readonly<Record<string, string>>
 
 /** What was lost before an event: how many were dropped here, and whether others are gone or were missed. */
-export interface Loss {
+interface Loss {
   readonly dropped: number
   readonly isGap: boolean
 }
 
-/** An event that somebody requested, and the position after it in its log. */
+/** An event that a client requested, and the position after it in its log. */
 interface FollowedEvent {
   readonly event: LoggedEvent
   readonly request: EventRequest

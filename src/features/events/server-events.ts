@@ -55,7 +55,7 @@ export class ServerEvents {
     this.#interest = new EventInterest(store, eventLogName(upstream), ttl, isShared)
   }
 
-  /** Whether somebody follows the events; otherwise they are not kept. @throws SERVER_UNAVAILABLE */
+  /** Whether a client follows the events; otherwise they are not kept. @throws SERVER_UNAVAILABLE */
   isRetained(): Promise<boolean> {
     return this.#interest.isThere()
   }

@@ -79,12 +79,12 @@ export async function findOwn(
 ): Promise<Subscription | undefined> {
   const stored = storedId(id)
   const record = stored === undefined ? undefined : await subscriptions.find(principal, stored)
-  if (!record || !isOfClient(record) || record.upstream !== target.upstream) return undefined
+  if (!record || !isClientSubscription(record) || record.upstream !== target.upstream) return undefined
   return asSubscription(record)
 }
 
 /** Whether a record is one of these subscriptions. */
-export function isOfClient({ address }: SubscriptionRecord): boolean {
+export function isClientSubscription({ address }: SubscriptionRecord): boolean {
   return address === ADDRESS
 }
 
@@ -225,7 +225,7 @@ export async function findRequests(
 }
 
 /** The fields of the events of a type that a filter can name. */
-export function fieldsOf({ inputSchema, payloadSchema }: EventType): readonly string[] {
+export function filterFieldsOf({ inputSchema, payloadSchema }: EventType): readonly string[] {
   return [...new Set([...propertiesOf(inputSchema), ...propertiesOf(payloadSchema)])]
 }
 
@@ -272,7 +272,7 @@ function inputsOf({ inputSchema, payloadSchema }: EventType): (field: string) =>
 
 function checkFields({ name, type }: NamedType, filter: Fields): void {
   if (type.inputSchema.additionalProperties === true) return
-  const known = fieldsOf(type)
+  const known = filterFieldsOf(type)
   const unknown = Object.keys(filter).find((field) => !known.includes(field))
   if (unknown === undefined) return
   const path = `filter.${unknown.slice(0, 64)}`

@@ -43,7 +43,7 @@ import {
   overloaded,
   repeatable,
 } from './keyed-request.ts'
-import type { Quota } from '../../durable/bounds.ts'
+import type { CallerQuota } from '../../durable/bounds.ts'
 import { type Claim, type Change, Ledger } from './ledger.ts'
 import { isObject } from '../../core/json/json.ts'
 import type { Payload } from '../../core/payload.ts'
@@ -56,7 +56,7 @@ export interface ToolPolicy {
   readonly upstream: string
   readonly next: Handler
   readonly rules: readonly Rule[]
-  readonly quota: Quota
+  readonly quota: CallerQuota
   readonly compat: boolean
   readonly verify?: string | undefined
   readonly keyArgument?: string | false | undefined

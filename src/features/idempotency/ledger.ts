@@ -18,7 +18,7 @@ import {
   type StoredCall,
   decodeCall,
 } from '../../records/calls.ts'
-import { type Quota, QuotaTracker } from '../../durable/bounds.ts'
+import { type CallerQuota, QuotaTracker } from '../../durable/bounds.ts'
 import type { Services } from '../feature.ts'
 import type { Completion } from './completion.ts'
 import {
@@ -66,12 +66,12 @@ export class Ledger {
   }
 
   /** Starts a call under an unused key. @throws QUOTA_EXHAUSTED, SERVER_UNAVAILABLE */
-  claim(keyed: KeyedRequest, quota: Quota): Promise<Claim> {
+  claim(keyed: KeyedRequest, quota: CallerQuota): Promise<Claim> {
     return orUnavailable(this.#claim(keyed, quota))
   }
 
   /** Checks that a call could begin under an unused key; nothing is written. @throws QUOTA_EXHAUSTED, SERVER_UNAVAILABLE */
-  check({ call }: KeyedRequest, quota: Quota): Promise<void> {
+  check({ call }: KeyedRequest, quota: CallerQuota): Promise<void> {
     return orUnavailable(this.#check(call, quota))
   }
 
@@ -145,7 +145,7 @@ export class Ledger {
     keyed: KeyedRequest,
     stored: StoredCall,
     change: Change,
-    quota: Quota,
+    quota: CallerQuota,
   ): Promise<{ readonly writing?: Promise<unknown>; readonly isShort?: true }> {
     const after = change === 'released' ? undefined : await this.#changed(keyed, stored, change, quota)
     const writing = this.#persist(keyed, stored, after)
@@ -156,7 +156,7 @@ export class Ledger {
     return written === 'short' ? { isShort: true } : { writing }
   }
 
-  async #claim({ call, id, ttl, ...keyed }: KeyedRequest, quota: Quota): Promise<Claim> {
+  async #claim({ call, id, ttl, ...keyed }: KeyedRequest, quota: CallerQuota): Promise<Claim> {
     const {
       store,
       identity: { membership },
@@ -193,7 +193,7 @@ export class Ledger {
   }
 
   /** @throws why no call of a caller may begin */
-  async #check({ principal: { id }, internal }: Call, quota: Quota): Promise<void> {
+  async #check({ principal: { id }, internal }: Call, quota: CallerQuota): Promise<void> {
     // Compensations are always possible, whatever the caller's quota.
     if (internal) return
     const { unavailableReason } = this.#deps.store
@@ -229,7 +229,7 @@ export class Ledger {
     keyed: KeyedRequest,
     { record, text }: StoredCall,
     change: Partial<CallRecord>,
-    quota: Quota,
+    quota: CallerQuota,
   ): Promise<StoredCall> {
     const complete = { ...record, ...change }
     const long = encodeCall(complete)

@@ -33,9 +33,9 @@ import { toStoredPrincipal } from '../../records/principal.ts'
 import { keepReferences } from '../../records/references.ts'
 import { HeldMemory } from '../../core/holdings.ts'
 import type { Services } from '../feature.ts'
-import { requestInput } from './input.ts'
+import { awaitInput } from './input.ts'
 import { OperationJournal } from './journal.ts'
-import { Durations } from './notes.ts'
+import { UsualDurations } from './notes.ts'
 import { type End, RunningCall, RunningCalls } from './running-call.ts'
 import { interrupted, OPERATION_KEY, stillRunningResult, taskOf } from './task-view.ts'
 import type { ProgressSettings } from '../settings/admit.ts'
@@ -77,7 +77,7 @@ export class OperationEngine {
   readonly #running = new Set<RunningCall>()
   readonly #calls: RunningCalls
   readonly #byKey: ReadonlyMap<string, RunningCall>
-  readonly #durations = new Durations()
+  readonly #durations = new UsualDurations()
   #timer: Timer | undefined
   #isClosed = false
 
@@ -97,8 +97,8 @@ export class OperationEngine {
     const running = this.#create(call)
     const operation = operationSlot.of(call)
     if (operation) return this.#takeUp(running, operation, next)
-    const wanted = requestedTask(call)
-    if (wanted) return this.#runAsTask(running, next, wanted.ttl)
+    const requested = requestedTask(call)
+    if (requested) return this.#runAsTask(running, next, requested.ttl)
     this.#start(running, next)
     return running.first
   }
@@ -202,7 +202,7 @@ export class OperationEngine {
       }
       if (round > MAX_ROUNDS)
         throw new GatewayError('TOO_MANY_ROUNDS', 'The server asked too many times in a row.')
-      const inputResponses = await requestInput(running, outcome, round, this.journal)
+      const inputResponses = await awaitInput(running, outcome, round, this.journal)
       const present = await withPresentCaller(inner)
       current = { ...present, inputResponses, requestState: outcome.requestState }
     }

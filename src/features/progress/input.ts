@@ -19,7 +19,7 @@ const MAX_REQUESTS = 100
 export const MAX_INPUT_LENGTH = 1024 ** 2
 
 /** Waits for the responses to the input requests of one round of an operation, counted from 1 on; late ones are left out. @throws the reason of the abort */
-export async function requestInput(
+export async function awaitInput(
   running: RunningCall,
   { inputRequests, requestState, withdrawn, isOpen }: Extract<Outcome, { kind: 'input_required' }>,
   round: number,

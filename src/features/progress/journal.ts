@@ -24,16 +24,16 @@ import {
   operationsOf,
   type OperationRequest,
 } from '../../records/operations.ts'
-import { type Quota, QuotaTracker, WrittenRecords } from '../../durable/bounds.ts'
+import { type CallerQuota, QuotaTracker, WrittenRecords } from '../../durable/bounds.ts'
 import { keepReferences, whyNotKept } from '../../records/references.ts'
 import type { End } from './running-call.ts'
 import type { Services } from '../feature.ts'
 import { otherCall } from '../own-calls.ts'
 
 /** How many operations of one caller are kept, running or ended, and how many bytes they take in the store. */
-const CALLER_QUOTA: Quota = { keys: 2500, bytes: 64 * 1024 ** 2 }
+const CALLER_QUOTA: CallerQuota = { keys: 2500, bytes: 64 * 1024 ** 2 }
 /** The same for all operations that this process has written; anonymous callers share it. */
-const PROCESS_QUOTA: Quota = { keys: 100_000, bytes: 1024 ** 3 }
+const PROCESS_QUOTA: CallerQuota = { keys: 100_000, bytes: 1024 ** 3 }
 /** How many bytes they take where the store is the memory of the process. */
 const MEMORY_BYTES = 64 * 1024 ** 2
 /** The largest outcome that is kept, in characters. */
@@ -209,7 +209,7 @@ export class OperationJournal {
     }
   }
 
-  #quotaOf(principal: Pick<Principal, 'isEverybody'>): Quota {
+  #quotaOf(principal: Pick<Principal, 'isEverybody'>): CallerQuota {
     const { keys, bytes } = principal.isEverybody ? PROCESS_QUOTA : CALLER_QUOTA
     return isStoreShared(this.#deps.gateway.settings)
       ? { keys, bytes }

@@ -199,7 +199,7 @@ const MAX_TOOLS = 1000
 const MIN_DURATIONS = 3
 
 /** The durations of the last long calls, by tool. */
-export class Durations {
+export class UsualDurations {
   readonly #tools = new Map<string, number[]>()
 
   add(tool: string, ms: number): void {

@@ -20,7 +20,7 @@ import { isSlowTool, OperationEngine } from './engine.ts'
 import { RunningCalls, countByState } from './running-call.ts'
 import { Recovery } from './recovery.ts'
 import { remainingPages } from './journal.ts'
-import { failureOf } from './task-view.ts'
+import { failureOfOperation } from './task-view.ts'
 import { isTask, isVisible, type Parts, statusNote, taskMethods } from './tasks.ts'
 import { type ProgressSettings, progressSchema } from '../settings/admit.ts'
 
@@ -150,7 +150,7 @@ function resuming(parts: Parts): Handler {
     }
     const ended = await endOf(key, call, parts)
     if (!ended || !(await isVisible(ended, call, parts.deps))) throw unknownOperation()
-    if (!ended.result) throw failureOf(ended)
+    if (!ended.result) throw failureOfOperation(ended)
     return { kind: 'result', result: ended.result.withMeta({ [REPLAY_KEY]: true }) }
   }
 }

@@ -59,7 +59,7 @@ export function detailedTask(task: Task, record: OperationRecord, call: Call): P
   if (task.status === 'completed') return head.with({ result: record.result })
   if (task.status === 'failed') {
     // The error names the request that failed, not the one that reads it.
-    return head.with({ error: modernError(failureOf(record), record.requestId) })
+    return head.with({ error: modernError(failureOfOperation(record), record.requestId) })
   }
   if (task.status !== 'input_required') return head
   const encoded = openRequests(record).map(([key, request]): [string, Payload] => {
@@ -76,7 +76,7 @@ export function openRequests({ input, state }: OperationRecord): readonly [strin
 }
 
 /** Why an operation failed. */
-export function failureOf({ failure, state }: OperationRecord): GatewayError {
+export function failureOfOperation({ failure, state }: OperationRecord): GatewayError {
   if (failure) return failure
   return state === 'cancelled'
     ? new GatewayError('CANCELLED', 'The operation was cancelled.')

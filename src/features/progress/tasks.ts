@@ -20,7 +20,7 @@ import { answered, pageOfList } from '../builtin-tool.ts'
 import { cancelled, type Deps, type OperationEngine } from './engine.ts'
 import { MAX_INPUT_LENGTH } from './input.ts'
 import type { Recovery } from './recovery.ts'
-import { detailedTask, failureOf, legacyTask, openRequests, taskOf } from './task-view.ts'
+import { detailedTask, failureOfOperation, legacyTask, openRequests, taskOf } from './task-view.ts'
 
 /** What answers requests about operations. */
 export interface Parts {
@@ -161,7 +161,7 @@ async function result(call: Call, first: StoredOperation, parts: Parts): Promise
     if (!record) throw unknownTask()
     if (record.state === 'completed' && record.result)
       return { kind: 'result', result: asToolResult(record.result, call).withMeta(meta) }
-    if (isEnded(record)) throw failureOf(record)
+    if (isEnded(record)) throw failureOfOperation(record)
     const open = openRequests(record)
     if (open.length > 0) {
       const requested = open.map(([name, { method, params = Payload.of({}) }]) => {

@@ -28,12 +28,12 @@ import {
   blocksOf,
   dataOf,
   dataReference,
-  type Described,
+  type DescribedReference,
   factsOf,
   loggedReference,
   metaOf,
   PREVIEWED_BYTES,
-  uriOf,
+  referenceUri,
 } from './kept-data.ts'
 import { mayRead } from './read.ts'
 import { once } from './selection.ts'
@@ -134,7 +134,7 @@ interface Part {
 }
 
 /** Something that was kept, and the blocks that show it. */
-type Kept = Described & { readonly blocks: readonly unknown[] }
+type Kept = DescribedReference & { readonly blocks: readonly unknown[] }
 
 /** How large results of a server are kept: from which size in bytes, and how long in milliseconds. */
 export interface Keeping {
@@ -156,9 +156,9 @@ interface KeepingResult extends Keeping {
 }
 
 /** A result with references in place of parts of it, and what they stand for. */
-export interface WithReferences {
+interface WithReferences {
   readonly result: Payload
-  readonly kept: readonly Described[]
+  readonly kept: readonly DescribedReference[]
 }
 
 /** The same with the facts of all of its references in `_meta`, and in the log of the call. */
@@ -205,11 +205,11 @@ export function describedFor(
   { principal }: Call,
   reference: Reference,
   { urlOf }: Pick<Keeping, 'urlOf'>,
-): Described {
+): DescribedReference {
   return { reference, data: dataReference(reference, urlOf?.(principal, reference)) }
 }
 
-function shown(described: Described, beginning: Buffer, value?: unknown): Kept {
+function shown(described: DescribedReference, beginning: Buffer, value?: unknown): Kept {
   return { ...described, blocks: blocksOf(described, beginning, value) }
 }
 
@@ -463,7 +463,7 @@ class SpooledStrings {
     const withAll = (text: string): string => {
       let left = text
       for (const [placeholder, { reference }] of this.#byPlaceholder)
-        left = left.replaceAll(placeholder, uriOf(reference))
+        left = left.replaceAll(placeholder, referenceUri(reference))
       return left
     }
     const content = result.at('structuredContent')

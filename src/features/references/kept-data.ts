@@ -16,7 +16,7 @@ const MAX_PREVIEW_LENGTH = 300
 const MAX_NAMES = 20
 
 /** The URI of a reference. */
-export function uriOf({ id }: Pick<Reference, 'id'>): string {
+export function referenceUri({ id }: Pick<Reference, 'id'>): string {
   return `${SCHEME}${id}`
 }
 
@@ -35,13 +35,13 @@ export function dataReference(reference: Reference, url?: string): Readonly<Reco
 }
 
 /** Kept data, and its description for the caller. */
-export interface Described {
+export interface DescribedReference {
   readonly reference: Reference
   readonly data: Readonly<Record<string, unknown>>
 }
 
 /** The members of `_meta` that describe the kept data of a result. */
-export function metaOf(kept: readonly Described[]): Readonly<Record<string, unknown>> {
+export function metaOf(kept: readonly DescribedReference[]): Readonly<Record<string, unknown>> {
   const [first] = kept
   if (!first) return {}
   return {
@@ -55,13 +55,13 @@ export function metaOf(kept: readonly Described[]): Readonly<Record<string, unkn
  * their JSON, if they are JSON.
  */
 export function blocksOf(
-  { reference, data }: Described,
+  { reference, data }: DescribedReference,
   beginning: Uint8Array,
   value?: unknown,
 ): readonly unknown[] {
   const link = {
     type: 'resource_link',
-    uri: uriOf(reference),
+    uri: referenceUri(reference),
     name: reference.name,
     mimeType: reference.type,
     size: reference.size,
@@ -72,7 +72,7 @@ export function blocksOf(
 
 /** A preview of a few hundred characters. `beginning` has the first bytes, or all of them. */
 function previewOf(reference: Reference, beginning: Uint8Array, value?: unknown): string {
-  const uri = uriOf(reference)
+  const uri = referenceUri(reference)
   const facts = `${reference.type}, ${reference.size} bytes${shapeOf(value)}`
   const how = [
     `[Kept by the gateway as ${uri}: ${facts}, until ${isoTime(reference.expiresAt)}.`,

@@ -10,17 +10,17 @@ import { UPLOADS } from '../../records/plain-name.ts'
 import { type Reference, type References, unknownReference } from '../../records/references.ts'
 import { answered, asToolWithResult, positiveInteger } from '../builtin-tool.ts'
 import type { BuiltinEntry, BuiltinTool, Services } from '../feature.ts'
-import { dataReference, loggedReference, uriOf } from './kept-data.ts'
+import { dataReference, loggedReference, referenceUri } from './kept-data.ts'
 import {
   checkedPart,
-  lines,
+  numberedLines,
   parseReference,
-  type Part,
+  type DataPart,
   rangeOf,
   SCHEME,
   segmentsOf,
   select,
-  textOf,
+  utf8Text,
   type Written,
 } from './selection.ts'
 
@@ -82,7 +82,7 @@ async function readResource(call: Call, access: ReferenceAccess): Promise<Outcom
   const reference = await allowed(written.id, call, access)
   const limits = { max: MAX_READ_BYTES, written: uri }
   const selected = await select(access.references, reference, written.part, limits)
-  const text = selected.kind === 'json' ? selected.json.text : textOf(selected.bytes)
+  const text = selected.kind === 'json' ? selected.json.text : utf8Text(selected.bytes)
   const mimeType = reference.type
   const content =
     text === undefined && selected.kind === 'bytes'
@@ -126,7 +126,10 @@ const definition = {
         description: 'Elements of an array, or lines of a text, such as 100-200. The first one is 1.',
       },
       bytes: { type: 'string', description: 'Bytes, such as 0-1023.' },
-      search: { type: 'string', description: 'A text: the lines with it are returned, with their numbers.' },
+      search: {
+        type: 'string',
+        description: 'A text: the lines with it are returned, with their numbers.',
+      },
       max_bytes: {
         type: 'integer',
         minimum: 1,
@@ -154,12 +157,12 @@ async function readSlice(call: Call, access: ReferenceAccess): Promise<Outcome> 
       ? await slice(references, reference, partOf(call, written.part), { max, written: text })
       : await matches(references, reference, search, max)
   const { expires_at: expires, mime_type: type, size_bytes: size } = dataReference(reference)
-  const facts = { ref: uriOf(reference), mime_type: type, size_bytes: size, expires_at: expires }
+  const facts = { ref: referenceUri(reference), mime_type: type, size_bytes: size, expires_at: expires }
   return answered({ content: [{ type: 'text', text: found }], structuredContent: facts })
 }
 
 /** The part that the arguments select, else the one of the reference. @throws INVALID_INPUT */
-function partOf({ params: { fields } }: Call, written: Part): Part {
+function partOf({ params: { fields } }: Call, written: DataPart): DataPart {
   const { pointer, rows, bytes } = fields
   for (const [name, value] of Object.entries({ pointer, rows, bytes }))
     if (value !== undefined && typeof value !== 'string') throw invalidParam(name, 'must be a text')
@@ -175,7 +178,7 @@ function partOf({ params: { fields } }: Call, written: Part): Part {
 async function slice(
   references: References,
   reference: Reference,
-  part: Part,
+  part: DataPart,
   { max, written }: { readonly max: number; readonly written: string },
 ): Promise<string> {
   const isWhole = Object.keys(part).length === 0
@@ -197,7 +200,7 @@ async function slice(
 function textWithin(bytes: Buffer): string | undefined {
   for (let start = 0; start < 4; start++)
     for (let end = 0; end < 4; end++) {
-      const text = textOf(bytes.subarray(start, bytes.byteLength - end))
+      const text = utf8Text(bytes.subarray(start, bytes.byteLength - end))
       if (text !== undefined) return text
     }
   return undefined
@@ -221,7 +224,7 @@ async function matches(
   let size = 0
   let more = 0
   let isLong = false
-  for await (const { line, number } of lines(await references.open(reference), MAX_SEARCHED_LENGTH)) {
+  for await (const { line, number } of numberedLines(await references.open(reference), MAX_SEARCHED_LENGTH)) {
     isLong ||= line.length === MAX_SEARCHED_LENGTH
     const at = line.indexOf(search)
     if (at === -1) continue

@@ -27,7 +27,7 @@ import {
   SCHEME,
   select,
   type Selected,
-  textOf,
+  utf8Text,
   type Written,
 } from './selection.ts'
 import type { CallFiles } from './transfer/files.ts'
@@ -37,7 +37,7 @@ import type { CallUrls } from './transfer/urls.ts'
 const MAX_REFERENCES_PER_CALL = 20
 const MAX_DEPTH = 32
 
-interface ResolveOptions extends ReferenceAccess {
+interface ResolutionContext extends ReferenceAccess {
   /** The largest data in the arguments of a call, in bytes. */
   readonly max: number
   /** The files of the call, and whether its server can open them. */
@@ -53,7 +53,7 @@ interface ResolveOptions extends ReferenceAccess {
  */
 export async function resolveReferences(
   call: Call,
-  options: ResolveOptions,
+  options: ResolutionContext,
 ): Promise<{ readonly call: Call; readonly used: readonly UsedReference[] } | undefined> {
   const given = call.params.at('arguments')
   if (!given) return undefined
@@ -78,10 +78,10 @@ interface Spot {
 class Resolution {
   readonly used: UsedReference[] = []
   readonly #call: Call
-  readonly #options: ResolveOptions
+  readonly #options: ResolutionContext
   #size = 0
 
-  constructor(call: Call, options: ResolveOptions) {
+  constructor(call: Call, options: ResolutionContext) {
     this.#call = call
     this.#options = options
   }
@@ -194,7 +194,7 @@ class Resolution {
     if (reference.size > MAX_PATH_BYTES) return false
     const limits = { max: MAX_PATH_BYTES, written: reference.id }
     const whole = await select(this.#options.references, reference, {}, limits)
-    return whole.kind === 'bytes' && isOfKind(textOf(whole.bytes) ?? '')
+    return whole.kind === 'bytes' && isOfKind(utf8Text(whole.bytes) ?? '')
   }
 }
 
@@ -266,7 +266,7 @@ function inForm(selected: Selected, reference: Reference, form: Form, path: stri
   const { bytes } = selected
   if (form === 'base64') return Payload.of(bytes.toString('base64'))
   if (form === 'data_uri') return Payload.of(`data:${reference.type};base64,${bytes.toString('base64')}`)
-  const text = textOf(bytes)
+  const text = utf8Text(bytes)
   if (form === 'json' || (form === 'any' && isJson(reference))) return parsedJson(text, path)
   if (text === undefined) throw unfit(path, `takes text, and the data is ${reference.type}`)
   return Payload.of(text)

@@ -20,13 +20,13 @@ export type FormName = (typeof formNames)[number]
 /** A reference as it is written. */
 export interface Written {
   readonly id: string
-  readonly part: Part
+  readonly part: DataPart
   /** The form that the caller chose. */
   readonly as?: FormName
 }
 
 /** Which part of the data; at most one of `rows` and `bytes`. */
-export interface Part {
+export interface DataPart {
   /** The unescaped segments of a JSON pointer. */
   readonly pointer?: readonly string[]
   readonly rows?: Range
@@ -34,7 +34,7 @@ export interface Part {
 }
 
 /** From the first to the last one, both included. */
-export interface Range {
+interface Range {
   readonly from: number
   readonly to: number
 }
@@ -54,7 +54,7 @@ export function parseReference(text: string): Written | undefined {
 }
 
 /** The ranges and the form in a query. @throws INVALID_INPUT */
-function queryOf(query = ''): Pick<Part, 'rows' | 'bytes'> & Pick<Written, 'as'> {
+function queryOf(query = ''): Pick<DataPart, 'rows' | 'bytes'> & Pick<Written, 'as'> {
   const found: { rows?: Range; bytes?: Range; as?: FormName } = {}
   for (const [name, value] of new URLSearchParams(query)) {
     if (Object.hasOwn(found, name)) throw unreadable(`it has ${name} twice`)
@@ -72,7 +72,7 @@ function formNamed(text: string): FormName {
 }
 
 /** A part, if it selects in one way. @throws INVALID_INPUT */
-export function checkedPart(part: Part): Part {
+export function checkedPart(part: DataPart): DataPart {
   if (part.bytes && part.pointer) throw unreadable('bytes of a value cannot be selected')
   if (part.bytes && part.rows) throw unreadable('it has several ranges')
   return part
@@ -118,7 +118,7 @@ const MAX_JSON_BYTES = 64 * 1024 * 1024
 export async function select(
   references: References,
   reference: Reference,
-  part: Part,
+  part: DataPart,
   limits: Limits,
 ): Promise<Selected> {
   const found = await locate(references, reference, part, limits.written)
@@ -132,7 +132,7 @@ export async function select(
 export async function openPart(
   references: References,
   reference: Reference,
-  part: Part,
+  part: DataPart,
   written: string,
 ): Promise<Bytes> {
   const found = await locate(references, reference, part, written)
@@ -149,7 +149,7 @@ type Located =
 async function locate(
   references: References,
   reference: Reference,
-  { pointer, rows, bytes }: Part,
+  { pointer, rows, bytes }: DataPart,
   written: string,
 ): Promise<Located> {
   const open = (range?: ByteRange): Promise<Bytes> => references.open(reference, range)
@@ -179,7 +179,7 @@ export function isJson({ type }: Pick<Reference, 'type'>): boolean {
 }
 
 /** The text of bytes; undefined if they are no UTF-8. */
-export function textOf(bytes: Uint8Array): string | undefined {
+export function utf8Text(bytes: Uint8Array): string | undefined {
   try {
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
   } catch {
@@ -193,7 +193,7 @@ export async function* once(bytes: Uint8Array): AsyncGenerator<Uint8Array> {
 }
 
 /** The lines of a text, each with its number. What is longer than `max` characters is cut. */
-export async function* lines(
+export async function* numberedLines(
   bytes: Bytes,
   max: number,
 ): AsyncGenerator<{ readonly line: string; readonly number: number }> {
@@ -281,7 +281,7 @@ function valueAt(root: Payload, segments: readonly string[], written: string): P
 }
 
 function parsed(bytes: Buffer, written: string): Payload {
-  const json = jsonIn(textOf(bytes) ?? '')
+  const json = jsonIn(utf8Text(bytes) ?? '')
   if (!json) throw absent('it is not JSON', written)
   return json
 }

@@ -2,7 +2,7 @@ import { beforeEach, describe, expect, it } from 'vitest'
 import { AppendLog } from '../../../src/durable/log.ts'
 import {
   EventSubscriptions,
-  type Grant,
+  type SubscriptionGrant,
   NEVER,
   type SubscriptionKey,
   type SubscriptionRecord,
@@ -30,7 +30,7 @@ beforeEach(() => {
   log = new AppendLog(store, 'notes', { maxEntries: 1000, maxBytes: 1_000_000, ttl: 86_400_000 })
 })
 
-async function grant(ttl = 3_600_000, delivery = {}): Promise<Grant> {
+async function grant(ttl = 3_600_000, delivery = {}): Promise<SubscriptionGrant> {
   return { expiresAt: now + ttl, delivery, watermark: await log.end() }
 }
 

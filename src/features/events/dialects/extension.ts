@@ -267,7 +267,7 @@ async function endOfRequest(
 
 // Requests
 
-/** Whether a caller can have subscriptions that are delivered to it: those of everybody would belong to nobody. */
+/** Whether a caller can have subscriptions that are delivered to it: those of everybody would have no owner. */
 export function canSubscribe({ isEverybody }: Principal): boolean {
   return !isEverybody
 }

@@ -29,7 +29,7 @@ import {
   type TakenEvent,
 } from '../follower.ts'
 import {
-  Delivery,
+  StreamDelivery,
   endPush,
   type KeptSubscriptions,
   type Push,
@@ -38,7 +38,7 @@ import {
 } from '../sinks/push.ts'
 import {
   advance,
-  fieldsOf,
+  filterFieldsOf,
   findOwn,
   findRequests,
   findSubscription,
@@ -94,7 +94,7 @@ export function proposal(
   const run = (push: Push): void => {
     if (running.has(push)) return
     running.add(push)
-    background(new Delivery(push, kept, over.signal).run(), log)
+    background(new StreamDelivery(push, kept, over.signal).run(), log)
   }
   const open: OpenPush = ({ record: { id, expiresAt }, positions }, stream, call) => {
     const push = over.signal.aborted ? undefined : pushes.add({ id, stream, call, positions, expiresAt })
@@ -232,7 +232,7 @@ async function list(call: Call, catalog: EventCatalog): Promise<Outcome> {
       return {
         event: name,
         description: type.description,
-        filter_fields: fieldsOf(type),
+        filter_fields: filterFieldsOf(type),
         ...(Array.isArray(required) && { required_fields: required }),
         payload_schema: type.payloadSchema,
       }

@@ -28,7 +28,7 @@ import {
   findOwn,
   findRequests,
   type FoundRequests,
-  isOfClient,
+  isClientSubscription,
   sealPositions,
   type Subscription,
 } from '../subscriptions.ts'
@@ -133,7 +133,7 @@ export interface KeptSubscriptions {
 }
 
 /** Why a subscription ended, for its client. */
-export type Ending = 'expired' | 'revoked' | 'upstream_gone' | 'shutdown'
+type Ending = 'expired' | 'revoked' | 'upstream_gone' | 'shutdown'
 
 /** After how many events the position is stored, at the latest. */
 const MAX_UNSTORED_EVENTS = 50
@@ -146,7 +146,7 @@ const RETRY_DELAY_MS = 1000
 const EXPIRY_SLACK_MS = 1000
 
 /** Sends one subscription to one stream, in one runtime. */
-export class Delivery {
+export class StreamDelivery {
   readonly #push: Push
   readonly #kept: KeptSubscriptions
   readonly #signal: AbortSignal
@@ -333,7 +333,7 @@ async function retainAll({ catalog, subscriptions }: KeptSubscriptions, signal: 
     retain(requests, call.principal, catalog).catch((error: unknown) => failed(error, record.id))
   }
   try {
-    const records = (await subscriptions.all()).filter(isOfClient)
+    const records = (await subscriptions.all()).filter(isClientSubscription)
     while (records.length > 0 && !signal.aborted) {
       const batch = records.splice(0, BATCH_SIZE)
       await Promise.all(

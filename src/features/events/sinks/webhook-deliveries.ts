@@ -20,7 +20,7 @@ import { WEBHOOK_RETRIES, WebhookSink } from './webhook.ts'
 import { type Content, type DeliveryServices, WebhookSubscription } from './webhook-subscription.ts'
 
 /** What webhooks are delivered with. */
-export interface DeliveryOptions {
+interface DeliverySettings {
   readonly deps: Pick<Services, 'log' | 'store' | 'invoker' | 'identity' | 'metrics'>
   readonly parts: EventCatalog
   readonly dialer: Dialer
@@ -36,11 +36,11 @@ export interface DeliveryOptions {
 export class WebhookDeliveries {
   readonly subscriptions: EventSubscriptions
   readonly outbox: Outbox<SubscriptionRecord, Content, WebhookSubscription>
-  readonly #deps: DeliveryOptions['deps']
+  readonly #deps: DeliverySettings['deps']
   readonly verifier: ReceiverVerifier
   readonly #services: DeliveryServices
 
-  constructor(options: DeliveryOptions) {
+  constructor(options: DeliverySettings) {
     const { deps, parts, dialer, giveUpMs, webhookId, clock = systemClock, random = world.random } = options
     const now = (): number => clock.now()
     this.#deps = deps

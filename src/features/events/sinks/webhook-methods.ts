@@ -57,7 +57,7 @@ const MIN_TTL_MS = 60_000
 /** How many events are read at once to find where delivery begins. */
 const PAGE_EVENTS = 200
 
-interface WebhookMethodOptions {
+interface SubscriptionContext {
   readonly parts: EventCatalog
   readonly deps: Pick<Services, 'identity' | 'gateway' | 'log'>
   readonly deliveries: WebhookDeliveries
@@ -67,14 +67,14 @@ interface WebhookMethodOptions {
 }
 
 /** The methods of webhooks. */
-export function webhookMethods(options: WebhookMethodOptions): Readonly<Record<string, Handler>> {
+export function webhookMethods(options: SubscriptionContext): Readonly<Record<string, Handler>> {
   return {
     'events/subscribe': (call) => subscribe(call, options),
     'events/unsubscribe': (call) => unsubscribe(call, options),
   }
 }
 
-async function subscribe(call: Call, options: WebhookMethodOptions): Promise<Outcome> {
+async function subscribe(call: Call, options: SubscriptionContext): Promise<Outcome> {
   checkCaller(call)
   const { parts, deliveries } = options
   const { subscriptions, outbox } = deliveries
@@ -117,7 +117,7 @@ async function subscribe(call: Call, options: WebhookMethodOptions): Promise<Out
 
 async function unsubscribe(
   call: Call,
-  { deliveries: { subscriptions, outbox } }: WebhookMethodOptions,
+  { deliveries: { subscriptions, outbox } }: SubscriptionContext,
 ): Promise<Outcome> {
   checkCaller(call)
   const { name, arguments: given = {}, delivery } = call.params.fields
@@ -148,7 +148,7 @@ function keyOf(
 }
 
 /** Where events are to be delivered: the URL as the caller wrote it, and the secret. @throws INVALID_INPUT */
-function readDelivery({ params }: Call, { allow }: WebhookMethodOptions) {
+function readDelivery({ params }: Call, { allow }: SubscriptionContext) {
   const { delivery } = params.fields
   if (!isObject(delivery)) throw invalid('delivery', 'must be an object')
   const { mode, url, secret } = delivery
@@ -172,7 +172,7 @@ function withAdvice(error: GatewayError, url: string, allow: readonly string[]):
 }
 
 /** When the subscription expires: any requested time is granted within bounds. @throws INVALID_INPUT for another type */
-function readExpiry({ params }: Call, { maxTtlMs, deps }: WebhookMethodOptions): number {
+function readExpiry({ params }: Call, { maxTtlMs, deps }: SubscriptionContext): number {
   const { ttlMs = DEFAULT_TTL_MS } = params.fields
   const requested = ttlMs === null ? maxTtlMs : toDouble(ttlMs)
   if (requested === undefined) throw invalid('ttlMs', 'must be a number of milliseconds or null')
@@ -185,7 +185,7 @@ async function verify(
   call: Call,
   id: string,
   { url, secrets }: { readonly url: string; readonly secrets: SubscriptionSecrets },
-  { deps, deliveries, allow }: WebhookMethodOptions,
+  { deps, deliveries, allow }: SubscriptionContext,
 ): Promise<void> {
   const owner = callerHash(call.principal.id)
   const check = await deliveries.verifier.verify({ subscription: id, url, secrets, owner }, call.signal)
@@ -204,7 +204,7 @@ function secretsWith(secret: Secret, id: string, state: WebhookState | undefined
 function stateAfter(
   state: WebhookState | undefined,
   { id, secret, isEndless }: { readonly id: string; readonly secret: Secret; readonly isEndless: boolean },
-  { deps: { identity } }: WebhookMethodOptions,
+  { deps: { identity } }: SubscriptionContext,
 ): WebhookState {
   const { held, secrets } = secretsWith(secret, id, state, identity.seal)
   const { suspendedAt: _suspended, isVerified: _verified, earlier, ...rest } = state ?? { secret: '' }

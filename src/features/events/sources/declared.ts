@@ -23,7 +23,7 @@ export function contentOf(value: unknown, { fields }: Pick<DeclaredEvent, 'field
   if (!isObject(clean))
     return JSON.stringify(clean).length > MAX_CONTENT_LENGTH ? { content: undefined } : { content: clean }
   const limits = { each: MAX_CONTENT_LENGTH, all: MAX_CONTENT_LENGTH }
-  const { kept, omitted } = shortened(fields ? pickedFields(clean, fields) : clean, limits)
+  const { kept, omitted } = withinLimits(fields ? pickedFields(clean, fields) : clean, limits)
   return { content: kept, ...(omitted.length > 0 && { omitted }) }
 }
 
@@ -75,7 +75,7 @@ interface Limits {
 }
 
 /** Members, without those that are too long. */
-export interface Shortened {
+interface Shortened {
   readonly kept: Readonly<Record<string, unknown>>
   /** The names of the members that were left out. */
   readonly omitted: readonly string[]
@@ -86,7 +86,7 @@ const MAX_OMITTED = 100
 const MAX_NAME_LENGTH = 100
 
 /** The members that fit, in order. */
-export function shortened(given: Readonly<Record<string, unknown>>, { each, all }: Limits): Shortened {
+export function withinLimits(given: Readonly<Record<string, unknown>>, { each, all }: Limits): Shortened {
   let left = all
   const kept: (readonly [string, unknown])[] = []
   const omitted: string[] = []

@@ -47,7 +47,7 @@ export interface ArrivingRequest extends Omit<HookRequest, 'body'> {
   body(): Promise<string>
 }
 
-interface HookReceiverOptions {
+interface HookRegistry {
   hook(server: string | undefined, name: string): Hook | undefined
   /** Stores a verified webhook, unless it is INVALID_REQUEST; what follows from it happens later. `replayKey` identifies it within its hook. */
   store(request: HookRequest, replayKey: string): Promise<void>
@@ -63,10 +63,10 @@ interface Memory {
 
 /** Receives webhooks. */
 export class HookReceiver {
-  readonly #options: HookReceiverOptions
+  readonly #options: HookRegistry
   readonly #memories = new Map<string, Memory>()
 
-  constructor(options: HookReceiverOptions) {
+  constructor(options: HookRegistry) {
     this.#options = options
   }
 
@@ -169,7 +169,7 @@ export async function acceptOnce(store: Store, digest: string, accept: () => Pro
 }
 
 // Signatures, of the bytes of a body: GitHub, Stripe and Standard Webhooks. Each form yields a replay key from what its
-// signature covers, so nobody without the secret can change it. GitHub signs no time and no id: its key is the signature of the
+// signature covers, so only who has the secret can change it. GitHub signs no time and no id: its key is the signature of the
 // body, which is the same again only for the same body.
 
 /** The forms of signatures, by who uses them. */

@@ -1,6 +1,6 @@
 /**
  * Changes that a server notifies: of its lists, with one subscription per server, and of its resources, with one for each.
- * A subscription is open while somebody retains its events; one gateway of several listens.
+ * A subscription is open while a client retains its events; one gateway of several listens.
  *
  * Invariant: a log says where listening began, because what a server notified before is not in it.
  */
@@ -40,11 +40,11 @@ const listTypes: Readonly<Record<string, keyof SubscriptionFilter>> = {
 /** How many resources of one server are listened to; one caller may have a quarter of them. */
 const MAX_RESOURCES = 100
 
-/** The events that servers notify. The gateway listens while somebody retains them. */
+/** The events that servers notify. The gateway listens while a client retains them. */
 export function notifiedEvents({ deps, events }: SourceContext): EventSource {
   const listeners = new Listeners(deps, events)
   const types = (upstream: string | undefined, isTogether: boolean): readonly EventType[] => {
-    if (upstream === undefined || isPersonal(upstream, deps)) return []
+    if (upstream === undefined || hasPersonalCredentials(upstream, deps)) return []
     const lists = Object.keys(listTypes).map((name) => listType(upstream, name, listeners))
     return [...lists, resourceType(upstream, isTogether, listeners, deps)]
   }
@@ -57,7 +57,7 @@ export function notifiedEvents({ deps, events }: SourceContext): EventSource {
 }
 
 /** Whether each user has credentials of a server: the gateway itself has none to listen with. */
-export function isPersonal(upstream: string, { servers }: Pick<Deps, 'servers'>): boolean {
+export function hasPersonalCredentials(upstream: string, { servers }: Pick<Deps, 'servers'>): boolean {
   const reach = servers.settings(upstream)?.reach
   const oauth = reach?.kind === 'url' ? reach.oauth : undefined
   return oauth !== undefined && (oauth.grant === 'authorization_code' || exchangesTokens(oauth))

@@ -25,8 +25,8 @@ import { errorOfServer, isCallbackFailure, isFinal, resourceExhausted, terminati
 import { asEvent, type LoggedEvent, newEventId, type ServerEvents } from '../server-events.ts'
 import { type EventSource, type EventType, type Fields, mayCall, type SourceContext } from '../types.ts'
 import { type Job, LeasedJobs } from './leased-jobs.ts'
-import { isPersonal } from './notifications.ts'
-import { ServerWebhooks, type Subject, subscriptionKey } from './server-webhooks.ts'
+import { hasPersonalCredentials } from './notifications.ts'
+import { ServerWebhooks, type RelaySubject, subscriptionKey } from './server-webhooks.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'identity' | 'features' | 'pages'>
 
@@ -52,17 +52,17 @@ const CHECK_TIMEOUT_MS = 3000
 /** How many subscriptions to one server there are; one caller may have a quarter of them. */
 const MAX_SUBSCRIPTIONS = 100
 
-/** The events that servers have themselves. The gateway subscribes while somebody retains them. */
+/** The events that servers have themselves. The gateway subscribes while a client retains them. */
 export function relayedEvents({ deps, events, upstreams }: SourceContext): EventSource {
   const jobs = new LeasedJobs<ServerSubscription>(deps)
-  const create = (subject: Subject, mode: DeliveryMode, by: string): ServerSubscription =>
+  const create = (subject: RelaySubject, mode: DeliveryMode, by: string): ServerSubscription =>
     new ServerSubscription({ deps, events: events(subject.upstream), subject, mode, callbacks, by })
   // Messages arrive at any gateway. The one with the lease learns of an end from the store.
   const callbacks: ServerWebhooks = new ServerWebhooks(deps, (subject, message) =>
     create(subject, 'webhook', '').accept(message),
   )
   const listed = new ListedTypes(deps, callbacks.isReachable)
-  const retain = async (subject: Subject, mode: DeliveryMode, principal: Principal): Promise<void> => {
+  const retain = async (subject: RelaySubject, mode: DeliveryMode, principal: Principal): Promise<void> => {
     const key = JSON.stringify(['relay', subject.upstream, subscriptionKey(subject)])
     await jobs.keep(key, () => {
       checkQuota(subject, principal, jobs)
@@ -84,7 +84,7 @@ export function relayedEvents({ deps, events, upstreams }: SourceContext): Event
   return {
     name: 'server',
     types: async (upstream) => {
-      if (upstream === undefined || isPersonal(upstream, deps)) return []
+      if (upstream === undefined || hasPersonalCredentials(upstream, deps)) return []
       const { types } = await listed.of(upstream)
       return types.map((type) => typeOf(upstream, type))
     },
@@ -95,7 +95,7 @@ export function relayedEvents({ deps, events, upstreams }: SourceContext): Event
     },
     problems: async () => {
       if (callbacks.isReachable) return []
-      const relayed = upstreams().filter((upstream) => !isPersonal(upstream, deps))
+      const relayed = upstreams().filter((upstream) => !hasPersonalCredentials(upstream, deps))
       const found = await Promise.all(
         relayed.map(async (upstream) => {
           const types = listed.of(upstream).catch(() => undefined)
@@ -129,7 +129,7 @@ function keyOf(name: string, given: Fields): string {
 }
 
 function checkQuota(
-  { upstream }: Subject,
+  { upstream }: RelaySubject,
   principal: Principal,
   { jobs }: Pick<LeasedJobs<ServerSubscription>, 'jobs'>,
 ): void {
@@ -320,7 +320,7 @@ const MAX_DATA_LENGTH = 256 * 1024
 interface ReceivedSubscription {
   readonly deps: Deps
   readonly events: ServerEvents
-  readonly subject: Subject
+  readonly subject: RelaySubject
   readonly mode: DeliveryMode
   readonly callbacks: ServerWebhooks
   /** The caller that asked first. */
@@ -341,7 +341,7 @@ class ServerSubscription implements Job {
     this.#key = subscriptionKey(given.subject)
   }
 
-  get subject(): Subject {
+  get subject(): RelaySubject {
     return this.#given.subject
   }
 

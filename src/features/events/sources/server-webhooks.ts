@@ -24,14 +24,17 @@ import { acceptOnce, hookOverload, hookRefusal, isSigned, MAX_IN_FLIGHT } from '
 type Deps = Pick<Services, 'store' | 'identity' | 'gateway'>
 
 /** What is subscribed to. */
-export interface Subject {
+export interface RelaySubject {
   readonly upstream: string
   readonly name: string
   readonly arguments: Fields
 }
 
 /** Identifies a subscription among those of its server. */
-export function subscriptionKey({ name, arguments: given }: Pick<Subject, 'name' | 'arguments'>): string {
+export function subscriptionKey({
+  name,
+  arguments: given,
+}: Pick<RelaySubject, 'name' | 'arguments'>): string {
   return hash('sha256', exactly([name, given]), 'base64url').slice(0, 22)
 }
 
@@ -52,7 +55,7 @@ interface Callback {
 }
 
 /** Takes a verified message of a server. @throws SERVER_UNAVAILABLE if it cannot be stored, INVALID_REQUEST */
-type Accept = (subject: Subject, message: Fields) => Promise<void>
+type Accept = (subject: RelaySubject, message: Fields) => Promise<void>
 
 /** Receives what servers send to webhooks. */
 export class ServerWebhooks {
@@ -71,7 +74,7 @@ export class ServerWebhooks {
   }
 
   /** Where the server sends to: the same URL and secret until the subscription ends. @throws SERVER_UNAVAILABLE */
-  async delivery(subject: Subject): Promise<Fields> {
+  async delivery(subject: RelaySubject): Promise<Fields> {
     const { store, identity } = this.#deps
     const url = this.urlOf(subject)
     const known = await this.#find(subject)
@@ -88,7 +91,7 @@ export class ServerWebhooks {
   }
 
   /** The URL of the callback of a subscription. @throws SERVER_UNAVAILABLE without a public one */
-  urlOf(subject: Subject): string {
+  urlOf(subject: RelaySubject): string {
     const path = `/hooks/${encodeURIComponent(subject.upstream)}/events/${subscriptionKey(subject)}`
     const url = publicUrl(this.#deps.gateway.settings, path)
     if (url === undefined)
@@ -97,18 +100,18 @@ export class ServerWebhooks {
   }
 
   /** Keeps what the server answered. @throws SERVER_UNAVAILABLE */
-  async bind(subject: Subject, given: Required<Pick<Callback, 'id' | 'until'>>): Promise<void> {
+  async bind(subject: RelaySubject, given: Required<Pick<Callback, 'id' | 'until'>>): Promise<void> {
     await this.#update(subject, (known) => ({ ...known, ...given }))
   }
 
   /** Whether the server has the subscription, as far as the gateways know. @throws SERVER_UNAVAILABLE */
-  async isBound(subject: Subject): Promise<boolean> {
+  async isBound(subject: RelaySubject): Promise<boolean> {
     const { id, until = 0 } = (await this.#find(subject)) ?? {}
     return id !== undefined && world.now() < until
   }
 
   /** Forgets a subscription that ended. @throws SERVER_UNAVAILABLE */
-  async forget(subject: Subject): Promise<void> {
+  async forget(subject: RelaySubject): Promise<void> {
     await this.#deps.store.delete(storeKey(subject))
   }
 
@@ -159,7 +162,7 @@ export class ServerWebhooks {
 
   /** The echo of a challenge. The first one says which id the subscription has. */
   async #verified(
-    subject: Subject,
+    subject: RelaySubject,
     { message, id }: { readonly message: Fields; readonly id: unknown },
   ): Promise<HookAnswer> {
     const { challenge } = message
@@ -169,7 +172,7 @@ export class ServerWebhooks {
     return { challenge }
   }
 
-  async #find(subject: Subject): Promise<Callback | undefined> {
+  async #find(subject: RelaySubject): Promise<Callback | undefined> {
     return this.#read(subject.upstream, subscriptionKey(subject))
   }
 
@@ -178,7 +181,7 @@ export class ServerWebhooks {
   }
 
   /** Changes what is known of a subscription, unless it ended. */
-  async #update(subject: Subject, change: (known: Callback) => Callback): Promise<void> {
+  async #update(subject: RelaySubject, change: (known: Callback) => Callback): Promise<void> {
     await casUpdate(
       this.#deps.store,
       storeKey(subject),
@@ -193,17 +196,17 @@ export class ServerWebhooks {
     )
   }
 
-  #secretOf({ secret }: Callback, subject: Subject): Secret | undefined {
+  #secretOf({ secret }: Callback, subject: RelaySubject): Secret | undefined {
     const opened = this.#deps.identity.seal.open(secret, useOf(subject))
     return opened.kind === 'valid' && typeof opened.value === 'string' ? new Secret(opened.value) : undefined
   }
 }
 
-function storeKey(subject: Subject): string {
+function storeKey(subject: RelaySubject): string {
   return `event-callback:${subject.upstream}:${subscriptionKey(subject)}`
 }
 
-function useOf(subject: Subject): SealUse {
+function useOf(subject: RelaySubject): SealUse {
   return { purpose: 'server-webhook-secret', binding: storeKey(subject) }
 }
 

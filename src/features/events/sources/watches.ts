@@ -1,6 +1,6 @@
 /**
  * Changes that the tools of servers show: the events of watches, which the configuration declares. A watch calls a tool that
- * reads, at intervals, and makes events of what changed between two results. It runs while somebody retains its events, in
+ * reads, at intervals, and makes events of what changed between two results. It runs while a client retains its events, in
  * one gateway of those that share a store.
  *
  * Invariants: the first result is a baseline without events; a failed poll changes nothing, so that the next one finds
@@ -40,7 +40,7 @@ import type { ServerEvents } from '../server-events.ts'
 import { type EventSource, type EventType, hasFields, mayCall, type SourceContext } from '../types.ts'
 import { contentOf, contentSchema, declaredFilters, hasScope, omittedSchema } from './declared.ts'
 import { type Job, LeasedJobs } from './leased-jobs.ts'
-import { isPersonal } from './notifications.ts'
+import { hasPersonalCredentials } from './notifications.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'identity' | 'gateway'>
 
@@ -146,7 +146,7 @@ function targetsOf(
   upstream: string | undefined,
   deps: Pick<Deps, 'servers' | 'gateway'>,
 ): readonly WatchTarget[] {
-  return declaredWatches(upstream, deps).filter(({ server }) => !isPersonal(server, deps))
+  return declaredWatches(upstream, deps).filter(({ server }) => !hasPersonalCredentials(server, deps))
 }
 
 function declaredWatches(
@@ -214,7 +214,7 @@ class Watch implements Job {
       this.#failures = 0
     } catch (thrown) {
       if (signal.aborted) return
-      const error = failureOf(thrown)
+      const error = asGatewayError(thrown)
       // Once for each outage.
       if (!this.#failure)
         this.#deps.log.warn('events.poll_failed', {
@@ -236,7 +236,7 @@ class Watch implements Job {
    */
   async #record(items: readonly Item[], lease: Lease): Promise<void> {
     const text = await lease.get(this.#stateKey)
-    const before = readState(text)
+    const before = readWatchState(text)
     const { changes, state } = compare(before, items, this.target.settings.removed)
     const { name } = this.target
     if (!before) await this.#events.add({ name: WATCHING_BEGAN, data: { type: name } })
@@ -260,7 +260,7 @@ class Watch implements Job {
   }
 }
 
-/** The items that one call finds. @throws GatewayError, UnreadableItems */
+/** The items that one call finds. @throws GatewayError */
 async function itemsFor(target: WatchTarget, deps: Deps, signal: AbortSignal): Promise<readonly Item[]> {
   const { server: upstream, settings } = target
   const { tool } = target.call
@@ -300,12 +300,6 @@ function stateKey({ upstream, name, server, call, arguments: given, settings }: 
   return `watch:${hash('sha256', exactly(parts)).slice(0, 32)}`
 }
 
-function failureOf(thrown: unknown): GatewayError {
-  if (thrown instanceof UnreadableItems)
-    return new GatewayError('UPSTREAM_ERROR', thrown.message, { cause: thrown })
-  return asGatewayError(thrown)
-}
-
 /** The reason for the log, without what a server wrote. */
 function reasonOf({ message, extra: { relayed } }: GatewayError): string {
   return relayed ? 'the server refused the call' : message
@@ -318,7 +312,7 @@ const MAX_ITEMS = 5000
 const MAX_ID_LENGTH = 400
 
 /** What is known after a poll. Field names are persisted and do not change. */
-export interface WatchState {
+interface WatchState {
   /** Distinguishes it from a state that was lost and begun again. */
   readonly epoch: string
   /** How many polls found changes. */
@@ -330,7 +324,7 @@ export interface WatchState {
 }
 
 /** An item of a result. */
-export interface Item {
+interface Item {
   readonly id: string
   /** The same as long as the item has not changed. */
   readonly digest: string
@@ -350,7 +344,7 @@ interface Change {
 }
 
 /** Where the items of a result are, and what identifies them. */
-export interface ItemPaths {
+interface ItemPaths {
   readonly items: Path
   readonly id: readonly Step[]
   readonly changed?: readonly Step[]
@@ -358,40 +352,32 @@ export interface ItemPaths {
   readonly written: { readonly id: string; readonly changed?: string }
 }
 
-/** Why a result cannot be read: the message names the setting that does not fit. */
-class UnreadableItems extends Error {
-  /** The key of the setting. */
-  readonly key: string
+/** The reason of an error that names the setting which does not fit what a server returned. */
+const UNREADABLE = 'unreadable_items'
 
-  constructor(key: string, message: string) {
-    super(message)
-    this.key = key
-  }
+function unreadable(setting: string, message: string): GatewayError {
+  return new GatewayError('UPSTREAM_ERROR', message, { field: setting, reason: UNREADABLE })
 }
 
-/** The items of a result. @throws UnreadableItems */
+/** The items of a result. @throws UPSTREAM_ERROR if they cannot be read */
 export function itemsOf(result: Payload, { items: path, id, changed, written }: ItemPaths): readonly Item[] {
   const found = asList(find(path, { args: {}, result: resultValue(result) }))
-  if (!found) throw new UnreadableItems('items', `there is no list at ${printPath(path)} of the result`)
+  if (!found) throw unreadable('items', `there is no list at ${printPath(path)} of the result`)
   if (found.length > MAX_ITEMS)
-    throw new UnreadableItems(
-      'items',
-      `the result has ${found.length} items, and at most ${MAX_ITEMS} are compared`,
-    )
+    throw unreadable('items', `the result has ${found.length} items, and at most ${MAX_ITEMS} are compared`)
   const known = new Set<string>()
   return found.map((value) => {
     const identity = follow(value, id)
     const own = idOf(identity)
     if (own === undefined)
-      throw new UnreadableItems(
+      throw unreadable(
         'id',
         `an item has no text or number at ${written.id}, or one of over ${MAX_ID_LENGTH} characters`,
       )
-    if (known.has(own)) throw new UnreadableItems('id', `several items have the same value at ${written.id}`)
+    if (known.has(own)) throw unreadable('id', `several items have the same value at ${written.id}`)
     known.add(own)
     const compared = changed ? follow(value, changed) : value
-    if (compared === undefined)
-      throw new UnreadableItems('changed', `an item has nothing at ${written.changed}`)
+    if (compared === undefined) throw unreadable('changed', `an item has nothing at ${written.changed}`)
     const item = { id: own, digest: digestOf(exactly(compared)), value }
     const rounded = { id: String(toDouble(identity) ?? own), digest: digestOf(canonical(compared)) }
     const isOther = rounded.id !== own || rounded.digest !== item.digest
@@ -478,7 +464,7 @@ export function printState({ epoch, round, items, isExact }: WatchState): string
 }
 
 /** A state from its text; undefined if it is none. */
-export function readState(text: string | undefined): WatchState | undefined {
+export function readWatchState(text: string | undefined): WatchState | undefined {
   const value = text === undefined ? undefined : readJson(text)
   if (!isObject(value)) return undefined
   const { epoch, round, items, exact } = value
@@ -508,7 +494,7 @@ async function serverProblems(
   watches: readonly WatchTarget[],
   deps: Deps,
 ): Promise<readonly Finding[]> {
-  if (isPersonal(server, deps)) {
+  if (hasPersonalCredentials(server, deps)) {
     const message = `each user has credentials of ${server}, so the gateway itself cannot call it: remove the watch`
     return watches.map((target) => ({ path: [...pathOf(target), 'watch'], message }))
   }
@@ -528,7 +514,8 @@ async function tryWatch(target: WatchTarget, deps: Deps): Promise<EventTrial> {
     const items = await itemsFor(target, deps, world.timeoutSignal(TRIAL_TIMEOUT_MS))
     return { ...about, found: { items: items.length, ids: items.slice(0, TRIAL_IDS).map(({ id }) => id) } }
   } catch (error) {
-    const key = error instanceof UnreadableItems ? error.key : 'watch'
+    const { reason, field } = error instanceof GatewayError ? error.extra : {}
+    const key = reason === UNREADABLE && field !== undefined ? field : 'watch'
     return { ...about, found: { problem: error instanceof Error ? error.message : String(error), key } }
   }
 }

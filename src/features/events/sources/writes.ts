@@ -21,7 +21,7 @@ import {
 } from '../types.ts'
 import type { ServerEvents } from '../server-events.ts'
 import type { Writes } from '../../settings/effect.ts'
-import { shortened } from './declared.ts'
+import { withinLimits } from './declared.ts'
 
 type Deps = Pick<Services, 'log' | 'servers' | 'features' | 'invoker' | 'gateway'>
 
@@ -113,7 +113,7 @@ function logWrites(target: Target, events: ServerEvents, deps: Deps): Middleware
       const written = writtenArguments(call.params, referencesSlot.of(call))?.value
       const given = clean(maskedArguments(written, secretNames(call.tool?.definition.inputSchema)))
       const limits = { each: MAX_ARGUMENT_LENGTH, all: MAX_ARGUMENTS_LENGTH }
-      const { kept, omitted } = shortened(isObject(given) ? given : {}, limits)
+      const { kept, omitted } = withinLimits(isObject(given) ? given : {}, limits)
       const data = { tool: name, arguments: kept, ...(omitted.length > 0 && { omitted }) }
       await events.add({ name: successOf(name), by: callerHash(call.principal.id), data })
     } catch (error) {

@@ -24,10 +24,10 @@ import {
   withReason,
   withReferences,
 } from '../keep.ts'
-import { blocksOf, PREVIEWED_BYTES, uriOf } from '../kept-data.ts'
+import { blocksOf, PREVIEWED_BYTES, referenceUri } from '../kept-data.ts'
 import type { ReferenceAccess } from '../read.ts'
 
-interface ExportOptions extends ReferenceAccess {
+interface ExportContext extends ReferenceAccess {
   /** How results of a server are kept; undefined if they are not. */
   keepingOf(upstream: string): Keeping | undefined
   readonly deps: Pick<Services, 'invoker' | 'servers' | 'store' | 'identity' | 'log' | 'metrics'>
@@ -40,7 +40,7 @@ export interface ToolWithRoute {
 }
 
 /** Exports as a tool and over HTTP. */
-export function exporting(options: ExportOptions): ToolWithRoute {
+export function exporting(options: ExportContext): ToolWithRoute {
   const exporter = new Exporter(options)
   return {
     tool: asToolWithResult(definition, async (call) => forModel(await exporter.run(call))),
@@ -125,11 +125,11 @@ function factsOf(result: Payload): Payload {
 
 /** Keeps the results of calls and operations. */
 class Exporter {
-  readonly #options: ExportOptions
+  readonly #options: ExportContext
   readonly #operations: Operations
   readonly #ids: OperationIds
 
-  constructor(options: ExportOptions) {
+  constructor(options: ExportContext) {
     const { store, identity } = options.deps
     this.#options = options
     this.#operations = new Operations(store, world.now)
@@ -268,7 +268,7 @@ function withBlocks(
   blocks: readonly unknown[],
 ): readonly unknown[] {
   const link = content.findIndex(
-    ({ fields: { type, uri } }) => type === 'resource_link' && uri === uriOf(reference),
+    ({ fields: { type, uri } }) => type === 'resource_link' && uri === referenceUri(reference),
   )
   const [at, count] = link < 0 ? [0, 0] : [link, 2]
   return [...content.slice(0, at), ...blocks, ...content.slice(at + count)]

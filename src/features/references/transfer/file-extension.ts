@@ -15,13 +15,13 @@ import { unknownMethod } from '../../../protocol/methods.ts'
 import type { Reference } from '../../../records/references.ts'
 import { answered, positiveInteger } from '../../builtin-tool.ts'
 import type { Services } from '../../feature.ts'
-import { uriOf } from '../kept-data.ts'
+import { referenceUri } from '../kept-data.ts'
 import { readableReference, type ReferenceAccess } from '../read.ts'
 import { parseReference, SCHEME } from '../selection.ts'
 import { MAX_NAME_LENGTH, type UploadService } from './uploads.ts'
 import type { DataUrls } from './urls.ts'
 
-interface TransferOptions extends ReferenceAccess {
+interface TransferContext extends ReferenceAccess {
   readonly uploads: UploadService
   readonly urls: DataUrls
   /** How long URLs of data work, in milliseconds; undefined if clients get none. */
@@ -41,7 +41,7 @@ function canTransfer({ client: { capabilities } }: Pick<Call, 'client'>, directi
 }
 
 /** The methods. */
-export function fileMethods(options: TransferOptions): Readonly<Record<string, Handler>> {
+export function fileMethods(options: TransferContext): Readonly<Record<string, Handler>> {
   return {
     'files/authorizeUpload': (call) =>
       transfer(call, 'upload', { ...options, answer: () => authorizeUpload(call, options) }),
@@ -54,7 +54,7 @@ export function fileMethods(options: TransferOptions): Readonly<Record<string, H
 async function transfer(
   call: Call,
   direction: Direction,
-  options: TransferOptions & { answer(): Promise<Outcome> },
+  options: TransferContext & { answer(): Promise<Outcome> },
 ): Promise<Outcome> {
   if (!canTransfer(call, direction)) throw unknownMethod(call.method)
   const { upstream } = call.target
@@ -72,7 +72,7 @@ async function transfer(
 async function relayed(
   call: Call,
   upstream: string,
-  { deps }: TransferOptions,
+  { deps }: TransferContext,
 ): Promise<Outcome | undefined> {
   try {
     return await deps.invoker.relay({ ...call, target: { upstream, method: call.method } })
@@ -85,7 +85,7 @@ async function relayed(
 const METHOD_NOT_FOUND = -32601
 
 /** Clients send and get bytes at the URL of a descriptor. @throws UPSTREAM_ERROR if it is not one of the server's */
-function checkDescriptor(descriptor: unknown, upstream: string, { hosts, deps }: TransferOptions): void {
+function checkDescriptor(descriptor: unknown, upstream: string, { hosts, deps }: TransferContext): void {
   if (descriptor === undefined) return
   const text = isObject(descriptor) && typeof descriptor.url === 'string' ? descriptor.url : ''
   const url = URL.canParse(text) ? new URL(text) : undefined
@@ -103,7 +103,7 @@ function badDescriptor(upstream: string, problem: string): GatewayError {
   })
 }
 
-async function authorizeUpload(call: Call, { uploads }: TransferOptions): Promise<Outcome> {
+async function authorizeUpload(call: Call, { uploads }: TransferContext): Promise<Outcome> {
   const { name, mimeType, digest } = call.params.fields
   const size = positiveInteger(call, 'size')
   const sha256 = digest === undefined ? undefined : sha256In(digest)
@@ -121,13 +121,13 @@ async function authorizeUpload(call: Call, { uploads }: TransferOptions): Promis
     types: mimeType === undefined ? [] : [mimeType],
     isForProgram: true,
   })
-  const file = { uri: uriOf(request), name, mimeType, size, digest }
+  const file = { uri: referenceUri(request), name, mimeType, size, digest }
   const headers = mimeType === undefined ? {} : { headers: { 'content-type': mimeType } }
   const expiresAt = isoTime(request.expiresAt)
   return answered({ file, upload: { transport: 'https', method: 'PUT', url, ...headers, expiresAt } })
 }
 
-async function authorizeDownload(call: Call, options: TransferOptions): Promise<Outcome> {
+async function authorizeDownload(call: Call, options: TransferContext): Promise<Outcome> {
   const { uri } = call.params.fields
   const written = typeof uri === 'string' ? parseReference(uri) : undefined
   const isWhole = written !== undefined && Object.keys(written.part).length === 0
@@ -153,7 +153,7 @@ async function authorizeDownload(call: Call, options: TransferOptions): Promise<
 function fileOf(reference: Reference): Readonly<Record<string, unknown>> {
   const { name, type: mimeType, size, sha256 } = reference
   const value = Buffer.from(sha256, 'hex').toString('base64url')
-  return { uri: uriOf(reference), name, mimeType, size, digest: { algorithm: 'sha-256', value } }
+  return { uri: referenceUri(reference), name, mimeType, size, digest: { algorithm: 'sha-256', value } }
 }
 
 const MEDIA_TYPE = /^[\w.+-]{1,60}\/[\w.+-]{1,100}$/

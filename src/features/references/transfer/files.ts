@@ -74,7 +74,7 @@ export interface NewFile {
   readonly bytes: Bytes
 }
 
-interface FileOptions {
+interface FileFolder {
   /** The absolute path of the folder of all files; without one, a folder of this user among the temporary files. */
   readonly folder?: string | undefined
   /** How large the files of all calls may be together, in bytes; those of one caller, a quarter of it. */
@@ -99,9 +99,9 @@ const STALE_MS = 600_000
 
 /** The files of one folder, for the calls of all servers that it belongs to. */
 export class ReferenceFiles {
-  readonly #options: FileOptions
+  readonly #options: FileFolder
 
-  constructor(options: FileOptions) {
+  constructor(options: FileFolder) {
     this.#options = options
   }
 
@@ -127,11 +127,11 @@ export class ReferenceFiles {
 /** The files of one call. */
 export class CallFiles {
   readonly caller: Principal
-  readonly #options: FileOptions
+  readonly #options: FileFolder
   readonly #paths = new Map<string, string>()
   readonly #folders = new Map<string, number>()
 
-  constructor(caller: Principal, options: FileOptions) {
+  constructor(caller: Principal, options: FileFolder) {
     this.caller = caller
     this.#options = options
   }

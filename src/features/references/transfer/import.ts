@@ -25,7 +25,7 @@ import type { Reference, References } from '../../../records/references.ts'
 import { answered, asToolWithResult, optionalText } from '../../builtin-tool.ts'
 import { type DialFailure, MAX_URL_LENGTH, type OpenedResponse, type Opener } from '../../dialer.ts'
 import type { Services } from '../../feature.ts'
-import { uriOf } from '../kept-data.ts'
+import { referenceUri } from '../kept-data.ts'
 import { readableReference, type ReferenceAccess } from '../read.ts'
 import { dataArgument } from '../resolve.ts'
 import { parseReference, SCHEME } from '../selection.ts'
@@ -33,7 +33,7 @@ import type { ImportSettings, ImportTarget } from '../../settings/authorize.ts'
 import { findTool, innerArguments, innerCall, type InnerTool, type ToolWithRoute } from './export.ts'
 import { nameIn, typedFile } from './sent-file.ts'
 
-interface ImportOptions extends ReferenceAccess {
+interface ImportContext extends ReferenceAccess {
   readonly tools: ImportTools
   /** Downloads data from a foreign URL, and keeps it for the caller. */
   download(call: Call, data: ForeignData): Promise<Reference>
@@ -43,7 +43,7 @@ interface ImportOptions extends ReferenceAccess {
 type ImportDeps = Pick<Services, 'invoker' | 'servers'>
 
 /** The tool, and the path over HTTP. */
-export function importing(options: ImportOptions): ToolWithRoute {
+export function importing(options: ImportContext): ToolWithRoute {
   const run: Handler = (call) => importReference(call, options)
   return {
     tool: asToolWithResult(definition, run),
@@ -114,7 +114,7 @@ interface FoundTarget {
 }
 
 /** @throws what is wrong with the arguments; failures of the import are results */
-async function importReference(call: Call, options: ImportOptions): Promise<Outcome> {
+async function importReference(call: Call, options: ImportContext): Promise<Outcome> {
   const request = await importRequestOf(call, options)
   let progress: Progress = { ref_id: request.uri, checksum_verified: false }
   try {
@@ -123,7 +123,9 @@ async function importReference(call: Call, options: ImportOptions): Promise<Outc
       : await readableReference(call, parseReference(request.uri)?.id ?? '', options)
     await verify(reference, options)
     // What is downloaded has an id of its own; the part is that of the caller.
-    const uri = request.foreign ? request.uri.replace(/^ref:\/\/[^?#]*/, uriOf(reference)) : request.uri
+    const uri = request.foreign
+      ? request.uri.replace(/^ref:\/\/[^?#]*/, referenceUri(reference))
+      : request.uri
     progress = { ref_id: uri, checksum_verified: true }
     if (!request.target) return ended({ status: 'imported', ...progress, imported_resource_id: uri })
     const { tool, args, argument } = request.target
@@ -146,7 +148,7 @@ async function importReference(call: Call, options: ImportOptions): Promise<Outc
 const STATE_KEY = 'import'
 
 /** Foreign data: that of an earlier round of the call if it is still there, so that all rounds are about the same data. */
-async function downloaded(call: Call, foreign: ForeignData, options: ImportOptions): Promise<Reference> {
+async function downloaded(call: Call, foreign: ForeignData, options: ImportContext): Promise<Reference> {
   const id = call.requestState[STATE_KEY]
   const earlier = typeof id === 'string' ? await options.references.find(call.principal, id) : undefined
   return earlier ?? options.download(call, foreign)
@@ -158,7 +160,7 @@ interface Progress {
 }
 
 /** The text of the reference, and the target of the data; none if it is only downloaded. @throws INVALID_INPUT */
-async function importRequestOf(call: Call, options: ImportOptions) {
+async function importRequestOf(call: Call, options: ImportContext) {
   const given = optionalText(call, 'ref_id')
   if (given === undefined) throw invalidParam('ref_id', 'must be a reference such as ref://ref_1')
   const uri = given.startsWith(SCHEME) ? given : `${SCHEME}${given}`
@@ -180,7 +182,7 @@ async function importRequestOf(call: Call, options: ImportOptions) {
 async function targetOf(
   call: Call,
   { format, name }: { readonly format: string | undefined; readonly name: string | undefined },
-  options: ImportOptions,
+  options: ImportContext,
 ): Promise<FoundTarget | undefined> {
   if (format !== undefined) return options.tools.forFormat(call, format)
   if (name !== undefined) return named(call, name, options)
@@ -189,7 +191,7 @@ async function targetOf(
 }
 
 /** The tool that a caller names. @throws INVALID_INPUT */
-async function named(call: Call, name: string, { deps }: ImportOptions): Promise<FoundTarget> {
+async function named(call: Call, name: string, { deps }: ImportContext): Promise<FoundTarget> {
   const argument = optionalText(call, 'argument')
   if (argument === undefined)
     throw invalidParam('argument', 'must name the argument of the tool that gets the data')
@@ -203,7 +205,7 @@ async function named(call: Call, name: string, { deps }: ImportOptions): Promise
 async function foreignOf(
   call: Call,
   uri: string,
-  { references, deps }: ImportOptions,
+  { references, deps }: ImportContext,
 ): Promise<ForeignData | undefined> {
   const origin = optionalText(call, 'origin_server')
   const url = optionalText(call, 'access_url')
@@ -224,7 +226,7 @@ async function foreignOf(
 }
 
 /** Reads all of the data, whatever part of it is imported. @throws CONFLICT */
-async function verify(reference: Reference, { references }: ImportOptions): Promise<void> {
+async function verify(reference: Reference, { references }: ImportContext): Promise<void> {
   const bytes = (await references.open(reference))[Symbol.asyncIterator]()
   while (!(await bytes.next()).done);
 }
@@ -495,7 +497,7 @@ function unknownFormat(format: string, known: readonly string[]): GatewayError {
 /** How long a download may take, in milliseconds. */
 const DOWNLOAD_TIMEOUT_MS = 600_000
 
-interface DownloadOptions {
+interface DownloadContext {
   readonly references: References
   readonly opener: Opener
   readonly allowHosts: readonly string[]
@@ -522,7 +524,7 @@ interface Checksum {
 export async function download(
   { principal, signal }: Call,
   { url: text, checksum }: ForeignData,
-  { references, opener, allowHosts, ttl }: DownloadOptions,
+  { references, opener, allowHosts, ttl }: DownloadContext,
 ): Promise<Reference> {
   const url = allowedUrl(text, allowHosts)
   const response = await opener.open({

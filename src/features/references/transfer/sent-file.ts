@@ -11,7 +11,7 @@ import { textType } from '../../../core/text/file-type.ts'
 import type { Bytes } from '../../../store/blobs/blobs.ts'
 
 /** A file that is sent. */
-export interface SentFile {
+interface SentFile {
   /** The media type as declared. */
   readonly type: string | undefined
   /** As its sender wrote it. */

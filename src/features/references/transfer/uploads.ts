@@ -25,7 +25,7 @@ import {
 } from '../../../records/uploads.ts'
 import { answered, asToolWithResult, positiveInteger } from '../../builtin-tool.ts'
 import type { BuiltinTool, ByteRoute, Services } from '../../feature.ts'
-import { dataReference, loggedReference, uriOf } from '../kept-data.ts'
+import { dataReference, loggedReference, referenceUri } from '../kept-data.ts'
 import { type FileLimits, sentFile, typedFile } from './sent-file.ts'
 import { exchanged } from './urls.ts'
 
@@ -36,7 +36,7 @@ const UPLOAD_TTL_MS = 600_000
 /** How long the name of an upload can be, in characters. */
 export const MAX_NAME_LENGTH = 200
 
-interface UploadOptions {
+interface UploadContext {
   readonly references: References
   readonly uploads: Uploads
   readonly deps: Pick<Services, 'identity' | 'pages'>
@@ -50,11 +50,11 @@ interface UploadOptions {
 
 /** Requests uploads, and receives them. */
 export class UploadService {
-  readonly #options: UploadOptions
+  readonly #options: UploadContext
   /** The ids of the requested uploads whose files arrive at present. */
   readonly #receiving = new Set<string>()
 
-  constructor(options: UploadOptions) {
+  constructor(options: UploadContext) {
     this.#options = options
   }
 
@@ -320,7 +320,7 @@ function messageOf({ purpose, name }: UploadRequest): string {
 }
 
 function resultOf({ id, url, expiresAt }: Requested): Outcome {
-  const ref = uriOf({ id })
+  const ref = referenceUri({ id })
   const until = isoTime(expiresAt)
   const text = `Ask the person to open ${url} and to send the file there, until ${until}. Then use ${ref}.`
   const structuredContent = { url, ref, ref_id: id, expires_at: until }

@@ -27,7 +27,7 @@ import { readableReference, type ReferenceAccess } from '../read.ts'
 const DATA_PATH = '/data/'
 
 /** What a valid URL says. */
-export interface SignedUrl {
+interface SignedUrl {
   readonly principal: Principal
   /** The SHA-256 of the data: under the same id there may be other data now. */
   readonly sha256: string
@@ -208,7 +208,7 @@ function isLasting(url: string): boolean {
   return expiry > world.now() + MIN_LEFT_MS
 }
 
-interface DataOptions extends ReferenceAccess {
+interface DataAccess extends ReferenceAccess {
   readonly urls: DataUrls
   readonly log: Log
 }
@@ -221,7 +221,7 @@ const EXTENSION_MS = 60_000
 const MAX_USE_MS = 3_600_000
 
 /** The path of data. */
-export function dataRoute(options: DataOptions): ByteRoute {
+export function dataRoute(options: DataAccess): ByteRoute {
   return {
     verb: 'GET',
     path: `${DATA_PATH}:ref_id`,
@@ -246,7 +246,7 @@ export async function exchanged(
   return answered({})
 }
 
-async function serve(call: Call, exchange: ByteExchange, options: DataOptions): Promise<void> {
+async function serve(call: Call, exchange: ByteExchange, options: DataAccess): Promise<void> {
   const { references, urls } = options
   const signed = urls.open(exchange.name, exchange.query)
   const reference = await readableReference(call, exchange.name, options)
@@ -261,7 +261,7 @@ async function serve(call: Call, exchange: ByteExchange, options: DataOptions): 
 
 /** Runs a function while the data is kept. */
 async function whileKept(
-  { references, log }: DataOptions,
+  { references, log }: DataAccess,
   { principal }: Call,
   { id, expiresAt }: Reference,
   use: () => Promise<void>,

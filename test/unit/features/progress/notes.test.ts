@@ -4,7 +4,7 @@ import type { Notification } from '../../../../src/core/call.ts'
 import { isObject } from '../../../../src/core/json/json.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import {
-  Durations,
+  UsualDurations,
   PROGRESS_KEY,
   ProgressNotes,
   stillRunning,
@@ -353,7 +353,7 @@ it('nothing is said once the notes are stopped', () => {
 
 describe('the durations of a tool', () => {
   it('are usual from the third on: half of the last twenty took no longer', () => {
-    const durations = new Durations()
+    const durations = new UsualDurations()
     durations.add('one t', 9000)
     durations.add('one t', 1000)
     expect(durations.usual('one t')).toBeUndefined()
@@ -367,7 +367,7 @@ describe('the durations of a tool', () => {
   })
 
   it('of the tool that was called least recently are forgotten first', () => {
-    const durations = new Durations()
+    const durations = new UsualDurations()
     const learn = (tool: string): void => {
       for (let count = 0; count < 3; count++) durations.add(tool, 1000)
     }

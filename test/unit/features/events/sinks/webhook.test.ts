@@ -1,6 +1,10 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { type Attempt, decide as decideAfter, type Decision } from '../../../../../src/durable/dispatcher.ts'
+import {
+  type Attempt,
+  decisionOn as decideAfter,
+  type AttemptDecision,
+} from '../../../../../src/durable/dispatcher.ts'
 import type { DialOutcome } from '../../../../../src/features/dialer.ts'
 import { sentOf, WEBHOOK_RETRIES } from '../../../../../src/features/events/sinks/webhook.ts'
 import { response } from '../../../../support/webhooks.ts'
@@ -10,7 +14,7 @@ const GIVE_UP_MS = 15 * 60_000
 const first = { attempts: 1, firstAt: NOW, now: NOW, random: 1 }
 
 /** What follows a response. */
-function decide(outcome: DialOutcome, attempt: Attempt): Decision {
+function decisionOn(outcome: DialOutcome, attempt: Attempt): AttemptDecision {
   return decideAfter(sentOf(outcome, attempt.now), attempt, { ...WEBHOOK_RETRIES, giveUpMs: GIVE_UP_MS })
 }
 
@@ -38,7 +42,7 @@ describe('webhook attempts: what follows an outcome', () => {
     ['a timeout', failed('timeout'), { kind: 'retry', failure: 'timeout' }],
     ['failed TLS', failed('tls'), { kind: 'retry', failure: 'tls_error' }],
     ['a forbidden URL', failed('url'), { kind: 'refused', failure: 'connection_refused' }],
-  ])('%s', (_title, outcome, decision) => expect(decide(outcome, first)).toMatchObject(decision))
+  ])('%s', (_title, outcome, decision) => expect(decisionOn(outcome, first)).toMatchObject(decision))
 })
 
 describe('webhook attempts: when the next one is made', () => {
@@ -48,7 +52,7 @@ describe('webhook attempts: when the next one is made', () => {
     [3, 160_000],
     [4, 640_000],
   ])('after attempt %d: at most %d ms, at least half of it', (attempts, delay) => {
-    const at = (random: number) => decide(response(500), { ...first, attempts, random })
+    const at = (random: number) => decisionOn(response(500), { ...first, attempts, random })
     expect(at(1)).toEqual({ kind: 'retry', failure: 'http_5xx', at: NOW + delay })
     expect(at(0)).toEqual({ kind: 'retry', failure: 'http_5xx', at: NOW + delay / 2 })
   })
@@ -60,18 +64,18 @@ describe('webhook attempts: when the next one is made', () => {
     ['0', NOW + 10_000],
     ['soon', NOW + 10_000],
   ])('a Retry-After of %s delays it, and never makes it earlier', (retryAfter, at) =>
-    expect(decide(response(429, retryAfter), first)).toMatchObject({ kind: 'retry', at }),
+    expect(decisionOn(response(429, retryAfter), first)).toMatchObject({ kind: 'retry', at }),
   )
 
   it('a Retry-After pauses the subscription, not only this delivery', () => {
-    expect(decide(response(503, '60'), first)).toMatchObject({ pausedUntil: NOW + 60_000 })
-    expect(decide(response(503), first)).not.toHaveProperty('pausedUntil')
+    expect(decisionOn(response(503, '60'), first)).toMatchObject({ pausedUntil: NOW + 60_000 })
+    expect(decisionOn(response(503), first)).not.toHaveProperty('pausedUntil')
   })
 
   it('a delivery that could only be tried after the time to give up is abandoned', () => {
     const last = { ...first, attempts: 5, now: NOW + 850_000 }
-    expect(decide(response(500), last)).toEqual({ kind: 'abandoned', failure: 'http_5xx' })
-    expect(decide(response(503, '901'), first)).toEqual({ kind: 'abandoned', failure: 'http_5xx' })
+    expect(decisionOn(response(500), last)).toEqual({ kind: 'abandoned', failure: 'http_5xx' })
+    expect(decisionOn(response(503, '901'), first)).toEqual({ kind: 'abandoned', failure: 'http_5xx' })
   })
 
   it('five attempts are made within 15 minutes, whatever the jitter, and then it ends', () => {
@@ -80,7 +84,7 @@ describe('webhook attempts: when the next one is made', () => {
         let [now, attempts] = [NOW, 1]
         for (;;) {
           const [random = 0] = jitter.take(1)
-          const decision = decide(response(500), { ...first, attempts, now, random })
+          const decision = decisionOn(response(500), { ...first, attempts, now, random })
           if (decision.kind !== 'retry') break
           expect(decision.at).toBeGreaterThan(now)
           now = decision.at
