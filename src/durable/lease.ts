@@ -112,7 +112,7 @@ export class Leases {
     if (previous && !(await this.#isFree(previous))) return undefined
     const id = world.randomBytes(12).toString('base64url')
     const token = Math.max(world.now(), (previous?.token ?? 0) + 1)
-    const claim = encodeClaim({ token, id, holder: this.#membership?.id })
+    const claim = JSON.stringify({ token, id, holder: this.#membership?.id } satisfies Claim)
     const lease = new HeldLease(this.#store, { key: aliveKey(id), token, ttlMs })
     let isOurs = false
     try {
@@ -320,10 +320,6 @@ interface Claim {
   readonly id: string
   /** `Membership.id` of its process. */
   readonly holder?: string | undefined
-}
-
-function encodeClaim({ token, id, holder }: Claim): string {
-  return JSON.stringify({ token, id, holder })
 }
 
 /** A claim that cannot be read counts as none: its name would not be free for as long as claims are kept. */

@@ -132,7 +132,8 @@ export class Instance {
     const [, gateway, own] = /^(.*)[#/](.*)$/.exec(id) ?? []
     if (gateway === undefined || own === undefined) return false
     if (gateway === this.#membership.id) return this.#live.has(own)
-    if (this.#announcement && !(await this.#isAnnounced(id, this.#announcement))) return false
+    const { store, keyPrefix } = this.#announcement ?? {}
+    if (store && (await store.get(`${keyPrefix}${id}`)) === undefined) return false
     return this.#membership.isAlive(gateway)
   }
 
@@ -142,10 +143,6 @@ export class Instance {
     if (!this.#announcement || this.#announcedAt === Number.NEGATIVE_INFINITY) return
     const { store, keyPrefix } = this.#announcement
     await store.delete(`${keyPrefix}${this.id}`).catch(() => false)
-  }
-
-  async #isAnnounced(id: string, { store, keyPrefix }: Announcement): Promise<boolean> {
-    return (await store.get(`${keyPrefix}${id}`)) !== undefined
   }
 }
 

@@ -124,7 +124,9 @@ export class Actions {
   /** The actions that match a filter, the newest first. */
   async list(filter: ActionFilter = {}): Promise<readonly Action[]> {
     const found = await this.#kept.all()
-    return found.filter((action) => matchesFilter(action, filter)).toSorted(newestFirst)
+    return found
+      .filter((action) => matchesFilter(action, filter))
+      .toSorted((one, other) => other.startedAt - one.startedAt || (one.key < other.key ? 1 : -1))
   }
 
   /** Reserves an action for undoing, until its rollback itself is recorded; undefined if another process has done so. */
@@ -202,9 +204,4 @@ function matchesFilter(
   if (session !== undefined && action.session !== session) return false
   if (principal !== undefined && action.principal.id !== principal) return false
   return upstream === undefined || action.upstream === upstream
-}
-
-function newestFirst(one: Action, other: Action): number {
-  if (one.startedAt !== other.startedAt) return other.startedAt - one.startedAt
-  return one.key < other.key ? 1 : -1
 }

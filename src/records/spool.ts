@@ -120,7 +120,7 @@ export class StoreSpool implements Spool {
         this.#hold(entry, bytes)
         if (!entry.hasFailed && this.#size() > this.#limits.total) {
           entry.hasFailed = true
-          queue.end(beyondLimit())
+          queue.end(new GatewayError('QUOTA_EXHAUSTED', 'There is no room to keep this part of the result.'))
         }
         return queue.push(bytes)
       },
@@ -223,7 +223,9 @@ export class StoreSpool implements Spool {
 
   /** @throws UPSTREAM_ERROR if it is beyond the limit, or why it cannot be read */
   async #read(entry: Entry, left: number): Promise<string> {
-    if (entry.size > left) throw tooLarge(this.#limits.restored)
+    const { restored } = this.#limits
+    if (entry.size > left)
+      throw new GatewayError('UPSTREAM_ERROR', `The server sent a message of more than ${restored} bytes.`)
     try {
       await entry.kept
       const bytes = await this.#blobs.open(entry.blob)
@@ -311,12 +313,4 @@ function depthOf(text: string, at: number): number {
   let backslashes = 0
   while (text[at - 2 - backslashes] === '\\') backslashes++
   return Math.log2(backslashes + 1) + 1
-}
-
-function tooLarge(limit: number): GatewayError {
-  return new GatewayError('UPSTREAM_ERROR', `The server sent a message of more than ${limit} bytes.`)
-}
-
-function beyondLimit(): GatewayError {
-  return new GatewayError('QUOTA_EXHAUSTED', 'There is no room to keep this part of the result.')
 }

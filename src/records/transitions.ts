@@ -5,7 +5,6 @@
 import { type Extra, GatewayError } from '../core/error.ts'
 import { type Backoff, delayBefore } from '../core/time/backoff.ts'
 import type { Action } from './actions.ts'
-import type { StoredPrincipal } from './principal.ts'
 import {
   type CompensationStatus,
   hasEnded,
@@ -16,33 +15,19 @@ import {
 } from './transactions.ts'
 
 /** The parameters of a new transaction. Times are milliseconds. */
-interface NewTransaction {
-  readonly id: string
-  readonly principal: StoredPrincipal
-  readonly description?: string
-  readonly timeout: number
+interface NewTransaction extends Pick<Transaction, 'id' | 'principal' | 'description' | 'timeout'> {
   readonly lifetime: number
   readonly now: number
 }
 
 /** A new transaction. */
-export function newTransaction({
-  id,
-  principal,
-  description,
-  timeout,
-  lifetime,
-  now,
-}: NewTransaction): Transaction {
+export function newTransaction({ lifetime, now, ...given }: NewTransaction): Transaction {
   const endsAt = now + lifetime
   return {
     status: 'active',
-    id,
-    principal,
-    ...(description !== undefined && { description }),
+    ...given,
     startedAt: now,
-    timeout,
-    expiresAt: Math.min(now + timeout, endsAt),
+    expiresAt: Math.min(now + given.timeout, endsAt),
     endsAt,
     steps: [],
     compensations: [],
@@ -50,7 +35,10 @@ export function newTransaction({
 }
 
 /** A transaction that rolls back actions that ran outside of one. All must belong to one caller. */
-export function newUndoTransaction(actions: readonly Action[], { id, by, now }: UndoRequest): Transaction {
+export function newUndoTransaction(
+  actions: readonly Action[],
+  { id, by, now }: { readonly id: string; readonly by: string; readonly now: number },
+): Transaction {
   const [first] = actions
   if (!first || actions.some(({ principal }) => principal.id !== first.principal.id)) {
     throw new TypeError('expected one or more actions of a single caller')
@@ -70,13 +58,6 @@ export function newUndoTransaction(actions: readonly Action[], { id, by, now }: 
       runner: '',
     })),
   }
-}
-
-interface UndoRequest {
-  readonly id: string
-  /** The reason, and who requests it. */
-  readonly by: string
-  readonly now: number
 }
 
 /** Why a step cannot start: its id is taken, or another step is in progress. */

@@ -250,7 +250,9 @@ class Parts {
     const near = this.#blocks.filter((block) => block.bytes.byteLength * 2 >= bytes.byteLength)
     const { value } = content ?? {}
     this.#members = new Set(near.filter((block) => isMember(block, value)))
-    this.#copies = new Set(near.filter((block) => isObjectOrList(value) && isSame(jsonOfPart(block), value)))
+    this.#copies = new Set(
+      near.filter((block) => (isObject(value) || Array.isArray(value)) && isSame(jsonOfPart(block), value)),
+    )
     this.#short = content && shortenedFor(value, schema, MAX_SHORTENED_BYTES)
     const canBeKept = content && this.#members.size === 0 && (!schema || this.#short !== undefined)
     if (canBeKept) this.#structured = { bytes, type: 'application/json', name: 'result.json' }
@@ -300,10 +302,6 @@ class Parts {
 /** The JSON of a part; undefined if it is none. */
 function jsonOfPart({ bytes, type }: Part): unknown {
   return type === 'application/json' ? readJson(bytes.toString()) : undefined
-}
-
-function isObjectOrList(value: unknown): boolean {
-  return isObject(value) || Array.isArray(value)
 }
 
 /** Whether a text is a member of structured content that says little besides. */

@@ -148,7 +148,8 @@ class Resolution {
     const { references, max } = this.#options
     const limits = { max: Math.max(0, max - this.#size), written: text }
     const selected = await select(references, reference, part, limits)
-    this.#size += sizeOfSelected(selected)
+    this.#size +=
+      selected.kind === 'bytes' ? selected.bytes.byteLength : Buffer.byteLength(selected.json.text)
     if (form) return inChosenForm(selected, reference, form, path)
     return inForm(selected, reference, schemas.takes(), path)
   }
@@ -180,7 +181,9 @@ class Resolution {
     const { server, urls } = this.#options
     // A value in JSON may be a path or a URL that the server knows.
     if (part.pointer || !tool || schemas.takes() !== 'text') return undefined
-    const [argument, descriptions] = [argumentAt(place), schemas.descriptions()]
+    // For an element, the argument is that of its list.
+    const argument = place.findLast((segment) => typeof segment === 'string') ?? ''
+    const descriptions = schemas.descriptions()
     if (server === 'yes' && takesPath(argument, descriptions, tool))
       return (await this.#isShort(reference, isPathItself)) ? undefined : 'path'
     const isDownloaded = urls.areHosted === true && schemas.isUri() && Object.keys(part).length === 0
@@ -213,15 +216,6 @@ function holdsReference(value: unknown, depth: number): boolean {
   return (
     textOfObject(value) !== undefined || Object.values(value).some((each) => holdsReference(each, depth + 1))
   )
-}
-
-function sizeOfSelected(selected: Selected): number {
-  return selected.kind === 'bytes' ? selected.bytes.byteLength : Buffer.byteLength(selected.json.text)
-}
-
-/** The name of the argument at a place: that of the list, for an element. */
-function argumentAt(place: Place): string {
-  return place.findLast((segment) => typeof segment === 'string') ?? ''
 }
 
 type WrittenReference = Written & { readonly text: string }

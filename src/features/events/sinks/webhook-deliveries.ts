@@ -78,7 +78,8 @@ export class WebhookDeliveries {
       onUndeliverable: ({ id, queue: subscription }) =>
         deps.log.warn('webhook.redelivery_failed', { dead_letter: id, subscription, reason: 'ended' }),
       onPollFailed: (reason) => deps.log.debug('webhook.records_not_read', { reason }),
-      onPolled: () => this.#services.feeds.endAllBut(this.#upstreams),
+      onPolled: () =>
+        this.#services.feeds.endAllBut(new Set(this.outbox.consumers.map(({ upstream }) => upstream))),
     })
   }
 
@@ -114,11 +115,6 @@ export class WebhookDeliveries {
   #receiverOf({ id, address, principal, webhook }: SubscriptionRecord): Receiver | undefined {
     const secrets = webhook && openSecrets(id, webhook, this.#deps.identity.seal)
     return secrets && { subscription: id, url: address, secrets, owner: callerHash(principal.id) }
-  }
-
-  /** The servers whose logs are read. */
-  get #upstreams(): ReadonlySet<string | undefined> {
-    return new Set(this.outbox.consumers.map(({ upstream }) => upstream))
   }
 
   #wakeAll(upstream: string | undefined): void {

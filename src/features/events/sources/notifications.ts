@@ -165,7 +165,12 @@ class Listeners {
       ([, each]) => each.upstream === upstream && each.uri !== undefined,
     )
     const isFull = own.length >= MAX_RESOURCES
-    if (isFull || hasReachedShare(principal, new Map(own), ({ by }) => by, MAX_RESOURCES)) throw tooMany()
+    if (isFull || hasReachedShare(principal, new Map(own), ({ by }) => by, MAX_RESOURCES))
+      throw resourceExhausted(
+        'resources',
+        MAX_RESOURCES,
+        'Too many resources of this server are subscribed to.',
+      )
   }
 
   /** One subscription; it ends with its connection. Never rejects. */
@@ -215,8 +220,4 @@ function eventOf({ method, params }: Notification) {
   if (name !== undefined) return { name, data: {} }
   const uri = params?.fields.uri
   return method === UPDATED && typeof uri === 'string' ? { name: RESOURCE_UPDATED, data: { uri } } : undefined
-}
-
-function tooMany(): GatewayError {
-  return resourceExhausted('resources', MAX_RESOURCES, 'Too many resources of this server are subscribed to.')
 }

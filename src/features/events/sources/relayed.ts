@@ -208,7 +208,8 @@ class ListedTypes {
 
   async #request(upstream: string, method: string, params: Fields): Promise<Fields> {
     const { invoker } = this.#deps
-    const outcome = await inTime(LIST_TIMEOUT_MS, timedOut(), (controller) =>
+    const late = new GatewayError('SERVER_UNAVAILABLE', 'The server did not list its events in time.')
+    const outcome = await inTime(LIST_TIMEOUT_MS, late, (controller) =>
       invoker.relay(serverRequest({ upstream, method, params, controller })),
     )
     return outcome.kind === 'result' ? outcome.result.fields : {}
@@ -272,10 +273,6 @@ function declaresEvents({ supportedVersions, capabilities }: Fields): boolean {
   if (!Array.isArray(supportedVersions) || !isObject(capabilities)) return false
   const { events, extensions } = capabilities
   return isObject(events) || (isObject(extensions) && isObject(extensions[eventsExtension]))
-}
-
-function timedOut(): GatewayError {
-  return new GatewayError('SERVER_UNAVAILABLE', 'The server did not list its events in time.')
 }
 
 // One subscription at a server

@@ -6,7 +6,6 @@
 import type { Call, Outcome } from '../../../core/call.ts'
 import type { ByteExchange } from '../../../core/http-paths.ts'
 import { asGatewayError, GatewayError, invalidParam } from '../../../core/error.ts'
-import { isObject } from '../../../core/json/json.ts'
 import { Payload } from '../../../core/payload.ts'
 import type { Principal } from '../../../core/principal.ts'
 import { oneLine } from '../../../core/text/escape.ts'
@@ -14,6 +13,7 @@ import { isoTime } from '../../../core/time/waiting.ts'
 import { escapeHtml, htmlPage, pageHeaders } from '../../../core/web.ts'
 import { world } from '../../../core/world.ts'
 import { canAnswer } from '../../../protocol/input-requests.ts'
+import { hasMembers } from '../../../durable/collection.ts'
 import { UPLOADS } from '../../../records/plain-name.ts'
 import { callerHash } from '../../../records/principal.ts'
 import type { Reference, References } from '../../../records/references.ts'
@@ -200,9 +200,7 @@ interface UploadToken {
 const TOKEN_USE = { purpose: 'upload', binding: '' }
 
 /** Only this file seals values for this purpose. */
-function isUploadToken(value: unknown): value is UploadToken {
-  return isObject(value) && typeof value.owner === 'string' && typeof value.id === 'string'
-}
+const isUploadToken = hasMembers<UploadToken>({ string: ['owner', 'id'] })
 
 /** @throws CONFLICT if a file was sent, RESOURCE_NOT_FOUND if it is too late */
 function mustBeOpen({ isDone, expiresAt }: UploadRequest): void {
@@ -301,9 +299,7 @@ interface Requested {
 }
 
 /** The state is encrypted, so only this file wrote it. */
-function isRequested(value: unknown): value is Requested {
-  return typeof value === 'object' && value !== null && 'url' in value
-}
+const isRequested = hasMembers<Requested>({ string: ['url'] })
 
 /** Whether the person refused to open the page. */
 function isDeclined({ inputResponses }: Call): boolean {

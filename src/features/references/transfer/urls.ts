@@ -15,6 +15,7 @@ import { isObject } from '../../../core/json/json.ts'
 import { background, type Log } from '../../../core/log.ts'
 import type { Principal } from '../../../core/principal.ts'
 import { world } from '../../../core/world.ts'
+import { hasMembers } from '../../../durable/collection.ts'
 import { fromStoredPrincipal, type StoredPrincipal, toStoredPrincipal } from '../../../records/principal.ts'
 import { type Reference, type References, unknownReference } from '../../../records/references.ts'
 import type { ByteRange } from '../../../store/blobs/blobs.ts'
@@ -118,9 +119,7 @@ function useOf(id: string, exp: number): { readonly purpose: string; readonly bi
 }
 
 /** Only this file seals values for this purpose. */
-function isSealed(value: unknown): value is Sealed {
-  return isObject(value) && isObject(value.principal) && typeof value.sha256 === 'string'
-}
+const isSealed = hasMembers<Sealed>({ string: ['sha256'], object: ['principal'] })
 
 function invalidUrl(): GatewayError {
   return new GatewayError('FORBIDDEN', 'This URL is not valid, has expired or has been used.', {
