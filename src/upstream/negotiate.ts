@@ -22,8 +22,7 @@ import { isPassing } from './failures.ts'
 import type { UpstreamConnection } from './protocol/connection.ts'
 import { isOfCredentials } from './transport/auth-retry.ts'
 import type { HttpClient } from './transport/http-client.ts'
-import { httpConnect } from './transport/http.ts'
-import { sseConnect } from './transport/http.ts'
+import { httpConnect, sseConnect } from './transport/http.ts'
 import type { OpenTransport, OpenTransportAs, UpstreamTransport, StepTimeout } from './transport/transport.ts'
 
 /** How a server is reached: era, revision and transport. */

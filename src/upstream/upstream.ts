@@ -22,10 +22,17 @@ import { method } from '../protocol/methods.ts'
 import { checkedDeclaration, checkedPage } from '../protocol/server-shapes.ts'
 import { Connector, type Status } from './connector.ts'
 import type { NoteStore } from './probe-notes.ts'
-import { asOurs, isAway, isSessionLost, NegativeCache, relayedFrom, isPassing } from './failures.ts'
+import {
+  asOurs,
+  isAway,
+  isSessionLost,
+  NegativeCache,
+  relayedFrom,
+  isPassing,
+  type Reachability,
+} from './failures.ts'
 import { createCredentials, type Credentials, type OAuthSite } from './oauth/credentials.ts'
 import type { UpstreamConnection } from './protocol/connection.ts'
-import type { Reachability } from './failures.ts'
 import { suspendable, type UpstreamCall } from './suspended-calls.ts'
 import type { ListedTool } from '../protocol/found-tool.ts'
 import { boundedPage, type FindTool, toolNames, unlistedTool } from './tool-index.ts'
