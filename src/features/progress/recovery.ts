@@ -54,11 +54,14 @@ export class Recovery {
     if (this.#isSweeping) return
     this.#isSweeping = true
     try {
-      for await (const own of this.#engine.journal.operations.byCaller())
-        for (const stored of own) if (await this.#isLost(stored)) await this.#takeUp(stored)
+      for await (const own of this.#engine.journal.operations.byCaller()) await this.#takeUpLost(own)
     } finally {
       this.#isSweeping = false
     }
+  }
+
+  async #takeUpLost(all: readonly StoredOperation[]): Promise<void> {
+    for (const stored of all) if (await this.#isLost(stored)) await this.#takeUp(stored)
   }
 
   async #isLost({ key, record }: StoredOperation): Promise<boolean> {
