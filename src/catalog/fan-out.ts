@@ -21,7 +21,7 @@ import { delayBefore, reopening } from '../core/time/backoff.ts'
 import { pause, within } from '../core/time/waiting.ts'
 import { world } from '../core/world.ts'
 
-interface Options {
+interface AskedServers {
   readonly names: readonly string[]
   /** How long a server may take, in milliseconds. */
   readonly timeoutMs: number
@@ -59,7 +59,7 @@ const PAGES = 'pages of '
 export class FanOut {
   readonly #servers: ReadonlyMap<string, Server>
 
-  constructor(options: Options) {
+  constructor(options: AskedServers) {
     this.#servers = new Map(options.names.map((name) => [name, new Server(name, options)]))
   }
 
@@ -110,7 +110,7 @@ interface Silence {
 
 class Server {
   readonly #name: string
-  readonly #options: Options
+  readonly #options: AskedServers
   readonly #silences = new Map<string, Silence>()
   /** The methods that it does not answer, and why. */
   readonly #problems = new Map<string, string>()
@@ -121,7 +121,7 @@ class Server {
   /** The requests that renew them. */
   readonly #renewing = new Set<string>()
 
-  constructor(name: string, options: Options) {
+  constructor(name: string, options: AskedServers) {
     this.#name = name
     this.#options = options
   }

@@ -31,7 +31,7 @@ import { ownCall } from '../protocol/lift.ts'
 import { metaKeys } from '../protocol/meta-keys.ts'
 import { method } from '../protocol/methods.ts'
 
-interface Options {
+interface RecordSources {
   readonly servers: ReadonlyMap<string, Source>
   /** The descriptor of a listed tool. */
   listed(
@@ -69,7 +69,7 @@ const LIST_TIMEOUT_MS = 5000
 const MIN_RENEWAL_INTERVAL_MS = 1000
 
 /** Keeps the lists of servers for descriptions. A stale list is served while it is refreshed. */
-export function createRecords(options: Options): ServerRecords {
+export function createRecords(options: RecordSources): ServerRecords {
   const listeners: ((upstream: string) => void)[] = []
   const known = new Map(
     [...options.servers].map(([name, source]) => [name, new Known(source, options)] as const),
@@ -92,7 +92,7 @@ export function createRecords(options: Options): ServerRecords {
 class Known {
   onChange: () => void = () => undefined
   readonly #source: Source
-  readonly #options: Options
+  readonly #options: RecordSources
   #lists: Lists | undefined
   #tools: readonly ToolDetails[] = []
   #listedAt = Number.NEGATIVE_INFINITY
@@ -103,7 +103,7 @@ class Known {
   /** Until when the first lists are waited for, by all who ask; on the monotonic clock. */
   #waitsUntil: number | undefined
 
-  constructor(source: Source, options: Options) {
+  constructor(source: Source, options: RecordSources) {
     this.#source = source
     this.#options = options
   }
@@ -195,7 +195,7 @@ const nothing: Lists = {
   contentVersion: '',
 }
 
-async function listsOf({ settings, handle }: Source, { listed }: Options): Promise<Lists> {
+async function listsOf({ settings, handle }: Source, { listed }: RecordSources): Promise<Lists> {
   const { name } = settings
   const { discovered, tools, ...lists } = await readLists(handle, name)
   const { capabilities, instructions, _meta: meta } = discovered.fields

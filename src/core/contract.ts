@@ -86,22 +86,26 @@ function mapChanges<Value>(
   what: string,
   compare: Compare<Value>,
 ): ContractChange[] {
-  const [one, other] = [new Map(Object.entries(before)), new Map(Object.entries(after))]
-  return [...new Set([...one.keys(), ...other.keys()])].toSorted().flatMap((name) => {
+  return pairs(before, after).flatMap(([name, was, is]) => {
     const subject = `${what} ${name}`
-    const [was, is] = [one.get(name), other.get(name)]
     if (was === undefined) return [added(subject)]
-    if (is === undefined) return [removed(subject)]
-    return compare(was, is, subject)
+    return is === undefined ? [removed(subject)] : compare(was, is, subject)
   })
 }
 
+/** The members of two objects by name, in order; undefined where there is none. */
+function pairs<Value>(
+  before: Readonly<Record<string, Value>>,
+  after: Readonly<Record<string, Value>>,
+): (readonly [name: string, was: Value | undefined, is: Value | undefined])[] {
+  const [one, other] = [new Map(Object.entries(before)), new Map(Object.entries(after))]
+  const names = [...new Set([...one.keys(), ...other.keys()])].toSorted()
+  return names.map((name) => [name, one.get(name), other.get(name)])
+}
+
 function setChanges(before: readonly string[], after: readonly string[], what: string): ContractChange[] {
-  const [one, other] = [new Set(before), new Set(after)]
-  return [...new Set([...before, ...after])].toSorted().flatMap((name) => {
-    if (!one.has(name)) return [added(`${what} ${name}`)]
-    return other.has(name) ? [] : [removed(`${what} ${name}`)]
-  })
+  const [one, other] = [before, after].map((names) => Object.fromEntries(names.map((name) => [name, true])))
+  return mapChanges(one ?? {}, other ?? {}, what, () => [])
 }
 
 function guardChanges(before: boolean, after: boolean): ContractChange[] {
@@ -113,14 +117,8 @@ function guardChanges(before: boolean, after: boolean): ContractChange[] {
 
 function toolChanges(before: ToolContract, after: ToolContract, subject: string): ContractChange[] {
   const schemas = [
-    ...schemaChanges(before.input, after.input, 'input').map((schemaChange) => ({
-      ...schemaChange,
-      what: 'argument',
-    })),
-    ...outputChanges(before.output, after.output).map((outputChange) => ({
-      ...outputChange,
-      what: 'result',
-    })),
+    ...schemaChanges(before.input, after.input, 'input').map((each) => ({ ...each, what: 'argument' })),
+    ...outputChanges(before.output, after.output).map((each) => ({ ...each, what: 'result' })),
   ].map(({ level, path, text, what }) =>
     changed(level, subject, path === '' ? `its ${what}s: ${text}` : `${what} ${path} ${text}`),
   )
@@ -177,26 +175,12 @@ function deprecations(
 }
 
 function promptChanges(before: PromptContract, after: PromptContract, subject: string): ContractChange[] {
-  const [one, other] = [new Map(Object.entries(before.arguments)), new Map(Object.entries(after.arguments))]
-  const found = [...new Set([...one.keys(), ...other.keys()])].toSorted().flatMap((name) => {
-    const [was, is] = [one.get(name), other.get(name)]
+  const found = pairs(before.arguments, after.arguments).flatMap(([name, was, is]) => {
     if (was === is) return []
     if (is === undefined) return [changed('major', subject, `argument ${name} was removed`)]
-    if (was === undefined)
-      return [
-        changed(
-          is ? 'major' : 'minor',
-          subject,
-          `argument ${name} was added${is ? ', and is required' : ''}`,
-        ),
-      ]
-    return [
-      changed(
-        is ? 'major' : 'minor',
-        subject,
-        `argument ${name} is ${is ? 'required' : 'no longer required'}`,
-      ),
-    ]
+    const requirement = is ? 'required' : 'no longer required'
+    const text = was === undefined ? `was added${is ? ', and is required' : ''}` : `is ${requirement}`
+    return [changed(is ? 'major' : 'minor', subject, `argument ${name} ${text}`)]
   })
   if (before.wording === after.wording) return found
   return [...found, changed('patch', subject, 'has a new description')]

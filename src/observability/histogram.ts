@@ -51,7 +51,7 @@ class Counts implements Duration {
   }
 }
 
-interface HistogramOptions {
+interface HistogramDescription {
   /** Its name in Prometheus. */
   readonly name: string
   readonly help: string
@@ -67,14 +67,14 @@ const OVERFLOW = 'otel_metric_overflow="true"'
 
 /** A histogram of durations, and its text in the format of Prometheus. */
 export class Durations {
-  readonly options: HistogramOptions
+  readonly description: HistogramDescription
   readonly #names: readonly string[]
   readonly #sets = new Map<string, Counts>()
   #overflow: Counts | undefined
 
-  constructor(options: HistogramOptions) {
-    this.options = options
-    this.#names = options.labels.map((label) => label.replaceAll('.', '_'))
+  constructor(description: HistogramDescription) {
+    this.description = description
+    this.#names = description.labels.map((label) => label.replaceAll('.', '_'))
   }
 
   /** The durations for these label values. */
@@ -86,8 +86,8 @@ export class Durations {
     const labels = pairs.join(',')
     const found = this.#sets.get(labels)
     if (found) return found
-    if (this.#sets.size >= MAX_SETS) return (this.#overflow ??= new Counts([], this.options.bounds))
-    const made = new Counts(values, this.options.bounds)
+    if (this.#sets.size >= MAX_SETS) return (this.#overflow ??= new Counts([], this.description.bounds))
+    const made = new Counts(values, this.description.bounds)
     this.#sets.set(labels, made)
     return made
   }
@@ -99,7 +99,7 @@ export class Durations {
   }
 
   get text(): string {
-    const { name, help } = this.options
+    const { name, help } = this.description
     const lines = [...this.#sets].flatMap(([labels, counts]) => counts.lines(name, labels))
     const rest = this.#overflow?.lines(name, OVERFLOW) ?? []
     return [`# HELP ${name} ${help}`, `# TYPE ${name} histogram`, ...lines, ...rest, ''].join('\n')

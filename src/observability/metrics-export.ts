@@ -39,16 +39,16 @@ export async function openMetricsExport(
     timeoutMillis: settings.timeout,
   })
   const startTime = timeOf(world.now() - Math.round(process.uptime() * 1000))
-  const dataOf = (name: string, { options, sets }: Durations): HistogramMetricData => ({
-    descriptor: { name, description: options.help, unit: 's', valueType: api.ValueType.DOUBLE },
+  const dataOf = (name: string, { description, sets }: Durations): HistogramMetricData => ({
+    descriptor: { name, description: description.help, unit: 's', valueType: api.ValueType.DOUBLE },
     aggregationTemporality: sdk.AggregationTemporality.CUMULATIVE,
     dataPointType: sdk.DataPointType.HISTOGRAM,
     dataPoints: sets.map(({ counts: { values, counts, sum }, isOverflow }) => ({
       startTime,
       endTime: timeOf(world.now()),
-      attributes: isOverflow ? { 'otel.metric.overflow': true } : attributesOf(options.labels, values),
+      attributes: isOverflow ? { 'otel.metric.overflow': true } : attributesOf(description.labels, values),
       value: {
-        buckets: { boundaries: [...options.bounds], counts: [...counts] },
+        buckets: { boundaries: [...description.bounds], counts: [...counts] },
         sum,
         count: counts.reduce((total, each) => total + each, 0),
       },

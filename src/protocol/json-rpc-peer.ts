@@ -59,7 +59,7 @@ export interface IncomingMessages {
   exchanged?: ((exchange: Exchange) => void) | undefined
 }
 
-interface Options {
+interface RequestContext {
   readonly signal?: AbortSignal | undefined
   readonly headers?: Readonly<Record<string, string>>
   readonly about?: Id | undefined
@@ -94,7 +94,7 @@ class Pending {
   readonly #turn = Promise.withResolvers<Payload>()
 
   constructor(
-    { signal, onProgress, spool }: Options,
+    { signal, onProgress, spool }: RequestContext,
     onAbort: () => void,
     end: (result: Payload | undefined, error: unknown) => void,
   ) {
@@ -153,7 +153,7 @@ export class JsonRpcPeer {
    * Sends a request; `params` may be built from its id, which is also its progress token.
    * @throws UPSTREAM_ERROR with the peer's error, CANCELLED, or what the transport or `fail` threw
    */
-  request(method: string, params: (id: number) => Payload, options: Options = {}): Promise<Payload> {
+  request(method: string, params: (id: number) => Payload, options: RequestContext = {}): Promise<Payload> {
     const id = ++this.#lastId
     const { signal, about } = options
     if (signal?.aborted) return Promise.reject(cancelled(signal))
@@ -340,7 +340,7 @@ export class JsonRpcPeer {
     this.#incoming.notification(note, about)
   }
 
-  #cancel(id: number, method: string, { signal, about }: Options): void {
+  #cancel(id: number, method: string, { signal, about }: RequestContext): void {
     const pending = this.#pending.get(id)
     if (!pending) return
     pending.reject(cancelled(signal))

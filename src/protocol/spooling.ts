@@ -10,7 +10,7 @@ const CARRIAGE_RETURN = 13
 const QUOTE = 34
 const BACKSLASH = 92
 
-interface Options {
+interface SpooledSource {
   /** Where long strings of the line that arrives now are kept, if they are; asked once for each long line. */
   spool(): Spool | undefined
   /** Receives the bytes, with placeholders for the strings that are kept. */
@@ -22,7 +22,7 @@ interface Options {
 
 /** Passes bytes on without their long strings. */
 export class SpoolingReader {
-  readonly #options: Options
+  readonly #source: SpooledSource
   /** The beginning of a line that may become long. */
   readonly #held = new Chunks()
   /** Set while a long line arrives. */
@@ -30,8 +30,8 @@ export class SpoolingReader {
   /** Set while a long line arrives whose strings stay in it. */
   #isPlain = false
 
-  constructor(options: Options) {
-    this.#options = options
+  constructor(source: SpooledSource) {
+    this.#source = source
   }
 
   write(chunk: Buffer): void {
@@ -59,7 +59,7 @@ export class SpoolingReader {
     const complete = Math.max(chunk.lastIndexOf(NEWLINE), chunk.lastIndexOf(CARRIAGE_RETURN)) + 1
     if (complete > 0) {
       this.#passHeld()
-      this.#options.pass(chunk.subarray(0, complete))
+      this.#source.pass(chunk.subarray(0, complete))
     }
     if (complete === chunk.length) return
     this.#held.add(chunk.subarray(complete))
@@ -67,16 +67,16 @@ export class SpoolingReader {
   }
 
   #lookInto(): void {
-    const spool = this.#options.spool()
+    const spool = this.#source.spool()
     if (spool && this.#held.size <= spool.over) return
-    if (spool) this.#line = new LongLine(spool, this.#options)
+    if (spool) this.#line = new LongLine(spool, this.#source)
     else this.#isPlain = true
     this.#long(this.#held.take())
   }
 
   #long(bytes: Buffer): void {
     if (this.#line) this.#line.write(bytes)
-    else this.#options.pass(bytes)
+    else this.#source.pass(bytes)
   }
 
   #endOfLine(): void {
@@ -86,7 +86,7 @@ export class SpoolingReader {
   }
 
   #passHeld(): void {
-    if (this.#held.size > 0) this.#options.pass(this.#held.take())
+    if (this.#held.size > 0) this.#source.pass(this.#held.take())
   }
 }
 
@@ -105,7 +105,7 @@ function endOfLine(chunk: Buffer): number {
 class LongLine {
   readonly #over: number
   readonly #message: SpooledMessage
-  readonly #options: Options
+  readonly #source: SpooledSource
   /** The string that the bytes are in, from its opening quote. */
   readonly #string = new Chunks()
   #isInString = false
@@ -115,10 +115,10 @@ class LongLine {
   #isEscaped = false
   #kept: { readonly string: SpooledString; readonly decoder: StringDecoder } | undefined
 
-  constructor(spool: Spool, options: Options) {
+  constructor(spool: Spool, source: SpooledSource) {
     this.#over = spool.over
     this.#message = spool.open()
-    this.#options = options
+    this.#source = source
   }
 
   write(bytes: Buffer): void {
@@ -138,14 +138,14 @@ class LongLine {
 
   abort(): void {
     this.#message.abort()
-    if (this.#kept) this.#options.resume()
+    if (this.#kept) this.#source.resume()
     this.#kept = undefined
   }
 
   #findString(bytes: Buffer, from: number): number {
     const quote = bytes.indexOf(QUOTE, from)
     const end = quote === -1 ? bytes.length : quote
-    if (end > from) this.#options.pass(bytes.subarray(from, end))
+    if (end > from) this.#source.pass(bytes.subarray(from, end))
     if (quote === -1) return end
     this.#string.add(bytes.subarray(quote, quote + 1))
     this.#isInString = true
@@ -165,7 +165,7 @@ class LongLine {
   }
 
   #passString(): void {
-    if (this.#string.size > 0) this.#options.pass(this.#string.take())
+    if (this.#string.size > 0) this.#source.pass(this.#string.take())
   }
 
   /** The place of the quote that ends the string; -1 if it is not in these bytes. */
@@ -192,14 +192,14 @@ class LongLine {
       this.#stays = true
       return this.#passString()
     }
-    string.onDrain = () => this.#options.resume()
+    string.onDrain = () => this.#source.resume()
     const decoder = new StringDecoder((decoded) => {
-      if (!string.write(decoded)) this.#options.pause()
+      if (!string.write(decoded)) this.#source.pause()
     })
     this.#kept = { string, decoder }
     this.#isInString = false
     const begun = this.#string.take()
-    this.#options.pass(begun.subarray(0, 1))
+    this.#source.pass(begun.subarray(0, 1))
     this.#keep(begun, 1)
   }
 
@@ -211,9 +211,9 @@ class LongLine {
     if (!decoder.isClosed) return end
     string.end()
     this.#kept = undefined
-    this.#options.resume()
+    this.#source.resume()
     // An invalid escape makes the message what it is: not JSON.
-    this.#options.pass(Buffer.from(`${string.placeholder}${decoder.isValid ? '' : '\\?'}"`))
+    this.#source.pass(Buffer.from(`${string.placeholder}${decoder.isValid ? '' : '\\?'}"`))
     return end
   }
 }

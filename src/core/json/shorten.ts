@@ -20,7 +20,7 @@ export function sizeOf(value: unknown): number {
  * those of strings. Undefined if that is not enough.
  */
 export function shorten(value: unknown, budget: number, strings: boolean): unknown {
-  return fit({ value, size: sizeOf(value) }, budget, { strings, depth: 0 })
+  return fit({ value, size: sizeOf(value) }, budget, strings)
 }
 
 /** Measured once, because measuring costs as much as encoding. */
@@ -29,18 +29,13 @@ interface Measured {
   readonly size: number
 }
 
-interface FitOptions {
-  readonly strings: boolean
-  readonly depth: number
-}
-
-function fit({ value, size }: Measured, budget: number, { strings, depth }: FitOptions): unknown {
+function fit({ value, size }: Measured, budget: number, strings: boolean, depth = 0): unknown {
   if (size <= budget) return value
   if (depth > MAX_DEPTH) return undefined
-  const options = { strings, depth: depth + 1 }
   if (typeof value === 'string') return strings ? cut(value, budget) : undefined
-  if (Array.isArray(value)) return fitArray(value, budget, options)
-  return isObject(value) ? fitObject(value, budget, options) : undefined
+  const fitInner = (inner: Measured, share: number): unknown => fit(inner, share, strings, depth + 1)
+  if (Array.isArray(value)) return fitArray(value, budget, fitInner)
+  return isObject(value) ? fitObject(value, budget, fitInner) : undefined
 }
 
 /** The start of a text that fits into a budget in bytes as a JSON string; undefined if not even the ellipsis does. */
@@ -67,7 +62,10 @@ function prefixOf(text: string, length: number): string {
   return text.slice(0, last >= 0xd800 && last <= 0xdbff ? length - 1 : length)
 }
 
-function fitArray(items: readonly unknown[], budget: number, options: FitOptions): unknown[] | undefined {
+/** Fits a member or an element into its share of a budget. */
+type FitInner = (inner: Measured, share: number) => unknown
+
+function fitArray(items: readonly unknown[], budget: number, fitInner: FitInner): unknown[] | undefined {
   let remaining = budget - 2
   if (remaining < 0) return undefined
   const kept: unknown[] = []
@@ -78,7 +76,7 @@ function fitArray(items: readonly unknown[], budget: number, options: FitOptions
       remaining -= size + 1
       continue
     }
-    const part = kept.length === 0 ? fit({ value, size }, remaining, options) : undefined
+    const part = kept.length === 0 ? fitInner({ value, size }, remaining) : undefined
     return part === undefined ? kept : [part]
   }
   return kept
@@ -88,7 +86,7 @@ function fitArray(items: readonly unknown[], budget: number, options: FitOptions
 function fitObject(
   object: Readonly<Record<string, unknown>>,
   budget: number,
-  options: FitOptions,
+  fitInner: FitInner,
 ): Record<string, unknown> | undefined {
   const members = Object.entries(object).map(([key, value]) => ({ key, value, size: sizeOf(value) }))
   let remaining = budget - 1 - members.reduce((sum, { key }) => sum + sizeOf(key) + 2, 0)
@@ -97,7 +95,7 @@ function fitObject(
   const bySize = members.toSorted((one, other) => one.size - other.size)
   for (const [index, member] of bySize.entries()) {
     const share = Math.floor(remaining / (bySize.length - index))
-    const part = fit(member, share, options)
+    const part = fitInner(member, share)
     if (part === undefined) return undefined
     short.set(member.key, part)
     remaining -= part === member.value ? member.size : sizeOf(part)

@@ -33,7 +33,7 @@ const wording: ReadonlySet<string> = new Set([
 ])
 
 /** Named subschemas; a name keeps its meaning as long as no reference to it changes. */
-const named: ReadonlySet<string> = new Set(['$defs', 'definitions', 'patternProperties', 'dependentSchemas'])
+const named = wordSet('properties $defs definitions patternProperties dependentSchemas')
 const lowest: ReadonlySet<string> = wordSet(
   'minimum exclusiveMinimum minLength minItems minProperties minContains',
 )
@@ -91,7 +91,6 @@ function compareKeyword(key: string, before: Schema, after: Schema, place: Place
   if (key === 'type') return compareTypes(before, after, place)
   if (key === 'enum' || key === 'const') return compareValues(key, before, after, place)
   if (key === 'required') return compareRequired(one, other, place)
-  if (key === 'properties') return compareProperties(one, other, place)
   if (key === 'additionalProperties' || key === 'unevaluatedProperties')
     return compareRest(key, one, other, place)
   if (named.has(key)) return compareNamed(key, one, other, place)
@@ -163,11 +162,13 @@ function namesOf(value: unknown): ReadonlySet<string> {
   return new Set(Array.isArray(value) ? value.map(String) : [])
 }
 
-function compareProperties(before: unknown, after: unknown, place: Place): SchemaChange[] {
+/** Compares schemas under names: properties, or the other keywords of which each has a map of schemas. */
+function compareNamed(key: string, before: unknown, after: unknown, place: Place): SchemaChange[] {
   const [one, other] = [membersOf(before), membersOf(after)]
+  const isMeaning = key === 'patternProperties' || key === 'dependentSchemas'
   return [...new Set([...one.keys(), ...other.keys()])].toSorted().flatMap((name) => {
-    const inside = at(place, name)
-    if (!one.has(name)) return [change('minor', inside, 'was added')]
+    const inside = at(place, key === 'properties' ? name : `${key}/${name}`)
+    if (!one.has(name)) return [isMeaning ? fewer(inside, 'was added') : change('minor', inside, 'was added')]
     if (!other.has(name)) return [change('major', inside, 'was removed')]
     return compare(one.get(name), other.get(name), inside)
   })
@@ -184,17 +185,6 @@ function compareRest(key: string, before: unknown, after: unknown, place: Place)
   if (one === false) return [more(place, 'may have additional members')]
   if (other === false) return [fewer(place, 'may have no additional members')]
   return compare(one, other, at(place, '*'))
-}
-
-function compareNamed(key: string, before: unknown, after: unknown, place: Place): SchemaChange[] {
-  const [one, other] = [membersOf(before), membersOf(after)]
-  const isMeaning = key === 'patternProperties' || key === 'dependentSchemas'
-  return [...new Set([...one.keys(), ...other.keys()])].toSorted().flatMap((name) => {
-    const inside = at(place, `${key}/${name}`)
-    if (!one.has(name)) return [isMeaning ? fewer(inside, 'was added') : change('minor', inside, 'was added')]
-    if (!other.has(name)) return [change('major', inside, 'was removed')]
-    return compare(one.get(name), other.get(name), inside)
-  })
 }
 
 function compareItems(before: unknown, after: unknown, place: Place): SchemaChange[] {

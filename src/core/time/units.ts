@@ -84,16 +84,18 @@ export function retryAfterSeconds(header: string | undefined, now: number): numb
 
 /** A duration as the configuration has it, such as `90s`, in the largest unit that gives a whole number. */
 export function durationText(duration: number): string {
-  const units = Object.entries(millisecondsPer).toReversed()
-  const [unit, factor] = units.find(([, each]) => duration > 0 && duration % each === 0) ?? ['ms', 1]
-  return `${duration / factor}${unit}`
+  return quantityText(duration, millisecondsPer, 'ms')
 }
 
 /** A size as the configuration has it, such as `64KB`, in the largest unit that gives a whole number. */
 export function sizeText(size: number): string {
-  const units = Object.entries(bytesPer).toReversed()
-  const [unit, factor] = units.find(([, each]) => size > 0 && size % each === 0) ?? ['B', 1]
-  return `${size / factor}${unit}`
+  return quantityText(size, bytesPer, 'B')
+}
+
+function quantityText(value: number, factors: Readonly<Record<string, number>>, smallest: string): string {
+  const units = Object.entries(factors).toReversed()
+  const [unit, factor] = units.find(([, each]) => value > 0 && value % each === 0) ?? [smallest, 1]
+  return `${value / factor}${unit}`
 }
 
 /** The quantity that is probably meant by a text in another notation: `30 sec` is `30s`, `10M` is `10MB`. */

@@ -47,8 +47,8 @@ const STALE_MS = 50
 /** The key of the store's id. Callers never use it. */
 const GENERATION_KEY = 'gatehouse:generation'
 
-/** Options from other settings, and for tests. */
-interface Options {
+/** What other settings and tests determine. */
+interface LmdbSettings {
   /** The time in milliseconds since 1970. */
   readonly clock?: () => number
   /** In bytes. */
@@ -99,7 +99,7 @@ export class LmdbStore implements PortableStore {
   #sweptTo: string | undefined
   #isClosed = false
 
-  constructor(directory: string, log: Log, options: Options = {}) {
+  constructor(directory: string, log: Log, options: LmdbSettings = {}) {
     const { clock = Date.now, limit = MAX_STORE_BYTES, rest = SWEEP_REST_MS, sentinels } = options
     this.#directory = directory
     this.blobs = new FolderBlobs(join(directory, BLOBS))
