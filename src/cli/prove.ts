@@ -10,7 +10,7 @@ import type { Gateway } from '../gateway/gateway.ts'
 import type { Verdict } from '../testkit/prove/claims.ts'
 import {
   packOf,
-  type Candidate,
+  type ProofCandidate,
   candidateOf,
   isReading,
   proveTool,
@@ -18,7 +18,7 @@ import {
   withRules,
 } from '../testkit/prove/prove.ts'
 import { readSandbox, type Sandbox } from '../testkit/prove/sandbox.ts'
-import { Target, Wire } from '../testkit/prove/target.ts'
+import { ProofTarget, Wire } from '../testkit/prove/target.ts'
 import { type GivenCalls, readGivenCalls } from '../testkit/prove/trials.ts'
 import {
   type CheckResult,
@@ -159,7 +159,7 @@ function chosen(
 interface Batch {
   readonly io: Io
   readonly all: readonly Descriptor[]
-  readonly candidates: readonly Candidate[]
+  readonly candidates: readonly ProofCandidate[]
   readonly sandbox: Sandbox
   /** Distinguishes what this run writes. */
   readonly run: string
@@ -182,7 +182,7 @@ function findingsOf(
 
 interface Connected {
   readonly gateway: Gateway
-  readonly target: Target
+  readonly target: ProofTarget
   readonly wire: Wire
 }
 
@@ -200,7 +200,7 @@ async function inSandbox<Result>(
     const problem = gateway.statuses.get(server.name)?.problem
     if (problem !== undefined) throw new Error(`${server.name} cannot be reached: ${problem}`)
     if (finding) throw new Error(`the configuration does not fit the server: ${finding.message}`)
-    return run({ gateway, wire, target: new Target(gateway.handle, server.name) })
+    return run({ gateway, wire, target: new ProofTarget(gateway.handle, server.name) })
   })
 }
 

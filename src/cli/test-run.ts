@@ -30,7 +30,7 @@ import { isClean } from '../testkit/report.ts'
 import { countText, tableLines } from './output.ts'
 
 /** How servers are tested; durations are in milliseconds. */
-export interface TestOptions {
+export interface ServerTestSettings {
   readonly seed: number
   /** How long a response may take. */
   readonly timeout: number
@@ -47,7 +47,7 @@ export interface TestOptions {
   readonly isCopied: boolean
 }
 
-interface Run extends TestOptions {
+interface Run extends ServerTestSettings {
   readonly io: Io
   /** Ends the run early. */
   readonly signal?: AbortSignal | undefined
@@ -239,7 +239,7 @@ interface Batch {
  */
 export async function testServers(
   { upstreams, ...settings }: Settings,
-  options: Batch & TestOptions & { readonly signal?: AbortSignal | undefined },
+  options: Batch & ServerTestSettings & { readonly signal?: AbortSignal | undefined },
 ): Promise<readonly ServerReport[]> {
   const { io, jobs, seed, signal } = options
   const progress = new Progress(upstreams.length, io)
@@ -410,7 +410,7 @@ function serverPlan(settings: Settings, server: UpstreamSettings, io: Io): Promi
 const MAX_NAMES = 20
 
 /** What a test would call, for people. */
-export function planText(plan: readonly Plan[], { withWrites, sandbox }: TestOptions): string {
+export function planText(plan: readonly Plan[], { withWrites, sandbox }: ServerTestSettings): string {
   const left = sandbox
     ? 'called in the sandbox'
     : withWrites

@@ -16,7 +16,7 @@ import { type Output, printOutput } from './output.ts'
 import { writeReport } from './private-file.ts'
 import { sandboxIn } from './prove.ts'
 import { readServers, type Source } from './source.ts'
-import { planOf, planText, resultTable, runTest, type TestOptions, testServers } from './test-run.ts'
+import { planOf, planText, resultTable, runTest, type ServerTestSettings, testServers } from './test-run.ts'
 import { statSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { ConfigError, problemLine } from '../config/problem.ts'
@@ -36,7 +36,7 @@ const COPY = 'copy'
 type TestGiven = Given<typeof commands.test>
 
 /** A test of one server or several. */
-interface Testing extends TestOptions {
+interface Testing extends ServerTestSettings {
   readonly io: Io
   /** The command line. */
   readonly given: TestGiven

@@ -15,7 +15,7 @@ export interface ToolAddition {
 }
 
 /** The changed text, or why it cannot be changed. */
-export type Added = { readonly text: string; readonly count: number } | { readonly problem: string }
+type Added = { readonly text: string; readonly count: number } | { readonly problem: string }
 
 /** Adds settings to a YAML text. */
 export function addToolSettings(text: string, additions: readonly ToolAddition[]): Added {

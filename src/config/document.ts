@@ -17,7 +17,7 @@ import { numberOf } from '../core/json/exact-number.ts'
 import { type ConfigProblem, type Finding, pathText, type Position } from './problem.ts'
 
 /** A YAML text as plain values with their positions. */
-export interface ConfigDocument {
+interface ConfigDocument {
   readonly value: unknown
   readonly problems: readonly Finding[]
   readonly warnings: readonly Finding[]

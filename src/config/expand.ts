@@ -6,10 +6,10 @@ import { splitCommand } from '../core/text/command-line.ts'
 import { urlMistake } from './names.ts'
 import type { Finding } from './problem.ts'
 import { resolved, schemaOf } from './schema-lookup.ts'
-import { type PlacedReference, interpolate, type References } from './secrets.ts'
+import { type PlacedReference, interpolate, type ReferenceSources } from './secrets.ts'
 
 /** A file's values with references and short forms expanded. */
-export interface Expanded {
+interface Expanded {
   readonly value: unknown
   readonly problems: readonly Finding[]
   /** The paths, joined by newlines, of values from references. */
@@ -26,7 +26,10 @@ export interface Expanded {
  */
 export function expand(
   value: unknown,
-  { isNeeded = () => true, ...references }: References & { isNeeded?: (path: readonly string[]) => boolean },
+  {
+    isNeeded = () => true,
+    ...references
+  }: ReferenceSources & { isNeeded?: (path: readonly string[]) => boolean },
   source: (path: readonly string[]) => string | undefined,
 ): Expanded {
   const problems: Finding[] = []

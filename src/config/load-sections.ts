@@ -34,7 +34,7 @@ export interface StoredSettings {
   readonly secrets: readonly Secret[]
 }
 
-interface TextOptions {
+interface TextSource {
   /** The file of the text; relative paths are relative to its folder. */
   readonly file: string
   readonly env: Environment
@@ -47,7 +47,7 @@ interface StoredValues {
 }
 
 /** Loads the settings of the store and of the audit log. @throws ConfigError with all problems of these */
-export function loadStored(text: string, { file: given, env }: TextOptions): StoredSettings {
+export function loadStored(text: string, { file: given, env }: TextSource): StoredSettings {
   const file = resolve(given)
   const directory = dirname(file)
   const sections = {
@@ -82,7 +82,7 @@ function isScriptAllowed(features: unknown): boolean {
 }
 
 /** Loads the address on which the gateway listens. @throws ConfigError with all problems of it */
-export function loadAddress(text: string, { file, env }: TextOptions): Pick<ListenSettings, 'host' | 'port'> {
+export function loadAddress(text: string, { file, env }: TextSource): Pick<ListenSettings, 'host' | 'port'> {
   const sections = { version: versionSchema, listen: listenSchema }
   const { values } = readSections(text, sections, { file, env, directory: dirname(resolve(file)) })
   const { listen } = values as { readonly listen: ListenSettings }
@@ -96,7 +96,7 @@ function auditOf({ audit }: Values): Values {
 
 type Values = Readonly<Record<string, unknown>>
 
-interface ReadOptions extends TextOptions {
+interface SectionsSource extends TextSource {
   readonly directory: string
   /** The needed part of the sections. */
   select?(sections: Values): Values
@@ -114,7 +114,7 @@ interface ReadSections {
 function readSections(
   text: string,
   sections: Readonly<Record<string, JsonSchema>>,
-  { file, env, directory, select = (value) => value, check = () => [] }: ReadOptions,
+  { file, env, directory, select = (value) => value, check = () => [] }: SectionsSource,
 ): ReadSections {
   const document = readDocument(text)
   const refuse = (findings: readonly Finding[]): void => {

@@ -17,7 +17,7 @@ import {
   type ConfigProblem,
   type Finding,
   withoutEchoes,
-  type Checked,
+  type Findings,
 } from './problem.ts'
 import { fileSchema } from './schema.ts'
 import { holdsPassword, looksLikeToken, namesSecret, type Environment, hasReference } from './secrets.ts'
@@ -33,7 +33,7 @@ import { checkStore } from './sections/store.ts'
 import { missingTokens, sharedGrants } from './sections/upstream-oauth.ts'
 
 /** The inputs for loading, other than the text. */
-interface LoadOptions {
+interface ConfigSource {
   /** The file of the text, as shown in problems; relative paths are relative to its folder. */
   readonly file: string
   /** The features whose settings are allowed. Default: all. */
@@ -54,7 +54,7 @@ interface Loaded {
 /** Loads the text of a configuration file. @throws ConfigError with all problems */
 export function loadSettings(
   text: string,
-  { file, features = featureSchemas, env, listen, isForStore = false }: LoadOptions,
+  { file, features = featureSchemas, env, listen, isForStore = false }: ConfigSource,
 ): Loaded {
   const document = readDocument(text)
   const located = (findings: readonly Finding[]) => locate(findings, document, file)
@@ -162,7 +162,7 @@ function clientFileHint(value: unknown, text: string): Finding | undefined {
 }
 
 /** The inputs for settings from the command line, other than its words. */
-interface ArgumentOptions {
+interface CommandLineSource {
   /** The features with settings. Default: all. */
   readonly features?: readonly FeatureSchema[]
   readonly listen?: ListenOverride
@@ -182,7 +182,7 @@ interface ArgumentOptions {
  */
 export function fromArguments(
   words: readonly string[],
-  { features = featureSchemas, listen, gatewayKey, token, env = {}, directory = '.' }: ArgumentOptions,
+  { features = featureSchemas, listen, gatewayKey, token, env = {}, directory = '.' }: CommandLineSource,
 ): Settings {
   const value = withListen({ upstreams: withToken(withKey(upstreamOf(words), gatewayKey), token) }, listen)
   const { problems } = checkTogether(value, directory)
@@ -237,7 +237,7 @@ function complaint(message: string): ConfigError {
  * Checks a file's expanded values beyond the schema: consistency between keys, and whether URLs are valid and
  * directories exist. It makes no assumptions about types.
  */
-function checkTogether(value: unknown, directory: string): Checked {
+function checkTogether(value: unknown, directory: string): Findings {
   if (!isObject(value)) return { problems: [], warnings: [] }
   const upstreams = isObject(value.upstreams) ? Object.entries(value.upstreams) : []
   const isStrict = value.profile === 'corporate'
@@ -282,7 +282,7 @@ function checkTogether(value: unknown, directory: string): Checked {
 
 type Values = Readonly<Record<string, unknown>>
 
-const nothing: Checked = { problems: [], warnings: [] }
+const nothing: Findings = { problems: [], warnings: [] }
 
 function checkListen(listen: Values, { auth, profile }: Values): Finding[] {
   const isOpen = isOpenHost(listen)

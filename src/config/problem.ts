@@ -45,7 +45,7 @@ export function atKey(path: Path, message: string | false | undefined): Finding[
 }
 
 /** The result of a check: problems that prevent the start, and warnings. */
-export interface Checked {
+export interface Findings {
   readonly problems: readonly Finding[]
   readonly warnings: readonly Finding[]
 }
@@ -73,10 +73,10 @@ function segmentText(segment: string): string {
 }
 
 /** What exists at a path: nothing, a directory, something else, or why that is unknown. */
-export type Place = 'nothing' | 'directory' | 'other' | { readonly hidden: string }
+export type PathKind = 'nothing' | 'directory' | 'other' | { readonly hidden: string }
 
 /** Determines what exists at a path. Never throws. */
-export function placeAt(path: string): Place {
+export function placeAt(path: string): PathKind {
   try {
     const found = statSync(path, { throwIfNoEntry: false })
     if (!found) return 'nothing'

@@ -48,7 +48,7 @@ function variablesIn(
 }
 
 /** The sources of references: variables in `env`, and files relative to `directory`. */
-export interface References {
+export interface ReferenceSources {
   readonly env: Environment
   readonly directory: string
 }
@@ -66,7 +66,7 @@ interface Interpolated {
 }
 
 /** Expands `${NAME}`, `${NAME:-default}` and `${file:/path}`; `$${` is a literal `${`. */
-export function interpolate(text: string, references: References): Interpolated {
+export function interpolate(text: string, references: ReferenceSources): Interpolated {
   const problems: string[] = []
   const referenced: Referenced[] = []
   const replaced = text.replaceAll(
@@ -94,7 +94,7 @@ type Found = (Referenced & { readonly isDefault?: true }) | { readonly problem: 
 
 const unclosed: Found = { problem: 'a `${` is not closed: write ${NAME}, or $${ for a literal ${' }
 
-function lookUp(body: string, { env, directory }: References): Found {
+function lookUp(body: string, { env, directory }: ReferenceSources): Found {
   if (body.startsWith('file:')) return fileText(resolve(directory, body.slice('file:'.length)))
   const [, name, fallback] = /^([A-Za-z_]\w*)(?::-(.*))?$/s.exec(body) ?? []
   if (name === undefined) return { problem: misspelt(body) }

@@ -4,7 +4,7 @@ import { dirname, resolve } from 'node:path'
 import { readText } from './secrets.ts'
 
 /** What to watch, and the callbacks. */
-export interface WatchOptions {
+interface FileWatch {
   /** The text as it was last read, so that a change between reading and watching is noticed. */
   readonly text: string
   /** Called with the text of the file when it differs from the last; never while the file is missing or empty. Must not throw. */
@@ -28,7 +28,7 @@ export interface FileWatcher {
  * Watches one file, whether it is written in place, replaced by a rename, deleted and created again, or reached
  * through a symbolic link whose target changes.
  */
-export function watchFile(file: string, options: WatchOptions): FileWatcher {
+export function watchFile(file: string, options: FileWatch): FileWatcher {
   return new PollingWatcher(file, options)
 }
 
@@ -38,7 +38,7 @@ export function watchFile(file: string, options: WatchOptions): FileWatcher {
  */
 class PollingWatcher implements FileWatcher {
   readonly #path: string
-  readonly #options: WatchOptions
+  readonly #options: FileWatch
   readonly #polling: NodeJS.Timeout
   #last: string
   #isClosed = false
@@ -46,7 +46,7 @@ class PollingWatcher implements FileWatcher {
   #pendingCheck: NodeJS.Timeout | undefined
   #folder: FSWatcher | undefined
 
-  constructor(file: string, options: WatchOptions) {
+  constructor(file: string, options: FileWatch) {
     this.#path = resolve(file)
     this.#options = options
     this.#last = options.text

@@ -8,12 +8,12 @@ import { ownCall } from '../protocol/lift.ts'
 import { method } from '../protocol/methods.ts'
 
 /** The response of a server. */
-export type Answer =
+export type ServerAnswer =
   | { readonly result: Payload; readonly error?: undefined }
   | { readonly error: GatewayError; readonly result?: undefined }
 
 /** Sends a request to a server. Never throws. */
-export type SendRequest = (method: string, params?: Fields) => Promise<Answer>
+type SendRequest = (method: string, params?: Fields) => Promise<ServerAnswer>
 
 /** The timeout of one request, in milliseconds. */
 const RESPONSE_TIMEOUT_MS = 10_000

@@ -8,7 +8,7 @@ import type { Fields } from '../core/payload.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import { metaKeys } from '../protocol/meta-keys.ts'
 import {
-  type Answer,
+  type ServerAnswer,
   createSender,
   type List,
   listMethods,
@@ -42,9 +42,9 @@ export interface Subject extends AuditContext {
   /** A fetched prompt without required arguments. */
   readonly prompt?: Fetched
   /** The response to an unknown method. */
-  readonly unknownMethod: Answer
+  readonly unknownMethod: ServerAnswer
   /** The response to `tasks/list`, if declared. */
-  readonly taskList?: Answer
+  readonly taskList?: ServerAnswer
 }
 
 /** The settings of the server and the gateway. */

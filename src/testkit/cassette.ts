@@ -8,7 +8,7 @@ import { parseJson } from '../core/json/read.ts'
 import { metaKeys } from '../protocol/meta-keys.ts'
 
 /** The first line of a recording. */
-export interface Header {
+interface Header {
   readonly type: 'header'
   readonly cassetteVersion: 1 | 2
   readonly recorder?: string
@@ -159,7 +159,7 @@ function framesOf(entry: Fields, line: number, file: string): Frame[] {
  */
 
 /** What a server sent before it responded: a notification, or a question of its own with the answer it got. */
-export interface Step {
+export interface EpisodeStep {
   /** When it was sent, in milliseconds since the start of the recording. */
   readonly t: number
   readonly frame: Fields
@@ -176,13 +176,13 @@ export interface Episode {
   readonly method: string
   readonly params: Fields
   readonly id: unknown
-  readonly steps: Step[]
+  readonly steps: EpisodeStep[]
   /** The response; absent for notifications, and where the recording ended before. */
   response?: Fields
   /** When it was sent. */
   respondedAt?: number
   /** What the server sent after the response, before the next message of the client. */
-  readonly after: Step[]
+  readonly after: EpisodeStep[]
 }
 
 /** Requests with which clients find out what a server is: their parameters describe the client. */
@@ -221,7 +221,7 @@ export function episodesOf({ frames }: Pick<Cassette, 'frames'>): readonly Episo
 /** The messages of one connection, as they are read. */
 class Reading {
   readonly #open = new Map<string, Episode>()
-  readonly #questions = new Map<string, Step>()
+  readonly #questions = new Map<string, EpisodeStep>()
   #last: Episode | undefined
 
   sent({ frame, line, t, connection }: Frame): Episode | undefined {
@@ -251,7 +251,7 @@ class Reading {
       this.#last = answered
       return
     }
-    const step: Step = { t, frame }
+    const step: EpisodeStep = { t, frame }
     if (id !== undefined) this.#questions.set(JSON.stringify(id), step)
     const owner = this.#ownerOf(frame, about)
     if (owner) owner.steps.push(step)

@@ -18,7 +18,7 @@ import {
   type Episode,
   episodesOf,
   progressTokenOf,
-  type Step,
+  type EpisodeStep,
   handshakes,
   nameOf,
   withoutMeta,
@@ -27,7 +27,7 @@ import { shortened } from '../core/text/escape.ts'
 import { nearest } from '../core/text/words.ts'
 
 /** A recording that is ready to answer. */
-export interface Player {
+interface Player {
   readonly intercept: TransportInterceptor
   /** The revision in which the server was recorded. */
   readonly revision: string
@@ -163,13 +163,13 @@ class PlayedTransport implements UpstreamTransport {
   }
 
   /** Sends what came between requests. No request waits for it, so other answers to its questions have no effect. */
-  #follow(steps: readonly Step[]): void {
+  #follow(steps: readonly EpisodeStep[]): void {
     for (const step of steps) void this.#take(step)
   }
 
   /** Sends one message of the server, and waits for the answer if it is a question. Resolves with why the recording ends there. */
   async #take(
-    { frame, answer }: Step,
+    { frame, answer }: EpisodeStep,
     of?: { readonly id: unknown; readonly params: Fields; readonly episode: Episode },
   ): Promise<string | undefined> {
     if (frame.id === undefined) {

@@ -14,7 +14,7 @@ import { cleanedValue, withoutSecrets } from '../core/text/redact.ts'
 import { Redactor, secretsOf } from '../core/text/redactor.ts'
 import { copyMask } from '../features/mask/mask.ts'
 
-interface Options {
+interface Recording {
   readonly mask: CassetteMask
   readonly now: () => number
   /** Appends to the file. Not called before a client requests something: some start a process only to try it. */
@@ -28,7 +28,7 @@ const MAX_HELD = 1000
 const MAX_UNANSWERED = 10_000
 
 /** An interceptor that records what passes. */
-export function recordingInterceptor({ mask, now, write }: Options): TransportInterceptor {
+export function recordingInterceptor({ mask, now, write }: Recording): TransportInterceptor {
   const startedAt = now()
   let connections = 0
   let held: string[] | undefined = []

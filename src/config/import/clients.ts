@@ -8,11 +8,11 @@ import { homedir } from 'node:os'
 import { basename, dirname, resolve } from 'node:path'
 import { isObject } from '../../core/json/json.ts'
 import { type Dialect, dialects, type ImportedServer, type ImportFinding } from './model.ts'
-import { type EntryContext, readEntry, commonKeys, type Keys } from './entries.ts'
+import { type EntryContext, readEntry, commonKeys, type KeyMeanings } from './entries.ts'
 import { EXPECTED, parseClientFile, unreadable } from './parse.ts'
 
 /** The MCP servers in the file of a client. */
-export interface ClientConfig {
+interface ClientConfig {
   /** The client, as people call it. */
   readonly client: string
   readonly servers: readonly ImportedServer[]
@@ -30,13 +30,13 @@ interface Client {
   readonly file?: RegExp
   readonly dialect: Dialect
   /** Keys that mean something else than in other clients. */
-  readonly keys?: Keys
+  readonly keys?: KeyMeanings
   /** Servers that the file switches off elsewhere, with the key that does. */
   readonly off?: (file: Values, names: readonly string[]) => ReadonlyMap<string, string>
 }
 
-const inMilliseconds: Keys = { timeout: 'call in ms' }
-const inSeconds: Keys = { timeout: 'call in s' }
+const inMilliseconds: KeyMeanings = { timeout: 'call in ms' }
+const inSeconds: KeyMeanings = { timeout: 'call in s' }
 
 const clients: readonly Client[] = [
   { client: 'an MCP client', dialect: dialects.any },

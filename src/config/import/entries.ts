@@ -19,7 +19,7 @@ import {
 /** How entries of a file are read. */
 export interface EntryContext extends DialectContext {
   readonly dialect: Dialect
-  readonly keys: Keys
+  readonly keys: KeyMeanings
   /** Whether the client starts the server in the workspace because the entry is of a project. */
   readonly isOfProject: boolean
   /** The text of an environment file; undefined if it cannot be read. */
@@ -447,7 +447,7 @@ type Meaning =
   | { readonly advice: string }
 
 /** Keys with their meaning. */
-export type Keys = Readonly<Record<string, Meaning>>
+export type KeyMeanings = Readonly<Record<string, Meaning>>
 
 /** The meanings, with the keys that have them in all clients that have them. */
 const meanings: readonly (readonly [meaning: Meaning, keys: string])[] = [
@@ -502,12 +502,12 @@ const meanings: readonly (readonly [meaning: Meaning, keys: string])[] = [
 ]
 
 /** The keys that mean the same in all clients that have them. */
-export const commonKeys: Keys = Object.fromEntries(
+export const commonKeys: KeyMeanings = Object.fromEntries(
   meanings.flatMap(([meaning, keys]) => keys.split(' ').map((key) => [key, meaning])),
 )
 
 /** The meaning of a key. Files that people write have it in other spellings too: `disabled_tools` and `disabledTools` are one. */
-function meaningOf(key: string, keys: Keys): Meaning | undefined {
+function meaningOf(key: string, keys: KeyMeanings): Meaning | undefined {
   if (Object.hasOwn(keys, key)) return keys[key]
   const twin = Object.keys(keys).find((each) => plain(each) === plain(key))
   return twin === undefined ? undefined : keys[twin]

@@ -34,7 +34,7 @@ import { joinCommand } from '../../core/text/command-line.ts'
 import { isOwnHeader } from '../sections/upstream.ts'
 
 /** A configuration, and what belongs to it. */
-export interface GatewayConfig {
+interface GatewayConfig {
   /** The text of the file. */
   readonly yaml: string
   /** The secrets that it refers to, by variable: they are not in the file. */

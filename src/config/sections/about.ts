@@ -236,7 +236,7 @@ export const resourceWords = {
 } as const
 
 /** The description of a server as written in the file. */
-export type AboutValues = FromSchema<{
+type AboutValues = FromSchema<{
   readonly type: 'object'
   readonly properties: typeof aboutProperties
 }>

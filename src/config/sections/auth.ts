@@ -7,7 +7,7 @@ import { durationSchema } from '../../core/time/units.ts'
 import { isHttpUrl } from '../names.ts'
 import { complete, withSwitches } from '../schema-lookup.ts'
 import { isConfidentialUrl, isLoopbackHost } from '../../core/address.ts'
-import { atKey, atValue, type Checked, type Finding } from '../problem.ts'
+import { atKey, atValue, type Findings, type Finding } from '../problem.ts'
 import { holdsPassword } from '../secrets.ts'
 
 const text = { type: 'string', minLength: 1, errorMessage: 'must be text' } as const
@@ -353,7 +353,7 @@ type Values = Readonly<Record<string, unknown>>
 type Path = readonly string[]
 
 /** Checks `auth` for consistency, also with the listen address and the profile. */
-export function checkAuth({ auth, listen, profile }: Values): Checked {
+export function checkAuth({ auth, listen, profile }: Values): Findings {
   const values = isObject(auth) ? auth : {}
   const address = isObject(listen) ? listen : {}
   const isCorporate = profile === 'corporate'

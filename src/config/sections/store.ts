@@ -5,7 +5,7 @@ import { join, resolve } from 'node:path'
 import type { JsonSchema } from '../../core/schema/schema.ts'
 import type { StoreSettings } from '../../core/settings.ts'
 import { Secret } from '../../core/text/secret.ts'
-import { atValue, type Checked, placeAt } from '../problem.ts'
+import { atValue, type Findings, placeAt } from '../problem.ts'
 import type { Environment } from '../secrets.ts'
 import { userFolder } from '../user-folders.ts'
 
@@ -72,7 +72,7 @@ function isWritable(folder: string): boolean {
 }
 
 /** Checks whether `store` can be a store: its folder, or its URL. */
-export function checkStore(store: unknown, directory: string): Checked {
+export function checkStore(store: unknown, directory: string): Findings {
   return { problems: atValue(['store'], storeProblem(store, directory)), warnings: [] }
 }
 

@@ -142,7 +142,7 @@ export const oauthSchema = {
 } as const
 
 /** `oauth` of an upstream as written in the file. */
-export type OAuthValues = FromSchema<typeof oauthSchema>
+type OAuthValues = FromSchema<typeof oauthSchema>
 
 /** The settings of `oauth` for the server at a URL. */
 export function oauthSettings(values: OAuthValues, url: string): OAuthSettings {

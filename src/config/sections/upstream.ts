@@ -12,7 +12,7 @@ import { revisionNames } from '../../core/revisions.ts'
 import { isConfidentialUrl } from '../../core/address.ts'
 import { isHttpUrl } from '../names.ts'
 import { patternMistake, expressionProblems, maskProblems, toolSchema, type ToolValues } from './tool.ts'
-import { atKey, atValue, type Place, placeAt, type Checked, type Finding } from '../problem.ts'
+import { atKey, atValue, type PathKind, placeAt, type Findings, type Finding } from '../problem.ts'
 import { holdsPassword, looksLikeToken, namesSecret } from '../secrets.ts'
 import { aboutProperties, list, resourceWords, toolWords } from './about.ts'
 import { approvalProblems } from './auth.ts'
@@ -316,7 +316,7 @@ export function checkUpstream(
   upstream: Values,
   path: Path,
   { directory, isStrict, hasAuth, features }: Surroundings,
-): Checked {
+): Findings {
   const query = querySecrets(upstream, path)
   const tools: Path = [...path, 'tools']
   const isOn = areServerEventsOn(upstream, features)
@@ -391,7 +391,7 @@ function cwdProblems({ cwd }: Values, path: Path, directory: string): Finding[] 
   return atValue([...path, 'cwd'], place !== 'directory' && unfit(place))
 }
 
-function unfit(place: Exclude<Place, 'directory'>): string {
+function unfit(place: Exclude<PathKind, 'directory'>): string {
   if (place === 'nothing') return 'this directory does not exist'
   return place === 'other' ? 'this is not a directory' : `this directory cannot be read: ${place.hidden}`
 }

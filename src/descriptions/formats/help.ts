@@ -29,7 +29,7 @@ import { frontMatter } from './skill.ts'
 const MAX_RESPONSE_BYTES = 200 * 1024
 
 /** The arguments of `ai_help`. */
-export interface HelpRequest {
+interface HelpRequest {
   readonly format?: unknown
   readonly section?: unknown
 }

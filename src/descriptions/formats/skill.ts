@@ -11,7 +11,7 @@ import { quickReference } from '../sections/reference.ts'
 import { specVersion, dayOf, needsOf, specUrl } from './dashdash.ts'
 
 /** A SKILL.md file. */
-export interface SkillFile {
+interface SkillFile {
   readonly text: string
   /** Its front matter. */
   readonly frontmatter: Readonly<Record<string, unknown>>

@@ -177,14 +177,14 @@ export function authNames({ auth }: Front): readonly string[] {
 }
 
 /** An error of a call, and its resolution. */
-export interface Failure {
+interface Failure {
   readonly code: string
   readonly description: string
   readonly resolution?: string
 }
 
 /** An error as clients receive it. */
-export interface WireFailure extends Failure {
+interface WireFailure extends Failure {
   /** The JSON-RPC error code; absent if the error is a tool result. */
   readonly rpc?: number
   readonly category: string

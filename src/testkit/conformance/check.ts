@@ -19,7 +19,7 @@ export interface Check {
   readonly description: string
   /** The features without which it does not apply. */
   readonly needs?: readonly string[]
-  /** @throws Failure if it is not true, Skip if it does not apply; anything else if it cannot be found out */
+  /** @throws CheckFailure if it is not true, Skip if it does not apply; anything else if it cannot be found out */
   run(context: Context): Promise<void>
 }
 
@@ -65,23 +65,23 @@ export interface Context {
 }
 
 /** Something that has to be true is not. */
-export class Failure extends Error {}
+export class CheckFailure extends Error {}
 
 /** A check does not apply; the message is the reason. */
 export class Skip extends Error {}
 
-/** @throws Failure with this message if a condition does not hold */
+/** @throws CheckFailure with this message if a condition does not hold */
 export function expect(condition: boolean, message: string): asserts condition {
-  if (!condition) throw new Failure(message)
+  if (!condition) throw new CheckFailure(message)
 }
 
-/** @throws Failure if a value is not the expected one; `what` is its name */
+/** @throws CheckFailure if a value is not the expected one; `what` is its name */
 export function expectSame(actual: unknown, expected: unknown, what: string): void {
   const [found, wanted] = [JSON.stringify(actual), JSON.stringify(expected)].map((text) => shown(text))
   expect(isSame(actual, expected), `${what} is ${found}, expected ${wanted}`)
 }
 
-/** @throws Failure if another number of calls has reached the built-in server */
+/** @throws CheckFailure if another number of calls has reached the built-in server */
 export function expectCalls(calls: readonly Received[], expected: number): void {
   expectSame(calls.length, expected, 'the number of calls that reached the server')
 }
@@ -91,7 +91,7 @@ export function isFailed({ error, result }: Answer): boolean {
   return error !== undefined || result?.isError === true
 }
 
-/** The result of a request. @throws Failure if it is an error */
+/** The result of a request. @throws CheckFailure if it is an error */
 export function resultOf(answer: Answer): Fields {
   const { error, result, status, text } = answer
   expect(error === undefined, `the request failed: ${shown(JSON.stringify(error))}`)
@@ -99,7 +99,7 @@ export function resultOf(answer: Answer): Fields {
   return result
 }
 
-/** The result of a tool that succeeded. @throws Failure */
+/** The result of a tool that succeeded. @throws CheckFailure */
 export function successOf(answer: Answer): Fields {
   const result = resultOf(answer)
   expect(result.isError !== true, `the tool failed: ${shown(textOf(result))}`)
@@ -110,7 +110,7 @@ export function successOf(answer: Answer): Fields {
   return result
 }
 
-/** The error object of a tool that failed, or of an error of JSON-RPC. @throws Failure if it is none with this code */
+/** The error object of a tool that failed, or of an error of JSON-RPC. @throws CheckFailure if it is none with this code */
 export function failureOf(answer: Answer, code: string): Fields {
   const { error, result } = answer
   const object = objectAt(error, 'data') ?? objectAt(result, '_meta', ERROR_KEY)

@@ -20,7 +20,7 @@ import { parseJson } from '../../core/json/read.ts'
 /** A client that can ask its user. */
 const asking = { capabilities: { elicitation: { form: {} } } }
 
-/** Creates an entry to delete. @throws Failure */
+/** Creates an entry to delete. @throws CheckFailure */
 async function createdId(ours: Endpoint, text: string): Promise<string> {
   const result = successOf(await ours.call('create_entry', { text }))
   return String(objectAt(result, 'structuredContent')?.id)
@@ -35,7 +35,7 @@ function confirmedBy(token: string): Extras {
   return { meta: { user_confirmed: true, confirmation_token: token } }
 }
 
-/** The token of a call that has to be confirmed. @throws Failure, Skip where clients that cannot ask get none */
+/** The token of a call that has to be confirmed. @throws CheckFailure, Skip where clients that cannot ask get none */
 async function tokenFor({ ours, settings }: Pick<Context, 'ours' | 'settings'>, id: string): Promise<string> {
   const fallback = objectAt(settings('confirm'))?.fallback
   if (fallback === 'deny') throw new Skip('features.confirm.fallback is deny')
@@ -46,7 +46,7 @@ async function tokenFor({ ours, settings }: Pick<Context, 'ours' | 'settings'>, 
   return token
 }
 
-/** The state with which the call goes on after the question. @throws Failure */
+/** The state with which the call goes on after the question. @throws CheckFailure */
 function questionIn(answer: Answer): { readonly key: string; readonly state: unknown } {
   const { resultType, inputRequests, requestState } = resultOf(answer)
   expectSame(resultType, 'input_required', 'resultType')

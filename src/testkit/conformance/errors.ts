@@ -18,7 +18,7 @@ import {
 /** A name that no tool or method has. */
 const NO_SUCH = 'conformance_no_such_name'
 
-/** The structured error of a JSON-RPC error with this code. @throws Failure */
+/** The structured error of a JSON-RPC error with this code. @throws CheckFailure */
 function errorData(error: Fields | undefined, code: number): Fields {
   expectSame(error?.code, code, 'the code of the JSON-RPC error')
   const data = objectAt(error, 'data')
@@ -27,7 +27,7 @@ function errorData(error: Fields | undefined, code: number): Fields {
   return data
 }
 
-/** @throws Failure if a structured error lacks what every one has */
+/** @throws CheckFailure if a structured error lacks what every one has */
 function expectWellFormed(error: Fields): void {
   expect(typeof error.code === 'string' && error.code !== '', 'the error has no code')
   expect(typeof error.message === 'string' && error.message !== '', 'the error has no message')
@@ -41,7 +41,7 @@ function expectWellFormed(error: Fields): void {
   )
 }
 
-/** The structured error of a tool that fails with a text. @throws Failure */
+/** The structured error of a tool that fails with a text. @throws CheckFailure */
 async function failing({ ours }: Context, text: string): Promise<{ error: Fields; text: string }> {
   const { result, text: whole } = await ours.call('get_failure', { text })
   expectSame(result?.isError, true, 'isError')

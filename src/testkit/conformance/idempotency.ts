@@ -12,7 +12,7 @@ function create(endpoint: Endpoint, text: string, key: string): Promise<Answer> 
   return endpoint.call('create_entry', { text }, { meta: { idempotency_key: key } })
 }
 
-/** The id of the created entry, and the `_meta` of the result. @throws Failure */
+/** The id of the created entry, and the `_meta` of the result. @throws CheckFailure */
 function createdBy(answer: Answer): { readonly id: unknown; readonly meta: Fields } {
   const result = successOf(answer)
   return { id: objectAt(result, 'structuredContent')?.id, meta: objectAt(result, '_meta') ?? {} }

@@ -14,7 +14,7 @@ import {
   successOf,
 } from './check.ts'
 
-/** Keeps the result of a call. @throws Failure */
+/** Keeps the result of a call. @throws CheckFailure */
 async function kept(ours: Endpoint): Promise<{ readonly result: Fields; readonly facts: Fields }> {
   const answer = await ours.call('list_entries', {}, { meta: { [`${NS}/as_reference`]: true } })
   const result = successOf(answer)
@@ -70,7 +70,7 @@ function withState(token: string): Extras {
   return { meta: { [SESSION_STATE_KEY]: token } }
 }
 
-/** The token in a result, and the facts about its session. @throws Failure */
+/** The token in a result, and the facts about its session. @throws CheckFailure */
 function stateIn(answer: Answer): { readonly token: string; readonly session: Fields } {
   const meta = objectAt(successOf(answer), '_meta')
   const token = meta?.[SESSION_STATE_KEY]

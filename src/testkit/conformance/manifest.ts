@@ -12,7 +12,7 @@ import {
   expect,
   expectCalls,
   expectSame,
-  Failure,
+  CheckFailure,
   isFailed,
   objectAt,
   objectsIn,
@@ -245,6 +245,6 @@ export const manifestChecks = checksOf({ category: 'manifest' }, [
 async function recommended(ours: Endpoint, capability: string): Promise<readonly Fields[]> {
   const params = { capability_needed: capability }
   const { recommendations } = resultOf(await ask(ours, 'servers/recommend', 'recommend_servers', params))
-  if (!Array.isArray(recommendations)) throw new Failure('recommendations is no list')
+  if (!Array.isArray(recommendations)) throw new CheckFailure('recommendations is no list')
   return objectsIn(recommendations)
 }

@@ -28,7 +28,7 @@ function isHiding(settings: Context['settings']): boolean {
   return objectAt(settings('permissions'))?.hide_unpermitted === true
 }
 
-/** @throws Failure if a call without its scope was not refused, or not as configured */
+/** @throws CheckFailure if a call without its scope was not refused, or not as configured */
 function expectRefused(answer: Answer, settings: Context['settings'], missing: readonly string[]): void {
   if (isHiding(settings)) {
     failureOf(answer, 'UNKNOWN_TOOL')

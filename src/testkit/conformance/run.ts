@@ -1,7 +1,7 @@
 /** The suite, as all checks and as a document in the form of the proposal; and a run of them, with its report. */
 import { within } from '../../core/time/waiting.ts'
 import { type CheckResult, type CheckStatus, type Report, reportOf } from '../report.ts'
-import { type Check, type Context, Failure, Skip } from './check.ts'
+import { type Check, type Context, CheckFailure, Skip } from './check.ts'
 import { latestModern } from '../../core/revisions.ts'
 import { confirmationChecks } from './confirmation.ts'
 import { errorChecks } from './errors.ts'
@@ -14,7 +14,7 @@ import { serverChecks } from './server-calls.ts'
 import { streamingChecks } from './streaming.ts'
 import { transactionChecks } from './transactions.ts'
 
-interface RunOptions {
+interface RunReporting {
   readonly version: string
   /** Removes secrets from a message. */
   clean(text: string): string
@@ -32,7 +32,7 @@ const MAX_MESSAGE_LENGTH = 500
 export async function runChecks(
   checks: readonly Check[],
   context: Context,
-  options: RunOptions,
+  options: RunReporting,
 ): Promise<Report> {
   const testedAt = new Date().toISOString()
   const results: CheckResult[] = []
@@ -51,7 +51,7 @@ export async function runChecks(
   return reportOf(subject, results)
 }
 
-async function resultOf(check: Check, context: Context, { clean }: RunOptions): Promise<CheckResult> {
+async function resultOf(check: Check, context: Context, { clean }: RunReporting): Promise<CheckResult> {
   const { test_id, proposal_ref, category, description } = check
   const start = performance.now()
   const { status, message } = await outcomeOf(check, context)
@@ -83,7 +83,7 @@ async function outcomeOf(check: Check, context: Context): Promise<Found> {
 
 function foundBy(error: unknown): Found {
   const message = error instanceof Error ? error.message : String(error)
-  if (error instanceof Failure) return { status: 'failed', message }
+  if (error instanceof CheckFailure) return { status: 'failed', message }
   return { status: error instanceof Skip ? 'skipped' : 'error', message }
 }
 

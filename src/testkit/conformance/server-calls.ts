@@ -93,7 +93,7 @@ function errorCodeOf({ result }: Answer): unknown {
 /** Failures of a server that does not answer a call. */
 const unanswered = new Set<unknown>(['SERVER_UNAVAILABLE', 'OPERATION_TIMEOUT', 'OUTCOME_UNKNOWN'])
 
-/** @throws Failure if the response to a call of a tool is not in the form of MCP, or the server did not answer */
+/** @throws CheckFailure if the response to a call of a tool is not in the form of MCP, or the server did not answer */
 function expectWellFormed({ name, entry }: Callable, answer: Answer): void {
   const { error } = answer
   if (isFailed(answer)) {
@@ -110,7 +110,7 @@ function expectWellFormed({ name, entry }: Callable, answer: Answer): void {
     expectFitting(name, structuredContent, entry.outputSchema)
 }
 
-/** @throws Failure if structured content is absent, or does not match the output schema of its tool */
+/** @throws CheckFailure if structured content is absent, or does not match the output schema of its tool */
 function expectFitting(name: string, content: unknown, schema: Fields): void {
   expect(content !== undefined, `${name} has an output schema, and its result no structured content`)
   const [problem] = validator(schema)(content)

@@ -34,7 +34,7 @@ export function echoNameFor({ upstreams }: Settings): string {
   return name
 }
 
-interface RunOptions {
+interface SuiteServers {
   readonly server: UpstreamSettings
   /** The settings of a server that has only defaults. */
   readonly plain: UpstreamSettings
@@ -43,7 +43,7 @@ interface RunOptions {
 }
 
 /** The settings with which the gateway runs the suite against a server. */
-export function runSettings(settings: Settings, { server, plain, echoName, tokens }: RunOptions): Settings {
+export function runSettings(settings: Settings, { server, plain, echoName, tokens }: SuiteServers): Settings {
   const { publicUrl: _publicUrl, ...listen } = settings.listen
   return {
     ...settings,

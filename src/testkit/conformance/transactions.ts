@@ -22,7 +22,7 @@ export function move(endpoint: Endpoint, which: Move, id: string): Promise<Answe
   return ask(endpoint, `transaction/${which}`, `${which}_transaction`, { transaction_id: id })
 }
 
-/** Begins a transaction with a new id. @throws Failure */
+/** Begins a transaction with a new id. @throws CheckFailure */
 async function begun(endpoint: Endpoint): Promise<string> {
   const id = `conformance-${randomUUID()}`
   const result = resultOf(await move(endpoint, 'begin', id))
@@ -134,7 +134,7 @@ export const transactionChecks = checksOf(common, [
   },
 ])
 
-/** The `_meta` of the result of a step. @throws Failure */
+/** The `_meta` of the result of a step. @throws CheckFailure */
 function stepIn(result: Fields): Fields {
   const found = objectAt(result, '_meta')
   expect(typeof found?.step_id === 'string', 'the result has no step_id')

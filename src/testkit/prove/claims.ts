@@ -7,23 +7,23 @@ import { evaluate, type Expression } from '../../core/undo/expression.ts'
 import type { UndoRule } from '../../core/undo/rules.ts'
 import { foundAt } from '../../core/undo/verification.ts'
 import { differenceOf, readState, type State, steadyReads } from './state.ts'
-import type { Answer, Json, ProofCall, Target, Wire } from './target.ts'
+import type { ToolAnswer, Json, ProofCall, ProofTarget, Wire } from './target.ts'
 import type { Trial } from './trials.ts'
 
 /** What an experiment found. */
 export type Verdict = 'proved' | 'refuted' | 'no proof'
 
 /** The result of an experiment, and the reason for people. */
-export interface Finding {
+export interface ClaimFinding {
   readonly claim: Claim
   readonly verdict: Verdict
   readonly reason: string
 }
 
 /** The tool of a proof, and how it is called. */
-export interface Subject {
+export interface ProofSubject {
   readonly tool: string
-  readonly target: Target
+  readonly target: ProofTarget
   readonly wire: Wire
   /** A trial that no earlier one touched. */
   next(): Trial
@@ -38,7 +38,7 @@ export interface Subject {
 /** An experiment cannot be carried out: the reason why there is no proof. */
 class Obstacle extends Error {}
 
-async function finding(claim: Claim, run: () => Promise<Omit<Finding, 'claim'>>): Promise<Finding> {
+async function finding(claim: Claim, run: () => Promise<Omit<ClaimFinding, 'claim'>>): Promise<ClaimFinding> {
   try {
     return { claim, ...(await run()) }
   } catch (error) {
@@ -52,7 +52,7 @@ const refuted = (reason: string) => ({ verdict: 'refuted', reason }) as const
 const noProof = (reason: string) => ({ verdict: 'no proof', reason }) as const
 
 /** Makes the calls before a trial. @throws Obstacle */
-async function prepare({ target }: Subject, { before }: Trial): Promise<void> {
+async function prepare({ target }: ProofSubject, { before }: Trial): Promise<void> {
   for (const call of before) {
     const { failure } = await target.call(call)
     if (failure !== undefined) throw new Obstacle(`the call of ${call.tool} before it failed: ${failure}`)
@@ -65,18 +65,18 @@ interface Observed {
   now(): Promise<State>
 }
 
-async function observed({ target, reads }: Subject, trial: Trial): Promise<Observed> {
+async function observed({ target, reads }: ProofSubject, trial: Trial): Promise<Observed> {
   const steady = await steadyReads(target, reads(trial.arguments))
   const now = (): Promise<State> => readState(target, steady)
   return { before: await now(), now }
 }
 
-function callOf({ tool }: Subject, { arguments: args }: Trial): ProofCall {
+function callOf({ tool }: ProofSubject, { arguments: args }: Trial): ProofCall {
   return { tool, arguments: args }
 }
 
 /** @throws Obstacle if the call failed */
-function succeeded(answer: Answer, what = 'the server refused the call'): void {
+function succeeded(answer: ToolAnswer, what = 'the server refused the call'): void {
   if (answer.failure !== undefined) throw new Obstacle(`${what}: ${answer.failure}`)
 }
 
@@ -88,7 +88,7 @@ const UNSEEN = 'no read shows the effect'
 type Case = 'equal' | 'unseen' | { readonly differs: string } | undefined
 
 /** Whether the rule of a tool restores the state: where nothing was, over something, partly done, and done before. */
-export function proveUndo(subject: Subject, rule: UndoRule): Promise<Finding> {
+export function proveUndo(subject: ProofSubject, rule: UndoRule): Promise<ClaimFinding> {
   return finding('undo', async () => {
     const fresh = await freshCase(subject)
     const cases: readonly (readonly [string, Case])[] = [
@@ -117,7 +117,7 @@ export function proveUndo(subject: Subject, rule: UndoRule): Promise<Finding> {
 
 /** The call, the same call again with its undo, and then the undo of the first one. */
 async function freshCase(
-  subject: Subject,
+  subject: ProofSubject,
 ): Promise<{ readonly first: Case; readonly again: Case; readonly obstacle?: string }> {
   const trial = subject.next()
   await prepare(subject, trial)
@@ -137,7 +137,7 @@ async function freshCase(
 }
 
 /** A step, and then its undo. */
-async function undoneStep(subject: Subject, trial: Trial, { before, now }: Observed): Promise<Case> {
+async function undoneStep(subject: ProofSubject, trial: Trial, { before, now }: Observed): Promise<Case> {
   const made = await step(subject, trial)
   if (made.answer.failure !== undefined) return undefined
   const isSeen = differenceOf(before, await now()) !== undefined
@@ -145,14 +145,14 @@ async function undoneStep(subject: Subject, trial: Trial, { before, now }: Obser
 }
 
 /** The call on an object that another call has written before. */
-async function overwriteCase(subject: Subject): Promise<Case> {
+async function overwriteCase(subject: ProofSubject): Promise<Case> {
   const first = subject.next()
   const trial = subject.overwriting(first)
   return trial && caseAfter(subject, callOf(subject, first), trial)
 }
 
 /** The call after one with the first element of its list. */
-async function partialCase(subject: Subject): Promise<Case> {
+async function partialCase(subject: ProofSubject): Promise<Case> {
   const trial = subject.next()
   const part = partOf(subject, trial)
   if (!part) return undefined
@@ -161,30 +161,30 @@ async function partialCase(subject: Subject): Promise<Case> {
 }
 
 /** The call of a trial with only the first element of a list, and the name of that argument. */
-function partOf({ tool }: Subject, { arguments: args }: Trial) {
+function partOf({ tool }: ProofSubject, { arguments: args }: Trial) {
   for (const [name, value] of Object.entries(args))
     if (Array.isArray(value) && value.length > 1)
       return { name, call: { tool, arguments: { ...args, [name]: value.slice(0, 1) } } }
   return undefined
 }
 
-async function caseAfter(subject: Subject, earlier: ProofCall, trial: Trial): Promise<Case> {
+async function caseAfter(subject: ProofSubject, earlier: ProofCall, trial: Trial): Promise<Case> {
   const { failure } = await subject.target.call(earlier)
   if (failure !== undefined) return undefined
   return undoneStep(subject, trial, await observed(subject, trial))
 }
 
 async function step(
-  subject: Subject,
+  subject: ProofSubject,
   trial: Trial,
-): Promise<{ readonly answer: Answer; readonly transaction: string }> {
+): Promise<{ readonly answer: ToolAnswer; readonly transaction: string }> {
   const transaction = `prove-${randomUUID()}`
   await subject.target.begin(transaction)
   return { answer: await subject.target.call(callOf(subject, trial), { transaction }), transaction }
 }
 
 async function undone(
-  { target }: Subject,
+  { target }: ProofSubject,
   transaction: string,
   { before, now, isSeen }: Observed & { readonly isSeen: boolean },
 ): Promise<Case> {
@@ -198,7 +198,7 @@ async function undone(
 // ONCE
 
 /** Whether calls with one key have one effect: repeated, and repeated after the response was lost. */
-export function proveOnce(subject: Subject): Promise<Finding> {
+export function proveOnce(subject: ProofSubject): Promise<ClaimFinding> {
   return finding('once', async () => {
     const repeated = await keyedCase(subject, { isLost: false })
     if (repeated !== undefined) return repeated
@@ -209,9 +209,9 @@ export function proveOnce(subject: Subject): Promise<Finding> {
 
 /** What is wrong; undefined if nothing is. @throws Obstacle */
 async function keyedCase(
-  subject: Subject,
+  subject: ProofSubject,
   { isLost }: { readonly isLost: boolean },
-): Promise<Omit<Finding, 'claim'> | undefined> {
+): Promise<Omit<ClaimFinding, 'claim'> | undefined> {
   const { target, wire, tool } = subject
   const trial = subject.next()
   await prepare(subject, trial)
@@ -237,7 +237,7 @@ async function keyedCase(
 // IDEMPOTENT
 
 /** Whether a repeated call without a key has no further effect. */
-export function proveIdempotent(subject: Subject, hint: unknown): Promise<Finding> {
+export function proveIdempotent(subject: ProofSubject, hint: unknown): Promise<ClaimFinding> {
   return finding('idempotent', async () => {
     const { target } = subject
     const trial = subject.next()
@@ -263,7 +263,7 @@ export function proveIdempotent(subject: Subject, hint: unknown): Promise<Findin
 // VERIFY
 
 /** Whether a rule finds the effect of a call if it was made, and nothing if it was not. */
-export function proveVerify(subject: Subject, rule: Expression): Promise<Finding> {
+export function proveVerify(subject: ProofSubject, rule: Expression): Promise<ClaimFinding> {
   return finding('verify', async () => {
     // Another object, so that a rule that finds just any is refuted.
     const other = subject.next()
@@ -283,7 +283,7 @@ export function proveVerify(subject: Subject, rule: Expression): Promise<Finding
 }
 
 /** What a rule finds of a call of which only a part was done. */
-async function partlyVerified(subject: Subject, rule: Expression): Promise<string | undefined> {
+async function partlyVerified(subject: ProofSubject, rule: Expression): Promise<string | undefined> {
   const trial = subject.next()
   const part = partOf(subject, trial)
   if (!part) return undefined
@@ -295,7 +295,7 @@ async function partlyVerified(subject: Subject, rule: Expression): Promise<strin
 }
 
 async function verifies(
-  { target }: Subject,
+  { target }: ProofSubject,
   rule: Expression,
   args: Json,
 ): Promise<{ readonly finds: boolean; readonly what: string }> {

@@ -12,7 +12,7 @@ import { Secret } from '../../core/text/secret.ts'
 import { realPath, isBelow } from './sandbox.ts'
 
 /** A server that works on copies. */
-export interface Copies {
+interface Copies {
   /** The settings, with the copies in the place of the originals, also in the examples of tools. */
   readonly server: UpstreamSettings
   /** The absolute paths of the copied folders, then of the folders with the copied files. */

@@ -13,15 +13,22 @@ import { parseExpression, type UndoSettings } from '../../core/undo/expression.t
 import { judgeUndo, callsOf } from '../../core/undo/judge-undo.ts'
 import { readUndo, type UndoRule } from '../../core/undo/rules.ts'
 import { proposeVerify } from '../../core/undo/verification.ts'
-import { type Finding, proveIdempotent, proveOnce, proveUndo, proveVerify, type Subject } from './claims.ts'
+import {
+  type ClaimFinding,
+  proveIdempotent,
+  proveOnce,
+  proveUndo,
+  proveVerify,
+  type ProofSubject,
+} from './claims.ts'
 import type { Sandbox } from './sandbox.ts'
 import { readsFor } from './state.ts'
-import type { Json, ProofCall, Target, Wire } from './target.ts'
+import type { Json, ProofCall, ProofTarget, Wire } from './target.ts'
 import { filledIn, type GivenCalls, type Trial, type Trials, trialsOf } from './trials.ts'
 import { self } from '../../core/identity.ts'
 
 /** What is to be proved about a tool. */
-export interface Candidate {
+export interface ProofCandidate {
   readonly entry: Descriptor
   readonly undo?: string | UndoSettings
   readonly rule?: UndoRule
@@ -34,8 +41,8 @@ export interface Candidate {
 
 /** What was found out about a tool. */
 export interface ToolProof {
-  readonly candidate: Candidate
-  readonly findings: readonly (Finding & { readonly duration: number })[]
+  readonly candidate: ProofCandidate
+  readonly findings: readonly (ClaimFinding & { readonly duration: number })[]
 }
 
 interface CandidateSources {
@@ -49,7 +56,7 @@ export function candidateOf(
   entry: Descriptor,
   all: readonly Descriptor[],
   sources: CandidateSources,
-): Candidate {
+): ProofCandidate {
   const { tools, sandbox, given } = sources
   const { name, definition, classification } = entry
   // An earlier proof does not count here.
@@ -88,7 +95,7 @@ function examplesIn({ inputSchema }: Json): readonly Json[] {
 /** The settings with which a gateway carries out the rules of these tools. */
 export function withRules(
   tools: Readonly<Record<string, ToolSettings>>,
-  candidates: readonly Candidate[],
+  candidates: readonly ProofCandidate[],
 ): Readonly<Record<string, ToolSettings>> {
   const own = candidates.map(({ entry: { name }, undo, verify }) => {
     const rules = { ...(undo !== undefined && { undo }), ...(verify !== undefined && { verify }) }
@@ -100,7 +107,7 @@ export function withRules(
 interface World {
   readonly all: readonly Descriptor[]
   readonly sandbox: Sandbox
-  readonly target: Target
+  readonly target: ProofTarget
   readonly wire: Wire
   /** Makes a text that no other call has. */
   unique(): string
@@ -108,11 +115,11 @@ interface World {
 
 /** Carries out the experiments about a tool. @throws what the gateway throws outside of calls */
 export async function proveTool(
-  candidate: Candidate,
+  candidate: ProofCandidate,
   claims: readonly Claim[],
   world: World,
 ): Promise<ToolProof['findings']> {
-  const findings: (Finding & { readonly duration: number })[] = []
+  const findings: (ClaimFinding & { readonly duration: number })[] = []
   for (const claim of claims) {
     const began = performance.now()
     const found = await proveClaim(candidate, claim, world)
@@ -121,9 +128,9 @@ export async function proveTool(
   return findings
 }
 
-async function proveClaim(candidate: Candidate, claim: Claim, world: World): Promise<Finding> {
+async function proveClaim(candidate: ProofCandidate, claim: Claim, world: World): Promise<ClaimFinding> {
   const { trials, rule, verify, entry } = candidate
-  const unproved = (reason: string): Finding => ({ claim, verdict: 'no proof', reason })
+  const unproved = (reason: string): ClaimFinding => ({ claim, verdict: 'no proof', reason })
   if ('problem' in trials)
     return unproved(
       trials.isArgumentNeeded ? `${trials.problem}: give some with --arguments FILE` : trials.problem,
@@ -146,10 +153,10 @@ function hintOf({ definition: { annotations } }: Descriptor): unknown {
 }
 
 function subjectOf(
-  { entry, rule, verify, given }: Candidate,
+  { entry, rule, verify, given }: ProofCandidate,
   trials: Extract<Trials, { readonly isGenerated: boolean }>,
   { all, sandbox, target, wire, unique }: World,
-): Subject {
+): ProofSubject {
   const reads = all.filter(isReading)
   const expressions = [
     ...(rule?.kind === 'restore' ? [rule.snapshot] : []),

@@ -10,7 +10,7 @@ import { type Field, shapeOf } from '../../core/undo/tool-shape.ts'
 import { valuesThatDiffer } from '../diff.ts'
 import { steady, timeShapes } from '../steady.ts'
 import { isPathName, type Sandbox } from './sandbox.ts'
-import type { Json, ProofCall, Target } from './target.ts'
+import type { Json, ProofCall, ProofTarget } from './target.ts'
 
 /** The most reads of a state. */
 const MAX_READS = 24
@@ -51,7 +51,7 @@ export function readsFor(tool: Json, args: Json, sources: ReadSources): readonly
 }
 
 /** Reads the state. */
-export async function readState(target: Target, reads: readonly ProofCall[]): Promise<State> {
+export async function readState(target: ProofTarget, reads: readonly ProofCall[]): Promise<State> {
   const state: State[number][] = []
   for (const call of reads) {
     const { failure, fields, value } = await target.call(call)
@@ -64,7 +64,7 @@ export async function readState(target: Target, reads: readonly ProofCall[]): Pr
 
 /** The reads that return the same twice, so that a difference is an effect. */
 export async function steadyReads(
-  target: Target,
+  target: ProofTarget,
   reads: readonly ProofCall[],
 ): Promise<readonly ProofCall[]> {
   const [before, after] = [await readState(target, reads), await readState(target, reads)]

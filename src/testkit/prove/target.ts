@@ -20,7 +20,7 @@ export interface ProofCall {
 }
 
 /** What came of a call. */
-export interface Answer {
+export interface ToolAnswer {
   /** Set if the tool did not do its work: the error of the server or of the gateway. */
   readonly failure?: string
   /** The code of the gateway's error. */
@@ -31,7 +31,7 @@ export interface Answer {
   readonly value: unknown
 }
 
-export class Target {
+export class ProofTarget {
   readonly #handle: Handler
   readonly #upstream: string
 
@@ -44,7 +44,7 @@ export class Target {
   call(
     { tool, arguments: args }: ProofCall,
     values: { readonly key?: string; readonly transaction?: string } = {},
-  ): Promise<Answer> {
+  ): Promise<ToolAnswer> {
     const meta = {
       ...(values.key !== undefined && { [`${NS}/${IDEMPOTENCY_KEY}`]: values.key }),
       ...(values.transaction !== undefined && { [`${NS}/${TRANSACTION_ID}`]: values.transaction }),
@@ -82,7 +82,7 @@ export class Target {
     }
   }
 
-  async #request(method: string, params: Json, name?: string): Promise<Answer> {
+  async #request(method: string, params: Json, name?: string): Promise<ToolAnswer> {
     const target = { upstream: this.#upstream, method, ...(name !== undefined && { name }) }
     const meta = isObject(params._meta) ? params._meta : {}
     try {
@@ -99,7 +99,7 @@ export class Target {
   }
 }
 
-function refused(failure: string, code?: string): Answer {
+function refused(failure: string, code?: string): ToolAnswer {
   return { failure, fields: {}, value: undefined, ...(code !== undefined && { code }) }
 }
 

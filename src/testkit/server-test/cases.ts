@@ -21,13 +21,13 @@ export interface Case {
 }
 
 /** The cases of a tool, and what could not be made. */
-export interface Cases {
+interface Cases {
   readonly cases: readonly Case[]
   /** Why there is no valid call. */
   readonly problem?: string
 }
 
-interface Options {
+interface CaseRequest {
   readonly seed: number
   /** Arguments of example calls, from the owner of the server. */
   readonly examples: readonly unknown[]
@@ -49,7 +49,7 @@ const LONG_TEXT = 10_000
 /** Makes the cases of a tool, the same ones for the same seed. */
 export function casesOf(
   { name, inputSchema }: Fields,
-  { seed, examples, most, kinds = order }: Options,
+  { seed, examples, most, kinds = order }: CaseRequest,
 ): Cases {
   if (!isObject(inputSchema)) return { cases: [], problem: 'its input schema is no object' }
   const random = randomFor(seed, String(name))

@@ -9,7 +9,7 @@ import { type Fields, Payload } from '../../core/payload.ts'
 import { settingOf, type UpstreamSettings } from '../../core/settings.ts'
 import { excerpt } from '../../core/text/redact.ts'
 import { steady } from '../steady.ts'
-import { type Answer, absenceOf, type CheckContext, isAsking } from './session.ts'
+import { type WireAnswer, absenceOf, type CheckContext, isAsking } from './session.ts'
 import type { Redactor } from '../../core/text/redactor.ts'
 import { sentBy } from '../../features/errors/errors.ts'
 import { sanitise } from '../../features/errors/sanitise.ts'
@@ -55,7 +55,7 @@ export async function judgeExamples(
   { name }: Descriptor,
   examples: readonly Example[],
   { results, redactor }: Omit<CheckContext, 'session'>,
-  answerTo: (input: Fields) => Promise<Answer | string> | Answer | string,
+  answerTo: (input: Fields) => Promise<WireAnswer | string> | WireAnswer | string,
 ): Promise<void> {
   const checks = results.about(`tool/${name}`)
   for (const [index, { input, output }] of examples.entries()) {
@@ -71,7 +71,7 @@ export async function judgeExamples(
   }
 }
 
-function problemOf(answer: Answer, output: unknown): string | undefined {
+function problemOf(answer: WireAnswer, output: unknown): string | undefined {
   if (answer.kind !== 'result') return `the call has no result: ${failureText(answer) ?? absenceOf(answer)}`
   const failure = failureText(answer)
   if (failure !== undefined) return `the call failed: ${failure}`
@@ -120,7 +120,7 @@ const kinds: readonly (readonly [mark: string, what: string])[] = [
 ]
 
 /** The text of a failed call; undefined for others. */
-export function failureText(answer: Answer): string | undefined {
+export function failureText(answer: WireAnswer): string | undefined {
   if (answer.kind === 'error') {
     const { message, data } = answer.error
     return data === undefined ? String(message) : `${String(message)}\n${JSON.stringify(data)}`

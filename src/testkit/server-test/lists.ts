@@ -7,7 +7,7 @@ import { isObject } from '../../core/json/json.ts'
 import { listMethods } from '../../lint/asking.ts'
 import { method } from '../../protocol/methods.ts'
 import { type Results, type SubjectChecks, summary } from './results.ts'
-import { absenceOf, type ServerSession, type Answer, type CheckContext, isAsking } from './session.ts'
+import { absenceOf, type ServerSession, type WireAnswer, type CheckContext, isAsking } from './session.ts'
 import { entryMembers, entryProblems, promptProblems, readProblems } from './shapes.ts'
 import type { Redactor } from '../../core/text/redactor.ts'
 import { failureText, leakIn, shown } from './examples.ts'
@@ -161,7 +161,7 @@ async function testResource(
 }
 
 interface Given {
-  readonly answer: Answer
+  readonly answer: WireAnswer
   readonly problems: readonly string[]
   /** An error is a proper answer. */
   readonly isRefusal: boolean
@@ -219,7 +219,7 @@ function unknownUri(uri: string): string {
   return `${scheme}//${UNKNOWN}/0`
 }
 
-function refusalNote(answer: Answer, redactor: Redactor): string | undefined {
+function refusalNote(answer: WireAnswer, redactor: Redactor): string | undefined {
   if (answer.kind === 'result') return undefined
   const text = failureText(answer)
   return text === undefined ? absenceOf(answer) : `${absenceOf(answer)}: ${shown(text, redactor)}`

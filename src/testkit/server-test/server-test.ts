@@ -21,7 +21,7 @@ import { GatewayError } from '../../core/error.ts'
 import { Payload } from '../../core/payload.ts'
 import { assertions } from '../../lint/audit.ts'
 
-interface Options {
+interface ServerTest {
   readonly settings: UpstreamSettings
   readonly redactor: Redactor
   readonly seed: number
@@ -59,7 +59,7 @@ const MAX_CASES = { tool: 80, all: 4000 }
 const MAX_TOOLS = 1000
 
 /** Runs all checks against a connected server. */
-export async function testServer(session: ServerSession, options: Options): Promise<ServerReport> {
+export async function testServer(session: ServerSession, options: ServerTest): Promise<ServerReport> {
   const { now, seed, settings } = options
   const began = now()
   const results = new Results((text) => withoutSecrets(options.redactor.text(text)))
@@ -124,7 +124,7 @@ function serverReport(
   return { ...reportOf(subject, all), results: all, revision, seed, score: scoreOf(all), coverage }
 }
 
-async function runChecks(context: CheckContext, options: Options): Promise<void> {
+async function runChecks(context: CheckContext, options: ServerTest): Promise<void> {
   const { session, results } = context
   const { settings, tools: chosen, onTools, onProgress } = options
   onProgress('the protocol')
@@ -173,7 +173,7 @@ function descriptorsOf(
 async function testReads(
   tools: readonly Descriptor[],
   context: CheckContext,
-  options: Options,
+  options: ServerTest,
 ): Promise<void> {
   const { settings, seed, maxTime, now, onProgress } = options
   const end = now() + maxTime
@@ -196,7 +196,7 @@ async function testReads(
 async function testWrites(
   tools: readonly Descriptor[],
   { session, results, redactor }: CheckContext,
-  { settings, seed, undoable, sandbox, onProgress }: Options,
+  { settings, seed, undoable, sandbox, onProgress }: ServerTest,
 ): Promise<void> {
   const calls = tools.length > 0 && !sandbox ? await undoable?.() : undefined
   for (const [index, tool] of tools.entries()) {

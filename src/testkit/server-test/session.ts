@@ -20,7 +20,7 @@ import type {
 import type { Results } from './results.ts'
 
 /** How a request ended. `none` is neither a result nor an error, for the reason in `why`. */
-export type Answer =
+export type WireAnswer =
   | { readonly kind: 'result'; readonly result: Fields; readonly ms: number }
   | { readonly kind: 'error'; readonly error: Fields; readonly ms: number }
   | {
@@ -44,7 +44,7 @@ export interface Fault {
 }
 
 /** What a session needs. */
-interface Options {
+interface SessionSettings {
   readonly open: OpenTransport
   readonly era: 'legacy' | 'modern'
   readonly revision: string
@@ -81,14 +81,14 @@ interface Pending {
   readonly since: number
   /** The server has sent progress, and gets more time. */
   progress(): void
-  settle(answer: Answer): void
+  settle(answer: WireAnswer): void
   /** The session has ended for good. */
   fail(error: ServerLost): void
 }
 
 /** A session with a server, in the revision that the gateway negotiated. */
 export class ServerSession {
-  readonly #options: Options
+  readonly #options: SessionSettings
   readonly #pending = new Map<number, Pending>()
   /** Answered requests, and those whose answer was given up. */
   readonly #ended = new Map<number, 'answered' | 'late'>()
@@ -100,7 +100,7 @@ export class ServerSession {
   #discovered: Fields = {}
   #end: ServerLost | undefined
 
-  constructor(options: Options) {
+  constructor(options: SessionSettings) {
     this.#options = options
   }
 
@@ -162,12 +162,12 @@ export class ServerSession {
   }
 
   /** Makes a request. @throws ServerLost if the server has ended and cannot be started again */
-  request(method: string, params: Fields = {}, definition: Fields = {}): Promise<Answer> {
+  request(method: string, params: Fields = {}, definition: Fields = {}): Promise<WireAnswer> {
     return this.#request(method, params, { definition })
   }
 
   /** The first request of a connection. */
-  #first(method: string, params: Fields = {}): Promise<Answer> {
+  #first(method: string, params: Fields = {}): Promise<WireAnswer> {
     return this.#request(method, params, { timeout: this.#options.startTimeout })
   }
 
@@ -175,7 +175,7 @@ export class ServerSession {
     method: string,
     params: Fields,
     { definition = {}, timeout }: { readonly definition?: Fields; readonly timeout?: number },
-  ): Promise<Answer> {
+  ): Promise<WireAnswer> {
     const { era, revision, isHttp } = this.#options
     const meta = {
       [metaKeys.version]: revision,
@@ -193,7 +193,7 @@ export class ServerSession {
   }
 
   /** Sends a text in the place of a request, which need not be one. @throws ServerLost */
-  sendText(text: (id: number) => string, timeout?: number): Promise<Answer> {
+  sendText(text: (id: number) => string, timeout?: number): Promise<WireAnswer> {
     // The headers of a valid request: the body alone is wrong.
     const method = this.#aliveMethod
     const headers = this.#options.isHttp && this.era === 'modern' ? { 'mcp-method': method } : undefined
@@ -255,12 +255,12 @@ export class ServerSession {
       headers,
       timeout = this.#options.timeout,
     }: { method: string; headers?: Record<string, string> | undefined; timeout?: number | undefined },
-  ): Promise<Answer> {
+  ): Promise<WireAnswer> {
     this.mustGoOn()
     const transport = this.#transport ?? (await this.#reopened())
     this.mustGoOn()
     const id = ++this.#lastId
-    const { promise, resolve, reject } = Promise.withResolvers<Answer>()
+    const { promise, resolve, reject } = Promise.withResolvers<WireAnswer>()
     const since = this.#options.now()
     // What came while this process was busy is read before the wait ends.
     const endWait = (why: 'timeout' | 'slow', after: number): NodeJS.Timeout =>
@@ -407,7 +407,7 @@ export class ServerSession {
 }
 
 /** What a response is. */
-export function answerOf(message: Fields, ms: number): Answer {
+export function answerOf(message: Fields, ms: number): WireAnswer {
   const { result, error } = message
   if (isObject(error) && result === undefined) {
     if (Number.isInteger(error.code) && typeof error.message === 'string') return { kind: 'error', error, ms }
@@ -418,13 +418,13 @@ export function answerOf(message: Fields, ms: number): Answer {
 }
 
 /** Whether HTTP refused a request itself, such as one whose headers are too long. */
-export function isHttpRefusal(answer: Answer): boolean {
+export function isHttpRefusal(answer: WireAnswer): boolean {
   const status = answer.kind === 'none' ? (answer.status ?? 0) : 0
   return status >= 400 && status < 500
 }
 
 /** Whether the server asks for something, or needs a client that it can ask: this one has no capabilities. */
-export function isAsking(answer: Answer): boolean {
+export function isAsking(answer: WireAnswer): boolean {
   if (answer.kind === 'error') return answer.error.code === -32021 || answer.error.code === -32042
   if (answer.kind === 'none') return false
   const { resultType } = answer.result
@@ -432,12 +432,12 @@ export function isAsking(answer: Answer): boolean {
 }
 
 /** Whether a call has a result that is neither a failure nor a question. */
-export function isSuccess(answer: Answer): boolean {
+export function isSuccess(answer: WireAnswer): boolean {
   return answer.kind === 'result' && answer.result.isError !== true && !isAsking(answer)
 }
 
 /** Why a request has no result. */
-export function absenceOf(answer: Exclude<Answer, { kind: 'result' }>): string {
+export function absenceOf(answer: Exclude<WireAnswer, { kind: 'result' }>): string {
   return answer.kind === 'none' ? answer.message : `error ${String(answer.error.code)}`
 }
 

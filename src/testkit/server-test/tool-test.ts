@@ -11,7 +11,14 @@ import { steady } from '../steady.ts'
 import { type Case, casesOf, executionIn } from './cases.ts'
 import { type Example, judgeExamples, failureText, leakIn, shown } from './examples.ts'
 import { type SubjectChecks, summary } from './results.ts'
-import { type Answer, type CheckContext, isAsking, isHttpRefusal, isSuccess, ServerLost } from './session.ts'
+import {
+  type WireAnswer,
+  type CheckContext,
+  isAsking,
+  isHttpRefusal,
+  isSuccess,
+  ServerLost,
+} from './session.ts'
 import { callProblems } from './shapes.ts'
 import { UnusableSchema, validator } from '../../core/schema/schema.ts'
 
@@ -28,7 +35,7 @@ interface Context extends CheckContext {
 /** An answer, and the case it belongs to. */
 export interface Tried {
   readonly tried: Case
-  readonly answer: Answer
+  readonly answer: WireAnswer
 }
 
 /**
@@ -82,7 +89,7 @@ async function exampleAnswer(
   input: Fields,
   all: readonly Tried[],
   context: Context,
-): Promise<Answer | string> {
+): Promise<WireAnswer | string> {
   const made = answerIn(all, input)
   if (made) return made
   if (!isRead(tool, input)) return 'not called, because it may change something with these arguments'
@@ -96,7 +103,7 @@ async function exampleAnswer(
 }
 
 /** The answer to the case with these arguments. */
-export function answerIn(all: readonly Tried[], input: Fields): Answer | undefined {
+export function answerIn(all: readonly Tried[], input: Fields): WireAnswer | undefined {
   return all.find(({ tried }) => isSame(tried.arguments, input))?.answer
 }
 
@@ -137,7 +144,7 @@ export function judgeCase(
 
 function verdict(
   { broken, kind }: Case,
-  answer: Answer,
+  answer: WireAnswer,
   { revision, redactor }: { readonly revision: string; readonly redactor: Redactor },
 ): { readonly problem?: string; readonly note?: string } {
   if (isHttpRefusal(answer) && (broken !== undefined || kind !== 'valid')) return { note: 'refused by HTTP' }

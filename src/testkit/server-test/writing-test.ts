@@ -13,7 +13,7 @@ import { TRANSACTION_ID } from '../../protocol/meta-keys.ts'
 import type { TransportInterceptor } from '../../upstream/transport/transport.ts'
 import { type Case, type CaseKind, casesOf } from './cases.ts'
 import { type Example, judgeExamples, shown } from './examples.ts'
-import { type Answer, answerOf, type CheckContext } from './session.ts'
+import { type WireAnswer, answerOf, type CheckContext } from './session.ts'
 import { answerIn, judgeAll, judgeCase, paramsOf, type Tried } from './tool-test.ts'
 import { outsideOf, type Sandbox } from '../prove/sandbox.ts'
 import { trialsOf } from '../prove/trials.ts'
@@ -69,7 +69,7 @@ async function undoneCall(
   tried: Case,
   calls: UndoableCalls,
   context: Context,
-): Promise<Answer | undefined> {
+): Promise<WireAnswer | undefined> {
   const { results, redactor } = context
   const id = randomUUID()
   const checks = results.about(`tool/${tool.name}`)
@@ -127,7 +127,7 @@ export class AnswerCapture {
   #tool: string | undefined
   #id: unknown
   #since = 0
-  #answer: Answer | undefined
+  #answer: WireAnswer | undefined
   readonly #now: () => number
 
   constructor(now: () => number) {
@@ -157,7 +157,7 @@ export class AnswerCapture {
   }
 
   /** The answer to the expected call; undefined if it was not made or not answered. */
-  take(): Answer | undefined {
+  take(): WireAnswer | undefined {
     this.#tool = undefined
     return this.#answer
   }

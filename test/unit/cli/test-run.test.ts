@@ -2,7 +2,7 @@ import { existsSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
-import { runTest, type TestOptions, testServers } from '../../../src/cli/test-run.ts'
+import { runTest, type ServerTestSettings, testServers } from '../../../src/cli/test-run.ts'
 import { fromArguments } from '../../../src/config/load.ts'
 import type { Settings, UpstreamSettings } from '../../../src/core/settings.ts'
 import { memoryIo } from '../../support/memory-io.ts'
@@ -11,7 +11,7 @@ import { until } from '../../support/condition.ts'
 const root = mkdtempSync(join(tmpdir(), 'gatehouse-test-run-'))
 afterAll(() => rmSync(root, { recursive: true }))
 
-const options: TestOptions = {
+const options: ServerTestSettings = {
   seed: 1,
   timeout: 1000,
   maxTime: 1000,

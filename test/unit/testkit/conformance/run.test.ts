@@ -1,6 +1,6 @@
 import { describe, expect, it, test } from 'vitest'
 import { validator } from '../../../../src/core/schema/schema.ts'
-import { type Check, type Context, Failure, Skip } from '../../../../src/testkit/conformance/check.ts'
+import { type Check, type Context, CheckFailure, Skip } from '../../../../src/testkit/conformance/check.ts'
 import { runChecks, checks, suiteDocument } from '../../../../src/testkit/conformance/run.ts'
 import { type CheckResult, type CheckStatus, isClean, type Report } from '../../../../src/testkit/report.ts'
 import { hasSchema, schemaText } from '../../../support/published-schemas.ts'
@@ -32,7 +32,7 @@ async function resultOf(
 
 const endings: readonly (readonly [CheckStatus, Check['run'], string | undefined])[] = [
   ['passed', () => Promise.resolve(), undefined],
-  ['failed', () => Promise.reject(new Failure('it is 1, expected 2')), 'it is 1, expected 2'],
+  ['failed', () => Promise.reject(new CheckFailure('it is 1, expected 2')), 'it is 1, expected 2'],
   ['skipped', () => Promise.reject(new Skip('there is nothing to check')), 'there is nothing to check'],
   ['error', () => Promise.reject(new Error('no connection')), 'no connection'],
   ['error', () => Promise.reject(new TypeError('a mistake of the check')), 'a mistake of the check'],
@@ -58,7 +58,7 @@ describe('a check', () => {
 
   it('has a message without secrets and of bounded length', async () => {
     const text = `secret-value ${'x'.repeat(10_000)}`
-    const { result } = await resultOf(checkOf(() => Promise.reject(new Failure(text))))
+    const { result } = await resultOf(checkOf(() => Promise.reject(new CheckFailure(text))))
     expect(result?.message).toMatch(/^\*\*\* x+…$/)
     expect(result?.message?.length).toBeLessThanOrEqual(501)
   })
@@ -96,7 +96,7 @@ describe('the suite', () => {
 test.skipIf(!hasSchema(SCHEMA))('the suite and a report match the published schema', async () => {
   const check = validator(JSON.parse(schemaText(SCHEMA)))
   expect(check(suiteDocument())).toEqual([])
-  const { report } = await resultOf(checkOf(() => Promise.reject(new Failure('no'))))
+  const { report } = await resultOf(checkOf(() => Promise.reject(new CheckFailure('no'))))
   expect(check(report)).toEqual([])
   expect(check({ ...report, tested_at: 7 })).not.toEqual([])
 })

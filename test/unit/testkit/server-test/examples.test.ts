@@ -5,7 +5,7 @@ import { Redactor } from '../../../../src/core/text/redactor.ts'
 import { parseJson } from '../../../../src/core/json/read.ts'
 import { examplesOf, includes, judgeExamples } from '../../../../src/testkit/server-test/examples.ts'
 import { Results } from '../../../../src/testkit/server-test/results.ts'
-import type { Answer } from '../../../../src/testkit/server-test/session.ts'
+import type { WireAnswer } from '../../../../src/testkit/server-test/session.ts'
 
 function toolOf(definition: object): Descriptor {
   const classification = { op: 'read' }
@@ -53,7 +53,7 @@ describe('a result includes an output', () => {
 describe('the check of an example', () => {
   const ms = 1
   const text = (value: string) => ({ content: [{ type: 'text', text: value }] })
-  const results: readonly (readonly [unknown, Answer | string, string, RegExp | undefined])[] = [
+  const results: readonly (readonly [unknown, WireAnswer | string, string, RegExp | undefined])[] = [
     [{ sum: 5 }, { kind: 'result', result: text('{"sum": 5, "of": [2, 3]}'), ms }, 'passed', undefined],
     [
       { sum: 5 },
