@@ -2,6 +2,7 @@
  * Grants sessions with fewer scopes: immediately, after an approval, or not at all. Their tokens are stored
  * as hashes, and refreshed.
  */
+import { objectSchema } from '../builtin-tool.ts'
 import { hash, createHash, timingSafeEqual } from 'node:crypto'
 import { world } from '../../core/world.ts'
 import type { Call, Handler } from '../../core/call.ts'
@@ -27,70 +28,52 @@ export const negotiateTool = {
   title: 'Negotiate scopes',
   description:
     'Opens a session with only some of the scopes of the caller. Its token restricts later requests to them.',
-  inputSchema: {
-    type: 'object',
-    properties: {
-      requested_scopes: {
-        type: 'array',
-        items: { type: 'string' },
-        description: 'The requested scopes; `temp:30min` among them limits the duration.',
-      },
-      justification: { type: 'string', description: 'Why they are needed; shown to people.' },
-      ttl_seconds: {
-        type: 'integer',
-        minimum: 1,
-        description: 'The lifetime of the session unless it is refreshed.',
-      },
-      refresh_token: { type: 'string', description: 'Continues the session for which it was issued.' },
+  inputSchema: objectSchema([], {
+    requested_scopes: {
+      type: 'array',
+      items: { type: 'string' },
+      description: 'The requested scopes; `temp:30min` among them limits the duration.',
     },
-  },
-  outputSchema: {
-    type: 'object',
-    properties: {
-      granted_scopes: { type: 'array', items: { type: 'string' } },
-      denied_scopes: {
-        type: 'array',
-        items: {
-          type: 'object',
-          properties: { scope: { type: 'string' }, reason: { type: 'string' } },
-        },
-      },
-      granted: {
-        type: 'array',
-        items: { type: 'string' },
-        description: 'Alias of `granted_scopes`.',
-      },
-      denied: {
-        type: 'array',
-        items: { type: 'string' },
-        description: 'Only the names of `denied_scopes`.',
-      },
-      session: {
-        type: 'object',
-        properties: {
-          token: { type: 'string' },
-          scopes: { type: 'array', items: { type: 'string' } },
-          expires_at: { type: 'string' },
-          refresh_token: { type: 'string' },
-          inactivity_timeout_seconds: { type: 'integer' },
-        },
-        required: ['token', 'scopes', 'expires_at'],
-      },
+    justification: { type: 'string', description: 'Why they are needed; shown to people.' },
+    ttl_seconds: {
+      type: 'integer',
+      minimum: 1,
+      description: 'The lifetime of the session unless it is refreshed.',
     },
-    required: ['granted_scopes', 'session'],
-  },
+    refresh_token: { type: 'string', description: 'Continues the session for which it was issued.' },
+  }),
+  outputSchema: objectSchema(['granted_scopes', 'session'], {
+    granted_scopes: { type: 'array', items: { type: 'string' } },
+    denied_scopes: {
+      type: 'array',
+      items: objectSchema([], { scope: { type: 'string' }, reason: { type: 'string' } }),
+    },
+    granted: {
+      type: 'array',
+      items: { type: 'string' },
+      description: 'Alias of `granted_scopes`.',
+    },
+    denied: {
+      type: 'array',
+      items: { type: 'string' },
+      description: 'Only the names of `denied_scopes`.',
+    },
+    session: objectSchema(['token', 'scopes', 'expires_at'], {
+      token: { type: 'string' },
+      scopes: { type: 'array', items: { type: 'string' } },
+      expires_at: { type: 'string' },
+      refresh_token: { type: 'string' },
+      inactivity_timeout_seconds: { type: 'integer' },
+    }),
+  }),
   annotations: { readOnlyHint: false, destructiveHint: false, idempotentHint: false, openWorldHint: false },
 } as const
-
-interface NegotiateContext {
-  readonly deps: Deps
-  readonly sessions: Sessions
-}
 
 /** Answers `permissions/negotiate`: opens a session with those of the requested scopes that its caller may have. */
 export function answerNegotiate(
   settings: SettingsOf<PermissionSettings | false>,
-  { deps, sessions }: NegotiateContext,
+  sessions: Sessions,
+  deps: Deps,
 ): Handler {
   const servers = deps.servers.names().map((name) => {
     const server = deps.servers.settings(name)
@@ -128,7 +111,7 @@ export function answerNegotiate(
       (scope) => denialOf(scope, call) === undefined,
     )
     const sessionScopes = granted.length > 0 ? granted : immediate
-    const opened = await sessions.open(call.principal, sessionScopes, { ttl, maxDuration })
+    const opened = await sessions.open(call.principal, sessionScopes, ttl, maxDuration)
     logNegotiation(call, granted, denied)
     return negotiationResult(granted, denied, sessionView(opened, sessions.idle))
   }
@@ -312,14 +295,6 @@ interface StoredSession extends Session {
   readonly endsAt: number
 }
 
-/** The lifetime of a session, in milliseconds. */
-interface Lifetime {
-  /** Without a refresh. */
-  readonly ttl: number
-  /** Including refreshes. */
-  readonly maxDuration: number
-}
-
 /** Sessions that restrict what a caller may do. Tokens are stored as hashes only. */
 export class Sessions {
   readonly #options: Options
@@ -332,8 +307,8 @@ export class Sessions {
     return this.#options.idle
   }
 
-  /** Opens a session with the given lifetime. */
-  open(principal: Principal, scopes: readonly string[], { ttl, maxDuration }: Lifetime): Promise<Granted> {
+  /** Opens a session. Its lifetime is `ttl` without a refresh, and `maxDuration` with refreshes, in milliseconds. */
+  open(principal: Principal, scopes: readonly string[], ttl: number, maxDuration: number): Promise<Granted> {
     const id = world.randomBytes(16).toString('base64url')
     const duration = Math.min(maxDuration, this.#options.maxTtl)
     const lifetime = { ttl: Math.min(ttl, duration), endsAt: world.now() + duration }

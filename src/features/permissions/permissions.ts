@@ -58,7 +58,7 @@ export const permissions: Feature<PermissionSettings | false> = {
     const guarding = (target: Target): Middleware =>
       applyGuard(target, guardFor(target, contextOf, deps), sessions)
     const check = answerCheck(contextOf, deps)
-    const negotiate = answerNegotiate(settings, { deps, sessions })
+    const negotiate = answerNegotiate(settings, sessions, deps)
     return {
       calls: {
         middleware: (target) => {

@@ -10,7 +10,7 @@ import { IDEMPOTENCY_KEY, SESSION_TOKEN, TRANSACTION_ID } from '../../protocol/m
 import type { Services } from '../feature.ts'
 import { type Context, isInaccessible, decide, missingScopesMessage } from './gate.ts'
 import { knownScopes } from '../../core/principal.ts'
-import { answered } from '../builtin-tool.ts'
+import { answered, objectSchema } from '../builtin-tool.ts'
 
 type Deps = Pick<Services, 'servers'>
 
@@ -34,17 +34,13 @@ export const checkTool = {
     required: ['tool'],
     additionalProperties: false,
   },
-  outputSchema: {
-    type: 'object',
-    properties: {
-      allowed: { type: 'boolean' },
-      missing_scopes: { type: 'array', items: { type: 'string' } },
-      missing: { type: 'array', items: { type: 'string' }, description: 'Alias of `missing_scopes`.' },
-      elevation_url: { type: 'string' },
-      reason: { type: 'string' },
-    },
-    required: ['allowed'],
-  },
+  outputSchema: objectSchema(['allowed'], {
+    allowed: { type: 'boolean' },
+    missing_scopes: { type: 'array', items: { type: 'string' } },
+    missing: { type: 'array', items: { type: 'string' }, description: 'Alias of `missing_scopes`.' },
+    elevation_url: { type: 'string' },
+    reason: { type: 'string' },
+  }),
   annotations: { readOnlyHint: true, openWorldHint: false },
 } as const
 

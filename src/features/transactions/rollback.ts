@@ -323,28 +323,19 @@ export class RunningSteps {
   }
 }
 
-interface StepParts {
-  readonly repository: Transactions
-  readonly worker: WorkerIdentity
-}
-
-interface Options {
-  readonly signal?: AbortSignal
-  /** Whether a step that has not ended may be ignored. */
-  isIgnored?(transaction: Transaction, step: Step): Promise<boolean>
-}
-
 /** The interval of polling another worker's step, in milliseconds. */
 const POLL_INTERVAL_MS = 50
 
 /**
- * The transaction, once no worker runs a step of it; a step whose gateway is gone gets an unknown outcome.
+ * The transaction, once no worker runs a step of it, but one that may be ignored; a step whose gateway is gone gets an
+ * unknown outcome.
  * @throws RESOURCE_NOT_FOUND, the signal's reason
  */
 export async function quiescent(
   key: string,
-  { repository, worker }: StepParts,
-  { signal, isIgnored }: Options = {},
+  { repository, worker }: Pick<RollbackContext, 'repository' | 'worker'>,
+  signal?: AbortSignal,
+  isIgnored?: (transaction: Transaction, step: Step) => Promise<boolean>,
 ): Promise<Transaction> {
   for (;;) {
     const found = await repository.find(key)

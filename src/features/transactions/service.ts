@@ -4,7 +4,7 @@
 import { type Timer, world } from '../../core/world.ts'
 import type { Call } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
-import { background, type Log } from '../../core/log.ts'
+import { background } from '../../core/log.ts'
 import type { Principal } from '../../core/principal.ts'
 import { pause, untilAborted } from '../../core/time/waiting.ts'
 import { Actions } from '../../records/actions.ts'
@@ -55,27 +55,9 @@ export function createTransactionService(
   const worker = new WorkerIdentity(deps.identity.membership)
   const steps = new RunningSteps()
   const rollback = createRollback({ deps, repository, actions, worker, steps, retention })
-  const { log, features } = deps
-  const reaper = new TransactionReaper({
-    repository,
-    rollback,
-    worker,
-    steps,
-    features,
-    log,
-  })
-  return {
-    deps,
-    settings,
-    limits,
-    repository,
-    actions,
-    worker,
-    steps,
-    rollback,
-    reaper,
-    queue: createQueue(),
-  }
+  const parts = { deps, repository, worker, steps, rollback }
+  const reaper = new TransactionReaper(parts)
+  return { ...parts, settings, limits, actions, reaper, queue: createQueue() }
 }
 
 /** Ensures that compensations can run under idempotency keys, on one server or on any. @throws UNSUPPORTED_OPERATION */
@@ -158,14 +140,7 @@ export function createQueue(): Queue {
 // Rolls back expired transactions and takes over those of dead workers. Scans the store periodically, because any member
 // may have died.
 
-interface ReaperContext {
-  readonly repository: Transactions
-  readonly rollback: Rollback
-  readonly worker: WorkerIdentity
-  readonly steps: RunningSteps
-  readonly features: Services['features']
-  readonly log: Log
-}
+type ReaperContext = Pick<TransactionService, 'deps' | 'repository' | 'rollback' | 'worker' | 'steps'>
 
 /** How often deadlines are checked, and how often the store is scanned, in milliseconds. */
 const TICK_MS = 1000
@@ -223,7 +198,7 @@ class TransactionReaper {
     const now = world.now()
     for (const [key, due] of this.#due) if (now >= due) this.#work(key, () => this.#expire(key))
     if (now >= this.#scanAt && !this.#scanning)
-      background(this.#scan().catch(unlessUnavailable), this.#context.log)
+      background(this.#scan().catch(unlessUnavailable), this.#context.deps.log)
   }
 
   #scan(): Promise<void> {
@@ -288,7 +263,7 @@ class TransactionReaper {
   #publishTimeout({ id, principal, steps }: Transaction): void {
     const data = { transaction_id: id, steps: steps.length }
     // Its steps may be of several servers.
-    publish(this.#context, undefined, { name: 'transaction_timed_out', caller: principal.id, data })
+    publish(this.#context.deps, undefined, { name: 'transaction_timed_out', caller: principal.id, data })
   }
 
   /** A transaction with a step in progress is not idle. */
@@ -302,7 +277,7 @@ class TransactionReaper {
     this.#busy.add(key)
     background(
       work().finally(() => this.#busy.delete(key)),
-      this.#context.log,
+      this.#context.deps.log,
     )
   }
 }

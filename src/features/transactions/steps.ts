@@ -210,12 +210,10 @@ export function settledTransaction(
   signal: AbortSignal,
   service: TransactionService,
 ): Promise<Transaction> {
-  return quiescent(key, service, {
-    signal,
-    // A step that waits for input responses of its caller continues when they arrive.
-    isIgnored: async ({ status }, { isOpen = false, runner }) =>
-      status !== 'active' || (isOpen && (await service.worker.isAlive(runner))),
-  })
+  // A step that waits for input responses of its caller continues when they arrive.
+  const isIgnored = async ({ status }: Transaction, { isOpen, runner }: Step): Promise<boolean> =>
+    status !== 'active' || (isOpen === true && (await service.worker.isAlive(runner)))
+  return quiescent(key, service, signal, isIgnored)
 }
 
 /** The step that a call resumes with input responses. */

@@ -15,7 +15,7 @@ import {
   urgentFirst,
 } from '../../records/transactions.ts'
 import { newTransaction, committed } from '../../records/transitions.ts'
-import { asTool } from '../builtin-tool.ts'
+import { asTool, objectSchema } from '../builtin-tool.ts'
 import type { Feature, BuiltinTool, Services } from '../feature.ts'
 import { callerValues, modelArguments, type Reserved } from '../offers.ts'
 import {
@@ -118,15 +118,11 @@ const changing = { readOnlyHint: false, idempotentHint: true, openWorldHint: fal
 
 const compensations = {
   type: 'array',
-  items: {
-    type: 'object',
-    properties: {
-      step_id: { type: 'string' },
-      status: { enum: ['compensated', 'compensation_failed'] },
-      error: { type: 'object' },
-    },
-    required: ['step_id', 'status'],
-  },
+  items: objectSchema(['step_id', 'status'], {
+    step_id: { type: 'string' },
+    status: { enum: ['compensated', 'compensation_failed'] },
+    error: { type: 'object' },
+  }),
 }
 
 /** The tool that begins a transaction; `timeout` is the default idle timeout in seconds. */
@@ -135,30 +131,22 @@ const beginTool = (timeout: number): BuiltinTool['definition'] => ({
   title: 'Begin a transaction',
   description:
     'Begins a transaction. Calls that carry its id as transaction_id become its steps, which can be undone together until it is committed.',
-  inputSchema: {
-    type: 'object',
-    properties: {
-      transaction_id: id,
-      timeout_seconds: {
-        type: 'integer',
-        minimum: 1,
-        default: timeout,
-        description: 'After how many seconds without a step the transaction is rolled back.',
-      },
-      description: { type: 'string', description: 'Its purpose, for people.' },
+  inputSchema: objectSchema(['transaction_id'], {
+    transaction_id: id,
+    timeout_seconds: {
+      type: 'integer',
+      minimum: 1,
+      default: timeout,
+      description: 'After how many seconds without a step the transaction is rolled back.',
     },
-    required: ['transaction_id'],
-  },
-  outputSchema: {
-    type: 'object',
-    properties: {
-      status: { const: 'begun' },
-      transaction_id: { type: 'string' },
-      expires_at: { type: 'string' },
-      timeout_seconds: { type: 'integer' },
-    },
-    required: ['status', 'transaction_id'],
-  },
+    description: { type: 'string', description: 'Its purpose, for people.' },
+  }),
+  outputSchema: objectSchema(['status', 'transaction_id'], {
+    status: { const: 'begun' },
+    transaction_id: { type: 'string' },
+    expires_at: { type: 'string' },
+    timeout_seconds: { type: 'integer' },
+  }),
   annotations: { ...changing, destructiveHint: false, idempotentHint: false },
 })
 
@@ -167,24 +155,16 @@ const commitTool = {
   name: 'commit_transaction',
   title: 'Commit a transaction',
   description: 'Commits a transaction. The effects of its steps stay, and can no longer be undone with it.',
-  inputSchema: {
-    type: 'object',
-    properties: { transaction_id: id },
-    required: ['transaction_id'],
-  },
-  outputSchema: {
-    type: 'object',
-    properties: {
-      status: { const: 'committed' },
-      transaction_id: { type: 'string' },
-      steps_completed: { type: 'integer' },
-      steps_in_doubt: { type: 'array', items: { type: 'object' } },
-      message: { type: 'string' },
-      needs_attention: { type: 'boolean' },
-      was_replay: { type: 'boolean' },
-    },
-    required: ['status', 'transaction_id', 'steps_completed'],
-  },
+  inputSchema: objectSchema(['transaction_id'], { transaction_id: id }),
+  outputSchema: objectSchema(['status', 'transaction_id', 'steps_completed'], {
+    status: { const: 'committed' },
+    transaction_id: { type: 'string' },
+    steps_completed: { type: 'integer' },
+    steps_in_doubt: { type: 'array', items: { type: 'object' } },
+    message: { type: 'string' },
+    needs_attention: { type: 'boolean' },
+    was_replay: { type: 'boolean' },
+  }),
   annotations: { ...changing, destructiveHint: false },
 } as const
 
@@ -193,27 +173,19 @@ const rollbackTool = {
   name: 'rollback_transaction',
   title: 'Roll a transaction back',
   description: 'Undoes the steps of a transaction, the last one first, and reports what could not be undone.',
-  inputSchema: {
-    type: 'object',
-    properties: {
-      transaction_id: id,
-      reason: { type: 'string', description: 'The reason, for people.' },
-    },
-    required: ['transaction_id'],
-  },
-  outputSchema: {
-    type: 'object',
-    properties: {
-      transaction_id: { type: 'string' },
-      status: { enum: ['rolled_back', 'partially_rolled_back'] },
-      reason: { type: 'string' },
-      steps_compensated: compensations,
-      needs_attention: { type: 'boolean' },
-      next_retry_at: { type: 'string' },
-      was_replay: { type: 'boolean' },
-    },
-    required: ['transaction_id', 'steps_compensated'],
-  },
+  inputSchema: objectSchema(['transaction_id'], {
+    transaction_id: id,
+    reason: { type: 'string', description: 'The reason, for people.' },
+  }),
+  outputSchema: objectSchema(['transaction_id', 'steps_compensated'], {
+    transaction_id: { type: 'string' },
+    status: { enum: ['rolled_back', 'partially_rolled_back'] },
+    reason: { type: 'string' },
+    steps_compensated: compensations,
+    needs_attention: { type: 'boolean' },
+    next_retry_at: { type: 'string' },
+    was_replay: { type: 'boolean' },
+  }),
   annotations: { ...changing, destructiveHint: true },
 } as const
 
@@ -224,17 +196,14 @@ const statusTool = {
   description:
     'Returns the status of a transaction, step by step; without an id, a summary of all transactions of the caller.',
   inputSchema: { type: 'object', properties: { transaction_id: id } },
-  outputSchema: {
-    type: 'object',
-    properties: {
-      transaction_id: { type: 'string' },
-      status: { type: 'string' },
-      steps: { type: 'array', items: { type: 'object' } },
-      steps_compensated: compensations,
-      needs_attention: { type: 'boolean' },
-      transactions: { type: 'array', items: { type: 'object' } },
-    },
-  },
+  outputSchema: objectSchema([], {
+    transaction_id: { type: 'string' },
+    status: { type: 'string' },
+    steps: { type: 'array', items: { type: 'object' } },
+    steps_compensated: compensations,
+    needs_attention: { type: 'boolean' },
+    transactions: { type: 'array', items: { type: 'object' } },
+  }),
   annotations: { readOnlyHint: true, openWorldHint: false },
 } as const
 
