@@ -6,6 +6,11 @@ import { Payload } from '../core/payload.ts'
 import { ERROR_KEY } from '../protocol/meta-keys.ts'
 import type { BuiltinTool, Page } from './feature.ts'
 
+/** The JSON Schema of an object with these members, some of which are required. */
+export function objectSchema<const Properties>(required: readonly string[], properties: Properties) {
+  return { type: 'object', properties, ...(required.length > 0 && { required }) } as const
+}
+
 /** Exposes a method of the gateway as a tool: the arguments are its parameters, and failures are results. */
 export function asTool(definition: BuiltinTool['definition'], answer: Handler): BuiltinTool {
   return asToolWithResult(definition, async (call) => {

@@ -7,7 +7,7 @@ import type { Call, Handler } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { cleanedValue, excerpt } from '../../core/text/redact.ts'
 import { failuresIn, type KeptReport, TestReports } from '../../records/test-reports.ts'
-import { answered, asTool, pageOf, jsonPage } from '../builtin-tool.ts'
+import { answered, asTool, pageOf, jsonPage, objectSchema } from '../builtin-tool.ts'
 import type { BuiltinPage, Feature, Services } from '../feature.ts'
 import { extensionsBadge, qualityBadge, reportsHeaders, reportsPage, type ShownServer } from './page.ts'
 import { conformanceSchema } from '../settings/describe.ts'
@@ -34,15 +34,12 @@ const definition = {
   title: 'Conformance report',
   description:
     'Returns the latest report of the conformance suite for this server: its numbers, and the checks of the extensions that failed. Its member server_test is the latest test of the server itself.',
-  inputSchema: {
-    type: 'object',
-    properties: {
-      server: { type: 'string', description: 'The server, at the address of several ones.' },
-    },
-  },
-  outputSchema: {
-    type: 'object',
-    properties: {
+  inputSchema: objectSchema([], {
+    server: { type: 'string', description: 'The server, at the address of several ones.' },
+  }),
+  outputSchema: objectSchema(
+    ['server_name', 'server_version', 'suite_version', 'tested_at', 'results', 'summary'],
+    {
       server_name: { type: 'string' },
       server_version: { type: 'string' },
       suite_version: { type: 'string' },
@@ -52,8 +49,7 @@ const definition = {
       server_test: { type: 'object' },
       more: { type: 'string' },
     },
-    required: ['server_name', 'server_version', 'suite_version', 'tested_at', 'results', 'summary'],
-  },
+  ),
   annotations: { readOnlyHint: true, idempotentHint: true, openWorldHint: false },
 }
 

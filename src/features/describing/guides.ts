@@ -19,7 +19,7 @@ import { authNotice, headersNotice, versionNotice } from '../../descriptions/sec
 import type { ServerDescription } from '../../descriptions/model/description.ts'
 import { CONTRACT_KEY } from '../../protocol/meta-keys.ts'
 import { Contracts } from '../../records/contracts.ts'
-import { answered, asTool, pageOf, jsonPage } from '../builtin-tool.ts'
+import { answered, asTool, pageOf, jsonPage, objectSchema } from '../builtin-tool.ts'
 import type { BuiltinEntry, BuiltinPage, BuiltinTool, Feature, Services } from '../feature.ts'
 import { agentProfileSchema, type HelpSettings, helpSchema } from '../settings/describe.ts'
 import {
@@ -59,16 +59,13 @@ const helpTool = {
   description:
     'Returns the guide to this server: when to use it, its tools with parameters, effects and errors, limits and rules. ' +
     'With `section`, only one section or one tool.',
-  inputSchema: {
-    type: 'object',
-    properties: {
-      format: { type: 'string', enum: ['markdown', 'json'], default: 'markdown' },
-      section: {
-        type: ['string', 'null'],
-        description: 'A section such as `quickReference` or `errorHandling`, or the name of a tool.',
-      },
+  inputSchema: objectSchema([], {
+    format: { type: 'string', enum: ['markdown', 'json'], default: 'markdown' },
+    section: {
+      type: ['string', 'null'],
+      description: 'A section such as `quickReference` or `errorHandling`, or the name of a tool.',
     },
-  },
+  }),
   annotations: { readOnlyHint: true, idempotentHint: true },
 }
 

@@ -21,7 +21,7 @@ import { synonymsOf, actionOf } from '../../core/text/synonyms.ts'
 import { queryWords, stem, wordsIn, distance } from '../../core/text/words.ts'
 import { within } from '../../core/time/waiting.ts'
 import { callOf } from '../../core/tool-call.ts'
-import { answered, asTool, pageOf } from '../builtin-tool.ts'
+import { answered, asTool, pageOf, objectSchema } from '../builtin-tool.ts'
 import type { Feature, SettingsOf, Services } from '../feature.ts'
 import { type DiscoverySettings, discoverySchema } from '../settings/upstream.ts'
 import { isObject } from '../../core/json/json.ts'
@@ -67,37 +67,25 @@ const recommendTool = {
   name: 'recommend_servers',
   title: 'Recommend servers',
   description: 'Recommends servers with a capability that this server lacks.',
-  inputSchema: {
-    type: 'object',
-    properties: {
-      capability_needed: { type: 'string', description: 'The required capability, in a few words.' },
+  inputSchema: objectSchema(['capability_needed'], {
+    capability_needed: { type: 'string', description: 'The required capability, in a few words.' },
+  }),
+  outputSchema: objectSchema(['capability_needed', 'recommendations'], {
+    capability_needed: { type: 'string' },
+    recommendations: {
+      type: 'array',
+      items: objectSchema(['capability', 'server', 'server_name', 'match_confidence', 'score'], {
+        capability: { type: 'string' },
+        server: { type: 'string' },
+        server_name: { type: 'string' },
+        registry_url: { type: 'string' },
+        auth_flow: { type: 'string' },
+        match_confidence: { enum: ['high', 'medium', 'low'] },
+        score: { type: 'number' },
+        tools: { type: 'array', items: { type: 'string' } },
+      }),
     },
-    required: ['capability_needed'],
-  },
-  outputSchema: {
-    type: 'object',
-    properties: {
-      capability_needed: { type: 'string' },
-      recommendations: {
-        type: 'array',
-        items: {
-          type: 'object',
-          properties: {
-            capability: { type: 'string' },
-            server: { type: 'string' },
-            server_name: { type: 'string' },
-            registry_url: { type: 'string' },
-            auth_flow: { type: 'string' },
-            match_confidence: { enum: ['high', 'medium', 'low'] },
-            score: { type: 'number' },
-            tools: { type: 'array', items: { type: 'string' } },
-          },
-          required: ['capability', 'server', 'server_name', 'match_confidence', 'score'],
-        },
-      },
-    },
-    required: ['capability_needed', 'recommendations'],
-  },
+  }),
   annotations: { readOnlyHint: true, openWorldHint: false },
 } as const
 
