@@ -1,7 +1,6 @@
 /** Runs all assertions of the corporate profile on a server, and reports what only its owner can provide. */
 import type { About } from '../core/descriptor.ts'
 import { type ToolWords, settingOf } from '../core/settings.ts'
-import { agent, contract } from './agent.ts'
 import {
   type Assertion,
   type Level,
@@ -10,7 +9,7 @@ import {
   repaired,
   type Subject,
 } from './subject.ts'
-import { described, duties, guarded } from './duties.ts'
+import { agent, contract, described, duties, guarded } from './duties.ts'
 import { prompts, resources } from './resources.ts'
 import { server } from './server.ts'
 import { schemas, tools } from './tools.ts'

@@ -2,13 +2,12 @@
  * Checks that call tools of the server under test: those that only read and need no arguments, or whose arguments are
  * configured; those that change something only where the user of the run permits it.
  */
-import { randomUUID } from 'node:crypto'
 import { isObject } from '../../core/json/json.ts'
 import { validator } from '../../core/schema/schema.ts'
 import { ERROR_KEY, PROVENANCE_KEY } from '../../protocol/meta-keys.ts'
 import type { Fields } from '../../core/payload.ts'
 import type { Answer, Extras } from './client.ts'
-import { move } from './transactions.ts'
+import { move, newId } from './effects.ts'
 import {
   checksOf,
   type Context,
@@ -210,10 +209,6 @@ export const serverChecks = checksOf({ category: 'idempotency' }, [
     },
   },
 ])
-
-function newId(): string {
-  return `conformance-${randomUUID()}`
-}
 
 /** Undoes what is done in the transaction that `use` gets; where there are no transactions, it gets none. */
 async function undone(
