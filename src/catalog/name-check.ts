@@ -1,9 +1,9 @@
 /** Compares the names and globs of the configuration with the servers' lists, and reports those without a match. */
+import { type Finding, logProblems } from '../core/findings.ts'
 import { listAllPages } from '../protocol/listing.ts'
 import type { Call, Handler } from '../core/call.ts'
 import type { EntryDefinition } from '../core/descriptor.ts'
 import { asGatewayError } from '../core/error.ts'
-import { type Finding, logProblems } from '../core/finding.ts'
 import { isObject } from '../core/json/json.ts'
 import type { Log } from '../core/log.ts'
 import { hint, namesOf, acceptsMember } from '../core/schema/argument-mismatches.ts'

@@ -1,4 +1,5 @@
 /** Finds the handler of a call: built-ins first, then the chain of its target, compiled on first use and cached. */
+import type { Finding } from '../core/findings.ts'
 import { listAllPages } from '../protocol/listing.ts'
 import { world } from '../core/world.ts'
 import {
@@ -12,7 +13,6 @@ import {
 } from '../core/call.ts'
 import { type ListedTool, withFoundTool } from '../protocol/found-tool.ts'
 import { GatewayError } from '../core/error.ts'
-import type { Finding } from '../core/finding.ts'
 import { isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
 import { isPlainName, namesByAlias } from '../core/text/alias.ts'

@@ -2,6 +2,7 @@
  * `gatehouse check`: loads the configuration, tries every server and the store, and reports every problem with
  * its line.
  */
+import { logProblems } from '../core/findings.ts'
 import { existsSync, readFileSync } from 'node:fs'
 import { excerptOf } from '../config/excerpt.ts'
 import { locateFindings } from '../config/load.ts'
@@ -14,7 +15,6 @@ import {
   writeProblem,
 } from '../config/problem.ts'
 import { asGatewayError } from '../core/error.ts'
-import { logProblems } from '../core/finding.ts'
 import type { Log } from '../core/log.ts'
 import type { Settings } from '../core/settings.ts'
 import { oneLine } from '../core/text/escape.ts'

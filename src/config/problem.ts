@@ -1,7 +1,7 @@
 /** Problems and warnings of a configuration, and their positions. */
+import type { Finding as KeyFinding } from '../core/findings.ts'
 import { accessSync, constants, statSync } from 'node:fs'
 import { dirname } from 'node:path'
-import type { Finding as KeyFinding } from '../core/finding.ts'
 
 /** One problem of the configuration. Line and column count from 1; they are 0 without a file. */
 export interface ConfigProblem {

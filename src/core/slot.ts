@@ -1,4 +1,7 @@
-/** Values that single parts of the gateway give a call on its way: each has a slot, declared beside its owner. */
+/**
+ * Values that single parts of the gateway give a call on its way: each has a slot, declared beside its owner. Those that
+ * several parts set and read are declared here.
+ */
 
 /** The values that a call has, the latest first. Immutable, and short: to add one copies nothing. */
 export interface Slots {
@@ -36,3 +39,43 @@ export class Slot<Value> {
     return { slot: this, value, next: slots }
   }
 }
+
+/** The deadline of a call. */
+export interface CallDeadline {
+  /** Pauses it while the call waits for a person; the returned function resumes it. */
+  pause(): () => void
+  /** Restarts the timeout: the server has responded, and the call makes another request to it. */
+  renew(): void
+}
+
+export const deadlineSlot = new Slot<CallDeadline>('deadline')
+
+/** Has the call go on when its client disconnects or its session ends; absent where no client can be lost. */
+export const retainSlot = new Slot<() => void>('retain')
+
+/** Whether the call has no request any more, so that its server may be silent; set where calls can become tasks. */
+export const detachedSlot = new Slot<() => boolean>('detached')
+
+/** Whether a server may answer the call with a task: a layer above follows it. */
+export const acceptsTaskSlot = new Slot<true>('accepts task')
+
+/** The `reason` of the error if the context that a server kept for a client is lost. */
+export const CONTEXT_LOST = 'context_lost'
+
+/**
+ * The connection to a server that belongs to one client of a caller, so that later calls of the client find the context
+ * that the server keeps for it. Used by no other caller.
+ */
+export interface ClientConnection {
+  /** Chosen by the gateway, and secret: whoever has it uses the connection. */
+  readonly id: string
+  /** An earlier call used it; if it is not open any more, its context is lost. */
+  readonly isKnown: boolean
+  /** Whether the call may run in a new context if its own is lost; otherwise it fails with `CONFLICT`. */
+  readonly mayReplace: boolean
+  /** Called if a connection was opened for it, before the call is sent: with its id, and whether another one was lost. */
+  onOpen(opened: { readonly id: string; readonly isLost: boolean }): void
+}
+
+/** The connection to use, if it is not the one of all calls of its caller. */
+export const connectionSlot = new Slot<ClientConnection>('connection')

@@ -2,10 +2,10 @@
  * The contract of a feature: how it is configured, what it adds to the gateway, and the services that it may use. A feature names the services it needs: `type Deps = Pick<Services, 'store' | 'invoker'>`. All of
  * them belong to one runtime; a reload creates the features again with new ones.
  */
+import type { Finding } from '../core/findings.ts'
 import type { Call, Handler, Middleware, Outcome, Target } from '../core/call.ts'
 import type { ArrivingHook, BytePath, DocumentPath, HookAnswer, RoutePath } from '../core/http-paths.ts'
 import type { Descriptor, Quota, ServerRecords } from '../core/descriptor.ts'
-import type { Finding } from '../core/finding.ts'
 import type { Log } from '../core/log.ts'
 import type { Principal } from '../core/principal.ts'
 import type { FindProxy } from '../core/proxy.ts'

@@ -1,9 +1,9 @@
 /**
  * Deadlines of calls: the longest silence and the longest duration. Time that a person takes does not count.
  */
+import { detachedSlot, deadlineSlot } from '../core/slot.ts'
 import { type Timer, world } from '../core/world.ts'
 import type { Call, Notification } from '../core/call.ts'
-import { detachedSlot, deadlineSlot } from '../core/lasting-call.ts'
 import { GatewayError } from '../core/error.ts'
 import { Registry } from '../core/registry.ts'
 import { type Settings as GatewaySettings, type UpstreamSettings, settingOf } from '../core/settings.ts'

@@ -1,11 +1,11 @@
 /** What the gateway itself asks of servers: calls, subscriptions, requests, and calls made again, with the rights of a caller. */
+import { connectionSlot } from '../core/slot.ts'
 import { NS } from '../core/identity.ts'
 import type { Call, InternalPurpose, Target } from '../core/call.ts'
 import type { Services } from './feature.ts'
 import { latestModern } from '../core/revisions.ts'
 import { ownCall } from '../protocol/lift.ts'
 import { undoesSlot } from '../core/exchange.ts'
-import { connectionSlot } from '../core/client-connection.ts'
 import { Payload } from '../core/payload.ts'
 import { type OperationRef, operationSlot } from '../records/operations.ts'
 import type { Principal } from '../core/principal.ts'

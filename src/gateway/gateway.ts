@@ -2,6 +2,7 @@
  * The parts that last as long as the process: store, keys, listeners, observers. Owns the current `Runtime` and
  * replaces it on reload; in-flight calls finish in the runtime they started in.
  */
+import { type Finding, logProblems } from '../core/findings.ts'
 import type { Readable, Writable } from 'node:stream'
 import { readLists } from '../catalog/server-records.ts'
 import type { ReferenceLevels } from '../observability/exposition.ts'
@@ -20,7 +21,6 @@ import { closeFeatures, type ProcessState, retireRuntime, Runtime } from './runt
 import { isProtected } from '../core/auth-settings.ts'
 import { type Handler, type Target, resultOf } from '../core/call.ts'
 import type { Descriptor } from '../core/descriptor.ts'
-import { type Finding, logProblems } from '../core/finding.ts'
 import { background, type Log } from '../core/log.ts'
 import { Payload } from '../core/payload.ts'
 import { environmentProxies, type FindProxy } from '../core/proxy.ts'

@@ -8,13 +8,12 @@ import type {
   Notification,
   Target,
 } from '../core/call.ts'
-import { retainSlot } from '../core/lasting-call.ts'
 import { type ClientPeer, type RateLimitReporter, peerSlot, rateLimitSlot } from '../core/exchange.ts'
 import { newRequestId, self } from '../core/identity.ts'
 import { isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
 import { type Principal, anonymous } from '../core/principal.ts'
-import type { Slots } from '../core/slot.ts'
+import { type Slots, retainSlot } from '../core/slot.ts'
 import type { JsonRpcNotification, JsonRpcRequest } from './jsonrpc.ts'
 import { type GatewayMetadata, noMeta, withGatewayMetadata } from './meta-keys.ts'
 import { method } from './methods.ts'

@@ -3,10 +3,10 @@
  * invalid entry, and a whole connection because of one invalid capability. What has a clear meaning is repaired, an optional
  * member without one is removed, and an entry that cannot be used is left out. Everything valid keeps its text.
  */
+import type { ServerFinding } from '../core/findings.ts'
 import { isNumber, toDouble } from '../core/json/exact-number.ts'
 import { isDeeperThan, isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
-import type { ServerFinding } from '../core/server-findings.ts'
 import { compileProblem, uncheckedPatterns, withCompilablePatterns } from '../core/schema/schema.ts'
 import { shortened } from '../core/text/escape.ts'
 import { metaKeys } from './meta-keys.ts'

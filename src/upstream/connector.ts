@@ -3,10 +3,10 @@
  * accordingly, and negotiated again after a permanent failure. Connections are pooled by what the isolation setting
  * separates, or belong to one client (`ClientConnection`).
  */
+import { type ClientConnection, CONTEXT_LOST, connectionSlot } from '../core/slot.ts'
 import { hash } from 'node:crypto'
 import { world, type Timer } from '../core/world.ts'
 import type { Call, Client } from '../core/call.ts'
-import { type ClientConnection, CONTEXT_LOST, connectionSlot } from '../core/client-connection.ts'
 import type { Quota } from '../core/descriptor.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'
 import type { ExchangeMeter } from '../core/exchange.ts'

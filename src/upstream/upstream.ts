@@ -2,18 +2,18 @@
  * One server of the configuration: runs its calls, keeps its subscriptions open across reconnects, reports its status, and
  * closes gracefully. `startServers` connects to all of them.
  */
+import { ServerFindings } from '../core/findings.ts'
+import { connectionSlot } from '../core/slot.ts'
 import { isDeepStrictEqual } from 'node:util'
 import { pause } from '../core/time/waiting.ts'
 import { world } from '../core/world.ts'
 import { type Call, compose, type Handler, type Outcome, type Middleware } from '../core/call.ts'
-import { connectionSlot } from '../core/client-connection.ts'
 import type { Quota } from '../core/descriptor.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'
 import type { ExchangeMeter } from '../core/exchange.ts'
 import type { HeldMemory } from '../core/holdings.ts'
 import { type Log, background } from '../core/log.ts'
 import { Payload } from '../core/payload.ts'
-import { ServerFindings } from '../core/server-findings.ts'
 import { type FindProxy, noProxy, proxyOf } from '../core/proxy.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import { Redactor, secretsOf } from '../core/text/redactor.ts'

@@ -1,8 +1,8 @@
 /** Calls that wait for the approval of others; the store is polled for all of them at once. */
+import { deadlineSlot } from '../../core/slot.ts'
 import { type Timer, world } from '../../core/world.ts'
 import { Payload } from '../../core/payload.ts'
 import type { Call } from '../../core/call.ts'
-import { deadlineSlot } from '../../core/lasting-call.ts'
 import { bytesOf, type HeldMemory } from '../../core/holdings.ts'
 import { hasReachedShare, type Principal } from '../../core/principal.ts'
 import { untilAborted } from '../../core/time/waiting.ts'

@@ -1,10 +1,10 @@
 /** Charges calls that have a cost to the caller's budget. Calls that were not executed are refunded. */
+import type { Finding } from '../../core/findings.ts'
 import { world } from '../../core/world.ts'
 import type { Call, Handler, Outcome } from '../../core/call.ts'
 import type { Quota, Cost } from '../../core/descriptor.ts'
 import { withFinding } from '../../core/dry-run.ts'
 import { GatewayError } from '../../core/error.ts'
-import type { Finding } from '../../core/finding.ts'
 import { canonical } from '../../core/json/json.ts'
 import { background } from '../../core/log.ts'
 import { CONFIRMATION_KEY } from '../../protocol/meta-keys.ts'

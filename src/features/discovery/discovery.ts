@@ -2,12 +2,12 @@
  * Recommends servers for a required capability, and suggests similar tools for calls of unknown tools. The
  * sources are the configuration, the connected servers, and a public registry.
  */
+import type { Finding } from '../../core/findings.ts'
 import { LRUCache } from 'lru-cache'
 import type { Call, Handler, Outcome } from '../../core/call.ts'
 import { isPermitted } from '../own-calls.ts'
 import { type Descriptor, type Risk, riskRanks, type ServerRecord } from '../../core/descriptor.ts'
 import { GatewayError, isCancelled } from '../../core/error.ts'
-import type { Finding } from '../../core/finding.ts'
 import { leadingVerb, nameEvidence } from '../../core/judgement/words.ts'
 import type { Recommendation } from '../../core/settings.ts'
 import {

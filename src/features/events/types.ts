@@ -3,10 +3,10 @@
  * Each source is a file in `sources/`: it says which types a server has for a caller, and appends their events to the log
  * of the server (`server-events.ts`).
  */
+import type { Finding } from '../../core/findings.ts'
 import type { Call, Middleware, Notification, Outcome, Target } from '../../core/call.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
 import { asGatewayError, type GatewayError } from '../../core/error.ts'
-import type { Finding } from '../../core/finding.ts'
 import { isNumber } from '../../core/json/exact-number.ts'
 import { isObject, isSame } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'

@@ -8,9 +8,9 @@
  *
  * A retry that brings input responses starts at `resume` instead. The states of the record are in ARCHITECTURE.md.
  */
+import { deadlineSlot } from '../../core/slot.ts'
 import { world, type Timer } from '../../core/world.ts'
 import type { Call, Handler, Outcome } from '../../core/call.ts'
-import { deadlineSlot } from '../../core/lasting-call.ts'
 import { keepsResultSlot } from '../../core/used-reference.ts'
 import { type KeyForecast, withFinding } from '../../core/dry-run.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'

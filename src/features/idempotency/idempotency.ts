@@ -1,8 +1,8 @@
 /** The feature `idempotency`: which calls have a key, and how long it is remembered. */
+import { acceptsTaskSlot } from '../../core/slot.ts'
 import { NS } from '../../core/identity.ts'
 import { type Call, type Handler, listedTool, type Middleware, type Target } from '../../core/call.ts'
 import { dryRunSlot } from '../../core/dry-run.ts'
-import { acceptsTaskSlot } from '../../core/lasting-call.ts'
 import { operationSlot } from '../../records/operations.ts'
 import { compileRules, type Rule } from '../../core/failure.ts'
 import { asCalled } from '../../core/judgement/call.ts'

@@ -2,9 +2,9 @@
  * The write-ahead log of keyed calls in the store. No outcome is reported before it is durable, or marked as
  * unrecorded.
  */
+import { acceptsTaskSlot } from '../../core/slot.ts'
 import { world } from '../../core/world.ts'
 import type { Call } from '../../core/call.ts'
-import { acceptsTaskSlot } from '../../core/lasting-call.ts'
 import { operationSlot } from '../../records/operations.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { background } from '../../core/log.ts'

@@ -1,10 +1,10 @@
 /** Reads the stated intent of calls, suggests better tools, and redirects calls by configured rules. */
+import type { Finding } from '../../core/findings.ts'
 import { NS } from '../../core/identity.ts'
 import type { Call, Handler, Outcome, Middleware, Target } from '../../core/call.ts'
 import { isPermitted } from '../own-calls.ts'
 import { type Descriptor, riskRanks, type ServerRecord } from '../../core/descriptor.ts'
 import { GatewayError, asGatewayError } from '../../core/error.ts'
-import type { Finding } from '../../core/finding.ts'
 import { isObject } from '../../core/json/json.ts'
 import type { Log } from '../../core/log.ts'
 import { Payload } from '../../core/payload.ts'

@@ -6,10 +6,10 @@
  * Invariants: a task is durable before its caller gets its id; an outcome is durable before a caller gets it with an id;
  * the record of an operation has one owner, and only its owner ends it, except for a cancellation.
  */
+import { retainSlot, detachedSlot, acceptsTaskSlot } from '../../core/slot.ts'
 import { type Timer, world } from '../../core/world.ts'
 import { type Call, type Handler, isOpen, type Outcome, withPresentCaller } from '../../core/call.ts'
 import { usesReferencesSlot } from '../../core/used-reference.ts'
-import { retainSlot, detachedSlot, acceptsTaskSlot } from '../../core/lasting-call.ts'
 import { GatewayError, VERIFY_EFFECT } from '../../core/error.ts'
 import { isGatewayRefusal } from '../../core/failure.ts'
 import { asCalled } from '../../core/judgement/call.ts'

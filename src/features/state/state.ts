@@ -2,6 +2,7 @@
  * The feature `state`: a token that clients send back, so that the next call continues where the last one ended: on the
  * same connection to the server, with remembered arguments, in the same transaction, and with the server's own state.
  */
+import { type ClientConnection, CONTEXT_LOST, connectionSlot } from '../../core/slot.ts'
 import type { Call, Middleware, Outcome, Handler } from '../../core/call.ts'
 import {
   hasExtension,
@@ -30,7 +31,6 @@ import {
 } from './session.ts'
 import { world } from '../../core/world.ts'
 import { operationSlot } from '../../records/operations.ts'
-import { type ClientConnection, CONTEXT_LOST, connectionSlot } from '../../core/client-connection.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { asCalled } from '../../core/judgement/call.ts'

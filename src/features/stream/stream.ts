@@ -2,6 +2,7 @@
  * The feature `stream`: collects the pages of tools that return their results in pages. Only tools that read, with an
  * argument that selects a page, are collected, and only on request or where the configuration says so.
  */
+import { deadlineSlot, detachedSlot, acceptsTaskSlot } from '../../core/slot.ts'
 import type { Call, Handler, Outcome, Notification } from '../../core/call.ts'
 import { isPageSlot } from '../../core/spool.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
@@ -30,7 +31,6 @@ import { toolFacts, explained } from '../offers.ts'
 import { MAX_PAGES, type StreamSettings, streamSchema } from '../settings/admit.ts'
 import { world } from '../../core/world.ts'
 import { operationSlot } from '../../records/operations.ts'
-import { deadlineSlot, detachedSlot, acceptsTaskSlot } from '../../core/lasting-call.ts'
 import { isAnswer } from '../../core/failure.ts'
 import { Payload } from '../../core/payload.ts'
 import { matchesSchema } from '../../core/schema/schema.ts'

@@ -5,11 +5,11 @@
  * Compensations that fail are repeated, but are no queue of an outbox (`durable/outbox.ts`): whoever rolls back waits for the
  * outcome of all of them, and the record of the transaction has each outcome and the time of the next attempt.
  */
+import { detachedSlot } from '../../core/slot.ts'
 import { createHash } from 'node:crypto'
 import { world } from '../../core/world.ts'
 import { internalCall } from '../own-calls.ts'
 import type { Call, Handler, Outcome } from '../../core/call.ts'
-import { detachedSlot } from '../../core/lasting-call.ts'
 import { GatewayError, asGatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { background } from '../../core/log.ts'

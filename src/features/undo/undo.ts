@@ -2,6 +2,7 @@
  * The feature `undo`: records actions with their compensation, and describes the undo rule of tools. The history of actions
  * outside of transactions is written in batches, bounded for each caller.
  */
+import type { Finding } from '../../core/findings.ts'
 import { world, type Timer } from '../../core/world.ts'
 import { type Call, type Handler, type InterimOutcome, isOpen, type Outcome } from '../../core/call.ts'
 import { spoolSlot } from '../../core/spool.ts'
@@ -9,7 +10,6 @@ import { stepSlot } from '../../records/transactions.ts'
 import type { ToolFacts, Descriptor } from '../../core/descriptor.ts'
 import { type UndoForecast, withFinding } from '../../core/dry-run.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
-import type { Finding } from '../../core/finding.ts'
 import { isObject } from '../../core/json/json.ts'
 import { asCalled } from '../../core/judgement/call.ts'
 import { maskedArguments, displayCall, secretNames } from '../../core/masked-arguments.ts'

@@ -1,8 +1,8 @@
 /** A connection to a server of 2026-07-28: stateless requests, input requests as results. */
+import { acceptsTaskSlot } from '../../core/slot.ts'
 import { connectionClosed } from '../failures.ts'
 import type { UpstreamCall } from '../suspended-calls.ts'
 import type { Call, Client, Notification, Outcome, InputRequest } from '../../core/call.ts'
-import { acceptsTaskSlot } from '../../core/lasting-call.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { type ExchangeMeter, onSentSlot } from '../../core/exchange.ts'
 import { isObject } from '../../core/json/json.ts'

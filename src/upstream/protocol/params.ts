@@ -1,6 +1,6 @@
 /** Encodes params and capabilities for a server's revision. */
+import { acceptsTaskSlot } from '../../core/slot.ts'
 import type { InputResponses, Call, Client } from '../../core/call.ts'
-import { acceptsTaskSlot } from '../../core/lasting-call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { Payload } from '../../core/payload.ts'
 import { isObject } from '../../core/json/json.ts'

@@ -2,10 +2,10 @@
  * Calls that servers answer with a task. A caller above that follows tasks gets the task, and continues the same call with
  * the state it came with; for every other caller the task is followed here, so that it looks like a plain call.
  */
+import { acceptsTaskSlot } from '../../core/slot.ts'
 import { tasksExtension } from '../../core/revisions.ts'
 import { world } from '../../core/world.ts'
 import type { Call, Outcome, RequestState, Task } from '../../core/call.ts'
-import { acceptsTaskSlot } from '../../core/lasting-call.ts'
 import { GatewayError, VERIFY_EFFECT } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'

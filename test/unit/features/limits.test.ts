@@ -1,6 +1,6 @@
+import { deadlineSlot } from '../../../src/core/slot.ts'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { Call, Handler } from '../../../src/core/call.ts'
-import { deadlineSlot } from '../../../src/core/lasting-call.ts'
 import { GatewayError } from '../../../src/core/error.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import type { UpstreamSettings } from '../../../src/core/settings.ts'

@@ -7,12 +7,12 @@
  * the events before it are, so what the server keeps is not missed when the gateway restarts. What may have been missed
  * is a gap in the log.
  */
+import type { Finding } from '../../../core/findings.ts'
 import { eventsExtension } from '../../../core/revisions.ts'
 import { hash } from 'node:crypto'
 import type { Notification } from '../../../core/call.ts'
 import { serverRequest } from '../../own-calls.ts'
 import { asGatewayError, GatewayError, isErrorCode } from '../../../core/error.ts'
-import type { Finding } from '../../../core/finding.ts'
 import { toDouble } from '../../../core/json/exact-number.ts'
 import { exactly, isObject } from '../../../core/json/json.ts'
 import { hasReachedShare, type Principal } from '../../../core/principal.ts'

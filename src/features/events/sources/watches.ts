@@ -9,10 +9,10 @@
  * between, the next poll finds the change again, and its events have the same ids. Only the first result of a call is read,
  * no further pages.
  */
+import type { Finding } from '../../../core/findings.ts'
 import { hash } from 'node:crypto'
 import { asGatewayError, GatewayError } from '../../../core/error.ts'
 import { internalCall } from '../../own-calls.ts'
-import type { Finding } from '../../../core/finding.ts'
 import { isNumber, toDouble } from '../../../core/json/exact-number.ts'
 import { canonical, exactly, isObject, readJson } from '../../../core/json/json.ts'
 import { find, follow, parseSteps, type Path, printPath, type Step } from '../../../core/json/path.ts'

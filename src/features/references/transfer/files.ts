@@ -5,6 +5,7 @@
  * Invariants: no file that exists is written to; a folder belongs to one call at a time. The same data has the same path
  * as long as no other call uses it, so an approval or an idempotency key also holds for a call that is made again.
  */
+import type { Finding } from '../../../core/findings.ts'
 import { createHash, randomUUID } from 'node:crypto'
 import {
   lstat,
@@ -22,7 +23,6 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type Call, isOpen, type Outcome } from '../../../core/call.ts'
 import { GatewayError, systemCodeOf } from '../../../core/error.ts'
-import type { Finding } from '../../../core/finding.ts'
 import { Holdings } from '../../../core/holdings.ts'
 import { background, type Log } from '../../../core/log.ts'
 import { hasReachedShare, type Principal, shareOf } from '../../../core/principal.ts'

@@ -6,6 +6,7 @@
  * Invariant: only hosts of `allow_hosts` are reached, over https and at addresses of the internet; redirects are refused.
  * The URL is a credential: it occurs in no error, log or record.
  */
+import type { Finding } from '../../../core/findings.ts'
 import { NS } from '../../../core/identity.ts'
 import { createHash, type Hash } from 'node:crypto'
 import { bareHost } from '../../../core/address.ts'
@@ -13,7 +14,6 @@ import { callOnBehalf } from '../../own-calls.ts'
 import type { Call, Handler, Outcome } from '../../../core/call.ts'
 import type { Descriptor } from '../../../core/descriptor.ts'
 import { asGatewayError, GatewayError, invalidParam, isCancelled } from '../../../core/error.ts'
-import type { Finding } from '../../../core/finding.ts'
 import { isObject, isSame } from '../../../core/json/json.ts'
 import { Payload } from '../../../core/payload.ts'
 import { anonymous } from '../../../core/principal.ts'

@@ -6,9 +6,9 @@
  * Invariant: a signature is valid for one id, its data and one expiry, and a URL that works once does so for all gateways that
  * share the store.
  */
+import { deadlineSlot } from '../../../core/slot.ts'
 import { hash } from 'node:crypto'
 import type { Call, Outcome } from '../../../core/call.ts'
-import { deadlineSlot } from '../../../core/lasting-call.ts'
 import { type ByteExchange, type ByteResponse, byteExchangeSlot } from '../../../core/http-paths.ts'
 import { asGatewayError, GatewayError } from '../../../core/error.ts'
 import { isObject } from '../../../core/json/json.ts'

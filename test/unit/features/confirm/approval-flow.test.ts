@@ -1,6 +1,6 @@
+import { deadlineSlot } from '../../../../src/core/slot.ts'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { Notification, Outcome } from '../../../../src/core/call.ts'
-import { deadlineSlot } from '../../../../src/core/lasting-call.ts'
 import type { Log } from '../../../../src/core/log.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'

@@ -1,8 +1,8 @@
 // How long a keyed call may run: it always ends, and a lost response is resolved by a read or stays unknown. No call
 // runs again while the first attempt may still take effect.
+import { deadlineSlot } from '../../../../src/core/slot.ts'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { Handler, Outcome } from '../../../../src/core/call.ts'
-import { deadlineSlot } from '../../../../src/core/lasting-call.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { callKey, encodeCall } from '../../../../src/records/calls.ts'

@@ -1,7 +1,7 @@
 // The call of an operation whose process ended is made again by another process, and takes effect once at most.
+import { deadlineSlot, acceptsTaskSlot } from '../../../../src/core/slot.ts'
 import { describe, expect, it, vi } from 'vitest'
 import type { Call, Handler } from '../../../../src/core/call.ts'
-import { deadlineSlot, acceptsTaskSlot } from '../../../../src/core/lasting-call.ts'
 import { operationSlot } from '../../../../src/records/operations.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'

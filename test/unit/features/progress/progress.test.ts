@@ -1,5 +1,5 @@
+import { retainSlot, detachedSlot, acceptsTaskSlot } from '../../../../src/core/slot.ts'
 import { describe, expect, it, vi } from 'vitest'
-import { retainSlot, detachedSlot, acceptsTaskSlot } from '../../../../src/core/lasting-call.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { PROGRESS_KEY } from '../../../../src/features/progress/notes.ts'

@@ -1,6 +1,6 @@
+import { retainSlot, detachedSlot, acceptsTaskSlot } from '../../../../src/core/slot.ts'
 import { describe, expect, it, vi } from 'vitest'
 import type { Call, Handler, Outcome } from '../../../../src/core/call.ts'
-import { retainSlot, detachedSlot, acceptsTaskSlot } from '../../../../src/core/lasting-call.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { anonymous } from '../../../../src/core/principal.ts'

@@ -1,10 +1,6 @@
+import { CONTEXT_LOST, connectionSlot, type ClientConnection } from '../../../../src/core/slot.ts'
 import { describe, expect, test, vi } from 'vitest'
 import type { Call, Outcome } from '../../../../src/core/call.ts'
-import {
-  CONTEXT_LOST,
-  connectionSlot,
-  type ClientConnection,
-} from '../../../../src/core/client-connection.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'

@@ -1,7 +1,7 @@
+import { connectionSlot } from '../../../../src/core/slot.ts'
 import fc from 'fast-check'
 import { afterEach, describe, expect, test, vi } from 'vitest'
 import type { Call, Outcome } from '../../../../src/core/call.ts'
-import { connectionSlot } from '../../../../src/core/client-connection.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { callerHash } from '../../../../src/records/principal.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'

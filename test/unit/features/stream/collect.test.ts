@@ -1,5 +1,5 @@
+import { acceptsTaskSlot, deadlineSlot } from '../../../../src/core/slot.ts'
 import { offeredBy } from '../../../support/feature-deps.ts'
-import { acceptsTaskSlot, deadlineSlot } from '../../../../src/core/lasting-call.ts'
 import { toolFacts } from '../../../../src/features/offers.ts'
 import { afterEach, describe, expect, it, vi } from 'vitest'
 import { GatewayError } from '../../../../src/core/error.ts'

@@ -1,6 +1,6 @@
+import { acceptsTaskSlot } from '../../../../src/core/slot.ts'
 import { describe, expect, it, vi } from 'vitest'
 import type { Call, InputRequest, Notification } from '../../../../src/core/call.ts'
-import { acceptsTaskSlot } from '../../../../src/core/lasting-call.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { LegacyConnection } from '../../../../src/upstream/protocol/legacy.ts'
 import { proofFor } from '../../../../src/upstream/protocol/gateway-proof.ts'

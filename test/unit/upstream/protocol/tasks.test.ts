@@ -1,6 +1,6 @@
+import { acceptsTaskSlot } from '../../../../src/core/slot.ts'
 import { describe, expect, it } from 'vitest'
 import type { Call } from '../../../../src/core/call.ts'
-import { acceptsTaskSlot } from '../../../../src/core/lasting-call.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import type { ListedTool } from '../../../../src/protocol/found-tool.ts'

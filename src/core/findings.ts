@@ -1,9 +1,22 @@
-/**
- * What was wrong in what a server lists and declares, and what the gateway did about it. Each finding is logged once, and
- * kept until the server is asked again, for those who ask for it.
- */
+/** What was found wrong in settings that name things of servers, and in what servers list and declare. */
 import type { Log } from './log.ts'
 import { oneLine, shortened } from './text/escape.ts'
+
+/** A problem at a key of the configuration. */
+export interface Finding {
+  readonly path: readonly string[]
+  readonly message: string
+  /** Whether to point at the key instead of the value. */
+  readonly at?: 'key'
+  /** Worth a warning, but it does not prevent the gateway from serving. */
+  readonly isMinor?: boolean
+}
+
+/** Logs problems of settings that are already in use. */
+export function logProblems(found: readonly Finding[], log: Log): void {
+  for (const { path, message, isMinor = false } of found)
+    log[isMinor ? 'warn' : 'error']('config.problem', { key: path.join('.'), problem: message })
+}
 
 /** What is wrong with one entry of a list, with a list, or with the answer to a request. */
 export interface ServerFinding {
@@ -20,7 +33,10 @@ const MAX_LOGGED_FINDINGS = 50
 const MAX_ENTRY_LENGTH = 100
 const MAX_PROBLEM_LENGTH = 500
 
-/** The findings of one server. */
+/**
+ * What was wrong in what one server lists and declares, and what the gateway did about it. Each finding is logged once, and
+ * kept until the server is asked again, for those who ask for it.
+ */
 export class ServerFindings {
   readonly #log: Log
   readonly #redacted: (text: string) => string
