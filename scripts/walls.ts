@@ -197,11 +197,11 @@ const walls: readonly Wall[] = [
     may: ['core', 'features/settings.ts', 'store/private-folder.ts'],
     uses: ['yaml', ...files],
   },
-  {
-    part: 'config/import/parse.ts',
+  ...['config/import/parse.ts', 'config/import/edit.ts'].map((part) => ({
+    part,
     may: ['core', 'config'],
     uses: ['yaml', 'jsonc-parser', 'smol-toml', ...files],
-  },
+  })),
   { part: 'lint', may: ['core', 'protocol'] },
   {
     part: 'testkit',

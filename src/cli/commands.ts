@@ -57,6 +57,7 @@ const token = {
   'token-env': text('NAME', 'send the bearer token in this environment variable to the URL'),
   'token-file': text('FILE', 'send the bearer token in this file to the URL'),
 }
+const connectedClient = rest('CLIENT', 'a client; all with servers by default')
 const served = {
   servers: { ...rest('URL', 'the URL of a server'), usage: '[URL | -- COMMAND…]' },
   command: serverCommand,
@@ -351,6 +352,40 @@ export const commands = {
       'env-file': { ...config['env-file'], isIgnored: true },
     },
     hint: 'init takes no arguments; import a file with --from FILE',
+    page: 'importing.md',
+  }),
+  connect: defineCommand({
+    summary: 'put the servers of MCP clients behind the gateway',
+    about: `Finds the configuration of Claude Code, Claude Desktop, Cursor, VS Code, Codex, Gemini CLI, Zed, opencode, Goose and
+    Windsurf, in this folder and of this user, moves its servers into gateway.config.yaml, and leaves one entry for the gateway.
+    It prints what it would change, and asks. Secrets are moved to .env beside the configuration; a copy of each changed file is
+    beside it.`,
+    arguments: { client: connectedClient },
+    options: {
+      ask: oneOf(
+        'WHO',
+        ['both', 'gateway'],
+        'who asks before calls: with gateway, the client is told not to (default: both)',
+      ),
+      via: oneOf(
+        'HOW',
+        ['url', 'command'],
+        'how clients reach the gateway: with command, each starts its own (default: url)',
+      ),
+      ...yes('change the files without asking'),
+      config: text('FILE', 'the configuration of the gateway (default: gateway.config.yaml)', { short: 'c' }),
+      ...json,
+    },
+    examples: {
+      connect: 'shows what would change for all clients',
+      'connect cursor --ask gateway': 'asks once, in the gateway',
+    },
+    page: 'importing.md',
+  }),
+  disconnect: defineCommand({
+    summary: 'give MCP clients their own servers back',
+    arguments: { client: connectedClient },
+    options: { ...yes('change the files without asking'), ...json },
     page: 'importing.md',
   }),
   'approvals list': defineCommand({

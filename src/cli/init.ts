@@ -3,11 +3,14 @@ import { existsSync, readdirSync, statSync } from 'node:fs'
 import { dirname, isAbsolute, join, relative, sep } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { parseEnv } from 'node:util'
-import { readClientConfig } from '../config/import/clients.ts'
-import type { ImportFinding } from '../config/import/model.ts'
+import { addServers } from '../config/add-settings.ts'
+import { readDocument } from '../config/document.ts'
+import { type ClientConfig, readClientConfig } from '../config/import/clients.ts'
+import type { ImportedServer, ImportFinding } from '../config/import/model.ts'
 import { EXPECTED } from '../config/import/parse.ts'
 import { toGatewayConfig, variableLine } from '../config/import/render.ts'
 import { readText, variablesFile, variablesFor, whyUnreadable } from '../config/secrets.ts'
+import { isObject } from '../core/json/json.ts'
 import { CONFIG_FILE } from './config-file.ts'
 import { type Given, UsageError } from './command.ts'
 import type { commands } from './commands.ts'
@@ -44,6 +47,12 @@ interface Made {
   readonly notes: readonly string[]
 }
 
+/** A configuration with the servers of clients. */
+export interface ImportedConfig extends Made {
+  /** The servers that it has, as their clients named them. */
+  readonly taken: readonly ImportedServer[]
+}
+
 /** The schema for editors: the one installed with this program. */
 function schemaFor(target: string): string {
   const file = fileURLToPath(new URL('../../gateway.schema.json', import.meta.url))
@@ -55,28 +64,43 @@ function schemaFor(target: string): string {
 
 function imported(files: readonly string[], target: string, io: Io): Made | { readonly problem: string } {
   const read = files.map((file) => readClientConfig(clientText(file), file, variablesIn))
+  const made = importServers(read, { target }, io)
+  if (made.taken.length > 0) return made
+  return { problem: [`${files.join(', ')} has no server that can be imported`, ...made.notes].join('\n  ') }
+}
+
+/**
+ * The servers of clients as a configuration, or added to the one in `text`.
+ * @throws Error if they cannot be added without changing anything else
+ */
+export function importServers(
+  read: readonly Pick<ClientConfig, 'servers' | 'findings'>[],
+  { target, text }: { readonly target: string; readonly text?: string | undefined },
+  io: Io,
+): ImportedConfig {
   const environment = variablesFor(target, io.env)
-  const { yaml, env, unset, servers, findings } = toGatewayConfig(
+  const before = text === undefined ? undefined : readDocument(text).value
+  const existing = isObject(before) && isObject(before.upstreams) ? before.upstreams : {}
+  const made = toGatewayConfig(
     read.flatMap((each) => each.servers),
-    target,
-    schemaFor(target),
-    environment,
+    { file: target, schema: schemaFor(target), environment, existing },
   )
-  const notes = notesOf([...read.flatMap((each) => each.findings), ...findings], files.length > 1)
-  if (servers.length === 0)
-    return { problem: [`${files.join(', ')} has no server that can be imported`, ...notes].join('\n  ') }
-  const lines = new Map([...env].map(([name, value]) => [name, variableLine(name, value)]))
+  const added = text === undefined ? { text: made.yaml } : addServers(text, made.yaml)
+  if ('problem' in added) throw new Error(`${target} was not changed: ${added.problem}`)
+  const lines = new Map([...made.env].map(([name, value]) => [name, variableLine(name, value)]))
   const written = [...lines.values()].filter((line) => line !== undefined)
   const unwritten = [...lines].flatMap(([name, line]) => (line === undefined ? [name] : []))
+  const { unset } = made
   return {
-    yaml,
+    yaml: made.servers.length === 0 && text !== undefined ? text : added.text,
+    taken: made.taken,
     notes: [
       ...(written.length > 0
         ? [`Its secrets are in ${variablesFile(target)}: keep that file out of version control.`]
         : []),
       ...unwritten.map((name) => `Set the variable ${name} yourself: no line of .env can have its value.`),
       ...(unset.length > 0 ? [`Set these variables before you start the gateway: ${unset.join(', ')}`] : []),
-      ...notes,
+      ...notesOf([...read.flatMap((each) => each.findings), ...made.findings], read.length > 1),
     ],
     ...(written.length > 0 && { variables: `${variablesBefore(target)}${written.join('\n')}\n` }),
   }
@@ -89,8 +113,11 @@ function variablesBefore(target: string): string {
   return text === '' || text.endsWith('\n') ? text : `${text}\n`
 }
 
+/** The maximum size of the file of a client, in bytes: some have conversations in it. */
+const MAX_CLIENT_BYTES = 64 * 1_048_576
+
 /** The text of the file of a client. @throws UsageError */
-function clientText(file: string): string {
+export function clientText(file: string): string {
   if (!existsSync(file)) throw new UsageError(`${file} does not exist: ${EXPECTED}`)
   if (statSync(file).isDirectory()) {
     const names = readdirSync(file).filter((name) =>
@@ -100,14 +127,18 @@ function clientText(file: string): string {
     throw new UsageError(`${file} is a folder: ${meant}`)
   }
   try {
-    return readText(file)
+    const text = readText(file, MAX_CLIENT_BYTES)
+    // What is no text would be lost where the file is written again.
+    if (text.includes('\uFFFD') && Buffer.byteLength(text) !== statSync(file).size)
+      throw new Error('it is not text in UTF-8')
+    return text
   } catch (error) {
     throw new UsageError(`${file} cannot be read: ${whyUnreadable(error)}`)
   }
 }
 
 /** The variables of an environment file that the file of a client names. */
-function variablesIn(path: string): ReadonlyMap<string, string> | undefined {
+export function variablesIn(path: string): ReadonlyMap<string, string> | undefined {
   try {
     return new Map(Object.entries(parseEnv(readText(path))).map(([name, value]) => [name, value ?? '']))
   } catch {

@@ -29,6 +29,8 @@ const loads: { readonly [Name in keyof Commands]: () => Promise<Run<Name>> } = {
   lint: async () => (await import('./lint.ts')).lint,
   test: async () => (await import('./test.ts')).test,
   init: async () => (await import('./init.ts')).init,
+  connect: async () => (await import('./connect.ts')).connect,
+  disconnect: async () => (await import('./connect.ts')).disconnect,
   'approvals list': async () => (await import('./approvals.ts')).list,
   'approvals show': async () => (await import('./approvals.ts')).show,
   'approvals approve': async () => (await import('./approvals.ts')).approve,

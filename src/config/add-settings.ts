@@ -1,5 +1,5 @@
 /**
- * Adds settings of tools to the text of a configuration file. Comments, quotes and the order of the existing content are
+ * Adds servers, and settings of tools, to the text of a configuration file. Comments, quotes and the order of the existing content are
  * kept, and no existing setting is changed. If that is not possible, no text is returned.
  */
 import { type Document, isMap, isScalar, parseDocument, YAMLMap } from 'yaml'
@@ -19,16 +19,43 @@ type Added = { readonly text: string; readonly count: number } | { readonly prob
 
 /** Adds settings to a YAML text. */
 export function addToolSettings(text: string, additions: readonly ToolAddition[]): Added {
+  const names = additions.flatMap(({ upstream, tool }) => [upstream, tool])
+  return changed(text, ['tools', ...names], (document) => {
+    let count = 0
+    for (const addition of additions) {
+      const found = add(document, addition)
+      if (typeof found === 'string') return found
+      count += found
+    }
+    return count
+  })
+}
+
+/** Adds the servers of another YAML text, with their comments. Their names must be free. */
+export function addServers(text: string, others: string): Added {
+  const added = mapAt(parseDocument(others), ['upstreams'])?.items ?? []
+  return changed(text, ['upstreams'], (document) => {
+    const { contents } = document
+    const upstreams = isMap(contents) && childMap(document, contents, 'upstreams')
+    if (!upstreams) return '`upstreams` is an alias, or not a mapping'
+    if (upstreams.flow === true && !isJson(document)) upstreams.flow = false
+    upstreams.items.push(...added)
+    return added.length
+  })
+}
+
+/** The text with a change, which returns how much it added, or why it cannot; `names` are the keys whose lines may change. */
+function changed(
+  text: string,
+  names: readonly string[],
+  change: (document: Document) => number | string,
+): Added {
   const document = parseDocument(text)
   if (document.errors.length > 0) return { problem: 'the file is not valid YAML' }
-  let count = 0
-  for (const addition of additions) {
-    const found = add(document, addition)
-    if (typeof found === 'string') return { problem: found }
-    count += found
-  }
+  const count = change(document)
+  if (typeof count === 'string') return { problem: count }
   const written = document.toString({ lineWidth: 0, flowCollectionPadding: /\{ /.test(text) })
-  const lost = lostLine(text, written, additions)
+  const lost = lostLine(text, written, new Set(names))
   return lost === undefined
     ? { text: written, count }
     : { problem: `line ${lost} of the file would change, which is unrelated` }
@@ -87,12 +114,11 @@ function mapAt(document: Document, path: readonly string[]): YAMLMap | undefined
 }
 
 /** The number of the first lost line. Lines with expanded short forms do not count, but their comments must be kept. */
-function lostLine(before: string, after: string, additions: readonly ToolAddition[]): number | undefined {
+function lostLine(before: string, after: string, names: ReadonlySet<string>): number | undefined {
   const left = new Map<string, number>()
   // Whitespace may change: indentation, or between the members of a flow collection.
   const bare = (line: string): string => line.replaceAll(/\s+/g, '')
   for (const line of after.split('\n').map(bare)) left.set(line, (left.get(line) ?? 0) + 1)
-  const names = new Set(['tools', ...additions.flatMap(({ upstream, tool }) => [upstream, tool])])
   const isRewritten = (line: string): boolean => {
     const name = /^["']?([\w.-]+)["']?\s*:/.exec(line)?.[1]
     return (name !== undefined && names.has(name)) || line.startsWith('{')

@@ -123,14 +123,15 @@ function misspelt(body: string): string {
 
 // Only regular files up to a size limit are read: reading a pipe or a device may never finish, or never start.
 
-/** The maximum size of a file with a secret, variables, or the configuration of a client, in bytes. */
-const MAX_BYTES = 1_048_576
+const MB = 1_048_576
+
+/** The maximum size of a file with a secret or variables, in bytes. */
+const MAX_BYTES = MB
 
 /**
- * The text of a regular file of up to 1 MB that no other user can have put there. @throws Error with the reason, or the
- * system error
+ * The text of a regular file that no other user can have put there. @throws Error with the reason, or the system error
  */
-export function readText(path: string): string {
+export function readText(path: string, maxBytes = MAX_BYTES): string {
   // O_NONBLOCK: `open` would block on a pipe without a writer.
   const file = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
   try {
@@ -140,11 +141,11 @@ export function readText(path: string): string {
     const found = fstatSync(file)
     if (!found.isFile()) throw new Error('it is not a regular file')
     if (found.ino !== statSync(path).ino) throw new Error('it was replaced while it was opened')
-    const buffer = Buffer.alloc(MAX_BYTES + 1)
+    const buffer = Buffer.alloc(maxBytes + 1)
     let length = 0
     for (let read = 1; read > 0 && length < buffer.length; length += read)
       read = readSync(file, buffer, length, buffer.length - length, null)
-    if (length > MAX_BYTES) throw new Error('it is larger than 1 MB')
+    if (length > maxBytes) throw new Error(`it is larger than ${maxBytes / MB} MB`)
     return buffer.toString('utf8', 0, length)
   } finally {
     closeSync(file)

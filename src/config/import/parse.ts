@@ -7,7 +7,7 @@ import { locate, readDocument } from '../document.ts'
 import { ConfigError } from '../problem.ts'
 
 /** The syntax of a file. */
-type Syntax = 'json' | 'toml' | 'yaml'
+export type Syntax = 'json' | 'toml' | 'yaml'
 
 /**
  * The value of a client's file, whose syntax is that of its content; the extension decides where two are possible.
@@ -42,7 +42,7 @@ function foreignProblem(text: string): string | undefined {
   return text.trimStart().startsWith('<') ? 'is HTML or XML' : undefined
 }
 
-function syntaxOf(text: string, file: string): Syntax {
+export function syntaxOf(text: string, file: string): Syntax {
   const start = text.replace(/^(?:\s+|\/\/[^\n]*\n|\/\*[^]*?\*\/)+/, '')
   if (/^[{"]/.test(start)) return 'json'
   if (/\.ya?ml$/i.test(file)) return 'yaml'

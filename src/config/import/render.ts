@@ -4,7 +4,7 @@
  * are found in values get variables, which are lines of a `.env` file.
  */
 import { Document, isMap, isPair, isScalar } from 'yaml'
-import { parseEnv } from 'node:util'
+import { isDeepStrictEqual, parseEnv } from 'node:util'
 import { oneLine, percentDecoded } from '../../core/text/escape.ts'
 import { loadSettings } from '../load.ts'
 import { upstreamName, isHttpUrl, urlMistake } from '../names.ts'
@@ -43,20 +43,30 @@ interface GatewayConfig {
   readonly unset: readonly string[]
   /** The names of its servers. */
   readonly servers: readonly string[]
+  /** The servers that it has, by their names in the files of clients: also those that were there before, or occur twice. */
+  readonly taken: readonly ImportedServer[]
   readonly findings: readonly ImportFinding[]
 }
 
-/**
- * Converts servers of one or several clients to the configuration at a path, for a gateway that will have these variables besides
- * those of `env` of the result; `schema` is the reference for editors. A server that occurs twice is written once.
- */
+/** Where the file will be, and what is around it. */
+interface Target {
+  /** The path of the configuration: relative paths and messages are about it. */
+  readonly file: string
+  /** The schema reference for editors. */
+  readonly schema: string
+  /** The variables that the gateway will have, besides those of `env` of the result. */
+  readonly environment: Environment
+  /** The servers that the gateway has already, as they are written. */
+  readonly existing?: Readonly<Record<string, unknown>>
+}
+
+/** Converts servers of one or several clients. A server that occurs twice is written once. */
 export function toGatewayConfig(
   servers: readonly ImportedServer[],
-  file: string,
-  schema: string,
-  environment: Environment,
+  { file, schema, environment, existing = {} }: Target,
 ): GatewayConfig {
   const findings: ImportFinding[] = []
+  const taken: ImportedServer[] = []
   const noteOf =
     (server: ImportedServer) =>
     (message: string): void =>
@@ -64,9 +74,24 @@ export function toGatewayConfig(
   const referred = Map.groupBy(servers.flatMap(variablesOf), ({ variable }) => variable)
   const variables = createVariables((name) => environment[name], referred)
   const entries = new Map<string, Entry>()
-  for (const [name, server] of named(servers, noteOf)) {
-    const entry = convertServer(name, server, { variables, environment, note: noteOf(server) })
-    if (entry !== undefined) entries.set(name, entry)
+  const distinct = named(servers, noteOf)
+  for (const [name, server] of distinct) {
+    const note = noteOf(server)
+    const entry = convertServer(name, server, { variables, environment, note })
+    if (entry === undefined) continue
+    if (!Object.hasOwn(existing, name)) entries.set(name, entry)
+    else if (isDeepStrictEqual(existing[name], entry.value)) {
+      note(`is in ${file} already`)
+      taken.push(server)
+    } else {
+      const free = upstreamName(
+        server.name,
+        new Set([...Object.keys(existing), ...distinct.keys(), ...entries.keys()]),
+      )
+      note(`is named ${free} here, as another server is named ${name}`)
+      const again = convertServer(free, server, { variables, environment, note: () => {} })
+      if (again !== undefined) entries.set(free, again)
+    }
   }
   const values = () => usedValues(entries, variables)
   const text = () => render(entries, schema, environment, values())
@@ -85,6 +110,11 @@ export function toGatewayConfig(
     env: withoutKnown(values(), environment),
     unset: [...unset.keys()],
     servers: [...entries.keys()],
+    taken: servers.filter((server) =>
+      [...taken, ...[...entries.values()].map((entry) => entry.server)].some(
+        (each) => each === server || identityOf(each) === identityOf(server),
+      ),
+    ),
     findings,
   }
 }

@@ -1,0 +1,415 @@
+/**
+ * `gatehouse connect` and `disconnect`: put the servers that MCP clients have behind the gateway, and back. Each file of a client
+ * that is changed gets a copy beside it, which only its owner can read, until it is put back.
+ */
+import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs'
+import { homedir } from 'node:os'
+import { dirname } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { isDeepStrictEqual } from 'node:util'
+import { readClientConfig } from '../config/import/clients.ts'
+import type { ImportedServer, ImportFinding } from '../config/import/model.ts'
+import { ConfigError } from '../config/problem.ts'
+import {
+  type ConnectableClient,
+  connectable,
+  ENTRY,
+  type GatewayAddress,
+  type Places,
+} from '../config/import/connectable.ts'
+import { type Change, memberAt, withChanges } from '../config/import/edit.ts'
+import { parseClientFile } from '../config/import/parse.ts'
+import { readDocument } from '../config/document.ts'
+import { loadAddress } from '../config/load-sections.ts'
+import { readText, variablesFile, variablesFor } from '../config/secrets.ts'
+import { isObject } from '../core/json/json.ts'
+import { stdioWords, TOKEN_VARIABLE } from '../descriptions/model/facts.ts'
+import { confirmed } from './ask.ts'
+import { type Given, UsageError } from './command.ts'
+import type { commands } from './commands.ts'
+import { CONFIG_FILE } from './config-file.ts'
+import { clientText, importServers, variablesIn } from './init.ts'
+import { type Io, pathOf, write } from './io.ts'
+import type { Output } from './output.ts'
+import { writePrivate } from './private-file.ts'
+
+/** The file in which a client has its servers. */
+interface ClientFile {
+  readonly client: ConnectableClient
+  readonly file: string
+  /** Empty if there is no such file. */
+  readonly text: string
+  /** The names of its servers, without the gateway. */
+  readonly names: readonly string[]
+  /** Those of them that the gateway can have, without those of single projects. */
+  readonly servers: readonly ImportedServer[]
+  readonly findings: readonly ImportFinding[]
+}
+
+/** A file of a client, as it is and as it will be; the text is empty where there is no file. */
+interface Edit {
+  readonly file: string
+  readonly before: string
+  readonly after: string
+}
+
+/** What becomes of a client. */
+interface Connection {
+  readonly client: ConnectableClient
+  readonly file: string
+  /** The servers that the gateway takes over, and those that stay. */
+  readonly moved: readonly string[]
+  readonly kept: readonly string[]
+  readonly entry: Readonly<Record<string, unknown>>
+  readonly edits: readonly Edit[]
+  /** Who asks before a call, if that is not as the command was told. */
+  readonly notes: readonly string[]
+}
+
+const QUESTION = 'Change these files?'
+const NOTHING_DONE = 'Nothing was changed.'
+const ADVICE = 'nothing was changed: to change these files, repeat the command with --yes'
+
+/** `gatehouse connect [CLIENT…]`: shows what it would change, asks, and changes it. */
+export async function connect(given: Given<typeof commands.connect>, io: Io): Promise<Output> {
+  const target = pathOf(given.config ?? CONFIG_FILE, io)
+  if (!existsSync(dirname(target))) throw new UsageError(`the folder ${dirname(target)} does not exist`)
+  const text = existsSync(target) ? readText(target) : undefined
+  const { files, problems } = chosen(given.client, io)
+  const made = importServers(files, { target, text }, io)
+  const { value } = readDocument(made.yaml)
+  if (!isObject(value) || !isObject(value.upstreams) || Object.keys(value.upstreams).length === 0)
+    throw new Error(`neither ${target} nor a client has a server that can be behind the gateway`)
+  const address = addressOf(made.yaml, value, { target, isStarted: given.via === 'command' }, io)
+  const connections = files.map((each) => {
+    const moved = made.taken.flatMap((server) => (each.servers.includes(server) ? [server.name] : []))
+    return connectionOf(each, { moved, address, isAskedOnce: given.ask === 'gateway' }, io)
+  })
+  const edits = connections.flatMap((each) => each.edits)
+  const isSame = made.yaml === text && edits.length === 0
+  const notes = [...problems.map((problem) => `${problem}: the file stays as it is`), ...made.notes]
+  const plan = [...planLines(connections, target, text === undefined), ...notes.map((note) => `  ${note}`)]
+  const json = {
+    config: target,
+    clients: connections.map(({ client, file, moved, kept }) => ({ client: client.id, file, moved, kept })),
+    notes,
+    changed: !isSame && given.yes,
+  }
+  if (isSame) return { json, text: [...plan, 'Nothing has to be changed.'].join('\n') }
+  if (!given.json) write(`${plan.join('\n')}\n`, io)
+  if (!given.yes && (given.json || !(await confirmed(QUESTION, ADVICE, io))))
+    return { json, text: NOTHING_DONE, code: 1 }
+  // The gateway has the servers before a client loses them.
+  if (made.variables !== undefined) writePrivate(variablesFile(target), made.variables)
+  if (text === undefined) writePrivate(target, made.yaml, { isNew: true })
+  else if (made.yaml !== text) replace({ file: target, before: text, after: made.yaml })
+  for (const edit of edits) {
+    mkdirSync(dirname(edit.file), { recursive: true })
+    // An empty copy says that there was no file.
+    writePrivate(nextBackup(edit.file), edit.before, { isNew: true })
+    replace(edit)
+  }
+  const start = given.via === 'command' ? [] : [`Start the gateway: gatehouse --config ${target}`]
+  const names = [...new Set(connections.map(({ client }) => client.name))].join(', ')
+  const next = `Then restart ${names}. gatehouse disconnect puts everything back.`
+  return { json, text: ['Done.', ...start, next].join('\n') }
+}
+
+/**
+ * The files to connect: those of the clients that were named, or all with servers; and why others cannot be.
+ * @throws UsageError if there is none
+ */
+function chosen(
+  names: readonly string[],
+  io: Io,
+): { readonly files: readonly ClientFile[]; readonly problems: readonly string[] } {
+  const places = placesOf(io)
+  const problems: string[] = []
+  const files = clientsNamed(names).flatMap((client): ClientFile[] => {
+    const paths = client.files(places)
+    const present = paths
+      .filter((file) => existsSync(file))
+      .flatMap((file) => {
+        try {
+          return [clientFile(client, file)]
+        } catch (error) {
+          if (!(error instanceof ConfigError || error instanceof UsageError)) throw error
+          problems.push(error.message)
+          return []
+        }
+      })
+    const withServers = present.filter((each) => each.names.length > 0)
+    const own = paths.at(-1)
+    if (withServers.length > 0 || names.length === 0 || own === undefined || problems.length > 0)
+      return withServers
+    return [present.at(-1) ?? clientFile(client, own)]
+  })
+  if (files.length > 0) return { files, problems }
+  if (problems.length > 0) throw new Error(problems.join('\n'))
+  throw new UsageError(`no client here has MCP servers. Name the one to connect: ${clientIds()}`)
+}
+
+/** The clients of these names; all if there are none. @throws UsageError for the name of another one */
+function clientsNamed(names: readonly string[]): readonly ConnectableClient[] {
+  if (names.length === 0) return connectable
+  return names.map((name) => {
+    const found = connectable.find(({ id }) => id === name)
+    if (found) return found
+    throw new UsageError(`${name} is no client that can be connected: ${clientIds()}`)
+  })
+}
+
+function clientIds(): string {
+  return connectable.map(({ id }) => id).join(', ')
+}
+
+function placesOf({ env, cwd }: Io): Places {
+  return { home: env['HOME'] ?? homedir(), project: cwd, platform: process.platform, env }
+}
+
+/** @throws ConfigError if it cannot be read, or not be changed */
+function clientFile(client: ConnectableClient, file: string): ClientFile {
+  const text = textOf(file)
+  const { at } = client
+  const servers = asObject(text.trim() === '' ? {} : memberAt(parseClientFile(text, file), at))
+  const names = Object.keys(servers).filter((name) => name !== ENTRY)
+  const nothing = { client, file, text, names, servers: [], findings: [] }
+  withChanges(text, file, [
+    { path: [...at, ENTRY], value: {} },
+    ...names.map((name) => ({ path: [...at, name] })),
+  ])
+  if (names.length === 0) return nothing
+  const others = withChanges(text, file, [{ path: [...at, ENTRY] }])
+  const read = readClientConfig(others, { file, variablesIn })
+  const isOwn = ({ name, origin }: ImportedServer): boolean =>
+    origin.project === undefined && names.includes(name)
+  const projects = new Set(read.servers.flatMap(({ origin }) => origin.project ?? []))
+  const stay = [...projects].map((project) => ({
+    file,
+    message: `the servers of ${project} alone stay there`,
+  }))
+  return { ...nothing, servers: read.servers.filter(isOwn), findings: [...read.findings, ...stay] }
+}
+
+interface AddressOptions {
+  readonly target: string
+  /** Whether the client starts a gateway of its own. */
+  readonly isStarted: boolean
+}
+
+/** How clients reach the gateway of a configuration. */
+function addressOf(
+  yaml: string,
+  { auth, profile, listen }: Readonly<Record<string, unknown>>,
+  { target, isStarted }: AddressOptions,
+  io: Io,
+): GatewayAddress {
+  const { port } = loadAddress(yaml, { file: target, env: variablesFor(target, io.env) })
+  const settings = isObject(listen) ? listen : {}
+  if ([false, 'off'].includes(settings.aggregate as string))
+    throw new Error(
+      `${target} has \`listen.aggregate: off\`, so no address has all servers: turn it on, or edit the client`,
+    )
+  const base =
+    typeof settings.public_url === 'string'
+      ? settings.public_url.replace(/\/$/, '')
+      : `http://127.0.0.1:${port}`
+  const url = `${base}/mcp`
+  const isProtected = profile === 'corporate' || (auth !== undefined && auth !== 'none')
+  const words = isStarted ? ['stdio', '--config', target] : stdioWords(url, { key: undefined, isProtected })
+  const program = fileURLToPath(new URL('../main.js', import.meta.url))
+  return {
+    url,
+    command: [process.execPath, program, ...words],
+    ...(isProtected && !isStarted && { tokenVariable: TOKEN_VARIABLE }),
+    isStarted,
+  }
+}
+
+interface ConnectionOptions {
+  readonly moved: readonly string[]
+  readonly address: GatewayAddress
+  /** Whether the gateway alone asks before a call. */
+  readonly isAskedOnce: boolean
+}
+
+function connectionOf(
+  { client, file, text, names }: ClientFile,
+  { moved, address, isAskedOnce }: ConnectionOptions,
+  io: Io,
+): Connection {
+  const own = (address.isStarted ? undefined : client.byUrl?.(address)) ?? client.byCommand(address)
+  const entry = { ...own, ...(isAskedOnce && client.unasked) }
+  const changes: readonly Change[] = [
+    { path: [...client.at, ENTRY], value: entry },
+    ...moved.map((name) => ({ path: [...client.at, name] })),
+  ]
+  const permission = isAskedOnce ? permissionEdit(client, io) : undefined
+  const edits = [
+    { file, before: text, after: withChanges(text, file, changes) },
+    ...(permission ? [permission] : []),
+  ]
+  return {
+    client,
+    file,
+    moved,
+    kept: names.filter((name) => !moved.includes(name)),
+    entry,
+    edits: edits.filter(({ before, after }) => before !== after),
+    notes: [
+      ...promptNotes(client, isAskedOnce),
+      ...(address.tokenVariable === undefined
+        ? []
+        : [`Set ${address.tokenVariable} to the token of ${client.name}`]),
+    ],
+  }
+}
+
+/** Who asks before a call. */
+function promptNotes(
+  { name, unasked, permission }: ConnectableClient,
+  isAskedOnce: boolean,
+): readonly string[] {
+  const canBe = unasked !== undefined || permission !== undefined
+  if (!isAskedOnce)
+    return canBe ? [`${name} asks before calls as before; with --ask gateway only the gateway asks`] : []
+  if (!canBe) return [`${name} has no setting for this: choose "always allow" for the gateway when it asks`]
+  return permission?.note === undefined ? [] : [permission.note]
+}
+
+function permissionEdit({ permission }: ConnectableClient, io: Io): Edit | undefined {
+  if (permission === undefined) return undefined
+  const file = permission.file(placesOf(io))
+  const before = textOf(file)
+  const items = asList(before.trim() === '' ? [] : memberAt(parseClientFile(before, file), permission.list))
+  if (items.includes(permission.item)) return undefined
+  return {
+    file,
+    before,
+    after: withChanges(before, file, [{ path: permission.list, value: [...items, permission.item] }]),
+  }
+}
+
+function planLines(connections: readonly Connection[], target: string, isNew: boolean): readonly string[] {
+  return connections.flatMap(({ client, file, moved, kept, edits, entry, notes }) => [
+    `${client.name}: ${file}`,
+    ...(moved.length > 0 ? [`  moves ${moved.join(', ')} to ${target}${isNew ? ' (new)' : ''}`] : []),
+    ...(kept.length > 0 ? [`  leaves ${kept.join(', ')} as they are`] : []),
+    ...(edits.length > 0
+      ? [`  writes the entry ${ENTRY}: ${JSON.stringify(entry)}`]
+      : ['  is connected already']),
+    ...edits.slice(1).map((edit) => `  changes ${edit.file}`),
+    ...edits.flatMap((edit) =>
+      edit.before === '' ? [] : [`  copy of the file as it is: ${nextBackup(edit.file)}`],
+    ),
+    ...notes.map((note) => `  ${note}`),
+  ])
+}
+
+// Copies of files, and how they are put back.
+
+const BACKUP = '.before-gatehouse'
+
+/** Where the next copy of a file will be. */
+function nextBackup(file: string): string {
+  const number = backupsOf(file).length
+  return `${file}${BACKUP}${number === 0 ? '' : `-${number + 1}`}`
+}
+
+/** The copies of a file, the oldest one first. */
+function backupsOf(file: string): readonly string[] {
+  const found: string[] = []
+  for (let number = 1; ; number++) {
+    const path = `${file}${BACKUP}${number === 1 ? '' : `-${number}`}`
+    if (!existsSync(path)) return found
+    found.push(path)
+  }
+}
+
+/** The text of a file; empty if there is none. @throws UsageError if it cannot be read */
+function textOf(file: string): string {
+  return existsSync(file) ? clientText(file) : ''
+}
+
+/** Replaces a file as it was read; it is removed if nothing is left. @throws Error if its client changed it since */
+function replace({ file, before, after }: Edit): void {
+  if (textOf(file) !== before)
+    throw new Error(`${file} changed in the meantime, and was not written: repeat the command`)
+  if (after === '') return rmSync(file, { force: true })
+  // Not renamed into place: the file can be a link, and keeps its permissions.
+  writeFileSync(file, after, { mode: 0o600 })
+}
+
+/** `gatehouse disconnect [CLIENT…]`: gives clients their servers back. */
+export async function disconnect(given: Given<typeof commands.disconnect>, io: Io): Promise<Output> {
+  const places = placesOf(io)
+  const edits = clientsNamed(given.client).flatMap((client) => {
+    const files = [...client.files(places), ...(client.permission ? [client.permission.file(places)] : [])]
+    return files.flatMap((file): (Edit & { readonly client: string })[] => {
+      if (backupsOf(file).length === 0) return []
+      const before = textOf(file)
+      return [{ client: client.id, file, before, after: putBack(client, file, before) }]
+    })
+  })
+  const json = {
+    clients: edits.map(({ client, file }) => ({ client, file })),
+    changed: edits.length > 0 && given.yes,
+  }
+  if (edits.length === 0) return { json, text: 'No client is connected.' }
+  const lines = edits.map(({ file, after }) => `${after === '' ? 'removes' : 'puts back'} ${file}`)
+  if (!given.json) write(`${lines.join('\n')}\n`, io)
+  if (!given.yes && (given.json || !(await confirmed(QUESTION, ADVICE, io))))
+    return { json, text: NOTHING_DONE, code: 1 }
+  for (const edit of edits) {
+    replace(edit)
+    for (const copy of backupsOf(edit.file)) rmSync(copy)
+  }
+  return { json, text: 'Done. The configuration of the gateway keeps its servers.' }
+}
+
+/** The text of a file before it was connected, with what others changed in it since; empty if there was no file. */
+function putBack(client: ConnectableClient, file: string, now: string): string {
+  const copies = backupsOf(file).map(clientText)
+  return copies.reduceRight((text, copy) => undone(client, { file, copy, now: text }), now)
+}
+
+/** The text without what one connection changed, which is known by the copy of the file from before it. */
+function undone(
+  { at, permission }: ConnectableClient,
+  { file, copy, now }: { readonly file: string; readonly copy: string; readonly now: string },
+): string {
+  const [before, after] = [copy, now].map((text) => (text.trim() === '' ? {} : parseClientFile(text, file)))
+  const [old, present] = [before, after].map((value) => asObject(memberAt(value, at)))
+  const missing = Object.entries(old ?? {}).filter(([name]) => !Object.hasOwn(present ?? {}, name))
+  const changes: Change[] = missing.map(([name, value]) => ({ path: [...at, name], value }))
+  if (present && Object.hasOwn(present, ENTRY)) changes.push({ path: [...at, ENTRY], value: old?.[ENTRY] })
+  if (permission) {
+    const [earlier, list] = [before, after].map((value) => asList(memberAt(value, permission.list)))
+    if (list?.includes(permission.item) && !earlier?.includes(permission.item))
+      changes.push({ path: permission.list, value: list.filter((item) => item !== permission.item) })
+  }
+  const made = withChanges(now, file, changes)
+  const value = made.trim() === '' ? {} : parseClientFile(made, file)
+  // With comments, order and blanks as they were, if nothing else has changed.
+  return isDeepStrictEqual(withoutEmpty(value), withoutEmpty(before)) ? copy : made
+}
+
+function asObject(value: unknown): Readonly<Record<string, unknown>> {
+  return isObject(value) ? value : {}
+}
+
+function asList(value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? value : []
+}
+
+/** A value without members that are empty: `connect` creates those above what it writes. */
+function withoutEmpty(value: unknown): unknown {
+  if (!isObject(value)) return value
+  const members = Object.entries(value).map(([key, each]) => [key, withoutEmpty(each)] as const)
+  return Object.fromEntries(
+    members.filter(
+      ([, each]) =>
+        each !== undefined && !(typeof each === 'object' && each !== null && Object.keys(each).length === 0),
+    ),
+  )
+}
