@@ -230,6 +230,11 @@ const walls: readonly Wall[] = [
   { part: 'cli', may: forCommands, uses: packagesOfCommands },
   { part: 'cli/call.ts', may: [...forCommands, 'gateway/command-call.ts'], uses: packagesOfCommands },
   {
+    part: 'cli/doctor.ts',
+    may: forCommands,
+    uses: [...packagesOfCommands, 'undici', 'node:dns/promises', 'node:net', 'node:tls'],
+  },
+  {
     part: 'cli/check.ts',
     may: [...forCommands, 'downstream/auth/jwt.ts'],
     uses: packagesOfCommands,

@@ -354,6 +354,15 @@ export const commands = {
     hint: 'init takes no arguments; import a file with --from FILE',
     page: 'importing.md',
   }),
+  doctor: defineCommand({
+    summary: 'find out why a server cannot be used',
+    about: `Connects step by step: name, TCP, TLS, metadata of OAuth, authentication, version, first list, one read; for a server that
+    is started, its command in place of the first ones. Prints the step that failed, and what to do.`,
+    arguments: { server: anyServer },
+    options: { ...token, ...ofServer },
+    exitCodes: '1 if a step failed',
+    page: 'troubleshooting.md',
+  }),
   connect: defineCommand({
     summary: 'put the servers of MCP clients behind the gateway',
     about: `Finds the configuration of Claude Code, Claude Desktop, Cursor, VS Code, Codex, Gemini CLI, Zed, opencode, Goose and

@@ -219,7 +219,7 @@ describe('the commands in the documents', () => {
     const used = [
       ...`${readme.text}${contributing.text}`.matchAll(/npm (?:run\s+([\w:-]+)|(start|test))/g),
     ].map(([, run, own]) => run ?? own)
-    expect(used).toEqual(expect.arrayContaining(['start', 'test', 'check', 'build']))
+    expect(used).toEqual(expect.arrayContaining(['start', 'test', 'check', 'release']))
     expect(used.filter((name) => name === undefined || !Object.hasOwn(scripts, name))).toEqual([])
   })
 })
