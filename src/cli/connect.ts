@@ -180,7 +180,7 @@ function clientFile(client: ConnectableClient, file: string): ClientFile {
   ])
   if (names.length === 0) return nothing
   const others = withChanges(text, file, [{ path: [...at, ENTRY] }])
-  const read = readClientConfig(others, { file, variablesIn })
+  const read = readClientConfig(others, file, variablesIn)
   const isOwn = ({ name, origin }: ImportedServer): boolean =>
     origin.project === undefined && names.includes(name)
   const projects = new Set(read.servers.flatMap(({ origin }) => origin.project ?? []))

@@ -23,7 +23,11 @@ export function importedFile(
   { file = '/home/me/mcp.json', environment = {} }: ImportSettings = {},
 ): ImportedFile {
   const read = readClientConfig(typeof value === 'string' ? value : JSON.stringify(value), file)
-  const { yaml, env, findings } = toGatewayConfig(read.servers, TARGET, './gateway.schema.json', environment)
+  const { yaml, env, findings } = toGatewayConfig(read.servers, {
+    file: TARGET,
+    schema: './gateway.schema.json',
+    environment,
+  })
   const notes = [...read.findings, ...findings].map(
     ({ server, message }) => `${server === undefined ? '' : `${JSON.stringify(server)}: `}${message}`,
   )

@@ -723,9 +723,7 @@ function importedFiles(...files: readonly (readonly [file: string, value: unknow
   const read = files.map(([file, value]) => readClientConfig(JSON.stringify(value), file))
   const { servers, findings } = toGatewayConfig(
     read.flatMap((each) => each.servers),
-    '/g.yaml',
-    's',
-    {},
+    { file: '/g.yaml', schema: 's', environment: {} },
   )
   return {
     servers: { names: servers, notes: findings.map(({ server, message }) => `"${server}": ${message}`) },
