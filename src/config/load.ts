@@ -27,7 +27,7 @@ import { nameOfCommand, nameOfUrl, isHttpUrl } from './names.ts'
 import { GATEWAY_KEY, GATEWAY_KEY_MISTAKE, checkUpstream } from './sections/upstream.ts'
 import { isOpenHost, pageWarnings, requiresTokens, checkAuth } from './sections/auth.ts'
 import { areEventsOn, eventProblems } from './sections/events.ts'
-import { idleMasks, maskProblems } from './sections/tool.ts'
+import { argumentLimitProblems, idleMasks, maskProblems } from './sections/tool.ts'
 import { auditWarnings } from './sections/observe.ts'
 import { checkStore } from './sections/store.ts'
 import { missingTokens, sharedGrants } from './sections/upstream-oauth.ts'
@@ -264,6 +264,7 @@ function checkTogether(value: unknown, directory: string): Findings {
     problems: [
       ...checkListen(listen, value),
       ...maskProblems(value.features, ['features']),
+      ...argumentLimitProblems(value.limits, ['limits']),
       ...idleMasks(value.features, upstreams),
       ...eventProblems(value.events, ['events'], {
         servers: upstreams.map(([name]) => name),

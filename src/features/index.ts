@@ -16,6 +16,7 @@ import { injectArguments } from './inject-arguments.ts'
 import { intent } from './intent/intent.ts'
 import { gatewayProof } from './gateway-proof.ts'
 import { idempotency } from './idempotency/idempotency.ts'
+import { argumentLimits } from './cost/argument-limits.ts'
 import { cost } from './cost/cost.ts'
 import { quota } from './cost/quota.ts'
 import { usage } from './cost/usage.ts'
@@ -86,6 +87,7 @@ const effect: Stage = [
   idempotency, // a completed call is replayed: nothing is asked, nothing is done
   transactions, // a step that is not allowed is refused before an approval is asked for
   cost, // a replay costs nothing, and no approval is asked for what the budget does not cover
+  argumentLimits, // the same: a refused call asks nobody, and a replay takes nothing
   confirm, // the last gate before the outside world
   events, // what was refused or replayed did not happen
 ]

@@ -7,6 +7,7 @@
 import type { FeatureSchema } from '../core/settings.ts'
 import {
   confirmSchema,
+  argumentLimitsSchema,
   costSchema,
   idempotencySchema,
   transactionsSchema,
@@ -87,6 +88,7 @@ export const featureSchemas: readonly FeatureSchema[] = [
   idempotencySchema,
   transactionsSchema,
   costSchema,
+  argumentLimitsSchema,
   confirmSchema,
   eventsSchema,
   provenanceSchema,

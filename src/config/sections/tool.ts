@@ -340,6 +340,28 @@ export function maskProblems(features: unknown, path: Path): Finding[] {
   })
 }
 
+/** Checks the rules of `limits.arguments`: each adds up or counts one path, and has a limit that it can have. */
+export function argumentLimitProblems(limits: unknown, path: Path): Finding[] {
+  const rules: readonly unknown[] =
+    isObject(limits) && Array.isArray(limits.arguments) ? limits.arguments : []
+  return rules.flatMap((rule, index) => {
+    if (!isObject(rule)) return []
+    const at = [...path, 'arguments', String(index)]
+    const { sum, count, most, in_all: inAll } = rule
+    if ((sum === undefined) === (count === undefined))
+      return atValue(at, 'needs `sum` or `count`, and not both')
+    if (most === undefined && inAll === undefined) return atValue(at, 'needs `most` or `in_all`')
+    const isForever = inAll !== undefined && !(typeof inAll === 'string' && inAll.includes('/'))
+    if (isForever) return atValue([...at, 'in_all'], 'needs a period, such as 5000/day')
+    const [key, text] = sum === undefined ? ['count', count] : ['sum', sum]
+    if (typeof text !== 'string' || parseSteps(text)) return []
+    return atValue(
+      [...at, key],
+      'must be a path such as $.amount or $.items[*].price, with .name, [0] and [*] steps',
+    )
+  })
+}
+
 /** Reports masking that is on without rules: it would have no effect. */
 export function idleMasks(features: unknown, upstreams: readonly (readonly [string, unknown])[]): Finding[] {
   const common = { path: ['features'], mask: maskIn(features) }

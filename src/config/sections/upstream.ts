@@ -11,7 +11,14 @@ import { durationSchema, pauseSchema, timeoutSchema } from '../../core/time/unit
 import { revisionNames } from '../../core/revisions.ts'
 import { isConfidentialUrl } from '../../core/address.ts'
 import { isHttpUrl } from '../names.ts'
-import { patternMistake, expressionProblems, maskProblems, toolSchema, type ToolValues } from './tool.ts'
+import {
+  argumentLimitProblems,
+  patternMistake,
+  expressionProblems,
+  maskProblems,
+  toolSchema,
+  type ToolValues,
+} from './tool.ts'
 import { atKey, atValue, type PathKind, placeAt, type Findings, type Finding } from '../problem.ts'
 import { holdsPassword, looksLikeToken, namesSecret } from '../secrets.ts'
 import { aboutProperties, list, resourceWords, toolWords } from './about.ts'
@@ -331,6 +338,7 @@ export function checkUpstream(
       ...gatewayKeyProblems(upstream, path),
       ...oauthProblems(upstream, path),
       ...maskProblems(upstream.features, [...path, 'features']),
+      ...argumentLimitProblems(upstream.limits, [...path, 'limits']),
       ...patternProblems(upstream, path),
       ...renameProblems(upstream.tools, tools),
       ...expressionProblems(upstream.tools, tools),

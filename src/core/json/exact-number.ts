@@ -87,22 +87,56 @@ export function plainDigits(number: number | ExactNumber): string {
 
 /** Whether a number is a multiple of another one by their decimal digits: 19.99 is one of 0.01, although no double says so. */
 export function isMultiple(number: number, of: number): boolean {
-  const [one, other] = [parts(number), parts(of)]
+  const [one, other] = [parts(String(number)), parts(String(of))]
   if (!one || !other || other.digits === 0n) return true
-  const exponent = Math.min(one.exponent, other.exponent)
-  const scaled = ({ digits, exponent: own }: Decimal): bigint => digits * 10n ** BigInt(own - exponent)
-  return scaled(one) % scaled(other) === 0n
+  const [part, whole] = aligned(one, other)
+  return part % whole === 0n
 }
 
-interface Decimal {
+/** A decimal number without rounding: `digits` times ten to the power of `exponent`. */
+export interface Decimal {
   readonly digits: bigint
   readonly exponent: number
 }
 
+export const ZERO: Decimal = { digits: 0n, exponent: 0 }
+
+/** The exact value of a number, or of a text with one in plain digits; undefined for others, and beyond 400 digits. */
+export function decimalOf(value: unknown): Decimal | undefined {
+  const isText = typeof value === 'string' && /^-?\d{1,400}(?:\.\d{1,400})?$/.test(value)
+  const found = isText || isNumber(value) ? parts(String(value)) : undefined
+  return found && Math.abs(found.exponent) <= MAX_ZEROS ? found : undefined
+}
+
+/** The sum of two numbers; `times` is 1, or -1 for the difference. */
+export function plus(one: Decimal, other: Decimal, times: 1n | -1n = 1n): Decimal {
+  const [first, second] = aligned(one, other)
+  return { digits: first + times * second, exponent: Math.min(one.exponent, other.exponent) }
+}
+
+/** Whether a number is greater than another one. */
+export function isMore(one: Decimal, other: Decimal): boolean {
+  return plus(one, other, -1n).digits > 0n
+}
+
+/** The number in plain digits. */
+export function decimalText({ digits, exponent }: Decimal): string {
+  const canonical = decimal(`${digits}e${exponent}`)
+  return plain(canonical) ?? canonical
+}
+
+/** Both numbers in units of the smaller one's last digit. */
+function aligned(one: Decimal, other: Decimal): readonly [bigint, bigint] {
+  const exponent = Math.min(one.exponent, other.exponent)
+  const scaled = ({ digits, exponent: own }: Decimal): bigint => digits * 10n ** BigInt(own - exponent)
+  return [scaled(one), scaled(other)]
+}
+
 /** Undefined for what is no finite number. */
-function parts(number: number): Decimal | undefined {
-  if (number === 0) return { digits: 0n, exponent: 0 }
-  const [, digits, exponent] = /^(-?\d+)e(-?\d+)$/.exec(decimal(String(number))) ?? []
+function parts(text: string): Decimal | undefined {
+  const canonical = decimal(text)
+  if (canonical === '0') return ZERO
+  const [, digits, exponent] = /^(-?\d+)e(-?\d+)$/.exec(canonical) ?? []
   return digits === undefined ? undefined : { digits: BigInt(digits), exponent: Number(exponent) }
 }
 

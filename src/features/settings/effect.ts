@@ -131,6 +131,61 @@ export type CostSettings = SettingsIn<typeof costSchema>
 /** How many units each caller may spend per period. */
 export type Budget = NonNullable<CostSettings['budget']>
 
+const amount = {
+  type: ['number', 'string'],
+  pattern: '^\\d{1,30}(?:\\.\\d{1,30})?(?:/(?:minute|hour|day|week))?$',
+  minimum: 0,
+  errorMessage: 'must be an amount for each call such as 20, or for a period such as 500/day or 0.5/hour',
+} as const
+const argumentPath = {
+  type: 'string',
+  minLength: 2,
+  errorMessage: 'must be a path in the arguments such as $.amount or $.items[*].price',
+} as const
+
+/** The settings of limits that arguments decide, and where they are. */
+export const argumentLimitsSchema = defineSettings({
+  name: 'argument_limits',
+  place: 'limits',
+  properties: {
+    arguments: {
+      type: 'array',
+      default: [],
+      errorMessage: 'must be a list such as [{ tool: "pay_*", sum: "$.amount", most: 500/day }]',
+      description:
+        'How much the arguments of calls may add up to, in exact decimals, else `QUOTA_EXHAUSTED`. Replays of a key do not count, and calls that were not made are given back. Those of a server replace those for all servers.',
+      examples: [
+        [
+          { tool: 'pay_*', sum: '$.amount', most: '500/day', in_all: '5000/day' },
+          { tool: 'delete_*', count: '$.ids[*]', most: 20 },
+        ],
+      ],
+      items: {
+        type: 'object',
+        required: ['tool'],
+        additionalProperties: false,
+        errorMessage: 'must be a mapping such as { tool: "delete_*", count: "$.ids[*]", most: 20 }',
+        properties: {
+          tool: {
+            type: 'string',
+            minLength: 1,
+            'x-names': 'tool',
+            errorMessage: 'must be the name of a tool, or a glob',
+            description: 'The tools whose calls count, by name or glob.',
+          },
+          sum: { ...argumentPath, description: 'The numbers that are added: a path in the arguments.' },
+          count: { ...argumentPath, description: 'The values that are counted, in place of `sum`.' },
+          most: { ...amount, description: 'What one call, or each caller in a period, may have.' },
+          in_all: { ...amount, description: 'What all callers together may have in a period.' },
+        },
+      },
+    },
+  },
+})
+
+/** The settings of limits that arguments decide. */
+export type ArgumentLimitSettings = SettingsIn<typeof argumentLimitsSchema>
+
 /** The settings of confirmations, and where they are. */
 export const confirmSchema = defineSettings({
   name: 'confirm',

@@ -30,6 +30,24 @@ describe('limits', () => {
     expect(settings.features['breaker']?.common).toEqual({ failures: 10, window: 60_000, pause: 30_000 })
   })
 
+  test.each([
+    [
+      '{ tool: t, sum: $.a, count: $.b, most: 1 }',
+      'limits.arguments[0]: needs `sum` or `count`, and not both',
+    ],
+    ['{ tool: t, sum: $.a }', 'limits.arguments[0]: needs `most` or `in_all`'],
+    ['{ tool: t, sum: $.a, in_all: 5 }', 'limits.arguments[0].in_all: needs a period, such as 5000/day'],
+    ['{ tool: t, sum: a, most: 1 }', 'limits.arguments[0].sum: must be a path'],
+    ['{ tool: t, sum: "$.a..b", most: 1 }', 'limits.arguments[0].sum: must be a path'],
+    ['{ tool: t, sum: $.a, most: 5/fortnight }', 'limits.arguments[0].most: must be an amount'],
+    ['{ tool: t, sum: $.a, most: -1 }', 'limits.arguments[0].most: must be an amount'],
+    ['null', 'limits.arguments[0]: must be a mapping'],
+  ])('a limit of arguments that cannot hold is refused: %s', (rule, message) => {
+    expect(problem(`limits: { arguments: [${rule}] }\n${ok}`)).toContain(message)
+    const own = `upstreams: { it: { command: x, limits: { arguments: [${rule}] } } }`
+    expect(problem(own)).toContain(`upstreams.it.${message}`)
+  })
+
   test('limits can be set for all servers and for each server', () => {
     const { features } = load(`
 limits: { rate: [10/second, 1000/day], concurrency: 4, result: 1MB }
