@@ -12,7 +12,7 @@ import { type EntryContext, readEntry, commonKeys, type KeyMeanings } from './en
 import { EXPECTED, parseClientFile, unreadable } from './parse.ts'
 
 /** The MCP servers in the file of a client. */
-interface ClientConfig {
+export interface ClientConfig {
   /** The client, as people call it. */
   readonly client: string
   readonly servers: readonly ImportedServer[]
