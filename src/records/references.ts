@@ -60,11 +60,6 @@ export interface NewReference extends Pick<Reference, 'server' | 'tool' | 'reque
   readonly ttl: number
 }
 
-/** The limits on the references of all callers, in bytes; one caller may use a quarter. */
-interface ReferenceLimits {
-  readonly total: number
-}
-
 /** How many references are kept in all; one caller may have a quarter. */
 const MAX_REFERENCES = 4000
 /** How old a blob without a record is before it is deleted, in milliseconds: it may be about to get one. */
@@ -83,9 +78,10 @@ export class References {
   readonly #kept: Collection<Reference>
   readonly #now: () => number
 
-  constructor(store: Store, limits: ReferenceLimits, now: () => number = world.now) {
+  /** `total` limits the data of all callers, in bytes; one caller may use a quarter. */
+  constructor(store: Store, { total }: { readonly total: number }, now: () => number = world.now) {
     this.#store = store
-    const bytes = Math.min(limits.total, store.blobs.capacity ?? Infinity)
+    const bytes = Math.min(total, store.blobs.capacity ?? Infinity)
     const bounds = { count: MAX_REFERENCES, bytes, sizeOf: ({ size }: Reference) => size, refuse }
     this.#kept = new Collection(store, { ...referenceKind, bounds: [bounds] }, now)
     this.#now = now

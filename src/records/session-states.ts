@@ -57,7 +57,12 @@ export class SessionStates {
    * Replaces a state by what `change` makes of its text, and keeps it for `ttl` more milliseconds; resolves with the new
    * text, or undefined if it is too large, or grows over the quota.
    */
-  async change(principal: Principal, handle: string, { change, ttl }: Change): Promise<string | undefined> {
+  async change(
+    principal: Principal,
+    handle: string,
+    change: (text: string | undefined) => string,
+    ttl: number,
+  ): Promise<string | undefined> {
     const id = idIn(principal, handle)
     let granted = 0
     const decide = (
@@ -109,11 +114,6 @@ const sizeKind: RecordKind<Size> = {
   encode: ({ bytes }) => String(bytes),
   decode: (text) => ({ bytes: Number(text) }),
   bounds: [{ count: MAX_STATES, bytes: MAX_STATE_BYTES, sizeOf: ({ bytes }) => bytes }],
-}
-
-interface Change {
-  change(text: string | undefined): string
-  readonly ttl: number
 }
 
 /** What a state needs. */

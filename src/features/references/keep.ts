@@ -337,7 +337,7 @@ export function urlsOf(
   settings: ReferenceSettings | false,
 ): { urlOf?(principal: Principal, reference: Reference): string | undefined } {
   if (!settings || !settings.urls) return {}
-  return { urlOf: (principal, reference) => urls.of(principal, reference, { ttl: settings.url_ttl }) }
+  return { urlOf: (principal, reference) => urls.of(principal, reference, settings.url_ttl) }
 }
 
 /** How results of each server are kept; undefined for those whose results are not. */

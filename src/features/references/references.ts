@@ -158,7 +158,7 @@ function resolving(
     if (!given || !mayRefer(given.text)) return next(call)
     const files = folder.begin(call)
     try {
-      const callUrls = new CallUrls(call, { urls, references: options.references })
+      const callUrls = new CallUrls(call, urls, options.references)
       const resolved = await resolveReferences(call, { ...options, files, urls: callUrls }).catch(
         (error: unknown) => {
           metrics.referenced('refused')

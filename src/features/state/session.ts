@@ -192,7 +192,7 @@ export class StateTokens {
         session = afterCall(stored ?? base, changes, lifetime)
         return this.#sealed(session, call)
       }
-      const kept = await this.#states.change(call.principal, handle, { change, ttl: ttl + EXPIRED_TTL_MS })
+      const kept = await this.#states.change(call.principal, handle, change, ttl + EXPIRED_TTL_MS)
       return { session, ...(kept !== undefined && { token: handle }) }
     }
     const session = afterCall(base, changes, lifetime)

@@ -56,7 +56,7 @@ describe('session states in the store', () => {
     const large = 'x'.repeat(256 * KIB + 1)
     expect(await states.add(alice, large, HOUR)).toBeUndefined()
     const handle = (await states.add(alice, 'text', HOUR)) ?? ''
-    expect(await states.change(alice, handle, { change: () => large, ttl: HOUR })).toBeUndefined()
+    expect(await states.change(alice, handle, () => large, HOUR)).toBeUndefined()
     expect(await states.find(alice, handle)).toBe('text')
   })
 
@@ -67,31 +67,31 @@ describe('session states in the store', () => {
     const store = await filledWith(before)
     const handle = (await new SessionStates(new MemoryStore()).add(alice, 'text', HOUR)) ?? ''
     const states = new SessionStates(store)
-    const grown = await states.change(alice, handle, { change: () => 'text', ttl: HOUR })
+    const grown = await states.change(alice, handle, () => 'text', HOUR)
     expect(grown).toBeUndefined()
     expect(await states.find(alice, handle)).toBeUndefined()
     await store.delete([...(await store.scan('states')).keys()][0] ?? '')
-    const kept = await states.change(alice, handle, { change: () => 'x'.repeat(200 * KIB), ttl: HOUR })
+    const kept = await states.change(alice, handle, () => 'x'.repeat(200 * KIB), HOUR)
     expect(kept).toHaveLength(200 * KIB)
     const larger = 'x'.repeat(250 * KIB)
     await store.put(`states/${callerHash(before.caller)}:full`, String(56 * KIB), HOUR)
-    expect(await states.change(alice, handle, { change: () => larger, ttl: HOUR })).toBeUndefined()
+    expect(await states.change(alice, handle, () => larger, HOUR)).toBeUndefined()
     expect(await states.find(alice, handle)).toBe(kept)
     const changed = 'y'.repeat(200 * KIB)
-    expect(await states.change(alice, handle, { change: () => changed, ttl: HOUR })).toBe(changed)
+    expect(await states.change(alice, handle, () => changed, HOUR)).toBe(changed)
   })
 
   test('a state whose record expired is a new one: its caller may not have more than 1,000', async () => {
     const states = new SessionStates(await filledWith({ count: 1000, bytes: 10, caller: 'alice' }))
     const handle = (await new SessionStates(new MemoryStore()).add(alice, 'text', HOUR)) ?? ''
-    expect(await states.change(alice, handle, { change: () => 'text', ttl: HOUR })).toBeUndefined()
+    expect(await states.change(alice, handle, () => 'text', HOUR)).toBeUndefined()
   })
 
   test('no concurrent change is lost', async () => {
     const states = new SessionStates(new MemoryStore())
     const handle = (await states.add(alice, '0', HOUR)) ?? ''
     const change = (text: string | undefined): string => String(Number(text) + 1)
-    await Promise.all(Array.from({ length: 20 }, () => states.change(alice, handle, { change, ttl: HOUR })))
+    await Promise.all(Array.from({ length: 20 }, () => states.change(alice, handle, change, HOUR)))
     expect(await states.find(alice, handle)).toBe('20')
   })
 })

@@ -9,16 +9,14 @@ import { type Fields, filterSchema } from '../types.ts'
 /** The largest content of an event, in characters of JSON. */
 const MAX_CONTENT_LENGTH = 64_000
 
-/** What happened, as clients receive it. */
-interface Content {
-  /** Undefined if it is no object, and too long. */
-  readonly content: unknown
-  /** The names of fields that are too long. */
-  readonly omitted?: readonly string[]
-}
-
-/** What happened, without secrets: the declared fields, as far as they are not too long. */
-export function contentOf(value: unknown, { fields }: Pick<DeclaredEvent, 'fields'>): Content {
+/**
+ * What happened, as clients receive it, without secrets: the declared fields, and the names of those that are too long.
+ * Undefined content: it is no object, and too long.
+ */
+export function contentOf(
+  value: unknown,
+  { fields }: Pick<DeclaredEvent, 'fields'>,
+): { readonly content: unknown; readonly omitted?: readonly string[] } {
   const clean = cleanedValue(value, withoutSecrets)
   if (!isObject(clean))
     return JSON.stringify(clean).length > MAX_CONTENT_LENGTH ? { content: undefined } : { content: clean }
@@ -68,25 +66,15 @@ export function hasScope({ scopes }: Principal, { scope }: Pick<DeclaredEvent, '
   return scope === undefined || scopes === undefined || scopes.has(scope)
 }
 
-/** The longest member, and all of them together, in characters of JSON. */
-interface Limits {
-  readonly each: number
-  readonly all: number
-}
-
-/** Members, without those that are too long. */
-interface Shortened {
-  readonly kept: Readonly<Record<string, unknown>>
-  /** The names of the members that were left out. */
-  readonly omitted: readonly string[]
-}
-
 /** How many omitted members are named, and how much of each name. */
 const MAX_OMITTED = 100
 const MAX_NAME_LENGTH = 100
 
-/** The members that fit, in order. */
-export function withinLimits(given: Readonly<Record<string, unknown>>, { each, all }: Limits): Shortened {
+/**
+ * The members that fit, in order, and the names of those that were left out. `each` is the longest member, `all` are all of
+ * them together, in characters of JSON.
+ */
+export function withinLimits(given: Fields, { each, all }: { readonly each: number; readonly all: number }) {
   let left = all
   const kept: (readonly [string, unknown])[] = []
   const omitted: string[] = []

@@ -27,13 +27,6 @@ const REMEMBERED_MS = 24 * 60 * 60_000
 /** How many webhooks of one hook, or of all servers with events of their own, may be stored at the same time. */
 export const MAX_IN_FLIGHT = 100
 
-/** A place for the webhooks of one service. */
-interface Hook {
-  readonly form: HookForm
-  /** The secret that the service signs with; several while it changes. */
-  readonly secrets: readonly Secret[]
-}
-
 /** A webhook that was verified; the names of headers are in lower case, and the body is as it was sent. */
 export interface HookRequest {
   readonly server?: string
@@ -48,7 +41,11 @@ export interface ArrivingRequest extends Omit<HookRequest, 'body'> {
 }
 
 interface HookRegistry {
-  hook(server: string | undefined, name: string): Hook | undefined
+  /** A place for the webhooks of one service, and the secret that it signs with; several while that changes. */
+  hook(
+    server: string | undefined,
+    name: string,
+  ): { readonly form: HookForm; readonly secrets: readonly Secret[] } | undefined
   /** Stores a verified webhook, unless it is INVALID_REQUEST; what follows from it happens later. `replayKey` identifies it within its hook. */
   store(request: HookRequest, replayKey: string): Promise<void>
   /** In milliseconds since 1970. */

@@ -134,7 +134,7 @@ async function authorizeDownload(call: Call, options: TransferContext): Promise<
   if (!isWhole) throw invalidParam('uri', 'must be the URI of a file')
   const { references, urls, urlTtl: ttl } = options
   const reference = await readableReference(call, written.id, options)
-  const url = ttl === undefined ? undefined : urls.of(call.principal, reference, { ttl })
+  const url = ttl === undefined ? undefined : urls.of(call.principal, reference, ttl)
   if (ttl === undefined || url === undefined)
     throw new GatewayError('UNSUPPORTED_OPERATION', 'The gateway returns no URLs of files.', {
       suggestion: 'Read the file by resources/read, or set features.references.urls: true.',

@@ -38,14 +38,6 @@ interface SignedUrl {
   isUsed(): Promise<boolean>
 }
 
-/** How a URL is made. */
-interface UrlOptions {
-  /** How long it works, in milliseconds. */
-  readonly ttl: number
-  /** It works for one GET; HEAD does not count. */
-  readonly isOnce?: true
-}
-
 interface Sealed {
   readonly principal: StoredPrincipal
   readonly sha256: string
@@ -67,16 +59,20 @@ export class DataUrls {
     return this.#deps.pages.url(DATA_PATH) !== undefined
   }
 
-  /** A URL of a caller's data: a credential. Undefined where the gateway does not listen for HTTP. */
+  /**
+   * A URL of a caller's data, which works for `ttl` milliseconds: a credential. Undefined where the gateway does not listen
+   * for HTTP. `isOnce`: it works for one GET; HEAD does not count.
+   */
   of(
     principal: Principal,
     { id, sha256 }: Pick<Reference, 'id' | 'sha256'>,
-    { ttl, isOnce }: UrlOptions,
+    ttl: number,
+    isOnce = false,
   ): string | undefined {
     const base = this.#deps.pages.url(`${DATA_PATH}${id}`)
     if (base === undefined) return undefined
     const exp = this.#now() + ttl
-    const value: Sealed = { principal: toStoredPrincipal(principal), sha256, ...(isOnce && { isOnce }) }
+    const value: Sealed = { principal: toStoredPrincipal(principal), sha256, ...(isOnce && { isOnce: true }) }
     const sig = this.#deps.identity.seal.close(value, useOf(id, exp), exp)
     return `${base}?sig=${sig}&exp=${exp}`
   }
@@ -134,21 +130,18 @@ const MIN_LEFT_MS = 60_000
 /** The key of this layer in a call's request state, which is encrypted before it leaves the gateway. */
 const STATE_KEY = 'reference_urls'
 
-interface CallUrlDeps {
-  readonly urls: DataUrls
-  readonly references: Pick<References, 'extend'>
-}
-
 /** The URLs of one call. */
 export class CallUrls {
   readonly #call: Call
-  readonly #deps: CallUrlDeps
+  readonly #urls: DataUrls
+  readonly #references: Pick<References, 'extend'>
   readonly #known: Map<string, string>
   readonly #used = new Map<string, string>()
 
-  constructor(call: Call, deps: CallUrlDeps) {
+  constructor(call: Call, urls: DataUrls, references: Pick<References, 'extend'>) {
     this.#call = call
-    this.#deps = deps
+    this.#urls = urls
+    this.#references = references
     const state = call.requestState[STATE_KEY]
     this.#known = new Map(
       Object.entries(isObject(state) ? state : {}).flatMap(([key, url]) =>
@@ -159,7 +152,7 @@ export class CallUrls {
 
   /** Whether there are URLs: whether the gateway listens for HTTP. */
   get areHosted(): boolean {
-    return this.#deps.urls.areHosted
+    return this.#urls.areHosted
   }
 
   /**
@@ -177,7 +170,7 @@ export class CallUrls {
   /** Whether a URL of an earlier round is for this data, and not used yet. */
   async #works(url: string, { id, sha256 }: Reference): Promise<boolean> {
     try {
-      const signed = this.#deps.urls.open(id, new URL(url).searchParams)
+      const signed = this.#urls.open(id, new URL(url).searchParams)
       return signed?.sha256 === sha256 && !(await signed.isUsed())
     } catch (error) {
       // The keys of the gateway may have changed.
@@ -188,9 +181,8 @@ export class CallUrls {
 
   async #made(reference: Reference): Promise<string | undefined> {
     const { principal } = this.#call
-    const { urls, references } = this.#deps
-    const url = urls.of(principal, reference, { ttl: URL_TTL_MS, isOnce: true })
-    if (url !== undefined) await references.extend(principal, reference.id, world.now() + URL_TTL_MS)
+    const url = this.#urls.of(principal, reference, URL_TTL_MS, true)
+    if (url !== undefined) await this.#references.extend(principal, reference.id, world.now() + URL_TTL_MS)
     return url
   }
 

@@ -25,8 +25,8 @@ function world() {
   return { one: gateway(), other: gateway(), pass: (ms: number) => void (now += ms), now: clock }
 }
 
-function made(urls: DataUrls, options: { ttl: number; isOnce?: true }): URL {
-  return new URL(urls.of(ada, data, options) ?? '')
+function made(urls: DataUrls, { ttl, isOnce }: { ttl: number; isOnce?: true }): URL {
+  return new URL(urls.of(ada, data, ttl, isOnce) ?? '')
 }
 
 describe('a URL of data', () => {
@@ -81,7 +81,7 @@ describe('a URL of data', () => {
 
   it('does not exist where the gateway does not listen', () => {
     const urls = new DataUrls(featureDeps({ page: () => undefined }))
-    expect(urls.of(ada, data, { ttl: 5000 })).toBeUndefined()
+    expect(urls.of(ada, data, 5000)).toBeUndefined()
   })
 })
 
@@ -94,7 +94,7 @@ describe('a URL in the arguments of a call', () => {
     const urls = new DataUrls(featureDeps({ store }))
     /** A round of the call with the state of the one before: its URL, and the state for the next one. */
     const round = async (requestState: RequestState = {}, given: Reference = reference) => {
-      const call = new CallUrls(toolCall({ principal: ada, requestState }), { urls, references })
+      const call = new CallUrls(toolCall({ principal: ada, requestState }), urls, references)
       const url = new URL((await call.of(given, 'value')) ?? '')
       const outcome = call.after({ kind: 'input_required', inputRequests: {}, requestState: {} })
       return { url, state: outcome.kind === 'result' ? {} : outcome.requestState }
@@ -132,7 +132,7 @@ it('a URL is not for other data that has the same id', async () => {
     return references.add(ada, facts, bytesOf(text))
   }
   const first = await keep('data')
-  const query = new URL(urls.of(ada, first, { ttl: 5000 }) ?? '').searchParams
+  const query = new URL(urls.of(ada, first, 5000) ?? '').searchParams
   const sent: unknown[] = []
   const exchange: ByteExchange = {
     name: 'r1',
