@@ -140,26 +140,6 @@ export class AppendLog {
     }
   }
 
-  /** Drops the segments whose entries are all before a cursor. @throws SERVER_UNAVAILABLE */
-  async trim(before: string): Promise<void> {
-    const until = parseCursor(before)
-    for (;;) {
-      const head = await this.#findHead()
-      if (!head || !until || head.epoch !== until.epoch) return
-      if (head.first >= until.segment || head.first >= head.next) return
-      await this.#dropFirst(head)
-    }
-  }
-
-  /** Removes the log: cursors of it are gaps in the next one of this name. @throws SERVER_UNAVAILABLE */
-  async delete(): Promise<void> {
-    await this.end()
-    const head = await this.#findHead()
-    await this.#store.delete(this.#key)
-    for (let number = head?.first ?? 0; head && number < head.next; number++)
-      await this.#store.delete(this.#segmentKey(head.epoch, number))
-  }
-
   /** Writes what waits, and what comes meanwhile. Never rejects. */
   async #writeAll(): Promise<void> {
     this.#isWriting = true

@@ -1,5 +1,7 @@
 import { describe, expect, it, vi } from 'vitest'
 import { GatewayError } from '../../../../../src/core/error.ts'
+import { AppendLog } from '../../../../../src/durable/log.ts'
+import { eventLogName } from '../../../../../src/records/logged-events.ts'
 import { DeadLetters } from '../../../../../src/records/dead-letters.ts'
 import type { Store } from '../../../../../src/store/store.ts'
 import type { Json } from '../../../../support/server/json.ts'
@@ -13,6 +15,16 @@ const DAY = 86_400_000
 /** What the receiver of `HOOK` answers to an event with a number, the status by number. */
 function answering(world: WebhookGateway, status: (n: unknown) => number): void {
   world.dialer.answers.set(HOOK, ({ json }) => response(status((json['data'] as Json | undefined)?.['n'])))
+}
+
+/** All events so far are beyond the bounds of the log. */
+async function loseEvents({ store }: WebhookGateway): Promise<void> {
+  const bounded = new AppendLog(store, eventLogName('one'), {
+    maxEntries: 1,
+    maxBytes: 1000,
+    ttl: 86_400_000,
+  })
+  await bounded.append([{ id: 'evt_other', name: 'other', at: 0, data: {} }])
 }
 
 describe('deliveries: attempts', () => {
@@ -114,7 +126,7 @@ describe('deliveries: control messages', () => {
     await first.subscribe()
     await first.deliveries.close()
     await first.note(1)
-    await first.events.log.trim(await first.events.log.end())
+    await loseEvents(world)
     await first.note(2)
     await world.process()
     expect(world.bodies).toMatchObject([
@@ -256,7 +268,7 @@ describe('deliveries: suspension', () => {
     expect(world.bodies.at(-1)).toMatchObject({ data: { n: 1 } })
     expect(await world.store.scan('subscription')).toHaveProperty('size', 1)
     world.dialer.answers.clear()
-    await first.events.log.trim(await first.events.log.end())
+    await loseEvents(world)
     await failing(3.1)
     expect(world.bodies.at(-1)).toMatchObject({ type: 'terminated', error: { code: -32027 } })
     expect(await world.store.scan('subscription')).toEqual(new Map())

@@ -11,6 +11,7 @@ import { callOnBehalf } from '../../../../../src/features/own-calls.ts'
 import { AppendLog, isBefore } from '../../../../../src/durable/log.ts'
 import type { SubscriptionRecord } from '../../../../../src/records/event-subscriptions.ts'
 import { MemoryStore } from '../../../../../src/store/memory.ts'
+import type { Store } from '../../../../../src/store/store.ts'
 import { secretOf } from '../../../../support/webhooks.ts'
 
 const over = new GatewayError('PERMISSION_DENIED', 'They ended.')
@@ -28,18 +29,26 @@ const type: EventType = {
   endOf: (_wanted, { data }) => (data.n === 99 ? over : undefined),
 }
 
-let log = new AppendLog(new MemoryStore(), 'one', { maxEntries: 1000, maxBytes: 1_000_000, ttl: 86_400_000 })
+function logOf(store: Store, maxEntries = 1000): AppendLog {
+  return new AppendLog(store, 'one', { maxEntries, maxBytes: 1_000_000, ttl: 86_400_000 })
+}
+
+let store = new MemoryStore()
+let log = logOf(store)
 let now = 1_000_000
 beforeEach(() => {
-  log = new AppendLog(new MemoryStore(), 'one', { maxEntries: 1000, maxBytes: 1_000_000, ttl: 86_400_000 })
+  store = new MemoryStore()
+  log = logOf(store)
   now = 1_000_000
 })
 
 let lastId = 0
 async function append(...numbers: readonly number[]): Promise<void> {
-  await log.append(
-    numbers.map((n) => ({ id: `evt_${++lastId}_${n}`, name: 'counted', at: now, data: { n } })),
-  )
+  await appendTo(log, numbers)
+}
+
+async function appendTo(to: AppendLog, numbers: readonly number[]): Promise<void> {
+  await to.append(numbers.map((n) => ({ id: `evt_${++lastId}_${n}`, name: 'counted', at: now, data: { n } })))
 }
 
 async function recorded(given: Partial<SubscriptionRecord> = {}): Promise<SubscriptionRecord> {
@@ -150,8 +159,8 @@ describe('a subscription that is delivered', () => {
     const record = await recorded()
     await append(2)
     const lost = await log.end()
-    await append(4)
-    await log.trim(lost)
+    // What came before is beyond the bounds.
+    await appendTo(logOf(store, 1), [4])
     for (let time = 0; time < 2; time++) {
       const subscription = held(record)
       await read(subscription)
