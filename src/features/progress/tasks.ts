@@ -109,18 +109,16 @@ function get(call: Call, { key, record }: StoredOperation, { engine }: Parts): O
 async function update(call: Call, { key }: StoredOperation, { engine }: Parts): Promise<Outcome> {
   const given = call.params.at('inputResponses')
   if (!given || !isObject(given.value)) throw invalidParam('inputResponses', 'must be an object')
-  await engine.journal.change(key, (before) => {
-    const { input } = before
-    if (!input || before.state !== 'input_required') return undefined
+  await storeResponses(key, engine, ({ requests, responses: before }) => {
     const responses: Record<string, { readonly result: Payload }> = {}
-    for (const [name, request] of Object.entries(input.requests)) {
-      const response = Object.hasOwn(input.responses, name) ? undefined : given.at(name)
+    for (const [name, request] of Object.entries(requests)) {
+      const response = Object.hasOwn(before, name) ? undefined : given.at(name)
       if (!response) continue
       // The first response is final: a malformed one must not be stored.
       if (!isObject(response.value)) throw malformedResponse()
       responses[name] = { result: readInputResponse(request, call.client, response) }
     }
-    return withResponses(before, { ...input.responses, ...responses })
+    return responses
   })
   return answered({})
 }
@@ -153,7 +151,12 @@ async function cancel(call: Call, { key }: StoredOperation, { engine }: Parts): 
 /** Waits for the outcome of a task, and requests input from its client meanwhile (2025-11-25 basic/utilities/tasks). */
 async function result(call: Call, first: StoredOperation, parts: Parts): Promise<Outcome> {
   const { engine, recovery } = parts
-  if (call.inputResponses) await respond(call.inputResponses, first, engine)
+  const given = Object.entries(call.inputResponses ?? {})
+  // Unanswered requests are sent again with the next request for the result.
+  if (call.inputResponses)
+    await storeResponses(first.key, engine, ({ requests }) =>
+      Object.fromEntries(given.filter(([name]) => Object.hasOwn(requests, name))),
+    )
   const meta = relatedTask(idIn(call))
   for (;;) {
     const changed = engine.running(first.key)?.changed()
@@ -173,38 +176,26 @@ async function result(call: Call, first: StoredOperation, parts: Parts): Promise
   }
 }
 
-/** Stores the responses of the client; unanswered requests are sent again with its next request for the result. */
-async function respond(
-  given: InputResponses,
-  { key }: StoredOperation,
+/** Stores responses to the input requests of a task; the first one to each is final. @throws PAYLOAD_TOO_LARGE */
+async function storeResponses(
+  key: string,
   engine: OperationEngine,
+  responsesTo: (input: NonNullable<OperationRecord['input']>) => InputResponses,
 ): Promise<void> {
   await engine.journal.change(key, (before) => {
     const { input } = before
     if (!input || before.state !== 'input_required') return undefined
-    const known = Object.entries(given).filter(([name]) => Object.hasOwn(input.requests, name))
-    // The first response is final.
-    return withResponses(before, { ...Object.fromEntries(known), ...input.responses })
+    const responses = { ...responsesTo(input), ...input.responses }
+    const texts = Object.values(responses).map((each) => ('result' in each ? each.result : each.error).text)
+    const actual = texts.reduce((sum, { length }) => sum + length, 0)
+    if (actual > MAX_INPUT_LENGTH)
+      throw new GatewayError(
+        'PAYLOAD_TOO_LARGE',
+        'The responses to the input requests of this task are too large.',
+        { field: 'inputResponses', details: { limit: MAX_INPUT_LENGTH, actual } },
+      )
+    return { ...before, input: { ...input, responses } }
   })
-}
-
-/** A record with all responses so far. @throws PAYLOAD_TOO_LARGE */
-function withResponses(before: OperationRecord, responses: InputResponses): OperationRecord | undefined {
-  const lengths = Object.values(responses).map(
-    (each) => ('result' in each ? each.result : each.error).text.length,
-  )
-  const actual = lengths.reduce((sum, length) => sum + length, 0)
-  if (actual > MAX_INPUT_LENGTH) {
-    throw new GatewayError(
-      'PAYLOAD_TOO_LARGE',
-      'The responses to the input requests of this task are too large.',
-      {
-        field: 'inputResponses',
-        details: { limit: MAX_INPUT_LENGTH, actual },
-      },
-    )
-  }
-  return before.input && { ...before, input: { ...before.input, responses } }
 }
 
 /** The tasks of the caller, in pages (2025-11-25 alone). */
