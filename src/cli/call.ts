@@ -1,7 +1,7 @@
 /** `gatehouse call`: calls a tool through a gateway in this process, or tries the call. */
 import { asGatewayError } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
-import type { Payload } from '../core/payload.ts'
+import { type Fields, type Payload } from '../core/payload.ts'
 import { escapeHidden, oneLine } from '../core/text/escape.ts'
 import { isDryRunReport } from '../gateway/command-call.ts'
 import { withAudit } from './config-file.ts'
@@ -75,8 +75,6 @@ function blockText({ type, text, data, mimeType, uri, resource }: Readonly<Recor
   const size = encoded === undefined ? [] : [`${encoded.length} characters of base64`]
   return `[${oneLine([...about, ...size].join(', '))}]`
 }
-
-type Fields = Readonly<Record<string, unknown>>
 
 /** The most that is read from standard input, in bytes: as much as from a file. */
 const MAX_BYTES = 1024 * 1024

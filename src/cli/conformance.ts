@@ -8,7 +8,6 @@ import { featureSettings, type Settings, type UpstreamSettings } from '../core/s
 import { aliasOf } from '../core/text/alias.ts'
 import { oneLine } from '../core/text/escape.ts'
 import { withoutSecrets } from '../core/text/redact.ts'
-import { Redactor, secretsOf } from '../core/text/redactor.ts'
 import type { Gateway } from '../gateway/gateway.ts'
 import { type Context, listTools, withoutOwn } from '../testkit/conformance/check.ts'
 import { createConnections, Endpoint } from '../testkit/conformance/client.ts'
@@ -22,7 +21,7 @@ import { type Io, printError, printJson } from './io.ts'
 import { keepReports } from './keep-reports.ts'
 import type { Output } from './output.ts'
 import { writeReport } from './private-file.ts'
-import { OWN_CREDENTIALS, readServers, secretVariables, withGateway } from './source.ts'
+import { OWN_CREDENTIALS, readServers, redactorFor, withGateway } from './source.ts'
 
 /** `gatehouse conformance [SERVER]`: exit code 1 if a check failed or could not be carried out. */
 export async function conformance(
@@ -114,7 +113,8 @@ async function runSuite(settings: Settings, server: UpstreamSettings, run: Suite
       try {
         const addresses = { origin: listener.url, tokens, connections, gateway, echo, echoName }
         const context = await contextOf(settings, server, { ...addresses, io, withWrites })
-        const clean = cleaner(settings, tokens, io)
+        const redactor = redactorFor(settings, io, Object.values(tokens))
+        const clean = (text: string): string => withoutSecrets(redactor.text(text))
         return await runChecks(checks, context, { version, clean, onResult })
       } finally {
         await listener.close()
@@ -211,11 +211,4 @@ function argumentsIn(settings: unknown): Context['calls'] {
   return Object.fromEntries(
     Object.entries(calls).flatMap(([tool, args]) => (isObject(args) ? [[tool, args]] : [])),
   )
-}
-
-/** Removes the secrets of the configuration, of the environment and of the run from texts. */
-function cleaner(settings: Settings, tokens: RunTokens, io: Io): (text: string) => string {
-  const redactor = new Redactor()
-  redactor.learn([...secretsOf(settings), ...secretVariables(io), ...Object.values(tokens)])
-  return (text) => withoutSecrets(redactor.text(text))
 }

@@ -5,7 +5,6 @@ import type { Descriptor } from '../core/descriptor.ts'
 import { self } from '../core/identity.ts'
 import type { Settings, UpstreamSettings } from '../core/settings.ts'
 import { withoutSecrets } from '../core/text/redact.ts'
-import { Redactor, secretsOf } from '../core/text/redactor.ts'
 import type { Gateway } from '../gateway/gateway.ts'
 import type { Verdict } from '../testkit/prove/claims.ts'
 import {
@@ -34,7 +33,7 @@ import type { commands } from './commands.ts'
 import { type Io, pathOf } from './io.ts'
 import type { Output } from './output.ts'
 import { mustBeFree, mustBeOwn, readInput, writePrivate } from './private-file.ts'
-import { readServer, secretVariables, withGateway } from './source.ts'
+import { readServer, redactorFor, withGateway } from './source.ts'
 
 /** `gatehouse prove SERVER --sandbox PLACE`: exit code 1 if something was refuted or could not be tried. */
 export async function prove(options: Given<typeof commands.prove>, io: Io): Promise<Output> {
@@ -46,7 +45,8 @@ export async function prove(options: Given<typeof commands.prove>, io: Io): Prom
   const given = file === undefined ? new Map() : readGivenCalls(readInput(file, io), file)
   const request = { io, settings, server, sandbox, given, tools: options.tool }
   const { proofs, info, all, at } = await proofsOf(request)
-  const clean = cleaner(settings, io)
+  const redactor = redactorFor(settings, io)
+  const clean = (text: string): string => withoutSecrets(redactor.text(text))
   const results = proofs.flatMap((proof) => resultsOf(proof, clean))
   const subject = { server_name: info.name, server_version: info.version, suite_version: self.version }
   const report = reportOf({ ...subject, tested_at: at.toISOString() }, results)
@@ -79,13 +79,6 @@ export function sandboxIn(places: readonly string[], io: Io): Sandbox {
   } catch (error) {
     throw new UsageError(error instanceof Error ? error.message : String(error))
   }
-}
-
-/** Removes the secrets of the configuration and what looks like one. */
-function cleaner(settings: Settings, io: Io): (text: string) => string {
-  const redactor = new Redactor()
-  redactor.learn([...secretsOf(settings), ...secretVariables(io)])
-  return (text) => withoutSecrets(redactor.text(text))
 }
 
 interface Request {

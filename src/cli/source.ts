@@ -8,7 +8,7 @@ import { problemLine } from '../config/problem.ts'
 import { readText, variablesFile, whyUnreadable } from '../config/secrets.ts'
 import type { Settings, UpstreamSettings } from '../core/settings.ts'
 import { isSecretName } from '../core/text/secret.ts'
-import { secretsOf } from '../core/text/redactor.ts'
+import { Redactor, secretsOf } from '../core/text/redactor.ts'
 import { Gateway } from '../gateway/gateway.ts'
 import { type Level, openLog } from '../observability/log.ts'
 import { type ServerWords, UsageError } from './command.ts'
@@ -180,6 +180,13 @@ export function secretVariables({ env }: Pick<Io, 'env'>): readonly string[] {
   return Object.entries(env).flatMap(([name, value]) =>
     value !== undefined && isSecretName(name) && !folders.includes(name) ? [value] : [],
   )
+}
+
+/** Knows the secrets of the configuration, of the environment, and more: they are not printed. */
+export function redactorFor(settings: Settings, io: Io, more: readonly string[] = []): Redactor {
+  const redactor = new Redactor()
+  redactor.learn([...secretsOf(settings), ...secretVariables(io), ...more])
+  return redactor
 }
 
 // Gateways of commands.

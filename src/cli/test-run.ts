@@ -4,7 +4,6 @@
  */
 import type { FeatureSettings, Settings, UpstreamSettings } from '../core/settings.ts'
 import { isObject } from '../core/json/json.ts'
-import { Redactor, secretsOf } from '../core/text/redactor.ts'
 import { durationText } from '../core/time/units.ts'
 import type { Gateway } from '../gateway/gateway.ts'
 import { copiesOf } from '../testkit/prove/copies.ts'
@@ -22,7 +21,7 @@ import { AnswerCapture, type UndoableCalls } from '../testkit/server-test/writin
 import { plainSettings, settingsWith } from '../testkit/settings.ts'
 import { didYouMean, UsageError } from './command.ts'
 import { type Io, writeError } from './io.ts'
-import { connected, openGateway, OWN_CREDENTIALS, secretVariables, withGateway } from './source.ts'
+import { connected, openGateway, OWN_CREDENTIALS, redactorFor, withGateway } from './source.ts'
 import { oneLine } from '../core/text/escape.ts'
 import { excerpt, withoutSecrets } from '../core/text/redact.ts'
 import { answeredText, coverageText, firstFailure } from '../records/test-reports.ts'
@@ -84,8 +83,7 @@ async function runHere(
 ): Promise<ServerReport> {
   const capture = new OpeningCapture()
   const gateway = openGateway(plainSettings(settings, server), { io, intercept: capture.intercept })
-  const redactor = new Redactor()
-  redactor.learn([...secretsOf(settings), ...secretVariables(io)])
+  const redactor = redactorFor(settings, io)
   const writes = new WritingGateway(settings, server, io)
   let session: ServerSession | undefined
   let timer: NodeJS.Timeout | undefined

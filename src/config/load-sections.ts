@@ -5,6 +5,7 @@
  * Invariant: other sections may be invalid, and their references unresolved. The text must be YAML, and a key that may be
  * a misspelled name of a needed section is a problem.
  */
+import type { Fields } from '../core/payload.ts'
 import { dirname, resolve } from 'node:path'
 import { isObject } from '../core/json/json.ts'
 import type { JsonSchema } from '../core/schema/schema.ts'
@@ -90,18 +91,16 @@ export function loadAddress(text: string, { file, env }: TextSource): Pick<Liste
 }
 
 /** The part of `observe` that configures the audit log. */
-function auditOf({ audit }: Values): Values {
+function auditOf({ audit }: Fields): Fields {
   return audit === undefined ? {} : { audit }
 }
-
-type Values = Readonly<Record<string, unknown>>
 
 interface SectionsSource extends TextSource {
   readonly directory: string
   /** The needed part of the sections. */
-  select?(sections: Values): Values
+  select?(sections: Fields): Fields
   /** Finds what a schema cannot express. */
-  check?(values: Values): readonly Finding[]
+  check?(values: Fields): readonly Finding[]
 }
 
 interface ReadSections {
@@ -144,7 +143,7 @@ function readSections(
 }
 
 /** The members with one of the names, or with a name that may be meant to be one. */
-function like(names: readonly string[], values: Values): Values {
+function like(names: readonly string[], values: Fields): Fields {
   return Object.fromEntries(
     Object.entries(values).filter(([key]) => names.includes(key) || nearest(key, names) !== undefined),
   )

@@ -3,6 +3,7 @@
  * between values). Reports all problems at once, each with its position. Also makes settings for a server that a command line
  * names, without a file.
  */
+import type { Fields } from '../core/payload.ts'
 import { dirname, resolve } from 'node:path'
 import { isObject } from '../core/json/json.ts'
 import type { FeatureSchema, Settings } from '../core/settings.ts'
@@ -281,11 +282,9 @@ function checkTogether(value: unknown, directory: string): Findings {
   }
 }
 
-type Values = Readonly<Record<string, unknown>>
-
 const nothing: Findings = { problems: [], warnings: [] }
 
-function checkListen(listen: Values, { auth, profile }: Values): Finding[] {
+function checkListen(listen: Fields, { auth, profile }: Fields): Finding[] {
   const isOpen = isOpenHost(listen)
   const { origins, public_url: publicUrl } = listen
   const isKnownOutside = isOpen || typeof publicUrl === 'string' || profile === 'corporate'

@@ -1,4 +1,5 @@
 /** Converts validated values to settings, with the defaults of the profile, and those of features with their overrides. */
+import type { Fields } from '../core/payload.ts'
 import { resolve } from 'node:path'
 import { isObject } from '../core/json/json.ts'
 import type { FromSchema } from '../core/schema/from-schema.ts'
@@ -212,11 +213,9 @@ function urlReach(
   }
 }
 
-type Values = Readonly<Record<string, unknown>>
-
 /** The values of a file, and the defaults of a feature for a server, or for all. */
 interface Source {
-  readonly file: Values
+  readonly file: Fields
   defaults(feature: string, server?: string): FeatureDefaults
 }
 
@@ -258,7 +257,7 @@ function settingsOf(feature: FeatureSchema, { file, defaults }: Source): Feature
   return isOn ? settings : undefined
 }
 
-function written({ name, place, schema }: FeatureSchema, values: Values): unknown {
+function written({ name, place, schema }: FeatureSchema, values: Fields): unknown {
   if (place === 'limits') return isObject(values.limits) ? only(values.limits, schema.properties) : undefined
   if (place === 'top') return values[name]
   if (values.features === 'none') return 'off'
@@ -266,7 +265,7 @@ function written({ name, place, schema }: FeatureSchema, values: Values): unknow
 }
 
 /** The values of some properties, or undefined if none has a value. */
-function only(values: Values, properties: unknown): Values | undefined {
+function only(values: Fields, properties: unknown): Fields | undefined {
   const known = isObject(properties) ? properties : {}
   const own = Object.entries(values).filter(([key]) => Object.hasOwn(known, key))
   return own.length > 0 ? Object.fromEntries(own) : undefined
@@ -277,7 +276,7 @@ function settled(value: unknown, below: unknown, schema: JsonSchema): unknown {
   return complete(merged(isObject(below) ? below : {}, isObject(value) ? value : {}), schema)
 }
 
-function merged(below: Values, above: Values): Values {
+function merged(below: Fields, above: Fields): Fields {
   const entries = Object.entries(above).map(([key, value]) => {
     const other = Object.hasOwn(below, key) ? below[key] : undefined
     return [key, isObject(other) && isObject(value) ? merged(other, value) : value]

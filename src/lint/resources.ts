@@ -178,7 +178,8 @@ function byteProblems(reading: Reading): string[] {
   })
 }
 
-function isBase64(text: string): boolean {
+/** Whether a text is base64 with its padding. */
+export function isBase64(text: string): boolean {
   return text.length % 4 === 0 && /^[A-Za-z0-9+/]*={0,2}$/.test(text)
 }
 

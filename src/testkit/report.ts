@@ -78,14 +78,7 @@ export function reportText({ server_name, server_version, suite_version, results
 export function junit(report: Report): string {
   const categories = Map.groupBy(report.results, ({ category }) => category)
   const suites = [...categories].map(([category, results]) => suite(category, results, report))
-  const attributes = `name="${xml(report.server_name)}" ${totals(report.results)}`
-  return [
-    '<?xml version="1.0" encoding="UTF-8"?>',
-    `<testsuites ${attributes}>`,
-    ...suites,
-    '</testsuites>',
-    '',
-  ].join('\n')
+  return junitDocument(report.server_name, report.results, suites)
 }
 
 /** Several reports as JUnit XML, with a suite for each server, whose properties are its score and its coverage. */
@@ -106,13 +99,13 @@ export function junitOfServers(
     }
     return suite(report.server_name, report.results, report, properties)
   })
-  return [
-    '<?xml version="1.0" encoding="UTF-8"?>',
-    `<testsuites name="gatehouse test" ${totals(reports.flatMap(({ results }) => results))}>`,
-    ...suites,
-    '</testsuites>',
-    '',
-  ].join('\n')
+  const all = reports.flatMap(({ results }) => results)
+  return junitDocument('gatehouse test', all, suites)
+}
+
+function junitDocument(name: string, results: readonly CheckResult[], suites: readonly string[]): string {
+  const head = `<testsuites name="${xml(name)}" ${totals(results)}>`
+  return ['<?xml version="1.0" encoding="UTF-8"?>', head, ...suites, '</testsuites>', ''].join('\n')
 }
 
 function suite(

@@ -4,6 +4,7 @@
  *
  * Sources: the documentation of each client. Where one does not say what happens to `${NAME}`, it is what the client does.
  */
+import type { Fields } from '../../core/payload.ts'
 import { homedir } from 'node:os'
 import { basename, dirname, resolve } from 'node:path'
 import { isObject } from '../../core/json/json.ts'
@@ -19,8 +20,6 @@ export interface ClientConfig {
   readonly findings: readonly ImportFinding[]
 }
 
-type Values = Readonly<Record<string, unknown>>
-
 /** A client, and how its file is read. */
 interface Client {
   readonly client: string
@@ -32,7 +31,7 @@ interface Client {
   /** Keys that mean something else than in other clients. */
   readonly keys?: KeyMeanings
   /** Servers that the file switches off elsewhere, with the key that does. */
-  readonly off?: (file: Values, names: readonly string[]) => ReadonlyMap<string, string>
+  readonly off?: (file: Fields, names: readonly string[]) => ReadonlyMap<string, string>
 }
 
 const inMilliseconds: KeyMeanings = { timeout: 'call in ms' }
@@ -120,27 +119,27 @@ interface Found {
 
 /** Where files have servers, and how they are found there. */
 const roots = {
-  mcpServers: (file: Values) => [...serversIn(file.mcpServers), ...projectServers(file.projects)],
-  servers: ({ servers }: Values) => {
+  mcpServers: (file: Fields) => [...serversIn(file.mcpServers), ...projectServers(file.projects)],
+  servers: ({ servers }: Fields) => {
     const found = isObject(servers) ? serversIn(servers) : []
     return found.some(isServer) ? found : []
   },
-  'mcp.servers': (file: Values) => [
+  'mcp.servers': (file: Fields) => [
     ...serversIn(file['mcp.servers']),
     ...serversIn(isObject(file.mcp) ? file.mcp.servers : undefined),
   ],
-  'amp.mcpServers': (file: Values) => serversIn(file['amp.mcpServers']),
-  modelContextProtocolServers: ({ experimental, modelContextProtocolServers }: Values) =>
+  'amp.mcpServers': (file: Fields) => serversIn(file['amp.mcpServers']),
+  modelContextProtocolServers: ({ experimental, modelContextProtocolServers }: Fields) =>
     serversIn(
       modelContextProtocolServers ?? (isObject(experimental) && experimental.modelContextProtocolServers),
     ),
-  context_servers: (file: Values) => serversIn(file.context_servers),
-  mcp_servers: (file: Values) => serversIn(file.mcp_servers),
-  extensions: (file: Values) => ifMappings(serversIn(file.extensions)),
-  mcp: (file: Values) =>
+  context_servers: (file: Fields) => serversIn(file.context_servers),
+  mcp_servers: (file: Fields) => serversIn(file.mcp_servers),
+  extensions: (file: Fields) => ifMappings(serversIn(file.extensions)),
+  mcp: (file: Fields) =>
     ifMappings(serversIn(file.mcp).filter(({ name }) => name !== 'servers' && name !== 'inputs')),
   /** Servers without anything around them, as in many instructions. */
-  'the file': (file: Values) => {
+  'the file': (file: Fields) => {
     const found = serversIn(file)
     return found.every(isServer) ? found : []
   },
@@ -188,7 +187,7 @@ function clientOf(root: string, file: string): Client {
 function readServers(
   { client, dialect, keys, off }: Client,
   found: readonly Found[],
-  { file, value, variablesIn }: { file: string; value: Values } & Pick<EntryContext, 'variablesIn'>,
+  { file, value, variablesIn }: { file: string; value: Fields } & Pick<EntryContext, 'variablesIn'>,
 ): ClientConfig {
   const findings: ImportFinding[] = []
   const switchedOff = off?.(
@@ -244,7 +243,7 @@ function workspaceOf(file: string): string {
  * What other members of a file switch off of its servers: `tools` and `permission` of opencode, `amp.tools.disable`,
  * profiles of Zed, projects of Claude Code. Their rules differ, so they are reported.
  */
-function switchesElsewhere(file: Values, names: readonly string[]): readonly string[] {
+function switchesElsewhere(file: Fields, names: readonly string[]): readonly string[] {
   const isNamed = (text: string): boolean => names.some((name) => holdsName(text, name))
   const visit = (value: unknown, place: string, path: readonly string[] = []): readonly string[] => {
     const last = path.at(-1) ?? place
@@ -279,7 +278,7 @@ function holdsName(text: string, name: string): boolean {
 
 /** `mcp.excluded` and `mcp.allowed` of Gemini CLI, which were `excludeMCPServers` and `allowMCPServers`. */
 function excludedByGemini(
-  { mcp, excludeMCPServers, allowMCPServers }: Values,
+  { mcp, excludeMCPServers, allowMCPServers }: Fields,
   names: readonly string[],
 ): ReadonlyMap<string, string> {
   const { allowed, excluded } = isObject(mcp) ? mcp : {}
@@ -345,7 +344,7 @@ function inputsIn(inputs: unknown): ReadonlyMap<string, string> {
 }
 
 /** What a file without servers is, if that can be told, and what to do. */
-function withoutServers(file: Values): string {
+function withoutServers(file: Fields): string {
   if (isObject(file.upstreams)) return 'is a configuration of this gateway already: use it with --config'
   if (isServer({ name: '', entry: file }))
     return 'is one server without a name: write { "mcpServers": { "NAME": … } } around it'

@@ -3,6 +3,7 @@
  * the gateway would refuse is left out with the reason, so that the others can be used. No secret is written into it: those that
  * are found in values get variables, which are lines of a `.env` file.
  */
+import type { Fields } from '../../core/payload.ts'
 import { Document, isMap, isPair, isScalar } from 'yaml'
 import { isDeepStrictEqual, parseEnv } from 'node:util'
 import { oneLine, percentDecoded } from '../../core/text/escape.ts'
@@ -316,12 +317,10 @@ interface WriteContext extends SecretContext {
   readonly write: (template: Template) => string
 }
 
-type Values = Readonly<Record<string, unknown>>
-
 function convertCommand(
   { words, env, cwd }: ImportedCommand,
   context: WriteContext,
-): string | Values | undefined {
+): string | Fields | undefined {
   const { note, write } = context
   if (words.some((word) => isGateway(literalText(word) ?? ''))) return skipped('is this gateway itself', note)
   const own = words.map((word) => withoutOwnVariables(word, env, context))
@@ -363,7 +362,7 @@ function withoutCmd(words: readonly Template[], note: Context['note']): readonly
   return words.slice(2)
 }
 
-function convertUrlServer(reach: ImportedUrl, context: WriteContext): string | Values | undefined {
+function convertUrlServer(reach: ImportedUrl, context: WriteContext): string | Fields | undefined {
   const { note, write } = context
   const text = literalText(reach.url)
   if (text !== undefined && isOwnUrl(text)) return skipped('is this gateway itself', note)
@@ -409,8 +408,8 @@ function headersOf(
 }
 
 /** What the client's lists and times are as settings. */
-function settingsOf({ startTimeout, callTimeout, shownTools, hiddenTools }: ImportedServer): Values {
-  const tools = new Map<string, Values>([
+function settingsOf({ startTimeout, callTimeout, shownTools, hiddenTools }: ImportedServer): Fields {
+  const tools = new Map<string, Fields>([
     ...(shownTools ? [['*', { hide: true }] as const] : []),
     ...(shownTools ?? []).map((name) => [name, { hide: false }] as const),
     ...hiddenTools.map((name) => [name, { hide: true }] as const),
@@ -428,7 +427,7 @@ function settingsOf({ startTimeout, callTimeout, shownTools, hiddenTools }: Impo
 /** Longer than the default of `max_timeout`, a timeout needs that one too. */
 const DEFAULT_MAX_TIMEOUT_MS = 600_000
 
-function limitsOf(timeout: number): Values {
+function limitsOf(timeout: number): Fields {
   const text = durationText(timeout)
   return { timeout: text, ...(timeout > DEFAULT_MAX_TIMEOUT_MS && { max_timeout: text }) }
 }

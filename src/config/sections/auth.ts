@@ -1,4 +1,5 @@
 /** The section `auth`: schema, settings, and checks, also those of approvals that depend on it. */
+import type { Fields } from '../../core/payload.ts'
 import type { AuthSettings, BasicUser, IntrospectSettings, JwtSettings } from '../../core/auth-settings.ts'
 import { isObject } from '../../core/json/json.ts'
 import { anonymous, type Principal, scopeListSchema } from '../../core/principal.ts'
@@ -349,11 +350,10 @@ function userSettings({
   return { name, passwordHash, ...(approvesAs !== undefined && { approvesAs }) }
 }
 
-type Values = Readonly<Record<string, unknown>>
 type Path = readonly string[]
 
 /** Checks `auth` for consistency, also with the listen address and the profile. */
-export function checkAuth({ auth, listen, profile }: Values): Findings {
+export function checkAuth({ auth, listen, profile }: Fields): Findings {
   const values = isObject(auth) ? auth : {}
   const address = isObject(listen) ? listen : {}
   const isCorporate = profile === 'corporate'
@@ -390,7 +390,7 @@ export function requiresTokens(auth: unknown): boolean {
   return isObject(auth) && (auth.jwt !== undefined || auth.opaque !== undefined)
 }
 
-function jwtProblems({ jwt, development }: Values, listen: Values): Finding[] {
+function jwtProblems({ jwt, development }: Fields, listen: Fields): Finding[] {
   if (!isObject(jwt)) return []
   const at = (key: string): Path => ['auth', 'jwt', key]
   const { issuer, jwks, secret, algorithms } = jwt
@@ -417,8 +417,8 @@ function jwtProblems({ jwt, development }: Values, listen: Values): Finding[] {
 
 /** Checks the settings for sign-in of people at the issuer. */
 function clientProblems(
-  { issuer, jwks, secret, client_id: id, client_secret: clientSecret }: Values,
-  listen: Values,
+  { issuer, jwks, secret, client_id: id, client_secret: clientSecret }: Fields,
+  listen: Fields,
 ): Finding[] {
   const at = (key: string): Path => ['auth', 'jwt', key]
   if (id === undefined)
@@ -437,7 +437,7 @@ function clientProblems(
 }
 
 // Without a public URL, the host names of this server are unknown, so the audience of tokens cannot be verified.
-function audienceProblems({ audience }: Values, listen: Values): Finding[] {
+function audienceProblems({ audience }: Fields, listen: Fields): Finding[] {
   const isUnknown = audience === undefined && listen.public_url === undefined && isOpenHost(listen)
   return atKey(
     ['auth', 'jwt'],
@@ -445,7 +445,7 @@ function audienceProblems({ audience }: Values, listen: Values): Finding[] {
   )
 }
 
-function opaqueProblems({ opaque }: Values): Finding[] {
+function opaqueProblems({ opaque }: Fields): Finding[] {
   if (!isObject(opaque)) return []
   const { introspect, tokens } = opaque
   const at: Path = ['auth', 'opaque']
@@ -461,7 +461,7 @@ function opaqueProblems({ opaque }: Values): Finding[] {
   ]
 }
 
-function basicProblems({ basic }: Values, listen: Values): Finding[] {
+function basicProblems({ basic }: Fields, listen: Fields): Finding[] {
   const { public_url: publicUrl } = listen
   const isEncrypted = typeof publicUrl === 'string' && /^https:/i.test(publicUrl)
   const message =
@@ -469,7 +469,7 @@ function basicProblems({ basic }: Values, listen: Values): Finding[] {
   return atKey(['auth', 'basic'], basic !== undefined && isOpenHost(listen) && !isEncrypted && message)
 }
 
-function oauthProblems({ oauth, jwt, opaque }: Values): Finding[] {
+function oauthProblems({ oauth, jwt, opaque }: Fields): Finding[] {
   if (!isObject(oauth)) return []
   const isReal = jwt !== undefined || (isObject(opaque) && opaque.introspect !== undefined)
   const servers = [oauth.authorization_servers].flat()
@@ -486,7 +486,7 @@ function urlProblems(value: unknown, path: Path, otherwise = ''): Finding[] {
   return atValue(path, !isConfidentialUrl(value) && `must be https://, except on loopback${otherwise}`)
 }
 
-function plainTextWarning(auth: Values, { public_url: publicUrl }: Values): Finding[] {
+function plainTextWarning(auth: Fields, { public_url: publicUrl }: Fields): Finding[] {
   const isPlain = typeof publicUrl === 'string' && isHttpUrl(publicUrl) && !isConfidentialUrl(publicUrl)
   return atValue(
     ['listen', 'public_url'],
@@ -495,7 +495,7 @@ function plainTextWarning(auth: Values, { public_url: publicUrl }: Values): Find
 }
 
 /** Whether other machines can reach the address. */
-export function isOpenHost({ host }: Values): boolean {
+export function isOpenHost({ host }: Fields): boolean {
   return typeof host === 'string' && !isLoopbackHost(host)
 }
 
@@ -504,7 +504,7 @@ function isOn(value: unknown): boolean {
 }
 
 /** Warns if calls wait for approval on a page that no browser can authenticate to. */
-export function pageWarnings({ auth, features, profile, store }: Values): Finding[] {
+export function pageWarnings({ auth, features, profile, store }: Fields): Finding[] {
   if (!isObject(auth) || !requiresTokens(auth)) return []
   const { jwt, basic } = auth
   const users = isObject(basic) && Array.isArray(basic.users) ? basic.users : []

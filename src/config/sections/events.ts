@@ -1,4 +1,5 @@
 /** Events that the configuration declares, of one server or of none: schema, checks and settings. */
+import type { Fields } from '../../core/payload.ts'
 import { isObject } from '../../core/json/json.ts'
 import { parseSteps } from '../../core/json/path.ts'
 import { scopeNameSchema } from '../../core/principal.ts'
@@ -141,7 +142,6 @@ export const eventsSchema = {
   },
 } as const
 
-type Values = Readonly<Record<string, unknown>>
 type Path = readonly string[]
 
 /** What a check knows about the rest of the configuration. */
@@ -171,7 +171,7 @@ export function areEventsOn(features: unknown): boolean {
 }
 
 /** Whether events are on for a server, as `events` of the features leaves them to some servers. */
-export function areServerEventsOn(upstream: Values, common: unknown): boolean {
+export function areServerEventsOn(upstream: Fields, common: unknown): boolean {
   const own = writtenIn(upstream.features)
   if (own !== undefined) return isOn(own)
   const ofAll = writtenIn(common)
@@ -188,7 +188,7 @@ function isOn(written: unknown): boolean {
   return written !== 'off' && written !== false
 }
 
-function ofEvent(event: Values, path: Path, around: Surroundings): Finding[] {
+function ofEvent(event: Fields, path: Path, around: Surroundings): Finding[] {
   const { watch, hook } = event
   if (watch !== undefined && hook !== undefined)
     return atKey([...path, 'hook'], '`watch` is also set: keep one of the two')
@@ -201,7 +201,7 @@ function ofEvent(event: Values, path: Path, around: Surroundings): Finding[] {
   return [...misplaced, ...(isHook ? ofHook(event, path) : ofWatch(event, path, around))]
 }
 
-function ofWatch({ watch, items, id, changed }: Values, path: Path, around: Surroundings): Finding[] {
+function ofWatch({ watch, items, id, changed }: Fields, path: Path, around: Surroundings): Finding[] {
   return [
     ...atKey(path, id === undefined && 'needs `id`, the path of what identifies an item, such as $.id'),
     ...atValue([...path, 'watch'], callProblem(watch, around)),
@@ -244,7 +244,7 @@ function stepsProblem(path: unknown): string | undefined {
   return steps.includes(null) ? 'must lead to one value, so [*] is not allowed' : undefined
 }
 
-function ofHook({ hook, when }: Values, path: Path): Finding[] {
+function ofHook({ hook, when }: Fields, path: Path): Finding[] {
   const paths = Object.keys(isObject(when) ? when : {}).flatMap((key) => {
     const isWrong = key.startsWith('$') && stepsProblem(key) !== undefined
     return atKey([...path, 'when', key], isWrong && 'must be a path such as $.action')

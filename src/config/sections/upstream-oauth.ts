@@ -1,4 +1,5 @@
 /** `oauth` of a server: schema, settings and checks. */
+import type { Fields } from '../../core/payload.ts'
 import { isObject } from '../../core/json/json.ts'
 import type { FromSchema } from '../../core/schema/from-schema.ts'
 import type { IdentityProvider, OAuthSettings } from '../../core/settings.ts'
@@ -185,10 +186,8 @@ function identityProviderSettings(values: FromSchema<typeof identityProvider>): 
   }
 }
 
-type Values = Readonly<Record<string, unknown>>
-
 /** Checks `oauth` for consistency with the rest of an upstream. */
-export function oauthProblems(upstream: Values, path: readonly string[]): Finding[] {
+export function oauthProblems(upstream: Fields, path: readonly string[]): Finding[] {
   const { oauth, url, token, headers, isolation } = upstream
   if (!isObject(oauth) || url === undefined) return []
   const at = [...path, 'oauth']
@@ -219,7 +218,7 @@ export function oauthProblems(upstream: Values, path: readonly string[]): Findin
 }
 
 /** Checks that the client has what its grant needs. */
-function clientProblems(oauth: Values, at: readonly string[]): Finding[] {
+function clientProblems(oauth: Fields, at: readonly string[]): Finding[] {
   const { client_id: id, client_secret: secret, private_key: key } = oauth
   const grant = grantOf(oauth)
   const [hasSecret, hasKey] = [secret !== undefined, key !== undefined]
@@ -234,7 +233,7 @@ function clientProblems(oauth: Values, at: readonly string[]): Finding[] {
 }
 
 /** Checks that an assertion comes from one place. */
-function assertionProblems(oauth: Values, at: readonly string[]): Finding[] {
+function assertionProblems(oauth: Fields, at: readonly string[]): Finding[] {
   const { assertion_file: file, identity_provider: provider } = oauth
   if (grantOf(oauth) !== 'jwt_bearer')
     return ['assertion_file', 'identity_provider'].flatMap((key) =>
@@ -248,7 +247,7 @@ function assertionProblems(oauth: Values, at: readonly string[]): Finding[] {
 }
 
 /** Secrets are sent to these URLs, so https is required except on loopback. */
-function plainText(oauth: Values, at: readonly string[]): Finding[] {
+function plainText(oauth: Fields, at: readonly string[]): Finding[] {
   return ['issuer', 'token_endpoint'].flatMap((key): Finding[] => {
     const address = oauth[key]
     if (typeof address !== 'string') return []
@@ -258,7 +257,7 @@ function plainText(oauth: Values, at: readonly string[]): Finding[] {
 }
 
 /** Warns if all callers would share the grant of one user. */
-export function sharedGrants(upstreams: Values, isForAll: boolean): Finding[] {
+export function sharedGrants(upstreams: Fields, isForAll: boolean): Finding[] {
   if (!isForAll) return []
   return Object.entries(upstreams).flatMap(([name, upstream]): Finding[] => {
     const oauth = isObject(upstream) ? upstream.oauth : undefined
@@ -270,8 +269,8 @@ export function sharedGrants(upstreams: Values, isForAll: boolean): Finding[] {
 }
 
 /** Warns if tokens of callers are to be exchanged, but callers send none. */
-export function missingTokens(upstreams: Values, auth: unknown): Finding[] {
-  const { jwt, opaque }: Values = isObject(auth) ? auth : {}
+export function missingTokens(upstreams: Fields, auth: unknown): Finding[] {
+  const { jwt, opaque }: Fields = isObject(auth) ? auth : {}
   if (jwt !== undefined || (isObject(opaque) && opaque.introspect !== undefined)) return []
   return Object.entries(upstreams).flatMap(([name, upstream]): Finding[] => {
     const oauth = isObject(upstream) ? upstream.oauth : undefined
@@ -284,11 +283,11 @@ export function missingTokens(upstreams: Values, auth: unknown): Finding[] {
 }
 
 /** Whether each user has credentials of a server, as the values of a file say. */
-export function isPersonal({ oauth }: Values): boolean {
+export function isPersonal({ oauth }: Fields): boolean {
   return isObject(oauth) && (grantOf(oauth) === 'authorization_code' || usesTokensOfCallers(oauth))
 }
 
-function usesTokensOfCallers(oauth: Values): boolean {
+function usesTokensOfCallers(oauth: Fields): boolean {
   const { identity_provider: provider } = oauth
   if (grantOf(oauth) !== 'jwt_bearer') return grantOf(oauth) === 'token_exchange'
   return isObject(provider) && provider.subject_token_file === undefined

@@ -1,4 +1,5 @@
 /** A server under `upstreams`: schema and checks. */
+import type { Fields } from '../../core/payload.ts'
 import { resolve } from 'node:path'
 import { errorCodes } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
@@ -306,7 +307,6 @@ export type UpstreamValues = Omit<
 /** The globs of arguments, or any arguments. */
 export type ArgumentValues = Readonly<Record<string, string>> | boolean
 
-type Values = Readonly<Record<string, unknown>>
 type Path = readonly string[]
 
 /** The base of relative paths, the strictness, and whether callers are authenticated. */
@@ -320,7 +320,7 @@ interface Surroundings {
 
 /** Checks one upstream for consistency. */
 export function checkUpstream(
-  upstream: Values,
+  upstream: Fields,
   path: Path,
   { directory, isStrict, hasAuth, features }: Surroundings,
 ): Findings {
@@ -351,7 +351,7 @@ export function checkUpstream(
 }
 
 /** Checks that there is one way to reach the server, and that the other settings belong to it. */
-function reachProblems({ url, command, transport, ...others }: Values, path: Path): Finding[] {
+function reachProblems({ url, command, transport, ...others }: Fields, path: Path): Finding[] {
   if (url !== undefined && command !== undefined)
     return atKey([...path, 'command'], '`url` is also set: keep one of the two')
   if (url === undefined && command === undefined) return atKey(path, 'needs `command` or `url`')
@@ -383,7 +383,7 @@ export function isOwnHeader(name: string): boolean {
   return own.has(name.toLowerCase())
 }
 
-function headerProblems({ headers, token }: Values, path: Path): Finding[] {
+function headerProblems({ headers, token }: Fields, path: Path): Finding[] {
   if (!isObject(headers)) return []
   return Object.keys(headers).flatMap((name): Finding[] => {
     const at = [...path, 'headers', name]
@@ -393,7 +393,7 @@ function headerProblems({ headers, token }: Values, path: Path): Finding[] {
   })
 }
 
-function cwdProblems({ cwd }: Values, path: Path, directory: string): Finding[] {
+function cwdProblems({ cwd }: Fields, path: Path, directory: string): Finding[] {
   if (typeof cwd !== 'string' || cwd === '') return []
   const place = placeAt(resolve(directory, cwd))
   return atValue([...path, 'cwd'], place !== 'directory' && unfit(place))
@@ -405,7 +405,7 @@ function unfit(place: Exclude<PathKind, 'directory'>): string {
 }
 
 /** A sandbox that nothing guards would be a trap. */
-function sandboxProblems({ sandbox, features }: Values, path: Path, common: unknown): Finding[] {
+function sandboxProblems({ sandbox, features }: Fields, path: Path, common: unknown): Finding[] {
   if (sandbox !== true && sandbox !== 'on' && sandbox !== 'true') return []
   const written = [features, common].find(
     (each) => each === 'none' || (isObject(each) && Object.hasOwn(each, 'dry_run')),
@@ -415,7 +415,7 @@ function sandboxProblems({ sandbox, features }: Values, path: Path, common: unkn
   return atKey([...path, 'sandbox'], isOff && 'requires the feature `dry_run`, which is off here')
 }
 
-function urlProblems({ url }: Values, path: Path): Finding[] {
+function urlProblems({ url }: Fields, path: Path): Finding[] {
   if (typeof url !== 'string') return []
   const at = [...path, 'url']
   if (!isHttpUrl(url)) return atValue(at, 'must be a complete URL such as https://example.com/mcp')
@@ -426,7 +426,7 @@ function urlProblems({ url }: Values, path: Path): Finding[] {
 }
 
 /** Without a known key, only the address says which gateway it is. */
-function gatewayKeyProblems({ gateway_key: key, url }: Values, path: Path): Finding[] {
+function gatewayKeyProblems({ gateway_key: key, url }: Fields, path: Path): Finding[] {
   const isPlain = typeof url === 'string' && URL.canParse(url) && !isConfidentialUrl(url)
   return atValue(
     [...path, 'gateway_key'],
@@ -436,12 +436,12 @@ function gatewayKeyProblems({ gateway_key: key, url }: Values, path: Path): Find
   )
 }
 
-function proxyProblems({ proxy }: Values, path: Path): Finding[] {
+function proxyProblems({ proxy }: Fields, path: Path): Finding[] {
   const isWrong = typeof proxy === 'string' && !['env', 'off'].includes(proxy) && !parseProxy(proxy)
   return atValue([...path, 'proxy'], isWrong && PROXY_MISTAKE)
 }
 
-function patternProblems({ errors, intent }: Values, path: Path): Finding[] {
+function patternProblems({ errors, intent }: Fields, path: Path): Finding[] {
   const given = [
     ...membersOf(errors, 'match').map((each) => ({ ...each, section: 'errors' })),
     ...membersOf(intent, 'when').flatMap(({ text, ...each }) => {
@@ -467,7 +467,7 @@ function membersOf(
 }
 
 /** Queries appear in the logs of every hop. */
-function querySecrets({ url }: Values, path: Path): Finding[] {
+function querySecrets({ url }: Fields, path: Path): Finding[] {
   if (typeof url !== 'string' || !isHttpUrl(url)) return []
   const isSecret = ([name, value]: [string, string]): boolean =>
     value !== '' && (namesSecret(name) || /key$/i.test(name) || looksLikeToken(value))
@@ -479,7 +479,7 @@ function querySecrets({ url }: Values, path: Path): Finding[] {
   )
 }
 
-function plainTextWarning({ url, token, headers, oauth }: Values, path: Path): Finding[] {
+function plainTextWarning({ url, token, headers, oauth }: Fields, path: Path): Finding[] {
   if (typeof url !== 'string' || !URL.canParse(url) || isConfidentialUrl(url)) return []
   const isFixed = token !== undefined || (isObject(headers) && Object.keys(headers).length > 0)
   const isSent = isFixed || oauth !== undefined

@@ -1,19 +1,19 @@
 /** What is wrong with the form of results, by the schema of MCP (`schema/` in its specification). */
 import type { Fields } from '../../core/payload.ts'
 import { isObject } from '../../core/json/json.ts'
+import { isBase64 } from '../../lint/resources.ts'
 import { findRevision } from '../../core/revisions.ts'
 
 type Check = (value: unknown) => boolean
 
 const isText: Check = (value) => typeof value === 'string'
-const isBase64: Check = (value) =>
-  typeof value === 'string' && value.length % 4 === 0 && /^[A-Za-z0-9+/]*={0,2}$/.test(value)
+const isBytes: Check = (value) => typeof value === 'string' && isBase64(value)
 
 /** The required members of each type of content block. */
 const blockMembers: Readonly<Record<string, Readonly<Record<string, Check>>>> = {
   text: { text: isText },
-  image: { data: isBase64, mimeType: isText },
-  audio: { data: isBase64, mimeType: isText },
+  image: { data: isBytes, mimeType: isText },
+  audio: { data: isBytes, mimeType: isText },
   resource: { resource: isObject },
   resource_link: { uri: isText, name: isText },
 }
@@ -92,6 +92,6 @@ function resourceProblems(resource: unknown, where: string): string[] {
   return [
     ...(typeof uri === 'string' ? [] : [`${where} has no uri`]),
     ...(typeof text === 'string' || typeof blob === 'string' ? [] : [`${where} has neither text nor blob`]),
-    ...(blob === undefined || isBase64(blob) ? [] : [`${where}.blob is not base64`]),
+    ...(blob === undefined || isBytes(blob) ? [] : [`${where}.blob is not base64`]),
   ]
 }
