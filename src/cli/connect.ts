@@ -2,7 +2,7 @@
  * `gatehouse connect` and `disconnect`: put the servers that MCP clients have behind the gateway, and back. Each file of a client
  * that is changed gets a copy beside it, which only its owner can read, until it is put back.
  */
-import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, rmSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { dirname } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -31,7 +31,7 @@ import { CONFIG_FILE } from './config-file.ts'
 import { clientText, importServers, variablesIn } from './init.ts'
 import { type Io, pathOf, write } from './io.ts'
 import type { Output } from './output.ts'
-import { writePrivate } from './private-file.ts'
+import { replaceText, writePrivate } from './private-file.ts'
 
 /** The file in which a client has its servers. */
 interface ClientFile {
@@ -102,12 +102,12 @@ export async function connect(given: Given<typeof commands.connect>, io: Io): Pr
   // The gateway has the servers before a client loses them.
   if (made.variables !== undefined) writePrivate(variablesFile(target), made.variables)
   if (text === undefined) writePrivate(target, made.yaml, { isNew: true })
-  else if (made.yaml !== text) replace({ file: target, before: text, after: made.yaml })
+  else if (made.yaml !== text) replaceText(target, text, made.yaml)
   for (const edit of edits) {
     mkdirSync(dirname(edit.file), { recursive: true })
     // An empty copy says that there was no file.
     writePrivate(nextBackup(edit.file), edit.before, { isNew: true })
-    replace(edit)
+    replaceText(edit.file, edit.before, edit.after)
   }
   const start = given.via === 'command' ? [] : [`Start the gateway: gatehouse --config ${target}`]
   const names = [...new Set(connections.map(({ client }) => client.name))].join(', ')
@@ -331,15 +331,6 @@ function textOf(file: string): string {
   return existsSync(file) ? clientText(file) : ''
 }
 
-/** Replaces a file as it was read; it is removed if nothing is left. @throws Error if its client changed it since */
-function replace({ file, before, after }: Edit): void {
-  if (textOf(file) !== before)
-    throw new Error(`${file} changed in the meantime, and was not written: repeat the command`)
-  if (after === '') return rmSync(file, { force: true })
-  // Not renamed into place: the file can be a link, and keeps its permissions.
-  writeFileSync(file, after, { mode: 0o600 })
-}
-
 /** `gatehouse disconnect [CLIENT…]`: gives clients their servers back. */
 export async function disconnect(given: Given<typeof commands.disconnect>, io: Io): Promise<Output> {
   const places = placesOf(io)
@@ -361,7 +352,7 @@ export async function disconnect(given: Given<typeof commands.disconnect>, io: I
   if (!given.yes && (given.json || !(await confirmed(QUESTION, ADVICE, io))))
     return { json, text: NOTHING_DONE, code: 1 }
   for (const edit of edits) {
-    replace(edit)
+    replaceText(edit.file, edit.before, edit.after)
     for (const copy of backupsOf(edit.file)) rmSync(copy)
   }
   return { json, text: 'Done. The configuration of the gateway keeps its servers.' }

@@ -2,7 +2,6 @@
  * `gatehouse plan`: proposes undo rules from tool lists; `--write` adds the certain ones to the configuration,
  * with all comments kept.
  */
-import { readFileSync, writeFileSync } from 'node:fs'
 import { addToolSettings, type ToolAddition } from '../config/add-settings.ts'
 import type { ProvedSettings } from '../core/proof.ts'
 import type { UndoSettings } from '../core/undo/expression.ts'
@@ -17,7 +16,7 @@ import { type Given, UsageError } from './command.ts'
 import type { commands } from './commands.ts'
 import { type Io, printError, write as writeOut, writeError } from './io.ts'
 import type { Output } from './output.ts'
-import { readInput } from './private-file.ts'
+import { readInput, replaceText } from './private-file.ts'
 import { readableLog, readOnlySettings, readServers, type Source, withGateway } from './source.ts'
 
 /** `gatehouse plan [SERVER]`: prints proposed undo rules as settings to paste, or writes them to the file. */
@@ -79,13 +78,12 @@ function write(planned: readonly Planned[], { file = '', text = '', read }: Sour
   }
   const added = addToolSettings(text, additions)
   if ('problem' in added) return refused(added.problem)
-  if (readFileSync(file, 'utf8') !== text) return refused('it changed in the meantime')
   try {
     read(added.text)
   } catch (error) {
     return refused(`it would not be valid: ${error instanceof Error ? error.message : String(error)}`)
   }
-  writeFileSync(file, added.text)
+  replaceText(file, text, added.text)
   const tools = additions.map(({ upstream, tool }) => `  ${upstream} ${tool}\n`)
   writeOut(`Added ${added.count} settings to ${file}, for\n${tools.join('')}`, io)
   writeOut('Review them before you rely on them: gatehouse explain SERVER TOOL shows the reasons.\n', io)

@@ -11,6 +11,7 @@ import {
   ftruncateSync,
   openSync,
   readFileSync,
+  rmSync,
   writeFileSync,
 } from 'node:fs'
 import type { Writable } from 'node:stream'
@@ -30,6 +31,18 @@ export function writePrivate(file: string, text: string, { isNew = false } = {})
   } finally {
     closeSync(fd)
   }
+}
+
+/**
+ * Replaces the text of a file that others write too; an empty text removes it. It keeps its permissions, and can be a link.
+ * @throws Error if it is not as it was read: empty if there was none
+ */
+export function replaceText(file: string, before: string, after: string): void {
+  const now = existsSync(file) ? readFileSync(file, 'utf8') : ''
+  if (now !== before)
+    throw new Error(`${file} changed in the meantime, and was not written: repeat the command`)
+  if (after === '') rmSync(file, { force: true })
+  else writeFileSync(file, after, { mode: 0o600 })
 }
 
 /** @throws Error if another user can have put the file or folder there, such as a link that leads to any one of this user */

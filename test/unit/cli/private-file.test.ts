@@ -35,10 +35,10 @@ it('a configuration that init writes or overwrites is private', async () => {
   }
 })
 
-it('no command writes files in another way, except that plan adds to a configuration', () => {
+it('no command writes files in another way', () => {
   const commands = join(import.meta.dirname, '../../../src/cli')
   const writers = readdirSync(commands).filter((name) =>
     /\b(?:writeFile|createWriteStream|appendFile|copyFile)/.test(readFileSync(join(commands, name), 'utf8')),
   )
-  expect(writers.toSorted()).toEqual(['plan.ts', 'private-file.ts'])
+  expect(writers.toSorted()).toEqual(['private-file.ts'])
 })
