@@ -14,7 +14,7 @@ const SHORT_FILE_LINES = 40
 
 /** How many layers of folders there may be, and how many pairs of folders of which one imports the other. */
 const MAX_LAYERS = 7
-const MAX_FOLDER_PAIRS = 60
+const MAX_FOLDER_PAIRS = 59
 
 /** The files that are small and have one importer, with the reason. */
 const alone: Record<string, string> = {

@@ -132,7 +132,7 @@ const walls: readonly Wall[] = [
   },
   {
     part: 'upstream/oauth',
-    may: ['core', 'protocol', 'durable/lease.ts', 'store/store.ts', 'upstream/transport'],
+    may: ['core', 'protocol', 'durable/lease.ts', 'upstream/transport'],
     uses: ['oauth4webapi', 'undici', 'node:dns', 'node:net', ...timers],
   },
   {
@@ -147,7 +147,7 @@ const walls: readonly Wall[] = [
   },
   {
     part: 'upstream/oauth/credentials.ts',
-    may: ['core', 'protocol', 'store/store.ts', 'upstream/oauth', 'upstream/transport'],
+    may: ['core', 'protocol', 'upstream/oauth', 'upstream/transport'],
     uses: ['oauth4webapi', 'node:fs/promises', ...timers],
   },
   { part: 'upstream/protocol/gateway-proof.ts', may: ['core', 'protocol', 'upstream'], uses: ['jose'] },

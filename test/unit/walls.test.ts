@@ -129,11 +129,11 @@ const imports: readonly Wall[] = [
       './grants.ts',
       '../transport/auth-retry.ts',
       '../../core/call.ts',
-      '../../store/store.ts',
+      '../../durable/lease.ts',
       'oauth4webapi',
       'undici',
     ],
-    forbidden: ['../../store/memory.ts', '../protocol/modern.ts', 'node:child_process', 'jose', 'node:fs'],
+    forbidden: ['../../store/store.ts', '../protocol/modern.ts', 'node:child_process', 'jose', 'node:fs'],
   },
   {
     file: 'features/retry.ts',

@@ -12,6 +12,7 @@ import {
 } from 'oauth4webapi'
 import { GatewayError, asGatewayError } from '../../core/error.ts'
 import type { OAuthSettings, ListenSettings } from '../../core/settings.ts'
+import type { LeaseStore } from '../../durable/lease.ts'
 import { words, type Issuer, type Issuers } from './discovery.ts'
 import { type OAuthClient, oauthError, redeemCode } from './token-endpoint.ts'
 import { dpopKeyFor } from './dpop.ts'
@@ -21,7 +22,6 @@ import { asClient, forgetClient, type Site, clientMetadata } from './registratio
 import { type TokenVault, createTokenVault } from './token-vault.ts'
 import { isLoopbackHost } from '../../core/address.ts'
 import type { SignInStep } from '../../core/audit-step.ts'
-import type { Store } from '../../store/store.ts'
 
 /** A user's sign-in in progress. */
 export interface SigningIn {
@@ -250,7 +250,7 @@ export async function authorizationUrl(
 }
 
 interface CallbackGateway {
-  store(): Store
+  store(): LeaseStore
   /** The encryption key of stored grants; by default a key of this process. */
   key?(): Promise<Buffer>
   listen(): ListenSettings
@@ -368,7 +368,7 @@ const MAX_STATE = 128
 
 /** The vault in the store that is configured at the time of each access. */
 function vaultIn(
-  store: () => Store,
+  store: () => LeaseStore,
   key: CallbackGateway['key'],
   learn: CallbackGateway['learn'],
 ): TokenVault {
