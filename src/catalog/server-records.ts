@@ -19,7 +19,7 @@ import type {
   ToolFacts,
   ToolDetails,
 } from '../core/descriptor.ts'
-import { isObject } from '../core/json/json.ts'
+import { asObject, isObject } from '../core/json/json.ts'
 import { mentionsPages } from '../core/judgement/pages.ts'
 import { background, type Log } from '../core/log.ts'
 import type { Payload } from '../core/payload.ts'
@@ -202,9 +202,9 @@ async function listsOf({ settings, handle }: Source, { listed }: RecordSources):
   const info = isObject(meta) ? meta[metaKeys.serverInfo] : undefined
   return {
     ...lists,
-    info: isObject(info) ? info : {},
+    info: asObject(info),
     ...(typeof instructions === 'string' && instructions !== '' && { instructions }),
-    capabilities: isObject(capabilities) ? capabilities : {},
+    capabilities: asObject(capabilities),
     tools: tools.flatMap((each) => listed(name, each, tools) ?? []),
   }
 }

@@ -4,7 +4,7 @@
  */
 import type { Call, Handler, Outcome } from '../core/call.ts'
 import { self } from '../core/identity.ts'
-import { isObject } from '../core/json/json.ts'
+import { asObject, isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
 import { aliasOf } from '../core/text/alias.ts'
 import { exposedUri, isView, ownUriOf } from '../core/text/server-uri.ts'
@@ -82,7 +82,7 @@ function introduced(result: Payload): Payload {
   const info = isObject(meta) ? meta[metaKeys.serverInfo] : undefined
   const title = isObject(info) ? (info.title ?? info.name) : undefined
   const own = { ...self, ...(typeof title === 'string' && { title }) }
-  const logging = isObject(capabilities.fields.logging) ? capabilities.fields.logging : {}
+  const logging = asObject(capabilities.fields.logging)
   return result
     .with({ capabilities: capabilities.with({ logging }) })
     .withMeta({ [metaKeys.serverInfo]: own })

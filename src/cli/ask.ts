@@ -1,7 +1,7 @@
 /** Asks in the terminal: for a confirmation, and the input requests of a call, which are confirmations and forms of servers. */
 import { createInterface, type Interface } from 'node:readline/promises'
 import type { InputRequest, InputResponse } from '../core/call.ts'
-import { isObject } from '../core/json/json.ts'
+import { asObject, isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
 import { oneLine } from '../core/text/escape.ts'
 import { parseJson } from '../core/json/read.ts'
@@ -61,13 +61,13 @@ interface Field {
 }
 
 function fieldsOf(schema: unknown): readonly Field[] {
-  const { properties, required } = isObject(schema) ? schema : {}
+  const { properties, required } = asObject(schema)
   if (!isObject(properties)) return []
   const names: readonly unknown[] = Array.isArray(required) ? required : []
   return Object.entries(properties)
     .slice(0, MAX_FIELDS)
     .map(([name, property]) => {
-      const { type, title } = isObject(property) ? property : {}
+      const { type, title } = asObject(property)
       return {
         name,
         type,

@@ -1,6 +1,6 @@
 /** `gatehouse call`: calls a tool through a gateway in this process, or tries the call. */
 import { asGatewayError } from '../core/error.ts'
-import { isObject } from '../core/json/json.ts'
+import { asObject, isObject } from '../core/json/json.ts'
 import { type Fields, type Payload } from '../core/payload.ts'
 import { escapeHidden, oneLine } from '../core/text/escape.ts'
 import { isDryRunReport } from '../gateway/command-call.ts'
@@ -66,7 +66,7 @@ function textOf({ fields: { content, structuredContent } }: Payload): string {
 
 function blockText({ type, text, data, mimeType, uri, resource }: Readonly<Record<string, unknown>>): string {
   if (type === 'text' && typeof text === 'string') return escapeHidden(text)
-  const embedded = isObject(resource) ? resource : {}
+  const embedded = asObject(resource)
   if (typeof embedded.text === 'string') return escapeHidden(embedded.text)
   const encoded = [data, embedded.blob].find((each) => typeof each === 'string')
   const about = [type, mimeType ?? embedded.mimeType, uri ?? embedded.uri].filter(

@@ -3,7 +3,7 @@
  * as it is configured, behind a gateway in this process, and the built-in one beside it.
  */
 import { fromArguments } from '../config/load.ts'
-import { isObject } from '../core/json/json.ts'
+import { asObject, isObject } from '../core/json/json.ts'
 import { featureSettings, type Settings, type UpstreamSettings } from '../core/settings.ts'
 import { aliasOf } from '../core/text/alias.ts'
 import { oneLine } from '../core/text/escape.ts'
@@ -207,7 +207,7 @@ function warnOfUnknown(server: string, unknown: readonly string[], io: Io): void
 
 /** The configured arguments of tools. */
 function argumentsIn(settings: unknown): Context['calls'] {
-  const calls = isObject(settings) && isObject(settings.arguments) ? settings.arguments : {}
+  const calls = asObject(asObject(settings).arguments)
   return Object.fromEntries(
     Object.entries(calls).flatMap(([tool, args]) => (isObject(args) ? [[tool, args]] : [])),
   )

@@ -4,7 +4,7 @@
  *
  * Invariant: neither secrets, nor arguments, nor the query of a URL are printed, which may contain a secret.
  */
-import { isObject } from '../core/json/json.ts'
+import { asObject } from '../core/json/json.ts'
 import { oneLine } from '../core/text/escape.ts'
 import { withoutSecrets } from '../core/text/redact.ts'
 import { isoTime } from '../core/time/waiting.ts'
@@ -380,7 +380,7 @@ export function letterView({ letter, subscription }: ListedLetter): Readonly<Rec
     event: {
       id: eventIdOf(letter),
       at: typeof event.at === 'number' ? isoTime(event.at) : undefined,
-      data: isObject(event.data) ? event.data : {},
+      data: asObject(event.data),
     },
     failure,
     given_up_at: isoTime(at),

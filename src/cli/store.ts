@@ -2,7 +2,7 @@
 import { createReadStream, existsSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 import { pipeline } from 'node:stream/promises'
-import { isObject } from '../core/json/json.ts'
+import { asObject } from '../core/json/json.ts'
 import { parseJson } from '../core/json/read.ts'
 import type { Settings } from '../core/settings.ts'
 import { openLog } from '../observability/log.ts'
@@ -164,14 +164,14 @@ async function* readEntries(file: string, io: Io): AsyncGenerator<StoreEntry> {
 }
 
 function checkHeader(value: unknown, file: string): void {
-  const { format, version } = isObject(value) ? value : {}
+  const { format, version } = asObject(value)
   if (format !== HEADER.format) throw new Error(`${file}:1: not a file of gatehouse store export`)
   if (version !== HEADER.version)
     throw new Error(`${file}:1: exported by an incompatible version of Gatehouse (format ${String(version)})`)
 }
 
 function entryOf(value: unknown): StoreEntry | undefined {
-  const { key, value: text, until } = isObject(value) ? value : {}
+  const { key, value: text, until } = asObject(value)
   if (typeof key !== 'string' || key === '' || typeof text !== 'string') return undefined
   return typeof until === 'number' && Number.isFinite(until) ? { key, value: text, until } : undefined
 }

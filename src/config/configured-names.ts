@@ -1,7 +1,7 @@
 /** The names and globs in a configuration, for comparison with the lists of servers. */
 import { fits } from '../core/text/pattern.ts'
 import { readDeprecation } from '../core/contract.ts'
-import { isObject } from '../core/json/json.ts'
+import { asObject, isObject } from '../core/json/json.ts'
 import type { JsonSchema } from '../core/schema/schema.ts'
 import type { ConfiguredName } from '../core/settings.ts'
 import type { Finding } from './problem.ts'
@@ -49,7 +49,7 @@ export function configuredNames(value: unknown, schema: JsonSchema): readonly Co
 
 /** Patterns under `optional` that match no name in the settings of their server. */
 export function idleOptions(value: unknown, schema: JsonSchema): Finding[] {
-  const upstreams = isObject(value) && isObject(value.upstreams) ? value.upstreams : {}
+  const upstreams = asObject(asObject(value).upstreams)
   const without = Object.entries(upstreams).map(([name, upstream]) => {
     return [name, isObject(upstream) ? { ...upstream, optional: [] } : upstream] as const
   })
@@ -116,7 +116,7 @@ function placeholders(template: string): string[] {
 }
 
 function isOptional({ upstream, pattern }: ConfiguredName, value: unknown): boolean {
-  const upstreams = isObject(value) && isObject(value.upstreams) ? value.upstreams : {}
+  const upstreams = asObject(asObject(value).upstreams)
   return upstream !== undefined && optionsOf(upstreams[upstream]).some((each) => covers(each, pattern))
 }
 

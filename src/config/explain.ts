@@ -1,5 +1,5 @@
 /** Messages for violations of the schema, with suggestions. */
-import { isObject } from '../core/json/json.ts'
+import { asObject, isObject } from '../core/json/json.ts'
 import { ExactNumber } from '../core/json/exact-number.ts'
 import { type JsonSchema, type SchemaProblem, validator } from '../core/schema/schema.ts'
 import { upstreamName } from './names.ts'
@@ -68,7 +68,7 @@ function withoutLongNumbers(value: unknown): unknown {
 function explain(problems: readonly SchemaProblem[], schema: JsonSchema, value: unknown): Finding[] {
   return withoutOtherBranches(problems).map((problem) => {
     const owner = schemaAt(problem.schemaPath.replace(/\/[^/]*$/, ''), schema)
-    return finding(problem, isObject(owner) ? owner : {}, {
+    return finding(problem, asObject(owner), {
       root: schema,
       value: valueAt(value, problem.path),
     })

@@ -5,7 +5,7 @@
  */
 import type { Fields } from '../core/payload.ts'
 import { dirname, resolve } from 'node:path'
-import { isObject } from '../core/json/json.ts'
+import { asObject, isObject } from '../core/json/json.ts'
 import type { FeatureSchema, Settings } from '../core/settings.ts'
 import { featureSchemas } from '../features/settings.ts'
 import { idleOptions } from './configured-names.ts'
@@ -253,7 +253,7 @@ function checkTogether(value: unknown, directory: string): Findings {
         })
       : nothing
   })
-  const listen = isObject(value.listen) ? value.listen : {}
+  const listen = asObject(value.listen)
   const isReachable = isOpenHost(listen) || listen.public_url !== undefined
   const servers = Object.fromEntries(upstreams)
   const ofGrants = [

@@ -2,7 +2,7 @@
  * Finds the schema of a path and the alternative that a value matches, and fills in what it says of valid values: defaults,
  * units, switches and secrets.
  */
-import { isObject } from '../core/json/json.ts'
+import { asObject, isObject } from '../core/json/json.ts'
 import type { JsonSchema } from '../core/schema/schema.ts'
 import { Secret } from '../core/text/secret.ts'
 import { bytes, milliseconds } from '../core/time/units.ts'
@@ -46,7 +46,7 @@ function narrow(schema: JsonSchema, values: readonly unknown[]): JsonSchema {
   const objects = values.filter(isObject)
   const valuesOf = (key: string): readonly unknown[] =>
     objects.flatMap((each) => (Object.hasOwn(each, key) ? [each[key]] : []))
-  const named = isObject(properties) ? properties : {}
+  const named = asObject(properties)
   const unnamed = (): readonly unknown[] =>
     objects.flatMap((each) =>
       Object.keys(each).flatMap((key) => (Object.hasOwn(named, key) ? [] : [each[key]])),

@@ -1,7 +1,7 @@
 /** Converts validated values to settings, with the defaults of the profile, and those of features with their overrides. */
 import type { Fields } from '../core/payload.ts'
 import { resolve } from 'node:path'
-import { isObject } from '../core/json/json.ts'
+import { asObject, isObject } from '../core/json/json.ts'
 import type { FromSchema } from '../core/schema/from-schema.ts'
 import type { JsonSchema } from '../core/schema/schema.ts'
 import type { listenSchema } from './sections/listen.ts'
@@ -238,17 +238,15 @@ function settingsOf(feature: FeatureSchema, { file, defaults }: Source): Feature
     if (own === undefined) return settled(shared, values, schema)
     return settled(own, isObject(shared) ? merged(values, shared) : values, schema)
   }
-  const overrides = Object.entries(isObject(file.upstreams) ? file.upstreams : {}).flatMap(
-    ([name, upstream]) => {
-      if (!isObject(upstream)) return []
-      const isLeft =
-        (feature.isLeftToGateway === true && upstream.gateway_key !== undefined) ||
-        (feature.isLeftToPersonal === true && common === undefined && isPersonal(upstream))
-      const own = written(feature, upstream) ?? (isLeft ? 'off' : undefined)
-      const isSame = own === undefined && upstream.compat === undefined
-      return isSame ? [] : [[name, settledFor(own, defaults(feature.name, name))] as const]
-    },
-  )
+  const overrides = Object.entries(asObject(file.upstreams)).flatMap(([name, upstream]) => {
+    if (!isObject(upstream)) return []
+    const isLeft =
+      (feature.isLeftToGateway === true && upstream.gateway_key !== undefined) ||
+      (feature.isLeftToPersonal === true && common === undefined && isPersonal(upstream))
+    const own = written(feature, upstream) ?? (isLeft ? 'off' : undefined)
+    const isSame = own === undefined && upstream.compat === undefined
+    return isSame ? [] : [[name, settledFor(own, defaults(feature.name, name))] as const]
+  })
   const settings = {
     common: settledFor(undefined, defaults(feature.name)),
     upstreams: Object.fromEntries(overrides),
@@ -266,14 +264,14 @@ function written({ name, place, schema }: FeatureSchema, values: Fields): unknow
 
 /** The values of some properties, or undefined if none has a value. */
 function only(values: Fields, properties: unknown): Fields | undefined {
-  const known = isObject(properties) ? properties : {}
+  const known = asObject(properties)
   const own = Object.entries(values).filter(([key]) => Object.hasOwn(known, key))
   return own.length > 0 ? Object.fromEntries(own) : undefined
 }
 
 function settled(value: unknown, below: unknown, schema: JsonSchema): unknown {
   if (value === 'off' || value === false) return false
-  return complete(merged(isObject(below) ? below : {}, isObject(value) ? value : {}), schema)
+  return complete(merged(asObject(below), asObject(value)), schema)
 }
 
 function merged(below: Fields, above: Fields): Fields {

@@ -2,7 +2,7 @@
  * A JSON value that keeps its original text: members are read and edited in the text, and parsed only on demand.
  * Unchanged parts are passed on byte for byte.
  */
-import { addMembers, editMembers, elements, isObject, members } from './json/json.ts'
+import { addMembers, editMembers, elements, asObject, isObject, members } from './json/json.ts'
 import { parseJson, setOwn } from './json/read.ts'
 
 /**
@@ -69,7 +69,7 @@ export class Payload {
   /** The members if the value is an object; otherwise none. */
   get fields(): Readonly<Record<string, unknown>> {
     const value = this.value
-    return isObject(value) ? value : {}
+    return asObject(value)
   }
 
   get text(): string {

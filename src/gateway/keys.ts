@@ -4,7 +4,7 @@
  */
 import { world } from '../core/world.ts'
 import { asGatewayError } from '../core/error.ts'
-import { isObject } from '../core/json/json.ts'
+import { asObject } from '../core/json/json.ts'
 import { parseJson } from '../core/json/read.ts'
 import type { Log } from '../core/log.ts'
 import { FOREVER, type Store } from '../store/store.ts'
@@ -192,7 +192,7 @@ export async function signingKeyIn(store: Pick<Store, 'get'>): Promise<unknown> 
 /** A key that the gateway stored. */
 function keyIn(text: string): Record<string, unknown> {
   const jwk = parseJson(text)
-  return isObject(jwk) ? jwk : {}
+  return asObject(jwk)
 }
 
 function publicPart({ d: _private, ...jwk }: Record<string, unknown>): Record<string, unknown> {

@@ -3,7 +3,7 @@ import { classify } from '../core/judgement/classify.ts'
 import { surroundingsOf } from '../core/judgement/surroundings.ts'
 import type { Handler } from '../core/call.ts'
 import type { Classification } from '../core/descriptor.ts'
-import { isObject } from '../core/json/json.ts'
+import { asObject, isObject } from '../core/json/json.ts'
 import type { Fields } from '../core/payload.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import { metaKeys } from '../protocol/meta-keys.ts'
@@ -64,7 +64,7 @@ export async function gather(handle: Handler, context: AuditContext): Promise<Su
   const discovered = await send('server/discover')
   if (discovered.error) throw discovered.error
   const { capabilities, serverInfo, _meta: meta } = discovered.result.fields
-  const own = isObject(capabilities) ? capabilities : {}
+  const own = asObject(capabilities)
   const info = isObject(meta) ? meta[metaKeys.serverInfo] : serverInfo
   const lists = new Map<ListMethod, List>()
   for (const name of listMethods) lists.set(name, await readList(send, name))
@@ -80,7 +80,7 @@ export async function gather(handle: Handler, context: AuditContext): Promise<Su
     ...context,
     upstream: settings.name,
     capabilities: own,
-    serverInfo: isObject(info) ? info : {},
+    serverInfo: asObject(info),
     lists,
     tools: tools.map((definition) => ({
       name: String(definition.name),

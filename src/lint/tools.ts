@@ -1,6 +1,6 @@
 /** Assertions about tools and their schemas. */
 import { verbOf } from '../core/judgement/classify.ts'
-import { isObject } from '../core/json/json.ts'
+import { asObject, isObject } from '../core/json/json.ts'
 import type { Fields } from '../core/payload.ts'
 import { uncheckedPatterns, UnusableSchema, validator } from '../core/schema/schema.ts'
 import { isPlainName } from '../core/text/alias.ts'
@@ -149,7 +149,7 @@ function formProblems({ name, definition: { annotations, icons, execution } }: A
   const problems: string[] = []
   if (annotations !== undefined && !isObject(annotations))
     problems.push(`${name}: annotations is not an object`)
-  for (const [key, value] of Object.entries(isObject(annotations) ? annotations : {})) {
+  for (const [key, value] of Object.entries(asObject(annotations))) {
     if (key.endsWith('Hint') && typeof value !== 'boolean') problems.push(`${name}: ${key} is not a boolean`)
   }
   const isIcons =
@@ -168,7 +168,7 @@ function titleOf(definition: Fields): string | undefined {
 }
 
 function hintsOf({ annotations }: Fields): Fields {
-  return isObject(annotations) ? annotations : {}
+  return asObject(annotations)
 }
 
 /** A rule that a server with an output schema for each tool satisfies; of the other tools, only its owner knows. */
@@ -254,7 +254,7 @@ export const schemas: readonly Assertion[] = [
     fix: 'Add a description to the property.',
     check: (subject) =>
       eachSchema(subject, ({ name }, { properties }) =>
-        Object.entries(isObject(properties) ? properties : {})
+        Object.entries(asObject(properties))
           .filter(([, field]) => !isDescribed(field))
           .map(([key]) => `${name}: ${key}`),
       ),

@@ -5,7 +5,7 @@
 import type { Call } from '../core/call.ts'
 import { NS } from '../core/identity.ts'
 import { GatewayError } from '../core/error.ts'
-import { isObject, isSame, cutMembers } from '../core/json/json.ts'
+import { asObject, isObject, isSame, cutMembers } from '../core/json/json.ts'
 import type { Headers } from './headers.ts'
 
 type Fields = Readonly<Record<string, unknown>>
@@ -241,7 +241,7 @@ export function idempotencyKeyOf(call: Call): string {
 /** The place of the key for error messages: if the client did not write it, it was a header. */
 function placeOf({ params }: Call): string {
   const { [IDEMPOTENCY_KEY]: beside, _meta: meta } = params.fields
-  const written: Fields = isObject(meta) ? meta : {}
+  const written: Fields = asObject(meta)
   if (beside !== undefined || written[IDEMPOTENCY_KEY] !== undefined) return IDEMPOTENCY_KEY
   const own = keyOf(IDEMPOTENCY_KEY)
   return written[own] === undefined ? 'Idempotency-Key' : own

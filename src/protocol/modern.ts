@@ -5,7 +5,7 @@
 import { toDouble } from '../core/json/exact-number.ts'
 import type { Call, Client, Outcome, InputRequests } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
-import { isObject } from '../core/json/json.ts'
+import { asObject, isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
 import { self } from '../core/identity.ts'
 import { ERROR_KEY, metaKeys } from './meta-keys.ts'
@@ -22,7 +22,7 @@ import { findRevision, modernRevisions, revisionNames } from '../core/revisions.
  */
 export function readClient(request: JsonRpcRequest, headers?: Headers): Client {
   const meta = request.params.fields._meta
-  const fields = isObject(meta) ? meta : {}
+  const fields = asObject(meta)
   const version = fields[metaKeys.version]
   if (typeof version !== 'string') throw envelope(metaKeys.version, 'must be a string')
   if (headers) checkVersionHeader(headers['mcp-protocol-version'], version)

@@ -6,7 +6,7 @@
 import type { ServerFinding } from '../core/findings.ts'
 import { isNumber, toDouble } from '../core/json/exact-number.ts'
 import { isDeeperThan, isObject } from '../core/json/json.ts'
-import { Payload } from '../core/payload.ts'
+import { Payload, type Fields } from '../core/payload.ts'
 import { compileProblem, uncheckedPatterns, withCompilablePatterns } from '../core/schema/schema.ts'
 import { shortened } from '../core/text/escape.ts'
 import { metaKeys } from './meta-keys.ts'
@@ -102,8 +102,6 @@ export function checkedDeclaration(declared: Payload): Checked {
 // Shapes. Each gives the value if it is valid, a repaired copy, or undefined if it cannot be used.
 
 type Shape = (value: unknown, at: string, notes: Notes) => unknown
-type Fields = Readonly<Record<string, unknown>>
-
 /** What was changed in one entry. */
 class Notes {
   readonly repairs: string[] = []

@@ -2,10 +2,8 @@
 import type { Call } from '../core/call.ts'
 import { idempotencyKeySlot } from '../core/tool-call.ts'
 import { isObject } from '../core/json/json.ts'
-import type { Payload } from '../core/payload.ts'
+import type { Payload, Fields } from '../core/payload.ts'
 import type { Headers } from './headers.ts'
-
-type Fields = Readonly<Record<string, unknown>>
 
 /** The trace of a request, with the header names of W3C Trace Context and W3C Baggage. */
 export interface TraceContext {

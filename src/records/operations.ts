@@ -14,7 +14,7 @@
 import { world } from '../core/world.ts'
 import type { Client, InputRequest, InputResponse, InputResponses, RequestState } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
-import { isObject, readJson } from '../core/json/json.ts'
+import { asObject, isObject, readJson } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
 import type { Principal } from '../core/principal.ts'
 import type { Seal, SealUse } from '../core/seal.ts'
@@ -332,18 +332,18 @@ function decodeRequest(payload: Payload): OperationRequest {
   const { meta, client, requestState } = payload.fields
   return {
     params: payload.at('params') ?? Payload.of({}),
-    meta: isObject(meta) ? meta : {},
+    meta: asObject(meta),
     client: decodeClient(client),
-    requestState: isObject(requestState) ? requestState : {},
+    requestState: asObject(requestState),
   }
 }
 
 function decodeClient(value: unknown): Client {
-  const { era, revision, capabilities, info, session } = isObject(value) ? value : {}
+  const { era, revision, capabilities, info, session } = asObject(value)
   return {
     era: era === 'modern' ? 'modern' : 'legacy',
     revision: String(revision),
-    capabilities: isObject(capabilities) ? capabilities : {},
+    capabilities: asObject(capabilities),
     ...(isObject(info) && { info }),
     ...(typeof session === 'string' && { session }),
   }

@@ -2,7 +2,7 @@
 import { createPublicKey, hash, verify } from 'node:crypto'
 import { exactHash } from '../core/json/canonical-hash.ts'
 import { exactly, isObject, readJson } from '../core/json/json.ts'
-import type { Payload } from '../core/payload.ts'
+import type { Payload, Fields } from '../core/payload.ts'
 import { NS } from '../core/identity.ts'
 import { ownUriOf, viewKeys } from '../core/text/server-uri.ts'
 
@@ -57,7 +57,6 @@ export function contentHash(result: Payload): string {
   return hashOf(result.fields, (block) => block)
 }
 
-type Fields = Readonly<Record<string, unknown>>
 type BlockReader = (block: unknown) => unknown
 
 function hashOf({ content = [], contents, structuredContent }: Fields, read: BlockReader): string {

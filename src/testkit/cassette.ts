@@ -2,7 +2,7 @@
  * The file of a recording: JSON Lines in the format mcp-cassette 2, a header and then one entry per message. Entries of
  * unknown types are skipped, so that later versions stay readable.
  */
-import { isObject } from '../core/json/json.ts'
+import { asObject, isObject } from '../core/json/json.ts'
 import type { Fields } from '../core/payload.ts'
 import { parseJson } from '../core/json/read.ts'
 import { metaKeys } from '../protocol/meta-keys.ts'
@@ -233,7 +233,7 @@ class Reading {
     }
     // Which request of a replay it is about, only its own client knows.
     if (method === 'notifications/cancelled') return undefined
-    const params = isObject(frame.params) ? frame.params : {}
+    const params = asObject(frame.params)
     const begun: Episode = { line, t, connection, method, params, id, steps: [], after: [] }
     if (id !== undefined) this.#open.set(JSON.stringify(id), begun)
     this.#last = begun
@@ -261,7 +261,7 @@ class Reading {
   /** The open request that a message of the server belongs to: it says so, or it is the newest. */
   #ownerOf(frame: Fields, about: unknown): Episode | undefined {
     if (about !== undefined) return this.#open.get(JSON.stringify(about))
-    const params = isObject(frame.params) ? frame.params : {}
+    const params = asObject(frame.params)
     const subscription = isObject(params._meta) ? params._meta[metaKeys.subscription] : undefined
     if (subscription !== undefined) return this.#open.get(JSON.stringify(subscription))
     const open = [...this.#open.values()].toReversed()

@@ -3,7 +3,7 @@
  * a request repeats, and what is nearest if there is none.
  */
 import { setTimeout as wait } from 'node:timers/promises'
-import { isObject, readJson, isSame, exactly } from '../core/json/json.ts'
+import { asObject, isObject, readJson, isSame, exactly } from '../core/json/json.ts'
 import type { Fields } from '../core/payload.ts'
 import { metaKeys } from '../protocol/meta-keys.ts'
 import type {
@@ -99,7 +99,7 @@ class PlayedTransport implements UpstreamTransport {
       this.#waiting.get(String(id))?.settle(message)
       return
     }
-    const params = isObject(message.params) ? message.params : {}
+    const params = asObject(message.params)
     if (method === 'notifications/cancelled') {
       this.#stop(params.requestId)
       return
@@ -194,8 +194,8 @@ class PlayedTransport implements UpstreamTransport {
     // What a model samples, and where a client works, differs from run to run.
     const isFree = method !== 'elicitation/create'
     if (isSameKind && (isFree || recorded.error !== undefined)) return undefined
-    const { _meta: _recordedMeta, ...expected } = objectOf(recorded.result)
-    const { _meta: _givenMeta, ...result } = objectOf(given.result)
+    const { _meta: _recordedMeta, ...expected } = asObject(recorded.result)
+    const { _meta: _givenMeta, ...result } = asObject(given.result)
     if (isSameKind && isRecorded(expected, result, marks)) return undefined
     const what = recorded.error === undefined ? JSON.stringify(expected) : 'an error'
     return `The recording goes on after another answer to ${method}: ${what.slice(0, 300).toWellFormed()}`
@@ -248,10 +248,6 @@ function adaptedNotification(
       ...(isAbout && { _meta: { ...meta, [metaKeys.subscription]: id } }),
     },
   }
-}
-
-function objectOf(value: unknown): Fields {
-  return isObject(value) ? value : {}
 }
 
 /** The maximum length of a value in a message, in characters. */

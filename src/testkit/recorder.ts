@@ -3,7 +3,7 @@
  * rules of `mask` name.
  */
 import { isUtf8 } from 'node:buffer'
-import { isObject, readJson } from '../core/json/json.ts'
+import { asObject, isObject, readJson } from '../core/json/json.ts'
 import { self } from '../core/identity.ts'
 import type { Fields } from '../core/payload.ts'
 import { type UpstreamSettings, featureSettings, type Settings } from '../core/settings.ts'
@@ -150,7 +150,7 @@ export function cassetteMask(settings: Settings, upstream: string, more: readonl
   return {
     marks: [...new Set([...defaultMarks, ...rules.marks])],
     message: (message, request) => {
-      const params = isObject(request.params) ? request.params : {}
+      const params = asObject(request.params)
       const name = typeof params.name === 'string' ? (renames[params.name] ?? params.name) : undefined
       const target = { upstream, method: String(request.method), ...(name !== undefined && { name }) }
       const masked = Object.entries(message).map(([key, value]) => {

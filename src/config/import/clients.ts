@@ -7,7 +7,7 @@
 import type { Fields } from '../../core/payload.ts'
 import { homedir } from 'node:os'
 import { basename, dirname, resolve } from 'node:path'
-import { isObject } from '../../core/json/json.ts'
+import { asObject, isObject } from '../../core/json/json.ts'
 import { type Dialect, dialects, type ImportedServer, type ImportFinding } from './model.ts'
 import { type EntryContext, readEntry, commonKeys, type KeyMeanings } from './entries.ts'
 import { EXPECTED, parseClientFile, unreadable } from './parse.ts'
@@ -194,7 +194,7 @@ function readServers(
     value,
     found.map(({ name }) => name),
   )
-  const editor = isObject(value.mcp) ? value.mcp : {}
+  const editor = asObject(value.mcp)
   const inputs = inputsIn(value.inputs ?? editor.inputs)
   const servers = found.flatMap(({ name, entry, project }): ImportedServer[] => {
     const note = (message: string): void => void findings.push({ file, server: name, message })
@@ -256,7 +256,7 @@ function switchesElsewhere(file: Fields, names: readonly string[]): readonly str
     if (!isObject(value) || path.length >= MAX_DEPTH) return []
     return Object.entries(value).flatMap(([key, each]) => visit(each, place, [...path, key]))
   }
-  const projects = Object.entries(isObject(file.projects) ? file.projects : {})
+  const projects = Object.entries(asObject(file.projects))
   const others = Object.entries(file).filter(([key]) => key !== 'projects' && !Object.hasOwn(roots, key))
   return [
     ...others.flatMap(([key, value]) => visit(value, key)),
@@ -281,7 +281,7 @@ function excludedByGemini(
   { mcp, excludeMCPServers, allowMCPServers }: Fields,
   names: readonly string[],
 ): ReadonlyMap<string, string> {
-  const { allowed, excluded } = isObject(mcp) ? mcp : {}
+  const { allowed, excluded } = asObject(mcp)
   const lists = Object.entries({
     'mcp.excluded': excluded,
     excludeMCPServers,

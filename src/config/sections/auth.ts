@@ -1,7 +1,7 @@
 /** The section `auth`: schema, settings, and checks, also those of approvals that depend on it. */
 import type { Fields } from '../../core/payload.ts'
 import type { AuthSettings, BasicUser, IntrospectSettings, JwtSettings } from '../../core/auth-settings.ts'
-import { isObject } from '../../core/json/json.ts'
+import { asObject, isObject } from '../../core/json/json.ts'
 import { anonymous, type Principal, scopeListSchema } from '../../core/principal.ts'
 import type { FromSchema } from '../../core/schema/from-schema.ts'
 import { durationSchema } from '../../core/time/units.ts'
@@ -286,7 +286,7 @@ export const authSchema = {
 /** The settings of `auth` from the validated value of the file, with all defaults. */
 export function authSettings(written: unknown): AuthSettings {
   // The value is validated by the schema, which has these types and defaults.
-  const values = complete(isObject(written) ? written : {}, withSwitches(authSchema)) as AuthValues
+  const values = complete(asObject(written), withSwitches(authSchema)) as AuthValues
   const { realm, jwt, opaque, basic, oauth, principal, session, elevate_url: elevateUrl } = values
   return {
     realm,
@@ -354,8 +354,8 @@ type Path = readonly string[]
 
 /** Checks `auth` for consistency, also with the listen address and the profile. */
 export function checkAuth({ auth, listen, profile }: Fields): Findings {
-  const values = isObject(auth) ? auth : {}
-  const address = isObject(listen) ? listen : {}
+  const values = asObject(auth)
+  const address = asObject(listen)
   const isCorporate = profile === 'corporate'
   return {
     problems: [

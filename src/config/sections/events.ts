@@ -1,6 +1,6 @@
 /** Events that the configuration declares, of one server or of none: schema, checks and settings. */
 import type { Fields } from '../../core/payload.ts'
-import { isObject } from '../../core/json/json.ts'
+import { asObject, isObject } from '../../core/json/json.ts'
 import { parseSteps } from '../../core/json/path.ts'
 import { scopeNameSchema } from '../../core/principal.ts'
 import type { FromSchema } from '../../core/schema/from-schema.ts'
@@ -245,7 +245,7 @@ function stepsProblem(path: unknown): string | undefined {
 }
 
 function ofHook({ hook, when }: Fields, path: Path): Finding[] {
-  const paths = Object.keys(isObject(when) ? when : {}).flatMap((key) => {
+  const paths = Object.keys(asObject(when)).flatMap((key) => {
     const isWrong = key.startsWith('$') && stepsProblem(key) !== undefined
     return atKey([...path, 'when', key], isWrong && 'must be a path such as $.action')
   })

@@ -1,6 +1,6 @@
 /** `oauth` of a server: schema, settings and checks. */
 import type { Fields } from '../../core/payload.ts'
-import { isObject } from '../../core/json/json.ts'
+import { asObject, isObject } from '../../core/json/json.ts'
 import type { FromSchema } from '../../core/schema/from-schema.ts'
 import type { IdentityProvider, OAuthSettings } from '../../core/settings.ts'
 import { isConfidentialUrl } from '../../core/address.ts'
@@ -194,7 +194,7 @@ export function oauthProblems(upstream: Fields, path: readonly string[]): Findin
   const named = isObject(headers) ? Object.keys(headers) : []
   const isFixed = token !== undefined || named.some((name) => name.toLowerCase() === 'authorization')
   const isSignIn = grantOf(oauth) === 'authorization_code'
-  const provider = isObject(oauth.identity_provider) ? oauth.identity_provider : {}
+  const provider = asObject(oauth.identity_provider)
   return [
     ...atKey(at, isFixed && 'a fixed token is also set: keep one of the two'),
     ...clientProblems(oauth, at),
@@ -270,7 +270,7 @@ export function sharedGrants(upstreams: Fields, isForAll: boolean): Finding[] {
 
 /** Warns if tokens of callers are to be exchanged, but callers send none. */
 export function missingTokens(upstreams: Fields, auth: unknown): Finding[] {
-  const { jwt, opaque }: Fields = isObject(auth) ? auth : {}
+  const { jwt, opaque }: Fields = asObject(auth)
   if (jwt !== undefined || (isObject(opaque) && opaque.introspect !== undefined)) return []
   return Object.entries(upstreams).flatMap(([name, upstream]): Finding[] => {
     const oauth = isObject(upstream) ? upstream.oauth : undefined

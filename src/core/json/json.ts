@@ -161,6 +161,11 @@ export function isObject(value: unknown): value is Record<string, unknown> {
   )
 }
 
+/** The members of a JSON object; of any other value, none. */
+export function asObject(value: unknown): Record<string, unknown> {
+  return isObject(value) ? value : {}
+}
+
 /**
  * The value of a JSON text; undefined if it is not JSON. Most tool output is prose or JSON in many lines, and checking
  * first costs a hundredth of an exception with its stack.

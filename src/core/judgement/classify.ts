@@ -2,7 +2,7 @@
  * Classifies tools: by the settings, then by the pack of the server's package, then by the judgement of the definition.
  */
 import type { Classification, Operation, Risk } from '../descriptor.ts'
-import { isObject } from '../json/json.ts'
+import { asObject } from '../json/json.ts'
 import { opOfEffect, riskOfEffect } from './call.ts'
 import { type Effect, effectRanks } from './evidence.ts'
 import { judge, type Judgement } from './judge.ts'
@@ -75,7 +75,7 @@ export function classifyUnlisted(definition: Definition, settings: UpstreamSetti
 /** Classifies a built-in tool, which is trusted. */
 export function classifyBuiltin(definition: Definition): Classification {
   const { effect, evidence, verb } = judge(definition, { server: '', isTrusted: true })
-  const hints = isObject(definition.annotations) ? definition.annotations : {}
+  const hints = asObject(definition.annotations)
   const isRead = hints.readOnlyHint === true
   const op = isRead ? 'read' : opOfEffect(effect, verb)
   return {
@@ -124,7 +124,7 @@ function varying(judged: Judgement): Pick<Classification, 'varies' | 'verb'> {
 
 function isIdempotent(op: Operation, definition: Definition, isTrusted: boolean): boolean {
   const { annotations } = definition
-  const { readOnlyHint, idempotentHint } = isObject(annotations) ? annotations : {}
+  const { readOnlyHint, idempotentHint } = asObject(annotations)
   const { idempotent } = statedTool(definition)
   if (op === 'execute' || idempotent === false) return false
   if (isTrusted && idempotent === true) return true

@@ -6,7 +6,7 @@
  *
  * A judgement applies to the tool; `call.ts` selects the part of it that applies to one call.
  */
-import { isObject } from '../json/json.ts'
+import { asObject, isObject } from '../json/json.ts'
 import { statedTool } from '../stated-tool.ts'
 import {
   type About,
@@ -66,7 +66,7 @@ export function judge(
   { server, isTrusted, around = noSurroundings }: Context,
 ): Judgement {
   const all = argumentsOf(definition.inputSchema)
-  const hints = isObject(definition.annotations) ? definition.annotations : {}
+  const hints = asObject(definition.annotations)
   const words = readWords(definition, hints, { server, around, all })
   const about = aboutOf(words)
   const selection = selectionOf(all, about)

@@ -2,7 +2,7 @@
 import type { Expression, Value } from '../undo/expression.ts'
 import { isNumber } from '../json/exact-number.ts'
 import { type Step, type Path, printPath, type Root } from '../json/path.ts'
-import { isObject, isSame, referredTo } from '../json/json.ts'
+import { asObject, isObject, isSame, referredTo } from '../json/json.ts'
 import { nearest } from '../text/words.ts'
 import { couldBe } from '../undo/tool-shape.ts'
 import { matchesSchema } from './schema.ts'
@@ -19,7 +19,7 @@ export function argumentMismatches(
   inputSchema: unknown,
   sources: Sources = none,
 ): string[] {
-  const schema = isObject(inputSchema) ? inputSchema : {}
+  const schema = asObject(inputSchema)
   const required = Array.isArray(schema.required) ? schema.required : []
   const missing = required.flatMap((name: unknown) =>
     typeof name === 'string' && !given.has(name) ? [`${tool} requires ${name}, which is missing`] : [],
@@ -123,7 +123,7 @@ export function namesOf({ properties }: Schema): string[] {
  * members names all of them, as servers mean it, though JSON Schema permits others.
  */
 export function acceptsMember(schema: Schema, name: string): boolean {
-  if (Object.hasOwn(objectOf(schema.properties), name)) return true
+  if (Object.hasOwn(asObject(schema.properties), name)) return true
   if (forbidsMember(schema, name, { root: schema, depth: 0, known: new Map() })) return false
   return namesOf(schema).length === 0 || opening.some((key) => key in schema)
 }
@@ -162,7 +162,7 @@ function forbidsItself(schema: Schema, name: string, { root, depth, known }: Wit
   const inner = (part: unknown): boolean => forbidsMember(part, name, { root, depth: depth + 1, known })
   const { propertyNames, $ref, allOf, anyOf, oneOf } = schema
   if (namesMember(schema, name))
-    return Object.hasOwn(objectOf(schema.properties), name) && isNever(objectOf(schema.properties)[name])
+    return Object.hasOwn(asObject(schema.properties), name) && isNever(asObject(schema.properties)[name])
   if (isNever(schema.additionalProperties)) return true
   if (propertyNames !== undefined && !fitsName(name, propertyNames)) return true
   const all = [...listOf(allOf), ...(typeof $ref === 'string' ? [referredTo($ref, root)] : [])]
@@ -174,15 +174,15 @@ function forbidsItself(schema: Schema, name: string, { root, depth, known }: Wit
     ...listOf(oneOf),
     schema.then,
     schema.else,
-    ...Object.values(objectOf(schema.dependentSchemas)),
+    ...Object.values(asObject(schema.dependentSchemas)),
   ]
   return isNever(schema.unevaluatedProperties) && !parts.some((part) => evaluatesMember(part, name))
 }
 
 /** Whether `properties` or `patternProperties` have a member. */
 function namesMember({ properties, patternProperties }: Schema, name: string): boolean {
-  if (Object.hasOwn(objectOf(properties), name)) return true
-  return Object.keys(objectOf(patternProperties)).some((pattern) => fitsName(name, { pattern }))
+  if (Object.hasOwn(asObject(properties), name)) return true
+  return Object.keys(asObject(patternProperties)).some((pattern) => fitsName(name, { pattern }))
 }
 
 /** Whether a part of a schema makes a member one that `unevaluatedProperties` is not about. */
@@ -203,10 +203,6 @@ function fitsName(name: string, schema: unknown): boolean {
 /** `{ not: {} }` is how some libraries write `false`. */
 function isNever(schema: unknown): boolean {
   return schema === false || (isObject(schema) && isSame(schema, { not: {} }))
-}
-
-function objectOf(value: unknown): Schema {
-  return isObject(value) ? value : {}
 }
 
 function listOf(value: unknown): readonly unknown[] {

@@ -7,7 +7,7 @@ import { LRUCache } from 'lru-cache'
 import { createRequire } from 'node:module'
 import { messageOf } from '../error.ts'
 import { isMultiple, ExactNumber, numberOf } from '../json/exact-number.ts'
-import { canonical, isObject, pointerSegments } from '../json/json.ts'
+import { canonical, asObject, isObject, pointerSegments } from '../json/json.ts'
 import { hasExactNumbers, withDoubles } from '../json/read.ts'
 import { compilePattern } from '../text/pattern.ts'
 import { shorten } from '../json/shorten.ts'
@@ -400,7 +400,7 @@ function boundedSchema(schema: JsonSchema, skipped: UncheckedPattern[]): JsonSch
     return Object.fromEntries(isReference ? [...copied, [STEP_KEYWORD, true] as const] : copied)
   }
   const bounded = copy(schema, { kind: 'schema', depth: 0, at: '' })
-  return isObject(bounded) ? bounded : {}
+  return asObject(bounded)
 }
 
 /** A place in a schema: the kind of its value, and the keys that lead to it. */

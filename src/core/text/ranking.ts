@@ -1,6 +1,6 @@
 /** Ranks texts by a query (BM25 with synonyms), for suggestions. */
 import type { Descriptor, ServerRecord } from '../descriptor.ts'
-import { isObject } from '../json/json.ts'
+import { asObject, isObject } from '../json/json.ts'
 import { actionOf, synonymsOf } from './synonyms.ts'
 import { queryWords, stem, wordsIn } from './words.ts'
 
@@ -177,7 +177,7 @@ export interface DescribedTool extends Described {
 /** A tool with its descriptive texts; `name` if clients use another name than the server. */
 export function describedTool(entry: Descriptor, name: string = entry.name): DescribedTool {
   const { title, annotations, description, inputSchema } = entry.definition
-  const { properties } = isObject(inputSchema) ? inputSchema : {}
+  const { properties } = asObject(inputSchema)
   const displayTitle = [title, isObject(annotations) ? annotations.title : undefined].find(isText)
   return {
     name,

@@ -4,7 +4,7 @@
  * scope, or only controls how the call is executed. Invariant: an argument that is in none of these lists counts as
  * selecting.
  */
-import { isObject } from '../json/json.ts'
+import { asObject } from '../json/json.ts'
 import { type Field, fieldsOf, type ToolShape } from './tool-shape.ts'
 import { wordSet, isSameNoun } from '../text/words.ts'
 
@@ -44,7 +44,7 @@ export function isTrial({ words, schema }: Pick<Field, 'words' | 'schema'>): boo
 
 /** Whether a call is a dry run according to the tool's schema. */
 export function isTrialCall(definition: Readonly<Record<string, unknown>>, args: unknown): boolean {
-  const given = isObject(args) ? args : {}
+  const given = asObject(args)
   return (fieldsOf(definition.inputSchema) ?? []).some((field) => {
     const value = Object.hasOwn(given, field.name) ? given[field.name] : field.schema.default
     return isTrial(field) && value === true

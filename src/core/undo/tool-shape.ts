@@ -1,5 +1,5 @@
 /** The inputs and outputs of a tool, as needed for undo rules. */
-import { isObject } from '../json/json.ts'
+import { asObject, isObject } from '../json/json.ts'
 import { wordsOf } from '../text/words.ts'
 
 /** An argument of a tool, or a member of its result. */
@@ -35,7 +35,7 @@ export function shapeOf(definition: Readonly<Record<string, unknown>>): ToolShap
   const name = String(definition.name)
   const { annotations } = definition
   const description = typeof definition.description === 'string' ? definition.description : ''
-  const hints = isObject(annotations) ? annotations : {}
+  const hints = asObject(annotations)
   const hint = hints.readOnlyHint
   return {
     name,
@@ -76,7 +76,7 @@ export function fieldsOf(schema: unknown): readonly Field[] | undefined {
   const unnamed = [...needed].filter((item) => typeof item === 'string' && !Object.hasOwn(named, item))
   return [...Object.keys(named), ...unnamed.map(String)].map((name) => {
     const own = Object.hasOwn(named, name) ? named[name] : {}
-    return { name, words: wordsOf(name), isRequired: needed.has(name), schema: isObject(own) ? own : {} }
+    return { name, words: wordsOf(name), isRequired: needed.has(name), schema: asObject(own) }
   })
 }
 

@@ -1,6 +1,6 @@
 /** Descriptions, titles and annotations of tools, completed with facts of the gateway. */
 import type { Classification, EntryDefinition, ToolFacts } from '../../core/descriptor.ts'
-import { isObject } from '../../core/json/json.ts'
+import { asObject, isObject } from '../../core/json/json.ts'
 import { spaced } from '../../core/text/words.ts'
 import { clean, inlineText, oneLine, sentence, upper } from './text.ts'
 
@@ -36,7 +36,7 @@ export function ownTitle({ title, annotations }: EntryDefinition): string {
 
 /** The annotations of a tool with missing hints added; its warnings are never removed. */
 export function completedAnnotations({ definition, classification }: Incomplete): Record<string, unknown> {
-  const own = isObject(definition.annotations) ? definition.annotations : {}
+  const own = asObject(definition.annotations)
   const isRead = classification.op === 'read'
   return {
     ...own,

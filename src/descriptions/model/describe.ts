@@ -6,7 +6,7 @@ import { createHash } from 'node:crypto'
 import { type AuthSettings, isProtected } from '../../core/auth-settings.ts'
 import type { Descriptor, EntryDefinition, Risk, ServerRecord, ToolDetails } from '../../core/descriptor.ts'
 import { self } from '../../core/identity.ts'
-import { isObject } from '../../core/json/json.ts'
+import { asObject, isObject } from '../../core/json/json.ts'
 import { verbClass } from '../../core/judgement/lexicon.ts'
 import { DEFAULT_RATE, limitScope } from '../../core/principal.ts'
 import {
@@ -201,7 +201,7 @@ function deniedOf(
   { name, definition }: Descriptor,
   tools: Readonly<Record<string, ToolSettings>>,
 ): ToolDescription['denied'] {
-  const hints = isObject(definition.annotations) ? definition.annotations : {}
+  const hints = asObject(definition.annotations)
   const stated = statedTool(definition).idempotent ?? hints.idempotentHint
   const isRepeatable = settingOf(tools, name, 'idempotent')?.value ?? stated
   const cannotUndo =

@@ -5,7 +5,7 @@
 import { isConfidentialUrl } from '../../core/address.ts'
 import type { Cost, RemainingQuota, ToolFacts } from '../../core/descriptor.ts'
 import { type ErrorCode, GatewayError } from '../../core/error.ts'
-import { isObject } from '../../core/json/json.ts'
+import { asObject, isObject } from '../../core/json/json.ts'
 import { declaresPages } from '../../core/judgement/pages.ts'
 import { wordsOf } from '../../core/text/words.ts'
 import { asksForToken, type Front, type ServerDescription, type ToolDescription } from './description.ts'
@@ -57,9 +57,7 @@ export function isCollectable(tool: ToolDescription): boolean {
 /** The pagination arguments. */
 export function pagingArguments({ definition: { inputSchema } }: ToolDescription): string[] {
   const properties = isObject(inputSchema) ? inputSchema.properties : undefined
-  return Object.keys(isObject(properties) ? properties : {}).filter((name) =>
-    paging.has(wordsOf(name).join('_')),
-  )
+  return Object.keys(asObject(properties)).filter((name) => paging.has(wordsOf(name).join('_')))
 }
 
 /** The configured cost of a call. */

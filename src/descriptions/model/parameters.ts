@@ -1,6 +1,6 @@
 /** The parameters of tools from their schemas, and example calls. */
 import { isNumber } from '../../core/json/exact-number.ts'
-import { isObject, referredTo } from '../../core/json/json.ts'
+import { asObject, isObject, referredTo } from '../../core/json/json.ts'
 import { longIntegerFor } from '../../core/schema/schema.ts'
 import type { ToolDescription } from './description.ts'
 import { clipped, oneLine, clean } from './text.ts'
@@ -43,7 +43,7 @@ function membersOf(schema: Schema, reading: Reading): readonly Parameter[] {
   return Object.entries(properties)
     .slice(0, MAX_MEMBERS)
     .map(([name, value]) => {
-      const details = described(isObject(value) ? value : {}, reading)
+      const details = described(asObject(value), reading)
       return { name: oneLine(name), isRequired: needed.has(name), ...details }
     })
 }
@@ -185,7 +185,7 @@ function isPlain(schema: Schema): boolean {
 function objectFor(schema: Schema, depth: number): Made<Record<string, unknown>> | undefined {
   const { properties, required, anyOf, oneOf } = schema
   if (!isPlain(schema) || anyOf !== undefined || oneOf !== undefined) return undefined
-  const own = isObject(properties) ? properties : {}
+  const own = asObject(properties)
   const value: Record<string, unknown> = {}
   for (const name of Array.isArray(required) ? required.map(String) : []) {
     const member = Object.hasOwn(own, name) ? own[name] : undefined

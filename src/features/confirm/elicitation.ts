@@ -5,7 +5,7 @@
 import { world } from '../../core/world.ts'
 import type { InputResponse, Call, Client, InterimOutcome, Outcome, InputRequest } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
-import { isObject } from '../../core/json/json.ts'
+import { asObject } from '../../core/json/json.ts'
 import { oneLine } from '../../core/text/escape.ts'
 import { Payload } from '../../core/payload.ts'
 import { rememberText } from '../../core/remember.ts'
@@ -144,7 +144,7 @@ function verdictOf(answer: InputResponse | undefined, typed: string | undefined)
 
 function contentOf(answer: InputResponse | undefined): Readonly<Record<string, unknown>> {
   const content = answer && 'result' in answer ? answer.result.fields.content : undefined
-  return isObject(content) ? content : {}
+  return asObject(content)
 }
 
 const refusals: Readonly<Record<string, Refusal>> = {

@@ -6,7 +6,7 @@ import type { Call } from '../../core/call.ts'
 import { rememberedSlot, intentSlot } from '../../core/tool-call.ts'
 import type { Descriptor, Risk } from '../../core/descriptor.ts'
 import { canonicalHash, exactHash } from '../../core/json/canonical-hash.ts'
-import { canonical, isObject } from '../../core/json/json.ts'
+import { canonical, asObject, isObject } from '../../core/json/json.ts'
 import { type Remember, type StopAsking, rememberText } from '../../core/remember.ts'
 import { type UpstreamSettings, settingOf } from '../../core/settings.ts'
 import { statedTool } from '../../core/stated-tool.ts'
@@ -75,10 +75,10 @@ export function confirmationRequestOf(
   server: UpstreamSettings,
 ): ConfirmationRequest {
   const call = withoutConfirmState(given)
-  const actual = objectOf(call.params.at('arguments'))
+  const actual = asObject(call.params.at('arguments')?.value)
   const references = referencesSlot.of(call)
   const written = writtenArguments(call.params, references)
-  const values = objectOf(written)
+  const values = asObject(written?.value)
   const sent = writtenText(written, values)
   // Equal values in another order are the same call, and so are equal digits with other white space.
   const asSent = sent === undefined ? values : [canonical(values), withoutSpace(sent)]
@@ -86,7 +86,7 @@ export function confirmationRequestOf(
   const referenced = dataOf(call)
   const identity = referenced ? [comparable, sent ?? null, referenced.data.map(identityOf)] : asSent
   // A URL of data is a credential: it must not be shown.
-  const typed = typedText(rule, entry, objectIn(comparable))
+  const typed = typedText(rule, entry, asObject(comparable))
   const offer = offerOf(rule, entry, call)
   return {
     call,
@@ -128,14 +128,6 @@ export function stateOf({
   referenced,
 }: ConfirmationRequest): Pick<ApprovalRequest, 'digest' | 'written'> {
   return { digest, ...(referenced && { written: referenced.written }) }
-}
-
-function objectOf(payload: Payload | undefined): Arguments {
-  return objectIn(payload?.value)
-}
-
-function objectIn(value: unknown): Arguments {
-  return isObject(value) ? value : {}
 }
 
 /**

@@ -2,7 +2,7 @@
 import type { Call } from '../../core/call.ts'
 import { stepSlot } from '../../records/transactions.ts'
 import { type Descriptor, type Risk, riskRanks, type Cost } from '../../core/descriptor.ts'
-import { isObject } from '../../core/json/json.ts'
+import { asObject } from '../../core/json/json.ts'
 import type { Remember, StopAsking } from '../../core/remember.ts'
 import { type UpstreamSettings, settingOf } from '../../core/settings.ts'
 import { statesConfirmation } from '../../core/stated-tool.ts'
@@ -131,7 +131,7 @@ export function needsConfirmation(rule: Rule, entry: Descriptor, call?: Call): b
 /** The risk of a tool. */
 export function riskOf({ isLiteral }: Rule, { classification, definition }: Descriptor): Risk {
   if (!isLiteral || classification.risk === 'destructive') return classification.risk
-  const hints = isObject(definition.annotations) ? definition.annotations : {}
+  const hints = asObject(definition.annotations)
   // A missing `destructiveHint` means that a tool may be destructive, unless it only reads (2025-03-26 server/tools).
   const hasHint = typeof hints.destructiveHint === 'boolean' || hints.readOnlyHint === true
   return hasHint ? classification.risk : 'destructive'

@@ -17,7 +17,7 @@ import {
   type ToolContract,
 } from '../../core/contract.ts'
 import { GatewayError, errorCodes } from '../../core/error.ts'
-import { isObject, canonical, isSame } from '../../core/json/json.ts'
+import { asObject, isObject, canonical, isSame } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
 import { type ToolSettings, settingOf, isGuarded, onlyServer, type Settings } from '../../core/settings.ts'
 import { aliasOf } from '../../core/text/alias.ts'
@@ -393,7 +393,7 @@ function exposedContract(
 
 function toolContract({ definition, facts, words }: ToolDescription): ToolContract {
   const { inputSchema, outputSchema, annotations, title, description } = definition
-  const { title: hint, ...hints } = isObject(annotations) ? annotations : {}
+  const { title: hint, ...hints } = asObject(annotations)
   return {
     input: inputSchema ?? {},
     ...(outputSchema !== undefined && { output: outputSchema }),

@@ -3,7 +3,7 @@
  * too long to create is left out there.
  */
 import type { Call, Handler, Middleware, Outcome } from '../../core/call.ts'
-import { Payload } from '../../core/payload.ts'
+import { Payload, type Fields } from '../../core/payload.ts'
 import { attempt, within } from '../../core/time/waiting.ts'
 import { describeAllServers } from '../../descriptions/model/describe.ts'
 import type { ServerDescription } from '../../descriptions/model/description.ts'
@@ -13,8 +13,6 @@ import type { Services } from '../feature.ts'
 
 /** What documents are made with. */
 export type DescribingDeps = Pick<Services, 'log' | 'servers' | 'descriptions' | 'features'>
-
-type Fields = Readonly<Record<string, unknown>>
 
 /** Additions to the result of `server/discover`. */
 interface DiscoverAdditions {

@@ -3,6 +3,7 @@
  * leaves the chain here, above everything that keeps something, and goes through the chain for dry runs instead
  * (`CallLayer.dryRun`), whose end is a report.
  */
+import type { Fields } from '../../core/payload.ts'
 import {
   type Call,
   compose,
@@ -163,8 +164,6 @@ function isInArguments({ params, tool }: Call): boolean {
 }
 
 // The end of the chain for dry runs: the report of what the call would do, as the result of the tool.
-
-type Fields = Readonly<Record<string, unknown>>
 
 /** The longest arguments in a report, in bytes of JSON: the caller knows what it sent. */
 const MAX_ARGUMENTS_BYTES = 65_536

@@ -19,7 +19,7 @@ import {
   withoutSdkPrefix,
   hasForeignMessage,
 } from '../../core/failure.ts'
-import { isObject, isSame } from '../../core/json/json.ts'
+import { asObject, isObject, isSame } from '../../core/json/json.ts'
 import type { Log } from '../../core/log.ts'
 import { Payload } from '../../core/payload.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
@@ -133,7 +133,7 @@ function describeFailure(outcome: Result, call: Call, { context, compat }: Failu
 
 /** Whether the gateway made the result itself: an error, a report, or a request to confirm, whose link must stay intact. */
 function isFromGateway({ fields }: Payload, { requestId }: Call): boolean {
-  const meta = isObject(fields._meta) ? fields._meta : {}
+  const meta = asObject(fields._meta)
   const error = meta[ERROR_KEY]
   if (Object.hasOwn(meta, DRY_RUN_KEY)) return true
   return isObject(error) && (error.requestId === requestId || Object.hasOwn(meta, CONFIRMATION_KEY))
@@ -156,7 +156,7 @@ function refusalResult(thrown: unknown, call: Call, { context, compat }: Failure
 function withRelayed({ data, extra: { relayed } }: GatewayError): Structured {
   if (!relayed) return data
   const { code, data: sent } = relayed.fields
-  const details = isObject(data.details) ? data.details : {}
+  const details = asObject(data.details)
   const own = sent === undefined || isStructured(sent) ? {} : { data: sent }
   return { ...data, details: { ...details, upstream: { code, ...own } } }
 }

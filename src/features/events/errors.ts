@@ -4,7 +4,7 @@
  * uses the codes of SEP-3415; a client of the sketch gets the others.
  */
 import { asGatewayError, GatewayError } from '../../core/error.ts'
-import { isObject } from '../../core/json/json.ts'
+import { asObject } from '../../core/json/json.ts'
 
 /** The codes by name. */
 const codes = {
@@ -146,13 +146,13 @@ export function errorOfServer(thrown: unknown): GatewayError {
 
 /** The error with which a server ended a subscription. */
 export function terminationOf(error: unknown): GatewayError {
-  const { code, data } = isObject(error) ? error : {}
+  const { code, data } = asObject(error)
   return knownError(code, data) ?? forbidden('terminated', 'The server ended the subscription.')
 }
 
 function knownError(code: unknown, given: unknown): GatewayError | undefined {
   if (typeof code !== 'number') return undefined
-  const data = isObject(given) ? given : {}
+  const data = asObject(given)
   switch (inSepColumn(code)) {
     case -32023:
       return notFound('event')

@@ -7,7 +7,7 @@
  */
 import { GatewayError } from '../../core/error.ts'
 import type { Call } from '../../core/call.ts'
-import { canonical, isObject, readJson } from '../../core/json/json.ts'
+import { canonical, asObject, isObject, readJson } from '../../core/json/json.ts'
 import type { Seal, SealUse } from '../../core/seal.ts'
 import { world } from '../../core/world.ts'
 import { isBefore } from '../../durable/log.ts'
@@ -94,7 +94,7 @@ export function asSubscription(record: SubscriptionRecord): Subscription {
   return {
     record,
     events: Array.isArray(events) ? events.map(String) : [],
-    filter: isObject(filter) ? filter : {},
+    filter: asObject(filter),
     positions: parsePositions(record.watermark),
   }
 }

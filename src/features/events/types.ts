@@ -8,7 +8,7 @@ import type { Call, Middleware, Notification, Outcome, Target } from '../../core
 import type { Descriptor } from '../../core/descriptor.ts'
 import { asGatewayError, type GatewayError } from '../../core/error.ts'
 import { isNumber } from '../../core/json/exact-number.ts'
-import { isObject, isSame } from '../../core/json/json.ts'
+import { asObject, isObject, isSame } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
 import type { Principal } from '../../core/principal.ts'
 import { schemaChanges } from '../../core/schema/schema-change.ts'
@@ -121,7 +121,7 @@ export function isBy(by: string | undefined, { id }: Principal): boolean {
 
 /** Whether data has the values of a filter: each an equal one, one of a list, or a text with `*`. */
 export function hasFields(data: unknown, filter: Fields): boolean {
-  const fields = isObject(data) ? data : {}
+  const fields = asObject(data)
   return Object.entries(filter).every(([name, value]) => {
     const actual = Object.hasOwn(fields, name) ? fields[name] : undefined
     return [value].flat().some((each) => isMatch(each, actual))

@@ -7,7 +7,7 @@ import { internalCall } from '../own-calls.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
 import { type Category, GatewayError, isCategory } from '../../core/error.ts'
 import { classify, firstWords, type Rule, isAnsweredCode, isGatewayRefusal } from '../../core/failure.ts'
-import { isObject } from '../../core/json/json.ts'
+import { asObject, isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
 import { validator } from '../../core/schema/schema.ts'
 import { isoTime } from '../../core/time/waiting.ts'
@@ -172,7 +172,7 @@ export async function verify(
   const { find } = expression
   if (!find) throw new Error('it does not name what to look for')
   const given = call.params.fields.arguments
-  const outcome = await deps.invoker.call(snapshotCall(expression, call, upstream, asArguments(given)))
+  const outcome = await deps.invoker.call(snapshotCall(expression, call, upstream, asObject(given)))
   if (outcome.kind !== 'result') throw new Error('the server requests input first')
   if (outcome.result.fields.isError === true) throw new Error('the read failed')
   return foundAt(resultValue(outcome.result), find)
@@ -199,10 +199,6 @@ function snapshotCall(
     arguments: evaluate(expression, { args }),
     during: call,
   })
-}
-
-function asArguments(given: unknown): Readonly<Record<string, unknown>> {
-  return isObject(given) ? given : {}
 }
 
 function fits(value: unknown, entry: Descriptor | undefined): boolean {

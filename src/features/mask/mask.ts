@@ -5,7 +5,7 @@ import { isUtf8 } from 'node:buffer'
 import type { Call, Notification, Outcome, InputRequests, Target } from '../../core/call.ts'
 import { spoolSlot } from '../../core/spool.ts'
 import { GatewayError } from '../../core/error.ts'
-import { isObject, exactly, readJson, elements, members } from '../../core/json/json.ts'
+import { asObject, isObject, exactly, readJson, elements, members } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
 import { type Check, type JsonSchema, type SchemaProblem, validator } from '../../core/schema/schema.ts'
 import { MASKED_KEY } from '../../protocol/meta-keys.ts'
@@ -83,7 +83,7 @@ export function copyMask(settings: unknown): CopyMask {
       const masker = createMasker(rules)
       if (part === 'result') return maskResult(Payload.of(value), masker, { uri })?.value ?? {}
       const { arguments: sent, ...rest } = value
-      const others = objectOf(maskMessage(rest, masker, uri))
+      const others = asObject(maskMessage(rest, masker, uri))
       return {
         ...others,
         // Names are what entries are called by.
@@ -175,8 +175,8 @@ function maskFailure(thrown: unknown, rules: Rules, uri: unknown): unknown {
   const maskedParts = {
     ...(suggestion !== undefined && { suggestion: masker.text(suggestion) }),
     ...(body !== undefined && { body: masker.text(body) }),
-    ...(details !== undefined && { details: objectOf(masked(details)) }),
-    ...(data !== undefined && { data: objectOf(masked(data)) }),
+    ...(details !== undefined && { details: asObject(masked(details)) }),
+    ...(data !== undefined && { data: asObject(masked(data)) }),
     ...(relayed && {
       relayed: relayed.with({
         message: masked(relayed.fields.message),
@@ -185,10 +185,6 @@ function maskFailure(thrown: unknown, rules: Rules, uri: unknown): unknown {
     }),
   }
   return masker.count === 0 ? thrown : new GatewayError(thrown.code, message, { ...extra, ...maskedParts })
-}
-
-function objectOf(value: unknown): Readonly<Record<string, unknown>> {
-  return isObject(value) ? value : {}
 }
 
 // Masks the parts of a result so that it still matches the tool's output schema.

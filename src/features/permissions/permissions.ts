@@ -40,7 +40,7 @@ import { answerHeld, answerCheck, checkTool } from './preflight.ts'
 import { answerNegotiate, negotiateTool, Sessions } from './negotiate.ts'
 import { type PermissionSettings, permissionsSchema } from '../settings/authorize.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
-import { isObject, elements, members } from '../../core/json/json.ts'
+import { asObject, isObject, elements, members } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
 import { fold } from './path-variants.ts'
@@ -295,7 +295,7 @@ function admitReference(call: Call, settings: UpstreamSettings, context: Context
   refuseDuplicateKeys(call.params)
   const { ref } = call.params.fields
   refuseDuplicateReferences(call.params.at('ref'))
-  const { name, uri } = isObject(ref) ? ref : {}
+  const { name, uri } = asObject(ref)
   const [kind, subject] = typeof uri === 'string' ? (['resource', uri] as const) : (['prompt', name] as const)
   if (typeof subject !== 'string' || subject.length > MAX_NAME_LENGTH) throw missingTarget('ref')
   const gate = gateOf({ kind, name: subject, classification: readAccess }, settings)

@@ -3,7 +3,7 @@ import { world } from '../../core/world.ts'
 import { isAnswer } from '../../core/failure.ts'
 import type { Call, Outcome, Middleware } from '../../core/call.ts'
 import { resultValue } from '../../core/undo/expression.ts'
-import { isObject } from '../../core/json/json.ts'
+import { asObject, isObject } from '../../core/json/json.ts'
 import type { Payload } from '../../core/payload.ts'
 import { settingOf } from '../../core/settings.ts'
 import { writtenArguments, referencesSlot } from '../../core/used-reference.ts'
@@ -104,7 +104,7 @@ function withConfigured(
   call: Call,
 ): readonly Source[] {
   const given = writtenArguments(call.params, referencesSlot.of(call))?.value
-  const configured = configuredSource({ args: isObject(given) ? given : {}, result: resultValue(result) })
+  const configured = configuredSource({ args: asObject(given), result: resultValue(result) })
   const [first] = detected
   if (!first) return detected
   return configured.source === undefined

@@ -6,7 +6,7 @@ import type { Call, Handler, Outcome } from '../../core/call.ts'
 import { dryRunSlot } from '../../core/dry-run.ts'
 import { invalidParam } from '../../core/error.ts'
 import { isoTime } from '../../core/time/waiting.ts'
-import { isObject } from '../../core/json/json.ts'
+import { asObject } from '../../core/json/json.ts'
 import type { Payload } from '../../core/payload.ts'
 import {
   argumentsHash,
@@ -98,7 +98,7 @@ function claimsOf(
     ...(call.method === 'tools/call' ? { tool: String(name) } : { uri: String(uri) }),
     server,
     principal: principalHash(call.principal.id),
-    arguments_sha256: argumentsHash(isObject(given) ? given : {}),
+    arguments_sha256: argumentsHash(asObject(given)),
     content_sha256: contentHash(result),
     ...(typeof retrievedAt === 'string' && { retrieved_at: retrievedAt }),
     was_replay: wasReplay,

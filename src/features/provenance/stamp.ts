@@ -2,7 +2,7 @@
 import { world } from '../../core/world.ts'
 import { exactly, isObject, readJson } from '../../core/json/json.ts'
 import { find, type Scope } from '../../core/json/path.ts'
-import { only, Payload } from '../../core/payload.ts'
+import { only, Payload, type Fields } from '../../core/payload.ts'
 import { isSecretName } from '../../core/text/secret.ts'
 import { isoTime } from '../../core/time/waiting.ts'
 import { parsePath } from '../../core/undo/expression.ts'
@@ -25,8 +25,6 @@ const ATTESTED_BY = 'gatehouse'
 
 /** How many claims of a server are kept. */
 const MAX_CLAIMS = 50
-
-type Fields = Readonly<Record<string, unknown>>
 
 /**
  * The stamp of the gateway as JSON: source, retrieval time, and transformations. Built as a string, because encoding an

@@ -7,7 +7,7 @@ import type { Call, Handler, Outcome, Notification } from '../../core/call.ts'
 import { isPageSlot } from '../../core/spool.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
 import { GatewayError, asGatewayError } from '../../core/error.ts'
-import { isObject, exactly } from '../../core/json/json.ts'
+import { asObject, isObject, exactly } from '../../core/json/json.ts'
 import { asCalled } from '../../core/judgement/call.ts'
 import {
   type PageArgument,
@@ -195,10 +195,10 @@ class Collector {
   async run(): Promise<Outcome> {
     const { from, next } = this.#options
     const first = from ? withPage(this.#call, from.next) : this.#call
-    this.#recordSelected(argumentsOf(first))
+    this.#recordSelected(asObject(first.params.fields.arguments))
     const outcome = await next(this.#observed(first))
     if (outcome.kind !== 'result' || !isAnswer(outcome.result)) return outcome
-    const page = this.#read(outcome.result, argumentsOf(first))
+    const page = this.#read(outcome.result, asObject(first.params.fields.arguments))
     if (!page) return this.#options.isRequested ? notCollected(outcome) : outcome
     this.#add(page)
     return { kind: 'result', result: await this.#collect(page) }
@@ -252,7 +252,7 @@ class Collector {
     const { signal } = this.#call
     signal.throwIfAborted()
     deadlineSlot.of(this.#call)?.renew()
-    const given = argumentsOf(withPage(this.#call, next))
+    const given = asObject(withPage(this.#call, next).params.fields.arguments)
     this.#seen.add(keyOf(next))
     const failed = (failure: Payload | GatewayError): Stop => {
       const isLate = failure instanceof GatewayError && failure === this.#deadlineError
@@ -507,11 +507,6 @@ function keyOf({ argument, value }: NextPage): string {
   return exactly([argument, value])
 }
 
-function argumentsOf({ params }: Call): Readonly<Record<string, unknown>> {
-  const { arguments: given } = params.fields
-  return isObject(given) ? given : {}
-}
-
 /** The call for another page. */
 function withPage(call: Call, { argument, value }: NextPage): Call {
   const given = call.params.at('arguments') ?? Payload.of({})
@@ -636,7 +631,7 @@ function sealCheckpoint({ next, sequence }: Checkpoint, call: Call, seal: Seal):
 function openCheckpoint(token: string, call: Call, seal: Seal): Checkpoint {
   const opened = token.length > MAX_TOKEN_LENGTH ? undefined : seal.open(token, useOf(call))
   if (opened?.kind === 'expired') throw expired()
-  const value = opened?.kind === 'valid' && isObject(opened.value) ? opened.value : {}
+  const value = asObject(opened?.kind === 'valid' ? opened.value : undefined)
   const { tool, arguments: hash, argument, cursor, sequence } = value
   const isOwn = tool === call.target.name && hash === argumentsHash(call.params.fields.arguments)
   if (!isOwn || typeof argument !== 'string' || typeof sequence !== 'number') throw unknownCheckpoint()

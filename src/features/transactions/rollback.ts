@@ -11,7 +11,7 @@ import { world } from '../../core/world.ts'
 import { internalCall } from '../own-calls.ts'
 import type { Call, Handler, Outcome } from '../../core/call.ts'
 import { GatewayError, asGatewayError } from '../../core/error.ts'
-import { isObject } from '../../core/json/json.ts'
+import { asObject, isObject } from '../../core/json/json.ts'
 import { background } from '../../core/log.ts'
 import type { Principal } from '../../core/principal.ts'
 import { pause } from '../../core/time/waiting.ts'
@@ -256,7 +256,7 @@ function failureOf(outcome: Outcome, since: number): ErrorData | undefined {
     ).data
   }
   const { _meta, isError } = outcome.result.fields
-  const meta: ErrorData = isObject(_meta) ? _meta : {}
+  const meta: ErrorData = asObject(_meta)
   if (isError !== true) return isBefore(meta, since) ? { code: STALE_KEY_CODE } : undefined
   const error = meta[ERROR_KEY]
   // It would be repeated again and again.
@@ -271,7 +271,7 @@ function isBefore({ was_replay: isReplay, original_timestamp: at }: ErrorData, s
 
 /** Marks that the step may not have taken effect, so there may have been nothing to undo. */
 function withUncertainStep(error: ErrorData): ErrorData {
-  const details = isObject(error.details) ? error.details : {}
+  const details = asObject(error.details)
   return { ...error, details: { ...details, step_outcome: 'unknown' } }
 }
 

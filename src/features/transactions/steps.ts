@@ -5,7 +5,7 @@ import { type Call, type Handler, type InterimOutcome, isOpen, type Outcome } fr
 import { keepsResultSlot } from '../../core/used-reference.ts'
 import { withFinding } from '../../core/dry-run.ts'
 import { GatewayError, asGatewayError } from '../../core/error.ts'
-import { isObject } from '../../core/json/json.ts'
+import { asObject, isObject } from '../../core/json/json.ts'
 import { background } from '../../core/log.ts'
 import { asCalled } from '../../core/judgement/call.ts'
 import { hasForeignMessage } from '../../core/failure.ts'
@@ -279,7 +279,7 @@ async function mustBeUndoable(call: Call, principal: Principal, deps: Deps): Pro
 
 /** The arguments of an expression that are known before the call. */
 function knownArguments({ tool, arguments: given }: Expression, { params }: Call): Record<string, unknown> {
-  const args = isObject(params.fields.arguments) ? params.fields.arguments : {}
+  const args = asObject(params.fields.arguments)
   const known = [...given].flatMap((each) => {
     try {
       return Object.entries(evaluate({ tool, arguments: new Map([each]) }, { args }))

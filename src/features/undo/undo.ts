@@ -10,7 +10,7 @@ import { stepSlot } from '../../records/transactions.ts'
 import type { ToolFacts, Descriptor } from '../../core/descriptor.ts'
 import { type UndoForecast, withFinding } from '../../core/dry-run.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
-import { isObject } from '../../core/json/json.ts'
+import { asObject, isObject } from '../../core/json/json.ts'
 import { asCalled } from '../../core/judgement/call.ts'
 import { maskedArguments, displayCall, secretNames } from '../../core/masked-arguments.ts'
 import type { Payload } from '../../core/payload.ts'
@@ -259,10 +259,11 @@ class UndoLog {
   /** How a call would be undone, as far as that is known without a call of its server. @throws COMPENSATION_UNAVAILABLE */
   async forecast(call: Call, tool: string): Promise<UndoForecast> {
     const { deps, upstream } = this.#options
-    const given = call.params.fields.arguments
     const rule = await ruleOf(deps, upstream, tool)
     const isKnownLater = rule?.kind === 'restore' || needsResult(rule, undefined)
-    const way = isKnownLater ? undefined : compensationFor(rule, { args: isObject(given) ? given : {} })
+    const way = isKnownLater
+      ? undefined
+      : compensationFor(rule, { args: asObject(call.params.fields.arguments) })
     const problem = way && (await compensationProblem(call, way, { upstream, deps }))
     const reason = problem ?? (way?.kind === 'none' ? way.reason : undefined)
     if (reason !== undefined && stepSlot.of(call)?.mustBeUndoable)
@@ -277,8 +278,7 @@ class UndoLog {
     const { deps, snapshots, upstream } = this.#options
     const { principal, client, meta, params } = call
     const step = stepSlot.of(call)
-    const given = params.fields.arguments
-    const args = isObject(given) ? given : {}
+    const args = asObject(params.fields.arguments)
     const written = writtenArguments(params, referencesSlot.of(call))?.value
     const rule = await ruleOf(deps, upstream, tool)
     const snapshot =
@@ -295,7 +295,7 @@ class UndoLog {
       ...(client.session !== undefined && { session: client.session }),
       upstream,
       tool,
-      arguments: maskedArguments(isObject(written) ? written : {}, secrets),
+      arguments: maskedArguments(asObject(written), secrets),
       ...(secrets.length > 0 && { secrets }),
       ...(typeof meta.traceparent === 'string' && { trace: meta.traceparent }),
       ...(step && { transaction: step.transaction, step: step.step }),
@@ -373,11 +373,10 @@ class UndoLog {
     const found =
       typeof actionKey === 'string' ? await actions.find(actionKey).catch(() => undefined) : undefined
     if (!found) return undefined
-    const given = call.params.fields.arguments
     const rule = await ruleOf(deps, found.upstream, found.tool)
     return {
       action: { ...found, key: stepSlot.of(call)?.deed ?? found.key },
-      args: isObject(given) ? given : {},
+      args: asObject(call.params.fields.arguments),
       // The snapshot is already part of the compensation; the current state may differ by now.
       rule: rule?.kind === 'call' ? rule : undefined,
       snapshot: undefined,

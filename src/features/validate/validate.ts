@@ -7,7 +7,7 @@ import { dryRunSlot } from '../../core/dry-run.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
 import { GatewayError, invalidParam, unknownTool } from '../../core/error.ts'
 import { isAnswer } from '../../core/failure.ts'
-import { isObject } from '../../core/json/json.ts'
+import { asObject, isObject } from '../../core/json/json.ts'
 import { duplicateKey } from '../../core/json/read.ts'
 import type { Log } from '../../core/log.ts'
 import type { Payload } from '../../core/payload.ts'
@@ -494,7 +494,7 @@ function permissionRules({ allow, deny }: UpstreamSettings, name: string): reado
     ...(allowing === undefined ? [] : [['allow', allowing, allow[allowing]] as const]),
   ]
   return found.flatMap(([key, glob, rule]) =>
-    Object.keys(isObject(rule) ? rule : {}).map((argument) => ({
+    Object.keys(asObject(rule)).map((argument) => ({
       path: `${key}.${yamlKey(glob)}.${yamlKey(argument)}`,
       argument,
     })),
@@ -530,7 +530,7 @@ function argumentsOf(expression: Expression): readonly (string | undefined)[] {
 function maskingRules({ inputSchema }: Descriptor['definition']): readonly ArgumentRule[] {
   if (!isObject(inputSchema) || secretNames(inputSchema).length === 0) return []
   const { properties, $defs, definitions } = inputSchema
-  return Object.entries(isObject(properties) ? properties : {}).flatMap(([argument, schema]) => {
+  return Object.entries(asObject(properties)).flatMap(([argument, schema]) => {
     const isReferring = JSON.stringify(schema).includes('"$ref"')
     const own = { properties: { [argument]: schema }, ...(isReferring && { $defs, definitions }) }
     const isOuter = secretNames(own).some((name) => name !== argument)

@@ -3,7 +3,7 @@
  * each other under `blob-chunk:`, without a gap.
  */
 import { world } from '../../core/world.ts'
-import { isObject } from '../../core/json/json.ts'
+import { asObject } from '../../core/json/json.ts'
 import { FOREVER, type Store } from '../store.ts'
 import {
   type BlobEntry,
@@ -128,7 +128,7 @@ function entryOf(entry: Omit<Entry, 'writtenAt'>): string {
 
 function parseEntry(text: string): Entry {
   const value: unknown = parseJson(text)
-  const { size, writtenAt, isWhole } = isObject(value) ? value : {}
+  const { size, writtenAt, isWhole } = asObject(value)
   return { size: Number(size), writtenAt: Number(writtenAt), isWhole: isWhole === true }
 }
 

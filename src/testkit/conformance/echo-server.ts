@@ -3,7 +3,7 @@
  * reached it. It is a server of MCP 2025-11-25 inside of this process, in the place of a child process.
  */
 import { setTimeout as wait } from 'node:timers/promises'
-import { isObject, readJson } from '../../core/json/json.ts'
+import { asObject, isObject, readJson } from '../../core/json/json.ts'
 import { latestLegacy } from '../../core/revisions.ts'
 import type {
   TransportInterceptor,
@@ -135,7 +135,7 @@ class EchoTransport implements UpstreamTransport {
     const message = readJson(text)
     if (!isObject(message) || typeof message.method !== 'string' || message.id === undefined) return
     const { id, method } = message
-    const params = isObject(message.params) ? message.params : {}
+    const params = asObject(message.params)
     // The gateway goes on before the response arrives, as with any server.
     setImmediate(() => {
       void this.#answer(id, method, params).then((answer) => this.#receive({ id, ...answer }, id))
@@ -165,12 +165,12 @@ class EchoTransport implements UpstreamTransport {
     if (method === 'ping') return {}
     if (method === 'tools/list') return { tools: definitions }
     if (method !== 'tools/call') throw new Error(`Method not found: ${method}`)
-    const meta = isObject(params._meta) ? params._meta : {}
+    const meta = asObject(params._meta)
     const { progressToken } = meta
     return this.#server.run(
       {
         tool: String(params.name),
-        arguments: isObject(params.arguments) ? params.arguments : {},
+        arguments: asObject(params.arguments),
         meta,
       },
       (progress, total) => {

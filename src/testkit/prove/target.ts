@@ -3,7 +3,7 @@ import { NS } from '../../core/identity.ts'
 import type { Handler } from '../../core/call.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { firstWords } from '../../core/failure.ts'
-import { isObject, readJson } from '../../core/json/json.ts'
+import { asObject, isObject, readJson } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
 import { resultValue } from '../../core/undo/expression.ts'
 import { ownCall } from '../../protocol/lift.ts'
@@ -73,9 +73,9 @@ export class ProofTarget {
   /** What the server calls itself. */
   async info(): Promise<{ readonly name: string; readonly version: string }> {
     const { fields } = await this.#request('server/discover', {})
-    const meta = isObject(fields._meta) ? fields._meta : {}
+    const meta = asObject(fields._meta)
     const found = meta[metaKeys.serverInfo] ?? fields.serverInfo
-    const { name, version } = isObject(found) ? found : {}
+    const { name, version } = asObject(found)
     return {
       name: typeof name === 'string' ? name : this.#upstream,
       version: typeof version === 'string' ? version : 'of unknown version',
@@ -84,7 +84,7 @@ export class ProofTarget {
 
   async #request(method: string, params: Json, name?: string): Promise<ToolAnswer> {
     const target = { upstream: this.#upstream, method, ...(name !== undefined && { name }) }
-    const meta = isObject(params._meta) ? params._meta : {}
+    const meta = asObject(params._meta)
     try {
       const outcome = await this.#handle(ownCall({ method, params: Payload.of(params), target, meta }))
       if (outcome.kind !== 'result') return refused('the server requests input, which a proof cannot give')
@@ -154,7 +154,7 @@ export class Wire {
     if (!isObject(message) || message.method !== 'tools/call' || !isObject(message.params)) return undefined
     const { name: sent, arguments: args } = message.params
     const name = this.#renames[String(sent)] ?? String(sent)
-    const problem = outsideOf(this.#sandbox, isObject(args) ? args : {}, { mustBind: false })
+    const problem = outsideOf(this.#sandbox, asObject(args), { mustBind: false })
     if (problem !== undefined) return `${name} was not called: ${problem}`
     this.#counts.set(name, this.count(name) + 1)
     if (name !== this.#toDrop || typeof message.id !== 'number') return undefined

@@ -2,7 +2,7 @@
  * The arguments of the calls of a proof: given in a file or the configuration, or made from the schema. Each trial has
  * texts of its own, so that no trial finds what another one left behind.
  */
-import { isObject } from '../../core/json/json.ts'
+import { asObject, isObject } from '../../core/json/json.ts'
 import { isWidening, isTrial } from '../../core/undo/selectors.ts'
 import { type Field, fieldsOf } from '../../core/undo/tool-shape.ts'
 import { longIntegerFor, UnusableSchema, validator } from '../../core/schema/schema.ts'
@@ -164,7 +164,7 @@ class Generator {
   /** @throws Error if the schema is beyond what can be made */
   arguments({ inputSchema, name }: Json): Json {
     const isFolder = wordsOf(String(name)).some((word) => /^(?:dir|directory|folder)$/.test(word))
-    return this.#object(isObject(inputSchema) ? inputSchema : {}, { depth: 0, isFolder })
+    return this.#object(asObject(inputSchema), { depth: 0, isFolder })
   }
 
   #object(schema: Json, place: Place): Json {

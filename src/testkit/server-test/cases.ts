@@ -3,7 +3,7 @@
  * Whether the server has to refuse it is not assumed: the schema itself decides.
  */
 import type { Fields } from '../../core/payload.ts'
-import { isObject, referredTo } from '../../core/json/json.ts'
+import { asObject, isObject, referredTo } from '../../core/json/json.ts'
 import { UnusableSchema, validator, longIntegerFor } from '../../core/schema/schema.ts'
 import { parseJson } from '../../core/json/read.ts'
 
@@ -64,8 +64,8 @@ export function casesOf(
   const bases = ['valid/example-1', 'valid/all', 'valid/required']
   const base = bases.flatMap((id) => valid.find((each) => each.id === id) ?? [])[0]
   const given = base
-    ? fieldsOf(base.arguments)
-    : fieldsOf(sampleOf(inputSchema, { root: inputSchema, extent: 'required' }))
+    ? asObject(base.arguments)
+    : asObject(sampleOf(inputSchema, { root: inputSchema, extent: 'required' }))
   const changed = [
     ...changedCases(inputSchema, given),
     ...(base ? hostileCases(inputSchema, given, random) : []),
@@ -88,7 +88,7 @@ function validCases(schema: Fields, given: readonly unknown[]): readonly Case[] 
     ...examples
       .slice(0, MAX_CHOICES)
       .map((example, index): [string, unknown] => [`example-${index + 1}`, example]),
-    ...choices(schema, fieldsOf(all)),
+    ...choices(schema, asObject(all)),
   ]
   const seen = new Set<string>()
   return made.flatMap(([id, value]) => {
@@ -101,7 +101,7 @@ function validCases(schema: Fields, given: readonly unknown[]): readonly Case[] 
 
 /** A call with each further value of an enumeration. */
 function choices(schema: Fields, all: Fields): [string, unknown][] {
-  return Object.entries(fieldsOf(schema.properties)).flatMap(([name, member]) => {
+  return Object.entries(asObject(schema.properties)).flatMap(([name, member]) => {
     const own = resolved(member, schema)
     const values: readonly unknown[] =
       own && Array.isArray(own.enum) ? own.enum : own && typeOf(own) === 'boolean' ? [false] : []
@@ -127,7 +127,7 @@ function changedCases(schema: Fields, given: Fields): Draft[] {
   return [
     { id: 'wrong-type/arguments', kind: 'wrong-type', arguments: ['text'] },
     { id: 'extra/argument', kind: 'extra', arguments: extra },
-    { id: 'hostile/prototype', kind: 'hostile', arguments: { ...given, ...fieldsOf(polluted) } },
+    { id: 'hostile/prototype', kind: 'hostile', arguments: { ...given, ...asObject(polluted) } },
     ...memberCases(schema, schema, given).map(({ id, kind, value }) => ({ id, kind, arguments: value })),
   ]
 }
@@ -142,7 +142,7 @@ interface MemberCase {
 /** The cases of the members of an object, and of the objects in it. */
 function memberCases(schema: Fields, root: Fields, given: Fields, path = ''): MemberCase[] {
   const required: readonly unknown[] = Array.isArray(schema.required) ? schema.required : []
-  return Object.entries(fieldsOf(schema.properties)).flatMap(([name, member]): MemberCase[] => {
+  return Object.entries(asObject(schema.properties)).flatMap(([name, member]): MemberCase[] => {
     const at = `${path}${name}`
     const own = resolved(member, root)
     const { [name]: value, ...others } = given
@@ -240,7 +240,7 @@ function listBoundaries(schema: Fields, value: readonly unknown[], add: Add): vo
 }
 
 function hostileCases(schema: Fields, given: Fields, random: () => number): Draft[] {
-  const texts = Object.entries(fieldsOf(schema.properties)).filter(([name, member]) => {
+  const texts = Object.entries(asObject(schema.properties)).filter(([name, member]) => {
     const own = resolved(member, schema)
     return own && typeOf(own) === 'string' && !Array.isArray(own.enum) && typeof given[name] === 'string'
   })
@@ -354,7 +354,7 @@ function resolved(schema: unknown, root: Fields, depth = 0): Fields | undefined 
 }
 
 function merged(one: Fields, other: Fields): Fields {
-  const properties = { ...fieldsOf(one.properties), ...fieldsOf(other.properties) }
+  const properties = { ...asObject(one.properties), ...asObject(other.properties) }
   const required = [one.required, other.required].flatMap((each) => (Array.isArray(each) ? each : []))
   return {
     ...one,
@@ -362,11 +362,6 @@ function merged(one: Fields, other: Fields): Fields {
     ...(Object.keys(properties).length > 0 && { properties }),
     ...(required.length > 0 && { required }),
   }
-}
-
-/** The members of a value, if it is an object. */
-function fieldsOf(value: unknown): Fields {
-  return isObject(value) ? value : {}
 }
 
 /** The type of the values of a schema: the first one, if there are several. */
@@ -427,7 +422,7 @@ function objectOf(schema: Fields, sampling: Sampling, depth: number): unknown {
   const required: readonly unknown[] = Array.isArray(schema.required) ? schema.required : []
   const isFull = sampling.extent === 'all' && depth < MAX_FULL_DEPTH
   const entries: [string, unknown][] = []
-  for (const [name, member] of Object.entries(fieldsOf(schema.properties))) {
+  for (const [name, member] of Object.entries(asObject(schema.properties))) {
     const isRequired = required.includes(name)
     if (!isRequired && !isFull) continue
     const value = sampleOf(member, sampling, name, depth + 1)

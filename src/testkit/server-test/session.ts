@@ -5,7 +5,7 @@
  */
 import { asGatewayError } from '../../core/error.ts'
 import { self } from '../../core/identity.ts'
-import { isObject, readJson } from '../../core/json/json.ts'
+import { asObject, isObject, readJson } from '../../core/json/json.ts'
 import { type Fields, Payload } from '../../core/payload.ts'
 import { excerpt } from '../../core/text/redact.ts'
 import type { Redactor } from '../../core/text/redactor.ts'
@@ -111,7 +111,7 @@ export class ServerSession {
 
   get capabilities(): Fields {
     const { capabilities } = this.#discovered
-    return isObject(capabilities) ? capabilities : {}
+    return asObject(capabilities)
   }
 
   get era(): 'legacy' | 'modern' {
@@ -126,7 +126,7 @@ export class ServerSession {
   get serverInfo(): Fields {
     const { serverInfo, _meta: meta } = this.#discovered
     const info = isObject(meta) ? (meta[metaKeys.serverInfo] ?? serverInfo) : serverInfo
-    return isObject(info) ? info : {}
+    return asObject(info)
   }
 
   /** The faults so far. */

@@ -3,7 +3,7 @@
  * gateway, for the arguments of each call, not the name of the tool.
  */
 import type { Descriptor } from '../../core/descriptor.ts'
-import { isObject, isSame, readJson } from '../../core/json/json.ts'
+import { asObject, isObject, isSame, readJson } from '../../core/json/json.ts'
 import { asCalled } from '../../core/judgement/call.ts'
 import { type Fields, Payload } from '../../core/payload.ts'
 import type { Redactor } from '../../core/text/redactor.ts'
@@ -109,7 +109,7 @@ export function answerIn(all: readonly Tried[], input: Fields): WireAnswer | und
 
 /** Whether a call with these arguments only reads. */
 function isRead(tool: Descriptor, given: unknown): boolean {
-  const params = Payload.of({ name: tool.name, arguments: isObject(given) ? given : {} })
+  const params = Payload.of({ name: tool.name, arguments: asObject(given) })
   return asCalled(tool, { params }).classification.op === 'read'
 }
 

@@ -5,7 +5,7 @@
 import type { AuthorizationServer } from 'oauth4webapi'
 import { isLoopbackHost } from '../../core/address.ts'
 import { GatewayError } from '../../core/error.ts'
-import { isObject, readJson } from '../../core/json/json.ts'
+import { asObject, readJson } from '../../core/json/json.ts'
 import type { OAuthSettings } from '../../core/settings.ts'
 import {
   type ClientAuth,
@@ -107,7 +107,7 @@ async function register(
     body: JSON.stringify(wanted),
   })
   const value = readJson(await response.text())
-  const made = isObject(value) ? value : {}
+  const made = asObject(value)
   const [id, secret] = [textIn(made.client_id), textIn(made.client_secret)]
   if (!response.ok || id === undefined) {
     throw refused('did not register the gateway', failureOf(response.status, made), registerByHand)

@@ -7,7 +7,7 @@ import { createPrivateKey } from 'node:crypto'
 import { importJWK, type JWK } from 'jose'
 import { GatewayError } from '../../core/error.ts'
 import { ExactNumber } from '../../core/json/exact-number.ts'
-import { isObject, readJson } from '../../core/json/json.ts'
+import { asObject, isObject, readJson } from '../../core/json/json.ts'
 import type { DpopKey } from './dpop.ts'
 import { type OAuthHttp, type Failure, refused, unusableAnswer, permanent } from './oauth-http.ts'
 import type { HttpAnswer, Login, LoginHeaders, RequestTarget } from '../transport/auth-retry.ts'
@@ -182,7 +182,7 @@ async function sendProved(
 /** The JSON object of a successful response, whatever its status and type. @throws SERVER_UNAVAILABLE */
 async function readBody(response: Response): Promise<Body> {
   const value = readJson(await response.text())
-  const body = isObject(value) ? value : {}
+  const body = asObject(value)
   if (response.ok && textIn(body.access_token) !== undefined) return body
   // RFC 6749 §5.2: the status of a client that failed to authenticate.
   const implied = response.status === 401 ? { code: 'invalid_client' } : {}

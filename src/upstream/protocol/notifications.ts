@@ -4,7 +4,7 @@
  */
 import type { Call, Notification, Outcome } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
-import { isObject } from '../../core/json/json.ts'
+import { asObject, isObject } from '../../core/json/json.ts'
 import type { Log } from '../../core/log.ts'
 import { Payload } from '../../core/payload.ts'
 import type { Registry } from '../../core/registry.ts'
@@ -114,7 +114,8 @@ export class NotificationRouter {
       [...this.#uris.keys()].map((uri) => this.#send('resources/subscribe', Payload.of({ uri }))),
     )
     for (const { working, filter } of this.#listeners.keys())
-      for (const method of reportedChanges(filter, capabilities(discovered))) working.notify({ method })
+      for (const method of reportedChanges(filter, asObject(discovered.fields.capabilities)))
+        working.notify({ method })
   }
 
   close(): void {
@@ -191,18 +192,13 @@ export class NotificationRouter {
   }
 }
 
-function capabilities(discovered: Payload): Readonly<Record<string, unknown>> {
-  const { capabilities: declared } = discovered.fields
-  return isObject(declared) ? declared : {}
-}
-
 function subscribes(discovered: Payload): boolean {
-  const { resources } = capabilities(discovered)
+  const { resources } = asObject(discovered.fields.capabilities)
   return isObject(resources) && resources.subscribe === true
 }
 
 function has(discovered: Payload, name: string): boolean {
-  return isObject(capabilities(discovered)[name])
+  return isObject(asObject(discovered.fields.capabilities)[name])
 }
 
 // Determines the recipients of a notification. Over HTTP the stream of a request identifies it; over stdio many

@@ -14,7 +14,7 @@ import type { Notification } from '../../../core/call.ts'
 import { serverRequest } from '../../own-calls.ts'
 import { asGatewayError, GatewayError, isErrorCode } from '../../../core/error.ts'
 import { toDouble } from '../../../core/json/exact-number.ts'
-import { exactly, isObject } from '../../../core/json/json.ts'
+import { exactly, asObject, isObject } from '../../../core/json/json.ts'
 import { hasReachedShare, type Principal } from '../../../core/principal.ts'
 import { type Backoff, delayBefore } from '../../../core/time/backoff.ts'
 import { pause, within } from '../../../core/time/waiting.ts'
@@ -613,7 +613,7 @@ class ServerSubscription implements Job {
     // The tool that an event is about is unknown: every rule applies.
     const data = masked(this.#given.deps, given.data, { upstream, method: 'subscriptions/listen' })
     const at = typeof given.timestamp === 'string' ? Date.parse(given.timestamp) : Number.NaN
-    return { ...this.#entry(name, isObject(data) ? data : {}), id, ...(Number.isFinite(at) && { at }) }
+    return { ...this.#entry(name, asObject(data)), id, ...(Number.isFinite(at) && { at }) }
   }
 
   #entry(name: string, data: Fields): LoggedEvent {

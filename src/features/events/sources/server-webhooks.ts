@@ -11,7 +11,7 @@ import { publicUrl } from '../../../core/settings.ts'
 import { hash } from 'node:crypto'
 import { world } from '../../../core/world.ts'
 import { GatewayError } from '../../../core/error.ts'
-import { exactly, isObject, readJson } from '../../../core/json/json.ts'
+import { exactly, asObject, isObject, readJson } from '../../../core/json/json.ts'
 import type { SealUse } from '../../../core/seal.ts'
 import { Secret } from '../../../core/text/secret.ts'
 import { casUpdate } from '../../../durable/cas-update.ts'
@@ -216,7 +216,7 @@ function asCallback(text: string | undefined): Callback | undefined {
   const { name, arguments: given, secret, id, until } = value
   return {
     name,
-    arguments: isObject(given) ? given : {},
+    arguments: asObject(given),
     secret,
     ...(typeof id === 'string' && { id }),
     ...(typeof until === 'number' && { until }),

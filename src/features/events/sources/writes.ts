@@ -2,7 +2,7 @@
 import type { Call, Middleware, Outcome, Target } from '../../../core/call.ts'
 import type { Descriptor } from '../../../core/descriptor.ts'
 import { asGatewayError } from '../../../core/error.ts'
-import { isObject } from '../../../core/json/json.ts'
+import { asObject } from '../../../core/json/json.ts'
 import { asCalled } from '../../../core/judgement/call.ts'
 import { maskedArguments, secretNames } from '../../../core/masked-arguments.ts'
 import { writtenArguments, referencesSlot } from '../../../core/used-reference.ts'
@@ -47,7 +47,7 @@ export function writeEvents({ deps, events, writes }: SourceContext): EventSourc
 
 function toolType({ upstream, name, definition }: Descriptor, writes: Writes, deps: Deps): EventType {
   const { inputSchema } = definition
-  const properties = isObject(inputSchema) && isObject(inputSchema.properties) ? inputSchema.properties : {}
+  const properties = asObject(asObject(inputSchema).properties)
   return {
     upstream,
     name: successOf(name),
@@ -77,7 +77,7 @@ function toolType({ upstream, name, definition }: Descriptor, writes: Writes, de
     mayReceive: async ({ by, data }, call) => {
       if (writes !== 'all' && !isBy(by, call.principal)) return false
       const target = { upstream, method: 'tools/call', name }
-      const given = isObject(data.arguments) ? data.arguments : {}
+      const given = asObject(data.arguments)
       return mayCall(call, target, { name, arguments: given }, deps)
     },
   }
@@ -113,7 +113,7 @@ function logWrites(target: Target, events: ServerEvents, deps: Deps): Middleware
       const written = writtenArguments(call.params, referencesSlot.of(call))?.value
       const given = clean(maskedArguments(written, secretNames(call.tool?.definition.inputSchema)))
       const limits = { each: MAX_ARGUMENT_LENGTH, all: MAX_ARGUMENTS_LENGTH }
-      const { kept, omitted } = withinLimits(isObject(given) ? given : {}, limits)
+      const { kept, omitted } = withinLimits(asObject(given), limits)
       const data = { tool: name, arguments: kept, ...(omitted.length > 0 && { omitted }) }
       await events.add({ name: successOf(name), by: callerHash(call.principal.id), data })
     } catch (error) {

@@ -7,8 +7,8 @@
  */
 import type { Call, Handler, Middleware, Outcome } from '../../../core/call.ts'
 import { GatewayError, invalidParam } from '../../../core/error.ts'
-import { isObject } from '../../../core/json/json.ts'
-import type { Payload } from '../../../core/payload.ts'
+import { asObject, isObject } from '../../../core/json/json.ts'
+import type { Payload, Fields } from '../../../core/payload.ts'
 import { isoTime } from '../../../core/time/waiting.ts'
 import { world } from '../../../core/world.ts'
 import { unknownMethod } from '../../../protocol/methods.ts'
@@ -160,7 +160,7 @@ const MEDIA_TYPE = /^[\w.+-]{1,60}\/[\w.+-]{1,100}$/
 
 /** The SHA-256 of a digest, in hex. @throws INVALID_INPUT */
 function sha256In(digest: unknown): string {
-  const { algorithm, value } = isObject(digest) ? digest : {}
+  const { algorithm, value } = asObject(digest)
   const isValid = algorithm === 'sha-256' && typeof value === 'string' && /^[\w-]{43}$/.test(value)
   if (!isValid) throw invalidParam('digest', 'must be a sha-256 in base64url without padding')
   return Buffer.from(value, 'base64url').toString('hex')
@@ -256,8 +256,6 @@ function withLinks(outcome: Outcome, call: Call, member: 'content' | 'contents')
     result: result.with({ [member]: items.map(({ value }, at) => links[at] ?? value) }),
   }
 }
-
-type Fields = Readonly<Record<string, unknown>>
 
 function linkOf({ type, file }: Fields): Fields | undefined {
   if (type !== 'file' || !isObject(file) || typeof file.uri !== 'string') return undefined

@@ -14,7 +14,7 @@ import { callOnBehalf } from '../../own-calls.ts'
 import type { Call, Handler, Outcome } from '../../../core/call.ts'
 import type { Descriptor } from '../../../core/descriptor.ts'
 import { asGatewayError, GatewayError, invalidParam, isCancelled } from '../../../core/error.ts'
-import { isObject, isSame } from '../../../core/json/json.ts'
+import { asObject, isObject, isSame } from '../../../core/json/json.ts'
 import { Payload } from '../../../core/payload.ts'
 import { anonymous } from '../../../core/principal.ts'
 import { acceptsMember } from '../../../core/schema/argument-mismatches.ts'
@@ -253,7 +253,7 @@ function reported(result: Payload, progress: Progress): Outcome {
 function statusOf(result: Payload): Readonly<Record<string, unknown>> {
   if (result.member('isError') !== true) return { status: 'imported' }
   const error = result.meta(ERROR_KEY)
-  const details = isObject(error) && isObject(error.details) ? error.details : {}
+  const details = asObject(asObject(error).details)
   const operation = result.meta(`${NS}/operation_id`)
   if (typeof operation === 'string' && details.operation_id === operation)
     return { status: 'pending', operation_id: operation }
@@ -266,7 +266,7 @@ function statusOf(result: Payload): Readonly<Record<string, unknown>> {
 /** What the tool says of the import, in the names of the result. */
 function importedBy(result: Payload): Readonly<Record<string, unknown>> {
   const structured = result.member('structuredContent')
-  const fields = isObject(structured) ? structured : {}
+  const fields = asObject(structured)
   const { rows_imported: rows = fields.rowsImported } = fields
   const { imported_resource_id: id = fields.importedResourceId ?? linkIn(result) } = fields
   return {

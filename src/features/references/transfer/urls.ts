@@ -11,7 +11,7 @@ import { hash } from 'node:crypto'
 import type { Call, Outcome } from '../../../core/call.ts'
 import { type ByteExchange, type ByteResponse, byteExchangeSlot } from '../../../core/http-paths.ts'
 import { asGatewayError, GatewayError } from '../../../core/error.ts'
-import { isObject } from '../../../core/json/json.ts'
+import { asObject } from '../../../core/json/json.ts'
 import { background, type Log } from '../../../core/log.ts'
 import type { Principal } from '../../../core/principal.ts'
 import { world } from '../../../core/world.ts'
@@ -144,7 +144,7 @@ export class CallUrls {
     this.#references = references
     const state = call.requestState[STATE_KEY]
     this.#known = new Map(
-      Object.entries(isObject(state) ? state : {}).flatMap(([key, url]) =>
+      Object.entries(asObject(state)).flatMap(([key, url]) =>
         typeof url === 'string' && isLasting(url) ? [[key, url] as const] : [],
       ),
     )
