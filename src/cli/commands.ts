@@ -354,6 +354,15 @@ export const commands = {
     hint: 'init takes no arguments; import a file with --from FILE',
     page: 'importing.md',
   }),
+  lock: defineCommand({
+    summary: 'record what all servers list in gatehouse.lock',
+    about: `Writes, for each tool of each server, the hash of its definition, how it is judged, its scopes, what was proved, its
+    description and its arguments, to gatehouse.lock beside the configuration, which belongs into version control. With --check,
+    compares it with the servers, and prints what is new, gone or changed.`,
+    options: { check: flag('compare, and write nothing'), ...ofServer },
+    exitCodes: '1 if something differs with --check, or a server cannot be read',
+    page: 'operating.md#locking-definitions',
+  }),
   doctor: defineCommand({
     summary: 'find out why a server cannot be used',
     about: `Connects step by step: name, TCP, TLS, metadata of OAuth, authentication, version, first list, one read; for a server that
