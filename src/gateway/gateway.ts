@@ -46,7 +46,7 @@ import { type Approval, Approvals } from '../records/approvals.ts'
 import { DeadLetters } from '../records/dead-letters.ts'
 import { referenceLevels } from '../records/references.ts'
 import { createMembership } from '../durable/members.ts'
-import { createKeys, type Keys } from './keys.ts'
+import { GatewayKeys } from './keys.ts'
 import { createSeal } from '../core/seal.ts'
 import { within } from '../core/time/waiting.ts'
 import { isSameStore, openStore, RetiredStores } from '../store/open.ts'
@@ -92,7 +92,7 @@ export class Gateway {
   readonly #log: Log
   readonly #openStore: typeof openStore
   readonly #origin: string | undefined
-  readonly #keys: Keys
+  readonly #keys: GatewayKeys
   /** Handles the OAuth redirect after users sign in to servers. */
   readonly #signIns: OAuthCallbackHandler
   /** The sign-in of people to the gateway's own pages. */
@@ -117,10 +117,8 @@ export class Gateway {
     this.#log = log
     this.#openStore = open
     this.#origin = origin
-    this.#keys = createKeys(() => this.#process.store, {
-      issuer: () => this.settings.listen.publicUrl ?? 'gatehouse',
-      log,
-    })
+    const issuer = (): string => this.settings.listen.publicUrl ?? 'gatehouse'
+    this.#keys = new GatewayKeys(() => this.#process.store, issuer, log)
     this.#signIns = createOAuthCallbackHandler({
       store: () => this.#process.store,
       key: this.#keys.vault,

@@ -9,26 +9,6 @@ import { parseJson } from '../core/json/read.ts'
 import type { Log } from '../core/log.ts'
 import { FOREVER, type Store } from '../store/store.ts'
 
-/** The gateway's own keys, generated once and stored, so that all gateways that share a store share them. */
-export interface Keys {
-  /** The keys of request state: the first encrypts, any of them decrypts. */
-  encryptionKeys(): readonly Buffer[]
-  /** Whether these are the keys in the store, and not one of this process alone. */
-  areShared(): boolean
-  /** Resolves once the keys in the store are known, or cannot be read for now. */
-  ready(): Promise<void>
-  /** The key that encrypts the vault of users' grants. @throws SERVER_UNAVAILABLE */
-  vault(): Promise<Buffer>
-  /** Signs claims as a compact JWS, with issuer and time. @throws SERVER_UNAVAILABLE */
-  sign(claims: Claims): Promise<string>
-  /** Signs claims as a compact JWS that embeds the public key. @throws SERVER_UNAVAILABLE */
-  prove(claims: Claims): Promise<string>
-  /** The thumbprint of the signing key (RFC 7638). @throws SERVER_UNAVAILABLE */
-  thumbprint(): Promise<string>
-  /** The public signing key as a JSON Web Key Set. @throws SERVER_UNAVAILABLE */
-  published(): Promise<{ readonly keys: readonly unknown[] }>
-}
-
 type Claims = Readonly<Record<string, unknown>>
 
 /** The delay after which the store is read again, in milliseconds. */
@@ -51,20 +31,11 @@ interface CachedKey {
   readonly at: number
 }
 
-interface KeysOptions {
-  /** The `iss` claim of signatures. */
-  issuer(): string
-  readonly log: Log
-}
-
-/** Creates the keys of a store; a reload may replace the store. */
-export function createKeys(store: () => Store, options: KeysOptions): Keys {
-  return new StoredKeys(store, options)
-}
-
-class StoredKeys implements Keys {
+/** The gateway's own keys, generated once and stored, so that all gateways that share a store share them. */
+export class GatewayKeys {
   readonly #store: () => Store
-  readonly #options: KeysOptions
+  readonly #issuer: () => string
+  readonly #log: Log
   /** Encrypts until the shared key is known. */
   readonly #processKey = world.randomBytes(32)
   readonly #cached = new WeakMap<Store, Map<string, CachedKey>>()
@@ -74,13 +45,16 @@ class StoredKeys implements Keys {
   #loading = Promise.resolve()
   #hasWarned = false
 
-  constructor(store: () => Store, options: KeysOptions) {
+  /** A reload may replace the store; `issuer` is the `iss` claim of signatures. */
+  constructor(store: () => Store, issuer: () => string, log: Log) {
     this.#store = store
-    this.#options = options
+    this.#issuer = issuer
+    this.#log = log
   }
 
   // Arrow functions, because the keys are passed on as functions.
 
+  /** The keys of request state: the first encrypts, any of them decrypts. */
   readonly encryptionKeys = (): readonly Buffer[] => {
     const current = this.#store()
     const found = this.#encryptionKeys.get(current)
@@ -93,27 +67,34 @@ class StoredKeys implements Keys {
     return found ?? [this.#processKey]
   }
 
+  /** Whether these are the keys in the store, and not one of this process alone. */
   readonly areShared = (): boolean => {
     this.encryptionKeys()
     return this.#encryptionKeys.has(this.#store())
   }
 
+  /** Resolves once the keys in the store are known, or cannot be read for now. */
   readonly ready = (): Promise<void> => {
     this.encryptionKeys()
     return this.#loading
   }
 
+  /** The key that encrypts the vault of users' grants. @throws SERVER_UNAVAILABLE */
   // Never from the cache: it is rarely used, and grants encrypted with a key that the store lost are lost.
   readonly vault = async (): Promise<Buffer> => Buffer.from(await this.#load('vault', secret, 0), 'base64url')
 
+  /** Signs claims as a compact JWS, with issuer and time. @throws SERVER_UNAVAILABLE */
   readonly sign = (claims: Claims): Promise<string> =>
-    this.#signed({ ...claims, iss: this.#options.issuer() }, ({ kid }) => ({ kid: String(kid) }))
+    this.#signed({ ...claims, iss: this.#issuer() }, ({ kid }) => ({ kid: String(kid) }))
 
+  /** Signs claims as a compact JWS that embeds the public key. @throws SERVER_UNAVAILABLE */
   readonly prove = (claims: Claims): Promise<string> =>
     this.#signed(claims, ({ kty, crv, x, y }) => ({ jwk: { kty, crv, x, y } }))
 
+  /** The thumbprint of the signing key (RFC 7638). @throws SERVER_UNAVAILABLE */
   readonly thumbprint = async (): Promise<string> => String((await this.#signingKey()).jwk['kid'])
 
+  /** The public signing key as a JSON Web Key Set. @throws SERVER_UNAVAILABLE */
   readonly published = async (): Promise<{ readonly keys: readonly unknown[] }> => ({
     keys: [publicPart((await this.#signingKey()).jwk)],
   })
@@ -151,7 +132,7 @@ class StoredKeys implements Keys {
     } catch (error) {
       if (!this.#hasWarned) {
         const use = 'request state is encrypted with a key of this process only'
-        this.#options.log.warn('key.own', { use, ...reasonOf(error) })
+        this.#log.warn('key.own', { use, ...reasonOf(error) })
       }
       this.#hasWarned = true
     }

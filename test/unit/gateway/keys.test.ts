@@ -2,7 +2,7 @@ import { createLocalJWKSet, jwtVerify } from 'jose'
 import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { createRequestStateCodec } from '../../../src/protocol/request-state.ts'
 import { GatewayError } from '../../../src/core/error.ts'
-import { createKeys, signingKeyIn } from '../../../src/gateway/keys.ts'
+import { GatewayKeys, signingKeyIn } from '../../../src/gateway/keys.ts'
 import { MemoryStore } from '../../../src/store/memory.ts'
 import type { Store } from '../../../src/store/store.ts'
 import { silentLog } from '../../support/silent-log.ts'
@@ -10,7 +10,7 @@ import { silentLog } from '../../support/silent-log.ts'
 const issuer = (): string => 'https://gate.example.com'
 
 function keysOf(store: Store, log = silentLog) {
-  return createKeys(() => store, { issuer, log })
+  return new GatewayKeys(() => store, issuer, log)
 }
 
 /** Lets pending operations of a memory store settle. */
