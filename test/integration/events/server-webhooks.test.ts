@@ -99,7 +99,8 @@ describe('the events that a server delivers to webhooks only', () => {
     for (const { client, request } of tenants)
       expect((await client.send('events/subscribe', request)).error).toBeUndefined()
     server.emit('e1', name, {})
-    const arrived = () => receivers.map((each) => each.accepted().map(({ eventId }) => eventId))
+    // A delivery whose answer is late is repeated, with the same id.
+    const arrived = () => receivers.map((each) => [...new Set(each.accepted().map(({ eventId }) => eventId))])
     await expect.poll(arrived).toEqual([['e1'], ['e1']])
     const [first] = tenants
     expect((await first?.client.send('events/unsubscribe', first.request))?.error).toBeUndefined()
@@ -109,7 +110,8 @@ describe('the events that a server delivers to webhooks only', () => {
     const error = { code: -32011, message: 'gone', data: { kind: 'event' } }
     server.emit('e3', name, {})
     server.emit('end', name, {}, { error })
-    const bodies = () => receivers[1]?.accepted().slice(2)
+    const bodies = () =>
+      receivers[1]?.accepted().filter(({ eventId }) => eventId !== 'e1' && eventId !== 'e2')
     const ended = { type: 'terminated', error: { code: -32023, data: { kind: 'event' } } }
     await expect.poll(bodies).toMatchObject([{ eventId: 'e3' }, ended])
     expect(gateway.stderr()).not.toContain('whsec_')
