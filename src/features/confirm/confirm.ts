@@ -317,6 +317,10 @@ async function confirmed(
   // The rules may have changed in the meantime: what others have to approve, the caller cannot confirm.
   if (state?.kind === 'asked' && !rule.isOutOfBand && !changed) {
     const { verdict, isChosen } = await readForm(originalCall, state, { subject, store: deps.store, now })
+    if (verdict === 'unticked') {
+      await mustKeepData(call, context)
+      return requestForm(subject, settings.ttl, { isChosen })
+    }
     if (verdict !== 'accept') throw declined(call, state.nonce, { reason: verdict, by: call.principal.id })
     const grant = { approval: state.nonce, by: [call.principal.id], via: ['elicitation'], at: now }
     return { grant, isFresh: true, isChosen }

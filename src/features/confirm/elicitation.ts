@@ -34,20 +34,46 @@ export function isConfirmation({ requestState }: InterimOutcome): boolean {
   return confirmStateOf({ requestState })?.kind === 'asked'
 }
 
-/** The input request for a confirmation: valid once, for the given time in milliseconds. */
-export function requestForm(subject: ConfirmationRequest, ttl: number): Outcome {
-  const { message, typed } = subject
+/**
+ * The input request for a confirmation: valid once, for the given time in milliseconds. `again` is for a person who accepted the
+ * form without its box: the question is then answered in words.
+ */
+export function requestForm(
+  subject: ConfirmationRequest,
+  ttl: number,
+  again?: { readonly isChosen: boolean },
+): Outcome {
+  const { message } = subject
   const nonce = world.randomBytes(16).toString('base64url')
-  const state: ConfirmState = { kind: 'asked', nonce, ...stateOf(subject), until: world.now() + ttl }
+  const about = { ...stateOf(subject), until: world.now() + ttl, ...(again && { again }) }
   // A stream need not be held open for longer than the request is valid.
   const withdrawn = world.timeoutSignal(Math.min(ttl, MAX_TIMER_MS))
-  const confirm =
-    typed === undefined
-      ? { type: 'boolean', title: 'Run it', description: message, default: false }
-      : { type: 'string', title: `Type “${typed}” to confirm`, description: message }
-  const properties = { confirm, ...optionalProperties(subject) }
-  const requestedSchema = { type: 'object', properties, required: ['confirm'] }
-  return { ...inputRequired({ mode: 'form', message, requestedSchema }, state), withdrawn }
+  const confirm = gestureOf(subject, again !== undefined)
+  const properties = { ...(confirm && { confirm }), ...(again ? {} : optionalProperties(subject)) }
+  const requestedSchema = { type: 'object', properties, ...(confirm && { required: ['confirm'] }) }
+  const asked = again ? `${message} You accepted it without ticking “${BOX}”.` : message
+  const form = inputRequired(
+    { mode: 'form', message: asked, requestedSchema },
+    { kind: 'asked', nonce, ...about },
+  )
+  return { ...form, withdrawn }
+}
+
+const BOX = 'Run it'
+const YES = 'yes'
+
+/**
+ * What a person does besides accepting the form. Some clients accept forms by themselves, so destructive calls need a box;
+ * others need nothing more.
+ */
+function gestureOf(
+  { message, typed, risk }: ConfirmationRequest,
+  isAgain: boolean,
+): Readonly<Record<string, unknown>> | undefined {
+  const text = typed ?? (isAgain ? YES : undefined)
+  if (text !== undefined) return { type: 'string', title: `Type “${text}” to confirm`, description: message }
+  if (risk !== 'destructive') return undefined
+  return { type: 'boolean', title: BOX, description: message, default: false }
 }
 
 /**
@@ -111,11 +137,13 @@ export async function readForm(
   if (remaining <= 0) return { verdict: 'timeout', isChosen: false }
   await useOnce(state.nonce, store, remaining)
   const answer = call.inputResponses?.[INPUT_REQUEST_KEY]
-  return { verdict: verdictOf(answer, subject.typed), isChosen: contentOf(answer).remember === true }
+  const isChosen = state.again?.isChosen ?? contentOf(answer).remember === true
+  return { verdict: verdictOf(answer, subject, state.again !== undefined), isChosen }
 }
 
 interface FormAnswer {
-  readonly verdict: Refusal | 'accept'
+  /** `unticked`: the form was accepted, but not its box. */
+  readonly verdict: Refusal | 'accept' | 'unticked'
   /** The person chose that the decision applies to further calls. */
   readonly isChosen: boolean
 }
@@ -133,13 +161,20 @@ export function readUrl({ inputResponses: answers }: Call): Refusal | 'accept' {
   return refusals[actionOf(answer)] ?? 'accept'
 }
 
-function verdictOf(answer: InputResponse | undefined, typed: string | undefined): Refusal | 'accept' {
+function verdictOf(
+  answer: InputResponse | undefined,
+  subject: ConfirmationRequest,
+  isAgain: boolean,
+): FormAnswer['verdict'] {
   if (!answer) return 'timeout'
   if ('error' in answer) return 'error'
   if (actionOf(answer) !== 'accept') return refusals[actionOf(answer)] ?? 'cancel'
-  const { confirm: answerValue } = contentOf(answer)
-  if (typed === undefined) return answerValue === true ? 'accept' : 'decline'
-  return typeof answerValue === 'string' && answerValue.trim() === typed ? 'accept' : 'mismatch'
+  const { confirm } = contentOf(answer)
+  const { typed, risk } = subject
+  const text = typeof confirm === 'string' ? confirm.trim() : undefined
+  if (typed !== undefined) return text === typed ? 'accept' : 'mismatch'
+  if (isAgain) return text?.toLowerCase() === YES ? 'accept' : 'decline'
+  return confirm === true || risk !== 'destructive' ? 'accept' : 'unticked'
 }
 
 function contentOf(answer: InputResponse | undefined): Readonly<Record<string, unknown>> {

@@ -109,7 +109,13 @@ export interface Grant {
 
 /** The state of this layer: a form was sent, a page was named, or the call may run. */
 export type ConfirmState = (
-  | { readonly kind: 'asked'; readonly nonce: string; readonly until: number }
+  | {
+      readonly kind: 'asked'
+      readonly nonce: string
+      readonly until: number
+      /** It is the second form, after one was accepted without its box; what was chosen in that one holds. */
+      readonly again?: { readonly isChosen: boolean }
+    }
   | { readonly kind: 'opened'; readonly approval: string }
   | { readonly kind: 'granted'; readonly nonce: string; readonly grant: Grant }
 ) & {

@@ -80,16 +80,16 @@ describe.each(eras)('a client of the $title over HTTP', ({ connect }) => {
   })
 
   it.each([
-    ['declines', { action: 'decline' }],
-    ['cancels', { action: 'cancel' }],
-    ['submits the form without agreeing', { action: 'accept', content: { confirm: false } }],
-  ] as const)('does not reach the server if its user %s', async (_what, said) => {
+    ['declines', { action: 'decline' }, 1],
+    ['cancels', { action: 'cancel' }, 1],
+    ['submits the form without agreeing, twice', { action: 'accept', content: { confirm: false } }, 2],
+  ] as const)('does not reach the server if its user %s', async (_what, said, times) => {
     const before = calls('delete_repo')
     const client = await open(() => said)
     const result = await client.call('delete_repo', repo)
     expect(result['isError']).toBe(true)
     expect(result['_meta']).toMatchObject({ 'dev.gatehouse/error': { code: 'CONFIRMATION_DECLINED' } })
-    expect(client.asked).toHaveLength(1)
+    expect(client.asked).toHaveLength(times)
     expect(calls('delete_repo')).toBe(before)
   })
 

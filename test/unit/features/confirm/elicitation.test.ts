@@ -30,9 +30,6 @@ describe('confirmation by elicitation', () => {
   })
 
   it.each([
-    ['a form without confirmation', says('accept', { confirm: false }), 'decline'],
-    ['an empty form', says('accept', {}), 'decline'],
-    ['a confirmation that is not a boolean', says('accept', { confirm: 'true' }), 'decline'],
     ['decline', says('decline'), 'decline'],
     ['reject', says('reject'), 'decline'],
     ['cancel', says('cancel'), 'cancel'],
@@ -47,6 +44,61 @@ describe('confirmation by elicitation', () => {
       extra: { reason },
     })
     expect(served).toHaveLength(0)
+  })
+
+  describe('a form that is accepted without its box', () => {
+    const unticked = [
+      ['not ticked', says('accept', { confirm: false })],
+      ['not there', says('accept', {})],
+      ['no boolean', says('accept', { confirm: 'true' })],
+      ['null', says('accept', { confirm: null })],
+      ['without content', { confirm: { result: Payload.of({ action: 'accept' }) } }],
+    ] as const
+    it.each(unticked)('that is %s is asked about once more in words', async (_what, answers) => {
+      const { call, served } = bench()
+      const first = asked(await call())
+      const second = asked(await call({ requestState: first.requestState, inputResponses: answers }))
+      expect(question(second)).toMatchObject({
+        message: expect.stringMatching(
+          /^Run delete_repo on hub .* You accepted it without ticking “Run it”\.$/,
+        ),
+        requestedSchema: { properties: { confirm: { type: 'string', title: 'Type “yes” to confirm' } } },
+      })
+      expect(served).toHaveLength(0)
+      await call({ requestState: second.requestState, inputResponses: says('accept', { confirm: ' Yes' }) })
+      expect(served).toHaveLength(1)
+    })
+
+    it.each([{ confirm: 'no' }, { confirm: '' }, { confirm: true }, {}])(
+      'does not run with the second answer %j',
+      async (content) => {
+        const { call, served } = bench()
+        const first = asked(await call())
+        const answers = says('accept', { confirm: false })
+        const second = asked(await call({ requestState: first.requestState, inputResponses: answers }))
+        const inputResponses = says('accept', content)
+        await expect(call({ requestState: second.requestState, inputResponses })).rejects.toMatchObject({
+          code: 'CONFIRMATION_DECLINED',
+          extra: { reason: 'decline' },
+        })
+        await expect(call({ requestState: first.requestState, inputResponses: yes })).rejects.toMatchObject({
+          code: 'CONFIRMATION_TOKEN_INVALID',
+        })
+        expect(served).toHaveLength(0)
+      },
+    )
+
+    it('needs no box if the call can be undone or taken back', async () => {
+      const { call, served } = bench({ risk: 'reversible', op: 'write', settings: { level: 'reversible' } })
+      const first = asked(await call())
+      expect(question(first)['requestedSchema']).toEqual({ type: 'object', properties: {} })
+      await call({ requestState: first.requestState, inputResponses: says('accept') })
+      expect(served).toHaveLength(1)
+      const second = asked(await call())
+      await expect(
+        call({ requestState: second.requestState, inputResponses: says('decline') }),
+      ).rejects.toMatchObject({ code: 'CONFIRMATION_DECLINED' })
+    })
   })
 
   it('the response of the caller is refused once the tool requires approval by others', async () => {
@@ -357,14 +409,17 @@ describe('an optional approval for further calls', () => {
     expect(served).toHaveLength(3)
   })
 
-  it('the option does not apply to a declined call', async () => {
+  it.each([
+    ['applies if the call is confirmed in words', 'yes', 'result'],
+    ['does not apply to a declined call', 'no', 'input_required'],
+  ])('the option that was chosen without the box %s', async (_what, confirm, kind) => {
     const { call } = bench({ settings: offered })
-    const { requestState: state } = asked(await call())
+    const first = asked(await call())
     const answers = says('accept', { confirm: false, remember: true })
-    await expect(call({ requestState: state, inputResponses: answers })).rejects.toMatchObject({
-      code: 'CONFIRMATION_DECLINED',
-    })
-    expect((await call()).kind).toBe('input_required')
+    const second = asked(await call({ requestState: first.requestState, inputResponses: answers }))
+    const made = call({ requestState: second.requestState, inputResponses: says('accept', { confirm }) })
+    await made.catch((error: unknown) => expect(error).toMatchObject({ code: 'CONFIRMATION_DECLINED' }))
+    expect((await call()).kind).toBe(kind)
   })
 
   it('the option covers the principal if there are no sessions', async () => {
