@@ -232,10 +232,20 @@ export const confirmationChecks = checksOf({ category: 'permissions', needs: ['c
     run: async ({ ours, echo }) => {
       const id = await createdId(ours, 'decline me')
       const reached = echo.follow('delete_entry')
-      for (const response of [{ action: 'decline' }, { action: 'accept', content: { confirm: false } }]) {
-        const question = questionIn(await deleteEntry(ours, id, asking))
-        failureOf(await deleteEntry(ours, id, answered(question, response)), 'CONFIRMATION_DECLINED')
-      }
+      const question = questionIn(await deleteEntry(ours, id, asking))
+      failureOf(
+        await deleteEntry(ours, id, answered(question, { action: 'decline' })),
+        'CONFIRMATION_DECLINED',
+      )
+      // Without the box, the person is asked once more, in words.
+      const unticked = { action: 'accept', content: { confirm: false } }
+      const asked = await deleteEntry(
+        ours,
+        id,
+        answered(questionIn(await deleteEntry(ours, id, asking)), unticked),
+      )
+      const no = { action: 'accept', content: { confirm: 'no' } }
+      failureOf(await deleteEntry(ours, id, answered(questionIn(asked), no)), 'CONFIRMATION_DECLINED')
       expectCalls(reached(), 0)
     },
   },
