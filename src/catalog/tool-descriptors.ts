@@ -14,10 +14,16 @@ import {
 } from '../core/judgement/surroundings.ts'
 import type { UpstreamSettings, ToolSettings } from '../core/settings.ts'
 import { attempt, untilAborted, within } from '../core/time/waiting.ts'
-import { classify, classifyBuiltin, classifyUnlisted, provedOf } from '../core/judgement/classify.ts'
+import {
+  classify,
+  classifyBuiltin,
+  classifyUnlisted,
+  mayBeProved,
+  provedOf,
+} from '../core/judgement/classify.ts'
 import { world } from '../core/world.ts'
 import { type UndoRule, undoRuleOf } from '../core/undo/rules.ts'
-import { judgeUndo } from '../core/undo/judge-undo.ts'
+import { isUndoProposed, judgeUndo } from '../core/undo/judge-undo.ts'
 
 type Definition = Readonly<Record<string, unknown>>
 type Found<Value> = Value | undefined | Promise<Value | undefined>
@@ -147,16 +153,24 @@ function late(timeout: number): GatewayError {
 }
 
 /*
- * Finds the undo rule of a tool: the configured rule takes precedence over one derived from the server's list. Only
- * what `judgeUndo` reports as derived is used.
+ * Finds the undo rule of a tool: the configured rule takes precedence over one that is proved, or derived from the server's
+ * list. Only what `judgeUndo` reports as derived is used.
  */
 
 interface UndoRuleSources {
   settings(upstream: string): Readonly<Record<string, ToolSettings>> | undefined
   /** The descriptors of all tools of a server. @throws the error of listing */
   tools(upstream: string): Promise<readonly Descriptor[]>
-  /** Whether undo rules may be derived from a server's own tools. */
-  isDerived(upstream: string): boolean
+  /** Which undo rules may be used that are not configured. */
+  unconfigured(upstream: string): UnconfiguredRules
+}
+
+/** Which undo rules of a server may be used that are not configured. */
+export interface UnconfiguredRules {
+  /** Those that follow from the list of its tools. */
+  readonly isDerived: boolean
+  /** Those that are proved for exactly its tools. */
+  readonly usesProofs: boolean
 }
 
 /** How long the list of a server's tools is cached, in milliseconds. */
@@ -170,16 +184,19 @@ export class UndoRules {
     { readonly at: number; readonly listed: Promise<readonly Descriptor[]> }
   >()
   readonly #derived = new WeakMap<Descriptor, { readonly rule: UndoRule | undefined }>()
+  readonly #proposed = new WeakMap<Descriptor, boolean>()
 
   constructor(sources: UndoRuleSources) {
     this.#sources = sources
   }
 
-  /** The undo rule of a tool, immediately if it is configured. @throws the error of listing */
+  /** The undo rule of a tool, immediately if it is configured, or cannot be found otherwise. @throws the error of listing */
   of(upstream: string, tool: string): UndoRule | undefined | Promise<UndoRule | undefined> {
     const settings = this.#sources.settings(upstream)
     const configured = settings && undoRuleOf(settings, tool)
-    if (configured || !settings || !this.#sources.isDerived(upstream)) return configured?.rule
+    if (configured || !settings) return configured?.rule
+    const { isDerived, usesProofs } = this.#sources.unconfigured(upstream)
+    if (!isDerived && !(usesProofs && mayBeProved(tool))) return undefined
     return this.#listedBy(upstream).then((all) => {
       const entry = all.find(({ name }) => name === tool)
       return entry && this.#derive(entry, all)
@@ -189,13 +206,29 @@ export class UndoRules {
   /** The undo rule of a tool, given all tools of its server. */
   among(entry: Descriptor, all: readonly Descriptor[]): UndoRule | undefined {
     const configured = undoRuleOf(this.#sources.settings(entry.upstream) ?? {}, entry.name)
-    if (configured || !this.#sources.isDerived(entry.upstream)) return configured?.rule
-    return this.#derive(entry, all)
+    if (configured) return configured.rule
+    const { isDerived, usesProofs } = this.#sources.unconfigured(entry.upstream)
+    return isDerived || (usesProofs && entry.proved) ? this.#derive(entry, all) : undefined
+  }
+
+  /** Whether `gatehouse plan --write` would configure an undo for a tool. @throws the error of listing */
+  async isProposed(upstream: string, tool: string): Promise<boolean> {
+    const tools = this.#sources.settings(upstream) ?? {}
+    if (undoRuleOf(tools, tool)) return false
+    const all = await this.#listedBy(upstream)
+    const entry = all.find(({ name }) => name === tool)
+    if (!entry) return false
+    const known =
+      this.#proposed.get(entry) ?? isUndoProposed(judgeUndo(entry, all, { tools, isDerived: false }))
+    this.#proposed.set(entry, known)
+    return known
   }
 
   #derive(entry: Descriptor, all: readonly Descriptor[]): UndoRule | undefined {
-    const tools = this.#sources.settings(entry.upstream) ?? {}
-    const found = this.#derived.get(entry) ?? judgeUndo(entry, all, { tools, isDerived: true })
+    const { upstream } = entry
+    const tools = this.#sources.settings(upstream) ?? {}
+    const found =
+      this.#derived.get(entry) ?? judgeUndo(entry, all, { tools, ...this.#sources.unconfigured(upstream) })
     this.#derived.set(entry, { rule: found.rule })
     return found.rule
   }

@@ -251,7 +251,9 @@ function undone({ from, how, isProved }: Undoing): string {
   if (how === 'unsure')
     return 'not configured; the proposal from the tool list is uncertain (see gatehouse plan)'
   if (from === 'derivation')
-    return `${degrees[how]}, ${isProved ? 'as proved' : 'derived from schemas'} (features.transactions.auto_undo is on)`
+    return isProved
+      ? `${degrees[how]}, as proved (see features.undo.proved)`
+      : `${degrees[how]}, derived from schemas (features.transactions.auto_undo is on)`
   return `not configured; ${degrees[how]} ${isProved ? 'as proved' : 'according to schemas'} (see gatehouse plan)`
 }
 

@@ -9,7 +9,7 @@ import { type Descriptor, riskWords } from '../core/descriptor.ts'
 import { changedTool, parsePack, type ProofIndex, proofIndex, proofText, provedIn } from '../core/pack.ts'
 import { type ToolSettings, settingOf } from '../core/settings.ts'
 import { oneLine, isYamlWord, quotedText, yamlKey } from '../core/text/escape.ts'
-import { judgeUndo } from '../core/undo/judge-undo.ts'
+import { isUndoProposed, judgeUndo } from '../core/undo/judge-undo.ts'
 import { shapeOf } from '../core/undo/tool-shape.ts'
 import { proposeVerify } from '../core/undo/verification.ts'
 import { type Given, UsageError } from './command.ts'
@@ -166,7 +166,8 @@ function proposalOf(entry: Descriptor, { all, reads, tools }: ProposalContext): 
   const { name, definition, classification } = entry
   const about = oneLine(`${name}: ${riskWords[classification.risk]}, ${classification.evidence[0] ?? ''}`)
   const part = { tool: name, risk: classification.risk }
-  const { from, how, undo, why, caveats } = judgeUndo(entry, all, { tools, isDerived: false })
+  const judgement = judgeUndo(entry, all, { tools, isDerived: false })
+  const { undo, why, caveats } = judgement
   const configured = settingOf(tools, name, 'undo')
   if (configured) {
     const notes = [
@@ -185,7 +186,7 @@ function proposalOf(entry: Descriptor, { all, reads, tools }: ProposalContext): 
       : [oneLine('If this read can only find the result of this call:'), oneLine(`verify: ${verify}`)]
   const proof = known && !why.includes(known.text) ? [known.text] : []
   const reasons = reasonLines([...why, ...proof])
-  if (from === 'proposal' && how !== 'unsure' && undo !== undefined)
+  if (undo !== undefined && isUndoProposed(judgement))
     return { ...part, notes: [about, ...reasons, ...probe], settings: { undo, ...more } }
   const unsure = undo === undefined ? [] : unsureLines(undo, caveats)
   const notes = [about, ...reasons, ...unsure, ...probe]

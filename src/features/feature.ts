@@ -231,6 +231,8 @@ export interface ServerDirectory {
   undoRule(upstream: string, tool: string): UndoRule | undefined | Promise<UndoRule | undefined>
   /** The undo rule of a tool, given all tools of its server. */
   undoRuleAmong(entry: Descriptor, all: readonly Descriptor[]): UndoRule | undefined
+  /** Whether `gatehouse plan --write` would configure an undo for a tool. @throws what listing throws */
+  isUndoProposed(upstream: string, tool: string): Promise<boolean>
   /** The name of a tool for clients, at the address of its server or at the address of all servers. */
   exposedName(upstream: string, tool: string, isTogether: boolean): string
   /** The name of a type of events of a server at the address of all servers. */

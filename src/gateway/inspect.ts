@@ -1,6 +1,6 @@
 /** How the gateway classifies and handles one tool, for `gatehouse explain`. */
 import { settingsFor } from '../features/feature.ts'
-import { type Runtime, isUndoDerived } from './runtime.ts'
+import { type Runtime, unconfiguredUndo } from './runtime.ts'
 import type { Descriptor, LongCalls } from '../core/descriptor.ts'
 import { atLeast } from '../core/judgement/call.ts'
 import { pageArguments } from '../core/judgement/pages.ts'
@@ -62,12 +62,12 @@ export function inspect(
   if (!server) return undefined
   const confirmSettings = settingsFor(confirm, settings, server.name) || undefined
   const progressSettings = settingsFor(progress, settings, server.name)
-  const isDerived = isUndoDerived(settings, server.name)
+  const unconfigured = unconfiguredUndo(settings, server.name)
   return {
     entry,
     scopes: entry.isBuiltin ? [] : requirementOf(entry, server),
     confirmation: confirmationOf(entry, server, confirmSettings),
-    undoing: judgeUndo(entry, all, { tools: server.tools, isDerived }),
+    undoing: judgeUndo(entry, all, { tools: server.tools, ...unconfigured }),
     longCalls:
       progressSettings === false ? undefined : longCallsOf(progressSettings, entry.name, server.tools),
     ...pagesOf(entry, settings),

@@ -6,7 +6,7 @@ import { listAllPages } from '../protocol/listing.ts'
 import { createCallStatistics, createRecords } from '../catalog/server-records.ts'
 import { NameCheck } from '../catalog/name-check.ts'
 import { exposedName, namingOf, sharedNames, type NameConflict } from '../catalog/names.ts'
-import { Descriptors, resolveTool, UndoRules } from '../catalog/tool-descriptors.ts'
+import { Descriptors, resolveTool, type UnconfiguredRules, UndoRules } from '../catalog/tool-descriptors.ts'
 import { Catalog } from '../catalog/router.ts'
 import { joinCommand } from '../core/text/command-line.ts'
 import { isLoopbackHost } from '../core/address.ts'
@@ -54,6 +54,7 @@ import { eventTypes, toolFacts, type DescribedEventType } from '../features/offe
 import { resultLimitOf } from '../features/result-limit.ts'
 import { permissions } from '../features/permissions/permissions.ts'
 import { transactions } from '../features/transactions/transactions.ts'
+import { undo } from '../features/undo/undo.ts'
 import { type Called, type HttpRuntime, type StatusMapping, statusMapping } from '../downstream/http/edge.ts'
 import type { BytePath, DocumentPath, RoutePath } from '../core/http-paths.ts'
 import { withFields } from '../observability/log.ts'
@@ -214,7 +215,7 @@ export class Runtime implements HttpRuntime {
     const undoRules = new UndoRules({
       settings: (name) => upstreams.get(name)?.settings.tools,
       tools: (name) => directory.tools(name),
-      isDerived: (name) => isUndoDerived(settings, name),
+      unconfigured: (name) => unconfiguredUndo(settings, name),
     })
     const directory: ServerDirectory = {
       names: () => [...upstreams.keys()],
@@ -225,6 +226,7 @@ export class Runtime implements HttpRuntime {
       describe: listed,
       undoRule: (name, of) => undoRules.of(name, of),
       undoRuleAmong: (described, all) => undoRules.among(described, all),
+      isUndoProposed: (name, of) => undoRules.isProposed(name, of),
       exposedName: (name, of, isTogether) =>
         isTogether ? together.name(name, of) : isStrict ? aliasOf(of) : of,
       exposedEvent: (name, of) => (isStrict ? aliasOf(exposedName(name, of)) : exposedName(name, of)),
@@ -447,10 +449,14 @@ function checkAvailable({ status: { problem } }: Upstream): void {
   if (problem !== undefined) throw new GatewayError('SERVER_UNAVAILABLE', problem, { isUnsent: true })
 }
 
-/** Whether undo rules are derived from the tools of a server. */
-export function isUndoDerived(settings: Settings, upstream: string): boolean {
-  const feature = settingsFor(transactions, settings, upstream)
-  return feature && feature.auto_undo === true
+/** Which undo rules of a server are used without being configured. */
+export function unconfiguredUndo(settings: Settings, upstream: string): UnconfiguredRules {
+  const transactionSettings = settingsFor(transactions, settings, upstream)
+  const undoSettings = settingsFor(undo, settings, upstream)
+  return {
+    isDerived: transactionSettings && transactionSettings.auto_undo === true,
+    usesProofs: undoSettings && undoSettings.proved === 'auto',
+  }
 }
 
 const emptyResult: Outcome = { kind: 'result', result: Payload.of({}) }

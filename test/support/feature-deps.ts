@@ -189,6 +189,7 @@ export function featureDeps(given: ServiceStubs = {}): Services {
     referenced: () => undefined,
     undoRule: () => undefined,
     undoRuleAmong: () => undefined,
+    isUndoProposed: async () => false,
     tools: async () => [],
     records: () => ({
       names: [],

@@ -186,6 +186,11 @@ const packs = [filesystem, memory, redis].map((pack) => parsePack(JSON.stringify
 
 const index = proofIndex(packs)
 
+/** Whether something may be proved about a tool, by its name. */
+export function mayBeProved(name: string): boolean {
+  return index.has(name)
+}
+
 /** What is proved about a definition, for a trusted server. */
 export function provedOf(
   definition: Readonly<Record<string, unknown>>,

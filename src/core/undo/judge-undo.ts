@@ -38,13 +38,15 @@ interface UndoContext {
   readonly tools: Readonly<Record<string, ToolSettings>>
   /** Whether rules may be derived from the server's list if nothing is configured. */
   readonly isDerived: boolean
+  /** Whether proved rules may be used if nothing is configured, also where others are not derived. */
+  readonly usesProofs?: boolean
 }
 
 /** Decides how a tool is undone, given all tools of its server. @throws TypeError if its setting is invalid */
 export function judgeUndo(
   entry: Descriptor,
   all: readonly Descriptor[],
-  { tools, isDerived }: UndoContext,
+  { tools, isDerived, usesProofs = isDerived }: UndoContext,
 ): UndoJudgement {
   const { name, classification, definition } = entry
   if (classification.op === 'read')
@@ -61,7 +63,7 @@ export function judgeUndo(
   const { proved } = entry
   const changed = proved && changedTool(proved, definitionsOf(all))
   if (proved && changed === undefined) {
-    const judged = provedUndo(proved, isDerived)
+    const judged = provedUndo(proved, isDerived || usesProofs)
     if (judged) return judged
   }
   const ignored =
@@ -72,15 +74,20 @@ export function judgeUndo(
   return { from: 'nowhere', how: 'impossible', why: [...ignored, ...why], caveats: [] }
 }
 
+/** Whether a judgement is a proposal that the configuration can have as it is. */
+export function isUndoProposed({ from, how, undo }: UndoJudgement): boolean {
+  return from === 'proposal' && how !== 'unsure' && undo !== undefined
+}
+
 /** The judgement by a proof; undefined if it says nothing about the undo. */
-function provedUndo({ settings, proof }: ProvedTool, isDerived: boolean): UndoJudgement | undefined {
+function provedUndo({ settings, proof }: ProvedTool, isUsed: boolean): UndoJudgement | undefined {
   const { undo } = settings
   const why = [proofText(proof)]
   // What was seen to fail is not proposed again.
   if (undo === undefined && proof.refuted.includes('undo'))
     return { from: 'nowhere', how: 'impossible', why, caveats: [] }
   if (undo === undefined || !proof.proved.includes('undo')) return undefined
-  return { ...proposed({ undo, why, caveats: proof.caveats ?? [] }, isDerived), isProved: true }
+  return { ...proposed({ undo, why, caveats: proof.caveats ?? [] }, isUsed), isProved: true }
 }
 
 function proposed(proposal: Proposal, isDerived: boolean): UndoJudgement {

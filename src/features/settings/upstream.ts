@@ -43,6 +43,13 @@ export const undoSchema = defineSettings({
       '24h',
       'How long actions and their compensations are kept for `gatehouse undo`: for each caller and gateway, at most the last 10,000 actions and 64 MB. off keeps only the steps of transactions.',
     ),
+    proved: {
+      enum: ['auto', 'off'],
+      default: 'auto',
+      errorMessage: 'must be auto or off',
+      description:
+        'Whether tools without an undo rule are undone as it was proved for exactly these tools ([shipped packs](proofs.md#shipped-packs)): auto for servers with `trust`, off for none.',
+    },
   },
 })
 

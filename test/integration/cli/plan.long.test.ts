@@ -232,14 +232,14 @@ describe('gatehouse explain', () => {
     const { files } = servers()
     const config = { features: { transactions: { auto_undo: true } }, upstreams: { files } }
     const { stdout } = await runCommand(['explain', 'files', 'move_file', '--config', file(config)])
-    expect(stdout).toContain('exactly, as proved (features.transactions.auto_undo is on)')
+    expect(stdout).toContain('exactly, as proved (see features.undo.proved)')
   })
 
   test('needs no configuration for a server given on the command line', async () => {
     const command = publishedServer('@modelcontextprotocol/server-filesystem', folder())
     const { code, stdout } = await runCommand(['explain', 'move_file', '--', ...command])
     expect(code).toBe(0)
-    expect(stdout).toContain('not configured; exactly as proved')
+    expect(stdout).toContain('exactly, as proved (see features.undo.proved)')
     expect(stdout).toContain('move_file(source=$.args.destination, destination=$.args.source)')
   })
 })

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { UndoRules } from '../../../src/catalog/tool-descriptors.ts'
 import type { Descriptor } from '../../../src/core/descriptor.ts'
+import type { ProvedTool } from '../../../src/core/proof.ts'
 
 const id = { type: 'object', properties: { id: { type: 'string' } }, required: ['id'] }
 
@@ -15,7 +16,7 @@ function rules(isDerived: boolean, tools: () => Promise<readonly Descriptor[]>) 
   const settings = { create_alarm: { undo: 'none' } } as const
   return new UndoRules({
     settings: (name) => (name === 'one' ? settings : undefined),
-    isDerived: () => isDerived,
+    unconfigured: () => ({ isDerived, usesProofs: false }),
     tools,
   })
 }
@@ -45,7 +46,49 @@ describe('undo rules', () => {
     expect(lists).toBe(0)
   })
 
+  test('a proved undo rule is used where proofs are, and other tools are not even listed for it', async () => {
+    const proved: ProvedTool = {
+      settings: { undo: 'move_file(source=$.args.destination, destination=$.args.source)' },
+      proof: {
+        date: '2026-11-26',
+        server: 's',
+        version: '1',
+        gatehouse: '1',
+        proved: ['undo'],
+        refuted: [],
+      },
+      uses: {},
+    }
+    const moving = { ...entry('move_file'), proved }
+    const all = [...entries, moving, entry('write_file')]
+    const find = (usesProofs: boolean): UndoRules =>
+      new UndoRules({
+        settings: () => ({}),
+        unconfigured: () => ({ isDerived: false, usesProofs }),
+        tools: async () => (lists++, all),
+      })
+    lists = 0
+    expect(find(true).of('one', 'create_light')).toBeUndefined()
+    expect(find(false).of('one', 'move_file')).toBeUndefined()
+    expect(find(false).among(moving, all)).toBeUndefined()
+    expect(lists).toBe(0)
+    expect(await find(true).of('one', 'move_file')).toMatchObject({ call: { tool: 'move_file' } })
+    expect(find(true).among(moving, all)).toMatchObject({ call: { tool: 'move_file' } })
+    // A name says nothing without the proof.
+    expect(await find(true).of('one', 'write_file')).toBeUndefined()
+    expect(find(true).among(entry('create_light'), all)).toBeUndefined()
+  })
+
+  test('an undo is proposed if it is certain and none is configured', async () => {
+    const find = rules(false, tools)
+    expect(await find.isProposed('one', 'create_light')).toBe(true)
+    expect(await find.isProposed('one', 'create_alarm')).toBe(false)
+    expect(await find.isProposed('one', 'enable_light')).toBe(false)
+    expect(await find.isProposed('one', 'unknown')).toBe(false)
+  })
+
   test('an undo rule is derived if none is configured, and the tools are listed only once', async () => {
+    lists = 0
     const find = rules(true, tools)
     expect(find.of('one', 'create_alarm')).toEqual({ kind: 'none' })
     expect(await find.of('one', 'create_light')).toMatchObject({

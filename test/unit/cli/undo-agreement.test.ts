@@ -62,7 +62,11 @@ describe('undo rules across outputs', () => {
     await fc.assert(
       fc.asyncProperty(lists, async (all) => {
         const planned = parse(planText([{ upstream: 'one', tools: {}, entries: all }])).upstreams.one.tools
-        const rules = new UndoRules({ settings: () => ({}), tools: async () => all, isDerived: () => true })
+        const rules = new UndoRules({
+          settings: () => ({}),
+          tools: async () => all,
+          unconfigured: () => ({ isDerived: true, usesProofs: true }),
+        })
         for (const each of all) {
           const isPlanned = planned[each.name]?.undo !== undefined
           const shown = explained(each, all, false)

@@ -69,7 +69,7 @@ describe('every configuration key', () => {
 
 test('off in place of a duration is kept as off', () => {
   const settings = load(JSON.stringify({ ...ok, features: { undo: { history: 'off' } } }))
-  expect(featureSettings(settings, 'undo')).toEqual({ history: 'off' })
+  expect(featureSettings(settings, 'undo')).toEqual({ history: 'off', proved: 'auto' })
 })
 
 test('a start timeout is capped at the maximum of a timer', () => {

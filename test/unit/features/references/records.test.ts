@@ -74,7 +74,7 @@ function world({
       }),
       on(idempotency, idempotencyDefaults),
       on(largeResults, { ...settings, urls }),
-      on(undo, { history: DAY }),
+      on(undo, { history: DAY, proved: 'auto' }),
     ],
     async ({ params }): Promise<Outcome> => {
       got.push(params.fields['arguments'])

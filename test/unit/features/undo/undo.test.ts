@@ -66,7 +66,7 @@ function around({ rule, history = 86_400_000, op = 'write', inputs = {}, deps, e
     store,
   })
   const instance = withTool(
-    undo.create(() => ({ history }), services),
+    undo.create(() => ({ history, proved: 'auto' }), services),
     services,
   )
   const policy = instance.calls?.middleware({ method: 'tools/call', upstream: 'one', name: 't' })
