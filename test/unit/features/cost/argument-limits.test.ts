@@ -2,13 +2,16 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { Handler } from '../../../../src/core/call.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { parseJson } from '../../../../src/core/json/read.ts'
+import { Payload } from '../../../../src/core/payload.ts'
 import { argumentLimits } from '../../../../src/features/cost/argument-limits.ts'
 import { cost } from '../../../../src/features/cost/cost.ts'
 import { idempotency } from '../../../../src/features/idempotency/idempotency.ts'
 import type { ArgumentLimitSettings } from '../../../../src/features/settings/effect.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import { answering, chain, on } from '../../../support/chain.ts'
+import { featureDeps } from '../../../support/feature-deps.ts'
 import { idempotencyDefaults } from '../../../support/idempotency-bench.ts'
+import { toolCall } from '../../../support/tool-call.ts'
 import { serverSettings } from '../../../support/server-settings.ts'
 import type { Json } from '../../../support/server/json.ts'
 
@@ -132,5 +135,18 @@ describe('a limit of what arguments add up to', () => {
 
   it('leaves other tools alone', async () => {
     await limited([{ tool: 'pay_*', sum: '$.amount', most: 1 }])({ amount: 100 })
+  })
+
+  it('is checked by a dry run, which takes nothing', async () => {
+    const deps = featureDeps({ store: new MemoryStore() })
+    const { calls } = argumentLimits.create(() => ({ arguments: daily }), deps)
+    const end = answering(hello)
+    const amount = (value: number) => {
+      const call = toolCall({ params: Payload.of({ name: 't', arguments: { amount: value } }) })
+      const layer = typeof calls?.dryRun === 'function' ? calls.dryRun(call.target, end) : undefined
+      return layer?.(end)(call)
+    }
+    for (let times = 0; times < 3; times++) await amount(100)
+    await expect(amount(101)).rejects.toEqual(refused('QUOTA_EXHAUSTED'))
   })
 })

@@ -37,6 +37,7 @@ const roles = [
   ['idempotency', 'own'],
   ['transactions', 'own'],
   ['cost', 'own'],
+  ['argument_limits', 'own'],
   ['confirm', 'own'],
   ['events', 'absent'],
   ['provenance', 'absent'],
