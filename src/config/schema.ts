@@ -1,5 +1,5 @@
 /** The JSON Schema of the whole file, composed of the sections and the features. */
-import { isObject } from '../core/json/json.ts'
+import { asObject, isObject } from '../core/json/json.ts'
 import type { JsonSchema } from '../core/schema/schema.ts'
 import type { FeatureSchema } from '../core/settings.ts'
 import { authSchema } from './sections/auth.ts'
@@ -179,13 +179,26 @@ function isNamed({ place }: FeatureSchema): boolean {
   return place !== 'limits'
 }
 
-function definition({ schema }: FeatureSchema): JsonSchema {
+function definition({ schema, choice }: FeatureSchema): JsonSchema {
+  if (choice !== undefined) return choiceOf(schema, choice)
   return {
     additionalProperties: false,
     ...schema,
     type: ['object', 'string', 'boolean'],
     pattern: '^(on|off)$',
     errorMessage: 'must be on, off, or a mapping of settings',
+  }
+}
+
+/** The schema of a feature with one setting: its words, or `off`. */
+function choiceOf({ description, default: fallback, properties }: JsonSchema, choice: string): JsonSchema {
+  const { enum: words } = asObject(asObject(properties)[choice])
+  const all: readonly unknown[] = ['off', ...(Array.isArray(words) ? words : [])]
+  return {
+    enum: [...all, false],
+    errorMessage: `must be ${all.slice(0, -1).join(', ')} or ${String(all.at(-1))}`,
+    default: fallback,
+    description,
   }
 }
 

@@ -255,11 +255,17 @@ function settingsOf(feature: FeatureSchema, { file, defaults }: Source): Feature
   return isOn ? settings : undefined
 }
 
-function written({ name, place, schema }: FeatureSchema, values: Fields): unknown {
+function written({ name, place, schema, choice }: FeatureSchema, values: Fields): unknown {
   if (place === 'limits') return isObject(values.limits) ? only(values.limits, schema.properties) : undefined
+  if (choice !== undefined) return chosen(values[name], choice)
   if (place === 'top') return values[name]
   if (values.features === 'none') return 'off'
   return isObject(values.features) ? values.features[name] : undefined
+}
+
+/** The settings that a word in their place means. */
+function chosen(word: unknown, choice: string): unknown {
+  return word === undefined || word === 'off' || word === false ? word : { [choice]: word }
 }
 
 /** The values of some properties, or undefined if none has a value. */

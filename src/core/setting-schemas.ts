@@ -16,6 +16,7 @@ type Declared = Omit<FeatureSchema, 'place' | 'schema'> & {
 export function defineSettings<const Given extends Declared>({
   name,
   place = 'features',
+  choice,
   isLeftToGateway,
   isLeftToPersonal,
   properties = {},
@@ -24,6 +25,7 @@ export function defineSettings<const Given extends Declared>({
   return {
     name,
     place,
+    ...(choice !== undefined && { choice }),
     ...(isLeftToGateway && { isLeftToGateway }),
     ...(isLeftToPersonal && { isLeftToPersonal }),
     // The properties are those given, of which the parameter only knows that they are some.

@@ -31,8 +31,18 @@ export interface Settings {
   readonly features: Readonly<Record<string, FeatureSettings>>
   /** The names in the configuration that refer to listed items, except those that may match nothing. */
   readonly names: readonly ConfiguredName[]
+  /** The tools that are accepted; absent if no server is pinned, or there is no lock. */
+  readonly accepted?: AcceptedTools
   /** What the configuration gives as a secret where its settings do not say so: by references, in URLs and command lines. */
   readonly secrets: readonly Secret[]
+}
+
+/** What the lock beside a configuration says of tools. */
+export interface AcceptedTools {
+  /** Tells one version of the file from another. */
+  readonly stamp: string
+  /** The hash of the accepted definition of each tool, by server and by the name of the tool. */
+  readonly servers: ReadonlyMap<string, ReadonlyMap<string, string>>
 }
 
 /** A name or pattern in the configuration that refers to something servers list, or to a scope. */
@@ -390,6 +400,8 @@ export interface FeatureSchema {
    * explicitly. Members with `x-gateway` apply to the gateway as a whole: the settings of a server cannot have them.
    */
   readonly schema: Readonly<Record<string, unknown>>
+  /** The only setting, a choice of words, if its word is written in place of the settings: `pin: warn`. */
+  readonly choice?: string
   /** Off for servers that are gateways themselves, which do the same, unless their settings say otherwise. */
   readonly isLeftToGateway?: true
   /** Off for servers for which each user has credentials, unless the configuration names it there or for all servers. */
