@@ -27,6 +27,8 @@ export interface NamedServers {
   readonly listedName: ListedName
   /** Whether the server that a call names is known to list no such tool, without asking it. */
   lacks?(call: Call): boolean
+  /** Whether the tool that a call names is held: it is not listed, but its server has it. */
+  isHeld?(call: Call): Promise<boolean>
   /** How long a server may take to list what a name is compared with, in milliseconds. */
   readonly timeoutMs: number
   /** Whether the caller may make a call of a server; the call is not made. */
@@ -84,12 +86,26 @@ export class Locator {
     const bare = offers.filter(({ upstream }) => naming.isBare(upstream))
     const [only, ...others] = this.#inContext(call, bare.length > 0 ? bare : offers)
     const unknown = kind === 'tools/call' ? unknownTool(name) : unknownPrompt(name)
-    if (!only) throw unknown
+    if (!only) {
+      const holder = kind === 'tools/call' ? await this.#holder(call, name) : undefined
+      if (holder !== undefined) return { upstream: holder, name }
+      throw unknown
+    }
     if (others.length === 0) return { upstream: only.upstream, name }
     throw await this.#ambiguous(unknown, {
       calls: [only, ...others].map(({ upstream }) => itemCall(call, kind, { upstream, name })),
       exposed: (upstream) => naming.prefixed(upstream, name),
     })
+  }
+
+  /** A server whose tool of this name is held: it is the one that says so. */
+  async #holder(call: Call, name: string): Promise<string | undefined> {
+    const { names, isHeld, lacks } = this.#servers
+    for (const upstream of isHeld ? names : []) {
+      const asked = itemCall(call, 'tools/call', { upstream, name })
+      if (!lacks?.(asked) && (await isHeld?.(asked).catch(() => false))) return upstream
+    }
+    return undefined
   }
 
   /** Whether the lists of the servers have a tool or prompt of this name; with `isOwn`, also by its name on a server alone. */

@@ -363,6 +363,22 @@ export const commands = {
     exitCodes: '1 if something differs with --check, or a server cannot be read',
     page: 'operating.md#locking-definitions',
   }),
+  accept: defineCommand({
+    summary: 'accept changed tools, which are then as in gatehouse.lock',
+    about: `Shows how the tools of all servers, of one server, or single tools differ from gatehouse.lock beside the configuration,
+    asks, and writes what they are now to that file. A running gateway with \`pin\` reads it again, and offers tools that it held.`,
+    arguments: {
+      server: optional('SERVER', 'a server of the configuration; all by default'),
+      tools: rest('TOOL', 'a tool of the server; all by default'),
+    },
+    options: { ...yes('accept without asking'), ...ofServer },
+    exitCodes: '1 if the answer is no, a server cannot be read, or a tool is unknown',
+    examples: {
+      accept: 'shows what changed, and asks',
+      'accept github create_issue': 'accepts one tool',
+    },
+    page: 'operating.md#tools-that-change',
+  }),
   doctor: defineCommand({
     summary: 'find out why a server cannot be used',
     about: `Connects step by step: name, TCP, TLS, metadata of OAuth, authentication, version, first list, one read; for a server that

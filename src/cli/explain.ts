@@ -5,6 +5,7 @@ import { riskWords } from '../core/descriptor.ts'
 import type { UndoSettings } from '../core/undo/expression.ts'
 import { proofText } from '../core/pack.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
+import { joinCommand } from '../core/text/command-line.ts'
 import { oneLine } from '../core/text/escape.ts'
 import { durationText } from '../core/time/units.ts'
 import { withoutSecrets } from '../core/text/redact.ts'
@@ -23,14 +24,19 @@ export async function explain(given: Given<typeof commands.explain>, io: Io): Pr
   const method = tool === undefined ? 'tools/list' : 'tools/call'
   const only = readOnlySettings(source.settings, [settings])
   const log = readableLog(io, given.logLevel)
-  const { status, inspected, chain, name } = await withGateway(only, { io, log }, async (gateway) => {
-    await gateway.start()
-    const found = await gateway.explore(upstream)
-    const all = await inspectAll(gateway, upstream, tool).catch(() => [])
-    const listed = tool === undefined ? undefined : (all[0]?.entry.name ?? tool)
-    const passed = gateway.chain({ upstream, method, ...(listed !== undefined && { name: listed }) })
-    return { status: found, inspected: all, chain: passed, name: listed }
-  })
+  const { status, inspected, chain, name, unaccepted } = await withGateway(
+    only,
+    { io, log },
+    async (gateway) => {
+      await gateway.start()
+      const found = await gateway.explore(upstream)
+      const all = await inspectAll(gateway, upstream, tool).catch(() => [])
+      const listed = tool === undefined ? undefined : (all[0]?.entry.name ?? tool)
+      const passed = gateway.chain({ upstream, method, ...(listed !== undefined && { name: listed }) })
+      const pinned = gateway.unaccepted(upstream)
+      return { status: found, inspected: all, chain: passed, name: listed, unaccepted: pinned }
+    },
+  )
   const { revision, olderRevision, problem, stderr } = status ?? {}
   const isKnown = tool === undefined || inspected.length > 0
   const lines = [
@@ -45,6 +51,7 @@ export async function explain(given: Given<typeof commands.explain>, io: Io): Pr
     `  isolation    ${isolation}`,
     `  trusted      ${trust ? 'yes' : 'no'} (trust: whether its tool annotations are believed)`,
     ...(tool === undefined ? toolTable(inspected) : toolLines(inspected[0])),
+    ...pinLines(unaccepted, upstream, name),
     `  a ${method} request passes through`,
     '    observe      one log line',
     ...chain.map(({ feature, settings: own }) => `    ${feature.padEnd(12)} ${JSON.stringify(own)}`),
@@ -61,11 +68,35 @@ export async function explain(given: Given<typeof commands.explain>, io: Io): Pr
       isolation,
       trust,
       tools: inspected.map(toolObject),
+      ...(unaccepted && {
+        pin: {
+          mode: unaccepted.isHolding ? 'hold' : 'warn',
+          unaccepted: Object.fromEntries(name === undefined ? unaccepted.tools : pinned(unaccepted, name)),
+        },
+      }),
       passes: { method, features: chain.map(({ feature, settings: own }) => ({ feature, settings: own })) },
     },
     text: lines.map(oneLine).join('\n'),
     code: problem === undefined && isKnown ? 0 : 1,
   }
+}
+
+type Unaccepted = NonNullable<ReturnType<Gateway['unaccepted']>>
+
+/** The entry of a tool among those that are not as they were accepted. */
+function pinned({ tools }: Unaccepted, name: string): readonly (readonly [string, string])[] {
+  return [...tools].filter(([each]) => each === name)
+}
+
+/** What is not as it was accepted: of one tool, or of the whole server. */
+function pinLines(unaccepted: Unaccepted | undefined, upstream: string, name: string | undefined): string[] {
+  if (!unaccepted) return []
+  const found = name === undefined ? [...unaccepted.tools] : pinned(unaccepted, name)
+  const what = unaccepted.isHolding ? 'held' : 'not accepted'
+  return found.map(
+    ([tool, change]) =>
+      `  ${what.padEnd(12)} ${name === undefined ? `${tool}: ` : ''}${change === 'new' ? 'it is not in gatehouse.lock' : 'its definition is not as in gatehouse.lock'} (gatehouse accept ${joinCommand([upstream, tool])})`,
+  )
 }
 
 async function inspectAll(

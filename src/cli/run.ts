@@ -27,6 +27,7 @@ const loads: { readonly [Name in keyof Commands]: () => Promise<Run<Name>> } = {
   skill: async () => (await import('./documents.ts')).skill,
   'export registry': async () => (await import('./documents.ts')).exportRegistry,
   lock: async () => (await import('./lock.ts')).lock,
+  accept: async () => (await import('./lock.ts')).accept,
   doctor: async () => (await import('./doctor.ts')).doctor,
   lint: async () => (await import('./lint.ts')).lint,
   test: async () => (await import('./test.ts')).test,

@@ -2,6 +2,8 @@
  * `gatehouse serve` and `gatehouse stdio`: run a gateway until a signal or the end of the input, and reload the
  * configuration file when it changes.
  */
+import { dirname, join } from 'node:path'
+import { LOCK_FILE, lockStamp, modeOf } from '../config/lock.ts'
 import { joinCommand } from '../core/text/command-line.ts'
 import { readText } from '../config/secrets.ts'
 import { watchFile } from '../config/watch.ts'
@@ -39,7 +41,7 @@ export async function serve(given: Given<typeof commands.serve>, io: Io): Promis
     throw new Error(bindProblem(error, source.settings), { cause: error })
   })
   write(welcome(listener.url, source.settings, { code: gateway.operatorCode, key: await gateway.key() }), io)
-  const watch = reloadOnChange(source, gateway, log)
+  const watch = reloadOnChange(source, gateway, { log })
   const started = gateway.start()
   const found = await Promise.race([started, stopped.then(() => [])])
   const isServing = reportStartup(found, source, { io, log })
@@ -52,8 +54,15 @@ export async function serve(given: Given<typeof commands.serve>, io: Io): Promis
   return isServing ? 0 : 1
 }
 
-/** Reloads the gateway with each valid version of the file, and of the file with its variables. */
-function reloadOnChange(source: Source, gateway: Gateway, log: Log): { close(): void } | undefined {
+/**
+ * Reloads the gateway with each valid version of the file, of the file with its variables, and of the lock beside it; with
+ * `lockOnly`, only with those of the lock.
+ */
+function reloadOnChange(
+  source: Source,
+  gateway: Gateway,
+  { log, lockOnly = false }: { readonly log: Log; readonly lockOnly?: boolean },
+): { close(): void } | undefined {
   const { file, text, variables } = source
   if (file === undefined || text === undefined) return undefined
   const bound = source.settings.listen
@@ -84,10 +93,35 @@ function reloadOnChange(source: Source, gateway: Gateway, log: Log): { close(): 
     current = changed
     void reload(file)
   }
-  const watches = [watchFile(file, { text, onChange, onUnusable })]
-  if (variables !== undefined)
+  const watches = [watchLock(join(dirname(file), LOCK_FILE), { gateway, log, reload })]
+  if (!lockOnly) watches.push(watchFile(file, { text, onChange, onUnusable }))
+  if (!lockOnly && variables !== undefined)
     watches.push(watchFile(variables, { text: textIn(variables), onChange: () => void reload(variables) }))
   return { close: () => watches.forEach((watch) => watch.close()) }
+}
+
+interface LockWatch {
+  readonly gateway: Gateway
+  readonly log: Log
+  reload(changed: string): Promise<void>
+}
+
+/** Reloads when the lock changes, if it matters. The file is large, so it is known by when it changed. */
+function watchLock(lock: string, { gateway, log, reload }: LockWatch): { close(): void } {
+  const isPinned = (): boolean =>
+    gateway.settings.upstreams.some(({ name }) => modeOf(gateway.settings, name) !== undefined)
+  return watchFile(lock, {
+    text: gateway.settings.accepted?.stamp ?? '',
+    read: lockStamp,
+    onChange: (stamp) => {
+      // A change of the configuration reads it as well.
+      if (isPinned() && stamp !== gateway.settings.accepted?.stamp) void reload(lock)
+    },
+    onUnusable: () => {
+      const reason = 'the file no longer exists: the gateway keeps what was accepted'
+      if (gateway.settings.accepted) log.warn('config.not_applied', { file: lock, reason })
+    },
+  })
 }
 
 /** The text of a file that may not exist. */
@@ -175,9 +209,11 @@ export async function stdio(given: Given<typeof commands.stdio>, io: Io): Promis
   const stopped = io.untilStopped(true)
   const gateway = openGateway(source.settings, { io, log })
   const ended = Promise.race([gateway.stdio(io.stdin, io.stdout), stopped])
+  const watch = reloadOnChange(source, gateway, { log, lockOnly: true })
   const found = await Promise.race([gateway.start(), ended.then(() => [])])
   const isServing = reportStartup(found, source, { io, log })
   if (isServing) await ended
+  watch?.close()
   await gateway.close()
   io.stdin.destroy()
   return isServing ? 0 : 1

@@ -43,6 +43,8 @@ interface SourceOptions extends ConfigOptions {
   readonly tokenEnv?: string | undefined
   readonly host?: string | undefined
   readonly port?: number | undefined
+  /** The lock beside the configuration is not read, by commands that write it. */
+  readonly withoutLock?: boolean
 }
 
 /** The words of a command that serves: URLs, and the command of a server. */
@@ -64,7 +66,7 @@ export function readServed(options: SourceOptions & ServedWords, io: Io): Source
 
 /** Reads the configuration, and the server that a command is about. @throws UsageError, ConfigError */
 export function readServer(
-  options: ConfigOptions & { readonly server: ServerWords },
+  options: Pick<SourceOptions, keyof ConfigOptions | 'withoutLock'> & { readonly server: ServerWords },
   io: Io,
 ): { readonly source: Source; readonly server: UpstreamSettings } {
   const { server } = options
@@ -80,7 +82,10 @@ export function readServer(
 
 /** The same for a command that is about all servers if none is given. @throws UsageError, ConfigError */
 export function readServers(
-  { server, ...options }: ConfigOptions & { readonly server: ServerWords | undefined },
+  {
+    server,
+    ...options
+  }: Pick<SourceOptions, keyof ConfigOptions | 'withoutLock'> & { readonly server: ServerWords | undefined },
   io: Io,
 ): {
   readonly source: Source
@@ -97,7 +102,7 @@ export function readServers(
 
 /** Reads the configuration: from words that name a server if there are some, else from the file. @throws ConfigError */
 export function readSource(
-  { config, envFile, gatewayKey, tokenFile, tokenEnv, host, port }: SourceOptions,
+  { config, envFile, gatewayKey, tokenFile, tokenEnv, host, port, withoutLock = false }: SourceOptions,
   io: Io,
   words: readonly string[] = [],
 ): Source {
@@ -128,6 +133,7 @@ export function readSource(
       file,
       env: variablesOf(file, envFile, io),
       listen,
+      withoutLock,
     })
     io.redactor?.learn(secretsOf(settings))
     for (const warning of warnings) writeError(`warning: ${problemLine(warning)}\n`, io)

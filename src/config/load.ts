@@ -10,6 +10,7 @@ import type { FeatureSchema, Settings } from '../core/settings.ts'
 import { featureSchemas } from '../features/settings.ts'
 import { idleOptions } from './configured-names.ts'
 import { locate, readDocument } from './document.ts'
+import { readAccepted } from './lock.ts'
 import { expand, readNumbers } from './expand.ts'
 import { misfitsOf } from './explain.ts'
 import {
@@ -44,6 +45,8 @@ interface ConfigSource {
   readonly listen?: ListenOverride
   /** Load only what the store and the audit log need: other references may be unresolved, and server settings are unusable. */
   readonly isForStore?: boolean
+  /** Do not read the lock beside the file, for commands that write it. */
+  readonly withoutLock?: boolean
 }
 
 /** Settings, and warnings that do not prevent the start. */
@@ -55,7 +58,14 @@ interface Loaded {
 /** Loads the text of a configuration file. @throws ConfigError with all problems */
 export function loadSettings(
   text: string,
-  { file, features = featureSchemas, env, listen, isForStore = false }: ConfigSource,
+  {
+    file,
+    features = featureSchemas,
+    env,
+    listen,
+    isForStore = false,
+    withoutLock = isForStore,
+  }: ConfigSource,
 ): Loaded {
   const document = readDocument(text)
   const located = (findings: readonly Finding[]) => locate(findings, document, file)
@@ -75,16 +85,22 @@ export function loadSettings(
   const found = withoutEchoes(withoutEchoes(unreadable, misfits), checked.problems)
   const problems = found.filter(({ path }) => !expanded.unresolved.some((each) => isAbout(path, each)))
   if (problems.length > 0 || !isObject(value)) throw new ConfigError(located(problems))
+  const settings = settle(value, {
+    schema,
+    features,
+    file: resolve(file),
+    directory,
+    env,
+    references: expanded.references,
+  })
+  const lock: ReturnType<typeof readAccepted> = withoutLock
+    ? nothing
+    : readAccepted(settings, value, directory)
+  if (lock.problems.length > 0) throw new ConfigError(located(lock.problems))
   return {
-    settings: settle(value, {
-      schema,
-      features,
-      file: resolve(file),
-      directory,
-      env,
-      references: expanded.references,
-    }),
+    settings: { ...settings, ...(lock.accepted && { accepted: lock.accepted }) },
     warnings: located([
+      ...lock.warnings,
       ...document.warnings,
       ...literalSecrets(document.value),
       ...checked.warnings,

@@ -7,6 +7,8 @@ import { readText } from './secrets.ts'
 interface FileWatch {
   /** The text as it was last read, so that a change between reading and watching is noticed. */
   readonly text: string
+  /** What stands for the text of the file, where that need not be read each time. Default: its text. */
+  readonly read?: (path: string) => string
   /** Called with the text of the file when it differs from the last; never while the file is missing or empty. Must not throw. */
   readonly onChange: (text: string) => void
   /** Called once when the file is missing or empty in two consecutive checks: editors empty and replace files. */
@@ -83,7 +85,7 @@ class PollingWatcher implements FileWatcher {
   readonly #check = (): void => {
     let current: string
     try {
-      current = readText(this.#path)
+      current = (this.#options.read ?? readText)(this.#path)
     } catch {
       // The folder may have been deleted too, and a watch would stay on the deleted one.
       this.#folder?.close()

@@ -28,6 +28,7 @@ import { limits } from './limits.ts'
 import { manifest } from './describing/manifest.ts'
 import { misplacedValues } from './misplaced-values.ts'
 import { mask } from './mask/mask.ts'
+import { pin } from './pin.ts'
 import { permissions } from './permissions/permissions.ts'
 import { rateLimit } from './rate-limit.ts'
 import { largeResults } from './references/keep.ts'
@@ -76,6 +77,7 @@ const authorize: Stage = [
   state, // rules and schemas apply to the arguments with the remembered ones; a call without its context goes no further
   references, // rules and schemas apply to the data that is sent, not to the names of it
   permissions, // a forbidden call spends nothing more
+  pin, // only who may call a tool learns that it is held; nothing is spent on it, and nobody is asked
   intent, // a redirected call was permitted, and need not fit; the server does not see the intent
   misplacedValues, // above a schema error that would not say where the value belongs
   validate, // the arguments as the server would get them, against its own schema

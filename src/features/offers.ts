@@ -1,5 +1,5 @@
 /** What features offer to others: each extension point, and how what is offered there is used. */
-import type { Call, Target } from '../core/call.ts'
+import type { Call, Middleware, Target } from '../core/call.ts'
 import type { Descriptor, RemainingQuota, ToolFacts } from '../core/descriptor.ts'
 import type { GatewayError } from '../core/error.ts'
 import type { Payload } from '../core/payload.ts'
@@ -63,6 +63,33 @@ export interface PublishedEvent {
   readonly caller?: string
   /** Publishes it at most once in a time, in milliseconds, for all gateways that share the store. */
   readonly once?: { readonly key: string; readonly for: number }
+}
+
+/** How the tools of a server are compared with what was accepted (`gatehouse.lock`); undefined where they are not. */
+export const pinning = extensionPoint<(upstream: string) => Pinning | undefined>()
+
+/** How a tool differs from what was accepted. */
+export type ToolChange = 'new' | 'changed'
+
+/** One server whose tools are compared with what was accepted. */
+export interface Pinning {
+  /** Whether tools that are not accepted are held: neither listed nor called. */
+  readonly isHolding: boolean
+  /** What clients see depends on this: if it is another one after a reload, their lists have changed. */
+  readonly shown: string
+  /** The tools in its last list that are not accepted, and the same for people. */
+  readonly unaccepted: ReadonlyMap<string, ToolChange>
+  readonly findings: readonly string[]
+  /** How a listed definition differs from the accepted one; undefined if it does not. */
+  changeOf(definition: Readonly<Record<string, unknown>>): ToolChange | undefined
+  /** Next to the server: compares its lists, and refuses calls of what is held. `find` finds the tool that a call names. */
+  atServer(find: (call: Call) => ListedTool | undefined | Promise<ListedTool | undefined>): Middleware
+}
+
+/** A tool in the list of its server; `isUnlisted` if the server does not list its tools. */
+interface ListedTool {
+  readonly definition: Readonly<Record<string, unknown>>
+  readonly isUnlisted?: true
 }
 
 /** The error object that the caller gets for a failed result or a thrown error. */

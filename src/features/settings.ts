@@ -50,6 +50,7 @@ import {
 import {
   intentSchema,
   permissionsSchema,
+  pinSchema,
   misplacedValuesSchema,
   validateSchema,
   multimodalSchema,
@@ -81,6 +82,7 @@ export const featureSchemas: readonly FeatureSchema[] = [
   stateSchema,
   referencesSchema,
   permissionsSchema,
+  pinSchema,
   intentSchema,
   misplacedValuesSchema,
   validateSchema,

@@ -29,7 +29,7 @@ import type { ServerDescription } from '../descriptions/model/description.ts'
 import { ProcessScope } from '../durable/process-scope.ts'
 import { events } from '../features/events/events.ts'
 import { references } from '../features/references/references.ts'
-import { type EventTrial, eventTrials, operationCounts } from '../features/offers.ts'
+import { type EventTrial, eventTrials, operationCounts, type Pinning } from '../features/offers.ts'
 import { isOwnOrigin } from '../downstream/http/origin.ts'
 import { type AddPages, type Listener, listenHttp } from '../downstream/http/server.ts'
 import { serveStdio } from '../downstream/stdio.ts'
@@ -85,6 +85,13 @@ interface Sender {
   readonly upstream: string | undefined
   /** Aborted when the client goes away. */
   readonly controller: AbortController
+}
+
+/** The tools that are not as they were accepted. */
+interface Unaccepted {
+  /** Whether they are held: neither listed nor called. */
+  readonly isHolding: boolean
+  readonly tools: Pinning['unaccepted']
 }
 
 /** The gateway between clients and servers. */
@@ -192,12 +199,16 @@ export class Gateway {
     name: string,
   ): Promise<{ readonly findings: readonly string[]; readonly error?: unknown }> {
     const upstream = this.#runtime.upstreams.get(name)
-    const reading = upstream ? readLists(upstream.handle, name) : Promise.resolve()
+    const runtime = this.#runtime
+    const reading = upstream ? readLists(runtime.pinnings.handlerOf(upstream), name) : Promise.resolve()
     const failure = await reading.then(
       () => ({}),
       (error: unknown) => ({ error }),
     )
-    return { findings: this.#runtime.findings(name), ...failure }
+    return {
+      findings: [...runtime.findings(name), ...(runtime.pinnings.of(name)?.findings ?? [])],
+      ...failure,
+    }
   }
 
   /** Connects to each server once. Resolves with the problems of the settings, given what the servers list. */
@@ -313,12 +324,18 @@ export class Gateway {
     const { servers } = runtime.services
     const target = { upstream, method: 'tools/call', name: tool }
     const params = Payload.of({ name: tool })
-    const found = await servers.tool(ownCall({ method: target.method, params, target }))
+    const found = await runtime.described(ownCall({ method: target.method, params, target }))
     const tools = await servers.tools(upstream)
     const isExposed = (name: string): boolean =>
       tool === exposedName(upstream, name) || tool === servers.exposedName(upstream, name, true)
     const entry = found ?? tools.find(({ name }) => isExposed(name))
     return entry && inspect(entry, tools, runtime)
+  }
+
+  /** The tools in the last list of a server that are not as they were accepted, and what becomes of them. */
+  unaccepted(upstream: string): Unaccepted | undefined {
+    const pinned = this.#runtime.pinnings.of(upstream)
+    return pinned && { isHolding: pinned.isHolding, tools: pinned.unaccepted }
   }
 
   /** Makes a call of a tool for the user of a command. @throws what the call fails with */

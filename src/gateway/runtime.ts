@@ -21,7 +21,7 @@ import {
   type Handler,
 } from '../core/call.ts'
 import { rateLimitSlot } from '../core/exchange.ts'
-import type { ServerRecords, ServerRecord } from '../core/descriptor.ts'
+import type { Descriptor, ServerRecords, ServerRecord } from '../core/descriptor.ts'
 import { GatewayError } from '../core/error.ts'
 import { HeldMemory } from '../core/holdings.ts'
 import { background, type Log } from '../core/log.ts'
@@ -71,6 +71,7 @@ import { settingsEqual, createUpstream, type Upstream } from '../upstream/upstre
 import type { TransportInterceptor } from '../upstream/transport/transport.ts'
 import { type ActiveFeature, activeFeatures, middlewaresOf, offered } from './features.ts'
 import { wayTo } from './observers.ts'
+import { Pinnings } from './pinnings.ts'
 import { world } from '../core/world.ts'
 import { isObject } from '../core/json/json.ts'
 import { ownUri } from '../catalog/strict-names.ts'
@@ -126,6 +127,7 @@ export class Runtime implements HttpRuntime {
   readonly #descriptors: Descriptors
   readonly #descriptions: Descriptions
   readonly #statistics = createCallStatistics()
+  #pinnings = new Pinnings([], [])
   #records: ServerRecords | undefined
 
   /** Creates the parts; servers in `before` with equal settings are kept. */
@@ -147,6 +149,7 @@ export class Runtime implements HttpRuntime {
     this.#descriptions = this.#createDescriptions()
     this.names = new NameCheck(settings.names, this.upstreams, log)
     this.active = activeFeatures(settings, this.services)
+    this.#pinnings = new Pinnings(this.upstreams.keys(), this.active)
     this.catalog = this.#createCatalog()
     this.services.servers.onReachable((name, isReachable) => this.catalog.reachable(name, isReachable))
     this.documents = this.active.flatMap(({ instance }) => instance.http?.pages ?? [])
@@ -164,10 +167,20 @@ export class Runtime implements HttpRuntime {
     return foundTool(call) ?? this.upstreams.get(call.target.upstream ?? '')?.tool(call)
   }
 
+  /** How the tools of servers are compared with what was accepted. */
+  get pinnings(): Pinnings {
+    return this.#pinnings
+  }
+
+  /** The descriptor of the tool that a call names, also if it is held. @throws what listing throws */
+  described(call: Call): Descriptor | undefined | Promise<Descriptor | undefined> {
+    return this.#descriptors.of(withoutFoundTool(call))
+  }
+
   withTool(call: Call): Called | Promise<Called> {
     const resolved = this.catalog.resolve(call)
     const calledAs = (each: Call | undefined): Called | Promise<Called> => {
-      const tool = each && this.tool(each)
+      const tool = each && this.#offeredTool(each)
       const found = (listed: ListedTool | undefined): Called => ({
         call: each ? withFoundTool(call, each.target, listed) : call,
         mirror: listed?.mirror ?? [],
@@ -175,6 +188,11 @@ export class Runtime implements HttpRuntime {
       return tool instanceof Promise ? tool.then(found) : found(tool)
     }
     return resolved instanceof Promise ? resolved.then(calledAs) : calledAs(resolved)
+  }
+
+  /** The called tool, unless it is held. */
+  #offeredTool(call: Call): ListedTool | undefined | Promise<ListedTool | undefined> {
+    return this.#pinnings.offered(this.tool(call), call.target.upstream ?? '')
   }
 
   /** What is wrong with the answers of a server, for people. */
@@ -209,7 +227,7 @@ export class Runtime implements HttpRuntime {
 
   #directory(): ServerDirectory {
     const { settings, upstreams } = this
-    const { of: tool, listed } = this.#descriptors
+    const { listed } = this.#descriptors
     const together = namingOf(settings)
     const { isStrict } = settings.listen
     const undoRules = new UndoRules({
@@ -220,9 +238,12 @@ export class Runtime implements HttpRuntime {
     const directory: ServerDirectory = {
       names: () => [...upstreams.keys()],
       settings: (name) => upstreams.get(name)?.settings,
-      tool: (call) => tool(withoutFoundTool(call)),
-      tools: async (name) =>
-        (await listedBy(upstreams.get(name))).flatMap(({ fields }) => listed(name, fields) ?? []),
+      tool: (call) => this.#pinnings.offered(this.described(call)),
+      tools: async (name) => {
+        const upstream = upstreams.get(name)
+        const entries = upstream ? await listedBy(upstream, this.#pinnings.handlerOf(upstream)) : []
+        return entries.flatMap(({ fields }) => listed(name, fields) ?? [])
+      },
       describe: listed,
       undoRule: (name, of) => undoRules.of(name, of),
       undoRuleAmong: (described, all) => undoRules.among(described, all),
@@ -252,7 +273,12 @@ export class Runtime implements HttpRuntime {
     const { log } = this.#process
     const { features } = this.services
     const records = createRecords({
-      servers: this.upstreams,
+      servers: new Map(
+        [...this.upstreams].map(([name, upstream]) => [
+          name,
+          sourceOf(upstream, (call) => this.#pinnings.handlerOf(upstream)(call)),
+        ]),
+      ),
       listed: this.#descriptors.listed,
       facts: (described, all) =>
         Object.assign(
@@ -352,7 +378,9 @@ export class Runtime implements HttpRuntime {
     const { settings, active } = this
     const { observing, log } = this.#process
     return new Catalog({
-      upstreams: new Map([...this.upstreams].map(([name, upstream]) => [name, upstream.handle])),
+      upstreams: new Map(
+        [...this.upstreams].map(([name, upstream]) => [name, this.#pinnings.handlerOf(upstream)]),
+      ),
       middlewares: (target) => this.#middlewares(target),
       observe: observe(observing),
       viewMiddleware: (method) => active.map(({ instance }) => instance.responseMiddleware?.(method)),
@@ -365,7 +393,10 @@ export class Runtime implements HttpRuntime {
       metaTools: settings.metaTools,
       hasMethods: settings.hasMethods,
       onConflict: reportOnce(log),
-      tool: (call) => this.tool(call),
+      tool: (call) => this.#offeredTool(call),
+      ...(this.#pinnings.areThere && {
+        isHeld: async (call: Call) => this.#pinnings.isHeld(call.target.upstream, await this.tool(call)),
+      }),
       lacks: (call) => this.upstreams.get(call.target.upstream ?? '')?.lacks(call) === true,
       log,
       isPermitted: (call) => this.isPermitted(call),
@@ -428,12 +459,22 @@ function approvalsCommand({ file, store, listen, auth }: Settings, isHttp: boole
   return joinCommand(store.kind === 'folder' ? [...command, '--store', store.path] : command)
 }
 
+/** What records of a server are made of: its own status, and what it lists to clients. */
+function sourceOf(upstream: Upstream, handle: Handler) {
+  return {
+    settings: upstream.settings,
+    handle,
+    get status() {
+      return upstream.status
+    },
+  }
+}
+
 /** The tools that a server lists. @throws SERVER_UNAVAILABLE, and the errors of the server */
-async function listedBy(upstream: Upstream | undefined): Promise<readonly Payload[]> {
-  if (!upstream) return []
+async function listedBy(upstream: Upstream, handle: Handler): Promise<readonly Payload[]> {
   checkAvailable(upstream)
   const call = ownCall({ target: { upstream: upstream.name, method: 'tools/list' } })
-  return listAllPages(upstream.handle, call, 'tools/list')
+  return listAllPages(handle, call, 'tools/list')
 }
 
 /** What a server says of itself. @throws SERVER_UNAVAILABLE */
@@ -469,13 +510,14 @@ export async function closeFeatures({ active }: Runtime): Promise<void> {
 /** Closes the previous runtime; servers that the next one uses are kept. */
 export function retireRuntime(
   before: Runtime,
-  { upstreams }: Runtime,
+  after: Runtime,
   { closing, log }: Pick<ProcessState, 'closing' | 'log'>,
 ): void {
   before.ended.abort()
   before.catalog.close()
   for (const [name, upstream] of before.upstreams) {
-    if (upstreams.get(name) !== upstream) background(upstream.retire(closing), log)
+    if (after.upstreams.get(name) !== upstream) background(upstream.retire(closing), log)
+    else if (before.pinnings.of(name)?.shown !== after.pinnings.of(name)?.shown) upstream.toolsChanged()
   }
   background(closeFeatures(before), log)
 }

@@ -68,6 +68,8 @@ export interface Upstream {
   /** What was wrong in what it listed and declared. */
   readonly findings: ServerFindings
   readonly reachability: Pick<Reachability, 'onChange'>
+  /** Tells those who listen that its tools may be other ones now, because the gateway offers others of them. */
+  toolsChanged(): void
   /** The revision used for a call, if known. */
   revisionFor(call: Call): string | undefined
   /** The remaining rate limit it reports; unknown if it has one per user. */
@@ -132,6 +134,8 @@ class ConfiguredUpstream implements Upstream {
   readonly #connector: Connector
   readonly #negativeCache = new NegativeCache<UpstreamConnection>()
   readonly #retired = new AbortController()
+  /** The subscriptions that were acknowledged. */
+  readonly #listening = new Set<UpstreamCall>()
   /** The connection on which tools were listed last. */
   #lastListed: UpstreamConnection | undefined
   #inFlight = 0
@@ -202,6 +206,12 @@ class ConfiguredUpstream implements Upstream {
     return this.#connector.quota
   }
 
+  toolsChanged(): void {
+    for (const working of this.#listening)
+      if (readFilter(working.call.params).toolsListChanged === true)
+        working.notify({ method: 'notifications/tools/list_changed' })
+  }
+
   revisionFor(call: Call): string | undefined {
     return this.#connector.ready(call)?.revision
   }
@@ -226,8 +236,7 @@ class ConfiguredUpstream implements Upstream {
   }
 
   async #open(working: UpstreamCall): Promise<Outcome> {
-    if (working.call.method === 'subscriptions/listen')
-      return listenOn(working, (call) => this.#connector.connect(call), this.#retired.signal, this.#log)
+    if (working.call.method === 'subscriptions/listen') return this.#listen(working)
     this.#inFlight++
     try {
       const { call } = working
@@ -245,6 +254,30 @@ class ConfiguredUpstream implements Upstream {
       throw this.#redactor.error(relayedFrom(asOurs(error), this.#connector.ready(working.call)?.era))
     } finally {
       this.#inFlight--
+    }
+  }
+
+  async #listen(working: UpstreamCall): Promise<Outcome> {
+    const listening: UpstreamCall = {
+      get call() {
+        return working.call
+      },
+      get signal() {
+        return working.signal
+      },
+      progress: working.progress,
+      requestInput: (question, options) => working.requestInput(question, options),
+      notify: (note) => {
+        working.notify(note)
+        // Nothing may come before the acknowledgement (2026-07-28 basic/utilities/subscriptions).
+        if (note.method === ACKNOWLEDGED) this.#listening.add(working)
+      },
+    }
+    const connect = (call: Call): Promise<UpstreamConnection> => this.#connector.connect(call)
+    try {
+      return await listenOn(listening, connect, this.#retired.signal, this.#log)
+    } finally {
+      this.#listening.delete(working)
     }
   }
 

@@ -85,6 +85,20 @@ export const permissionsSchema = defineSettings({
 /** The settings of permissions. */
 export type PermissionSettings = SettingsIn<typeof permissionsSchema>
 
+/** The settings of accepted tools, and where they are. */
+export const pinSchema = defineSettings({
+  name: 'pin',
+  place: 'top',
+  choice: 'mode',
+  default: 'off',
+  description:
+    'What becomes of tools whose definition is not as in `gatehouse.lock` beside this file: nothing, `warn` logs them, and `hold` neither lists nor calls them until `gatehouse accept`. See [Tools that change](operating.md#tools-that-change).',
+  properties: { mode: { enum: ['warn', 'hold'] } },
+})
+
+/** The settings of accepted tools. */
+export type PinSettings = SettingsIn<typeof pinSchema>
+
 /** The settings of intents, and where they are. */
 export const intentSchema = defineSettings({
   name: 'intent',
