@@ -63,6 +63,7 @@ const served = {
   command: serverCommand,
 }
 const principal = (about: string) => ({ principal: text('ID', about) })
+const overwrite = force('undo also what something else changed since, and overwrite that change')
 const reason = (what: string) => ({ reason: text('TEXT', `the reason, recorded with the ${what}`) })
 const yes = (about: string) => ({ yes: flag(about, { short: 'y' }) })
 
@@ -460,7 +461,9 @@ export const commands = {
   'tx rollback': defineCommand({
     ...transaction,
     summary: 'roll back an open transaction',
-    options: { ...reason('rollback'), ...ofTransactions },
+    about: `Undoes the steps of an open transaction, the last one first. A step whose state something else changed since is left as
+    it is, with the difference. With --force, such a step is undone too, also of a transaction that is rolled back in part.`,
+    options: { ...reason('rollback'), ...overwrite, ...ofTransactions },
   }),
   'tx ack': defineCommand({
     ...transaction,
@@ -617,13 +620,15 @@ export const commands = {
     summary: 'list recent actions and how they can be undone, then undo them',
     about: `Lists the actions of tools in that time, newest first: when, for which caller, on which server, and whether each can be
     undone exactly, approximately, or not at all and why. After confirmation, undoes those that can be undone, in this order,
-    through a running gateway with the same store, or in this process if none is running.`,
+    through a running gateway with the same store, or in this process if none is running. What something else changed since is
+    left as it is, with the difference.`,
     options: {
       since: required(time('a duration such as 10m or 2h ago, or a time such as 2026-11-21T10:00Z')),
       until: time('the same; default: now'),
       session: text('ID', 'only actions in this client session'),
       upstream: text('SERVER', 'only actions on this server'),
       'dry-run': flag('only list the actions'),
+      ...overwrite,
       ...yes('do not ask for confirmation'),
       ...ofConfig,
     },

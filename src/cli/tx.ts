@@ -3,7 +3,7 @@
  * makes the compensating calls.
  */
 import { setTimeout as pause } from 'node:timers/promises'
-import { isObject } from '../core/json/json.ts'
+import { asObject, isObject } from '../core/json/json.ts'
 import { type Settings, featureSettings } from '../core/settings.ts'
 import { escapeHidden, oneLine } from '../core/text/escape.ts'
 import { displayCall, maskedArguments } from '../core/masked-arguments.ts'
@@ -11,7 +11,7 @@ import { isoTime } from '../core/time/waiting.ts'
 import { openLog } from '../observability/log.ts'
 import type { Gateway } from '../gateway/gateway.ts'
 import type { Audit } from '../observability/audit/audit.ts'
-import { type Action, Actions, type Compensation } from '../records/actions.ts'
+import { type Action, Actions, type Compensation, type StateAfterUndo } from '../records/actions.ts'
 import {
   type StoredTransaction,
   hasEnded,
@@ -22,7 +22,7 @@ import {
   needsAttention,
   type Step,
 } from '../records/transactions.ts'
-import { acknowledged, rollingBack } from '../records/transitions.ts'
+import { acknowledged, rollingBack, rollingBackByForce } from '../records/transitions.ts'
 import type { Store } from '../store/store.ts'
 import type { Given } from './command.ts'
 import type { commands } from './commands.ts'
@@ -86,13 +86,18 @@ export async function rollback(given: Given<Commands['tx rollback']>, io: Io): P
     const { key, transaction } = findTransaction(await transactionsOf(given.principal, repository), given.id)
     requireTransactions({ features })
     const { id, principal, status } = transaction
-    if (status === 'committed' || hasEnded(transaction))
+    const isTriedAgain = given.force && status === 'partially_rolled_back'
+    if (status === 'committed' || (hasEnded(transaction) && !isTriedAgain))
       throw new Error(`${escapeHidden(id)} cannot be rolled back: it is ${status.replaceAll('_', ' ')}`)
     const by = userName()
-    const begin = rollingBack(`operator ${by}${given.reason === undefined ? '' : `: ${given.reason}`}`)
+    const why = `operator ${by}${given.reason === undefined ? '' : `: ${given.reason}`}`
+    const begin = given.force ? rollingBackByForce(why) : rollingBack(why)
     const [ended] = await withAudit(settings, io, async (audit) => {
-      await repository.change(key, (each) => (each.status === 'rolling_back' ? each : begin(each)))
-      audit?.ordered({ order: 'rollback', by, transaction: id, caller: principal.id })
+      await repository.change(key, (each) =>
+        each.status === 'rolling_back' && !given.force ? each : begin(each),
+      )
+      const force = given.force && { force: given.force }
+      audit?.ordered({ order: 'rollback', by, ...force, transaction: id, caller: principal.id })
       return finishRollbacks([async () => key], { ...given, io, repository, audit })
     })
     if (!ended || !hasEnded(ended)) throw new Error('the rollback has not finished: see gatehouse tx show')
@@ -257,14 +262,20 @@ export function transactionText({ transaction, actions }: TransactionView): stri
 /** The result of a rollback as text: what was undone and what was not. */
 export function rollbackText(transaction: Transaction): string {
   const { id, compensations } = transaction
-  const lines = compensations.map((each) => `  ${each.step.padEnd(12)} ${endOf(each)}`)
+  const lines = compensations.flatMap((each) => [
+    `  ${each.step.padEnd(12)} ${endOf(each)}`,
+    ...differenceOf(each).map((line) => `${' '.repeat(15)}${line}`),
+  ])
   const again = transaction.retry
     ? [
         `Steps that failed with a transient error are retried at ${timeText(transaction.retry.at)}, and later.`,
       ]
     : []
+  const forced = compensations.some((each) => differenceOf(each).length > 0)
+    ? [`To undo those steps anyway, which overwrites those changes: gatehouse tx rollback ${id} --force`]
+    : []
   const next = needsAttention(transaction)
-    ? [...again, `After you have handled it: gatehouse tx ack ${id}`]
+    ? [...forced, ...again, `After you have handled it: gatehouse tx ack ${id}`]
     : []
   return [`${id}: ${stateOf(transaction)}`, ...lines, ...next].map(oneLine).join('\n')
 }
@@ -293,8 +304,8 @@ function transactionView({ transaction, actions }: TransactionView): Readonly<Re
         compensation: action && 'tool' in action.way ? shownCall(action.way, action) : undefined,
       }
     }),
-    steps_compensated: transaction.compensations.map(({ step, status: how, error, isLate }) => {
-      return { step_id: step, status: how, error, out_of_order: isLate || undefined }
+    steps_compensated: transaction.compensations.map(({ step, status: how, error, isLate, state }) => {
+      return { step_id: step, status: how, state, error, out_of_order: isLate || undefined }
     }),
     retry: retry && { tries: retry.tries, at: isoTime(retry.at) },
     acknowledged: acknowledged && { by: acknowledged.by, at: isoTime(acknowledged.at) },
@@ -313,17 +324,30 @@ function stepLines(
     `  ${step.id.padEnd(12)} ${step.status.padEnd(8)} ${step.upstream}  ${call}`,
     ...(step.error ? [`               ${String(step.error.code)}`] : []),
     ...(end
-      ? [`               ${endOf(end)}`]
+      ? [endOf(end), ...differenceOf(end)].map((line) => `               ${line}`)
       : way === undefined
         ? []
         : [`               undone by ${way}`]),
   ]
 }
 
-function endOf({ status, error, isLate }: CompensationStatus): string {
+function endOf({ status, error, isLate, state }: CompensationStatus): string {
   const why = error ? `: ${String(error.code)}: ${String(error.message)}` : ''
   const late = isLate ? ', after steps before it' : ''
-  return status === 'compensated' ? `undone${late}${why}` : `not undone${why}`
+  const after = state === undefined ? '' : `; ${stateText[state]}`
+  return status === 'compensated' ? `undone${late}${after}${why}` : `not undone${why}`
+}
+
+const stateText: Readonly<Record<StateAfterUndo, string>> = {
+  old: 'the state is the old one again',
+  other: 'the state is not the old one',
+  unknown: 'cannot tell whether the state is the old one',
+}
+
+/** What something else changed since, of a step that was not undone because of it. */
+export function differenceOf({ error }: CompensationStatus): readonly string[] {
+  const { difference } = asObject(error?.details)
+  return Array.isArray(difference) ? difference.map(String) : []
 }
 
 function stateOf(transaction: Transaction): string {
@@ -335,6 +359,10 @@ export interface Undone {
   readonly chosen: Chosen
   /** Why it was not undone; absent on success. */
   readonly error?: string
+  /** What something else changed since, if it was not undone because of that. */
+  readonly difference?: readonly string[]
+  /** What the state is after it was undone. */
+  readonly state?: StateAfterUndo
 }
 
 /** An action as text. */
@@ -370,10 +398,12 @@ export function sumText(chosen: readonly Chosen[]): string {
 }
 
 /** The result of undoing an action as text. */
-export function undoneText({ chosen: { action }, error }: Undone): string {
+export function undoneText({ chosen: { action }, error, difference = [], state }: Undone): string {
   const { startedAt, upstream, tool } = action
   const what = `${timeText(startedAt)}  ${upstream}  ${tool}`
-  return oneLine(error === undefined ? `undone      ${what}` : `not undone  ${what}: ${error}`)
+  const after = state === undefined ? '' : `: ${stateText[state]}`
+  const line = error === undefined ? `undone      ${what}${after}` : `not undone  ${what}: ${error}`
+  return [line, ...difference.map((each) => `    ${each}`)].map(oneLine).join('\n')
 }
 
 /** The same as JSON. */

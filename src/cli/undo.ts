@@ -20,6 +20,7 @@ import {
   transactionsIn,
   chosenText,
   chosenView,
+  differenceOf,
   sumText,
   type Undone,
   undoneText,
@@ -65,10 +66,16 @@ export async function undo(given: UndoOptions, io: Io): Promise<Output> {
     )
     return {
       json: views(chosen, undone),
-      text: undone.map(undoneText).join('\n'),
+      text: [...undone.map(undoneText), ...forceAdvice(undone)].join('\n'),
       code: undone.some(({ error }) => error !== undefined) ? 1 : 0,
     }
   })
+}
+
+/** What to do about actions that were not undone because something else changed the state since. */
+function forceAdvice(undone: readonly Undone[]): string[] {
+  if (!undone.some(({ difference }) => difference)) return []
+  return ['To undo them anyway, which overwrites those changes, repeat the command with --force.']
 }
 
 function canBeUndone({ how }: Chosen): boolean {
@@ -83,7 +90,9 @@ function listing(chosen: readonly Chosen[]): string {
 function views(chosen: readonly Chosen[], undone: readonly Undone[] = []): object {
   const deeds = chosen.map((each) => {
     const end = undone.find((other) => other.chosen === each)
-    return end ? { ...chosenView(each), undone: end.error === undefined, error: end.error } : chosenView(each)
+    if (!end) return chosenView(each)
+    const { error, state, difference } = end
+    return { ...chosenView(each), undone: error === undefined, state, error, difference }
   })
   return { deeds }
 }
@@ -112,10 +121,9 @@ async function undoReserved(open: readonly Chosen[], context: Undoing): Promise<
     const ended = await undoAll(left, isReserved, context)
     return open.map((chosen) => {
       const isLeft = left.some(({ action }) => action.key === chosen.action.key)
-      const error = isLeft
-        ? failureOf(chosen.action, ended)
-        : 'another process is undoing it, or has undone it'
-      return { chosen, ...(error !== undefined && { error }) }
+      return isLeft
+        ? { chosen, ...endOf(chosen.action, ended) }
+        : { chosen, error: 'another process is undoing it, or has undone it' }
     })
   } finally {
     await Promise.all([...reserved.values()].map(async (lease) => lease?.release()))
@@ -126,7 +134,7 @@ async function undoReserved(open: readonly Chosen[], context: Undoing): Promise<
 function undoAll(
   left: readonly Chosen[],
   isReserved: (action: Action) => boolean,
-  { given: { config, envFile }, io, repository, audit }: Undoing,
+  { given: { config, envFile, force }, io, repository, audit }: Undoing,
 ): Promise<readonly Transaction[]> {
   const parts = partsOf(left.map(({ action }) => action))
   const begins = parts.map((part) => async (): Promise<string | undefined> => {
@@ -134,26 +142,33 @@ function undoAll(
     if (actions.length === 0) return undefined
     const id = `undo-${randomBytes(8).toString('hex')}`
     const by = userName()
-    const transaction = newUndoTransaction(actions, { id, by: `gatehouse undo by ${by}`, now: Date.now() })
+    const transaction = newUndoTransaction(actions, {
+      id,
+      by: `gatehouse undo by ${by}`,
+      now: Date.now(),
+      isForced: force,
+    })
     await repository.open(transaction)
     const { id: caller } = transaction.principal
-    audit?.ordered({ order: 'undo', by, transaction: id, caller })
+    audit?.ordered({ order: 'undo', by, ...(force && { force }), transaction: id, caller })
     return transactionKey(caller, id)
   })
   return finishRollbacks(begins, { config, envFile, io, repository, audit })
 }
 
-/** Why an action was not undone. */
-function failureOf({ key }: Action, ended: readonly Transaction[]): string | undefined {
+/** What became of an action: why it was not undone, or what the state is after it was. */
+function endOf({ key }: Action, ended: readonly Transaction[]): Omit<Undone, 'chosen'> {
   for (const { steps, compensations } of ended) {
     const step = steps.find(({ deed }) => deed === key)
     if (!step) continue
     const end = compensations.find((each) => each.step === step.id)
-    if (end?.status === 'compensated') return undefined
-    if (end) return isObject(end.error) ? `${String(end.error['message'])}` : 'the compensation failed'
-    return 'it has not finished: see gatehouse tx list'
+    if (!end) return { error: 'it has not finished: see gatehouse tx list' }
+    if (end.status === 'compensated') return { ...(end.state && { state: end.state }) }
+    const error = isObject(end.error) ? `${String(end.error['message'])}` : 'the compensation failed'
+    const difference = differenceOf(end)
+    return { error, ...(difference.length > 0 && { difference }) }
   }
-  return 'it was not started, because the others took too long: run the command again'
+  return { error: 'it was not started, because the others took too long: run the command again' }
 }
 
 // Selects the actions that `gatehouse undo` can undo, and groups them. Pure functions.

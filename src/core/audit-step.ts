@@ -32,6 +32,8 @@ export interface OrderStep {
     | 'put'
     | 'drop'
   readonly by: string
+  /** Whether it overwrites what others changed since. */
+  readonly force?: true
   /** The id of the transaction, the name of the operation, or the id of the subscription, and its caller. */
   readonly transaction?: string
   readonly operation?: string

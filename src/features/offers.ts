@@ -38,6 +38,9 @@ export interface EventTrial {
     | { readonly problem: string; readonly key: string }
 }
 
+/** Resolves once the state that an action left has been recorded, by the key of the action. Never throws. */
+export const recordingStates = extensionPoint<(key: string) => Promise<void>>()
+
 /** Makes an event of a server known to those who subscribe to it. Never throws. */
 export const publishing = extensionPoint<(upstream: string | undefined, event: PublishedEvent) => void>()
 

@@ -1,6 +1,8 @@
 /** Actions in the store: calls that changed something, and their compensations. Keys sort by time. */
 import { world } from '../core/world.ts'
 import { isObject, readJson } from '../core/json/json.ts'
+import type { Step } from '../core/json/path.ts'
+import { Slot } from '../core/slot.ts'
 import { type Lease, Leases } from '../durable/lease.ts'
 import type { Store } from '../store/store.ts'
 import type { KeptArgument } from './kept-arguments.ts'
@@ -29,9 +31,45 @@ export interface Action {
   /** `pending` while the server processes it. If it stays pending after its gateway ended, the outcome is unknown. */
   readonly status: 'pending' | 'ok' | 'failed' | 'unknown'
   readonly way: Compensation
+  /** What a read shows of the state that the undo restores; absent if nothing was read before the call. */
+  readonly states?: ActionStates
   /** When it was undone. */
   readonly undoneAt?: number
 }
+
+/** The states before and after a call, as a read shows them: later ones are compared with them. */
+export interface ActionStates {
+  /** The call that reads. */
+  readonly tool: string
+  readonly arguments: Readonly<Record<string, unknown>>
+  /** Where in its result the data of the undo is; without any, the whole result counts. */
+  readonly parts: readonly (readonly Step[])[]
+  /** The hash of the state before the call; `ABSENT` if there was nothing. */
+  readonly before: string
+  /** The state that the call left; absent if it was not read. */
+  readonly left?: LeftState
+}
+
+/** The state that a call left: its hash or `ABSENT`, and the result of the read as JSON unless it is too long; or why it is unknown. */
+export type LeftState = { readonly hash: string; readonly text?: string } | { readonly unread: string }
+
+/** In place of the hash of a state: there is nothing. */
+export const ABSENT = 'absent'
+
+/** Whether the state is the old one after an undo; `unknown` if nothing can be read, or the read failed. */
+export type StateAfterUndo = 'old' | 'other' | 'unknown'
+
+/** The action that a compensating call undoes. */
+export interface UndoOrder {
+  readonly action: Action
+  /** Whether it overwrites what others changed since. */
+  readonly isForced: boolean
+  /** Gets what the state is after the undo. */
+  found(state: StateAfterUndo): void
+}
+
+/** Set on calls that undo an action. */
+export const undoOrderSlot = new Slot<UndoOrder>('undo order')
 
 /** How an action is undone: by a call, exactly or approximately, or not at all. */
 export type Compensation =
@@ -134,6 +172,23 @@ export class Actions {
     return new Leases(this.#store).acquire(`undo:${key}`, RESERVATION_TTL_MS)
   }
 
+  /**
+   * Records the state that an action left, if the action is still stored. `ttl` is in milliseconds. Resolves with the length
+   * of its text, 0 without one.
+   */
+  async recordLeft(key: string, left: LeftState, ttl: number): Promise<number> {
+    let length = 0
+    const changed = (before: Action | undefined): Action | 'keep' => {
+      length = 0
+      if (!before?.states) return 'keep'
+      const action = { ...before, states: { ...before.states, left } }
+      length = encodeAction(action).length
+      return action
+    }
+    await this.#kept.update(key, changed, ttl)
+    return length
+  }
+
   /** Records that an action was undone; false if the action is no longer stored. `ttl` is in milliseconds. */
   async markUndone(key: string, at: number, ttl: number): Promise<boolean> {
     const undone = (before: Action | undefined): Action | 'keep' =>
@@ -161,10 +216,18 @@ export function isKeepable(compensation: Compensation): boolean {
 /** How long an action is besides its arguments and its compensation, at most, in characters. */
 const METADATA_MARGIN_LENGTH = 16 * 1024
 
-function withinMaxLength(action: Action): Action {
+function withinMaxLength(given: Action): Action {
+  const action = withoutLeftText(given)
   if (!isKeepable(action.way)) return withinMaxLength({ ...action, way: tooLarge })
   const left = MAX_ACTION_LENGTH - METADATA_MARGIN_LENGTH - JSON.stringify(action.way).length
   return JSON.stringify(action.arguments).length <= left ? action : { ...action, arguments: {} }
+}
+
+/** Without the text of the state that it left, which is only needed to show a difference. */
+function withoutLeftText(action: Action): Action {
+  const { states } = action
+  if (!states?.left || !('text' in states.left)) return action
+  return { ...action, states: { ...states, left: { hash: states.left.hash } } }
 }
 
 function readAction(text: string): Action | undefined {

@@ -4,6 +4,7 @@ import { GatewayError } from '../core/error.ts'
 import { Slot } from '../core/slot.ts'
 import { asJson, Collection, type RecordKind } from '../durable/collection.ts'
 import { FOREVER, type Store } from '../store/store.ts'
+import type { StateAfterUndo } from './actions.ts'
 import type { StoredPrincipal } from './principal.ts'
 
 /** Calls that can be undone together. Stored under `transaction/…` as JSON; times are milliseconds since 1970. */
@@ -29,6 +30,8 @@ export interface Transaction {
   readonly runner?: string
   /** The next retry of failed compensations: how many there have been, and when, in milliseconds since 1970. */
   readonly retry?: { readonly tries: number; readonly at: number }
+  /** Steps are undone even if others changed the state since: their changes are overwritten. */
+  readonly force?: true
   /** An operator acknowledged that some steps could not be undone, or that the outcome of a step is unknown. */
   readonly acknowledged?: { readonly by: string; readonly at: number }
 }
@@ -70,6 +73,8 @@ export interface CompensationStatus {
   readonly status: 'compensated' | 'compensation_failed'
   /** The structured error, if it failed or if it is unknown whether there was anything to undo. */
   readonly error?: Readonly<Record<string, unknown>>
+  /** Whether a read showed the old state after it was undone; `unknown` if that cannot be told. */
+  readonly state?: StateAfterUndo
   /** It was undone after steps before it, because that failed when it was its turn. */
   readonly isLate?: true
 }

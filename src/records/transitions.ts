@@ -34,10 +34,18 @@ export function newTransaction({ lifetime, now, ...given }: NewTransaction): Tra
   }
 }
 
+interface NewUndo {
+  readonly id: string
+  readonly by: string
+  readonly now: number
+  /** Whether it overwrites what others changed since. */
+  readonly isForced?: boolean
+}
+
 /** A transaction that rolls back actions that ran outside of one. All must belong to one caller. */
 export function newUndoTransaction(
   actions: readonly Action[],
-  { id, by, now }: { readonly id: string; readonly by: string; readonly now: number },
+  { id, by, now, isForced }: NewUndo,
 ): Transaction {
   const [first] = actions
   if (!first || actions.some(({ principal }) => principal.id !== first.principal.id)) {
@@ -48,6 +56,7 @@ export function newUndoTransaction(
     ...newTransaction({ id, principal: first.principal, timeout: 0, lifetime: 0, now }),
     status: 'rolling_back',
     reason: by,
+    ...(isForced && { force: true }),
     steps: ordered.map((action, index) => ({
       id: `step-${index + 1}`,
       deed: action.key,
@@ -151,6 +160,20 @@ export function rollingBack(reason: string | undefined): Transition {
   return (transaction) => {
     requireActive(transaction, 'cannot be rolled back')
     return { ...transaction, status: 'rolling_back', ...(reason !== undefined && { reason }) }
+  }
+}
+
+/**
+ * Starts a rollback that overwrites what others changed since, or has one that ended try again what it could not undo. A
+ * worker will take it over.
+ */
+export function rollingBackByForce(reason: string | undefined): Transition {
+  return (transaction) => {
+    const { status, retry: _retry, acknowledged: _acknowledged, endedAt: _endedAt, ...rest } = transaction
+    if (status === 'rolling_back') return { ...transaction, force: true }
+    if (status !== 'partially_rolled_back') return { ...rollingBack(reason)(transaction), force: true }
+    const compensations = transaction.compensations.filter((each) => each.status === 'compensated')
+    return { ...rest, status: 'rolling_back', force: true, compensations }
   }
 }
 

@@ -118,7 +118,7 @@ export const plantedBugs: readonly PlantedBug[] = [
   },
   {
     name: 'an undo rounds the numbers that it names',
-    file: 'features/undo/compensation.js',
+    file: 'features/undo/undo.js',
     find: 'arguments: given,',
     replace: 'arguments: JSON.parse(JSON.stringify(given)),',
     rule: 'exact-numbers',

@@ -16,7 +16,14 @@ import { background } from '../../core/log.ts'
 import type { Principal } from '../../core/principal.ts'
 import { pause } from '../../core/time/waiting.ts'
 import { ERROR_KEY } from '../../protocol/meta-keys.ts'
-import type { Action, Actions, Compensation } from '../../records/actions.ts'
+import {
+  type Action,
+  type Actions,
+  type Compensation,
+  type StateAfterUndo,
+  type UndoOrder,
+  undoOrderSlot,
+} from '../../records/actions.ts'
 import { NO_APPROVER_REASON } from '../../records/approvals.ts'
 import { withData } from '../../records/kept-arguments.ts'
 import { fromStoredPrincipal } from '../../records/principal.ts'
@@ -175,6 +182,12 @@ async function compensateStep(
   if (compensation.kind === 'none')
     return failed(step.id, `The step cannot be undone: ${compensation.reason}.`, 'no_compensation')
   if (compensation.kind === 'nothing') return { step: step.id, status: 'compensated' }
+  let state: StateAfterUndo = 'unknown'
+  const undoOrder: UndoOrder | undefined = action && {
+    action,
+    isForced: transaction.force === true,
+    found: (after) => (state = after),
+  }
   const callUnder = async (idempotencyKey: string): Promise<Outcome> => {
     const { tool } = compensation
     const args = await argumentsOf(compensation, action, deps)
@@ -185,7 +198,8 @@ async function compensateStep(
       tool,
       arguments: args,
     } as const
-    return deps.invoker.call(internalCall({ ...order, idempotencyKey, undoes: action?.trace }))
+    const call = internalCall({ ...order, idempotencyKey, undoes: action?.trace })
+    return deps.invoker.call(undoOrder ? undoOrderSlot.set(call, undoOrder) : call)
   }
   // The answer of an earlier attempt is repeated under its key, so a server that only failed for the moment gets another one.
   const compensate = async (first: string): Promise<Outcome> => {
@@ -216,8 +230,9 @@ async function compensateStep(
       error: isStepUncertain ? withUncertainStep(error) : error,
     }
   await actions.markUndone(step.deed, world.now(), retention)
-  if (!isStepUncertain || (await isRestored(action, deps))) return { step: step.id, status: 'compensated' }
-  return { step: step.id, status: 'compensated', error: outcomeUnknown }
+  if (!isStepUncertain || (await isRestored(action, deps)))
+    return { step: step.id, status: 'compensated', state }
+  return { step: step.id, status: 'compensated', state, error: outcomeUnknown }
 }
 
 /** The arguments of a compensation, with the data that is kept beside its record. @throws RESOURCE_NOT_FOUND, CONFLICT */

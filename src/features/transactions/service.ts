@@ -15,7 +15,7 @@ import {
   Transactions,
   unknownTransaction,
 } from '../../records/transactions.ts'
-import { rollingBack, pendingSteps, retried } from '../../records/transitions.ts'
+import { rollingBack, rollingBackByForce, pendingSteps, retried } from '../../records/transitions.ts'
 import type { SettingsOf, Services } from '../feature.ts'
 import { publish } from '../offers.ts'
 import { createRollback, isStepRunning, type Rollback, RunningSteps, WorkerIdentity } from './rollback.ts'
@@ -82,16 +82,25 @@ export function keyFor({ principal }: Call, id: string): string {
 /** The interval of polling another worker's rollback, in milliseconds. */
 const POLL_INTERVAL_MS = 250
 
+interface RollbackOrder {
+  readonly reason: string | undefined
+  readonly caller: Principal
+  readonly signal: AbortSignal
+  /** Whether it overwrites what others changed since. */
+  readonly isForced?: boolean
+}
+
 /** Rolls a transaction back, and waits until that is finished. @throws TRANSACTION_CONFLICT, the signal's reason */
 export async function rollBack(
   key: string,
-  { reason, caller, signal }: { reason: string | undefined; caller: Principal; signal: AbortSignal },
+  { reason, caller, signal, isForced = false }: RollbackOrder,
   { repository, worker, rollback, reaper }: TransactionService,
 ): Promise<Transaction> {
   await worker.register()
-  const begin = rollingBack(reason)
+  const begin = isForced ? rollingBackByForce(reason) : rollingBack(reason)
   // Another process may have started the rollback.
-  const isBegun = ({ status }: Transaction): boolean => status !== 'active' && status !== 'committed'
+  const isBegun = ({ status }: Transaction): boolean =>
+    isForced ? status === 'rolled_back' : status !== 'active' && status !== 'committed'
   reaper.track(key, await repository.change(key, (found) => (isBegun(found) ? found : begin(found))))
   return waitForRollback(key, caller, signal, { repository, rollback })
 }

@@ -24,9 +24,10 @@ export function rollbackShape(transaction: Transaction): Json {
     transaction_id: id,
     status,
     ...(reason !== undefined && { reason }),
-    steps_compensated: compensations.map(({ step, status: compensationStatus, error, isLate }) => {
+    steps_compensated: compensations.map(({ step, status: compensationStatus, error, isLate, state }) => {
       const late = isLate && { out_of_order: true }
-      return { step_id: step, status: compensationStatus, ...(error && { error }), ...late }
+      const after = state !== undefined && { state }
+      return { step_id: step, status: compensationStatus, ...after, ...(error && { error }), ...late }
     }),
     ...outOfOrder(transaction),
     ...(needsAttention(transaction) && { needs_attention: true }),

@@ -17,7 +17,7 @@ import {
 import { newTransaction, committed } from '../../records/transitions.ts'
 import { asTool, objectSchema } from '../builtin-tool.ts'
 import type { Feature, BuiltinTool, Services } from '../feature.ts'
-import { callerValues, modelArguments, type Reserved } from '../offers.ts'
+import { callerValues, modelArguments, recordingStates, type Reserved } from '../offers.ts'
 import {
   MAX_ID_LENGTH,
   readId,
@@ -121,6 +121,11 @@ const compensations = {
   items: objectSchema(['step_id', 'status'], {
     step_id: { type: 'string' },
     status: { enum: ['compensated', 'compensation_failed'] },
+    state: {
+      enum: ['old', 'other', 'unknown'],
+      description:
+        'Whether the state was the old one after the step was undone; unknown if that cannot be read.',
+    },
     error: { type: 'object' },
   }),
 }
@@ -176,6 +181,12 @@ const rollbackTool = {
   inputSchema: objectSchema(['transaction_id'], {
     transaction_id: id,
     reason: { type: 'string', description: 'The reason, for people.' },
+    force: {
+      type: 'boolean',
+      default: false,
+      description:
+        'Undo steps although something else changed the state since, and overwrite that change. Only after a rollback refused with CONFLICT and its difference was looked at; it then tries the failed steps again.',
+    },
   }),
   outputSchema: objectSchema(['transaction_id', 'steps_compensated'], {
     transaction_id: { type: 'string' },
@@ -261,7 +272,10 @@ function answerCommit(service: TransactionService): Handler {
       const transaction = await repository.change(key, committed(world.now()))
       reaper.track(key, transaction)
       reportInDoubt(transaction, deps)
-      const extended = transaction.steps.map(({ deed }) => actions.keep(deed, limits.retention))
+      const extended = transaction.steps.map(async ({ deed, upstream }) => {
+        await Promise.all(deps.features.offered(recordingStates, upstream).map((recorded) => recorded(deed)))
+        await actions.keep(deed, limits.retention)
+      })
       background(Promise.all(extended), deps.log)
       return answer(commitShape(transaction))
     })
@@ -281,13 +295,15 @@ function answerRollback(service: TransactionService): Handler {
   return async (call) => {
     const key = keyFor(call, idOf(call))
     const reason = textOf(call, 'reason')
+    const isForced = flagOf(call, 'force')
     const { principal: caller, signal } = call
     const before = await service.repository.find(key)
     if (!before) throw unknownTransaction()
-    if (hasEnded(before) && before.status !== 'committed') {
+    const isTriedAgain = isForced && before.status === 'partially_rolled_back'
+    if (hasEnded(before) && before.status !== 'committed' && !isTriedAgain) {
       return answer({ ...rollbackShape(before), was_replay: true })
     }
-    return answer(rollbackShape(await rollBack(key, { reason, caller, signal }, service)))
+    return answer(rollbackShape(await rollBack(key, { reason, caller, signal, isForced }, service)))
   }
 }
 
@@ -320,6 +336,12 @@ function textOf({ params }: Call, field: string): string | undefined {
   if (value === undefined) return undefined
   if (typeof value !== 'string') throw invalidParam(field, 'must be a text')
   return value.slice(0, MAX_TEXT_LENGTH).toWellFormed()
+}
+
+function flagOf({ params }: Call, field: string): boolean {
+  const value = params.fields[field]
+  if (value === undefined || typeof value === 'boolean') return value === true
+  throw invalidParam(field, 'must be true or false')
 }
 
 /** In milliseconds. */

@@ -32,6 +32,7 @@ import {
   Actions,
   type Action,
   type Compensation,
+  type LeftState,
   isKeepable,
   newActionKey,
   tooLarge,
@@ -42,16 +43,15 @@ import { toStoredPrincipal } from '../../records/principal.ts'
 import { keepReferences } from '../../records/references.ts'
 import { toolsToCheck } from '../tool-lists.ts'
 import { type Feature, type Services, toolSetting } from '../feature.ts'
-import { toolFacts } from '../offers.ts'
+import { recordingStates, toolFacts } from '../offers.ts'
 import { noUndo } from '../missing-undo.ts'
 import { type UndoSettings, undoSchema } from '../settings/upstream.ts'
+import { type ReadSnapshot, SnapshotReader, States } from './states.ts'
 import type { Log } from '../../core/log.ts'
 import { within } from '../../core/time/waiting.ts'
 import { WrittenRecords } from '../../durable/bounds.ts'
 import { internalCall } from '../own-calls.ts'
-import { classify, firstWords } from '../../core/failure.ts'
 import { MASK } from '../../core/text/redactor.ts'
-import { ERROR_KEY } from '../../protocol/meta-keys.ts'
 import type { Step } from '../../core/json/path.ts'
 import { UnusableSchema, validator } from '../../core/schema/schema.ts'
 import { isSecretName } from '../../core/text/secret.ts'
@@ -66,6 +66,7 @@ export const undo: Feature<UndoSettings> = {
     const snapshots = new SnapshotReader(deps)
     const actions = new Actions(deps.store)
     const journal = new History(actions, deps.log)
+    const states = new States({ deps, actions, snapshots })
     const historyOf = (upstream: string): number => {
       const { history } = settings(upstream)
       return history === 'off' ? 0 : history
@@ -75,23 +76,27 @@ export const undo: Feature<UndoSettings> = {
         middleware: ({ upstream, method, isBuiltin }) => {
           if (method !== 'tools/call' || isBuiltin || upstream === undefined) return undefined
           const history = historyOf(upstream)
-          const undoLog = new UndoLog({ deps, actions, snapshots, journal, upstream, history })
-          return (next) => (call) => record(call, { next, snapshots, undoLog })
+          const undoLog = new UndoLog({ deps, actions, snapshots, states, journal, upstream, history })
+          return (next) => (call) => record(call, { next, snapshots, states, undoLog })
         },
         dryRun: ({ upstream, isBuiltin }) => {
           if (isBuiltin || upstream === undefined) return undefined
-          const undoLog = new UndoLog({ deps, actions, snapshots, journal, upstream, history: 0 })
+          const undoLog = new UndoLog({ deps, actions, snapshots, states, journal, upstream, history: 0 })
           return (next) => async (call) => next(withFinding(call, { undo: await forecast(call, undoLog) }))
         },
       },
       offers: [
+        recordingStates.offer((key) => states.settled(key)),
         toolFacts.offer((entry, all) => {
           const rule = entry.classification.op === 'read' ? undefined : deps.servers.undoRuleAmong(entry, all)
           return rule && rule.kind !== 'none' ? { undo: factOf(rule) } : {}
         }),
       ],
       problems: () => liveProblems(deps),
-      close: () => journal.close(),
+      close: async () => {
+        await within(states.settled(), CLOSE_TIMEOUT_MS, undefined)
+        await journal.close()
+      },
     }
   },
 }
@@ -105,13 +110,14 @@ function factOf(rule: Exclude<UndoRule, { readonly kind: 'none' }>): NonNullable
 interface UndoContext {
   readonly next: Handler
   readonly snapshots: SnapshotReader
+  readonly states: States
   readonly undoLog: UndoLog
 }
 
 /** Calls that only read are passed on unrecorded. */
 function record(call: Call, context: UndoContext): Promise<Outcome> {
-  const { next, snapshots, undoLog } = context
-  if (call.internal === 'compensate') return next(call)
+  const { next, snapshots, states, undoLog } = context
+  if (call.internal === 'compensate') return states.undo(call, next)
   if (call.internal === 'read') return recordRead(call, next, snapshots)
   return isWithoutEffect(call) ? next(call) : undoLog.record(call, toolOf(call), next)
 }
@@ -193,6 +199,7 @@ interface Options {
   readonly deps: Deps
   readonly actions: Actions
   readonly snapshots: SnapshotReader
+  readonly states: States
   readonly journal: History
   readonly upstream: string
   /** How long actions outside of transactions are kept, in milliseconds; 0 for not at all. */
@@ -275,14 +282,14 @@ class UndoLog {
   }
 
   async #begin(call: Call, tool: string): Promise<ActionInProgress> {
-    const { deps, snapshots, upstream } = this.#options
+    const { deps, states, upstream } = this.#options
     const { principal, client, meta, params } = call
     const step = stepSlot.of(call)
     const args = asObject(params.fields.arguments)
     const written = writtenArguments(params, referencesSlot.of(call))?.value
     const rule = await ruleOf(deps, upstream, tool)
-    const snapshot =
-      rule?.kind === 'restore' ? await snapshots.read(call, rule.snapshot, { upstream, args }) : undefined
+    const known = rule?.kind === 'restore' ? await states.before(call, rule, { upstream, args }) : undefined
+    const snapshot = known?.snapshot
     const startedAt = world.now()
     const secrets = await secretsOf(call, rule, { upstream, deps })
     const way = await this.#validated(call, compensationFor(rule, { args, snapshot, secrets }))
@@ -301,6 +308,7 @@ class UndoLog {
       ...(step && { transaction: step.transaction, step: step.step }),
       status: 'pending',
       way,
+      ...(known?.states && { states: known.states }),
     }
     if (step) await this.#recordStep(action)
     return { action, args, rule, snapshot }
@@ -396,13 +404,25 @@ class UndoLog {
   }
 
   async #end(call: Call, { action, isResumed }: ActionInProgress, end: ActionEnd): Promise<void> {
-    const ended = { ...action, ...end, endedAt: world.now() }
+    const { states: before, ...unread } = { ...action, ...end, endedAt: world.now() }
+    // Of a call that is not undone, no state is compared.
+    const ended = { ...unread, ...(before && 'tool' in end.way && { states: before }) }
     // A failed action needs no undo.
     if (!stepSlot.of(call) && end.status === 'failed' && !isResumed) return
     // The record lasts from now on. If the data is gone, undoing the call says so.
     await this.#keepData(call, ended.way)
-    if (stepSlot.of(call)) return this.#settle(ended)
-    this.#options.journal.add(ended, this.#options.history)
+    const { actions, journal, states, history } = this.#options
+    if (stepSlot.of(call)) {
+      await this.#settle(ended)
+      states.readLeft(
+        call,
+        ended,
+        async (left) => void (await actions.recordLeft(ended.key, left, STEP_TTL_MS)),
+      )
+      return
+    }
+    journal.add(ended, history)
+    states.readLeft(call, ended, (left) => journal.addLeft(ended, left, history))
   }
 
   async #settle(action: Action): Promise<void> {
@@ -495,6 +515,15 @@ export class History {
     this.#timer ??= world.setTimeout(() => void this.flush(), FLUSH_DELAY_MS).unref()
   }
 
+  /** Adds the state that an action left to its record, which is written before. */
+  async addLeft({ key, principal }: Action, left: LeftState, ttl: number): Promise<void> {
+    await this.flush()
+    const length = await this.#actions.recordLeft(key, left, ttl)
+    if (length === 0) return
+    const evicted = this.#written.replace(principal.id, key, length, world.now() + ttl)
+    await Promise.allSettled(evicted.map((each) => this.#actions.remove(each)))
+  }
+
   /** Resolves once all added actions are written, or failed to be. */
   async flush(): Promise<void> {
     world.clearTimeout(this.#timer)
@@ -550,12 +579,6 @@ export class History {
 }
 
 // Computes the compensating call from a rule, the arguments, the result and the snapshot.
-
-/** The result of the read before a call: a value, nothing, or an unknown state. */
-type ReadSnapshot =
-  | { readonly kind: 'found'; readonly value: unknown; readonly isRedacted: boolean }
-  | { readonly kind: 'absent' }
-  | { readonly kind: 'unreadable'; readonly reason: string }
 
 /** The known facts about a call. */
 interface CallFacts {
@@ -626,75 +649,6 @@ function compute(expression: Expression, { isExact, description }: Rule, facts: 
 
 function none(reason: string): Compensation {
   return { kind: 'none', reason }
-}
-
-// Reads the state before a call, through the chain, with the caller's rights.
-
-/**
- * Reads the state before a call. The caller sees masked and shortened results, but a compensation must restore the exact
- * state, so the results are taken as they come from the server.
- */
-class SnapshotReader {
-  readonly #deps: Pick<Services, 'invoker'>
-  /** The servers' results of reading calls, by the calls' log fields. */
-  readonly #raw = new WeakMap<Call['logFields'], Payload>()
-
-  constructor(deps: Pick<Services, 'invoker'>) {
-    this.#deps = deps
-  }
-
-  /** Records the result of a reading call from its server. */
-  recordResult(call: Call, outcome: Outcome): void {
-    if (outcome.kind === 'result') this.#raw.set(call.logFields, outcome.result)
-  }
-
-  /** Reads with the rights of the caller. Never throws. */
-  async read(
-    call: Call,
-    snapshot: Expression,
-    given: { readonly upstream: string; readonly args: Readonly<Record<string, unknown>> },
-  ): Promise<ReadSnapshot> {
-    try {
-      const internal = internalCall({
-        purpose: 'read',
-        principal: call.principal,
-        upstream: given.upstream,
-        tool: snapshot.tool,
-        arguments: evaluate(snapshot, { args: given.args }),
-        during: call,
-      })
-      const outcome = await this.#deps.invoker.call(internal)
-      if (outcome.kind !== 'result') return unreadable('the server requests input first')
-      return this.#read(outcome.result, this.#raw.get(internal.logFields))
-    } catch (error) {
-      if (error instanceof Error) return unreadable(error.message)
-      return unreadable(asGatewayError(error).message)
-    }
-  }
-
-  #read(result: Payload, raw: Payload | undefined): ReadSnapshot {
-    if (result.fields.isError === true) return readFailure(result)
-    if (!raw) return unreadable('it was not read from the server')
-    return { kind: 'found', value: resultValue(raw), isRedacted: raw.isRedacted }
-  }
-}
-
-/**
- * Only an explicit "not found" of the server means that nothing exists: a failed read may hide existing data, which the
- * compensation of a write would then remove.
- */
-function readFailure(result: Payload): ReadSnapshot {
-  const { _meta: meta } = result.fields
-  const error = isObject(meta) ? meta[ERROR_KEY] : undefined
-  const { code, message } = isObject(error)
-    ? error
-    : { code: classify({ text: firstWords(result) }, []).code, message: firstWords(result) }
-  if (code === 'RESOURCE_NOT_FOUND') return { kind: 'absent' }
-  return unreadable(`${String(code)}: ${String(message)}`)
-}
-
-function unreadable(reason: string): ReadSnapshot {
-  return { kind: 'unreadable', reason: reason.slice(0, 500) }
 }
 
 /*

@@ -170,6 +170,7 @@ export class Audit {
       order,
       principal: by,
       via: 'command_line',
+      force: target.force,
       transaction: target.transaction,
       operation: target.operation,
       subscription: target.subscription,

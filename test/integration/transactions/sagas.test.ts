@@ -125,8 +125,8 @@ describe.each(eras)('a transaction over three servers, by $title', ({ connect })
       status: 'rolled_back',
       reason: 'nobody heard',
       steps_compensated: [
-        { step_id: 'note', status: 'compensated' },
-        { step_id: 'step-1', status: 'compensated' },
+        { step_id: 'note', status: 'compensated', state: 'unknown' },
+        { step_id: 'step-1', status: 'compensated', state: 'old' },
       ],
     })
     expect(await readFile(join(place.folder, 'plan.txt'), 'utf8')).toBe('the old plan')

@@ -146,7 +146,9 @@ function undoTests(open: Open): void {
 
     const done = await undo('--since', '5m', '--yes')
     expect([done.code, done.stderr]).toEqual([0, ''])
-    expect(done.stdout.match(/^undone {6}\S+ {2}\w+ {2}\w+$/gm)).toHaveLength(4)
+    expect(done.stdout.match(/^undone {6}\S+ {2}\w+ {2}\w+: /gm)).toHaveLength(4)
+    expect(done.stdout).toMatch(/write_file: the state is the old one again$/m)
+    expect(done.stdout).toMatch(/move_file: cannot tell whether the state is the old one$/m)
     expect(readdirSync(join(home, 'files')).toSorted()).toEqual(['a.txt', 'new.txt'])
     expect(readFileSync(inFiles('a.txt'), 'utf8')).toBe('before')
     expect(readFileSync(join(home, 'graph.jsonl'), 'utf8')).toBe('')
@@ -229,7 +231,7 @@ function undoTests(open: Open): void {
     gateway.stop()
     await gateway.ended
     const { code, stdout } = await undo('--since', since, '--yes')
-    expect(stdout).toMatch(/^undone {6}\S+ {2}files {2}write_file$/m)
+    expect(stdout).toMatch(/^undone {6}\S+ {2}files {2}write_file: the state is the old one again$/m)
     expect(code).toBe(0)
     expect(readFileSync(inFiles('c.txt'), 'utf8')).toBe('kept')
   })

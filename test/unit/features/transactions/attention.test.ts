@@ -222,8 +222,8 @@ describe('a compensation that fails for a moment', () => {
     expect(status).toMatchObject({
       status: 'rolled_back',
       steps_compensated: expect.arrayContaining([
-        { step_id: 'step-3', status: 'compensated', out_of_order: true },
-        { step_id: 'step-2', status: 'compensated' },
+        { step_id: 'step-3', status: 'compensated', state: 'unknown', out_of_order: true },
+        { step_id: 'step-2', status: 'compensated', state: 'unknown' },
       ]),
     })
     expect(status).not.toHaveProperty('message')

@@ -247,8 +247,12 @@ describe('a step of a transaction', () => {
       },
     })
     await gateway.step('t', 'change', { key: 'a', value: '1' })
-    expect(await gateway.ask('rollback', { transaction_id: 't' })).toMatchObject({ status: 'rolled_back' })
-    expect(one.calls).toEqual(['get a', 'change a'])
+    expect(await gateway.ask('rollback', { transaction_id: 't' })).toMatchObject({
+      status: 'rolled_back',
+      steps_compensated: [{ state: 'old' }],
+    })
+    // The last read shows whether the state is the old one.
+    expect(one.calls).toEqual(['get a', 'change a', 'get a'])
     expect([...one.things]).toEqual([['a', 'before']])
   })
 
