@@ -49,6 +49,9 @@ export const pin: Feature<PinSettings | false> = {
               deps.log,
             )
       },
+      close: async () => {
+        for (const server of known.values()) server.end()
+      },
     }
   },
 }
@@ -73,6 +76,7 @@ class PinnedServer implements Pinning {
   /** The hashes of definitions that are kept, and of the texts of entries of lists, which are read anew for each list. */
   readonly #ofDefinition = new WeakMap<Definition, string>()
   readonly #ofText = new LRUCache<string, string>({ max: MAX_REMEMBERED_HASHES })
+  #isEnded = false
   /** What is not accepted in the last list. */
   #unaccepted = new Map<string, ToolChange>()
 
@@ -82,6 +86,11 @@ class PinnedServer implements Pinning {
     this.#accepted = gateway.settings.accepted?.servers.get(upstream) ?? new Map()
     this.#log = log
     this.#reported = scope.once(ReportedTools)
+  }
+
+  /** From now on, another configuration says what is accepted: what is still compared here is not logged. */
+  end(): void {
+    this.#isEnded = true
   }
 
   get shown(): string {
@@ -115,10 +124,12 @@ class PinnedServer implements Pinning {
     const { tool, toolError } = call
     if (toolError !== undefined && this.isHolding) return Promise.reject(toolError)
     // One that is not listed is unknown: what is next to the server refuses it.
-    const change = tool && (tool.isUnlisted ? 'new' : this.changeOf(tool.definition))
-    if (!tool || !change) return next(call)
+    if (!tool || (tool.isUnlisted && !this.isHolding)) return next(call)
+    if (tool.isUnlisted) return Promise.reject(notCompared())
+    const change = this.changeOf(tool.definition)
+    if (!change) return next(call)
     if (this.isHolding) return Promise.reject(this.#refusal(tool.name, change))
-    if (!tool.isUnlisted) this.#report([[tool.name, change, definitionHash(tool.definition)]])
+    this.#report([[tool.name, change, definitionHash(tool.definition)]])
     return next(call)
   }
 
@@ -128,7 +139,8 @@ class PinnedServer implements Pinning {
       const name = String(call.params.fields.name)
       const found = await find(call)
       if (!found) throw unknownTool(name)
-      const change = found.isUnlisted ? 'new' : this.changeOf(found.definition)
+      if (found.isUnlisted) throw notCompared()
+      const change = this.changeOf(found.definition)
       if (change) throw this.#refusal(name, change)
     }
     return next(call)
@@ -157,7 +169,7 @@ class PinnedServer implements Pinning {
       if (change) {
         changed.push([name, change, own])
         unaccepted.set(name, change)
-      } else this.#reported.accepted(this.#upstream, name)
+      } else if (!this.#isEnded) this.#reported.accepted(this.#upstream, name)
       return !change || !this.isHolding
     })
     this.#unaccepted = unaccepted
@@ -176,6 +188,7 @@ class PinnedServer implements Pinning {
   }
 
   #report(found: readonly Reported[]): void {
+    if (this.#isEnded) return
     const fresh = found.filter(([name, , own]) => this.#reported.isNew(this.#upstream, name, own))
     for (const [tool, change] of fresh.slice(0, MAX_LOGGED_TOOLS))
       this.#log.warn('upstream.unaccepted', {
@@ -208,6 +221,13 @@ class PinnedServer implements Pinning {
       suggestion: `Do without it. The operator can accept it with \`${acceptCommand(this.#upstream, name)}\`.`,
     })
   }
+}
+
+/** The refusal while the server does not list its tools: the tool may well be accepted. */
+function notCompared(): GatewayError {
+  const message =
+    'The server does not list its tools now, so this tool cannot be compared with what was accepted. It was not called.'
+  return new GatewayError('SERVER_UNAVAILABLE', message, { isUnsent: true })
 }
 
 /** A tool that is not accepted, and the hash of its definition. */

@@ -59,7 +59,11 @@ function pinnedServer(mode: 'warn' | 'hold', accepted: readonly Definition[]) {
     logged,
     received,
     lists: (next: readonly unknown[]) => void (listed = next),
-    reload: () => ({ instance, pinned } = create()),
+    reload: async () => {
+      const before = instance
+      ;({ instance, pinned } = create())
+      await before.close?.()
+    },
     of: (upstream: string) => pinned?.(upstream),
     middleware: (upstream: string, isBuiltin = false) =>
       instance.calls?.middleware({ ...target, upstream, ...(isBuiltin && { isBuiltin: true }) }),
@@ -145,6 +149,16 @@ describe('pin: hold', () => {
     const server = pinnedServer('hold', [get])
     const toolError = new GatewayError('OPERATION_TIMEOUT', 'late')
     expect(await server.refusal(undefined, { toolError })).toBe(toolError)
+    const unlisted = {
+      upstream: 'one',
+      kind: 'tool',
+      name: 'get',
+      definition: { name: 'get' },
+      isUnlisted: true,
+    } as const
+    const classification = { op: 'execute', risk: 'destructive', idempotent: false, evidence: [] } as const
+    const late = await server.refusal(undefined, { tool: { ...unlisted, classification } })
+    expect(late).toMatchObject({ code: 'SERVER_UNAVAILABLE', extra: { isUnsent: true } })
     server.lists([])
     expect(await server.lateRefusal('get')).toMatchObject({ code: 'UNKNOWN_TOOL' })
     expect(server.received).toEqual([])
@@ -255,7 +269,19 @@ describe('pin: warn', () => {
     }
     expect(await listing([get, changed])).toMatchObject([put2])
     await server.refusal(changed)
-    server.reload()
+    const before = server.of('one')
+    await server.reload()
+    // A list that was requested before the reload.
+    for (const tools of [
+      [get, put],
+      [get, changed],
+    ]) {
+      const result = Payload.of({ tools })
+      await before?.atServer(() => undefined)(async () => ({ kind: 'result', result }))(
+        toolCall({ method: 'tools/list' }),
+      )
+    }
+    expect(server.logged).toHaveLength(1)
     expect(await listing([get, changed])).toEqual([])
     expect(await listing([get, definitionOf('put', 'Another one.')])).toMatchObject([put2])
     expect(await listing([get, put])).toEqual([])
