@@ -10,7 +10,7 @@ import { observeSchema } from './sections/observe.ts'
 import { compatSchema, profileSchema, versionSchema } from './sections/profile.ts'
 import { storeSchema } from './sections/store.ts'
 import { withSwitches } from './schema-lookup.ts'
-import { commonPrefixSchema, upstreamProperties } from './sections/upstream.ts'
+import { commonPrefixSchema, commonSchemasSchema, upstreamProperties } from './sections/upstream.ts'
 
 /** The JSON Schema of the configuration file. */
 export function fileSchema(features: readonly FeatureSchema[]): JsonSchema {
@@ -29,6 +29,7 @@ export function fileSchema(features: readonly FeatureSchema[]): JsonSchema {
       compat: compatSchema,
       listen: listenSchema,
       prefix: commonPrefixSchema,
+      schemas: commonSchemasSchema,
       auth: authSchema,
       ...placed(features, 'top', ''),
       limits: limitsSchema(features, { body: bodySchema }),

@@ -65,7 +65,11 @@ export function settle(values: Readonly<Record<string, unknown>>, origin: Origin
     metaTools: file.meta_tools === false ? 'off' : file.meta_tools,
     hasMethods: file.methods,
     upstreams: Object.entries(file.upstreams).map(([name, upstream]) =>
-      upstreamSettings(name, { ...upstream, prefix: upstream.prefix ?? file.prefix }, { ...origin, servers }),
+      upstreamSettings(
+        name,
+        { ...upstream, prefix: upstream.prefix ?? file.prefix, schemas: upstream.schemas ?? file.schemas },
+        { ...origin, servers },
+      ),
     ),
     events: declaredEvents(file.events, file.upstreams),
     features: featureSettings(origin.features, {
@@ -97,6 +101,7 @@ interface FileValues {
   readonly compat?: CompatTarget
   readonly listen: FromSchema<typeof listenSchema>
   readonly prefix: UpstreamSettings['prefix']
+  readonly schemas: 'repair' | 'keep'
   readonly store?: Secret
   readonly observe: ObserveValues
   readonly limits: { readonly body: number }
@@ -129,7 +134,7 @@ function listenSettings({ listen, limits, profile }: FileValues): ListenSettings
 
 function upstreamSettings(
   name: string,
-  upstream: UpstreamValues & Pick<UpstreamSettings, 'prefix'>,
+  upstream: UpstreamValues & Pick<FileValues, 'prefix' | 'schemas'>,
   origin: Origin,
 ): UpstreamSettings {
   const { url, transport, revision, isolation, roots, start_timeout: startTimeout, idle } = upstream
@@ -141,6 +146,7 @@ function upstreamSettings(
     revision,
     isolation,
     trust: upstream.trust ?? (url === undefined || upstream.gateway_key !== undefined),
+    ...(upstream.schemas === 'keep' && { keepsSchemas: true }),
     ...(upstream.sandbox === true && { isSandbox: true }),
     ...(upstream.gateway_key !== undefined && { gatewayKey: upstream.gateway_key }),
     roots,

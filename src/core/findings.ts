@@ -24,6 +24,8 @@ export interface ServerFinding {
   readonly entry?: string
   /** In words, such as `annotations is null: removed`. */
   readonly problem: string
+  /** Why an entry is left out: a JSON pointer to the cause in it; empty for all of it. */
+  readonly pointer?: string
 }
 
 /** The maximum number of findings kept for each method, and logged for a server. */
@@ -51,7 +53,10 @@ export class ServerFindings {
   /** The findings as texts. */
   get texts(): readonly string[] {
     return [...this.#byMethod].flatMap(([method, found]) =>
-      found.map(({ entry, problem }) => [method, entry, problem].filter(Boolean).join(': ')),
+      found.map(({ entry, problem, pointer }) => {
+        const where = pointer === undefined || pointer === '' ? '' : ` (${pointer})`
+        return `${[method, entry, problem].filter(Boolean).join(': ')}${where}`
+      }),
     )
   }
 
@@ -64,18 +69,24 @@ export class ServerFindings {
     for (const finding of readable) this.#report(method, finding)
   }
 
-  #readable({ entry, problem }: ServerFinding): ServerFinding {
+  #readable({ entry, problem, pointer }: ServerFinding): ServerFinding {
     const text = (given: string, max: number): string => shortened(oneLine(this.#redacted(given)), max)
     return {
       ...(entry !== undefined && { entry: text(entry, MAX_ENTRY_LENGTH) }),
       problem: text(problem, MAX_PROBLEM_LENGTH),
+      ...(pointer !== undefined && { pointer: text(pointer, MAX_PROBLEM_LENGTH) }),
     }
   }
 
-  #report(method: string, { entry, problem }: ServerFinding): void {
+  #report(method: string, { entry, problem, pointer }: ServerFinding): void {
     const key = `${method} ${entry} ${problem}`
     if (this.#logged.has(key) || this.#logged.size >= MAX_LOGGED_FINDINGS) return
     this.#logged.add(key)
-    this.#log.warn('upstream.invalid', { method, ...(entry !== undefined && { entry }), problem })
+    this.#log.warn('upstream.invalid', {
+      method,
+      ...(entry !== undefined && { entry }),
+      problem,
+      ...(pointer !== undefined && { pointer }),
+    })
   }
 }

@@ -160,6 +160,8 @@ export interface UpstreamSettings {
   readonly isolation: 'auto' | 'shared' | 'per_client'
   /** Whether the server's annotations of its tools are believed. */
   readonly trust: boolean
+  /** The input schemas of its tools are listed as they are, also those that providers refuse. */
+  readonly keepsSchemas?: true
   /** Calls that would write are answered as dry runs. */
   readonly isSandbox?: true
   /**

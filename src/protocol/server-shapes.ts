@@ -10,6 +10,7 @@ import { Payload, type Fields } from '../core/payload.ts'
 import { compileProblem, uncheckedPatterns, withCompilablePatterns } from '../core/schema/schema.ts'
 import { shortened } from '../core/text/escape.ts'
 import { metaKeys } from './meta-keys.ts'
+import { repairedTool } from './schema-repair.ts'
 
 /** A value from a server as clients accept it, and what was changed. */
 export interface Checked {
@@ -20,14 +21,29 @@ export interface Checked {
 /** The maximum nesting of an entry: the SDKs read schemas recursively. */
 const MAX_ENTRY_NESTING = 200
 
-/** A page of a list with usable entries alone; the same payload if nothing is wrong. `list` is its member. */
-export function checkedPage(page: Payload, list: string): Checked {
+/** How a page is checked. */
+interface PageCheck {
+  /** Whether tools whose schema providers refuse are reported, and left out if it cannot be repaired. */
+  readonly isForProviders?: boolean
+}
+
+/**
+ * A page of a list with usable entries alone; the same payload if nothing is wrong. `list` is its member. Schemas that
+ * `schema-repair.ts` repairs stay as they are: the gateway works with what the server says.
+ */
+export function checkedPage(
+  page: Payload,
+  list: string,
+  { isForProviders = false }: PageCheck = {},
+): Checked {
   const found: ServerFinding[] = []
   const about = (problem: string): void => void found.push({ problem })
   const entries = entriesOf(page, list)
   if (!entries) about(`${list} ${wordsFor(page.fields[list])}: read as an empty list`)
   const keys = new Set<unknown>()
-  const kept = (entries ?? []).flatMap((entry, index) => checkedEntry(entry, { list, index, keys, found }))
+  const kept = (entries ?? []).flatMap((entry, index) =>
+    checkedEntry(entry, { list, index, keys, found, isForProviders: isForProviders && list === 'tools' }),
+  )
   const edits: Record<string, unknown> = {}
   const isKept = Array.isArray(page.fields[list]) && kept.length === entries?.length
   if (!isKept || kept.some((entry, index) => entry !== entries?.[index])) edits[list] = Payload.list(kept)
@@ -56,27 +72,37 @@ interface EntryContext {
   /** The names or URIs of the entries before it. */
   readonly keys: Set<unknown>
   readonly found: ServerFinding[]
+  readonly isForProviders: boolean
 }
 
 /** The entry as it is listed; none if it is left out. */
-function checkedEntry(entry: Payload, { list, index, keys, found }: EntryContext): readonly Payload[] {
+function checkedEntry(entry: Payload, context: EntryContext): readonly Payload[] {
+  const { list, index, keys, found, isForProviders } = context
   const key = keyOfEntries(list)
   const id = entry.fields[key]
-  const leftOut = (problem: string): readonly Payload[] => {
-    found.push({ entry: labelOf(entry, index), problem: `${problem}: the entry is left out` })
+  const leftOut = (problem: string, pointer: string): readonly Payload[] => {
+    found.push({ entry: labelOf(entry, index), problem: `${problem}: the entry is left out`, pointer })
     return []
   }
   if (isDeeperThan(entry.text, MAX_ENTRY_NESTING))
-    return leftOut(`it is nested deeper than ${MAX_ENTRY_NESTING} levels`)
+    return leftOut(`it is nested deeper than ${MAX_ENTRY_NESTING} levels`, '')
   const notes = new Notes()
   const value = entryShapes[list]?.(entry.value, '', notes)
-  if (value === undefined) return leftOut(notes.why ?? `it ${wordsFor(entry.value)}`)
-  if (keys.has(id)) return leftOut(`an earlier entry has the same ${key}`)
+  if (value === undefined) return leftOut(notes.why ?? `it ${wordsFor(entry.value)}`, notes.pointer ?? '')
+  if (keys.has(id)) return leftOut(`an earlier entry has the same ${key}`, `/${key}`)
+  const checked = rewritten(entry, value)
+  const { changes, unusable } = isForProviders ? repairedTool(checked) : { changes: [], unusable: undefined }
+  if (unusable) return leftOut(`${unusable.pointer} ${unusable.what}`, unusable.pointer)
   keys.add(id)
+  notes.repairs.push(...changes.slice(0, MAX_NOTED_CHANGES).map(({ pointer, what }) => `${pointer} ${what}`))
+  if (changes.length > MAX_NOTED_CHANGES) notes.repairs.push('and more')
   if (notes.repairs.length > 0)
     found.push({ entry: labelOf(entry, index), problem: notes.repairs.join('; ') })
-  return [rewritten(entry, value)]
+  return [checked]
 }
+
+/** The maximum number of changes of one schema in a finding. */
+const MAX_NOTED_CHANGES = 5
 
 /** The member that identifies the entries of a list. */
 export function keyOfEntries(list: string): 'name' | 'uri' | 'uriTemplate' {
@@ -107,6 +133,8 @@ class Notes {
   readonly repairs: string[] = []
   /** Why the last object could not be used, where a member of it is the reason. */
   why: string | undefined
+  /** Where that is in the entry, as a JSON pointer. */
+  pointer: string | undefined
 
   readAs(at: string, value: unknown, meaning: unknown): void {
     this.repairs.push(`${at} ${wordsFor(value)}: read as ${JSON.stringify(meaning)}`)
@@ -117,6 +145,7 @@ class Notes {
       this.why === undefined ? `${at} ${wordsFor(value)}: removed` : `${this.why}: ${at} is removed`,
     )
     this.why = undefined
+    this.pointer = undefined
   }
 }
 
@@ -225,6 +254,7 @@ function object(shapes: Readonly<Record<string, Shape>>, required: readonly stri
       if (member === value[key] && member !== undefined) continue
       if (member === undefined && isRequired) {
         notes.why ??= `${where} ${wordsFor(value[key])}`
+        notes.pointer ??= `/${where.replaceAll('.', '/')}`
         return undefined
       }
       if (member === undefined) notes.removed(where, value[key])
@@ -272,6 +302,7 @@ const inputSchema: Shape = (value, at, notes) => {
   const types = [given.type ?? 'object'].flat()
   if (!types.some((type) => typeof type === 'string' && type.toLowerCase() === 'object')) {
     notes.why = `${at}.type ${wordsFor(given.type)}, and arguments are an object`
+    notes.pointer = `/${at}/type`
     return undefined
   }
   notes.readAs(`${at}.type`, given.type, 'object')

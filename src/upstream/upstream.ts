@@ -325,7 +325,11 @@ class ConfiguredUpstream implements Upstream {
     if (outcome.kind !== 'result' || !isChecked) return outcome
     const { result } = outcome
     const { payload, found } =
-      list === undefined ? checkedDeclaration(result) : checkedPage(this.#bounded(result, name, list), list)
+      list === undefined
+        ? checkedDeclaration(result)
+        : checkedPage(this.#bounded(result, name, list), list, {
+            isForProviders: this.settings.keepsSchemas !== true,
+          })
     const asked = list === undefined && era === 'legacy' ? 'initialize' : name
     this.findings.set(asked, found, params.fields.cursor !== undefined)
     return payload === result ? outcome : { kind: 'result', result: payload }

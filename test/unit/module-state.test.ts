@@ -45,6 +45,7 @@ const allowed: Readonly<Record<string, string>> = {
   'features/describing/documents.ts partialDescriptions': byIdentity,
   'features/events/sources/relayed.ts keys': byIdentity,
   'protocol/meta-keys.ts keys': byText,
+  'protocol/schema-repair.ts repairs': byText,
   'protocol/spooling.ts SIMPLE_ESCAPES': tables,
   'testkit/prove/copies.ts existing': `${ofSystem}: its exit deletes all copies.`,
   'testkit/prove/copies.ts process.on': `${ofSystem}: its exit deletes all copies.`,

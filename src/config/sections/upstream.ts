@@ -64,6 +64,20 @@ export const commonPrefixSchema = {
     'Whether the names of tools and prompts at /mcp begin with the name of their server: `auto` if there are several servers, `always`, or `never`, except for a name that two servers have. See [Names at the address of several servers](usage.md#names-at-the-address-of-several-servers).',
 } as const
 
+/** The JSON Schema of `schemas`, of one server or of all. */
+const schemasSchema = {
+  enum: ['repair', 'keep'],
+  errorMessage: 'must be repair or keep',
+} as const
+
+/** The JSON Schema of `schemas` for all servers. */
+export const commonSchemasSchema = {
+  ...schemasSchema,
+  default: 'repair',
+  description:
+    'How tools are listed whose input schema the providers of models refuse, and with it all other tools: `repair` lists them with a schema that OpenAI, Anthropic and Gemini take, and leaves out, with the reason, only those for which there is none; `keep` lists what the server says. Calls are checked against the schema of the server in any case. See [Lists that every client can read](bridging.md#lists-that-every-client-can-read).',
+} as const
+
 /** A gateway key, which is a thumbprint (RFC 7638), or `auto`; and the message for other values. */
 export const GATEWAY_KEY = /^(?:auto|[A-Za-z0-9_-]{43})$/
 export const GATEWAY_KEY_MISTAKE =
@@ -164,6 +178,10 @@ export const upstreamProperties = {
   prefix: {
     ...prefixSchema,
     description: 'The same as `prefix` at the top level, for this server.',
+  },
+  schemas: {
+    ...schemasSchema,
+    description: 'The same as `schemas` at the top level, for this server.',
   },
   isolation: {
     enum: ['auto', 'shared', 'per_client'],

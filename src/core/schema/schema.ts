@@ -209,6 +209,15 @@ export function compileProblem(schema: JsonSchema): string | undefined {
   return problem
 }
 
+/** What is wrong in a schema under JSON Schema 2020-12, and where, as a JSON pointer; undefined if nothing is. */
+export function metaSchemaProblem(schema: JsonSchema): { pointer: string; message: string } | undefined {
+  const { $schema: _draft, ...rules } = Object(withDoubles(schema)) as JsonSchema
+  const ajv = engine('meta', () => load('2020-12', { strict: false, logger: false, meta: true }))
+  if (ajv.validateSchema(rules) === true) return undefined
+  const [problem] = ajv.errors ?? []
+  return { pointer: problem?.instancePath ?? '', message: problem?.message ?? 'is no JSON Schema' }
+}
+
 /** Empty for schemas that can be compiled. */
 const compileProblems = new LRUCache<string, string>({
   max: limits.checks,

@@ -118,7 +118,7 @@ it('of two entries with one name the first one is listed', () => {
   const { payload, found } = checkedPage(Payload.of({ prompts: [entry('1'), entry('2')] }), 'prompts')
   expect(payload.fields).toEqual({ prompts: [entry('1')] })
   expect(found).toEqual([
-    { entry: 'a', problem: 'an earlier entry has the same name: the entry is left out' },
+    { entry: 'a', problem: 'an earlier entry has the same name: the entry is left out', pointer: '/name' },
   ])
 })
 
