@@ -288,7 +288,13 @@ export const commands = {
     about: `Reads what a server offers, without calling a tool, and prints for each rule of the corporate profile whether the server
     complies, the gateway complies for it, or the rule is broken, where, and how to fix it.`,
     arguments: { server: argument('SERVER', 'a server of the configuration') },
-    options: { strict: flag('exit with 1 if a MUST or MUST NOT rule is broken'), ...ofServer },
+    options: {
+      strict: flag('exit with 1 if a MUST or MUST NOT rule is broken'),
+      fix: flag(
+        'print, for each tool that clients or providers refuse, the JSON Patch (RFC 6902) that repairs its entry',
+      ),
+      ...ofServer,
+    },
     hint: 'give one server of the configuration',
   }),
   test: defineCommand({

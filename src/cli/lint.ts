@@ -3,6 +3,7 @@ import { isProtected } from '../core/auth-settings.ts'
 import { featureSettings, type Settings, type UpstreamSettings } from '../core/settings.ts'
 import { audit, type AuditReport, type Audited } from '../lint/audit.ts'
 import { gather, type Subject } from '../lint/subject.ts'
+import { toolFix } from '../lint/tool-fix.ts'
 import type { Given } from './command.ts'
 import type { commands } from './commands.ts'
 import type { Io } from './io.ts'
@@ -17,10 +18,25 @@ export async function lint(given: LintOptions, io: Io): Promise<Output> {
   const only: Settings = { ...readOnlySettings(source.settings, [server]), metaTools: 'off' }
   const log = readableLog(io, given.logLevel)
   const subject = await inspect(withoutFeatures(only), server, { io, isUnchecked: true, log })
+  if (given.fix) return fixes(server.name, subject)
   const listed = await inspect(only, server, { io, isUnchecked: false, log })
   const report = audit({ ...subject, guards: listed.guards }, listed)
   const code = given.strict && report.summary.serious.length > 0 ? 1 : 0
   return { json: report, text: printed(report), code }
+}
+
+/** What the owner of a server should change in the entries of its tools. */
+function fixes(upstream: string, { lists }: Subject): Output {
+  const found = (lists.get('tools/list')?.items ?? []).flatMap((entry, index) => toolFix(entry, index) ?? [])
+  const text = found.map(({ tool, problems, patch }) =>
+    [
+      tool,
+      ...problems.map((each) => `  ${plain(each)}`),
+      ...(patch ? [JSON.stringify(patch, null, 2)] : []),
+    ].join('\n'),
+  )
+  const none = `${upstream}: no tool has a schema that clients or providers refuse`
+  return { json: { upstream, tools: found }, text: found.length > 0 ? text.join('\n\n') : none, code: 0 }
 }
 
 /** Inspects a server through a gateway with these settings. */

@@ -25,7 +25,7 @@ import { shortened } from '../core/text/escape.ts'
 import { admits, plainRoot } from './schema-root.ts'
 
 /** What was changed, or why nothing helps: where, as a JSON pointer in the entry of the tool, and in words. */
-export interface SchemaChange {
+interface SchemaChange {
   readonly pointer: string
   readonly what: string
 }
@@ -197,8 +197,10 @@ class Repairer {
     }
     const inserted = this.#inserting(name, target, { at, depth: place.depth })
     const annotations = Object.entries(own).filter(([key]) => ANNOTATIONS.has(key))
-    if (this.#isOldDraft || annotations.length === Object.keys(own).length)
-      return { ...inserted, ...Object.fromEntries(annotations) }
+    const isAlone = annotations.length === Object.keys(own).length
+    // What is beside a reference counts for some validators of older drafts, and for others it does not.
+    if (this.#isOldDraft && !isAlone) this.#loosen(place.at, 'has rules beside a reference: removed')
+    if (this.#isOldDraft || isAlone) return { ...inserted, ...Object.fromEntries(annotations) }
     return { ...own, allOf: [...listOf(own.allOf), inserted] }
   }
 

@@ -94,12 +94,17 @@ function checkedEntry(entry: Payload, context: EntryContext): readonly Payload[]
   const { changes, unusable } = isForProviders ? repairedTool(checked) : { changes: [], unusable: undefined }
   if (unusable) return leftOut(`${unusable.pointer} ${unusable.what}`, unusable.pointer)
   keys.add(id)
+  if (isForProviders && !TOOL_NAME.test(String(id)))
+    notes.repairs.push(`/name ${wordsFor(id)}, which providers refuse: set tools.<name>.rename`)
   notes.repairs.push(...changes.slice(0, MAX_NOTED_CHANGES).map(({ pointer, what }) => `${pointer} ${what}`))
   if (changes.length > MAX_NOTED_CHANGES) notes.repairs.push('and more')
   if (notes.repairs.length > 0)
     found.push({ entry: labelOf(entry, index), problem: notes.repairs.join('; ') })
   return [checked]
 }
+
+/** The names of tools that OpenAI and Gemini take; a client replaces dots where its provider refuses them. */
+const TOOL_NAME = /^[a-zA-Z0-9_.-]{1,64}$/
 
 /** The maximum number of changes of one schema in a finding. */
 const MAX_NOTED_CHANGES = 5

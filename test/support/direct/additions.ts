@@ -3,6 +3,9 @@
  * is read from the page, so that what is documented is what tests allow.
  */
 import { readFileSync } from 'node:fs'
+import { isDeepStrictEqual } from 'node:util'
+import { Payload } from '../../../src/core/payload.ts'
+import { repairedTool } from '../../../src/protocol/schema-repair.ts'
 import { isObject, type Json, objectAt } from '../server/json.ts'
 
 /** One row of the table. */
@@ -13,14 +16,22 @@ export interface Addition {
   readonly path: readonly string[]
   /**
    * `added`: only where the server has no such member. `extended`: the server's text comes first. `replaced`: the server
-   * may have another value. `removed`: only the server has it. `sent`: a whole notification. `answered`: a whole error, where the server has another failure.
+   * may have another value. `repaired`: the value is what `schema-repair.ts` makes of the server's. `removed`: only the server has it. `sent`: a whole notification. `answered`: a whole error, where the server has another failure.
    */
-  readonly how: 'added' | 'extended' | 'replaced' | 'removed' | 'sent' | 'answered'
+  readonly how: 'added' | 'extended' | 'replaced' | 'repaired' | 'removed' | 'sent' | 'answered'
   /** The only value of the server that is replaced, if any other stays. */
   readonly value?: string
 }
 
-const kinds: readonly Addition['how'][] = ['added', 'extended', 'replaced', 'removed', 'sent', 'answered']
+const kinds: readonly Addition['how'][] = [
+  'added',
+  'extended',
+  'replaced',
+  'repaired',
+  'removed',
+  'sent',
+  'answered',
+]
 
 function isKnown(how: string): how is Addition['how'] {
   return kinds.some((each) => each === how)
@@ -138,9 +149,18 @@ function without(
     if (value !== undefined && value !== given[step]) return { through, direct }
     return { through: omitted(through, step), direct: isThere ? omitted(given, step) : direct }
   }
+  if (how === 'repaired') {
+    if (!isThere || !isDeepStrictEqual(through[step], repairedMember(given, step))) return { through, direct }
+    return { through: omitted(through, step), direct: omitted(given, step) }
+  }
   if (!isThere) return { through: omitted(through, step), direct }
   const isLonger = how === 'extended' && String(through[step]).startsWith(`${String(given[step])}\n\n`)
   return { through: isLonger ? { ...through, [step]: given[step] } : through, direct }
+}
+
+/** A member of an entry of `tools/list`, as the gateway lists it. */
+function repairedMember(entry: Json, key: string): unknown {
+  return JSON.parse(repairedTool(Payload.of(entry)).tool.text)[key]
 }
 
 function omitted(object: Json, key: string): Json {

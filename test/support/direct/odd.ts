@@ -25,6 +25,9 @@ const failures: Readonly<Record<string, string>> = {
   prefix: 'MCP error -32602: Input validation error: Invalid arguments for tool prefix',
 }
 
+/** A tool that providers of models refuse. */
+const refused = `{"name":"get_refused","description":"${'x'.repeat(40_000)}","inputSchema":{"type":"object","anyOf":[{"properties":{"n":{"type":"string"}}}]}}`
+
 const old = '2025-11-25'
 
 /** Servers of 2025-11-25 unless they say otherwise. */
@@ -223,7 +226,7 @@ export const odd: Readonly<Record<string, OddServer>> = {
       'server/discover':
         '"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{},"resources":{},"prompts":{},"completions":{}},"instructions":"Ask.","ttlMs":5,"cacheScope":"private","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"m","version":"1","title":"M","websiteUrl":"https://m.example"}}}',
       'tools/call': unknownTool,
-      'tools/list': `"result":{"resultType":"complete","ttlMs":1000,"cacheScope":"public","tools":[${tool('a', ',"outputSchema":{"type":"array"}')},${tool('fail')},${tool('odd', ',"title":"Odd"')},${tool('error')},${tool('code')},${tool('change')}]}`,
+      'tools/list': `"result":{"resultType":"complete","ttlMs":1000,"cacheScope":"public","tools":[${tool('a', ',"outputSchema":{"type":"array"}')},${tool('fail')},${tool('odd', ',"title":"Odd"')},${tool('error')},${tool('code')},${tool('change')},${refused}]}`,
       'tools/call get_a': '"result":{"resultType":"complete","content":[],"structuredContent":[1.0,null]}',
       'tools/call get_fail': `"result":{"resultType":"complete","content":[${text('{"PWD": "/home/user"}')}],"isError":true}`,
       'tools/call get_odd':
