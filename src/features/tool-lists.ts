@@ -2,12 +2,14 @@
  * Lists of servers: which changes of them a client subscribes to and how `server/discover` declares them, tools with additions,
  * and tools against which the configuration is checked.
  */
-import type { Call, Middleware, Notification } from '../core/call.ts'
+import type { Call, Middleware, Notification, Target } from '../core/call.ts'
 import type { Descriptor } from '../core/descriptor.ts'
 import { asGatewayError } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
+import type { UpstreamSettings } from '../core/settings.ts'
 import { within } from '../core/time/waiting.ts'
+import { repairedTool } from '../protocol/schema-repair.ts'
 import { readFilter, withFilter } from '../protocol/subscription-filter.ts'
 import type { Services } from './feature.ts'
 
@@ -80,6 +82,15 @@ export function describingTools(describe: (tool: Payload) => Payload): Middlewar
     if (last?.text !== text) last = { text, rewritten: rewrite(outcome.result) }
     return last.rewritten.text === text ? outcome : { kind: 'result', result: last.rewritten }
   }
+}
+
+/** Lists tools with schemas that every client can use; features below it read those of the server. */
+export function repairedLists(
+  { method }: Target,
+  { keepsSchemas }: UpstreamSettings,
+): Middleware | undefined {
+  if (method !== 'tools/list' || keepsSchemas === true) return undefined
+  return describingTools((tool) => repairedTool(tool).tool)
 }
 
 /** The list with its entries rewritten; undefined if none changed. */

@@ -67,8 +67,7 @@ import type { Store } from '../store/store.ts'
 import type { OAuthSite } from '../upstream/oauth/credentials.ts'
 import { foundTool, type ListedTool, withFoundTool, withoutFoundTool } from '../protocol/found-tool.ts'
 import type { Variables } from '../upstream/transport/child.ts'
-import { describingTools } from '../features/tool-lists.ts'
-import { repairedTool } from '../protocol/schema-repair.ts'
+import { repairedLists } from '../features/tool-lists.ts'
 import { settingsEqual, createUpstream, type Upstream } from '../upstream/upstream.ts'
 import type { TransportInterceptor } from '../upstream/transport/transport.ts'
 import { type ActiveFeature, activeFeatures, middlewaresOf, offered } from './features.ts'
@@ -413,19 +412,12 @@ export class Runtime implements HttpRuntime {
       observeTarget(observing, target),
       // Features read the lists of a server, which may require the user to sign in.
       upstream?.guard,
-      upstream && this.#repairedLists(target, upstream.settings),
+      this.#process.isUnchecked ? undefined : upstream && repairedLists(target, upstream.settings),
       dryRunGuard(target, this.services),
       ...this.#withTool(target, middlewaresOf(this.active, target)),
       this.#records && this.#statistics.middleware(target),
       upstream && observeServer(observing, target, wayTo(upstream.settings)),
     ]
-  }
-
-  /** Lists tools with schemas that every client can use; what the features read are those of the server. */
-  #repairedLists({ method }: Target, { keepsSchemas }: UpstreamSettings): Middleware | undefined {
-    if (method !== 'tools/list' || keepsSchemas === true || this.#process.isUnchecked === true)
-      return undefined
-    return describingTools((tool) => repairedTool(tool).tool)
   }
 
   /** Adds the middleware that resolves the tool, if there is any below it: listing tools takes time. */
