@@ -3,6 +3,9 @@
  * says how the transaction can continue, and ends with the call outside of the transaction, which nothing would undo.
  */
 import { GatewayError } from '../core/error.ts'
+import type { Services } from './feature.ts'
+
+type Deps = Pick<Services, 'servers'>
 
 /** A tool of a server. */
 interface ToolReference {
@@ -10,8 +13,15 @@ interface ToolReference {
   readonly tool: string
 }
 
+/** What an operator can do about a step that could not be undone, and the command that does it, if one does. */
+interface Remedy {
+  readonly text: string
+  readonly command?: string
+}
+
 /** The refusal of a step that could not be undone: the call was not made, and its transaction continues. `fix` comes first in the suggestion. */
-export function noUndo({ upstream, tool }: ToolReference, cause: string, fix: string): GatewayError {
+export function noUndo({ upstream, tool }: ToolReference, cause: string, fix: string | Remedy): GatewayError {
+  const { text, command }: Remedy = typeof fix === 'string' ? { text: fix } : fix
   const rest = `The call was not made, and the transaction is still open: other steps can continue, and this one can be repeated.`
   const last = `Outside of the transaction, without transaction_id, the call would run, but a rollback would not undo it.`
   return new GatewayError(
@@ -19,12 +29,12 @@ export function noUndo({ upstream, tool }: ToolReference, cause: string, fix: st
     `${tool} cannot be a step of a transaction: ${cause}.`,
     {
       reason: 'no_compensation',
-      suggestion: `${fix} ${rest} ${last}`,
+      suggestion: `${text} ${rest} ${last}`,
       details: {
         server: upstream,
         tool,
         setting: settingOf({ upstream, tool }),
-        command: `gatehouse plan ${upstream}`,
+        ...(command !== undefined && { command }),
       },
       isUnsent: true,
       isUserActionable: true,
@@ -32,9 +42,24 @@ export function noUndo({ upstream, tool }: ToolReference, cause: string, fix: st
   )
 }
 
-/** How to configure the compensation of a tool without one. */
-export function howToConfigure(at: ToolReference): string {
-  return `The operator of the gateway can configure it: "gatehouse plan ${at.upstream}" prints a proposal for ${settingOf(at)} in the configuration; "features.transactions.uncompensable: allow" lets such steps run without an undo.`
+/** How to configure the compensation of a tool without one: by a command if that is certain to propose one. */
+export async function howToConfigure(at: ToolReference, deps: Deps): Promise<Remedy> {
+  const command = await commandThatAdds(at, deps)
+  const how =
+    command === undefined
+      ? `with ${settingOf(at)} in the configuration, if another tool undoes it`
+      : `"${command}" adds ${settingOf(at)} to the configuration`
+  const text = `The operator of the gateway can configure it: ${how}; "features.transactions.uncompensable: allow" lets such steps run without an undo.`
+  return { text, ...(command !== undefined && { command }) }
+}
+
+/** The command that configures the undo of a tool; undefined if it would propose none. */
+export async function commandThatAdds(
+  { upstream, tool }: ToolReference,
+  { servers }: Deps,
+): Promise<string | undefined> {
+  const isProposed = await servers.isUndoProposed(upstream, tool).catch(() => false)
+  return isProposed ? `gatehouse plan ${upstream} --write` : undefined
 }
 
 /** How to mark a tool as a pivot, if it is configured to have no compensation. */

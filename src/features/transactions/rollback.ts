@@ -38,6 +38,7 @@ import {
 import { compensated, rolledBack, takenOver, pendingSteps, stepLost } from '../../records/transitions.ts'
 import { Instance, type Membership } from '../../durable/members.ts'
 import type { Services } from '../feature.ts'
+import { commandThatAdds } from '../missing-undo.ts'
 import { type Backoff, delayBefore } from '../../core/time/backoff.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'gateway'>
@@ -159,7 +160,9 @@ function isDone({ kind, status }: Step, action: Action | undefined): boolean {
 }
 
 function pivotPassed({ id }: Step): CompensationStatus {
-  return failed(id, 'A pivot step was executed, after which earlier steps cannot be undone.', 'pivot')
+  const message = 'A pivot step was executed, after which earlier steps cannot be undone.'
+  const error = new GatewayError('COMPENSATION_UNAVAILABLE', message, { reason: 'pivot' })
+  return { step: id, status: 'compensation_failed', error: error.data }
 }
 
 interface CompensationContext {
@@ -179,8 +182,7 @@ async function compensateStep(
 ): Promise<CompensationStatus | undefined> {
   if (action?.undoneAt !== undefined) return { step: step.id, status: 'compensated' }
   const compensation: Compensation = action?.way ?? { kind: 'none', reason: 'its effect is no longer known' }
-  if (compensation.kind === 'none')
-    return failed(step.id, `The step cannot be undone: ${compensation.reason}.`, 'no_compensation')
+  if (compensation.kind === 'none') return notUndoable(step, compensation.reason, deps)
   if (compensation.kind === 'nothing') return { step: step.id, status: 'compensated' }
   let state: StateAfterUndo = 'unknown'
   const undoOrder: UndoOrder | undefined = action && {
@@ -290,9 +292,18 @@ function withUncertainStep(error: ErrorData): ErrorData {
   return { ...error, details: { ...details, step_outcome: 'unknown' } }
 }
 
-function failed(step: string, message: string, reason: string): CompensationStatus {
-  const error = new GatewayError('COMPENSATION_UNAVAILABLE', message, { reason }).data
-  return { step, status: 'compensation_failed', error }
+/** A step without a compensation, and the command that configures one for later calls. */
+async function notUndoable(
+  { id, upstream, tool }: Step,
+  cause: string,
+  deps: Deps,
+): Promise<CompensationStatus> {
+  const command = await commandThatAdds({ upstream, tool }, deps)
+  const error = new GatewayError('COMPENSATION_UNAVAILABLE', `The step cannot be undone: ${cause}.`, {
+    reason: 'no_compensation',
+    ...(command !== undefined && { suggestion: `For later calls, "${command}" adds an undo of ${tool}.` }),
+  })
+  return { step: id, status: 'compensation_failed', error: error.data }
 }
 
 function keyOf(transaction: string, step: string): string {

@@ -259,7 +259,7 @@ async function mustBeUndoable(call: Call, principal: Principal, deps: Deps): Pro
   if (!deps.features.isOn('undo', upstream))
     throw noUndo(at, 'undo is switched off', `Enable features.undo for ${upstream}.`)
   const rule = await deps.servers.undoRule(upstream, name)
-  if (!rule) throw noUndo(at, 'no compensation is known for it', howToConfigure(at))
+  if (!rule) throw noUndo(at, 'no compensation is known for it', await howToConfigure(at, deps))
   if (rule.kind === 'none') throw noUndo(at, 'its undo is configured as none', howToPivot(at))
   const compensations = rule.kind === 'call' ? [rule.call] : [rule.restore, rule.absent]
   for (const compensation of compensations) {

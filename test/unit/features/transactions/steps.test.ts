@@ -257,13 +257,15 @@ describe('a step of a transaction', () => {
   })
 
   it.each([
-    ['is not configured', 'mail', undefined, 'gatehouse plan one'],
-    ['is configured as none', 'put', 'none', 'upstreams.one.tools.put.pivot'],
+    ['is not configured', 'mail', undefined, '"gatehouse plan one --write" adds', true],
+    ['is not known', 'mail', undefined, 'with upstreams.one.tools.mail.undo in the configuration', false],
+    ['is configured as none', 'put', 'none', 'upstreams.one.tools.put.pivot', false],
   ] as const)(
     'a step whose undo %s is refused with the alternatives within the transaction',
-    async (_what, tool, undo, way) => {
+    async (_what, tool, undo, way, isProposed) => {
       const rule = undo === undefined ? undefined : readUndo(undo)
-      const gateway = await begun({ deps: { undoRule: () => rule } })
+      const isUndoProposed = async (): Promise<boolean> => isProposed
+      const gateway = await begun({ deps: { undoRule: () => rule, isUndoProposed } })
       const { thrown } = await gateway.step('t', tool, { key: 'a', to: 'bob' })
       const { suggestion, details } = Object(thrown)
       expect(thrown).toMatchObject({ code: 'COMPENSATION_UNAVAILABLE', user_actionable: true })
@@ -274,8 +276,9 @@ describe('a step of a transaction', () => {
       )
       expect(details).toMatchObject({
         setting: `upstreams.one.tools.${tool}.undo`,
-        command: 'gatehouse plan one',
       })
+      // A command is named only if it would add one.
+      expect(details.command).toBe(isProposed ? 'gatehouse plan one --write' : undefined)
     },
   )
 
