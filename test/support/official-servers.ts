@@ -1,4 +1,4 @@
-import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { until } from './condition.ts'
@@ -14,6 +14,8 @@ export interface OfficialServers {
   readonly home: string
   readonly folder: string
   call(name: string, args: Json, meta?: Json): Promise<Json>
+  /** The same for a tool that is undone by a snapshot: also waits until what it left has been read. */
+  write(name: string, args: Json, meta?: Json): Promise<Json>
   /** Runs `gatehouse undo`. */
   undo(since: string, ...more: string[]): Promise<Finished>
   /** Waits until actions are in the history. */
@@ -44,13 +46,25 @@ export async function openOfficialServers(): Promise<OfficialServers> {
   const client = await connect({ transport: 'http', url: gateway.url, revision: '2025-11-25' })
   const undo = (since: string, ...more: string[]): Promise<Finished> =>
     runCommand(['undo', '--config', gateway.configFile, '--since', since, ...more])
+  const call: OfficialServers['call'] = async (name, args, meta = {}) =>
+    (await client.request('tools/call', { name, arguments: args, _meta: meta })).result ?? {}
+  const readsSince = (time: string): number =>
+    readFileSync(join(home, 'audit.jsonl'), 'utf8')
+      .split('\n')
+      .filter((line) => /"tool":"(?:read_text_file|open_nodes)"/.test(line))
+      .filter((line) => String(JSON.parse(line).time) >= time).length
   return {
     gateway,
     home,
     folder,
     undo,
-    call: async (name, args, meta = {}) =>
-      (await client.request('tools/call', { name, arguments: args, _meta: meta })).result ?? {},
+    call,
+    write: async (name, args, meta) => {
+      const began = new Date().toISOString()
+      const result = await call(name, args, meta)
+      await until(() => readsSince(began) >= 2, 'the reads before and after the call')
+      return result
+    },
     recorded: (since, count) =>
       until(async () => {
         const { stdout } = await undo(since, '--dry-run', '--json')

@@ -9,11 +9,11 @@ beforeAll(async () => void (place = await openOfficialServers()))
 afterAll(() => place.close())
 
 test('a file that was deleted meanwhile, or is too long for a comparison, is left as it is too', async () => {
-  const { call, file, recorded, undo } = place
+  const { file, recorded, undo, write } = place
   const deleted = file('deleted.txt', 'old')
   const long = file('long.txt', 'old')
-  await call('files_write_file', { path: deleted.path, content: 'new' })
-  await call('files_write_file', { path: long.path, content: `${'x'.repeat(99)}\n`.repeat(700) })
+  await write('files_write_file', { path: deleted.path, content: 'new' })
+  await write('files_write_file', { path: long.path, content: `${'x'.repeat(99)}\n`.repeat(700) })
   await recorded(deleted.since, 2)
   rmSync(deleted.path)
   writeFileSync(long.path, 'theirs')
@@ -27,9 +27,9 @@ test('a file that was deleted meanwhile, or is too long for a comparison, is lef
 })
 
 test('content that others added to what was created is not removed with it', async () => {
-  const { call, recorded, undo } = place
+  const { call, recorded, undo, write } = place
   const since = new Date().toISOString()
-  await call('graph_create_entities', {
+  await write('graph_create_entities', {
     entities: [{ name: 'bob', entityType: 'person', observations: [] }],
   })
   await recorded(since, 1)
@@ -43,9 +43,9 @@ test('content that others added to what was created is not removed with it', asy
 })
 
 test('after a restart of the gateway, what it left is still known', async () => {
-  const { call, file, gateway, recorded, undo } = place
+  const { file, gateway, recorded, undo, write } = place
   const { path, since } = file('restart.txt', 'old')
-  await call('files_write_file', { path, content: 'mine' })
+  await write('files_write_file', { path, content: 'mine' })
   await recorded(since, 1)
   gateway.stop()
   await gateway.ended

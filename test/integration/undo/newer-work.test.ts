@@ -11,13 +11,13 @@ beforeAll(async () => void (place = await openOfficialServers()))
 afterAll(() => place.close())
 
 test('a configuration that only names the servers undoes what packs prove, and says what the state is', async () => {
-  const { call, file, folder, recorded, undo } = place
+  const { call, file, folder, recorded, undo, write } = place
   const { path, since } = file('day-one.txt', 'one\ntwo\n')
   const moved = join(folder, 'moved.txt')
-  await call('files_write_file', { path, content: 'three\n' })
-  await call('files_edit_file', { path, edits: [{ oldText: 'three', newText: 'four' }] })
+  await write('files_write_file', { path, content: 'three\n' })
+  await write('files_edit_file', { path, edits: [{ oldText: 'three', newText: 'four' }] })
   await call('files_move_file', { source: path, destination: moved })
-  await call('graph_create_entities', {
+  await write('graph_create_entities', {
     entities: [{ name: 'ada', entityType: 'person', observations: ['x'] }],
   })
   await recorded(since, 4)
@@ -32,9 +32,9 @@ test('a configuration that only names the servers undoes what packs prove, and s
 })
 
 test('what somebody else changed since is not overwritten without --force', async () => {
-  const { call, file, home, recorded, undo } = place
+  const { file, home, recorded, undo, write } = place
   const { path, since } = file('changed.txt', 'old\n')
-  await call('files_write_file', { path, content: 'title\nmine\nend\n' })
+  await write('files_write_file', { path, content: 'title\nmine\nend\n' })
   await recorded(since, 1)
   writeFileSync(path, 'title\ntheirs\nend\n')
   const refused = await undo(since, '--yes')
@@ -63,13 +63,13 @@ test('what somebody else changed since is not overwritten without --force', asyn
 })
 
 test('a rollback leaves a step that others changed, says which one, and overwrites it by force alone', async () => {
-  const { call, file, gateway } = place
+  const { call, file, gateway, write } = place
   const { path } = file('step.txt', 'old')
   const { path: other } = file('other.txt', 'other')
   const id = { transaction_id: 'newer' }
   await call('begin_transaction', id)
-  await call('files_write_file', { path: other, content: 'changed' }, id)
-  await call('files_write_file', { path, content: 'mine' }, id)
+  await write('files_write_file', { path: other, content: 'changed' }, id)
+  await write('files_write_file', { path, content: 'mine' }, id)
   writeFileSync(path, 'theirs')
   const { structuredContent: refused } = await call('rollback_transaction', id)
   expect(refused).toMatchObject({
