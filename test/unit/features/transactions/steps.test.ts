@@ -257,12 +257,13 @@ describe('a step of a transaction', () => {
   })
 
   it.each([
-    ['is not configured', 'mail', undefined, '"gatehouse plan one --write" adds', true],
-    ['is not known', 'mail', undefined, 'with upstreams.one.tools.mail.undo in the configuration', false],
-    ['is configured as none', 'put', 'none', 'upstreams.one.tools.put.pivot', false],
+    ['is not configured', 'mail', undefined, '"gatehouse plan one --write" adds'],
+    ['is not known', 'mail', undefined, 'with upstreams.one.tools.mail.undo in the configuration'],
+    ['is configured as none', 'put', 'none', 'upstreams.one.tools.put.pivot'],
   ] as const)(
     'a step whose undo %s is refused with the alternatives within the transaction',
-    async (_what, tool, undo, way, isProposed) => {
+    async (_what, tool, undo, way) => {
+      const isProposed = way.includes('--write')
       const rule = undo === undefined ? undefined : readUndo(undo)
       const isUndoProposed = async (): Promise<boolean> => isProposed
       const gateway = await begun({ deps: { undoRule: () => rule, isUndoProposed } })
