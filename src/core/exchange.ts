@@ -68,7 +68,7 @@ export interface SentRequest {
   readonly session?: string | undefined
 }
 
-/** Called when the call is sent to its server, again for each attempt; set where its spans are recorded. */
+/** Called when the call is sent to its server, again for each attempt. Whoever sets it also calls the one that was there. */
 export const onSentSlot = new Slot<(request: SentRequest) => void>('on sent')
 
 /** The trace of the call that this one undoes (W3C `traceparent`). */

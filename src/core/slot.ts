@@ -53,6 +53,17 @@ export const deadlineSlot = new Slot<CallDeadline>('deadline')
 /** Has the call go on when its client disconnects or its session ends; absent where no client can be lost. */
 export const retainSlot = new Slot<() => void>('retain')
 
+/** Whether the answer to a request reaches its client, as far as its transport can see. */
+export interface AnswerDelivery {
+  /** Whether the client cancelled the request, or its connection ended before the answer was written to it. */
+  isLost(): boolean
+  /** Calls a listener when the answer is lost; more than once if the client comes back and is lost again. */
+  onLost(listener: () => void): void
+}
+
+/** What becomes of the answer to a `tools/call`; absent where no client waits for it. */
+export const deliverySlot = new Slot<AnswerDelivery>('delivery')
+
 /** Whether the call has no request any more, so that its server may be silent; set where calls can become tasks. */
 export const detachedSlot = new Slot<() => boolean>('detached')
 

@@ -16,6 +16,7 @@ import { isListening } from '../protocol/methods.ts'
 import { modernError, modernResult, readClient } from '../protocol/modern.ts'
 import { lowerNote } from '../protocol/projection.ts'
 import { latestModern } from '../core/revisions.ts'
+import type { AnswerDelivery } from '../core/slot.ts'
 import { type RequestStateCodec, bindingOf } from '../protocol/request-state.ts'
 import { drainOf, ProgressThrottle, type ResponseSink } from './session/response-sink.ts'
 
@@ -32,6 +33,8 @@ interface Options {
   readonly controller: AbortController
   /** Keeps the call running when the client gives the request up. */
   readonly retain?: () => void
+  /** What becomes of the answer. */
+  readonly delivery?: AnswerDelivery
   /** Checks the call before it is made. */
   check?(call: Call): Call | Promise<Call>
 }
@@ -63,6 +66,7 @@ export async function serveStateless(
     principal,
     controller,
     retain: options.retain,
+    delivery: request.method === 'tools/call' ? options.delivery : undefined,
     rateLimitReporter: reply,
     emit,
     ...drainOf(reply),

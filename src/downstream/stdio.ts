@@ -8,6 +8,7 @@ import type { Principal } from '../core/principal.ts'
 import type { Refusal } from '../core/audit-step.ts'
 import type { SessionMeter } from '../core/exchange.ts'
 import { newRequestId } from '../core/identity.ts'
+import type { AnswerDelivery } from '../core/slot.ts'
 import type { RequestStateCodec } from '../protocol/request-state.ts'
 import { serveBatch, takeBatch, ClientSession } from './session/session.ts'
 import { drained, type ResponseSink } from './session/response-sink.ts'
@@ -166,6 +167,7 @@ class StdioFront {
       principal,
       controller,
       session: this.#id,
+      delivery: deliveryUntil(controller.signal),
     })
     const answered = served.catch((thrown: unknown) => {
       const error = asGatewayError(thrown)
@@ -196,6 +198,17 @@ class StdioFront {
 
   #write(message: string): void {
     if (!this.#output.destroyed) this.#output.write(encodeLine(message))
+  }
+}
+
+/** The answer to a request is lost with its cancellation, or with the connection, which both abort it without a reason. */
+function deliveryUntil(signal: AbortSignal): AnswerDelivery {
+  const isLost = (): boolean => signal.aborted && !(signal.reason instanceof GatewayError)
+  return {
+    isLost,
+    onLost: (listener) => {
+      signal.addEventListener('abort', () => (isLost() ? listener() : undefined))
+    },
   }
 }
 

@@ -96,7 +96,11 @@ export async function openTracing(
       }
       span.end()
     }
-    const onSent = (request: SentRequest): void => void span.setAttributes(ofRequest(request))
+    const reported = onSentSlot.of(call)
+    const onSent = (request: SentRequest): void => {
+      span.setAttributes(ofRequest(request))
+      reported?.(request)
+    }
     const traced = { ...call, meta: { ...call.meta, traceparent } }
     return { call: isServer ? traced : onSentSlot.set(traced, onSent), end: ended }
   }

@@ -13,7 +13,7 @@ import { newRequestId, self } from '../core/identity.ts'
 import { isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
 import { type Principal, anonymous } from '../core/principal.ts'
-import { type Slots, retainSlot } from '../core/slot.ts'
+import { type AnswerDelivery, deliverySlot, type Slots, retainSlot } from '../core/slot.ts'
 import type { JsonRpcNotification, JsonRpcRequest } from './jsonrpc.ts'
 import { type GatewayMetadata, noMeta, withGatewayMetadata } from './meta-keys.ts'
 import { method } from './methods.ts'
@@ -42,6 +42,8 @@ interface CallContext extends RequestFacts {
   readonly controller: AbortController
   /** Keeps the call from ending with its request. */
   readonly retain?: (() => void) | undefined
+  /** What becomes of the answer. */
+  readonly delivery?: AnswerDelivery | undefined
   readonly rateLimitReporter?: RateLimitReporter | undefined
   readonly stream?: ClientStream | undefined
   emit(note: Notification): void
@@ -77,10 +79,11 @@ export function lift(message: JsonRpcRequest | JsonRpcNotification, context: Cal
   }
 }
 
-function slotsOf({ peer, rateLimitReporter, retain }: CallContext): Slots | undefined {
+function slotsOf({ peer, rateLimitReporter, retain, delivery }: CallContext): Slots | undefined {
   let slots: Slots | undefined
   if (peer) slots = peerSlot.put(peer, slots)
   if (rateLimitReporter) slots = rateLimitSlot.put(rateLimitReporter, slots)
+  if (delivery) slots = deliverySlot.put(delivery, slots)
   return retain ? retainSlot.put(retain, slots) : slots
 }
 

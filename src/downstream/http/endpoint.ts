@@ -198,7 +198,17 @@ export class HttpFront {
     const { headers } = incoming
     if (!leave) this.#running++
     try {
-      const around = { handle, seal, upstream, principal, headers, controller, retain, check }
+      const around = {
+        handle,
+        seal,
+        upstream,
+        principal,
+        headers,
+        controller,
+        retain,
+        delivery: reply,
+        check,
+      }
       await serveStateless(request, reply, around)
     } finally {
       if (leave) leave()

@@ -51,6 +51,7 @@ export class HttpReply implements ResponseSink, StreamSink {
   #recorded: RecordedStream | undefined
   #headers: Record<string, string> | undefined
   #status: number | undefined
+  #onCut: (() => void) | undefined
 
   constructor(outgoing: ServerResponse, request: ClientRequest, options: Options) {
     this.#outgoing = outgoing
@@ -70,6 +71,7 @@ export class HttpReply implements ResponseSink, StreamSink {
     this.#head(200, 'text/event-stream')
     const recorded = this.#options.record?.()
     this.#recorded = recorded
+    if (recorded && this.#onCut) recorded.onCut = this.#onCut
     recorded?.attach(this)
     if (this.#options.primes && recorded) this.write(encodePriming(recorded.lastId))
     else this.#outgoing.flushHeaders()
@@ -128,6 +130,21 @@ export class HttpReply implements ResponseSink, StreamSink {
     })
     // As one string it is written together with the head, and plain ASCII needs no encoding.
     this.#outgoing.end(message, size === message.length ? 'latin1' : 'utf8')
+  }
+
+  isLost(): boolean {
+    const { destroyed, writableFinished } = this.#outgoing
+    if (this.#recorded?.isResumed === true) return this.#recorded.isUnread
+    return destroyed && !writableFinished
+  }
+
+  onLost(listener: () => void): void {
+    const report = (): void => {
+      if (this.isLost()) listener()
+    }
+    this.#outgoing.once('close', report)
+    this.#onCut = report
+    if (this.#recorded) this.#recorded.onCut = report
   }
 
   get isGone(): boolean {
@@ -306,6 +323,9 @@ class RecordedStream {
   #outlet: StreamSink | undefined
   #isFinished = false
   #delivered = 0
+  #isResumed = false
+  /** Called when the connection of a client that resumed it has ended. */
+  onCut: (() => void) | undefined
   /** Resolved when a client attaches, or the stream is finished. */
   #change: PromiseWithResolvers<void> | undefined
 
@@ -324,6 +344,17 @@ class RecordedStream {
 
   get hasOutlet(): boolean {
     return this.#outlet !== undefined
+  }
+
+  /** Whether a client came back to read it. */
+  get isResumed(): boolean {
+    return this.#isResumed
+  }
+
+  /** Whether no client reads it, and none has read it to its end. */
+  get isUnread(): boolean {
+    if (this.#isFinished && this.#delivered === this.#sequence) return false
+    return this.#outlet?.isGone !== false
   }
 
   /** The id of the latest event. */
@@ -361,13 +392,16 @@ class RecordedStream {
 
   /** Sends the events after an event, or all undelivered ones, and continues from there. */
   resume(outlet: StreamSink, after = this.#delivered): void {
+    this.#isResumed = true
     this.attach(outlet)
     for (const event of this.#buffered) if (event.sequence > after) this.#deliver(outlet, event)
     if (this.#isFinished) this.hangUp()
   }
 
   detach(outlet: StreamSink): void {
-    if (this.#outlet === outlet) this.#outlet = undefined
+    if (this.#outlet !== outlet) return
+    this.#outlet = undefined
+    if (this.#isResumed) this.onCut?.()
   }
 
   /** Ends the stream. */

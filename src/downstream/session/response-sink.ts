@@ -4,6 +4,7 @@ import { type Timer, world } from '../../core/world.ts'
 import type { Call, Notification } from '../../core/call.ts'
 import type { GatewayError } from '../../core/error.ts'
 import type { RateLimitReporter } from '../../core/exchange.ts'
+import type { AnswerDelivery } from '../../core/slot.ts'
 import type { Principal } from '../../core/principal.ts'
 import { encodeNotification } from '../../protocol/jsonrpc.ts'
 import type { RequestFacts } from '../../protocol/lift.ts'
@@ -18,7 +19,7 @@ export interface ClientRequest extends RequestFacts {
 }
 
 /** The destination of messages about one request of the client. */
-export interface ResponseSink extends RateLimitReporter {
+export interface ResponseSink extends RateLimitReporter, Partial<AnswerDelivery> {
   readonly request: ClientRequest
   /** Sends a notification or a request, before the response. Only progress that need not arrive may be skipped. */
   emit(message: string, mustArrive?: boolean): void
@@ -36,6 +37,8 @@ export type MessageContext = ClientRequest &
     readonly rateLimitReporter?: RateLimitReporter | undefined
     /** Keeps the call from ending with its request. */
     readonly retain?: (() => void) | undefined
+    /** What becomes of the answer. */
+    readonly delivery?: AnswerDelivery | undefined
   }
 
 /** What a call gets of a sink that can tell when it is drained. */

@@ -17,6 +17,7 @@ import { pause, within } from '../../core/time/waiting.ts'
 import { world } from '../../core/world.ts'
 import { GatewayError, asGatewayError, isCancelled } from '../../core/error.ts'
 import { type SessionMeter, calledAsSlot } from '../../core/exchange.ts'
+import type { AnswerDelivery } from '../../core/slot.ts'
 import { newRequestId } from '../../core/identity.ts'
 import { isObject } from '../../core/json/json.ts'
 import { background, type Log } from '../../core/log.ts'
@@ -357,7 +358,8 @@ export class ClientSession {
     // It keeps the whole request.
     if (presentCaller && this.#isStreamUsed) this.#presentCaller = presentCaller
     const retain = (): void => this.#running.retain(request.id)
-    const around = { rateLimitReporter: reply, emit: pace.emit, ...drainOf(reply), retain }
+    const delivery = request.method === 'tools/call' ? this.#running.delivery(request.id) : undefined
+    const around = { rateLimitReporter: reply, emit: pace.emit, ...drainOf(reply), retain, delivery }
     const context = { ...reply.request, ...around }
     const call = this.#lift(request, context, controller)
     const { handle } = this.#options
@@ -504,6 +506,10 @@ interface PendingRequest {
   isRetained?: true
   /** It was answered before its call ended. */
   isAnswered?: true
+  /** The client cancelled it, or its session has ended. */
+  isLost?: true
+  /** Called when that happens. */
+  onLost?: (() => void)[]
 }
 
 /** The time aborted requests have to be answered, in milliseconds. */
@@ -538,6 +544,7 @@ class PendingRequests {
     if (!found || found.isOpening) return
     const { reason } = params.fields
     const why = typeof reason === 'string' ? readable(reason) : 'The client cancelled the request.'
+    lose(found)
     found.controller.abort(new GatewayError('CANCELLED', why))
   }
 
@@ -547,6 +554,20 @@ class PendingRequests {
     if (found) found.isRetained = true
   }
 
+  /** What becomes of the answer to a request. */
+  delivery(id: Id): AnswerDelivery | undefined {
+    const found = this.#running.get(id)
+    if (!found) return undefined
+    const { reply } = found
+    return {
+      isLost: () => found.isLost === true || reply.isLost?.() === true,
+      onLost: (listener) => {
+        ;(found.onLost ??= []).push(listener)
+        reply.onLost?.(listener)
+      },
+    }
+  }
+
   /**
    * Aborts all requests but those whose calls go on, which are answered after a timeout. Resolves when all of them are
    * answered.
@@ -554,7 +575,10 @@ class PendingRequests {
   async end(reason: GatewayError): Promise<void> {
     if (this.size === 0) return
     this.#none = Promise.withResolvers()
-    for (const { controller, isRetained } of this.#running.values()) if (!isRetained) controller.abort(reason)
+    for (const pending of this.#running.values()) {
+      lose(pending)
+      if (!pending.isRetained) pending.controller.abort(reason)
+    }
     await within(this.#none.promise, DRAIN_TIMEOUT_MS, undefined)
     for (const pending of [...this.#running.values()]) if (pending.isRetained) this.#answer(pending, reason)
   }
@@ -566,6 +590,12 @@ class PendingRequests {
     if (reason.code === 'CANCELLED') return reply.end()
     reply.end(encodeLegacyError(request, reason, reply.request.requestId), legacyErrorCode(request, reason))
   }
+}
+
+/** The client gets no answer to a request any more. */
+function lose(pending: PendingRequest): void {
+  pending.isLost = true
+  for (const listener of pending.onLost ?? []) listener()
 }
 
 /** The maximum length of a reason in logs and to servers, in characters. */
@@ -616,6 +646,8 @@ function joinReplies(reply: ResponseSink & { readonly isStream: boolean }, count
     request: reply.request,
     emit: (message, mustArrive) => reply.emit(message, mustArrive),
     ...drainOf(reply),
+    isLost: () => reply.isLost?.() === true,
+    onLost: (listener) => reply.onLost?.(listener),
     end: (message) => {
       if (message !== undefined) answers.push(message)
       if (--left > 0) return
