@@ -61,10 +61,13 @@ export const promises: readonly PromiseOfGateway[] = [
   {
     id: 'expiry',
     sentence:
-      'Nothing runs again because time passes: neither a call in flight nor a remembered key expires early.',
+      'Nothing runs again because time passes or an answer is lost: neither a call in flight nor a remembered key expires early, and a call without a key that repeats one whose answer was lost gets its outcome.',
     limits:
-      'Once a key is forgotten, a call with it is a new call. Clocks of gateways may differ by some seconds.',
-    proofs: [{ kind: 'simulation', rules: ['effects-once', 'answers-stay'] }],
+      'Once a key is forgotten, a call with it is a new call. Clocks of gateways may differ by some seconds. Without a key: for tools that change something and are not idempotent, within `features.idempotency.lost_answers`, in one process, and for losses that the gateway sees before the repetition arrives.',
+    proofs: [
+      { kind: 'simulation', rules: ['effects-once', 'answers-stay'] },
+      { kind: 'test', file: 'test/integration/idempotency/retry-storm.long.test.ts' },
+    ],
     code: ['features/idempotency', 'records/calls.ts'],
   },
   {

@@ -35,6 +35,9 @@ export const ERROR_KEY = `${NS}/error`
 /** The key of the confirmation in `_meta` of a result. */
 export const CONFIRMATION_KEY = `${NS}/confirmation`
 
+/** The key of the facts about the call whose lost answer a result is, in `_meta` of the result. */
+export const LOST_ANSWER_KEY = `${NS}/lost_answer`
+
 /** The key of the provenance in `_meta` of a result. */
 export const PROVENANCE_KEY = `${NS}/provenance`
 
@@ -75,6 +78,7 @@ function withoutNulls(members: Fields): Fields {
 /** The names of values used by several features. */
 export const SESSION_TOKEN = 'session_token'
 export const IDEMPOTENCY_KEY = 'idempotency_key'
+export const RUN_AGAIN = 'run_again'
 export const TRANSACTION_ID = 'transaction_id'
 export const SESSION_STATE = 'session_state'
 export const DRY_RUN = 'dry_run'

@@ -1,6 +1,6 @@
 import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { isObject, type Json, parse } from './server/json.ts'
+import { isObject, type Json, parseExact } from './server/json.ts'
 
 /** A server over HTTP, of the revision with the oldest rules that all clients know. */
 export interface AnsweringServer {
@@ -14,7 +14,7 @@ type Answer = (method: string, params: Json) => unknown
 /** Starts a server that gives these results, and none to what it does not know. */
 export async function answeringServer(answer: Answer): Promise<AnsweringServer> {
   const respond = async (text: string, response: ServerResponse): Promise<void> => {
-    const message = parse(text)
+    const message = read(text)
     if (!isObject(message)) return void response.writeHead(405).end()
     const { id, method, params } = message
     if (id === undefined) return void response.writeHead(202).end()
@@ -53,3 +53,12 @@ export function withLists(
 
 /** The answer that never comes. */
 export const silence = new Promise<never>(() => undefined)
+
+/** A message, in which long numbers are their digits; undefined if it is none. */
+function read(text: string): unknown {
+  try {
+    return parseExact(text)
+  } catch {
+    return undefined
+  }
+}

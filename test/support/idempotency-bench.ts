@@ -20,6 +20,7 @@ export const idempotencyDefaults: IdempotencySettings = {
   max_ttl: 7 * DAY,
   max_keys: 1000,
   max_bytes: 64 * 1024 ** 2,
+  lost_answers: 60_000,
   compat: true,
 }
 

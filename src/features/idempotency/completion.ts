@@ -115,13 +115,16 @@ interface ReplayFacts {
   readonly wasReplay: boolean
   /** When the call first started, in milliseconds since 1970. */
   readonly startedAt: number
+  /** Set if it is the outcome of a call whose answer was lost. */
+  readonly isLost?: true
 }
 
 /** The `_meta` keys of a result that was found by a verifying read, and of one that could not be recorded. */
 const VERIFIED = `${NS}/verified`
 export const UNRECORDED = `${NS}/unrecorded`
 
-const META_KEY = `${NS}/idempotency`
+/** The `_meta` key of the facts about the key of a call. */
+export const META_KEY = `${NS}/idempotency`
 
 /** A result annotated with the facts about its key. */
 export function annotateReplay(
@@ -138,7 +141,7 @@ export function annotateReplay(
 
 /** A failure of the server annotated with the facts about its key. */
 export function annotateFailure(error: unknown, facts: ReplayFacts): unknown {
-  if (!(error instanceof GatewayError) || facts.key === undefined) return error
+  if (!(error instanceof GatewayError) || (facts.key === undefined && !facts.isLost)) return error
   const annotations = fieldsOf(facts)
   const { data, relayed } = error.extra
   if (!relayed) return error.with({ data: { ...data, ...annotations } })

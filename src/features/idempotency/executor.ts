@@ -39,6 +39,7 @@ import {
   type KeyedRequest,
   conflict,
   inProgress,
+  isTimeout,
   outcomeLost,
   overloaded,
   repeatable,
@@ -47,7 +48,7 @@ import type { CallerQuota } from '../../durable/bounds.ts'
 import { type Claim, type Change, Ledger } from './ledger.ts'
 import { isObject } from '../../core/json/json.ts'
 import type { Payload } from '../../core/payload.ts'
-import { REFERENCE_KEY, REFERENCES_KEY } from '../../protocol/meta-keys.ts'
+import { LOST_ANSWER_KEY, REFERENCE_KEY, REFERENCES_KEY } from '../../protocol/meta-keys.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'identity' | 'gateway'>
 
@@ -151,6 +152,12 @@ export class IdempotentExecutor {
         resumeDeadline?.()
       }
     }
+  }
+
+  /** Settles a call without a record whose response was lost. @throws OUTCOME_UNKNOWN, IDEMPOTENCY_IN_PROGRESS */
+  async settle(keyed: KeyedRequest, policy: ToolPolicy, startedAt: number): Promise<Outcome> {
+    await this.#ledger.recordLost(keyed, startedAt)
+    return this.run(keyed, policy)
   }
 
   /**
@@ -443,7 +450,9 @@ function answer(
   ended: Completion & { kind: 'completed' },
   { keyed, policy, ...context }: ResponseContext,
 ): Outcome {
-  const wasReplay = context.wasReplay && !ended.isReleased
+  // A repetition with a new key got the outcome of a call whose answer was lost.
+  const isRepetition = ended.result.meta(LOST_ANSWER_KEY) !== undefined
+  const wasReplay = (context.wasReplay || isRepetition) && !ended.isReleased
   if (wasReplay) keyed.call.logFields.set('replayed', true)
   const { startedAt, isUnrecorded } = ended
   const result = isUnrecorded ? ended.result.withMeta({ [UNRECORDED]: true }) : ended.result
@@ -477,10 +486,6 @@ async function waitWithCaller(promise: Promise<void>, keyed: KeyedRequest, start
   } catch (error) {
     throw isTimeout(error) ? inProgress(keyed, startedAt) : error
   }
-}
-
-function isTimeout(error: unknown): boolean {
-  return error instanceof GatewayError && error.code === 'OPERATION_TIMEOUT'
 }
 
 /** The member of the facts of kept data that is a credential, and expires long before the record. */

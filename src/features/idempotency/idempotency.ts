@@ -1,25 +1,56 @@
 /** The feature `idempotency`: which calls have a key, and how long it is remembered. */
 import { acceptsTaskSlot } from '../../core/slot.ts'
 import { NS } from '../../core/identity.ts'
-import { type Call, type Handler, listedTool, type Middleware, type Target } from '../../core/call.ts'
-import { dryRunSlot } from '../../core/dry-run.ts'
+import {
+  type Call,
+  type Handler,
+  listedTool,
+  type Middleware,
+  type Outcome,
+  type Target,
+} from '../../core/call.ts'
+import { dryRunSlot, withFinding } from '../../core/dry-run.ts'
 import { operationSlot } from '../../records/operations.ts'
+import { invalidParam } from '../../core/error.ts'
 import { compileRules, type Rule } from '../../core/failure.ts'
+import { HeldMemory } from '../../core/holdings.ts'
 import { asCalled } from '../../core/judgement/call.ts'
-import { CAMEL_KEY, IDEMPOTENCY_KEY, keyShape } from '../../protocol/meta-keys.ts'
+import {
+  CAMEL_KEY,
+  extensionOf,
+  hasExtension,
+  IDEMPOTENCY_KEY,
+  keyShape,
+  RUN_AGAIN,
+  withoutExtension,
+} from '../../protocol/meta-keys.ts'
 import { type Feature, type Services, toolSetting } from '../feature.ts'
-import { callerValues, modelArguments, toolFacts } from '../offers.ts'
+import { callerValues, modelArguments, type Reserved, toolFacts } from '../offers.ts'
 import { type ToolPolicy, IdempotentExecutor } from './executor.ts'
-import { autoKeyed, hasIdempotencyValues, readKeyed, recovered } from './keyed-request.ts'
+import {
+  autoKeyed,
+  hasIdempotencyValues,
+  type KeyedRequest,
+  type KeyTerms,
+  readKeyed,
+  recovered,
+} from './keyed-request.ts'
+import { LostAnswers } from './lost-answers.ts'
+import { Repetitions } from './repetitions.ts'
 import { type IdempotencySettings, idempotencySchema } from '../settings/effect.ts'
 
-type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'identity' | 'gateway'>
+type Deps = Pick<
+  Services,
+  'log' | 'store' | 'scope' | 'servers' | 'invoker' | 'identity' | 'gateway' | 'features'
+>
 
 /** Executes calls with an idempotency key once, and replays their outcomes. */
 export const idempotency: Feature<IdempotencySettings | false> = {
   ...idempotencySchema,
   create: (settings, deps) => {
     const executor = new IdempotentExecutor(deps)
+    const lost = deps.scope.once(LostAnswers)
+    lost.held = deps.scope.once(HeldMemory)
     const executing = (
       target: Target,
       execute: (options: OnceOptions) => Handler,
@@ -28,11 +59,18 @@ export const idempotency: Feature<IdempotencySettings | false> = {
       const serverSettings = settings(upstream)
       if (method !== 'tools/call' || upstream === undefined || isBuiltin || serverSettings === false)
         return undefined
-      const ttl = { ttl: serverSettings.ttl, maxTtl: serverSettings.max_ttl }
+      const { lost_answers: window } = serverSettings
+      const terms: KeyTerms = {
+        ttl: serverSettings.ttl,
+        maxTtl: serverSettings.max_ttl,
+        ...(window !== 'off' && { runAgain: runAgainText(deps.features.isOn('inject_arguments', upstream)) }),
+      }
       const autoKeyTtl = toolSetting(deps, upstream, name, 'autoKey')
       return (next) => {
         const policy = policyOf(target, serverSettings, next, deps)
-        return execute({ executor, policy, ttl, autoKeyTtl })
+        const repetitions =
+          window === 'off' ? undefined : new Repetitions({ lost, executor, policy, terms, window }, deps)
+        return execute({ executor, policy, terms, autoKeyTtl, repetitions })
       }
     }
     return {
@@ -51,8 +89,11 @@ export const idempotency: Feature<IdempotencySettings | false> = {
         toolFacts.offer(({ upstream, classification }) =>
           settings(upstream) !== false && classification.op !== 'read' ? { isIdempotentWithKey: true } : {},
         ),
-        callerValues.offer([{ name: IDEMPOTENCY_KEY, aliases: [CAMEL_KEY], header: 'Idempotency-Key' }]),
-        modelArguments.offer(() => [
+        callerValues.offer([
+          { name: IDEMPOTENCY_KEY, aliases: [CAMEL_KEY], header: 'Idempotency-Key' },
+          { name: RUN_AGAIN },
+        ]),
+        modelArguments.offer((upstream) => [
           {
             argument: `_${IDEMPOTENCY_KEY}`,
             value: IDEMPOTENCY_KEY,
@@ -64,6 +105,7 @@ export const idempotency: Feature<IdempotencySettings | false> = {
             },
             isFor: ({ classification }) => classification.op !== 'read',
           },
+          ...(keepsLostAnswers(settings(upstream)) ? [runAgainArgument] : []),
         ]),
       ],
       close: () => executor.close(),
@@ -71,11 +113,35 @@ export const idempotency: Feature<IdempotencySettings | false> = {
   },
 }
 
+/** Whether outcomes are kept whose answers are lost. */
+function keepsLostAnswers(settings: IdempotencySettings | false): boolean {
+  return settings !== false && settings.lost_answers !== 'off'
+}
+
+const runAgainArgument: Reserved = {
+  argument: `_${RUN_AGAIN}`,
+  value: RUN_AGAIN,
+  schema: {
+    type: 'boolean',
+    description:
+      'Optional. true if this call has to run although it equals one whose answer was lost, for example because that one is meant to be done twice.',
+  },
+  isFor: ({ classification: { op, idempotent } }) => op !== 'read' && !idempotent,
+}
+
+/** What a caller adds to a call that has to run again. */
+function runAgainText(hasArguments: boolean): string {
+  const inMeta = `_meta {"${NS}/${RUN_AGAIN}": true}`
+  return hasArguments ? `the argument _${RUN_AGAIN}: true (or ${inMeta})` : inMeta
+}
+
 interface OnceOptions {
   readonly executor: IdempotentExecutor
   readonly policy: ToolPolicy
-  readonly ttl: { readonly ttl: number; readonly maxTtl: number }
+  readonly terms: KeyTerms
   readonly autoKeyTtl: number | undefined
+  /** Absent if no lost answers are kept. */
+  readonly repetitions: Repetitions | undefined
 }
 
 /** Whether the gateway gives a call a key itself. */
@@ -85,43 +151,74 @@ function isAutoKeyed(call: Call): boolean {
   return entry !== undefined && entry.classification.op !== 'read' && !entry.classification.idempotent
 }
 
+/** Whether a call must not run twice: it may change something, and is not known to be idempotent. */
+function isOnceOnly(call: Call): boolean {
+  const { op, idempotent } = (call.tool && asCalled(call.tool, call))?.classification ?? {}
+  return op !== 'read' && idempotent !== true
+}
+
+/** Whether a call has to run although it equals an earlier one. @throws INVALID_INPUT */
+function isMeantAgain(call: Call): boolean {
+  const value = extensionOf(call, RUN_AGAIN)
+  if (typeof value !== 'boolean' && value !== null) throw invalidParam(RUN_AGAIN, 'must be true or false')
+  return value === true
+}
+
 /** Reports what would become of a keyed call. One that would not run now goes no further. */
-function tryOnce({ executor, policy, ttl, autoKeyTtl }: OnceOptions, end: Handler): Handler {
+function tryOnce({ executor, policy, terms, autoKeyTtl, repetitions }: OnceOptions, end: Handler): Handler {
   const { next, upstream } = policy
-  return async (given) => {
-    const read = hasIdempotencyValues(given) ? readKeyed(given, upstream, ttl) : given
-    const isAutomatic = !('id' in read) && autoKeyTtl !== undefined && isAutoKeyed(read)
-    const keyed = isAutomatic ? autoKeyed(read, upstream, autoKeyTtl) : read
-    if (!('id' in keyed)) return next(keyed)
-    const call = await executor.preview(keyed, policy)
-    return dryRunSlot.of(call)?.idempotency?.outcome === 'would_run' ? next(call) : end(call)
+  return async (asked) => {
+    const isMeant = hasExtension(asked, RUN_AGAIN) && isMeantAgain(asked)
+    const given = hasExtension(asked, RUN_AGAIN) ? withoutExtension(asked, RUN_AGAIN) : asked
+    const read = hasIdempotencyValues(given) ? readKeyed(given, upstream, terms) : given
+    const isAutomatic = !('id' in read) && autoKeyTtl !== undefined && !isMeant && isAutoKeyed(read)
+    const keyed = isAutomatic ? autoKeyed(read, upstream, { ...terms, ttl: autoKeyTtl }) : read
+    const plain = 'id' in keyed ? keyed.call : keyed
+    const call = 'id' in keyed ? await executor.preview(keyed, policy) : keyed
+    const { outcome } = dryRunSlot.of(call)?.idempotency ?? { outcome: 'would_run' }
+    if (outcome !== 'would_run') return end(call)
+    const repeated = isMeant || !isOnceOnly(plain) ? undefined : repetitions?.find(plain)
+    if (!repeated) return next(call)
+    const { startedAt: since } = repeated
+    return end(withFinding(call, { idempotency: { outcome: 'would_replay', since } }))
   }
 }
 
-function executeOnce({ executor, policy, ttl, autoKeyTtl }: OnceOptions): Handler {
+function executeOnce({ executor, policy, terms, autoKeyTtl, repetitions }: OnceOptions): Handler {
   const { next, upstream } = policy
-  const automatic: Handler = async (call) =>
-    isAutoKeyed(call) ? executor.run(autoKeyed(call, upstream, autoKeyTtl ?? 0), policy) : next(call)
-  const keyed: Handler = async (call) => {
-    const read = readKeyed(call, upstream, ttl)
+  const run = (read: KeyedRequest, isMeant: boolean): Promise<Outcome> => {
+    const own = repetitions && isOnceOnly(read.call) ? repetitions.keyed(read, isMeant) : policy
     // A task waits for a lost attempt; any other call gets IDEMPOTENCY_IN_PROGRESS.
-    if ('id' in read)
-      return acceptsTaskSlot.of(call) ? executor.repeat(read, policy) : executor.run(read, policy)
-    return autoKeyTtl === undefined ? next(read) : automatic(read)
+    return acceptsTaskSlot.of(read.call) ? executor.repeat(read, own) : executor.run(read, own)
   }
-  const unkeyed: Handler =
-    autoKeyTtl === undefined ? next : (call) => (call.internal ? next(call) : automatic(call))
+  const made = (call: Call, isMeant: boolean): Promise<Outcome> =>
+    repetitions && isOnceOnly(call) ? repetitions.unkeyed(call, isMeant) : next(call)
+  const automatic = async (call: Call): Promise<Outcome> => {
+    if (!isAutoKeyed(call)) return made(call, false)
+    const keyed = autoKeyed(call, upstream, { ...terms, ttl: autoKeyTtl ?? 0 })
+    return executor.run(keyed, repetitions ? repetitions.keyed(keyed, false) : policy)
+  }
+  const keyed = async (call: Call, isMeant: boolean): Promise<Outcome> => {
+    const read = readKeyed(call, upstream, terms)
+    return 'id' in read ? run(read, isMeant) : unkeyed(read, isMeant)
+  }
+  const unkeyed = (call: Call, isMeant: boolean): Promise<Outcome> => {
+    if (call.internal) return next(call)
+    return autoKeyTtl === undefined || isMeant ? made(call, isMeant) : automatic(call)
+  }
   const repeated: Handler = async (call) => {
-    const read = hasIdempotencyValues(call) ? readKeyed(call, upstream, ttl) : call
+    const read = hasIdempotencyValues(call) ? readKeyed(call, upstream, terms) : call
     if ('id' in read) return executor.repeat(read, policy)
     const since = operationSlot.of(call)?.lostSince
     if (since === undefined) return next(read)
-    return executor.repeat(recovered(read, upstream, ttl.ttl), policy, since)
+    return executor.repeat(recovered(read, upstream, terms.ttl), policy, since)
   }
-  return (call) => {
+  const execute = (call: Call, isMeant: boolean): Promise<Outcome> => {
     if (operationSlot.of(call)) return repeated(call)
-    return hasIdempotencyValues(call) ? keyed(call) : unkeyed(call)
+    return hasIdempotencyValues(call) ? keyed(call, isMeant) : unkeyed(call, isMeant)
   }
+  const withRunAgain: Handler = async (call) => execute(withoutExtension(call, RUN_AGAIN), isMeantAgain(call))
+  return (call) => (hasExtension(call, RUN_AGAIN) ? withRunAgain(call) : execute(call, false))
 }
 
 function policyOf(target: Target, settings: IdempotencySettings, next: Handler, deps: Deps): ToolPolicy {

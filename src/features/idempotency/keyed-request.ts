@@ -1,5 +1,6 @@
 /** Reads the key of a call and the fingerprint of its arguments, and defines the errors of keyed calls. */
 import type { Call } from '../../core/call.ts'
+import { world } from '../../core/world.ts'
 import { operationSlot } from '../../records/operations.ts'
 import { GatewayError, invalidParam } from '../../core/error.ts'
 import { isoTime } from '../../core/time/waiting.ts'
@@ -29,6 +30,15 @@ export interface KeyedRequest {
   readonly id: string
   /** How long its outcome is remembered, in milliseconds. */
   readonly ttl: number
+  /** How its caller says that a repetition is meant to run, for messages; absent if none needs to. */
+  readonly runAgain?: string | undefined
+}
+
+/** What a server's settings say about the keys of its calls. */
+export interface KeyTerms {
+  readonly ttl: number
+  readonly maxTtl: number
+  readonly runAgain?: string | undefined
 }
 
 /** The name of the TTL among the values for features. */
@@ -45,7 +55,7 @@ export function hasIdempotencyValues(call: Call): boolean {
 export function readKeyed(
   given: Call,
   upstream: string,
-  { ttl, maxTtl }: { readonly ttl: number; readonly maxTtl: number },
+  { ttl, maxTtl, runAgain }: KeyTerms,
 ): KeyedRequest | Call {
   const key = hasIdempotencyKey(given) ? idempotencyKeyOf(given) : undefined
   const seconds = readTtl(given)
@@ -54,16 +64,21 @@ export function readKeyed(
   const requestedTtl = seconds === undefined ? ttl : Math.max(seconds, MIN_TTL_SECONDS) * 1000
   // Keys of callers never contain `~`.
   const scopedKey = call.internal === undefined ? key : `~${call.internal}:${key}`
-  const request = { call, key, ttl: Math.min(requestedTtl, maxTtl) }
+  const request = { call, key, ttl: Math.min(requestedTtl, maxTtl), runAgain }
   return { ...request, ...identity(call), id: callKey(call.principal.id, upstream, scopedKey) }
 }
 
 /** A call without a key: equal calls within the given time, in milliseconds, count as the same call. */
-export function autoKeyed(call: Call, upstream: string, ttl: number): KeyedRequest {
+export function autoKeyed(
+  call: Call,
+  upstream: string,
+  { ttl, runAgain }: Omit<KeyTerms, 'maxTtl'>,
+): KeyedRequest {
   const request = identity(call)
   return {
     call,
     ttl,
+    runAgain,
     ...request,
     id: callKey(call.principal.id, upstream, `~auto:${request.fingerprint}`),
   }
@@ -73,6 +88,16 @@ export function autoKeyed(call: Call, upstream: string, ttl: number): KeyedReque
 export function recovered(call: Call, upstream: string, ttl: number): KeyedRequest {
   const id = callKey(call.principal.id, upstream, `~operation:${operationSlot.of(call)?.key ?? ''}`)
   return { call, ttl, ...identity(call), id }
+}
+
+/** A repetition of a call under the record of that call. */
+export function repeating(call: Call, id: string, { ttl, runAgain }: Omit<KeyTerms, 'maxTtl'>): KeyedRequest {
+  return { call, ttl, runAgain, ...identity(call), id }
+}
+
+/** The store key of a new record of a lost call. */
+export function lostRecord({ principal }: Call, upstream: string): string {
+  return callKey(principal.id, upstream, `~lost:${world.randomUUID()}`)
 }
 
 function identity(call: Call): Pick<KeyedRequest, 'tool' | 'fingerprint'> {
@@ -92,9 +117,19 @@ function extensionField(call: Call, name: string): Readonly<Record<string, unkno
   return hasExtension(call, name) ? { [name]: extensionOf(call, name) } : {}
 }
 
+/** Equal for calls of one server with equal arguments, however they are written. */
+export function fingerprintOfCall(call: Call, upstream: string): string {
+  return `${upstream} ${identity(call).fingerprint}`
+}
+
 /** Whether a call is a step of a transaction. */
 export function isStep(call: Call): boolean {
   return hasExtension(call, TRANSACTION_ID)
+}
+
+/** Whether a call was ended by its deadline. */
+export function isTimeout(error: unknown): boolean {
+  return error instanceof GatewayError && error.code === 'OPERATION_TIMEOUT'
 }
 
 function readTtl(call: Call): number | undefined {
@@ -118,13 +153,22 @@ export function conflict({ key }: KeyedRequest, tool: string, startedAt: number)
 }
 
 /** The call is still in flight. */
-export function inProgress({ key }: KeyedRequest, startedAt: number | undefined, seconds = 2): GatewayError {
+export function inProgress(
+  { key }: Pick<KeyedRequest, 'key'>,
+  startedAt: number | undefined,
+  seconds = 2,
+): GatewayError {
   return new GatewayError(
     'IDEMPOTENCY_IN_PROGRESS',
-    'The call with this idempotency key is still in progress.',
+    key === undefined
+      ? 'This call is still in progress: it was made before, and that answer was lost.'
+      : 'The call with this idempotency key is still in progress.',
     {
       retryAfterSeconds: seconds,
-      suggestion: 'Repeat the same call with the same key later to get its outcome.',
+      suggestion:
+        key === undefined
+          ? 'Repeat the same call later to get its outcome.'
+          : 'Repeat the same call with the same key later to get its outcome.',
       details: detailsOf(key, startedAt),
     },
   )
@@ -132,7 +176,7 @@ export function inProgress({ key }: KeyedRequest, startedAt: number | undefined,
 
 /** It is unknown whether the first attempt took effect. */
 export function outcomeLost(
-  { key }: KeyedRequest,
+  { key, runAgain }: Pick<KeyedRequest, 'key' | 'runAgain'>,
   startedAt: number | undefined,
   verifyError?: string,
 ): GatewayError {
@@ -141,9 +185,27 @@ export function outcomeLost(
     'The response to the first attempt was lost. The tool is not idempotent, so it was not retried.',
     {
       isUserActionable: true,
-      suggestion:
-        'Check with a read-only tool whether the call took effect; if it did not, repeat it with a new key.',
+      suggestion: `Check with a read-only tool whether the call took effect; if it did not, repeat it ${repetition(key, runAgain)}.`,
       details: { ...detailsOf(key, startedAt), ...(verifyError !== undefined && { verify: verifyError }) },
+    },
+  )
+}
+
+/** How a call is repeated so that it runs. */
+function repetition(key: string | undefined, runAgain: string | undefined): string {
+  if (runAgain === undefined) return 'with a new key'
+  return key === undefined ? `with ${runAgain}` : `with a new key and ${runAgain}`
+}
+
+/** The call ran, and neither its answer nor its outcome is there any more. */
+export function answerNotKept(startedAt: number): GatewayError {
+  return new GatewayError(
+    'OUTCOME_UNKNOWN',
+    'The call was executed before, but that answer was lost, and it was too large to keep.',
+    {
+      isUserActionable: true,
+      suggestion: 'Do not repeat the call; read its effect with another tool.',
+      details: detailsOf(undefined, startedAt),
     },
   )
 }

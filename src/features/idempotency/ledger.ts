@@ -188,7 +188,7 @@ export class Ledger {
     if (existing === undefined) return { kind: 'own', stored: made }
     this.#quota.add(principal, -1, -text.length)
     const stored = decodeCall(existing)
-    if (!stored) throw outcomeLost({ ...keyed, call, id, ttl }, undefined)
+    if (!stored) throw outcomeLost(keyed, undefined)
     return { kind: 'held_elsewhere', stored }
   }
 

@@ -26,6 +26,15 @@ export const idempotencySchema = defineSettings({
       '64MB',
       'How many bytes are remembered for each caller.',
     ),
+    lost_answers: setting(
+      {
+        ...durationSchema,
+        pattern: `^off$|${durationSchema.pattern}`,
+        errorMessage: 'must be off, or a duration such as 60s',
+      },
+      '60s',
+      'How long the outcome of a call is kept whose answer did not reach its client, so that an equal call of the same caller, without a key or with a new one, gets it instead of running again. For tools that change something and are not idempotent. See [Lost answers](safe-actions-reference.md#lost-answers).',
+    ),
     compat: flag(true, 'Whether facts about the key are also sent at `idempotency` of a result.'),
   },
 })
