@@ -6,7 +6,7 @@ import { existsSync, mkdirSync, rmSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { dirname } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { isDeepStrictEqual } from 'node:util'
+import { isDeepStrictEqual, parseEnv } from 'node:util'
 import { readClientConfig } from '../config/import/clients.ts'
 import type { ImportedServer, ImportFinding } from '../config/import/model.ts'
 import { ConfigError } from '../config/problem.ts'
@@ -20,6 +20,7 @@ import {
 import { type Change, memberAt, withChanges } from '../config/import/edit.ts'
 import { parseClientFile } from '../config/import/parse.ts'
 import { readDocument } from '../config/document.ts'
+import { loadSettings } from '../config/load.ts'
 import { loadAddress } from '../config/load-sections.ts'
 import { readText, variablesFile, variablesFor } from '../config/secrets.ts'
 import { isObject } from '../core/json/json.ts'
@@ -28,10 +29,10 @@ import { confirmed } from './ask.ts'
 import { type Given, UsageError } from './command.ts'
 import type { commands } from './commands.ts'
 import { CONFIG_FILE } from './config-file.ts'
-import { clientText, importServers, variablesIn } from './init.ts'
+import { clientText, type ImportedConfig, importServers, variablesIn } from './init.ts'
 import { type Io, pathOf, write } from './io.ts'
 import type { Output } from './output.ts'
-import { replaceText, writePrivate } from './private-file.ts'
+import { replaceText, whyNotReplaceable, writePrivate } from './private-file.ts'
 
 /** The file in which a client has its servers. */
 interface ClientFile {
@@ -41,6 +42,8 @@ interface ClientFile {
   readonly text: string
   /** The names of its servers, without the gateway. */
   readonly names: readonly string[]
+  /** Whether it has the entry of a gateway. */
+  readonly isConnected: boolean
   /** Those of them that the gateway can have, without those of single projects. */
   readonly servers: readonly ImportedServer[]
   readonly findings: readonly ImportFinding[]
@@ -76,14 +79,20 @@ export async function connect(given: Given<typeof commands.connect>, io: Io): Pr
   if (!existsSync(dirname(target))) throw new UsageError(`the folder ${dirname(target)} does not exist`)
   const text = existsSync(target) ? readText(target) : undefined
   const { files, problems } = chosen(given.client, io)
+  const connected = files.find(({ isConnected }) => isConnected)
+  if (text === undefined && connected !== undefined)
+    throw new Error(
+      `${connected.client.name} is connected to a gateway already, whose configuration is not in this folder: name it with --config`,
+    )
   const made = importServers(files, { target, text }, io)
   const { value } = readDocument(made.yaml)
   if (!isObject(value) || !isObject(value.upstreams) || Object.keys(value.upstreams).length === 0)
     throw new Error(`neither ${target} nor a client has a server that can be behind the gateway`)
+  mustLoad(made, target, io)
   const address = addressOf(made.yaml, value, { target, isStarted: given.via === 'command' }, io)
   const connections = files.map((each) => {
     const moved = made.taken.flatMap((server) => (each.servers.includes(server) ? [server.name] : []))
-    return connectionOf(each, { moved, address, isAskedOnce: given.ask === 'gateway' }, io)
+    return connectionOf(each, { moved, address, isAskedOnce: given.ask === 'gateway', target }, io)
   })
   const edits = connections.flatMap((each) => each.edits)
   const isSame = made.yaml === text && edits.length === 0
@@ -125,6 +134,7 @@ function chosen(
 ): { readonly files: readonly ClientFile[]; readonly problems: readonly string[] } {
   const places = placesOf(io)
   const problems: string[] = []
+  const connectedClients: string[] = []
   const files = clientsNamed(names).flatMap((client): ClientFile[] => {
     const paths = client.files(places)
     const present = paths
@@ -139,6 +149,7 @@ function chosen(
         }
       })
     const withServers = present.filter((each) => each.names.length > 0)
+    connectedClients.push(...present.flatMap((each) => (each.isConnected ? [client.name] : [])))
     const own = paths.at(-1)
     if (withServers.length > 0 || names.length === 0 || own === undefined || problems.length > 0)
       return withServers
@@ -146,7 +157,9 @@ function chosen(
   })
   if (files.length > 0) return { files, problems }
   if (problems.length > 0) throw new Error(problems.join('\n'))
-  throw new UsageError(`no client here has MCP servers. Name the one to connect: ${clientIds()}`)
+  const done = [...new Set(connectedClients)]
+  const connected = done.length > 0 ? ` but behind the gateway (${done.join(', ')})` : ''
+  throw new UsageError(`no client here has MCP servers${connected}. Name the one to connect: ${clientIds()}`)
 }
 
 /** The clients of these names; all if there are none. @throws UsageError for the name of another one */
@@ -167,19 +180,51 @@ function placesOf({ env, cwd }: Io): Places {
   return { home: env['HOME'] ?? homedir(), project: cwd, platform: process.platform, env }
 }
 
-/** @throws ConfigError if it cannot be read, or not be changed */
+/** Whether an entry is one that this command writes: an address of a gateway, or a command that starts one. */
+function isOurs(entry: unknown): boolean {
+  const { url, httpUrl, serverUrl, uri, command, cmd, args } = asObject(entry)
+  const words = [command, cmd, args].flat().map(String)
+  if (words.includes('stdio') && words.some((word) => /(?:^|[\\/])(?:gatehouse|main\.js)$/.test(word)))
+    return true
+  return [url, httpUrl, serverUrl, uri].some(
+    (each) => typeof each === 'string' && /^https?:\/\/.+\/mcp$/.test(each),
+  )
+}
+
+/** @throws Error if the configuration would not start, whatever the variables that are not set here have as values */
+function mustLoad({ yaml, variables }: ImportedConfig, target: string, io: Io): void {
+  const named = [...yaml.matchAll(/\$\{([A-Za-z_]\w*)/g)].map(([, name = '']) => [
+    name,
+    'http://unset.invalid',
+  ])
+  const own = variables === undefined ? {} : parseEnv(variables)
+  const env = { ...Object.fromEntries(named), ...variablesFor(target, io.env), ...own }
+  try {
+    loadSettings(yaml, { file: target, env })
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error
+    throw new Error(`nothing was changed, as the configuration would not start: ${error.message}`, {
+      cause: error,
+    })
+  }
+}
+
+/** @throws ConfigError if it cannot be read, or not be changed; UsageError if it cannot be written */
 function clientFile(client: ConnectableClient, file: string): ClientFile {
   const text = textOf(file)
   const { at } = client
+  const why = whyNotReplaceable(file)
+  if (why !== undefined) throw new UsageError(why)
   const servers = asObject(text.trim() === '' ? {} : memberAt(parseClientFile(text, file), at))
-  const names = Object.keys(servers).filter((name) => name !== ENTRY)
-  const nothing = { client, file, text, names, servers: [], findings: [] }
+  const isConnected = isOurs(servers[ENTRY])
+  const names = Object.keys(servers).filter((name) => name !== ENTRY || !isConnected)
+  const nothing = { client, file, text, names, isConnected, servers: [], findings: [] }
   withChanges(text, file, [
     { path: [...at, ENTRY], value: {} },
     ...names.map((name) => ({ path: [...at, name] })),
   ])
   if (names.length === 0) return nothing
-  const others = withChanges(text, file, [{ path: [...at, ENTRY] }])
+  const others = isConnected ? withChanges(text, file, [{ path: [...at, ENTRY] }]) : text
   const read = readClientConfig(others, file, variablesIn)
   const isOwn = ({ name, origin }: ImportedServer): boolean =>
     origin.project === undefined && names.includes(name)
@@ -231,11 +276,12 @@ interface ConnectionOptions {
   readonly address: GatewayAddress
   /** Whether the gateway alone asks before a call. */
   readonly isAskedOnce: boolean
+  readonly target: string
 }
 
 function connectionOf(
   { client, file, text, names }: ClientFile,
-  { moved, address, isAskedOnce }: ConnectionOptions,
+  { moved, address, isAskedOnce, target }: ConnectionOptions,
   io: Io,
 ): Connection {
   const own = (address.isStarted ? undefined : client.byUrl?.(address)) ?? client.byCommand(address)
@@ -244,7 +290,8 @@ function connectionOf(
     { path: [...client.at, ENTRY], value: entry },
     ...moved.map((name) => ({ path: [...client.at, name] })),
   ]
-  const permission = isAskedOnce ? permissionEdit(client, io) : undefined
+  const rules = rulesAbout(client, moved, io)
+  const permission = isAskedOnce && rules.length === 0 ? permissionEdit(client, io) : undefined
   const edits = [
     { file, before: text, after: withChanges(text, file, changes) },
     ...(permission ? [permission] : []),
@@ -257,10 +304,16 @@ function connectionOf(
     entry,
     edits: edits.filter(({ before, after }) => before !== after),
     notes: [
-      ...promptNotes(client, isAskedOnce),
+      ...promptNotes(client, { isAskedOnce, isUnasked: hasPermission(client, io) }),
+      ...rules.map(
+        (rule) =>
+          `${client.name} has the rule ${rule} about a server that is moved, which has no effect any more: write \`hide\` or \`confirm\` of the tool in ${target}`,
+      ),
       ...(address.tokenVariable === undefined
         ? []
-        : [`Set ${address.tokenVariable} to the token of ${client.name}`]),
+        : [
+            `set the variable ${address.tokenVariable} to a token that \`auth\` of the configuration accepts, where ${client.name} is started`,
+          ]),
     ],
   }
 }
@@ -268,13 +321,37 @@ function connectionOf(
 /** Who asks before a call. */
 function promptNotes(
   { name, unasked, permission }: ConnectableClient,
-  isAskedOnce: boolean,
+  { isAskedOnce, isUnasked }: { readonly isAskedOnce: boolean; readonly isUnasked: boolean },
 ): readonly string[] {
   const canBe = unasked !== undefined || permission !== undefined
+  if (!isAskedOnce && isUnasked) return [`${name} does not ask before calls of the gateway`]
   if (!isAskedOnce)
     return canBe ? [`${name} asks before calls as before; with --ask gateway only the gateway asks`] : []
   if (!canBe) return [`${name} has no setting for this: choose "always allow" for the gateway when it asks`]
   return permission?.note === undefined ? [] : [permission.note]
+}
+
+/** Whether the client is told already not to ask about the gateway. */
+function hasPermission({ permission }: ConnectableClient, io: Io): boolean {
+  if (permission === undefined) return false
+  const file = permission.file(placesOf(io))
+  const text = textOf(file)
+  return asList(text.trim() === '' ? [] : memberAt(parseClientFile(text, file), permission.list)).includes(
+    permission.item,
+  )
+}
+
+/** The rules of a client that refuse or ask about tools of servers that are moved. */
+function rulesAbout({ permission }: ConnectableClient, moved: readonly string[], io: Io): readonly string[] {
+  if (permission?.restrictions === undefined) return []
+  const file = permission.file(placesOf(io))
+  const text = textOf(file)
+  const value = text.trim() === '' ? {} : parseClientFile(text, file)
+  const { lists, prefix } = permission.restrictions
+  return lists
+    .flatMap((list) => asList(memberAt(value, list)))
+    .filter((rule) => typeof rule === 'string')
+    .filter((rule) => moved.some((name) => rule === prefix(name) || rule.startsWith(`${prefix(name)}__`)))
 }
 
 function permissionEdit({ permission }: ConnectableClient, io: Io): Edit | undefined {
@@ -300,7 +377,7 @@ function planLines(connections: readonly Connection[], target: string, isNew: bo
       : ['  is connected already']),
     ...edits.slice(1).map((edit) => `  changes ${edit.file}`),
     ...edits.flatMap((edit) =>
-      edit.before === '' ? [] : [`  copy of the file as it is: ${nextBackup(edit.file)}`],
+      edit.before === '' ? [] : [`  keeps a copy of the file: ${nextBackup(edit.file)}`],
     ),
     ...notes.map((note) => `  ${note}`),
   ])
@@ -334,34 +411,57 @@ function textOf(file: string): string {
 /** `gatehouse disconnect [CLIENT…]`: gives clients their servers back. */
 export async function disconnect(given: Given<typeof commands.disconnect>, io: Io): Promise<Output> {
   const places = placesOf(io)
+  const problems: string[] = []
   const edits = clientsNamed(given.client).flatMap((client) => {
     const files = [...client.files(places), ...(client.permission ? [client.permission.file(places)] : [])]
     return files.flatMap((file): (Edit & { readonly client: string })[] => {
-      if (backupsOf(file).length === 0) return []
-      const before = textOf(file)
-      return [{ client: client.id, file, before, after: putBack(client, file, before) }]
+      const [first] = backupsOf(file)
+      if (first === undefined) return []
+      try {
+        const why = whyNotReplaceable(file)
+        if (why !== undefined) throw new UsageError(why)
+        const before = textOf(file)
+        return [{ client: client.id, file, before, after: putBack(client, file, before) }]
+      } catch (error) {
+        if (!(error instanceof ConfigError || error instanceof UsageError)) throw error
+        problems.push(`${error.message}: it stays as it is. Its copy is ${first}`)
+        return []
+      }
     })
   })
+  const code = problems.length > 0 ? 1 : 0
   const json = {
     clients: edits.map(({ client, file }) => ({ client, file })),
+    problems,
     changed: edits.length > 0 && given.yes,
   }
-  if (edits.length === 0) return { json, text: 'No client is connected.' }
+  if (edits.length === 0) return { json, text: [...problems, 'Nothing was put back.'].join('\n'), code }
   const lines = edits.map(({ file, after }) => `${after === '' ? 'removes' : 'puts back'} ${file}`)
-  if (!given.json) write(`${lines.join('\n')}\n`, io)
+  if (!given.json) write(`${[...lines, ...problems].join('\n')}\n`, io)
   if (!given.yes && (given.json || !(await confirmed(QUESTION, ADVICE, io))))
     return { json, text: NOTHING_DONE, code: 1 }
   for (const edit of edits) {
     replaceText(edit.file, edit.before, edit.after)
     for (const copy of backupsOf(edit.file)) rmSync(copy)
   }
-  return { json, text: 'Done. The configuration of the gateway keeps its servers.' }
+  return { json, text: 'Done. The configuration of the gateway keeps its servers.', code }
 }
 
 /** The text of a file before it was connected, with what others changed in it since; empty if there was no file. */
 function putBack(client: ConnectableClient, file: string, now: string): string {
   const copies = backupsOf(file).map(clientText)
-  return copies.reduceRight((text, copy) => undone(client, { file, copy, now: text }), now)
+  return copies.reduceRight((text, copy, index) => {
+    const next = copies[index + 1]
+    // Between this connection and the next one, the entry was removed by hand: what it did is not there any more.
+    const isGone = next !== undefined && !hasEntry(client, file, next)
+    return isGone ? text : undone(client, { file, copy, now: text })
+  }, now)
+}
+
+function hasEntry({ at, permission }: ConnectableClient, file: string, text: string): boolean {
+  const value = text.trim() === '' ? {} : parseClientFile(text, file)
+  const isListed = permission && asList(memberAt(value, permission.list)).includes(permission.item)
+  return isListed === true || Object.hasOwn(asObject(memberAt(value, at)), ENTRY)
 }
 
 /** The text without what one connection changed, which is known by the copy of the file from before it. */
@@ -369,6 +469,8 @@ function undone(
   { at, permission }: ConnectableClient,
   { file, copy, now }: { readonly file: string; readonly copy: string; readonly now: string },
 ): string {
+  // A file that was lost, as by a process that was killed, has nothing to keep.
+  if (now.trim() === '') return copy
   const [before, after] = [copy, now].map((text) => (text.trim() === '' ? {} : parseClientFile(text, file)))
   const [old, present] = [before, after].map((value) => asObject(memberAt(value, at)))
   const missing = Object.entries(old ?? {}).filter(([name]) => !Object.hasOwn(present ?? {}, name))

@@ -179,7 +179,9 @@ function urlSteps(reach: UrlReach, gateway: Gateway) {
       () =>
         target.protocol === 'https:'
           ? tls(host, port)
-          : { skipped: `${target.protocol}//, so there is none` },
+          : {
+              skipped: proxy ? 'it is behind the proxy: see auth' : `${target.protocol}//, so there is none`,
+            },
     ],
     ['well-known', () => wellKnown(url, proxy)],
     ['auth', () => auth(reach, proxy)],
@@ -219,22 +221,26 @@ async function tcp(host: string, port: number, by: string): Promise<string> {
   }
 }
 
+const certificateFixes: Readonly<Record<string, string>> = {
+  CERT_HAS_EXPIRED: 'its owner has to renew the certificate; check the clock of this machine',
+  SELF_SIGNED_CERT_IN_CHAIN: 'set NODE_EXTRA_CA_CERTS to the certificate of its authority',
+  DEPTH_ZERO_SELF_SIGNED_CERT: 'set NODE_EXTRA_CA_CERTS to its certificate',
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE:
+    'the server has to send its intermediate certificates, or set NODE_EXTRA_CA_CERTS',
+  ERR_TLS_CERT_ALTNAME_INVALID: 'the certificate is for another name: correct the host in the URL',
+}
+
 async function tls(host: string, port: number): Promise<string> {
   const socket = connectTls({ host, port, ...(isIP(host) === 0 && { servername: host }) })
   try {
     await opened(socket, 'secureConnect')
     return certificateOf(socket)
   } catch (error) {
-    const fixes: Readonly<Record<string, string>> = {
-      CERT_HAS_EXPIRED: 'its owner has to renew the certificate; check the clock of this machine',
-      SELF_SIGNED_CERT_IN_CHAIN: 'set NODE_EXTRA_CA_CERTS to the certificate of its authority',
-      DEPTH_ZERO_SELF_SIGNED_CERT: 'set NODE_EXTRA_CA_CERTS to its certificate',
-      UNABLE_TO_VERIFY_LEAF_SIGNATURE:
-        'the server has to send its intermediate certificates, or set NODE_EXTRA_CA_CERTS',
-      ERR_TLS_CERT_ALTNAME_INVALID: 'the certificate is for another name: correct the host in the URL',
-    }
     const code = codeOf(error)
-    throw new Failure(`no TLS connection (${code})`, fixes[code] ?? 'check that the port is one for https')
+    throw new Failure(
+      `no TLS connection (${code})`,
+      certificateFixes[code] ?? 'check that the port is one for https',
+    )
   } finally {
     socket.destroy()
   }
@@ -268,7 +274,9 @@ async function wellKnown(url: URL, proxy: Proxy | undefined): Promise<Found> {
     `/.well-known/oauth-protected-resource${path}`,
     '/.well-known/oauth-protected-resource',
   ])) {
-    const response = await request(new URL(place, url), proxy, {})
+    // What a server does with other paths is its own affair: the next steps are about the one that counts.
+    const response = await request(new URL(place, url), proxy, {}).catch((error: unknown) => codeOf(error))
+    if (typeof response === 'string') return { skipped: `${place} was not answered (${response})` }
     const value: unknown = response.ok ? await response.json().catch(() => undefined) : undefined
     const servers = isObject(value) ? value.authorization_servers : undefined
     if (Array.isArray(servers)) return `${place} names ${servers.map(String).join(', ')}`
@@ -281,21 +289,28 @@ async function wellKnown(url: URL, proxy: Proxy | undefined): Promise<Found> {
 async function auth({ url, headers, oauth }: UrlReach, proxy: Proxy | undefined): Promise<Found> {
   if (oauth) return { skipped: `tokens are obtained by ${oauth.grant} when the gateway connects` }
   const own = Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, value.reveal()]))
-  const response = await request(new URL(url), proxy, {
-    accept: 'application/json, text/event-stream',
-    ...own,
+  const accept = 'application/json, text/event-stream'
+  const response = await request(new URL(url), proxy, { accept, ...own }).catch((error: unknown) => {
+    const code = codeOf(error)
+    if (code === LATE) return undefined
+    throw new Failure(
+      `GET ${new URL(url).pathname} failed (${code})`,
+      certificateFixes[code] ?? 'look at its log',
+    )
   })
+  if (!response) return { skipped: 'GET was not answered: the next step tells' }
   await response.body?.cancel().catch(() => undefined)
   const { status } = response
-  if (status !== 401 && status !== 403)
-    return own['authorization'] === undefined ? 'none is required' : 'the token is accepted'
+  const names = Object.keys(own)
+  if (status >= 300 && status < 400) return `it redirects (${status})`
+  if (status !== 401 && status !== 403) return names.length === 0 ? 'none is required' : 'not refused'
   const challenge = response.headers.get('www-authenticate')
   const what =
-    own['authorization'] === undefined ? 'the server requires a token' : 'the server refuses the token'
+    names.length === 0 ? 'the server requires a token' : `the server refuses ${names.join(' and ')}`
   const fix =
-    own['authorization'] === undefined
-      ? 'set `token` or `oauth`'
-      : 'replace the token: it may have ended, or be for another service'
+    names.length === 0
+      ? 'set `token`, `headers` or `oauth`'
+      : 'replace the value: it may have ended, or be for another service'
   throw new Failure(`${what} (${status}${challenge === null ? '' : `, ${challenge.slice(0, 300)}`})`, fix)
 }
 
@@ -306,17 +321,17 @@ async function request(url: URL, proxy: Proxy | undefined, headers: Readonly<Rec
     return await fetch(url, {
       headers,
       redirect: 'manual',
-      signal: AbortSignal.timeout(STEP_TIMEOUT_MS),
+      signal: AbortSignal.timeout(STEP_TIMEOUT_MS / 2),
       ...(agent && { dispatcher: agent }),
     })
   } catch (error) {
-    const cause = error instanceof Error ? error.cause : undefined
-    throw new Failure(
-      `GET ${url.pathname} failed (${codeOf(cause ?? error)})`,
-      'the server closed the connection: look at its log',
-    )
+    if (error instanceof Error && error.name === 'TimeoutError') throw new Error(LATE, { cause: error })
+    // The failure of the connection is the cause of that of `fetch`.
+    throw error instanceof Error && error.cause instanceof Error ? error.cause : error
   }
 }
+
+const LATE = 'no answer in time'
 
 // All servers, as the gateway uses them.
 

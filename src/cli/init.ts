@@ -96,7 +96,7 @@ export function importServers(
     taken: made.taken,
     notes: [
       ...(written.length > 0
-        ? [`Its secrets are in ${variablesFile(target)}: keep that file out of version control.`]
+        ? [`Secrets belong in ${variablesFile(target)}: keep that file out of version control.`]
         : []),
       ...unwritten.map((name) => `Set the variable ${name} yourself: no line of .env can have its value.`),
       ...(unset.length > 0 ? [`Set these variables before you start the gateway: ${unset.join(', ')}`] : []),

@@ -11,6 +11,7 @@ import {
   lockFileText,
   lockText,
   type LockedTool,
+  own,
   readLock,
 } from '../config/lock.ts'
 import type { Descriptor } from '../core/descriptor.ts'
@@ -18,7 +19,7 @@ import { messageOf } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
 import { definitionHash, proofText } from '../core/pack.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
-import { oneLine } from '../core/text/escape.ts'
+import { escapeHidden, oneLine } from '../core/text/escape.ts'
 import type { Gateway } from '../gateway/gateway.ts'
 import { confirmed } from './ask.ts'
 import { didYouMean, type Given, UsageError } from './command.ts'
@@ -64,7 +65,7 @@ export async function accept(given: Given<typeof commands.accept>, io: Io): Prom
   const before = lockIn(text, file)
   const { found, problems } = await readFound({ source, servers, before }, given, io)
   problems.forEach((problem) => printError(problem, io))
-  const known = [before, found].flatMap((each) => Object.keys(each[server ?? ''] ?? {}))
+  const known = [before, found].flatMap((each) => Object.keys(own(each, server ?? '') ?? {}))
   const unknown = problems.length === 0 ? tools.find((tool) => !known.includes(tool)) : undefined
   if (unknown !== undefined)
     throw new Error(`${server} lists no tool "${oneLine(unknown)}"${didYouMean(unknown, known)}`)
@@ -124,7 +125,8 @@ async function readFound(
         problems.push(
           `${name} cannot be read, so it stays as it is in the lock: ${oneLine(messageOf(error))}`,
         )
-        if (before[name]) found[name] = before[name]
+        const kept = own(before, name)
+        if (kept) found[name] = kept
       }
     }
     return { found, problems }
@@ -155,7 +157,7 @@ async function locked(
     judgement: `${classification.op} ${classification.risk}`,
     scopes: [...new Set(scopes.flatMap(([least]) => least ?? []))].toSorted(),
     ...(proved && { proof: proofText(proved.proof) }),
-    description: typeof description === 'string' ? description : '',
+    description: typeof description === 'string' ? escapeHidden(description) : '',
     arguments: isObject(properties) ? Object.keys(properties) : [],
   }
 }

@@ -3,7 +3,10 @@
  * arguments and results.
  */
 import {
+  accessSync,
+  chmodSync,
   closeSync,
+  constants,
   createWriteStream,
   existsSync,
   fchmodSync,
@@ -11,9 +14,13 @@ import {
   ftruncateSync,
   openSync,
   readFileSync,
+  realpathSync,
+  renameSync,
   rmSync,
+  statSync,
   writeFileSync,
 } from 'node:fs'
+import { dirname } from 'node:path'
 import type { Writable } from 'node:stream'
 import { plantedProblem } from '../store/private-folder.ts'
 import { inputPath, type Io, pathOf } from './io.ts'
@@ -41,8 +48,33 @@ export function replaceText(file: string, before: string, after: string): void {
   const now = existsSync(file) ? readFileSync(file, 'utf8') : ''
   if (now !== before)
     throw new Error(`${file} changed in the meantime, and was not written: repeat the command`)
-  if (after === '') rmSync(file, { force: true })
-  else writeFileSync(file, after, { mode: 0o600 })
+  if (after === '') return rmSync(file, { force: true })
+  const target = existsSync(file) ? realpathSync(file) : file
+  const mode = existsSync(file) ? statSync(target).mode & 0o777 : 0o600
+  // Renamed into place: a process that is killed here leaves the old text or the new one.
+  const fresh = `${target}.${process.pid}.gatehouse`
+  try {
+    writeFileSync(fresh, after, { mode, flag: 'wx' })
+    chmodSync(fresh, mode)
+    renameSync(fresh, target)
+  } catch (error) {
+    rmSync(fresh, { force: true })
+    throw error
+  }
+}
+
+/** Why this user cannot replace a file; undefined if that can be done. */
+export function whyNotReplaceable(file: string): string | undefined {
+  const target = existsSync(file) ? realpathSync(file) : file
+  let folder = dirname(target)
+  while (!existsSync(folder)) folder = dirname(folder)
+  try {
+    accessSync(folder, constants.W_OK)
+    if (existsSync(target)) accessSync(target, constants.W_OK)
+    return undefined
+  } catch {
+    return `${file} cannot be written by this user`
+  }
 }
 
 /** @throws Error if another user can have put the file or folder there, such as a link that leads to any one of this user */

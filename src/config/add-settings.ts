@@ -34,6 +34,8 @@ export function addToolSettings(text: string, additions: readonly ToolAddition[]
 /** Adds the servers of another YAML text, with their comments. Their names must be free. */
 export function addServers(text: string, others: string): Added {
   const added = mapAt(parseDocument(others), ['upstreams'])?.items ?? []
+  // Nothing, or comments alone.
+  if (parseDocument(text).contents === null) return { text: `${text}${others}`, count: added.length }
   return changed(text, ['upstreams'], (document) => {
     const { contents } = document
     const upstreams = isMap(contents) && childMap(document, contents, 'upstreams')

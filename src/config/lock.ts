@@ -174,9 +174,9 @@ export function acceptedParts(
   { servers, tools }: { readonly servers: readonly string[]; readonly tools: readonly string[] },
 ): Lock {
   const parts = servers
-    .filter((server) => found[server])
+    .filter((server) => Object.hasOwn(found, server))
     .map((server) => {
-      const [old = {}, now = {}] = [before[server], found[server]]
+      const [old = {}, now = {}] = [own(before, server), own(found, server)]
       if (tools.length === 0) return [server, now] as const
       const others = Object.entries(old).filter(([name]) => !tools.includes(name))
       return [
@@ -194,9 +194,9 @@ export function acceptedParts(
 export function lockChanges(before: Lock, after: Lock, isFull = false): readonly string[] {
   const servers = [...new Set([...Object.keys(before), ...Object.keys(after)])].toSorted()
   return servers.flatMap((server) => {
-    const [old = {}, now = {}] = [before[server], after[server]]
+    const [old = {}, now = {}] = [own(before, server), own(after, server)]
     return [...new Set([...Object.keys(old), ...Object.keys(now)])].toSorted().flatMap((name) => {
-      const [was, is] = [old[name], now[name]]
+      const [was, is] = [own(old, name), own(now, name)]
       if (!was) return is ? [`+ ${server} ${name}: ${is.judgement}`, ...(isFull ? described(is) : [])] : []
       if (!is) return [`- ${server} ${name}`]
       const lines = facts.flatMap((changesOf) => changesOf(was, is))
@@ -205,6 +205,11 @@ export function lockChanges(before: Lock, after: Lock, isFull = false): readonly
       return [`~ ${server} ${name}`, ...lines, ...(isHash ? [ONLY_HASH] : [])]
     })
   })
+}
+
+/** The value of a name that a server chose, which can be that of a method of all objects. */
+export function own<Value>(values: Readonly<Record<string, Value>>, name: string): Value | undefined {
+  return Object.hasOwn(values, name) ? values[name] : undefined
 }
 
 const ONLY_HASH = '    (its title, its annotations, or something in its schemas)'

@@ -33,6 +33,11 @@ interface Permission {
   /** A list of what needs no prompt. */
   readonly list: readonly string[]
   readonly item: string
+  /** Lists of what is refused, or asked about, and the rule for all tools of a server there. */
+  readonly restrictions?: {
+    readonly lists: readonly (readonly string[])[]
+    readonly prefix: (server: string) => string
+  }
   /** What else the change does. */
   readonly note?: string
 }
@@ -89,6 +94,13 @@ export const connectable: readonly ConnectableClient[] = [
       file: ({ home }) => join(home, '.claude', 'settings.json'),
       list: ['permissions', 'allow'],
       item: `mcp__${ENTRY}`,
+      restrictions: {
+        lists: [
+          ['permissions', 'deny'],
+          ['permissions', 'ask'],
+        ],
+        prefix: (server) => `mcp__${server}`,
+      },
     },
   },
   {

@@ -77,7 +77,8 @@ const editors: Readonly<Record<Syntax, (text: string, change: Change) => string>
     const rest = withoutTables(text, path)
     if (value === undefined) return rest
     const start = rest.trim() === '' ? '' : `${rest.trimEnd()}\n\n`
-    return `${start}${tomlText(nested(path, value)).trim()}\n`
+    const made = `${tomlText(nested(path, value)).trim()}\n`
+    return text.includes('\r\n') ? `${start}${made}`.replaceAll(/\r?\n/g, '\r\n') : `${start}${made}`
   },
 }
 
@@ -94,13 +95,19 @@ function formatOf(text: string): FormattingOptions {
 /** The text without the table at a path and those below it, or without its line if that is where it is. */
 function withoutTables(text: string, path: readonly string[]): string {
   let table: readonly string[] = []
-  const lines = text.split(/(?<=\n)/).filter((line) => {
+  const kept: string[] = []
+  // Comments behind the last line of a table are about the next one.
+  let comments: string[] = []
+  for (const line of text.split(/(?<=\n)/)) {
     const header = /^\s*\[\[?\s*(.+?)\s*\]?\]\s*(?:#.*)?$/.exec(line.trimEnd())?.[1]
     if (header !== undefined) table = keysOf(header)
     const key = header === undefined ? (/^\s*([^=#]+?)\s*=/.exec(line)?.[1] ?? '') : ''
-    return !startsWith([...table, ...keysOf(key)], path)
-  })
-  return lines.join('')
+    const isRemoved = startsWith([...table, ...keysOf(key)], path)
+    const isComment = /^\s*#/.test(line)
+    if (isRemoved) comments = isComment ? [...comments, line] : []
+    else kept.push(...comments.splice(0), line)
+  }
+  return [...kept, ...comments].join('')
 }
 
 /** The keys of a dotted key of TOML, whose parts can be in quotes. */

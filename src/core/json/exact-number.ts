@@ -101,10 +101,13 @@ export interface Decimal {
 
 export const ZERO: Decimal = { digits: 0n, exponent: 0 }
 
+const MAX_DECIMAL_LENGTH = 802
+
 /** The exact value of a number, or of a text with one in plain digits; undefined for others, and beyond 400 digits. */
 export function decimalOf(value: unknown): Decimal | undefined {
   const isText = typeof value === 'string' && /^-?\d{1,400}(?:\.\d{1,400})?$/.test(value)
-  const found = isText || isNumber(value) ? parts(String(value)) : undefined
+  const text = isText || isNumber(value) ? String(value) : ''
+  const found = text === '' || text.length > MAX_DECIMAL_LENGTH ? undefined : parts(text)
   return found && Math.abs(found.exponent) <= MAX_ZEROS ? found : undefined
 }
 

@@ -126,7 +126,7 @@ const spendingKind: RecordKind<Spending> = {
 interface Charge<Taken> {
   /** @throws the refusal of the call */
   reserve(): Promise<Taken | undefined>
-  refund(): void
+  refund(): void | Promise<void>
   executed?(taken: Taken): void
 }
 
@@ -137,10 +137,10 @@ export async function settled<Taken>(call: Call, next: Handler, charge: Charge<T
   try {
     const outcome = await next(call)
     if (isExecuted(outcome)) charge.executed?.(taken)
-    else charge.refund()
+    else await charge.refund()
     return outcome
   } catch (error) {
-    if (isNotExecuted(error)) charge.refund()
+    if (isNotExecuted(error)) await charge.refund()
     throw error
   }
 }

@@ -6,8 +6,10 @@ import { hash } from 'node:crypto'
 import type { Call, Handler, Outcome } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { type Decimal, decimalOf, decimalText, isMore, plus, ZERO } from '../../core/json/exact-number.ts'
-import { follow, parseSteps, type Step } from '../../core/json/path.ts'
-import { background } from '../../core/log.ts'
+import type { Finding } from '../../core/findings.ts'
+import { asObject, isObject } from '../../core/json/json.ts'
+import { within } from '../../core/time/waiting.ts'
+import { parseSteps, type Step } from '../../core/json/path.ts'
 import { fits } from '../../core/text/pattern.ts'
 import { world } from '../../core/world.ts'
 import type { Feature, Services, SettingsOf } from '../feature.ts'
@@ -15,7 +17,7 @@ import { type ArgumentLimitSettings, argumentLimitsSchema, type PERIOD_MS } from
 import { Account, settled } from './account.ts'
 
 type Rule = ArgumentLimitSettings['arguments'][number]
-type Deps = Pick<Services, 'log' | 'store'>
+type Deps = Pick<Services, 'log' | 'store' | 'servers'>
 
 /** The caller under which what all callers take together is kept. */
 const ALL_CALLERS = '*'
@@ -43,7 +45,47 @@ export const argumentLimits: Feature<ArgumentLimitSettings> = {
         }
       },
     },
+    problems: () => pathProblems(settings, deps),
   }),
+}
+
+/** How long a server may take to list its tools for the check of paths, in milliseconds. */
+const LISTING_TIMEOUT_MS = 10_000
+
+/** The rules whose path begins with an argument that none of their tools has: they would limit nothing. */
+async function pathProblems(
+  settings: SettingsOf<ArgumentLimitSettings>,
+  { servers }: Deps,
+): Promise<readonly Finding[]> {
+  const common = settings().arguments
+  const all = servers.names().filter((name) => settings(name).arguments.length > 0)
+  const listed = await Promise.all(
+    all.map(async (name) => {
+      const tools = await within(
+        servers.tools(name).catch(() => []),
+        LISTING_TIMEOUT_MS,
+        [],
+      )
+      return { name, tools, rules: settings(name).arguments }
+    }),
+  )
+  const found = new Map<string, { readonly finding: Finding; hasArgument: boolean }>()
+  for (const { name, tools, rules } of listed) {
+    const place = rules === common ? ['limits'] : ['upstreams', name, 'limits']
+    for (const [index, { tool, sum, count = '' }] of rules.entries()) {
+      const [first] = parseSteps(sum ?? count) ?? []
+      const path = [...place, 'arguments', String(index), sum === undefined ? 'count' : 'sum']
+      for (const { name: own, definition } of tools) {
+        const { properties } = asObject(definition.inputSchema)
+        if (!fits(tool, own) || !isObject(properties) || typeof first !== 'string') continue
+        const message = `${own} of ${name} has no argument \`${first}\`, so this limits nothing`
+        const known = found.get(path.join('.')) ?? { finding: { path, message }, hasArgument: false }
+        known.hasArgument ||= Object.hasOwn(properties, first)
+        found.set(path.join('.'), known)
+      }
+    }
+  }
+  return [...found.values()].flatMap(({ finding, hasArgument }) => (hasArgument ? [] : [finding]))
 }
 
 /** A rule for a tool, with what it is about. */
@@ -121,36 +163,42 @@ function chargesOf(call: Call, limits: readonly Limit[]): readonly Taken[] {
   })
 }
 
-/** The sum or number of the values at a path; nothing where there is none. */
-function amountIn(call: Call, { sum, count }: Rule, steps: readonly Step[]): Decimal {
+/** The sum or number of the values at a path; nothing where there is none. @throws INVALID_INPUT if that cannot be told */
+function amountIn(call: Call, { sum, count = '' }: Rule, steps: readonly Step[]): Decimal {
   const found = valuesAt(call.params.fields.arguments, steps)
+  if (!found) throw unjudged(sum ?? count)
   if (sum === undefined) return decimalOf(found.length) ?? ZERO
   return found.reduce<Decimal>((total, value) => {
     const number = decimalOf(value)
-    if (!number) throw unjudged(sum ?? count ?? '')
+    if (!number) throw unjudged(sum)
     // A negative amount would make room for others.
     return number.digits < 0n ? total : plus(total, number)
   }, ZERO)
 }
 
-/** The values at a path, each element of a list by itself, also where others have none. */
-function valuesAt(value: unknown, steps: readonly Step[]): readonly unknown[] {
-  const each = steps.indexOf(null)
-  const found = follow(value, each === -1 ? steps : steps.slice(0, each))
-  if (each === -1) return found === undefined || found === null ? [] : [found]
-  return Array.isArray(found)
-    ? found.flatMap((item) => valuesAt(item, steps.slice(each + 1)))
-    : found === undefined
-      ? []
-      : [found]
+/**
+ * The values at a path; none where it leads to nothing. Undefined if the arguments have another form than the path, such as JSON as
+ * a text: a server may read it, and the limit would not hold.
+ */
+function valuesAt(value: unknown, [step, ...rest]: readonly Step[]): readonly unknown[] | undefined {
+  if (value === undefined || value === null) return []
+  if (step === undefined) return [value]
+  if (typeof step === 'string') {
+    if (!isObject(value)) return undefined
+    return Object.hasOwn(value, step) ? valuesAt(value[step], rest) : []
+  }
+  if (!Array.isArray(value)) return undefined
+  const items: readonly unknown[] = step === null ? value : [value[step]]
+  const found = items.map((item) => valuesAt(item, rest))
+  return found.includes(undefined) ? undefined : found.flatMap((each) => each ?? [])
 }
 
 function unjudged(path: string): GatewayError {
   return new GatewayError(
     'INVALID_INPUT',
-    `The gateway limits ${path}, which must be a number, or a text with one.`,
+    `The gateway limits ${path}, and cannot tell it from these arguments.`,
     {
-      suggestion: 'Send the amount as a number without a unit.',
+      suggestion: 'Send objects and lists as JSON and not as text, and amounts as numbers without a unit.',
     },
   )
 }
@@ -171,16 +219,18 @@ function tooMuch({ tool, sum, count }: Rule, amount: Decimal, limit: Decimal): G
 function limited(call: Call, next: Handler, limits: readonly Limit[], { log }: Deps): Promise<Outcome> {
   const at = world.now()
   const reserved: Taken[] = []
-  const giveBack = (): void => {
+  const giveBack = async (): Promise<void> => {
     for (const { account, caller, amount } of reserved)
-      background(account.spend(caller, { ...amount, digits: -amount.digits }, at), log)
+      await account.spend(caller, { ...amount, digits: -amount.digits }, at).catch((error: unknown) => {
+        log.warn('limits.not_given_back', { reason: String(error) })
+      })
   }
   return settled(call, next, {
     async reserve() {
       for (const taken of chargesOf(call, limits)) {
         // The limit holds also if the store cannot be asked: the call is refused then.
-        await taken.account.spend(taken.caller, taken.amount, at).catch((error: unknown) => {
-          giveBack()
+        await taken.account.spend(taken.caller, taken.amount, at).catch(async (error: unknown) => {
+          await giveBack()
           throw error
         })
         reserved.push(taken)

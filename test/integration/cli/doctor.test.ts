@@ -109,9 +109,12 @@ describe('gatehouse doctor', () => {
         note: expect.stringContaining('https://idp.example.com'),
       }),
     )
-    expect(missing.failed).toMatchObject({ step: 'auth', fix: 'set `token` or `oauth`' })
+    expect(missing.failed).toMatchObject({ step: 'auth', fix: 'set `token`, `headers` or `oauth`' })
     const refused = await examined({ url, token: '${TOKEN}' }, { TOKEN: 'very-secret-token-of-mine' })
-    expect(refused.failed).toMatchObject({ step: 'auth', note: expect.stringContaining('refuses the token') })
+    expect(refused.failed).toMatchObject({
+      step: 'auth',
+      note: expect.stringContaining('refuses authorization'),
+    })
     expect(JSON.stringify(refused.steps)).not.toContain('very-secret')
   })
 

@@ -90,7 +90,7 @@ describe('gatehouse init', () => {
     const written = await runCommand(['init', '--from', 'cline_mcp_settings.json'], { cwd })
     expect([written.code, written.stderr]).toEqual([0, ''])
     expect(written.stdout).toContain(
-      `Its secrets are in ${join(cwd, '.env')}: keep that file out of version control.`,
+      `Secrets belong in ${join(cwd, '.env')}: keep that file out of version control.`,
     )
     expect(readFileSync(join(cwd, '.env'), 'utf8')).toBe('API_KEY="pump\'kin #1"\n')
     expect(statSync(join(cwd, '.env')).mode & 0o777).toBe(0o600)

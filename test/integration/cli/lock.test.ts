@@ -39,7 +39,8 @@ async function site(first: readonly Json[]) {
 
 describe('gatehouse lock', () => {
   test('writes the same text for the same tools, in whatever order they are listed', async () => {
-    const { lock, read, list } = await site([tool('get_note'), tool('delete_note')])
+    const odd = ['constructor', 'toString', '__proto__', 'hasOwnProperty'].map((name) => tool(name))
+    const { lock, read, list } = await site([tool('get_note'), tool('delete_note'), ...odd])
     expect(await lock()).toMatchObject({
       code: 0,
       stdout: expect.stringContaining('+ one delete_note: delete destructive'),
@@ -49,7 +50,7 @@ describe('gatehouse lock', () => {
     expect(text).toMatch(
       /get_note:\n +definition: [0-9a-f]{32}\n +judgement: read safe\n +scopes:\n +- read:one\n/,
     )
-    list([tool('delete_note'), tool('get_note')])
+    list([...odd, tool('delete_note'), tool('get_note')])
     expect(await lock('--check')).toMatchObject({
       code: 0,
       stdout: expect.stringContaining('The servers are as in'),
@@ -104,7 +105,7 @@ describe('gatehouse lock', () => {
     writeFileSync(file, 'version: 7\n')
     expect(await lock('--check')).toMatchObject({
       code: 1,
-      stderr: expect.stringContaining('no lock of version 1'),
+      stderr: expect.stringContaining(`${file}: it is no lock of version 1`),
     })
   })
 })

@@ -5,7 +5,8 @@ import { scriptedServer } from '../../support/scripted-server.ts'
 import type { Json } from '../../support/server/json.ts'
 
 const pay = { name: 'pay_bill', description: 'Pays.', inputSchema: { type: 'object' } }
-const remove = { name: 'delete_files', description: 'Deletes.', inputSchema: { type: 'object' } }
+const removing = { type: 'object', properties: { ids: { type: 'array' } } }
+const remove = { name: 'delete_files', description: 'Deletes.', inputSchema: removing }
 
 it('what arguments add up to is limited across sessions and restarts, before a person is asked', async () => {
   const server = await scriptedServer(
@@ -60,4 +61,17 @@ it('what arguments add up to is limited across sessions and restarts, before a p
     content: [{ text: 'done' }],
   })
   expect(made()).toBe(2)
+})
+
+it('a rule about an argument that its tools do not have is a problem of the configuration', async () => {
+  const server = await scriptedServer({ tools: {} }, { 'tools/list': () => ({ tools: [pay, remove] }) })
+  onTestFinished(() => server.close())
+  const rules = [
+    { tool: 'delete_*', count: '$.id[*]', most: 2 },
+    { tool: '*', count: '$.ids[*]', most: 2 },
+    { tool: 'pay_*', sum: '$.amount', most: 2 },
+  ]
+  const gateway = await localGateway({ limits: { arguments: rules }, upstreams: { one: server.url } })
+  onTestFinished(() => gateway.close())
+  expect(gateway.collisions).toEqual(['delete_files of one has no argument `id`, so this limits nothing'])
 })

@@ -245,7 +245,7 @@ describe('gatehouse connect', () => {
     const auth = 'auth: { jwt: { issuer: "https://idp.example.com" } }\nupstreams: { files: files-server }\n'
     const { read, gatehouse } = someone({ 'work/gateway.config.yaml': auth, [CURSOR]: '{}' })
     const { stdout } = await gatehouse('connect', 'cursor', 'codex', 'claude-desktop', '--yes')
-    expect(stdout).toContain('Set GATEHOUSE_TOKEN')
+    expect(stdout).toContain('set the variable GATEHOUSE_TOKEN')
     const url = 'http://127.0.0.1:8900/mcp'
     expect(JSON.parse(read(CURSOR)).mcpServers.gatehouse).toEqual({
       url,
@@ -284,6 +284,35 @@ describe('gatehouse connect', () => {
     expect(await gatehouse('connect', 'codex', '--yes')).toMatchObject({ code: 1 })
   })
 
+  test('keeps the comments of other tables, and line ends, in TOML', async () => {
+    const text = [
+      '# of mine',
+      '[mcp_servers.a]',
+      'command = "a" # run',
+      '# inside',
+      'args = []',
+      '',
+      '# about profiles',
+      '[[profiles]]',
+      'name = "x"',
+      '',
+    ].join('\r\n')
+    const { read, gatehouse } = someone({ '.codex/config.toml': text })
+    await gatehouse('connect', '--yes')
+    expect(read('.codex/config.toml').split('\r\n')).toEqual([
+      '# of mine',
+      '# about profiles',
+      '[[profiles]]',
+      'name = "x"',
+      '',
+      '[mcp_servers.gatehouse]',
+      'url = "http://127.0.0.1:8900/mcp"',
+      '',
+    ])
+    await gatehouse('disconnect', '--yes')
+    expect(read('.codex/config.toml')).toBe(text)
+  })
+
   test('writes through a link, and keeps line ends, indentation and a byte order mark', async () => {
     const before =
       '\uFEFF{\r\n\t"mcpServers": {\r\n\t\t"files": { "command": "files-server", "timeout": 12345678901234567890 }\r\n\t}\r\n}\r\n'
@@ -314,8 +343,78 @@ describe('gatehouse connect', () => {
     })
     expect(await gatehouse('disconnect', '--yes')).toMatchObject({
       code: 0,
-      stdout: 'No client is connected.\n',
+      stdout: 'Nothing was put back.\n',
     })
+  })
+
+  test.each(['', undefined])('restores a file that was lost, to the letter: %j', async (now) => {
+    const before = '{"history":[1],"mcpServers":{"a":{"command":"a"}}}'
+    const { at, put, read, gatehouse } = someone({ '.claude.json': before })
+    await gatehouse('connect', '--yes')
+    if (now === undefined) rmSync(at('.claude.json'))
+    else put('.claude.json', now)
+    expect(await gatehouse('disconnect', '--yes')).toMatchObject({ code: 0 })
+    expect(read('.claude.json')).toBe(before)
+  })
+
+  test('does not bring back what was removed by hand between two connections', async () => {
+    const { read, put, gatehouse } = someone({ [CURSOR]: withServers({ a: { command: 'a' } }) })
+    await gatehouse('connect', '--yes')
+    put(CURSOR, withServers({ b: { command: 'b' } }))
+    await gatehouse('connect', '--yes')
+    await gatehouse('disconnect', '--yes')
+    expect(JSON.parse(read(CURSOR)).mcpServers).toEqual({ b: { command: 'b' } })
+  })
+
+  test('names the rules of a client that have no effect any more, and leaves its prompts alone then', async () => {
+    const rules = { permissions: { deny: ['mcp__b__delete_all', 'mcp__bb'], ask: ['mcp__b', 'Bash(rm *)'] } }
+    const { read, gatehouse } = someone({
+      '.claude.json': withServers({ b: { command: 'b' } }),
+      '.claude/settings.json': JSON.stringify(rules),
+    })
+    const { stdout } = await gatehouse('connect', '--yes', '--ask', 'gateway')
+    expect(stdout).toContain('has the rule mcp__b__delete_all about a server that is moved')
+    expect(stdout).toContain('has the rule mcp__b about a server that is moved')
+    expect(stdout).not.toContain('rule mcp__bb')
+    expect(JSON.parse(read('.claude/settings.json'))).toEqual(rules)
+  })
+
+  test('moves a server of the person that is named gatehouse', async () => {
+    const servers = { gatehouse: { command: 'npx', args: ['-y', 'another-gatehouse'] } }
+    const { read, gatehouse, upstreams } = someone({ [CURSOR]: withServers(servers) })
+    await gatehouse('connect', '--yes')
+    expect(Object.values(upstreams() as object)).toEqual(['npx -y another-gatehouse'])
+    await gatehouse('disconnect', '--yes')
+    expect(JSON.parse(read(CURSOR)).mcpServers).toEqual(servers)
+  })
+
+  test('changes nothing if the configuration would not start, or another folder has it', async () => {
+    const before = withServers({ a: { command: 'a' } })
+    const bad = someone({ [CURSOR]: before, 'work/gateway.config.yaml': 'bogus: 1\nupstreams: { x: y }\n' })
+    expect(await bad.gatehouse('connect', '--yes')).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('nothing was changed, as the configuration would not start'),
+    })
+    expect(bad.read(CURSOR)).toBe(before)
+    const two = someone({ [CURSOR]: before })
+    await two.gatehouse('connect', '--yes')
+    const { mcpServers } = JSON.parse(two.read(CURSOR))
+    two.put(CURSOR, withServers({ ...mcpServers, b: { command: 'b' } }))
+    expect(await two.gatehouse('connect', '--yes', '--config', '../other.yaml')).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('is connected to a gateway already'),
+    })
+    expect(existsSync(two.at('other.yaml'))).toBe(false)
+  })
+
+  test('adds to a configuration that is empty', async () => {
+    const { read, gatehouse, upstreams } = someone({
+      [CURSOR]: withServers({ a: { command: 'a' } }),
+      'work/gateway.config.yaml': '# mine\n',
+    })
+    expect(await gatehouse('connect', '--yes')).toMatchObject({ code: 0 })
+    expect(read('work/gateway.config.yaml')).toMatch(/^# mine\n/)
+    expect(upstreams()).toEqual({ a: 'a' })
   })
 
   test('keeps the copy of a file that it cannot put back', async () => {

@@ -80,6 +80,30 @@ describe('a limit of what arguments add up to', () => {
     },
   )
 
+  it.each([
+    ['$.payment.amount', { payment: '{"amount":51}' }],
+    ['$.payment.amount', { payment: [{ amount: 51 }] }],
+    ['$.items[*].amount', { items: [[{ amount: 60 }]] }],
+    ['$.items[*].amount', { items: '[{"amount":60}]' }],
+    ['$.items[0].amount', { items: { 0: { amount: 60 } } }],
+  ] as const)('refuses arguments in which %s has another form: %j', async (sum, args) => {
+    await expect(limited([{ tool: 't', sum, most: 50 }])(args)).rejects.toEqual(refused('INVALID_INPUT'))
+  })
+
+  it.each([{ ids: '[1,2,3,4,5]' }, { ids: '1,2,3,4' }, { ids: { a: 1, b: 2, c: 3 } }])(
+    'refuses what it cannot count: %j',
+    async (args) => {
+      const call = limited([{ tool: 't', count: '$.ids[*]', most: 2 }])
+      await expect(call(args)).rejects.toEqual(refused('INVALID_INPUT'))
+      for (const nothing of [{ ids: null }, { ids: [] }, {}]) await call(nothing)
+    },
+  )
+
+  it('refuses a number that is too long to be added up', async () => {
+    const amount = parseJson(`{"amount":1${'0'.repeat(1_000_000)}}`) as Json
+    await expect(limited(daily)(amount)).rejects.toEqual(refused('INVALID_INPUT'))
+  })
+
   it('takes nothing for an amount that is negative, null or absent', async () => {
     const call = limited(daily)
     await call({ amount: 100 })
