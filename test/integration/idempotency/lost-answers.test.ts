@@ -4,6 +4,8 @@ import { answeringServer } from '../../support/answering-server.ts'
 import { textOf } from '../../support/client/options.ts'
 import { until } from '../../support/condition.ts'
 import type { FakeClient } from '../../support/fake-client.ts'
+import { gatewayProgram } from '../../support/gateway-process.ts'
+import { configFile } from '../../support/gateway-with.ts'
 import { callsOf, clientOf, codeOf, httpServer } from '../../support/journey.ts'
 import { localGateway } from '../../support/local-gateway.ts'
 import { chargingField, meantTwice, storm, stormClients, tokenOf } from '../../support/retry-storm.ts'
@@ -165,4 +167,25 @@ it('a model that only writes arguments says that it means a call twice', async (
   expect(meant.result).not.toHaveProperty('_meta')
   expect(callsOf(server, 'slow')).toBe(2)
   expect(server.received('tools/call')[1]?.text).not.toContain('run_again')
+})
+
+it('clients on stdio, of both eras, get the outcome of the call that they cancelled', async () => {
+  const server = await httpServer()
+  const once = { op: 'write', idempotent: false, confirm: 'never' }
+  const one = { url: server.url, revision: '2025-11-25', tools: { slow: once } }
+  const file = await configFile({ store: 'memory', upstreams: { one } })
+  onTestFinished(() => file.remove())
+  const [command = '', ...first] = gatewayProgram()
+  const args = [...first, 'stdio', '--config', file.path]
+  const repeat = async (revision: '2025-11-25' | '2026-07-28'): Promise<void> => {
+    const client = await clientOf({ url: '' }, { revision, transport: 'stdio', command, args })
+    const params = { name: 'slow', arguments: { ms: 100, steps: 1, revision } }
+    const calls = (): number =>
+      server.received('tools/call').filter(({ text }) => text.includes(`"revision":"${revision}"`)).length
+    await cancelled(client, params, () => calls() === 1)
+    const repeated = await client.request('tools/call', params)
+    expect(JSON.stringify(repeated.result)).toContain('was not run again')
+    expect(calls()).toBe(1)
+  }
+  await Promise.all([repeat('2025-11-25'), repeat('2026-07-28')])
 })
