@@ -6,6 +6,7 @@ import { hash } from 'node:crypto'
 import type { Call, Handler, Outcome } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { type Decimal, decimalOf, decimalText, isMore, plus, ZERO } from '../../core/json/exact-number.ts'
+import type { Descriptor } from '../../core/descriptor.ts'
 import type { Finding } from '../../core/findings.ts'
 import { asObject, isObject } from '../../core/json/json.ts'
 import { within } from '../../core/time/waiting.ts'
@@ -58,34 +59,48 @@ async function pathProblems(
   { servers }: Deps,
 ): Promise<readonly Finding[]> {
   const common = settings().arguments
-  const all = servers.names().filter((name) => settings(name).arguments.length > 0)
   const listed = await Promise.all(
-    all.map(async (name) => {
-      const tools = await within(
+    servers.names().flatMap((name) => {
+      const rules = settings(name).arguments
+      if (rules.length === 0) return []
+      const tools = within(
         servers.tools(name).catch(() => []),
         LISTING_TIMEOUT_MS,
         [],
       )
-      return { name, tools, rules: settings(name).arguments }
+      const place = rules === common ? ['limits'] : ['upstreams', name, 'limits']
+      return tools.then((found) =>
+        rules.flatMap((rule, index) => uses(rule, found, [...place, 'arguments', String(index)])),
+      )
     }),
   )
-  const found = new Map<string, { readonly finding: Finding; hasArgument: boolean }>()
-  for (const { name, tools, rules } of listed) {
-    const place = rules === common ? ['limits'] : ['upstreams', name, 'limits']
-    for (const [index, { tool, sum, count = '' }] of rules.entries()) {
-      const [first] = parseSteps(sum ?? count) ?? []
-      const path = [...place, 'arguments', String(index), sum === undefined ? 'count' : 'sum']
-      for (const { name: own, definition } of tools) {
-        const { properties } = asObject(definition.inputSchema)
-        if (!fits(tool, own) || !isObject(properties) || typeof first !== 'string') continue
-        const message = `${own} of ${name} has no argument \`${first}\`, so this limits nothing`
-        const known = found.get(path.join('.')) ?? { finding: { path, message }, hasArgument: false }
-        known.hasArgument ||= Object.hasOwn(properties, first)
-        found.set(path.join('.'), known)
-      }
-    }
-  }
-  return [...found.values()].flatMap(({ finding, hasArgument }) => (hasArgument ? [] : [finding]))
+  const byRule = Map.groupBy(listed.flat(), ({ path }) => path.join('.'))
+  return [...byRule.values()].flatMap(([first, ...others]) =>
+    first && [first, ...others].every(({ isKnown }) => !isKnown)
+      ? [{ path: first.path, message: first.message }]
+      : [],
+  )
+}
+
+interface Use extends Finding {
+  /** Whether the tool has the argument. */
+  readonly isKnown: boolean
+}
+
+/** The tools that a rule is about and that say which arguments they have. */
+function uses(
+  { tool, sum, count = '' }: Rule,
+  tools: readonly Descriptor[],
+  place: readonly string[],
+): Use[] {
+  const [first] = parseSteps(sum ?? count) ?? []
+  const path = [...place, sum === undefined ? 'count' : 'sum']
+  return tools.flatMap(({ upstream, name, definition }): Use[] => {
+    const { properties } = asObject(definition.inputSchema)
+    if (!fits(tool, name) || !isObject(properties) || typeof first !== 'string') return []
+    const message = `${name} of ${upstream} has no argument \`${first}\`, so this limits nothing`
+    return [{ path, message, isKnown: Object.hasOwn(properties, first) }]
+  })
 }
 
 /** A rule for a tool, with what it is about. */
