@@ -146,7 +146,7 @@ function upstreamSettings(
     revision,
     isolation,
     trust: upstream.trust ?? (url === undefined || upstream.gateway_key !== undefined),
-    ...(upstream.schemas === 'keep' && { keepsSchemas: true }),
+    ...(upstream.schemas === 'repair' && { repairsSchemas: true }),
     ...(upstream.sandbox === true && { isSandbox: true }),
     ...(upstream.gateway_key !== undefined && { gatewayKey: upstream.gateway_key }),
     roots,

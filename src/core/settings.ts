@@ -160,8 +160,8 @@ export interface UpstreamSettings {
   readonly isolation: 'auto' | 'shared' | 'per_client'
   /** Whether the server's annotations of its tools are believed. */
   readonly trust: boolean
-  /** The input schemas of its tools are listed as they are, also those that providers refuse. */
-  readonly keepsSchemas?: true
+  /** The input schemas of its tools are listed as the providers of models take them. */
+  readonly repairsSchemas?: true
   /** Calls that would write are answered as dry runs. */
   readonly isSandbox?: true
   /**

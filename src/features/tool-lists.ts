@@ -87,9 +87,9 @@ export function describingTools(describe: (tool: Payload) => Payload): Middlewar
 /** Lists tools with schemas that every client can use; features below it read those of the server. */
 export function repairedLists(
   { method }: Target,
-  { keepsSchemas }: UpstreamSettings,
+  { repairsSchemas }: UpstreamSettings,
 ): Middleware | undefined {
-  if (method !== 'tools/list' || keepsSchemas === true) return undefined
+  if (method !== 'tools/list' || repairsSchemas !== true) return undefined
   return describingTools((tool) => repairedTool(tool).tool)
 }
 

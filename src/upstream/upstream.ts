@@ -328,7 +328,7 @@ class ConfiguredUpstream implements Upstream {
       list === undefined
         ? checkedDeclaration(result)
         : checkedPage(this.#bounded(result, name, list), list, {
-            isForProviders: this.settings.keepsSchemas !== true,
+            isForProviders: this.settings.repairsSchemas === true,
           })
     const asked = list === undefined && era === 'legacy' ? 'initialize' : name
     this.findings.set(asked, found, params.fields.cursor !== undefined)

@@ -73,9 +73,9 @@ const schemasSchema = {
 /** The JSON Schema of `schemas` for all servers. */
 export const commonSchemasSchema = {
   ...schemasSchema,
-  default: 'repair',
+  default: 'keep',
   description:
-    'How tools are listed whose input schema the providers of models refuse, and with it all other tools: `repair` lists them with a schema that OpenAI, Anthropic and Gemini take, and leaves out, with the reason, only those for which there is none; `keep` lists what the server says. Calls are checked against the schema of the server in any case. See [Lists that every client can read](guard.md#lists-that-every-client-can-read).',
+    'How tools are listed whose input schema the providers of models refuse, and with it all other tools: `keep` lists what the server says, with every keyword, as the specification wants; `repair` lists them with a schema that OpenAI, Anthropic and Gemini take, and leaves out, with the reason, only those for which there is none. Calls are checked against the schema of the server in any case. See [Lists that every client can read](guard.md#lists-that-every-client-can-read).',
 } as const
 
 /** A gateway key, which is a thumbprint (RFC 7638), or `auto`; and the message for other values. */

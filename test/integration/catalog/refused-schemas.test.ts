@@ -62,7 +62,7 @@ beforeAll(async () => {
     stdio: local,
     kept: { url: remote.url, schemas: 'keep' },
   }
-  gateway = await startGateway({ features: { confirm: 'off' }, upstreams })
+  gateway = await startGateway({ schemas: 'repair', features: { confirm: 'off' }, upstreams })
 })
 afterAll(async () => {
   await gateway.close()
@@ -121,14 +121,14 @@ it('what is left out is in the log and in the output of check, with a pointer to
     expect.objectContaining({ method: 'tools/list', pointer: '/inputSchema/oneOf' }),
   )
   const path = join(folder(), 'gateway.config.yaml')
-  writeFileSync(path, JSON.stringify({ upstreams: { stdio: local } }))
+  writeFileSync(path, JSON.stringify({ schemas: 'repair', upstreams: { stdio: local } }))
   const { stdout } = await runCommand(['check', '--config', path])
   expect(stdout).toMatch(/^ {2}tools\/list: bad_\d+: .* the entry is left out \(\/inputSchema\/oneOf\)$/m)
 })
 
 it('lint --fix prints for each tool the JSON Patch that makes its schema one that providers take', async () => {
   const path = join(folder(), 'gateway.config.yaml')
-  writeFileSync(path, JSON.stringify({ upstreams: { stdio: local } }))
+  writeFileSync(path, JSON.stringify({ schemas: 'repair', upstreams: { stdio: local } }))
   const { stdout, code } = await runCommand(['lint', 'stdio', '--fix', '--json', '--config', path])
   expect(code).toBe(0)
   const fixes = (JSON.parse(stdout) as { tools: Fix[] }).tools
