@@ -154,7 +154,8 @@ describe('the front page in a browser', needsChromium, () => {
 
   test('can be linked with its search query, and searched beyond it', async () => {
     const { page } = await opened(`${gateway.origin}/?q=delete`)
-    expect(await shown(page)).toHaveLength(3)
+    // Three tools that delete, and two that they undo.
+    expect(await shown(page)).toHaveLength(5)
     await page.getByLabel('Find tools').fill('read_graph')
     expect(await shown(page)).toEqual(['read_graph'])
   })

@@ -209,7 +209,7 @@ describe('a store in Redis', needsRedis, () => {
       return reply.result?.['status'] !== undefined && reply.result
     }, 'the store to be back')
     const { steps_compensated: undone } = ended as { readonly steps_compensated: readonly Json[] }
-    expect(undone.at(-1)).toEqual({ step_id: 'step-1', status: 'compensated' })
+    expect(undone.at(-1)).toEqual({ step_id: 'step-1', status: 'compensated', state: 'unknown' })
     expect(server.calls).toContain('drop first')
     // By then the outcome of the step is known, or reported as unknown.
     const isSure = ended['status'] === 'rolled_back'

@@ -58,9 +58,14 @@ describe('gatehouse plan', () => {
       create_relations: { undo: 'delete_relations(relations=$.result.relations)' },
       delete_entities: { pivot: true, confirm: 'Delete entities {entityNames}?' },
     })
-    // A compensation could delete data of others, so it is only a comment.
-    expect(found['memory']?.tools).not.toHaveProperty('create_entities')
-    expect(stdout).toContain('# undo: delete_entities(entityNames=$.result.entities[*].name)')
+    // What others added since is read before it is deleted: that was proved.
+    expect(found['memory']?.tools['create_entities']).toEqual({
+      undo: {
+        snapshot: 'open_nodes(names=$.args.entities[*].name)',
+        restore: 'delete_entities(entityNames=$.result.entities[*].name)',
+        exact: true,
+      },
+    })
     const pasted = Object.entries(upstreams).map(([name, each]) => [name, { ...each, ...found[name] }])
     const check = await runCommand(['check', '--config', file({ upstreams: Object.fromEntries(pasted) })])
     expect([check.code, check.stderr]).toEqual([0, ''])
@@ -168,13 +173,7 @@ describe('gatehouse explain', () => {
         ?.trim()
         .split(/\s{2,}/) ?? []
     expect(row('tool')).toEqual(['tool', 'risk', 'idempotent', 'confirmation', 'undo'])
-    expect(row('write_file')).toEqual([
-      'write_file',
-      'destructive',
-      'yes',
-      'inline',
-      'proposed: by write_file',
-    ])
+    expect(row('write_file')).toEqual(['write_file', 'destructive', 'yes', 'inline', 'by write_file'])
     expect(row('move_file')).toEqual(['move_file', 'destructive', 'no', 'inline', 'none'])
     expect(row('create_directory')).toEqual(['create_directory', 'write', 'yes', 'out of band', 'none'])
     expect(row('list_directory')).toEqual(['list_directory', 'safe', 'yes', 'no'])
