@@ -152,9 +152,13 @@ describe('a suspended call of a 2026-07-28 client', () => {
 })
 
 describe('a call of a session client with a pending question', () => {
-  test('is cancelled at the server when the client cancels it', async () => {
+  test.each([
+    ['at once if no lost answers are kept', 'off'],
+    ['when it can no longer be repeated', '1s'],
+  ])('is cancelled at the server after the client cancels it: %s', async (_, lost_answers) => {
     const server = await httpServer({ askTimeoutMs: 20_000 })
-    const client = await clientOf(await gatewayProcessTo({ one: { url: server.url } }), {
+    const config = { features: { idempotency: { lost_answers } } }
+    const client = await clientOf(await gatewayProcessTo({ one: { url: server.url } }, { config }), {
       answers: { 'elicitation/create': never },
     })
     const { id, reply } = client.start('tools/call', { name: 'ask_form' })
