@@ -406,7 +406,7 @@ export const commands = {
       ask: oneOf(
         'WHO',
         ['both', 'gateway'],
-        'who asks before calls: with gateway, the client is told not to (default: both)',
+        'who asks before calls: with gateway, the client is configured not to (default: both)',
       ),
       via: oneOf(
         'HOW',

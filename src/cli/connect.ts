@@ -331,7 +331,7 @@ function promptNotes(
   return permission?.note === undefined ? [] : [permission.note]
 }
 
-/** Whether the client is told already not to ask about the gateway. */
+/** Whether the client is already configured not to ask about the gateway. */
 function hasPermission({ permission }: ConnectableClient, io: Io): boolean {
   if (permission === undefined) return false
   const file = permission.file(placesOf(io))

@@ -50,7 +50,7 @@ export interface CallDeadline {
 
 export const deadlineSlot = new Slot<CallDeadline>('deadline')
 
-/** Has the call go on when its client disconnects or its session ends; absent where no client can be lost. */
+/** Lets the call continue when its client disconnects or its session ends; absent where no client can be lost. */
 export const retainSlot = new Slot<() => void>('retain')
 
 /** Whether the answer to a request reaches its client, as far as its transport can see. */

@@ -312,7 +312,7 @@ export interface PageDirectory {
 
 /** Where an approval can be decided. */
 export interface DecisionChannels {
-  /** The page of the approval; undefined if nobody can decide there. */
+  /** The page of the approval; undefined if no one can decide there. */
   readonly url: string | undefined
   /** Whether a person can decide there in a browser, or only a program with a token. */
   readonly isForPeople: boolean

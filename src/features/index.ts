@@ -77,7 +77,7 @@ const authorize: Stage = [
   state, // rules and schemas apply to the arguments with the remembered ones; a call without its context goes no further
   references, // rules and schemas apply to the data that is sent, not to the names of it
   permissions, // a forbidden call spends nothing more
-  pin, // only who may call a tool learns that it is held; nothing is spent on it, and nobody is asked
+  pin, // only who may call a tool learns that it is held; nothing is spent on it, and no one is asked
   intent, // a redirected call was permitted, and need not fit; the server does not see the intent
   misplacedValues, // above a schema error that would not say where the value belongs
   validate, // the arguments as the server would get them, against its own schema
@@ -89,7 +89,7 @@ const effect: Stage = [
   idempotency, // a completed call is replayed: nothing is asked, nothing is done
   transactions, // a step that is not allowed is refused before an approval is asked for
   cost, // a replay costs nothing, and no approval is asked for what the budget does not cover
-  argumentLimits, // the same: a refused call asks nobody, and a replay takes nothing
+  argumentLimits, // the same: a refused call asks no one, and a replay takes nothing
   confirm, // the last gate before the outside world
   events, // what was refused or replayed did not happen
 ]

@@ -3,7 +3,7 @@
  * called, until they are accepted.
  *
  * Invariant: with `hold`, the server gets no call of a tool whose last listed definition is not the accepted one. That is checked
- * twice: where the call enters, so that nothing is spent on it and nobody is asked about it, and next to the server, as a call may
+ * twice: where the call enters, so that nothing is spent on it and no one is asked about it, and next to the server, as a call may
  * have waited for an approval in between.
  */
 import { LRUCache } from 'lru-cache'
@@ -208,7 +208,7 @@ class PinnedServer implements Pinning {
       })
   }
 
-  /** It says nothing of what the definition has become, which nobody has read. */
+  /** It says nothing of what the definition has become, which no one has read. */
   #refusal(name: string, change: ToolChange): GatewayError {
     const why = {
       new: 'it is not among the tools that the operator of this gateway accepted',

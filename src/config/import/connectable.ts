@@ -1,6 +1,6 @@
 /**
  * The clients that `gatehouse connect` changes: where each keeps its servers, what the entry of the gateway looks like there, and
- * how the client is told not to ask about its tools. The rules for reading the same files are in `clients.ts`.
+ * how the client is configured not to ask about its tools. The rules for reading the same files are in `clients.ts`.
  *
  * Sources: the documentation of each client, and its schema where it has one, as of November 2026.
  */

@@ -7,8 +7,8 @@
  *         │ ◀──── its client is back (it resumed the stream)
  *         └─────▶ lost ──▶ ended: the outcome is kept for `window` after the loss or the end, whichever is later
  *
- * Nothing is compared before a caller has lost an answer, so calls in flight need no fingerprint. A call at its server goes
- * on without its client once it was sent, within `MAX_DETACHED_CALLS` and the longest silence and duration of a call.
+ * Nothing is compared before a caller has lost an answer, so calls in flight need no fingerprint. A call at its server
+ * continues without its client once it was sent, within `MAX_DETACHED_CALLS` and the longest silence and duration of a call.
  */
 import type { Call, Handler, Outcome } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
@@ -24,7 +24,7 @@ import { fingerprintOfCall, isTimeout } from './keyed-request.ts'
 
 /** How many lost answers are remembered, of all callers and of each; the oldest ones give way. */
 const MAX_LOST_ANSWERS = { all: 10_000, each: 2_500 }
-/** How many calls go on without their client. One caller may have a quarter of them. */
+/** How many calls continue without their client. One caller may have a quarter of them. */
 const MAX_DETACHED_CALLS = 1000
 /** The longest result that is kept, in characters. */
 const MAX_RESULT_LENGTH = 4 * 1024 * 1024
@@ -88,7 +88,7 @@ interface Remembered {
 export class LostAnswers {
   /** The memory that the gateway may hold for callers; set before the first one. */
   held = new HeldMemory()
-  /** The calls that go on without their client. */
+  /** The calls that continue without their client. */
   readonly detached = new Holdings()
   readonly #records = new WrittenRecords(
     { keys: MAX_LOST_ANSWERS.all, bytes: Infinity },
@@ -175,7 +175,7 @@ export class LostAnswers {
   }
 }
 
-/** Whether a call goes on with the responses to requests for input. */
+/** Whether a call carries responses to requests for input. */
 function isContinuation({ inputResponses, requestState }: Call): boolean {
   return inputResponses !== undefined || Object.keys(requestState).length > 0
 }
@@ -185,11 +185,11 @@ export interface Watching {
   readonly lost: LostAnswers
   readonly policy: Pick<ToolPolicy, 'upstream' | 'rules'>
   readonly window: number
-  /** The longest silence and duration of a call that goes on without its client, in milliseconds. */
+  /** The longest silence and duration of a call that continues without its client, in milliseconds. */
   readonly bounds: (tool: string) => { readonly silence: number; readonly total: number }
-  /** Aborted when the gateway closes: then no call goes on. */
+  /** Aborted when the gateway closes: then no call continues. */
   readonly closing: AbortSignal
-  /** Reports the end of a call that goes on without its client. */
+  /** Reports the end of a call that continues without its client. */
   readonly observe: (call: Call, rest: Promise<Outcome>) => void
 }
 
@@ -250,12 +250,12 @@ class WatchedCall implements LostAnswer {
 
   forgotten(): void {
     this.#hold(0)
-    // Its server may still wait for input that nobody will give.
+    // Its server may still wait for input that no one will give.
     if (this.taken === 0 && this.#end?.kind === 'outcome' && this.#end.outcome.kind !== 'result')
       this.#controller.abort(left())
   }
 
-  /** Makes it. Fails with the reason of the caller's signal if the call goes on without the caller. */
+  /** Makes it. Fails with the reason of the caller's signal if the call continues without the caller. */
   make(next: Handler): Promise<Outcome> {
     const { signal } = this.#call
     return new Promise((resolve, reject) => {

@@ -159,7 +159,7 @@ export class Repetitions {
             kind: 'result',
             result: annotateReplay(outcome.result, { wasReplay: true, startedAt }, policy),
           }
-        // Responses can be given once, so nobody else gets these requests.
+        // Responses can be given once, so no one else gets these requests.
         lost.forget(answer)
         if (outcome.kind === 'task' && !acceptsTaskSlot.of(call)) throw outcomeLost(terms, startedAt)
         return outcome

@@ -146,7 +146,7 @@ function cachedArguments(): Context['inputsOf'] {
 //                      └── no next page, or a limit ──▶ result ◀── the page failed
 //
 // Invariants: a page is requested only after its predecessor was read; what was collected is never lost to a later
-// failure; a result that is not complete says so, and says where it goes on.
+// failure; a result that is not complete says so, and says where it continues.
 
 type Deps = Pick<Services, 'servers' | 'identity' | 'features'>
 
@@ -598,12 +598,12 @@ function shortened(value: unknown): string {
 }
 
 /*
- * Checkpoint tokens: where a collection goes on, sealed, so that the caller cannot read or change it.
+ * Checkpoint tokens: where a collection continues, sealed, so that the caller cannot read or change it.
  *
  * Invariant: a token is valid only for its caller, server, tool and arguments. All others are refused with the same error.
  */
 
-/** Where a collection goes on. */
+/** Where a collection continues. */
 interface Checkpoint {
   readonly next: NextPage
   /** How many chunks were sent before. */

@@ -156,7 +156,7 @@ async function tokenFor({ ours, settings }: Pick<Context, 'ours' | 'settings'>, 
   return token
 }
 
-/** The state with which the call goes on after the question. @throws CheckFailure */
+/** The state with which the call continues after the question. @throws CheckFailure */
 function questionIn(answer: Answer): { readonly key: string; readonly state: unknown } {
   const { resultType, inputRequests, requestState } = resultOf(answer)
   expectSame(resultType, 'input_required', 'resultType')

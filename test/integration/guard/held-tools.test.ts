@@ -169,7 +169,7 @@ describe('pin: hold', () => {
       })
   })
 
-  test('keeps what was accepted while the lock is damaged, and goes on with the next one', async () => {
+  test('keeps what was accepted while the lock is damaged, and continues with the next one', async () => {
     const server = await changingServer(tool('get_note'))
     const { lock, run, serve } = await site({ pin: 'hold' }, { one: { url: server.url } })
     const { url, logged, log } = await serve()

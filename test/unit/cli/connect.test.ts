@@ -152,7 +152,7 @@ const CURSOR = '.cursor/mcp.json'
 const withServers = (servers: object): string => JSON.stringify({ mcpServers: servers }, undefined, 2)
 
 describe('gatehouse connect', () => {
-  test('changes nothing before it is told to', async () => {
+  test('changes nothing before --yes', async () => {
     const before = withServers({ files: { command: 'files-server' } })
     const { at, read, gatehouse } = someone({ [CURSOR]: before })
     const { code, stdout, stderr } = await gatehouse('connect')
@@ -218,7 +218,7 @@ describe('gatehouse connect', () => {
     })
   })
 
-  test('with --ask gateway, tells the clients that can not to ask, and takes it back', async () => {
+  test('with --ask gateway, configures the clients that support it not to ask, and takes it back', async () => {
     const settings = '{\n  // mine\n  "permissions": { "allow": ["Bash(ls)"], "deny": [] }\n}\n'
     const { read, gatehouse, at } = someone({
       '.claude.json': withServers({ files: { command: 'files-server' } }),

@@ -75,7 +75,7 @@ function pinnedServer(mode: 'warn' | 'hold', accepted: readonly Definition[]) {
       const tools = outcome?.kind === 'result' ? outcome.result.fields.tools : undefined
       return (tools as readonly (Definition | null)[]).map((each) => each?.name)
     },
-    /** Why a call is refused where it enters; undefined if it goes on. */
+    /** Why a call is refused where it enters; undefined if it continues. */
     refusal: (definition: Definition | undefined, more: Partial<Call> = {}) => {
       const guard = instance.calls?.middleware(target)
       const tool = definition && {

@@ -51,7 +51,7 @@ function request(given: Partial<Call> = {}) {
   }
 }
 
-/** A server that gets calls and answers when it is told to. */
+/** A server that gets calls and answers on command. */
 function slowServer(setup: Parameters<typeof bench>[0] = {}) {
   const running: PromiseWithResolvers<Outcome>[] = []
   const aborted: unknown[] = []
