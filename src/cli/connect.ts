@@ -17,13 +17,14 @@ import {
   type GatewayAddress,
   type Places,
 } from '../config/import/connectable.ts'
-import { type Change, memberAt, withChanges } from '../config/import/edit.ts'
+import { type Change, withChanges } from '../config/import/edit.ts'
 import { parseClientFile } from '../config/import/parse.ts'
 import { readDocument } from '../config/document.ts'
 import { loadSettings } from '../config/load.ts'
-import { loadAddress } from '../config/load-sections.ts'
 import { readText, variablesFile, variablesFor } from '../config/secrets.ts'
-import { isObject } from '../core/json/json.ts'
+import { asList, asObject, isObject } from '../core/json/json.ts'
+import { follow } from '../core/json/path.ts'
+import { isGuarded, publicUrl, type Settings } from '../core/settings.ts'
 import { stdioWords, TOKEN_VARIABLE } from '../descriptions/model/facts.ts'
 import { confirmed } from './ask.ts'
 import { type Given, UsageError } from './command.ts'
@@ -88,13 +89,14 @@ export async function connect(given: Given<typeof commands.connect>, io: Io): Pr
   const { value } = readDocument(made.yaml)
   if (!isObject(value) || !isObject(value.upstreams) || Object.keys(value.upstreams).length === 0)
     throw new Error(`neither ${target} nor a client has a server that can be behind the gateway`)
-  mustLoad(made, target, io)
-  const address = addressOf(made.yaml, value, { target, isStarted: given.via === 'command' }, io)
+  const address = addressOf(mustLoad(made, target, io), { target, isStarted: given.via === 'command' })
   const connections = files.map((each) => {
     const moved = made.taken.flatMap((server) => (each.servers.includes(server) ? [server.name] : []))
     return connectionOf(each, { moved, address, isAskedOnce: given.ask === 'gateway', target }, io)
   })
-  const edits = connections.flatMap((each) => each.edits)
+  // Several files of a client have one file of permissions.
+  const byFile = new Map(connections.flatMap((each) => each.edits).map((edit) => [edit.file, edit]))
+  const edits = [...byFile.values()]
   const isSame = made.yaml === text && edits.length === 0
   const notes = [...problems.map((problem) => `${problem}: the file stays as it is`), ...made.notes]
   const plan = [...planLines(connections, target, text === undefined), ...notes.map((note) => `  ${note}`)]
@@ -136,7 +138,7 @@ function chosen(
   const problems: string[] = []
   const connectedClients: string[] = []
   const files = clientsNamed(names).flatMap((client): ClientFile[] => {
-    const paths = client.files(places)
+    const paths = [...new Set(client.files(places))]
     const present = paths
       .filter((file) => existsSync(file))
       .flatMap((file) => {
@@ -165,7 +167,7 @@ function chosen(
 /** The clients of these names; all if there are none. @throws UsageError for the name of another one */
 function clientsNamed(names: readonly string[]): readonly ConnectableClient[] {
   if (names.length === 0) return connectable
-  return names.map((name) => {
+  return [...new Set(names)].map((name) => {
     const found = connectable.find(({ id }) => id === name)
     if (found) return found
     throw new UsageError(`${name} is no client that can be connected: ${clientIds()}`)
@@ -191,16 +193,16 @@ function isOurs(entry: unknown): boolean {
   )
 }
 
+/** What a variable is taken for that is not set here. */
+const UNSET = 'http://unset.invalid'
+
 /** @throws Error if the configuration would not start, whatever the variables that are not set here have as values */
-function mustLoad({ yaml, variables }: ImportedConfig, target: string, io: Io): void {
-  const named = [...yaml.matchAll(/\$\{([A-Za-z_]\w*)/g)].map(([, name = '']) => [
-    name,
-    'http://unset.invalid',
-  ])
+function mustLoad({ yaml, variables }: ImportedConfig, target: string, io: Io): Settings {
+  const named = [...yaml.matchAll(/\$\{([A-Za-z_]\w*)/g)].map(([, name = '']) => [name, UNSET])
   const own = variables === undefined ? {} : parseEnv(variables)
   const env = { ...Object.fromEntries(named), ...variablesFor(target, io.env), ...own }
   try {
-    loadSettings(yaml, { file: target, env })
+    return loadSettings(yaml, { file: target, env }).settings
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
     throw new Error(`nothing was changed, as the configuration would not start: ${error.message}`, {
@@ -215,7 +217,7 @@ function clientFile(client: ConnectableClient, file: string): ClientFile {
   const { at } = client
   const why = whyNotReplaceable(file)
   if (why !== undefined) throw new UsageError(why)
-  const servers = asObject(text.trim() === '' ? {} : memberAt(parseClientFile(text, file), at))
+  const servers = asObject(follow(valueOf(file, text), at))
   const isConnected = isOurs(servers[ENTRY])
   const names = Object.keys(servers).filter((name) => name !== ENTRY || !isConnected)
   const nothing = { client, file, text, names, isConnected, servers: [], findings: [] }
@@ -243,24 +245,17 @@ interface AddressOptions {
 }
 
 /** How clients reach the gateway of a configuration. */
-function addressOf(
-  yaml: string,
-  { auth, profile, listen }: Readonly<Record<string, unknown>>,
-  { target, isStarted }: AddressOptions,
-  io: Io,
-): GatewayAddress {
-  const { port } = loadAddress(yaml, { file: target, env: variablesFor(target, io.env) })
-  const settings = isObject(listen) ? listen : {}
-  if ([false, 'off'].includes(settings.aggregate as string))
+function addressOf(settings: Settings, { target, isStarted }: AddressOptions): GatewayAddress {
+  if (!settings.listen.aggregate)
     throw new Error(
       `${target} has \`listen.aggregate: off\`, so no address has all servers: turn it on, or edit the client`,
     )
-  const base =
-    typeof settings.public_url === 'string'
-      ? settings.public_url.replace(/\/$/, '')
-      : `http://127.0.0.1:${port}`
-  const url = `${base}/mcp`
-  const isProtected = profile === 'corporate' || (auth !== undefined && auth !== 'none')
+  const url = publicUrl(settings, '/mcp') ?? `http://127.0.0.1:${settings.listen.port}/mcp`
+  if (url.startsWith(UNSET))
+    throw new Error(
+      `set the variable of \`listen.public_url\` in ${variablesFile(target)}: clients need the URL`,
+    )
+  const isProtected = isGuarded(settings)
   const words = isStarted ? ['stdio', '--config', target] : stdioWords(url, { key: undefined, isProtected })
   const program = fileURLToPath(new URL('../main.js', import.meta.url))
   return {
@@ -334,22 +329,16 @@ function promptNotes(
 /** Whether the client is already configured not to ask about the gateway. */
 function hasPermission({ permission }: ConnectableClient, io: Io): boolean {
   if (permission === undefined) return false
-  const file = permission.file(placesOf(io))
-  const text = textOf(file)
-  return asList(text.trim() === '' ? [] : memberAt(parseClientFile(text, file), permission.list)).includes(
-    permission.item,
-  )
+  return asList(follow(valueOf(permission.file(placesOf(io))), permission.list)).includes(permission.item)
 }
 
 /** The rules of a client that refuse or ask about tools of servers that are moved. */
 function rulesAbout({ permission }: ConnectableClient, moved: readonly string[], io: Io): readonly string[] {
   if (permission?.restrictions === undefined) return []
-  const file = permission.file(placesOf(io))
-  const text = textOf(file)
-  const value = text.trim() === '' ? {} : parseClientFile(text, file)
+  const value = valueOf(permission.file(placesOf(io)))
   const { lists, prefix } = permission.restrictions
   return lists
-    .flatMap((list) => asList(memberAt(value, list)))
+    .flatMap((list) => asList(follow(value, list)))
     .filter((rule) => typeof rule === 'string')
     .filter((rule) => moved.some((name) => rule === prefix(name) || rule.startsWith(`${prefix(name)}__`)))
 }
@@ -358,7 +347,7 @@ function permissionEdit({ permission }: ConnectableClient, io: Io): Edit | undef
   if (permission === undefined) return undefined
   const file = permission.file(placesOf(io))
   const before = textOf(file)
-  const items = asList(before.trim() === '' ? [] : memberAt(parseClientFile(before, file), permission.list))
+  const items = asList(follow(valueOf(file, before), permission.list))
   if (items.includes(permission.item)) return undefined
   return {
     file,
@@ -408,12 +397,18 @@ function textOf(file: string): string {
   return existsSync(file) ? clientText(file) : ''
 }
 
+/** What the text of a file says; an empty one has no members. @throws ConfigError if it cannot be read */
+function valueOf(file: string, text: string = textOf(file)): unknown {
+  return text.trim() === '' ? {} : parseClientFile(text, file)
+}
+
 /** `gatehouse disconnect [CLIENT…]`: gives clients their servers back. */
 export async function disconnect(given: Given<typeof commands.disconnect>, io: Io): Promise<Output> {
   const places = placesOf(io)
   const problems: string[] = []
   const edits = clientsNamed(given.client).flatMap((client) => {
-    const files = [...client.files(places), ...(client.permission ? [client.permission.file(places)] : [])]
+    const own = client.permission ? [client.permission.file(places)] : []
+    const files = [...new Set([...client.files(places), ...own])]
     return files.flatMap((file): (Edit & { readonly client: string })[] => {
       const [first] = backupsOf(file)
       if (first === undefined) return []
@@ -459,9 +454,9 @@ function putBack(client: ConnectableClient, file: string, now: string): string {
 }
 
 function hasEntry({ at, permission }: ConnectableClient, file: string, text: string): boolean {
-  const value = text.trim() === '' ? {} : parseClientFile(text, file)
-  const isListed = permission && asList(memberAt(value, permission.list)).includes(permission.item)
-  return isListed === true || Object.hasOwn(asObject(memberAt(value, at)), ENTRY)
+  const value = valueOf(file, text)
+  const isListed = permission && asList(follow(value, permission.list)).includes(permission.item)
+  return isListed === true || Object.hasOwn(asObject(follow(value, at)), ENTRY)
 }
 
 /** The text without what one connection changed, which is known by the copy of the file from before it. */
@@ -471,28 +466,20 @@ function undone(
 ): string {
   // A file that was lost, as by a process that was killed, has nothing to keep.
   if (now.trim() === '') return copy
-  const [before, after] = [copy, now].map((text) => (text.trim() === '' ? {} : parseClientFile(text, file)))
-  const [old, present] = [before, after].map((value) => asObject(memberAt(value, at)))
+  const [before, after] = [copy, now].map((text) => valueOf(file, text))
+  const [old, present] = [before, after].map((value) => asObject(follow(value, at)))
   const missing = Object.entries(old ?? {}).filter(([name]) => !Object.hasOwn(present ?? {}, name))
   const changes: Change[] = missing.map(([name, value]) => ({ path: [...at, name], value }))
   if (present && Object.hasOwn(present, ENTRY)) changes.push({ path: [...at, ENTRY], value: old?.[ENTRY] })
   if (permission) {
-    const [earlier, list] = [before, after].map((value) => asList(memberAt(value, permission.list)))
+    const [earlier, list] = [before, after].map((value) => asList(follow(value, permission.list)))
     if (list?.includes(permission.item) && !earlier?.includes(permission.item))
       changes.push({ path: permission.list, value: list.filter((item) => item !== permission.item) })
   }
   const made = withChanges(now, file, changes)
-  const value = made.trim() === '' ? {} : parseClientFile(made, file)
+  const value = valueOf(file, made)
   // With comments, order and blanks as they were, if nothing else has changed.
   return isDeepStrictEqual(withoutEmpty(value), withoutEmpty(before)) ? copy : made
-}
-
-function asObject(value: unknown): Readonly<Record<string, unknown>> {
-  return isObject(value) ? value : {}
-}
-
-function asList(value: unknown): readonly unknown[] {
-  return Array.isArray(value) ? value : []
 }
 
 /** A value without members that are empty: `connect` creates those above what it writes. */

@@ -10,8 +10,8 @@ import { connect as connectTls, type TLSSocket } from 'node:tls'
 import { fetch, ProxyAgent } from 'undici'
 import { bareHost } from '../core/address.ts'
 import type { Descriptor } from '../core/descriptor.ts'
-import { asGatewayError } from '../core/error.ts'
-import { isObject } from '../core/json/json.ts'
+import { asGatewayError, messageOf, systemCodeOf } from '../core/error.ts'
+import { asList, isObject } from '../core/json/json.ts'
 import { type Proxy, proxyOf, proxyOptions } from '../core/proxy.ts'
 import type { CommandReach, UpstreamSettings, UrlReach } from '../core/settings.ts'
 import { oneLine } from '../core/text/escape.ts'
@@ -262,9 +262,8 @@ function opened(socket: Socket, event: 'connect' | 'secureConnect'): Promise<voi
 }
 
 function codeOf(error: unknown): string {
-  return error instanceof Error && 'code' in error
-    ? String(error.code)
-    : String(error instanceof Error ? error.message : error)
+  const code = systemCodeOf(error)
+  return typeof code === 'string' ? code : messageOf(error)
 }
 
 /** The metadata of the protected resource (RFC 9728), which names the authorization servers. */
@@ -370,8 +369,4 @@ async function oneRead(
   if (result.member('isError') === true)
     throw new Failure(`${tool.name} returned an error`, `gatehouse call ${name} ${tool.name}`)
   return tool.name
-}
-
-function asList(value: unknown): readonly unknown[] {
-  return Array.isArray(value) ? value : []
 }

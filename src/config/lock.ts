@@ -39,7 +39,8 @@ const HEAD = `# The tools of all servers as they were accepted. Written by gateh
 
 /** The text of a lock. */
 export function lockText(lock: Lock): string {
-  return `${HEAD}${stringify({ version: 1, servers: sorted(lock) }, { lineWidth: 0 })}`
+  const servers = Object.entries(lock).map(([name, tools]) => [name, sorted(tools)] as const)
+  return `${HEAD}${stringify({ version: 1, servers: sorted(Object.fromEntries(servers)) }, { lineWidth: 0 })}`
 }
 
 const NO_LOCK =
@@ -155,16 +156,7 @@ function lockedTool(value: unknown): LockedTool {
 }
 
 function sorted<Value>(values: Readonly<Record<string, Value>>): Readonly<Record<string, Value>> {
-  return Object.fromEntries(
-    Object.entries(values)
-      .toSorted(([one], [other]) => (one < other ? -1 : 1))
-      .map(([name, value]) => [name, isServer(value) ? (sorted(value) as Value) : value]),
-  )
-}
-
-/** Whether a value is the tools of a server, and not a tool. */
-function isServer(value: unknown): value is Readonly<Record<string, unknown>> {
-  return isObject(value) && typeof value.definition !== 'string'
+  return Object.fromEntries(Object.entries(values).toSorted(([one], [other]) => (one < other ? -1 : 1)))
 }
 
 /** A lock in which some servers, or some tools of them, are as they were found; those that were not found are gone. */

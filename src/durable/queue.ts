@@ -149,9 +149,8 @@ export class Queue<M> {
 
   /** The position up to which everything is settled or lost once this message is. */
   positionAfter(id: string): string {
-    const index = this.#entries.findIndex((entry) => entry.id === id)
-    const earlier = this.#entries.slice(0, index).find(({ isSettled, before }) => !isSettled && before)
-    return earlier?.before ?? this.#entries[index]?.position ?? this.watermark
+    const oldest = this.#oldest
+    return (oldest?.id === id ? oldest.position : undefined) ?? this.watermark
   }
 
   /** Records a failed attempt; the message, unless it was settled. */

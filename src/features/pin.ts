@@ -113,10 +113,7 @@ class PinnedServer implements Pinning {
   }
 
   changeOf(definition: Definition): ToolChange | undefined {
-    const known = this.#ofDefinition.get(definition)
-    const own = known ?? definitionHash(definition)
-    if (known === undefined) this.#ofDefinition.set(definition, own)
-    return this.#change(String(definition.name), own)
+    return this.#change(String(definition.name), this.#hashOfKept(definition))
   }
 
   /** Around the calls of the tools of the server, above all that is spent on them. */
@@ -129,7 +126,7 @@ class PinnedServer implements Pinning {
     const change = this.changeOf(tool.definition)
     if (!change) return next(call)
     if (this.isHolding) return Promise.reject(this.#refusal(tool.name, change))
-    this.#report([[tool.name, change, definitionHash(tool.definition)]])
+    this.#report([[tool.name, change, this.#hashOfKept(tool.definition)]])
     return next(call)
   }
 
@@ -144,6 +141,14 @@ class PinnedServer implements Pinning {
       if (change) throw this.#refusal(name, change)
     }
     return next(call)
+  }
+
+  #hashOfKept(definition: Definition): string {
+    const known = this.#ofDefinition.get(definition)
+    if (known !== undefined) return known
+    const own = definitionHash(definition)
+    this.#ofDefinition.set(definition, own)
+    return own
   }
 
   #change(name: string, own: string): ToolChange | undefined {

@@ -18,11 +18,11 @@
 import { createHash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import { isNumber } from '../core/json/exact-number.ts'
-import { asObject, isObject, referredTo } from '../core/json/json.ts'
+import { asObject, isObject, pointerSegment, referredTo } from '../core/json/json.ts'
 import { Payload, type Fields } from '../core/payload.ts'
 import { type JsonSchema, metaSchemaProblem, rewrittenSchema } from '../core/schema/schema.ts'
 import { shortened } from '../core/text/escape.ts'
-import { admits, plainRoot } from './schema-root.ts'
+import { admits, plainRoot, without } from './schema-root.ts'
 
 /** What was changed, or why nothing helps: where, as a JSON pointer in the entry of the tool, and in words. */
 interface SchemaChange {
@@ -187,7 +187,7 @@ class Repairer {
 
   /** A schema with a reference: what it refers to is written out. */
   #referring(given: Fields, reference: string, place: Place): unknown {
-    const at = `${place.at}/${escaped(reference)}`
+    const at = `${place.at}/${pointerSegment(reference)}`
     const own = this.#rules(without(given, REFERENCES), place)
     const name = given[reference]
     const target = typeof name === 'string' ? this.#target(name) : undefined
@@ -235,7 +235,7 @@ class Repairer {
       // Only arguments that the original names by itself are mirrored in headers.
       if (key === MIRROR && this.#within.length > 0) continue
       const before = this.#loosened
-      const kept = this.#keyword(key, value, { at: `${at}/${escaped(key)}`, depth: depth + 1 })
+      const kept = this.#keyword(key, value, { at: `${at}/${pointerSegment(key)}`, depth: depth + 1 })
       hasLostNames ||= NAMING.has(key) && (kept === undefined || this.#hasFewerKeys(kept, value))
       // Of alternatives that accept more than before, several may fit.
       const isUnion = key === 'oneOf' && this.#loosened > before
@@ -287,7 +287,9 @@ class Repairer {
     const others = rules.get('additionalProperties')
     if (others === undefined || others === true) this.#change(`${at}/required`, what)
     else this.#loosen(`${at}/required`, what)
-    const added = absent.map((name) => [name, isObject(others) ? others : {}] as const)
+    // A pattern may be about them instead.
+    const schema = isObject(others) && !rules.has('patternProperties') ? others : {}
+    const added = absent.map((name) => [name, schema] as const)
     rules.set('properties', { ...properties, ...Object.fromEntries(added) })
   }
 
@@ -357,7 +359,7 @@ class Repairer {
       return {}
     }
     const entries = Object.entries(value).flatMap(([name, each]) => {
-      const place = { at: `${at}/${escaped(name)}`, depth }
+      const place = { at: `${at}/${pointerSegment(name)}`, depth }
       if (key === 'patternProperties' && !isPattern(name)) {
         this.#loosen(place.at, 'is no regular expression: removed')
         return []
@@ -473,16 +475,8 @@ function outlineOf({ type, description }: Fields): Fields {
   }
 }
 
-function without(given: Fields, keys: readonly string[]): Fields {
-  return Object.fromEntries(Object.entries(given).filter(([key]) => !keys.includes(key)))
-}
-
 function listOf(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? value : value === undefined ? [] : [value]
-}
-
-function escaped(key: string): string {
-  return key.replaceAll('~', '~0').replaceAll('/', '~1')
 }
 
 const MAX_QUOTED_LENGTH = 60

@@ -3,7 +3,7 @@
  * united: their properties become its properties, and it requires what all of them require. It accepts all that the
  * alternatives accept; which arguments belong together is in its description.
  */
-import { asObject, isObject } from '../core/json/json.ts'
+import { asObject, isObject, isSame, pointerSegment } from '../core/json/json.ts'
 import type { Fields } from '../core/payload.ts'
 import { shortened } from '../core/text/escape.ts'
 
@@ -190,7 +190,7 @@ function withoutOddNames(root: Fields, notes: RootNotes): Fields {
   const required = namesIn(root)
   for (const [name] of odd)
     notes.changed(
-      `/properties/${name.replaceAll('~', '~0').replaceAll('/', '~1')}`,
+      `/properties/${pointerSegment(name)}`,
       'has a name that providers refuse: moved to the description',
     )
   const sentences = odd.slice(0, MAX_DESCRIBED).map(([name, schema]) => {
@@ -229,10 +229,7 @@ function isAnything(schema: unknown): boolean {
   return schema === true || (isObject(schema) && Object.keys(schema).length === 0)
 }
 
-function isSame(one: unknown, other: unknown): boolean {
-  return JSON.stringify(one) === JSON.stringify(other)
-}
-
-function without(given: Fields, keys: readonly string[]): Fields {
+/** A schema without some of its rules. */
+export function without(given: Fields, keys: readonly string[]): Fields {
   return Object.fromEntries(Object.entries(given).filter(([key]) => !keys.includes(key)))
 }

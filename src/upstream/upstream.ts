@@ -258,24 +258,11 @@ class ConfiguredUpstream implements Upstream {
   }
 
   async #listen(working: UpstreamCall): Promise<Outcome> {
-    const listening: UpstreamCall = {
-      get call() {
-        return working.call
-      },
-      get signal() {
-        return working.signal
-      },
-      progress: working.progress,
-      requestInput: (question, options) => working.requestInput(question, options),
-      notify: (note) => {
-        working.notify(note)
-        // Nothing may come before the acknowledgement (2026-07-28 basic/utilities/subscriptions).
-        if (note.method === ACKNOWLEDGED) this.#listening.add(working)
-      },
-    }
     const connect = (call: Call): Promise<UpstreamConnection> => this.#connector.connect(call)
+    // Nothing may come before the acknowledgement (2026-07-28 basic/utilities/subscriptions).
+    const acknowledged = (): void => void this.#listening.add(working)
     try {
-      return await listenOn(listening, connect, this.#retired.signal, this.#log)
+      return await listenOn(working, connect, { retired: this.#retired.signal, log: this.#log, acknowledged })
     } finally {
       this.#listening.delete(working)
     }
@@ -373,12 +360,18 @@ function comparable(settings: UpstreamSettings): unknown {
   }
 }
 
+interface Listening {
+  readonly retired: AbortSignal
+  readonly log: Log
+  /** Called once the client has the acknowledgement. */
+  acknowledged(): void
+}
+
 /** Runs a subscription over successive connections. */
 export async function listenOn(
   working: UpstreamCall,
   connect: (call: Call) => Promise<UpstreamConnection>,
-  retired: AbortSignal,
-  log: Log,
+  { retired, log, acknowledged }: Listening,
 ): Promise<Outcome> {
   const controller = new AbortController()
   const stop = (): void => controller.abort()
@@ -404,6 +397,7 @@ export async function listenOn(
       if (isAcknowledged) return notifyChanges(working, discovered)
       isAcknowledged = true
       working.notify(note)
+      acknowledged()
     },
   }
   // A subscriber to several servers does not wait for one that is unavailable.

@@ -7,6 +7,7 @@ import { isDeepStrictEqual } from 'node:util'
 import { stringify as tomlText } from 'smol-toml'
 import { parseDocument } from 'yaml'
 import { isObject } from '../../core/json/json.ts'
+import { follow } from '../../core/json/path.ts'
 import { parseClientFile, type Syntax, syntaxOf, unreadable } from './parse.ts'
 
 /** A member by its path, and its value; it is removed if there is none. */
@@ -38,17 +39,9 @@ export function withChanges(text: string, file: string, changes: readonly Change
   throw unreadable(file, 'cannot be changed without changing more of it: change it by hand')
 }
 
-/** The member at a path; undefined if there is none. */
-export function memberAt(value: unknown, path: readonly string[]): unknown {
-  return path.reduce<unknown>(
-    (found, key) => (isObject(found) && Object.hasOwn(found, key) ? found[key] : undefined),
-    value,
-  )
-}
-
 /** A change of a member whose parent is empty, such as `servers: null`, sets that parent. */
 function withParents({ path, value }: Change, whole: unknown): Change {
-  const missing = path.findIndex((_key, index) => (memberAt(whole, path.slice(0, index)) ?? null) === null)
+  const missing = path.findIndex((_key, index) => (follow(whole, path.slice(0, index)) ?? null) === null)
   if (missing < 1 || value === undefined) return { path, value }
   return { path: path.slice(0, missing), value: nested(path.slice(missing), value) }
 }

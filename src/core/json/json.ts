@@ -166,6 +166,11 @@ export function asObject(value: unknown): Record<string, unknown> {
   return isObject(value) ? value : {}
 }
 
+/** The elements of a list; of any other value, none. */
+export function asList(value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? value : []
+}
+
 /**
  * The value of a JSON text; undefined if it is not JSON. Most tool output is prose or JSON in many lines, and checking
  * first costs a hundredth of an exception with its stack.
@@ -284,6 +289,11 @@ function skipNested(text: string, from: number): number {
 }
 
 // JSON pointers (RFC 6901), also as fragments of references in schemas.
+
+/** A key as a segment of a JSON pointer. */
+export function pointerSegment(key: string): string {
+  return key.replaceAll('~', '~0').replaceAll('/', '~1')
+}
 
 /** The unescaped segments of a JSON pointer. */
 export function pointerSegments(pointer: string): string[] {

@@ -2,7 +2,7 @@
 import type { Expression, Value } from '../undo/expression.ts'
 import { isNumber } from '../json/exact-number.ts'
 import { type Step, type Path, printPath, type Root } from '../json/path.ts'
-import { asObject, isObject, isSame, referredTo } from '../json/json.ts'
+import { asList, asObject, isObject, isSame, referredTo } from '../json/json.ts'
 import { nearest } from '../text/words.ts'
 import { couldBe } from '../undo/tool-shape.ts'
 import { matchesSchema } from './schema.ts'
@@ -165,13 +165,13 @@ function forbidsItself(schema: Schema, name: string, { root, depth, known }: Wit
     return Object.hasOwn(asObject(schema.properties), name) && isNever(asObject(schema.properties)[name])
   if (isNever(schema.additionalProperties)) return true
   if (propertyNames !== undefined && !fitsName(name, propertyNames)) return true
-  const all = [...listOf(allOf), ...(typeof $ref === 'string' ? [referredTo($ref, root)] : [])]
+  const all = [...asList(allOf), ...(typeof $ref === 'string' ? [referredTo($ref, root)] : [])]
   if (all.some(inner)) return true
-  if ([anyOf, oneOf].some((each) => listOf(each).length > 0 && listOf(each).every(inner))) return true
+  if ([anyOf, oneOf].some((each) => asList(each).length > 0 && asList(each).every(inner))) return true
   const parts = [
     ...all,
-    ...listOf(anyOf),
-    ...listOf(oneOf),
+    ...asList(anyOf),
+    ...asList(oneOf),
     schema.then,
     schema.else,
     ...Object.values(asObject(schema.dependentSchemas)),
@@ -203,10 +203,6 @@ function fitsName(name: string, schema: unknown): boolean {
 /** `{ not: {} }` is how some libraries write `false`. */
 function isNever(schema: unknown): boolean {
   return schema === false || (isObject(schema) && isSame(schema, { not: {} }))
-}
-
-function listOf(value: unknown): readonly unknown[] {
-  return Array.isArray(value) ? value : []
 }
 
 function memberSchema({ properties }: Schema, name: string): Schema | undefined {

@@ -3,6 +3,7 @@
  * of other values, each with its path. Bounded, whatever the values are.
  */
 import { isObject, isSame } from '../json/json.ts'
+import { follow } from '../json/path.ts'
 import { shortened } from './escape.ts'
 
 /** How many lines a difference has, how long each is in characters, and how deep members are compared. */
@@ -45,8 +46,9 @@ function* walk({ before, after, path, depth }: Pair): Generator<string> {
   }
   if (depth < MAX_DEPTH && isObject(before) && isObject(after)) {
     for (const key of new Set([...Object.keys(before), ...Object.keys(after)])) {
-      const inner = { before: before[key], after: after[key], path: path === '' ? key : `${path}.${key}` }
-      yield* walk({ ...inner, depth: depth + 1 })
+      // Only members of their own: texts of servers may call one `constructor`.
+      const inner = { before: follow(before, [key]), after: follow(after, [key]) }
+      yield* walk({ ...inner, path: path === '' ? key : `${path}.${key}`, depth: depth + 1 })
     }
     return
   }

@@ -6,6 +6,7 @@ import { type Decimal, decimalOf, decimalText, isMore, plus, ZERO } from '../../
 import { Collection, type RecordKind } from '../../durable/collection.ts'
 import { CONFIRMATION_KEY } from '../../protocol/meta-keys.ts'
 import { callerHash } from '../../records/principal.ts'
+import { isoTime } from '../../core/time/waiting.ts'
 import type { Store } from '../../store/store.ts'
 import { PERIOD_MS } from '../settings/effect.ts'
 
@@ -85,7 +86,7 @@ export class Account {
   #exhausted(spent: Decimal, amount: Decimal, now: number): GatewayError {
     const { limit, per, what } = this.#allowance
     const resetsAt = this.#end(now)
-    const resets = new Date(resetsAt).toISOString()
+    const resets = isoTime(resetsAt)
     const left = decimalText(plus(limit, spent, -1n))
     return new GatewayError(
       'QUOTA_EXHAUSTED',
@@ -130,24 +131,33 @@ interface Charge<Taken> {
   executed?(taken: Taken): void
 }
 
+/** In the request state of a call that is charged already, as its server runs it as a task. */
+const CHARGED_KEY = 'charged'
+
 /** Makes a call that is charged. */
 export async function settled<Taken>(call: Call, next: Handler, charge: Charge<Taken>): Promise<Outcome> {
+  if (call.requestState[CHARGED_KEY] === true) return asCharged(await next(call))
   const taken = await charge.reserve()
   if (taken === undefined) return next(call)
   try {
     const outcome = await next(call)
     if (isExecuted(outcome)) charge.executed?.(taken)
     else await charge.refund()
-    return outcome
+    return outcome.kind === 'task' ? asCharged(outcome) : outcome
   } catch (error) {
     if (isNotExecuted(error)) await charge.refund()
     throw error
   }
 }
 
-/** A call that requests input, or continues as a task of its server, is made again and charged then. */
+function asCharged(outcome: Outcome): Outcome {
+  if (outcome.kind === 'result') return outcome
+  return { ...outcome, requestState: { ...outcome.requestState, [CHARGED_KEY]: true } }
+}
+
+/** A call that requests input is made again and charged then; a task of its server runs from now on. */
 function isExecuted(outcome: Outcome): boolean {
-  if (outcome.kind !== 'result') return false
+  if (outcome.kind !== 'result') return outcome.kind === 'task'
   const { result } = outcome
   return !(result.member('isError') === true && result.meta(CONFIRMATION_KEY) !== undefined)
 }

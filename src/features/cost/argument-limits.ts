@@ -8,7 +8,7 @@ import { GatewayError } from '../../core/error.ts'
 import { type Decimal, decimalOf, decimalText, isMore, plus, ZERO } from '../../core/json/exact-number.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
 import type { Finding } from '../../core/findings.ts'
-import { asObject, isObject } from '../../core/json/json.ts'
+import { asObject, canonical, isObject } from '../../core/json/json.ts'
 import { within } from '../../core/time/waiting.ts'
 import { parseSteps, type Step } from '../../core/json/path.ts'
 import { fits } from '../../core/text/pattern.ts'
@@ -68,7 +68,7 @@ async function pathProblems(
         LISTING_TIMEOUT_MS,
         [],
       )
-      const place = rules === common ? ['limits'] : ['upstreams', name, 'limits']
+      const place = canonical(rules) === canonical(common) ? ['limits'] : ['upstreams', name, 'limits']
       return tools.then((found) =>
         rules.flatMap((rule, index) => uses(rule, found, [...place, 'arguments', String(index)])),
       )
@@ -120,7 +120,7 @@ function limitsOf(
   { store }: Deps,
 ): readonly Limit[] {
   const own = settings(upstream).arguments
-  const scope = own === settings().arguments ? '' : upstream
+  const scope = canonical(own) === canonical(settings().arguments) ? '' : upstream
   return own.flatMap((rule): Limit[] => {
     const path = rule.sum ?? rule.count ?? ''
     const steps = parseSteps(path)

@@ -6,6 +6,7 @@ import type { Quota, Cost } from '../../core/descriptor.ts'
 import { withFinding } from '../../core/dry-run.ts'
 import { GatewayError } from '../../core/error.ts'
 import { canonical } from '../../core/json/json.ts'
+import { isoTime } from '../../core/time/waiting.ts'
 import { background } from '../../core/log.ts'
 import { type Decimal, decimalOf, decimalText, ZERO } from '../../core/json/exact-number.ts'
 import { type Feature, type SettingsOf, type Services, toolSetting } from '../feature.ts'
@@ -138,7 +139,7 @@ function publishLow(caller: string, { remaining, resetsAt }: Quota, context: Cha
   const { account, units, upstream, tool, deps } = context
   const limit = Number(decimalText(account.limit))
   if (resetsAt === undefined || remaining >= limit / 10 || remaining + units < limit / 10) return
-  const resets = new Date(resetsAt).toISOString()
+  const resets = isoTime(resetsAt)
   const server = account.scope === SHARED_SCOPE ? {} : { server: upstream }
   publish(deps, undefined, {
     name: 'quota_low',

@@ -35,7 +35,7 @@ import {
 import type { Feature, Services } from '../feature.ts'
 import { callerValues, modelArguments, toolFacts, type Reserved, masked } from '../offers.ts'
 import { dryRunSchema } from '../settings/admit.ts'
-import { oneLine } from '../../core/text/escape.ts'
+import { oneLine, shortened } from '../../core/text/escape.ts'
 import { isoTime } from '../../core/time/waiting.ts'
 import { writtenArguments, referencesSlot } from '../../core/used-reference.ts'
 import { answered } from '../builtin-tool.ts'
@@ -280,7 +280,7 @@ function textOf({ would_call: { server, tool }, ...report }: Report, dryRun: Dry
   const why = by === 'sandbox' ? `${server} is a sandbox, so nothing was done.` : 'Nothing was done.'
   const lines = [
     `Dry run. ${why} The call ${keyWords[idempotency?.outcome ?? 'would_run']} (${where}).`,
-    `Arguments: ${shortened(JSON.stringify(report.arguments) ?? 'not shown, because they are long')}`,
+    `Arguments: ${shortened(JSON.stringify(report.arguments) ?? 'not shown, because they are long', MAX_TEXT_LENGTH)}`,
     ...(scopes && scopes.length > 0 ? [`Scopes: ${scopes.join(' ')}`] : []),
     `Confirmation: ${confirmationText(confirmation)}`,
     ...(cost ? [`Cost: ${costText(cost)}`] : []),
@@ -297,10 +297,6 @@ const keyWords = {
   would_wait: 'would wait for the same call, which runs now',
   would_verify: 'would first find out whether an earlier one took effect',
 } as const satisfies Record<KeyForecast['outcome'], string>
-
-function shortened(text: string): string {
-  return text.length > MAX_TEXT_LENGTH ? `${text.slice(0, MAX_TEXT_LENGTH - 1).toWellFormed()}…` : text
-}
 
 function confirmationText(forecast: ConfirmationForecast | undefined): string {
   if (!forecast?.isRequired) return 'not required'

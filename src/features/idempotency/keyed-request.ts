@@ -119,7 +119,12 @@ function extensionField(call: Call, name: string): Readonly<Record<string, unkno
 
 /** Equal for calls of one server with equal arguments, however they are written. */
 export function fingerprintOfCall(call: Call, upstream: string): string {
-  return `${upstream} ${identity(call).fingerprint}`
+  return ofServer(upstream, identity(call).fingerprint)
+}
+
+/** The fingerprint of a call of one server among those of all. */
+export function ofServer(upstream: string, fingerprint: string): string {
+  return `${upstream} ${fingerprint}`
 }
 
 /** Whether a call is a step of a transaction. */

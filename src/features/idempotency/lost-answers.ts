@@ -126,7 +126,8 @@ export class LostAnswers {
   /** Forgets it once its time is over: counted from its loss, and not before its call has ended. */
   schedule(answer: LostAnswer): void {
     const remembered = this.#byAnswer.get(answer)
-    if (!remembered) return
+    // It gave way to others before its call ended.
+    if (!remembered) return answer.forgotten?.()
     world.clearTimeout(remembered.timer)
     if (answer.isRunning()) return
     const ms = Math.min(answer.window, MAX_TIMER_MS)
@@ -327,13 +328,10 @@ class WatchedCall implements LostAnswer {
   /** The limits of the request do not apply to it any more. */
   #setDeadline(): void {
     const { silence, total } = this.#watching.bounds(this.#call.target.name ?? '')
-    const end = Math.min(this.#activeAt + silence, this.startedAt + total)
-    const check = (): void => {
-      if (this.#activeAt + silence > world.now() && this.startedAt + total > world.now()) this.#setDeadline()
-      else
-        this.#controller.abort(new GatewayError('OPERATION_TIMEOUT', 'The server did not respond in time.'))
-    }
-    this.#deadline = world.setTimeout(check, Math.min(Math.max(end - world.now(), 0), MAX_TIMER_MS)).unref()
+    const left = Math.min(this.#activeAt + silence, this.startedAt + total) - world.now()
+    if (left <= 0)
+      this.#controller.abort(new GatewayError('OPERATION_TIMEOUT', 'The server did not respond in time.'))
+    else this.#deadline = world.setTimeout(() => this.#setDeadline(), Math.min(left, MAX_TIMER_MS)).unref()
   }
 
   #lose(): void {
@@ -363,9 +361,10 @@ class WatchedCall implements LostAnswer {
   #keep(ended: LostEnd): void {
     this.#end = this.#meaning(ended)
     const size = this.#end.kind === 'outcome' ? sizeOf(this.#end.outcome) : 0
-    const isFit = size <= MAX_RESULT_LENGTH && this.#watching.lost.held.fits(this.#call.principal, size)
-    if (isFit) this.#hold(size)
-    else this.#end = { kind: 'not_kept' }
+    const more = size - this.#heldBytes
+    const isFit = size <= MAX_RESULT_LENGTH && this.#watching.lost.held.fits(this.#call.principal, more)
+    if (!isFit) this.#end = { kind: 'not_kept' }
+    this.#hold(isFit ? size : 0)
   }
 
   /** What the end says about the effect. */

@@ -21,6 +21,7 @@ import {
   type KeyedRequest,
   type KeyTerms,
   lostRecord,
+  ofServer,
   outcomeLost,
   repeating,
 } from './keyed-request.ts'
@@ -80,8 +81,9 @@ export class Repetitions {
   keyed({ call, id, fingerprint }: KeyedRequest, isMeant: boolean): ToolPolicy {
     const { lost, policy, window } = this.#options
     const delivery = deliverySlot.of(call)
+    const compared = ofServer(policy.upstream, fingerprint)
     const own: LostAnswer | undefined = delivery && {
-      fingerprint: `${policy.upstream} ${fingerprint}`,
+      fingerprint: compared,
       startedAt: world.now(),
       requestState: call.params.fields.requestState,
       record: id,
@@ -99,7 +101,7 @@ export class Repetitions {
       })
     if (isMeant || !lost.has(call)) return policy
     const next: Handler = (given) => {
-      const answer = lost.find(call, `${policy.upstream} ${fingerprint}`)
+      const answer = lost.find(call, compared)
       if (!answer || answer.record === id) return policy.next(given)
       isRepetition = true
       return this.#repeat(answer, given, policy.next)

@@ -2,7 +2,7 @@
  * The arguments of the calls of a proof: given in a file or the configuration, or made from the schema. Each trial has
  * texts of its own, so that no trial finds what another one left behind.
  */
-import { asObject, isObject } from '../../core/json/json.ts'
+import { asList, asObject, isObject } from '../../core/json/json.ts'
 import { isWidening, isTrial } from '../../core/undo/selectors.ts'
 import { type Field, fieldsOf } from '../../core/undo/tool-shape.ts'
 import { longIntegerFor, UnusableSchema, validator } from '../../core/schema/schema.ts'
@@ -181,12 +181,12 @@ class Generator {
     const type = typeOf(schema)
     if (type === 'string' && (this.#sandbox.named.has(name) || isPathName(name)))
       return this.#place(name, isFolder)
-    const [known] = [schema.const, schema.default, ...listOf(schema.examples), ...listOf(schema.enum)].filter(
+    const [known] = [schema.const, schema.default, ...asList(schema.examples), ...asList(schema.enum)].filter(
       (each) => each !== undefined,
     )
     if (isTrial(field) || isWidening(field)) return false
     if (known !== undefined) return known
-    const [alternative] = [...listOf(schema.anyOf), ...listOf(schema.oneOf)].filter(isObject)
+    const [alternative] = [...asList(schema.anyOf), ...asList(schema.oneOf)].filter(isObject)
     if (type === undefined && alternative) return this.#value({ ...field, schema: alternative }, place)
     if (type === 'string') return this.#text(schema)
     if (type === 'boolean') return true
@@ -243,8 +243,4 @@ function numberIn({ minimum, exclusiveMinimum, multipleOf }: Json): number {
   const least =
     typeof minimum === 'number' ? minimum : typeof exclusiveMinimum === 'number' ? exclusiveMinimum + 1 : 1
   return typeof multipleOf === 'number' ? Math.ceil(least / multipleOf) * multipleOf : Math.ceil(least)
-}
-
-function listOf(value: unknown): readonly unknown[] {
-  return Array.isArray(value) ? value : []
 }

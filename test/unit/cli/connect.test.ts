@@ -257,6 +257,33 @@ describe('gatehouse connect', () => {
     expect(JSON.parse(read(CURSOR)).mcpServers.gatehouse.args.slice(1, 3)).toEqual(['stdio', '--config'])
   })
 
+  test('changes a file once, and names a client once, however often it is found', async () => {
+    const servers = withServers({ files: { command: 'files-server' } })
+    const files = { [CURSOR]: servers, 'work/.cursor/mcp.json': withServers({ own: { command: 'own' } }) }
+    const { read, at, gatehouse } = someone(files)
+    const { code, stdout } = await gatehouse('connect', 'cursor', 'cursor', '--yes', '--ask', 'gateway')
+    expect({ code, stdout }).toMatchObject({ code: 0 })
+    expect(JSON.parse(read('.cursor/permissions.json'))).toEqual({ mcpAllowlist: ['gatehouse:*'] })
+    expect(existsSync(at('.cursor/permissions.json.before-gatehouse-2'))).toBe(false)
+    expect(await gatehouse('disconnect', 'cursor', 'cursor', '--yes')).toMatchObject({ code: 0 })
+    expect(read(CURSOR)).toBe(servers)
+    expect(read('work/.cursor/mcp.json')).toBe(files['work/.cursor/mcp.json'])
+  })
+
+  test('gives clients the public URL of the configuration with its variables, or asks for them', async () => {
+    const { put, read, gatehouse } = someone({
+      [CURSOR]: withServers({ files: { command: 'files-server' } }),
+    })
+    put('work/gateway.config.yaml', 'listen: { public_url: "${PUBLIC_URL}" }\nupstreams: {}\n')
+    expect(await gatehouse('connect', '--yes')).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('set the variable of `listen.public_url` in'),
+    })
+    put('work/.env', 'PUBLIC_URL=https://tools.example.com/\n')
+    expect(await gatehouse('connect', '--yes')).toMatchObject({ code: 0 })
+    expect(read(CURSOR)).toContain('https://tools.example.com/mcp')
+  })
+
   test('leaves a file alone that it cannot read or change, and connects the others', async () => {
     const inline = 'mcp_servers = { files = { command = "files-server" } }\n'
     const { at, read, gatehouse } = someone({

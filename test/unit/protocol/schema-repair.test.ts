@@ -28,6 +28,16 @@ const repaired = (inputSchema: object): unknown =>
 
 it.each([
   [
+    'a required argument that a pattern is about stays free of the rule for all others',
+    {
+      type: 'object',
+      patternProperties: { '^x-': { type: 'string' } },
+      additionalProperties: { type: 'number' },
+      required: ['x-a'],
+    },
+    expect.objectContaining({ properties: { 'x-a': {} } }),
+  ],
+  [
     'alternatives say which arguments belong together',
     {
       type: 'object',

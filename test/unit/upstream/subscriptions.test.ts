@@ -28,7 +28,9 @@ function listening(open: (notify: UpstreamCall['notify']) => Promise<Outcome>) {
   // The only members that are used here.
   const connection = { isClosed: false, open: (each: UpstreamCall) => open(each.notify) }
   const connect = async (): Promise<UpstreamConnection> => connection as unknown as UpstreamConnection
-  const outcome = listenOn(working, connect, new AbortController().signal, silentLog).catch(String)
+  const { signal: retired } = new AbortController()
+  const options = { retired, log: silentLog, acknowledged: () => undefined }
+  const outcome = listenOn(working, connect, options).catch(String)
   const leave = (): Promise<unknown> => {
     controller.abort()
     return outcome

@@ -12,6 +12,7 @@ describe('the difference between two values', () => {
     [{ a: { b: [1, 2] } }, { a: { b: [1, 3, 4] } }, ['a.b[1]:', '- 2', '+ 3', 'a.b[2]:', '+ 4']],
     [{ a: null }, { b: 'x' }, ['a:', '- null', 'b:', '+ "x"']],
     [undefined, 'x', ['+ "x"']],
+    [{}, { constructor: 1, toString: null }, ['constructor:', '+ 1', 'toString:', '+ null']],
   ])('of %j and %j is named', (before, after, lines) => {
     expect(differenceLines(before, after)).toEqual(lines)
   })

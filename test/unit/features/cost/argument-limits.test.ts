@@ -144,6 +144,32 @@ describe('a limit of what arguments add up to', () => {
     await call({ amount: 10 })
   })
 
+  it('holds while a server runs calls as tasks, each of which is charged once', async () => {
+    const call = limited(daily, async (made) => {
+      if (Object.keys(made.requestState).length > 0) return answering(hello)(made)
+      return { kind: 'task', task: { taskId: 'x' }, requestState: { own: 1 } } as never
+    })
+    const begun = await call({ amount: 60 })
+    await expect(call({ amount: 60 })).rejects.toEqual(refused('QUOTA_EXHAUSTED'))
+    const { requestState } = begun as Extract<typeof begun, { kind: 'task' }>
+    expect(requestState).toMatchObject({ own: 1 })
+    await call({ amount: 60 }, { requestState })
+    await call({ amount: 40 })
+    await expect(call({ amount: 1 })).rejects.toEqual(refused('QUOTA_EXHAUSTED'))
+  })
+
+  it('of all servers is one, also where a server has the default in a copy', async () => {
+    const store = new MemoryStore()
+    const rules: Rules = [{ tool: 't', sum: '$.amount', most: '100/day' }]
+    const common = { arguments: rules }
+    const make = (own: typeof common) => {
+      const settings = (upstream?: string) => (upstream === undefined ? common : own)
+      return chain([(deps) => argumentLimits.create(settings, deps)], answering(hello), { store })
+    }
+    await make(structuredClone(common))({}, { arguments: { amount: 60 } })
+    await expect(make(common)({}, { arguments: { amount: 60 } })).rejects.toEqual(refused('QUOTA_EXHAUSTED'))
+  })
+
   it('holds among calls at the same time', async () => {
     const call = limited(daily)
     const made = await Promise.allSettled(Array.from({ length: 20 }, () => call({ amount: 10 })))

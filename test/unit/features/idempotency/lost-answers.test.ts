@@ -3,6 +3,7 @@ import type { Call, Outcome } from '../../../../src/core/call.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { onSentSlot } from '../../../../src/core/exchange.ts'
 import { Payload } from '../../../../src/core/payload.ts'
+import { LostAnswers } from '../../../../src/features/idempotency/lost-answers.ts'
 import type { Principal } from '../../../../src/core/principal.ts'
 import { deliverySlot } from '../../../../src/core/slot.ts'
 import {
@@ -14,6 +15,7 @@ import {
   keyed,
   textOf,
 } from '../../../support/idempotency-bench.ts'
+import { toolCall } from '../../../support/tool-call.ts'
 
 const anna: Principal = { id: 'anna' }
 const again = { _meta: { 'dev.gatehouse/run_again': true } }
@@ -378,6 +380,24 @@ describe('the outcome of a lost call', () => {
     expect(error).toMatchObject({ code: 'OUTCOME_UNKNOWN' })
     expect(error.message).toMatch('was executed before')
     expect(gateway.seen).toHaveLength(1)
+  })
+
+  it('gives its memory back at its end if it gave way to others while it ran', () => {
+    const lost = new LostAnswers()
+    const forgotten = vi.fn<() => void>()
+    const answer = () => ({
+      ...{ fingerprint: 'f', startedAt: 0, requestState: undefined, lostAt: 0, taken: 0, window: 1000 },
+      delivery: { isLost: () => true, onLost: () => undefined },
+      isRunning: () => true,
+      end: async () => ({ kind: 'not_kept' }) as const,
+      forgotten,
+    })
+    const first = answer()
+    const call = toolCall({ principal: anna })
+    for (const each of [first, ...Array.from({ length: 2500 }, answer)]) lost.add(call, each)
+    expect(forgotten).toHaveBeenCalledTimes(1)
+    lost.schedule(first)
+    expect(forgotten).toHaveBeenCalledTimes(2)
   })
 
   it('is settled by the read that verifies it', async () => {
