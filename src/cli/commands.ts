@@ -65,6 +65,9 @@ const served = {
 const principal = (about: string) => ({ principal: text('ID', about) })
 const overwrite = force('undo also what something else changed since, and overwrite that change')
 const reason = (what: string) => ({ reason: text('TEXT', `the reason, recorded with the ${what}`) })
+const planning = {
+  'skip-plan': flag('do not start the imported servers, which is done to add undo rules for their tools'),
+}
 const yes = (about: string) => ({ yes: flag(about, { short: 'y' }) })
 
 // What several commands of a group have.
@@ -351,10 +354,12 @@ export const commands = {
     summary: 'write a configuration, or import that of a client',
     about: `With --from, imports the servers of a client's configuration, such as claude_desktop_config.json, .mcp.json,
     .cursor/mcp.json, .vscode/mcp.json or ~/.codex/config.toml; several are merged. Secrets become \${VARIABLES} with their
-    values in .env beside it. What cannot be imported is printed.`,
+    values in .env beside it. What cannot be imported is printed. Then the servers are started, and undo rules of their tools are
+    added where they are certain.`,
     options: {
       from: texts('FILE', 'the configuration of a client'),
       ...force('overwrite an existing file'),
+      ...planning,
       config: text('FILE', 'the file to write (default: gateway.config.yaml)', { short: 'c' }),
       'env-file': { ...config['env-file'], isIgnored: true },
     },
@@ -400,7 +405,7 @@ export const commands = {
     about: `Finds the configuration of Claude Code, Claude Desktop, Cursor, VS Code, Codex, Gemini CLI, Zed, opencode, Goose and
     Windsurf, in this folder and of this user, moves its servers into gateway.config.yaml, and leaves one entry for the gateway.
     It prints what it would change, and asks. Secrets are moved to .env beside the configuration; a copy of each changed file is
-    beside it.`,
+    beside it. Then it starts the servers, reads their tools, and adds undo rules where they are certain.`,
     arguments: { client: connectedClient },
     options: {
       ask: oneOf(
@@ -414,6 +419,7 @@ export const commands = {
         'how clients reach the gateway: with command, each starts its own (default: url)',
       ),
       ...yes('change the files without asking'),
+      ...planning,
       config: text('FILE', 'the configuration of the gateway (default: gateway.config.yaml)', { short: 'c' }),
       ...json,
     },

@@ -33,6 +33,7 @@ import { CONFIG_FILE } from './config-file.ts'
 import { clientText, type ImportedConfig, importServers, variablesIn } from './init.ts'
 import { type Io, pathOf, write } from './io.ts'
 import type { Output } from './output.ts'
+import { planImported } from './plan.ts'
 import { replaceText, whyNotReplaceable, writePrivate } from './private-file.ts'
 
 /** The file in which a client has its servers. */
@@ -120,10 +121,11 @@ export async function connect(given: Given<typeof commands.connect>, io: Io): Pr
     writePrivate(nextBackup(edit.file), edit.before, { isNew: true })
     replaceText(edit.file, edit.before, edit.after)
   }
+  const planned = given.skipPlan ? [] : await planImported(target, made.added, io)
   const start = given.via === 'command' ? [] : [`Start the gateway: gatehouse --config ${target}`]
   const names = [...new Set(connections.map(({ client }) => client.name))].join(', ')
   const next = `Then restart ${names}. gatehouse disconnect puts everything back.`
-  return { json, text: ['Done.', ...start, next].join('\n') }
+  return { json, text: ['Done.', ...planned, ...start, next].join('\n') }
 }
 
 /**

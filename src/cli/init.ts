@@ -16,6 +16,7 @@ import { type Given, UsageError } from './command.ts'
 import type { commands } from './commands.ts'
 import { type Io, pathOf, printError } from './io.ts'
 import type { Output } from './output.ts'
+import { planImported } from './plan.ts'
 import { writePrivate } from './private-file.ts'
 
 /** `gatehouse init`: writes a first configuration, from those of MCP clients if files of them are given. */
@@ -35,8 +36,12 @@ export async function init(options: Given<typeof commands.init>, io: Io): Promis
   if (made.variables !== undefined) writePrivate(variablesFile(target), made.variables)
   // A link that leads nowhere is not followed.
   writePrivate(target, made.yaml, { isNew: !options.force })
-  const text = [`Wrote ${target}`, ...made.notes.map((note) => `  ${note}`)].join('\n')
-  return { json: { wrote: target, notes: made.notes }, text }
+  const planned = options.skipPlan ? [] : await planImported(target, made.added, io)
+  const notes = [...made.notes, ...planned]
+  return {
+    json: { wrote: target, notes },
+    text: [`Wrote ${target}`, ...notes.map((note) => `  ${note}`)].join('\n'),
+  }
 }
 
 /** What is written, and what is said about it. */
@@ -45,6 +50,8 @@ interface Made {
   /** The text of the file of variables, if it changes. */
   readonly variables?: string
   readonly notes: readonly string[]
+  /** The names of the servers of clients in it that were not there before. */
+  readonly added: readonly string[]
 }
 
 /** A configuration with the servers of clients. */
@@ -94,6 +101,7 @@ export function importServers(
   return {
     yaml: made.servers.length === 0 && text !== undefined ? text : added.text,
     taken: made.taken,
+    added: made.servers,
     notes: [
       ...(written.length > 0
         ? [`Secrets belong in ${variablesFile(target)}: keep that file out of version control.`]
@@ -164,5 +172,5 @@ upstreams:
   files: npx -y @modelcontextprotocol/server-filesystem .
   # github: { url: https://api.githubcopilot.com/mcp/, token: "\${GITHUB_TOKEN}" }
 `
-  return { yaml, notes: ['Check it with gatehouse check, then run gatehouse.'] }
+  return { yaml, added: [], notes: ['Check it with gatehouse check, then run gatehouse.'] }
 }

@@ -7,7 +7,9 @@ import type { ProvedSettings } from '../core/proof.ts'
 import type { UndoSettings } from '../core/undo/expression.ts'
 import { type Descriptor, riskWords } from '../core/descriptor.ts'
 import { changedTool, parsePack, type ProofIndex, proofIndex, proofText, provedIn } from '../core/pack.ts'
-import { type ToolSettings, settingOf } from '../core/settings.ts'
+import { type Settings, type ToolSettings, type UpstreamSettings, settingOf } from '../core/settings.ts'
+import { within } from '../core/time/waiting.ts'
+import type { Level } from '../observability/log.ts'
 import { oneLine, isYamlWord, quotedText, yamlKey } from '../core/text/escape.ts'
 import { isUndoProposed, judgeUndo } from '../core/undo/judge-undo.ts'
 import { shapeOf } from '../core/undo/tool-shape.ts'
@@ -17,7 +19,7 @@ import type { commands } from './commands.ts'
 import { type Io, printError, write as writeOut, writeError } from './io.ts'
 import type { Output } from './output.ts'
 import { readInput, replaceText } from './private-file.ts'
-import { readableLog, readOnlySettings, readServers, type Source, withGateway } from './source.ts'
+import { readableLog, readOnlySettings, readServers, readSource, type Source, withGateway } from './source.ts'
 
 /** `gatehouse plan [SERVER]`: prints proposed undo rules as settings to paste, or writes them to the file. */
 export async function plan(given: Given<typeof commands.plan>, io: Io): Promise<Output> {
@@ -27,23 +29,86 @@ export async function plan(given: Given<typeof commands.plan>, io: Io): Promise<
     throw new UsageError('--write needs a configuration file: create one with gatehouse init')
   const packs = proofIndex(given.pack.map((file) => parsePack(readInput(file, io), file)))
   const settings = readOnlySettings(source.settings, servers)
-  const planned: Planned[] = []
-  const problems: string[] = []
-  await withGateway(settings, { io, log: readableLog(io, given.logLevel) }, async (gateway) => {
-    await gateway.start()
-    for (const { name, tools } of servers) {
-      const problem = gateway.statuses.get(name)?.problem
-      if (problem === undefined)
-        planned.push({ upstream: name, tools, entries: withProofs(await gateway.entries(name), packs, io) })
-      else problems.push(`${name}: ${problem}`)
-    }
-  })
+  const { planned, problems } = await plannedFor(servers, settings, { io, packs, level: given.logLevel })
   for (const problem of problems) writeError(`${problem}\n`, io)
   const code = problems.length === 0 ? 0 : 1
   if (given.write) return write(planned, source, io) ? code : 1
   if (!given.json && planned.length === 0) return code
   const json = { servers: planned.map((each) => ({ name: each.upstream, tools: proposalsOf(each) })) }
   return { json, text: planText(planned).trimEnd(), code }
+}
+
+/** How long servers may take to list their tools, in milliseconds: `npx` installs some on first use. */
+const LISTING_TIMEOUT_MS = 60_000
+
+interface PlanContext {
+  readonly io: Io
+  readonly packs: ProofIndex
+  readonly level?: Level | undefined
+}
+
+/** Starts servers, and lists their tools; `problems` says why others have none. */
+async function plannedFor(
+  servers: readonly UpstreamSettings[],
+  settings: Settings,
+  { io, packs, level }: PlanContext,
+): Promise<{ readonly planned: readonly Planned[]; readonly problems: readonly string[] }> {
+  const planned: Planned[] = []
+  const problems: string[] = []
+  await withGateway(settings, { io, log: readableLog(io, level) }, async (gateway) => {
+    await within<unknown>(gateway.start(), LISTING_TIMEOUT_MS, undefined)
+    for (const { name, tools } of servers) {
+      const status = gateway.statuses.get(name) ?? { problem: 'it did not answer in time' }
+      if (status.problem === undefined)
+        planned.push({ upstream: name, tools, entries: withProofs(await gateway.entries(name), packs, io) })
+      else problems.push(`${name}: ${status.problem}`)
+    }
+  })
+  return { planned, problems }
+}
+
+const LATER = 'Add undo rules later with gatehouse plan --write.'
+
+/**
+ * Starts the servers that a command has added to a configuration, and adds what certainly undoes their tools; what is proved needs
+ * no settings. Returns what it did, as lines.
+ */
+export async function planImported(
+  file: string,
+  names: readonly string[],
+  io: Io,
+): Promise<readonly string[]> {
+  if (names.length === 0) return []
+  if (io.stderr.isTTY) writeError(`Reading the tools of ${names.join(', ')} …\n`, io)
+  try {
+    const source = readSource({ config: file }, io)
+    const servers = source.settings.upstreams.filter(({ name }) => names.includes(name))
+    const { planned, problems } = await plannedFor(servers, readOnlySettings(source.settings, servers), {
+      io,
+      packs: proofIndex([]),
+    })
+    // A proved undo needs no setting, and calls that cannot be undone are confirmed by default.
+    const trusted = new Set(servers.flatMap(({ name, trust }) => (trust ? [name] : [])))
+    const proved = planned.flatMap(({ upstream, entries }) =>
+      entries.filter((entry) => entry.proved !== undefined && trusted.has(upstream)),
+    )
+    const isProved = ({ upstream, tool }: ToolAddition): boolean =>
+      proved.some((entry) => entry.upstream === upstream && entry.name === tool)
+    const additions = additionsOf(planned).filter((each) => 'undo' in each.settings && !isProved(each))
+    const unread = problems.map((problem) => `Undo rules are missing for ${problem}`)
+    if (unread.length > 0) unread.push(LATER)
+    if (additions.length === 0) return unread
+    const added = writeAdditions(source, additions)
+    if ('problem' in added) return [added.problem, ...unread]
+    const tools = additions.map(({ upstream, tool }) => `${upstream} ${tool}`).join(', ')
+    return [
+      `Added undo rules for ${tools}: gatehouse explain SERVER TOOL shows the reasons. Review them before you rely on them.`,
+      ...unread,
+    ]
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error)
+    return [`Undo rules are missing, as the tools could not be read: ${why}`, LATER]
+  }
 }
 
 /** The tools with the proofs of packs, which take precedence over those that are part of the gateway. */
@@ -60,34 +125,50 @@ function withProofs(entries: readonly Descriptor[], packs: ProofIndex, io: Io): 
 }
 
 /** Writes the certain proposals to the configuration file. Returns whether it could. */
-function write(planned: readonly Planned[], { file = '', text = '', read }: Source, io: Io): boolean {
-  const additions = planned.flatMap((each) =>
+function write(planned: readonly Planned[], source: Source, io: Io): boolean {
+  const additions = additionsOf(planned)
+  if (additions.length === 0) {
+    writeOut('Nothing to add.\n', io)
+    return true
+  }
+  const added = writeAdditions(source, additions)
+  if ('problem' in added) {
+    const { problem } = added
+    printError(`${problem}. Paste the output of gatehouse plan into it instead.`, io)
+    return false
+  }
+  const tools = additions.map(({ upstream, tool }) => `  ${upstream} ${tool}\n`)
+  writeOut(`Added ${added.count} settings to ${source.file}, for\n${tools.join('')}`, io)
+  writeOut('Review them before you rely on them: gatehouse explain SERVER TOOL shows the reasons.\n', io)
+  return true
+}
+
+/** The certain proposals. */
+function additionsOf(planned: readonly Planned[]): readonly ToolAddition[] {
+  return planned.flatMap((each) =>
     proposalsOf(each).flatMap(({ tool, notes, settings }): ToolAddition[] =>
       Object.keys(settings).length === 0
         ? []
         : [{ upstream: each.upstream, tool, settings: { ...settings }, comment: notes }],
     ),
   )
-  if (additions.length === 0) {
-    writeOut('Nothing to add.\n', io)
-    return true
-  }
-  const refused = (why: string): boolean => {
-    printError(`${file} was not changed: ${why}. Paste the output of gatehouse plan into it instead.`, io)
-    return false
-  }
+}
+
+/** Adds settings to the configuration file. Returns how many, or why the file was not changed. */
+function writeAdditions(
+  { file = '', text = '', read }: Source,
+  additions: readonly ToolAddition[],
+): { readonly count: number } | { readonly problem: string } {
   const added = addToolSettings(text, additions)
-  if ('problem' in added) return refused(added.problem)
+  if ('problem' in added) return { problem: `${file} was not changed: ${added.problem}` }
   try {
     read(added.text)
   } catch (error) {
-    return refused(`it would not be valid: ${error instanceof Error ? error.message : String(error)}`)
+    const why = error instanceof Error ? error.message : String(error)
+    return { problem: `${file} was not changed: it would not be valid: ${why}` }
   }
   replaceText(file, text, added.text)
-  const tools = additions.map(({ upstream, tool }) => `  ${upstream} ${tool}\n`)
-  writeOut(`Added ${added.count} settings to ${file}, for\n${tools.join('')}`, io)
-  writeOut('Review them before you rely on them: gatehouse explain SERVER TOOL shows the reasons.\n', io)
-  return true
+  return added
 }
 
 // The output of `gatehouse plan`: proposals as YAML to paste, with their caveats as comments.

@@ -37,7 +37,9 @@ function someone(files: Readonly<Record<string, string | undefined>>) {
   for (const [path, text] of Object.entries(files)) put(path, text ?? '')
   const gatehouse = async (...words: string[]) => {
     const io = memoryIo({ env: { HOME: home }, cwd: project })
-    const code = await run(words, io)
+    // No test starts the servers of the fixtures.
+    const more = words[0] === 'connect' ? ['--skip-plan'] : []
+    const code = await run([...words, ...more], io)
     return { code, ...io.written }
   }
   const read = (path: string): string => readFileSync(at(path), 'utf8')
