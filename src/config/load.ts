@@ -22,7 +22,14 @@ import {
   type Findings,
 } from './problem.ts'
 import { fileSchema } from './schema.ts'
-import { holdsPassword, looksLikeToken, namesSecret, type Environment, hasReference } from './secrets.ts'
+import {
+  containsNamedSecret,
+  holdsPassword,
+  looksLikeToken,
+  namesSecret,
+  type Environment,
+  hasReference,
+} from './secrets.ts'
 import { settle, withListen, type ListenOverride } from './settings.ts'
 import { splitCommand } from '../core/text/command-line.ts'
 import { nameOfCommand, nameOfUrl, isHttpUrl } from './names.ts'
@@ -148,7 +155,8 @@ function isSecret(text: string, path: readonly string[]): boolean {
   if (key === 'proxy') return holdsPassword(text)
   if (key === 'token' || (key === 'oauth' && /^(?:client_secret|private_key)$/.test(path.at(-1) ?? '')))
     return true
-  return path.length === 4 && (key === 'env' || key === 'headers') && namesSecret(name)
+  const isNamed = namesSecret(name) || containsNamedSecret(text)
+  return path.length === 4 && (key === 'env' || key === 'headers') && isNamed
 }
 
 /** Whether a value is the secret of a webhook, or one of several. */

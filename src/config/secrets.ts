@@ -169,8 +169,10 @@ export function whyUnreadable(error: unknown): string {
  */
 
 const shapes = [
-  /\b(gh[pousr]_|github_pat_|glpat-|xox[a-z]-|sk-|sk_live_|sk_test_|rk_live_)[\w-]{10,}/,
+  /\b(gh[pousr]_|github_pat_|glpat-|xox[a-z]-|xapp-|sk-|sk_live_|sk_test_|rk_live_)[\w-]{10,}/,
+  /\b(ntn|figd|sbp|sntry[su]|lin_api|shpat|dop_v1|dckr_pat|glsa)_[\w-]{10,}/,
   /\b(npm_|hf_)[A-Za-z0-9]{20,}/,
+  /\bhooks\.slack\.com\/(services|workflows)\/[\w/]{10,}/,
   /\bAKIA[A-Z0-9]{16}\b/,
   /\bAIza[\w-]{30,}/,
   /\beyJ[\w-]{8,}\.eyJ[\w-]{8,}\./,
@@ -185,8 +187,17 @@ export function looksLikeToken(text: string): boolean {
 
 /** Whether a variable, header or option with this name usually contains a secret. */
 export function namesSecret(name: string): boolean {
-  return isSecretName(name) || /(?:^|[_-])(?:auth|key)$/i.test(name)
+  return isSecretName(name) || /(?:^|[_-])(?:auth|key|pass|pin|creds|jwt)$|accountkey$/i.test(name)
 }
+
+/** Whether a secret is in a text by its name: as a member of JSON, or as in `Password=…;` of a connection string. */
+export function containsNamedSecret(text: string): boolean {
+  return [...text.matchAll(namedValue)].some(([, name = '']) => namesSecret(name))
+}
+
+/** The names of values in a text, without those of references, objects and lists, and of what precedes a reference. */
+const namedValue =
+  /(?<![\w.-])([a-z_][\w.-]*)(?:\\*["']\s*:|\s*=)\s*\\*["']?(?!(?:true|false|null)\b|(?:Bearer|Basic|Token)\s*$)[^\s\\"',;&{}[\]$%]/gi
 
 /** Whether a text is a URL with a password in it. */
 export function holdsPassword(text: string): boolean {

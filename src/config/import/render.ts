@@ -12,6 +12,7 @@ import { upstreamName, isHttpUrl, urlMistake } from '../names.ts'
 import { ConfigError } from '../problem.ts'
 import {
   type Environment,
+  containsNamedSecret,
   containsPassword,
   looksGenerated,
   looksLikeToken,
@@ -510,7 +511,7 @@ function convertArguments(words: readonly Template[], context: SecretContext): T
     const [start = '', ...rest] = word
     const before = literalText(words[index - 1] ?? []) ?? ''
     if (typeof start !== 'string') return convertArgument(word, before, context)
-    const [, option, value] = /^(--?[\w-]+=|[A-Z_][A-Z0-9_]*=)(.*)$/s.exec(start) ?? []
+    const [, option, value] = /^((?:--?[\w-]+=)?[A-Z_][A-Z0-9_]*=|--?[\w-]+=)(.*)$/s.exec(start) ?? []
     if (option === undefined || value === undefined) return convertArgument(word, before, context)
     return [option, ...convertArgument([...literal(value), ...rest], option, context)]
   })
@@ -600,14 +601,14 @@ function convertArgument(word: Template, before: string, context: SecretContext)
     name: `${context.server}_${option || 'SECRET'}`,
     place: 'one of its arguments',
     isNamed: () => isNamed,
-    looks: (value) => looksLikeToken(value) || containsPassword(value),
+    looks: containsSecret,
   })
   return isUrl ? convertUrl(found, context) : found
 }
 
 function optionName(before: string): string {
-  const [, option, variable] = /^(?:--?([\w-]+)=?|([A-Z_][A-Z0-9_]*)=)$/.exec(before) ?? []
-  return option ?? variable ?? ''
+  const [, variable, option] = /^(?:(?:--?[\w-]+=)?([A-Z_][A-Z0-9_]*)=|--?([\w-]+)=?)$/.exec(before) ?? []
+  return variable ?? option ?? ''
 }
 
 interface Place {
@@ -668,7 +669,11 @@ function reference(value: string, { server, variables }: SecretContext, { name, 
 }
 
 function looksSecret(value: string): boolean {
-  return looksLikeToken(value) || containsPassword(value) || looksRandom(value)
+  return containsSecret(value) || looksRandom(value)
+}
+
+function containsSecret(value: string): boolean {
+  return looksLikeToken(value) || containsPassword(value) || containsNamedSecret(value)
 }
 
 function isPath(value: string): boolean {

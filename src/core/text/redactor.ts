@@ -136,7 +136,8 @@ function textsOf(secret: string): string[] {
 function membersOf(value: Fields, depth = 0): string[] {
   if (depth > MAX_DEPTH) return []
   return Object.entries(value).flatMap(([key, member]) => {
-    if (typeof member === 'string') return isSecretName(key) ? [member, ...textsOfLines(member)] : []
+    if (typeof member === 'string')
+      return isSecretName(key) ? [member, ...schemeless(member), ...textsOfLines(member)] : []
     return isObject(member) ? membersOf(member, depth + 1) : []
   })
 }

@@ -584,6 +584,8 @@ describe('configuration warnings', () => {
     ['a bearer header', '{ url: https://h, headers: { X-Auth: "Bearer abcdefgh123" } }'],
     ['a secret header', '{ url: https://h, headers: { x-api-key: abc } }'],
     ['a secret variable', '{ command: x, env: { DB_PASSWORD: abc } }'],
+    ['a variable with a secret member', `{ command: x, env: { A: '{"apiKey":"abc"}' } }`],
+    ['a variable with a connection string', '{ command: x, env: { A: "Server=h;Pwd=abc" } }'],
     ['a JWT', '{ command: x, env: { A: eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc } }'],
   ])('a warning names %s written into the file without printing it', (_what, text) => {
     const found = warnings(`upstreams:\n  it: ${text}`)

@@ -72,6 +72,8 @@ describe('forms of a secret', () => {
     const file = redactorOf(JSON.stringify({ type: 'service_account', private_key: pem }, null, 2))
     expect(file.text(`type service_account, ${pem}`)).toBe('type service_account, ***')
     expect(file.text('MIIEvQIBADANBgkqhkiG9w0B')).toBe('***')
+    const headers = redactorOf('{"Authorization":"Bearer abcdef123","Notion-Version":"2022-06-28"}')
+    expect(headers.text('abcdef123 for 2022-06-28')).toBe('*** for 2022-06-28')
   })
 })
 
