@@ -411,7 +411,7 @@ export const commands = {
       ask: oneOf(
         'WHO',
         ['both', 'gateway'],
-        'who asks before calls: with gateway, the client is configured not to (default: both)',
+        'who asks before calls: the client and the gateway, or the gateway alone, with clients configured not to ask (default: as clients are configured)',
       ),
       via: oneOf(
         'HOW',
@@ -426,6 +426,7 @@ export const commands = {
     examples: {
       connect: 'shows what would change for all clients',
       'connect cursor --ask gateway': 'asks once, in the gateway',
+      'connect cursor --ask both': 'configures Cursor to ask again',
     },
     page: 'importing.md',
   }),

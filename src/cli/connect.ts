@@ -23,6 +23,7 @@ import { readDocument } from '../config/document.ts'
 import { loadSettings } from '../config/load.ts'
 import { readText, variablesFile, variablesFor } from '../config/secrets.ts'
 import { asList, asObject, isObject } from '../core/json/json.ts'
+import type { Fields } from '../core/payload.ts'
 import { follow } from '../core/json/path.ts'
 import { isGuarded, publicUrl, type Settings } from '../core/settings.ts'
 import { stdioWords, TOKEN_VARIABLE } from '../descriptions/model/facts.ts'
@@ -93,13 +94,20 @@ export async function connect(given: Given<typeof commands.connect>, io: Io): Pr
   const address = addressOf(mustLoad(made, target, io), { target, isStarted: given.via === 'command' })
   const connections = files.map((each) => {
     const moved = made.taken.flatMap((server) => (each.servers.includes(server) ? [server.name] : []))
-    return connectionOf(each, { moved, address, isAskedOnce: given.ask === 'gateway', target }, io)
+    return connectionOf(each, { moved, address, ask: given.ask, target }, io)
   })
+  const others = clientsOf(address, io).filter(
+    (name) => !connections.some(({ client }) => client.name === name),
+  )
   // Several files of a client have one file of permissions.
   const byFile = new Map(connections.flatMap((each) => each.edits).map((edit) => [edit.file, edit]))
   const edits = [...byFile.values()]
   const isSame = made.yaml === text && edits.length === 0
-  const notes = [...problems.map((problem) => `${problem}: the file stays as it is`), ...made.notes]
+  const notes = [
+    ...problems.map((problem) => `${problem}: the file stays as it is`),
+    ...made.notes,
+    ...(others.length === 0 ? [] : [`Also connected to this gateway: ${others.join(', ')}`]),
+  ]
   const plan = [...planLines(connections, target, text === undefined), ...notes.map((note) => `  ${note}`)]
   const json = {
     config: target,
@@ -268,27 +276,59 @@ function addressOf(settings: Settings, { target, isStarted }: AddressOptions): G
   }
 }
 
+/** The entry of a gateway in the file of a client. */
+function entryOf({ byUrl, byCommand }: ConnectableClient, address: GatewayAddress) {
+  return (address.isStarted ? undefined : byUrl?.(address)) ?? byCommand(address)
+}
+
+/** The names of the clients that are connected to a gateway. */
+function clientsOf(address: GatewayAddress, io: Io): readonly string[] {
+  const places = placesOf(io)
+  return connectable
+    .filter((client) => {
+      const own = entryOf(client, address)
+      return client.files(places).some((file) => isMatch(ownEntry(client, file), own))
+    })
+    .map(({ name }) => name)
+}
+
+/** The entry of a gateway that a file has; empty if it has none, or cannot be read. */
+function ownEntry({ at }: ConnectableClient, file: string): Fields {
+  try {
+    return asObject(asObject(follow(valueOf(file), at))[ENTRY])
+  } catch (error) {
+    if (error instanceof ConfigError || error instanceof UsageError) return {}
+    throw error
+  }
+}
+
+function isMatch(value: Fields, members: Fields): boolean {
+  return Object.entries(members).every(([key, member]) => isDeepStrictEqual(value[key], member))
+}
+
 interface ConnectionOptions {
   readonly moved: readonly string[]
   readonly address: GatewayAddress
-  /** Whether the gateway alone asks before a call. */
-  readonly isAskedOnce: boolean
+  /** Who asks before a call; undefined leaves it as it is. */
+  readonly ask: 'both' | 'gateway' | undefined
   readonly target: string
 }
 
 function connectionOf(
-  { client, file, text, names }: ClientFile,
-  { moved, address, isAskedOnce, target }: ConnectionOptions,
+  { client, file, text, names, isConnected }: ClientFile,
+  { moved, address, ask, target }: ConnectionOptions,
   io: Io,
 ): Connection {
-  const own = (address.isStarted ? undefined : client.byUrl?.(address)) ?? client.byCommand(address)
-  const entry = { ...own, ...(isAskedOnce && client.unasked) }
+  const hasMembers = isConnected && client.unasked && isMatch(ownEntry(client, file), client.unasked)
+  const isUnasked = hasMembers === true || hasPermission(client, io)
+  const isAskedOnce = ask === undefined ? isUnasked : ask === 'gateway'
+  const entry = { ...entryOf(client, address), ...(isAskedOnce && client.unasked) }
   const changes: readonly Change[] = [
     { path: [...client.at, ENTRY], value: entry },
     ...moved.map((name) => ({ path: [...client.at, name] })),
   ]
   const rules = rulesAbout(client, moved, io)
-  const permission = isAskedOnce && rules.length === 0 ? permissionEdit(client, io) : undefined
+  const permission = isAskedOnce && rules.length > 0 ? undefined : permissionEdit(client, isAskedOnce, io)
   const edits = [
     { file, before: text, after: withChanges(text, file, changes) },
     ...(permission ? [permission] : []),
@@ -301,7 +341,7 @@ function connectionOf(
     entry,
     edits: edits.filter(({ before, after }) => before !== after),
     notes: [
-      ...promptNotes(client, { isAskedOnce, isUnasked: hasPermission(client, io) }),
+      ...promptNotes(client, { isAskedOnce, isUnasked }),
       ...rules.map(
         (rule) =>
           `${client.name} has the rule ${rule} about a server that is moved, which has no effect any more: write \`hide\` or \`confirm\` of the tool in ${target}`,
@@ -321,17 +361,22 @@ function promptNotes(
   { isAskedOnce, isUnasked }: { readonly isAskedOnce: boolean; readonly isUnasked: boolean },
 ): readonly string[] {
   const canBe = unasked !== undefined || permission !== undefined
-  if (!isAskedOnce && isUnasked) return [`${name} does not ask before calls of the gateway`]
+  if (!canBe)
+    return isAskedOnce
+      ? [`${name} has no setting for this: choose "always allow" for the gateway when it asks`]
+      : []
   if (!isAskedOnce)
-    return canBe ? [`${name} asks before calls as before; with --ask gateway only the gateway asks`] : []
-  if (!canBe) return [`${name} has no setting for this: choose "always allow" for the gateway when it asks`]
+    return [
+      `${name} asks before calls, and the gateway before those that can do harm; with --ask gateway only the gateway asks`,
+    ]
+  if (isUnasked) return [`only the gateway asks before calls; with --ask both ${name} asks too`]
   return permission?.note === undefined ? [] : [permission.note]
 }
 
 /** Whether the client is already configured not to ask about the gateway. */
-function hasPermission({ permission }: ConnectableClient, io: Io): boolean {
-  if (permission === undefined) return false
-  return asList(follow(valueOf(permission.file(placesOf(io))), permission.list)).includes(permission.item)
+function hasPermission(client: ConnectableClient, io: Io): boolean {
+  const file = client.permission?.file(placesOf(io))
+  return file !== undefined && hasItem(client, file, textOf(file))
 }
 
 /** The rules of a client that refuse or ask about tools of servers that are moved. */
@@ -345,17 +390,16 @@ function rulesAbout({ permission }: ConnectableClient, moved: readonly string[],
     .filter((rule) => moved.some((name) => rule === prefix(name) || rule.startsWith(`${prefix(name)}__`)))
 }
 
-function permissionEdit({ permission }: ConnectableClient, io: Io): Edit | undefined {
+/** The change with which the client does not ask about the gateway, or does again. */
+function permissionEdit({ permission }: ConnectableClient, isUnasked: boolean, io: Io): Edit | undefined {
   if (permission === undefined) return undefined
   const file = permission.file(placesOf(io))
   const before = textOf(file)
   const items = asList(follow(valueOf(file, before), permission.list))
-  if (items.includes(permission.item)) return undefined
-  return {
-    file,
-    before,
-    after: withChanges(before, file, [{ path: permission.list, value: [...items, permission.item] }]),
-  }
+  if (items.includes(permission.item) === isUnasked) return undefined
+  const others = items.filter((item) => item !== permission.item)
+  const value = isUnasked ? [...items, permission.item] : others
+  return { file, before, after: withChanges(before, file, [{ path: permission.list, value }]) }
 }
 
 function planLines(connections: readonly Connection[], target: string, isNew: boolean): readonly string[] {
@@ -450,15 +494,20 @@ function putBack(client: ConnectableClient, file: string, now: string): string {
   return copies.reduceRight((text, copy, index) => {
     const next = copies[index + 1]
     // Between this connection and the next one, the entry was removed by hand: what it did is not there any more.
-    const isGone = next !== undefined && !hasEntry(client, file, next)
+    const isGone = next !== undefined && !hasEntry(client, file, next) && !hasItem(client, file, copy)
     return isGone ? text : undone(client, { file, copy, now: text })
   }, now)
 }
 
-function hasEntry({ at, permission }: ConnectableClient, file: string, text: string): boolean {
-  const value = valueOf(file, text)
-  const isListed = permission && asList(follow(value, permission.list)).includes(permission.item)
-  return isListed === true || Object.hasOwn(asObject(follow(value, at)), ENTRY)
+function hasEntry(client: ConnectableClient, file: string, text: string): boolean {
+  return hasItem(client, file, text) || Object.hasOwn(asObject(follow(valueOf(file, text), client.at)), ENTRY)
+}
+
+/** Whether a text says that the client does not ask about the gateway. */
+function hasItem({ permission }: ConnectableClient, file: string, text: string): boolean {
+  return (
+    permission !== undefined && asList(follow(valueOf(file, text), permission.list)).includes(permission.item)
+  )
 }
 
 /** The text without what one connection changed, which is known by the copy of the file from before it. */
@@ -474,9 +523,15 @@ function undone(
   const changes: Change[] = missing.map(([name, value]) => ({ path: [...at, name], value }))
   if (present && Object.hasOwn(present, ENTRY)) changes.push({ path: [...at, ENTRY], value: old?.[ENTRY] })
   if (permission) {
-    const [earlier, list] = [before, after].map((value) => asList(follow(value, permission.list)))
-    if (list?.includes(permission.item) && !earlier?.includes(permission.item))
-      changes.push({ path: permission.list, value: list.filter((item) => item !== permission.item) })
+    const [earlier = [], list = []] = [before, after].map((value) => asList(follow(value, permission.list)))
+    const { item } = permission
+    if (list.includes(item) && !earlier.includes(item))
+      changes.push({ path: permission.list, value: list.filter((each) => each !== item) })
+    if (earlier.includes(item) && !list.includes(item)) {
+      const kept = earlier.filter((each) => each === item || list.includes(each))
+      const added = list.filter((each) => !earlier.includes(each))
+      changes.push({ path: permission.list, value: [...kept, ...added] })
+    }
   }
   const made = withChanges(now, file, changes)
   const value = valueOf(file, made)

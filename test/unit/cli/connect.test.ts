@@ -243,6 +243,52 @@ describe('gatehouse connect', () => {
     expect(existsSync(at('.cursor/permissions.json'))).toBe(false)
   })
 
+  test('with --ask both, configures them to ask again; without --ask, who asks stays as it is', async () => {
+    const files = {
+      '.claude.json': withServers({ files: { command: 'files-server' } }),
+      '.claude/settings.json': '{ "permissions": { "allow": ["mcp__gatehouse", "Bash(ls)"] } }',
+      '.codex/config.toml': '[mcp_servers.files]\ncommand = "files-server"\n',
+    }
+    const { read, gatehouse } = someone(files)
+    const connect = (...words: string[]) => gatehouse('connect', 'claude-code', 'codex', '--yes', ...words)
+    const allowed = (): unknown => JSON.parse(read('.claude/settings.json')).permissions.allow
+    const approves = 'default_tools_approval_mode'
+    await connect('--ask', 'gateway')
+    expect(read('.codex/config.toml')).toContain(approves)
+    const { stdout } = await connect()
+    expect(stdout).toContain('with --ask both Codex asks too')
+    expect(stdout).toContain('Nothing has to be changed.')
+    await connect('--ask', 'both')
+    expect(allowed()).toEqual(['Bash(ls)'])
+    expect(read('.codex/config.toml')).not.toContain(approves)
+    await connect('--ask', 'gateway')
+    await connect('--ask', 'both')
+    await gatehouse('disconnect', '--yes')
+    for (const [file, text] of Object.entries(files)) expect(read(file)).toBe(text)
+  })
+
+  test('connects one client after the other, and names those that are connected already', async () => {
+    const { read, gatehouse, upstreams } = someone({
+      [CURSOR]: withServers({ one: { command: 'one' } }),
+      '.codex/config.toml': '[mcp_servers.two]\ncommand = "two"\n',
+      '.gemini/settings.json': withServers({ three: { command: 'three' } }),
+      '.codeium/windsurf/mcp_config.json': '{ "mcpServers": ',
+    })
+    const first = await gatehouse('connect', 'cursor', 'codex', '--yes')
+    expect(first.stdout).not.toContain('Also connected')
+    const { code, stdout } = await gatehouse('connect', 'gemini', '--yes')
+    expect({ code, stdout }).toMatchObject({
+      code: 0,
+      stdout: expect.stringContaining('Also connected to this gateway: Cursor, Codex'),
+    })
+    expect(upstreams()).toEqual({ one: 'one', two: 'two', three: 'three' })
+    const entries = [CURSOR, '.gemini/settings.json'].map((file) => JSON.parse(read(file)).mcpServers)
+    expect(entries).toEqual([
+      { gatehouse: { url: 'http://127.0.0.1:8900/mcp' } },
+      { gatehouse: { httpUrl: 'http://127.0.0.1:8900/mcp' } },
+    ])
+  })
+
   test('gives clients a token variable where callers need one, and a command with --via command', async () => {
     const auth = 'auth: { jwt: { issuer: "https://idp.example.com" } }\nupstreams: { files: files-server }\n'
     const { read, gatehouse } = someone({ 'work/gateway.config.yaml': auth, [CURSOR]: '{}' })
