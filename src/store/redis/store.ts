@@ -118,8 +118,8 @@ function parseId(text: string | null): StoreId | undefined {
   return id === '' ? undefined : { id, acceptedAt: Number(at) || 0 }
 }
 
-/** The timeout of a command, and the pause after a failure, in milliseconds. */
-const COMMAND_TIMEOUT_MS = 500
+/** The timeout of a command on a connection that is open, and the pause after a failure, in milliseconds. */
+const COMMAND_TIMEOUT_MS = 2000
 const FAILURE_PAUSE_MS = 1000
 /** How often the id, writability and eviction policy of Redis are checked, in milliseconds. */
 const WATCH_MS = 1000

@@ -11,7 +11,7 @@ import { silentLog } from '../../support/silent-log.ts'
 import { storeContract } from '../../support/store-contract.ts'
 
 /** How long the store waits for Redis, in milliseconds. */
-const COMMAND_TIMEOUT_MS = 500
+const COMMAND_TIMEOUT_MS = 2000
 
 describe('the store in Redis', needsRedis, () => {
   let redis: RedisServer
