@@ -2,6 +2,7 @@
  * Writes the messages between the gateway and a server to a recording, without secrets, and without what the
  * rules of `mask` name.
  */
+import { isoTime } from '../core/time/waiting.ts'
 import { isUtf8 } from 'node:buffer'
 import { asObject, isObject, readJson } from '../core/json/json.ts'
 import { self } from '../core/identity.ts'
@@ -102,7 +103,7 @@ function headerOf({ reach }: UpstreamSettings, { era, startedAt, marks }: Facts)
     type: 'header',
     cassetteVersion: CASSETTE_VERSION,
     recorder: `${self.name}/${self.version}`,
-    startedAt: new Date(startedAt).toISOString(),
+    startedAt: isoTime(startedAt),
     ...(reach.kind === 'command'
       ? { transport: 'stdio' as const, command: [reach.command] }
       : { transport: 'http' as const, url: new URL(reach.url).origin }),

@@ -1,4 +1,5 @@
 /** The changelog of a server's contract. */
+import { isoTime } from '../../core/time/waiting.ts'
 import type { ContractHistory, ContractVersion, KeptChange } from '../../core/contract.ts'
 import { dayOf } from './dashdash.ts'
 import { bullets, code, inlineText, sentence } from '../model/text.ts'
@@ -36,7 +37,7 @@ export function changelogView(histories: readonly ContractHistory[]): Readonly<R
       version: versions[0]?.version,
       versions: versions.map(({ version, at, changes, more = 0 }) => ({
         version,
-        date: new Date(at).toISOString(),
+        date: isoTime(at),
         changes: changes.map(({ level, kind, subject, text, isEarly }) => ({
           level,
           kind,

@@ -1,6 +1,7 @@
 /**
  * A granted confirmation: the call runs, with the signed decision in its result. The grant travels in the request state.
  */
+import { isoTime } from '../../core/time/waiting.ts'
 import { NS } from '../../core/identity.ts'
 import { hash } from 'node:crypto'
 import { world } from '../../core/world.ts'
@@ -56,7 +57,7 @@ export async function run(
     verdict: 'approved',
     by,
     via,
-    at: new Date(at).toISOString(),
+    at: isoTime(at),
     tool: entry.name,
     upstream: entry.upstream,
     arguments_sha256: argumentsDigest,

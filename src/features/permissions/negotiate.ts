@@ -2,6 +2,7 @@
  * Grants sessions with fewer scopes: immediately, after an approval, or not at all. Their tokens are stored
  * as hashes, and refreshed.
  */
+import { isoTime } from '../../core/time/waiting.ts'
 import { objectSchema } from '../builtin-tool.ts'
 import { hash, createHash, timingSafeEqual } from 'node:crypto'
 import { world } from '../../core/world.ts'
@@ -187,7 +188,7 @@ function sessionView(
   return {
     token,
     scopes,
-    expires_at: new Date(expiresAt).toISOString(),
+    expires_at: isoTime(expiresAt),
     refresh_token: refreshToken,
     inactivity_timeout_seconds: Math.floor(idle / 1000),
   }

@@ -1,4 +1,5 @@
 /** Transactions as callers see them in results. */
+import { isoTime } from '../../core/time/waiting.ts'
 import { NS } from '../../core/identity.ts'
 import type { Outcome } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
@@ -31,7 +32,7 @@ export function rollbackShape(transaction: Transaction): Json {
     }),
     ...outOfOrder(transaction),
     ...(needsAttention(transaction) && { needs_attention: true }),
-    ...(transaction.retry && { next_retry_at: time(transaction.retry.at) }),
+    ...(transaction.retry && { next_retry_at: isoTime(transaction.retry.at) }),
   }
 }
 
@@ -76,9 +77,9 @@ export function summaryShape(transaction: Transaction): Json {
     transaction_id: id,
     status,
     ...(description !== undefined && { description }),
-    started_at: time(startedAt),
+    started_at: isoTime(startedAt),
     steps: steps.length,
-    ...(status === 'active' && { expires_at: time(transaction.expiresAt) }),
+    ...(status === 'active' && { expires_at: isoTime(transaction.expiresAt) }),
     needs_attention: needsAttention(transaction),
   }
 }
@@ -89,8 +90,8 @@ export function statusShape(transaction: Transaction, actions: ReadonlyMap<strin
   return {
     ...summaryShape(transaction),
     ...rollbackShape(transaction),
-    ends_at: time(endsAt),
-    ...(endedAt !== undefined && { ended_at: time(endedAt) }),
+    ends_at: isoTime(endsAt),
+    ...(endedAt !== undefined && { ended_at: isoTime(endedAt) }),
     steps: steps.map((step) => {
       const way = actions.get(step.deed)?.way
       const undo = way && 'tool' in way && { tool: way.tool, server_id: step.upstream }
@@ -101,7 +102,7 @@ export function statusShape(transaction: Transaction, actions: ReadonlyMap<strin
       }
     }),
     needs_attention: needsAttention(transaction),
-    ...(acknowledged && { acknowledged_at: time(acknowledged.at) }),
+    ...(acknowledged && { acknowledged_at: isoTime(acknowledged.at) }),
   }
 }
 
@@ -206,8 +207,4 @@ function redactUnseen(value: unknown, known: ReadonlySet<unknown>): unknown {
     return isNumber(value) && !known.has(leaf) ? OMITTED_TEXT : value
   }
   return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, redactUnseen(member, known)]))
-}
-
-function time(at: number): string {
-  return new Date(at).toISOString()
 }

@@ -1,4 +1,5 @@
 /** The feature `transactions`: begin, commit, roll back, status, and calls as steps. */
+import { isoTime } from '../../core/time/waiting.ts'
 import { NS } from '../../core/identity.ts'
 import { isAsked } from '../../core/settings.ts'
 import { world } from '../../core/world.ts'
@@ -255,7 +256,7 @@ function answerBegin(service: TransactionService): Handler {
     return answer({
       status: 'begun',
       transaction_id: id,
-      expires_at: new Date(transaction.expiresAt).toISOString(),
+      expires_at: isoTime(transaction.expiresAt),
       timeout_seconds: Math.floor(timeout / 1000),
     })
   }

@@ -2,6 +2,7 @@
  * Tests a server: the protocol, its lists, what it offers, the rules of `gatehouse lint` that are about MCP itself, and its tools
  * with generated cases. The score is how much of each area holds; docs/server-tests.md has the table of weights.
  */
+import { isoTime } from '../../core/time/waiting.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
 import { withoutSecrets } from '../../core/text/redact.ts'
@@ -119,7 +120,7 @@ function serverReport(
     server_name: name,
     server_version: version,
     suite_version: SUITE_VERSION,
-    tested_at: new Date(began).toISOString(),
+    tested_at: isoTime(began),
   }
   return { ...reportOf(subject, all), results: all, revision, seed, score: scoreOf(all), coverage }
 }
