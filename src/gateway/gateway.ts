@@ -265,6 +265,7 @@ export class Gateway {
       signIns: this.#signIns,
       pageSignIn: this.#pageSignIn,
       held: this.#process.scope.once(HeldMemory),
+      store: () => this.#process.store,
       seal: createRequestStateCodec(world.now, undefined, this.#keys.encryptionKeys),
       jwks: this.#keys.published,
       ready: (needed) =>

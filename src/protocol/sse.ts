@@ -22,9 +22,9 @@ export function encodePriming(id: string): string {
   return `id: ${id}\nretry: ${RETRY_MS}\ndata: \n\n`
 }
 
-/** The first event of an HTTP+SSE stream: the URL for posts (2024-11-05 basic/transports). */
-export function encodeEndpoint(path: string): string {
-  return `event: endpoint\ndata: ${path}\n\n`
+/** The first event of an HTTP+SSE stream: the URL for posts (2024-11-05 basic/transports). A client that reconnects sends the id. */
+export function encodeEndpoint(path: string, id: string): string {
+  return `id: ${id}\nretry: ${RETRY_MS}\nevent: endpoint\ndata: ${path}\n\n`
 }
 
 interface Events {

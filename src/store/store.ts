@@ -20,6 +20,7 @@ export const keyPrefixes = {
   'blob-swept:': 'blobs that are about to be deleted',
   'budget:': 'what callers spent in a period',
   'call:': 'calls with an idempotency key, by caller',
+  'client-session/': 'sessions of clients of older revisions',
   'conformance:': 'the reports of the conformance suite',
   'contract/': 'contracts of servers and their changes',
   'dead-letter/': 'events that were given up',

@@ -34,6 +34,9 @@ import { modernStatus } from '../../protocol/modern.ts'
 import { latestModern } from '../../core/revisions.ts'
 import { headerTrace } from '../../protocol/trace-context.ts'
 import type { HeldMemory } from '../../core/holdings.ts'
+import { world } from '../../core/world.ts'
+import { ClientSessions, EXTENSION_INTERVAL_MS } from '../../records/client-sessions.ts'
+import type { Store } from '../../store/store.ts'
 import type { RequestContext } from '../auth/auth-gate.ts'
 import { type Called, type Edge, type HttpRuntime, type HttpContext, factsOf, tokenLifetime } from './edge.ts'
 import { HttpReply, Replay } from './reply.ts'
@@ -46,6 +49,8 @@ interface Options {
   edge(): Edge
   readonly seal: RequestStateCodec
   readonly held: HeldMemory
+  /** The present store, which keeps sessions. */
+  store(): Store
   /** Called for every rejected request. */
   onRefused?(refusal: Refusal): void
   /** Counts the sessions. */
@@ -75,7 +80,8 @@ export class HttpFront {
     this.#options = options
     const { handle, edge, held, meter, log } = options
     const isStrict = (): boolean => edge().runtime.listen.isStrict
-    this.sessions = new HttpSessions({ handle, isStrict, held, meter, log })
+    const kept = new ClientSessions({ transport: 'http', store: options.store, log })
+    this.sessions = new HttpSessions({ handle, isStrict, held, kept, meter, log })
     this.#legacy = new LegacyHttp(this.sessions, log)
   }
 
@@ -123,9 +129,9 @@ export class HttpFront {
     const hasSession = incoming.headers['mcp-session-id'] !== undefined
     if (incoming.method === 'GET' && hasSession) {
       if (listen.isStrict) checkNames(incoming, ['text/event-stream'])
-      return this.#legacy.get(exchange)
+      return void this.#legacy.get(exchange).catch(fail)
     }
-    if (incoming.method === 'DELETE' && hasSession) return this.#legacy.delete(exchange)
+    if (incoming.method === 'DELETE' && hasSession) return void this.#legacy.delete(exchange).catch(fail)
     throw new GatewayError('METHOD_NOT_ALLOWED', 'Method not allowed.')
   }
 
@@ -365,6 +371,24 @@ export class LegacyHttp {
     if (message.kind === 'request' && message.method === 'initialize')
       return this.#initialize(exchange, message)
     const found = this.#session(exchange)
+    if (found instanceof Promise)
+      return found.then((session) => this.#take(exchange, session, [message, text]))
+    return this.#take(exchange, found, [message, text])
+  }
+
+  /** Handles a posted batch, if the session's revision has batches. */
+  async postBatch(exchange: HttpContext, batch: Batch): Promise<void> {
+    const found = await this.#session(exchange)
+    const requests = takeBatch(found.session, batch)
+    if (requests.length === 0) return accept(exchange)
+    await serveBatch(found.session, requests, this.#reply(exchange, found))
+  }
+
+  #take(
+    exchange: HttpContext,
+    found: HttpSession,
+    [message, text]: readonly [JsonRpcMessage, string],
+  ): Promise<void> | undefined {
     if (message.kind === 'request') return found.session.request(message, this.#reply(exchange, found))
     if (message.kind === 'notification') found.session.notification(message)
     else found.session.response(message, text)
@@ -372,18 +396,10 @@ export class LegacyHttp {
     return undefined
   }
 
-  /** Handles a posted batch, if the session's revision has batches. */
-  async postBatch(exchange: HttpContext, batch: Batch): Promise<void> {
-    const found = this.#session(exchange)
-    const requests = takeBatch(found.session, batch)
-    if (requests.length === 0) return accept(exchange)
-    await serveBatch(found.session, requests, this.#reply(exchange, found))
-  }
-
   /** Opens the session's own stream, or resumes one. */
-  get(exchange: HttpContext): void {
+  async get(exchange: HttpContext): Promise<void> {
     const { incoming, outgoing } = exchange
-    const found = this.#session(exchange)
+    const found = await this.#session(exchange)
     if (!accepts(incoming, 'text/event-stream')) throw notAcceptable('text/event-stream')
     // A client that is already gone would never emit `close`.
     if (outgoing.destroyed) return
@@ -406,8 +422,10 @@ export class LegacyHttp {
     stream.resume(reply, resumed?.after)
   }
 
-  delete(exchange: HttpContext): void {
-    background(this.#sessions.end(this.#session(exchange)), this.#log)
+  async delete(exchange: HttpContext): Promise<void> {
+    const found = await this.#session(exchange)
+    await this.#sessions.remove(found)
+    background(this.#sessions.end(found), this.#log)
     exchange.outgoing.writeHead(204, { 'x-request-id': exchange.requestId }).end()
   }
 
@@ -429,7 +447,7 @@ export class LegacyHttp {
     if (!created.session.revision) await this.#sessions.end(created)
   }
 
-  #session({ incoming, principal, upstream }: HttpContext): HttpSession {
+  #session({ incoming, principal, upstream }: HttpContext): HttpSession | Promise<HttpSession> {
     const id = incoming.headers['mcp-session-id']
     if (typeof id !== 'string') {
       throw new GatewayError('SESSION_REQUIRED', 'Bad request: Mcp-Session-Id is missing.', {
@@ -437,11 +455,8 @@ export class LegacyHttp {
       })
     }
     const found = this.#sessions.get(id, principal, upstream)
-    const version = incoming.headers['mcp-protocol-version']
-    if (typeof version === 'string' && isUnknownVersion(version)) {
-      throw invalid(`unsupported protocol version ${version.slice(0, 64)} in MCP-Protocol-Version`)
-    }
-    return found
+    if (found instanceof Promise) return found.then((session) => ofKnownVersion(session, incoming))
+    return ofKnownVersion(found, incoming)
   }
 
   #reply(exchange: HttpContext, { session, replay }: HttpSession): HttpReply {
@@ -457,6 +472,15 @@ export class LegacyHttp {
       onSlow: () => this.#log.warn('client.slow', { session: sessionDigest(session.id) }),
     })
   }
+}
+
+/** @throws INVALID_REQUEST */
+function ofKnownVersion(found: HttpSession, { headers }: IncomingMessage): HttpSession {
+  const version = headers['mcp-protocol-version']
+  if (typeof version === 'string' && isUnknownVersion(version)) {
+    throw invalid(`unsupported protocol version ${version.slice(0, 64)} in MCP-Protocol-Version`)
+  }
+  return found
 }
 
 /** Whether a client accepts a media type; without an Accept header it accepts any. */
@@ -504,6 +528,8 @@ interface HttpSession {
   readonly replay: Replay
   readonly upstream: string | undefined
   usedAt: number
+  /** When its expiry in the store was put off last. */
+  extendedAt: number
 }
 
 interface SessionServer {
@@ -511,10 +537,15 @@ interface SessionServer {
   /** Whether batches are rejected in every revision. */
   isStrict?(): boolean
   readonly held: HeldMemory
+  /** The sessions in the store; without it a session lasts as long as the process. */
+  readonly kept?: ClientSessions
   /** Counts the sessions. */
   readonly meter?: SessionMeter | undefined
   readonly log: Log
 }
+
+/** The form of session ids: no other one is looked up. */
+export const SESSION_ID = /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/
 
 /** How much memory a session takes, in bytes, without the events that it buffers. */
 const SESSION_BYTES = 6 * 1024
@@ -526,7 +557,10 @@ const IDLE_TIMEOUT_MS = 30 * 60_000
 export class HttpSessions {
   readonly #options: SessionServer
   readonly #sessions = new Map<string, HttpSession>()
+  /** Sessions that are read from the store, by caller and id: of several requests at once, one continues the session. */
+  readonly #continuing = new Map<string, Promise<HttpSession>>()
   readonly #reaper = setInterval(() => this.#reap(), 60_000).unref()
+  #isClosed = false
 
   constructor(options: SessionServer) {
     this.#options = options
@@ -541,7 +575,7 @@ export class HttpSessions {
   }
 
   /** Creates a session before its handshake; it counts only once it is kept. @throws OVERLOADED */
-  create(principal: Principal, upstream: string | undefined): HttpSession {
+  create(principal: Principal, upstream: string | undefined, continued?: string): HttpSession {
     const isShareTaken = hasReachedShare(
       principal,
       this.#sessions,
@@ -554,19 +588,27 @@ export class HttpSessions {
     while (!held.fits(principal, SESSION_BYTES))
       if (!this.#endIdlest(principal, held.isOwnFull(principal, SESSION_BYTES)))
         throw full('Sessions and operations take all the memory that they may.')
-    const replay = new Replay({
-      fits: (by) => held.fits(principal, by),
-      change: (by) => held.change(principal, by),
-    })
+    const limit = {
+      fits: (by: number) => held.fits(principal, by),
+      change: (by: number) => held.change(principal, by),
+    }
+    // Its client may resume streams that are gone: their events have other ids.
+    const replay = new Replay(
+      limit,
+      continued === undefined ? '' : `${world.randomBytes(4).toString('hex')}.`,
+    )
+    const { kept } = this.#options
     const session = new ClientSession({
-      id: randomUUID(),
+      id: continued ?? randomUUID(),
       upstream,
       principal,
       ...this.#options,
+      save: savingWith(kept, upstream),
       send: (message) => replay.general.add(message),
       channel: { isOpen: () => replay.general.hasOutlet, drained: () => replay.general.drained() },
     })
-    return { session, replay, upstream, usedAt: Date.now() }
+    const usedAt = Date.now()
+    return { session, replay, upstream, usedAt, extendedAt: continued === undefined ? usedAt : 0 }
   }
 
   keep(session: HttpSession): void {
@@ -575,14 +617,42 @@ export class HttpSessions {
     this.#sessions.set(session.session.id, session)
   }
 
-  /** @throws SESSION_NOT_FOUND if there is none, or it belongs to another caller */
-  get(id: string, principal: Principal, upstream: string | undefined): HttpSession {
+  /**
+   * The session with this id, from the store if it is not in memory. @throws SESSION_NOT_FOUND if there is none, or it
+   * belongs to another caller
+   */
+  get(id: string, principal: Principal, upstream: string | undefined): HttpSession | Promise<HttpSession> {
     const found = this.#sessions.get(id)
-    if (!found || found.session.principal.id !== principal.id || found.upstream !== upstream) {
-      throw new GatewayError('SESSION_NOT_FOUND', 'Session not found.', { suggestion: 'Initialize again.' })
-    }
+    if (!found && this.#options.kept && SESSION_ID.test(id)) return this.#continued(id, principal, upstream)
+    if (!found || found.session.principal.id !== principal.id || found.upstream !== upstream) throw notFound()
     found.usedAt = Date.now()
+    extend(found, this.#options.kept)
     return found
+  }
+
+  async #continued(id: string, principal: Principal, upstream: string | undefined): Promise<HttpSession> {
+    const key = `${id} ${principal.id}`
+    const continuing = this.#continuing.get(key) ?? this.#continue(id, principal, upstream)
+    this.#continuing.set(key, continuing)
+    const found = await continuing.finally(() => this.#continuing.delete(key))
+    if (found.upstream !== upstream) throw notFound()
+    return found
+  }
+
+  async #continue(id: string, principal: Principal, upstream: string | undefined): Promise<HttpSession> {
+    const state = await this.#options.kept?.find({ id, principal }, upstream)
+    if (this.#isClosed) throw new GatewayError('SERVER_UNAVAILABLE', 'The gateway is shutting down.')
+    if (!state) throw notFound()
+    const found = this.create(principal, upstream, id)
+    this.keep(found)
+    extend(found, this.#options.kept)
+    found.session.continue(state)
+    return found
+  }
+
+  /** Removes a session from the store, before it ends here: it cannot be continued. Never rejects. */
+  async remove({ session }: HttpSession): Promise<void> {
+    await this.#options.kept?.remove(session)
   }
 
   /** Resolves when its calls are answered, or after a timeout. */
@@ -592,14 +662,19 @@ export class HttpSessions {
     replay.close()
   }
 
+  /** Ends all sessions here; those in the store can be continued. */
   async close(): Promise<void> {
+    this.#isClosed = true
     clearInterval(this.#reaper)
     await Promise.all([...this.#sessions.values()].map((session) => this.end(session)))
   }
 
   #reap(): void {
     const before = Date.now() - IDLE_TIMEOUT_MS
-    for (const each of this.#sessions.values()) if (each.usedAt < before && isIdle(each)) void this.end(each)
+    for (const each of this.#sessions.values()) {
+      if (!isIdle(each)) extend(each, this.#options.kept)
+      else if (each.usedAt < before) void this.end(each)
+    }
   }
 
   /** Ends an idle session, preferably one of the same caller, so that callers do not end sessions of others. */
@@ -612,6 +687,32 @@ export class HttpSessions {
     if (oldest) void this.end(oldest)
     return oldest !== undefined
   }
+}
+
+/** How the sessions at an endpoint keep their state. */
+export function savingWith(
+  kept: ClientSessions | undefined,
+  upstream: string | undefined,
+): (session: ClientSession, isNew: boolean) => Promise<unknown> {
+  return async (session, isNew) => {
+    const { state } = session
+    return isNew && state ? kept?.add(session, upstream, state) : kept?.change(session, () => session.state)
+  }
+}
+
+/** Puts off the expiry of a session in use, if that was not done for a while. */
+export function extend(
+  found: { readonly session: ClientSession; extendedAt: number },
+  kept: ClientSessions | undefined,
+): void {
+  const now = Date.now()
+  if (!kept || now - found.extendedAt < EXTENSION_INTERVAL_MS) return
+  found.extendedAt = now
+  void kept.extend(found.session)
+}
+
+function notFound(): GatewayError {
+  return new GatewayError('SESSION_NOT_FOUND', 'Session not found.', { suggestion: 'Initialize again.' })
 }
 
 function full(message: string): GatewayError {

@@ -258,22 +258,25 @@ export class Replay {
   readonly general: RecordedStream
   readonly #limit: SharedLimit
   #lastStream = 0
+  readonly #beginning: string
   /** What is counted towards the shared limit. */
   #counted = 0
 
-  constructor(limit = unlimited) {
+  /** `beginning` is that of all event ids: a session that continues has another one than it had before. */
+  constructor(limit = unlimited, beginning = '') {
     this.#limit = limit
-    this.general = this.#create('0')
+    this.#beginning = beginning
+    this.general = this.#create(`${beginning}0`)
   }
 
   /** Creates a stream for one request. */
   record(): RecordedStream {
-    return this.#create(`${++this.#lastStream}`)
+    return this.#create(`${this.#beginning}${++this.#lastStream}`)
   }
 
   /** The stream of an event id, and the position after it; undefined if it is no longer buffered. */
   find(eventId: string): { stream: RecordedStream; after: number } | undefined {
-    const [, name, sequence] = /^(\d+)-(\d+)$/.exec(eventId) ?? []
+    const [, name, sequence] = /^([\da-f.]+)-(\d+)$/.exec(eventId) ?? []
     const stream = name === undefined ? undefined : this.#streams.get(name)
     return stream && { stream, after: Number(sequence) }
   }

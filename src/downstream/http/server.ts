@@ -20,6 +20,8 @@ import type { ListenSettings } from '../../core/settings.ts'
 import type { RequestStateCodec } from '../../protocol/request-state.ts'
 import { KEYS_PATH } from '../../protocol/meta-keys.ts'
 import { HeldMemory } from '../../core/holdings.ts'
+import { ClientSessions } from '../../records/client-sessions.ts'
+import type { Store } from '../../store/store.ts'
 import { createEdges, type Edge, type HttpRuntime, type HttpContext, Ticker } from './edge.ts'
 import { metadataPath } from '../auth/resources.ts'
 import { Bodies, Arrivals } from './body.ts'
@@ -47,6 +49,8 @@ interface Options {
   readonly seal: RequestStateCodec
   /** What callers make the gateway hold; that of the gateway. */
   readonly held?: HeldMemory
+  /** The present store, which keeps the sessions of clients. */
+  store(): Store
   /** The public keys that verify the gateway's signatures. @throws SERVER_UNAVAILABLE */
   jwks?(): Promise<object>
   /** The result of `/ready`, given the dependencies of authentication: whether calls can be served, and each check. */
@@ -97,7 +101,7 @@ export type AddPages = (
 
 /** Listens for clients over HTTP. @throws the system error if the address is not available */
 export async function listenHttp(options: Options): Promise<Listener> {
-  const { runtime, handle, pageSignIn, seal, held = new HeldMemory(), onRefused, meter, log } = options
+  const { runtime, handle, pageSignIn, seal, held = new HeldMemory(), store, onRefused, meter, log } = options
   const { listen } = runtime()
   const life: Life = { port: listen.port, isClosing: false }
   const ticker = new Ticker()
@@ -105,9 +109,10 @@ export async function listenHttp(options: Options): Promise<Listener> {
   const bodies = new Bodies(arrivals)
   const edge = createEdges({ runtime, port: () => life.port, pageSignIn, ticker, bodies, log })
   const refusing = { log, ...(onRefused && { onRefused }) }
-  const front = new HttpFront({ handle, edge, seal, held, meter, ...refusing })
+  const front = new HttpFront({ handle, edge, seal, held, store, meter, ...refusing })
   const isStrict = (): boolean => edge().runtime.listen.isStrict
-  const sse = new LegacySse({ handle, isStrict, meter, ...refusing })
+  const kept = new ClientSessions({ transport: 'sse', store, log })
+  const sse = new LegacySse({ handle, isStrict, kept, meter, ...refusing })
   const server = createServer(timeouts)
   const transfers = new Transfers(arrivals)
   const routes = createRoutes({ ...options, edge, sse, life, transfers, bodies })

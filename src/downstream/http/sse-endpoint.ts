@@ -7,17 +7,21 @@ import { background, type Log } from '../../core/log.ts'
 import { hasReachedShare } from '../../core/principal.ts'
 import type { Refusal } from '../../core/audit-step.ts'
 import type { SessionMeter } from '../../core/exchange.ts'
+import { findRevision } from '../../core/revisions.ts'
+import type { ClientSessions, SessionState } from '../../records/client-sessions.ts'
 import { serveBatch, takeBatch, ClientSession } from '../session/session.ts'
 import { checkNesting, idOf, parseMessages } from '../../protocol/jsonrpc.ts'
 import { encodeEndpoint, encodeEvent } from '../../protocol/sse.ts'
 import { factsOf, type HttpContext, type TokenLifetime, tokenLifetime } from './edge.ts'
-import { refuse } from './endpoint.ts'
+import { extend, refuse, savingWith, SESSION_ID } from './endpoint.ts'
 import { HttpReply } from './reply.ts'
 
 interface Options {
   readonly handle: Handler
   /** Whether batches are rejected in every revision. */
   isStrict?(): boolean
+  /** The sessions in the store; without it a session ends with its stream. */
+  readonly kept?: ClientSessions
   /** Called for every rejected request. */
   onRefused?(refusal: Refusal): void
   /** Counts the sessions. */
@@ -31,6 +35,15 @@ interface Open {
   readonly outgoing: ServerResponse
   readonly upstream: string | undefined
   readonly lease: TokenLifetime
+  /** When its expiry in the store was put off last. */
+  extendedAt: number
+}
+
+/** A session that began on an earlier stream of its client. */
+interface Continued {
+  /** Undefined if it is not known which one it is. */
+  readonly id?: string
+  readonly state: SessionState
 }
 
 const MAX_SESSIONS = 1000
@@ -58,14 +71,31 @@ export class LegacySse {
   }
 
   /** Opens a stream; its first event is the URL for messages. @throws OVERLOADED */
-  stream(exchange: HttpContext): void {
+  async stream(exchange: HttpContext): Promise<void> {
+    const eventId = exchange.incoming.headers['last-event-id']
+    const isSession = typeof eventId === 'string' && SESSION_ID.test(eventId)
+    this.#stream(exchange, isSession ? await this.#continued(exchange, eventId) : reconnected(exchange))
+  }
+
+  /** The session of the stream that this one takes the place of. */
+  async #continued(exchange: HttpContext, id: string): Promise<Continued | undefined> {
+    const { principal, upstream } = exchange
+    const state = await this.#options.kept?.find({ id, principal }, upstream)
+    if (!state) return reconnected(exchange)
+    const before = this.#open.get(id)
+    before?.session.close()
+    before?.outgoing.end()
+    return { id, state }
+  }
+
+  #stream(exchange: HttpContext, continued: Continued | undefined): void {
     const { outgoing, upstream, principal, requestId, edge } = exchange
     // A client that is already gone would never emit `close`.
     if (outgoing.destroyed) return
     if (this.#open.size >= MAX_SESSIONS) throw new GatewayError('OVERLOADED', 'Too many sessions.')
     if (hasReachedShare(principal, this.#open, ({ session }) => session.principal.id, MAX_SESSIONS))
       throw new GatewayError('OVERLOADED', 'Too many sessions of one caller.')
-    const id = randomUUID()
+    const id = continued?.id ?? randomUUID()
     const onSlow = (): void => session.close()
     const reply = new HttpReply(outgoing, { requestId }, { ticker: edge.ticker, canStream: true, onSlow })
     const session = new ClientSession({
@@ -73,19 +103,22 @@ export class LegacySse {
       upstream,
       principal,
       ...this.#options,
+      save: savingWith(this.#options.kept, upstream),
       send: (message) => void reply.write(encodeEvent(message)),
       channel: { isOpen: () => !outgoing.destroyed, drained: () => reply.drained() },
     })
     const own = tokenLifetime(exchange, () => outgoing.end())
-    this.#open.set(id, { session, reply, outgoing, upstream, lease: own })
-    // All responses use this stream, so its end is the end of the session.
+    const open: Open = { session, reply, outgoing, upstream, lease: own, extendedAt: 0 }
+    this.#open.set(id, open)
+    // All responses use this stream, so its end is the end of the session, unless the client continues it.
     outgoing.on('close', () => {
-      this.#open.delete(id)
+      if (this.#open.get(id) === open) this.#open.delete(id)
       own.end()
       session.close()
     })
     reply.open()
-    reply.write(encodeEndpoint(`${edge.prefix}/messages?session_id=${id}`))
+    reply.write(encodeEndpoint(`${edge.prefix}/messages?session_id=${id}`, id))
+    if (continued) session.continue(continued.state)
   }
 
   /** Handles a posted message. Never throws. */
@@ -109,6 +142,7 @@ export class LegacySse {
     }
     const { session } = found
     found.lease.extend(exchange)
+    extend(found, this.#options.kept)
     const message = parseMessages(text)
     checkNesting(text)
     const requests = message.kind === 'batch' ? takeBatch(session, message) : []
@@ -132,6 +166,17 @@ export class LegacySse {
     })
     await Promise.all(ending)
   }
+}
+
+/**
+ * A client that negotiated a revision before it opened this stream, as its header says, and cannot say in which session: it
+ * will not negotiate again. What it declared is unknown, so nothing is requested of it.
+ */
+function reconnected({ incoming: { headers } }: HttpContext): Continued | undefined {
+  const revision = findRevision(headers['mcp-protocol-version'])
+  if (revision?.era !== 'legacy') return undefined
+  const offered = { tools: {}, prompts: {}, resources: { subscribe: true }, logging: {} }
+  return { state: { revision: revision.name, capabilities: {}, offered, uris: [] } }
 }
 
 function sessionId({ url = '' }: IncomingMessage): string | undefined {

@@ -45,7 +45,7 @@ import {
 import { lift } from '../../protocol/lift.ts'
 import { metaKeys } from '../../protocol/meta-keys.ts'
 import { isForServers, method, severity, unknownMethod } from '../../protocol/methods.ts'
-import { latestLegacy, negotiate, type Revision } from '../../core/revisions.ts'
+import { findRevision, latestLegacy, negotiate, type Revision } from '../../core/revisions.ts'
 import {
   ACKNOWLEDGED,
   type SubscriptionFilter,
@@ -62,6 +62,7 @@ import {
   type MessageContext,
 } from './response-sink.ts'
 import { Registry } from '../../core/registry.ts'
+import type { SessionState } from '../../records/client-sessions.ts'
 
 // The `subscriptions/listen` call for the subscriptions of a session, replaced with each change.
 
@@ -97,6 +98,11 @@ class Subscriptions {
     return change
   }
 
+  /** Opens the subscription of a session that continues: in the meantime, every list may have changed. */
+  async continue(filter: SubscriptionFilter): Promise<void> {
+    await this.open(filter).finally(() => this.#reportChanges(filter))
+  }
+
   close(): void {
     this.#isClosed = true
     this.#current?.abort()
@@ -130,6 +136,10 @@ class Subscriptions {
     await pause(this.#delays.after(start), signal).catch(() => undefined)
     if (signal.aborted || this.#isClosed) return
     await this.open(filter)
+    this.#reportChanges(filter)
+  }
+
+  #reportChanges(filter: SubscriptionFilter): void {
     for (const method of reportedChanges(filter, this.#options.capabilities()))
       this.#options.onNote({ method })
   }
@@ -155,6 +165,8 @@ interface Options {
   send(message: string): void
   /** The stream of these messages, where the client can be without it; otherwise it lasts as long as the session. */
   readonly channel?: Pick<ClientStream, 'isOpen' | 'drained'>
+  /** Keeps the state of the session; called before the client learns that it is open, or has changed. Never rejects. */
+  save?(session: ClientSession, isNew: boolean): Promise<unknown>
   /** Whether batches are rejected in every revision. */
   isStrict?(): boolean
   /** Counts the session, and what concerns only it. */
@@ -186,6 +198,8 @@ export class ClientSession {
   #presentCaller: Call['presentCaller']
   #isStreamUsed = false
   #revision: Revision | undefined
+  /** It began before, and its client has not begun again since: an HTTP+SSE client may do so when it reconnects. */
+  #isContinued = false
   /** When the session began. */
   #since = 0
   #client: Client
@@ -238,6 +252,32 @@ export class ClientSession {
   /** The negotiated revision; undefined before the handshake. */
   get revision(): Revision | undefined {
     return this.#revision
+  }
+
+  /** What the session is continued with; undefined before the handshake. */
+  get state(): SessionState | undefined {
+    const { capabilities, info } = this.#client
+    if (!this.#revision) return undefined
+    return {
+      revision: this.#revision.name,
+      capabilities,
+      ...(info && { info }),
+      offered: this.#capabilities,
+      ...(this.#level !== undefined && { level: this.#level }),
+      uris: [...this.#uris],
+    }
+  }
+
+  /** Continues a session that began before, perhaps in another process. */
+  continue({ revision, capabilities, info, offered, level, uris }: SessionState): void {
+    this.#client = { era: 'legacy', revision, capabilities, session: this.id, ...(info && { info }) }
+    this.#revision = findRevision(revision)
+    this.#isContinued = true
+    this.#since = world.monotonic()
+    this.#capabilities = offered
+    this.#level = level
+    for (const uri of uris) this.#uris.add(uri)
+    background(this.#listening.continue(filterFor(this.#uris)), this.#options.log)
   }
 
   /** Whether the client may send batches. */
@@ -387,7 +427,8 @@ export class ClientSession {
     reply: ResponseSink,
     controller: AbortController,
   ): Promise<string> {
-    if (this.#revision) throw new GatewayError('INVALID_REQUEST', 'Invalid request: already initialized.')
+    if (this.#revision && !this.#isContinued)
+      throw new GatewayError('INVALID_REQUEST', 'Invalid request: already initialized.')
     const { protocolVersion, capabilities, clientInfo } = request.params.fields
     if (typeof protocolVersion !== 'string' || !isObject(capabilities)) {
       throw invalid('initialize needs protocolVersion and capabilities')
@@ -411,12 +452,22 @@ export class ClientSession {
     const result = initializeResult(resultOf(outcome), revision)
     this.#revision = revision
     this.#since = world.monotonic()
-    this.#capabilities = result.at('capabilities')?.fields ?? {}
+    this.#capabilities = usedIn(result.at('capabilities')?.fields ?? {})
+    this.#isContinued = false
+    this.#level = undefined
+    this.#uris.clear()
+    await this.#options.save?.(this, true)
     return encodeResult(request.id, result)
   }
 
   /** Handles requests that concern only this session. */
-  async #local({ method: name, params }: JsonRpcRequest): Promise<Payload> {
+  async #local(request: JsonRpcRequest): Promise<Payload> {
+    await this.#change(request)
+    await this.#options.save?.(this, false)
+    return Payload.text('{}')
+  }
+
+  async #change({ method: name, params }: JsonRpcRequest): Promise<void> {
     if (name === 'logging/setLevel') return this.#setLevel(params.fields.level)
     const { uri } = params.fields
     if (typeof uri !== 'string') throw invalid('uri must be a string')
@@ -426,17 +477,15 @@ export class ClientSession {
     }
     if (name === 'resources/subscribe') await this.#subscribe(uri)
     else if (this.#uris.delete(uri)) await this.#listening.open(filterFor(this.#uris))
-    return Payload.text('{}')
   }
 
-  async #setLevel(level: unknown): Promise<Payload> {
+  async #setLevel(level: unknown): Promise<void> {
     if (severity(level) < 0) throw invalid('level is not a known log level')
     if (!isObject(this.#capabilities.logging)) {
       throw unknownMethod('logging/setLevel')
     }
     this.#level = String(level)
     await this.#listening.open(filterFor(this.#uris))
-    return Payload.text('{}')
   }
 
   async #subscribe(uri: string): Promise<void> {
@@ -493,6 +542,16 @@ export class ClientSession {
 
 function invalid(why: string): GatewayError {
   return new GatewayError('INVALID_INPUT', `Invalid params: ${why}.`)
+}
+
+/** The capabilities of servers that a session depends on, without what servers add to them. */
+function usedIn(capabilities: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
+  const used = ['tools', 'prompts', 'resources', 'logging'].flatMap((name) => {
+    const capability = capabilities[name]
+    if (!isObject(capability)) return []
+    return [[name, capability.subscribe === true ? { subscribe: true } : {}] as const]
+  })
+  return Object.fromEntries(used)
 }
 
 /** An in-flight request of the client. */

@@ -12,6 +12,7 @@ import { listenHttp } from '../../../src/downstream/http/server.ts'
 import type { ReceiveHook } from '../../../src/core/http-paths.ts'
 import { isObject, type Json } from '../server/json.ts'
 import type { SignIns } from '../../../src/downstream/pages/sign-in.ts'
+import { MemoryStore } from '../../../src/store/memory.ts'
 
 /** No person can sign in at a provider. */
 export const noSignIns: SignIns = {
@@ -66,12 +67,14 @@ export async function guardedFront(config: Json, receiveHook?: ReceiveHook): Pro
   let runtime = runtimeOf(read(config))
   const log: Json[] = []
   const refused: Refusal[] = []
+  const store = new MemoryStore()
   const listener = await listenHttp({
     handle,
     runtime: () => runtime,
     signIns: noSignIns,
     pageSignIn: noPageSignIn,
     seal: createRequestStateCodec(Date.now),
+    store: () => store,
     ready: async () => ({ isReady: true, checks: {} }),
     page: async () => 'a page',
     metrics: () => Promise.resolve({ text: 'calls 1\n', type: 'text/plain' }),

@@ -112,10 +112,10 @@ test('an encoded event contains no line end within its data', () => {
   expect(event).toBe('id: 3\nevent: message\ndata: {"a":"x\\u2028y", "b":1}\n\n')
 })
 
-test('a priming event has an id, a time and no data, and the endpoint event has a path', () => {
+test('a priming event has an id, a time and no data, and the endpoint event has a path and an id', () => {
   expect(encodePriming('9')).toBe('id: 9\nretry: 1000\ndata: \n\n')
   expect(data(read([Buffer.from(encodePriming('9'))])).join('')).toBe('')
-  expect(read([Buffer.from(encodeEndpoint('/messages?session_id=1'))]).events).toMatchObject([
-    { event: 'endpoint', data: '/messages?session_id=1' },
+  expect(read([Buffer.from(encodeEndpoint('/messages?session_id=1', '1'))]).events).toMatchObject([
+    { event: 'endpoint', data: '/messages?session_id=1', id: '1' },
   ])
 })

@@ -18,6 +18,7 @@ import { collected } from '../../../../src/store/blobs/blobs.ts'
 import { noPageSignIn, noSignIns } from '../../../support/auth/guarded-front.ts'
 import { edge as plain } from '../../../support/edge.ts'
 import { silentLog } from '../../../support/silent-log.ts'
+import { MemoryStore } from '../../../../src/store/memory.ts'
 
 const runtime = { ...plain.runtime, byteRoutes: [{ verb: 'POST', path: '/files' }] } as const
 const edge = { ...plain, runtime }
@@ -75,6 +76,7 @@ it('a client that sends nothing for long is disconnected, which cancels its call
 
 it('a shutdown waits for a transfer', async () => {
   const begun = Promise.withResolvers<void>()
+  const store = new MemoryStore()
   const listener = await listenHttp({
     handle: (call) => {
       begun.resolve()
@@ -84,6 +86,7 @@ it('a shutdown waits for a transfer', async () => {
     signIns: noSignIns,
     pageSignIn: noPageSignIn,
     seal: createRequestStateCodec(Date.now),
+    store: () => store,
     ready: async () => ({ isReady: true, checks: {} }),
     page: async () => 'a page',
     log: silentLog,

@@ -38,7 +38,7 @@ async function abandoned(headers: Readonly<Record<string, string>> = {}): Promis
 describe('a client that disconnects during authentication', () => {
   it('no HTTP+SSE stream is left after the disconnect', async () => {
     const sse = new LegacySse(options)
-    sse.stream(await abandoned())
+    await sse.stream(await abandoned())
     expect(sse.size).toBe(0)
   })
 
@@ -48,7 +48,7 @@ describe('a client that disconnects during authentication', () => {
     const created = sessions.create(anonymous, undefined)
     sessions.keep(created)
     const legacy = new LegacyHttp(sessions, silentLog)
-    legacy.get(await abandoned({ 'mcp-session-id': created.session.id }))
+    await legacy.get(await abandoned({ 'mcp-session-id': created.session.id }))
     expect(created.replay.general.hasOutlet).toBe(false)
   })
 })

@@ -13,6 +13,7 @@ import { edge } from '../../../support/edge.ts'
 import { modern } from '../../../support/fronts.ts'
 import { silentLog } from '../../../support/silent-log.ts'
 import { HeldMemory } from '../../../../src/core/holdings.ts'
+import { MemoryStore } from '../../../../src/store/memory.ts'
 
 const handle = () => new Promise<never>(() => undefined)
 const greedy: Principal = { id: 'greedy' }
@@ -31,24 +32,24 @@ function exchangeOf(principal: Principal): HttpContext {
 }
 
 describe('HTTP+SSE streams', () => {
-  function open(): { stream(principal: Principal): void } {
+  function open(): { stream(principal: Principal): Promise<void> } {
     const sse = new LegacySse({ handle, log: silentLog })
     return { stream: (principal) => sse.stream(exchangeOf(principal)) }
   }
 
-  it('one caller can have a quarter of the streams', () => {
+  it('one caller can have a quarter of the streams', async () => {
     const sse = open()
-    for (let count = 0; count < 250; count++) sse.stream(greedy)
-    expect(() => sse.stream(greedy)).toThrow(
+    for (let count = 0; count < 250; count++) await sse.stream(greedy)
+    await expect(sse.stream(greedy)).rejects.toThrow(
       expect.objectContaining({ code: 'OVERLOADED', message: 'Too many sessions of one caller.' }),
     )
-    expect(() => sse.stream(quiet)).not.toThrow()
+    await sse.stream(quiet)
   })
 
-  it('anonymous callers together can have all streams', () => {
+  it('anonymous callers together can have all streams', async () => {
     const sse = open()
-    for (let count = 0; count < 1000; count++) sse.stream(anonymous)
-    expect(() => sse.stream(anonymous)).toThrow(
+    for (let count = 0; count < 1000; count++) await sse.stream(anonymous)
+    await expect(sse.stream(anonymous)).rejects.toThrow(
       expect.objectContaining({ code: 'OVERLOADED', message: 'Too many sessions.' }),
     )
   })
@@ -74,11 +75,13 @@ describe('subscription streams without a session', () => {
       metadata: () => undefined,
       probes: {},
     }
+    const store = new MemoryStore()
     const front = new HttpFront({
       handle: untilAborted,
       edge: () => ({ ...edge, authGate }),
       seal: createRequestStateCodec(Date.now),
       held: new HeldMemory(),
+      store: () => store,
       onRefused: (refusal) => void refused.push(refusal),
       log: silentLog,
     })

@@ -1,0 +1,195 @@
+/**
+ * The sessions of HTTP clients of older revisions: what a gateway needs to continue one that began before a restart, in
+ * another process that shares the store, or that it dropped from memory.
+ *
+ * Invariants: where callers are not distinguished, the id of a session is its credential, so the store has only a hash of
+ * it. A session that was removed is not written again.
+ */
+import { hash } from 'node:crypto'
+import { Holdings } from '../core/holdings.ts'
+import { sessionDigest } from '../core/identity.ts'
+import { isObject } from '../core/json/json.ts'
+import { background, type Log } from '../core/log.ts'
+import { anonymous, type Principal } from '../core/principal.ts'
+import { findRevision } from '../core/revisions.ts'
+import { excerpt } from '../core/text/redact.ts'
+import { within } from '../core/time/waiting.ts'
+import { world } from '../core/world.ts'
+import { asJson, Collection, ownerIn, type RecordKind } from '../durable/collection.ts'
+import { partOf } from '../durable/process-scope.ts'
+import type { Store } from '../store/store.ts'
+import { callerHash, ownedId } from './principal.ts'
+
+/** What a session is continued with. */
+export interface SessionState {
+  /** The negotiated revision. */
+  readonly revision: string
+  /** What the client declared that it can do, and is. */
+  readonly capabilities: Readonly<Record<string, unknown>>
+  readonly info?: Readonly<Record<string, unknown>>
+  /** What the client learned that the servers have. */
+  readonly offered: Readonly<Record<string, unknown>>
+  /** The log level that the client set. */
+  readonly level?: string
+  /** The resources that the client subscribed to. */
+  readonly uris: readonly string[]
+}
+
+interface StoredSession extends SessionState {
+  readonly transport: Options['transport']
+  /** The server in the URL; absent at the endpoint of all servers. */
+  readonly upstream?: string
+  /** When it was last known to be in use, in milliseconds since 1970; at most an hour before its last use. */
+  readonly usedAt: number
+}
+
+/** How long an unused session can be continued, in milliseconds. */
+const RETENTION_MS = 24 * 3_600_000
+/** How often the expiry of a session in use is put off, in milliseconds. */
+export const EXTENSION_INTERVAL_MS = 3_600_000
+
+/** How many sessions are kept, and how many characters they take; one authenticated caller may have a quarter of both. */
+const MAX_SESSIONS = 10_000
+const MAX_SIZE = 64 * 1024 * 1024
+/** After how many new sessions of a process the limits are checked. */
+const CHECK_INTERVAL = 1000
+/** The longest record, in characters: a session with more subscriptions is continued with those that fit. */
+const MAX_RECORD_LENGTH = 256 * 1024
+/** How long a client waits for the store, in milliseconds. */
+const WRITE_TIMEOUT_MS = 1000
+
+/** A session that is kept: its id is the one that its client has. */
+export interface KeptSession {
+  readonly id: string
+  readonly principal: Principal
+}
+
+interface Options {
+  /** A session of one transport cannot be continued over another one. */
+  readonly transport: 'http' | 'sse'
+  /** The present store: a reload can replace it. */
+  store(): Store
+  readonly log: Log
+}
+
+/** The sessions of one transport. */
+export class ClientSessions {
+  readonly #options: Options
+
+  constructor(options: Options) {
+    this.#options = options
+  }
+
+  /**
+   * Keeps a new session; `upstream` is the server in its URL. Never rejects: without the store, a session lasts as long as
+   * its process.
+   */
+  add(session: KeptSession, upstream: string | undefined, state: SessionState): Promise<unknown> {
+    const { transport } = this.#options
+    const record = { transport, ...(upstream !== undefined && { upstream }), ...state, usedAt: world.now() }
+    return this.#try(async () => {
+      await this.#stored.put(idOf(session), record)
+      if (partOf(this.#options.store(), Added).count++ % CHECK_INTERVAL === 0)
+        background(this.#limit(), this.#options.log)
+    })
+  }
+
+  /** Keeps the state of a session, if it has not been removed, as it is at the time of writing. Never rejects. */
+  change(session: KeptSession, present: () => SessionState | undefined): Promise<unknown> {
+    return this.#update(session, ({ level: _before, ...before }) => ({ ...before, ...present() }))
+  }
+
+  /** Puts off the expiry of a session, if it has not been removed. Never rejects. */
+  extend(session: KeptSession): Promise<unknown> {
+    return this.#update(session, (before) => before)
+  }
+
+  /** Never rejects. */
+  remove(session: KeptSession): Promise<unknown> {
+    return this.#try(() => this.#stored.remove(idOf(session)))
+  }
+
+  /** The state of a session of a caller at an endpoint, if it is kept. @throws what the store throws */
+  async find(session: KeptSession, upstream: string | undefined): Promise<SessionState | undefined> {
+    const { transport, store, log } = this.#options
+    const decode = (text: string): StoredSession | undefined => {
+      const record = sessionKind.decode(text)
+      if (!record) log.warn('session.unreadable', { session: sessionDigest(session.id) })
+      return record
+    }
+    const found = await new Collection(store(), { ...sessionKind, decode }).get(idOf(session))
+    return found?.transport === transport && found.upstream === upstream ? found : undefined
+  }
+
+  get #stored(): Collection<StoredSession> {
+    return new Collection(this.#options.store(), sessionKind)
+  }
+
+  #update(session: KeptSession, change: (before: StoredSession) => StoredSession): Promise<unknown> {
+    const decide = (before: StoredSession | undefined): StoredSession | 'keep' => {
+      const next = before && { ...change(before), usedAt: world.now() }
+      return next && sessionKind.encode(next).length <= MAX_RECORD_LENGTH ? next : 'keep'
+    }
+    return this.#try(() => this.#stored.update(idOf(session), decide))
+  }
+
+  /** What takes longer continues without its caller. */
+  async #try(write: () => Promise<unknown>): Promise<unknown> {
+    const written = write().catch((error: unknown) =>
+      this.#options.log.warn('session.not_kept', { error: excerpt(String(error)) }),
+    )
+    return within(written, WRITE_TIMEOUT_MS, undefined)
+  }
+
+  /** Removes the sessions beyond the limits: those that were not used for longest. */
+  async #limit(): Promise<void> {
+    const [counts, sizes] = [new Holdings(), new Holdings()]
+    const everybody = callerHash(anonymous.id)
+    const latestFirst = [...(await this.#stored.list())].toSorted(
+      ([, one], [, other]) => other.usedAt - one.usedAt,
+    )
+    for (const [id, record] of latestFirst) {
+      const owner = ownerIn(id)
+      const caller = { id: owner, ...(owner === everybody && { isEverybody: true as const }) }
+      const size = sessionKind.encode(record).length
+      if (counts.fits(caller, MAX_SESSIONS, 1) && sizes.fits(caller, MAX_SIZE, size)) {
+        counts.change(caller, 1)
+        sizes.change(caller, size)
+      } else await this.#stored.remove(id)
+    }
+  }
+}
+
+/** How many sessions this process added to a store. */
+class Added {
+  count = 0
+}
+
+const json = asJson<StoredSession>({
+  string: ['transport', 'revision'],
+  number: ['usedAt'],
+  object: ['capabilities', 'offered'],
+  list: ['uris'],
+})
+
+const sessionKind: RecordKind<StoredSession> = {
+  name: 'session',
+  prefix: 'client-session/',
+  encode: json.encode,
+  decode: (text) => {
+    const record = json.decode(text)
+    if (!record || findRevision(record.revision)?.era !== 'legacy') return undefined
+    const { info, level, uris } = record
+    const isReadable =
+      (info === undefined || isObject(info)) &&
+      (level === undefined || typeof level === 'string') &&
+      uris.every((uri) => typeof uri === 'string')
+    return isReadable ? record : undefined
+  },
+  ttlOf: () => RETENTION_MS,
+}
+
+/** The store can be read by operators, who need not learn the ids of sessions. */
+function idOf({ principal, id }: KeptSession): string {
+  return ownedId(principal, hash('sha256', id).slice(0, 32))
+}
