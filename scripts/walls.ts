@@ -233,7 +233,15 @@ const walls: readonly Wall[] = [
   {
     part: 'cli/doctor.ts',
     may: forCommands,
-    uses: [...packagesOfCommands, 'undici', 'node:dns/promises', 'node:net', 'node:tls'],
+    uses: [
+      ...packagesOfCommands,
+      'undici',
+      'node:dns/promises',
+      'node:http',
+      'node:https',
+      'node:net',
+      'node:tls',
+    ],
   },
   {
     part: 'cli/check.ts',

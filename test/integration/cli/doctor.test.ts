@@ -1,10 +1,13 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import { createServer as createTlsServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, onTestFinished, test } from 'vitest'
+import { forwardProxy } from '../../support/forward-proxy.ts'
 import { runCommand } from '../../support/gateway.ts'
 import { folder, stdioServer } from '../../support/journey.ts'
+import { selfSigned } from '../../support/self-signed.ts'
 import type { Json } from '../../support/server/json.ts'
 
 interface Step {
@@ -124,7 +127,74 @@ describe('gatehouse doctor', () => {
     )
     expect((await examined({ url })).failed).toMatchObject({
       step: 'version',
-      fix: 'check that the URL is the address of MCP',
+      fix: expect.stringMatching(/answers with a web page: check that it is the address of MCP, or open/),
+    })
+  })
+
+  test.each([
+    [302, 'write the URL that it redirects to; or open the URL in a browser'],
+    [503, 'what is in front of the server does not reach it (503): start the server'],
+  ])('says what %i in place of an answer means', async (status, fix) => {
+    const url = await answering((_request, response) =>
+      response.writeHead(status, { location: 'https://login.example.com/in?secret=1' }).end(),
+    )
+    const { failed, steps } = await examined({ url })
+    expect(failed).toMatchObject({ step: 'version', fix: expect.stringContaining(fix) })
+    expect(JSON.stringify(steps)).not.toContain('secret')
+  })
+
+  describe('behind a proxy', () => {
+    test.each([
+      ['https', 407, 'tls', /requires a user and a password: write them into `proxy`/],
+      ['https', 403, 'tls', /does not allow tools\.test: ask its administrator.*NO_PROXY/],
+      ['https', 502, 'tls', /cannot reach tools\.test, whose name it looks up itself/],
+      ['https', 504, 'tls', /cannot reach tools\.test/],
+      ['https', 405, 'tls', /`proxy` is the address of a proxy that tunnels/],
+      ['http', 407, 'auth', /requires a user and a password/],
+      ['http', 502, 'version', /or the proxy http:\/\/127\.0\.0\.1:\d+ does not \(502\)/],
+    ])('of an %s URL that answers %i it fails at %s', async (scheme, refusal, step, fix) => {
+      const { url: proxy } = await forwardProxy(9, { refusal })
+      const { failed } = await examined({ url: `${scheme}://tools.test/mcp`, proxy })
+      expect(failed).toMatchObject({ step, fix: expect.stringMatching(fix) })
+    })
+
+    test('names the setting whose password is refused, without printing it', async () => {
+      const { port } = await forwardProxy(9, { authorization: 'Basic other' })
+      const HTTPS_PROXY = `http://me:very-secret@127.0.0.1:${port}`
+      const { failed, steps } = await examined({ url: 'https://tools.test/mcp' }, { HTTPS_PROXY })
+      expect(failed?.fix).toBe('the proxy refuses the user or the password that HTTPS_PROXY has')
+      expect(JSON.stringify(steps)).not.toContain('very-secret')
+    })
+
+    test('says that the name of the proxy, or the proxy itself, is not there', async () => {
+      const url = 'https://tools.test/mcp'
+      const absent = await examined({ url, proxy: 'http://no.such.proxy.invalid:3128' })
+      expect(absent.failed).toMatchObject({ step: 'name', fix: expect.stringContaining('correct `proxy`') })
+      const down = await examined({ url, proxy: 'http://127.0.0.1:9' })
+      expect(down.failed).toMatchObject({ step: 'tcp', fix: expect.stringContaining('start the proxy') })
+      const text = await answering((_request, response) => void response.socket?.end('nonsense'))
+      const other = await examined({ url, proxy: text.replace('/mcp', '') })
+      expect(other.failed).toMatchObject({ step: 'tls', fix: expect.stringContaining('of an HTTP proxy') })
+    })
+
+    test('names who issued a certificate that is not accepted, through the proxy and without it', async () => {
+      const server = createTlsServer(selfSigned, (_request, response) => response.end()).listen(
+        0,
+        '127.0.0.1',
+      )
+      await new Promise((done) => server.once('listening', done))
+      onTestFinished(() => void server.close())
+      const { port } = server.address() as AddressInfo
+      const { url: proxy } = await forwardProxy(port)
+      for (const settings of [
+        { url: 'https://hooks.test/mcp', proxy },
+        { url: `https://127.0.0.1:${port}/mcp` },
+      ])
+        expect((await examined(settings)).failed).toMatchObject({
+          step: 'tls',
+          note: expect.stringContaining('by hooks.test is not accepted (DEPTH_ZERO_SELF_SIGNED_CERT)'),
+          fix: 'set NODE_EXTRA_CA_CERTS to its certificate',
+        })
     })
   })
 
