@@ -4,6 +4,7 @@
  */
 import { randomBytes } from 'node:crypto'
 import { isObject } from '../core/json/json.ts'
+import { oneLine } from '../core/text/escape.ts'
 import type { Audit } from '../observability/audit/audit.ts'
 import { type Action, Actions } from '../records/actions.ts'
 import { type Transaction, transactionKey, type Transactions, hasEnded } from '../records/transactions.ts'
@@ -55,8 +56,9 @@ export async function undo(given: UndoOptions, io: Io): Promise<Output> {
     }
     const chosen = await findActions()
     const open = chosen.filter(canBeUndone)
-    if (open.length === 0 || given.dryRun) return { json: views(chosen), text: listing(chosen) }
-    if (!isJson) print(listing(chosen), io)
+    const text = listing(chosen, given)
+    if (open.length === 0 || given.dryRun) return { json: views(chosen), text }
+    if (!isJson) print(text, io)
     requireTransactions(settings)
     const question = `Undo ${open.length === 1 ? 'this action' : `these ${open.length} actions`}?`
     const advice = 'add --yes to undo the actions, or --dry-run to only list them'
@@ -82,9 +84,26 @@ function canBeUndone({ how }: Chosen): boolean {
   return how !== 'not at all'
 }
 
-function listing(chosen: readonly Chosen[]): string {
+function listing(chosen: readonly Chosen[], given: UndoOptions): string {
   if (chosen.length === 0) return 'No actions to undo in that time.'
-  return [...chosen.map(chosenText), '', sumText(chosen)].join('\n')
+  return [...chosen.map(chosenText), '', sumText(chosen), ...planAdvice(chosen, given)].join('\n')
+}
+
+/** The command for each server that may add an undo to the tools of actions that have none. */
+export function planAdvice(
+  chosen: readonly Chosen[],
+  { config }: Pick<UndoOptions, 'config'>,
+): readonly string[] {
+  const without = chosen.filter(({ how, action: { way } }) => {
+    return how === 'not at all' && way.kind === 'none' && way.isUnconfigured === true
+  })
+  const option = config === undefined ? '' : ` --config ${config}`
+  return [...Map.groupBy(without, ({ action }) => action.upstream)].map(([upstream, each]) => {
+    const tools = [...new Set(each.map(({ action }) => action.tool))].join(', ')
+    return oneLine(
+      `${upstream}: gatehouse plan ${upstream} --write${option} adds an undo for ${tools}, if other tools undo them. It is for later calls.`,
+    )
+  })
 }
 
 function views(chosen: readonly Chosen[], undone: readonly Undone[] = []): object {

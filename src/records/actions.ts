@@ -83,7 +83,12 @@ export type Compensation =
     }
   /** The call only read. */
   | { readonly kind: 'nothing' }
-  | { readonly kind: 'none'; readonly reason: string }
+  | {
+      readonly kind: 'none'
+      readonly reason: string
+      /** Its tool had no rule for that. */
+      readonly isUnconfigured?: true
+    }
 
 /** Filters a list of actions; all given conditions must match. Times are milliseconds since 1970, both inclusive. */
 interface ActionFilter {

@@ -592,7 +592,7 @@ interface CallFacts {
 
 /** The compensation of a call, from the facts known so far. It may be too large for a record. */
 export function compensationFor(rule: UndoRule | undefined, facts: CallFacts): Compensation {
-  if (!rule) return none('no undo is configured for it')
+  if (!rule) return { ...none('no undo is configured for it'), isUnconfigured: true }
   if (rule.kind === 'none') return none('its undo is configured as none')
   const expression = expressionOf(rule, facts.snapshot)
   if (typeof expression === 'string') return none(expression)
@@ -647,7 +647,7 @@ function compute(expression: Expression, { isExact, description }: Rule, facts: 
   }
 }
 
-function none(reason: string): Compensation {
+function none(reason: string): Extract<Compensation, { readonly kind: 'none' }> {
   return { kind: 'none', reason }
 }
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { choose, partsOf } from '../../../src/cli/undo.ts'
+import { choose, partsOf, planAdvice } from '../../../src/cli/undo.ts'
 import { chosenText, chosenView, undoneText } from '../../../src/cli/tx.ts'
 import type { Action, Compensation } from '../../../src/records/actions.ts'
 import { newTransaction, newUndoTransaction } from '../../../src/records/transitions.ts'
@@ -48,6 +48,25 @@ describe('actions chosen for undo', () => {
     ['has not finished', { status: 'pending' }, { how: 'not at all', why: 'it has not finished' }],
   ])('an action that %s is chosen with its reason', (_what, given, expected) => {
     expect(choose([deed(given)], [])).toEqual([{ action: deed(given), ...expected }])
+  })
+
+  test('the command that may add an undo is named once for each server with tools that have none', () => {
+    const none: Partial<Action> = { way: { kind: 'none', reason: 'so', isUnconfigured: true } }
+    const chosen = choose(
+      [
+        deed(none),
+        deed({ ...none, key: 'k2' }),
+        deed({ ...none, key: 'k3', tool: 'send\n' }),
+        deed({ ...none, key: 'k4', upstream: 'two' }),
+        deed({ key: 'k5', upstream: 'three', way: { kind: 'none', reason: 'too large' } }),
+        deed({ key: 'k6', upstream: 'four' }),
+      ],
+      [],
+    )
+    expect(planAdvice(chosen, { config: 'my.yaml' })).toEqual([
+      String.raw`one: gatehouse plan one --write --config my.yaml adds an undo for make, send\n, if other tools undo them. It is for later calls.`,
+      'two: gatehouse plan two --write --config my.yaml adds an undo for make, if other tools undo them. It is for later calls.',
+    ])
   })
 
   test.each<[string, Partial<Action>]>([
