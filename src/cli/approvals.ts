@@ -4,8 +4,10 @@
 import { randomInt } from 'node:crypto'
 import { rememberText } from '../core/remember.ts'
 import { joinCommand } from '../core/text/command-line.ts'
-import { escapeHidden, oneLine } from '../core/text/escape.ts'
+import { escapeHidden, oneLine, visibleLine, visibleText } from '../core/text/escape.ts'
+import { valueText } from '../core/text/value-text.ts'
 import {
+  changeTitle,
   isMistyped,
   stepOf,
   type Approval,
@@ -160,7 +162,7 @@ export function approvalLine(approval: Approval): string {
 /** The details of an approval. */
 export function approvalText(approval: Approval): string {
   const { id, status, message, tool, upstream, risk, caller, expiresAt, typed, offer, stop, sent } = approval
-  const { approvers, needed, decisions } = approval
+  const { approvers, needed, decisions, change } = approval
   const by = approvers.length === 0 ? '' : `, by ${approvers.map(oneLine).join(', ')}`
   return [
     `approval   ${id}`,
@@ -177,8 +179,11 @@ export function approvalText(approval: Approval): string {
       ? [`stop       to stop being asked, write ${oneLine(stop.write)} under ${oneLine(stop.under)}`]
       : []),
     ...(offer ? [`remember   with --remember it applies for ${rememberText(offer)}`] : []),
+    ...(change
+      ? [oneLine(changeTitle(change)), ...change.lines.map((line) => `  ${visibleLine(line)}`)]
+      : []),
     'arguments',
-    `  ${indented(escapeHidden(JSON.stringify(approval.arguments, null, 2)), '  ')}`,
+    `  ${indented(visibleText(valueText(approval.arguments)), '  ')}`,
     ...(sent === undefined
       ? []
       : ['arguments as sent (differ from the parsed values)', `  ${oneLine(sent)}`]),

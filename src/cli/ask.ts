@@ -3,7 +3,7 @@ import { createInterface, type Interface } from 'node:readline/promises'
 import type { InputRequest, InputResponse } from '../core/call.ts'
 import { asObject, isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
-import { oneLine } from '../core/text/escape.ts'
+import { oneLine, visibleText } from '../core/text/escape.ts'
 import { parseJson } from '../core/json/read.ts'
 import { UsageError } from './command.ts'
 import { type Io, writeError } from './io.ts'
@@ -33,7 +33,10 @@ const MAX_FIELDS = 50
 export function answering(io: Io, isConfirmed: boolean) {
   return async (request: InputRequest, of: 'gateway' | 'server'): Promise<InputResponse> => {
     const { message, requestedSchema } = request.params?.fields ?? {}
-    const question = oneLine(typeof message === 'string' ? message : 'The server requests input.')
+    const text = typeof message === 'string' ? message : 'The server requests input.'
+    // What the gateway adds to its question has several lines; the question itself is the first one.
+    const [first = ''] = text.split('\n')
+    const question = of === 'gateway' ? visibleText(text) : oneLine(text)
     const fields = fieldsOf(requestedSchema)
     if (
       of === 'gateway' &&
@@ -48,7 +51,7 @@ export function answering(io: Io, isConfirmed: boolean) {
       ? 'run the command in a terminal, where the text can be typed'
       : 'run the command in a terminal, or add --yes'
     throw new Error(
-      `the call was not made, because it needs a confirmation: ${question} To confirm it, ${isTyped}`,
+      `the call was not made, because it needs a confirmation: ${oneLine(first)} To confirm it, ${isTyped}`,
     )
   }
 }

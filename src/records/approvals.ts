@@ -42,6 +42,8 @@ export interface Approval {
   readonly isUndoable?: true
   /** The question to the person. */
   readonly message: string
+  /** What the call would change, as it was when the person was asked; the approval is for the arguments alone. */
+  readonly change?: ShownChange
   /** The text that the person has to type to approve, if any. */
   readonly typed?: string
   /** What the person may choose: that the decision also applies to later calls of the tool by this caller in this session. */
@@ -56,6 +58,19 @@ export interface Approval {
   readonly decisions: readonly Decision[]
   /** `void`: the data that it was requested for is not the data any more that the same call refers to. */
   readonly status: 'pending' | 'approved' | 'denied' | 'used' | 'void'
+}
+
+/** What a call would change, for people. */
+export interface ShownChange {
+  /**
+   * The lines that differ; those of what is there now, or would be lost, or created; or what the server itself says that the
+   * call would change.
+   */
+  readonly kind: 'difference' | 'current' | 'lost' | 'created' | 'reported'
+  /** Bounded, and without secrets and invisible characters. */
+  readonly lines: readonly string[]
+  /** When that was read, in milliseconds since 1970. */
+  readonly at: number
 }
 
 /** Data that an argument refers to. */
@@ -443,10 +458,24 @@ function personOf({ by, via }: Decision): string {
   return via === 'code' || via === 'command_line' ? 'the operator' : `id ${by}`
 }
 
+/** What the lines of a change are, for people. */
+export function changeTitle({ kind, lines, at }: ShownChange): string {
+  const title = kind === 'difference' && lines.length === 0 ? 'It would change nothing' : changeTitles[kind]
+  return `${title}, as read at ${isoTime(at)}`
+}
+
+const changeTitles: Readonly<Record<ShownChange['kind'], string>> = {
+  difference: 'What would change',
+  current: 'What is there now',
+  lost: 'What would be lost',
+  created: 'Nothing is there. What would be created',
+  reported: 'What its server says that would change',
+}
+
 /** An approval as JSON for programs. */
 export function approvalView(approval: Approval): Readonly<Record<string, unknown>> {
   const { id, status, kind, message, upstream, tool, risk, caller, digest } = approval
-  const { sent, typed, offer, stop, needed, approvers, createdAt, expiresAt, decisions } = approval
+  const { sent, change, typed, offer, stop, needed, approvers, createdAt, expiresAt, decisions } = approval
   return {
     id,
     status,
@@ -457,6 +486,7 @@ export function approvalView(approval: Approval): Readonly<Record<string, unknow
     arguments: approval.arguments,
     ...(sent !== undefined && { arguments_text: sent }),
     ...(approval.data && { references: approval.data.map(dataView) }),
+    ...changeView(change),
     digest,
     risk,
     caller,
@@ -469,6 +499,11 @@ export function approvalView(approval: Approval): Readonly<Record<string, unknow
     ...(stop && { to_be_asked_no_more: stop }),
     decisions: decisions.map(({ at, ...decision }) => ({ ...decision, at: isoTime(at) })),
   }
+}
+
+/** What a call would change, as a member for programs. */
+export function changeView(change: ShownChange | undefined): Readonly<Record<string, unknown>> {
+  return change ? { change: { kind: change.kind, read_at: isoTime(change.at), lines: change.lines } } : {}
 }
 
 function dataView({ isOutside, ...facts }: ReferencedData): Readonly<Record<string, unknown>> {

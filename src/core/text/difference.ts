@@ -18,12 +18,18 @@ const MAX_PAIRS = 250_000
  * as `items[2].title:` or `content, line 3:`.
  */
 export function differenceLines(before: unknown, after: unknown): readonly string[] {
+  return firstLines(walk({ before, after, path: '', depth: 0 }))
+}
+
+/** The first lines, each shortened, and how many more there are. */
+export function firstLines(all: Iterable<string>): readonly string[] {
   const lines: string[] = []
-  // One line too many tells that there are more.
-  for (const line of walk({ before, after, path: '', depth: 0 })) {
-    if (lines.push(shortened(line, MAX_LINE_LENGTH)) > MAX_LINES) break
+  let more = 0
+  for (const line of all) {
+    if (lines.length < MAX_LINES) lines.push(shortened(line, MAX_LINE_LENGTH))
+    else more++
   }
-  return lines.length > MAX_LINES ? [...lines.slice(0, MAX_LINES), '… and more'] : lines
+  return more === 0 ? lines : [...lines, `… and ${more} more ${more === 1 ? 'line' : 'lines'}`]
 }
 
 interface Pair {
@@ -53,8 +59,14 @@ function* walk({ before, after, path, depth }: Pair): Generator<string> {
     return
   }
   if (path !== '') yield `${path}:`
-  if (before !== undefined) yield `- ${JSON.stringify(before)}`
-  if (after !== undefined) yield `+ ${JSON.stringify(after)}`
+  if (before !== undefined) yield* valueLines('-', before)
+  if (after !== undefined) yield* valueLines('+', after)
+}
+
+/** A value that is not compared with another: text with line breaks by its lines. */
+function* valueLines(sign: '-' | '+', value: unknown): Generator<string> {
+  const isLines = typeof value === 'string' && value.includes('\n')
+  for (const line of isLines ? value.split('\n') : [JSON.stringify(value)]) yield `${sign} ${line}`
 }
 
 function* textLines(before: string, after: string, path: string): Generator<string> {

@@ -50,6 +50,16 @@ export function oneLine(text: string): string {
   return escapeHidden(text).replaceAll('\n', '\\n')
 }
 
+/** Text of one or several lines, with tabs as they are and other invisible characters escaped. */
+export function visibleText(text: string): string {
+  return plain.test(text) ? text : text.split('\t').map(escapeHidden).join('\t')
+}
+
+/** The same on one line. */
+export function visibleLine(text: string): string {
+  return visibleText(text).replaceAll('\n', '\\n')
+}
+
 /** A text with its percent-encoded characters decoded (RFC 3986); as it is if an escape is invalid. */
 export function percentDecoded(text: string): string {
   try {

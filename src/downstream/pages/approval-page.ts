@@ -1,8 +1,9 @@
 /** The HTML of approvals. Text from servers and callers is escaped, and hidden characters are marked. */
 import { rememberText } from '../../core/remember.ts'
-import { codePointName, escapeHidden, splitHidden } from '../../core/text/escape.ts'
+import { codePointName, splitHidden, visibleText } from '../../core/text/escape.ts'
+import { valueText } from '../../core/text/value-text.ts'
 import { escapeHtml } from '../../core/web.ts'
-import { type Approval, type Decision, approvedCount } from '../../records/approvals.ts'
+import { type Approval, type Decision, approvedCount, changeTitle } from '../../records/approvals.ts'
 import type { PageUser } from './page-users.ts'
 import { originText } from '../../records/plain-name.ts'
 
@@ -38,8 +39,9 @@ ${problem === undefined ? '' : `<p class="notice" role="alert">${displayText(pro
 <dt>Expires</dt><dd>${timeHtml(approval.expiresAt)}${status === 'pending' ? ` (in ${durationText(approval.expiresAt - page.now)})` : ''}</dd>
 <dt>Approvals</dt><dd>${approvedCount(approval)} of ${approval.needed}${approversHtml(approval)}</dd>
 </dl>
+${changeHtml(approval)}
 <h2>Arguments</h2>
-${displayJson(JSON.stringify(approval.arguments, null, 2), 'Arguments')}
+${displayJson(valueText(approval.arguments), 'Arguments')}
 ${dataHtml(approval)}
 ${sentHtml(approval)}
 ${decisionsHtml(approval.decisions)}
@@ -145,6 +147,13 @@ function approversHtml({ approvers }: Approval): string {
   return approvers.length === 0 ? '' : `, by ${approvers.map(displayWord).join(', ')}`
 }
 
+function changeHtml({ change }: Approval): string {
+  if (!change) return ''
+  const title = changeTitle(change)
+  const box = change.lines.length === 0 ? '' : `\n${linesHtml(change.lines.join('\n'), title)}`
+  return `<h2>${displayText(title)}</h2>${box}`
+}
+
 function dataHtml({ data = [] }: Approval): string {
   if (data.length === 0) return ''
   const rows = data.map((each) => {
@@ -233,7 +242,8 @@ function durationText(milliseconds: number): string {
   return `${Math.floor(minutes / 60)} hours`
 }
 
-const string = /"[^"\\]*(?:\\.[^"\\]*)*"/g
+/** What is isolated: strings, and lines of text and of a change. */
+const isolatedText = /(?<=^(?: *\| |[-+] )).+$|"[^"\\]*(?:\\.[^"\\]*)*"/gm
 
 /** A text as HTML in which invisible characters are shown by name. */
 export function displayText(text: string): string {
@@ -252,15 +262,19 @@ export function displayJson(text: string, label: string): string {
   const lines = text.split('\n').length
   const isLong = lines > 15 || text.length > 500
   const size = `${lines} ${lines === 1 ? 'line' : 'lines'}, ${text.length} characters${isLong ? ': scroll in the box to see all' : ''}.`
-  return `<pre tabindex="0" role="region" aria-label="${escapeHtml(label)}">${isolated(escapeHidden(text))}</pre>
+  return `${linesHtml(text, label)}
 <p class="size">${size}</p>`
+}
+
+function linesHtml(text: string, label: string): string {
+  return `<pre tabindex="0" role="region" aria-label="${escapeHtml(label)}">${isolated(visibleText(text))}</pre>`
 }
 
 // Right-to-left strings would otherwise reorder the punctuation between them.
 function isolated(json: string): string {
   let html = ''
   let at = 0
-  for (const { 0: found, index } of json.matchAll(string)) {
+  for (const { 0: found, index } of json.matchAll(isolatedText)) {
     html += `${escapeHtml(json.slice(at, index))}<bdi>${escapeHtml(found)}</bdi>`
     at = index + found.length
   }

@@ -50,6 +50,25 @@ approved   by anna (password), 2026-11-21 12:00:00 UTC: spare`,
   )
 })
 
+it('shows what the call would change, and text of several lines by its lines', () => {
+  const change = { kind: 'difference', lines: ['content, line 1:', '- a\u001b[2J', '+ b'], at } as const
+  const shown = approvalText({ ...approval, arguments: { content: 'b\n\u202ec' }, change })
+  expect(shown).toContain(
+    String.raw`
+What would change, as read at 2026-11-21T12:00:00.000Z
+  content, line 1:
+  - a\u001b[2J
+  + b
+arguments
+  {
+    "content": 2 lines
+      | b
+      | \u202ec
+  }
+`.trimEnd(),
+  )
+})
+
 it('control characters and line breaks of a call never reach the terminal', () => {
   const hostile = '\u001b]0;title\u0007\u202e\nrisk       safe\r'
   const shown = `${approvalText({

@@ -12,6 +12,7 @@ describe('the difference between two values', () => {
     [{ a: { b: [1, 2] } }, { a: { b: [1, 3, 4] } }, ['a.b[1]:', '- 2', '+ 3', 'a.b[2]:', '+ 4']],
     [{ a: null }, { b: 'x' }, ['a:', '- null', 'b:', '+ "x"']],
     [undefined, 'x', ['+ "x"']],
+    [{ text: 'a\n"b"' }, {}, ['text:', '- a', '- "b"']],
     [{}, { constructor: 1, toString: null }, ['constructor:', '+ 1', 'toString:', '+ null']],
   ])('of %j and %j is named', (before, after, lines) => {
     expect(differenceLines(before, after)).toEqual(lines)
@@ -25,7 +26,7 @@ describe('the difference between two values', () => {
   test('is bounded, however long the values are', () => {
     const lines = differenceLines('a\n'.repeat(50_000), 'b\n'.repeat(50_000))
     expect(lines).toHaveLength(41)
-    expect(lines.at(-1)).toBe('… and more')
+    expect(lines.at(-1)).toBe('… and 99961 more lines')
     expect(differenceLines('x'.repeat(100_000), 'y').every((line) => line.length <= 200)).toBe(true)
   })
 

@@ -1,5 +1,6 @@
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
+import { valueText } from '../../../../src/core/text/value-text.ts'
 import { displayJson, displayText } from '../../../../src/downstream/pages/approval-page.ts'
 
 it('hidden characters are named', () => {
@@ -19,16 +20,39 @@ it('JSON is displayed without loss', () => {
   )
 })
 
+it('text of several lines is shown by its lines, none of which can be taken for a member', () => {
+  const lines = 'a\n  "path": "/other"\n\tb\u202e'
+  expect(valueText({ path: '/a', content: lines, nested: [{ text: 'x\n' }], escaped: '\\n' })).toBe(`{
+  "path": "/a",
+  "content": 3 lines,
+    | a
+    |   "path": "/other"
+    | \tb\u202e
+  "nested": [
+    {
+      "text": 2 lines
+        | x
+        | ${''}
+    }
+  ],
+  "escaped": "\\\\n"
+}`)
+  expect(displayJson(valueText({ content: lines }), 'Arguments')).toContain(
+    String.raw`    | <bdi>  &#34;path&#34;: &#34;/other&#34;</bdi>` +
+      '\n    | <bdi>\tb' +
+      String.raw`\u202e</bdi>`,
+  )
+})
+
 it('no value can inject HTML', () => {
   const hostile = fc.array(fc.constantFrom('<', '>', '"', "'", '&', '/', 'script', '\\', '\n', 'é'))
   fc.assert(
     fc.property(hostile, (parts) => {
       const text = parts.join('')
-      const html = displayJson(JSON.stringify({ [text]: [text] }), text).replaceAll(
-        /<\/?(?:bdi|p|pre)(?: [a-z-]+="[^"<>]*")*>/g,
-        '',
-      )
-      expect(html).not.toMatch(/[<>]/)
+      for (const shown of [JSON.stringify({ [text]: [text] }), valueText({ [text]: [text] })]) {
+        const html = displayJson(shown, text).replaceAll(/<\/?(?:bdi|p|pre)(?: [a-z-]+="[^"<>]*")*>/g, '')
+        expect(html).not.toMatch(/[<>]/)
+      }
     }),
   )
 })
