@@ -4,6 +4,7 @@ import type { Descriptor, RemainingQuota, ToolFacts } from '../core/descriptor.t
 import type { GatewayError } from '../core/error.ts'
 import type { Payload } from '../core/payload.ts'
 import type { Principal } from '../core/principal.ts'
+import type { ShownChange } from '../records/approvals.ts'
 import { extensionPoint, type Services } from './feature.ts'
 
 type JsonSchema = Readonly<Record<string, unknown>>
@@ -40,6 +41,14 @@ export interface EventTrial {
 
 /** Resolves once the state that an action left has been recorded, by the key of the action. Never throws. */
 export const recordingStates = extensionPoint<(key: string) => Promise<void>>()
+
+/** What can be said before a call about its undo. */
+export const callUndos = extensionPoint<CallUndo>()
+
+export interface CallUndo {
+  /** What a call of a tool would change, as far as reads show it. Never throws. */
+  preview(call: Call, tool: Descriptor): Promise<ShownChange | undefined>
+}
 
 /** Makes an event of a server known to those who subscribe to it. Never throws. */
 export const publishing = extensionPoint<(upstream: string | undefined, event: PublishedEvent) => void>()

@@ -9,6 +9,8 @@ import type { ExtensionPoint, FeatureInstance, Offer, Services } from '../../src
 import {
   type CallerValue,
   callerValues,
+  type CallUndo,
+  callUndos,
   type Explain,
   explaining,
   masking,
@@ -32,6 +34,7 @@ interface Offered {
   explained: Explain
   masked: (value: unknown, target: Target) => unknown
   publish: (upstream: string | undefined, event: PublishedEvent) => void
+  callUndo: CallUndo
 }
 
 /** What of the configuration of the gateway a test replaces. */
@@ -121,13 +124,15 @@ function redactorOf({ servers = () => [], server = () => undefined }: ServiceStu
 }
 
 /** What the other features would offer. */
-function offersOf({ reserved, callerValues: values, explained, masked, publish }: Offered): readonly Offer[] {
+function offersOf(offered: Offered): readonly Offer[] {
+  const { reserved, callerValues: values, explained, masked, publish, callUndo } = offered
   return [
     modelArguments.offer(reserved),
     callerValues.offer(values()),
     explaining.offer(explained),
     masking.offer(masked),
     publishing.offer(publish),
+    callUndos.offer(callUndo),
   ]
 }
 
@@ -166,6 +171,7 @@ export function featureDeps(given: ServiceStubs = {}): Services {
     isOn: () => true,
     reserved: () => [],
     callerValues: () => [],
+    callUndo: { preview: async () => undefined },
     closing: new AbortController().signal,
     redactor: redactorOf(given),
     servers: () => [],

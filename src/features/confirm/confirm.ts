@@ -28,6 +28,7 @@ import {
 } from '../../protocol/meta-keys.ts'
 import {
   Approvals,
+  changeView,
   isSameToken,
   type Approval,
   type ApprovalRequest,
@@ -51,7 +52,10 @@ import {
   approvalRequestOf,
   type ConfirmationRequest,
   askAgain,
+  changeOf,
+  changeText,
   stateOf,
+  withDetails,
   confirmationRequestOf,
 } from './request.ts'
 import { needsConfirmation, ruleOf, riskOf, neverNeedsConfirmation, type Rule } from './rules.ts'
@@ -319,7 +323,7 @@ async function confirmed(
     const { verdict, isChosen } = await readForm(originalCall, state, { subject, store: deps.store, now })
     if (verdict === 'unticked') {
       await mustKeepData(call, context)
-      return requestForm(subject, settings.ttl, { isChosen })
+      return requestForm(await withDetails(subject, deps), settings.ttl, { isChosen })
     }
     if (verdict !== 'accept') throw declined(call, state.nonce, { reason: verdict, by: call.principal.id })
     const grant = { approval: state.nonce, by: [call.principal.id], via: ['elicitation'], at: now }
@@ -334,7 +338,7 @@ async function confirmed(
   }
   if (canAsk(call, 'form')) {
     await mustKeepData(call, context)
-    return requestForm(changed ?? subject, settings.ttl)
+    return requestForm(await withDetails(changed ?? subject, deps), settings.ttl)
   }
   return approvedOnPage(subject, host, context)
 }
@@ -441,7 +445,9 @@ async function requestApproval(
   const { deps, approvals } = context
   if (!canDecide(context)) throw noApprover(subject)
   await mustKeepData(subject.call, context)
-  const result = await approvals.request(draft)
+  const open = await approvals.peek(draft)
+  const change = open?.approval.status === 'pending' ? undefined : await changeOf(subject, deps)
+  const result = await approvals.request({ ...draft, ...(change && { change }) })
   const { id, upstream, tool, caller, kind } = result.approval
   // A waiting call is repeated many times; it is logged once.
   if (result.isNew) {
@@ -511,7 +517,9 @@ async function requireConfirmation(
     parameters: subject.arguments,
   }
   const result = {
-    content: [{ type: 'text', text: `${error.message} ${suggestion}${modelHint}` }],
+    content: [
+      { type: 'text', text: `${error.message} ${suggestion}${modelHint}${changeText(approval.change)}` },
+    ],
     isError: true,
     ...(settings.compat && { ...members, error: object }),
     _meta: {
@@ -520,6 +528,7 @@ async function requireConfirmation(
         ...members,
         approval: approval.id,
         expires_at: isoTime(approval.expiresAt),
+        ...changeView(approval.change),
         ...(channels?.url !== undefined && { url: channels.url }),
       },
     },

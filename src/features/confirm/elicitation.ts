@@ -51,7 +51,8 @@ export function requestForm(
   const confirm = gestureOf(subject, again !== undefined)
   const properties = { ...(confirm && { confirm }), ...(again ? {} : optionalProperties(subject)) }
   const requestedSchema = { type: 'object', properties, ...(confirm && { required: ['confirm'] }) }
-  const asked = again ? `${message} You accepted it without ticking “${BOX}”.` : message
+  const question = again ? `${message} You accepted it without ticking “${BOX}”.` : message
+  const asked = `${question}${subject.details ?? ''}`
   const form = inputRequired(
     { mode: 'form', message: asked, requestedSchema },
     { kind: 'asked', nonce, ...about },

@@ -10,7 +10,7 @@ import { canonical, asObject, isObject } from '../../core/json/json.ts'
 import { type Remember, type StopAsking, rememberText } from '../../core/remember.ts'
 import { type UpstreamSettings, settingOf } from '../../core/settings.ts'
 import { statedTool } from '../../core/stated-tool.ts'
-import { oneLine, shortened } from '../../core/text/escape.ts'
+import { oneLine, shortened, visibleLine } from '../../core/text/escape.ts'
 import { maskedArguments, maskedText, secretNames } from '../../core/masked-arguments.ts'
 import type { Payload } from '../../core/payload.ts'
 import {
@@ -20,7 +20,15 @@ import {
   partText,
   type UsedReference,
 } from '../../core/used-reference.ts'
-import type { ApprovalRequest, ReferencedData } from '../../records/approvals.ts'
+import {
+  type ApprovalRequest,
+  changeTitle,
+  type ReferencedData,
+  type ShownChange,
+} from '../../records/approvals.ts'
+import type { Services } from '../feature.ts'
+import { callUndos } from '../offers.ts'
+import { firstLines } from '../../core/text/difference.ts'
 import { argumentsHash } from '../../records/receipts.ts'
 import { offerOf, riskOf, type Rule } from './rules.ts'
 import { isNumber } from '../../core/json/exact-number.ts'
@@ -57,6 +65,10 @@ export interface ConfirmationRequest {
   /** The configuration names a compensation for the tool. */
   readonly isUndoable?: true
   readonly message: string
+  /** The arguments that are text of several lines, without secrets, unless the owner worded the question. */
+  readonly texts: readonly { readonly name: string; readonly lines: readonly string[] }[]
+  /** What a form says below the question. */
+  readonly details?: string
   /** The text that the person has to type. */
   readonly typed?: string
   /** What the person may choose: that the decision applies to further calls of the tool. */
@@ -103,11 +115,19 @@ export function confirmationRequestOf(
       rememberedArguments(call),
       statedReason(call),
     ].join(''),
+    texts: rule.template === undefined ? textsOf(values, entry) : [],
     ...(typed !== undefined && { typed }),
     ...(offer && { offer }),
     ...(rule.stop && { stop: rule.stop }),
     ...(sent !== undefined && { sent }),
   }
+}
+
+function textsOf(args: Arguments, { definition }: Descriptor): ConfirmationRequest['texts'] {
+  const given = Object.entries(maskedArguments(args, secretNames(definition.inputSchema)))
+  return given.flatMap(([name, value]) =>
+    typeof value === 'string' && value.includes('\n') ? [{ name, lines: value.split('\n') }] : [],
+  )
 }
 
 function isUndoable({ name }: Descriptor, { tools }: UpstreamSettings): boolean {
@@ -255,7 +275,8 @@ function fillTemplate(template: string, given: Arguments): string {
 /** The question of the gateway itself, with the given arguments. */
 function defaultQuestion(entry: Descriptor, given: Arguments, server: UpstreamSettings): string {
   const values = Object.entries(given).map(([key, value]) => {
-    return `${shortLine(key)}: ${displayText(value)}`
+    const lines = typeof value === 'string' ? value.split('\n').length : 1
+    return `${shortLine(key)}: ${lines > 1 ? `${lines} lines` : displayText(value)}`
   })
   const summary = shortened(values.join(', '), MAX_SUMMARY_LENGTH)
   return asked(`Run ${toolLabel(entry)}${summary === '' ? '' : ` with ${summary}`}?`, entry, server)
@@ -290,6 +311,49 @@ function displayText(value: unknown): string {
 /** Text beyond the maximum need not be processed. */
 function shortLine(text: string): string {
   return oneLine(text.slice(0, MAX_SUMMARY_LENGTH).toWellFormed())
+}
+
+/*
+ * What a question says below its line: the arguments that are text of several lines, and what the call would change. Each line of
+ * theirs is indented as a block of code (CommonMark 4.4), so that none is taken for one of the gateway, nor for markup.
+ */
+
+/** What a call would change, read now; undefined where nothing can be read. Never throws. */
+export async function changeOf(
+  { call, entry }: ConfirmationRequest,
+  { features }: Pick<Services, 'features'>,
+): Promise<ShownChange | undefined> {
+  const [undo] = features.offered(callUndos, entry.upstream)
+  return undo?.preview(call, entry)
+}
+
+/** The request with what its form says below the question. */
+export async function withDetails(
+  subject: ConfirmationRequest,
+  deps: Pick<Services, 'features'>,
+): Promise<ConfirmationRequest> {
+  const change = await changeOf(subject, deps)
+  const texts = subject.texts.filter(({ name }) => !isShown(name, change))
+  const lines = texts.flatMap(({ name, lines: own }) => [`${name}:`, ...own.map((line) => `  ${line}`)])
+  const shown =
+    lines.length === 0 ? '' : block('Arguments of several lines', firstLines(lines).map(visibleLine))
+  return { ...subject, details: `${shown}${changeText(change)}` }
+}
+
+/** Whether the lines of a change have those of an argument. */
+function isShown(name: string, change: ShownChange | undefined): boolean {
+  if (change?.kind !== 'difference' && change?.kind !== 'created') return false
+  return change.lines.some((line) => line === `${name}:` || line.startsWith(`${name}, line `))
+}
+
+/** A change as a paragraph below a question; empty without one. */
+export function changeText(change: ShownChange | undefined): string {
+  return change ? block(changeTitle(change), change.lines) : ''
+}
+
+function block(title: string, lines: readonly string[]): string {
+  if (lines.length === 0) return `\n\n${title}.`
+  return `\n\n${title}:\n\n${lines.map((line) => `    ${line}`).join('\n')}`
 }
 
 /*

@@ -62,6 +62,8 @@ interface StatesOptions {
 interface Given {
   readonly upstream: string
   readonly args: Readonly<Record<string, unknown>>
+  /** How long the read may take, in milliseconds; without it, as long as the call. */
+  readonly timeout?: number | undefined
 }
 
 /** Reads and compares the states around calls. */
@@ -78,7 +80,7 @@ export class States {
   async before(
     call: Call,
     rule: RestoreRule,
-    { upstream, args }: Given,
+    { upstream, args, timeout }: Given,
   ): Promise<{ readonly snapshot: ReadSnapshot; readonly states?: ActionStates }> {
     let read: SnapshotRead
     try {
@@ -89,7 +91,11 @@ export class States {
     const name = nameOf(read)
     const earlier = [...this.#pending.values()].filter((each) => each.read === name)
     await Promise.all(earlier.map(({ recorded }) => recorded))
-    const snapshot = await this.#options.snapshots.read(call, read)
+    const { snapshots } = this.#options
+    const snapshot =
+      timeout === undefined
+        ? await snapshots.read(call, read)
+        : await snapshots.readWithin(call, read, 'during', timeout)
     if (snapshot.kind === 'unreadable' || name.length > MAX_ARGUMENTS_LENGTH) return { snapshot }
     const parts = pathsOf(rule.restore).flatMap(({ root, steps }) => (root === 'snapshot' ? [steps] : []))
     const { tool, arguments: given } = read
@@ -255,17 +261,22 @@ export class SnapshotReader {
   }
 
   /** The same with a time limit, during a call, or later on its connection. Never throws. */
-  readWithin(call: Call, read: SnapshotRead, when: 'during' | 'later'): Promise<ReadSnapshot> {
+  readWithin(
+    call: Call,
+    read: SnapshotRead,
+    when: 'during' | 'later',
+    timeout = READ_TIMEOUT_MS,
+  ): Promise<ReadSnapshot> {
     const controller = new AbortController()
     const signal = when === 'during' ? AbortSignal.any([controller.signal, call.signal]) : controller.signal
     const abort = (reason: unknown): void => controller.abort(reason)
     const late: ReadSnapshot = {
       kind: 'unreadable',
-      reason: `${read.tool} did not answer within ${READ_TIMEOUT_MS / 1000} s`,
+      reason: `${read.tool} did not answer within ${timeout / 1000} s`,
       isPassing: true,
     }
     const made = this.#made({ ...readingCall(call, read), signal, abort })
-    return within(made, READ_TIMEOUT_MS, late).then((found) => {
+    return within(made, timeout, late).then((found) => {
       if (found === late) abort(new GatewayError('OPERATION_TIMEOUT', late.reason))
       return found
     })

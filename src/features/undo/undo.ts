@@ -43,9 +43,10 @@ import { toStoredPrincipal } from '../../records/principal.ts'
 import { keepReferences } from '../../records/references.ts'
 import { toolsToCheck } from '../tool-lists.ts'
 import { type Feature, type Services, toolSetting } from '../feature.ts'
-import { recordingStates, toolFacts } from '../offers.ts'
+import { callUndos, recordingStates, toolFacts } from '../offers.ts'
 import { noUndo } from '../missing-undo.ts'
 import { type UndoSettings, undoSchema } from '../settings/upstream.ts'
+import { previewOf } from './preview.ts'
 import { type ReadSnapshot, SnapshotReader, States } from './states.ts'
 import type { Log } from '../../core/log.ts'
 import { within } from '../../core/time/waiting.ts'
@@ -87,6 +88,16 @@ export const undo: Feature<UndoSettings> = {
       },
       offers: [
         recordingStates.offer((key) => states.settled(key)),
+        callUndos.offer({
+          preview: (call, tool) =>
+            previewOf(call, tool, {
+              states,
+              snapshots,
+              deps,
+              ruleOf: ({ upstream, name }) => ruleOf(deps, upstream, name),
+              secretsOf: (given, rule, { upstream }) => secretsOf(given, rule, { upstream, deps }),
+            }),
+        }),
         toolFacts.offer((entry, all) => {
           const rule = entry.classification.op === 'read' ? undefined : deps.servers.undoRuleAmong(entry, all)
           return rule && rule.kind !== 'none' ? { undo: factOf(rule) } : {}

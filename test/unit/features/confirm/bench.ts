@@ -7,6 +7,7 @@ import type { Principal } from '../../../../src/core/principal.ts'
 import type { ToolSettings, UpstreamSettings } from '../../../../src/core/settings.ts'
 import { confirm } from '../../../../src/features/confirm/confirm.ts'
 import { Approvals } from '../../../../src/records/approvals.ts'
+import type { Store } from '../../../../src/store/store.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import { featureDeps, type ServiceStubs, withTool, offeredBy } from '../../../support/feature-deps.ts'
 import { serverSettings } from '../../../support/server-settings.ts'
@@ -57,6 +58,7 @@ interface Given {
 
 export interface Bench {
   readonly approvals: Approvals
+  readonly store: Store
   /** The calls that reached the server. */
   readonly served: readonly Call[]
   /** The signed claims. */
@@ -118,6 +120,7 @@ export function bench(given: Given = {}): Bench {
   const handle = policy ? policy(next) : next
   return {
     approvals: new Approvals(store, Date.now),
+    store,
     served,
     signed,
     isWrapped: policy !== undefined,

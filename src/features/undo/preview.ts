@@ -1,0 +1,116 @@
+/**
+ * What a call would change, for the person who is asked about it: the state before it is read as an undo reads it, and compared
+ * with what the call writes. Invariant: nothing here is a condition. A state that cannot be read in time is not shown.
+ */
+import type { Call } from '../../core/call.ts'
+import type { Descriptor } from '../../core/descriptor.ts'
+import { asObject, isObject, isSame } from '../../core/json/json.ts'
+import { maskedArguments } from '../../core/masked-arguments.ts'
+import { differenceLines, firstLines } from '../../core/text/difference.ts'
+import { visibleLine } from '../../core/text/escape.ts'
+import { within } from '../../core/time/waiting.ts'
+import { evaluate, pathsOf } from '../../core/undo/expression.ts'
+import type { UndoRule } from '../../core/undo/rules.ts'
+import { world } from '../../core/world.ts'
+import type { ShownChange } from '../../records/approvals.ts'
+import type { Services } from '../feature.ts'
+import { masked } from '../offers.ts'
+import type { ReadSnapshot, SnapshotReader, States } from './states.ts'
+
+/** How long the reads for a question may take together, in milliseconds: a person is asked in any case. */
+const PREVIEW_TIMEOUT_MS = 2000
+
+type Rule = Extract<UndoRule, { readonly kind: 'restore' }>
+type Fields = Readonly<Record<string, unknown>>
+
+interface PreviewOptions {
+  readonly states: States
+  readonly snapshots: SnapshotReader
+  readonly deps: Pick<Services, 'features'>
+  ruleOf(tool: Descriptor): Promise<UndoRule | undefined>
+  /** The names of the arguments of the call, and of the one that undoes it, that are secrets by a schema. */
+  secretsOf(call: Call, rule: UndoRule, tool: Descriptor): Promise<readonly string[]>
+}
+
+/** What a call of a tool would change; undefined if that is not known. Never throws. */
+export async function previewOf(
+  call: Call,
+  tool: Descriptor,
+  options: PreviewOptions,
+): Promise<ShownChange | undefined> {
+  const at = world.now()
+  const found = previewed(call, tool, options).catch(() => undefined)
+  const preview = await within(found, PREVIEW_TIMEOUT_MS, undefined)
+  return preview && { ...preview, lines: preview.lines.map(visibleLine), at }
+}
+
+async function previewed(
+  call: Call,
+  tool: Descriptor,
+  options: PreviewOptions,
+): Promise<Omit<ShownChange, 'at'> | undefined> {
+  const { states, deps } = options
+  const { upstream } = tool
+  const rule = await options.ruleOf(tool)
+  if (rule?.kind !== 'restore') return undefined
+  const secrets = await options.secretsOf(call, rule, tool)
+  const args = asObject(call.params.fields.arguments)
+  const timeout = PREVIEW_TIMEOUT_MS
+  const { snapshot } = await states.before(call, rule, { upstream, args, timeout })
+  if (snapshot.kind === 'unreadable') return undefined
+  const shown = (value: unknown): unknown => {
+    const target = { upstream, method: 'tools/call', name: rule.snapshot.tool }
+    return maskedArguments(masked(deps, value, target), secrets)
+  }
+  const before = restoredBy(rule, args, snapshot)
+  if (rule.restore.tool === tool.name) {
+    const after = Object.fromEntries(
+      Object.entries(args).filter(([name]) => snapshotNames(rule).includes(name)),
+    )
+    if (!before) return { kind: 'created', lines: differenceLines({}, shown(after)) }
+    const lines = differenceLines(shown(before), shown(after))
+    const isHidden = lines.length === 0 && !isSame(before, after)
+    return { kind: 'difference', lines: isHidden ? ['The difference is in what is masked.'] : lines }
+  }
+  if (!before) return undefined
+  const trial = await triedCall(call, tool, options)
+  if (trial) return { kind: 'reported', lines: firstLines(textLines(shown(trial.value))) }
+  if (tool.classification.op === 'delete') return { kind: 'lost', lines: differenceLines(shown(before), {}) }
+  return { kind: 'current', lines: firstLines(textLines(shown(before))) }
+}
+
+/** The arguments that the undo would restore from the state before the call; undefined if there was nothing. */
+function restoredBy(rule: Rule, args: Fields, snapshot: ReadSnapshot): Fields | undefined {
+  if (snapshot.kind !== 'found') return undefined
+  const restored = evaluate(rule.restore, { args, snapshot: snapshot.value })
+  return Object.fromEntries(snapshotNames(rule).map((name) => [name, restored[name]]))
+}
+
+/** The arguments of the restoring call that come from the state before. */
+function snapshotNames({ restore }: Rule): readonly string[] {
+  return [...restore.arguments].flatMap(([name, value]) => {
+    const paths = pathsOf({ ...restore, arguments: new Map([[name, value]]) })
+    return paths.some(({ root }) => root === 'snapshot') ? [name] : []
+  })
+}
+
+/** The result of the call as its server only tries it, if the tool has an argument for that. */
+async function triedCall(
+  call: Call,
+  { upstream, name, classification }: Descriptor,
+  { snapshots }: PreviewOptions,
+): Promise<Extract<ReadSnapshot, { readonly kind: 'found' }> | undefined> {
+  const [trial, ...inner] = classification.varies?.dryRun ?? []
+  if (trial === undefined || inner.length > 0) return undefined
+  const tried = { ...asObject(call.params.fields.arguments), [trial]: true }
+  const read = { upstream, tool: name, arguments: tried }
+  const found = await snapshots.readWithin(call, read, 'during', PREVIEW_TIMEOUT_MS)
+  return found.kind === 'found' ? found : undefined
+}
+
+/** A value by its lines: text, or the only text in it, as it is. */
+function textLines(value: unknown): readonly string[] {
+  const [only, ...others] = isObject(value) ? Object.values(value) : [value]
+  const text = others.length === 0 && typeof only === 'string' ? only : JSON.stringify(value, null, 2)
+  return text.trimEnd().split('\n')
+}

@@ -1,0 +1,162 @@
+import { afterEach, describe, expect, test, vi } from 'vitest'
+import type { Handler } from '../../../../src/core/call.ts'
+import type { Descriptor } from '../../../../src/core/descriptor.ts'
+import { Payload } from '../../../../src/core/payload.ts'
+import { readUndo } from '../../../../src/core/undo/rules.ts'
+import { undo } from '../../../../src/features/undo/undo.ts'
+import { callUndos } from '../../../../src/features/offers.ts'
+import type { ShownChange } from '../../../../src/records/approvals.ts'
+import { featureDeps, offeredBy, type ServiceStubs } from '../../../support/feature-deps.ts'
+import { toolCall } from '../../../support/tool-call.ts'
+
+afterEach(() => vi.useRealTimers())
+
+const restore = {
+  snapshot: 'read(path=$.args.path)',
+  restore: 'write(path=$.args.path, content=$.snapshot.content)',
+}
+
+function toolNamed(name: string, more: Partial<Descriptor['classification']> = {}): Descriptor {
+  const classification = {
+    op: 'write',
+    risk: 'destructive',
+    idempotent: false,
+    evidence: [],
+    ...more,
+  } as const
+  return { upstream: 'files', kind: 'tool', name, definition: { name }, classification }
+}
+
+interface Given {
+  readonly tool?: Descriptor
+  readonly args?: Record<string, unknown>
+  /** The results of the tools that are called: a value, or undefined for one that is not found. */
+  readonly serve?: Handler
+  readonly deps?: ServiceStubs
+}
+
+/** What a call would change, and the calls that were made to find out. */
+async function previewed(given: Given): Promise<{ change: ShownChange | undefined; made: unknown[] }> {
+  const { tool = toolNamed('write'), args = { path: '/a', content: 'one\nthree\n' }, serve = old } = given
+  const made: unknown[] = []
+  const deps = featureDeps({
+    undoRule: async () => readUndo(restore),
+    call: async (call) => {
+      made.push([call.internal, call.params.fields.name, call.params.fields.arguments])
+      const target = { method: 'tools/call', upstream: 'files', name: String(call.params.fields.name) }
+      const policy = instance.calls?.middleware(target)
+      return policy ? policy(serve)(call) : serve(call)
+    },
+    ...given.deps,
+  })
+  const instance = undo.create(() => ({ history: 1000, proved: 'auto' }), deps)
+  const target = { method: 'tools/call', upstream: 'files', name: tool.name }
+  const params = Payload.of({ name: tool.name, arguments: args })
+  const change = await offeredBy(instance, callUndos)?.preview(toolCall({ target, params, tool }), tool)
+  return { change, made }
+}
+
+function found(value: object): Awaited<ReturnType<Handler>> {
+  return { kind: 'result', result: Payload.of({ content: [], structuredContent: value }) }
+}
+
+const old: Handler = async () => found({ content: 'one\ntwo\n' })
+const absent: Handler = async () => {
+  const content = [{ type: 'text', text: "ENOENT: no such file or directory, open '/a'" }]
+  return { kind: 'result', result: Payload.of({ content, isError: true }) }
+}
+
+describe('what a call would change', () => {
+  test('is the lines that differ, of a tool that restores by itself', async () => {
+    const { change, made } = await previewed({})
+    expect(change).toEqual({
+      kind: 'difference',
+      lines: ['content, line 2:', '- two', '+ three'],
+      at: expect.any(Number),
+    })
+    expect(made).toEqual([['read', 'read', { path: '/a' }]])
+  })
+
+  test.each([
+    ['nothing, if it is there already', { path: '/a', content: 'one\ntwo\n' }, old, 'difference', []],
+    ['what is created', { path: '/a', content: 'x\ny' }, absent, 'created', ['content:', '+ x', '+ y']],
+    [
+      'escaped, with tabs as they are',
+      { path: '/a', content: 'one\n\t\u202e\ud800\u001b[2J\n' },
+      old,
+      'difference',
+      ['content, line 2:', '- two', String.raw`+ ${'\t'}\u202e\ud800\u001b[2J`],
+    ],
+    [
+      'also of a member with a line break in its name',
+      { path: '/a', content: { 'x\n- y': 1 } },
+      async () => found({ content: {} }),
+      'difference',
+      [String.raw`content.x\n- y:`, '+ 1'],
+    ],
+    [
+      'at most 40 lines',
+      { path: '/a', content: `${'x\n'.repeat(100)}` },
+      absent,
+      'created',
+      ['content:', ...Array.from({ length: 39 }, () => '+ x'), '… and 62 more lines'],
+    ],
+  ])('%s', async (...[, args, serve, kind, lines]) => {
+    expect((await previewed({ args, serve })).change).toMatchObject({ kind, lines })
+  })
+
+  test('is what would be lost, of a tool that deletes', async () => {
+    const tool = toolNamed('remove', { op: 'delete' })
+    expect((await previewed({ tool, args: { path: '/a' } })).change).toMatchObject({
+      kind: 'lost',
+      lines: ['content:', '- one', '- two', '- '],
+    })
+  })
+
+  test('is what its server says that it would change, if the tool can be tried', async () => {
+    const varies = { baseEffect: 'destructive', conditions: [], dryRun: ['dryRun'] } as const
+    const tool = toolNamed('edit', { varies })
+    const args = { path: '/a', edits: [] }
+    const serve: Handler = async ({ params }) =>
+      params.fields.name === 'read' ? old(toolCall()) : found({ content: '```diff\n-two\n+three\n```\n' })
+    const { change, made } = await previewed({ tool, args, serve })
+    expect(change).toMatchObject({ kind: 'reported', lines: ['```diff', '-two', '+three', '```'] })
+    expect(made.at(-1)).toEqual(['read', 'edit', { ...args, dryRun: true }])
+  })
+
+  test('is what is there now, if nothing says what will be', async () => {
+    const change = { kind: 'current', lines: ['one', 'two'] }
+    expect((await previewed({ tool: toolNamed('edit'), args: { path: '/a' } })).change).toMatchObject(change)
+  })
+
+  test('has nothing that is masked for the caller, or is a secret by its name', async () => {
+    const masked = (value: unknown): unknown => JSON.parse(JSON.stringify(value).replaceAll('ada@x', '***'))
+    const serve: Handler = async () => found({ content: 'mail ada@x' })
+    const args = { path: '/a', content: 'mail bob, ada@x' }
+    const { change } = await previewed({ args, serve, deps: { masked } })
+    expect(change?.lines).toEqual(['content:', '- mail ***', '+ mail bob, ***'])
+    const only = { path: '/a', content: 'mail ***' }
+    expect((await previewed({ args: only, serve, deps: { masked } })).change?.lines).toEqual([
+      'The difference is in what is masked.',
+    ])
+  })
+
+  test.each([
+    ['the read fails', async () => found({ other: 1 })],
+    ['the read is refused', () => Promise.reject(new Error('no'))],
+  ])('is not known if %s', async (_what, serve) => {
+    expect((await previewed({ serve })).change).toBeUndefined()
+  })
+
+  test('is not known after 2 s without an answer, or without a rule', async () => {
+    vi.useFakeTimers()
+    const waiting = previewed({ serve: () => new Promise(() => undefined) })
+    await vi.advanceTimersByTimeAsync(2000)
+    expect((await waiting).change).toBeUndefined()
+    const listing = previewed({ deps: { undoRule: () => new Promise(() => undefined) } })
+    await vi.advanceTimersByTimeAsync(2000)
+    expect((await listing).change).toBeUndefined()
+    const { change, made } = await previewed({ deps: { undoRule: () => undefined } })
+    expect([change, made]).toEqual([undefined, []])
+  })
+})
