@@ -216,7 +216,7 @@ describe('an injected argument', () => {
       const { server, one } = await serverWith({ confirm: 'on' })
       const { url } = await found({
         inject_arguments: 'on',
-        features: { confirm: settings },
+        features: { confirm: { wait: 'off', ...settings } },
         upstreams: { one },
       })
       const client = await clientOf({ url: `${url}/one` })

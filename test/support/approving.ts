@@ -1,6 +1,7 @@
 import { scryptSync } from 'node:crypto'
 import { onTestFinished } from 'vitest'
 import { tokenHash } from './auth/token-hash.ts'
+import { CookieBrowser, type Shown } from './auth/browser.ts'
 import { post } from './client/raw.ts'
 import { until } from './condition.ts'
 import { type Finished, type RunningGateway, startCommand, startGateway } from './gateway.ts'
@@ -89,11 +90,14 @@ export async function approvingGateway(options: ApprovingOptions = {}): Promise<
   }
 }
 
-/** Settings of features with which tests approve at the command line. */
+/** Settings of features with which tests approve at the command line, and calls do not wait for it. */
 function withScripts(features: unknown): Json {
   const { confirm, ...others } = isObject(features) ? features : {}
   if (confirm === false) return { ...others, confirm }
-  return { ...others, confirm: { approve_by_command: 'script', ...(isObject(confirm) && confirm) } }
+  return {
+    ...others,
+    confirm: { approve_by_command: 'script', wait: 'off', ...(isObject(confirm) && confirm) },
+  }
 }
 
 /** The page the answer to a call names. */
@@ -101,6 +105,24 @@ export function pageOf(result: Json): string {
   const { url } = objectAt(result['_meta'], 'dev.gatehouse/confirmation')
   if (typeof url !== 'string') throw new Error(`no page is named in ${JSON.stringify(result)}`)
   return url
+}
+
+/** The page of the approval that was requested last, once there is one. */
+export async function requestedPage({ gateway }: Pick<Approving, 'gateway'>): Promise<string> {
+  const { approval } = await gateway.logged(({ event, msg }) => (event ?? msg) === 'confirm.requested')
+  return `${gateway.origin}/confirm/${String(approval)}`
+}
+
+/** Submits the form of an approval as the person at the terminal; the page that follows. */
+export async function decideOnPage(
+  { code }: Pick<Approving, 'code'>,
+  url: string,
+  fields: Readonly<Record<string, string>>,
+): Promise<Shown> {
+  const browser = new CookieBrowser()
+  const page = await browser.submit(url, { code })
+  const token = /name="token" value="([^"]+)"/.exec(page.text)?.[1] ?? ''
+  return browser.submit(url, { token, ...fields })
 }
 
 /** The text of a result. */

@@ -59,7 +59,7 @@ import {
   confirmationRequestOf,
 } from './request.ts'
 import { needsConfirmation, ruleOf, riskOf, neverNeedsConfirmation, type Rule } from './rules.ts'
-import { Waiting } from './waiting.ts'
+import { Waiting, waitOf } from './waiting.ts'
 import { type ConfirmSettings, confirmSchema } from '../settings/effect.ts'
 import { type ConfirmationForecast, withFinding } from '../../core/dry-run.ts'
 import { canAsk, requestForm, changedRequest, readForm, useOnce, requestUrl, readUrl } from './elicitation.ts'
@@ -340,7 +340,7 @@ async function confirmed(
     await mustKeepData(call, context)
     return requestForm(await withDetails(changed ?? subject, deps), settings.ttl)
   }
-  return approvedOnPage(subject, host, context)
+  return approvedOnPage(originalCall, subject, host, context)
 }
 
 /** The maximum lifetime of states that clients hold, in milliseconds. */
@@ -349,8 +349,9 @@ const STATE_TTL_MS = 3_600_000
 // Confirmation by other people: approvals in the store, the result that says how to decide, and their use by the next
 // call.
 
-/** Confirmation by the caller on a page of the gateway, or by the client's host. */
+/** Confirmation by the caller on a page of the gateway, for which the call waits, or by the client's host. */
 async function approvedOnPage(
+  originalCall: Call,
   given: ConfirmationRequest,
   host: HostConfirmation,
   context: ConfirmContext,
@@ -358,13 +359,19 @@ async function approvedOnPage(
   const { settings, approvals } = context
   const { call } = given
   if (settings.fallback === 'deny') throw noApprover(given)
+  mustBeOpened(originalCall)
   const subject = await withoutStale(given, context)
   const draft = approvalRequestOf(subject, callerOnly, { kind: 'page', ttl: settings.ttl })
   const redeemed = host.token === undefined ? undefined : await approvals.consume(draft, host.token)
   if (redeemed) return confirmedByHost(redeemed, subject, host)
   const result = resolveApproval(await approvals.use(draft), call)
   if (result) return result
-  return requireConfirmation(draft, subject, context, host.token !== undefined)
+  // A host or a model that may confirm is answered first.
+  const isByToken =
+    settings.fallback === 'two_step' || settings.model_may_confirm || settings.accept_bare_flag
+  if (isByToken || host.token !== undefined || call.internal)
+    return requireConfirmation(draft, subject, context, { isTokenInvalid: host.token !== undefined })
+  return awaitApproval(originalCall, draft, subject, context)
 }
 
 /**
@@ -392,29 +399,52 @@ function confirmedByHost(
   return { grant: { approval: id, by: [by], via: ['confirmation_token'], at: world.now() }, isFresh: true }
 }
 
-/** Confirmation by others; the call waits for them for a while. */
+/** Confirmation by others, for whom the call waits. */
 async function approvedByOthers(
   originalCall: Call,
   given: ConfirmationRequest,
   context: ConfirmContext,
 ): Promise<Confirmed | Outcome> {
-  const { rule, settings, approvals, waiting } = context
-  const { call } = given
+  const { rule, settings, approvals } = context
+  mustBeOpened(originalCall)
   const subject = await withoutStale(given, context)
   const draft = approvalRequestOf(subject, rule, { kind: 'out_of_band', ttl: settings.approval_ttl })
-  const state = confirmStateOf(originalCall)
-  const response = state?.kind === 'opened' ? readUrl(originalCall) : 'accept'
-  if (state?.kind === 'opened' && response !== 'accept')
-    throw declined(call, state.approval, { reason: response, by: call.principal.id })
-  const result = resolveApproval(await approvals.use(draft), call)
-  if (result) return result
-  const { approval } = await requestApproval(draft, subject, context)
-  const { url, isForPeople } = context.deps.pages.decisionChannels(approval)
-  if (state === undefined && url !== undefined && isForPeople && canAsk(call, 'url'))
+  const result = resolveApproval(await approvals.use(draft), given.call)
+  return result ?? awaitApproval(originalCall, draft, subject, context)
+}
+
+/** @throws CONFIRMATION_DECLINED if the person did not want to open the page */
+function mustBeOpened(call: Call): void {
+  const state = confirmStateOf(call)
+  if (state?.kind !== 'opened') return
+  const response = readUrl(call)
+  if (response !== 'accept') throw declined(call, state.approval, { reason: response, by: call.principal.id })
+}
+
+/** Requests an approval on a page, and waits for it for as long as the client does. */
+async function awaitApproval(
+  originalCall: Call,
+  draft: ApprovalRequest,
+  subject: ConfirmationRequest,
+  context: ConfirmContext,
+): Promise<Confirmed | Outcome> {
+  const { settings, approvals, waiting, deps } = context
+  const { call } = subject
+  const requested = await requestApproval(draft, subject, context)
+  const { approval } = requested
+  const channels = deps.pages.decisionChannels(approval)
+  const { url, isForPeople } = channels
+  if (confirmStateOf(originalCall) === undefined && url !== undefined && isForPeople && canAsk(call, 'url'))
     return requestUrl(subject, approval.id, url)
-  const later = await waiting.wait(call, approval.id, settings.wait)
+  const ways = waysToDecide(channels, approval)
+  const timeout = ways.length === 0 ? 0 : waitOf(call, settings.wait)
+  const message = `Waiting for approval of ${oneLine(subject.entry.name)}: approve or deny it ${ways.join(', or ')}.`
+  const later = await waiting.wait(call, { approval: approval.id, timeout, message })
+  // Whatever was decided meanwhile is for a call whose client is there.
+  if (!later) return requireConfirmation(draft, subject, context, { requested })
   const decided = resolveApproval(await approvals.use(draft), later)
-  return decided ? { ...decided, call: later } : requireConfirmation(draft, subject, context, false)
+  if (decided) return { ...decided, call: later }
+  return requireConfirmation(draft, subject, context, { isWaiting: timeout > 0 })
 }
 
 /** The people's decision, if there is one. @throws CONFIRMATION_DECLINED if they denied it */
@@ -479,23 +509,31 @@ function publishPending(approval: Approval, context: ConfirmContext): void {
     })
 }
 
+interface Requirement {
+  readonly isTokenInvalid?: boolean
+  /** The call waited, and waits again when it is repeated. */
+  readonly isWaiting?: boolean
+  /** The approval that was requested already. */
+  readonly requested?: Requested
+}
+
 /** The result of a call that did not run because people have to approve it first. */
 async function requireConfirmation(
   draft: ApprovalRequest,
   subject: ConfirmationRequest,
   context: ConfirmContext,
-  isTokenInvalid: boolean,
+  { isTokenInvalid = false, isWaiting = false, requested }: Requirement,
 ): Promise<Outcome> {
   const { call, entry } = subject
   const { settings, deps } = context
-  const { approval, token } = await requestApproval(draft, subject, context)
+  const { approval, token } = requested ?? (await requestApproval(draft, subject, context))
   const hasToken = draft.kind === 'page'
   // Then only the client's host confirms, with the token.
   const isHostOnly = hasToken && settings.fallback === 'two_step'
   const channels = isHostOnly ? undefined : deps.pages.decisionChannels(approval)
   call.logFields.set('approval', approval.id)
   const ways = channels ? waysToDecide(channels, approval) : []
-  const error = errorOf(approval, ways, isTokenInvalid, isHostOnly)
+  const error = errorOf(approval, ways, { isTokenInvalid, isHostOnly, isWaiting })
   const { suggestion = '' } = error.extra
   const object = { ...error.data, requestId: call.requestId }
   // The token is for the host only, unless models are trusted: the text that models read does not contain it.
@@ -552,8 +590,11 @@ function waysToDecide(
 function errorOf(
   { message, kind, needed, approvers }: Approval,
   ways: readonly string[],
-  isTokenInvalid: boolean,
-  isHostOnly: boolean,
+  {
+    isTokenInvalid,
+    isHostOnly,
+    isWaiting,
+  }: Readonly<Record<'isTokenInvalid' | 'isHostOnly' | 'isWaiting', boolean>>,
 ): GatewayError {
   const people = kind === 'page' ? 'The user has to confirm it first' : othersRequired(needed, approvers)
   const intro = isTokenInvalid
@@ -568,10 +609,12 @@ function errorOf(
       suggestion:
         ways.length === 0 && !isHostOnly
           ? 'It cannot be approved here: use a client that supports elicitation.'
-          : 'Once it is approved, repeat exactly the same call: it then runs once.',
+          : `Once it is approved, repeat exactly the same call: it then runs once.${isWaiting ? WAITS_AGAIN : ''}`,
     },
   )
 }
+
+const WAITS_AGAIN = ' If you repeat it before that, it waits for the approval again.'
 
 function othersRequired(needed: number, approvers: readonly string[]): string {
   const among = approvers.length === 0 ? '' : ` of ${approvers.join(', ')}`

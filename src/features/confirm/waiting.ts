@@ -1,26 +1,91 @@
-/** Calls that wait for the approval of others; the store is polled for all of them at once. */
-import { deadlineSlot } from '../../core/slot.ts'
+/**
+ * Calls that wait for a decision on a page; the store is polled for all of them at once. A call waits as long as its client
+ * does, and never runs without it: if the client leaves, the approval stays for the next equal call.
+ */
+import { deadlineSlot, deliverySlot, detachedSlot } from '../../core/slot.ts'
 import { type Timer, world } from '../../core/world.ts'
 import { Payload } from '../../core/payload.ts'
 import type { Call } from '../../core/call.ts'
 import { bytesOf, type HeldMemory } from '../../core/holdings.ts'
-import { hasReachedShare, type Principal } from '../../core/principal.ts'
+import { hasReachedShare } from '../../core/principal.ts'
 import { untilAborted } from '../../core/time/waiting.ts'
+import { metaKeys } from '../../protocol/meta-keys.ts'
+import { severity } from '../../protocol/methods.ts'
 import type { Approval } from '../../records/approvals.ts'
 
 /** How often the store is polled, and how often a waiting call sends progress to its client, in milliseconds. */
 const POLL_INTERVAL_MS = 300
-const HEARTBEAT_INTERVAL_MS = 10_000
+const HEARTBEAT_INTERVAL_MS = 5_000
 /** How many calls may wait. */
 const MAX_WAITING_CALLS = 1000
 
-interface WaitingCall {
+/** How long a call waits: for a client that is not known, at most, and how much earlier than its client, in milliseconds. */
+const DEFAULT_WAIT_MS = 25_000
+const MAX_WAIT_MS = 240_000
+const MARGIN_MS = 10_000
+
+/** How long a client waits for the result of a tool. */
+interface Patience {
+  /** The beginning of `clientInfo.name`, in lower case. */
+  readonly name: string
+  /** In milliseconds, as the client is installed; infinite if it does not end calls. */
+  readonly timeout: number
+  /** Progress restarts it. */
+  readonly isRestarted?: true
+}
+
+/**
+ * The clients that are known to wait longer than the default, by their documentation and source code. Those that are built on
+ * the TypeScript SDK and set nothing have its timeout of 60 s. Claude Code has 60 s for a request over HTTP, and the Inspector
+ * for a call with all its progress.
+ */
+const patientClients: readonly Patience[] = [
+  { name: 'claude-code', timeout: 60_000 },
+  { name: 'claude-ai', timeout: 60_000 },
+  { name: 'visual studio code', timeout: Infinity },
+  { name: 'cursor', timeout: 60_000 },
+  { name: 'windsurf', timeout: 60_000 },
+  { name: 'codex-mcp-client', timeout: 60_000 },
+  { name: 'gemini-cli-mcp-client', timeout: 600_000 },
+  { name: 'opencode', timeout: 60_000, isRestarted: true },
+  { name: 'goose', timeout: 300_000 },
+  { name: 'zed', timeout: 60_000 },
+  { name: 'inspector-client', timeout: 60_000 },
+]
+
+/** How long a call may wait for a decision: as configured, else as long as its client does, in milliseconds. */
+export function waitOf(call: Call, setting: number | 'off' | undefined): number {
+  if (setting !== undefined) return setting === 'off' ? 0 : setting
+  const stated = call.client.info?.name
+  const name = typeof stated === 'string' ? stated.toLowerCase() : ''
+  const client = patientClients.find((each) => name.startsWith(each.name))
+  if (!client) return DEFAULT_WAIT_MS
+  const isRestarted = client.isRestarted === true && progressTokenOf(call) !== undefined
+  return isRestarted ? MAX_WAIT_MS : Math.min(client.timeout - MARGIN_MS, MAX_WAIT_MS)
+}
+
+function progressTokenOf({ params }: Call): Payload | undefined {
+  return params.at('_meta')?.at('progressToken')
+}
+
+/** What a call waits for. */
+interface Awaited {
+  /** The id of the approval. */
   readonly approval: string
-  readonly principal: Principal
+  /** In milliseconds; a call that has no request any more waits until it is decided or expires. */
+  readonly timeout: number
+  /** What the client is told meanwhile: where a person decides. */
+  readonly message: string
+}
+
+interface WaitingCall {
+  readonly call: Call
+  readonly approval: string
   /** When the wait ends. */
   readonly until: number
   notifiedAt: number
-  notify(): void
+  /** Sends progress; false if there is nobody who receives it. */
+  notify(): boolean
   end(): void
 }
 
@@ -39,17 +104,17 @@ export class Waiting {
   }
 
   /**
-   * Waits until an approval is decided, at most `timeout` milliseconds, and not at all if too many calls wait already.
-   * Returns the call to continue with. @throws the reason of the call's signal
+   * Waits until an approval is decided, and not at all if too many calls wait already. Returns the call to continue with;
+   * undefined if its client has left. @throws the reason of the call's signal
    */
-  async wait(call: Call, approval: string, timeout: number): Promise<Call> {
+  async wait(call: Call, { approval, timeout, message }: Awaited): Promise<Call | undefined> {
     const { principal, signal } = call
     const isFull =
       this.#waiting.size >= MAX_WAITING_CALLS ||
       hasReachedShare(
         principal,
         this.#waiting,
-        (waitingCall) => waitingCall.principal.id,
+        (waitingCall) => waitingCall.call.principal.id,
         MAX_WAITING_CALLS,
       ) ||
       !this.#held.fits(principal, bytesOf(call))
@@ -57,18 +122,20 @@ export class Waiting {
     const resumeDeadline = deadlineSlot.of(call)?.pause()
     const key = ++this.#last
     this.#held.change(principal, bytesOf(call))
-    const reporter = createProgressReporter(call)
+    const { notify, after } = createProgressReporter(call, message)
+    logTo(call, message)
     try {
       await untilAborted(
         new Promise<void>((end) => {
           const now = world.monotonic()
-          const { notify } = reporter
-          this.#waiting.set(key, { approval, principal, until: now + timeout, notifiedAt: now, notify, end })
+          const waitingCall = { call, approval, until: now + timeout, notifiedAt: -Infinity, notify, end }
+          this.#waiting.set(key, waitingCall)
+          sendHeartbeat(waitingCall, now)
           this.#timer ??= world.setInterval(() => void this.#poll(), POLL_INTERVAL_MS).unref()
         }),
         signal,
       )
-      return reporter.after()
+      return isLeft(call) ? undefined : after()
     } finally {
       this.#waiting.delete(key)
       this.#held.change(principal, -bytesOf(call))
@@ -97,7 +164,9 @@ export class Waiting {
       // A temporary failure of the store counts as pending.
       const found = await this.#find(id).catch(() => pending)
       for (const waitingCall of calls) {
-        if (found?.status !== 'pending' || waitingCall.until <= now) waitingCall.end()
+        const { call, until } = waitingCall
+        const isOver = (until <= now && !isDetached(call)) || isLeft(call)
+        if (found?.status !== 'pending' || isOver) waitingCall.end()
         else sendHeartbeat(waitingCall, now)
       }
     }
@@ -107,22 +176,44 @@ export class Waiting {
 
 const pending = { status: 'pending' } as const
 
-function sendHeartbeat(waitingCall: WaitingCall, now: number): void {
-  if (now - waitingCall.notifiedAt < HEARTBEAT_INTERVAL_MS) return
-  waitingCall.notifiedAt = now
-  waitingCall.notify()
+/** Whether the call is a task, which needs no request. */
+function isDetached(call: Call): boolean {
+  return detachedSlot.of(call)?.() === true
 }
 
+/** Whether the answer to the call would not reach its client. */
+function isLeft(call: Call): boolean {
+  return !isDetached(call) && deliverySlot.of(call)?.isLost() === true
+}
+
+function sendHeartbeat(waitingCall: WaitingCall, now: number): void {
+  if (now - waitingCall.notifiedAt < HEARTBEAT_INTERVAL_MS) return
+  if (waitingCall.notify()) waitingCall.notifiedAt = now
+}
+
+/** Sends the message as a log message, if the client has asked for those. */
+function logTo(call: Call, message: string): void {
+  const wanted = severity(call.meta[metaKeys.logLevel])
+  if (wanted < 0 || wanted > severity(LEVEL)) return
+  const params = Payload.of({ level: LEVEL, logger: 'gatehouse', data: message })
+  call.emit({ method: 'notifications/message', params })
+}
+
+const LEVEL = 'notice'
+
 /** Reports progress of a waiting call to its client. Later progress of the server has to be greater. */
-function createProgressReporter(call: Call): { notify(): void; after(): Call } {
-  const progressToken = call.params.at('_meta')?.at('progressToken')
+function createProgressReporter(call: Call, message: string): { notify(): boolean; after(): Call } {
+  const progressToken = progressTokenOf(call)
   let last = 0
   return {
     notify: () => {
-      if (!progressToken) return
+      // Whoever asks for the state of a task reads the message.
+      if (!progressToken && !isDetached(call)) return false
       last += 0.001
-      const params = Payload.of({ progress: last, message: 'Waiting for approval.' }).with({ progressToken })
-      call.emit({ method: 'notifications/progress', params })
+      const params = Payload.of({ progress: last, message })
+      const sent = progressToken ? params.with({ progressToken }) : params
+      call.emit({ method: 'notifications/progress', params: sent })
+      return true
     },
     after: () => {
       if (last === 0) return call

@@ -221,11 +221,15 @@ export const confirmSchema = defineSettings({
     },
     ttl: setting(durationSchema, '5m', 'How long the caller has to confirm a call.'),
     approval_ttl: setting(durationSchema, '1h', 'How long others have to approve a call out of band.'),
-    wait: setting(
-      { ...durationSchema, 'x-least': 0 },
-      '45s',
-      'How long a call waits for the approval of others before it has to be repeated; most clients time out after a minute.',
-    ),
+    wait: {
+      ...durationSchema,
+      'x-least': 0,
+      pattern: `^off$|${durationSchema.pattern}`,
+      errorMessage: 'must be off, or a duration such as 25s',
+      description:
+        'How long a call waits for its approval on a page before it has to be repeated. By default 25 s, and longer for clients that are known to wait longer. See [Calls that wait](safe-actions-reference.md#calls-that-wait).',
+      examples: ['25s'],
+    },
     remember: setting(
       rememberSchema,
       { for: '1h', max: 100, offer: true },

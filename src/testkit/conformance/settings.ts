@@ -4,6 +4,7 @@
  */
 import { createHash, randomBytes } from 'node:crypto'
 import type { AuthSettings, ListedToken } from '../../core/auth-settings.ts'
+import { isObject } from '../../core/json/json.ts'
 import {
   type FeatureSettings,
   featureSettings,
@@ -62,9 +63,14 @@ export function runSettings(settings: Settings, { server, plain, echoName, token
 
 /** The settings of a feature: those of the server under test apply to the built-in server too. */
 function ofRun(settings: Settings, feature: string, server: string, echoName: string): FeatureSettings {
-  const own = featureSettings(settings, feature, server)
-  const applied = feature === 'rate_limit' ? { rate: 'off' } : own
+  const applied = appliedInRun(feature, featureSettings(settings, feature, server))
   return { common: applied, upstreams: { [server]: applied, [echoName]: applied } }
+}
+
+/** The run makes many calls, and approves none on a page. */
+function appliedInRun(feature: string, own: unknown): unknown {
+  if (feature === 'rate_limit') return { rate: 'off' }
+  return feature === 'confirm' && isObject(own) ? { ...own, wait: 'off' } : own
 }
 
 function authOf(auth: AuthSettings, tokens: RunTokens, echoName: string): AuthSettings {

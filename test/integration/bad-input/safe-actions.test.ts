@@ -293,7 +293,7 @@ describe("a client's claim of confirmation", () => {
   const wipe = { name: 'wipe', arguments: { text: 'all' } }
 
   it('runs nothing that no person confirmed', async () => {
-    const place = await field({ features: { confirm: {} } })
+    const place = await field({ features: { confirm: { wait: 'off' } } })
     const { client, server } = place
     const lies: readonly Json[] = [
       { user_confirmed: true },

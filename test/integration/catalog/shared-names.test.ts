@@ -347,7 +347,7 @@ describe('whichever name a tool is called by', () => {
 
   test('a confirmation is requested', async () => {
     const { host, all, servers } = await tool(
-      { features: {} },
+      { features: { confirm: { wait: 'off' } } },
       { tools: { [name]: { confirm: 'Shall it be dropped?' } } },
     )
     for (const each of all) expect(await call(host, each)).toContain('Shall it be dropped?')

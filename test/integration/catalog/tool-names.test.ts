@@ -103,7 +103,8 @@ test('on the aggregate endpoint, a renamed tool has its new name after the prefi
 
 test('settings beside a rename, rules and logs use the new name', async () => {
   const tools = { getJiraIssue: { rename: 'purge_issue', confirm: 'Shall it be purged?' } }
-  const { client, gateway } = await world(two, { tools, deny: { get_status: true } })
+  const features = { confirm: { wait: 'off' } }
+  const { client, gateway } = await world(two, { tools, features, deny: { get_status: true } })
   const own = await client()
   expect(await call(own, 'get_status')).toContain('PERMISSION_DENIED')
   expect(await call(own, 'purge_issue')).toContain('Shall it be purged?')

@@ -36,7 +36,8 @@ beforeAll(async () => {
   folder = await realpath(await mkdtemp(join(tmpdir(), 'confirm-')))
   const tools = { wipe_repo: { confirm: 'Wipe {owner}/{repo}?', type_to_confirm: 'repo' } }
   const upstreams = { hub: { url: server.url, tools, trust: true } }
-  gateway = await localGateway({ store: 'memory', listen: { aggregate: true }, upstreams })
+  const features = { confirm: { wait: 'off' } }
+  gateway = await localGateway({ store: 'memory', listen: { aggregate: true }, features, upstreams })
   const files = { command: publishedServer('@modelcontextprotocol/server-filesystem', folder) }
   stdio = await configFile({ upstreams: { files } })
 })

@@ -21,6 +21,7 @@ const other = {
   'content-type': 'application/json',
 }
 const rules = { approval: 'out_of_band' }
+const patient = { auth: peopleNamed(), features: { confirm: { wait: '45s' } } }
 const agrees: Person = () => ({ action: 'accept', content: { confirm: true } })
 
 async function clientOf(
@@ -45,7 +46,7 @@ async function decide(url: string, verdict: 'approved' | 'denied'): Promise<void
 
 describe.each(eras)('a client of the $title', ({ connect }) => {
   test('waits for an out-of-band approval, and runs the call once it is approved', async () => {
-    const approving = await approvingGateway({ config: { auth: peopleNamed() }, rules })
+    const approving = await approvingGateway({ config: patient, rules })
     const client = await clientOf(approving, connect, agrees)
     const called = client.call('wipe', { disk: 'a' })
     await decide(await asked(approving), 'approved')
@@ -55,7 +56,7 @@ describe.each(eras)('a client of the $title', ({ connect }) => {
   })
 
   test('waits for an out-of-band approval, and receives the denial', async () => {
-    const approving = await approvingGateway({ config: { auth: peopleNamed() }, rules })
+    const approving = await approvingGateway({ config: patient, rules })
     const client = await clientOf(approving, connect)
     const called = client.call('wipe', { disk: 'a' })
     await decide(await asked(approving), 'denied')

@@ -15,19 +15,14 @@ import { folder } from '../../support/journey.ts'
 const require = createRequire(import.meta.url)
 const server = require.resolve('@modelcontextprotocol/server-filesystem/dist/index.js')
 
-/** Writes a file through a stdio gateway; returns the text of the result. */
-async function write(gateway: Command, path: string, id: number): Promise<string> {
-  const params = { name: 'write_file', arguments: { path, content: 'written' } }
-  gateway.stdin.write(`${JSON.stringify({ jsonrpc: '2.0', id, method: 'tools/call', params })}\n`)
-  const line = await until(
-    () =>
-      gateway
-        .stdout()
-        .split('\n')
-        .find((each) => each.includes(`"id":${id}`) && each.endsWith('}')),
-    'the answer',
-  )
-  return line
+/** A line of a gateway for its client, once it is there. */
+function lineWith(gateway: Command, text: string): Promise<string> {
+  const find = () =>
+    gateway
+      .stdout()
+      .split('\n')
+      .find((line) => line.includes(text) && line.endsWith('}'))
+  return until(find, text)
 }
 
 test.each(['a configuration file', 'a command'])(
@@ -47,7 +42,10 @@ test.each(['a configuration file', 'a command'])(
     gateway.stdin.write(`${JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'initialize', params })}\n`)
     await until(() => gateway.stdout().includes('"id":1'), 'the handshake')
     gateway.stdin.write(`${JSON.stringify({ jsonrpc: '2.0', method: 'notifications/initialized' })}\n`)
-    const asked = await write(gateway, target, 2)
+    const call = { name: 'write_file', arguments: { path: target, content: 'written' } }
+    const message = { method: 'tools/call', params: { ...call, _meta: { progressToken: 'p' } } }
+    gateway.stdin.write(`${JSON.stringify({ jsonrpc: '2.0', id: 2, ...message })}\n`)
+    const asked = await lineWith(gateway, 'notifications/progress')
     expect(asked).not.toContain('approvals approve')
     const command = /`gatehouse (approvals list[^`]*)`/.exec(asked)?.[1] ?? 'none'
     const program = gatewayProgram()
@@ -67,7 +65,7 @@ test.each(['a configuration file', 'a command'])(
       code: 0,
       stdout: expect.stringContaining('Approved write_file'),
     })
-    await write(gateway, target, 3)
+    await lineWith(gateway, '"id":2')
     expect(readFileSync(target, 'utf8')).toBe('written')
     gateway.stdin.end()
     await Promise.race([gateway.ended, once(gateway.stdin, 'close')])

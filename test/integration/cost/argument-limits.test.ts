@@ -28,6 +28,7 @@ it('what arguments add up to is limited across sessions and restarts, before a p
     const gateway = await localGateway({
       store,
       limits,
+      features: { confirm: { wait: 'off' } },
       upstreams: { one: { url: server.url, tools: { 'pay_*': { confirm: 'never' } } } },
     })
     let isOpen = true

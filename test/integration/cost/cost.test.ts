@@ -35,7 +35,7 @@ const costly = {
 
 it('a call whose cost requires approval does not run without it, whatever the other confirmation settings', async () => {
   const one = await server()
-  const gateway = await gatewayTo({ url: one.url, ...costly }, { confirm: { level: 'none' } })
+  const gateway = await gatewayTo({ url: one.url, ...costly }, { confirm: { level: 'none', wait: 'off' } })
   const mute = await clientOf(gateway)
   const refused = await mute.request('tools/call', call)
   expect(codeOf(refused)).toBe('CONFIRMATION_REQUIRED')

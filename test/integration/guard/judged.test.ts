@@ -63,7 +63,10 @@ const drop = { name: 'query', arguments: { sql: 'DROP TABLE people' } }
 
 describe('a tool that runs the statements of its callers', () => {
   test('judgement: requires confirmation by default, and a tool that lists tables does not', async () => {
-    const gateway = await localGateway({ upstreams: { db: server.url } })
+    const gateway = await localGateway({
+      upstreams: { db: server.url },
+      features: { confirm: { wait: 'off' } },
+    })
     expect(await call(gateway, drop)).toContain('CONFIRMATION_REQUIRED')
     expect(await call(gateway, { name: 'list_tables', arguments: {} })).not.toContain('CONFIRMATION_REQUIRED')
     expect(statements).toEqual(['list_tables'])

@@ -23,7 +23,7 @@ beforeAll(async () => {
   writeFileSync(join(root, 'one/note.txt'), NOTE)
   writeFileSync(join(root, 'one/table.json'), JSON.stringify(table))
   gateway = await localGateway({
-    features: { references },
+    features: { references, confirm: { wait: 'off' } },
     upstreams: {
       ...folders.servers,
       all: {

@@ -57,7 +57,11 @@ const bareFlag = { confirm: { accept_bare_flag: true } }
 const unlessAsked = ['provenance', 'human in the loop', 'session state', 'structured error']
 
 const kinds = [
-  { title: 'by default', settings: { features: { references: 'on' } }, absent: unlessAsked },
+  {
+    title: 'by default',
+    settings: { features: { references: 'on', confirm: { wait: 'off' } } },
+    absent: unlessAsked,
+  },
   { title: 'with compat: proposals', settings: { compat: 'proposals', features: bareFlag }, absent: [] },
 ] as const
 

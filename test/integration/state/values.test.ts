@@ -16,6 +16,7 @@ const argument = (token: string): object => ({ _session_state: token })
 const issues = {
   command,
   features: {
+    confirm: { wait: 'off' },
     validate: { input: 'strict' },
     state: { remember: { '*': ['owner', 'repo'], delete_repo: ['owner'] }, transaction: 'on' },
   },

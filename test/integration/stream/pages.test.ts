@@ -127,7 +127,7 @@ beforeAll(async () => {
   served = {
     store: 'memory',
     listen: { legacy_sse: true },
-    features: { mask: { rules: [{ path: '$.items[*].mail' }] } },
+    features: { mask: { rules: [{ path: '$.items[*].mail' }] }, confirm: { wait: 'off' } },
     upstreams: {
       pages: upstream,
       all: { ...upstream, features: { stream: { collect: 'on', max_pages: 3 } } },

@@ -26,7 +26,7 @@ export interface ConfirmingClient {
   readonly capabilities: Json
   /** The params of the questions the person was asked. */
   readonly asked: readonly Json[]
-  call(name: string, args: Json, meta?: Json): Promise<Json>
+  call(name: string, args: Json, meta?: Json, onProgress?: (message: unknown) => void): Promise<Json>
   /** The list of tools; with what else is asked for in its `_meta`. */
   tools(meta?: Json): Promise<readonly Json[]>
   close(): Promise<void>
@@ -50,8 +50,14 @@ export const connectLegacy: Connect = async (way, person, headers = {}) => {
   return {
     capabilities: { ...client.getServerCapabilities() },
     asked,
-    call: async (name, args, meta) =>
-      Object(await client.callTool({ name, arguments: args, ...(meta && { _meta: meta }) })),
+    call: async (name, args, meta, onProgress) =>
+      Object(
+        await client.callTool(
+          { name, arguments: args, ...(meta && { _meta: meta }) },
+          undefined,
+          onProgress && { onprogress: ({ message }) => onProgress(message) },
+        ),
+      ),
     tools: async (meta) =>
       (await client.listTools(meta && { _meta: meta })).tools.map((tool) => ({ ...tool })),
     close: () => client.close(),
@@ -79,8 +85,13 @@ async function connectTwo(
   return {
     capabilities: { ...client.getServerCapabilities() },
     asked,
-    call: async (name, args, meta) =>
-      Object(await client.callTool({ name, arguments: args, ...(meta && { _meta: meta }) })),
+    call: async (name, args, meta, onProgress) =>
+      Object(
+        await client.callTool(
+          { name, arguments: args, ...(meta && { _meta: meta }) },
+          onProgress && { onprogress: ({ message }) => onProgress(message) },
+        ),
+      ),
     tools: async (meta) =>
       (await client.listTools(meta && { _meta: meta })).tools.map((tool) => ({ ...tool })),
     close: () => client.close(),

@@ -434,9 +434,12 @@ describe('approval by people other than the caller', () => {
       await vi.advanceTimersByTimeAsync(400)
       await outcome
       const all = notes.map(({ params: each }) => Number(each?.fields['progress']))
-      expect(all).toHaveLength(3)
+      expect(all).toHaveLength(6)
       expect(all).toEqual(all.toSorted((a, b) => a - b))
-      expect(JSON.parse(notes[0]?.params?.text ?? '')).toMatchObject({ progressToken: 7 })
+      expect(JSON.parse(notes[0]?.params?.text ?? '')).toMatchObject({
+        progressToken: 7,
+        message: `Waiting for approval of delete_repo: approve or deny it at http://127.0.0.1:8900/confirm/${id}, or in a terminal with \`gatehouse approvals list\`.`,
+      })
     })
 
     it('the number of waiting calls per caller is limited', async () => {

@@ -165,12 +165,13 @@ describe('confirmation by elicitation', () => {
     expect(served).toHaveLength(0)
   })
 
-  it('no elicitation is sent to clients without forms or to non-interactive clients', async () => {
+  it('no form is sent to clients without forms or to non-interactive clients, and the page to those that open URLs', async () => {
     const { call } = bench()
     expect((await call({ client: plain })).kind).toBe('result')
-    expect((await call({ client: { ...modern, capabilities: { elicitation: { url: {} } } } })).kind).toBe(
-      'result',
+    const { kind, ...byUrl } = asked(
+      await call({ client: { ...modern, capabilities: { elicitation: { url: {} } } } }),
     )
+    expect(question({ kind, ...byUrl })).toMatchObject({ mode: 'url' })
     expect((await call({ client: { ...modern, nonInteractive: true } })).kind).toBe('result')
     expect((await call({ client: { ...legacy, revision: '2025-03-26' } })).kind).toBe('result')
   })

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import { HeldMemory } from '../../../../src/core/holdings.ts'
 import { Payload } from '../../../../src/core/payload.ts'
-import { Waiting } from '../../../../src/features/confirm/waiting.ts'
+import { Waiting, waitOf } from '../../../../src/features/confirm/waiting.ts'
 import type { Approval } from '../../../../src/records/approvals.ts'
 import { fakeClock } from '../../../support/fake-clock.ts'
 import { toolCall } from '../../../support/tool-call.ts'
@@ -15,7 +15,7 @@ it('a call waits for approval only while its caller has memory for it', async ()
     toolCall({ principal: { id }, params: Payload.of({ text: 'x'.repeat(8_000_000) }) })
   let ended = 0
   const wait = (id: string): void =>
-    void waiting.wait(large(id), 'a1', 60_000).then(() => {
+    void waiting.wait(large(id), { approval: 'a1', timeout: 60_000, message: 'waits' }).then(() => {
       ended++
     })
   for (const id of ['greedy', 'greedy', 'quiet']) wait(id)
@@ -33,3 +33,24 @@ it('a call waits for approval only while its caller has memory for it', async ()
   expect(ended).toBe(4)
   waiting.close()
 })
+
+it.each([
+  ['nobody knows this one', undefined, undefined, 25_000],
+  ['Claude Code', undefined, undefined, 25_000],
+  ['claude-code', undefined, undefined, 50_000],
+  ['Visual Studio Code - Insiders', undefined, undefined, 240_000],
+  ['gemini-cli-mcp-client-files', undefined, undefined, 240_000],
+  ['opencode', undefined, undefined, 50_000],
+  ['opencode', 7, undefined, 240_000],
+  ['zed', 7, undefined, 50_000],
+  ['zed', undefined, 1000, 1000],
+  ['zed', undefined, 'off', 0],
+  [null, undefined, undefined, 25_000],
+] as const)(
+  'a call of %s with the progress token %s and the setting %s waits %s ms',
+  (name, token, setting, ms) => {
+    const meta = token === undefined ? {} : { progressToken: token }
+    const call = toolCall({ params: Payload.of({ name: 'echo', _meta: meta }) })
+    expect(waitOf({ ...call, client: { ...call.client, info: { name } } }, setting)).toBe(ms)
+  },
+)
