@@ -38,6 +38,7 @@ const forFeatures = [
   'protocol/methods.ts',
   'protocol/modern.ts',
   'protocol/projection.ts',
+  'protocol/dialects.ts',
   'protocol/schema-repair.ts',
   'protocol/subscription-filter.ts',
   'protocol/tasks.ts',

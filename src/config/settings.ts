@@ -27,7 +27,7 @@ import { type CompatTarget, featureDefaults, profiles, type FeatureDefaults } fr
 import { observeSettings, type ObserveValues, exportSettings } from './sections/observe.ts'
 import { storeSettings } from './sections/store.ts'
 import { renamesOf, toolSettings } from './sections/tool.ts'
-import type { ArgumentValues, UpstreamValues } from './sections/upstream.ts'
+import type { ArgumentValues, SchemasValue, UpstreamValues } from './sections/upstream.ts'
 import { oauthSettings, isPersonal } from './sections/upstream-oauth.ts'
 
 /** The origin of settings: the known features, and the file, if there is one. */
@@ -101,7 +101,7 @@ interface FileValues {
   readonly compat?: CompatTarget
   readonly listen: FromSchema<typeof listenSchema>
   readonly prefix: UpstreamSettings['prefix']
-  readonly schemas: 'repair' | 'keep'
+  readonly schemas: SchemasValue
   readonly store?: Secret
   readonly observe: ObserveValues
   readonly limits: { readonly body: number }
@@ -146,7 +146,9 @@ function upstreamSettings(
     revision,
     isolation,
     trust: upstream.trust ?? (url === undefined || upstream.gateway_key !== undefined),
-    ...(upstream.schemas === 'repair' && { repairsSchemas: true }),
+    ...(upstream.schemas !== 'keep' && {
+      repairsSchemas: upstream.schemas === 'repair' ? 'auto' : upstream.schemas.for,
+    }),
     ...(upstream.sandbox === true && { isSandbox: true }),
     ...(upstream.gateway_key !== undefined && { gatewayKey: upstream.gateway_key }),
     roots,

@@ -145,6 +145,9 @@ export interface ListenSettings {
   readonly isStrict: boolean
 }
 
+/** Whose rules a list of tools keeps: those of one provider of models, of all, or of the provider of each client. */
+export type SchemaDialect = 'auto' | 'any' | 'openai' | 'anthropic' | 'gemini'
+
 /** An upstream server. */
 export interface UpstreamSettings {
   readonly name: string
@@ -160,8 +163,8 @@ export interface UpstreamSettings {
   readonly isolation: 'auto' | 'shared' | 'per_client'
   /** Whether the server's annotations of its tools are believed. */
   readonly trust: boolean
-  /** The input schemas of its tools are listed as the providers of models take them. */
-  readonly repairsSchemas?: true
+  /** Whose provider the tools are listed for; they are listed as the server has them if undefined. */
+  readonly repairsSchemas?: SchemaDialect
   /** Calls that would write are answered as dry runs. */
   readonly isSandbox?: true
   /**

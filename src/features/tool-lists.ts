@@ -2,14 +2,15 @@
  * Lists of servers: which changes of them a client subscribes to and how `server/discover` declares them, tools with additions,
  * and tools against which the configuration is checked.
  */
-import type { Call, Middleware, Notification, Target } from '../core/call.ts'
+import type { Call, Handler, Middleware, Notification, Target } from '../core/call.ts'
 import type { Descriptor } from '../core/descriptor.ts'
 import { asGatewayError } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import { within } from '../core/time/waiting.ts'
-import { repairedTool } from '../protocol/schema-repair.ts'
+import { type Dialect, dialectFor } from '../protocol/dialects.ts'
+import { toolsFor } from '../protocol/schema-repair.ts'
 import { readFilter, withFilter } from '../protocol/subscription-filter.ts'
 import type { Services } from './feature.ts'
 
@@ -64,6 +65,11 @@ export async function toolsToCheck(
 
 /** Rewrites each tool in a server's lists; an unchanged tool keeps its original text. */
 export function describingTools(describe: (tool: Payload) => Payload): Middleware {
+  return rewritingTools((tools) => tools.map(describe))
+}
+
+/** Rewrites the tools of each list of a server. */
+function rewritingTools(rewritten: (tools: readonly Payload[]) => readonly Payload[]): Middleware {
   let last: { readonly text: string; readonly rewritten: Payload } | undefined
   let lastTools: { readonly text: string; readonly rewritten: Payload | undefined } | undefined
   const rewrite = (result: Payload): Payload => {
@@ -71,7 +77,7 @@ export function describingTools(describe: (tool: Payload) => Payload): Middlewar
     if (!tools || !Array.isArray(tools.value)) return result
     const { text } = tools
     // Members beside the tools may change with each response, such as a remaining quota.
-    if (lastTools?.text !== text) lastTools = { text, rewritten: changed(tools, describe) }
+    if (lastTools?.text !== text) lastTools = { text, rewritten: changed(tools, rewritten) }
     return lastTools.rewritten ? result.with({ tools: lastTools.rewritten }) : result
   }
   return (next) => async (call) => {
@@ -84,19 +90,33 @@ export function describingTools(describe: (tool: Payload) => Payload): Middlewar
   }
 }
 
-/** Lists tools with schemas that every client can use; features below it read those of the server. */
+/**
+ * Lists tools as the provider of the client takes them; features below read those of the server. The list for each dialect
+ * is kept, as clients of several providers take turns.
+ */
 export function repairedLists(
   { method }: Target,
   { repairsSchemas }: UpstreamSettings,
 ): Middleware | undefined {
-  if (method !== 'tools/list' || repairsSchemas !== true) return undefined
-  return describingTools((tool) => repairedTool(tool).tool)
+  if (method !== 'tools/list' || repairsSchemas === undefined) return undefined
+  return (next) => {
+    const handlers = new Map<Dialect, Handler>()
+    return (call) => {
+      const dialect = dialectFor(repairsSchemas, call.client)
+      const handle = handlers.get(dialect) ?? rewritingTools((tools) => toolsFor(tools, dialect))(next)
+      handlers.set(dialect, handle)
+      return handle(call)
+    }
+  }
 }
 
 /** The list with its entries rewritten; undefined if none changed. */
-function changed(tools: Payload, describe: (tool: Payload) => Payload): Payload | undefined {
+function changed(
+  tools: Payload,
+  rewritten: (tools: readonly Payload[]) => readonly Payload[],
+): Payload | undefined {
   const before = tools.items
-  const after = before.map(describe)
-  if (after.every((tool, index) => tool === before[index])) return undefined
+  const after = rewritten(before)
+  if (after.length === before.length && after.every((tool, index) => tool === before[index])) return undefined
   return Payload.text(`[${after.map(({ text }) => text).join(',')}]`)
 }

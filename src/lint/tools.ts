@@ -5,7 +5,8 @@ import { asObject, isObject, pointerSegment } from '../core/json/json.ts'
 import { type Fields, Payload } from '../core/payload.ts'
 import { uncheckedPatterns, UnusableSchema, validator } from '../core/schema/schema.ts'
 import { isPlainName } from '../core/text/alias.ts'
-import { repairedTool } from '../protocol/schema-repair.ts'
+import { common, dialects } from '../protocol/dialects.ts'
+import { toolsFor } from '../protocol/schema-repair.ts'
 import { checkedPage } from '../protocol/server-shapes.ts'
 import {
   type Assertion,
@@ -358,10 +359,15 @@ interface ToolFix {
   readonly patch?: readonly PatchOperation[]
 }
 
-/** The fix for an entry of `tools/list`; undefined if nothing is wrong. */
-export function toolFix(entry: unknown, index: number): ToolFix | undefined {
+/** The fix for an entry of `tools/list`, for a provider or for all; undefined if nothing is wrong. */
+export function toolFix(
+  entry: unknown,
+  index: number,
+  provider?: keyof typeof dialects,
+): ToolFix | undefined {
+  const dialect = provider === undefined ? common : dialects[provider]
   const page = Payload.of({ tools: [entry] })
-  const { payload, found } = checkedPage(page, 'tools', { isForProviders: true })
+  const { payload, found } = checkedPage(page, 'tools', { dialect })
   if (found.length === 0) return undefined
   const { name } = asObject(entry)
   const [kept] = payload.at('tools')?.items ?? []
@@ -370,7 +376,7 @@ export function toolFix(entry: unknown, index: number): ToolFix | undefined {
     tool: typeof name === 'string' && name !== '' ? name : `entry ${index + 1}`,
     problems: found.map(({ problem }) => problem),
     ...(pointer !== undefined && { pointer }),
-    ...(kept && { patch: patchFrom(entry, repairedTool(kept).tool.value) }),
+    ...(kept && { patch: patchFrom(entry, toolsFor([kept], dialect)[0]?.value) }),
   }
 }
 

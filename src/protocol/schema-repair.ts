@@ -1,12 +1,12 @@
 /**
- * Input schemas as the clients of all large models can send them. A provider refuses a request because of one tool that it
- * does not understand, and with it all others. What is refused, and where that is documented:
+ * Tools as the providers of models take them. A provider refuses a request because of one tool that it does not understand,
+ * and with it all others. What differs between them is in `dialects.ts`. What no tool has, and where that is documented:
  *
  * - OpenAI: the root must be `type: object` without `anyOf`, `oneOf`, `allOf`, `enum`, `const` and `not`; an array needs
  *   `items`; a pattern must compile (https://platform.openai.com/docs/guides/function-calling,
  *   https://platform.openai.com/docs/guides/structured-outputs#supported-schemas).
- * - Anthropic: the schema must be valid under JSON Schema 2020-12, without `anyOf`, `oneOf` and `allOf` at the root; the names
- *   of arguments match `^[a-zA-Z0-9_.-]{1,64}$`; agents take no `$ref`
+ * - Anthropic: the schema must be valid under JSON Schema 2020-12, without `anyOf`, `oneOf` and `allOf` at the root; agents take
+ *   no `$ref`; the request is refused if it has half of a surrogate pair
  *   (https://docs.claude.com/en/docs/agents-and-tools/tool-use/implement-tool-use,
  *   https://platform.claude.com/docs/en/managed-agents/self-hosted-sandboxes).
  * - Gemini: `required` may only name properties that the same schema has; an array needs `items`; `parameters` knows no
@@ -17,12 +17,15 @@
  */
 import { createHash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
-import { isNumber } from '../core/json/exact-number.ts'
-import { asObject, isObject, pointerSegment, referredTo } from '../core/json/json.ts'
+import { isNumber, toDouble } from '../core/json/exact-number.ts'
+import { asObject, isObject, isSame, pointerSegment, referredTo } from '../core/json/json.ts'
 import { Payload, type Fields } from '../core/payload.ts'
 import { type JsonSchema, metaSchemaProblem, rewrittenSchema } from '../core/schema/schema.ts'
+import { aliasOf, namesByAlias, ownAliasOf } from '../core/text/alias.ts'
 import { shortened } from '../core/text/escape.ts'
-import { admits, plainRoot, without } from './schema-root.ts'
+import { common, type Dialect, MAX_DESCRIPTION_LENGTH } from './dialects.ts'
+import { admits, MIRROR, plainRoot, withSentence, without } from './schema-root.ts'
+import { inSubset } from './schema-subset.ts'
 
 /** What was changed, or why nothing helps: where, as a JSON pointer in the entry of the tool, and in words. */
 interface SchemaChange {
@@ -53,47 +56,97 @@ const MAX_RECURSION = 1
 const MAX_INSERTED_SCHEMAS = 1000
 /** The maximum number of schemas in one input schema. */
 const MAX_SCHEMAS = 20_000
-/** The maximum length of a description, in characters: more than any provider documents. */
-const MAX_DESCRIPTION_LENGTH = 32_768
 /** The maximum number of changes of one schema that are kept. */
 const MAX_CHANGES = 20
 
 const nothing: Repair = { changes: [] }
 
-/** Repairs by the digest of the schema's text: an unchanged entry of a list is repaired once. */
+/** Repairs for a dialect by the digest of the schema's text: an unchanged entry of a list is repaired once. */
 const repairs = new LRUCache<string, Repair>({
   max: 20_000,
   maxSize: 8_000_000,
   sizeCalculation: ({ schema }) => (schema ? JSON.stringify(schema).length : 1),
 })
 
-/** The entry of a tool as every client can use it. */
-export function repairedTool(tool: Payload): RepairedTool {
+/** The entry of a tool as the clients of a provider can use it; its name stays. */
+export function repairedTool(tool: Payload, dialect: Dialect = common): RepairedTool {
   const given = tool.at('inputSchema')
-  const { schema, changes, unusable } = given && isObject(given.value) ? repairOf(given) : nothing
+  const { schema, changes, unusable } = given && isObject(given.value) ? repairOf(given, dialect) : nothing
   if (unusable) return { tool, changes, unusable }
-  const { description } = tool.fields
-  const isLong = typeof description === 'string' && description.length > MAX_DESCRIPTION_LENGTH
-  if (!schema && !isLong) return { tool, changes }
+  const described = describedTool(tool.fields, dialect)
+  if (!schema && !described) return { tool, changes }
+  const { change, description, rest } = described ?? {}
+  const input = schema ?? (rest === undefined ? undefined : asObject(given?.value))
   const edits: Fields = {
-    ...(schema && { inputSchema: Payload.of(schema) }),
-    ...(isLong && { description: shortened(description, MAX_DESCRIPTION_LENGTH) }),
+    ...(input && { inputSchema: Payload.of(rest === undefined ? input : withRest(input, rest)) }),
+    ...(description !== undefined && { description }),
   }
-  const cut = { pointer: '/description', what: `has more than ${MAX_DESCRIPTION_LENGTH} characters: cut` }
-  return { tool: tool.with(edits), changes: isLong ? [...changes, cut] : changes }
+  return { tool: tool.with(edits), changes: change ? [...changes, change] : changes }
 }
 
-function repairOf(given: Payload): Repair {
-  const key = createHash('sha256').update(given.text).digest('base64url')
+/** The tools of a list for a dialect, with names that its provider takes: calls find the tools by these as well. */
+export function toolsFor(tools: readonly Payload[], dialect: Dialect): readonly Payload[] {
+  const names = tools.flatMap(({ fields: { name } }) => (typeof name === 'string' ? [name] : []))
+  const aliases = namesByAlias(names)
+  return tools.flatMap((given) => {
+    const { tool, unusable } = repairedTool(given, dialect)
+    if (unusable) return []
+    const { name } = tool.fields
+    if (typeof name !== 'string' || dialect.toolName.test(name)) return [tool]
+    const alias = aliasOf(name)
+    const isFree = aliases.get(alias)?.length === 1 && !names.includes(alias)
+    return [tool.with({ name: isFree ? alias : ownAliasOf(name) })]
+  })
+}
+
+interface DescribedTool {
+  readonly change: SchemaChange
+  readonly description: string
+  /** What is not in the description, for that of the schema. */
+  readonly rest?: string
+}
+
+/** The description of a tool as a provider takes it; undefined if it stays. */
+function describedTool({ description }: Fields, { descriptionLength }: Dialect): DescribedTool | undefined {
+  if (typeof description !== 'string') return undefined
+  const pointer = '/description'
+  if (description.length > descriptionLength) {
+    const cut = shortened(description, descriptionLength)
+    const end = Math.min(description.length, MAX_DESCRIPTION_LENGTH)
+    const isMoved = descriptionLength < MAX_DESCRIPTION_LENGTH
+    const what = `has more than ${descriptionLength} characters: ${isMoved ? 'continued in the schema' : 'cut'}`
+    return {
+      change: { pointer, what },
+      description: cut,
+      ...(isMoved && { rest: `…${description.slice(descriptionLength - 1, end)}`.toWellFormed() }),
+    }
+  }
+  if (description.isWellFormed()) return undefined
+  const what = 'has half of a surrogate pair: replaced by U+FFFD'
+  return { change: { pointer, what }, description: description.toWellFormed() }
+}
+
+/** A schema whose description begins with the rest of that of its tool. */
+function withRest(schema: Fields, rest: string): Fields {
+  const { description } = schema
+  return {
+    ...schema,
+    description: withSentence(rest, typeof description === 'string' ? description : undefined),
+  }
+}
+
+function repairOf(given: Payload, dialect: Dialect): Repair {
+  const digest = createHash('sha256').update(given.text).digest('base64url')
+  const key = `${digest} ${dialect.argumentName?.source ?? ''} ${dialect.subset ?? ''}`
   const known = repairs.get(key)
   if (known) return known
-  const found = repair(asObject(given.value))
+  const found = repair(asObject(given.value), dialect)
   repairs.set(key, found)
   return found
 }
 
-function repair(schema: JsonSchema): Repair {
-  const repairer = new Repairer(schema)
+function repair(schema: JsonSchema, dialect: Dialect): Repair {
+  const repairer = new Repairer(schema, dialect)
   try {
     const repaired = repairer.root()
     if (repairer.changes.length === 0) return nothing
@@ -130,6 +183,7 @@ interface Place {
 class Repairer {
   readonly changes: SchemaChange[] = []
   readonly #given: JsonSchema
+  readonly #dialect: Dialect
   readonly #isOldDraft: boolean
   /** How many changes let more values fit than the original. */
   #loosened = 0
@@ -140,22 +194,38 @@ class Repairer {
   /** Whether lists of `items` were written in the form of 2020-12. */
   #isModernized = false
 
-  constructor(schema: JsonSchema) {
+  constructor(schema: JsonSchema, dialect: Dialect) {
     this.#given = schema
+    this.#dialect = dialect
     this.#isOldDraft = typeof schema.$schema === 'string' && /draft-0[3-7]/.test(schema.$schema)
   }
 
+  /** The repaired schema; the given one if nothing is wrong. */
   root(): JsonSchema {
+    const plain = this.#plain()
+    const { subset } = this.#dialect
+    if (!subset) return plain
+    const known = this.changes.length
+    const onChange = (pointer: string, what: string): void => this.#change(`${ROOT}${pointer}`, what)
+    const rules = inSubset(plain, { nulls: subset, onChange })
+    if (isSame(rules, plain)) return plain
+    if (this.changes.length === known) this.#change(ROOT, 'is not in the subset of Gemini: listed in it')
+    return rules
+  }
+
+  /** A schema that is valid, with a root that all providers take. */
+  #plain(): JsonSchema {
+    const { argumentName } = this.#dialect
+    // Clients lose an argument with the name of the prototype.
+    const isName = (name: string): boolean =>
+      argumentName?.test(name) !== false && name.isWellFormed() && name !== '__proto__'
     const walked = asObject(this.#schema(this.#given, { at: ROOT, depth: 0 }))
-    const repaired = plainRoot(
-      { ...walked, type: 'object' },
-      {
-        changed: (pointer, what) => this.#loosen(`${ROOT}${pointer}`, what),
-        unusable: (pointer, what) => {
-          throw new Unrepairable(`${ROOT}${pointer}`, what)
-        },
+    const repaired = plainRoot({ ...walked, type: 'object' }, isName, {
+      changed: (pointer, what) => this.#loosen(`${ROOT}${pointer}`, what),
+      unusable: (pointer, what) => {
+        throw new Unrepairable(`${ROOT}${pointer}`, what)
       },
-    )
+    })
     if (this.changes.length === 0) return this.#given
     const removed = [
       ...DEFINITIONS,
@@ -163,7 +233,11 @@ class Repairer {
       ...(this.#loosened > 0 ? ['unevaluatedProperties', 'unevaluatedItems'] : []),
       ...(this.#isModernized && this.#isOldDraft ? ['$schema'] : []),
     ]
-    return rewrittenSchema(repaired, (rules) => without(rules, removed))
+    return rewrittenSchema(repaired, (rules) => {
+      // Without them, a schema that something must not fit refuses more.
+      const opposed = this.#loosened > 0 ? [...OPPOSED].filter((key) => hasUnevaluated(rules[key])) : []
+      return without(rules, [...removed, ...opposed, ...(opposed.includes('if') ? ['then', 'else'] : [])])
+    })
   }
 
   /** A schema at a place, repaired. */
@@ -281,7 +355,12 @@ class Repairer {
     if (!Array.isArray(required)) return
     const properties = asObject(rules.get('properties'))
     const names = required.filter((name: unknown) => typeof name === 'string')
-    const absent = names.filter((name) => !Object.hasOwn(properties, name))
+    const known = names.filter((name) => name.isWellFormed() || Object.hasOwn(properties, name))
+    if (known.length < names.length) {
+      this.#loosen(`${at}/required`, 'has half of a surrogate pair in a name: without it')
+      rules.set('required', known)
+    }
+    const absent = known.filter((name) => !Object.hasOwn(properties, name))
     if (absent.length === 0) return
     const what = `names ${absent.map((name) => words(name)).join(', ')}, which properties lacks: added there`
     const others = rules.get('additionalProperties')
@@ -303,9 +382,21 @@ class Repairer {
     if (SCHEMA_MAPS.has(key)) return this.#schemaMap(key, value, place)
     const isValid = VALUES.get(key)
     if (isValid?.(value) === false) return this.#removed(value, place.at)
+    if (!isWellFormed(value)) return this.#illFormed(key, value, place.at)
     if (key !== 'description' || String(value).length <= MAX_DESCRIPTION_LENGTH) return value
     this.#change(place.at, `has more than ${MAX_DESCRIPTION_LENGTH} characters: cut`)
     return shortened(String(value), MAX_DESCRIPTION_LENGTH)
+  }
+
+  /** Half of a surrogate pair is replaced where that changes nothing; a rule about it is removed. */
+  #illFormed(key: string, value: unknown, at: string): unknown {
+    const what = 'has half of a surrogate pair'
+    if (typeof value === 'string' && TEXTS.has(key)) {
+      this.#change(at, `${what}: replaced by U+FFFD`)
+      return value.toWellFormed()
+    }
+    this.#loosen(at, `${what}: removed`)
+    return undefined
   }
 
   #type(value: unknown, at: string): unknown {
@@ -364,6 +455,11 @@ class Repairer {
         this.#loosen(place.at, 'is no regular expression: removed')
         return []
       }
+      // Names of arguments of the tool are moved to the description, with others that providers refuse.
+      if (!name.isWellFormed() && (depth > 1 || key !== 'properties')) {
+        this.#loosen(place.at, 'has half of a surrogate pair in its name: removed')
+        return []
+      }
       if (key === 'dependencies' && Array.isArray(each)) return [[name, each] as const]
       return [[name, this.#schema(each, place)] as const]
     })
@@ -386,8 +482,6 @@ class Repairer {
 
 const REFERENCES = ['$ref', '$dynamicRef', '$recursiveRef']
 const DEFINITIONS = ['$defs', 'definitions']
-/** The argument is also sent as a header (SEP-2243). */
-const MIRROR = 'x-mcp-header'
 const EXCLUSIVE_BOUNDS = [
   ['exclusiveMinimum', 'minimum'],
   ['exclusiveMaximum', 'maximum'],
@@ -416,6 +510,7 @@ const isText = (value: unknown): boolean => typeof value === 'string'
 const isFlag = (value: unknown): boolean => typeof value === 'boolean'
 const isCount = (value: unknown): boolean =>
   isNumber(value) && Number.isInteger(Number(value)) && Number(value) >= 0
+const isFinite = (value: unknown): boolean => Number.isFinite(toDouble(value))
 const isList = (value: unknown): boolean => Array.isArray(value)
 
 /** What the values of the other keywords have to be, as the schema of JSON Schema 2020-12 says. */
@@ -424,7 +519,7 @@ const VALUES: ReadonlyMap<string, (value: unknown) => boolean> = new Map<string,
     ...['title', 'description', 'format', '$comment', '$id', '$anchor'].map((key) => [key, isText] as const),
     ...['contentEncoding', 'contentMediaType'].map((key) => [key, isText] as const),
     ...['deprecated', 'readOnly', 'writeOnly', 'uniqueItems'].map((key) => [key, isFlag] as const),
-    ...['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum'].map((key) => [key, isNumber] as const),
+    ...['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum'].map((key) => [key, isFinite] as const),
     ...['minLength', 'maxLength', 'minItems', 'maxItems'].map((key) => [key, isCount] as const),
     ...['minProperties', 'maxProperties', 'minContains', 'maxContains'].map((key) => [key, isCount] as const),
     ['multipleOf', (value) => isNumber(value) && Number(value) > 0],
@@ -447,6 +542,20 @@ const TYPE_WORDS: ReadonlyMap<string, string> = new Map([
   ['list', 'array'],
   ['dict', 'object'],
 ])
+
+function hasUnevaluated(schema: unknown): boolean {
+  return isObject(schema) && JSON.stringify(schema).includes('"unevaluated')
+}
+
+/** Keywords whose text describes. */
+const TEXTS = new Set(['title', 'description', '$comment'])
+
+/** Whether every text in a value is without halves of surrogate pairs. */
+function isWellFormed(value: unknown): boolean {
+  if (typeof value === 'string') return value.isWellFormed()
+  if (Array.isArray(value)) return value.every(isWellFormed)
+  return !isObject(value) || Object.entries(value).every((entry) => entry.every(isWellFormed))
+}
 
 /** The type of JSON Schema that a value names. */
 function typeNamed(value: unknown): string | undefined {

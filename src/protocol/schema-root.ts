@@ -13,8 +13,8 @@ interface RootNotes {
   unusable(pointer: string, what: string): never
 }
 
-/** The names of arguments that Anthropic takes. */
-const ARGUMENT_NAME = /^[a-zA-Z0-9_.-]{1,64}$/
+/** Marks an argument that is also sent as a header (SEP-2243). */
+export const MIRROR = 'x-mcp-header'
 /** The maximum number of alternatives and arguments in the description, and the length of what it says of one. */
 const MAX_DESCRIBED = 10
 const MAX_NOTE_LENGTH = 300
@@ -27,10 +27,12 @@ const OBJECT_RULES = [
   'dependentSchemas',
 ]
 
-/** A root without what providers refuse there. */
-export function plainRoot(root: Fields, notes: RootNotes): Fields {
+/** A root without what providers refuse there; `isName` decides which names of arguments they take. */
+export function plainRoot(root: Fields, isName: (name: string) => boolean, notes: RootNotes): Fields {
   const plain = withoutChoices(root, '', notes)
-  return plain instanceof Unfit ? notes.unusable(plain.pointer, plain.what) : withoutOddNames(plain, notes)
+  return plain instanceof Unfit
+    ? notes.unusable(plain.pointer, plain.what)
+    : withoutOddNames(plain, isName, notes)
 }
 
 /** Whether a `type` admits a type; any does if there is none. */
@@ -179,12 +181,11 @@ function choiceText(branches: readonly Fields[], common: readonly string[]): str
 }
 
 /** The root without arguments that have names providers refuse; they can be given, as its description says. */
-function withoutOddNames(root: Fields, notes: RootNotes): Fields {
+function withoutOddNames(root: Fields, isName: (name: string) => boolean, notes: RootNotes): Fields {
   const properties = asObject(root.properties)
   const odd = Object.entries(properties).filter(
     // An argument that clients mirror in a header has to be named.
-    ([name, schema]) =>
-      !ARGUMENT_NAME.test(name) && !(isObject(schema) && Object.hasOwn(schema, 'x-mcp-header')),
+    ([name, schema]) => !isName(name) && !(isObject(schema) && Object.hasOwn(schema, MIRROR)),
   )
   if (odd.length === 0) return root
   const required = namesIn(root)
@@ -212,9 +213,11 @@ function withoutOddNames(root: Fields, notes: RootNotes): Fields {
   }
 }
 
-function withSentence(text: unknown, sentence: string | undefined): string | undefined {
+/** A description with another sentence. */
+export function withSentence(text: unknown, sentence: string | undefined): string | undefined {
   const own = typeof text === 'string' && text !== '' ? text : undefined
-  return own === undefined || sentence === undefined ? (own ?? sentence) : `${own} ${sentence}`
+  if (own === undefined || sentence === undefined) return own ?? sentence
+  return `${own}${/[\p{L}\p{N}]$/u.test(own) ? '.' : ''} ${sentence}`
 }
 
 function requiring(names: readonly string[]): Fields {

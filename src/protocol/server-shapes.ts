@@ -9,6 +9,7 @@ import { isDeeperThan, isObject } from '../core/json/json.ts'
 import { Payload, type Fields } from '../core/payload.ts'
 import { compileProblem, uncheckedPatterns, withCompilablePatterns } from '../core/schema/schema.ts'
 import { shortened } from '../core/text/escape.ts'
+import type { Dialect } from './dialects.ts'
 import { metaKeys } from './meta-keys.ts'
 import { repairedTool } from './schema-repair.ts'
 
@@ -23,26 +24,22 @@ const MAX_ENTRY_NESTING = 200
 
 /** How a page is checked. */
 interface PageCheck {
-  /** Whether tools whose schema providers refuse are reported, and left out if it cannot be repaired. */
-  readonly isForProviders?: boolean
+  /** Whose rules tools are compared with: what a provider refuses is reported, and left out if it cannot be repaired. */
+  readonly dialect?: Dialect
 }
 
 /**
  * A page of a list with usable entries alone; the same payload if nothing is wrong. `list` is its member. Schemas that
  * `schema-repair.ts` repairs stay as they are: the gateway works with what the server says.
  */
-export function checkedPage(
-  page: Payload,
-  list: string,
-  { isForProviders = false }: PageCheck = {},
-): Checked {
+export function checkedPage(page: Payload, list: string, { dialect }: PageCheck = {}): Checked {
   const found: ServerFinding[] = []
   const about = (problem: string): void => void found.push({ problem })
   const entries = entriesOf(page, list)
   if (!entries) about(`${list} ${wordsFor(page.fields[list])}: read as an empty list`)
   const keys = new Set<unknown>()
   const kept = (entries ?? []).flatMap((entry, index) =>
-    checkedEntry(entry, { list, index, keys, found, isForProviders: isForProviders && list === 'tools' }),
+    checkedEntry(entry, { list, index, keys, found, dialect: list === 'tools' ? dialect : undefined }),
   )
   const edits: Record<string, unknown> = {}
   const isKept = Array.isArray(page.fields[list]) && kept.length === entries?.length
@@ -72,12 +69,12 @@ interface EntryContext {
   /** The names or URIs of the entries before it. */
   readonly keys: Set<unknown>
   readonly found: ServerFinding[]
-  readonly isForProviders: boolean
+  readonly dialect: Dialect | undefined
 }
 
 /** The entry as it is listed; none if it is left out. */
 function checkedEntry(entry: Payload, context: EntryContext): readonly Payload[] {
-  const { list, index, keys, found, isForProviders } = context
+  const { list, index, keys, found, dialect } = context
   const key = keyOfEntries(list)
   const id = entry.fields[key]
   const leftOut = (problem: string, pointer: string): readonly Payload[] => {
@@ -91,20 +88,19 @@ function checkedEntry(entry: Payload, context: EntryContext): readonly Payload[]
   if (value === undefined) return leftOut(notes.why ?? `it ${wordsFor(entry.value)}`, notes.pointer ?? '')
   if (keys.has(id)) return leftOut(`an earlier entry has the same ${key}`, `/${key}`)
   const checked = rewritten(entry, value)
-  const { changes, unusable } = isForProviders ? repairedTool(checked) : { changes: [], unusable: undefined }
+  const { changes, unusable } = dialect
+    ? repairedTool(checked, dialect)
+    : { changes: [], unusable: undefined }
   if (unusable) return leftOut(`${unusable.pointer} ${unusable.what}`, unusable.pointer)
   keys.add(id)
-  if (isForProviders && !TOOL_NAME.test(String(id)))
-    notes.repairs.push(`/name ${wordsFor(id)}, which providers refuse: set tools.<name>.rename`)
+  if (dialect?.toolName.test(String(id)) === false)
+    notes.repairs.push(`/name ${wordsFor(id)}, which providers refuse: listed by an alias`)
   notes.repairs.push(...changes.slice(0, MAX_NOTED_CHANGES).map(({ pointer, what }) => `${pointer} ${what}`))
   if (changes.length > MAX_NOTED_CHANGES) notes.repairs.push('and more')
   if (notes.repairs.length > 0)
     found.push({ entry: labelOf(entry, index), problem: notes.repairs.join('; ') })
   return [checked]
 }
-
-/** The names of tools that OpenAI and Gemini take; a client replaces dots where its provider refuses them. */
-const TOOL_NAME = /^[a-zA-Z0-9_.-]{1,64}$/
 
 /** The maximum number of changes of one schema in a finding. */
 const MAX_NOTED_CHANGES = 5

@@ -19,6 +19,7 @@ import type { UpstreamSettings } from '../core/settings.ts'
 import { Redactor, secretsOf } from '../core/text/redactor.ts'
 import { revealed } from '../core/text/secret.ts'
 import { method } from '../protocol/methods.ts'
+import { common } from '../protocol/dialects.ts'
 import { checkedDeclaration, checkedPage } from '../protocol/server-shapes.ts'
 import { Connector, type Status } from './connector.ts'
 import type { NoteStore } from './probe-notes.ts'
@@ -315,7 +316,7 @@ class ConfiguredUpstream implements Upstream {
       list === undefined
         ? checkedDeclaration(result)
         : checkedPage(this.#bounded(result, name, list), list, {
-            isForProviders: this.settings.repairsSchemas === true,
+            ...(this.settings.repairsSchemas !== undefined && { dialect: common }),
           })
     const asked = list === undefined && era === 'legacy' ? 'initialize' : name
     this.findings.set(asked, found, params.fields.cursor !== undefined)

@@ -188,8 +188,10 @@ export const refusedSchemas: Readonly<Record<string, RefusedSchema>> = {
 const modern = new Ajv2020({ strict: false, logger: false })
 const TYPES = new Set(['string', 'number', 'integer', 'boolean', 'object', 'array', 'null'])
 
-/** What OpenAI, Anthropic and Gemini refuse in an input schema. */
-export function refusalsOf(schema: unknown): readonly string[] {
+const ARGUMENT_NAME = /^[a-zA-Z0-9_.-]{1,64}$/
+
+/** What OpenAI, Anthropic and Gemini refuse in an input schema, in any form of JSON Schema. */
+export function refusalsOf(schema: unknown, argumentName = ARGUMENT_NAME): readonly string[] {
   if (!isObject(schema)) return ['no schema']
   const found: string[] = []
   if (schema['type'] !== 'object') found.push('the root is no object')
@@ -198,7 +200,7 @@ export function refusalsOf(schema: unknown): readonly string[] {
   const { $schema: _draft, ...rules } = schema
   if (modern.validateSchema(rules) !== true) found.push(modern.errorsText())
   for (const name of Object.keys(Object(schema['properties'])))
-    if (!/^[a-zA-Z0-9_.-]{1,64}$/.test(name)) found.push(`the name ${name}`)
+    if (!argumentName.test(name)) found.push(`the name ${name}`)
   const visit = (value: unknown, depth: number): void => {
     if (depth > 60) found.push('too deep')
     if (Array.isArray(value)) value.forEach((each) => visit(each, depth))
@@ -213,5 +215,50 @@ export function refusalsOf(schema: unknown): readonly string[] {
     for (const each of Object.values(value)) visit(each, depth + 1)
   }
   visit(schema, 0)
+  return found
+}
+
+const ANNOTATIONS = ['title', 'description', 'default', 'x-mcp-header']
+/** What a schema of each type may have in the subset of OpenAPI that Gemini takes. */
+const SUBSET: Readonly<Record<string, readonly string[]>> = {
+  string: ['enum', 'format', 'minLength', 'maxLength', 'pattern'],
+  number: ['format', 'minimum', 'maximum'],
+  integer: ['format', 'minimum', 'maximum'],
+  boolean: [],
+  array: ['items', 'minItems', 'maxItems'],
+  object: ['properties', 'required', 'minProperties', 'maxProperties'],
+}
+
+/**
+ * What Gemini refuses in a schema. For clients that use several providers, `null` is an alternative, which may have a
+ * description beside it.
+ */
+export function subsetRefusals(schema: unknown, isForAny: boolean): readonly string[] {
+  const found: string[] = []
+  const visit = (value: unknown, at: string): void => {
+    if (!isObject(value)) return void found.push(`${at} is no schema`)
+    const { type, anyOf, enum: values, properties, items, nullable, ...rest } = value
+    const keys = Object.keys(value).filter((key) => key !== 'anyOf')
+    if (Array.isArray(anyOf)) {
+      if (keys.some((key) => !isForAny || !ANNOTATIONS.includes(key))) found.push(`${at} has more than anyOf`)
+      return anyOf.forEach((each, index) => visit(each, `${at}/anyOf/${index}`))
+    }
+    if (isForAny && type === 'null') return
+    const known = typeof type === 'string' ? SUBSET[type] : []
+    if (!known) found.push(`${at} has the type ${JSON.stringify(type)}`)
+    for (const key of Object.keys({ ...rest, ...(properties !== undefined && { properties }) }))
+      if (![...(known ?? []), ...ANNOTATIONS].includes(key)) found.push(`${at} has ${key}`)
+    if (nullable !== undefined && (isForAny || nullable !== true || type === undefined))
+      found.push(`${at} has nullable`)
+    if (
+      values !== undefined &&
+      !(Array.isArray(values) && values.every((each) => typeof each === 'string' && each))
+    )
+      found.push(`${at} has an enum of other values`)
+    if (type === 'array') visit(items, `${at}/items`)
+    else if (items !== undefined) found.push(`${at} has items`)
+    for (const [name, each] of Object.entries(Object(properties))) visit(each, `${at}/${name}`)
+  }
+  visit(schema, '')
   return found
 }

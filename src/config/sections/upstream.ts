@@ -5,7 +5,7 @@ import { errorCodes } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { parseProxy } from '../../core/proxy.ts'
 import type { FromSchema } from '../../core/schema/from-schema.ts'
-import type { UpstreamSettings } from '../../core/settings.ts'
+import type { SchemaDialect, UpstreamSettings } from '../../core/settings.ts'
 import type { Secret } from '../../core/text/secret.ts'
 import { scopeNameSchema } from '../../core/principal.ts'
 import { durationSchema, pauseSchema, timeoutSchema } from '../../core/time/units.ts'
@@ -66,8 +66,18 @@ export const commonPrefixSchema = {
 
 /** The JSON Schema of `schemas`, of one server or of all. */
 const schemasSchema = {
-  enum: ['repair', 'keep'],
-  errorMessage: 'must be repair or keep',
+  type: ['string', 'object'],
+  pattern: '^(?:repair|keep)$',
+  properties: {
+    for: {
+      enum: ['auto', 'any', 'openai', 'anthropic', 'gemini'],
+      description:
+        'Whose rules the lists keep: those of one provider, of `any` of the three, or, with `auto`, of the provider that the client uses, by the name in its `clientInfo`; clients that use several, or are not known, get `any`.',
+    },
+  },
+  required: ['for'],
+  additionalProperties: false,
+  errorMessage: 'must be repair, keep, or a mapping such as { for: gemini }',
 } as const
 
 /** The JSON Schema of `schemas` for all servers. */
@@ -75,7 +85,7 @@ export const commonSchemasSchema = {
   ...schemasSchema,
   default: 'keep',
   description:
-    'How tools are listed whose input schema the providers of models refuse, and with it all other tools: `keep` lists what the server says, with every keyword, as the specification wants; `repair` lists them with a schema that OpenAI, Anthropic and Gemini take, and leaves out, with the reason, only those for which there is none. Calls are checked against the schema of the server in any case. See [Lists that every client can read](guard.md#lists-that-every-client-can-read).',
+    'How tools are listed whose input schema the providers of models refuse, and with it all other tools: `keep` lists what the server says, with every keyword, as the specification wants; `repair` lists them as the provider that the client uses takes them, and leaves out, with the reason, only those for which that is not possible; `{ for: ... }` says whose rules the lists keep. Calls are checked against the schema of the server in any case. See [Lists that every client can read](guard.md#lists-that-every-client-can-read).',
 } as const
 
 /** A gateway key, which is a thumbprint (RFC 7638), or `auto`; and the message for other values. */
@@ -310,17 +320,21 @@ export const upstreamProperties = {
 /** A server as written in the file, with its command as words. */
 export type UpstreamValues = Omit<
   FromSchema<{ readonly type: 'object'; readonly properties: typeof upstreamProperties }>,
-  'command' | 'proxy' | 'roots' | 'tools' | 'allow' | 'deny' | 'events'
+  'command' | 'proxy' | 'roots' | 'schemas' | 'tools' | 'allow' | 'deny' | 'events'
 > & {
   readonly command?: readonly string[]
   readonly proxy: 'env' | 'off' | Secret
   readonly roots: UpstreamSettings['roots']
+  readonly schemas?: SchemasValue
   readonly tools: Readonly<Record<string, ToolValues>>
   readonly allow: Readonly<Record<string, ArgumentValues>>
   readonly deny: Readonly<Record<string, ArgumentValues>>
   readonly events: EventValues
   readonly compat?: CompatTarget
 }
+
+/** `schemas` as written in the file. */
+export type SchemasValue = 'repair' | 'keep' | { readonly for: SchemaDialect }
 
 /** The globs of arguments, or any arguments. */
 export type ArgumentValues = Readonly<Record<string, string>> | boolean

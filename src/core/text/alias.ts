@@ -46,14 +46,15 @@ export function isShortened(alias: string): boolean {
   return alias.length === MAX_ALIAS_LENGTH && /_[0-9a-f]{8}$/.test(alias)
 }
 
-/** The names of each alias; more than one if aliases collide. */
+/** The names of each alias, also of the unique ones; more than one if aliases collide. */
 export function namesByAlias(names: Iterable<string>): Map<string, string[]> {
   const found = new Map<string, string[]>()
   for (const name of new Set(names)) {
-    const alias = aliasOf(name)
-    const others = found.get(alias)
-    if (others) others.push(name)
-    else found.set(alias, [name])
+    for (const alias of isPlainName(name) ? [name] : new Set([aliasOf(name), ownAliasOf(name)])) {
+      const others = found.get(alias)
+      if (others) others.push(name)
+      else found.set(alias, [name])
+    }
   }
   return found
 }

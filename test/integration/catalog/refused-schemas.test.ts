@@ -1,5 +1,6 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { isDeepStrictEqual } from 'node:util'
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { Payload } from '../../../src/core/payload.ts'
@@ -8,7 +9,8 @@ import { answeringServer, type AnsweringServer, withLists } from '../../support/
 import { runCommand, type RunningGateway, startGateway } from '../../support/gateway.ts'
 import { folder } from '../../support/journey.ts'
 import { publishedServer } from '../../support/peers/servers.ts'
-import { refusalsOf, refusedSchemas } from '../../support/refused-schemas.ts'
+import { brokenLists } from '../../support/broken-lists.ts'
+import { refusalsOf, refusedSchemas, subsetRefusals } from '../../support/refused-schemas.ts'
 import type { Json } from '../../support/server/json.ts'
 
 const good = { name: 'good', inputSchema: { type: 'object', properties: { n: { type: 'integer' } } } }
@@ -69,8 +71,8 @@ afterAll(async () => {
   await remote.close()
 })
 
-async function clientOf(path: string, mode: 'legacy' | 'auto'): Promise<Client> {
-  const client = new Client({ name: 'client', version: '1.0.0' }, { versionNegotiation: { mode } })
+async function clientOf(path: string, mode: 'legacy' | 'auto', name = 'client'): Promise<Client> {
+  const client = new Client({ name, version: '1.0.0' }, { versionNegotiation: { mode } })
   await client.connect(new StreamableHTTPClientTransport(new URL(path, gateway.origin)))
   return client
 }
@@ -105,6 +107,103 @@ it('calls are made with the arguments of the original schema', async () => {
   expect(content).toEqual([{ type: 'text', text: 'done' }])
   await client.close()
 })
+
+describe.each(['legacy', 'auto'] as const)(
+  'a server with forty broken lists in one, in the mode %s',
+  (mode) => {
+    const calls: unknown[] = []
+    let server: AnsweringServer
+    let own: RunningGateway
+    const texts = brokenLists.map(([, text], index) => text.replaceAll('"bad"', `"bad_${index}"`))
+    const entries: unknown = JSON.parse(`[${texts.join(',')}]`)
+    beforeAll(async () => {
+      const lists = withLists({ 'tools/list': { tools: [...(entries as unknown[]), good] } })
+      server = await answeringServer((method, params) => {
+        if (method === 'tools/call') calls.push({ name: params['name'], arguments: params['arguments'] })
+        return lists(method, params)
+      })
+      const upstreams = {
+        odd: { url: server.url },
+        kept: { url: server.url, schemas: 'keep' },
+        fixed: { url: server.url, schemas: { for: 'gemini' } },
+      }
+      own = await startGateway({
+        schemas: 'repair',
+        features: { confirm: 'off', validate: 'off' },
+        upstreams,
+      })
+    })
+    afterAll(async () => {
+      await own.close()
+      await server.close()
+    })
+
+    const toolsOf = async (
+      path: string,
+      name: string,
+    ): Promise<Awaited<ReturnType<Client['listTools']>>['tools']> => {
+      const client = await clientOf(new URL(path, own.origin).href, mode, name)
+      const { tools: found } = await client.listTools()
+      await client.close()
+      return found
+    }
+
+    it.each([
+      ['claude-code', '/mcp/odd', false],
+      ['codex-mcp-client', '/mcp/odd', false],
+      ['gemini-cli-mcp-client', '/mcp/odd', 'gemini'],
+      ['Visual Studio Code', '/mcp/odd', 'any'],
+      ['Visual Studio Code', '/mcp/fixed', 'gemini'],
+    ] as const)('%s gets the tools at %s as its provider takes them', async (name, path, subset) => {
+      const found = await toolsOf(path, name)
+      expect(found.find((each) => each.name === 'good')?.inputSchema).toEqual(good.inputSchema)
+      expect(found.length).toBeGreaterThan(30)
+      expect(found.filter((each) => !/^[a-zA-Z0-9_.-]{1,64}$/.test(each.name))).toEqual([])
+      for (const { inputSchema } of found)
+        expect(subset ? subsetRefusals(inputSchema, subset === 'any') : refusalsOf(inputSchema, /^/)).toEqual(
+          [],
+        )
+    })
+
+    it('calls by listed names reach the server with its own name, and the arguments as sent', async () => {
+      for (const [path, prefix] of [
+        ['/mcp/odd', ''],
+        ['/mcp', 'odd_'],
+      ] as const) {
+        const client = await clientOf(new URL(path, own.origin).href, mode, 'Visual Studio Code')
+        const all = (await client.listTools()).tools.map(({ name }) => name)
+        const listed = all.filter((name) => path === '/mcp/odd' || name.startsWith('odd_'))
+        const given = { 'filter[id]': 'a', deep: [{ n: 1 }] }
+        for (const [name, own] of [
+          ['my_tool', 'my tool'],
+          ['x_2nd_tool', '2nd/tool'],
+          ['a_b', 'a_b'],
+        ] as const) {
+          expect(listed).toContain(`${prefix}${name}`)
+          calls.length = 0
+          await client.callTool({ name: `${prefix}${name}`, arguments: given })
+          expect(calls).toEqual([{ name: own, arguments: given }])
+        }
+        calls.length = 0
+        for (const name of listed) await client.callTool({ name, arguments: given })
+        expect(calls).toHaveLength(listed.length)
+        expect(calls.every((each) => isDeepStrictEqual((each as Json)['arguments'], given))).toBe(true)
+        const twins = listed.filter((each) => /^(?:odd_)?a_b_[0-9a-f]{8}$/.test(each))
+        calls.length = 0
+        for (const name of twins) await client.callTool({ name, arguments: {} })
+        expect(calls.map((each) => (each as Json)['name'])).toEqual(['a.b', 'a b'])
+        await client.close()
+      }
+    })
+
+    it('schemas: keep lists the tools with the names and schemas of the server', async () => {
+      const found = await toolsOf('/mcp/kept', 'Visual Studio Code')
+      expect(found.map(({ name }) => name)).toEqual(
+        expect.arrayContaining(['my tool', '2nd/tool', 'a.b', 'good']),
+      )
+    })
+  },
+)
 
 it('schemas: keep lists what the server says', async () => {
   const client = await clientOf('/mcp/kept', 'auto')

@@ -5,7 +5,8 @@
 import { readFileSync } from 'node:fs'
 import { isDeepStrictEqual } from 'node:util'
 import { Payload } from '../../../src/core/payload.ts'
-import { repairedTool } from '../../../src/protocol/schema-repair.ts'
+import { dialects } from '../../../src/protocol/dialects.ts'
+import { toolsFor } from '../../../src/protocol/schema-repair.ts'
 import { isObject, type Json, objectAt } from '../server/json.ts'
 
 /** One row of the table. */
@@ -160,7 +161,8 @@ function without(
 
 /** A member of an entry of `tools/list`, as the gateway lists it. */
 function repairedMember(entry: Json, key: string): unknown {
-  return JSON.parse(repairedTool(Payload.of(entry)).tool.text)[key]
+  const [tool] = toolsFor([Payload.of(entry)], dialects.any)
+  return JSON.parse(tool?.text ?? '{}')[key]
 }
 
 function omitted(object: Json, key: string): Json {

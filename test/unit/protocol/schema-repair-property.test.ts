@@ -4,7 +4,9 @@ import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { isObject } from '../../../src/core/json/json.ts'
 import { Payload } from '../../../src/core/payload.ts'
+import { common, dialects } from '../../../src/protocol/dialects.ts'
 import { repairedTool } from '../../../src/protocol/schema-repair.ts'
+import { subsetRefusals } from '../../support/refused-schemas.ts'
 import { repetitions } from '../../support/soak.ts'
 
 type Json = Readonly<Record<string, unknown>>
@@ -99,32 +101,47 @@ function accepts(given: unknown): ((candidate: unknown) => boolean) | undefined 
   }
 }
 
-const seen = { accepted: 0, repaired: 0 }
-
-it('a repaired schema accepts all that the original accepts', { timeout: 300_000 }, () => {
-  fc.assert(
-    fc.property(
-      root,
-      fc.array(fc.dictionary(names, value, { maxKeys: 4 }), { maxLength: 12 }),
-      (given, values) => {
-        const original = accepts(given)
-        const { tool, unusable } = repairedTool(Payload.of({ name: 'a', inputSchema: given }))
-        if (!original) return
-        const accepted = values.filter(original)
-        if (unusable) {
-          expect(accepted).toEqual([])
-          return
-        }
-        if (tool.fields.inputSchema === given) return
-        const repaired = accepts(tool.fields.inputSchema)
-        expect(repaired).toBeTypeOf('function')
-        seen.accepted += accepted.length
-        seen.repaired++
-        for (const each of accepted) expect(repaired?.(each)).toBe(true)
-      },
-    ),
-    { numRuns: repetitions(200, 20_000), endOnFailure: true },
+/** A schema in which `nullable` is an alternative, as OpenAPI reads it. */
+function read(given: unknown): unknown {
+  if (Array.isArray(given)) return given.map(read)
+  if (!isObject(given)) return given
+  const { nullable, ...rules } = Object.fromEntries(
+    Object.entries(given).map(([key, each]) => [key, key === 'default' ? each : read(each)]),
   )
-  // The schemas are not so odd that nothing fits them.
-  expect(seen.accepted).toBeGreaterThan(seen.repaired)
-})
+  return nullable === true ? { anyOf: [rules, { type: 'null' }] } : rules
+}
+
+it.each(Object.entries({ common, ...dialects }))(
+  'a schema repaired for %s accepts all that the original accepts',
+  { timeout: 300_000 },
+  (provider, dialect) => {
+    const seen = { accepted: 0, repaired: 0 }
+    fc.assert(
+      fc.property(
+        root,
+        fc.array(fc.dictionary(names, value, { maxKeys: 4 }), { maxLength: 12 }),
+        (given, values) => {
+          const original = accepts(given)
+          const { tool, unusable } = repairedTool(Payload.of({ name: 'a', inputSchema: given }), dialect)
+          if (!original) return
+          const accepted = values.filter(original)
+          if (unusable) {
+            expect(accepted).toEqual([])
+            return
+          }
+          const { inputSchema } = tool.fields
+          if (dialect.subset) expect(subsetRefusals(inputSchema, provider === 'any')).toEqual([])
+          if (inputSchema === given) return
+          const repaired = accepts(dialect.subset === 'nullable' ? read(inputSchema) : inputSchema)
+          expect(repaired).toBeTypeOf('function')
+          seen.accepted += accepted.length
+          seen.repaired++
+          for (const each of accepted) expect(repaired?.(each)).toBe(true)
+        },
+      ),
+      { numRuns: repetitions(200, 20_000), endOnFailure: true },
+    )
+    // The schemas are not so odd that nothing fits them.
+    expect(seen.accepted).toBeGreaterThan(seen.repaired)
+  },
+)

@@ -1,5 +1,6 @@
 import { expect, it } from 'vitest'
 import { Payload } from '../../../src/core/payload.ts'
+import { common } from '../../../src/protocol/dialects.ts'
 import { repairedTool } from '../../../src/protocol/schema-repair.ts'
 import { checkedPage } from '../../../src/protocol/server-shapes.ts'
 import { refusalsOf, refusedSchemas } from '../../support/refused-schemas.ts'
@@ -11,7 +12,7 @@ it.each(Object.entries(refusedSchemas))(
   'of a list with %s, all other tools stay',
   (_name, { schema, at, leftOut }) => {
     const page = Payload.text(`{"tools":[${JSON.stringify({ name: 'bad', inputSchema: schema })},${GOOD}]}`)
-    const { payload, found } = checkedPage(page, 'tools', { isForProviders: true })
+    const { payload, found } = checkedPage(page, 'tools', { dialect: common })
     const listed = (payload.at('tools')?.items ?? []).map((each) => repairedTool(each).tool)
     expect(listed.at(-1)?.text).toBe(GOOD)
     expect(listed.map(({ fields }) => fields.name)).toEqual(leftOut ? ['good'] : ['bad', 'good'])

@@ -1,5 +1,11 @@
 import { describe, expect, it, test } from 'vitest'
-import { aliasOf, isPlainName, isShortened, namesByAlias } from '../../../../src/core/text/alias.ts'
+import {
+  aliasOf,
+  isPlainName,
+  isShortened,
+  namesByAlias,
+  ownAliasOf,
+} from '../../../../src/core/text/alias.ts'
 
 describe('aliases of names', () => {
   test.each([
@@ -37,10 +43,12 @@ describe('aliases of names', () => {
   })
 })
 
-it('every name is listed under its alias', () => {
+it('every name is listed under its alias, and under one that no other name has', () => {
   expect(namesByAlias(['get-it', 'getIt', 'get_it', 'other', 'other'])).toEqual(
     new Map([
       ['get_it', ['get-it', 'getIt', 'get_it']],
+      [ownAliasOf('get-it'), ['get-it']],
+      [ownAliasOf('getIt'), ['getIt']],
       ['other', ['other']],
     ]),
   )
