@@ -296,6 +296,11 @@ export const commands = {
       fix: flag(
         'print, for each tool that clients or providers refuse, the JSON Patch (RFC 6902) that repairs its entry',
       ),
+      for: oneOf(
+        'PROVIDER',
+        ['openai', 'anthropic', 'gemini', 'any'],
+        'the same by the rules of one provider, or of any: also what is valid, and that provider does not take',
+      ),
       ...ofServer,
     },
     hint: 'give one server of the configuration',

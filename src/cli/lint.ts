@@ -18,16 +18,17 @@ export async function lint(given: LintOptions, io: Io): Promise<Output> {
   const only: Settings = { ...readOnlySettings(source.settings, [server]), metaTools: 'off' }
   const log = readableLog(io, given.logLevel)
   const subject = await inspect(withoutFeatures(only), server, { io, isUnchecked: true, log })
-  if (given.fix) return fixes(server.name, subject)
+  if (given.fix || given.for !== undefined) return fixes(server.name, subject, given.for)
   const listed = await inspect(only, server, { io, isUnchecked: false, log })
   const report = audit({ ...subject, guards: listed.guards }, listed)
   const code = given.strict && report.summary.serious.length > 0 ? 1 : 0
   return { json: report, text: printed(report), code }
 }
 
-/** What the owner of a server should change in the entries of its tools. */
-function fixes(upstream: string, { lists }: Subject): Output {
-  const found = (lists.get('tools/list')?.items ?? []).flatMap((entry, index) => toolFix(entry, index) ?? [])
+/** What the owner of a server should change in the entries of its tools, for a provider or for all. */
+function fixes(upstream: string, { lists }: Subject, provider: LintOptions['for']): Output {
+  const entries = lists.get('tools/list')?.items ?? []
+  const found = entries.flatMap((entry, index) => toolFix(entry, index, provider) ?? [])
   const text = found.map(({ tool, problems, patch }) =>
     [
       tool,
