@@ -5,7 +5,7 @@
 import { appsExtension } from '../core/revisions.ts'
 import { listAllPages, walkIfThere } from '../protocol/listing.ts'
 import { type Call, type Handler, type Notification, type Outcome, resultOf } from '../core/call.ts'
-import { GatewayError, invalidParam, unknownPrompt, unknownResource } from '../core/error.ts'
+import { GatewayError, invalidParam, unknownPrompt, unknownResource, unknownTool } from '../core/error.ts'
 import { self } from '../core/identity.ts'
 import { isObject } from '../core/json/json.ts'
 import type { Log } from '../core/log.ts'
@@ -25,11 +25,12 @@ import {
 } from '../protocol/subscription-filter.ts'
 import { nameEntry, nameUris } from './exposed-uris.ts'
 import { FanOut } from './fan-out.ts'
-import { namesIn } from './listed-names.ts'
+import { type ItemMethod, namesIn } from './listed-names.ts'
 import { Locator, type NamedServers } from './locate.ts'
 import { type Candidate, type Naming, type NameConflict, type ServerNames, sharedNames } from './names.ts'
 import { escaped } from '../core/text/redactor.ts'
 import { compileProblem } from '../core/schema/schema.ts'
+import type { ProfileTools } from './profile-tools.ts'
 import { ReopenDelays } from '../core/time/backoff.ts'
 
 /** The servers that are offered together. */
@@ -37,6 +38,8 @@ export interface SharedServers extends NamedServers {
   /** Aborted when the set of servers changes. */
   readonly ended: AbortSignal
   readonly log: Log
+  /** The tools that are offered, and their names; absent for all of them under their usual names. */
+  readonly tools?: ProfileTools
   /** Called with each conflict of names in a list, each time. */
   readonly onConflict?: (conflict: NameConflict) => void
 }
@@ -91,7 +94,11 @@ export class Aggregate {
 
   /** Whether the lists have the tool that a call names; with `isOwn`, also by its name on its server alone. */
   lists(call: Call, isOwn: boolean): Promise<boolean> {
-    return this.#locator.lists(call, 'tools/call', { name: call.target.name ?? '', isOwn })
+    const { name = '' } = call.target
+    return this.#locator.lists(call, 'tools/call', {
+      name: this.#servers.tools?.nameBefore(name) ?? name,
+      isOwn,
+    })
   }
 
   /** Conflicts between the names of tools or prompts. */
@@ -159,14 +166,19 @@ export class Aggregate {
   /** The entries of a list of several servers as clients know them. */
   #named(lists: readonly ServerEntries[], list: string): Payload[] {
     const { naming, onConflict } = this.#servers
+    const tools = list === 'tools' ? this.#servers.tools : undefined
     const shared = sharedNames(keyOfEntries(list) === 'name' ? lists.map(namesOf) : [], this.#servers)
     if (onConflict) shared.conflicts.forEach((conflict) => onConflict(conflict))
     return lists.flatMap(({ upstream, entries }) => {
       const names = {
         uri: (own: string) => naming.uri(upstream, own),
-        name: (own: string) => shared.of(upstream, own),
+        name: (own: string) => {
+          const name = shared.of(upstream, own)
+          return name === undefined || !tools ? name : tools.listed({ upstream, name: own }, name)
+        },
       }
-      return entries.flatMap((entry) => nameEntry(entry, list, names) ?? [])
+      const named = entries.flatMap((entry) => nameEntry(entry, list, names) ?? [])
+      return tools ? named.map((entry) => tools.entry(entry)) : named
     })
   }
 
@@ -199,13 +211,22 @@ export class Aggregate {
     if (!located.has(call.method)) return undefined
     if (subject === undefined) throw invalidParam(method(call.method).nameIn ?? 'name', 'must be a string')
     if (call.method === 'tools/call' || call.method === 'prompts/get') {
-      const found = await this.#locator.item(call, call.method, subject)
+      const found = await this.#item(call, call.method, subject)
       return [found, call.params.with({ name: found.name })]
     }
     const found = await this.#locator.resource(call, subject)
     if (!found) throw unknownResource(subject)
     this.#locator.noteView(call, found)
     return [found, call.params.with({ uri: found.name })]
+  }
+
+  /** @throws UNKNOWN_TOOL, also for a tool that is not offered, and INVALID_INPUT for prompts */
+  async #item(call: Call, kind: ItemMethod, name: string): Promise<Candidate> {
+    const { tools } = this.#servers
+    if (kind !== 'tools/call' || !tools) return this.#locator.item(call, kind, name)
+    const found = await this.#locator.item(call, kind, tools.nameBefore(name))
+    if (tools.admits(found, name)) return found
+    throw unknownTool(name)
   }
 
   async #locateReference(call: Call): Promise<[Candidate, Payload]> {

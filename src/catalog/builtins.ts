@@ -41,6 +41,8 @@ export interface Answering {
   resources?(upstream?: string): readonly BuiltinEntry[]
   /** Its entry among the extension capabilities of endpoints with tools, by extension name. */
   extensions?(upstream?: string): Extensions
+  /** Whether its tools exist whatever `metaTools` says. */
+  readonly isKept?: true
   /** Whether it is available at the endpoint of a server, or at the shared one without a name. */
   isOn(upstream?: string): boolean
 }
@@ -54,12 +56,14 @@ interface BuiltinSources {
   readonly hasMethods: boolean
   /** Whether a server has the tool a call names; for another name of the gateway's, also one that is listed with a prefix. */
   isTaken(call: Call, isOther?: boolean): boolean | Promise<boolean>
+  /** Whether a built-in tool exists at the address of a call. */
+  isShown?(call: Call, name: string): boolean
   /** Runs a call of a built-in through the chain of its target. */
   run(call: Call, end: Handler): Promise<Outcome>
 }
 
 /** The prefix of a built-in tool's name if a server has a tool of that name. */
-const PREFIX = 'gateway_'
+export const PREFIX = 'gateway_'
 
 /** How long a server may take to list what it has when a built-in is looked up, in milliseconds. */
 const LOOKUP_TIMEOUT_MS = 5000
@@ -95,7 +99,7 @@ export class Builtins {
         ),
       ]),
     )
-    const offered = metaTools === 'off' ? [] : parts
+    const offered = metaTools === 'off' ? parts.filter(({ isKept }) => isKept) : parts
     this.#tools = new Map(
       offered.flatMap((part) =>
         (part.tools ?? []).map((tool) => [tool.definition.name, { tool, part }] as const),
@@ -168,10 +172,15 @@ export class Builtins {
     return this.#sources.run({ ...call, target: { ...call.target, isBuiltin: true } }, handle)
   }
 
-  #named({ target: { name = '', upstream } }: Call): BuiltinEntry | undefined {
+  #named(call: Call): BuiltinEntry | undefined {
+    const { name = '', upstream } = call.target
     const bare = withoutPrefix(name)
     const found = this.#tools.get(name) ?? this.#tools.get(toolNamed(bare) ?? bare)
-    return found?.part.isOn(upstream) === true ? found.tool : undefined
+    return found?.part.isOn(upstream) === true && this.#isShown(call, found.tool) ? found.tool : undefined
+  }
+
+  #isShown(call: Call, { definition }: BuiltinEntry): boolean {
+    return this.#sources.isShown?.(call, String(definition.name)) !== false
   }
 
   /** Lists and reads with the gateway's own entries, and capabilities for them. */
@@ -184,11 +193,14 @@ export class Builtins {
     return read ? this.#read(call, read, next) : next(call)
   }
 
-  #entries(kind: Kind, { target: { upstream } }: Call): readonly BuiltinEntry[] {
+  #entries(kind: Kind, call: Call): readonly BuiltinEntry[] {
+    const { upstream } = call.target
     const { parts, metaTools } = this.#sources
     const { list } = kind
     if (list === 'tools')
-      return [...this.#tools.values()].flatMap(({ part, tool }) => (part.isOn(upstream) ? [tool] : []))
+      return [...this.#tools.values()].flatMap(({ part, tool }) =>
+        part.isOn(upstream) && this.#isShown(call, tool) ? [tool] : [],
+      )
     return parts
       .flatMap((part) => (part.isOn(upstream) ? (part[list]?.(upstream) ?? []) : []))
       .filter((entry) => metaTools !== 'off' || entry.isListed !== undefined)

@@ -14,6 +14,7 @@ import { nearest } from '../core/text/words.ts'
 import { percentDecoded } from '../core/text/escape.ts'
 import { within } from '../core/time/waiting.ts'
 import { ownCall } from '../protocol/lift.ts'
+import type { NameConflict } from './names.ts'
 import { readLists } from './server-records.ts'
 
 interface Source {
@@ -299,4 +300,17 @@ function hintOf(pattern: string, names: readonly string[]): string {
 function globsOf(name: string): string[] {
   const breaks = [...name.matchAll(/[_\-.:/]/g)].map(({ index }) => index)
   return breaks.flatMap((at) => [`${name.slice(0, at + 1)}*`, `*${name.slice(at)}`])
+}
+
+/** How many reported conflicts are remembered. */
+const MAX_REPORTED_CONFLICTS = 1000
+
+/** Logs each tool and prompt once that is not listed as the configuration says, because others have its name. */
+export function reportOnce(log: Log): (conflict: NameConflict) => void {
+  const reported = new Set<string>()
+  return ({ message }) => {
+    if (reported.has(message) || reported.size >= MAX_REPORTED_CONFLICTS) return
+    reported.add(message)
+    log.warn('config.problem', { message })
+  }
 }

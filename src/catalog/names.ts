@@ -3,7 +3,7 @@
  * its namespace, in which no other server has names, whatever the servers list.
  */
 import type { Settings } from '../core/settings.ts'
-import { aliasOf, shortNameOf } from '../core/text/alias.ts'
+import { aliasOf, prefixOf, shortNameOf } from '../core/text/alias.ts'
 import { exposedUri, isView, ownUriOf } from '../core/text/server-uri.ts'
 
 /** The name of a tool or prompt with the prefix of its server, however long. */
@@ -62,6 +62,21 @@ export function namingOf({ listen, upstreams }: Pick<Settings, 'listen' | 'upstr
   return new Naming(bare, listen.isStrict)
 }
 
+/** The names in a list of some of the servers: a server alone has its own names, as at its own address. */
+export function namingAmong(
+  { listen, upstreams }: Pick<Settings, 'listen' | 'upstreams'>,
+  servers: readonly string[],
+): Naming {
+  const bare = upstreams.filter(
+    ({ name, prefix }) =>
+      prefix === 'never' || (prefix === 'auto' && servers.length === 1 && servers.includes(name)),
+  )
+  return new Naming(
+    bare.map(({ name }) => name),
+    listen.isStrict,
+  )
+}
+
 /** A possible server, and the name or URI on it. */
 export interface Candidate {
   readonly upstream: string
@@ -86,10 +101,6 @@ export function uriOf(exposed: string, upstreams: readonly string[]): Candidate 
     if (name !== undefined) return { upstream, name }
   }
   return undefined
-}
-
-function prefixOf(upstream: string): string {
-  return `${upstream.replaceAll('-', '_')}_`
 }
 
 /*

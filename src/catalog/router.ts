@@ -22,6 +22,10 @@ import { Aggregate, type SharedServers } from './aggregate.ts'
 import { type Answering, Builtins } from './builtins.ts'
 import { listedNames, type ListedName, nameOf, namesIn, itemCall } from './listed-names.ts'
 import { withPages } from './pagination.ts'
+import type { OfferedProfile, ProfileTools } from './profile-tools.ts'
+import { ToolSearch } from './tool-search.ts'
+import type { ListSettings } from '../core/settings.ts'
+import { PROFILE_ADDRESS, profileSlot } from '../core/slot.ts'
 import { strictNames } from './strict-names.ts'
 
 /** The servers, and what is added to them. */
@@ -40,6 +44,10 @@ interface CatalogSources extends Omit<SharedServers, 'names' | 'handle' | 'liste
   readonly only: string | undefined
   /** Whether names are exposed in snake case, and resources in the scheme of their server. */
   readonly isStrict: boolean
+  /** Lists of tools with a URL of their own, by name. */
+  readonly profiles?: ReadonlyMap<string, OfferedProfile>
+  /** When lists at other URLs are replaced by a search. */
+  readonly lists?: ListSettings | undefined
   /** The built-ins of the gateway. */
   readonly own: readonly Answering[]
   /** Whether built-in tools are listed, callable only, or disabled. */
@@ -71,6 +79,7 @@ export class Catalog {
   /** Runs a call that names its server, under the names clients see. */
   readonly #one: Handler
   readonly #all: Aggregate
+  readonly #profiles: ReadonlyMap<string, Aggregate>
   readonly #views = new Map<string, Handler>()
 
   constructor(sources: CatalogSources) {
@@ -80,43 +89,62 @@ export class Catalog {
     const end = ({ target: { upstream = '' } }: Call): Handler | undefined => upstreams.get(upstream)
     const aliased = withAliases((call) => this.#run(call, end), listedName, tool)
     this.#one = isStrict ? strictNames(onlyDeclared(aliased, upstreams)) : aliased
-    this.#all = new Aggregate({
-      ...sources,
-      names: [...upstreams.keys()],
-      handle: this.#one,
-      ended: this.#ended.signal,
-      listedName,
+    const shared = { ...sources, handle: this.#one, ended: this.#ended.signal, listedName }
+    this.#all = new Aggregate({ ...shared, names: [...upstreams.keys()] })
+    this.#profiles = new Map(
+      [...(sources.profiles ?? [])].map(([name, { servers, naming, tools }]) => {
+        // Names in errors are those of tools that the profile has.
+        const isPermitted = async (call: Call): Promise<boolean> =>
+          isAdmitted(call, tools) && (await sources.isPermitted?.(call)) !== false
+        return [name, new Aggregate({ ...shared, names: servers, naming, tools, isPermitted })] as const
+      }),
+    )
+    const search = new ToolSearch({
+      settings: (call) => this.#listsOf(call),
+      isTaken: (call) => this.#isTaken(call),
+      list: (call) => this.#view(call, answer),
     })
+    const isSearched =
+      sources.lists !== undefined || [...(sources.profiles?.values() ?? [])].some(({ lists }) => lists)
     const builtins = new Builtins({
-      parts: sources.own,
+      parts: isSearched ? [...sources.own, search.part] : sources.own,
       metaTools: sources.metaTools,
       hasMethods: sources.hasMethods !== false,
       isTaken: (call, isOther) => this.#isTaken(call, isOther),
+      isShown: (call, name) =>
+        search.has(call, name) ?? this.#profileOf(call)?.tools.showsOwn(name) !== false,
       run: (call, handle) => this.#run(call, () => handle),
     })
     this.builtinTool = builtins.tool
     const answer = builtins.answer(this.servers)
     const limit = isStrict ? MAX_STRICT_PAGE_ENTRIES : MAX_PAGE_ENTRIES
-    const paged = withPages((call) => this.#view(call, answer), limit)
-    this.handle = sources.observe((call) => paged(this.#addressed(call)))
+    const viewed: Handler = (call) =>
+      isSearched && call.method === 'tools/list' ? search.list(call) : this.#view(call, answer)
+    const paged = withPages(viewed, limit)
+    const observed = sources.observe((call) => paged(this.#addressed(call)))
+    const named: Handler = this.#profiles.size === 0 ? observed : (call) => observed(this.#inProfile(call))
+    this.handle = !isSearched
+      ? named
+      : (call) => (search.mayWrap(call) ? search.unwrapped(this.#inProfile(call)).then(named) : named(call))
   }
 
   /** The same without built-ins. */
   readonly servers: Handler = (call) => {
     if (call.target.upstream !== undefined) return this.#one(call)
-    if (!this.#sources.isAggregate) return Promise.reject(unknownUpstream(undefined))
-    return this.#all.handle(call)
+    const shared = this.#sharedBy(call)
+    if (shared === this.#all && !this.#sources.isAggregate) return Promise.reject(unknownUpstream(undefined))
+    return shared.handle(call)
   }
 
   /** The call as its server receives it; undefined if it is for several servers. */
   resolve(call: Call): Call | Promise<Call | undefined> {
-    const addressed = this.#addressed(call)
-    return addressed.target.upstream === undefined ? this.#all.resolve(addressed) : addressed
+    const addressed = this.#addressed(this.#inProfile(call))
+    return addressed.target.upstream === undefined ? this.#sharedBy(addressed).resolve(addressed) : addressed
   }
 
   /** Notes whether a server can be reached. */
   reachable(upstream: string, isReachable: boolean): void {
-    this.#all.fanOut.reachable(upstream, isReachable)
+    for (const { fanOut } of [this.#all, ...this.#profiles.values()]) fanOut.reachable(upstream, isReachable)
   }
 
   /** What a server did not answer in time, so that it is left out, for people. */
@@ -143,10 +171,35 @@ export class Catalog {
     this.#ended.abort()
   }
 
+  /** A call by the URL of a profile is for several servers, as one at /mcp. */
+  #inProfile(call: Call): Call {
+    const { upstream, ...target } = call.target
+    const name = upstream === undefined ? undefined : profileAt(upstream)
+    if (name === undefined) return call
+    call.logFields.set('profile', name)
+    return profileSlot.set({ ...call, target }, name)
+  }
+
+  #profileOf(call: Call): OfferedProfile | undefined {
+    return this.#profiles.size === 0 ? undefined : this.#sources.profiles?.get(profileSlot.of(call) ?? '')
+  }
+
+  #listsOf(call: Call): ListSettings | undefined {
+    const profile = this.#profileOf(call)
+    return profile ? profile.lists : this.#sources.lists
+  }
+
+  /** The servers that a call without a server is for. */
+  #sharedBy(call: Call): Aggregate {
+    if (this.#profiles.size === 0) return this.#all
+    const name = profileSlot.of(call)
+    return name === undefined ? this.#all : (this.#profiles.get(name) ?? this.#all)
+  }
+
   /** A call that names no server goes to the only one, or to all. */
   #addressed(call: Call): Call {
     const { only } = this.#sources
-    if (call.target.upstream !== undefined || only === undefined) return call
+    if (call.target.upstream !== undefined || only === undefined || this.#profileOf(call)) return call
     return { ...call, target: { ...call.target, upstream: only } }
   }
 
@@ -169,7 +222,10 @@ export class Catalog {
   /** Whether a server lists the tool a call names. An unavailable server is treated as having nothing. */
   #isTaken(call: Call, isOther = false): boolean | Promise<boolean> {
     const addressed = this.#addressed(call)
-    if (addressed.target.upstream === undefined) return this.#all.lists(addressed, isOther).catch(() => false)
+    if (addressed.target.upstream === undefined)
+      return this.#sharedBy(addressed)
+        .lists(addressed, isOther)
+        .catch(() => false)
     const tool = this.#sources.tool(addressed)
     return tool instanceof Promise ? tool.then(isThere, () => false) : isThere(tool)
   }
@@ -184,6 +240,15 @@ export class Catalog {
     }
     return chain(call)
   }
+}
+
+/** The profile that an address names in place of a server, as in `/mcp/p/<name>`. */
+function profileAt(address: string): string | undefined {
+  return address.startsWith(PROFILE_ADDRESS) ? address.slice(PROFILE_ADDRESS.length) : undefined
+}
+
+function isAdmitted({ target: { upstream = '', name = '', method } }: Call, tools: ProfileTools): boolean {
+  return method !== 'tools/call' || tools.offers({ upstream, name })
 }
 
 function isThere(tool: ListedTool | undefined): boolean {

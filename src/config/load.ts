@@ -38,6 +38,7 @@ import { isOpenHost, pageWarnings, requiresTokens, checkAuth } from './sections/
 import { areEventsOn, eventProblems } from './sections/events.ts'
 import { argumentLimitProblems, idleMasks, maskProblems } from './sections/tool.ts'
 import { auditWarnings } from './sections/observe.ts'
+import { profileProblems } from './sections/profiles.ts'
 import { checkStore } from './sections/store.ts'
 import { missingTokens, sharedGrants } from './sections/upstream-oauth.ts'
 
@@ -290,6 +291,7 @@ function checkTogether(value: unknown, directory: string): Findings {
       ...checkListen(listen, value),
       ...maskProblems(value.features, ['features']),
       ...argumentLimitProblems(value.limits, ['limits']),
+      ...profileProblems(value),
       ...idleMasks(value.features, upstreams),
       ...eventProblems(value.events, ['events'], {
         servers: upstreams.map(([name]) => name),

@@ -7,6 +7,7 @@ import { eventsSchema } from './sections/events.ts'
 import { bodySchema, listenSchema } from './sections/listen.ts'
 import { namePattern, reservedNames } from './names.ts'
 import { observeSchema } from './sections/observe.ts'
+import { forModelsSchema, listsSchema, profilesSchema } from './sections/profiles.ts'
 import { compatSchema, profileSchema, versionSchema } from './sections/profile.ts'
 import { storeSchema } from './sections/store.ts'
 import { withSwitches } from './schema-lookup.ts'
@@ -30,6 +31,7 @@ export function fileSchema(features: readonly FeatureSchema[]): JsonSchema {
       listen: listenSchema,
       prefix: commonPrefixSchema,
       schemas: commonSchemasSchema,
+      for_models: forModelsSchema,
       auth: authSchema,
       ...placed(features, 'top', ''),
       limits: limitsSchema(features, { body: bodySchema }),
@@ -66,6 +68,8 @@ export function fileSchema(features: readonly FeatureSchema[]): JsonSchema {
         description: 'The servers behind the gateway, by name.',
         examples: [{ files: 'npx -y @modelcontextprotocol/server-filesystem /srv/docs' }],
       },
+      profiles: profilesSchema,
+      lists: listsSchema,
     },
     required: ['upstreams'],
     additionalProperties: false,

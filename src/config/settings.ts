@@ -23,7 +23,14 @@ import { aboutSettings, recommendSettings } from './sections/about.ts'
 import { authSettings } from './sections/auth.ts'
 import { complete, withSwitches } from './schema-lookup.ts'
 import { declaredEvents, type EventValues } from './sections/events.ts'
-import { type CompatTarget, featureDefaults, profiles, type FeatureDefaults } from './sections/profile.ts'
+import {
+  type CompatTarget,
+  featureDefaults,
+  modelDefaults,
+  profiles,
+  type FeatureDefaults,
+} from './sections/profile.ts'
+import { listSettings, profileSettings, type ListValues, type ProfileValues } from './sections/profiles.ts'
 import { observeSettings, type ObserveValues, exportSettings } from './sections/observe.ts'
 import { storeSettings } from './sections/store.ts'
 import { renamesOf, toolSettings } from './sections/tool.ts'
@@ -52,6 +59,11 @@ export function settle(values: Readonly<Record<string, unknown>>, origin: Origin
   // The values are validated by the schema, which has these types and defaults.
   const file = complete(values, inline(origin.schema)) as FileValues
   const servers = Object.keys(file.upstreams)
+  const isForModels = file.for_models === true
+  const lists = listSettings(file.lists, isForModels)
+  // A default of its schema would not tell whether it is written.
+  const written = values.schemas === undefined ? undefined : file.schemas
+  const schemas = written ?? (isForModels ? modelDefaults.schemas : file.schemas)
   return {
     ...(origin.file !== undefined && { file: origin.file }),
     profile: file.profile,
@@ -67,10 +79,12 @@ export function settle(values: Readonly<Record<string, unknown>>, origin: Origin
     upstreams: Object.entries(file.upstreams).map(([name, upstream]) =>
       upstreamSettings(
         name,
-        { ...upstream, prefix: upstream.prefix ?? file.prefix, schemas: upstream.schemas ?? file.schemas },
+        { ...upstream, prefix: upstream.prefix ?? file.prefix, schemas: upstream.schemas ?? schemas },
         { ...origin, servers },
       ),
     ),
+    profiles: profileSettings(file.profiles, servers, isForModels),
+    ...(lists && { lists }),
     events: declaredEvents(file.events, file.upstreams),
     features: featureSettings(origin.features, {
       file: values,
@@ -99,6 +113,9 @@ export function withListen(value: unknown, listen: ListenOverride = {}): unknown
 interface FileValues {
   readonly profile: Settings['profile']
   readonly compat?: CompatTarget
+  readonly for_models?: boolean
+  readonly profiles: Readonly<Record<string, ProfileValues>>
+  readonly lists: ListValues
   readonly listen: FromSchema<typeof listenSchema>
   readonly prefix: UpstreamSettings['prefix']
   readonly schemas: SchemasValue

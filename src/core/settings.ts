@@ -25,6 +25,10 @@ export interface Settings {
   /** Whether clients may also use methods of the gateway's own. */
   readonly hasMethods: boolean
   readonly upstreams: readonly UpstreamSettings[]
+  /** Lists of tools with a URL of their own. */
+  readonly profiles: readonly ProfileSettings[]
+  /** How tools are listed at all other URLs; absent if they always are. */
+  readonly lists?: ListSettings
   /** The events that it declares. */
   readonly events: DeclaredEvents
   /** The settings of each feature by name; a feature that is disabled everywhere is absent. */
@@ -35,6 +39,35 @@ export interface Settings {
   readonly accepted?: AcceptedTools
   /** What the configuration gives as a secret where its settings do not say so: by references, in URLs and command lines. */
   readonly secrets: readonly Secret[]
+}
+
+/** A list of tools with a URL of its own. It is no permission: its tools can be called at other URLs too. */
+export interface ProfileSettings {
+  readonly name: string
+  readonly servers: readonly string[]
+  /** Globs of the tools in it; all if absent. */
+  readonly show?: readonly string[]
+  /** Globs of tools that are not in it. */
+  readonly hide: readonly string[]
+  /** New names of tools, by their names in the list of all servers. The other settings refer to the new names. */
+  readonly rename: Readonly<Record<string, string>>
+  readonly describe: Readonly<Record<string, string>>
+  /** How often each caller may call tools by its URL. */
+  readonly rate?: string | readonly string[]
+  /** Its tools are listed for the provider of the client, also those of servers with `schemas: keep`. */
+  readonly isForModels?: true
+  /** Absent if all of its tools are always listed. */
+  readonly lists?: ListSettings
+}
+
+/** When a list of tools is replaced by a search for them. */
+export interface ListSettings {
+  /** The most tokens that a list may take; absent for any number. */
+  readonly budget?: number
+  /** Whether tools are found by a search: if the list is over its budget, or always. */
+  readonly search: 'auto' | 'always'
+  /** Globs of tools that are listed in any case. */
+  readonly always: readonly string[]
 }
 
 /** What the lock beside a configuration says of tools. */

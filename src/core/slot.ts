@@ -40,6 +40,12 @@ export class Slot<Value> {
   }
 }
 
+/** What the address of a profile has before its name, in place of the name of a server: `/mcp/p/<name>`. */
+export const PROFILE_ADDRESS = 'p/'
+
+/** The name of the profile whose URL the client used; absent for other URLs. */
+export const profileSlot = new Slot<string>('profile')
+
 /** The deadline of a call. */
 export interface CallDeadline {
   /** Pauses it while the call waits for a person; the returned function resumes it. */

@@ -12,6 +12,7 @@ import { isGatewayRefusal } from '../core/failure.ts'
 import { only, Payload } from '../core/payload.ts'
 import { limitScope, DEFAULT_RATE } from '../core/principal.ts'
 import { mayRefer } from '../core/used-reference.ts'
+import { profileSlot } from '../core/slot.ts'
 import { settingOf, isGuarded } from '../core/settings.ts'
 import { rates, type Rate } from '../core/time/units.ts'
 import type { RateLimitWindow, Store, TokenGrant } from '../store/store.ts'
@@ -35,13 +36,18 @@ export const rateLimit: Feature<RateSettings> = {
     return {
       calls: {
         middleware: (target) => {
-          const limits = limitsOf(target, settings, deps)
-          if (limits.length === 0) return undefined
+          const ofTarget = limitsOf(target, settings, deps)
+          const byProfile = profileLimits(target, deps)
+          if (ofTarget.length === 0 && byProfile.size === 0) return undefined
+          const withProfile = new Map([...byProfile].map(([name, own]) => [name, [...ofTarget, ...own]]))
+          const limitsFor = (call: Call): readonly Limit[] =>
+            withProfile.size === 0 ? ofTarget : (withProfile.get(profileSlot.of(call) ?? '') ?? ofTarget)
           const isList = known(target.method).list !== undefined
           const isTool = target.method === 'tools/call' && target.isBuiltin !== true
           const isVendor = isVendorRequest(target.method)
           return (next) => {
             const proceed = (call: Call, taken: TokenGrant): Promise<Outcome> => {
+              const limits = limitsFor(call)
               const status = statusOf(limits, taken)
               rateLimitSlot.of(call)?.reportRateLimit?.(status)
               if (!taken.isGranted) return Promise.reject(refusal(call, status, taken))
@@ -52,6 +58,8 @@ export const rateLimit: Feature<RateSettings> = {
               return next(call).then((outcome) => finish(outcome, status, deps.store), onError)
             }
             const charge = (call: Call): Promise<Outcome> => {
+              const limits = limitsFor(call)
+              if (limits.length === 0) return next(call)
               const taken = deps.store.takeTokens(bucketsFor(limits, call.principal.id))
               if (isList) listed.set(call.logFields, taken)
               return taken instanceof Promise
@@ -59,11 +67,15 @@ export const rateLimit: Feature<RateSettings> = {
                 : proceed(call, taken)
             }
             const reuse = (call: Call, taken: TokenGrant): Promise<Outcome> =>
-              taken.isGranted ? next(call) : Promise.reject(refusal(call, statusOf(limits, taken), taken))
+              taken.isGranted
+                ? next(call)
+                : Promise.reject(refusal(call, statusOf(limitsFor(call), taken), taken))
             const resume = async (call: Call, ticket: string): Promise<Outcome> => {
               if (!(await isPaid(deps.store, ticket))) return charge(call)
               const outcome = await next(call).catch((error: unknown) =>
-                isUnconfirmed(error) ? refundAndThrow(call, error, limits, deps) : Promise.reject(error),
+                isUnconfirmed(error)
+                  ? refundAndThrow(call, error, limitsFor(call), deps)
+                  : Promise.reject(error),
               )
               return outcome.kind === 'result' ? outcome : withTicket(outcome, deps.store)
             }
@@ -106,7 +118,7 @@ export const rateLimit: Feature<RateSettings> = {
 
 /** A rate that applies to a target. */
 interface Limit extends Rate {
-  readonly scope: 'principal' | 'upstream' | 'tool'
+  readonly scope: 'principal' | 'upstream' | 'tool' | 'profile'
   /** The part of the window's key after the caller. */
   readonly suffix: string
   /** Its name for callers. */
@@ -173,6 +185,19 @@ function limitsOf(
   // Unknown names can be arbitrarily long and numerous.
   const key = name.length > 128 ? rule.glob : name
   return [...all, ...server, ...limitsFrom(rule.value, 'tool', `${upstream}/${key}`)]
+}
+
+/** The limits of calls of tools by the URLs of profiles, by profile. */
+function profileLimits(
+  { method }: Target,
+  { gateway: { settings } }: Deps,
+): ReadonlyMap<string, readonly Limit[]> {
+  const limited = method === 'tools/call' ? settings.profiles : []
+  return new Map(
+    limited.flatMap(({ name, rate }) =>
+      rate === undefined ? [] : [[name, limitsFrom(rate, 'profile', name)] as const],
+    ),
+  )
 }
 
 function limitsFrom(written: string | readonly string[], scope: Limit['scope'], subject: string): Limit[] {
@@ -273,7 +298,12 @@ function refusal(call: Call, status: LimitStatus, taken: TokenGrant): GatewayErr
   const { limit, window, remaining, scope } = status
   const seconds = Math.max(1, Math.ceil(Math.max(...taken.wait) / 1000))
   call.logFields.set('limited_by', scope)
-  const what = { principal: 'calls', upstream: 'calls to this server', tool: 'calls of this tool' }[scope]
+  const what = {
+    principal: 'calls',
+    upstream: 'calls to this server',
+    tool: 'calls of this tool',
+    profile: 'calls by this URL',
+  }[scope]
   return new GatewayError(
     'RATE_LIMIT_EXCEEDED',
     `Too many ${what}: each caller may make ${limit} within ${window} s.`,

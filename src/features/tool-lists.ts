@@ -7,7 +7,8 @@ import type { Descriptor } from '../core/descriptor.ts'
 import { asGatewayError } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
-import type { UpstreamSettings } from '../core/settings.ts'
+import type { ProfileSettings, UpstreamSettings } from '../core/settings.ts'
+import { profileSlot } from '../core/slot.ts'
 import { within } from '../core/time/waiting.ts'
 import { type Dialect, dialectFor } from '../protocol/dialects.ts'
 import { toolsFor } from '../protocol/schema-repair.ts'
@@ -97,12 +98,16 @@ function rewritingTools(rewritten: (tools: readonly Payload[]) => readonly Paylo
 export function repairedLists(
   { method }: Target,
   { repairsSchemas }: UpstreamSettings,
+  profiles: readonly ProfileSettings[] = [],
 ): Middleware | undefined {
-  if (method !== 'tools/list' || repairsSchemas === undefined) return undefined
+  const forModels = new Set(profiles.filter(({ isForModels }) => isForModels).map(({ name }) => name))
+  if (method !== 'tools/list' || (repairsSchemas === undefined && forModels.size === 0)) return undefined
   return (next) => {
     const handlers = new Map<Dialect, Handler>()
     return (call) => {
-      const dialect = dialectFor(repairsSchemas, call.client)
+      const setting = repairsSchemas ?? (forModels.has(profileSlot.of(call) ?? '') ? 'auto' : undefined)
+      if (setting === undefined) return next(call)
+      const dialect = dialectFor(setting, call.client)
       const handle = handlers.get(dialect) ?? rewritingTools((tools) => toolsFor(tools, dialect))(next)
       handlers.set(dialect, handle)
       return handle(call)

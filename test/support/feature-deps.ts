@@ -59,6 +59,7 @@ function settingsOf(given: Configured): Settings {
     listen: { body: 1_048_576, ...(publicUrl !== undefined && { publicUrl }) },
     auth: { ...auth, tokens: [] },
     upstreams: [],
+    profiles: [],
     events: declared,
   }
   return settings as unknown as Settings

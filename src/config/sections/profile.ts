@@ -1,4 +1,7 @@
-/** The keys `version` and `profile`, and the defaults of the profiles. */
+/**
+ * The keys `version` and `profile`, and what `profile`, `compat` and `for_models` change of the defaults. The lists at
+ * /mcp/p/<name> are configured in `profiles.ts`.
+ */
 import type { Settings } from '../../core/settings.ts'
 
 /** The JSON Schema of `version`. */
@@ -15,7 +18,7 @@ export const profileSchema = {
   default: 'open',
   errorMessage: 'must be open or corporate',
   description:
-    '`corporate` requires authentication and uses the strict default of every setting. See [The profile corporate](guard.md#the-profile-corporate).',
+    '`corporate` requires authentication and uses the strict default of every setting. Lists of tools with a URL of their own are under `profiles`. See [The profile corporate](guard.md#the-profile-corporate).',
 } as const
 
 /** The JSON Schema of `compat`, for all servers or for one. */
@@ -70,6 +73,9 @@ const proposals: Defaults = {
   references: { isOn: true, values: { over: Number.MAX_SAFE_INTEGER, listed: false } },
   state: { values: { compat: 'always' } },
 }
+
+/** The defaults of `for_models`. Each of them can be written in the file, and is in effect then. */
+export const modelDefaults = { schemas: 'repair', budget: 20_000 } as const
 
 /** The defaults of one feature with a profile and a `compat`. */
 export function featureDefaults(

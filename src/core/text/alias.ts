@@ -25,6 +25,11 @@ export function aliasOf(name: string): string {
   return worded.length <= MAX_ALIAS_LENGTH ? worded : marked(worded, name)
 }
 
+/** What the names of a server's tools and prompts begin with at the address of several servers. */
+export function prefixOf(server: string): string {
+  return `${server.replaceAll('-', '_')}_`
+}
+
 /** A name of at most 64 characters, the limit of several clients; one that complies is unchanged, whatever its characters. */
 export function shortNameOf(name: string): string {
   if (name.length <= MAX_ALIAS_LENGTH) return name

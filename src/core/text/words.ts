@@ -1,5 +1,12 @@
 /** Splits names and texts into words and stems. */
 
+/** The tokens that a text takes in the context of a model: an estimate, as models count them differently. */
+export function estimatedTokens(text: string): number {
+  return Math.ceil(text.length / CHARACTERS_PER_TOKEN)
+}
+
+const CHARACTERS_PER_TOKEN = 4
+
 /** The words of a name in lower case: `getHTTPStatus` is get, http, status. */
 export function wordsOf(name: string): string[] {
   const words = spaced(name)

@@ -56,7 +56,7 @@ export function createResources(auth: AuthSettings, listen: ListenSettings, port
 
 /** The server whose metadata is at a path; undefined for other paths. */
 export function metadataPath(path: string): { readonly upstream?: string } | undefined {
-  const [, name] = /^\/\.well-known\/oauth-protected-resource(?:\/(?:mcp|sse)(?:\/([^/]+))?)?$/.exec(
+  const [, name] = /^\/\.well-known\/oauth-protected-resource(?:\/(?:mcp|sse)(?:\/((?:p\/)?[^/]+))?)?$/.exec(
     path,
   ) ?? [undefined, null]
   if (name === null) return undefined
@@ -65,7 +65,7 @@ export function metadataPath(path: string): { readonly upstream?: string } | und
 
 // HTTP+SSE has separate endpoints with their own metadata.
 function endpoint({ url = '' }: IncomingMessage, upstream: string | undefined): string {
-  const name = /^\/(?:sse|messages)(?![\w-])|\/sse(?:\/[^/]+)?$/.test(url) ? '/sse' : '/mcp'
+  const name = /^\/(?:sse|messages)(?![\w-])|\/sse(?:\/(?:p\/)?[^/]+)?$/.test(url) ? '/sse' : '/mcp'
   return upstream === undefined ? name : `${name}/${upstream}`
 }
 

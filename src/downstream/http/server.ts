@@ -289,7 +289,7 @@ function addSse(app: Hono<Env>, sse: LegacySse, guarded: Guarded): void {
   const open = (context: Context<Env>): Promise<Response> =>
     guarded(context, (exchange) => sse.stream(legacy(exchange)))
   app.get('/sse', open)
-  app.get('/sse/:upstream', open)
+  app.get('/sse/:upstream{(?:p/)?[^/]+}', open)
   app.post('/messages', (context) =>
     guarded(context, async (exchange) => {
       legacy(exchange)
@@ -355,12 +355,12 @@ function showPage({ url = '' }: IncomingMessage, outgoing: ServerResponse): void
   outgoing.writeHead(303, { location, vary: 'Accept', 'cache-control': 'no-store' }).end()
 }
 
-/** The MCP endpoint of a URL: one server, or all of them. */
+/** The MCP endpoint of a URL: one server, a profile, or all servers. */
 function endpointOf(url = ''): { readonly upstream?: string } | undefined {
   if (url === '/mcp') return everything
   const path = url.split('?', 1)[0] ?? ''
   // Some clients drop the body on a redirect, so a trailing slash is accepted.
-  const [, name] = /^\/mcp(?:\/([^/]*))?\/?$/.exec(path) ?? [undefined, null]
+  const [, name] = /^\/mcp(?:\/((?:p\/(?=[^/]))?[^/]*))?\/?$/.exec(path) ?? [undefined, null]
   // This path is the server card of the gateway; no server can have this name.
   if (name === null || name === 'server-card') return undefined
   return name === undefined || name === '' ? everything : { upstream: name }

@@ -104,6 +104,7 @@ describe('the smallest configuration', () => {
     expect(settings).toEqual({
       file,
       profile: 'open',
+      profiles: [],
       auth: {
         principal: { id: 'anonymous', isEverybody: true },
         realm: 'gatehouse',

@@ -4,7 +4,7 @@ import { loadSettings } from '../../../src/config/load.ts'
 import type { Handler } from '../../../src/core/call.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import type { ServerRecords, ServerRecord } from '../../../src/core/descriptor.ts'
-import { createDescriptions } from '../../../src/gateway/runtime.ts'
+import { createDescriptions } from '../../../src/gateway/descriptions.ts'
 import { toolCall } from '../../support/tool-call.ts'
 import { serverRecord } from '../../support/server-record.ts'
 
