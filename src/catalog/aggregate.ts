@@ -35,6 +35,8 @@ import { ReopenDelays } from '../core/time/backoff.ts'
 
 /** The servers that are offered together. */
 export interface SharedServers extends NamedServers {
+  /** Runs a call about what a server listed last, without asking the server. */
+  readonly last?: Handler
   /** Aborted when the set of servers changes. */
   readonly ended: AbortSignal
   readonly log: Log
@@ -118,10 +120,12 @@ export class Aggregate {
   }
 
   async #discover(call: Call): Promise<Outcome> {
-    const { handle } = this.#servers
-    const { found, isPartial } = await this.fanOut.all(call, async (upstream, request) =>
-      resultOf(await handle(this.#forServer(request, upstream))),
-    )
+    const asking =
+      (handle: Handler) =>
+      async (upstream: string, request: Call): Promise<Payload> =>
+        resultOf(await handle(this.#forServer(request, upstream)))
+    const { handle, last } = this.#servers
+    const { found, isPartial } = await this.fanOut.all(call, asking(handle), last && asking(last))
     return done(mergeDiscovered(found, self, isPartial))
   }
 
@@ -140,14 +144,14 @@ export class Aggregate {
   }
 
   async #joinedList(call: Call, list: string): Promise<Outcome> {
-    const { handle, timeoutMs } = this.#servers
+    const { handle, last, timeoutMs } = this.#servers
     if (call.params.fields.cursor !== undefined) {
       throw new GatewayError(
         'INVALID_INPUT',
         'Invalid params: this list has one page, so the cursor is not valid.',
       )
     }
-    const { found, isPartial } = await this.fanOut.all(call, async (upstream, request) => {
+    const listed = async (upstream: string, request: Call): Promise<ServerEntries | undefined> => {
       // Pages that take long are not waited for: what is there is listed.
       const until = world.monotonic() + timeoutMs / 2
       const onCut = (problem: string | undefined): void =>
@@ -155,10 +159,17 @@ export class Aggregate {
       const listing = { until, onCut }
       const entries = await walkIfThere(handle, this.#forServer(request, upstream), call.method, listing)
       return entries && { upstream, entries }
-    })
+    }
+    const listedLast =
+      last &&
+      (async (upstream: string, request: Call): Promise<ServerEntries | undefined> => {
+        const entries = await walkIfThere(last, this.#forServer(request, upstream), call.method)
+        return entries && { upstream, entries }
+      })
+    const { found, isPartial } = await this.fanOut.all(call, listed, listedLast)
     if (!isPartial && found.every((entries) => entries === undefined)) throw unknownMethod(call.method)
-    const listed = found.filter((entries) => entries !== undefined)
-    const named = this.#named(listed, list)
+    const there = found.filter((entries) => entries !== undefined)
+    const named = this.#named(there, list)
     const joined = Payload.list(list === 'tools' ? withDistinctIds(named) : named)
     return done(Payload.of({}).with({ [list]: joined }))
   }

@@ -13,7 +13,7 @@
  */
 import { LRUCache } from 'lru-cache'
 import type { Call } from '../core/call.ts'
-import { asGatewayError } from '../core/error.ts'
+import { asGatewayError, isUnanswered } from '../core/error.ts'
 import { canonical } from '../core/json/json.ts'
 import type { Log } from '../core/log.ts'
 import { excerpt } from '../core/text/redact.ts'
@@ -63,10 +63,31 @@ export class FanOut {
     this.#servers = new Map(options.names.map((name) => [name, new Server(name, options)]))
   }
 
-  /** Asks each server. Those that fail are left out. @throws the first failure, if nothing else is there or may come */
-  async all<Value>(call: Call, ask: Ask<Value>): Promise<Answers<Value>> {
+  /**
+   * Asks each server. Those that fail are left out, unless `otherwise` has an answer: it is asked of those that do not answer.
+   * @throws the first failure, if nothing else is there or may come
+   */
+  async all<Value>(call: Call, ask: Ask<Value>, otherwise?: Ask<Value>): Promise<Answers<Value>> {
+    const instead = async (upstream: string): Promise<{ readonly value: Value } | undefined> =>
+      otherwise?.(upstream, call).then(
+        (value) => ({ value }),
+        () => undefined,
+      )
     const settled = await Promise.allSettled(
-      [...this.#servers.values()].map((server) => server.ask(call, ask)),
+      [...this.#servers].map(async ([name, server]) => {
+        const known = async (): Promise<{ readonly value: Value } | undefined> => {
+          const answer = await instead(name)
+          server.isAnsweredFor ||= answer !== undefined
+          return answer
+        }
+        try {
+          return (await server.ask(call, ask)) ?? (await known())
+        } catch (error) {
+          const answer = isUnanswered(error) ? await known() : undefined
+          if (answer) return answer
+          throw error
+        }
+      }),
     )
     const answers = settled.flatMap((each) => (each.status === 'fulfilled' ? [each.value] : []))
     const [failure] = settled.filter((each) => each.status === 'rejected')
@@ -118,6 +139,8 @@ class Server {
   #hasAnswered = false
   /** The last answers to requests that take longer than the deadline, by method and caller. */
   readonly #late = new LRUCache<string, { readonly value: unknown }>({ max: MAX_LATE_ANSWERS })
+  /** Whether clients got its last answers: then its subscribers learn of its return from itself. */
+  isAnsweredFor = false
   /** The requests that renew them. */
   readonly #renewing = new Set<string>()
 
@@ -230,7 +253,12 @@ class Server {
     for (const method of problems) this.note(method, undefined)
     const isBack = this.#silences.size + problems.length > 0
     this.#silences.clear()
-    if (isBack) this.#options.onReturn(this.#name)
+    if (isBack) this.#returned()
+  }
+
+  #returned(): void {
+    if (!this.isAnsweredFor) this.#options.onReturn(this.#name)
+    this.isAnsweredFor = false
   }
 
   #failed(method: string, error: unknown): void {
@@ -253,7 +281,7 @@ class Server {
       if (!isSilent()) return
       if (answered) {
         this.#answered(silence.method)
-        if (this.#silences.delete(key)) this.#options.onReturn(this.#name)
+        if (this.#silences.delete(key)) this.#returned()
         return
       }
       await pause(delayBefore(attempt, reopening(FIRST_RETRY_MS)), ended).catch(() => undefined)

@@ -5,12 +5,15 @@
 import { listAllPages } from '../protocol/listing.ts'
 import type { Call, Handler } from '../core/call.ts'
 import type { ListedTool } from '../protocol/found-tool.ts'
+import { withLastKnown } from './last-known.ts'
 import { Payload } from '../core/payload.ts'
 import { namesByAlias } from '../core/text/alias.ts'
 import { world } from '../core/world.ts'
 
 /** How long an unlisted prompt is considered unknown before the list is read again, in milliseconds. */
 const UNKNOWN_TTL_MS = 10_000
+/** How long a server may take to list its prompts before its last list is used, in milliseconds. */
+const LIST_TIMEOUT_MS = 5000
 
 /**
  * The listed name of the tool or prompt that a call of a server names; undefined if the server does not list it, or lists
@@ -67,7 +70,13 @@ function promptNames(
   const known = new Map<string, Known>()
 
   const read = async (call: Call, upstream: string, handle: Handler): Promise<Known> => {
-    const names = namesIn(await listAllPages(handle, { ...call, emit: () => undefined }, 'prompts/list'))
+    const names = namesIn(
+      await listAllPages(
+        withLastKnown(handle, LIST_TIMEOUT_MS),
+        { ...call, emit: () => undefined },
+        'prompts/list',
+      ),
+    )
     const fresh = { names: new Set(names), byAlias: namesByAlias(names), at: world.now() }
     known.set(upstream, fresh)
     return fresh

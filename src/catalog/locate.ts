@@ -15,6 +15,7 @@ import { isView } from '../core/text/server-uri.ts'
 import { within } from '../core/time/waiting.ts'
 import { expiryByWorld, world } from '../core/world.ts'
 import { viewsOf } from './exposed-uris.ts'
+import { withLastKnown } from './last-known.ts'
 import { type ItemMethod, type ListedName, itemCall, namesIn } from './listed-names.ts'
 import { type Candidate, exposedName, type Naming, ownerOf } from './names.ts'
 
@@ -251,7 +252,11 @@ export class Locator {
 
   #entries(call: Call, upstream: string, list: string): ReturnType<typeof listAllPages> {
     const target = { method: list, upstream }
-    return listAllPages(this.#servers.handle, { ...call, target, emit: () => undefined }, list)
+    return listAllPages(
+      withLastKnown(this.#servers.handle, this.#servers.timeoutMs),
+      { ...call, target, emit: () => undefined },
+      list,
+    )
   }
 }
 

@@ -21,6 +21,7 @@ import { isProtocolMethod, method, unknownMethod } from '../protocol/methods.ts'
 import { Aggregate, type SharedServers } from './aggregate.ts'
 import { type Answering, Builtins } from './builtins.ts'
 import { listedNames, type ListedName, nameOf, namesIn, itemCall } from './listed-names.ts'
+import { lastKnown, withLastKnown } from './last-known.ts'
 import { withPages } from './pagination.ts'
 import type { OfferedProfile, ProfileTools } from './profile-tools.ts'
 import { ToolSearch } from './tool-search.ts'
@@ -29,7 +30,7 @@ import { PROFILE_ADDRESS, profileSlot } from '../core/slot.ts'
 import { strictNames } from './strict-names.ts'
 
 /** The servers, and what is added to them. */
-interface CatalogSources extends Omit<SharedServers, 'names' | 'handle' | 'listedName' | 'ended'> {
+interface CatalogSources extends Omit<SharedServers, 'names' | 'handle' | 'last' | 'listedName' | 'ended'> {
   /** The handlers of the servers by name, in the order of the configuration. */
   readonly upstreams: ReadonlyMap<string, Handler>
   /** The middleware of a target, outermost first. */
@@ -78,6 +79,8 @@ export class Catalog {
   readonly #ended = new AbortController()
   /** Runs a call that names its server, under the names clients see. */
   readonly #one: Handler
+  /** The same, with the last lists of servers that are away. */
+  readonly #oneOrLast: Handler
   readonly #all: Aggregate
   readonly #profiles: ReadonlyMap<string, Aggregate>
   readonly #views = new Map<string, Handler>()
@@ -89,7 +92,9 @@ export class Catalog {
     const end = ({ target: { upstream = '' } }: Call): Handler | undefined => upstreams.get(upstream)
     const aliased = withAliases((call) => this.#run(call, end), listedName, tool)
     this.#one = isStrict ? strictNames(onlyDeclared(aliased, upstreams)) : aliased
-    const shared = { ...sources, handle: this.#one, ended: this.#ended.signal, listedName }
+    this.#oneOrLast = withLastKnown(this.#one, sources.timeoutMs)
+    const last = lastKnown(this.#one)
+    const shared = { ...sources, handle: this.#one, last, ended: this.#ended.signal, listedName }
     this.#all = new Aggregate({ ...shared, names: [...upstreams.keys()] })
     this.#profiles = new Map(
       [...(sources.profiles ?? [])].map(([name, { servers, naming, tools }]) => {
@@ -130,7 +135,7 @@ export class Catalog {
 
   /** The same without built-ins. */
   readonly servers: Handler = (call) => {
-    if (call.target.upstream !== undefined) return this.#one(call)
+    if (call.target.upstream !== undefined) return this.#oneOrLast(call)
     const shared = this.#sharedBy(call)
     if (shared === this.#all && !this.#sources.isAggregate) return Promise.reject(unknownUpstream(undefined))
     return shared.handle(call)

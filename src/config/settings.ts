@@ -154,7 +154,8 @@ function upstreamSettings(
   upstream: UpstreamValues & Pick<FileValues, 'prefix' | 'schemas'>,
   origin: Origin,
 ): UpstreamSettings {
-  const { url, transport, revision, isolation, roots, start_timeout: startTimeout, idle } = upstream
+  const { url, transport, revision, isolation, roots, start_timeout: startTimeout } = upstream
+  const { reconnect, idle } = upstream
   return {
     name,
     prefix: upstream.prefix,
@@ -170,6 +171,7 @@ function upstreamSettings(
     ...(upstream.gateway_key !== undefined && { gatewayKey: upstream.gateway_key }),
     roots,
     startTimeout: Math.min(startTimeout, MAX_TIMER_MS),
+    reconnect: Math.min(reconnect, MAX_TIMER_MS),
     idle,
     renames: renamesOf(upstream.tools),
     // Outside of its server, a renamed tool has only its new name.

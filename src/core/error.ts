@@ -208,6 +208,14 @@ export function asGatewayError(thrown: unknown): GatewayError {
   return new GatewayError('SERVER_ERROR', 'The gateway failed to handle this request.', { cause: thrown })
 }
 
+/** Whether a failure says that a server is away: it did not answer. One that refuses, also credentials, has answered. */
+export function isUnanswered(thrown: unknown): boolean {
+  const { code, extra } = asGatewayError(thrown)
+  const isSilent = code === 'SERVER_UNAVAILABLE' || code === 'OPERATION_TIMEOUT' || code === 'OUTCOME_UNKNOWN'
+  const status = extra.details?.http_status
+  return isSilent && !extra.relayed && status !== 401 && status !== 403
+}
+
 /** The code of an error of the operating system, such as `ENOENT`; undefined if it has none. */
 export function systemCodeOf(error: unknown): unknown {
   return error instanceof Error && 'code' in error ? error.code : undefined

@@ -209,6 +209,8 @@ export interface UpstreamSettings {
   readonly roots: 'off' | 'client' | readonly string[]
   /** The timeout of the start and the initial handshake. */
   readonly startTimeout: number
+  /** How long calls wait for a server that was reachable before and is not now. */
+  readonly reconnect: number
   /** The idle timeout of a connection or child process. */
   readonly idle: number
   /** New names of tools, by their names on the server. Everything else refers to the new names. */

@@ -76,6 +76,9 @@ export const detachedSlot = new Slot<() => boolean>('detached')
 /** Whether a server may answer the call with a task: a layer above follows it. */
 export const acceptsTaskSlot = new Slot<true>('accepts task')
 
+/** Set where a server that cannot be reached is answered for with what it listed last. It is not asked then. */
+export const lastKnownSlot = new Slot<true>('last known')
+
 /** The `reason` of the error if the context that a server kept for a client is lost. */
 export const CONTEXT_LOST = 'context_lost'
 
@@ -96,3 +99,22 @@ export interface ClientConnection {
 
 /** The connection to use, if it is not the one of all calls of its caller. */
 export const connectionSlot = new Slot<ClientConnection>('connection')
+
+/** What a server keeps in memory for those who use one process or session of it: the same object until that ends. */
+export interface ServerContext {
+  /** When it began, in milliseconds since 1970. */
+  readonly since: number
+}
+
+/** What a call needs of the context of its server, on a connection that it shares with others. */
+export interface ContextWatch {
+  /** The context that the call relies on. */
+  readonly expected?: ServerContext
+  /** Whether the call may run in another one; otherwise it fails with `CONFLICT`, unsent. */
+  readonly mayReplace: boolean
+  /** Called with the context in which it ran, if its server keeps any. */
+  onUse(context: ServerContext): void
+}
+
+/** Set on calls of sessions that set something up on their server. */
+export const contextSlot = new Slot<ContextWatch>('context')

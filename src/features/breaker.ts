@@ -3,6 +3,8 @@ import { world } from '../core/world.ts'
 import type { Call } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import type { Log } from '../core/log.ts'
+import { lastKnownSlot } from '../core/slot.ts'
+import { method as known } from '../protocol/methods.ts'
 import type { Feature } from './feature.ts'
 import { type BreakerSettings, breakerSchema } from './settings/upstream.ts'
 
@@ -34,7 +36,10 @@ export const breaker: Feature<BreakerSettings> = {
             return undefined
           const circuit = circuits.get(upstream) ?? new Circuit(upstream, settings(upstream), log)
           circuits.set(upstream, circuit)
+          const isListed = known(method).list !== undefined || method === 'server/discover'
           return (next) => (call) => {
+            // Asks no server.
+            if (isListed && lastKnownSlot.of(call) === true) return next(call)
             const wait = circuit.enter()
             if (wait > 0) return Promise.reject(refusal(wait))
             return next(call).then(
@@ -128,6 +133,8 @@ function evidenceOf({ signal }: Call, error: unknown): 'answered' | 'failed' | '
   if (status === 401 || status === 403) return 'unknown'
   // Of the aborts from this side, only the deadline is caused by the server.
   if (signal.aborted && failure.code !== 'OPERATION_TIMEOUT') return 'unknown'
+  // A server that cannot be reached has delays of its own, and calls wait for it.
+  if (failure.code === 'SERVER_UNAVAILABLE' && failure.extra.isUnsent === true) return 'unknown'
   // A refusal with a retry time came from the open breaker, not from the server.
   if (failing.has(failure.code)) return failure.extra.retryAfterSeconds === undefined ? 'failed' : 'unknown'
   return failure.code === 'OVERLOADED' ? 'unknown' : 'answered'

@@ -10,6 +10,7 @@ import type { Log } from '../core/log.ts'
 import type { Principal } from '../core/principal.ts'
 import type { FindProxy } from '../core/proxy.ts'
 import type { Seal } from '../core/seal.ts'
+import type { ServerContext } from '../core/slot.ts'
 import {
   type FeatureSchema,
   featureSettings,
@@ -249,6 +250,8 @@ export interface ServerDirectory {
   records(): ServerRecords
   /** The remaining quota that a server reported for its own limit. */
   quota(upstream: string): Quota | undefined
+  /** The context in which its server would run a call now; undefined if it keeps none, or none is open. */
+  contextOf(call: Call): ServerContext | undefined
   /** What a server says of itself: the result of `server/discover`. @throws SERVER_UNAVAILABLE */
   discovered(upstream: string): Promise<Readonly<Record<string, unknown>>>
   /** Calls a listener whenever a server can be reached again, or cannot be reached any more. */

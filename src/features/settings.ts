@@ -8,6 +8,7 @@ import type { FeatureSchema } from '../core/settings.ts'
 import {
   confirmSchema,
   argumentLimitsSchema,
+  contextSchema,
   costSchema,
   idempotencySchema,
   transactionsSchema,
@@ -91,6 +92,7 @@ export const featureSchemas: readonly FeatureSchema[] = [
   transactionsSchema,
   costSchema,
   argumentLimitsSchema,
+  contextSchema,
   confirmSchema,
   eventsSchema,
   provenanceSchema,

@@ -253,6 +253,7 @@ export class Runtime implements HttpRuntime {
       resultLimit: (name) => resultLimitOf(settings, name),
       records: () => (this.#records ??= this.#createRecords()),
       quota: (name) => upstreams.get(name)?.quota(),
+      contextOf: (call) => upstreams.get(call.target.upstream ?? '')?.contextOf(call),
       discovered: (name) => discoveredBy(upstreams.get(name)),
       onReachable: (listener) => {
         for (const [name, { reachability }] of upstreams)

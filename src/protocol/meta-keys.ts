@@ -29,6 +29,12 @@ export const KEYS_PATH = '/.well-known/jwks.json'
 /** The `_meta` key of the contract version of a server. */
 export const CONTRACT_KEY = `${NS}/contract`
 
+/** The key of when a server that cannot be reached listed an entry last, in `_meta` of the entry. */
+export const LAST_KNOWN_KEY = `${NS}/last_known`
+
+/** The key of what a session had set up and its server lost, in `_meta` of a result. */
+export const CONTEXT_LOST_KEY = `${NS}/context_lost`
+
 /** The key of the structured error in `_meta` of a tool's result. */
 export const ERROR_KEY = `${NS}/error`
 

@@ -33,6 +33,7 @@ export const keyPrefixes = {
   'event-reachable:': 'whether a server was reachable last',
   'hook:': 'accepted webhooks',
   'key:': "the gateway's own keys",
+  'last-lists:': 'what servers listed last',
   'lease:': 'the last holder of each lease',
   'lease-alive:': 'holders of leases that are alive',
   'log:': 'logs of events',

@@ -111,6 +111,7 @@ export class Connector {
       open: (key) => this.#openConnection(key, settings, options),
       owner: ({ call }) => call.principal,
       // One caller's credentials, or an era the server does not have, are no problem for other callers.
+      failurePause: this.#isUrl ? URL_FAILURE_PAUSE_MS : FAILURE_PAUSE_MS,
       isFailure: (error, { isTrial }) => !isTrial && !isOfCredentials(error),
       log,
     })
@@ -170,6 +171,11 @@ export class Connector {
   /** The remaining rate limit the server reports; unknown where it has one for each user. */
   get quota(): Quota | undefined {
     return this.#quota?.last
+  }
+
+  /** Whether the server could be reached at least once. */
+  get hasAnswered(): boolean {
+    return this.#hasAnswered
   }
 
   get status(): Status {
@@ -415,6 +421,8 @@ interface Options<Key> {
   /** The idle timeout of a connection, in milliseconds. */
   readonly idle: number
   open(key: Key): Promise<UpstreamConnection>
+  /** How long no connection is opened after too many failures, in milliseconds. */
+  readonly failurePause: number
   /** The owner of a connection. */
   owner(key: Key): Principal
   /** Whether a failure to open a connection counts as a failure of the server. */
@@ -435,6 +443,8 @@ const MAX_CONNECTIONS = 64
 const MAX_FAILURES = 5
 const FAILURE_WINDOW_MS = 60_000
 const FAILURE_PAUSE_MS = 30_000
+/** The same for a server that is not started by the gateway, in milliseconds. */
+const URL_FAILURE_PAUSE_MS = 2000
 
 /** The open connections to one server, by the name that distinguishes them. */
 export class Pool<Key> {
@@ -563,7 +573,7 @@ export class Pool<Key> {
     const recent = this.#failures.filter((at) => at > now - FAILURE_WINDOW_MS)
     const last = recent.at(-1)
     return last !== undefined && recent.length >= MAX_FAILURES
-      ? Math.max(0, last + FAILURE_PAUSE_MS - now)
+      ? Math.max(0, last + this.#options.failurePause - now)
       : 0
   }
 

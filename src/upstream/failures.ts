@@ -1,8 +1,11 @@
 /**
  * Failures before and during a call: which are temporary, which left the call unsent, and which are repeated briefly.
  */
+import type { Call } from '../core/call.ts'
+import { CONTEXT_LOST, contextSlot, type ServerContext } from '../core/slot.ts'
 import { world } from '../core/world.ts'
 import { asGatewayError, GatewayError, type Extra } from '../core/error.ts'
+import { pause } from '../core/time/waiting.ts'
 import { isOfCredentials } from './transport/auth-retry.ts'
 
 /** A failure to connect. The call itself was not sent yet, so its outcome is known. */
@@ -61,6 +64,17 @@ export function connectionClosed(cause: Error): GatewayError {
   return responseLost(`${cause.message} A pending call may have taken effect.`, { cause })
 }
 
+/** Refuses a call that relies on another context than that of its connection. @throws CONFLICT */
+export function requireContext(call: Call, context: ServerContext | undefined): void {
+  const watch = contextSlot.of(call)
+  if (!watch?.expected || watch.mayReplace || watch.expected === context) return
+  throw new GatewayError('CONFLICT', 'What this call relies on was lost on the server, so it was not made.', {
+    reason: CONTEXT_LOST,
+    isUnsent: true,
+    isResult: true,
+  })
+}
+
 /** How long a failure is repeated instead of retried, in milliseconds. */
 const FAILURE_TTL_MS = 250
 
@@ -96,6 +110,12 @@ type OnReachable = (isReachable: boolean) => void
 export class Reachability {
   readonly #listeners = new Set<OnReachable>()
   #isReachable: boolean | undefined
+  #awaySince: number | undefined
+
+  /** Since when the server cannot be reached, in milliseconds since 1970; undefined while it can, or never could. */
+  get awaySince(): number | undefined {
+    return this.#awaySince
+  }
 
   /** Calls a listener with each change from now on, until the signal is aborted. */
   onChange(listener: OnReachable, signal: AbortSignal): void {
@@ -104,9 +124,22 @@ export class Reachability {
     signal.addEventListener('abort', () => this.#listeners.delete(listener), { once: true })
   }
 
+  /** Waits for a time, or until the server can be reached again, or the signal is aborted. */
+  async untilReturn(milliseconds: number, signal: AbortSignal): Promise<void> {
+    const ended = new AbortController()
+    const end = (): void => ended.abort()
+    this.onChange((isReachable) => isReachable && end(), ended.signal)
+    signal.addEventListener('abort', end)
+    if (signal.aborted) end()
+    await pause(milliseconds, ended.signal).catch(() => undefined)
+    signal.removeEventListener('abort', end)
+    end()
+  }
+
   /** The server has answered, or its connection is gone. */
   set(isReachable: boolean): void {
     if (this.#isReachable === isReachable) return
+    this.#awaySince = isReachable || this.#isReachable === undefined ? undefined : world.now()
     this.#isReachable = isReachable
     for (const listener of this.#listeners) listener(isReachable)
   }

@@ -3,13 +3,21 @@
  * closes gracefully. `startServers` connects to all of them.
  */
 import { ServerFindings } from '../core/findings.ts'
-import { connectionSlot } from '../core/slot.ts'
+import { connectionSlot, contextSlot, lastKnownSlot, type ServerContext } from '../core/slot.ts'
+import { LRUCache } from 'lru-cache'
 import { isDeepStrictEqual } from 'node:util'
-import { pause } from '../core/time/waiting.ts'
+import { isoTime, pause } from '../core/time/waiting.ts'
 import { world } from '../core/world.ts'
-import { type Call, compose, type Handler, type Outcome, type Middleware } from '../core/call.ts'
+import {
+  type Call,
+  compose,
+  type Handler,
+  type Notification,
+  type Outcome,
+  type Middleware,
+} from '../core/call.ts'
 import type { Quota } from '../core/descriptor.ts'
-import { asGatewayError, GatewayError } from '../core/error.ts'
+import { asGatewayError, GatewayError, isUnanswered } from '../core/error.ts'
 import type { ExchangeMeter } from '../core/exchange.ts'
 import type { HeldMemory } from '../core/holdings.ts'
 import { type Log, background } from '../core/log.ts'
@@ -19,14 +27,20 @@ import type { UpstreamSettings } from '../core/settings.ts'
 import { Redactor, secretsOf } from '../core/text/redactor.ts'
 import { revealed } from '../core/text/secret.ts'
 import { method } from '../protocol/methods.ts'
+<<<<<<< HEAD
 import { common } from '../protocol/dialects.ts'
 import { checkedDeclaration, checkedPage } from '../protocol/server-shapes.ts'
+=======
+import { checkedDeclaration, checkedPage, entriesOf } from '../protocol/server-shapes.ts'
+>>>>>>> 1484f313 (upstream: answer for servers that are away with their last lists)
 import { Connector, type Status } from './connector.ts'
+import { LastLists } from './last-lists.ts'
 import type { NoteStore } from './probe-notes.ts'
 import {
   asOurs,
   isAway,
   isSessionLost,
+  requireContext,
   NegativeCache,
   relayedFrom,
   isPassing,
@@ -41,10 +55,10 @@ import { isOfCredentials } from './transport/auth-retry.ts'
 import type { Variables } from './transport/child.ts'
 import { type MessageRedactor, createMessageRedactor } from './transport/redactor.ts'
 import type { TransportInterceptor } from './transport/transport.ts'
-import { type AttemptResult, type Backoff, ReopenDelays, retry } from '../core/time/backoff.ts'
+import { type AttemptResult, type Backoff, delayBefore, ReopenDelays, retry } from '../core/time/backoff.ts'
 import { isObject } from '../core/json/json.ts'
 import { excerpt } from '../core/text/redact.ts'
-import { ACKNOWLEDGED, readFilter, reportedChanges } from '../protocol/subscription-filter.ts'
+import { ACKNOWLEDGED, asksFor, readFilter, reportedChanges } from '../protocol/subscription-filter.ts'
 
 /** An upstream server. */
 export interface Upstream {
@@ -73,6 +87,8 @@ export interface Upstream {
   toolsChanged(): void
   /** The revision used for a call, if known. */
   revisionFor(call: Call): string | undefined
+  /** The context of the open connection for a call, if its server keeps one. */
+  contextOf(call: Call): ServerContext | undefined
   /** The remaining rate limit it reports; unknown if it has one per user. */
   quota(): Quota | undefined
   /** The number of suspended calls that wait for input responses. */
@@ -133,10 +149,15 @@ class ConfiguredUpstream implements Upstream {
   readonly #credentials: Credentials | undefined
   readonly #redactor: MessageRedactor
   readonly #connector: Connector
+  readonly #lastLists: LastLists
+  /** Until when the calls of a request wait for the server, on the monotonic clock. */
+  readonly #waits = new LRUCache<string, number>({ max: MAX_WAITING_REQUESTS })
   readonly #negativeCache = new NegativeCache<UpstreamConnection>()
   readonly #retired = new AbortController()
   /** The subscriptions that were acknowledged. */
-  readonly #listening = new Set<UpstreamCall>()
+  readonly #listening = new Map<UpstreamCall, Subscription>()
+  /** Whether a server that is away is asked again, so that those who have its last lists learn of its return. */
+  #isWatching = false
   /** The connection on which tools were listed last. */
   #lastListed: UpstreamConnection | undefined
   #inFlight = 0
@@ -166,6 +187,7 @@ class ConfiguredUpstream implements Upstream {
       meter,
       log,
     })
+    this.#lastLists = new LastLists(store, settings, credentials?.isPersonal === true, log)
     this.guard = credentials?.guard
     this.finishSignIn = credentials?.finish
     const onCount = (count: number): void => {
@@ -181,6 +203,7 @@ class ConfiguredUpstream implements Upstream {
     this.handleWithHidden = names ? names.handle(handle, true) : handle
     this.takenNames = names?.taken ?? new Map()
     this.tool = names ? names.find(find) : find
+    this.reachability.onChange((isReachable) => isReachable && this.#reportReturn(), this.#retired.signal)
     this.lacks = (call) => {
       const original = names ? names.original(call) : call
       return !original || this.#isKnownToLack(original)
@@ -208,13 +231,17 @@ class ConfiguredUpstream implements Upstream {
   }
 
   toolsChanged(): void {
-    for (const working of this.#listening)
+    for (const working of this.#listening.keys())
       if (readFilter(working.call.params).toolsListChanged === true)
         working.notify({ method: 'notifications/tools/list_changed' })
   }
 
   revisionFor(call: Call): string | undefined {
     return this.#connector.ready(call)?.revision
+  }
+
+  contextOf(call: Call): ServerContext | undefined {
+    return this.#connector.ready(call)?.context
   }
 
   async start(call: Call): Promise<void> {
@@ -233,37 +260,138 @@ class ConfiguredUpstream implements Upstream {
   async close(): Promise<void> {
     this.#retired.abort()
     await this.#connector.close()
+    await this.#lastLists.close()
     await this.#credentials?.close()
   }
 
   async #open(working: UpstreamCall): Promise<Outcome> {
-    if (working.call.method === 'subscriptions/listen') return this.#listen(working)
+    const { call } = working
+    if (call.method === 'subscriptions/listen') return this.#listen(working)
+    if (call.method !== 'tools/call' && lastKnownSlot.of(call) === true) return this.#lastAnswer(call)
     this.#inFlight++
     try {
-      const { call } = working
-      const connection = this.#connector.ready(call) ?? (await this.#connector.connect(call))
-      const outcome = await connection.open(working).catch(async (error: unknown) => {
-        // The server forgot the session of one client, and did nothing.
-        if (!connectionSlot.of(call) || connection.hasLostSession !== true || !isSessionLost(error))
-          throw error
-        return (await this.#connector.connect(call)).open(working)
-      })
+      const { outcome, era } = await this.#reached(working)
       this.reachability.set(true)
-      return this.#checked(outcome, call, connection.era)
+      return this.#checked(outcome, call, era)
     } catch (error) {
       if (!this.#retired.signal.aborted) this.reachability.failed(error)
-      throw this.#redactor.error(relayedFrom(asOurs(error), this.#connector.ready(working.call)?.era))
+      throw this.#redactor.error(
+        relayedFrom(this.#asAway(asOurs(error)), this.#connector.ready(working.call)?.era),
+      )
     } finally {
       this.#inFlight--
     }
   }
 
+  /** Makes a call, once the server can be reached if that takes no longer than calls wait. A call that was sent is not repeated. */
+  async #reached(working: UpstreamCall): Promise<Reached> {
+    for (let failures = 0; ; failures++) {
+      const start = world.monotonic()
+      try {
+        return await this.#attempt(working)
+      } catch (error) {
+        const delay = await this.#delayAfter(error, { working, start, failures })
+        if (delay === undefined) throw error
+        await this.reachability.untilReturn(delay, working.signal)
+        if (working.signal.aborted) throw error
+      }
+    }
+  }
+
+  async #attempt(working: UpstreamCall): Promise<Reached> {
+    const { call } = working
+    const connection = this.#connector.ready(call) ?? (await this.#connector.connect(call))
+    requireContext(call, connection.context)
+    const outcome = await connection.open(working).catch(async (error: unknown) => {
+      // The server forgot the session of one client, and did nothing.
+      if (!connectionSlot.of(call) || connection.hasLostSession !== true || !isSessionLost(error)) throw error
+      return (await this.#connector.connect(call)).open(working)
+    })
+    if (connection.context) contextSlot.of(call)?.onUse(connection.context)
+    return { outcome, era: connection.era }
+  }
+
+  /** How long a call waits before it is attempted again, in milliseconds; undefined if it fails. */
+  async #delayAfter(error: unknown, { working, start, failures }: Attempt): Promise<number | undefined> {
+    const { call, signal } = working
+    const { code, extra } = asGatewayError(error)
+    const isWaiting = code === 'SERVER_UNAVAILABLE' && extra.isUnsent === true && isUnanswered(error)
+    if (!isWaiting || method(call.method).nameIn === undefined || this.#retired.signal.aborted)
+      return undefined
+    if (!(await this.#wasReached()) || signal.aborted) return undefined
+    const key = `${call.principal.id} ${call.requestId}`
+    const until = this.#waits.get(key) ?? start + this.settings.reconnect
+    this.#waits.set(key, until)
+    const { retryAfterSeconds } = extra
+    const backoff = this.settings.reach.kind === 'url' ? URL_RECONNECTS : COMMAND_RECONNECTS
+    const delay = retryAfterSeconds === undefined ? delayBefore(failures, backoff) : retryAfterSeconds * 1000
+    return world.monotonic() + delay < until ? delay : undefined
+  }
+
+  /** Whether the server was ever reached, so that it is away, and not wrongly configured. */
+  async #wasReached(): Promise<boolean> {
+    if (this.settings.reconnect === 0 || this.#connector.hasAnswered) return this.settings.reconnect > 0
+    await this.#lastLists.load()
+    return !this.#lastLists.isEmpty
+  }
+
+  /** An error that says since when the server is away. */
+  #asAway(error: unknown): unknown {
+    const { awaySince } = this.reachability
+    if (awaySince === undefined || !(error instanceof GatewayError) || error.code !== 'SERVER_UNAVAILABLE')
+      return error
+    if (!isUnanswered(error)) return error
+    return error.with({ details: { ...error.extra.details, away_since: isoTime(awaySince) } })
+  }
+
+  /** What the server listed last. Those who get it learn when it can be reached again. @throws SERVER_UNAVAILABLE */
+  async #lastAnswer(call: Call): Promise<Outcome> {
+    const result = await this.#lastLists.answer(call)
+    const changed = changeOf(call.method)
+    if (changed !== undefined) for (const { marked } of this.#listening.values()) marked.add(changed)
+    if (!this.#isWatching) background(this.#watch(call), this.#log)
+    return { kind: 'result', result }
+  }
+
+  /** Asks again until the server answers. */
+  async #watch(call: Call): Promise<void> {
+    this.#isWatching = true
+    const attempt = async (): Promise<AttemptResult> => {
+      const signal = AbortSignal.any([world.timeoutSignal(this.settings.startTimeout), this.#retired.signal])
+      const asked = lastKnownSlot.set({ ...call, signal, emit: () => undefined }, undefined)
+      return this.handle(asked).then(
+        () => 'done',
+        (error: unknown) => (isUnanswered(error) ? 'later' : 'done'),
+      )
+    }
+    const ended = AbortSignal.any([world.timeoutSignal(WATCH_MS), this.#retired.signal])
+    await pause(WATCH_DELAYS.firstMs, ended).catch(() => undefined)
+    await retry(attempt, WATCH_DELAYS, ended)
+    this.#isWatching = false
+  }
+
+  /** The server answers again: whoever has its last lists can have others. Whoever connects again learns it then. */
+  #reportReturn(): void {
+    for (const [working, { marked, isOpen }] of this.#listening)
+      for (const changed of isOpen ? marked : []) {
+        marked.delete(changed)
+        if (asksFor(readFilter(working.call.params), { method: changed })) working.notify({ method: changed })
+      }
+  }
+
   async #listen(working: UpstreamCall): Promise<Outcome> {
     const connect = (call: Call): Promise<UpstreamConnection> => this.#connector.connect(call)
-    // Nothing may come before the acknowledgement (2026-07-28 basic/utilities/subscriptions).
-    const acknowledged = (): void => void this.#listening.add(working)
+    const subscription: Subscription = { marked: new Set(), isOpen: true }
     try {
-      return await listenOn(working, connect, { retired: this.#retired.signal, log: this.#log, acknowledged })
+      return await listenOn(working, connect, {
+        retired: this.#retired.signal,
+        log: this.#log,
+        // Nothing may come before the acknowledgement (2026-07-28 basic/utilities/subscriptions).
+        acknowledged: () => void this.#listening.set(working, subscription),
+        opened: (isOpen) => void (subscription.isOpen = isOpen),
+        notified: (name) => void subscription.marked.delete(name),
+        wait: (milliseconds, signal) => this.reachability.untilReturn(milliseconds, signal),
+      })
     } finally {
       this.#listening.delete(working)
     }
@@ -271,10 +399,19 @@ class ConfiguredUpstream implements Upstream {
 
   #find(call: Call): ListedTool | undefined | Promise<ListedTool | undefined> {
     const connection = this.#connector.ready(call)
-    if (connection) return this.#toolOf(connection, call)
-    return this.#negativeCache
-      .try(`${call.principal.id} ${call.requestId}`, () => this.#connector.connect(call))
-      .then((opened) => this.#toolOf(opened, call))
+    const found = connection
+      ? this.#toolOf(connection, call)
+      : this.#negativeCache
+          .try(`${call.principal.id} ${call.requestId}`, () => this.#connector.connect(call))
+          .then((opened) => this.#toolOf(opened, call))
+    return found instanceof Promise ? found.catch((error: unknown) => this.#lastTool(call, error)) : found
+  }
+
+  /** The tool in the last list of a server that is away. @throws the error of listing */
+  async #lastTool(call: Call, error: unknown): Promise<ListedTool> {
+    const found = isUnanswered(error) ? await this.#lastLists.tool(call).catch(() => undefined) : undefined
+    if (!found) throw error
+    return found
   }
 
   #isKnownToLack(call: Call): boolean {
@@ -307,7 +444,8 @@ class ConfiguredUpstream implements Upstream {
   }
 
   /** What the server lists and declares, in the form that clients accept. */
-  #checked(outcome: Outcome, { method: name, params }: Call, era: UpstreamConnection['era']): Outcome {
+  #checked(outcome: Outcome, call: Call, era: UpstreamConnection['era']): Outcome {
+    const { method: name, params } = call
     const { list } = method(name)
     const isChecked = (list !== undefined || name === 'server/discover') && !this.#isUnchecked
     if (outcome.kind !== 'result' || !isChecked) return outcome
@@ -320,6 +458,9 @@ class ConfiguredUpstream implements Upstream {
           })
     const asked = list === undefined && era === 'legacy' ? 'initialize' : name
     this.findings.set(asked, found, params.fields.cursor !== undefined)
+    // What is no list is no reason to forget the last one.
+    if (list === undefined || entriesOf(result, list)) this.#lastLists.remember(call, payload)
+    this.#reportReturn()
     return payload === result ? outcome : { kind: 'result', result: payload }
   }
 
@@ -331,6 +472,42 @@ class ConfiguredUpstream implements Upstream {
     })
   }
 }
+
+/** A subscription of a client, while it lasts. */
+interface Subscription {
+  /** The notifications that its client is owed, because it may have lists of the time when the server was away. */
+  readonly marked: Set<string>
+  /** Whether it has a connection. */
+  isOpen: boolean
+}
+
+/** The notification that a list changed; undefined for other methods. */
+function changeOf(name: string): string | undefined {
+  return method(name).list === undefined ? undefined : `notifications/${name.split('/')[0]}/list_changed`
+}
+
+/** The delays before a server that is away is asked again, and for how long it is, in milliseconds. */
+const WATCH_DELAYS = { firstMs: 1000, maxMs: 5000 } as const
+const WATCH_MS = 600_000
+
+/** What a server answered, and its era. */
+interface Reached {
+  readonly outcome: Outcome
+  readonly era: UpstreamConnection['era']
+}
+
+/** An attempt of a call that failed; `start` is on the monotonic clock. */
+interface Attempt {
+  readonly working: UpstreamCall
+  readonly start: number
+  readonly failures: number
+}
+
+/** The delays before a call that waits for its server is attempted again. A process is not started often. */
+const URL_RECONNECTS: Backoff = { firstMs: 100, maxMs: 1000 }
+const COMMAND_RECONNECTS: Backoff = { firstMs: 500, maxMs: 2000 }
+/** The maximum number of requests of which is known how long they still wait. */
+const MAX_WAITING_REQUESTS = 1000
 
 function declaresTools({ discovered }: UpstreamConnection): boolean {
   return discovered.at('capabilities')?.at('tools') !== undefined
@@ -366,13 +543,19 @@ interface Listening {
   readonly log: Log
   /** Called once the client has the acknowledgement. */
   acknowledged(): void
+  /** Called with whether there is a connection, when that changes. */
+  opened?(isOpen: boolean): void
+  /** Called with each notification for the client. */
+  notified?(name: string): void
+  /** Waits before another connection is opened. */
+  wait?(milliseconds: number, signal: AbortSignal): Promise<void>
 }
 
 /** Runs a subscription over successive connections. */
 export async function listenOn(
   working: UpstreamCall,
   connect: (call: Call) => Promise<UpstreamConnection>,
-  { retired, log, acknowledged }: Listening,
+  { retired, log, acknowledged, opened, notified, wait = pause }: Listening,
 ): Promise<Outcome> {
   const controller = new AbortController()
   const stop = (): void => controller.abort()
@@ -384,6 +567,10 @@ export async function listenOn(
     discovered = connection.discovered
     return connection
   }
+  const notify = (note: Notification): void => {
+    notified?.(note.method)
+    working.notify(note)
+  }
   const reconnecting: UpstreamCall = {
     get call() {
       return working.call
@@ -394,25 +581,27 @@ export async function listenOn(
     progress: working.progress,
     requestInput: (question, options) => working.requestInput(question, options),
     notify: (note) => {
-      if (note.method !== ACKNOWLEDGED) return working.notify(note)
-      if (isAcknowledged) return notifyChanges(working, discovered)
+      if (note.method !== ACKNOWLEDGED) return notify(note)
+      opened?.(true)
+      if (isAcknowledged) return notifyChanges(working.call, notify, discovered)
       isAcknowledged = true
       working.notify(note)
       acknowledged()
     },
   }
   // A subscriber to several servers does not wait for one that is unavailable.
-  const acknowledgeLists = (): void => {
+  const onLost = (): void => {
     const { resourceSubscriptions: _uris, ...lists } = readFilter(working.call.params)
     if (!isAcknowledged)
       reconnecting.notify({ method: ACKNOWLEDGED, params: Payload.of({ notifications: lists }) })
+    opened?.(false)
   }
   try {
     return await keepListening(
       reconnecting,
       connected,
-      { cancelled: working.signal, retired, log },
-      acknowledgeLists,
+      { cancelled: working.signal, retired, log, wait },
+      onLost,
     )
   } finally {
     for (const signal of [working.signal, retired]) signal.removeEventListener('abort', stop)
@@ -428,12 +617,13 @@ interface ListenContext {
   /** Aborted when the server is to be closed. */
   readonly retired: AbortSignal
   readonly log: Log
+  wait(milliseconds: number, signal: AbortSignal): Promise<void>
 }
 
 async function keepListening(
   working: UpstreamCall,
   connect: (call: Call) => Promise<UpstreamConnection>,
-  { cancelled, retired, log }: ListenContext,
+  { cancelled, retired, log, wait }: ListenContext,
   onLost: () => void,
 ): Promise<Outcome> {
   const delays = new ReopenDelays(FIRST_RETRY_MS)
@@ -450,17 +640,20 @@ async function keepListening(
       log.debug('upstream.listen_again', { error: excerpt(String(error)) })
     }
     onLost()
-    await pause(delays.after(start), working.signal).catch(() => undefined)
+    await wait(delays.after(start), working.signal).catch(() => undefined)
     if (cancelled.aborted) throw new GatewayError('CANCELLED', 'The subscription was cancelled.')
   }
 }
 
 /** Anything may have changed while the server was unavailable. */
-function notifyChanges(working: UpstreamCall, discovered: Payload | undefined): void {
+function notifyChanges(
+  { params }: Call,
+  notify: (note: Notification) => void,
+  discovered: Payload | undefined,
+): void {
   const capabilities = discovered?.fields.capabilities
-  const filter = readFilter(working.call.params)
-  for (const method of reportedChanges(filter, isObject(capabilities) ? capabilities : undefined))
-    working.notify({ method })
+  for (const name of reportedChanges(readFilter(params), isObject(capabilities) ? capabilities : undefined))
+    notify({ method: name })
 }
 
 interface Options {

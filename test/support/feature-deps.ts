@@ -178,6 +178,7 @@ export function featureDeps(given: ServiceStubs = {}): Services {
     servers: () => [],
     server: () => undefined,
     declared: new Map(),
+    contextOf: () => undefined,
     quota: () => undefined,
     onReachable: () => undefined,
     discovered: async () => ({}),

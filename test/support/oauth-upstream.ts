@@ -77,6 +77,7 @@ const defaults: UpstreamSettings = {
   isolation: 'auto',
   trust: false,
   roots: 'off',
+  reconnect: 0,
   startTimeout: 5000,
   idle: 60_000,
   renames: {},

@@ -11,6 +11,7 @@ export function serverSettings(given: Partial<UpstreamSettings> = {}): UpstreamS
     isolation: 'auto',
     trust: true,
     roots: 'off',
+    reconnect: 0,
     startTimeout: 1000,
     idle: 1000,
     renames: {},

@@ -310,6 +310,12 @@ export const upstreamProperties = {
     description:
       'How long the start of the server and the handshake may take together. A process that ends when it is asked for its era is followed by another one, which has the same time.',
   },
+  reconnect: {
+    ...pauseSchema,
+    default: '3s',
+    description:
+      'How long a call waits for a server that restarts, or cannot be reached for another reason, before it fails with `SERVER_UNAVAILABLE`. For a server that was reached before; `0s` fails at once. See [Servers that restart](operating.md#servers-that-restart).',
+  },
   idle: {
     ...durationSchema,
     default: '10m',

@@ -42,6 +42,21 @@ export const idempotencySchema = defineSettings({
 /** The settings of idempotency keys. Times are milliseconds, sizes bytes. */
 export type IdempotencySettings = SettingsIn<typeof idempotencySchema>
 
+/** The settings of lost contexts, and where they are. */
+export const contextSchema = defineSettings({
+  name: 'context',
+  place: 'top',
+  choice: 'mode',
+  isLeftToGateway: true,
+  default: 'auto',
+  description:
+    'Whether a server keeps something in memory for a session, such as the page of a browser, that is lost when it restarts: then the next result says so, and the first call that may write is refused once. `auto`: if the session called a tool whose name says it, such as `navigate` or `use_database`, or the server has `isolation: per_client`; `keeps`: if the session changed anything; `off`: never. See [Servers that restart](operating.md#servers-that-restart).',
+  properties: { mode: { enum: ['auto', 'keeps'] } },
+})
+
+/** The settings of lost contexts. */
+export type ContextSettings = SettingsIn<typeof contextSchema>
+
 /** The settings of transactions, and where they are. */
 export const transactionsSchema = defineSettings({
   name: 'transactions',

@@ -1,6 +1,7 @@
 /** The contract of a connection to a server: MCP over a transport, in either era. */
 import type { OpenCall } from '../suspended-calls.ts'
 import type { Call } from '../../core/call.ts'
+import type { ServerContext } from '../../core/slot.ts'
 import type { Payload } from '../../core/payload.ts'
 import type { ListedTool } from '../../protocol/found-tool.ts'
 
@@ -15,6 +16,8 @@ export interface UpstreamConnection {
   readonly isClosed: boolean
   /** Closed because its server forgot the session, and with it what it kept for the client. */
   readonly hasLostSession?: boolean
+  /** What the server keeps for those who use the connection; undefined if it keeps nothing, as over HTTP without sessions. */
+  readonly context?: ServerContext | undefined
   /** Whether requests or subscriptions are active on it. */
   readonly isBusy: boolean
   /** Runs a call. */

@@ -2,8 +2,9 @@
  * A connection to a server with a handshake: sessions, server requests during calls, tasks. Presents such a server like
  * one of 2026-07-28.
  */
-import { connectionClosed } from '../failures.ts'
+import { connectionClosed, requireContext } from '../failures.ts'
 import type { Call, Notification, Outcome, InputRequest } from '../../core/call.ts'
+import type { ServerContext } from '../../core/slot.ts'
 import { spoolSlot } from '../../core/spool.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { type Exchange, type ExchangeMeter, onSentSlot } from '../../core/exchange.ts'
@@ -82,6 +83,7 @@ export class LegacyConnection implements UpstreamConnection {
   #renewing: Promise<void> | undefined
   #firstRoots: FirstRoots | undefined
   #handshakes = 0
+  #context: ServerContext | undefined
   #runsToolsAsTasks = false
   #isClosed = false
   #hasLostSession = false
@@ -137,6 +139,10 @@ export class LegacyConnection implements UpstreamConnection {
     return this.#hasLostSession
   }
 
+  get context(): ServerContext | undefined {
+    return this.#transport?.isStateless === true ? undefined : this.#context
+  }
+
   get isBusy(): boolean {
     return this.#peer.waiting > 0 || this.#notifications.hasListeners || this.#serverRequests.isOpen
   }
@@ -177,7 +183,10 @@ export class LegacyConnection implements UpstreamConnection {
     let handshakes = this.#handshakes
     try {
       // Nothing is sent while the session is being renewed.
-      if (this.#renewing) await this.#renewing
+      if (this.#renewing) {
+        await this.#renewing
+        requireContext(call, this.context)
+      }
       await this.#awaitRoots(active)
       handshakes = this.#handshakes
       return await this.#perform(active)
@@ -191,6 +200,7 @@ export class LegacyConnection implements UpstreamConnection {
       }
       // The server refused the request without processing it, so it may be sent again, once.
       if (handshakes === this.#handshakes) await this.#renew()
+      requireContext(call, this.context)
       return await this.#perform(active)
     } finally {
       this.#correlator.end(active)
@@ -322,6 +332,7 @@ export class LegacyConnection implements UpstreamConnection {
     this.#runsToolsAsTasks = runsToolsAsTasks(this.#discovered)
     this.#transport?.established?.(revision.name)
     this.#since = world.monotonic()
+    this.#context = { since: world.now() }
     const { roots } = this.#options
     if (capabilities.roots !== undefined && !roots)
       this.#firstRoots = new FirstRoots(() => this.#send('ping', Payload.of({})))

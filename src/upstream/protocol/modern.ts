@@ -1,5 +1,6 @@
 /** A connection to a server of 2026-07-28: stateless requests, input requests as results. */
-import { acceptsTaskSlot } from '../../core/slot.ts'
+import { acceptsTaskSlot, type ServerContext } from '../../core/slot.ts'
+import { world } from '../../core/world.ts'
 import { connectionClosed } from '../failures.ts'
 import type { UpstreamCall } from '../suspended-calls.ts'
 import type { Call, Client, Notification, Outcome, InputRequest } from '../../core/call.ts'
@@ -47,6 +48,7 @@ const STATE_KEY = 'server'
 export class ModernConnection implements UpstreamConnection {
   readonly era = 'modern'
   readonly canAsk = true
+  readonly context: ServerContext | undefined
   readonly #options: Options
   readonly #peer: JsonRpcPeer
   readonly #tools: ToolIndex
@@ -59,6 +61,8 @@ export class ModernConnection implements UpstreamConnection {
 
   private constructor(options: Options) {
     this.#options = options
+    // Over HTTP every request is independent; a process may keep something in memory.
+    this.context = options.mirrors ? undefined : { since: world.now() }
     const { meter, revision } = options
     this.#tools = new ToolIndex((params, client) => this.#own('tools/list', params, client))
     const absent = (): Promise<void> =>

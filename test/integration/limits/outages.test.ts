@@ -1,54 +1,18 @@
-import { once } from 'node:events'
-import { connect, createServer, type Server, type Socket } from 'node:net'
 import { setTimeout as pause } from 'node:timers/promises'
-import { expect, it, onTestFinished } from 'vitest'
+import { expect, it } from 'vitest'
 import { textOf } from '../../support/client/options.ts'
 import { until } from '../../support/condition.ts'
+import { doorTo } from '../../support/door.ts'
 import { callsOf, clientOf, codeOf, gatewayProcessTo, httpServer } from '../../support/journey.ts'
 import { objectAt } from '../../support/server/json.ts'
-
-/** A proxy to a server that can be closed: connections are then refused. */
-interface Door {
-  readonly url: string
-  shut(): Promise<void>
-  open(): Promise<void>
-}
-
-async function doorTo(url: string): Promise<Door> {
-  const target = new URL(url)
-  const sockets = new Set<Socket>()
-  let server: Server
-  let port = 0
-  const open = async (): Promise<void> => {
-    server = createServer((socket) => {
-      const behind = connect(Number(target.port), target.hostname)
-      for (const each of [socket, behind]) {
-        sockets.add(each)
-        each.on('error', () => each.destroy()).on('close', () => sockets.delete(each))
-      }
-      socket.pipe(behind).pipe(socket)
-    })
-    server.listen(port, '127.0.0.1')
-    await once(server, 'listening')
-    const address = server.address()
-    if (typeof address === 'object' && address) ({ port } = address)
-  }
-  const shut = async (): Promise<void> => {
-    const closed = once(server, 'close')
-    server.close()
-    for (const socket of sockets) socket.destroy()
-    await closed
-  }
-  await open()
-  onTestFinished(() => shut().catch(() => undefined))
-  return { url: `http://127.0.0.1:${port}${target.pathname}`, open, shut }
-}
 
 it('a call that could not be sent is retried once the server is up, only if the tool is idempotent', async () => {
   const server = await httpServer({ revision: '2026-07-28' })
   const door = await doorTo(server.url)
   const tools = { echo: { idempotent: true, retry: 4 }, big: { op: 'write', idempotent: false } }
-  const gateway = await gatewayProcessTo({ one: { url: door.url, revision: '2026-07-28', tools } })
+  const gateway = await gatewayProcessTo({
+    one: { url: door.url, revision: '2026-07-28', reconnect: '0s', tools },
+  })
   const client = await clientOf(gateway)
   expect(textOf(await client.request('tools/call', { name: 'echo', arguments: { first: 1 } }))).toContain(
     'first',

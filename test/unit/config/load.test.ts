@@ -157,6 +157,7 @@ describe('the smallest configuration', () => {
           trust: true,
           roots: 'off',
           startTimeout: 30_000,
+          reconnect: 3000,
           idle: 600_000,
           renames: {},
           tools: {},

@@ -36,6 +36,7 @@ function fake(isBusy: boolean): Fake {
 
 function pool(open: () => Promise<UpstreamConnection>): Pool<Principal | undefined> {
   return new Pool({
+    failurePause: 30_000,
     idle: 1000,
     open,
     owner: (key) => key ?? anonymous,
