@@ -7,6 +7,7 @@ import { concurrency } from './concurrency.ts'
 import { conformance } from './conformance/conformance.ts'
 import { confirm } from './confirm/confirm.ts'
 import { dashdash } from './describing/lists.ts'
+import { context } from './state/context.ts'
 import { contract } from './contract/contract.ts'
 import { errors } from './errors/errors.ts'
 import { discovery } from './discovery/discovery.ts'
@@ -90,6 +91,7 @@ const effect: Stage = [
   transactions, // a step that is not allowed is refused before an approval is asked for
   cost, // a replay costs nothing, and no approval is asked for what the budget does not cover
   argumentLimits, // the same: a refused call asks no one, and a replay takes nothing
+  context, // what relies on a context that is lost is refused before anyone is asked; a replay relies on none
   confirm, // the last gate before the outside world
   events, // what was refused or replayed did not happen
 ]

@@ -27,12 +27,8 @@ import type { UpstreamSettings } from '../core/settings.ts'
 import { Redactor, secretsOf } from '../core/text/redactor.ts'
 import { revealed } from '../core/text/secret.ts'
 import { method } from '../protocol/methods.ts'
-<<<<<<< HEAD
 import { common } from '../protocol/dialects.ts'
-import { checkedDeclaration, checkedPage } from '../protocol/server-shapes.ts'
-=======
 import { checkedDeclaration, checkedPage, entriesOf } from '../protocol/server-shapes.ts'
->>>>>>> 1484f313 (upstream: answer for servers that are away with their last lists)
 import { Connector, type Status } from './connector.ts'
 import { LastLists } from './last-lists.ts'
 import type { NoteStore } from './probe-notes.ts'
