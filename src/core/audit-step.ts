@@ -16,6 +16,8 @@ export interface ApprovalStep {
   readonly tool: string
   /** The arguments of the call. */
   readonly given: Readonly<Record<string, unknown>>
+  /** The arguments that the person changed. */
+  readonly changed?: readonly string[]
 }
 
 /** An operator's command-line action on a transaction, an operation, a subscription, or kept data. */

@@ -70,6 +70,9 @@ export interface AnswerDelivery {
 /** What becomes of the answer to a `tools/call`; absent where no client waits for it. */
 export const deliverySlot = new Slot<AnswerDelivery>('delivery')
 
+/** Gives back what is reserved for a call, because another one is made in its place; absent if nothing is reserved. */
+export const reservationSlot = new Slot<() => Promise<void>>('reservation')
+
 /** Whether the call has no request any more, so that its server may be silent; set where calls can become tasks. */
 export const detachedSlot = new Slot<() => boolean>('detached')
 

@@ -88,6 +88,8 @@ interface CallLayer {
    * `end` reports the findings, for a call that would go no further.
    */
   readonly dryRun: 'same' | 'absent' | ((target: Target, end: Handler) => Middleware | undefined)
+  /** Its decision depends on the arguments: a call whose approver changed them passes it again. */
+  readonly judgesArguments?: true
 }
 
 /** What the gateway answers itself. */

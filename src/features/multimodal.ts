@@ -37,6 +37,7 @@ export const multimodal: Feature<MultimodalSettings | false> = {
     }
     return {
       calls: {
+        judgesArguments: true,
         middleware: ({ upstream, method, name, isBuiltin }) => {
           if (method !== 'tools/call' || isBuiltin || upstream === undefined || name === undefined)
             return undefined

@@ -461,9 +461,16 @@ export class Gateway {
       operator: this.#operator,
       signInLink: this.#pageSignIn.link,
       onDecided: this.#observing.decided,
+      inputSchema: (upstream, tool) => this.#inputSchema(upstream, tool),
       log: this.#log,
       now: world.now,
     })
+  }
+
+  /** The input schema of a tool, if its server lists it in time. */
+  async #inputSchema(upstream: string, tool: string): Promise<unknown> {
+    const tools = await fromStore(this.#runtime.services.servers.tools(upstream))
+    return tools?.find(({ name }) => name === tool)?.definition.inputSchema
   }
 
   #frontPage(reader: Reader): Promise<string> {

@@ -44,6 +44,9 @@ export const CONFIRMATION_KEY = `${NS}/confirmation`
 /** The key of the facts about the call whose lost answer a result is, in `_meta` of the result. */
 export const LOST_ANSWER_KEY = `${NS}/lost_answer`
 
+/** The key of what an approver changed of the arguments of a call, in `_meta` of its result. */
+export const EDITED_KEY = `${NS}/edited`
+
 /** The key of the provenance in `_meta` of a result. */
 export const PROVENANCE_KEY = `${NS}/provenance`
 

@@ -14,6 +14,7 @@ import { isoTime } from '../core/time/waiting.ts'
 import type { UsedReference } from '../core/used-reference.ts'
 import { asJson, Collection, type RecordKind } from '../durable/collection.ts'
 import type { Store } from '../store/store.ts'
+import type { Edits } from './edits.ts'
 import { callerHash } from './principal.ts'
 
 /** A call that waits for approval. Stored under `approval/…` as JSON; times are milliseconds since 1970. */
@@ -48,6 +49,8 @@ export interface Approval {
   readonly typed?: string
   /** What the person may choose: that the decision also applies to later calls of the tool by this caller in this session. */
   readonly offer?: Pick<Remember, 'for' | 'max'>
+  /** The arguments that the person may change; absent if none may be changed. */
+  readonly editable?: readonly string[]
   /** The configuration that stops these confirmations, if the gateway's own risk classification requires them. */
   readonly stop?: StopAsking
   readonly createdAt: number
@@ -89,6 +92,8 @@ export interface Decision {
   readonly reason?: string
   /** The person chose what `offer` allows. */
   readonly remember?: true
+  /** What the person changed of the arguments. */
+  readonly edited?: Edits
 }
 
 /** A request for an approval; `ttl` is how long people have to decide, in milliseconds. */
@@ -361,6 +366,12 @@ function notOffered(): GatewayError {
   )
 }
 
+function notEditable(argument: string): GatewayError {
+  return new GatewayError('INVALID_INPUT', 'This argument of the call cannot be changed.', {
+    field: argument,
+  })
+}
+
 function tooMany(): GatewayError {
   return new GatewayError('QUOTA_EXHAUSTED', 'Too many calls of this caller wait for approval.', {
     suggestion: 'Have the waiting calls approved or denied, or wait until they expire.',
@@ -426,9 +437,10 @@ export function isMistyped(
 /** The audit record of a decision. */
 export function stepOf(
   { id, caller, upstream, tool, arguments: given }: Approval,
-  { by, via, verdict }: Pick<Decision, 'by' | 'via' | 'verdict'>,
+  { by, via, verdict, edited }: Pick<Decision, 'by' | 'via' | 'verdict' | 'edited'>,
 ): ApprovalStep {
-  return { approval: id, by, via, verdict, caller, upstream, tool, given }
+  const changed = edited && Object.keys(edited)
+  return { approval: id, by, via, verdict, caller, upstream, tool, given, ...(changed && { changed }) }
 }
 
 /** How long an approved call can still be made after the last approval, at least, in milliseconds. */
@@ -443,6 +455,8 @@ export function checkDecision(approval: Approval, decision: Decision): Partial<A
   const { status, decisions, needed, offer } = approval
   if (status !== 'pending') throw conflict(`The approval is already ${status}.`)
   if (decision.remember && !offer) throw notOffered()
+  const changed = Object.keys(decision.edited ?? {}).find((name) => !approval.editable?.includes(name))
+  if (changed !== undefined) throw notEditable(changed)
   const all = [...decisions, decision]
   if (decision.verdict === 'denied') return { decisions: all, status: 'denied' }
   const people = new Set(decisions.map(personOf))
@@ -496,6 +510,7 @@ export function approvalView(approval: Approval): Readonly<Record<string, unknow
     ...(approvers.length > 0 && { approvers }),
     ...(typed !== undefined && { typed }),
     ...(offer && { may_remember: { calls: offer.max, seconds: offer.for / 1000 } }),
+    ...(approval.editable && { may_change: approval.editable }),
     ...(stop && { to_be_asked_no_more: stop }),
     decisions: decisions.map(({ at, ...decision }) => ({ ...decision, at: isoTime(at) })),
   }

@@ -42,8 +42,10 @@ interface ApprovingOptions {
   /** The tool as its server lists it. */
   readonly tool?: string
   readonly description?: string
-  /** What the configuration says of the tool. */
+  readonly inputSchema?: Json
+  /** What the configuration says of the tool, and of its server. */
   readonly rules?: Json
+  readonly server?: Json
   /** Further arguments of `gatehouse serve`. */
   readonly args?: readonly string[]
 }
@@ -51,11 +53,12 @@ interface ApprovingOptions {
 /** Starts the gateway and the server, until the test is over. */
 export async function approvingGateway(options: ApprovingOptions = {}): Promise<Approving> {
   const { config = {}, tool = 'wipe', description = 'Wipes a disk.', rules = {}, args = [] } = options
+  const { inputSchema = { type: 'object' } } = options
   const ran: Json[] = []
   const definition = {
     name: tool,
     description,
-    inputSchema: { type: 'object' },
+    inputSchema,
     annotations: { destructiveHint: true },
   }
   const server = await scriptedServer(
@@ -70,7 +73,13 @@ export async function approvingGateway(options: ApprovingOptions = {}): Promise<
   )
   onTestFinished(() => server.close())
   const upstreams = {
-    disks: { url: server.url, transport: 'streamable', revision: '2025-11-25', tools: { [tool]: rules } },
+    disks: {
+      url: server.url,
+      transport: 'streamable',
+      revision: '2025-11-25',
+      tools: { [tool]: rules },
+      ...options.server,
+    },
   }
   const features = withScripts(config['features'])
   const gateway = await startGateway({ ...config, features, upstreams }, { args })

@@ -4,6 +4,7 @@ import { codePointName, splitHidden, visibleText } from '../../core/text/escape.
 import { valueText } from '../../core/text/value-text.ts'
 import { escapeHtml } from '../../core/web.ts'
 import { type Approval, type Decision, approvedCount, changeTitle } from '../../records/approvals.ts'
+import { editableText } from '../../records/edits.ts'
 import type { PageUser } from './page-users.ts'
 import { originText } from '../../records/plain-name.ts'
 
@@ -15,8 +16,11 @@ interface ApprovalPage {
   readonly pageUser: PageUser
   /** The anti-forgery token of the form. */
   readonly token: string
-  /** What is wrong with the submitted form. */
+  /** What is wrong with the submitted form, and with single arguments in it. */
   readonly problem?: string | undefined
+  readonly argumentProblems?: Readonly<Record<string, string>> | undefined
+  /** The arguments as they were typed, if they are wrong. */
+  readonly typedArguments?: Readonly<Record<string, string>> | undefined
   /** The id of another approval that the page user may decide. */
   readonly next?: string | undefined
   /** In milliseconds since 1970. */
@@ -177,17 +181,22 @@ ${displayJson(sent, 'Arguments as sent')}`
 
 function decisionsHtml(decisions: readonly Decision[]): string {
   if (decisions.length === 0) return ''
-  const rows = decisions.map(({ by, via, verdict, at, reason, remember }) => {
+  const rows = decisions.map(({ by, via, verdict, at, reason, remember, edited = {} }) => {
     const why = reason === undefined ? '' : `<br>${displayWord(reason)}`
-    return `<li><strong>${verdict === 'approved' ? 'Approved' : 'Denied'}</strong> by ${displayWord(by)} (${methods[via]}), ${timeHtml(at)}${remember ? ', also for later calls of this tool' : ''}${why}</li>`
+    const changes = Object.entries(edited).map(
+      ([name, text]) => `<br>changed ${displayWord(name)} to <code>${displayWord(text)}</code>`,
+    )
+    return `<li><strong>${verdict === 'approved' ? 'Approved' : 'Denied'}</strong> by ${displayWord(by)} (${methods[via]}), ${timeHtml(at)}${remember ? ', also for later calls of this tool' : ''}${why}${changes.join('')}</li>`
   })
   return `<h2>Decisions</h2>\n<ul>${rows.join('\n')}</ul>`
 }
 
-function formHtml({ approval, pageUser, token }: ApprovalPage): string {
+function formHtml(page: ApprovalPage): string {
+  const { approval, pageUser, token } = page
   const { status, typed, offer, decisions, needed } = approval
   const isPerson = pageUser.via === 'code' ? isOperator : (each: Decision) => each.by === pageUser.by
-  if (status === 'approved') return '<p>The call runs once, when it is repeated.</p>'
+  if (status === 'approved')
+    return '<p>The call runs once: now if it waits for this, otherwise when it is repeated.</p>'
   if (status !== 'pending') return ''
   if (decisions.some(isPerson))
     return `<p>You have approved this call. It needs the approval of ${needed} people.</p>`
@@ -211,9 +220,41 @@ ${box}
 <button name="verdict" value="denied" formnovalidate>Deny</button>
 <button class="approve" name="verdict" value="approved">Approve</button>
 </div>
+${editHtml(page)}
 </form>
 <p class="size">You decide as ${displayWord(pageUser.by)} (${methods[pageUser.via]}).</p>`
 }
+
+/** The fields in which a person changes arguments before approving. */
+function editHtml({ approval, pageUser, argumentProblems = {}, typedArguments = {} }: ApprovalPage): string {
+  const { editable = [], arguments: given } = approval
+  if (editable.length === 0 || !mayEdit(pageUser)) return ''
+  const fields = editable.map((name, index) => {
+    const problem = argumentProblems[name]
+    const text = typedArguments[name] ?? editableText(given[name])
+    const about = problem === undefined ? '' : ` aria-invalid="true" aria-describedby="problem-${index}"`
+    const rows = Math.min(12, text.split('\n').length + 1)
+    // The first line break in a text area is not part of its text.
+    return `<label for="argument-${index}">${displayWord(name)}</label>
+${problem === undefined ? '' : `<p class="notice" id="problem-${index}">${displayText(problem)}</p>\n`}<textarea id="argument-${index}" name="${escapeHtml(ARGUMENT_PREFIX + name)}" rows="${rows}" spellcheck="false" autocapitalize="none"${about}>
+${escapeHtml(text)}</textarea>`
+  })
+  const isOpen = Object.keys(argumentProblems).length > 0
+  return `<details${isOpen ? ' open' : ''}>
+<summary>Change arguments</summary>
+${fields.join('\n')}
+<div class="buttons"><button name="verdict" value="${EDITED_VERDICT}">Approve with these arguments</button></div>
+</details>`
+}
+
+/** Whether a person may change arguments: a program with a token only decides. */
+export function mayEdit({ via }: PageUser): boolean {
+  return via !== 'token'
+}
+
+/** The names of the fields of arguments begin with this, and the verdict that they belong to. */
+export const ARGUMENT_PREFIX = 'argument.'
+export const EDITED_VERDICT = 'approved_with_changes'
 
 /** Links to other approvals. */
 function navigationHtml({ next }: ApprovalPage): string {

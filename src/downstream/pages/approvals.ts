@@ -22,18 +22,22 @@ import {
   type Decision,
   approvalView,
 } from '../../records/approvals.ts'
+import { editableText, editProblems, type Edits, readEdit } from '../../records/edits.ts'
 import type { Store } from '../../store/store.ts'
 import type { Bodies } from '../http/body.ts'
 import {
+  ARGUMENT_PREFIX,
   approvalPage,
   approvalsPage,
   codePage,
+  EDITED_VERDICT,
+  mayEdit,
   refusalPage,
   signInPage,
   MAX_REASON_LENGTH,
 } from './approval-page.ts'
 import { type Operator, isByCode, type PageUser, pageUserOf } from './page-users.ts'
-import { isObject } from '../../core/json/json.ts'
+import { asObject, isObject } from '../../core/json/json.ts'
 import { duplicateKey, parseJson } from '../../core/json/read.ts'
 
 // Style and script of the approval pages, inline, with hashes in the content security policy.
@@ -74,6 +78,9 @@ li { border-top: 1px solid var(--line); padding: .75rem 0 }
 li a { font-weight: 600; display: inline-block; padding: .5rem 0 }
 label { display: block; margin: 1rem 0 .25rem }
 input { font: inherit; width: 100%; min-height: 2.75rem; padding: .5rem .75rem; border: 1px solid var(--faint); border-radius: .375rem; background: var(--back); color: var(--text) }
+textarea { font: .9375rem/1.45 ui-monospace, monospace; width: 100%; padding: .5rem .75rem; border: 1px solid var(--faint); border-radius: .375rem; background: var(--back); color: var(--text); resize: vertical }
+details { margin-top: 1.25rem }
+summary { cursor: pointer; padding: .5rem 0 }
 input[type='checkbox'] { width: 1.25rem; min-height: 1.25rem; margin: 0 .5rem 0 0; vertical-align: text-bottom }
 .buttons { display: flex; flex-wrap: wrap; gap: .75rem; margin-top: 1.25rem }
 button { flex: 1 1 8rem; font: inherit; font-weight: 600; min-height: 3rem; padding: .5rem 1rem; border-radius: .375rem; border: 2px solid var(--text); background: var(--back); color: var(--text); cursor: pointer }
@@ -106,6 +113,8 @@ export interface ConfirmOptions {
   readonly bodies: Bodies
   /** Called after every decision. */
   onDecided(step: ApprovalStep): void
+  /** The input schema of a tool; undefined if it is not known. */
+  inputSchema(upstream: string, tool: string): Promise<unknown>
   readonly log: Log
   /** In milliseconds since 1970. */
   now(): number
@@ -200,14 +209,17 @@ class ApprovalPages {
   }
 
   async #answerApproval(context: PageContext, pageUser: PageUser, result: FormResult): Promise<Response> {
-    const { approval, problem } = result
+    const { approval, problem, ...typed } = result
     if (isProgram(context)) {
-      if (problem !== undefined) throw new GatewayError('INVALID_INPUT', problem, { field: 'typed' })
+      const [field = 'typed'] = Object.keys(typed.argumentProblems ?? {})
+      const why = typed.argumentProblems?.[field] ?? problem
+      if (why !== undefined) throw new GatewayError('INVALID_INPUT', why, { field })
       return answerJson(context, approvalView(approval), 200)
     }
     const token = await this.#guard.token(approval.id, pageUser)
     const next = await this.#nextFor(pageUser, approval)
-    const page = approvalPage({ approval, pageUser, token, problem, next, now: this.#options.now() })
+    const now = this.#options.now()
+    const page = approvalPage({ ...typed, approval, pageUser, token, problem, next, now })
     return answerPage(context, page, problem === undefined ? 200 : 400)
   }
 
@@ -233,8 +245,14 @@ class ApprovalPages {
       ? context.req.header('authorization') !== undefined && pageUser.via !== 'code'
       : await this.#guard.matches(form.token ?? '', approval.id, pageUser)
     if (!isIntended) throw notFromHere()
-    const { onDecided } = this.#options
-    const result = await decide(approval, { pageUser, form, approvals: this.#approvals, onDecided })
+    const { onDecided, inputSchema } = this.#options
+    const result = await decide(approval, {
+      pageUser,
+      form,
+      approvals: this.#approvals,
+      onDecided,
+      inputSchema,
+    })
     return this.#answerApproval(context, pageUser, result)
   }
 
@@ -301,34 +319,76 @@ interface DecisionContext {
   readonly form: Form
   approvals(): Approvals
   onDecided(step: ApprovalStep): void
+  readonly inputSchema: ConfirmOptions['inputSchema']
 }
 
 /** An approval after a form was submitted. */
 interface FormResult {
   readonly approval: Approval
-  /** What is wrong with the form. */
+  /** What is wrong with the form, and with single arguments in it, as they were typed. */
   readonly problem?: string
+  readonly argumentProblems?: Readonly<Record<string, string>>
+  readonly typedArguments?: Form['arguments']
 }
 
 /** Carries out a submitted form. @throws INVALID_INPUT without a verdict, and what `Approvals.decide` throws */
 async function decide(
   approval: Approval,
-  { pageUser, form, approvals, onDecided }: DecisionContext,
+  { pageUser, form, approvals, onDecided, inputSchema }: DecisionContext,
 ): Promise<FormResult> {
-  const { verdict, reason, typed, remember } = form
+  const { verdict, reason, typed, remember, arguments: typedArguments } = form
   if (!verdict)
     throw new GatewayError('INVALID_INPUT', 'The verdict must be approved or denied.', { field: 'verdict' })
   if (isMistyped(approval, { verdict, entered: typed }))
     return { approval, problem: 'The typed text does not match. Nothing was decided.' }
+  if (typedArguments && !mayEdit(pageUser))
+    throw new GatewayError(
+      'PERMISSION_DENIED',
+      'A program that decides with a token cannot change arguments.',
+    )
+  const { edited, ...wrong } = typedArguments
+    ? await readArguments(approval, typedArguments, inputSchema)
+    : {}
+  if (Object.keys(wrong).length > 0) return { approval, ...wrong }
   const decision = {
     ...pageUser,
     verdict,
     ...(reason !== undefined && { reason }),
     ...(remember && { remember }),
+    ...(edited && { edited }),
   }
   const after = await approvals().decide(approval.id, decision)
   onDecided(stepOf(after, decision))
   return { approval: after }
+}
+
+/** The changed arguments of a form, or what is wrong with them. */
+async function readArguments(
+  { arguments: given, upstream, tool, editable = [] }: Approval,
+  typedArguments: NonNullable<Form['arguments']>,
+  inputSchema: ConfirmOptions['inputSchema'],
+): Promise<Omit<FormResult, 'approval'> & { readonly edited?: Edits }> {
+  const edited: Record<string, string> = {}
+  const problems: Record<string, string> = {}
+  for (const [name, text] of Object.entries(typedArguments)) {
+    try {
+      const edit = readEdit(text, editable.includes(name) ? given[name] : undefined)
+      if (edit !== undefined) edited[name] = edit
+    } catch (error) {
+      problems[name] = asGatewayError(error).message
+    }
+  }
+  const schema = await inputSchema(upstream, tool)
+  const argumentProblems = { ...editProblems(schema, given, edited), ...problems }
+  if (Object.keys(argumentProblems).length > 0)
+    return {
+      problem: 'The changed arguments are not valid. Nothing was decided.',
+      argumentProblems,
+      typedArguments,
+    }
+  if (Object.keys(edited).length === 0)
+    return { problem: 'No argument was changed. Nothing was decided.', typedArguments }
+  return { edited }
 }
 
 const TERMINAL = 'The operator of the gateway can decide with gatehouse approvals.'
@@ -428,6 +488,8 @@ interface Form {
   readonly verdict?: Decision['verdict']
   readonly reason?: string
   readonly typed?: string
+  /** The arguments as they are typed, if the person changes some. */
+  readonly arguments?: Readonly<Record<string, string>>
   /** The approval shall apply to later calls too. */
   readonly remember?: true
   /** The anti-forgery token of the form. */
@@ -460,7 +522,10 @@ function formOf(fields: Readonly<Record<string, unknown>>): Form {
     if (value === undefined || typeof value === 'string') return value
     throw new GatewayError('INVALID_INPUT', `${name} must be a string.`, { field: name })
   }
-  const verdict = (['approved', 'denied'] as const).find((each) => each === fields.verdict)
+  const isEdited = fields.verdict === EDITED_VERDICT
+  const verdict = isEdited
+    ? 'approved'
+    : (['approved', 'denied'] as const).find((each) => each === fields.verdict)
   const reason = field('reason')?.trim()
   if (reason !== undefined && reason.length > MAX_REASON_LENGTH)
     throw new GatewayError('INVALID_INPUT', `A reason may have at most ${MAX_REASON_LENGTH} characters.`, {
@@ -472,10 +537,24 @@ function formOf(fields: Readonly<Record<string, unknown>>): Form {
     ...(verdict && { verdict }),
     ...(reason !== undefined && reason !== '' && { reason }),
     ...(typed !== undefined && { typed }),
+    ...(isEdited && { arguments: typedArgumentsOf(fields) }),
     ...(isRemembered && { remember: true }),
     ...(token !== undefined && { token }),
     ...(code !== undefined && { code }),
   }
+}
+
+/** The fields of arguments, or the member `arguments` of JSON. */
+function typedArgumentsOf(fields: Readonly<Record<string, unknown>>): Readonly<Record<string, string>> {
+  const typed = Object.entries(fields).flatMap(([name, value]) =>
+    name.startsWith(ARGUMENT_PREFIX) && typeof value === 'string'
+      ? [[name.slice(ARGUMENT_PREFIX.length), value] as const]
+      : [],
+  )
+  const values = Object.entries(asObject(fields.arguments)).map(
+    ([name, value]) => [name, editableText(value)] as const,
+  )
+  return Object.fromEntries([...typed, ...values])
 }
 
 /** A ticked checkbox, or its JSON equivalent. @throws INVALID_INPUT */

@@ -59,6 +59,7 @@ import {
   confirmationRequestOf,
 } from './request.ts'
 import { needsConfirmation, ruleOf, riskOf, neverNeedsConfirmation, type Rule } from './rules.ts'
+import { editableOf, runEdited } from './edited-call.ts'
 import { Waiting, waitOf } from './waiting.ts'
 import { type ConfirmSettings, confirmSchema } from '../settings/effect.ts'
 import { type ConfirmationForecast, withFinding } from '../../core/dry-run.ts'
@@ -66,6 +67,7 @@ import { canAsk, requestForm, changedRequest, readForm, useOnce, requestUrl, rea
 import { asGatewayError, GatewayError, invalidParam } from '../../core/error.ts'
 import { oneLine } from '../../core/text/escape.ts'
 import { namesArgument } from '../../core/tool-call.ts'
+import type { Edits } from '../../records/edits.ts'
 import { keepUsed, unknownReference } from '../../records/references.ts'
 import { stepSlot } from '../../records/transactions.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
@@ -73,7 +75,16 @@ import { asCalled } from '../../core/judgement/call.ts'
 
 type Deps = Pick<
   Services,
-  'log' | 'scope' | 'store' | 'servers' | 'descriptions' | 'identity' | 'pages' | 'features' | 'gateway'
+  | 'log'
+  | 'scope'
+  | 'store'
+  | 'servers'
+  | 'invoker'
+  | 'descriptions'
+  | 'identity'
+  | 'pages'
+  | 'features'
+  | 'gateway'
 >
 
 /** Requires confirmation before harmful calls: by the person at the client, or by others on a page of the gateway. */
@@ -266,7 +277,7 @@ async function mustKeepData(call: Call, { deps, rule, settings }: ConfirmContext
 
 async function runConfirmed(
   subject: ConfirmationRequest,
-  { grant, isFresh, isChosen = false, call = subject.call }: Confirmed,
+  { grant, isFresh, isChosen = false, edited, call = subject.call }: Confirmed,
   context: ConfirmContext,
   next: Handler,
 ): Promise<Outcome> {
@@ -275,8 +286,42 @@ async function runConfirmed(
     await memory.keep(subject, grant, rule)
     logRemembered(subject, grant, context)
   }
-  const isStated = statesConfirmation(subject.entry.definition)
-  return run({ ...subject, call: isStated ? withFlag(call) : call }, grant, { next, deps })
+  if (!edited) return runGranted({ ...subject, call }, grant, { next, deps })
+  const make: Handler = (changed) => {
+    const own = changedSubject(changed, subject, context)
+    return runGranted(own, grant, { next, deps, asked: { ...stateOf(subject), edited } })
+  }
+  return runEdited(call, edited, { grant, make, deps })
+}
+
+function runGranted(
+  subject: ConfirmationRequest,
+  grant: Grant,
+  options: Parameters<typeof run>[2],
+): Promise<Outcome> {
+  const { call, entry } = subject
+  return run(
+    { ...subject, call: statesConfirmation(entry.definition) ? withFlag(call) : call },
+    grant,
+    options,
+  )
+}
+
+/** What was confirmed of a call whose approver changed its arguments. @throws INVALID_INPUT */
+function changedSubject(
+  call: Call,
+  { entry }: ConfirmationRequest,
+  { rule, server, deps }: ConfirmContext,
+): ConfirmationRequest {
+  const changed = asCalled(listedTool(call) ?? describeByName(call, deps) ?? entry, call)
+  // The step is recorded as one that need not be undone.
+  if (stepSlot.of(call) && isRead(entry) && !isRead(changed))
+    throw new GatewayError('INVALID_INPUT', 'A step that only reads cannot be changed into one that writes.')
+  return confirmationRequestOf(call, changed, rule, server)
+}
+
+function isRead({ classification }: Descriptor): boolean {
+  return classification.op === 'read'
 }
 
 /** The call as a server expects it that asks for confirmations itself, by the extension proposals. */
@@ -315,7 +360,7 @@ async function confirmed(
   const now = world.now()
   if (state?.kind === 'granted' && state.digest === digest) {
     await useOnce(state.nonce, deps.store, STATE_TTL_MS)
-    return { grant: state.grant, isFresh: false }
+    return { grant: state.grant, isFresh: false, ...(state.edited && { edited: state.edited }) }
   }
   const changed = changedRequest(state, subject)
   // The rules may have changed in the meantime: what others have to approve, the caller cannot confirm.
@@ -451,7 +496,8 @@ async function awaitApproval(
 function resolveApproval(approval: Approval | undefined, call: Call): Confirmed | undefined {
   if (approval?.status === 'approved') {
     const isChosen = approval.decisions.some(({ remember }) => remember)
-    return { grant: grantOf(approval), isFresh: true, isChosen }
+    const edited = approval.decisions.find((decision) => decision.edited)?.edited
+    return { grant: grantOf(approval), isFresh: true, isChosen, ...(edited && { edited }) }
   }
   if (approval?.status !== 'denied') return undefined
   const denial = approval.decisions.find(({ verdict }) => verdict === 'denied')
@@ -477,7 +523,9 @@ async function requestApproval(
   await mustKeepData(subject.call, context)
   const open = await approvals.peek(draft)
   const change = open?.approval.status === 'pending' ? undefined : await changeOf(subject, deps)
-  const result = await approvals.request({ ...draft, ...(change && { change }) })
+  const editable = context.settings.edit ? editableOf(draft, subject) : []
+  const request = { ...draft, ...(change && { change }), ...(editable.length > 0 && { editable }) }
+  const result = await approvals.request(request)
   const { id, upstream, tool, caller, kind } = result.approval
   // A waiting call is repeated many times; it is logged once.
   if (result.isNew) {
@@ -714,6 +762,8 @@ interface Confirmed {
   readonly isFresh: boolean
   /** The person chose that the decision applies to further calls of the tool. */
   readonly isChosen?: boolean
+  /** What the approver changed of the arguments. */
+  readonly edited?: Edits
   /** The call with which to continue, after a wait. */
   readonly call?: Call
 }

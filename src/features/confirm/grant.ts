@@ -9,7 +9,8 @@ import type { Call, Handler, Outcome } from '../../core/call.ts'
 import { type Descriptor, type Risk, riskRanks } from '../../core/descriptor.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject, canonical, readJson } from '../../core/json/json.ts'
-import type { Approval } from '../../records/approvals.ts'
+import type { Approval, ApprovalRequest } from '../../records/approvals.ts'
+import type { Edits } from '../../records/edits.ts'
 import { Collection, type RecordKind } from '../../durable/collection.ts'
 import type { Store } from '../../store/store.ts'
 import type { Services } from '../feature.ts'
@@ -34,11 +35,18 @@ export function grantOf({ id, decisions, createdAt }: Approval): Grant {
   }
 }
 
+interface RunOptions {
+  readonly next: Handler
+  readonly deps: Deps
+  /** The call that the person was asked about, if it is another one, and how it was changed. */
+  readonly asked?: Pick<ApprovalRequest, 'digest' | 'written'> & { readonly edited?: Edits }
+}
+
 /** Runs a confirmed call. The result contains the signed decision. */
 export async function run(
   subject: ConfirmationRequest,
   grant: Grant,
-  { next, deps }: { readonly next: Handler; readonly deps: Deps },
+  { next, deps, asked = stateOf(subject) }: RunOptions,
 ): Promise<Outcome> {
   const { call, argumentsDigest, entry } = subject
   call.logFields.set('approval', grant.approval)
@@ -46,7 +54,7 @@ export async function run(
   const outcome = await next(call)
   // The server may request input too; the person is not asked again when the responses arrive.
   if (outcome.kind !== 'result') {
-    const state = { kind: 'granted', nonce: world.randomUUID(), ...stateOf(subject), grant }
+    const state = { kind: 'granted', nonce: world.randomUUID(), ...asked, grant }
     return { ...outcome, requestState: { ...outcome.requestState, [STATE_KEY]: state } }
   }
   const { approval, by, via, at } = grant
@@ -118,7 +126,13 @@ export type ConfirmState = (
       readonly again?: { readonly isChosen: boolean }
     }
   | { readonly kind: 'opened'; readonly approval: string }
-  | { readonly kind: 'granted'; readonly nonce: string; readonly grant: Grant }
+  | {
+      readonly kind: 'granted'
+      readonly nonce: string
+      readonly grant: Grant
+      /** What the approver changed of the arguments: with that the call continues. */
+      readonly edited?: Edits
+    }
 ) & {
   readonly digest: string
   /** Identifies a call with references as it was written. */

@@ -2,6 +2,7 @@
 import type { Call, Handler, Outcome } from '../../core/call.ts'
 import type { Quota } from '../../core/descriptor.ts'
 import { GatewayError } from '../../core/error.ts'
+import { reservationSlot } from '../../core/slot.ts'
 import { type Decimal, decimalOf, decimalText, isMore, plus, ZERO } from '../../core/json/exact-number.ts'
 import { Collection, type RecordKind } from '../../durable/collection.ts'
 import { CONFIRMATION_KEY } from '../../protocol/meta-keys.ts'
@@ -139,13 +140,23 @@ export async function settled<Taken>(call: Call, next: Handler, charge: Charge<T
   if (call.requestState[CHARGED_KEY] === true) return asCharged(await next(call))
   const taken = await charge.reserve()
   if (taken === undefined) return next(call)
+  let isReserved = true
+  const giveBack = async (): Promise<void> => {
+    if (isReserved) await charge.refund()
+    isReserved = false
+  }
+  const above = reservationSlot.of(call)
+  const giveBackAll = async (): Promise<void> => {
+    await giveBack()
+    await above?.()
+  }
   try {
-    const outcome = await next(call)
-    if (isExecuted(outcome)) charge.executed?.(taken)
-    else await charge.refund()
+    const outcome = await next(reservationSlot.set(call, giveBackAll))
+    if (!isExecuted(outcome)) await giveBack()
+    else if (isReserved) charge.executed?.(taken)
     return outcome.kind === 'task' ? asCharged(outcome) : outcome
   } catch (error) {
-    if (isNotExecuted(error)) await charge.refund()
+    if (isNotExecuted(error)) await giveBack()
     throw error
   }
 }

@@ -28,6 +28,7 @@ export const argumentLimits: Feature<ArgumentLimitSettings> = {
   ...argumentLimitsSchema,
   create: (settings, deps) => ({
     calls: {
+      judgesArguments: true,
       middleware: ({ upstream, method, name, isBuiltin }) => {
         if (method !== 'tools/call' || isBuiltin || upstream === undefined || name === undefined)
           return undefined

@@ -27,6 +27,7 @@ export const cost: Feature<CostSettings> = {
   ...costSchema,
   create: (settings, deps) => ({
     calls: {
+      judgesArguments: true,
       middleware: ({ upstream, method, name, isBuiltin }) => {
         if (method !== 'tools/call' || isBuiltin || upstream === undefined || name === undefined)
           return undefined

@@ -61,6 +61,7 @@ export const permissions: Feature<PermissionSettings | false> = {
     const negotiate = answerNegotiate(settings, sessions, deps)
     return {
       calls: {
+        judgesArguments: true,
         middleware: (target) => {
           if (isProtocolNotification(target.method)) return undefined
           return guarding(target)

@@ -250,6 +250,10 @@ export const confirmSchema = defineSettings({
       { for: '1h', max: 100, offer: true },
       'Confirm several calls of a tool in one session at once: always, or with `offer: on` if the person chooses so. By default it is offered, and `off` in the corporate profile.',
     ),
+    edit: flag(
+      true,
+      'Whether the person who approves a call on its page may change its arguments. See [Changing a call](safe-actions-reference.md#changing-a-call).',
+    ),
     rollbacks: flag(false, 'Whether undoing an action requires confirmation too.'),
     accept_bare_flag: flag(
       false,

@@ -41,6 +41,7 @@ export const validate: Feature<ValidateSettings> = {
     const rulesOf = cachedRules(deps)
     return {
       calls: {
+        judgesArguments: true,
         middleware: ({ upstream, method }) => {
           if (method !== 'tools/call') return undefined
           const { input, output: outputMode } = settings(upstream)

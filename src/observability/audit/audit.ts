@@ -111,6 +111,8 @@ export class Audit {
       approval: logFields.get('approval'),
       approved_by: logFields.get('approved_by'),
       declined_by: logFields.get('declined_by'),
+      edited_as: logFields.get('edited_as'),
+      edited_from: logFields.get('edited_from'),
       outcome: ending.outcome,
       replayed: logFields.get('replayed'),
       dry_run: logFields.get(DRY_RUN),
@@ -145,7 +147,7 @@ export class Audit {
   }
 
   /** Records a decision on a call that waits for approval. */
-  decided({ by, via, verdict, approval, caller, upstream, tool, given }: ApprovalStep): void {
+  decided({ by, via, verdict, approval, caller, upstream, tool, given, changed }: ApprovalStep): void {
     const at = now()
     this.#add(() => ({
       ...at,
@@ -157,6 +159,7 @@ export class Audit {
       caller,
       upstream,
       tool,
+      changed,
       arguments_digest: this.#digest(given),
     }))
   }

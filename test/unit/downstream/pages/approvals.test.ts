@@ -80,6 +80,7 @@ function site(config: Json = byPassword): Site {
     bodies: new Bodies(),
     signInLink,
     onDecided: (step) => void steps.push(step),
+    inputSchema: async () => undefined,
     log: silentLog,
     now: () => now,
   })
@@ -467,6 +468,7 @@ describe('a failing store', () => {
       bodies: new Bodies(),
       signInLink: () => undefined,
       onDecided: () => expect.unreachable(),
+      inputSchema: async () => undefined,
       log: silentLog,
       now: Date.now,
     })

@@ -115,6 +115,38 @@ describe('a client without elicitation', () => {
     expect(one.served).toHaveLength(0)
   })
 
+  it('a call with changed arguments continues with them when its server requests input', async () => {
+    let rounds = 0
+    const ask: Outcome = { kind: 'input_required', inputRequests: {}, requestState: { upstream: 'more' } }
+    const one = bench({
+      serve: async () => (rounds++ === 0 ? ask : { kind: 'result', result: Payload.of({ content: [] }) }),
+    })
+    const args = { owner: 'octo', repo: 'test-repo', id: 7 }
+    await one.call({ client: plain }, args)
+    const id = await pendingId(one)
+    expect(await one.approvals.find(id)).toMatchObject({ editable: ['owner', 'repo', 'id'] })
+    await one.approvals.decide(id, { ...operator, edited: { id: '9007199254740993' } })
+    const { requestState } = asked(await one.call({ client: plain }, args))
+    const last = await one.call({ client: plain, requestState }, args)
+    expect(text(last)).toContain('id is 9007199254740993')
+    const sent = one.served.map(({ params }) => params.at('arguments')?.text)
+    const changed = '{"owner":"octo","repo":"test-repo","id":9007199254740993}'
+    expect(sent).toEqual([changed, changed])
+    expect(one.served[1]?.requestState).toEqual({ upstream: 'more' })
+    await expect(one.call({ client: plain, requestState }, args)).rejects.toMatchObject({
+      code: 'CONFIRMATION_TOKEN_INVALID',
+    })
+  })
+
+  it('only arguments that may be changed are', async () => {
+    const one = bench()
+    await one.call({ client: plain })
+    const decision = { ...operator, edited: { other: '1' } }
+    await expect(one.approvals.decide(await pendingId(one), decision)).rejects.toMatchObject({
+      code: 'INVALID_INPUT',
+    })
+  })
+
   it('a denial is reported once, with its reason', async () => {
     const one = bench()
     await one.call({ client: plain })

@@ -23,6 +23,7 @@ export const confirmDefaults: ConfirmSettings = {
   approval_ttl: 3_600_000,
   wait: 0,
   remember: false,
+  edit: true,
   rollbacks: false,
   accept_bare_flag: false,
   approve_by_command: 'terminal',
