@@ -1,10 +1,12 @@
 // A peer on the official Go SDK: `peer serve stdio`, `peer serve http PORT`, `peer call URL` or `peer call COMMAND ARG...`.
 //
 // The server has the five tools that every peer server here has: echo, add, count (progress), ask (elicitation) and
-// fail. The client runs the journey that every peer client here runs, and prints what it saw as one line of JSON.
+// fail. The client runs the journey that every peer client here runs, and prints what it saw as one line of JSON. If
+// PEER_AGAIN is set, it runs it again, with the same session, after each line on its standard input.
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -138,6 +140,24 @@ func call(target []string) error {
 		return err
 	}
 	defer session.Close()
+	if err := journey(ctx, session, found); err != nil {
+		return err
+	}
+	if _, again := os.LookupEnv("PEER_AGAIN"); !again {
+		return nil
+	}
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		found.mu.Lock()
+		found.Tools, found.Progress, found.Questions = nil, nil, nil
+		found.mu.Unlock()
+		if err := journey(ctx, session, found); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func journey(ctx context.Context, session *mcp.ClientSession, found *seen) error {
 	found.Revision = session.InitializeResult().ProtocolVersion
 	listed, err := session.ListTools(ctx, nil)
 	if err != nil {

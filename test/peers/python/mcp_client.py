@@ -1,6 +1,7 @@
 """A client on the official Python SDK, 1.x or 2.x: `mcp_client.py URL` or `mcp_client.py COMMAND ARG...`.
 
-It runs the journey that every peer client here runs, and prints what it saw as one line of JSON.
+It runs the journey that every peer client here runs, and prints what it saw as one line of JSON. If PEER_AGAIN is set, it
+runs it again, with the same session, after each line on its standard input.
 """
 
 import asyncio
@@ -71,24 +72,32 @@ def seen(result) -> dict:
 async def main() -> None:
     async with AsyncExitStack() as stack:
         client, revision = await connect(stack)
-        listed = await client.list_tools()
-        calls = {
-            "echo": {"text": "grüße\u2028"},
-            "add": {"a": 2, "b": 40},
-            "count": {"to": 3},
-            "ask": {"question": "Which colour?"},
-            "fail": {},
-        }
-        results = {}
-        for name, arguments in calls.items():
-            more = {"progress_callback": on_progress} if name == "count" else {}
-            try:
-                results[name] = seen(await client.call_tool(name, arguments, **more))
-            except Exception as error:
-                results[name] = failed(error)
-        names = sorted(tool.name for tool in listed.tools)
-        schemas = {tool.name: (getattr(tool, "input_schema", None) or getattr(tool, "inputSchema", None)) for tool in listed.tools}
-        print(json.dumps({"revision": revision, "tools": names, "schemas": schemas, "results": results, "progress": progress, "questions": questions}))
+        await journey(client, revision)
+        while "PEER_AGAIN" in os.environ and await asyncio.to_thread(sys.stdin.readline):
+            progress.clear()
+            questions.clear()
+            await journey(client, revision)
+
+
+async def journey(client, revision: str) -> None:
+    listed = await client.list_tools()
+    calls = {
+        "echo": {"text": "grüße\u2028"},
+        "add": {"a": 2, "b": 40},
+        "count": {"to": 3},
+        "ask": {"question": "Which colour?"},
+        "fail": {},
+    }
+    results = {}
+    for name, arguments in calls.items():
+        more = {"progress_callback": on_progress} if name == "count" else {}
+        try:
+            results[name] = seen(await client.call_tool(name, arguments, **more))
+        except Exception as error:
+            results[name] = failed(error)
+    names = sorted(tool.name for tool in listed.tools)
+    schemas = {tool.name: (getattr(tool, "input_schema", None) or getattr(tool, "inputSchema", None)) for tool in listed.tools}
+    print(json.dumps({"revision": revision, "tools": names, "schemas": schemas, "results": results, "progress": progress, "questions": questions}), flush=True)
 
 
 asyncio.run(main())

@@ -2,7 +2,8 @@
 //! `peer call COMMAND ARG...`.
 //!
 //! The server has the five tools that every peer server here has: echo, add, count (progress), ask (elicitation) and
-//! fail. The client runs the journey that every peer client here runs, and prints what it saw as one line of JSON.
+//! fail. The client runs the journey that every peer client here runs, and prints what it saw as one line of JSON. If
+//! PEER_AGAIN is set, it runs it again, with the same session, after each line on its standard input.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +15,7 @@ use rmcp::{
     ClientHandler, ClientLifecycleMode, ClientServiceExt, ErrorData, RoleClient, RoleServer,
     ServerHandler, ServiceExt,
     model::*,
-    service::{NotificationContext, RequestContext},
+    service::{NotificationContext, RequestContext, RunningService},
     transport::{
         StreamableHttpClientTransport, TokioChildProcess,
         streamable_http_server::{
@@ -23,6 +24,7 @@ use rmcp::{
     },
 };
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, BufReader};
 
 type Failure = Box<dyn Error + Send + Sync>;
 
@@ -215,6 +217,18 @@ async fn call(target: &[&str]) -> Result<(), Failure> {
         command.args(&target[1..]);
         client.clone().serve_with_lifecycle(TokioChildProcess::new(command)?, lifecycle).await?
     };
+    journey(&service, &client).await?;
+    let mut lines = BufReader::new(tokio::io::stdin()).lines();
+    while std::env::var_os("PEER_AGAIN").is_some() && lines.next_line().await?.is_some() {
+        client.progress.lock().expect("no panic holds it").clear();
+        client.questions.lock().expect("no panic holds it").clear();
+        journey(&service, &client).await?;
+    }
+    service.cancel().await?;
+    Ok(())
+}
+
+async fn journey(service: &RunningService<RoleClient, Client>, client: &Client) -> Result<(), Failure> {
     let listed = service.list_all_tools().await?;
     let schemas: BTreeMap<String, Value> =
         listed.iter().map(|tool| (tool.name.to_string(), Value::Object((*tool.input_schema).clone()))).collect();
@@ -240,7 +254,6 @@ async fn call(target: &[&str]) -> Result<(), Failure> {
         "{}",
         json!({ "tools": names, "schemas": schemas, "results": results, "progress": progress, "questions": questions })
     );
-    service.cancel().await?;
     Ok(())
 }
 
