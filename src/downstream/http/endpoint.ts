@@ -389,7 +389,8 @@ export class LegacyHttp {
     found: HttpSession,
     [message, text]: readonly [JsonRpcMessage, string],
   ): Promise<void> | undefined {
-    if (message.kind === 'request') return found.session.request(message, this.#reply(exchange, found))
+    if (message.kind === 'request')
+      return found.session.request(message, this.#reply(exchange, found, message.id))
     if (message.kind === 'notification') found.session.notification(message)
     else found.session.response(message, text)
     accept(exchange)
@@ -412,6 +413,11 @@ export class LegacyHttp {
       { requestId },
       { ticker: edge.ticker, canStream: true, onSlow: () => undefined },
     )
+    const lost = typeof eventId === 'string' && !resumed ? found.replay.lostRequest(eventId) : undefined
+    if (lost !== undefined) {
+      reply.open()
+      return reply.end(encodeError(lost, restarted(), requestId))
+    }
     const { end } = tokenLifetime(exchange, () => outgoing.end())
     outgoing.on('close', () => {
       end()
@@ -459,14 +465,14 @@ export class LegacyHttp {
     return ofKnownVersion(found, incoming)
   }
 
-  #reply(exchange: HttpContext, { session, replay }: HttpSession): HttpReply {
+  #reply(exchange: HttpContext, { session, replay }: HttpSession, request?: Id): HttpReply {
     const { incoming, outgoing, challenge, edge } = exchange
     const canStream = checkAccepts(incoming)
     return new HttpReply(outgoing, factsOf(exchange), {
       ticker: edge.ticker,
       challenge,
       canStream,
-      record: () => replay.record(),
+      record: () => replay.record(request),
       primes: session.revision?.priming === true,
       ...edge.runtime.statusMapping,
       onSlow: () => this.#log.warn('client.slow', { session: sessionDigest(session.id) }),
@@ -709,6 +715,15 @@ export function extend(
   if (!kept || now - found.extendedAt < EXTENSION_INTERVAL_MS) return
   found.extendedAt = now
   void kept.extend(found.session)
+}
+
+/** The error of a request that was in flight when the gateway was killed, or is in flight in another process. */
+function restarted(): GatewayError {
+  return new GatewayError(
+    'OUTCOME_UNKNOWN',
+    'The gateway was restarted before the request was answered. It may have taken effect.',
+    { suggestion: 'Check whether it took effect before making it again.' },
+  )
 }
 
 function notFound(): GatewayError {

@@ -9,6 +9,7 @@ import type { GatewayError } from '../../core/error.ts'
 import type { RateLimitStatus } from '../../core/exchange.ts'
 import { limitHeaders } from '../../protocol/headers.ts'
 import { encodeEvent, encodePriming, keepAlive } from '../../protocol/sse.ts'
+import { type Id, idOf } from '../../protocol/jsonrpc.ts'
 import type { Ticker } from './edge.ts'
 
 interface Options {
@@ -239,6 +240,10 @@ interface BufferedEvent {
 /** The limits of the buffer of one session, in characters and in streams. */
 const MAX_SIZE = 4 * 1024 * 1024
 const MAX_STREAMS = 200
+/** The longest id of a request that is part of event ids, in characters. */
+const MAX_REQUEST_ID_LENGTH = 64
+/** An event id: the stream, which has the id of its request, and the position in it. */
+const EVENT_ID = /^(?<name>(?<beginning>[\da-f]+\.)?\d+(?:~(?<request>[\da-f]+))?)-(?<sequence>\d+)$/
 /** How much a stream holds for a client that is away before the rest has to wait, in characters. */
 const MAX_UNDELIVERED_SIZE = 1024 * 1024
 
@@ -269,16 +274,26 @@ export class Replay {
     this.general = this.#create(`${beginning}0`)
   }
 
-  /** Creates a stream for one request. */
-  record(): RecordedStream {
-    return this.#create(`${this.#beginning}${++this.#lastStream}`)
+  /** Creates a stream for one request, or for several without an id. */
+  record(request?: Id): RecordedStream {
+    const isShort = request !== undefined && request.length <= MAX_REQUEST_ID_LENGTH
+    const suffix = isShort ? `~${Buffer.from(request).toString('hex')}` : ''
+    return this.#create(`${this.#beginning}${++this.#lastStream}${suffix}`)
   }
 
   /** The stream of an event id, and the position after it; undefined if it is no longer buffered. */
   find(eventId: string): { stream: RecordedStream; after: number } | undefined {
-    const [, name, sequence] = /^([\da-f.]+)-(\d+)$/.exec(eventId) ?? []
+    const { name, sequence } = EVENT_ID.exec(eventId)?.groups ?? {}
     const stream = name === undefined ? undefined : this.#streams.get(name)
     return stream && { stream, after: Number(sequence) }
+  }
+
+  /** The request of an event id from before the session continued here: it is not answered on any stream. */
+  lostRequest(eventId: string): Id | undefined {
+    const { beginning = '', request } = EVENT_ID.exec(eventId)?.groups ?? {}
+    if (request === undefined || beginning === this.#beginning) return undefined
+    const id = Buffer.from(request, 'hex').toString()
+    return id !== 'null' && idOf(`{"id":${id}}`) === id ? id : undefined
   }
 
   close(): void {

@@ -168,6 +168,24 @@ describe('the replay buffer of streams', () => {
     expect(replay.find(streams.at(-1)?.lastId ?? '')).toBeDefined()
   })
 
+  test.each(['7', '"a"', '9007199254740993', '"\\u2028\\ud800"'])(
+    'a request %s is lost for a session that continues, unless it began there',
+    (id) => {
+      const [before, after] = [new Replay(), new Replay(undefined, 'abc.')]
+      const { lastId } = before.record(id)
+      expect([before.lostRequest(lastId), after.lostRequest(lastId)]).toEqual([undefined, id])
+      expect(after.lostRequest(after.record(id).lastId)).toBeUndefined()
+      expect(after.lostRequest(before.record().lastId)).toBeUndefined()
+      expect(after.lostRequest(before.general.lastId)).toBeUndefined()
+    },
+  )
+
+  test.each(['1,"id":1', '{}', '[', '1}', 'null', ''])('no event id stands for the request %j', (text) => {
+    const replay = new Replay(undefined, 'abc.')
+    expect(replay.lostRequest(`1~${Buffer.from(text).toString('hex')}-1`)).toBeUndefined()
+    expect(new Replay().record(`"${'x'.repeat(70)}"`).lastId).toBe('1-0')
+  })
+
   test.each(['', 'x', '0', '0-', '-1', '0-1-2', '9-9', '0-99999999999999999999999', '0-1\n'])(
     'an unknown event id %j finds no stream',
     (id) => {
