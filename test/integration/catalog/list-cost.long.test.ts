@@ -32,7 +32,7 @@ function clientOf(mode: 'legacy' | 'auto', name = 'Visual Studio Code'): Client 
 async function listed(client: Client): Promise<Tools> {
   const { tools } = await client.listTools()
   await client.close()
-  return tools as unknown as Tools
+  return tools
 }
 
 function tokens(tools: Tools, members?: readonly string[]): number {

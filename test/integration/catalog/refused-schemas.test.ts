@@ -242,6 +242,20 @@ it('lint --fix prints for each tool the JSON Patch that makes its schema one tha
   expect(text.stdout).toContain('"path": "/inputSchema/properties/a/items"')
 })
 
+it('lint --for gemini prints the patches by the rules of Gemini', async () => {
+  const path = join(folder(), 'gateway.config.yaml')
+  writeFileSync(path, JSON.stringify({ upstreams: { stdio: local } }))
+  const { stdout, code } = await runCommand(['lint', 'stdio', '--for', 'gemini', '--json', '--config', path])
+  expect(code).toBe(0)
+  const fixes = (JSON.parse(stdout) as { tools: Fix[] }).tools
+  expect(fixes.map(({ tool }) => tool)).toEqual(tools.slice(0, -1).map(({ name }) => name))
+  for (const { tool, patch } of fixes.filter((each) => each.patch)) {
+    const entry = structuredClone(tools.find(({ name }) => name === tool)) as Json
+    for (const each of patch ?? []) apply(entry, each)
+    expect(subsetRefusals(entry['inputSchema'], false)).toEqual([])
+  }
+})
+
 it('of servers with nothing wrong, each entry stays as it is', async () => {
   const command = (name: string, ...more: string[]): object => {
     const [program = '', ...args] = publishedServer(`@modelcontextprotocol/server-${name}`, ...more)
