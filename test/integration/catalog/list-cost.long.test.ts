@@ -133,6 +133,32 @@ describe.each(['legacy', 'auto'] as const)('what models read, for clients in the
   )
 })
 
+it(
+  'with for_models, lists within the budget grow by at most 5 percent, and longer ones shrink',
+  {
+    timeout: 120_000,
+  },
+  async () => {
+    const gateway = await startGateway({ upstreams, for_models: 'on' })
+    onTestFinished(() => gateway.close())
+    const paths = ['/mcp', ...[...direct.keys()].map((server) => `/mcp/${server}`)]
+    for (const path of paths) {
+      const client = clientOf('legacy', 'claude-code')
+      await client.connect(new StreamableHTTPClientTransport(new URL(path, gateway.origin)))
+      const own = await listed(client)
+      const names = new Set(own.map((tool) => tool['name']))
+      const isReplaced = names.has('search_tools')
+      const alone = direct.get(path.slice('/mcp/'.length)) ?? [...direct.values()].flat()
+      const before = isReplaced ? alone : alone.filter((tool) => names.has(tool['name']))
+      const [was, is] = [tokens(before, FOR_MODELS), tokens(own, FOR_MODELS)]
+      process.stdout.write(
+        `for_models ${path}: ${alone.length} tools, ${was} tokens; ${own.length} tools, ${is} tokens\n`,
+      )
+      expect.soft(is, path).toBeLessThanOrEqual(was * (isReplaced ? MAX_COST : 1 + MAX_COST))
+    }
+  },
+)
+
 function prefixOf(server: string): string {
   return `${server.replaceAll('-', '_')}_`
 }

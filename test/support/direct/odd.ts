@@ -26,7 +26,7 @@ const failures: Readonly<Record<string, string>> = {
 }
 
 /** A tool that providers of models refuse. */
-const refused = `{"name":"get_refused","description":"${'x'.repeat(40_000)}","inputSchema":{"type":"object","anyOf":[{"properties":{"n":{"type":"string"}}}]}}`
+const refused = `{"name":"get refused","description":"${'x'.repeat(40_000)}","inputSchema":{"type":"object","anyOf":[{"properties":{"n":{"type":"string"}}}]}}`
 
 const old = '2025-11-25'
 
