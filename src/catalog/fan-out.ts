@@ -173,8 +173,10 @@ class Server {
     const answer = ask(this.#name, request.call).then((value) => ({ value }))
     try {
       const found = await within(answer, this.#timeoutFor(call), undefined)
-      if (found) this.#answered(call.method)
-      else {
+      if (found) {
+        this.#answered(call.method)
+        this.isAnsweredFor = false
+      } else {
         const kept = answer.then((each) => void this.#late.set(callerKey(call), each))
         void this.#tryAgain(key, this.#silent(key, call, this.#detached(call, ask)), kept)
       }

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
@@ -5,7 +6,15 @@ import { describe, expect, it, onTestFinished } from 'vitest'
 import { until } from '../../support/condition.ts'
 import { type Door, doorTo } from '../../support/door.ts'
 import type { FakeClient } from '../../support/fake-client.ts'
-import { clientOf, codeOf, folder, gatewayTo, httpServer } from '../../support/journey.ts'
+import {
+  clientOf,
+  codeOf,
+  folder,
+  gatewayTo,
+  httpServer,
+  serverJournal,
+  stdioServer,
+} from '../../support/journey.ts'
 import { textOf } from '../../support/client/options.ts'
 import { type Json, objectAt } from '../../support/server/json.ts'
 
@@ -16,7 +25,13 @@ const keys: Readonly<Record<string, string>> = {
   'resources/list': 'resources',
   'resources/templates/list': 'resourceTemplates',
 }
-const settings = { revision: '2025-11-25', transport: 'streamable', reconnect: '400ms' }
+/** Lists are not repeated before the last one is used. */
+const settings = {
+  revision: '2025-11-25',
+  transport: 'streamable',
+  reconnect: '400ms',
+  features: { retry: 'off' },
+}
 
 /** A server that can be shut, with its settings. */
 async function shuttable(more: Json = {}): Promise<{ readonly door: Door; readonly one: Json }> {
@@ -100,13 +115,20 @@ it('a gateway that starts while its server is away lists what it listed before, 
       String(name),
     )
   const before = await names(first)
-  expect(before).toContain('slow')
+  expect(before).toEqual(expect.arrayContaining(['slow', 'big']))
   await first.close()
   await door.shut()
   const tools = { echo: { hide: true }, slow: { rename: 'wait_for' } }
-  const second = await gatewayTo({ one: { ...one, tools }, two }, { config })
+  const rules = {
+    tools,
+    deny: { big: 'on' },
+    features: { ...settings.features, permissions: { hide_unpermitted: true } },
+  }
+  const second = await gatewayTo({ one: { ...one, ...rules }, two }, { config })
   expect(await names(second)).toEqual(
-    before.filter((name) => name !== 'echo').map((name) => (name === 'slow' ? 'wait_for' : name)),
+    before
+      .filter((name) => name !== 'echo' && name !== 'big')
+      .map((name) => (name === 'slow' ? 'wait_for' : name)),
   )
   await second.close()
   // Another server of this name never listed anything.
@@ -202,4 +224,33 @@ it('a server that does not answer in time is answered for, and one whose list is
     expect(look?.['name']).toBe(index === 0 ? 'look' : 'one_look')
     expect(objectAt(look, '_meta')[MARK]).toBeDefined()
   }
+})
+
+it('a name that two servers have is that of neither while one of them is away', async () => {
+  const { door, one } = await shuttable()
+  const two = { url: (await httpServer()).url, ...settings }
+  const client = await clientOf(await gatewayTo({ one, two }, { config: { prefix: 'never' } }))
+  const names = async (): Promise<readonly string[]> =>
+    (await listed(client, 'tools/list'))
+      .map(({ name }) => String(name))
+      .toSorted((a, b) => a.localeCompare(b))
+  const before = await names()
+  expect(before).toContain('one_echo')
+  const call = () => client.request('tools/call', { name: 'echo', arguments: {} })
+  expect(codeOf(await call())).toBe('UNKNOWN_TOOL')
+  await door.shut()
+  expect(await names()).toEqual(before)
+  expect(codeOf(await call())).toBe('UNKNOWN_TOOL')
+})
+
+it('a process that ended gets its subscriptions to resources again, on the connection that takes its place', async () => {
+  const journal = serverJournal()
+  const one = stdioServer({ seenFile: journal.file })
+  const client = await clientOf(await gatewayTo({ one }))
+  await client.subscribe('fake://watched')
+  await client.request('tools/call', { name: 'crash', arguments: {} })
+  await until(
+    () => readFileSync(journal.file, 'utf8').split('"resources/subscribe"').length > 2,
+    'the subscription to be made again',
+  )
 })

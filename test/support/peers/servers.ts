@@ -14,12 +14,12 @@ export interface ListeningServer {
   readonly close: () => Promise<void>
 }
 
-/** Starts server-everything over Streamable HTTP or over HTTP+SSE. */
-export async function startEverything(transport: 'streamableHttp' | 'sse'): Promise<ListeningServer> {
+/** Starts server-everything over Streamable HTTP or over HTTP+SSE, on a free port unless one is given. */
+export async function startEverything(transport: 'streamableHttp' | 'sse', at = 0): Promise<ListeningServer> {
   const [command = '', ...args] = publishedServer(everything, transport)
   const child = spawn(command, ['--import', onLoopback, ...args], {
     stdio: ['ignore', 'ignore', 'pipe'],
-    env: { ...process.env, PORT: '0' },
+    env: { ...process.env, PORT: String(at) },
   })
   const port = await new Promise<string>((resolve, reject) => {
     let words = ''
