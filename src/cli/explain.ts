@@ -4,7 +4,7 @@
 import { riskWords } from '../core/descriptor.ts'
 import type { UndoSettings } from '../core/undo/expression.ts'
 import { proofText } from '../core/pack.ts'
-import type { UpstreamSettings } from '../core/settings.ts'
+import type { Settings, UpstreamSettings } from '../core/settings.ts'
 import { joinCommand } from '../core/text/command-line.ts'
 import { oneLine } from '../core/text/escape.ts'
 import { durationText } from '../core/time/units.ts'
@@ -13,7 +13,7 @@ import type { Gateway } from '../gateway/gateway.ts'
 import type { Given } from './command.ts'
 import type { commands } from './commands.ts'
 import type { Io } from './io.ts'
-import { type Output, tableLines } from './output.ts'
+import { type ListSize, type Output, sizeText, tableLines } from './output.ts'
 import { readableLog, readOnlySettings, readServer, withGateway } from './source.ts'
 
 /** `gatehouse explain SERVER [TOOL]`: prints how a call is handled, and where each value comes from. */
@@ -24,7 +24,7 @@ export async function explain(given: Given<typeof commands.explain>, io: Io): Pr
   const method = tool === undefined ? 'tools/list' : 'tools/call'
   const only = readOnlySettings(source.settings, [settings])
   const log = readableLog(io, given.logLevel)
-  const { status, inspected, chain, name, unaccepted } = await withGateway(
+  const { status, inspected, chain, name, unaccepted, list } = await withGateway(
     only,
     { io, log },
     async (gateway) => {
@@ -34,7 +34,8 @@ export async function explain(given: Given<typeof commands.explain>, io: Io): Pr
       const listed = tool === undefined ? undefined : (all[0]?.entry.name ?? tool)
       const passed = gateway.chain({ upstream, method, ...(listed !== undefined && { name: listed }) })
       const pinned = gateway.unaccepted(upstream)
-      return { status: found, inspected: all, chain: passed, name: listed, unaccepted: pinned }
+      const size = tool === undefined ? await gateway.listSize(upstream).catch(() => undefined) : undefined
+      return { status: found, inspected: all, chain: passed, name: listed, unaccepted: pinned, list: size }
     },
   )
   const { revision, olderRevision, problem, stderr } = status ?? {}
@@ -50,6 +51,7 @@ export async function explain(given: Given<typeof commands.explain>, io: Io): Pr
     ...(stderr ?? []).map((line) => `  stderr       ${line}`),
     `  isolation    ${isolation}`,
     `  trusted      ${trust ? 'yes' : 'no'} (trust: whether its tool annotations are believed)`,
+    ...(list ? [`  list         ${listText(list, settings, source.settings)}`] : []),
     ...(tool === undefined ? toolTable(inspected) : toolLines(inspected[0])),
     ...pinLines(unaccepted, upstream, name),
     `  a ${method} request passes through`,
@@ -67,6 +69,7 @@ export async function explain(given: Given<typeof commands.explain>, io: Io): Pr
       stderr,
       isolation,
       trust,
+      list,
       tools: inspected.map(toolObject),
       ...(unaccepted && {
         pin: {
@@ -79,6 +82,18 @@ export async function explain(given: Given<typeof commands.explain>, io: Io): Pr
     text: lines.map(oneLine).join('\n'),
     code: problem === undefined && isKnown ? 0 : 1,
   }
+}
+
+/** The size of a list, and what is done to it. */
+function listText(
+  size: ListSize,
+  { repairsSchemas }: UpstreamSettings,
+  { lists }: Pick<Settings, 'lists'>,
+): string {
+  const schemas = repairsSchemas === undefined ? 'as the server has them' : `for ${repairsSchemas}`
+  const over = lists?.search === 'always' ? 'always' : `over ${lists?.budget} tokens`
+  const search = lists ? `; ${over} replaced by search_tools and call_tool` : ''
+  return `${sizeText(size)}; schemas ${schemas}${search}`
 }
 
 type Unaccepted = NonNullable<ReturnType<Gateway['unaccepted']>>

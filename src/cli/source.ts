@@ -199,7 +199,9 @@ export function redactorFor(settings: Settings, io: Io, more: readonly string[] 
 
 /** Settings for a read-only gateway: it stores nothing and resumes no work of others. */
 export function readOnlySettings(settings: Settings, upstreams: readonly UpstreamSettings[]): Settings {
-  return { ...settings, upstreams, store: { kind: 'memory' }, observe: { metrics: false } }
+  // Lists of several servers are not read.
+  const profiles: Settings['profiles'] = []
+  return { ...settings, upstreams, profiles, store: { kind: 'memory' }, observe: { metrics: false } }
 }
 
 type GatewayOptions = ConstructorParameters<typeof Gateway>[1]
