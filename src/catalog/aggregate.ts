@@ -6,7 +6,6 @@ import { appsExtension } from '../core/revisions.ts'
 import { listAllPages, walkIfThere } from '../protocol/listing.ts'
 import { type Call, type Handler, type Notification, type Outcome, resultOf } from '../core/call.ts'
 import { GatewayError, invalidParam, unknownPrompt, unknownResource, unknownTool } from '../core/error.ts'
-import type { Finding } from '../core/findings.ts'
 import { self } from '../core/identity.ts'
 import { isObject } from '../core/json/json.ts'
 import type { Log } from '../core/log.ts'
@@ -118,23 +117,6 @@ export class Aggregate {
       found.push(...sharedNames(await Promise.all(lists), this.#servers).conflicts)
     }
     return found
-  }
-
-  /** What is wrong with the settings of a profile; nothing while one of its servers does not list its tools. */
-  async findings(call: Call, own: readonly string[]): Promise<readonly Finding[]> {
-    const { names, handle, tools, timeoutMs } = this.#servers
-    const lists = names.map(async (upstream) => {
-      const listed = listAllPages(handle, this.#forServer(call, upstream), 'tools/list')
-      const known = await within(
-        listed.catch(() => undefined),
-        timeoutMs,
-        undefined,
-      )
-      return known && namesIn(known).map((name) => ({ upstream, name }))
-    })
-    const found = await Promise.all(lists)
-    const all = found.filter((each) => each !== undefined)
-    return tools && all.length === found.length ? tools.findings(all.flat(), own) : []
   }
 
   async #discover(call: Call): Promise<Outcome> {

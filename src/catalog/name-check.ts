@@ -289,8 +289,8 @@ function texts(entries: readonly EntryDefinition[], key: string): string[] {
   })
 }
 
-/** What a name or glob that matches nothing may mean. A glob is most similar to globs with the same prefix or suffix. */
-export function hintOf(pattern: string, names: readonly string[]): string {
+/** A glob is most similar to globs with the same prefix or suffix. */
+function hintOf(pattern: string, names: readonly string[]): string {
   if (!pattern.includes('*')) return hint(pattern, names)
   const globs = new Set(names.flatMap(globsOf))
   const suggestion = nearest(pattern, [...globs])

@@ -5,8 +5,6 @@
  */
 import type { Payload } from '../core/payload.ts'
 import type { ListSettings, ProfileSettings, Settings } from '../core/settings.ts'
-import type { Finding } from '../core/findings.ts'
-import { hintOf } from './name-check.ts'
 import { fits } from '../core/text/pattern.ts'
 import { type Candidate, type Naming, namingAmong } from './names.ts'
 
@@ -70,34 +68,6 @@ export class ProfileTools {
   /** Whether a tool of the gateway itself is in the list, if it can be. */
   showsOwn(name: string): boolean {
     return !this.#profile.hide.some((glob) => fits(glob, name))
-  }
-
-  /** Settings that match none of the tools of its servers, and new names that tools have themselves. */
-  findings(tools: readonly Candidate[], own: readonly string[]): readonly Finding[] {
-    const { name: profile, show = [], hide, rename, describe, lists } = this.#profile
-    const before = tools.flatMap((tool) => this.#names(tool))
-    const after = [...tools.flatMap((tool) => this.#renamed(tool) ?? this.#names(tool)), ...own]
-    const listed = tools.map((tool) => this.#renamed(tool) ?? this.#naming.name(tool.upstream, tool.name))
-    const unmatched = (key: string, given: readonly string[], names: readonly string[]): Finding[] =>
-      given
-        .filter((each) => !names.some((name) => fits(each, name)))
-        .map((each) => finding(key, `${each} matches no tool of this profile${hintOf(each, listed)}`))
-    const finding = (key: string, message: string): Finding => {
-      return { path: ['profiles', profile, key], at: 'key', message, isMinor: true }
-    }
-    const kept = new Set(
-      tools.flatMap((tool) => (this.#renamed(tool) === undefined ? this.#names(tool) : [])),
-    )
-    return [
-      ...unmatched('show', show, after),
-      ...unmatched('hide', hide, after),
-      ...unmatched('rename', Object.keys(rename), before),
-      ...unmatched('describe', Object.keys(describe), after),
-      ...unmatched('always', lists?.always ?? [], after),
-      ...[...this.#before.keys()]
-        .filter((name) => kept.has(name))
-        .map((name) => finding('rename', `${name} is also the name of another tool, which is left out`)),
-    ]
   }
 
   /** Whether it has a tool of a server. */

@@ -157,17 +157,12 @@ export class Catalog {
     return this.#all.fanOut.problems(upstream)
   }
 
-  /** Tools and prompts that would have the same names, and settings of profiles that match nothing. */
+  /** Tools and prompts that would have the same names. */
   async collisions(call: Call): Promise<readonly Finding[]> {
-    const { isStrict, isAggregate, upstreams, own } = this.#sources
+    const { isStrict, isAggregate, upstreams } = this.#sources
     const ofAliases = isStrict ? await aliasCollisions(call, upstreams) : []
     const conflicts = isAggregate ? await this.#all.collisions(call) : []
-    const ownNames = own.flatMap(({ tools = [] }) => tools.map(({ definition }) => String(definition.name)))
-    const ofProfiles = await Promise.all(
-      [...this.#profiles.values()].map((profile) => profile.findings(call, ownNames)),
-    )
     return [
-      ...ofProfiles.flat(),
       ...ofAliases.map((message): Finding => ({ path: ['upstreams'], at: 'key', message })),
       // What one server lists does not prevent the others from being served.
       ...conflicts.map(({ upstream, message }): Finding => {

@@ -23,7 +23,7 @@ import {
 } from '../core/judgement/classify.ts'
 import { world } from '../core/world.ts'
 import { type UndoRule, undoRuleOf } from '../core/undo/rules.ts'
-import { isUndoProposed, judgeUndo } from '../core/undo/judge-undo.ts'
+import { isProvedExact, isUndoProposed, judgeUndo } from '../core/undo/judge-undo.ts'
 
 type Definition = Readonly<Record<string, unknown>>
 type Found<Value> = Value | undefined | Promise<Value | undefined>
@@ -209,6 +209,21 @@ export class UndoRules {
     if (configured) return configured.rule
     const { isDerived, usesProofs } = this.#sources.unconfigured(entry.upstream)
     return isDerived || (usesProofs && entry.proved) ? this.#derive(entry, all) : undefined
+  }
+
+  /** Whether a tool restores exactly what is read before it, as it was proved for the tools of its server. */
+  isProvedAmong(entry: Descriptor, all: readonly Descriptor[]): boolean {
+    const unconfigured = this.#sources.unconfigured(entry.upstream)
+    if (!entry.proved || !unconfigured.usesProofs) return false
+    const tools = this.#sources.settings(entry.upstream) ?? {}
+    return isProvedExact(judgeUndo(entry, all, { tools, ...unconfigured }))
+  }
+
+  /** The same for a tool by its name. @throws the error of listing */
+  async isProved(upstream: string, tool: string): Promise<boolean> {
+    const all = await this.#listedBy(upstream)
+    const entry = all.find(({ name }) => name === tool)
+    return entry !== undefined && this.isProvedAmong(entry, all)
   }
 
   /** Whether `gatehouse plan --write` would configure an undo for a tool. @throws the error of listing */

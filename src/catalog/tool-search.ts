@@ -159,8 +159,8 @@ function withCount(count: number): Readonly<Record<string, unknown>> {
   return { ...searchTool, description: `${searchTool.description} There are ${count} tools to find.` }
 }
 
-/** The tokens of a list of tools, as an estimate. */
-export function tokensOf(tools: readonly Payload[]): number {
+/** An estimate of the tokens of a list of tools. */
+function tokensOf(tools: readonly Payload[]): number {
   return tools.reduce((sum, { text }) => sum + estimatedTokens(text), 0)
 }
 

@@ -212,7 +212,7 @@ export function decidedLine(approval: Approval, verdict: Decision['verdict']): s
   const what = `${oneLine(tool)} on ${oneLine(upstream)} (${id})`
   if (verdict === 'denied') return `Denied ${what}.`
   if (status === 'pending') return `Approved ${what}: ${approvedCount(approval)} of ${needed}.`
-  return `Approved ${what}: it runs once, now if it waits, or when the call is repeated.`
+  return `Approved ${what}: it runs once, when the call is repeated.`
 }
 
 function decisionText({ by, via, verdict, at, reason, remember }: Decision): string {

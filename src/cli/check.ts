@@ -17,7 +17,6 @@ import {
 import { asGatewayError } from '../core/error.ts'
 import type { Log } from '../core/log.ts'
 import type { Settings } from '../core/settings.ts'
-import { PROFILE_ADDRESS } from '../core/slot.ts'
 import { oneLine } from '../core/text/escape.ts'
 import { within } from '../core/time/waiting.ts'
 import { issuerProblem } from '../downstream/auth/jwt.ts'
@@ -27,7 +26,7 @@ import type { Given } from './command.ts'
 import type { commands } from './commands.ts'
 import { withStore } from './config-file.ts'
 import { type Io, printError, write, writeError } from './io.ts'
-import { countText, type ListSize, type Output, sizeText } from './output.ts'
+import { countText, type Output } from './output.ts'
 import { readableLog, readServed, type Source, withGateway } from './source.ts'
 
 /** The output of `gatehouse check --json`. */
@@ -35,8 +34,6 @@ interface Report {
   readonly ok: boolean
   readonly problems: readonly ConfigProblem[]
   readonly servers: readonly ServerReport[]
-  /** The lists of the profiles, if there are any. */
-  readonly profiles?: readonly (ListSize & { readonly name: string })[]
   /** What the watches found that could be tried. */
   readonly watches: readonly WatchReport[]
 }
@@ -84,7 +81,7 @@ export async function check(given: Given<typeof commands.check>, io: Io): Promis
   }
 }
 
-type Examined = Pick<Report, 'servers' | 'profiles' | 'watches'> & { readonly found: readonly Finding[] }
+type Examined = Pick<Report, 'servers' | 'watches'> & { readonly found: readonly Finding[] }
 
 /** The problems found by connecting to the servers, the store and the token issuer. */
 async function examine(source: Source, io: Io): Promise<Examined> {
@@ -103,21 +100,12 @@ async function examine(source: Source, io: Io): Promise<Examined> {
       const message = [problem, ...stderr.map((line) => `    ${line}`)].join('\n')
       if (problem !== undefined) found.push({ path: ['upstreams', name], at: 'key', message })
     }
-    const profiles = await profileSizes(gateway)
     const trials = await gateway.tryEvents()
     found.push(...trials.flatMap((trial) => trialProblem(trial, found)))
     const issuer = await issuerProblem(source.settings.auth.jwt, gateway.proxies)
     if (issuer !== undefined) found.push({ path: ['auth', 'jwt', 'issuer'], message: issuer })
-    const watches = trials.flatMap(watchReport)
-    return { found, servers, ...(profiles.length > 0 && { profiles }), watches }
+    return { found, servers, watches: trials.flatMap(watchReport) }
   })
-}
-
-async function profileSizes(gateway: Gateway): Promise<NonNullable<Report['profiles']>> {
-  const { profiles } = gateway.settings
-  return Promise.all(
-    profiles.map(async ({ name }) => ({ name, ...(await gateway.listSize(`${PROFILE_ADDRESS}${name}`)) })),
-  )
 }
 
 /** What is wrong with the lists of a server, or why they are not there. */
@@ -161,13 +149,12 @@ function textOf({ problems }: ConfigError): string | undefined {
   return file !== undefined && existsSync(file) ? readFileSync(file, 'utf8') : undefined
 }
 
-function writeText({ ok, problems, servers, profiles = [], watches }: Report, io: Io, text?: string): void {
+function writeText({ ok, problems, servers, watches }: Report, io: Io, text?: string): void {
   for (const { name, state, revision, findings = [] } of servers) {
     if (state === 'ready') write(`${name}: ready, MCP ${revision}\n`, io)
     for (const finding of findings) write(`  ${finding}\n`, io)
     if (state === 'not_tried') write(`${name}: not tried, because each caller has its own credentials\n`, io)
   }
-  for (const { name, ...size } of profiles) write(`/mcp/p/${name}: ${sizeText(size)}\n`, io)
   for (const { event, items, ids } of watches) {
     const first = ids.length > 0 ? `: ${ids.map(oneLine).join(', ')}${items > ids.length ? ', …' : ''}` : ''
     write(`${event}: ${counted(items, 'item')}${first}\n`, io)

@@ -4,7 +4,7 @@
 import { riskWords } from '../core/descriptor.ts'
 import type { UndoSettings } from '../core/undo/expression.ts'
 import { proofText } from '../core/pack.ts'
-import type { Settings, UpstreamSettings } from '../core/settings.ts'
+import { isStoreShared, type UpstreamSettings } from '../core/settings.ts'
 import { joinCommand } from '../core/text/command-line.ts'
 import { oneLine } from '../core/text/escape.ts'
 import { durationText } from '../core/time/units.ts'
@@ -13,7 +13,7 @@ import type { Gateway } from '../gateway/gateway.ts'
 import type { Given } from './command.ts'
 import type { commands } from './commands.ts'
 import type { Io } from './io.ts'
-import { type ListSize, type Output, sizeText, tableLines } from './output.ts'
+import { type Output, tableLines } from './output.ts'
 import { readableLog, readOnlySettings, readServer, withGateway } from './source.ts'
 
 /** `gatehouse explain SERVER [TOOL]`: prints how a call is handled, and where each value comes from. */
@@ -24,18 +24,18 @@ export async function explain(given: Given<typeof commands.explain>, io: Io): Pr
   const method = tool === undefined ? 'tools/list' : 'tools/call'
   const only = readOnlySettings(source.settings, [settings])
   const log = readableLog(io, given.logLevel)
-  const { status, inspected, chain, name, unaccepted, list } = await withGateway(
+  const { status, inspected, chain, name, unaccepted } = await withGateway(
     only,
     { io, log },
     async (gateway) => {
       await gateway.start()
       const found = await gateway.explore(upstream)
-      const all = await inspectAll(gateway, upstream, tool).catch(() => [])
+      const every = await inspectAll(gateway, upstream, tool).catch(() => [])
+      const all = isStoreShared(source.settings) ? every : every.map(askedAlways)
       const listed = tool === undefined ? undefined : (all[0]?.entry.name ?? tool)
       const passed = gateway.chain({ upstream, method, ...(listed !== undefined && { name: listed }) })
       const pinned = gateway.unaccepted(upstream)
-      const size = tool === undefined ? await gateway.listSize(upstream).catch(() => undefined) : undefined
-      return { status: found, inspected: all, chain: passed, name: listed, unaccepted: pinned, list: size }
+      return { status: found, inspected: all, chain: passed, name: listed, unaccepted: pinned }
     },
   )
   const { revision, olderRevision, problem, stderr } = status ?? {}
@@ -51,7 +51,6 @@ export async function explain(given: Given<typeof commands.explain>, io: Io): Pr
     ...(stderr ?? []).map((line) => `  stderr       ${line}`),
     `  isolation    ${isolation}`,
     `  trusted      ${trust ? 'yes' : 'no'} (trust: whether its tool annotations are believed)`,
-    ...(list ? [`  list         ${listText(list, settings, source.settings)}`] : []),
     ...(tool === undefined ? toolTable(inspected) : toolLines(inspected[0])),
     ...pinLines(unaccepted, upstream, name),
     `  a ${method} request passes through`,
@@ -69,7 +68,6 @@ export async function explain(given: Given<typeof commands.explain>, io: Io): Pr
       stderr,
       isolation,
       trust,
-      list,
       tools: inspected.map(toolObject),
       ...(unaccepted && {
         pin: {
@@ -82,18 +80,6 @@ export async function explain(given: Given<typeof commands.explain>, io: Io): Pr
     text: lines.map(oneLine).join('\n'),
     code: problem === undefined && isKnown ? 0 : 1,
   }
-}
-
-/** The size of a list, and what is done to it. */
-function listText(
-  size: ListSize,
-  { repairsSchemas }: UpstreamSettings,
-  { lists }: Pick<Settings, 'lists'>,
-): string {
-  const schemas = repairsSchemas === undefined ? 'as the server has them' : `for ${repairsSchemas}`
-  const over = lists?.search === 'always' ? 'always' : `over ${lists?.budget} tokens`
-  const search = lists ? `; ${over} replaced by search_tools and call_tool` : ''
-  return `${sizeText(size)}; schemas ${schemas}${search}`
 }
 
 type Unaccepted = NonNullable<ReturnType<Gateway['unaccepted']>>
@@ -112,6 +98,11 @@ function pinLines(unaccepted: Unaccepted | undefined, upstream: string, name: st
     ([tool, change]) =>
       `  ${what.padEnd(12)} ${name === undefined ? `${tool}: ` : ''}${change === 'new' ? 'it is not in gatehouse.lock' : 'its definition is not as in gatehouse.lock'} (gatehouse accept ${joinCommand([upstream, tool])})`,
   )
+}
+
+/** The same for a gateway whose store is in memory, so that nothing can be undone after a crash. */
+function askedAlways({ confirmation: { unless: _unless, ...confirmation }, ...rest }: Inspected): Inspected {
+  return { ...rest, confirmation }
 }
 
 async function inspectAll(
@@ -201,14 +192,14 @@ function toolObject({
   remembered = [],
 }: Inspected): Readonly<Record<string, unknown>> {
   const { op, risk, idempotent, evidence } = entry.classification
-  const { when, isOutOfBand, fallback, message, stop, why } = confirmation
+  const { when, unless, isOutOfBand, fallback, message, stop, why } = confirmation
   return {
     name: entry.name,
     op,
     risk,
     idempotent,
     evidence,
-    confirmation: { when, is_out_of_band: isOutOfBand, fallback, message, stop, why },
+    confirmation: { when, unless, is_out_of_band: isOutOfBand, fallback, message, stop, why },
     undo: undoing,
     proof: entry.proved?.proof,
     pages,
@@ -267,8 +258,10 @@ function reasons(lines: readonly string[]): string[] {
   return lines.map((each, index) => `${index === 0 ? '  because     ' : '              '} ${oneLine(each)}`)
 }
 
-function confirmationText({ when, isOutOfBand, fallback = 'page' }: Confirmation): string {
+function confirmationText({ when, unless, isOutOfBand, fallback = 'page' }: Confirmation): string {
   if (when === 'never') return 'none'
+  if (unless)
+    return 'not asked: can be undone exactly (features.confirm.exact_undo); asked if the state before a call cannot be kept'
   const whom = isOutOfBand
     ? 'approval by other people, out of band'
     : `by the user of the client, inline; ${fallbackText[fallback]} if the client cannot ask`
@@ -284,8 +277,9 @@ const fallbackText: Readonly<Record<NonNullable<Confirmation['fallback']>, strin
   deny: 'the call is denied',
 }
 
-function confirmationSummary({ when, isOutOfBand }: Confirmation): string {
+function confirmationSummary({ when, unless, isOutOfBand }: Confirmation): string {
   if (when === 'never') return 'no'
+  if (unless) return 'unless undoable'
   return `${isOutOfBand ? 'out of band' : 'inline'}${when === 'always' ? '' : when === 'by_arguments' ? ', by arguments' : ', in transactions'}`
 }
 

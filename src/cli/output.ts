@@ -85,15 +85,3 @@ export function jsonLine(value: unknown): string {
 export function timeText(at: number): string {
   return isoTime(at).replace(/\.\d+Z$/, 'Z')
 }
-
-/** The size of a list of tools. */
-export interface ListSize {
-  readonly tools: number
-  /** An estimate. */
-  readonly tokens: number
-}
-
-/** The same, for people. */
-export function sizeText({ tools, tokens }: ListSize): string {
-  return `${countText(tools, 'tool')}, about ${countText(tokens, 'token')}`
-}

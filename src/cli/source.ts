@@ -199,9 +199,7 @@ export function redactorFor(settings: Settings, io: Io, more: readonly string[] 
 
 /** Settings for a read-only gateway: it stores nothing and resumes no work of others. */
 export function readOnlySettings(settings: Settings, upstreams: readonly UpstreamSettings[]): Settings {
-  // Lists of several servers are not read.
-  const profiles: Settings['profiles'] = []
-  return { ...settings, upstreams, profiles, store: { kind: 'memory' }, observe: { metrics: false } }
+  return { ...settings, upstreams, store: { kind: 'memory' }, observe: { metrics: false } }
 }
 
 type GatewayOptions = ConstructorParameters<typeof Gateway>[1]

@@ -103,7 +103,12 @@ export interface ToolDetails {
 /** Facts that features report about a tool. Unknown facts are absent. */
 export interface ToolFacts {
   /** A person has to confirm before it runs. */
-  readonly confirmation?: { readonly message: string; readonly isOutOfBand: boolean }
+  readonly confirmation?: {
+    readonly message: string
+    readonly isOutOfBand: boolean
+    /** Only calls are confirmed that cannot be undone exactly. */
+    readonly isUnlessUndone?: true
+  }
   /** How it is undone: by which tool, and whether the undo is exact. */
   readonly undo?: { readonly tool?: string; readonly isExact: boolean; readonly description: string }
   /** The scopes a caller needs: one of each group. */

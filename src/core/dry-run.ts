@@ -47,6 +47,8 @@ export interface CostForecast extends Cost {
 /** Whether a person has to confirm a call. */
 export interface ConfirmationForecast {
   readonly isRequired: boolean
+  /** It is not required if the state before the call can be kept, so that the call can be undone exactly. */
+  readonly unless?: 'exact_undo'
   /** The question to the person. */
   readonly message?: string
   readonly risk?: Risk

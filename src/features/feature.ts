@@ -234,6 +234,10 @@ export interface ServerDirectory {
   undoRule(upstream: string, tool: string): UndoRule | undefined | Promise<UndoRule | undefined>
   /** The undo rule of a tool, given all tools of its server. */
   undoRuleAmong(entry: Descriptor, all: readonly Descriptor[]): UndoRule | undefined
+  /** Whether a tool restores exactly what is read before it, as it was proved. @throws what listing throws */
+  isUndoProved(upstream: string, tool: string): Promise<boolean>
+  /** The same, given all tools of its server. */
+  isUndoProvedAmong(entry: Descriptor, all: readonly Descriptor[]): boolean
   /** Whether `gatehouse plan --write` would configure an undo for a tool. @throws what listing throws */
   isUndoProposed(upstream: string, tool: string): Promise<boolean>
   /** The name of a tool for clients, at the address of its server or at the address of all servers. */

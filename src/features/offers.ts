@@ -48,6 +48,15 @@ export const callUndos = extensionPoint<CallUndo>()
 export interface CallUndo {
   /** What a call of a tool would change, as far as reads show it. Never throws. */
   preview(call: Call, tool: Descriptor): Promise<ShownChange | undefined>
+  /** Whether calls of a tool can be secured, as far as that is known without a call, given all tools of its server. */
+  canSecure(tool: Descriptor, all: readonly Descriptor[]): boolean
+  /** The same, for a call that is not made. Never throws. */
+  couldSecure(tool: Descriptor): Promise<boolean>
+  /**
+   * Records what undoes a call exactly, before it is sent, so that it can be undone whatever happens after. Resolves with the
+   * call to make, once the record is durable; undefined if there is none, so that the call is to be confirmed. Never throws.
+   */
+  secure(call: Call, tool: Descriptor): Promise<Call | undefined>
 }
 
 /** Makes an event of a server known to those who subscribe to it. Never throws. */

@@ -64,9 +64,12 @@ export async function toolsToCheck(
   }
 }
 
+/** Rewrites a tool of a list, given all tools of that list. */
+type DescribeTool = (tool: Payload, all: readonly Payload[]) => Payload
+
 /** Rewrites each tool in a server's lists; an unchanged tool keeps its original text. */
-export function describingTools(describe: (tool: Payload) => Payload): Middleware {
-  return rewritingTools((tools) => tools.map(describe))
+export function describingTools(describe: DescribeTool): Middleware {
+  return rewritingTools((tools) => tools.map((tool) => describe(tool, tools)))
 }
 
 /** Rewrites the tools of each list of a server. */

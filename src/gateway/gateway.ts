@@ -2,8 +2,6 @@
  * The parts that last as long as the process: store, keys, listeners, observers. Owns the current `Runtime` and
  * replaces it on reload; in-flight calls finish in the runtime they started in.
  */
-import { listAllPages } from '../protocol/listing.ts'
-import { tokensOf } from '../catalog/tool-search.ts'
 import { type Finding, logProblems } from '../core/findings.ts'
 import type { Readable, Writable } from 'node:stream'
 import { readLists } from '../catalog/server-records.ts'
@@ -194,14 +192,6 @@ export class Gateway {
     // A failure for older clients does not affect the others; the status reports it.
     await upstream?.start(ownCall({ client: { ...client, session: 'explore' } })).catch(() => undefined)
     return upstream?.status
-  }
-
-  /** How many tools are found at the address of a server or a profile, and the tokens of their list, as an estimate. */
-  async listSize(address: string): Promise<{ readonly tools: number; readonly tokens: number }> {
-    const target = { method: 'tools/list', upstream: address }
-    const call = ownCall({ method: 'tools/list', target, internal: 'read' })
-    const tools = await listAllPages(this.#runtime.catalog.handle, call, 'tools/list')
-    return { tools: tools.length, tokens: tokensOf(tools) }
   }
 
   /** Reads the lists of a server: what is wrong with them, in sentences, and why one cannot be read. */

@@ -6,10 +6,10 @@ import { atLeast } from '../core/judgement/call.ts'
 import { pageArguments } from '../core/judgement/pages.ts'
 import { type UpstreamSettings, settingOf } from '../core/settings.ts'
 import type { StopAsking } from '../core/remember.ts'
-import { judgeUndo, type UndoJudgement } from '../core/undo/judge-undo.ts'
+import { isProvedExact, judgeUndo, type UndoJudgement } from '../core/undo/judge-undo.ts'
 import { confirm } from '../features/confirm/confirm.ts'
 import { templateOf } from '../features/confirm/request.ts'
-import { needsConfirmation, ruleOf } from '../features/confirm/rules.ts'
+import { isUnlessUndone, needsConfirmation, ruleOf } from '../features/confirm/rules.ts'
 import type { ConfirmSettings, EventSettings } from '../features/settings/effect.ts'
 import { events } from '../features/events/events.ts'
 import { successType } from '../features/events/sources/writes.ts'
@@ -18,6 +18,7 @@ import { type Requirement, requirementOf } from '../features/permissions/gate.ts
 import { rememberedNames } from '../features/state/remember.ts'
 import type { StateSettings } from '../features/settings/authorize.ts'
 import { state } from '../features/state/state.ts'
+import { undo } from '../features/undo/undo.ts'
 import { stream } from '../features/stream/stream.ts'
 
 /** A tool, and how the gateway handles it. */
@@ -41,6 +42,8 @@ export interface Inspected {
 interface ConfirmationRule {
   /** `by_arguments`: only calls whose arguments require it. */
   readonly when: 'always' | 'by_arguments' | 'in_transactions' | 'never'
+  /** Calls that can be undone exactly are not confirmed, if the store of the gateway lasts. */
+  readonly unless?: 'exact_undo'
   /** Other people decide, not the user of the client. */
   readonly isOutOfBand: boolean
   /** What happens if the client cannot ask its user. */
@@ -63,11 +66,15 @@ export function inspect(
   const confirmSettings = settingsFor(confirm, settings, server.name) || undefined
   const progressSettings = settingsFor(progress, settings, server.name)
   const unconfigured = unconfiguredUndo(settings, server.name)
+  const undoing = judgeUndo(entry, all, { tools: server.tools, ...unconfigured })
+  const undoSettings = settingsFor(undo, settings, server.name)
+  const isKept = undoSettings && undoSettings.history !== 'off'
+  const isUndone = isKept && unconfigured.usesProofs && isProvedExact(undoing)
   return {
     entry,
     scopes: entry.isBuiltin ? [] : requirementOf(entry, server),
-    confirmation: confirmationOf(entry, server, confirmSettings),
-    undoing: judgeUndo(entry, all, { tools: server.tools, ...unconfigured }),
+    confirmation: confirmationOf(entry, server, confirmSettings, isUndone),
+    undoing,
     longCalls:
       progressSettings === false ? undefined : longCallsOf(progressSettings, entry.name, server.tools),
     ...pagesOf(entry, settings),
@@ -99,6 +106,7 @@ function confirmationOf(
   entry: Descriptor,
   server: UpstreamSettings,
   settings: ConfirmSettings | undefined,
+  isUndone: boolean,
 ): ConfirmationRule {
   if (!settings) return { when: 'never', isOutOfBand: false, why: ['features.confirm is off'] }
   const rule = ruleOf(entry.name, server, settings)
@@ -110,8 +118,10 @@ function confirmationOf(
     : needsConfirmation(rule, entry)
       ? 'by_arguments'
       : 'in_transactions'
+  const isUnlessUndoneExactly = isUndone && isUnlessUndone(rule, entry, server, settings)
   return {
     when,
+    ...(isUnlessUndoneExactly && { unless: 'exact_undo' as const }),
     isOutOfBand: rule.isOutOfBand,
     fallback: settings.fallback,
     message: templateOf(rule, entry, server),

@@ -240,6 +240,8 @@ export class Runtime implements HttpRuntime {
       describe: listed,
       undoRule: (name, of) => undoRules.of(name, of),
       undoRuleAmong: (described, all) => undoRules.among(described, all),
+      isUndoProved: (name, of) => undoRules.isProved(name, of),
+      isUndoProvedAmong: (described, all) => undoRules.isProvedAmong(described, all),
       isUndoProposed: (name, of) => undoRules.isProposed(name, of),
       exposedName: (name, of, isTogether) =>
         isTogether ? together.name(name, of) : isStrict ? aliasOf(of) : of,

@@ -3,11 +3,11 @@
  * lists of the clients that use it. Rules are those that providers publish, or that they refuse requests with:
  *
  * - OpenAI: names match `^[a-zA-Z0-9_-]{1,64}$`, and Chat Completions take 1024 characters of a description
- *   (https://platform.openai.com/docs/api-reference/chat/create, https://github.com/modelcontextprotocol/servers/issues/799).
+ *   (https://platform.openai.com/docs/api-reference/chat/create, https://learn.microsoft.com/azure/ai-foundry/openai/quotas-limits).
  * - Anthropic: names match `^[a-zA-Z0-9_-]{1,128}$`, of remote servers at claude.ai with 64; those of arguments
  *   `^[a-zA-Z0-9_.-]{1,64}$` (https://platform.claude.com/docs/agents-and-tools/tool-use/define-tools).
  * - Gemini: names begin with a letter or an underscore, and have 64 of letters, digits, `_`, `.` and `-`; those of arguments
- *   have no `.` and `-`; schemas are in a subset of OpenAPI 3.0 (https://ai.google.dev/api/caching#FunctionDeclaration,
+ *   have no `.` and `-`; schemas are in a subset of OpenAPI 3.0 (https://ai.google.dev/api/caching#Schema,
  *   https://cloud.google.com/vertex-ai/generative-ai/docs/reference/rest/v1/Schema).
  *
  * What all of them refuse is in `schema-repair.ts`.

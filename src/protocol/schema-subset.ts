@@ -216,7 +216,7 @@ function together(given: readonly Fields[], notes: Fields, { nulls }: SubsetOpti
     : [...distinct, ...(isNullable ? [{ type: 'null' }] : [])]
   const [first = {}, ...rest] = branches
   if (rest.length === 0) return { ...first, ...notes }
-  // Vertex AI refuses everything beside anyOf (https://github.com/googleapis/python-genai/issues/625).
+  // Vertex AI refuses everything beside anyOf.
   return isInTurn ? { anyOf: [{ ...notes, ...first }, ...rest] } : { ...notes, anyOf: branches }
 }
 

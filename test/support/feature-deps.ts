@@ -137,6 +137,14 @@ function offersOf(offered: Offered): readonly Offer[] {
   ]
 }
 
+/** Nothing is known of how calls are undone. */
+export const noCallUndo: CallUndo = {
+  preview: async () => undefined,
+  canSecure: () => false,
+  couldSecure: async () => false,
+  secure: async () => undefined,
+}
+
 /** What a feature under test may use: an empty store, and no servers unless given. */
 export function featureDeps(given: ServiceStubs = {}): Services {
   const store = given.store ?? new MemoryStore()
@@ -172,7 +180,7 @@ export function featureDeps(given: ServiceStubs = {}): Services {
     isOn: () => true,
     reserved: () => [],
     callerValues: () => [],
-    callUndo: { preview: async () => undefined },
+    callUndo: noCallUndo,
     closing: new AbortController().signal,
     redactor: redactorOf(given),
     servers: () => [],
@@ -198,6 +206,8 @@ export function featureDeps(given: ServiceStubs = {}): Services {
     undoRule: () => undefined,
     undoRuleAmong: () => undefined,
     isUndoProposed: async () => false,
+    isUndoProved: async () => false,
+    isUndoProvedAmong: () => false,
     tools: async () => [],
     records: () => ({
       names: [],

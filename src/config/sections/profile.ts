@@ -55,7 +55,7 @@ export const profiles: Readonly<Record<Settings['profile'], Profile>> = {
     features: {
       errors: { values: { http_status: 'mapped', hide_details: true } },
       structured_text: { isOn: true },
-      confirm: { values: { fallback: 'deny', remember: 'off' } },
+      confirm: { values: { fallback: 'deny', remember: 'off', exact_undo: 'ask' } },
       agent_profile: { isOn: true },
       validate: { values: { input: 'strict' } },
       complete: { isOn: true },

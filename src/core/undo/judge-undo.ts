@@ -8,6 +8,7 @@ import type { Descriptor } from '../descriptor.ts'
 import type { ProvedTool } from '../proof.ts'
 import type { Root } from '../json/path.ts'
 import { changedTool, proofText } from '../pack.ts'
+import { isSame } from '../json/json.ts'
 import { hint, argumentMismatches, pathMismatch } from '../schema/argument-mismatches.ts'
 import { type ToolSettings, settingOf } from '../settings.ts'
 import { type Expression, pathsOf, type UndoSettings } from './expression.ts'
@@ -58,7 +59,8 @@ export function judgeUndo(
     if (rule.kind === 'none') return { from: 'nowhere', how: 'impossible', rule, why, caveats: [] }
     const caveats = undoMismatches(rule, entry, all)
     const how = caveats.length > 0 ? 'impossible' : rule.isExact ? 'exact' : 'approximate'
-    return { from: 'configuration', how, rule, undo: configured.value, why, caveats }
+    const judged = { from: 'configuration', how, rule, undo: configured.value, why, caveats } as const
+    return isAsProved(entry, all, configured.value) ? { ...judged, isProved: true } : judged
   }
   const { proved } = entry
   const changed = proved && changedTool(proved, definitionsOf(all))
@@ -72,6 +74,17 @@ export function judgeUndo(
   if (proposal) return proposed({ ...proposal, why: [...ignored, ...proposal.why] }, isDerived)
   const why = misses.length > 0 ? misses : ['no known tool of the server undoes it']
   return { from: 'nowhere', how: 'impossible', why: [...ignored, ...why], caveats: [] }
+}
+
+/** Whether a configured undo is the one that was proved for exactly these tools. */
+function isAsProved({ proved }: Descriptor, all: readonly Descriptor[], undo: unknown): boolean {
+  if (!proved?.proof.proved.includes('undo') || !isSame(proved.settings.undo, undo)) return false
+  return changedTool(proved, definitionsOf(all)) === undefined
+}
+
+/** Whether a tool restores exactly what is read before it, as it was proved for exactly these tools. */
+export function isProvedExact({ rule, how, isProved }: UndoJudgement): boolean {
+  return isProved === true && how === 'exact' && rule?.kind === 'restore'
 }
 
 /** Whether a judgement is a proposal that the configuration can have as it is. */

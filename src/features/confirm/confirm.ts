@@ -13,14 +13,11 @@ import {
   listedTool,
 } from '../../core/call.ts'
 import { HeldMemory } from '../../core/holdings.ts'
-import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
-import { type UpstreamSettings, settingOf, isStoreShared } from '../../core/settings.ts'
-import { reportedRisk, statedTool, statesConfirmation } from '../../core/stated-tool.ts'
+import { type UpstreamSettings, isStoreShared } from '../../core/settings.ts'
+import { statesConfirmation } from '../../core/stated-tool.ts'
 import {
   CONFIRMATION_KEY,
-  isAskedFor,
-  withoutFlag,
   ERROR_KEY,
   extensionOf,
   hasExtension,
@@ -35,9 +32,16 @@ import {
   type Requested,
   NO_APPROVER_REASON,
 } from '../../records/approvals.ts'
-import { describingTools } from '../tool-lists.ts'
-import type { Feature, Services, DecisionChannels } from '../feature.ts'
-import { callerValues, modelArguments, toolFacts, publish, type Reserved } from '../offers.ts'
+import type { Feature, Services } from '../feature.ts'
+import {
+  type CallUndo,
+  callUndos,
+  callerValues,
+  modelArguments,
+  toolFacts,
+  publish,
+  type Reserved,
+} from '../offers.ts'
 import {
   createApprovalCache,
   declined,
@@ -55,11 +59,13 @@ import {
   changeOf,
   changeText,
   stateOf,
+  waysToDecide,
   withDetails,
   confirmationRequestOf,
 } from './request.ts'
-import { needsConfirmation, ruleOf, riskOf, neverNeedsConfirmation, type Rule } from './rules.ts'
+import { isUnlessUndone, needsConfirmation, ruleOf, neverNeedsConfirmation, type Rule } from './rules.ts'
 import { editableOf, runEdited } from './edited-call.ts'
+import { markTools } from './marked-lists.ts'
 import { Waiting, waitOf } from './waiting.ts'
 import { type ConfirmSettings, confirmSchema } from '../settings/effect.ts'
 import { type ConfirmationForecast, withFinding } from '../../core/dry-run.ts'
@@ -119,12 +125,17 @@ export const confirm: Feature<ConfirmSettings> = {
         },
       },
       offers: [
-        toolFacts.offer((entry) => {
+        toolFacts.offer((entry, all) => {
           const server = deps.servers.settings(entry.upstream)
-          const rule = server && ruleOf(entry.name, server, settings(entry.upstream))
+          const toolSettings = settings(entry.upstream)
+          const rule = server && ruleOf(entry.name, server, toolSettings)
           if (!rule || !needsConfirmation(rule, entry)) return {}
           const message = templateOf(rule, entry, server)
-          return { confirmation: { message, isOutOfBand: rule.isOutOfBand } }
+          const isUndone =
+            isUnlessUndone(rule, entry, server, toolSettings) &&
+            deps.features.offered(callUndos, entry.upstream).some((undo) => undo.canSecure(entry, all))
+          const { isOutOfBand } = rule
+          return { confirmation: { message, isOutOfBand, ...(isUndone && { isUnlessUndone: true }) } }
         }),
         callerValues.offer([{ name: FLAG }, { name: TOKEN }]),
         modelArguments.offer((upstream) => reservedArguments(settings(upstream), upstream, deps)),
@@ -132,57 +143,6 @@ export const confirm: Feature<ConfirmSettings> = {
       close: async () => waiting.close(),
     }
   },
-}
-
-/** Marks the tools that need confirmation in lists; undefined if there can be none. */
-function markTools(server: UpstreamSettings, settings: ConfirmSettings, deps: Deps): Middleware | undefined {
-  const isAnyNamed = Object.values(server.tools).some(
-    ({ confirm, approval, approvals, approvers, typeToConfirm, cost }) =>
-      (confirm ?? approval ?? approvals ?? approvers ?? typeToConfirm) !== undefined ||
-      cost?.category === 'requires_approval',
-  )
-  if (settings.level === 'none' && !isAnyNamed) return undefined
-  const about = { server, settings, deps }
-  const plain = describingTools((tool) => markTool(tool, { ...about, isInMeta: false }))
-  const withMeta = describingTools((tool) => markTool(tool, { ...about, isInMeta: true }))
-  return (next) => {
-    const [listPlain, listWithMeta] = [plain(next), withMeta(next)]
-    return (call) =>
-      (isAskedFor(call, CONFIRMATION_KEY) ? listWithMeta : listPlain)(withoutFlag(call, CONFIRMATION_KEY))
-  }
-}
-
-interface MarkOptions {
-  /** Whether the members are also added to `_meta`. */
-  readonly isInMeta: boolean
-  readonly server: UpstreamSettings
-  readonly settings: ConfirmSettings
-  readonly deps: Deps
-}
-
-function markTool(tool: Payload, { server, settings, deps, isInMeta }: MarkOptions): Payload {
-  const entry = isObject(tool.value) ? deps.servers.describe(server.name, tool.fields) : undefined
-  const rule = entry && ruleOf(entry.name, server, settings)
-  if (!entry || !rule || !needsConfirmation(rule, entry)) return tool
-  const risk = riskOf(rule, entry)
-  const hasOwnRisk = settingOf(server.tools, entry.name, 'risk') !== undefined
-  const members = {
-    requires_confirmation: true,
-    confirmation_message: templateOf(rule, entry, server),
-    risk_level: hasOwnRisk ? risk : reportedRisk(statedTool(tool.fields).risk, risk, false),
-  }
-  const annotations = tool.at('annotations') ?? Payload.of({})
-  // A hint that the server gives is kept; the call has to be confirmed either way.
-  const isUnsaid = typeof annotations.fields.destructiveHint !== 'boolean'
-  const marked = tool.with({
-    ...(settings.compat && members),
-    ...(risk === 'destructive' && isUnsaid && { annotations: annotations.with({ destructiveHint: true }) }),
-  })
-  if (settings.compat && !isInMeta && !rule.isOutOfBand) return marked
-  const metaMembers = rule.isOutOfBand
-    ? { ...members, approval: 'out_of_band', needed: rule.needed }
-    : members
-  return marked.withMeta({ [CONFIRMATION_KEY]: metaMembers })
 }
 
 /** Adds to dry runs whether they would have to be confirmed. */
@@ -201,7 +161,13 @@ async function forecast(
   context: ConfirmContext,
 ): Promise<ConfirmationForecast> {
   const { rule } = context
-  const about = { isRequired: true, message: subject.message, risk: subject.risk }
+  const isUndone = await couldRunUnasked(subject, context)
+  const about = {
+    isRequired: true,
+    ...(isUndone && { unless: 'exact_undo' as const }),
+    message: subject.message,
+    risk: subject.risk,
+  }
   const isGranted = await isAllowed(subject, host, context)
   const granted = isGranted ? ({ isGranted: true } as const) : {}
   if (rule.isOutOfBand) {
@@ -212,7 +178,7 @@ async function forecast(
     ...about,
     ...granted,
     by: 'user',
-    via: isGranted ? wayOf(subject.call, context) : mustAsk(subject, context),
+    via: isGranted || isUndone ? wayOf(subject.call, context) : mustAsk(subject, context),
   }
 }
 
@@ -259,9 +225,49 @@ function confirmationPolicy(context: ConfirmContext): Middleware {
     if (isExempt || neverNeedsConfirmation(rule, given)) return next(given)
     const { call, subject, host } = subjectOf(given, context)
     if (!subject) return next(call)
+    const unasked = await securedCall(given, subject, host, context)
+    if (unasked) return next(unasked)
     const result = await confirmed(call, subject, host, context)
     return 'kind' in result ? result : runConfirmed(subject, result, context, next)
   }
+}
+
+/** The undo of a call that needs no confirmation if it is undone exactly; undefined for other calls. */
+function undoInstead({ call, entry }: ConfirmationRequest, context: ConfirmContext): CallUndo | undefined {
+  const { rule, server, settings, deps } = context
+  if (call.internal || !isUnlessUndone(rule, entry, server, settings)) return undefined
+  return deps.features.offered(callUndos, entry.upstream)[0]
+}
+
+async function couldRunUnasked(subject: ConfirmationRequest, context: ConfirmContext): Promise<boolean> {
+  return (await undoInstead(subject, context)?.couldSecure(subject.entry)) === true
+}
+
+/** The call to make without a question, because what undoes it exactly is in the store; undefined if a person has to confirm it. */
+async function securedCall(
+  given: Call,
+  subject: ConfirmationRequest,
+  host: HostConfirmation,
+  context: ConfirmContext,
+): Promise<Call | undefined> {
+  const undo = undoInstead(subject, context)
+  if (!undo || (await isAskedBefore(given, subject, host, context))) return undefined
+  const secured = await undo.secure(subject.call, subject.entry)
+  secured?.logFields.set('unasked', 'exact_undo')
+  return secured
+}
+
+/** Whether the confirmation of a call was requested already, or given: what was decided then counts. */
+async function isAskedBefore(
+  given: Call,
+  subject: ConfirmationRequest,
+  host: HostConfirmation,
+  { approvals, settings }: ConfirmContext,
+): Promise<boolean> {
+  if (confirmStateOf(given) ?? host.token !== undefined) return true
+  if (canAsk(given, 'form')) return false
+  const draft = approvalRequestOf(subject, callerOnly, { kind: 'page', ttl: settings.ttl })
+  return (await approvals.peek(draft)) !== undefined
 }
 
 /** Keeps the data that a person is about to be asked about for as long as the answer may take. @throws RESOURCE_NOT_FOUND */
@@ -620,19 +626,6 @@ async function requireConfirmation(
     },
   }
   return { kind: 'result', result: Payload.of(result) }
-}
-
-/** How people can decide: on a page, by a command. */
-function waysToDecide(
-  { url, isForPeople, command }: DecisionChannels,
-  { approvers }: Approval,
-): readonly string[] {
-  const page =
-    url === undefined ? [] : [`at ${url}${isForPeople ? '' : ', by a program with its bearer token'}`]
-  // Whoever is at the command line is rarely one of the named approvers.
-  const isLimitedToApprovers = url !== undefined && approvers.length > 0
-  if (command === undefined || isLimitedToApprovers) return page
-  return [...page, `in a terminal with \`${command}\``]
 }
 
 function errorOf(

@@ -21,12 +21,13 @@ import {
   type UsedReference,
 } from '../../core/used-reference.ts'
 import {
+  type Approval,
   type ApprovalRequest,
   changeTitle,
   type ReferencedData,
   type ShownChange,
 } from '../../records/approvals.ts'
-import type { Services } from '../feature.ts'
+import type { DecisionChannels, Services } from '../feature.ts'
 import { callUndos } from '../offers.ts'
 import { firstLines } from '../../core/text/difference.ts'
 import { argumentsHash } from '../../records/receipts.ts'
@@ -311,6 +312,19 @@ function displayText(value: unknown): string {
 /** Text beyond the maximum need not be processed. */
 function shortLine(text: string): string {
   return oneLine(text.slice(0, MAX_SUMMARY_LENGTH).toWellFormed())
+}
+
+/** How people can decide: on a page, by a command. */
+export function waysToDecide(
+  { url, isForPeople, command }: DecisionChannels,
+  { approvers }: Approval,
+): readonly string[] {
+  const page =
+    url === undefined ? [] : [`at ${url}${isForPeople ? '' : ', by a program with its bearer token'}`]
+  // Whoever is at the command line is rarely one of the named approvers.
+  const isLimitedToApprovers = url !== undefined && approvers.length > 0
+  if (command === undefined || isLimitedToApprovers) return page
+  return [...page, `in a terminal with \`${command}\``]
 }
 
 /*

@@ -6,6 +6,7 @@ import { asObject } from '../../core/json/json.ts'
 import type { Remember, StopAsking } from '../../core/remember.ts'
 import { type UpstreamSettings, settingOf } from '../../core/settings.ts'
 import { statesConfirmation } from '../../core/stated-tool.ts'
+import { verbClass } from '../../core/judgement/lexicon.ts'
 import { yamlKey } from '../../core/text/escape.ts'
 import type { ConfirmSettings } from '../settings/effect.ts'
 
@@ -126,6 +127,32 @@ export function neverNeedsConfirmation({ from }: Rule, call: Call): boolean {
 export function needsConfirmation(rule: Rule, entry: Descriptor, call?: Call): boolean {
   if (riskRanks[riskOf(rule, entry)] >= rule.from || (rule.isPivot && call && stepSlot.of(call))) return true
   return rule.from !== levels.none && statesConfirmation(entry.definition)
+}
+
+/**
+ * Whether calls of a tool need no confirmation if they are undone exactly: that they overwrite something is the only reason to
+ * ask. The owner, the server, a cost or the level may have others.
+ */
+export function isUnlessUndone(
+  rule: Rule,
+  { classification, definition, name }: Descriptor,
+  { trust, tools }: UpstreamSettings,
+  { exact_undo: exactUndo }: ConfirmSettings,
+): boolean {
+  const { op, verb } = classification
+  // Only of the confirmations that the gateway's own classification requires it is known how to stop them.
+  const isOwnReason = rule.stop !== undefined && !rule.isLiteral && !statesConfirmation(definition)
+  const isOutward = verb !== undefined && verbClass(verb) === 'outward'
+  const isConfigured = settingOf(tools, name, 'risk') !== undefined
+  return (
+    exactUndo === 'skip' &&
+    trust &&
+    isOwnReason &&
+    rule.from > levels.all &&
+    op === 'write' &&
+    !isOutward &&
+    !isConfigured
+  )
 }
 
 /** The risk of a tool. */

@@ -259,9 +259,10 @@ function costView({ category, units, label, left }: CostForecast): Fields {
 
 function confirmationView(forecast: ConfirmationForecast | undefined): Fields {
   if (!forecast?.isRequired) return { required: false }
-  const { message, risk, by, via, needed, approvers, isGranted } = forecast
+  const { unless, message, risk, by, via, needed, approvers, isGranted } = forecast
   return {
     required: true,
+    ...(unless && { unless }),
     ...(isGranted && { granted: true }),
     message,
     risk_level: risk,
@@ -300,10 +301,11 @@ const keyWords = {
 
 function confirmationText(forecast: ConfirmationForecast | undefined): string {
   if (!forecast?.isRequired) return 'not required'
-  const { message = '', by, needed = 1, via, isGranted } = forecast
+  const { message = '', by, needed = 1, via, isGranted, unless } = forecast
   if (isGranted) return 'granted already'
   const who = by === 'others' ? `by ${needed} other ${needed === 1 ? 'person' : 'people'}` : 'by the user'
-  return `required, ${who}${via ? `, ${places[via]}` : ''}: ${message}`
+  const except = unless ? ', unless it can be undone exactly' : ''
+  return `required, ${who}${via ? `, ${places[via]}` : ''}${except}: ${message}`
 }
 
 const places = {

@@ -234,6 +234,12 @@ export const confirmSchema = defineSettings({
         'What happens if the client does not support elicitation: approval on a page or by a command of the gateway, a token with which the host repeats the call, or refusal. By default `page`, and `deny` in the corporate profile.',
       default: 'page',
     },
+    exact_undo: {
+      enum: ['ask', 'skip'],
+      default: 'skip',
+      description:
+        'Whether calls are confirmed that only overwrite something, and whose undo restores it exactly, as it was proved for exactly these tools. `skip`, for servers with `trust`: such a call runs once what restores it is in the store. By default `skip`, and `ask` in the corporate profile.',
+    },
     ttl: setting(durationSchema, '5m', 'How long the caller has to confirm a call.'),
     approval_ttl: setting(durationSchema, '1h', 'How long others have to approve a call out of band.'),
     wait: {

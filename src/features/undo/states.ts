@@ -45,8 +45,8 @@ export type ReadSnapshot =
 type KnownState = Exclude<ReadSnapshot, { readonly kind: 'unreadable' }>
 type RestoreRule = Extract<UndoRule, { readonly kind: 'restore' }>
 
-/** How long a read after a call, and before and after an undo, may take, in milliseconds. */
-const READ_TIMEOUT_MS = 10_000
+/** How long a read after a call, before one that is not confirmed, and around an undo, may take, in milliseconds. */
+export const READ_TIMEOUT_MS = 10_000
 /** How many states that calls left are read at once. */
 const MAX_PENDING_READS = 200
 /** How long the arguments of a read, and the text of a state that a call left, are at most, in characters. */

@@ -14,7 +14,8 @@ import { asObject, isObject } from '../../core/json/json.ts'
 import { asCalled } from '../../core/judgement/call.ts'
 import { maskedArguments, displayCall, secretNames } from '../../core/masked-arguments.ts'
 import type { Payload } from '../../core/payload.ts'
-import { type ToolSettings, settingOf } from '../../core/settings.ts'
+import { isStoreShared, type ToolSettings, settingOf } from '../../core/settings.ts'
+import { Slot } from '../../core/slot.ts'
 import { writtenArguments, referencesSlot } from '../../core/used-reference.ts'
 import {
   printExpression,
@@ -47,7 +48,7 @@ import { callUndos, recordingStates, toolFacts } from '../offers.ts'
 import { noUndo } from '../missing-undo.ts'
 import { type UndoSettings, undoSchema } from '../settings/upstream.ts'
 import { previewOf } from './preview.ts'
-import { type ReadSnapshot, SnapshotReader, States } from './states.ts'
+import { READ_TIMEOUT_MS, type ReadSnapshot, SnapshotReader, States } from './states.ts'
 import type { Log } from '../../core/log.ts'
 import { within } from '../../core/time/waiting.ts'
 import { WrittenRecords } from '../../durable/bounds.ts'
@@ -58,7 +59,7 @@ import { UnusableSchema, validator } from '../../core/schema/schema.ts'
 import { isSecretName } from '../../core/text/secret.ts'
 import { withKeyArgument } from '../../core/tool-call.ts'
 
-type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'descriptions' | 'features'>
+type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'descriptions' | 'features' | 'gateway'>
 
 /** Records what tools did for whom, and how it is undone. */
 export const undo: Feature<UndoSettings> = {
@@ -72,17 +73,21 @@ export const undo: Feature<UndoSettings> = {
       const { history } = settings(upstream)
       return history === 'off' ? 0 : history
     }
+    const undoLogOf = (upstream: string, history: number): UndoLog =>
+      new UndoLog({ deps, actions, snapshots, states, journal, upstream, history })
+    // What is in memory is not there any more after a crash.
+    const isDurable = ({ upstream }: Descriptor): boolean =>
+      historyOf(upstream) > 0 && isStoreShared(deps.gateway.settings)
     return {
       calls: {
         middleware: ({ upstream, method, isBuiltin }) => {
           if (method !== 'tools/call' || isBuiltin || upstream === undefined) return undefined
-          const history = historyOf(upstream)
-          const undoLog = new UndoLog({ deps, actions, snapshots, states, journal, upstream, history })
+          const undoLog = undoLogOf(upstream, historyOf(upstream))
           return (next) => (call) => record(call, { next, snapshots, states, undoLog })
         },
         dryRun: ({ upstream, isBuiltin }) => {
           if (isBuiltin || upstream === undefined) return undefined
-          const undoLog = new UndoLog({ deps, actions, snapshots, states, journal, upstream, history: 0 })
+          const undoLog = undoLogOf(upstream, 0)
           return (next) => async (call) => next(withFinding(call, { undo: await forecast(call, undoLog) }))
         },
       },
@@ -97,6 +102,13 @@ export const undo: Feature<UndoSettings> = {
               ruleOf: ({ upstream, name }) => ruleOf(deps, upstream, name),
               secretsOf: (given, rule, { upstream }) => secretsOf(given, rule, { upstream, deps }),
             }),
+          canSecure: (tool, all) => isDurable(tool) && deps.servers.isUndoProvedAmong(tool, all),
+          couldSecure: async (tool) => isDurable(tool) && isProved(tool, deps),
+          secure: async (call, tool) => {
+            if (!isDurable(tool) || !(await isProved(tool, deps))) return undefined
+            const undoLog = undoLogOf(tool.upstream, historyOf(tool.upstream))
+            return undoLog.secure(call, tool.name).catch(() => undefined)
+          },
         }),
         toolFacts.offer((entry, all) => {
           const rule = entry.classification.op === 'read' ? undefined : deps.servers.undoRuleAmong(entry, all)
@@ -116,6 +128,10 @@ function factOf(rule: Exclude<UndoRule, { readonly kind: 'none' }>): NonNullable
   const call = rule.kind === 'call' ? rule.call : rule.restore
   const description = rule.description ?? printExpression(call)
   return { tool: call.tool, isExact: rule.isExact, description }
+}
+
+function isProved({ upstream, name }: Descriptor, { servers }: Deps): Promise<boolean> {
+  return servers.isUndoProved(upstream, name).catch(() => false)
 }
 
 interface UndoContext {
@@ -225,7 +241,12 @@ interface ActionInProgress {
   readonly snapshot: ReadSnapshot | undefined
   /** The server already started in an earlier round, so the action is recorded already. */
   readonly isResumed?: true
+  /** The action was recorded before the call is sent, outside of a transaction. */
+  readonly isSecured?: true
 }
+
+/** Set on a call whose action is recorded already: it runs unconfirmed because that undoes it. */
+const securedSlot = new Slot<ActionInProgress>('secured undo')
 
 type ActionEnd = Pick<Action, 'status' | 'way'>
 
@@ -255,7 +276,7 @@ class UndoLog {
   /** Makes a call and records its outcome. @throws COMPENSATION_UNAVAILABLE, SERVER_UNAVAILABLE */
   async record(call: Call, tool: string, next: Handler): Promise<Outcome> {
     if (!stepSlot.of(call) && this.#options.history === 0) return next(call)
-    const started = (await this.#resume(call)) ?? (await this.#begin(call, tool))
+    const started = securedSlot.of(call) ?? (await this.#resume(call)) ?? (await this.#begin(call, tool))
     // What undoes the call may be in the result, which must be whole then.
     const made =
       spoolSlot.of(call) && needsResult(started.rule, started.snapshot)
@@ -272,6 +293,32 @@ class UndoLog {
       : { status: 'ok', way: await this.#final(call, started, outcome.result) }
     await this.#end(call, started, end)
     return outcome
+  }
+
+  /**
+   * Records what undoes a call exactly, before it is sent: the call with its action once that is durable, undefined if nothing undoes
+   * it exactly. Until the call ends, the record says that it is unknown whether it took effect. @throws as `record`
+   */
+  async secure(call: Call, tool: string): Promise<Call | undefined> {
+    const { actions, history } = this.#options
+    const started = (await this.#resume(call)) ?? (await this.#begin(call, tool, READ_TIMEOUT_MS))
+    const action: Action = { ...started.action, status: 'unknown' }
+    const isExact = action.way.kind === 'exact'
+    if (isExact && stepSlot.of(call)) return securedSlot.set(call, started)
+    // Of an action that is too large, the compensation is not stored.
+    const isStored =
+      isExact &&
+      (await actions
+        .put(action, history)
+        .then(() => actions.find(action.key))
+        .then(
+          (stored) => stored?.way.kind === 'exact',
+          () => false,
+        ))
+    if (isStored) return securedSlot.set(call, { ...started, action, isSecured: true })
+    // The call may not be made at all: a person decides.
+    await actions.remove(action.key).catch(() => undefined)
+    return undefined
   }
 
   /** How a call would be undone, as far as that is known without a call of its server. @throws COMPENSATION_UNAVAILABLE */
@@ -292,14 +339,15 @@ class UndoLog {
     return { how: rule.isExact ? 'exact' : 'approximate', rule: printExpression(expression) }
   }
 
-  async #begin(call: Call, tool: string): Promise<ActionInProgress> {
+  async #begin(call: Call, tool: string, timeout?: number): Promise<ActionInProgress> {
     const { deps, states, upstream } = this.#options
     const { principal, client, meta, params } = call
     const step = stepSlot.of(call)
     const args = asObject(params.fields.arguments)
     const written = writtenArguments(params, referencesSlot.of(call))?.value
     const rule = await ruleOf(deps, upstream, tool)
-    const known = rule?.kind === 'restore' ? await states.before(call, rule, { upstream, args }) : undefined
+    const known =
+      rule?.kind === 'restore' ? await states.before(call, rule, { upstream, args, timeout }) : undefined
     const snapshot = known?.snapshot
     const startedAt = world.now()
     const secrets = await secretsOf(call, rule, { upstream, deps })
@@ -404,22 +452,29 @@ class UndoLog {
   }
 
   /** A server that requests input before it starts has done nothing; one that has started may continue in any case. */
-  async #inputRequested(call: Call, { action }: ActionInProgress, outcome: InterimOutcome): Promise<Outcome> {
+  async #inputRequested(
+    call: Call,
+    { action, isSecured }: ActionInProgress,
+    outcome: InterimOutcome,
+  ): Promise<Outcome> {
     const { actions, history } = this.#options
     if (isOpen(outcome)) {
       if (!stepSlot.of(call)) await actions.put(action, history).catch(() => undefined)
       return { ...outcome, requestState: { ...outcome.requestState, [STATE_KEY]: action.key } }
     }
-    if (stepSlot.of(call)) await actions.remove(action.key)
+    if (stepSlot.of(call) || isSecured) await actions.remove(action.key)
     return outcome
   }
 
-  async #end(call: Call, { action, isResumed }: ActionInProgress, end: ActionEnd): Promise<void> {
+  async #end(call: Call, { action, isResumed, isSecured }: ActionInProgress, end: ActionEnd): Promise<void> {
     const { states: before, ...unread } = { ...action, ...end, endedAt: world.now() }
     // Of a call that is not undone, no state is compared.
     const ended = { ...unread, ...(before && 'tool' in end.way && { states: before }) }
     // A failed action needs no undo.
-    if (!stepSlot.of(call) && end.status === 'failed' && !isResumed) return
+    if (!stepSlot.of(call) && end.status === 'failed' && !isResumed) {
+      if (isSecured) await this.#options.actions.remove(action.key)
+      return
+    }
     // The record lasts from now on. If the data is gone, undoing the call says so.
     await this.#keepData(call, ended.way)
     const { actions, journal, states, history } = this.#options

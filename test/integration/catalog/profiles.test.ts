@@ -18,7 +18,6 @@ import { ToolListChangedNotificationSchema } from '@modelcontextprotocol/sdk/typ
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { until } from '../../support/condition.ts'
 import { connect } from '../../support/fake-client.ts'
-import { runCommand } from '../../support/gateway.ts'
 import { type LocalGateway, localGateway } from '../../support/local-gateway.ts'
 import { publishedServer } from '../../support/peers/servers.ts'
 import type { Json } from '../../support/server/json.ts'
@@ -209,29 +208,4 @@ test('tells clients that the list has changed when another configuration is load
   expect(await textOf(client, 'read_graph')).toContain('Unknown tool')
   await gateway.reload({ ...config, profiles: {} })
   await expect(client.listTools()).rejects.toThrow(/no server|404/i)
-})
-
-test('check prints the size of each list, and names what matches no tool', async () => {
-  const file = join(home, 'gateway.config.yaml')
-  const graph = config.upstreams.graph
-  const profiles = {
-    notes: {
-      hide: ['delte_*', 'ai_help'],
-      rename: { graph_open_nodes: 'read_graph', graph_no_such: 'other' },
-      describe: { open: 'x' },
-    },
-  }
-  writeFileSync(file, JSON.stringify({ store: 'memory', upstreams: { graph }, profiles }))
-  const { code, stdout, stderr } = await runCommand(['check', '--config', file])
-  expect(code).toBe(1)
-  expect(stdout).toMatch(/^\/mcp\/p\/notes: 8 tools, about \d{4} tokens$/m)
-  expect(stderr).toContain(
-    'profiles.notes.hide: delte_* matches no tool of this profile; did you mean delete_*?',
-  )
-  expect(stderr).not.toContain('ai_help matches')
-  expect(stderr).toContain('profiles.notes.rename: graph_no_such matches no tool')
-  expect(stderr).toContain('profiles.notes.rename: read_graph is also the name of another tool')
-  expect(stderr).toContain('profiles.notes.describe: open matches no tool')
-  const explained = await runCommand(['explain', 'graph', '--config', file])
-  expect(explained.stdout).toMatch(/list {9}9 tools, about \d{4} tokens; schemas as the server has them/)
 })

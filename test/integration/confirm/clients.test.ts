@@ -39,7 +39,7 @@ beforeAll(async () => {
   const features = { confirm: { wait: 'off' } }
   gateway = await localGateway({ store: 'memory', listen: { aggregate: true }, features, upstreams })
   const files = { command: publishedServer('@modelcontextprotocol/server-filesystem', folder) }
-  stdio = await configFile({ upstreams: { files } })
+  stdio = await configFile({ upstreams: { files }, features: { confirm: { exact_undo: 'ask' } } })
 })
 afterAll(async () => {
   await gateway.close()

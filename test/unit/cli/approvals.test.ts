@@ -85,7 +85,7 @@ it('control characters and line breaks of a call never reach the terminal', () =
 it('the line about a decision states its effect', () => {
   expect(decidedLine(approval, 'approved')).toContain(': 1 of 2.')
   expect(decidedLine({ ...approval, status: 'approved' }, 'approved')).toContain(
-    'runs once, now if it waits, or when the call is repeated',
+    'runs once, when the call is repeated',
   )
   expect(decidedLine({ ...approval, status: 'denied' }, 'denied')).toMatch(/^Denied delete_file on files/)
 })

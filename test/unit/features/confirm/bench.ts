@@ -18,6 +18,7 @@ import type { ConfirmSettings } from '../../../../src/features/settings/effect.t
 export const confirmDefaults: ConfirmSettings = {
   level: 'destructive',
   unannotated: 'derive',
+  exact_undo: 'skip',
   fallback: 'page',
   ttl: 300_000,
   approval_ttl: 3_600_000,
@@ -51,6 +52,7 @@ interface Given {
   readonly server?: Partial<UpstreamSettings>
   readonly risk?: Risk
   readonly op?: Operation
+  readonly verb?: string
   readonly definition?: Record<string, unknown>
   readonly deps?: ServiceStubs
   /** The response of the server; by default `done`. */
@@ -86,7 +88,8 @@ export function bench(given: Given = {}): Bench {
   const { settings, tool = {}, risk = 'destructive', op = 'delete', serve = async () => done } = given
   const store = given.deps?.store ?? new MemoryStore()
   const server = serverSettings({ name: 'hub', tools: { [TOOL]: tool }, ...given.server })
-  const classification = { op, idempotent: false, evidence: [], risk } as const
+  const verb = given.verb === undefined ? {} : { verb: given.verb }
+  const classification = { op, idempotent: false, evidence: [], risk, ...verb } as const
   const definition = given.definition ?? { name: TOOL, description: 'Deletes a repository. For good.' }
   const entry: Descriptor = {
     upstream: 'hub',

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { noCallUndo } from '../../../support/feature-deps.ts'
 import type { CallUndo } from '../../../../src/features/offers.ts'
 import { type Bench, bench, fieldsOf, modern, plain, question, says, yes } from './bench.ts'
 
@@ -13,6 +14,7 @@ const change = {
 function reading(given: Parameters<typeof bench>[0] = {}): { readonly one: Bench; reads(): number } {
   let reads = 0
   const callUndo: CallUndo = {
+    ...noCallUndo,
     preview: async () => {
       reads++
       return change

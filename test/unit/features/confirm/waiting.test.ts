@@ -1,6 +1,5 @@
 import { expect, it } from 'vitest'
 import { HeldMemory } from '../../../../src/core/holdings.ts'
-import { deliverySlot, detachedSlot } from '../../../../src/core/slot.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { Waiting, waitOf } from '../../../../src/features/confirm/waiting.ts'
 import type { Approval } from '../../../../src/records/approvals.ts'
@@ -33,37 +32,6 @@ it('a call waits for approval only while its caller has memory for it', async ()
   await pass(1000)
   expect(ended).toBe(4)
   waiting.close()
-})
-
-it('a task waits until it is decided, and says where in its progress', async () => {
-  let status = 'pending'
-  const waiting = new Waiting(async () => ({ status }) as Approval, new HeldMemory())
-  const notes: unknown[] = []
-  let isDetached = false
-  const call = toolCall({
-    emit: (note) => void notes.push(note.params?.fields),
-    slots: detachedSlot.put(() => isDetached),
-  })
-  let ended: unknown
-  void waiting.wait(call, { approval: 'a1', timeout: 1000, message: 'at the page' }).then((later) => {
-    ended = later
-  })
-  isDetached = true
-  await pass(60_000)
-  expect(notes[0]).toEqual({ progress: 0.001, message: 'at the page' })
-  expect(ended).toBeUndefined()
-  status = 'approved'
-  await pass(1000)
-  expect(ended).toMatchObject({ requestId: call.requestId })
-})
-
-it('a call whose client has left does not go on, whatever was decided', async () => {
-  const waiting = new Waiting(async () => ({ status: 'approved' }) as Approval, new HeldMemory())
-  const delivery = { isLost: () => true, onLost: () => undefined }
-  const call = toolCall({ slots: deliverySlot.put(delivery) })
-  const later = waiting.wait(call, { approval: 'a1', timeout: 60_000, message: 'waits' })
-  await pass(1000)
-  expect(await later).toBeUndefined()
 })
 
 it.each([
