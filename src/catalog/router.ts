@@ -12,7 +12,7 @@ import {
   resultOf,
 } from '../core/call.ts'
 import { type ListedTool, withFoundTool } from '../protocol/found-tool.ts'
-import { GatewayError } from '../core/error.ts'
+import { GatewayError, unknownTool } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
 import { isPlainName, namesByAlias } from '../core/text/alias.ts'
@@ -90,7 +90,9 @@ export class Catalog {
     this.#sources = sources
     const listedName = listedNames(tool, upstreams)
     const end = ({ target: { upstream = '' } }: Call): Handler | undefined => upstreams.get(upstream)
-    const aliased = withAliases((call) => this.#run(call, end), listedName, tool)
+    const isOffered = (call: Call, name: string): boolean =>
+      this.#profileOf(call)?.tools.offers({ upstream: call.target.upstream ?? '', name }) !== false
+    const aliased = withAliases((call) => this.#run(call, end), { listedName, tool, isOffered })
     this.#one = isStrict ? strictNames(onlyDeclared(aliased, upstreams)) : aliased
     this.#oneOrLast = withLastKnown(this.#one, sources.timeoutMs)
     const last = lastKnown(this.#one)
@@ -315,6 +317,14 @@ function onlyDeclared(next: Handler, upstreams: ReadonlyMap<string, Handler>): H
   }
 }
 
+/** What the names in calls are compared with. */
+interface Names {
+  readonly listedName: ListedName
+  readonly tool: CatalogSources['tool']
+  /** Whether the address of a call has a tool that its server lists by a name. */
+  isOffered(call: Call, name: string): boolean
+}
+
 /** How long a list may take before a name is used unchanged, in milliseconds. */
 const LIST_TIMEOUT_MS = 5000
 
@@ -322,9 +332,14 @@ const LIST_TIMEOUT_MS = 5000
  * Resolves aliases in calls: short names for tools and prompts whose names clients cannot use. The tool that a call names
  * goes with the call, so that nothing below looks it up again.
  */
-function withAliases(next: Handler, listedName: ListedName, tool: CatalogSources['tool']): Handler {
-  const toTool = (call: Call, found: ListedTool | undefined): Promise<Outcome> =>
-    next(renamed(withFoundTool(call, call.target, found), nameOf(found) ?? call.target.name ?? ''))
+function withAliases(next: Handler, { listedName, tool, isOffered }: Names): Handler {
+  const toTool = (call: Call, found: ListedTool | undefined): Promise<Outcome> => {
+    const { name: given = '' } = call.target
+    const name = nameOf(found) ?? given
+    // A profile names tools as they are listed.
+    if (name !== given && !isOffered(call, name)) return Promise.reject(unknownTool(given))
+    return next(renamed(withFoundTool(call, call.target, found), name))
+  }
   const toToolLater = async (call: Call, found: Promise<ListedTool | undefined>): Promise<Outcome> =>
     toTool(call, await patiently(found, undefined))
   const toPrompt = async (call: Call, name: string): Promise<Outcome> =>

@@ -20,6 +20,7 @@ import { until } from '../../support/condition.ts'
 import { connect } from '../../support/fake-client.ts'
 import { type LocalGateway, localGateway } from '../../support/local-gateway.ts'
 import { publishedServer } from '../../support/peers/servers.ts'
+import { scriptedServer } from '../../support/scripted-server.ts'
 import type { Json } from '../../support/server/json.ts'
 
 /** What both SDKs' clients have in common. */
@@ -208,4 +209,34 @@ test('tells clients that the list has changed when another configuration is load
   expect(await textOf(client, 'read_graph')).toContain('Unknown tool')
   await gateway.reload({ ...config, profiles: {} })
   await expect(client.listTools()).rejects.toThrow(/no server|404/i)
+})
+
+test('does not call a tool that a profile hides by the short name that its server does not list', async () => {
+  const ran: unknown[] = []
+  const tools = ['deleteRepo', 'getRepo'].map((name) => ({ name, inputSchema: { type: 'object' } }))
+  const server = await scriptedServer(
+    { tools: {} },
+    {
+      'tools/list': () => ({ tools }),
+      'tools/call': ({ params }) => {
+        ran.push(params['name'])
+        return { content: [] }
+      },
+    },
+  )
+  onTestFinished(() => server.close())
+  const local = await localGateway({
+    upstreams: { github: server.url, other: server.url },
+    profiles: { reading: { servers: ['github', 'other'], hide: ['github_deleteRepo'] } },
+  })
+  onTestFinished(() => local.close())
+  const client = await connect({ transport: 'http', url: `${local.url}/p/reading`, revision: '2025-11-25' })
+  onTestFinished(() => client.close())
+  const names = ['github_deleteRepo', 'github_delete_repo', 'delete_repo']
+  for (const name of names) {
+    const { error } = await client.request('tools/call', { name, arguments: {} })
+    expect(error?.message).toContain('Unknown tool')
+  }
+  await client.request('tools/call', { name: 'github_get_repo', arguments: {} })
+  expect(ran).toEqual(['getRepo'])
 })
