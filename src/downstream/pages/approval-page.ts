@@ -230,8 +230,10 @@ function editHtml({ approval, pageUser, argumentProblems = {}, typedArguments = 
   const { editable = [], arguments: given } = approval
   if (editable.length === 0 || !mayEdit(pageUser)) return ''
   const fields = editable.map((name, index) => {
-    const problem = argumentProblems[name]
-    const text = typedArguments[name] ?? editableText(given[name])
+    // Callers choose the names: one may be `constructor`.
+    const problem = Object.hasOwn(argumentProblems, name) ? argumentProblems[name] : undefined
+    const typed = Object.hasOwn(typedArguments, name) ? typedArguments[name] : undefined
+    const text = typed ?? editableText(given[name])
     const about = problem === undefined ? '' : ` aria-invalid="true" aria-describedby="problem-${index}"`
     const rows = Math.min(12, text.split('\n').length + 1)
     // The first line break in a text area is not part of its text.

@@ -38,7 +38,7 @@ import {
 } from './approval-page.ts'
 import { type Operator, isByCode, type PageUser, pageUserOf } from './page-users.ts'
 import { asObject, isObject } from '../../core/json/json.ts'
-import { duplicateKey, parseJson } from '../../core/json/read.ts'
+import { duplicateKey, parseJson, setOwn } from '../../core/json/read.ts'
 
 // Style and script of the approval pages, inline, with hashes in the content security policy.
 
@@ -373,9 +373,9 @@ async function readArguments(
   for (const [name, text] of Object.entries(typedArguments)) {
     try {
       const edit = readEdit(text, editable.includes(name) ? given[name] : undefined)
-      if (edit !== undefined) edited[name] = edit
+      if (edit !== undefined) setOwn(edited, name, edit)
     } catch (error) {
-      problems[name] = asGatewayError(error).message
+      setOwn(problems, name, asGatewayError(error).message)
     }
   }
   const schema = await inputSchema(upstream, tool)

@@ -233,3 +233,12 @@ describe('the arguments of a call cannot be changed', () => {
     expect((await decideOnPage(approving, url, changed)).status).toBe(400)
   })
 })
+
+test('arguments of any name are changed', async () => {
+  const approving = await approvingGateway({ inputSchema: { type: 'object' } })
+  const args = JSON.parse('{"disk":"a","constructor":"b","__proto__":"c"}')
+  const changed = { ...edited, 'argument.constructor': 'd', 'argument.__proto__': 'e' }
+  await decideOnPage(approving, pageOf(await approving.call(args)), changed)
+  expect(textIn(await approving.call(args))).toContain('wiped')
+  expect(JSON.stringify(approving.ran)).toBe('[{"disk":"a","constructor":"d","__proto__":"e"}]')
+})
