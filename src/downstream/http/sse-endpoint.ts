@@ -81,17 +81,22 @@ export class LegacySse {
   async #continued(exchange: HttpContext, id: string): Promise<Continued | undefined> {
     const { principal, upstream } = exchange
     const state = await this.#options.kept?.find({ id, principal }, upstream)
-    if (!state) return reconnected(exchange)
+    return state ? { id, state } : reconnected(exchange)
+  }
+
+  /** Ends the stream of a session that continues on another one; several may be opened at once. */
+  #replace(id: string): void {
     const before = this.#open.get(id)
+    this.#open.delete(id)
     before?.session.close()
     before?.outgoing.end()
-    return { id, state }
   }
 
   #stream(exchange: HttpContext, continued: Continued | undefined): void {
     const { outgoing, upstream, principal, requestId, edge } = exchange
     // A client that is already gone would never emit `close`.
     if (outgoing.destroyed) return
+    if (continued?.id !== undefined) this.#replace(continued.id)
     if (this.#open.size >= MAX_SESSIONS) throw new GatewayError('OVERLOADED', 'Too many sessions.')
     if (hasReachedShare(principal, this.#open, ({ session }) => session.principal.id, MAX_SESSIONS))
       throw new GatewayError('OVERLOADED', 'Too many sessions of one caller.')

@@ -9,6 +9,7 @@ import type { AuthGate } from '../../../../src/downstream/auth/auth-gate.ts'
 import type { HttpContext } from '../../../../src/downstream/http/edge.ts'
 import { HttpFront } from '../../../../src/downstream/http/endpoint.ts'
 import { LegacySse } from '../../../../src/downstream/http/sse-endpoint.ts'
+import { ClientSessions } from '../../../../src/records/client-sessions.ts'
 import { edge } from '../../../support/edge.ts'
 import { modern } from '../../../support/fronts.ts'
 import { silentLog } from '../../../support/silent-log.ts'
@@ -52,6 +53,20 @@ describe('HTTP+SSE streams', () => {
     await expect(sse.stream(anonymous)).rejects.toThrow(
       expect.objectContaining({ code: 'OVERLOADED', message: 'Too many sessions.' }),
     )
+  })
+
+  it('a session that continues on several streams at once has the last one only', async () => {
+    const id = '01234567-89ab-4cde-8f01-23456789abcd'
+    const kept = new ClientSessions({ transport: 'sse', store: () => store, log: silentLog })
+    const store = new MemoryStore()
+    const state = { revision: '2024-11-05', capabilities: {}, offered: {}, uris: [] }
+    await kept.add({ id, principal: greedy }, undefined, state)
+    const sse = new LegacySse({ handle, kept, log: silentLog })
+    const exchanges = Array.from({ length: 3 }, () => exchangeOf(greedy))
+    for (const { incoming } of exchanges) incoming.headers['last-event-id'] = id
+    await Promise.all(exchanges.map((each) => sse.stream(each)))
+    expect(exchanges.map(({ outgoing }) => outgoing.writableEnded)).toEqual([true, true, false])
+    expect(sse.size).toBe(1)
   })
 })
 
