@@ -5,7 +5,7 @@
  * left out. Values and formats that are left out are in the description.
  */
 import { isNumber } from '../core/json/exact-number.ts'
-import { asObject, isObject, isSame, pointerSegment } from '../core/json/json.ts'
+import { asObject, exactly, isObject, pointerSegment } from '../core/json/json.ts'
 import type { Fields } from '../core/payload.ts'
 import { shortened } from '../core/text/escape.ts'
 import { MIRROR, withSentence, without } from './schema-root.ts'
@@ -86,16 +86,20 @@ function typed(branch: unknown, { type }: Fields): unknown {
 /** A schema with the rules of its `allOf`. Of two rules about the same, one is enough: it accepts more. */
 function united(given: unknown): Fields {
   const { allOf, ...rules } = asObject(given)
-  return (Array.isArray(allOf) ? allOf : []).map(united).reduce<Fields>((whole, part) => {
-    const properties = { ...asObject(part.properties), ...asObject(whole.properties) }
-    const required = [...new Set([part.required, whole.required].flatMap((each) => each ?? []))]
-    return {
-      ...part,
-      ...whole,
-      ...(Object.keys(properties).length > 0 && { properties }),
-      ...(required.length > 0 && { required }),
-    }
-  }, rules)
+  if (!Array.isArray(allOf)) return rules
+  // The first of them takes precedence, after the schema itself.
+  const parts = [...allOf.map(united).toReversed(), rules]
+  const properties = merged(parts.map((part) => asObject(part.properties)))
+  const required = [...new Set(parts.flatMap((part) => part.required ?? []))]
+  return {
+    ...merged(parts),
+    ...(Object.keys(properties).length > 0 && { properties }),
+    ...(required.length > 0 && { required }),
+  }
+}
+
+function merged(parts: readonly Fields[]): Fields {
+  return Object.fromEntries(parts.flatMap((part) => Object.entries(part)))
 }
 
 interface Described {
@@ -209,7 +213,7 @@ function together(given: readonly Fields[], notes: Fields, { nulls }: SubsetOpti
   const isNullable = others.length < flat.length || others.some((each) => each.nullable === true)
   // What may be anything is an alternative to nothing.
   if (others.some(({ type }) => type === undefined)) return notes
-  const distinct = others.filter((each, index) => others.findIndex((other) => isSame(other, each)) === index)
+  const distinct = [...new Map(others.map((each) => [exactly(each), each])).values()]
   const isInTurn = nulls === 'nullable' && distinct.length > 0
   const branches = isInTurn
     ? distinct.map((each) => (isNullable ? { ...each, nullable: true } : each))

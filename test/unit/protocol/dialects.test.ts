@@ -132,6 +132,15 @@ describe('in the subset of Gemini', () => {
     expect(argument(given, dialects.openai)).toEqual(given)
   })
 
+  it.each([
+    ['alternatives', 'anyOf', (at: number) => ({ const: `v${at}` })],
+    ['parts', 'allOf', (at: number) => ({ properties: { [`p${at}`]: {} }, required: [`p${at}`] })],
+  ] as const)('thousands of %s are written in linear time', (_title, key, made) => {
+    const start = performance.now()
+    argument({ [key]: Array.from({ length: 4000 }, (_, at) => made(at)) }, dialects.gemini)
+    expect(performance.now() - start).toBeLessThan(8000)
+  })
+
   it('an argument with a dash is in the description, and can be given', () => {
     const inputSchema = { type: 'object', properties: { 'my-a': { type: 'string' } }, required: ['my-a'] }
     const { tool } = repairedTool(Payload.of({ name: 'a', inputSchema }), dialects.gemini)
