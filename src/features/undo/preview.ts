@@ -58,23 +58,24 @@ async function previewed(
   const timeout = PREVIEW_TIMEOUT_MS
   const { snapshot } = await states.before(call, rule, { upstream, args, timeout })
   if (snapshot.kind === 'unreadable') return undefined
-  const shown = (value: unknown): unknown => {
-    const target = { upstream, method: 'tools/call', name: rule.snapshot.tool }
-    return maskedArguments(masked(deps, value, target), secrets)
-  }
-  const before = restoredBy(rule, args, snapshot)
+  const mask = (value: unknown, name = rule.snapshot.tool): unknown =>
+    masked(deps, value, { upstream, method: 'tools/call', name })
+  const shown = (value: unknown, name?: string): unknown => maskedArguments(mask(value, name), secrets)
+  // Paths of what is masked are those of the result.
+  const seen = snapshot.kind === 'found' ? { ...snapshot, value: mask(snapshot.value) } : snapshot
+  const before = restoredBy(rule, args, seen)
   if (rule.restore.tool === tool.name) {
     const after = Object.fromEntries(
       Object.entries(args).filter(([name]) => snapshotNames(rule).includes(name)),
     )
     if (!before) return { kind: 'created', lines: differenceLines({}, shown(after)) }
     const lines = differenceLines(shown(before), shown(after))
-    const isHidden = lines.length === 0 && !isSame(before, after)
+    const isHidden = lines.length === 0 && !isSame(restoredBy(rule, args, snapshot), after)
     return { kind: 'difference', lines: isHidden ? ['The difference is in what is masked.'] : lines }
   }
   if (!before) return undefined
   const trial = await triedCall(call, tool, options)
-  if (trial) return { kind: 'reported', lines: firstLines(textLines(shown(trial.value))) }
+  if (trial) return { kind: 'reported', lines: firstLines(textLines(shown(trial.value, tool.name))) }
   if (tool.classification.op === 'delete') return { kind: 'lost', lines: differenceLines(shown(before), {}) }
   return { kind: 'current', lines: firstLines(textLines(shown(before))) }
 }

@@ -1,6 +1,7 @@
 import { afterEach, describe, expect, test, vi } from 'vitest'
-import type { Handler } from '../../../../src/core/call.ts'
+import type { Handler, Target } from '../../../../src/core/call.ts'
 import type { Descriptor } from '../../../../src/core/descriptor.ts'
+import { asObject } from '../../../../src/core/json/json.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { readUndo } from '../../../../src/core/undo/rules.ts'
 import { undo } from '../../../../src/features/undo/undo.ts'
@@ -139,6 +140,24 @@ describe('what a call would change', () => {
     expect((await previewed({ args: only, serve, deps: { masked } })).change?.lines).toEqual([
       'The difference is in what is masked.',
     ])
+  })
+
+  test('has nothing that is masked by its path in the result, or in results of the tool itself', async () => {
+    const nested = 'write(path=$.args.path, content=$.snapshot.owner.email)'
+    const masked = (value: unknown, { name }: Target): unknown => {
+      const { owner } = asObject(value)
+      if (owner !== undefined) return { owner: { email: '***' } }
+      return name === 'edit' ? '***' : value
+    }
+    const serve: Handler = async () => found({ owner: { email: 'ada@x' } })
+    const deps = { masked, undoRule: async () => readUndo({ ...restore, restore: nested }) }
+    const args = { path: '/a', content: 'bob@x' }
+    expect((await previewed({ args, serve, deps })).change?.lines).toEqual(['content:', '- ***', '+ bob@x'])
+    const varies = { baseEffect: 'destructive', conditions: [], dryRun: ['dryRun'] } as const
+    const tool = toolNamed('edit', { varies })
+    const tried: Handler = async ({ params }) =>
+      params.fields.name === 'read' ? serve(toolCall()) : found({ content: 'ada@x' })
+    expect((await previewed({ tool, serve: tried, deps })).change?.lines).toEqual(['***'])
   })
 
   test.each([
