@@ -100,7 +100,7 @@ export async function planImported(
     if (additions.length === 0) return unread
     const added = writeAdditions(source, additions)
     if ('problem' in added) return [added.problem, ...unread]
-    const tools = additions.map(({ upstream, tool }) => `${upstream} ${tool}`).join(', ')
+    const tools = additions.map(({ upstream, tool }) => oneLine(`${upstream} ${tool}`)).join(', ')
     return [
       `Added undo rules for ${tools}: gatehouse explain SERVER TOOL shows the reasons. Review them before you rely on them.`,
       ...unread,
@@ -137,7 +137,7 @@ function write(planned: readonly Planned[], source: Source, io: Io): boolean {
     printError(`${problem}. Paste the output of gatehouse plan into it instead.`, io)
     return false
   }
-  const tools = additions.map(({ upstream, tool }) => `  ${upstream} ${tool}\n`)
+  const tools = additions.map(({ upstream, tool }) => `  ${oneLine(`${upstream} ${tool}`)}\n`)
   writeOut(`Added ${added.count} settings to ${source.file}, for\n${tools.join('')}`, io)
   writeOut('Review them before you rely on them: gatehouse explain SERVER TOOL shows the reasons.\n', io)
   return true
