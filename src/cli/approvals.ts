@@ -1,7 +1,6 @@
 /**
  * `gatehouse approvals`: lists pending approvals and decides them. It works on the store; no gateway needs to run.
  */
-import { randomInt } from 'node:crypto'
 import { rememberText } from '../core/remember.ts'
 import { joinCommand } from '../core/text/command-line.ts'
 import { escapeHidden, oneLine, visibleLine, visibleText } from '../core/text/escape.ts'
@@ -17,7 +16,9 @@ import {
   checkDecision,
   approvalView,
 } from '../records/approvals.ts'
+import { isApprovalCode } from '../records/approval-codes.ts'
 import { originText } from '../records/plain-name.ts'
+import type { Store } from '../store/store.ts'
 import type { Given } from './command.ts'
 import type { commands } from './commands.ts'
 import { readStored, userName, withAudit, withStore } from './config-file.ts'
@@ -73,7 +74,7 @@ function decide(given: Deciding, verdict: Decision['verdict'], io: Io): Promise<
     // Whoever may not decide is not asked for a code.
     if (isApproved) checkDecision(approval, { by, via: 'command_line', verdict, at: Date.now() })
     const isAsked = isApproved && !settings.mayScriptsApprove
-    const typed = isAsked ? await askPerson(approval, given.typed, io) : given.typed
+    const typed = isAsked ? await askPerson(approval, { typed: given.typed, store }, io) : given.typed
     if (isMistyped(approval, { verdict, entered: typed }))
       throw new Error(
         given.typed === undefined && typed !== undefined
@@ -96,31 +97,30 @@ function decide(given: Deciding, verdict: Decision['verdict'], io: Io): Promise<
   })
 }
 
-/** No letters or digits that look alike. */
-const CODE_CHARACTERS = '23456789ABCDEFGHJKLMNPQRSTUVWXYZ'
-const CODE_LENGTH = 4
-
 /**
- * Asks for the proof that a person decides: shows the call in the terminal, and asks for a code, or for the text that the call
- * requires. Resolves with the text that was typed, if the call requires one. @throws Error
+ * Asks for the proof that a person decides: shows the call, and asks for the code that a gateway of the store printed, after the
+ * text that the call requires. Resolves with that text. @throws Error
  */
-async function askPerson(approval: Approval, typed: string | undefined, io: Io): Promise<string | undefined> {
+async function askPerson(
+  approval: Approval,
+  { typed, store }: { readonly typed: string | undefined; readonly store: Store },
+  io: Io,
+): Promise<string | undefined> {
   if (!io.stdin.isTTY || !io.stderr.isTTY)
     throw new Error(
-      'a person approves a call: run the command in a terminal, where it shows the call and asks for a code, or open the approval page. docs/safe-actions.md says what scripts can do',
+      'a person approves a call: run the command in a terminal, where it shows the call and asks for the code of the gateway, or open the approval page. docs/safe-actions.md says what scripts can do',
     )
-  const code = Array.from(
-    { length: CODE_LENGTH },
-    () => CODE_CHARACTERS[randomInt(CODE_CHARACTERS.length)],
-  ).join('')
-  const text = typed === undefined ? approval.typed : undefined
   writeError(`${approvalText(approval)}\n\n`, io)
   const { typedAnswer } = await import('./ask.ts')
-  const answer = await typedAnswer(`To approve this call, type ${oneLine(text ?? code)}: `, io)
-  if (text !== undefined) return answer
-  if (answer.toUpperCase() !== code)
-    throw new Error(`${approval.id} was not approved: the code was not typed`)
-  return typed
+  const isTextMissing = typed === undefined && approval.typed !== undefined
+  const text = isTextMissing
+    ? await typedAnswer(`To approve this call, type ${oneLine(approval.typed)}: `, io)
+    : typed
+  if (isMistyped(approval, { verdict: 'approved', entered: text })) return text
+  const code = await typedAnswer('The code that the gateway printed when it started: ', io)
+  if (!(await isApprovalCode(store, code)))
+    throw new Error(`${approval.id} was not approved: this is not the code that the gateway printed`)
+  return text
 }
 
 /** The commands that decide, with the words that name the configuration or the store. */

@@ -9,7 +9,7 @@ import { readText } from '../config/secrets.ts'
 import { watchFile } from '../config/watch.ts'
 import { isProtected } from '../core/auth-settings.ts'
 import type { Log } from '../core/log.ts'
-import type { Settings } from '../core/settings.ts'
+import { isStoreShared, type Settings } from '../core/settings.ts'
 import { stdioWords } from '../descriptions/model/facts.ts'
 import { clientSnippets } from '../downstream/pages/client-snippets.ts'
 import { openLog } from '../observability/log.ts'
@@ -17,7 +17,7 @@ import type { Gateway } from '../gateway/gateway.ts'
 import { checkPlaces, reportStartup, printProblems } from './check.ts'
 import type { Given } from './command.ts'
 import type { commands } from './commands.ts'
-import { type Io, write } from './io.ts'
+import { type Io, write, writeError } from './io.ts'
 import { countText, type Output } from './output.ts'
 import { openGateway, readServed, type Source } from './source.ts'
 
@@ -40,7 +40,7 @@ export async function serve(given: Given<typeof commands.serve>, io: Io): Promis
     await gateway.close()
     throw new Error(bindProblem(error, source.settings), { cause: error })
   })
-  write(welcome(listener.url, source.settings, { code: gateway.operatorCode, key: await gateway.key() }), io)
+  write(welcome(listener.url, gateway, await gateway.key()), io)
   const watch = reloadOnChange(source, gateway, { log })
   const started = gateway.start()
   const found = await Promise.race([started, stopped.then(() => [])])
@@ -149,14 +149,9 @@ function unavailableText(statuses: Gateway['statuses']): string {
   ].join('\n')
 }
 
-interface Welcome {
-  /** The code with which an operator approves calls on the page. */
-  readonly code: string | undefined
-  /** The gateway's own key. */
-  readonly key: string | undefined
-}
-
-function welcome(url: string, settings: Settings, { code, key }: Welcome): string {
+/** What a gateway says once it serves; `key` is its own one. */
+function welcome(url: string, gateway: Gateway, key: string | undefined): string {
+  const { settings, operatorCode } = gateway
   const { listen, upstreams, features, auth } = settings
   const base = (listen.publicUrl ?? url).replace(/\/$/, '')
   const endpoint =
@@ -177,15 +172,30 @@ function welcome(url: string, settings: Settings, { code, key }: Welcome): strin
     `Web page: ${base}/`,
     ...(claude === undefined ? [] : [claude]),
     `For clients that use stdio: ${joinCommand(['gatehouse', ...stdioWords(endpoint, connection)])}`,
-    ...(code !== undefined && features.confirm
-      ? [`To approve calls at ${base}/confirm, enter the code ${code}`]
-      : []),
+    ...(operatorCode !== undefined && features.confirm
+      ? [`To approve calls at ${base}/confirm, enter the code ${operatorCode}`]
+      : approvalLines(gateway)),
     '',
     'Add this to the configuration of an MCP client:',
     JSON.stringify(snippet, null, 2),
     '',
     '',
   ].join('\n')
+}
+
+/** How people approve calls where they do not enter the code on a page. */
+function approvalLines({ settings, approvalCode }: Gateway): readonly string[] {
+  if (!settings.features.confirm || !isStoreShared(settings)) return []
+  return [
+    `To approve calls, run ${approvalsCommand(settings)} in a terminal, and enter the code ${approvalCode}`,
+  ]
+}
+
+/** The command with which a person at a terminal finds the calls that wait, from any folder of this machine. */
+function approvalsCommand({ file, store }: Pick<Settings, 'file' | 'store'>): string {
+  const command = ['gatehouse', 'approvals', 'list']
+  if (file !== undefined) return joinCommand([...command, '--config', file])
+  return joinCommand(store.kind === 'folder' ? [...command, '--store', store.path] : command)
 }
 
 export function bindProblem(error: unknown, { listen }: Settings): string {
@@ -208,6 +218,7 @@ export async function stdio(given: Given<typeof commands.stdio>, io: Io): Promis
   if (problems.length > 0) return 1
   const stopped = io.untilStopped(true)
   const gateway = openGateway(source.settings, { io, log })
+  for (const line of approvalLines(gateway)) writeError(`${line}\n`, io)
   const ended = Promise.race([gateway.stdio(io.stdin, io.stdout), stopped])
   const watch = reloadOnChange(source, gateway, { log, lockOnly: true })
   const found = await Promise.race([gateway.start(), ended.then(() => [])])

@@ -325,8 +325,8 @@ export interface DecisionChannels {
   readonly url: string | undefined
   /** Whether a person can decide there in a browser, or only a program with a token. */
   readonly isForPeople: boolean
-  /** The command that lists the calls that wait, where it can read the store; it approves none. */
-  readonly command: string | undefined
+  /** Whether a person can decide at the command line, where it can read the store. */
+  readonly isAtTerminal: boolean
 }
 
 /** The features together, for those that speak of one another. */

@@ -155,6 +155,7 @@ export class Gateway {
       sign: this.#keys.sign,
       prove: (challenge) => this.#prove(challenge),
       page: (path) => this.#pageUrl(path),
+      code: this.#operator.code,
       oauth: this.#signIns,
       redactor: this.#observing.redactor,
       intercept,
@@ -183,6 +184,11 @@ export class Gateway {
   /** The code for the approval pages; undefined if people authenticate in another way. */
   get operatorCode(): string | undefined {
     return isByCode(this.settings.auth) ? this.#operator.code : undefined
+  }
+
+  /** The code with which people approve calls at the command line. */
+  get approvalCode(): string {
+    return this.#operator.code
   }
 
   /** Connects to a server for modern and for older clients, and returns its status. */

@@ -9,9 +9,6 @@ import { NameCheck, reportOnce } from '../catalog/name-check.ts'
 import { exposedName, namingOf } from '../catalog/names.ts'
 import { Descriptors, resolveTool, type UnconfiguredRules, UndoRules } from '../catalog/tool-descriptors.ts'
 import { Catalog } from '../catalog/router.ts'
-import { joinCommand } from '../core/text/command-line.ts'
-import { isLoopbackHost } from '../core/address.ts'
-import { isProtected } from '../core/auth-settings.ts'
 import {
   type Call,
   compose,
@@ -57,6 +54,7 @@ import { observe, observeServer, observeTarget } from '../observability/observe.
 import type { Observing } from '../observability/observing.ts'
 import { ownCall } from '../protocol/lift.ts'
 import { whoDecidesOnPage } from '../records/approvals.ts'
+import { ApprovalCode } from '../records/approval-codes.ts'
 import type { Membership } from '../durable/members.ts'
 import type { Store } from '../store/store.ts'
 import type { OAuthSite } from '../upstream/oauth/credentials.ts'
@@ -90,6 +88,8 @@ export interface ProcessState {
   readonly prove: Identity['prove']
   readonly seal: Identity['seal']
   readonly page: PageDirectory['url']
+  /** The code with which people approve calls. */
+  readonly code: string
   readonly closing: AbortSignal
 }
 
@@ -290,7 +290,8 @@ export class Runtime implements HttpRuntime {
 
   #createServices(servers: ServerDirectory): Services {
     const { settings } = this
-    const { log, store, scope, membership, seal, sign, prove, page, closing, observing } = this.#process
+    const { log, store, scope, membership, seal, sign, prove, page, code, closing, observing } = this.#process
+    const approvalCode = new ApprovalCode(store, code)
     return {
       log,
       store,
@@ -319,11 +320,12 @@ export class Runtime implements HttpRuntime {
         url: page,
         decisionChannels: (approval) => {
           const decider = whoDecidesOnPage(approval, settings.auth)
-          const command = isStoreShared(settings) && approvalsCommand(settings, page('/') !== undefined)
+          const isAtTerminal = isStoreShared(settings)
+          if (isAtTerminal) background(approvalCode.keep(), log)
           return {
             url: decider && page(`/confirm/${approval.id}`),
             isForPeople: decider === 'person',
-            command: command || undefined,
+            isAtTerminal,
           }
         },
       },
@@ -446,19 +448,6 @@ function upstreamsOf(
       return [each.name, createUpstream(each, { ...shared, held, meter, log: upstreamLog })]
     }),
   )
-}
-
-/**
- * The command with which a person at a terminal finds the calls that wait. Models read it, so it approves nothing. It
- * includes the configuration file or store only if the reader is on this machine (stdio, or an unauthenticated gateway on
- * loopback), so that it works from any folder. Remote callers see no local path.
- */
-function approvalsCommand({ file, store, listen, auth }: Settings, isHttp: boolean): string {
-  const command = ['gatehouse', 'approvals', 'list']
-  const isOpen = isProtected(auth) || !isLoopbackHost(listen.host) || listen.publicUrl !== undefined
-  if (isHttp && isOpen) return joinCommand(command)
-  if (file !== undefined) return joinCommand([...command, '--config', file])
-  return joinCommand(store.kind === 'folder' ? [...command, '--store', store.path] : command)
 }
 
 /** What records of a server are made of: its own status, and what it lists to clients. */

@@ -11,6 +11,7 @@ import type { Blobs } from './blobs/blobs.ts'
 export const keyPrefixes = {
   'alive:': 'gateways that run (members)',
   'approval/': 'approvals',
+  'approval:code:': 'the codes with which people approve calls at the command line',
   'approval:of:': 'the open approval of each call, by caller',
   'approval:kept:': 'decisions of people that also apply to later calls',
   'approval:nonce:': 'answered forms of confirmations',

@@ -142,18 +142,20 @@ export function textIn(result: Json): string {
     : ''
 }
 
-/** Runs a command that approves a call in a terminal in which a person types the code it shows, or another text. */
+/** Runs a command that approves a call in a terminal in which a person types these lines. */
 export async function approveInTerminal(
   words: readonly string[],
   {
     typed,
     ...options
-  }: { readonly typed?: string; readonly cwd?: string; readonly env?: NodeJS.ProcessEnv } = {},
+  }: { readonly typed: readonly string[]; readonly cwd?: string; readonly env?: NodeJS.ProcessEnv },
 ): Promise<Finished> {
   const command = startCommand(words, { ...options, isTerminal: true })
-  const prompted = until(() => /To approve this call, type (.+): /.exec(command.stderr())?.[1], 'the prompt')
-  const shown = await Promise.race([prompted, command.ended.then(() => '')])
-  command.stdin.write(`${typed ?? shown}\n`)
+  for (const [index, line] of typed.entries()) {
+    const prompts = () => command.stderr().match(/(?:type .+|when it started): /g)?.length ?? 0
+    await Promise.race([until(() => prompts() > index, 'the prompt'), command.ended])
+    command.stdin.write(`${line}\n`)
+  }
   const result = await command.ended
   await command.close()
   return result

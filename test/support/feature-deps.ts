@@ -172,7 +172,7 @@ export function featureDeps(given: ServiceStubs = {}): Services {
     decisionChannels: ({ id }) => ({
       url: stubs.page(`/confirm/${id}`),
       isForPeople: true,
-      command: stubs.isStoreShared ? 'gatehouse approvals list' : undefined,
+      isAtTerminal: stubs.isStoreShared,
     }),
     hasTools: true,
     proxies: noProxy,

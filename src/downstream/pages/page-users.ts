@@ -9,6 +9,7 @@ import { GatewayError } from '../../core/error.ts'
 import { createFailureCounter } from '../../core/failure-counter.ts'
 import type { Principal } from '../../core/principal.ts'
 import { cookieOf } from '../../core/web.ts'
+import { plainCode } from '../../records/approval-codes.ts'
 import type { Decision } from '../../records/approvals.ts'
 
 /** A page user of a page, and how the page user was identified. */
@@ -93,7 +94,7 @@ export function createOperator(now: () => number): Operator {
     cookie: `gatehouse-confirm-${randomBytes(4).toString('hex')}`,
     createSession: (typed) => {
       attempts.check('code')
-      if (isSame(typed.toUpperCase().replaceAll(/[^0-9A-Z]/g, ''), code)) {
+      if (isSame(plainCode(typed), code)) {
         const end = String(now() + LIFETIME_SECONDS * 1000)
         return `${end}.${sign(end)}`
       }

@@ -20,6 +20,7 @@ import {
   partText,
   type UsedReference,
 } from '../../core/used-reference.ts'
+import { AT_TERMINAL } from '../../records/approval-codes.ts'
 import {
   type Approval,
   type ApprovalRequest,
@@ -314,17 +315,16 @@ function shortLine(text: string): string {
   return oneLine(text.slice(0, MAX_SUMMARY_LENGTH).toWellFormed())
 }
 
-/** How people can decide: on a page, by a command. */
+/** How people can decide: on a page, or at the command line. */
 export function waysToDecide(
-  { url, isForPeople, command }: DecisionChannels,
+  { url, isForPeople, isAtTerminal }: DecisionChannels,
   { approvers }: Approval,
 ): readonly string[] {
-  const page =
-    url === undefined ? [] : [`at ${url}${isForPeople ? '' : ', by a program with its bearer token'}`]
+  if (url !== undefined && isForPeople) return [`at ${url}`]
+  const page = url === undefined ? [] : [`at ${url}, by a program with its bearer token`]
   // Whoever is at the command line is rarely one of the named approvers.
   const isLimitedToApprovers = url !== undefined && approvers.length > 0
-  if (command === undefined || isLimitedToApprovers) return page
-  return [...page, `in a terminal with \`${command}\``]
+  return isAtTerminal && !isLimitedToApprovers ? [...page, AT_TERMINAL] : page
 }
 
 /*

@@ -13,6 +13,7 @@ import { Payload } from '../../core/payload.ts'
 import { knownScopes, type Principal } from '../../core/principal.ts'
 import { escapeHidden } from '../../core/text/escape.ts'
 import { fitting } from '../../core/text/pattern.ts'
+import { AT_TERMINAL } from '../../records/approval-codes.ts'
 import { type Approval, type ApprovalRequest, Approvals } from '../../records/approvals.ts'
 import type { SettingsOf, Services } from '../feature.ts'
 import { readStrings } from './preflight.ts'
@@ -259,9 +260,9 @@ function draftOf(scopes: readonly string[], { principal, params }: Call): Approv
 }
 
 function channelsFor(approval: Approval, deps: Deps): string[] {
-  const { url, isForPeople, command } = deps.pages.decisionChannels(approval)
-  const page = url === undefined || !isForPeople ? [] : [`at ${url}`]
-  return command === undefined ? page : [...page, `in a terminal with \`${command}\``]
+  const { url, isForPeople, isAtTerminal } = deps.pages.decisionChannels(approval)
+  if (url !== undefined && isForPeople) return [`at ${url}`]
+  return isAtTerminal ? [AT_TERMINAL] : []
 }
 
 /** The scopes and lifetime of a session token. */

@@ -270,7 +270,7 @@ export const confirmSchema = defineSettings({
       default: 'terminal',
       'x-gateway': true,
       description:
-        'Whether `gatehouse approvals approve` needs a terminal, in which it shows the call and a person types a code, or scripts may approve too. An agent that can run commands is a script.',
+        'Whether `gatehouse approvals approve` needs a terminal, in which it shows the call and a person types the code that the gateway printed when it started, or scripts may approve too. An agent that can run commands is a script.',
     },
     model_may_confirm: flag(
       false,

@@ -76,9 +76,7 @@ describe('approval pages with sign-in at the issuer', () => {
   test('the caller signs in, opens the page of its call, and approves it', async () => {
     const { callAs, ran, gateway } = await site({ config: { observe: { audit: { file: './audit.jsonl' } } } })
     const asked = await callAs('someone', { disk: 'a' })
-    expect(textIn(asked)).toContain(
-      `Approve or deny it at ${pageOf(asked)}, or in a terminal with \`gatehouse approvals`,
-    )
+    expect(textIn(asked)).toContain(`Approve or deny it at ${pageOf(asked)}.`)
     const browser = new CookieBrowser()
     const page = await opened(browser, pageOf(asked))
     expect(page.url.href).toBe(pageOf(asked))
@@ -229,7 +227,7 @@ describe('a gateway whose pages no browser can open', () => {
     const { callAs, gateway } = await site({ jwt: {} })
     expect(gateway.stderr()).toContain('auth.jwt: no browser can open the approval page')
     const asked = await callAs('someone', { disk: 'a' })
-    expect(textIn(asked)).toMatch(/Approve or deny it in a terminal with `gatehouse approvals list`/)
+    expect(textIn(asked)).toMatch(/Approve or deny it in a terminal, with the command and the code/)
     expect(textIn(asked)).not.toContain('/confirm')
     expect(metaOf(asked)).not.toHaveProperty('url')
     expect((await new CookieBrowser().open(`${gateway.origin}/sign-in`)).status).toBe(404)
@@ -253,7 +251,7 @@ describe('a gateway whose pages no browser can open', () => {
     })
     const asked = await callOther({ disk: 'a' }, bearer.agent)
     expect(textIn(asked)).toContain(
-      `at ${pageOf(asked)}, by a program with its bearer token, or in a terminal with \``,
+      `at ${pageOf(asked)}, by a program with its bearer token, or in a terminal, with the command and the code`,
     )
   })
 })

@@ -116,7 +116,7 @@ describe('the page of an approval', () => {
       },
       rules: { approval: 'out_of_band' },
     })
-    expect(gateway.stdout()).not.toContain('enter the code')
+    expect(gateway.stdout()).not.toContain('/confirm, enter the code')
     const url = pageOf(await call({ disk: 'a' }, bearer.agent))
     const asked = await get(url)
     expect(asked.status).toBe(401)
@@ -221,6 +221,6 @@ describe('the page of an approval', () => {
 
   test('no terminal code is printed if no call requires confirmation', async () => {
     const { gateway } = await approvingGateway({ config: { features: { confirm: false } } })
-    expect(gateway.stdout()).not.toContain('enter the code')
+    expect(gateway.stdout()).not.toContain('/confirm, enter the code')
   })
 })

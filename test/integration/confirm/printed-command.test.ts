@@ -46,12 +46,15 @@ test.each(['a configuration file', 'a command'])(
     const message = { method: 'tools/call', params: { ...call, _meta: { progressToken: 'p' } } }
     gateway.stdin.write(`${JSON.stringify({ jsonrpc: '2.0', id: 2, ...message })}\n`)
     const asked = await lineWith(gateway, 'notifications/progress')
-    expect(asked).not.toContain('approvals approve')
-    const command = /`gatehouse (approvals list[^`]*)`/.exec(asked)?.[1] ?? 'none'
+    expect(asked).not.toContain('gatehouse approvals')
+    const printed = /run gatehouse (approvals list.*) in a terminal, and enter the code (\S+)/.exec(
+      gateway.stderr(),
+    )
+    const [, command = 'none', code = 'none'] = printed ?? []
     const program = gatewayProgram()
       .map((word) => `'${word}'`)
       .join(' ')
-    const script = `${program} ${JSON.parse(`"${command}"`)}`
+    const script = `${program} ${command}`
     const listed = await promisify(execFile)('sh', ['-c', script], {
       cwd: folder(),
       env: { ...process.env, ...env },
@@ -61,7 +64,7 @@ test.each(['a configuration file', 'a command'])(
     const shown = /gatehouse (approvals approve ID.*), or deny/.exec(listed.stdout)?.[1] ?? 'none'
     const split = splitCommand(shown.replace('ID', id))
     const approving = 'words' in split ? split.words : []
-    expect(await approveInTerminal(approving, { cwd: folder(), env })).toMatchObject({
+    expect(await approveInTerminal(approving, { typed: [code], cwd: folder(), env })).toMatchObject({
       code: 0,
       stdout: expect.stringContaining('Approved write_file'),
     })

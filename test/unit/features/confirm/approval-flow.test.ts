@@ -38,7 +38,7 @@ function tokenOf(outcome: Outcome): unknown {
 }
 
 describe('a client without elicitation', () => {
-  it('the client receives a failed result with the page and the command that approve the call', async () => {
+  it('the client receives a failed result with the page on which the call is approved', async () => {
     const one = bench()
     const outcome = await one.call({ client: plain })
     const id = await pendingId(one)
@@ -58,8 +58,7 @@ describe('a client without elicitation', () => {
       },
     })
     expect(text(outcome)).toContain(`http://127.0.0.1:8900/confirm/${id}`)
-    expect(text(outcome)).toContain('in a terminal with `gatehouse approvals list`')
-    expect(JSON.stringify(outcome)).not.toContain('approvals approve')
+    expect(JSON.stringify(outcome)).not.toContain('gatehouse approvals')
     expect(fieldsOf(outcome)).not.toHaveProperty('structuredContent')
     expect(one.served).toHaveLength(0)
   })
@@ -287,7 +286,7 @@ describe('a client without elicitation', () => {
 
   it('the result names the available way to approve: a page or a command', async () => {
     const command = await bench({ deps: { page: () => undefined } }).call({ client: plain })
-    expect(text(command)).toContain('gatehouse approvals list')
+    expect(text(command)).toContain('in a terminal, with the command and the code')
     expect(text(command)).not.toContain('http')
     const named = await bench({ tool: { approvers: ['user:anna'] } }).call({ client: plain })
     expect(text(named)).toContain('http')
@@ -470,7 +469,7 @@ describe('approval by people other than the caller', () => {
       expect(all).toEqual(all.toSorted((a, b) => a - b))
       expect(JSON.parse(notes[0]?.params?.text ?? '')).toMatchObject({
         progressToken: 7,
-        message: `Waiting for approval of delete_repo: approve or deny it at http://127.0.0.1:8900/confirm/${id}, or in a terminal with \`gatehouse approvals list\`.`,
+        message: `Waiting for approval of delete_repo: approve or deny it at http://127.0.0.1:8900/confirm/${id}.`,
       })
     })
 

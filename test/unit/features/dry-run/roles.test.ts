@@ -38,6 +38,7 @@ const roles = [
   ['transactions', 'own'],
   ['cost', 'own'],
   ['argument_limits', 'own'],
+  ['context', 'absent'],
   ['confirm', 'own'],
   ['events', 'absent'],
   ['provenance', 'absent'],

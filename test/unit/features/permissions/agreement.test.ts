@@ -33,7 +33,7 @@ describe('a scope that requires approval', () => {
       denied_scopes: [
         {
           scope: 'delete:files',
-          reason: `needs approval: repeat the request once it is approved at http://127.0.0.1:8900/confirm/${approval?.id}, or in a terminal with \`gatehouse approvals list\``,
+          reason: `needs approval: repeat the request once it is approved at http://127.0.0.1:8900/confirm/${approval?.id}`,
         },
       ],
       session: { scopes: ['read:files'] },
