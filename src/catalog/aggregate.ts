@@ -52,6 +52,9 @@ interface ServerEntries {
   readonly entries: readonly Payload[]
 }
 
+/** The tools of each server under the names in its list, by the names in the list of the client. */
+type ListedTools = ReadonlyMap<string, ReadonlyMap<string | undefined, Candidate>>
+
 function namesOf({ upstream, entries }: ServerEntries): ServerNames {
   return { upstream, names: namesIn(entries) }
 }
@@ -169,15 +172,26 @@ export class Aggregate {
     const { found, isPartial } = await this.fanOut.all(call, listed, listedLast)
     if (!isPartial && found.every((entries) => entries === undefined)) throw unknownMethod(call.method)
     const there = found.filter((entries) => entries !== undefined)
-    const named = this.#named(there, list)
+    const offered = this.#servers.tools && list === 'tools' ? await this.#allAsListed(call, there) : undefined
+    const named = this.#named(there, list, offered)
     const joined = Payload.list(list === 'tools' ? withDistinctIds(named) : named)
     return done(Payload.of({}).with({ [list]: joined }))
   }
 
-  /** The entries of a list of several servers as clients know them. */
-  #named(lists: readonly ServerEntries[], list: string): Payload[] {
+  /** The tools in the lists of servers by their names there. */
+  async #allAsListed(call: Call, lists: readonly ServerEntries[]): Promise<ListedTools> {
+    const found = lists.map(async ({ upstream, entries }) => {
+      const names = namesIn(entries)
+      const tools = await Promise.all(names.map((name) => this.#asListed(call, { upstream, name })))
+      return [upstream, new Map(tools.map((tool, index) => [names[index], tool]))] as const
+    })
+    return new Map(await Promise.all(found))
+  }
+
+  /** The entries of a list of several servers as clients know them; of tools, `offered` has those among which a profile chooses. */
+  #named(lists: readonly ServerEntries[], list: string, offered?: ListedTools): Payload[] {
     const { naming, onConflict } = this.#servers
-    const tools = list === 'tools' ? this.#servers.tools : undefined
+    const tools = offered && this.#servers.tools
     const shared = sharedNames(keyOfEntries(list) === 'name' ? lists.map(namesOf) : [], this.#servers)
     if (onConflict) shared.conflicts.forEach((conflict) => onConflict(conflict))
     return lists.flatMap(({ upstream, entries }) => {
@@ -185,7 +199,8 @@ export class Aggregate {
         uri: (own: string) => naming.uri(upstream, own),
         name: (own: string) => {
           const name = shared.of(upstream, own)
-          return name === undefined || !tools ? name : tools.listed({ upstream, name: own }, name)
+          const tool = offered?.get(upstream)?.get(own) ?? { upstream, name: own }
+          return name === undefined || !tools ? name : tools.listed(tool, name)
         },
       }
       const named = entries.flatMap((entry) => nameEntry(entry, list, names) ?? [])
@@ -236,8 +251,13 @@ export class Aggregate {
     const { tools } = this.#servers
     if (kind !== 'tools/call' || !tools) return this.#locator.item(call, kind, name)
     const found = await this.#locator.item(call, kind, tools.nameBefore(name))
-    if (tools.admits(found, name)) return found
+    if (tools.admits(await this.#asListed(call, found), name)) return found
     throw unknownTool(name)
+  }
+
+  /** A tool under the name in the list of its server, of which lists for some providers have an alias. */
+  async #asListed(call: Call, tool: Candidate): Promise<Candidate> {
+    return { ...tool, name: await this.#locator.listedName(call, tool) }
   }
 
   async #locateReference(call: Call): Promise<[Candidate, Payload]> {

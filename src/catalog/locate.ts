@@ -56,6 +56,9 @@ const MAX_RESOURCE_LISTS = 100
 const RESOURCES_TTL_MS = 10_000
 const MIN_LISTING_INTERVAL_MS = 1000
 
+/** How long a server whose list is there may take until aliases in it are known, in milliseconds. */
+const ALIAS_TIMEOUT_MS = 1000
+
 /** Finds the servers of names and URIs. */
 export class Locator {
   readonly #servers: NamedServers
@@ -172,6 +175,17 @@ export class Locator {
       this.#servers.naming.prefixed(upstream, own) === name || isAliasOf(name, upstream, own)
     const found = namesIn(entries).find(isOf)
     return found === undefined ? owner : { upstream, name: found }
+  }
+
+  /** The name under which a server lists a tool that may be named by an alias; the same one if that is not known in time. */
+  async listedName(call: Call, tool: Candidate): Promise<string> {
+    try {
+      const found = this.#servers.listedName(itemCall(call, 'tools/call', tool))
+      const name = found instanceof Promise ? await within(found, ALIAS_TIMEOUT_MS, undefined) : found
+      return name ?? tool.name
+    } catch {
+      return tool.name
+    }
   }
 
   /** How a server lists a tool or prompt: under a name, not at all, or that is not known. */

@@ -5,6 +5,7 @@
  */
 import type { Payload } from '../core/payload.ts'
 import type { ListSettings, ProfileSettings, Settings } from '../core/settings.ts'
+import { aliasOf } from '../core/text/alias.ts'
 import { fits } from '../core/text/pattern.ts'
 import { type Candidate, type Naming, namingAmong } from './names.ts'
 
@@ -86,8 +87,14 @@ export class ProfileTools {
     return before === undefined ? undefined : rename[before]
   }
 
-  /** The names of a tool in lists: without a prefix, it still has the one with it. */
-  #names({ upstream, name }: Candidate): readonly string[] {
-    return [this.#naming.name(upstream, name), this.#naming.prefixed(upstream, name)]
+  /** The names of a tool in lists: without a prefix, it still has the one with it; some providers get an alias of other names. */
+  #names({ upstream, name: own }: Candidate): readonly string[] {
+    const names = isForAll(own) ? [own] : [own, aliasOf(own)]
+    return names.flatMap((name) => [this.#naming.name(upstream, name), this.#naming.prefixed(upstream, name)])
   }
+}
+
+/** Whether all providers take the name of a tool. */
+function isForAll(name: string): boolean {
+  return /^[a-zA-Z_][\w-]{0,63}$/.test(name)
 }
