@@ -19,6 +19,7 @@ import {
 } from '../../core/text/ranking.ts'
 import { synonymsOf, actionOf } from '../../core/text/synonyms.ts'
 import { queryWords, stem, wordsIn, distance } from '../../core/text/words.ts'
+import { profileSlot } from '../../core/slot.ts'
 import { within } from '../../core/time/waiting.ts'
 import { callOf } from '../../core/tool-call.ts'
 import { answered, asTool, pageOf, objectSchema } from '../builtin-tool.ts'
@@ -232,6 +233,8 @@ function withSuggestions(deps: Deps): (call: Call, next: Handler) => Promise<Out
 
   const explain = async (thrown: unknown, call: Call): Promise<never> => {
     if (!isUnknown(thrown) || isCancelled(call.signal)) throw thrown
+    // A profile has names of its own, and does not name what it hides.
+    if (profileSlot.of(call) !== undefined) throw thrown
     const suggestions = await within(find(call), LIST_TIMEOUT_MS, []).catch(() => [])
     const [best] = suggestions
     if (!best) throw thrown

@@ -240,3 +240,38 @@ test('does not call a tool that a profile hides by the short name that its serve
   await client.request('tools/call', { name: 'github_get_repo', arguments: {} })
   expect(ran).toEqual(['getRepo'])
 })
+
+test('finds the tools of a profile also where a provider gets other names of them', async () => {
+  const tools = ['repo.delete', 'repo.get'].map((name) => ({ name, inputSchema: { type: 'object' } }))
+  const server = await scriptedServer(
+    { tools: {} },
+    { 'tools/list': () => ({ tools }), 'tools/call': () => ({ content: [] }) },
+  )
+  onTestFinished(() => server.close())
+  const github = { url: server.url, schemas: { for: 'openai' } }
+  const servers = ['github', 'other']
+  const local = await localGateway({
+    upstreams: { github, other: server.url },
+    profiles: {
+      hiding: { servers, hide: ['github_repo.delete', 'other_*'] },
+      showing: { servers, show: 'github_repo_get' },
+      renaming: { servers, show: 'fetch', rename: { 'github_repo.get': 'fetch' } },
+    },
+  })
+  onTestFinished(() => local.close())
+  for (const [profile, name] of [
+    ['hiding', 'github_repo_get'],
+    ['showing', 'github_repo_get'],
+    ['renaming', 'fetch'],
+  ]) {
+    const url = `${local.url}/p/${profile}`
+    const client = await connect({ transport: 'http', url, revision: '2025-11-25' })
+    onTestFinished(() => client.close())
+    const { result } = await client.request('tools/list')
+    expect(result?.['tools']).toMatchObject([{ name }])
+    const called = await client.request('tools/call', { name, arguments: {} })
+    expect(called.result).toEqual({ content: [] })
+    const hidden = await client.request('tools/call', { name: 'github_repo_delete', arguments: {} })
+    expect(JSON.stringify(hidden.error)).not.toContain('repo.delete')
+  }
+})
