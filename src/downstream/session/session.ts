@@ -325,7 +325,8 @@ export class ClientSession {
 
   notification(note: JsonRpcNotification): void {
     if (note.method === 'notifications/cancelled') this.#running.cancel(note)
-    if (note.method === 'notifications/initialized' && this.#revision) {
+    // A session that continues listens already.
+    if (note.method === 'notifications/initialized' && this.#revision && !this.#isContinued) {
       background(this.#listening.open(filterFor(this.#uris)), this.#options.log)
     }
     if (!isForServers(note.method) || !this.#revision) return
