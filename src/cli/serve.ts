@@ -40,6 +40,8 @@ export async function serve(given: Given<typeof commands.serve>, io: Io): Promis
     await gateway.close()
     throw new Error(bindProblem(error, source.settings), { cause: error })
   })
+  // Whoever reads the output may close it, as `head` does; the gateway continues.
+  io.stdout.on('error', () => undefined)
   write(welcome(listener.url, gateway, await gateway.key()), io)
   const watch = reloadOnChange(source, gateway, { log })
   const started = gateway.start()

@@ -1,3 +1,4 @@
+import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
@@ -94,6 +95,18 @@ describe('gatehouse serve', () => {
     const cwd = config({ listen: { port: 0 }, upstreams: { one: stdioServer() } })
     const client = await clientOf({ url: await address(start([], cwd)) })
     expect(textOf(await client.request('tools/call', { name: 'echo' }))).toBe('{}')
+  })
+
+  test('continues when nothing reads its output any more', async () => {
+    const [program = '', ...first] = gatewayProgram()
+    const { command, args } = fakeServerCommand({ revision: '2025-11-25' })
+    const gateway = spawn(program, [...first, 'serve', '--port', '0', '--', command, ...args])
+    onTestFinished(() => void gateway.kill())
+    gateway.stdout.destroy()
+    let log = ''
+    gateway.stderr.on('data', (chunk: Buffer) => void (log += chunk.toString()))
+    await until(() => log.includes('upstream.ready') || gateway.exitCode !== null, 'the server')
+    expect([gateway.exitCode, log]).toEqual([null, expect.not.stringContaining('EPIPE')])
   })
 
   test('serves a command', async () => {
