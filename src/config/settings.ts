@@ -9,6 +9,7 @@ import type {
   CommandReach,
   FeatureSchema,
   ListenSettings,
+  SchemaDialect,
   Settings,
   UpstreamSettings,
   UrlReach,
@@ -63,7 +64,7 @@ export function settle(values: Readonly<Record<string, unknown>>, origin: Origin
   const lists = listSettings(file.lists, isForModels)
   // A default of its schema would not tell whether it is written.
   const written = values.schemas === undefined ? undefined : file.schemas
-  const schemas = written ?? (isForModels ? modelDefaults.schemas : file.schemas)
+  const schemas = written ?? (isForModels ? modelDefaults.schemas : undefined)
   return {
     ...(origin.file !== undefined && { file: origin.file }),
     profile: file.profile,
@@ -149,9 +150,14 @@ function listenSettings({ listen, limits, profile }: FileValues): ListenSettings
   }
 }
 
+function dialectOf(schemas: SchemasValue): SchemaDialect | 'off' {
+  if (schemas === 'keep') return 'off'
+  return schemas === 'repair' ? 'auto' : schemas.for
+}
+
 function upstreamSettings(
   name: string,
-  upstream: UpstreamValues & Pick<FileValues, 'prefix' | 'schemas'>,
+  upstream: UpstreamValues & Pick<FileValues, 'prefix'>,
   origin: Origin,
 ): UpstreamSettings {
   const { url, transport, revision, isolation, roots, start_timeout: startTimeout } = upstream
@@ -164,9 +170,7 @@ function upstreamSettings(
     revision,
     isolation,
     trust: upstream.trust ?? (url === undefined || upstream.gateway_key !== undefined),
-    ...(upstream.schemas !== 'keep' && {
-      repairsSchemas: upstream.schemas === 'repair' ? 'auto' : upstream.schemas.for,
-    }),
+    ...(upstream.schemas !== undefined && { repairsSchemas: dialectOf(upstream.schemas) }),
     ...(upstream.sandbox === true && { isSandbox: true }),
     ...(upstream.gateway_key !== undefined && { gatewayKey: upstream.gateway_key }),
     roots,

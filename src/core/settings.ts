@@ -196,8 +196,11 @@ export interface UpstreamSettings {
   readonly isolation: 'auto' | 'shared' | 'per_client'
   /** Whether the server's annotations of its tools are believed. */
   readonly trust: boolean
-  /** Whose provider the tools are listed for; they are listed as the server has them if undefined. */
-  readonly repairsSchemas?: SchemaDialect
+  /**
+   * Whose provider the tools are listed for; they are listed as the server has them if `off`, and if undefined in lists that are not
+   * for models.
+   */
+  readonly repairsSchemas?: SchemaDialect | 'off'
   /** Calls that would write are answered as dry runs. */
   readonly isSandbox?: true
   /**

@@ -104,12 +104,13 @@ export function repairedLists(
   profiles: readonly ProfileSettings[] = [],
 ): Middleware | undefined {
   const forModels = new Set(profiles.filter(({ isForModels }) => isForModels).map(({ name }) => name))
-  if (method !== 'tools/list' || (repairsSchemas === undefined && forModels.size === 0)) return undefined
+  const isRepaired = repairsSchemas === undefined ? forModels.size > 0 : repairsSchemas !== 'off'
+  if (method !== 'tools/list' || !isRepaired) return undefined
   return (next) => {
     const handlers = new Map<Dialect, Handler>()
     return (call) => {
       const setting = repairsSchemas ?? (forModels.has(profileSlot.of(call) ?? '') ? 'auto' : undefined)
-      if (setting === undefined) return next(call)
+      if (setting === undefined || setting === 'off') return next(call)
       const dialect = dialectFor(setting, call.client)
       const handle = handlers.get(dialect) ?? rewritingTools((tools) => toolsFor(tools, dialect))(next)
       handlers.set(dialect, handle)

@@ -450,7 +450,7 @@ class ConfiguredUpstream implements Upstream {
       list === undefined
         ? checkedDeclaration(result)
         : checkedPage(this.#bounded(result, name, list), list, {
-            ...(this.settings.repairsSchemas !== undefined && { dialect: common }),
+            ...((this.settings.repairsSchemas ?? 'off') !== 'off' && { dialect: common }),
           })
     const asked = list === undefined && era === 'legacy' ? 'initialize' : name
     this.findings.set(asked, found, params.fields.cursor !== undefined)

@@ -331,7 +331,7 @@ export type UpstreamValues = Omit<
   readonly command?: readonly string[]
   readonly proxy: 'env' | 'off' | Secret
   readonly roots: UpstreamSettings['roots']
-  readonly schemas?: SchemasValue
+  readonly schemas?: SchemasValue | undefined
   readonly tools: Readonly<Record<string, ToolValues>>
   readonly allow: Readonly<Record<string, ArgumentValues>>
   readonly deny: Readonly<Record<string, ArgumentValues>>

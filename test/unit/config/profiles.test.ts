@@ -90,6 +90,12 @@ describe('for_models', () => {
     }
   }
 
+  test('leaves lists as they are where that is written', () => {
+    const schemasOf = (config: object) => load(config).settings.upstreams.map((each) => each.repairsSchemas)
+    expect(schemasOf({ for_models: 'on', schemas: 'keep' })).toEqual(['off', 'off', 'off'])
+    expect(schemasOf({ profiles: { a: { for_models: 'on' } } })).toEqual([undefined, undefined, undefined])
+  })
+
   test('sets the defaults of all lists', () => {
     expect(lists({ for_models: 'on', profiles: { a: {} } })).toEqual({
       repairs: [true, true, true],
