@@ -40,11 +40,20 @@ export function editableText(value: unknown): string {
   return typeof value === 'string' ? value : JSON.stringify(value, null, 2)
 }
 
+/** Whether a text differs from that of a value. */
+export function isEdit(typed: string, value: unknown): boolean {
+  return asFilled(typed) !== editableText(value)
+}
+
+/** Forms have other line ends than what they were filled with. */
+function asFilled(typed: string): string {
+  return typed.replaceAll('\r\n', '\n')
+}
+
 /** What a person typed in place of a value, as JSON text; undefined if it is the same. @throws INVALID_INPUT */
 export function readEdit(typed: string, value: unknown): string | undefined {
-  // Forms have other line ends than what they were filled with.
-  const text = typed.replaceAll('\r\n', '\n')
-  if (text === editableText(value)) return undefined
+  if (!isEdit(typed, value)) return undefined
+  const text = asFilled(typed)
   if (typeof value === 'string') return JSON.stringify(text)
   try {
     const parsed = parseJson(text)

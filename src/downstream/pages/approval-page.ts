@@ -241,7 +241,7 @@ function editHtml({ approval, pageUser, argumentProblems = {}, typedArguments = 
 ${problem === undefined ? '' : `<p class="notice" id="problem-${index}">${displayText(problem)}</p>\n`}<textarea id="argument-${index}" name="${escapeHtml(ARGUMENT_PREFIX + name)}" rows="${rows}" spellcheck="false" autocapitalize="none"${about}>
 ${escapeHtml(text)}</textarea>`
   })
-  const isOpen = Object.keys(argumentProblems).length > 0
+  const isOpen = Object.keys(typedArguments).length > 0
   return `<details${isOpen ? ' open' : ''}>
 <summary>Change arguments</summary>
 ${fields.join('\n')}

@@ -22,7 +22,7 @@ import {
   type Decision,
   approvalView,
 } from '../../records/approvals.ts'
-import { editableText, editProblems, type Edits, readEdit } from '../../records/edits.ts'
+import { editableText, editProblems, type Edits, isEdit, readEdit } from '../../records/edits.ts'
 import type { Store } from '../../store/store.ts'
 import type { Bodies } from '../http/body.ts'
 import {
@@ -336,19 +336,23 @@ async function decide(
   approval: Approval,
   { pageUser, form, approvals, onDecided, inputSchema }: DecisionContext,
 ): Promise<FormResult> {
-  const { verdict, reason, typed, remember, arguments: typedArguments } = form
+  const { verdict, reason, typed, remember, arguments: typedArguments, isEdited } = form
   if (!verdict)
     throw new GatewayError('INVALID_INPUT', 'The verdict must be approved or denied.', { field: 'verdict' })
   if (isMistyped(approval, { verdict, entered: typed }))
     return { approval, problem: 'The typed text does not match. Nothing was decided.' }
-  if (typedArguments && !mayEdit(pageUser))
+  // A person who typed something else does not mean the arguments as they were.
+  const isOther = Object.entries(typedArguments ?? {}).some(([name, text]) =>
+    isEdit(text, editableOf(approval, name)),
+  )
+  if (typedArguments && isOther && !isEdited) return { approval, problem: UNCLEAR, typedArguments }
+  if (isEdited && !mayEdit(pageUser))
     throw new GatewayError(
       'PERMISSION_DENIED',
       'A program that decides with a token cannot change arguments.',
     )
-  const { edited, ...wrong } = typedArguments
-    ? await readArguments(approval, typedArguments, inputSchema)
-    : {}
+  const { edited, ...wrong } =
+    typedArguments && isEdited ? await readArguments(approval, typedArguments, inputSchema) : {}
   if (Object.keys(wrong).length > 0) return { approval, ...wrong }
   const decision = {
     ...pageUser,
@@ -362,17 +366,26 @@ async function decide(
   return { approval: after }
 }
 
+const UNCLEAR =
+  'Arguments were changed: choose “Approve with these arguments”, or write what was there before. Nothing was decided.'
+
+/** The value of an argument that may be changed; undefined if it may not. */
+function editableOf({ arguments: given, editable = [] }: Approval, name: string): unknown {
+  return editable.includes(name) ? given[name] : undefined
+}
+
 /** The changed arguments of a form, or what is wrong with them. */
 async function readArguments(
-  { arguments: given, upstream, tool, editable = [] }: Approval,
+  approval: Approval,
   typedArguments: NonNullable<Form['arguments']>,
   inputSchema: ConfirmOptions['inputSchema'],
 ): Promise<Omit<FormResult, 'approval'> & { readonly edited?: Edits }> {
+  const { arguments: given, upstream, tool } = approval
   const edited: Record<string, string> = {}
   const problems: Record<string, string> = {}
   for (const [name, text] of Object.entries(typedArguments)) {
     try {
-      const edit = readEdit(text, editable.includes(name) ? given[name] : undefined)
+      const edit = readEdit(text, editableOf(approval, name))
       if (edit !== undefined) setOwn(edited, name, edit)
     } catch (error) {
       setOwn(problems, name, asGatewayError(error).message)
@@ -488,8 +501,9 @@ interface Form {
   readonly verdict?: Decision['verdict']
   readonly reason?: string
   readonly typed?: string
-  /** The arguments as they are typed, if the person changes some. */
+  /** The arguments as they are typed, and whether they are approved. */
   readonly arguments?: Readonly<Record<string, string>>
+  readonly isEdited?: true
   /** The approval shall apply to later calls too. */
   readonly remember?: true
   /** The anti-forgery token of the form. */
@@ -537,7 +551,8 @@ function formOf(fields: Readonly<Record<string, unknown>>): Form {
     ...(verdict && { verdict }),
     ...(reason !== undefined && reason !== '' && { reason }),
     ...(typed !== undefined && { typed }),
-    ...(isEdited && { arguments: typedArgumentsOf(fields) }),
+    ...(verdict === 'approved' && { arguments: typedArgumentsOf(fields) }),
+    ...(isEdited && { isEdited }),
     ...(isRemembered && { remember: true }),
     ...(token !== undefined && { token }),
     ...(code !== undefined && { code }),

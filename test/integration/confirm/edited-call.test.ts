@@ -242,3 +242,15 @@ test('arguments of any name are changed', async () => {
   expect(textIn(await approving.call(args))).toContain('wiped')
   expect(JSON.stringify(approving.ran)).toBe('[{"disk":"a","constructor":"d","__proto__":"e"}]')
 })
+
+test('changed arguments are not approved as they were', async () => {
+  const approving = await approvingGateway({ inputSchema })
+  const url = pageOf(await approving.call(given))
+  const page = await decideOnPage(approving, url, { ...to('b'), verdict: 'approved' })
+  expect(page.status).toBe(400)
+  expect(page.text).toContain('choose “Approve with these arguments”')
+  expect(page.text).toMatch(/<details open>[^]*\nb<\/textarea>/)
+  await decideOnPage(approving, url, { ...to('a'), verdict: 'approved' })
+  expect(textIn(await approving.call(given))).toBe('wiped')
+  expect(approving.ran).toEqual([given])
+})
