@@ -74,7 +74,7 @@ interface Awaited {
   readonly approval: string
   /** In milliseconds; a call that has no request any more waits until it is decided or expires. */
   readonly timeout: number
-  /** What the client is told meanwhile: where a person decides. */
+  /** What is sent to the client during the wait: where a person decides. */
   readonly message: string
 }
 
@@ -84,7 +84,7 @@ interface WaitingCall {
   /** When the wait ends. */
   readonly until: number
   notifiedAt: number
-  /** Sends progress; false if there is nobody who receives it. */
+  /** Sends progress; false if no one receives it. */
   notify(): boolean
   end(): void
 }
