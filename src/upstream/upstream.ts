@@ -471,7 +471,7 @@ class ConfiguredUpstream implements Upstream {
 
 /** A subscription of a client, while it lasts. */
 interface Subscription {
-  /** The notifications that its client is owed, because it may have lists of the time when the server was away. */
+  /** The notifications to send on return: its client may have lists from the time when the server was away. */
   readonly marked: Set<string>
   /** Whether it has a connection. */
   isOpen: boolean
