@@ -60,12 +60,12 @@ function packed(): string {
 /** Whether another program, such as a gateway, has the default port. */
 async function isPortTaken(port: number): Promise<boolean> {
   const server = createServer().listen(port, '127.0.0.1')
-  const [error] = await Promise.race([
-    once(server, 'listening'),
-    once(server, 'error').catch((reason: unknown) => [reason]),
-  ])
+  const isTaken = await once(server, 'listening').then(
+    () => false,
+    () => true,
+  )
   server.close()
-  return error !== undefined
+  return isTaken
 }
 
 /** Starts the gateway. Its output ends with the snippet for clients. */
