@@ -316,7 +316,8 @@ class ConfiguredUpstream implements Upstream {
       return undefined
     if (!(await this.#wasReached()) || signal.aborted) return undefined
     const key = `${call.principal.id} ${call.requestId}`
-    const until = this.#waits.get(key) ?? start + this.settings.reconnect
+    const known = this.#waits.get(key) ?? Number.NEGATIVE_INFINITY
+    const until = start < known + WAIT_RETENTION_MS ? known : start + this.settings.reconnect
     this.#waits.set(key, until)
     const { retryAfterSeconds } = extra
     const backoff = this.settings.reach.kind === 'url' ? URL_RECONNECTS : COMMAND_RECONNECTS
@@ -502,8 +503,12 @@ interface Attempt {
 /** The delays before a call that waits for its server is attempted again. A process is not started often. */
 const URL_RECONNECTS: Backoff = { firstMs: 100, maxMs: 1000 }
 const COMMAND_RECONNECTS: Backoff = { firstMs: 500, maxMs: 2000 }
-/** The maximum number of requests of which is known how long they still wait. */
+/**
+ * The maximum number of requests of which is known how long they still wait, and how long that is known, in milliseconds: a client
+ * may give several the same id.
+ */
 const MAX_WAITING_REQUESTS = 1000
+const WAIT_RETENTION_MS = 30_000
 
 function declaresTools({ discovered }: UpstreamConnection): boolean {
   return discovered.at('capabilities')?.at('tools') !== undefined
