@@ -23,6 +23,7 @@ export const keyPrefixes = {
   'call:': 'calls with an idempotency key, by caller',
   'client-session/': 'sessions of clients of older revisions',
   'conformance:': 'the reports of the conformance suite',
+  'context/': 'what sessions set up on servers',
   'contract/': 'contracts of servers and their changes',
   'dead-letter/': 'events that were given up',
   'deed/': 'actions: calls that changed something',

@@ -4,8 +4,11 @@
  * so; one that may write is refused once, before it is sent. Connections that belong to a client by its session state have
  * `state.ts` for that.
  *
+ * A restart of the gateway ends its connections too, so what sessions set up is also in the store.
+ *
  * Invariant: without evidence that the session set something up on the connection that is lost, nothing is added or refused.
  */
+import { hash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import type { Call, Handler, Outcome } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
@@ -13,9 +16,10 @@ import { canonical } from '../../core/json/json.ts'
 import { asCalled } from '../../core/judgement/call.ts'
 import { setsContext } from '../../core/judgement/context.ts'
 import { CONTEXT_LOST, connectionSlot, contextSlot, type ServerContext } from '../../core/slot.ts'
-import { isoTime } from '../../core/time/waiting.ts'
+import { isoTime, within } from '../../core/time/waiting.ts'
 import { world } from '../../core/world.ts'
 import { CONTEXT_LOST_KEY } from '../../protocol/meta-keys.ts'
+import { asJson, Collection, type RecordKind } from '../../durable/collection.ts'
 import type { Feature, Services } from '../feature.ts'
 import { type ContextSettings, contextSchema } from '../settings/effect.ts'
 
@@ -25,22 +29,111 @@ const MAX_TOOLS = 10
 
 /** What one session set up. */
 interface SessionContext {
-  /** The context of the server in which it did. */
+  /** The context of the server in which it did; that of an earlier process is none that a server has. */
   readonly context: ServerContext
   /** The tools that set it up, in the order of their first calls. */
   readonly tools: readonly string[]
 }
 
-type Sessions = LRUCache<string, SessionContext>
+/** Stored under `context/…`. */
+interface StoredContext {
+  readonly upstream: string
+  /** The hash of the session, as its id may be a credential. */
+  readonly session: string
+  readonly tools: readonly string[]
+}
+
+/** How long it is stored, in milliseconds: as long as sessions can be continued. */
+const RETENTION_MS = 24 * 3_600_000
+/** How long the store may take, in milliseconds: without an answer, a restart of the gateway is not noticed. */
+const STORE_TIMEOUT_MS = 1000
+
+const kind: RecordKind<StoredContext> = {
+  name: 'context',
+  prefix: 'context/',
+  ...asJson<StoredContext>({ string: ['upstream', 'session'], list: ['tools'] }),
+  ttlOf: () => RETENTION_MS,
+}
+
+/** What the sessions of one server set up, by the hash of the session. */
+class Sessions {
+  readonly #upstream: string
+  readonly #records: Collection<StoredContext>
+  readonly #known: LRUCache<string, SessionContext>
+
+  constructor(upstream: string, records: Collection<StoredContext>) {
+    this.#upstream = upstream
+    this.#records = records
+    const dispose = (_: SessionContext, session: string, reason: string): void => {
+      if (reason === 'evict') void this.#remove(session)
+    }
+    this.#known = new LRUCache({ max: MAX_SESSIONS, dispose })
+  }
+
+  get size(): number {
+    return this.#known.size
+  }
+
+  get(session: string): SessionContext | undefined {
+    return this.#known.get(session)
+  }
+
+  /** Adds what an earlier process has stored. */
+  restore({ session, tools }: StoredContext): void {
+    if (!this.#known.has(session)) this.#known.set(session, { context: { since: 0 }, tools })
+  }
+
+  /** Resolves once it is stored, or the store did not answer. Never rejects. */
+  async set(session: string, set: SessionContext): Promise<void> {
+    this.#known.set(session, set)
+    const { tools } = set
+    await attempt(this.#records.put(this.#idOf(session), { upstream: this.#upstream, session, tools }))
+  }
+
+  /** Concurrent calls may have set up another one. */
+  forget(session: string, before: SessionContext): void {
+    if (this.#known.get(session) !== before) return
+    this.#known.delete(session)
+    void this.#remove(session)
+  }
+
+  #remove(session: string): Promise<unknown> {
+    return attempt(this.#records.remove(this.#idOf(session)))
+  }
+
+  #idOf(session: string): string {
+    return hash('sha256', canonical([this.#upstream, session]), 'base64url')
+  }
+}
+
+function attempt<Value>(asked: Promise<Value>): Promise<Value | undefined> {
+  return within<Value | undefined>(
+    asked.catch(() => undefined),
+    STORE_TIMEOUT_MS,
+    undefined,
+  )
+}
 
 /** What sessions set up, by server. It outlives a reload, as connections do. */
 class Contexts {
   readonly #servers = new Map<string, Sessions>()
+  #loading: Promise<void> | undefined
+  /** Whether what earlier processes have stored is known. */
+  isLoaded = false
 
-  of(upstream: string): Sessions {
-    const sessions = this.#servers.get(upstream) ?? new LRUCache({ max: MAX_SESSIONS })
+  of(upstream: string, records: Collection<StoredContext>): Sessions {
+    const sessions = this.#servers.get(upstream) ?? new Sessions(upstream, records)
     this.#servers.set(upstream, sessions)
     return sessions
+  }
+
+  /** Reads once what earlier processes have stored. Never rejects. */
+  load(records: Collection<StoredContext>): Promise<void> {
+    this.#loading ??= attempt(records.all()).then((all = []) => {
+      for (const each of all) this.of(each.upstream, records).restore(each)
+      this.isLoaded = true
+    })
+    return this.#loading
   }
 
   close(): void {
@@ -51,8 +144,9 @@ class Contexts {
 /** Says when a server lost what a session had set up. */
 export const context: Feature<ContextSettings> = {
   ...contextSchema,
-  create: (settings, { scope, servers }) => {
+  create: (settings, { scope, servers, store }) => {
     const contexts = scope.once(Contexts)
+    const records = new Collection(store, kind)
     return {
       calls: {
         middleware: ({ upstream, method, name, isBuiltin }) => {
@@ -61,11 +155,15 @@ export const context: Feature<ContextSettings> = {
           const isKeptForAll =
             settings(upstream).mode === 'keeps' || servers.settings(upstream)?.isolation === 'per_client'
           const isSetting = setsContext(name)
-          const sessions = contexts.of(upstream)
-          return (next) => (call) => {
-            if (sessions.size === 0 && !isSetting && !isKeptForAll) return next(call)
-            if (call.internal || connectionSlot.of(call)) return next(call)
-            return new ContextualCall(call, { sessions, servers, isSetting, isKeptForAll }).run(next)
+          const sessions = contexts.of(upstream, records)
+          return (next) => {
+            const handle: Handler = (call) => {
+              if (sessions.size === 0 && !isSetting && !isKeptForAll) return next(call)
+              if (call.internal || connectionSlot.of(call)) return next(call)
+              return new ContextualCall(call, { sessions, servers, isSetting, isKeptForAll }).run(next)
+            }
+            return (call) =>
+              contexts.isLoaded ? handle(call) : contexts.load(records).then(() => handle(call))
           }
         },
         dryRun: 'absent',
@@ -120,29 +218,23 @@ class ContextualCall {
     })
     if (outcome.kind !== 'result' || !this.#used) return outcome
     const isLost = before !== undefined && before.context !== this.#used
-    if (isLost) this.#forget(before)
-    if (isSettingUp && outcome.result.member('isError') !== true) this.#remember(this.#used)
+    if (isLost) this.#parts.sessions.forget(this.#key, before)
+    if (isSettingUp && outcome.result.member('isError') !== true) await this.#remember(this.#used)
     return isLost ? noticed(outcome, before, this.#used) : outcome
   }
 
-  #remember(used: ServerContext): void {
+  async #remember(used: ServerContext): Promise<void> {
     const { sessions } = this.#parts
     const known = sessions.get(this.#key)
     const tools = known?.context === used ? known.tools : []
     const { name = '' } = this.#call.target
-    const isNew = !tools.includes(name) && tools.length < MAX_TOOLS
-    sessions.set(this.#key, { context: used, tools: isNew ? [...tools, name] : tools })
-  }
-
-  /** Concurrent calls may have set up another one. */
-  #forget(before: SessionContext): void {
-    const { sessions } = this.#parts
-    if (sessions.get(this.#key) === before) sessions.delete(this.#key)
+    if (tools.includes(name) || tools.length >= MAX_TOOLS) return
+    await sessions.set(this.#key, { context: used, tools: [...tools, name] })
   }
 
   /** The refusal of a call that relies on what is lost; from now on, nothing is known to be there. */
   #lost(before: SessionContext): GatewayError {
-    this.#forget(before)
+    this.#parts.sessions.forget(this.#key, before)
     const since = this.#parts.servers.contextOf(this.#call)?.since ?? world.now()
     return new GatewayError('CONFLICT', `${lostText(before, since)} The call was not made.`, {
       reason: CONTEXT_LOST,
@@ -154,9 +246,12 @@ class ContextualCall {
   }
 }
 
-/** The session of a call: that of the client, or, for clients without sessions, all calls of the same program of a caller. */
+/**
+ * The hash of the session of a call: that of the client, or, for clients without sessions, all calls of the same program of a
+ * caller.
+ */
 function sessionOf({ principal, client }: Call): string {
-  return client.session ?? canonical([principal.id, client.info?.name ?? null])
+  return hash('sha256', client.session ?? canonical([principal.id, client.info?.name ?? null]), 'base64url')
 }
 
 function isContextLost(error: unknown): boolean {

@@ -1,7 +1,8 @@
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, onTestFinished } from 'vitest'
 import { textOf } from '../../support/client/options.ts'
 import type { FakeClient } from '../../support/fake-client.ts'
-import { clientOf, codeOf, gatewayTo, httpServer, stdioServer } from '../../support/journey.ts'
+import { clientOf, codeOf, folder, gatewayTo, httpServer, stdioServer } from '../../support/journey.ts'
+import { localGateway } from '../../support/local-gateway.ts'
 import { type Json, objectAt } from '../../support/server/json.ts'
 
 const LOST = 'dev.gatehouse/context_lost'
@@ -63,6 +64,31 @@ describe('a server over HTTP that forgets its sessions', () => {
     expect(codeOf(await call(client, 'big'))).toBeUndefined()
   })
 })
+
+describe.each(['2025-11-25', '2026-07-28'] as const)(
+  'a gateway that restarts, for a client of %s',
+  (revision) => {
+    it.each([
+      ['what reads runs, and says so', 'slow', undefined],
+      ['a write is refused once', 'big', 'CONFLICT'],
+    ])('lost what a session had set up: %s', async (_title, name, code) => {
+      const one = stdioServer({}, { tools: { ...tools, slow: { op: 'read' } } })
+      const config = { features: { confirm: 'off' }, store: folder(), upstreams: { one } }
+      const gateway = await localGateway(config)
+      const client = await clientOf(gateway, { revision })
+      await call(client, 'navigate')
+      await gateway.close()
+      const port = Number(new URL(gateway.origin).port)
+      const next = await localGateway({ ...config, listen: { port } })
+      onTestFinished(() => next.close())
+      const reply = await call(client, name, { ms: 1, steps: 1 })
+      expect(codeOf(reply)).toBe(code)
+      expect(lostIn(reply)).toMatchObject({ tools: ['navigate'] })
+      const again = await call(client, name, { ms: 1, steps: 1 })
+      expect([codeOf(again), lostIn(again)]).toEqual([undefined, undefined])
+    })
+  },
+)
 
 describe.each(['2025-11-25', '2026-07-28'] as const)('a process of %s that ends', (revision) => {
   it('lost what a session had set up: what reads runs, and says so', async () => {
