@@ -76,6 +76,9 @@ export const reservationSlot = new Slot<() => Promise<void>>('reservation')
 /** Whether the call has no request any more, so that its server may be silent; set where calls can become tasks. */
 export const detachedSlot = new Slot<() => boolean>('detached')
 
+/** Called with the id of the approval on a page that the call is about to wait for; set where calls can outlive their process. */
+export const awaitsApprovalSlot = new Slot<(approval: string) => void>('awaits approval')
+
 /** Whether a server may answer the call with a task: a layer above follows it. */
 export const acceptsTaskSlot = new Slot<true>('accepts task')
 

@@ -66,7 +66,7 @@ import {
 import { isUnlessUndone, needsConfirmation, ruleOf, neverNeedsConfirmation, type Rule } from './rules.ts'
 import { editableOf, runEdited } from './edited-call.ts'
 import { markTools } from './marked-lists.ts'
-import { Waiting, waitOf } from './waiting.ts'
+import { mustHaveClient, Waiting, waitOf } from './waiting.ts'
 import { type ConfirmSettings, confirmSchema } from '../settings/effect.ts'
 import { type ConfirmationForecast, withFinding } from '../../core/dry-run.ts'
 import { canAsk, requestForm, changedRequest, readForm, useOnce, requestUrl, readUrl } from './elicitation.ts'
@@ -410,6 +410,7 @@ async function approvedOnPage(
   const { settings, approvals } = context
   const { call } = given
   if (settings.fallback === 'deny') throw noApprover(given)
+  mustHaveClient(originalCall)
   mustBeOpened(originalCall)
   const subject = await withoutStale(given, context)
   const draft = approvalRequestOf(subject, callerOnly, { kind: 'page', ttl: settings.ttl })
@@ -457,6 +458,7 @@ async function approvedByOthers(
   context: ConfirmContext,
 ): Promise<Confirmed | Outcome> {
   const { rule, settings, approvals } = context
+  mustHaveClient(originalCall)
   mustBeOpened(originalCall)
   const subject = await withoutStale(given, context)
   const draft = approvalRequestOf(subject, rule, { kind: 'out_of_band', ttl: settings.approval_ttl })

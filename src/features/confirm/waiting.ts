@@ -2,16 +2,18 @@
  * Calls that wait for a decision on a page; the store is polled for all of them at once. A call waits as long as its client
  * does, and never runs without it: if the client leaves, the approval stays for the next equal call.
  */
-import { deadlineSlot, deliverySlot, detachedSlot } from '../../core/slot.ts'
+import { awaitsApprovalSlot, deadlineSlot, deliverySlot, detachedSlot } from '../../core/slot.ts'
 import { type Timer, world } from '../../core/world.ts'
 import { Payload } from '../../core/payload.ts'
 import type { Call } from '../../core/call.ts'
+import { GatewayError } from '../../core/error.ts'
 import { bytesOf, type HeldMemory } from '../../core/holdings.ts'
 import { hasReachedShare } from '../../core/principal.ts'
 import { untilAborted } from '../../core/time/waiting.ts'
 import { metaKeys } from '../../protocol/meta-keys.ts'
 import { severity } from '../../protocol/methods.ts'
 import type { Approval } from '../../records/approvals.ts'
+import { operationSlot } from '../../records/operations.ts'
 
 /** How often the store is polled, and how often a waiting call sends progress to its client, in milliseconds. */
 const POLL_INTERVAL_MS = 300
@@ -120,6 +122,7 @@ export class Waiting {
       !this.#held.fits(principal, bytesOf(call))
     if (isFull || timeout <= 0) return call
     const resumeDeadline = deadlineSlot.of(call)?.pause()
+    awaitsApprovalSlot.of(call)?.(approval)
     const key = ++this.#last
     this.#held.change(principal, bytesOf(call))
     const { notify, after } = createProgressReporter(call, message)
@@ -184,6 +187,17 @@ function isDetached(call: Call): boolean {
 /** Whether the answer to the call would not reach its client. */
 function isLeft(call: Call): boolean {
   return !isDetached(call) && deliverySlot.of(call)?.isLost() === true
+}
+
+/**
+ * A call that goes on after a restart has no client, unless it is a task: the approval stays for the next equal call.
+ * @throws CONFIRMATION_REQUIRED
+ */
+export function mustHaveClient(call: Call): void {
+  const operation = operationSlot.of(call)
+  if (!operation || operation.isTask) return
+  const message = 'A person has to confirm this call, and its client was lost when the gateway went down.'
+  throw new GatewayError('CONFIRMATION_REQUIRED', message, { isUnsent: true })
 }
 
 function sendHeartbeat(waitingCall: WaitingCall, now: number): void {

@@ -3,6 +3,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { Notification, Outcome } from '../../../../src/core/call.ts'
 import type { Log } from '../../../../src/core/log.ts'
 import { Payload } from '../../../../src/core/payload.ts'
+import { operationSlot } from '../../../../src/records/operations.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import { silentLog } from '../../../support/silent-log.ts'
 import {
@@ -80,6 +81,28 @@ describe('a client without elicitation', () => {
     expect(fieldsOf(await one.call({ client: plain }))['isError']).toBe(true)
     expect(one.served).toHaveLength(1)
   })
+
+  it.each([
+    ['its caller', {}],
+    ['others', { tool: { approval: 'out_of_band' } }],
+  ] as const)(
+    'a call that goes on after a restart uses no approval of %s, unless it is a task',
+    async (_who, given) => {
+      const one = bench(given)
+      const operation = { id: 'o', key: 'operation:a/b' }
+      const goOn = (isTask?: true) =>
+        one.call({ client: plain, slots: operationSlot.put({ ...operation, ...(isTask && { isTask }) }) })
+      const refused = { code: 'CONFIRMATION_REQUIRED', extra: { isUnsent: true } }
+      await expect(goOn()).rejects.toMatchObject(refused)
+      expect(await one.approvals.list()).toEqual([])
+      await one.call({ client: plain })
+      await one.approvals.decide(await pendingId(one), operator)
+      await expect(goOn()).rejects.toMatchObject(refused)
+      expect(one.served).toHaveLength(0)
+      await goOn(true)
+      expect(one.served).toHaveLength(1)
+    },
+  )
 
   it('an approval for the session covers further calls of the tool', async () => {
     const session = { ...plain, session: 's1' }
