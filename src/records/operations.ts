@@ -79,6 +79,8 @@ export interface OperationRecord {
   /** The last message of its server, for its caller. */
   readonly message?: string
   readonly input?: OperationInput
+  /** The approval that it waits for, before it is sent: its server has got nothing as long as that can still be used. */
+  readonly approval?: string
   /** Present until it ends, where another process may take it up; after that, where more pages can be requested. */
   readonly request?: OperationRequest
   readonly result?: Payload

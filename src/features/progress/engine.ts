@@ -6,7 +6,8 @@
  * Invariants: a task is durable before its caller gets its id; an outcome is durable before a caller gets it with an id;
  * the record of an operation has one owner, and only its owner ends it, except for a cancellation.
  */
-import { retainSlot, detachedSlot, acceptsTaskSlot } from '../../core/slot.ts'
+import { onSentSlot } from '../../core/exchange.ts'
+import { retainSlot, detachedSlot, acceptsTaskSlot, awaitsApprovalSlot } from '../../core/slot.ts'
 import { type Timer, world } from '../../core/world.ts'
 import { type Call, type Handler, isOpen, type Outcome, withPresentCaller } from '../../core/call.ts'
 import { usesReferencesSlot } from '../../core/used-reference.ts'
@@ -131,9 +132,17 @@ export class OperationEngine {
       running.references = ids
       if (running.recorded) this.#keepArguments(running)
     }
+    const reported = onSentSlot.of(whole)
+    const watched = onSentSlot.put((request) => {
+      running.isSent = true
+      reported?.(request)
+    }, whole.slots)
     const slots = usesReferencesSlot.put(
       usesReferences,
-      detachedSlot.put(() => running.isDetached, whole.slots),
+      awaitsApprovalSlot.put(
+        (approval) => this.#keepApproval(running, approval),
+        detachedSlot.put(() => running.isDetached, watched),
+      ),
     )
     const inner: Call = {
       ...whole,
@@ -331,8 +340,21 @@ export class OperationEngine {
     background(kept, this.#deps.log)
   }
 
+  /** Records for which approval a call waits that was not sent yet: another process must not make it without its client. */
+  #keepApproval(running: RunningCall, approval: string): void {
+    if (running.isSent) return
+    running.approval = approval
+    const { operation, recorded } = running
+    // A record that is made later has it from the beginning.
+    if (!operation || !recorded) return
+    const kept = recorded.then((isRecorded) =>
+      isRecorded ? this.journal.insist(operation.key, (before) => ({ ...before, approval })) : undefined,
+    )
+    background(kept, this.#deps.log)
+  }
+
   #newRecord(
-    { call, startedAt }: RunningCall,
+    { call, startedAt, approval }: RunningCall,
     more: Pick<OperationRecord, 'id' | 'taskTtl'>,
   ): OperationRecord {
     const { principal, client, target, requestId, params, meta } = call
@@ -348,6 +370,7 @@ export class OperationEngine {
       ...(principal.isEverybody && client.session !== undefined && { session: client.session }),
       requestId,
       ...more,
+      ...(approval !== undefined && { approval }),
       request: { params, meta, client: { ...client }, requestState: {} },
     }
   }

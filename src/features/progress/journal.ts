@@ -158,7 +158,7 @@ export class OperationJournal {
       const fields = whole ?? withoutOutcome(end)
       try {
         const record = await this.changeOwn(key, (before) => {
-          const { request, input: _input, ...rest } = before
+          const { request, input: _input, approval: _approval, ...rest } = before
           return {
             ...rest,
             ...keptRequest(request, fields.result),

@@ -1,6 +1,7 @@
 /**
  * Finds operations whose process ended, and takes them over: the call is made again if that is safe, otherwise its outcome
- * is unknown.
+ * is unknown. A call that waited for approval ends instead, unless it is a task: it never runs without its client, and the
+ * approval stays for the next equal call.
  *
  * Invariant: exactly one of the processes that share the store takes an operation over, by a compare-and-swap of its owner.
  */
@@ -9,10 +10,11 @@ import { repeatedCall } from '../own-calls.ts'
 import type { Call } from '../../core/call.ts'
 import { background } from '../../core/log.ts'
 import { hasExtension, hasIdempotencyKey, TRANSACTION_ID } from '../../protocol/meta-keys.ts'
+import { Approvals } from '../../records/approvals.ts'
 import { expiryOf, isEnded, type OperationRecord, type StoredOperation } from '../../records/operations.ts'
 import { fromStoredPrincipal } from '../../records/principal.ts'
 import type { Deps, OperationEngine } from './engine.ts'
-import { interrupted } from './task-view.ts'
+import { interrupted, neverSent } from './task-view.ts'
 
 /** The interval at which operations of ended processes are searched, in milliseconds. */
 const SWEEP_INTERVAL_MS = 15_000
@@ -76,14 +78,18 @@ export class Recovery {
   async #takeUp({ key, record: lost }: StoredOperation): Promise<void> {
     const { membership } = this.#deps.identity
     await membership.register()
-    const isRepeatable = this.#isRepeatable(lost)
+    const isUnsent = await this.#isUnsent(lost)
+    const isRepeatable = !(isUnsent && lost.taskTtl === undefined) && this.#isRepeatable(lost)
     let isOurs = false
     // Input that was requested before the server started can be requested again.
-    const hasNotStarted = lost.state === 'input_required' && lost.input?.isOpen !== true
+    const hasNotStarted = isUnsent || (lost.state === 'input_required' && lost.input?.isOpen !== true)
     const record = await this.#engine.journal.change(key, (before) => {
       isOurs = before.owner === lost.owner && before.updatedAt === lost.updatedAt && !isEnded(before)
       if (!isOurs) return undefined
-      return isRepeatable ? { ...before, owner: membership.id, state: 'working' } : this.#asUnknown(before)
+      if (!isRepeatable) return isUnsent ? this.#asUnsent(before) : this.#asUnknown(before)
+      // This process says itself when the call waits again.
+      const { approval: _approval, ...rest } = before
+      return { ...rest, owner: membership.id, state: 'working' }
     })
     if (!isOurs || !record) return
     this.#deps.log.warn('operation.interrupted', {
@@ -112,10 +118,28 @@ export class Recovery {
     }
   }
 
-  #asUnknown({ request: _request, input: _input, ...rest }: OperationRecord): OperationRecord {
+  #asUnknown(record: OperationRecord): OperationRecord {
+    return this.#ended(record, { state: 'unknown', failure: interrupted() })
+  }
+
+  #asUnsent(record: OperationRecord): OperationRecord {
+    const isKeyed = record.request !== undefined && hasIdempotencyKey(record.request)
+    return this.#ended(record, { state: 'failed', failure: neverSent(isKeyed) })
+  }
+
+  #ended(
+    { request: _request, input: _input, approval: _approval, ...rest }: OperationRecord,
+    end: Pick<OperationRecord, 'state' | 'failure'>,
+  ): OperationRecord {
     const { id: owner } = this.#deps.identity.membership
-    const expiresAt = expiryOf(rest, KEPT_MS)
-    return { ...rest, owner, state: 'unknown', failure: interrupted(), expiresAt }
+    return { ...rest, owner, ...end, expiresAt: expiryOf(rest, KEPT_MS) }
+  }
+
+  /** Whether a call waited for an approval that nobody has used: then its server got nothing. */
+  async #isUnsent({ approval }: OperationRecord): Promise<boolean> {
+    if (approval === undefined) return false
+    const found = await new Approvals(this.#deps.store, world.now).find(approval)
+    return found?.status === 'pending' || found?.status === 'approved'
   }
 
   /**

@@ -43,6 +43,10 @@ export class RunningCall {
   state: OperationState = 'working'
   /** Its caller sees a task. */
   isTask = false
+  /** Its server may have begun. */
+  isSent = false
+  /** The approval that it waited for before it was sent. */
+  approval: string | undefined
   /** The ids of the references in its arguments, once they are known. */
   references: readonly string[] = []
   /** When its record was last read for changes by other processes, in milliseconds since 1970. */

@@ -94,6 +94,16 @@ export function interrupted(cause?: GatewayError): GatewayError {
   })
 }
 
+/** The error of an operation whose process ended before the call was sent, while it waited for approval. */
+export function neverSent(isKeyed: boolean): GatewayError {
+  const message = 'The gateway went down while the call waited for approval. The call was not run.'
+  return new GatewayError('CANCELLED', message, {
+    category: 'permanent',
+    isUnsent: true,
+    suggestion: `Make the call again${isKeyed ? ' with a new key' : ''}: it uses the approval, or waits for it.`,
+  })
+}
+
 /** The result for a client whose timeout would end before the call does. */
 export function stillRunningResult(id: string, age: number): Payload {
   const error = new GatewayError('OPERATION_TIMEOUT', `The call is ${stillRunning(age, undefined)}.`, {

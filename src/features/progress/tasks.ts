@@ -134,7 +134,7 @@ async function cancel(call: Call, { key }: StoredOperation, { engine }: Parts): 
   const record = await engine.journal.change(key, (before) => {
     isOver = isEnded(before)
     if (isOver) return undefined
-    const { request: _request, input: _input, ...rest } = before
+    const { request: _request, input: _input, approval: _approval, ...rest } = before
     return { ...rest, state: 'cancelled', expiresAt: expiryOf(before, KEPT_MS) }
   })
   if (!isOver) engine.running(key)?.call.abort(cancelled())

@@ -1,6 +1,9 @@
 import { describe, expect, it, vi } from 'vitest'
 import type { Call, Outcome } from '../../../../src/core/call.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
+import { awaitsApprovalSlot } from '../../../../src/core/slot.ts'
+import { onSentSlot } from '../../../../src/core/exchange.ts'
+import { type Approval, type ApprovalRequest, Approvals } from '../../../../src/records/approvals.ts'
 import { isEnded, operationSlot } from '../../../../src/records/operations.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import { fakeClock } from '../../../support/fake-clock.ts'
@@ -320,6 +323,105 @@ describe('an operation whose process ended', () => {
     const [second = ''] = await keysOf(b)
     expect([first, second]).not.toContain('')
     expect(second).not.toBe(first)
+  })
+})
+
+/** The process `a` ends while a call of it waits for an approval, or after that: its approval is as `status` says then. */
+async function leftWaiting({
+  status = 'pending',
+  params = {},
+  waits = (call, id) => awaitsApprovalSlot.of(call)?.(id),
+}: {
+  status?: 'pending' | 'approved' | 'used'
+  params?: Json
+  waits?: (call: Call, approval: string) => void
+}) {
+  const store = new MemoryStore()
+  const approvals = new Approvals(store, Date.now)
+  const draft: ApprovalRequest = {
+    ...{ kind: 'page', caller: 'alice', upstream: 'one', tool: 't', arguments: {}, digest: 'd' },
+    ...{ risk: 'destructive', message: 'Do it?', needed: 1, approvers: [], ttl: 600_000 },
+  }
+  const { approval } = await approvals.request(draft)
+  const a = process({
+    store,
+    server: (call) => {
+      waits(call, approval.id)
+      return new Promise(() => undefined)
+    },
+  })
+  void a.make({ client: older }, params)
+  await pass(1200)
+  if (status !== 'pending')
+    await approvals.decide(approval.id, { by: 'alice', via: 'code', verdict: 'approved' })
+  if (status === 'used') await approvals.use(draft)
+  const [before] = await a.records()
+  const next = (me: string, given: Partial<Parameters<typeof process>[0]> = {}) =>
+    process({ server: async () => result(`by ${me}`), store, me, alive: new Set(['b', 'c']), ...given })
+  const found = (): Promise<Approval | undefined> => approvals.find(approval.id)
+  return { id: before?.id, next, found }
+}
+
+describe('an operation whose process ended while its call waited for approval', () => {
+  it.each(['pending', 'approved'] as const)(
+    'ends as one that was not run, and its approval stays: %s',
+    async (status) => {
+      const { id, next, found } = await leftWaiting({ status })
+      const b = next('b')
+      await b.instance.start?.()
+      await pass(0)
+      expect(b.relayed).toEqual([])
+      const [record] = await b.records()
+      expect(record).toMatchObject({ state: 'failed', owner: 'b', failure: { code: 'CANCELLED' } })
+      expect(record).not.toHaveProperty('approval')
+      expect(await failureOf(b.ask('operation/resume', { operation_id: id }))).toMatchObject({
+        code: 'CANCELLED',
+        message: 'The gateway went down while the call waited for approval. The call was not run.',
+        data: { suggestion: 'Make the call again: it uses the approval, or waits for it.' },
+      })
+      expect(await found()).toMatchObject({ status })
+    },
+  )
+
+  it('says that its call needs a new key, if it had one', async () => {
+    const { id, next } = await leftWaiting({ params: keyed })
+    const b = next('b')
+    await b.instance.start?.()
+    expect(await failureOf(b.ask('operation/resume', { operation_id: id }))).toMatchObject({
+      data: { suggestion: expect.stringContaining('with a new key') },
+    })
+  })
+
+  it('counts as sent once the approval is used', async () => {
+    const { next } = await leftWaiting({ status: 'used' })
+    const b = next('b', { deps: isOff })
+    await b.instance.start?.()
+    expect(await b.records()).toMatchObject([{ state: 'unknown', failure: { code: 'OUTCOME_UNKNOWN' } }])
+  })
+
+  it('counts as sent if it was sent before it waited', async () => {
+    const { next } = await leftWaiting({
+      waits: (call, approval) => {
+        onSentSlot.of(call)?.({ id: 1, revision: '2025-11-25' })
+        awaitsApprovalSlot.of(call)?.(approval)
+      },
+    })
+    const b = next('b', { deps: isOff })
+    await b.instance.start?.()
+    expect(await b.records()).toMatchObject([{ state: 'unknown' }])
+  })
+
+  it('goes on as a task, of which nothing was lost, and is not taken for one that waits once it goes on', async () => {
+    const { next } = await leftWaiting({ params: { task: {} } })
+    const pending = pendingServer()
+    const b = next('b', { server: pending.server })
+    await b.instance.start?.()
+    await pass(0)
+    expect(b.relayed).toHaveLength(1)
+    expect(b.relayed[0] && operationSlot.of(b.relayed[0])).not.toHaveProperty('lostSince')
+    const [record] = await b.records()
+    expect(record).toMatchObject({ state: 'working', owner: 'b' })
+    expect(record).not.toHaveProperty('approval')
   })
 })
 
