@@ -7,6 +7,7 @@ import { escapeHidden, oneLine, visibleLine, visibleText } from '../core/text/es
 import { valueText } from '../core/text/value-text.ts'
 import {
   changeTitle,
+  undoNotes,
   isMistyped,
   stepOf,
   type Approval,
@@ -180,7 +181,10 @@ export function approvalText(approval: Approval): string {
       : []),
     ...(offer ? [`remember   with --remember it applies for ${rememberText(offer)}`] : []),
     ...(change
-      ? [oneLine(changeTitle(change)), ...change.lines.map((line) => `  ${visibleLine(line)}`)]
+      ? [
+          ...[...undoNotes(change), changeTitle(change)].map(oneLine),
+          ...change.lines.map((line) => `  ${visibleLine(line)}`),
+        ]
       : []),
     'arguments',
     `  ${indented(visibleText(valueText(approval.arguments)), '  ')}`,

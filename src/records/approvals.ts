@@ -72,6 +72,8 @@ export interface ShownChange {
   readonly kind: 'difference' | 'current' | 'lost' | 'created' | 'reported'
   /** Bounded, and without secrets and invisible characters. */
   readonly lines: readonly string[]
+  /** Why the call could not be undone; absent if it could be, or if that is not known. */
+  readonly notUndone?: string
   /** When that was read, in milliseconds since 1970. */
   readonly at: number
 }
@@ -486,6 +488,11 @@ const changeTitles: Readonly<Record<ShownChange['kind'], string>> = {
   reported: 'What its server says that would change',
 }
 
+/** That a call cannot be undone, for people; nothing if it can be, or if that is not known. */
+export function undoNotes({ notUndone }: ShownChange): readonly string[] {
+  return notUndone === undefined ? [] : [`This call cannot be undone: ${notUndone}.`]
+}
+
 /** An approval as JSON for programs. */
 export function approvalView(approval: Approval): Readonly<Record<string, unknown>> {
   const { id, status, kind, message, upstream, tool, risk, caller, digest } = approval
@@ -518,7 +525,10 @@ export function approvalView(approval: Approval): Readonly<Record<string, unknow
 
 /** What a call would change, as a member for programs. */
 export function changeView(change: ShownChange | undefined): Readonly<Record<string, unknown>> {
-  return change ? { change: { kind: change.kind, read_at: isoTime(change.at), lines: change.lines } } : {}
+  if (!change) return {}
+  const { kind, at, lines, notUndone } = change
+  const undoing = notUndone !== undefined && { cannot_be_undone: notUndone }
+  return { change: { kind, read_at: isoTime(at), lines, ...undoing } }
 }
 
 function dataView({ isOutside, ...facts }: ReferencedData): Readonly<Record<string, unknown>> {

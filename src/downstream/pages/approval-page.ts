@@ -3,7 +3,13 @@ import { rememberText } from '../../core/remember.ts'
 import { codePointName, splitHidden, visibleText } from '../../core/text/escape.ts'
 import { valueText } from '../../core/text/value-text.ts'
 import { escapeHtml } from '../../core/web.ts'
-import { type Approval, type Decision, approvedCount, changeTitle } from '../../records/approvals.ts'
+import {
+  type Approval,
+  type Decision,
+  approvedCount,
+  changeTitle,
+  undoNotes,
+} from '../../records/approvals.ts'
 import { editableText } from '../../records/edits.ts'
 import type { PageUser } from './page-users.ts'
 import { originText } from '../../records/plain-name.ts'
@@ -133,8 +139,8 @@ const risks: Readonly<Record<Approval['risk'], string>> = {
 }
 
 /** The text of a risk; an undoable tool is not described as losing data. */
-function riskText({ risk, isUndoable }: Pick<Approval, 'risk' | 'isUndoable'>): string {
-  return risk === 'destructive' && isUndoable
+function riskText({ risk, isUndoable, change }: Pick<Approval, 'risk' | 'isUndoable' | 'change'>): string {
+  return risk === 'destructive' && isUndoable && change?.notUndone === undefined
     ? 'Destructive: removes or overwrites something, but can be undone as configured'
     : risks[risk]
 }
@@ -155,7 +161,8 @@ function changeHtml({ change }: Approval): string {
   if (!change) return ''
   const title = changeTitle(change)
   const box = change.lines.length === 0 ? '' : `\n${linesHtml(change.lines.join('\n'), title)}`
-  return `<h2>${displayText(title)}</h2>${box}`
+  const notes = undoNotes(change).map((note) => `<p><strong>${displayText(note)}</strong></p>\n`)
+  return `${notes.join('')}<h2>${displayText(title)}</h2>${box}`
 }
 
 function dataHtml({ data = [] }: Approval): string {

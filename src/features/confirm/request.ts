@@ -27,6 +27,7 @@ import {
   changeTitle,
   type ReferencedData,
   type ShownChange,
+  undoNotes,
 } from '../../records/approvals.ts'
 import type { DecisionChannels, Services } from '../feature.ts'
 import { callUndos } from '../offers.ts'
@@ -362,7 +363,9 @@ function isShown(name: string, change: ShownChange | undefined): boolean {
 
 /** A change as a paragraph below a question; empty without one. */
 export function changeText(change: ShownChange | undefined): string {
-  return change ? block(changeTitle(change), change.lines) : ''
+  if (!change) return ''
+  const notes = undoNotes(change).map((note) => `\n\n${note}`)
+  return [...notes, block(changeTitle(change), change.lines)].join('')
 }
 
 function block(title: string, lines: readonly string[]): string {

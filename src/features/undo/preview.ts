@@ -4,14 +4,17 @@
  */
 import type { Call } from '../../core/call.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
-import { asObject, isObject, isSame } from '../../core/json/json.ts'
+import { asObject, isObject, readJson } from '../../core/json/json.ts'
 import { maskedArguments } from '../../core/masked-arguments.ts'
-import { differenceLines, firstLines } from '../../core/text/difference.ts'
+import { differenceLines, firstLines, maskedDifference } from '../../core/text/difference.ts'
 import { visibleLine } from '../../core/text/escape.ts'
+import { MASK } from '../../core/text/redactor.ts'
 import { within } from '../../core/time/waiting.ts'
-import { evaluate, pathsOf } from '../../core/undo/expression.ts'
+import { evaluate, pathsOf, uses } from '../../core/undo/expression.ts'
 import type { UndoRule } from '../../core/undo/rules.ts'
+import { referencesSlot } from '../../core/used-reference.ts'
 import { world } from '../../core/world.ts'
+import { type Compensation, isKeepable, tooLarge } from '../../records/actions.ts'
 import type { ShownChange } from '../../records/approvals.ts'
 import type { Services } from '../feature.ts'
 import { masked } from '../offers.ts'
@@ -26,10 +29,16 @@ type Fields = Readonly<Record<string, unknown>>
 interface PreviewOptions {
   readonly states: States
   readonly snapshots: SnapshotReader
-  readonly deps: Pick<Services, 'features'>
-  ruleOf(tool: Descriptor): Promise<UndoRule | undefined>
+  readonly deps: Pick<Services, 'features' | 'gateway' | 'servers'>
   /** The names of the arguments of the call, and of the one that undoes it, that are secrets by a schema. */
   secretsOf(call: Call, rule: UndoRule, tool: Descriptor): Promise<readonly string[]>
+  /** What undoes a call, from the facts known before it. */
+  compensationFor(
+    rule: UndoRule,
+    facts: { readonly args: Fields; readonly snapshot: ReadSnapshot },
+  ): Compensation
+  /** Why its server would reject that. */
+  problemOf(call: Call, way: Compensation, tool: Descriptor): Promise<string | undefined>
 }
 
 /** What a call of a tool would change; undefined if that is not known. Never throws. */
@@ -41,7 +50,10 @@ export async function previewOf(
   const at = world.now()
   const found = previewed(call, tool, options).catch(() => undefined)
   const preview = await within(found, PREVIEW_TIMEOUT_MS, undefined)
-  return preview && { ...preview, lines: preview.lines.map(visibleLine), at }
+  if (!preview) return undefined
+  const { lines, notUndone, ...rest } = preview
+  const why = notUndone === undefined ? undefined : visibleLine(notUndone)
+  return { ...rest, lines: lines.map(visibleLine), ...(why !== undefined && { notUndone: why }), at }
 }
 
 async function previewed(
@@ -51,7 +63,7 @@ async function previewed(
 ): Promise<Omit<ShownChange, 'at'> | undefined> {
   const { states, deps } = options
   const { upstream } = tool
-  const rule = await options.ruleOf(tool)
+  const rule = await deps.servers.undoRule(upstream, tool.name)
   if (rule?.kind !== 'restore') return undefined
   const secrets = await options.secretsOf(call, rule, tool)
   const args = asObject(call.params.fields.arguments)
@@ -64,20 +76,78 @@ async function previewed(
   // Paths of what is masked are those of the result.
   const seen = snapshot.kind === 'found' ? { ...snapshot, value: mask(snapshot.value) } : snapshot
   const before = restoredBy(rule, args, seen)
+  const undoing = before ? await undoProblem(call, tool, { rule, snapshot, options }) : {}
   if (rule.restore.tool === tool.name) {
-    const after = Object.fromEntries(
-      Object.entries(args).filter(([name]) => snapshotNames(rule).includes(name)),
+    const written = new Comparison(deps.gateway)
+    const of = (given: Fields): Fields =>
+      Object.fromEntries(Object.entries(given).filter(([name]) => snapshotNames(rule).includes(name)))
+    const after = shown(of(written.shown(args)))
+    if (!before) return { kind: 'created', lines: differenceLines({}, after), ...undoing }
+    const lines = maskedDifference(
+      { real: restoredBy(rule, args, written.state(snapshot)), shown: shown(before) },
+      { real: of(written.real(args)), shown: after, isWritten: true },
     )
-    if (!before) return { kind: 'created', lines: differenceLines({}, shown(after)) }
-    const lines = differenceLines(shown(before), shown(after))
-    const isHidden = lines.length === 0 && !isSame(restoredBy(rule, args, snapshot), after)
-    return { kind: 'difference', lines: isHidden ? ['The difference is in what is masked.'] : lines }
+    return { kind: 'difference', lines, ...undoing }
   }
   if (!before) return undefined
   const trial = await triedCall(call, tool, options)
-  if (trial) return { kind: 'reported', lines: firstLines(textLines(shown(trial.value, tool.name))) }
-  if (tool.classification.op === 'delete') return { kind: 'lost', lines: differenceLines(shown(before), {}) }
-  return { kind: 'current', lines: firstLines(textLines(shown(before))) }
+  if (trial)
+    return { kind: 'reported', lines: firstLines(textLines(shown(trial.value, tool.name))), ...undoing }
+  if (tool.classification.op === 'delete')
+    return { kind: 'lost', lines: differenceLines(shown(before), {}), ...undoing }
+  return { kind: 'current', lines: firstLines(textLines(shown(before))), ...undoing }
+}
+
+/**
+ * States and arguments as they are compared. In a state, a secret of the gateway is `***` already; a call may write that text itself.
+ * So what stands for a secret is replaced by a text that no one knows.
+ */
+class Comparison {
+  readonly #redactor: Services['gateway']['redactor']
+  readonly #secret = world.randomUUID()
+  readonly #literal = world.randomUUID()
+
+  constructor({ redactor }: Pick<Services['gateway'], 'redactor'>) {
+    this.#redactor = redactor
+  }
+
+  /** A state with its secrets replaced; in one with secrets, `***` counts as a secret everywhere. */
+  state(snapshot: ReadSnapshot): ReadSnapshot {
+    if (snapshot.kind !== 'found' || !snapshot.isRedacted) return snapshot
+    const text = JSON.stringify(snapshot.value).replaceAll(MASK, this.#secret)
+    return { ...snapshot, value: readJson(text) }
+  }
+
+  /** Arguments with their secrets replaced: where they have `***`, that is written. */
+  real(args: Fields): Fields {
+    const text = JSON.stringify(args).replaceAll(MASK, this.#literal)
+    const marked = this.#redactor.json(text).replaceAll(MASK, this.#secret)
+    return asObject(readJson(marked.replaceAll(this.#literal, MASK)))
+  }
+
+  /** Arguments without secrets. */
+  shown(args: Fields): Fields {
+    return asObject(readJson(this.#redactor.json(JSON.stringify(args))))
+  }
+}
+
+/** Why the call could not be undone, as far as that is known before it. */
+async function undoProblem(
+  call: Call,
+  tool: Descriptor,
+  {
+    rule,
+    snapshot,
+    options,
+  }: { readonly rule: Rule; readonly snapshot: ReadSnapshot; readonly options: PreviewOptions },
+): Promise<Pick<ShownChange, 'notUndone'>> {
+  if (uses(rule.restore).has('result')) return {}
+  const whole = options.compensationFor(rule, { args: asObject(call.params.fields.arguments), snapshot })
+  // Data of references is kept beside the record.
+  const way = isKeepable(whole) || referencesSlot.of(call) ? whole : tooLarge
+  const problem =
+    way.kind === 'none' ? way.reason : await options.problemOf(call, way, tool).catch(() => undefined)
+  return problem === undefined ? {} : { notUndone: problem }
 }
 
 /** The arguments that the undo would restore from the state before the call; undefined if there was nothing. */

@@ -13,7 +13,7 @@ import { isObject, readJson } from '../../core/json/json.ts'
 import { follow, printPath } from '../../core/json/path.ts'
 import { displayCall, maskedArguments } from '../../core/masked-arguments.ts'
 import type { Payload } from '../../core/payload.ts'
-import { differenceLines } from '../../core/text/difference.ts'
+import { maskedDifference, type Side } from '../../core/text/difference.ts'
 import { pause, within } from '../../core/time/waiting.ts'
 import { evaluate, pathsOf, resultValue } from '../../core/undo/expression.ts'
 import type { UndoRule } from '../../core/undo/rules.ts'
@@ -181,13 +181,14 @@ export class States {
       return [
         `What the call left is longer than ${MAX_LEFT_LENGTH / 1024} KB, so the difference is not known.`,
       ]
-    const shown = (value: unknown): unknown => {
+    const sideOf = (value: unknown): Side => {
       const target = { upstream, method: 'tools/call', name: states.tool }
-      return partsOf(maskedArguments(masked(this.#options.deps, value, target), secrets), states.parts)
+      const shown = maskedArguments(masked(this.#options.deps, value, target), secrets)
+      return { real: partsOf(value, states.parts), shown: partsOf(shown, states.parts) }
     }
-    const before = left.text === undefined ? undefined : shown(readJson(left.text))
-    const lines = differenceLines(before, shown(now.value))
-    return lines.length > 0 ? lines : ['The difference is in what is masked.']
+    const before =
+      left.text === undefined ? { real: undefined, shown: undefined } : sideOf(readJson(left.text))
+    return maskedDifference(before, sideOf(now.value))
   }
 
   async #stateAfter(call: Call, { states, upstream }: Action): Promise<StateAfterUndo> {

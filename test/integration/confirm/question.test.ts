@@ -17,6 +17,8 @@ import type { Json } from '../../support/server/json.ts'
 const agrees: Person = () => ({ action: 'accept', content: { confirm: true } })
 const confirmation = 'dev.gatehouse/confirmation'
 
+const token = 'ghp_abcdefghijklmnopqrstuvwxyz0123456789'
+
 let gateway: RunningGateway
 let inMemory: RunningGateway
 let home: string
@@ -28,7 +30,8 @@ beforeAll(async () => {
     env: { MEMORY_FILE_PATH: join(home, 'graph.jsonl') },
   }
   const asking = { command, features: { confirm: { exact_undo: 'ask' } } }
-  const upstreams = { files: { command }, asking, graph }
+  const secretive = { ...asking, env: { API_TOKEN: token } }
+  const upstreams = { files: { command }, asking, secretive, graph }
   gateway = await startGateway({ store: join(home, 'store'), upstreams })
   inMemory = await startGateway({ store: 'memory', upstreams: { files: { command } } })
 })
@@ -105,6 +108,17 @@ describe('a client', () => {
     expect(client.asked.at(-1)?.['message']).toMatch(/ {4}-zwei\n {4}\+two\n/)
     expect(await readFile(path, 'utf8')).toBe('one\ntwo\nthree\n')
     expect(client.asked).toHaveLength(2)
+  })
+
+  it('is asked with the lines in which a secret that it read as *** would be overwritten', async () => {
+    const client = await open(connect, 'secretive', { person: () => ({ action: 'decline' }) })
+    const { path } = await fileWith(`secret-${title}.env`, `PORT=80\nAPI_TOKEN=${token}`)
+    await client.call('write_file', { path, content: 'PORT=80\nAPI_TOKEN=***' })
+    const question = String(client.asked.at(-1)?.['message'])
+    expect(question).toMatch(/\n\nThis call cannot be undone: [^\n]* contains a secret of the configuration/)
+    expect(question).toMatch(/ {4}content, line 2:\n {4}- API_TOKEN=\*\*\*\n {4}\+ API_TOKEN=\*\*\*$/)
+    expect(question).not.toContain(token)
+    expect(await readFile(path, 'utf8')).toContain(token)
   })
 
   it('is asked if the store is in memory', async () => {

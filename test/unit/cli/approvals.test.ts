@@ -51,10 +51,16 @@ approved   by anna (password), 2026-11-21 12:00:00 UTC: spare`,
 })
 
 it('shows what the call would change, and text of several lines by its lines', () => {
-  const change = { kind: 'difference', lines: ['content, line 1:', '- a\u001b[2J', '+ b'], at } as const
+  const change = {
+    kind: 'difference',
+    lines: ['content, line 1:', '- a\u001b[2J', '+ b'],
+    notUndone: 'it is large',
+    at,
+  } as const
   const shown = approvalText({ ...approval, arguments: { content: 'b\n\u202ec' }, change })
   expect(shown).toContain(
     String.raw`
+This call cannot be undone: it is large.
 What would change, as read at 2026-11-21T12:00:00.000Z
   content, line 1:
   - a\u001b[2J

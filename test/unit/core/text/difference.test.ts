@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { parseJson } from '../../../../src/core/json/read.ts'
-import { differenceLines } from '../../../../src/core/text/difference.ts'
+import { differenceLines, maskedDifference } from '../../../../src/core/text/difference.ts'
 
 describe('the difference between two values', () => {
   test.each([
@@ -41,5 +41,47 @@ describe('the difference between two values', () => {
         expect(lines.length === 0).toBe(before.join('\n') === after.join('\n'))
       }),
     )
+  })
+})
+
+describe('the difference between two values that are not shown as they are', () => {
+  const hidden = 'Lines that look the same differ in what is masked.'
+
+  test.each([
+    ['equal', { a: 'x' }, { a: '***' }, { a: 'x' }, { a: '***' }, []],
+    ['moved', 'x\nb', '***\nb', 'b\nx', 'b\n***', ['line 1:', '- ***', '+ ***']],
+    ['of one line', 'id x', 'id ***', 'id y', 'id ***', [hidden, '- id ***', '+ id ***']],
+    ['with another number of lines', 'x\ny\nz', '***\nz', 'q\nz', 'q\nz', ['- ***', '- z', '+ q', '+ z']],
+    [
+      'masked as a whole',
+      { k: { x: 1 } },
+      { k: '***' },
+      { k: { x: 2 } },
+      { k: '***' },
+      [hidden, 'k:', '- "***"', '+ "***"'],
+    ],
+    ['with masked names', { x: 1 }, { '***': 1 }, { x: 2 }, { '***': 2 }, ['- {"***":1}', '+ {"***":2}']],
+    [
+      'left out',
+      { a: 'x', b: 1 },
+      { b: 1 },
+      { a: 'y', b: 1 },
+      { a: 'y', b: 1 },
+      ['- {"b":1}', '+ {"a":"y","b":1}'],
+    ],
+    ['a text that was masked before', 'x', '***', '***', '***', [hidden, '- ***', '+ ***']],
+  ])('has only what is shown: %s', (...[, before, shownBefore, after, shownAfter, lines]) => {
+    const [old, now] = [
+      { real: before, shown: shownBefore },
+      { real: after, shown: shownAfter },
+    ]
+    expect(maskedDifference(old, now)).toEqual(lines)
+  })
+
+  test('says which *** is the text that a call writes', () => {
+    const written = { real: 'id *** b', shown: 'id *** b', isWritten: true } as const
+    const [note, ...lines] = maskedDifference({ real: 'id x a', shown: 'id *** a' }, written)
+    expect(note).toMatch(/^\*\*\* after - stands for a secret.* \*\*\* after \+ is this text itself/)
+    expect(lines).toEqual(['- id *** a', '+ id *** b'])
   })
 })

@@ -441,6 +441,20 @@ describe('arguments whose JSON text differs from their values', () => {
   })
 })
 
+describe('what a call would change', () => {
+  it('is shown with why it cannot be undone', async () => {
+    const { ask, get } = site()
+    const change = { kind: 'current', lines: ['a'], notUndone: 'it is large', at: 0 } as const
+    const id = await ask({ risk: 'destructive', isUndoable: true, change })
+    const page = await (await get(`/confirm/${id}`, anna)).text()
+    expect(page).toContain('This call cannot be undone: it is large.')
+    expect(page).not.toContain('can be undone as configured')
+    expect(parse(await (await get(`/confirm/${id}`, program)).text())).toMatchObject({
+      change: { cannot_be_undone: 'it is large' },
+    })
+  })
+})
+
 describe('basic credentials for other paths', () => {
   it('basic credentials for other paths cannot approve a call', async () => {
     const { ask, get, status } = site()

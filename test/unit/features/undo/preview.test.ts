@@ -3,6 +3,7 @@ import type { Handler, Target } from '../../../../src/core/call.ts'
 import type { Descriptor } from '../../../../src/core/descriptor.ts'
 import { asObject } from '../../../../src/core/json/json.ts'
 import { Payload } from '../../../../src/core/payload.ts'
+import { Redactor } from '../../../../src/core/text/redactor.ts'
 import { readUndo } from '../../../../src/core/undo/rules.ts'
 import { undo } from '../../../../src/features/undo/undo.ts'
 import { callUndos } from '../../../../src/features/offers.ts'
@@ -60,6 +61,15 @@ async function previewed(given: Given): Promise<{ change: ShownChange | undefine
 function found(value: object): Awaited<ReturnType<Handler>> {
   return { kind: 'result', result: Payload.of({ content: [], structuredContent: value }) }
 }
+
+/** A result of a server whose secrets were taken out. */
+function redacted(value: object): Awaited<ReturnType<Handler>> {
+  const result = Payload.of({ content: [], structuredContent: value }).asRedacted()
+  return { kind: 'result', result }
+}
+
+const replaces =
+  '*** after - stands for a secret, or for something else that is masked. *** after + is this text itself, not a secret.'
 
 const old: Handler = async () => found({ content: 'one\ntwo\n' })
 const absent: Handler = async () => {
@@ -138,8 +148,86 @@ describe('what a call would change', () => {
     expect(change?.lines).toEqual(['content:', '- mail ***', '+ mail bob, ***'])
     const only = { path: '/a', content: 'mail ***' }
     expect((await previewed({ args: only, serve, deps: { masked } })).change?.lines).toEqual([
-      'The difference is in what is masked.',
+      replaces,
+      'content:',
+      '- mail ***',
+      '+ mail ***',
     ])
+    const both = (value: unknown): unknown => JSON.parse(JSON.stringify(value).replaceAll(/\w+@x/g, '***'))
+    const other = { path: '/a', content: 'mail bob@x' }
+    expect((await previewed({ args: other, serve, deps: { masked: both } })).change?.lines).toEqual([
+      'Lines that look the same differ in what is masked.',
+      'content:',
+      '- mail ***',
+      '+ mail ***',
+    ])
+  })
+
+  describe('in a state with a secret, which arrives without it,', () => {
+    const redactor = new Redactor()
+    redactor.learn(['ghp_abcdef123456'])
+    const serve: Handler = async () => redacted({ content: 'PORT=80\nAPI_TOKEN=***\n' })
+    const notUndone = 'the data needed to undo it contains a secret of the configuration, which is not kept'
+
+    test.each([
+      ['80', '***', [replaces, 'content, line 2:', '- API_TOKEN=***', '+ API_TOKEN=***']],
+      [
+        '81',
+        '***',
+        [replaces, 'content, line 1:', '- PORT=80', '- API_TOKEN=***', '+ PORT=81', '+ API_TOKEN=***'],
+      ],
+      ['80', 'ghp_abcdef123456', []],
+      ['81', 'ghp_abcdef123456', ['content, line 1:', '- PORT=80', '+ PORT=81']],
+      ['80', 'none', ['content, line 2:', '- API_TOKEN=***', '+ API_TOKEN=none']],
+    ])('of PORT=%s and API_TOKEN=%s, is what is really written', async (port, token, lines) => {
+      const args = { path: '/a', content: `PORT=${port}\nAPI_TOKEN=${token}\n` }
+      const { change } = await previewed({ args, serve, deps: { redactor } })
+      expect(change).toMatchObject({ kind: 'difference', lines, notUndone })
+    })
+
+    test('has no secret that the call writes', async () => {
+      const args = { path: '/a', content: { ghp_abcdef123456: 'ghp_abcdef123456' } }
+      const { change } = await previewed({ args, serve, deps: { redactor } })
+      expect(JSON.stringify(change)).not.toContain('ghp_')
+      const created = await previewed({ args, serve: absent, deps: { redactor } })
+      expect(created.change).toMatchObject({ kind: 'created', lines: ['content:', '+ {"***":"***"}'] })
+    })
+
+    test('says that a call that deletes cannot be undone', async () => {
+      const tool = toolNamed('remove', { op: 'delete' })
+      const { change } = await previewed({ tool, args: { path: '/a' }, serve })
+      expect(change).toMatchObject({ kind: 'lost', notUndone })
+    })
+  })
+
+  test('says why it cannot be undone, if the state is not text or too large', async () => {
+    const noText: Handler = async () => found({ content: 'a\uFFFDb' })
+    expect((await previewed({ serve: noText })).change?.notUndone).toBe(
+      'the previous state is not text, so it was not read exactly',
+    )
+    const large: Handler = async () => found({ content: 'x'.repeat(1024 * 1024) })
+    expect((await previewed({ serve: large })).change?.notUndone).toBe(
+      'the data needed to undo it is larger than 1 MB',
+    )
+    expect((await previewed({})).change).not.toHaveProperty('notUndone')
+  })
+
+  test('has arguments that are secrets by their name as lines that differ', async () => {
+    const rule = readUndo({ ...restore, restore: 'write(path=$.args.path, settings=$.snapshot.settings)' })
+    const state: Handler = async () => found({ settings: { password: 'old-one', port: 80 } })
+    const deps: ServiceStubs = { undoRule: async () => rule }
+    const lines = async (settings: object): Promise<readonly string[] | undefined> =>
+      (await previewed({ args: { path: '/a', settings }, serve: state, deps })).change?.lines
+    expect(await lines({ password: 'new-one', port: 81 })).toEqual([
+      'Lines that look the same differ in what is masked.',
+      'settings.password:',
+      '- ***',
+      '+ ***',
+      'settings.port:',
+      '- 80',
+      '+ 81',
+    ])
+    expect(await lines({ password: 'old-one', port: 80 })).toEqual([])
   })
 
   test('has nothing that is masked by its path in the result, or in results of the tool itself', async () => {
