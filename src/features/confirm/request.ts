@@ -278,11 +278,17 @@ function fillTemplate(template: string, given: Arguments): string {
 /** The question of the gateway itself, with the given arguments. */
 function defaultQuestion(entry: Descriptor, given: Arguments, server: UpstreamSettings): string {
   const values = Object.entries(given).map(([key, value]) => {
-    const lines = typeof value === 'string' ? value.split('\n').length : 1
-    return `${shortLine(key)}: ${lines > 1 ? `${lines} lines` : displayText(value)}`
+    const isLines = typeof value === 'string' && value.includes('\n')
+    return `${shortLine(key)}: ${isLines ? linesText(value) : displayText(value)}`
   })
   const summary = shortened(values.join(', '), MAX_SUMMARY_LENGTH)
   return asked(`Run ${toolLabel(entry)}${summary === '' ? '' : ` with ${summary}`}?`, entry, server)
+}
+
+/** How many lines a text has; a line break at its end begins no other one. */
+function linesText(text: string): string {
+  const count = text.replace(/\n$/, '').split('\n').length
+  return `${count} ${count === 1 ? 'line' : 'lines'}`
 }
 
 function toolLabel({ name, upstream }: Descriptor): string {

@@ -102,7 +102,7 @@ describe('a client', () => {
     const { path } = await fileWith(`asked-${title}.txt`, 'one\ntwo\nthree\n')
     await client.call('write_file', { path, content: 'one\nzwei\nthree\n' })
     expect(client.asked.at(-1)?.['message']).toMatch(
-      /content: 4 lines\?[^\n]*\n\nWhat would change, as read at [^\n]*:\n\n {4}content, line 2:\n {4}- two\n {4}\+ zwei$/,
+      /content: 3 lines\?[^\n]*\n\nWhat would change, as read at [^\n]*:\n\n {4}content, line 2:\n {4}- two\n {4}\+ zwei$/,
     )
     await client.call('edit_file', { path, edits: [{ oldText: 'zwei', newText: 'two' }] })
     expect(client.asked.at(-1)?.['message']).toMatch(/ {4}-zwei\n {4}\+two\n/)
