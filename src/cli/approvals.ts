@@ -7,6 +7,7 @@ import { escapeHidden, oneLine, visibleLine, visibleText } from '../core/text/es
 import { valueText } from '../core/text/value-text.ts'
 import {
   changeTitle,
+  sentText,
   undoNotes,
   isMistyped,
   stepOf,
@@ -162,8 +163,9 @@ export function approvalLine(approval: Approval): string {
 
 /** The details of an approval. */
 export function approvalText(approval: Approval): string {
-  const { id, status, message, tool, upstream, risk, caller, expiresAt, typed, offer, stop, sent } = approval
+  const { id, status, message, tool, upstream, risk, caller, expiresAt, typed, offer, stop } = approval
   const { approvers, needed, decisions, change } = approval
+  const sent = sentText(approval)
   const by = approvers.length === 0 ? '' : `, by ${approvers.map(oneLine).join(', ')}`
   return [
     `approval   ${id}`,

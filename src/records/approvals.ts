@@ -8,7 +8,7 @@ import { type AuthSettings, isProtected } from '../core/auth-settings.ts'
 import type { Risk } from '../core/descriptor.ts'
 import { GatewayError } from '../core/error.ts'
 import type { ApprovalStep } from '../core/audit-step.ts'
-import { canonical } from '../core/json/json.ts'
+import { canonical, readJson } from '../core/json/json.ts'
 import type { Remember, StopAsking } from '../core/remember.ts'
 import { isoTime } from '../core/time/waiting.ts'
 import type { UsedReference } from '../core/used-reference.ts'
@@ -491,6 +491,19 @@ const changeTitles: Readonly<Record<ShownChange['kind'], string>> = {
 /** That a call cannot be undone, for people; nothing if it can be, or if that is not known. */
 export function undoNotes({ notUndone }: ShownChange): readonly string[] {
   return notUndone === undefined ? [] : [`This call cannot be undone: ${notUndone}.`]
+}
+
+/** The text of the arguments, for people, where it has other digits or more keys than the values that they see. */
+export function sentText({ sent, arguments: given }: Approval): string | undefined {
+  if (sent === undefined) return undefined
+  const shown = JSON.stringify(given)
+  const isShown = JSON.stringify(readJson(sent)) === shown && withoutStrings(sent) === withoutStrings(shown)
+  return isShown ? undefined : sent
+}
+
+/** JSON with empty strings and without white space. */
+function withoutStrings(json: string): string {
+  return json.replaceAll(/"[^"\\]*(?:\\.[^"\\]*)*"/g, '""').replaceAll(/\s+/g, '')
 }
 
 /** An approval as JSON for programs. */

@@ -8,6 +8,7 @@ import {
   type Decision,
   approvedCount,
   changeTitle,
+  sentText,
   undoNotes,
 } from '../../records/approvals.ts'
 import { editableText } from '../../records/edits.ts'
@@ -179,7 +180,8 @@ function dataHtml({ data = [] }: Approval): string {
 <ul>${rows.join('\n')}</ul>`
 }
 
-function sentHtml({ sent }: Approval): string {
+function sentHtml(approval: Approval): string {
+  const sent = sentText(approval)
   if (sent === undefined) return ''
   return `<h2>Arguments as sent</h2>
 <p>The server receives this text. It differs from the values above: numbers with more digits, or duplicate keys.</p>

@@ -8,6 +8,7 @@ import { createOperator } from '../../../../src/downstream/pages/page-users.ts'
 import { loadSettings } from '../../../../src/config/load.ts'
 import type { ApprovalStep } from '../../../../src/core/audit-step.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
+import { parseJson } from '../../../../src/core/json/read.ts'
 import { type ApprovalRequest, Approvals } from '../../../../src/records/approvals.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import { type Json, parse } from '../../../support/server/json.ts'
@@ -438,6 +439,23 @@ describe('arguments whose JSON text differs from their values', () => {
       '<bdi>&#34;amount&#34;</bdi>:9007199254740993}',
     )
     expect(parse(await (await get(`/confirm/${id}`, program)).text())).toMatchObject({ arguments_text: sent })
+  })
+})
+
+describe('arguments whose JSON text has the digits and keys of their values', () => {
+  it.each([
+    ['{"id": 9007199254740993}', { id: parseJson('9007199254740993') }],
+    [String.raw`{"text":"a\u202eb"}`, { text: 'a\u202eb' }],
+  ])('%s is not shown again', async (sent, given) => {
+    const { ask, get } = site()
+    const id = await ask({ arguments: given, sent })
+    expect(await (await get(`/confirm/${id}`, anna)).text()).not.toContain('Arguments as sent')
+  })
+
+  it('are shown again with a key that occurs twice', async () => {
+    const { ask, get } = site()
+    const id = await ask({ arguments: { a: 2 }, sent: '{"a":1,"a":2}' })
+    expect(await (await get(`/confirm/${id}`, anna)).text()).toContain('Arguments as sent')
   })
 })
 
