@@ -312,8 +312,9 @@ class ConfiguredUpstream implements Upstream {
     const { call, signal } = working
     const { code, extra } = asGatewayError(error)
     const isWaiting = code === 'SERVER_UNAVAILABLE' && extra.isUnsent === true && isUnanswered(error)
-    if (!isWaiting || method(call.method).nameIn === undefined || this.#retired.signal.aborted)
-      return undefined
+    // A rollback has a schedule of its own for servers that are away.
+    const isOfClient = method(call.method).nameIn !== undefined && call.internal !== 'compensate'
+    if (!isWaiting || !isOfClient || this.#retired.signal.aborted) return undefined
     if (!(await this.#wasReached()) || signal.aborted) return undefined
     const key = `${call.principal.id} ${call.requestId}`
     const known = this.#waits.get(key) ?? Number.NEGATIVE_INFINITY
