@@ -118,8 +118,10 @@ describe('the tables of settings', () => {
 
   test('name every key of gateway.schema.json once', () => {
     const schema: unknown = JSON.parse(readFileSync(inRepository('gateway.schema.json'), 'utf8'))
-    const isOverride = (key: string): boolean => /^upstreams\.<name>\.(?:features|limits)\./.test(key)
-    const own = [...schemaKeys(schema).keys()].filter((key) => !isOverride(key) && key !== 'events.<name>')
+    const isOverride = (key: string): boolean => /^upstreams\.<name>\.(?:features|limits|schemas)\./.test(key)
+    const own = [...schemaKeys(schema).keys()].filter(
+      (key) => !isOverride(key) && !/^(?:events|profiles)\.<name>$/.test(key),
+    )
     const settings = features.flatMap(({ name, place, schema: { properties } }) =>
       place === 'features' ? Object.keys(properties ?? {}).map((key) => `features.${name}.${key}`) : [],
     )
