@@ -187,7 +187,9 @@ function welcome(url: string, gateway: Gateway, key: string | undefined): string
 
 /** How people approve calls where they do not enter the code on a page. */
 function approvalLines({ settings, approvalCode }: Gateway): readonly string[] {
-  if (!settings.features.confirm || !isStoreShared(settings)) return []
+  // A gateway behind this one asks for the approvals of its calls itself.
+  const isAsking = settings.upstreams.some(({ gatewayKey }) => gatewayKey === undefined)
+  if (!settings.features.confirm || !isStoreShared(settings) || !isAsking) return []
   return [
     `To approve calls, run ${approvalsCommand(settings)} in a terminal, and enter the code ${approvalCode}`,
   ]

@@ -89,7 +89,7 @@ function listing(chosen: readonly Chosen[], given: UndoOptions): string {
   return [...chosen.map(chosenText), '', sumText(chosen), ...planAdvice(chosen, given)].join('\n')
 }
 
-/** The command for each server that may add an undo to the tools of actions that have none. */
+/** The command for each server that shows how to undo the tools of actions that have no undo. */
 export function planAdvice(
   chosen: readonly Chosen[],
   { config }: Pick<UndoOptions, 'config'>,
@@ -101,7 +101,7 @@ export function planAdvice(
   return [...Map.groupBy(without, ({ action }) => action.upstream)].map(([upstream, each]) => {
     const tools = [...new Set(each.map(({ action }) => action.tool))].join(', ')
     return oneLine(
-      `${upstream}: gatehouse plan ${upstream} --write${option} adds an undo for ${tools}, if other tools undo them. It is for later calls.`,
+      `${upstream}: gatehouse plan ${upstream}${option} shows whether other tools undo ${tools}. With --write, it adds what is certain, for later calls.`,
     )
   })
 }

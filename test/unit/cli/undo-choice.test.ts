@@ -64,8 +64,8 @@ describe('actions chosen for undo', () => {
       [],
     )
     expect(planAdvice(chosen, { config: 'my.yaml' })).toEqual([
-      String.raw`one: gatehouse plan one --write --config my.yaml adds an undo for make, send\n, if other tools undo them. It is for later calls.`,
-      'two: gatehouse plan two --write --config my.yaml adds an undo for make, if other tools undo them. It is for later calls.',
+      String.raw`one: gatehouse plan one --config my.yaml shows whether other tools undo make, send\n. With --write, it adds what is certain, for later calls.`,
+      'two: gatehouse plan two --config my.yaml shows whether other tools undo make. With --write, it adds what is certain, for later calls.',
     ])
   })
 
