@@ -4,7 +4,6 @@
 import { rememberText } from '../core/remember.ts'
 import { joinCommand } from '../core/text/command-line.ts'
 import { escapeHidden, oneLine, visibleLine, visibleText } from '../core/text/escape.ts'
-import { valueText } from '../core/text/value-text.ts'
 import {
   changeTitle,
   sentText,
@@ -17,8 +16,8 @@ import {
   Approvals,
   checkDecision,
   approvalView,
+  valueText,
 } from '../records/approvals.ts'
-import { isApprovalCode } from '../records/approval-codes.ts'
 import { originText } from '../records/plain-name.ts'
 import type { Store } from '../store/store.ts'
 import type { Given } from './command.ts'
@@ -120,6 +119,7 @@ async function askPerson(
     : typed
   if (isMistyped(approval, { verdict: 'approved', entered: text })) return text
   const code = await typedAnswer('The code that the gateway printed when it started: ', io)
+  const { isApprovalCode } = await import('../records/approval-codes.ts')
   if (!(await isApprovalCode(store, code)))
     throw new Error(`${approval.id} was not approved: this is not the code that the gateway printed`)
   return text

@@ -2,8 +2,7 @@
  * The codes with which people approve calls at the command line. A gateway prints its code when it starts, and the store has a hash
  * of it. So whoever types it has seen what the gateway printed, which an agent with a terminal of its own has not.
  */
-import { scrypt } from 'node:crypto'
-import { promisify } from 'node:util'
+import { scryptSync } from 'node:crypto'
 import { world } from '../core/world.ts'
 import type { Store } from '../store/store.ts'
 
@@ -38,7 +37,7 @@ export class ApprovalCode {
     if (now - this.#keptAt < EXTENSION_INTERVAL_MS) return
     this.#keptAt = now
     try {
-      await this.#store.put(await keyOf(this.#code), '1', RETENTION_MS)
+      await this.#store.put(keyOf(this.#code), '1', RETENTION_MS)
     } catch {
       this.#keptAt = Number.NEGATIVE_INFINITY
     }
@@ -47,12 +46,10 @@ export class ApprovalCode {
 
 /** Whether a text is the code of a gateway that has this store. */
 export async function isApprovalCode(store: Store, typed: string): Promise<boolean> {
-  return (await store.get(await keyOf(typed))) !== undefined
+  return (await store.get(keyOf(typed))) !== undefined
 }
 
-const hashed = promisify<string, string, number, Buffer>(scrypt)
-
-/** Codes are random, so one salt is enough; the cost of scrypt makes it impracticable to try all of them. */
-async function keyOf(code: string): Promise<string> {
-  return `approval:code:${(await hashed(plainCode(code), 'approval code', 32)).toString('hex')}`
+/** Codes are random, so one salt is enough; the cost of scrypt, about 10 ms, makes it impracticable to try all of them. */
+function keyOf(code: string): string {
+  return `approval:code:${scryptSync(plainCode(code), 'approval code', 32, { N: 4096 }).toString('hex')}`
 }

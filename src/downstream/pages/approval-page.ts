@@ -1,13 +1,13 @@
 /** The HTML of approvals. Text from servers and callers is escaped, and hidden characters are marked. */
 import { rememberText } from '../../core/remember.ts'
 import { codePointName, splitHidden, visibleText } from '../../core/text/escape.ts'
-import { valueText } from '../../core/text/value-text.ts'
 import { escapeHtml } from '../../core/web.ts'
 import {
   type Approval,
   type Decision,
   approvedCount,
   changeTitle,
+  valueText,
   sentText,
   undoNotes,
 } from '../../records/approvals.ts'

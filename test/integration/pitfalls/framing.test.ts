@@ -106,7 +106,8 @@ test('priming events are sent to a client of 2025-11-25', async () => {
     body: JSON.stringify(call),
   })
   const { value } = await reply.events().next()
-  expect(value).toMatchObject({ id: expect.stringMatching(/^\d+-\d+$/) })
+  // The part after ~ names the request, for a client that resumes after a restart.
+  expect(value).toMatchObject({ id: expect.stringMatching(/^\d+~\d+-\d+$/) })
   expect(value?.data ?? '').toBe('')
   reply.destroy()
 })

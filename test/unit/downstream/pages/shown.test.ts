@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
-import { valueText } from '../../../../src/core/text/value-text.ts'
+import { valueText } from '../../../../src/records/approvals.ts'
 import { displayJson, displayText } from '../../../../src/downstream/pages/approval-page.ts'
 
 it('hidden characters are named', () => {
