@@ -112,7 +112,12 @@ describe('the HTTP status of an error within a session', () => {
 
   test('is 200 while an approval is pending for longer than the call timeout', async () => {
     const { gateway } = await approvingGateway({
-      config: { ...mapped, auth: peopleNamed('anna'), limits: { timeout: '1s' } },
+      config: {
+        ...mapped,
+        auth: peopleNamed('anna'),
+        limits: { timeout: '1s' },
+        features: { ...mapped.features, confirm: { wait: '10s' } },
+      },
       rules: { approval: 'out_of_band', approvers: ['anna'] },
     })
     const agent = { authorization: `Bearer ${bearer.agent}` }
