@@ -40,7 +40,9 @@ describe.each(eras)('a client of the $title over stdio', ({ connect }) => {
     const folder = await realpath(await mkdtemp(join(tmpdir(), 'remembered-')))
     onTestFinished(() => rm(folder, { recursive: true, force: true }))
     const command = publishedServer('@modelcontextprotocol/server-filesystem', folder)
-    const file = await configFile({ store: './store', upstreams: { files: { command } } })
+    // Overwrites that can be undone exactly are not asked about otherwise.
+    const features = { confirm: { exact_undo: 'ask' } }
+    const file = await configFile({ store: './store', features, upstreams: { files: { command } } })
     onTestFinished(() => file.remove())
     const way: Way = { transport: 'stdio', command: [...gatewayProgram(), 'stdio', '--config', file.path] }
     const paths = ['a', 'b'].map((name) => join(folder, name))
