@@ -173,7 +173,13 @@ describe('gatehouse explain', () => {
         ?.trim()
         .split(/\s{2,}/) ?? []
     expect(row('tool')).toEqual(['tool', 'risk', 'idempotent', 'confirmation', 'undo'])
-    expect(row('write_file')).toEqual(['write_file', 'destructive', 'yes', 'unless undoable', 'by write_file'])
+    expect(row('write_file')).toEqual([
+      'write_file',
+      'destructive',
+      'yes',
+      'unless undoable',
+      'by write_file',
+    ])
     expect(row('move_file')).toEqual(['move_file', 'destructive', 'no', 'inline', 'none'])
     expect(row('create_directory')).toEqual(['create_directory', 'write', 'yes', 'out of band', 'none'])
     expect(row('list_directory')).toEqual(['list_directory', 'safe', 'yes', 'no'])
