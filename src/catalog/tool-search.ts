@@ -7,16 +7,13 @@ import { type Call, type Handler, type Outcome } from '../core/call.ts'
 import { invalidParam } from '../core/error.ts'
 import { asObject, isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
-import type { ListSettings } from '../core/settings.ts'
+import { CALL_TOOL, type ListSettings, SEARCH_TOOL } from '../core/settings.ts'
 import { fits } from '../core/text/pattern.ts'
 import { createRanking, type Described } from '../core/text/ranking.ts'
 import { estimatedTokens } from '../core/text/words.ts'
 import { listAllPages } from '../protocol/listing.ts'
 import { type Answering, PREFIX } from './builtins.ts'
 import { itemCall } from './listed-names.ts'
-
-const SEARCH_TOOL = 'search_tools'
-const CALL_TOOL = 'call_tool'
 
 /** How many tools a search returns by default, and at most. */
 const DEFAULT_RESULTS = 5

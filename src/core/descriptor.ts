@@ -107,7 +107,7 @@ export interface ToolFacts {
     readonly message: string
     readonly isOutOfBand: boolean
     /** Only calls are confirmed that cannot be undone exactly. */
-    readonly isUnlessUndone?: true
+    readonly isSkippedIfUndoable?: true
   }
   /** How it is undone: by which tool, and whether the undo is exact. */
   readonly undo?: { readonly tool?: string; readonly isExact: boolean; readonly description: string }

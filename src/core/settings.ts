@@ -54,11 +54,15 @@ export interface ProfileSettings {
   readonly describe: Readonly<Record<string, string>>
   /** How often each caller may call tools by its URL. */
   readonly rate?: string | readonly string[]
-  /** Its tools are listed for the provider of the client, also those of servers with `schemas: keep`. */
+  /** Its tools are listed for the provider of the client, unless the `schemas` of their server say otherwise. */
   readonly isForModels?: true
   /** Absent if all of its tools are always listed. */
   readonly lists?: ListSettings
 }
+
+/** The tools of the gateway that a list is replaced by. */
+export const SEARCH_TOOL = 'search_tools'
+export const CALL_TOOL = 'call_tool'
 
 /** When a list of tools is replaced by a search for them. */
 export interface ListSettings {

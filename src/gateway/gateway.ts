@@ -48,7 +48,7 @@ import { referenceLevels } from '../records/references.ts'
 import { createMembership } from '../durable/members.ts'
 import { GatewayKeys } from './keys.ts'
 import { createSeal } from '../core/seal.ts'
-import { within } from '../core/time/waiting.ts'
+import { ifAnswered, within } from '../core/time/waiting.ts'
 import { isSameStore, openStore, RetiredStores } from '../store/open.ts'
 import type { Store } from '../store/store.ts'
 import type { Variables } from '../upstream/transport/child.ts'
@@ -371,7 +371,7 @@ export class Gateway {
 
   /** The gateway key of this gateway (`gateway_key` of one in front); undefined if the store does not respond. */
   key(): Promise<string | undefined> {
-    return fromStore(this.#keys.thumbprint())
+    return ifAnswered(this.#keys.thumbprint(), ANSWER_TIMEOUT_MS)
   }
 
   async close(): Promise<void> {
@@ -414,7 +414,7 @@ export class Gateway {
 
   /** The calls that wait for approval; undefined if the store does not respond. */
   #pendingApprovals(): Promise<readonly Approval[] | undefined> {
-    return fromStore(new Approvals(this.#process.store, world.now).pending())
+    return ifAnswered(new Approvals(this.#process.store, world.now).pending(), ANSWER_TIMEOUT_MS)
   }
 
   #isOn({ name }: { readonly name: string }): boolean {
@@ -423,12 +423,16 @@ export class Gateway {
 
   /** The events that were given up; undefined if the store does not respond, or events are off. */
   async #deadLetters(): Promise<number | undefined> {
-    return this.#isOn(events) ? fromStore(new DeadLetters(this.#process.store).count()) : undefined
+    return this.#isOn(events)
+      ? ifAnswered(new DeadLetters(this.#process.store).count(), ANSWER_TIMEOUT_MS)
+      : undefined
   }
 
   /** Kept data by kind; undefined if the store does not respond, or references are off. */
   async #references(): Promise<ReferenceLevels | undefined> {
-    return this.#isOn(references) ? fromStore(referenceLevels(this.#process.store)) : undefined
+    return this.#isOn(references)
+      ? ifAnswered(referenceLevels(this.#process.store), ANSWER_TIMEOUT_MS)
+      : undefined
   }
 
   #connectServers(): Promise<readonly Finding[]> {
@@ -475,7 +479,7 @@ export class Gateway {
 
   /** The input schema of a tool, if its server lists it in time. */
   async #inputSchema(upstream: string, tool: string): Promise<unknown> {
-    const tools = await fromStore(this.#runtime.services.servers.tools(upstream))
+    const tools = await ifAnswered(this.#runtime.services.servers.tools(upstream), ANSWER_TIMEOUT_MS)
     return tools?.find(({ name }) => name === tool)?.definition.inputSchema
   }
 
@@ -493,17 +497,9 @@ export class Gateway {
   }
 }
 
-/** The time the store has to return pending approvals or keys, in milliseconds. */
-const STORE_TIMEOUT_MS = 1000
+/** The time the store has to respond, or a server to list its tools, in milliseconds. */
+const ANSWER_TIMEOUT_MS = 1000
 
-/** What was asked of the store; undefined if it does not respond. */
-function fromStore<Value>(asked: Promise<Value>): Promise<Value | undefined> {
-  return within(
-    asked.catch(() => undefined),
-    STORE_TIMEOUT_MS,
-    undefined,
-  )
-}
 /** The time the store has to return the shared keys before a gateway serves without them, in milliseconds. */
 const KEYS_TIMEOUT_MS = 3000
 

@@ -9,7 +9,7 @@ import type { StopAsking } from '../core/remember.ts'
 import { isProvedExact, judgeUndo, type UndoJudgement } from '../core/undo/judge-undo.ts'
 import { confirm } from '../features/confirm/confirm.ts'
 import { templateOf } from '../features/confirm/request.ts'
-import { isUnlessUndone, needsConfirmation, ruleOf } from '../features/confirm/rules.ts'
+import { isSkippedIfUndoable, needsConfirmation, ruleOf } from '../features/confirm/rules.ts'
 import type { ConfirmSettings, EventSettings } from '../features/settings/effect.ts'
 import { events } from '../features/events/events.ts'
 import { successType } from '../features/events/sources/writes.ts'
@@ -118,10 +118,10 @@ function confirmationOf(
     : needsConfirmation(rule, entry)
       ? 'by_arguments'
       : 'in_transactions'
-  const isUnlessUndoneExactly = isUndone && isUnlessUndone(rule, entry, server, settings)
+  const isSkipped = isUndone && isSkippedIfUndoable(rule, entry, server, settings)
   return {
     when,
-    ...(isUnlessUndoneExactly && { unless: 'exact_undo' as const }),
+    ...(isSkipped && { unless: 'exact_undo' as const }),
     isOutOfBand: rule.isOutOfBand,
     fallback: settings.fallback,
     message: templateOf(rule, entry, server),

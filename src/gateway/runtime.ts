@@ -321,6 +321,7 @@ export class Runtime implements HttpRuntime {
         decisionChannels: (approval) => {
           const decider = whoDecidesOnPage(approval, settings.auth)
           const isAtTerminal = isStoreShared(settings)
+          // Whoever decides at the command line types the code, also if this process has not shown it yet.
           if (isAtTerminal) background(approvalCode.keep(), log)
           return {
             url: decider && page(`/confirm/${approval.id}`),

@@ -4,7 +4,7 @@
  */
 import { asObject, isObject } from '../../core/json/json.ts'
 import type { Fields } from '../../core/payload.ts'
-import type { ListSettings, ProfileSettings } from '../../core/settings.ts'
+import { CALL_TOOL, type ListSettings, type ProfileSettings, SEARCH_TOOL } from '../../core/settings.ts'
 import { prefixOf } from '../../core/text/alias.ts'
 import { nearest } from '../../core/text/words.ts'
 import { rateSchema } from '../../core/time/units.ts'
@@ -238,15 +238,13 @@ function problemsOf(profile: Fields, path: readonly string[], { servers, prefix 
       ...atValue(
         at,
         typeof to === 'string' &&
-          searchTools.includes(to) &&
+          [SEARCH_TOOL, CALL_TOOL].includes(to) &&
           'is the name of a tool of the gateway: choose another name',
       ),
     ]
   })
   return [...unknown, ...renamed]
 }
-
-const searchTools = ['search_tools', 'call_tool']
 
 function ownerOf(name: string, servers: readonly string[]): string | undefined {
   return servers

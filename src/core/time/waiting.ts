@@ -23,6 +23,12 @@ export function within<Value>(promise: Promise<Value>, timeoutMs: number, other:
   })
 }
 
+/** The value of a promise; undefined if it is rejected, or pending after a timeout. */
+export function ifAnswered<Value>(asked: Promise<Value>, timeoutMs: number): Promise<Value | undefined> {
+  const answer: Promise<Value | undefined> = asked.catch(() => undefined)
+  return within(answer, timeoutMs, undefined)
+}
+
 /** Waits for a time, or until the signal is aborted. @throws the reason of the signal */
 export function pause(milliseconds: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {

@@ -98,7 +98,7 @@ function undo({ undo: known }: ToolFacts): string {
 
 function approval({ confirmation }: ToolFacts): string {
   if (!confirmation) return 'Approval: not required.'
-  if (confirmation.isUnlessUndone) return 'Approval: only required if it cannot be undone exactly.'
+  if (confirmation.isSkippedIfUndoable) return 'Approval: only required if it cannot be undone exactly.'
   return confirmation.isOutOfBand
     ? 'Approval: other people must approve before it runs.'
     : 'Approval: confirmation is required before it runs.'

@@ -310,7 +310,7 @@ function questionOf(
 ): { readonly question?: string } {
   const isOwners = settingOf(tools, name, 'confirm') !== undefined
   const own = trust ? (stated.question ?? '') : ''
-  if (facts.confirmation?.isUnlessUndone) return {}
+  if (facts.confirmation?.isSkippedIfUndoable) return {}
   const question = facts.confirmation?.message ?? (stated.needsConfirmation && !isOwners ? own : undefined)
   return question === undefined ? {} : { question }
 }

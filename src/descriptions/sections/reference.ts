@@ -176,7 +176,7 @@ function confirmationOf({ facts: { confirmation } }: ToolDescription): string {
   if (!confirmation) return ''
   const who = confirmation.isOutOfBand
     ? 'Approval by others is required, on a page'
-    : `Confirmation is required${confirmation.isUnlessUndone ? ' if it cannot be undone exactly' : ''}`
+    : `Confirmation is required${confirmation.isSkippedIfUndoable ? ' if it cannot be undone exactly' : ''}`
   return `${who}: "${inlineText(confirmation.message)}"`
 }
 

@@ -63,7 +63,7 @@ import {
   withDetails,
   confirmationRequestOf,
 } from './request.ts'
-import { isUnlessUndone, needsConfirmation, ruleOf, neverNeedsConfirmation, type Rule } from './rules.ts'
+import { isSkippedIfUndoable, needsConfirmation, ruleOf, neverNeedsConfirmation, type Rule } from './rules.ts'
 import { editableOf, runEdited } from './edited-call.ts'
 import { markTools } from './marked-lists.ts'
 import { mustHaveClient, Waiting, waitOf } from './waiting.ts'
@@ -132,10 +132,10 @@ export const confirm: Feature<ConfirmSettings> = {
           if (!rule || !needsConfirmation(rule, entry)) return {}
           const message = templateOf(rule, entry, server)
           const isUndone =
-            isUnlessUndone(rule, entry, server, toolSettings) &&
+            isSkippedIfUndoable(rule, entry, server, toolSettings) &&
             deps.features.offered(callUndos, entry.upstream).some((undo) => undo.canSecure(entry, all))
           const { isOutOfBand } = rule
-          return { confirmation: { message, isOutOfBand, ...(isUndone && { isUnlessUndone: true }) } }
+          return { confirmation: { message, isOutOfBand, ...(isUndone && { isSkippedIfUndoable: true }) } }
         }),
         callerValues.offer([{ name: FLAG }, { name: TOKEN }]),
         modelArguments.offer((upstream) => reservedArguments(settings(upstream), upstream, deps)),
@@ -235,7 +235,7 @@ function confirmationPolicy(context: ConfirmContext): Middleware {
 /** The undo of a call that needs no confirmation if it is undone exactly; undefined for other calls. */
 function undoInstead({ call, entry }: ConfirmationRequest, context: ConfirmContext): CallUndo | undefined {
   const { rule, server, settings, deps } = context
-  if (call.internal || !isUnlessUndone(rule, entry, server, settings)) return undefined
+  if (call.internal || !isSkippedIfUndoable(rule, entry, server, settings)) return undefined
   return deps.features.offered(callUndos, entry.upstream)[0]
 }
 
@@ -264,7 +264,7 @@ async function isAskedBefore(
   host: HostConfirmation,
   { approvals, settings }: ConfirmContext,
 ): Promise<boolean> {
-  if (confirmStateOf(given) ?? host.token !== undefined) return true
+  if (confirmStateOf(given) !== undefined || host.token !== undefined) return true
   if (canAsk(given, 'form')) return false
   const draft = approvalRequestOf(subject, callerOnly, { kind: 'page', ttl: settings.ttl })
   return (await approvals.peek(draft)) !== undefined

@@ -11,7 +11,7 @@ import { callUndos } from '../offers.ts'
 import type { ConfirmSettings } from '../settings/effect.ts'
 import { describingTools } from '../tool-lists.ts'
 import { templateOf } from './request.ts'
-import { isUnlessUndone, needsConfirmation, riskOf, ruleOf } from './rules.ts'
+import { isSkippedIfUndoable, needsConfirmation, riskOf, ruleOf } from './rules.ts'
 
 type Deps = Pick<Services, 'servers' | 'features'>
 
@@ -59,7 +59,7 @@ function markTool(tool: Payload, options: MarkOptions): Payload {
     confirmation_message: templateOf(rule, entry, server),
     risk_level: hasOwnRisk ? risk : reportedRisk(statedTool(tool.fields).risk, risk, false),
   }
-  const isUndone = isUnlessUndone(rule, entry, server, settings) && canSecure(entry, options)
+  const isUndone = isSkippedIfUndoable(rule, entry, server, settings) && canSecure(entry, options)
   const annotations = tool.at('annotations') ?? Payload.of({})
   // A hint that the server gives is kept; the call has to be confirmed either way.
   const isUnsaid = typeof annotations.fields.destructiveHint !== 'boolean'

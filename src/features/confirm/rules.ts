@@ -133,7 +133,7 @@ export function needsConfirmation(rule: Rule, entry: Descriptor, call?: Call): b
  * Whether calls of a tool need no confirmation if they are undone exactly: that they overwrite something is the only reason to
  * ask. The owner, the server, a cost or the level may have others.
  */
-export function isUnlessUndone(
+export function isSkippedIfUndoable(
   rule: Rule,
   { classification, definition, name }: Descriptor,
   { trust, tools }: UpstreamSettings,

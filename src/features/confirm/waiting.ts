@@ -71,7 +71,7 @@ function progressTokenOf({ params }: Call): Payload | undefined {
 }
 
 /** What a call waits for. */
-interface Awaited {
+interface AwaitedApproval {
   /** The id of the approval. */
   readonly approval: string
   /** In milliseconds; a call that has no request any more waits until it is decided or expires. */
@@ -109,7 +109,7 @@ export class Waiting {
    * Waits until an approval is decided, and not at all if too many calls wait already. Returns the call to continue with;
    * undefined if its client has left. @throws the reason of the call's signal
    */
-  async wait(call: Call, { approval, timeout, message }: Awaited): Promise<Call | undefined> {
+  async wait(call: Call, { approval, timeout, message }: AwaitedApproval): Promise<Call | undefined> {
     const { principal, signal } = call
     const isFull =
       this.#waiting.size >= MAX_WAITING_CALLS ||
@@ -190,7 +190,7 @@ function isLeft(call: Call): boolean {
 }
 
 /**
- * A call that goes on after a restart has no client, unless it is a task: the approval stays for the next equal call.
+ * A call that continues after a restart has no client, unless it is a task: the approval stays for the next equal call.
  * @throws CONFIRMATION_REQUIRED
  */
 export function mustHaveClient(call: Call): void {

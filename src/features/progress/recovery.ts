@@ -135,7 +135,7 @@ export class Recovery {
     return { ...rest, owner, ...end, expiresAt: expiryOf(rest, KEPT_MS) }
   }
 
-  /** Whether a call waited for an approval that nobody has used: then its server got nothing. */
+  /** Whether a call waited for an approval that no one has used: then its server got nothing. */
   async #isUnsent({ approval }: OperationRecord): Promise<boolean> {
     if (approval === undefined) return false
     const found = await new Approvals(this.#deps.store, world.now).find(approval)

@@ -1,6 +1,6 @@
 /**
  * What a session set up on a server, such as the page of a browser, and that it is gone when the server restarts: its process ended,
- * or it forgot its session with the gateway. The next call of the session hears it: a call that reads is made, and its result says
+ * or it forgot its session with the gateway. The next call of the session is told: a call that reads is made, and its result says
  * so; one that may write is refused once, before it is sent. Connections that belong to a client by its session state have
  * `state.ts` for that.
  *
@@ -16,7 +16,7 @@ import { canonical } from '../../core/json/json.ts'
 import { asCalled } from '../../core/judgement/call.ts'
 import { setsContext } from '../../core/judgement/context.ts'
 import { CONTEXT_LOST, connectionSlot, contextSlot, type ServerContext } from '../../core/slot.ts'
-import { isoTime, within } from '../../core/time/waiting.ts'
+import { ifAnswered, isoTime } from '../../core/time/waiting.ts'
 import { world } from '../../core/world.ts'
 import { CONTEXT_LOST_KEY } from '../../protocol/meta-keys.ts'
 import { asJson, Collection, type RecordKind } from '../../durable/collection.ts'
@@ -87,7 +87,8 @@ class Sessions {
   async set(session: string, set: SessionContext): Promise<void> {
     this.#known.set(session, set)
     const { tools } = set
-    await attempt(this.#records.put(this.#idOf(session), { upstream: this.#upstream, session, tools }))
+    const record = { upstream: this.#upstream, session, tools }
+    await ifAnswered(this.#records.put(this.#idOf(session), record), STORE_TIMEOUT_MS)
   }
 
   /** Concurrent calls may have set up another one. */
@@ -98,20 +99,12 @@ class Sessions {
   }
 
   #remove(session: string): Promise<unknown> {
-    return attempt(this.#records.remove(this.#idOf(session)))
+    return ifAnswered(this.#records.remove(this.#idOf(session)), STORE_TIMEOUT_MS)
   }
 
   #idOf(session: string): string {
     return hash('sha256', canonical([this.#upstream, session]), 'base64url')
   }
-}
-
-function attempt<Value>(asked: Promise<Value>): Promise<Value | undefined> {
-  return within<Value | undefined>(
-    asked.catch(() => undefined),
-    STORE_TIMEOUT_MS,
-    undefined,
-  )
 }
 
 /** What sessions set up, by server. It outlives a reload, as connections do. */
@@ -129,7 +122,7 @@ class Contexts {
 
   /** Reads once what earlier processes have stored. Never rejects. */
   load(records: Collection<StoredContext>): Promise<void> {
-    this.#loading ??= attempt(records.all()).then((all = []) => {
+    this.#loading ??= ifAnswered(records.all(), STORE_TIMEOUT_MS).then((all = []) => {
       for (const each of all) this.of(each.upstream, records).restore(each)
       this.isLoaded = true
     })

@@ -1,7 +1,6 @@
 import { dirname, join } from 'node:path'
-import { describe, expect, onTestFinished, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import {
-  type Approving,
   approvingGateway,
   bearer,
   decideOnPage,
@@ -16,7 +15,7 @@ import { auditLines } from '../../support/audit-lines.ts'
 import { post } from '../../support/client/raw.ts'
 import { until } from '../../support/condition.ts'
 import { clientOf, gatewayTo, httpServer } from '../../support/journey.ts'
-import { type ConfirmingClient, type Connect, connectLegacy, eras } from '../../support/peers/confirming.ts'
+import { connected, eras } from '../../support/peers/confirming.ts'
 import { RawJson } from '../../support/server/json.ts'
 
 const waiting = { features: { confirm: { wait: '30s' } } }
@@ -28,17 +27,8 @@ const given = { disk: 'a', amount: 300 }
 const edited = { verdict: 'approved_with_changes' }
 const to = (disk: string, amount = '300') => ({ ...edited, 'argument.disk': disk, 'argument.amount': amount })
 
-async function connected(
-  { gateway }: Approving,
-  connect: Connect = connectLegacy,
-): Promise<ConfirmingClient> {
-  const client = await connect({ transport: 'http', url: gateway.url })
-  onTestFinished(() => client.close())
-  return client
-}
-
 describe.each(eras)('a client of the $title', ({ connect }) => {
-  test('gets the outcome of the call that its approver changed, and is told what was changed', async () => {
+  test('gets the outcome of the call that its approver changed, and reads what was changed', async () => {
     const approving = await approvingGateway({
       config: { ...waiting, observe: { audit: { file: './audit.jsonl' } } },
       inputSchema,

@@ -1,43 +1,21 @@
 import { readFileSync } from 'node:fs'
 import { setTimeout as pause } from 'node:timers/promises'
 import { describe, expect, onTestFinished, test } from 'vitest'
-import {
-  type Approving,
-  approvingGateway,
-  decideOnPage,
-  pageOf,
-  requestedPage,
-  textIn,
-} from '../../support/approving.ts'
+import { approvingGateway, decideOnPage, pageOf, requestedPage, textIn } from '../../support/approving.ts'
 import { enveloped, mirrorHeaders } from '../../support/client/modern-request.ts'
 import { post } from '../../support/client/raw.ts'
 import { until } from '../../support/condition.ts'
 import { startGateway } from '../../support/gateway.ts'
 import { folder } from '../../support/journey.ts'
-import {
-  type ConfirmingClient,
-  type Connect,
-  connectLegacy,
-  connectModern,
-  eras,
-} from '../../support/peers/confirming.ts'
+import { connected, connectLegacy, connectModern, eras } from '../../support/peers/confirming.ts'
 import { isObject, parse } from '../../support/server/json.ts'
 
 const waiting = { features: { confirm: { wait: '30s' } } }
 
-async function clientOf(
-  { gateway }: Pick<Approving, 'gateway'>,
-  connect: Connect,
-): Promise<ConfirmingClient> {
-  const client = await connect({ transport: 'http', url: gateway.url })
-  onTestFinished(() => client.close())
-  return client
-}
-
 describe.each(eras)('a client of the $title without elicitation', ({ connect }) => {
   test('waits for the approval on the page of its call, which then runs once', async () => {
     const approving = await approvingGateway({ config: waiting })
-    const client = await clientOf(approving, connect)
+    const client = await connected(approving, connect)
     const messages: unknown[] = []
     const called = client.call('wipe', { disk: 'a' }, undefined, (message) => void messages.push(message))
     const url = await requestedPage(approving)
@@ -50,7 +28,7 @@ describe.each(eras)('a client of the $title without elicitation', ({ connect }) 
 
   test('receives a denial at once', async () => {
     const approving = await approvingGateway({ config: waiting })
-    const client = await clientOf(approving, connect)
+    const client = await connected(approving, connect)
     const called = client.call('wipe', { disk: 'a' })
     await decideOnPage(approving, await requestedPage(approving), {
       verdict: 'denied',
@@ -62,7 +40,7 @@ describe.each(eras)('a client of the $title without elicitation', ({ connect }) 
 
   test('leaves while it waits: the approval stays, and the next equal call runs, once', async () => {
     const approving = await approvingGateway({ config: waiting })
-    const client = await clientOf(approving, connect)
+    const client = await connected(approving, connect)
     const left = client.call('wipe', { disk: 'a' }).catch(String)
     const url = await requestedPage(approving)
     // The call is an operation by then, which outlives its request.
@@ -72,14 +50,14 @@ describe.each(eras)('a client of the $title without elicitation', ({ connect }) 
     await decideOnPage(approving, url, { verdict: 'approved' })
     await pause(500)
     expect(approving.ran).toEqual([])
-    const next = await clientOf(approving, connect)
+    const next = await connected(approving, connect)
     expect(textIn(await next.call('wipe', { disk: 'a' }))).toBe('wiped')
     expect(approving.ran).toEqual([{ disk: 'a' }])
   })
 
   test('gets the link after the wait, and what a model reads approves nothing', async () => {
     const approving = await approvingGateway({ config: { features: { confirm: { wait: '300ms' } } } })
-    const client = await clientOf(approving, connect)
+    const client = await connected(approving, connect)
     const asked = await client.call('wipe', { disk: 'a' })
     expect(textIn(asked)).toContain(
       'Once it is approved, repeat exactly the same call: it then runs once. If you repeat it before that, it waits for the approval again.',
@@ -96,7 +74,10 @@ describe.each(eras)('a client of the $title without elicitation', ({ connect }) 
 
 test('a waiting call with a key runs once, and its retry gets the outcome', async () => {
   const approving = await approvingGateway({ config: waiting })
-  const [first, second] = [await clientOf(approving, connectLegacy), await clientOf(approving, connectModern)]
+  const [first, second] = [
+    await connected(approving, connectLegacy),
+    await connected(approving, connectModern),
+  ]
   const meta = { 'dev.gatehouse/idempotency_key': 'wipe-a' }
   const both = [first.call('wipe', { disk: 'a' }, meta), second.call('wipe', { disk: 'a' }, meta)]
   await decideOnPage(approving, await requestedPage(approving), { verdict: 'approved' })
@@ -110,8 +91,8 @@ test('equal calls that wait at two gateways with one store run once', async () =
   const config = parse(readFileSync(approving.gateway.configFile, 'utf8'))
   const other = await startGateway(isObject(config) ? config : {})
   onTestFinished(() => other.close())
-  const here = await clientOf(approving, connectLegacy)
-  const there = await clientOf({ gateway: other }, connectModern)
+  const here = await connected(approving, connectLegacy)
+  const there = await connected({ gateway: other }, connectModern)
   const both = [here.call('wipe', { disk: 'a' }), there.call('wipe', { disk: 'a' })]
   const url = await requestedPage(approving)
   await pause(500)
@@ -120,7 +101,7 @@ test('equal calls that wait at two gateways with one store run once', async () =
   expect(approving.ran).toHaveLength(1)
 })
 
-test('a client that asked for log messages is told where the call is approved', async () => {
+test('a client that asked for log messages gets the address where the call is approved', async () => {
   const approving = await approvingGateway({ config: waiting })
   const params = enveloped({ name: 'wipe', arguments: { disk: 'a' } }, '2026-07-28', {}, 'info')
   const message = { jsonrpc: '2.0', id: 8, method: 'tools/call', params }

@@ -108,7 +108,7 @@ it(`servers that restart ${RESTARTS} times keep their clients and their tools`, 
     web = await startEverything('streamableHttp', port)
     await until(
       () => first.rounds > (rounds[0] ?? 0) + 2 && second.rounds > (rounds[1] ?? 0) + 2,
-      'both clients to go on',
+      'calls of both clients',
     )
   }
   end.abort()

@@ -9,6 +9,7 @@ import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js'
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js'
 import { ElicitRequestSchema } from '@modelcontextprotocol/sdk/types.js'
+import { onTestFinished } from 'vitest'
 import type { Json } from '../server/json.ts'
 import type { Way } from './client.ts'
 
@@ -38,6 +39,16 @@ export type Connect = (
   person?: Person,
   headers?: Record<string, string>,
 ) => Promise<ConfirmingClient>
+
+/** A client without a person at a gateway, until the test is over. */
+export async function connected(
+  { gateway }: { readonly gateway: { readonly url: string } },
+  connect: Connect = connectLegacy,
+): Promise<ConfirmingClient> {
+  const client = await connect({ transport: 'http', url: gateway.url })
+  onTestFinished(() => client.close())
+  return client
+}
 
 /** Connects a client of the SDK 1.x, which is asked by `elicitation/create`. */
 export const connectLegacy: Connect = async (way, person, headers = {}) => {

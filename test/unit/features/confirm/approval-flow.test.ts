@@ -86,7 +86,7 @@ describe('a client without elicitation', () => {
     ['its caller', {}],
     ['others', { tool: { approval: 'out_of_band' } }],
   ] as const)(
-    'a call that goes on after a restart uses no approval of %s, unless it is a task',
+    'a call that continues after a restart uses no approval of %s, unless it is a task',
     async (_who, given) => {
       const one = bench(given)
       const operation = { id: 'o', key: 'operation:a/b' }

@@ -35,7 +35,7 @@ it('a call waits for approval only while its caller has memory for it', async ()
 })
 
 it.each([
-  ['nobody knows this one', undefined, undefined, 25_000],
+  ['an unknown client', undefined, undefined, 25_000],
   ['Claude Code', undefined, undefined, 25_000],
   ['claude-code', undefined, undefined, 50_000],
   ['Visual Studio Code - Insiders', undefined, undefined, 240_000],

@@ -411,7 +411,7 @@ describe('an operation whose process ended while its call waited for approval', 
     expect(await b.records()).toMatchObject([{ state: 'unknown' }])
   })
 
-  it('goes on as a task, of which nothing was lost, and is not taken for one that waits once it goes on', async () => {
+  it('continues as a task that lost nothing, and is no longer one that waits', async () => {
     const { next } = await leftWaiting({ params: { task: {} } })
     const pending = pendingServer()
     const b = next('b', { server: pending.server })
