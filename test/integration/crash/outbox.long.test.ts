@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
@@ -81,6 +81,12 @@ class Deliverers {
     })
   }
 
+  /** Whether a process, as it runs now, has made an attempt. */
+  hasAttempted(index: number): boolean {
+    const written = `"by":${this.#children[index]?.pid},`
+    return existsSync(this.#file) && readFileSync(this.#file, 'utf8').includes(written)
+  }
+
   get indexes(): readonly number[] {
     return [...this.#children.keys()]
   }
@@ -96,8 +102,8 @@ async function makeFaults(deliverers: Deliverers, records: QueueStore, random: S
   const stopping = deliverers.stopFor(stopped.index, STOPPED_MS)
   const other = await until(async () => {
     const index = await ownerOf(random.pick(QUEUES))
-    return index !== stopped.index && found(index)
-  }, 'another owner')
+    return index !== stopped.index && deliverers.hasAttempted(index) && found(index)
+  }, 'an attempt by another owner')
   await pause(500 + random.below(1000))
   await deliverers.kill(other.index)
   await deliverers.start(other.index)

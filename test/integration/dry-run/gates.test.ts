@@ -97,7 +97,7 @@ function tried(name: string, given: Json, values: Json = {}): Promise<Answer> {
 }
 
 // What is written whatever is called: heartbeats, what servers offer, and the windows of rates, since a dry run counts.
-const unrelated = /^\{"(?:format|key":"(?:alive:|contract|event-reachable|rate|audit|key:))/
+const unrelated = /^\{"(?:format|key":"(?:alive:|contract|event-reachable|last-lists|rate|audit|key:))/
 
 /** Everything that the store keeps of calls. */
 async function kept(): Promise<readonly string[]> {
