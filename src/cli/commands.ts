@@ -533,6 +533,23 @@ export const commands = {
     },
     options: { all: flag('every dead letter'), ...ofStore },
   }),
+  log: defineCommand({
+    summary: 'print what was called: who, which tool, how it ended, how long it took',
+    about: `The calls are those in the log of calls of the store, newest last. All words and conditions of the query must hold:
+    tool:NAME, server:NAME, user:ID, client:TEXT, code:CODE, kind:write, method:NAME, id:ID and trace:ID, in which * stands for
+    any text; status: is ok, failed, denied, asked, task or dry_run; since:1h, until:10m, duration>500ms and duration<2s. Other words
+    are searched in all texts. A call is logged within a second after its end.`,
+    arguments: {
+      query: rest('QUERY', 'words and conditions such as tool:write_file status:denied since:1h'),
+    },
+    options: {
+      show: text('ID', 'print everything that is known of the call with this request id'),
+      limit: number('how many calls (default 50)', { most: 100_000 }),
+      follow: flag('go on with new calls until interrupted', { short: 'f' }),
+      ...ofStore,
+    },
+    page: 'console.md',
+  }),
   'refs list': defineCommand({
     summary: 'list kept data, with size, type, name, origin, caller and expiry',
     options: ofReferences,

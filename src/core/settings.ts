@@ -524,6 +524,20 @@ export interface ObserveSettings {
   readonly metricsExport?: MetricsExportSettings
   /** Absent if no audit log is written. */
   readonly audit?: AuditSettings
+  /** Absent if calls are not logged. */
+  readonly calls?: CallLogSettings
+}
+
+/** What the log of calls keeps, and for how long. */
+export interface CallLogSettings {
+  /** Whether arguments and results are kept beside what is known of each call. */
+  readonly keep: 'metadata' | 'arguments' | 'results'
+  readonly maxCalls: number
+  /** In milliseconds. */
+  readonly ttl: number
+  /** The size of all arguments and results, in bytes, and how long they are kept, in milliseconds. */
+  readonly maxContentBytes: number
+  readonly contentTtl: number
 }
 
 /** A destination of OTLP over HTTP, and what it is told of this service. */

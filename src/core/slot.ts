@@ -2,6 +2,7 @@
  * Values that single parts of the gateway give a call on its way: each has a slot, declared beside its owner. Those that
  * several parts set and read are declared here.
  */
+import type { Trail } from './logged-call.ts'
 
 /** The values that a call has, the latest first. Immutable, and short: to add one copies nothing. */
 export interface Slots {
@@ -78,6 +79,9 @@ export const detachedSlot = new Slot<() => boolean>('detached')
 
 /** Called with the id of the approval on a page that the call is about to wait for; set where calls can outlive their process. */
 export const awaitsApprovalSlot = new Slot<(approval: string) => void>('awaits approval')
+
+/** What the call passed on its way; absent where calls are not logged. */
+export const trailSlot = new Slot<Trail>('trail')
 
 /** Whether a server may answer the call with a task: a layer above follows it. */
 export const acceptsTaskSlot = new Slot<true>('accepts task')

@@ -27,6 +27,12 @@ export interface LogBounds {
   readonly ttl: number
 }
 
+/** The text of an entry as JSON, and the position before it. */
+export interface LoggedText {
+  readonly text: string
+  readonly cursor: string
+}
+
 /** One entry of a log, and the position after it. */
 interface LogEntry {
   readonly value: unknown
@@ -46,6 +52,8 @@ export interface LogPage {
   readonly hasMore: boolean
 }
 
+/** Between entries of a segment: JSON texts have no line breaks, so each entry has a line of its own. */
+const SEPARATOR = ',\n'
 /** How much is written as one segment, in bytes. */
 const MAX_SEGMENT_BYTES = 256 * 1024
 /** How many segments are read at once. */
@@ -77,7 +85,7 @@ export class AppendLog {
    */
   append(entries: readonly unknown[]): Promise<string> {
     if (entries.length === 0) return this.end()
-    const text = entries.map((entry) => JSON.stringify(entry)).join(',')
+    const text = entries.map((entry) => JSON.stringify(entry)).join(SEPARATOR)
     const { maxBytes, maxEntries } = this.#bounds
     if (Buffer.byteLength(text) > maxBytes || entries.length > maxEntries)
       return Promise.reject(new RangeError('The entries are larger than their log may be.'))
@@ -120,6 +128,37 @@ export class AppendLog {
     }
   }
 
+  /**
+   * Searches backwards from a cursor, or from the end: the texts of entries, as JSON, in batches, newest first. Nothing is
+   * parsed, so a long log is searched fast. `select` is asked about the text of many entries at once: whether some of them
+   * may match, or whether the search ends before them. Entries of logs that were written before entries had lines of their own come as one text.
+   * @throws SERVER_UNAVAILABLE
+   */
+  async *backwards(
+    before: string | undefined,
+    select: (text: string) => boolean | 'end' = () => true,
+  ): AsyncGenerator<readonly LoggedText[]> {
+    const end = before ?? (await this.end())
+    const { epoch, first } = await this.#ensureHead()
+    const position = parseCursor(end)
+    if (!position || position.epoch !== epoch) return
+    for (let last = position.segment; last >= first; last -= READ_BATCH_SEGMENTS) {
+      const from = Math.max(first, last - READ_BATCH_SEGMENTS + 1)
+      const texts = await this.#readTexts(epoch, from, last - from + 1)
+      for (const [index, text] of texts.toReversed().entries()) {
+        const choice = text !== undefined && select(text)
+        if (choice === 'end') return
+        if (text === undefined || !choice) continue
+        const segment = last - index
+        const lines = linesOf(text).map((line, at) => ({
+          text: line,
+          cursor: cursorOf({ epoch, segment, index: at }),
+        }))
+        yield (segment === position.segment ? lines.slice(0, position.index) : lines).toReversed()
+      }
+    }
+  }
+
   /** Whether the log has begun: reading one that has not begins it. @throws SERVER_UNAVAILABLE */
   async hasBegun(): Promise<boolean> {
     return (await this.#findHead()) !== undefined
@@ -146,7 +185,7 @@ export class AppendLog {
     while (this.#waiting.length > 0) {
       const batch = this.#takeBatch()
       try {
-        const cursor = await this.#write(`[${batch.map(({ text }) => text).join(',')}]`)
+        const cursor = await this.#write(`[${batch.map(({ text }) => text).join(SEPARATOR)}]`)
         for (const { done } of batch) done.resolve(cursor)
       } catch (error) {
         for (const { done } of batch) done.reject(error)
@@ -216,9 +255,13 @@ export class AppendLog {
   /** Some segments from a number on: about as many as are expected. */
   async #readSegments(epoch: string, from: number, expected: number): Promise<readonly Segment[]> {
     const length = Math.min(Math.max(expected, 1), READ_BATCH_SEGMENTS)
-    const numbers = Array.from({ length }, (_each, index) => from + index)
-    const texts = await Promise.all(numbers.map((number) => this.#store.get(this.#segmentKey(epoch, number))))
+    const texts = await this.#readTexts(epoch, from, length)
     return texts.map((text, index) => this.#decode(epoch, from + index, text))
+  }
+
+  #readTexts(epoch: string, from: number, length: number): Promise<readonly (string | undefined)[]> {
+    const numbers = Array.from({ length }, (_each, index) => from + index)
+    return Promise.all(numbers.map((number) => this.#store.get(this.#segmentKey(epoch, number))))
   }
 
   #decode(epoch: string, number: number, text: string | undefined): Segment {
@@ -310,6 +353,12 @@ function segmentOf(number: number, text: string | undefined): Segment {
   const read: readonly unknown[] = Array.isArray(values) ? values : []
   const after = { events: before.events + read.length, bytes: before.bytes + Buffer.byteLength(text) }
   return { number, values: read, before, after }
+}
+
+/** The texts of the entries of a segment, oldest first. */
+function linesOf(text: string): readonly string[] {
+  const start = text.indexOf('[', 1) + 1
+  return start === 0 ? [] : text.slice(start, -2).split(SEPARATOR)
 }
 
 /** At most `limit` entries of a segment from a position on. */

@@ -1,6 +1,7 @@
 /** Creates the features that are on, and combines their contributions. */
 import type { Middleware, Target } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
+import { noted } from '../core/logged-call.ts'
 import type { Settings } from '../core/settings.ts'
 import {
   type ExtensionPoint,
@@ -35,14 +36,16 @@ function activate<Own>(feature: Feature<Own>, settings: Settings, services: Serv
   return { name: feature.name, instance, isOn: (upstream) => settingsOf(upstream) !== false }
 }
 
-/** The middleware of a target, the outermost first. */
+/** The middleware of a target, the outermost first; calls note which features they reach if `areNoted`. */
 export function middlewaresOf(
   active: readonly ActiveFeature[],
   target: Target,
+  areNoted = false,
 ): readonly (Middleware | undefined)[] {
-  return active.map(({ instance, isOn }) =>
-    isOn(target.upstream) ? instance.calls?.middleware(target) : undefined,
-  )
+  return active.map(({ name, instance, isOn }) => {
+    const middleware = isOn(target.upstream) ? instance.calls?.middleware(target) : undefined
+    return middleware && areNoted ? noted(name, middleware) : middleware
+  })
 }
 
 /** What features offer at a point, in their order. */

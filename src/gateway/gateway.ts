@@ -29,7 +29,7 @@ import type { ServerDescription } from '../descriptions/model/description.ts'
 import { ProcessScope } from '../durable/process-scope.ts'
 import { events } from '../features/events/events.ts'
 import { references } from '../features/references/references.ts'
-import { type EventTrial, eventTrials, operationCounts, type Pinning } from '../features/offers.ts'
+import { type EventTrial, eventTrials, masked, operationCounts, type Pinning } from '../features/offers.ts'
 import { isOwnOrigin } from '../downstream/http/origin.ts'
 import { type AddPages, type Listener, listenHttp } from '../downstream/http/server.ts'
 import { serveStdio } from '../downstream/stdio.ts'
@@ -37,6 +37,7 @@ import type { Reader } from '../downstream/pages/front-page.ts'
 import { type CommandCall, makeCommandCall } from './command-call.ts'
 import { offered, receiveHook } from './features.ts'
 import { frontPage } from './front-page.ts'
+import { CallJournal } from './call-journal.ts'
 import { inspect, type Inspected } from './inspect.ts'
 import { readiness } from '../observability/health.ts'
 import type { Audit } from '../observability/audit/audit.ts'
@@ -105,6 +106,8 @@ export class Gateway {
   /** The sign-in of people to the gateway's own pages. */
   readonly #pageSignIn: ReturnType<typeof createPageSignIn>
   readonly #observing: Observing
+  /** What was called, for people. */
+  readonly #journal: CallJournal
   readonly #operator = createOperator(world.now)
   readonly #closing = new AbortController()
   readonly #retired = new RetiredStores((store) => this.#process.membership.leave(store))
@@ -140,6 +143,14 @@ export class Gateway {
       vault: this.#signIns.vault,
       proxies,
       now: world.now,
+    })
+    this.#journal = new CallJournal({
+      store: () => this.#process.store,
+      settings: () => this.settings.observe.calls,
+      storeKind: () => this.settings.store.kind,
+      masked: (value, target) => masked(this.#runtime.services, value, target),
+      redacted: (text) => this.#observing.redactor.text(text),
+      log,
     })
     this.#observing = this.#createObserving(audit)
     this.#observing.apply(initial)
@@ -382,6 +393,7 @@ export class Gateway {
     await Promise.allSettled([...runtime.upstreams.values()].map((upstream) => upstream.close()))
     await closeFeatures(runtime)
     await Promise.all([this.#process.membership.close(), this.#pageSignIn.close()])
+    await this.#journal.close()
     // Closing the audit log writes its head to the store, so the store is closed after it.
     await this.#observing.close()
     await Promise.all([this.#process.store.close(), this.#retired.close()])
@@ -398,6 +410,7 @@ export class Gateway {
       pendingApprovals: async () => (await this.#pendingApprovals())?.length,
       deadLetters: () => this.#deadLetters(),
       references: () => this.#references(),
+      calls: this.#journal,
       anchors: () => anchorsIn(this.settings, () => this.#process.store),
     })
     observing.audit = audit

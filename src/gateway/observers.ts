@@ -6,6 +6,7 @@ import { errorCodes } from '../core/error.ts'
 import type { Log } from '../core/log.ts'
 import { checkOf } from '../observability/health.ts'
 import type { Anchors } from '../observability/audit/anchor.ts'
+import type { CallObserver } from '../observability/observe.ts'
 import { Observing } from '../observability/observing.ts'
 import type { Way } from '../observability/operations.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
@@ -15,6 +16,7 @@ import { isProtocolMethod } from '../protocol/methods.ts'
 
 /** The current state of the gateway that is observed. */
 interface View extends Omit<MetricSources, 'levels'> {
+  readonly calls?: CallObserver
   upstreams(): ReadonlyMap<string, Upstream>
   /** Whether a feature answers a method. */
   isOwnMethod(name: string): boolean
@@ -41,6 +43,7 @@ export function createObserving(log: Log, view: View): Observing {
     deadLetters: () => view.deadLetters(),
     references: () => view.references(),
     anchors: () => view.anchors?.(),
+    ...(view.calls && { calls: view.calls }),
     isMethod: (name) => isProtocolMethod(name) || view.isOwnMethod(name),
     isOutcome: (outcome) => outcomes.has(outcome),
     isListed: (call, target) => isListed(view.upstreams().get(target.upstream ?? ''), call, target),

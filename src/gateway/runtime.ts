@@ -417,7 +417,7 @@ export class Runtime implements HttpRuntime {
         ? undefined
         : upstream && repairedLists(target, upstream.settings, settings.profiles),
       dryRunGuard(target, this.services),
-      ...this.#withTool(target, middlewaresOf(this.active, target)),
+      ...this.#withTool(target, middlewaresOf(this.active, target, observing.calls !== undefined)),
       this.#records && this.#statistics.middleware(target),
       upstream && observeServer(observing, target, wayTo(upstream.settings)),
     ]

@@ -7,10 +7,13 @@ import type { Call, Handler, Middleware, Target } from '../core/call.ts'
 import { calledAsSlot } from '../core/exchange.ts'
 import { asGatewayError, type GatewayError } from '../core/error.ts'
 import type { Log } from '../core/log.ts'
+import { Trail } from '../core/logged-call.ts'
+import { trailSlot } from '../core/slot.ts'
 import { legacyErrorCode } from '../protocol/legacy.ts'
 import { isListening } from '../protocol/methods.ts'
 import { modernErrorCode } from '../protocol/modern.ts'
 import { type Audit, isAudited } from './audit/audit.ts'
+import { callEntry, type EndedCall } from './call-entry.ts'
 import {
   type Ending,
   endingOf,
@@ -32,6 +35,7 @@ export interface Observers {
   /** Whether successful calls are not observed at all. */
   readonly isQuiet: boolean
   readonly audit?: Audit | undefined
+  readonly calls?: CallObserver | undefined
   /** Whether spans are enabled, even if the library is still loading. */
   readonly isTraced: boolean
   readonly tracing?: Tracing | undefined
@@ -39,6 +43,11 @@ export interface Observers {
   readonly way: Way
   /** Whether the known list of the server has the called tool. */
   isListed(call: Call, target: Target): boolean
+}
+
+/** Takes calls for the log of calls, at their end. */
+export interface CallObserver {
+  ended(call: EndedCall, entry: ReturnType<typeof callEntry>): void
 }
 
 /** The log field for the target that a call reached. Private to this file. */
@@ -73,12 +82,14 @@ function watching(observers: Observers, next: Handler): Handler {
   return async (given) => {
     const start = world.monotonic()
     const span = isLasting(given) ? undefined : observers.tracing?.received(given, observers.way)
-    const call = span?.call ?? given
+    const received = span?.call ?? given
+    const trail = observers.calls && new Trail()
+    const call = trail ? trailSlot.set(received, trail) : received
     try {
       const outcome = await next(call)
       const ending = endingOfCall(call, outcome, since(start))
       if (observers.log.isInfo !== false) observers.log.info('call', line(call, ending))
-      record(observers, call, ending)
+      record(observers, call, { ending, trail, outcome })
       span?.end(ending)
       return outcome
     } catch (thrown) {
@@ -87,7 +98,7 @@ function watching(observers: Observers, next: Handler): Handler {
       const fields = line(call, ending)
       if (error.code === 'SERVER_ERROR') observers.log.error('call', { ...fields, cause: stackOf(thrown) })
       else observers.log.info('call', fields)
-      record(observers, call, ending)
+      record(observers, call, { ending, trail })
       span?.end(ending, error)
       throw thrown
     }
@@ -111,9 +122,21 @@ export function observeTarget(observers: Observers, target: Target): Middleware 
   }
 }
 
-/** The middleware around the server: a span of its work; undefined if spans are off. */
+/** The middleware around the server: a span of its work; undefined if nobody observes it. */
 export function observeServer(observers: Observers, target: Target, way: Way): Middleware | undefined {
-  if (!observers.isTraced || isLasting(target)) return undefined
+  if (isLasting(target)) return undefined
+  const traced = observers.isTraced ? traceServer(observers, target, way) : undefined
+  if (!observers.calls) return traced
+  return (next) => {
+    const handle = traced?.(next) ?? next
+    return (call) => {
+      const trail = trailSlot.of(call)
+      return trail ? handle(call).finally(trail.begin('server')) : handle(call)
+    }
+  }
+}
+
+function traceServer(observers: Observers, target: Target, way: Way): Middleware {
   return (next) => async (call) => {
     const span = observers.tracing?.sent(call, target, way)
     if (!span) return next(call)
@@ -130,8 +153,11 @@ export function observeServer(observers: Observers, target: Target, way: Way): M
   }
 }
 
-function record(observers: Observers, call: Call, ending: Ending): void {
-  const { metrics, audit } = observers
+/** The end of a call, and what is known of its way. */
+type Ended = Pick<EndedCall, 'ending' | 'outcome'> & { readonly trail: Trail | undefined }
+
+function record(observers: Observers, call: Call, { ending, trail, outcome: returned }: Ended): void {
+  const { metrics, audit, calls } = observers
   const reached = reachedBy(call)
   const target = reached?.target ?? { method: call.method }
   const calledAs = calledAsSlot.of(call)
@@ -145,9 +171,20 @@ function record(observers: Observers, call: Call, ending: Ending): void {
   if (seconds !== undefined) metrics.mcp.served({ call, target, ending, way: observers.way, isListed })
   if (isRateLimit(ending.code)) metrics.rateLimited(target.upstream ?? '')
   if (isAuthFailure(ending.code)) metrics.refused(String(ending.code).toLowerCase())
-  if (audit && (isAudited(call.method) || isRefusal(ending.code))) {
-    audit.called(call, target.name === undefined ? call.target : target, ending)
-  }
+  if ((!audit && !trail) || !(isAudited(call.method) || isRefusal(ending.code))) return
+  const named = target.name === undefined ? call.target : target
+  audit?.called(call, named, ending)
+  // What the gateway reads for itself is no call of anybody.
+  if (!trail || call.internal === 'read') return
+  const ended = { call, target: named, ending, trail, outcome: returned }
+  calls?.ended(ended, callEntry(ended, factsOf(call)))
+}
+
+/** What features noted of a call. */
+function factsOf({ logFields }: Call): Record<string, unknown> {
+  const facts: Record<string, unknown> = {}
+  for (const [name, value] of logFields) if (name !== TARGET_FIELD) facts[name] = value
+  return facts
 }
 
 /** A subscription lasts as long as the client listens, so its duration is not observed. */
@@ -169,7 +206,7 @@ function reachedBy({ logFields }: Call): Reached | undefined {
 }
 
 function line(call: Call, { outcome, code, rpc, reason, ms }: Ending): Record<string, unknown> {
-  const { principal, client, logFields, meta, requestId, rpcId } = call
+  const { principal, client, meta, requestId, rpcId } = call
   const target = reachedBy(call)?.target
   const fields: Record<string, unknown> = {
     method: calledAsSlot.of(call) ?? call.method,
@@ -186,8 +223,7 @@ function line(call: Call, { outcome, code, rpc, reason, ms }: Ending): Record<st
   else if (code !== undefined) fields.code = code
   if (reason !== undefined) fields.reason = reason
   if (typeof meta.traceparent === 'string') fields.trace_id = meta.traceparent.slice(3, 35)
-  for (const [name, value] of logFields) if (name !== TARGET_FIELD) fields[name] = value
-  return fields
+  return Object.assign(fields, factsOf(call))
 }
 
 /** The maximum length of a JSON-RPC id in logs. */

@@ -9,7 +9,7 @@ import type { Anchors } from './audit/anchor.ts'
 import { isAuthFailure, isRateLimit } from './ending.ts'
 import type { OpenLog } from './log.ts'
 import { Metrics, type ObservedGateway } from './metrics.ts'
-import type { Observers } from './observe.ts'
+import type { CallObserver, Observers } from './observe.ts'
 import { Redactor, secretsOf } from '../core/text/redactor.ts'
 import { type MetricsExport, openMetricsExport } from './metrics-export.ts'
 import type { Way } from './operations.ts'
@@ -21,6 +21,8 @@ interface Observed extends ObservedGateway {
   isListed(call: Call, target: Target): boolean
   /** The store of audit log heads, in addition to the files; undefined for a store in memory. */
   anchors?(): Anchors | undefined
+  /** Takes calls for the log of calls, where that is on. */
+  readonly calls?: CallObserver
 }
 
 /** The observers of calls, by the current settings. */
@@ -33,6 +35,7 @@ export class Observing implements Observers {
   way: Way = { transport: 'tcp' }
   audit: Audit | undefined
   tracing: Tracing | undefined
+  readonly #calls: CallObserver | undefined
   readonly #configure: OpenLog['configure'] | undefined
   readonly #anchors: () => Anchors | undefined
   #settings: ObserveSettings | undefined
@@ -41,7 +44,8 @@ export class Observing implements Observers {
   #isServing = false
   #hasMetrics = true
 
-  constructor({ log, isListed, anchors = () => undefined, ...gateway }: Observed) {
+  constructor({ log, isListed, anchors = () => undefined, calls, ...gateway }: Observed) {
+    this.#calls = calls
     this.log = log
     this.isListed = isListed
     this.#anchors = anchors
@@ -51,7 +55,12 @@ export class Observing implements Observers {
   }
 
   get isQuiet(): boolean {
-    return !this.#hasMetrics && !this.audit && !this.tracing && this.log.isInfo === false
+    return !this.#hasMetrics && !this.audit && !this.calls && !this.tracing && this.log.isInfo === false
+  }
+
+  /** Only calls of clients are logged, not those of commands. */
+  get calls(): CallObserver | undefined {
+    return this.#isServing && this.#settings?.calls ? this.#calls : undefined
   }
 
   get isTraced(): boolean {

@@ -8,6 +8,7 @@ import { isObject } from '../../core/json/json.ts'
 import type { FromSchema } from '../../core/schema/from-schema.ts'
 import type {
   AuditSettings,
+  CallLogSettings,
   ObserveSettings,
   MetricsExportSettings,
   OtlpSettings,
@@ -127,6 +128,44 @@ const audit = {
   additionalProperties: false,
 } as const
 
+const calls = {
+  type: ['object', 'boolean'],
+  errorMessage: 'must be on, off, or a mapping such as { keep: arguments, for: 7d }',
+  description:
+    'The log of calls in the store, for the console and `gatehouse log`: who called which tool, how it ended, and how long it took. Default: on, without arguments and results. See [Console](console.md).',
+  properties: {
+    keep: {
+      enum: ['metadata', 'arguments', 'results'],
+      default: 'metadata',
+      errorMessage: 'must be metadata, arguments or results',
+      description:
+        'What is kept of each call: only its metadata, also its arguments, or arguments and results. Secrets are masked.',
+    },
+    for: { ...durationSchema, default: '7d', description: 'How long calls are kept.' },
+    max: {
+      type: 'integer',
+      minimum: 100,
+      maximum: 1_000_000,
+      default: 100_000,
+      errorMessage: 'must be a number from 100 to 1000000',
+      description: 'How many calls are kept; a store in memory keeps 10,000 at most.',
+    },
+    contents_for: {
+      ...durationSchema,
+      default: '24h',
+      description: 'How long arguments and results are kept.',
+    },
+    contents_max: {
+      ...sizeSchema,
+      'x-least': 1024 * 1024,
+      'x-most': 256 * 1024 * 1024,
+      default: '64MB',
+      description: 'How large all kept arguments and results are together.',
+    },
+  },
+  additionalProperties: false,
+} as const
+
 /** The JSON Schema of `observe`. */
 export const observeSchema = {
   type: 'object',
@@ -138,6 +177,7 @@ export const observeSchema = {
     metrics_export: metricsExport,
     traces,
     audit,
+    calls,
     log: {
       type: 'object',
       default: {},
@@ -174,12 +214,30 @@ const MAX_SIZE = 100 * 1024 ** 2
 export function observeSettings(values: ObserveValues, context: ObserveContext): ObserveSettings {
   const { metrics, log } = values
   const audit = auditSettings(values.audit, context)
+  const callLog = callLogSettings(values.calls)
   return {
     metrics,
+    ...(callLog && { calls: callLog }),
     ...(log.level !== undefined && { logLevel: log.level }),
     ...(audit && { audit }),
   }
 }
+
+function callLogSettings(calls: ObserveValues['calls'] = true): CallLogSettings | undefined {
+  if (calls === false) return undefined
+  const values = calls === true ? defaultCalls : calls
+  const { keep, for: ttl, max, contents_for: contentTtl, contents_max: maxContentBytes } = values
+  return { keep, ttl, maxCalls: max, contentTtl, maxContentBytes }
+}
+
+const DAY_MS = 86_400_000
+const defaultCalls = {
+  keep: 'metadata',
+  for: 7 * DAY_MS,
+  max: 100_000,
+  contents_for: DAY_MS,
+  contents_max: 64 * 1024 ** 2,
+} as const
 
 function auditSettings(audit: ObserveValues['audit'], context: ObserveContext): AuditSettings | undefined {
   const { profile, file, directory } = context

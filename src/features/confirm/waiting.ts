@@ -2,7 +2,7 @@
  * Calls that wait for a decision on a page; the store is polled for all of them at once. A call waits as long as its client
  * does, and never runs without it: if the client leaves, the approval stays for the next equal call.
  */
-import { awaitsApprovalSlot, deadlineSlot, deliverySlot, detachedSlot } from '../../core/slot.ts'
+import { awaitsApprovalSlot, deadlineSlot, deliverySlot, detachedSlot, trailSlot } from '../../core/slot.ts'
 import { type Timer, world } from '../../core/world.ts'
 import { Payload } from '../../core/payload.ts'
 import type { Call } from '../../core/call.ts'
@@ -122,6 +122,7 @@ export class Waiting {
       !this.#held.fits(principal, bytesOf(call))
     if (isFull || timeout <= 0) return call
     const resumeDeadline = deadlineSlot.of(call)?.pause()
+    const decided = trailSlot.of(call)?.begin('people')
     awaitsApprovalSlot.of(call)?.(approval)
     const key = ++this.#last
     this.#held.change(principal, bytesOf(call))
@@ -144,6 +145,7 @@ export class Waiting {
       this.#held.change(principal, -bytesOf(call))
       if (this.#waiting.size === 0) this.#stop()
       resumeDeadline?.()
+      decided?.()
     }
   }
 

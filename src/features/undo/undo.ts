@@ -15,7 +15,7 @@ import { asCalled } from '../../core/judgement/call.ts'
 import { maskedArguments, displayCall, secretNames } from '../../core/masked-arguments.ts'
 import type { Payload } from '../../core/payload.ts'
 import { isStoreShared, type ToolSettings, settingOf } from '../../core/settings.ts'
-import { Slot } from '../../core/slot.ts'
+import { Slot, trailSlot } from '../../core/slot.ts'
 import { writtenArguments, referencesSlot } from '../../core/used-reference.ts'
 import {
   printExpression,
@@ -371,6 +371,7 @@ class UndoLog {
       ...(known?.states && { states: known.states }),
     }
     if (step) await this.#recordStep(action)
+    trailSlot.of(call)?.does(action.key)
     return { action, args, rule, snapshot }
   }
 
@@ -767,10 +768,8 @@ async function secretsOf(
   if (!rule || rule.kind === 'none') return own
   const undoing = rule.kind === 'call' ? [rule.call] : [rule.restore, ...(rule.absent ? [rule.absent] : [])]
   const names = undoing.map(async (expression) => {
-    const entry = await entryOf(
-      compensatingCall(call, { tool: expression.tool, arguments: {} }, context.upstream),
-      context.deps,
-    )
+    const called = { tool: expression.tool, arguments: {} }
+    const entry = await entryOf(compensatingCall(call, called, context.upstream), context.deps)
     return [...secretNames(entry?.definition.inputSchema), ...secretsPassedOn(expression, own)]
   })
   return [...new Set([...own, ...(await Promise.all(names)).flat()])]

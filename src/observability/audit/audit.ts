@@ -10,7 +10,7 @@ import { isoTime } from '../../core/time/waiting.ts'
 import { exactly } from '../../core/json/json.ts'
 import type { Log } from '../../core/log.ts'
 import type { AuditSettings } from '../../core/settings.ts'
-import { self } from '../../core/identity.ts'
+import { clientName, self } from '../../core/identity.ts'
 import { DRY_RUN } from '../../protocol/meta-keys.ts'
 import { isVendorRequest } from '../../protocol/methods.ts'
 import { Anchor, type Anchors } from './anchor.ts'
@@ -297,14 +297,6 @@ function canonicalText(value: unknown): string {
     // Too deeply nested to encode.
     return '"[deep]"'
   }
-}
-
-const NAME = 128
-
-function clientName(info: Fields = {}): string | undefined {
-  const { name, version } = info
-  if (typeof name !== 'string') return undefined
-  return (typeof version === 'string' ? `${name} ${version}` : name).slice(0, NAME)
 }
 
 function opened(settings: AuditSettings): AuditFile {
