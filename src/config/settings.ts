@@ -72,7 +72,11 @@ export function settle(values: Readonly<Record<string, unknown>>, origin: Origin
     auth: authSettings(values.auth),
     store: storeSettings(file.store, { ...origin, upstreams: file.upstreams }),
     observe: {
-      ...observeSettings(file.observe, { ...origin, profile: file.profile }),
+      ...observeSettings(file.observe, {
+        ...origin,
+        profile: file.profile,
+        isBare: values.features === 'none',
+      }),
       ...exportSettings(file.observe, origin.env),
     },
     metaTools: file.meta_tools === false ? 'off' : file.meta_tools,

@@ -132,7 +132,7 @@ const calls = {
   type: ['object', 'boolean'],
   errorMessage: 'must be on, off, or a mapping such as { keep: arguments, for: 7d }',
   description:
-    'The log of calls in the store, for the console and `gatehouse log`: who called which tool, how it ended, and how long it took. Default: on, without arguments and results. See [Console](console.md).',
+    'The log of calls in the store, for the console and `gatehouse log`: who called which tool, how it ended, and how long it took. Default: on, without arguments and results; off with `features: none`. See [Console](console.md).',
   properties: {
     keep: {
       enum: ['metadata', 'arguments', 'results'],
@@ -201,6 +201,8 @@ export type ObserveValues = FromSchema<typeof observeSchema>
 
 interface ObserveContext {
   readonly profile: 'open' | 'corporate'
+  /** Whether all features are off. */
+  readonly isBare?: boolean
   /** The configuration file, if there is one. */
   readonly file?: string
   /** The base of relative paths. */
@@ -214,7 +216,7 @@ const MAX_SIZE = 100 * 1024 ** 2
 export function observeSettings(values: ObserveValues, context: ObserveContext): ObserveSettings {
   const { metrics, log } = values
   const audit = auditSettings(values.audit, context)
-  const callLog = callLogSettings(values.calls)
+  const callLog = callLogSettings(values.calls ?? context.isBare !== true)
   return {
     metrics,
     ...(callLog && { calls: callLog }),
@@ -223,7 +225,7 @@ export function observeSettings(values: ObserveValues, context: ObserveContext):
   }
 }
 
-function callLogSettings(calls: ObserveValues['calls'] = true): CallLogSettings | undefined {
+function callLogSettings(calls: NonNullable<ObserveValues['calls']>): CallLogSettings | undefined {
   if (calls === false) return undefined
   const values = calls === true ? defaultCalls : calls
   const { keep, for: ttl, max, contents_for: contentTtl, contents_max: maxContentBytes } = values

@@ -1,0 +1,200 @@
+/** The first page of the console: what was called, newest first, with a search, and plots of rates and durations. */
+import type { CallEnd, LoggedCall } from '../../core/logged-call.ts'
+import type { CallLog, FoundCalls } from '../../records/call-log.ts'
+import { readQuery } from '../../records/call-query.ts'
+import { type CallRates, type CallSums, MINUTE_MS, seriesOf } from '../../records/call-rates.ts'
+import { GatewayError } from '../../core/error.ts'
+import type { ConsoleAnswer, ConsolePage, ConsoleRequest } from './console.ts'
+import { agoHtml, displayWord, html, type Html } from './html.ts'
+import { durationText, latencyPlot, ratePlot, summaryOf } from './plot.ts'
+
+/** What the pages about calls need of the gateway. */
+export interface TimelineOptions {
+  /** The log of calls; undefined where calls are not logged. */
+  calls(): CallLog | undefined
+  /** How many calls there were; undefined where calls are not logged. */
+  rates(): CallRates | undefined
+}
+
+/** How many calls are on one page. */
+const PAGE_CALLS = 100
+
+const HOUR_MS = 60 * MINUTE_MS
+/** The times that plots show, by name, and how many bars they have. */
+const ranges = {
+  '1h': { label: '1 hour', length: HOUR_MS, parts: 60 },
+  '24h': { label: '24 hours', length: 24 * HOUR_MS, parts: 96 },
+  '7d': { label: '7 days', length: 7 * 24 * HOUR_MS, parts: 168 },
+} as const
+type Range = keyof typeof ranges
+
+/** `/console`. */
+export function timelinePage(options: TimelineOptions): ConsolePage {
+  return {
+    path: '/console',
+    title: 'Timeline',
+    place: 'Timeline',
+    roles: ['viewer'],
+    topics: ['calls'],
+    width: 'wide',
+    answer: (request) => answer(request, options),
+  }
+}
+
+interface Timeline {
+  readonly query: string
+  /** What is wrong with the query. */
+  readonly problem?: string
+  readonly range: Range
+  readonly series: readonly CallSums[]
+  readonly found: FoundCalls
+  /** Whether it begins with older calls than the newest. */
+  readonly isLater: boolean
+}
+
+async function answer(
+  { query: given, now, root }: ConsoleRequest,
+  { calls, rates }: TimelineOptions,
+): Promise<ConsoleAnswer> {
+  const log = calls()
+  if (!log) return offAnswer
+  const query = given.get('q') ?? ''
+  const before = given.get('before') ?? undefined
+  const chosen = given.get('range') ?? ''
+  const range: Range = Object.hasOwn(ranges, chosen) ? (chosen as Range) : '1h'
+  const read = readQuery(query, now)
+  const isWrong = 'problem' in read
+  const [found, series] = await Promise.all([
+    isWrong ? { calls: [] } : log.search(read, PAGE_CALLS, before),
+    seriesFor(rates(), range, now),
+  ])
+  const timeline: Timeline = {
+    query,
+    ...(isWrong && { problem: read.problem }),
+    range,
+    series,
+    found,
+    isLater: before !== undefined,
+  }
+  return {
+    content: () => timelineHtml(timeline, root, now),
+    json: () => {
+      if (isWrong) throw new GatewayError('INVALID_INPUT', read.problem, { field: 'q' })
+      return { calls: found.calls.map(({ call }) => call), ...(found.next !== undefined && { next: found.next }) }
+    },
+    status: isWrong ? 400 : 200,
+  }
+}
+
+/** The sums of the parts of a range that ends now; `server` counts the calls of one server. */
+export async function seriesFor(
+  rates: CallRates | undefined,
+  range: Range,
+  now: number,
+  server?: string,
+): Promise<readonly CallSums[]> {
+  const { length, parts } = ranges[range]
+  const part = length / parts
+  const until = now - (now % part) + part
+  const from = until - length
+  return seriesOf((await rates?.since(from)) ?? [], { from, until, parts, server })
+}
+
+const offAnswer: ConsoleAnswer = {
+  content: () => html`<h1>Timeline</h1>
+    <p>Calls are not logged. To see them here, remove <code>calls: off</code> under <code>observe</code> in the configuration.</p>`,
+  json: () => ({ calls: [] }),
+}
+
+function timelineHtml(timeline: Timeline, root: string, now: number): Html {
+  const { query, problem, found, isLater } = timeline
+  return html`<h1>Timeline</h1>
+    ${!isLater && plotsHtml(timeline, root)}
+    <form class="search" role="search" method="get" action="${root}console">
+      <div>
+        <label for="q">Find calls</label>
+        <input id="q" name="q" type="search" maxlength="500" autocomplete="off" autocapitalize="none" spellcheck="false" value="${query}" aria-describedby="q-help"${problem !== undefined && html` aria-invalid="true"`} />
+      </div>
+      <button>Find</button>
+    </form>
+    ${problem !== undefined && html`<p class="notice" role="alert">${problem}</p>`}
+    <p id="q-help" class="size">
+      Words, and <code>tool:</code> <code>server:</code> <code>user:</code> <code>status:</code> (ok, failed, denied, asked)
+      <code>since:1h</code> <code>duration&gt;500ms</code>.
+      ${(['status:failed', 'status:denied', 'kind:write', 'duration>1s'] as const).map((each) => html`<a href="${root}console?q=${encodeURIComponent(each)}">${each}</a> `)}
+      ${query !== '' && html`<a href="${root}console">Show all</a>`}
+    </p>
+    ${callsHtml(timeline, root, now)}
+    ${
+      found.next !== undefined &&
+      html`<p><a class="button" rel="next" href="${root}console?${new URLSearchParams({ q: query, before: found.next }).toString()}">Older calls</a></p>`
+    }`
+}
+
+function plotsHtml({ range, series, query }: Timeline, root: string): Html {
+  const links = Object.entries(ranges).map(([name, { label }]) => {
+    const url = `${root}console?${new URLSearchParams({ q: query, range: name }).toString()}`
+    return html`<li><a href="${url}"${name === range && html` aria-current="true"`}>${label}</a></li>`
+  })
+  const { label } = ranges[range]
+  const summary = summaryOf(series)
+  return html`<section class="plots" aria-labelledby="rates" id="plots" data-live="calls">
+      <div class="row"><h2 id="rates">The last ${label}</h2><ul class="choices" aria-label="Time of the plots">${links}</ul></div>
+      <p>${summary}</p>
+      <div class="pair">
+        <figure>${ratePlot(series, `Calls in the last ${label}. ${summary}`)}<figcaption>Calls: <span class="key good">done</span> <span class="key held">denied</span> <span class="key bad">failed</span></figcaption></figure>
+        <figure>${latencyPlot(series, `Durations in the last ${label}. ${summary}`)}<figcaption>Durations: <span class="key median">half</span> <span class="key tail">95 %</span></figcaption></figure>
+      </div>
+    </section>`
+}
+
+/** Only the newest calls follow what happens: an older page stays as it is. */
+function callsHtml({ found, query, isLater }: Timeline, root: string, now: number): Html {
+  const title = isLater ? 'Older calls' : query === '' ? 'Calls' : 'Calls found'
+  const rows = found.calls.map(({ call }) => rowHtml(call, root, now))
+  const list =
+    rows.length === 0
+      ? html`<p>${query === '' ? 'No calls yet. They appear here as clients make them.' : 'No call matches.'}</p>`
+      : html`<ol class="calls">${rows}</ol>`
+  return html`<section aria-labelledby="calls-title"><h2 id="calls-title">${title}</h2>
+    <div id="calls"${!isLater && html` data-live="calls"`}>${list}</div></section>`
+}
+
+function rowHtml(call: LoggedCall, root: string, now: number): Html {
+  const { id, at, ms, end, code, who, client, in: sent, out = 0 } = call
+  return html`<li class="call ${end}">
+      <a id="call-${id}" href="${root}console/calls/${encodeURIComponent(id)}">${subjectHtml(call)}</a>
+      <span class="end">${endHtml(end)}${code !== undefined && html` <code>${code}</code>`}</span>
+      <span class="who-called">${displayWord(who)}${client !== undefined && html` · ${displayWord(client)}`}</span>
+      <span class="took">${durationText(ms)}</span>
+      <span class="bytes">${bytesText(sent + out)}</span>
+      <span class="when">${agoHtml(at, now)}</span>
+    </li>`
+}
+
+/** What was called: the tool and its server, or the method. */
+export function subjectHtml({ server, name, method }: LoggedCall): Html {
+  const what = name === undefined ? method : method === 'tools/call' ? name : `${method} ${name}`
+  return html`<code class="name">${displayWord(what)}</code>${server !== undefined && html` <span class="about">on ${displayWord(server)}</span>`}`
+}
+
+const words: Readonly<Record<CallEnd, string>> = {
+  ok: 'done',
+  failed: 'failed',
+  denied: 'denied',
+  asked: 'asked a person',
+  task: 'goes on as a task',
+  dry_run: 'dry run',
+}
+
+/** How a call ended, as a word with a mark. */
+export function endHtml(end: CallEnd): Html {
+  return html`<span class="mark end-${end}">${words[end]}</span>`
+}
+
+/** A size in bytes, in the unit that is read best. */
+export function bytesText(bytes: number): string {
+  if (bytes < 1024) return `${bytes} B`
+  if (bytes < 1024 ** 2) return `${Math.round(bytes / 102.4) / 10} KB`
+  return `${Math.round(bytes / 1024 ** 2 / 0.1) / 10} MB`
+}
