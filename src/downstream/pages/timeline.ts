@@ -65,7 +65,7 @@ async function answer(
   const read = readQuery(query, now)
   const isWrong = 'problem' in read
   const [found, series] = await Promise.all([
-    isWrong ? { calls: [] } : log.search(read, PAGE_CALLS, before),
+    isWrong ? none : log.search(read, PAGE_CALLS, before),
     seriesFor(rates(), range, now),
   ])
   const timeline: Timeline = {
@@ -85,6 +85,8 @@ async function answer(
     status: isWrong ? 400 : 200,
   }
 }
+
+const none: FoundCalls = { calls: [] }
 
 /** The sums of the parts of a range that ends now; `server` counts the calls of one server. */
 export async function seriesFor(
