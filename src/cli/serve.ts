@@ -18,7 +18,8 @@ import { checkPlaces, reportStartup, printProblems } from './check.ts'
 import type { Given } from './command.ts'
 import type { commands } from './commands.ts'
 import { type Io, write, writeError } from './io.ts'
-import { countText, type Output } from './output.ts'
+import { countText } from '../core/text/words.ts'
+import { type Output } from './output.ts'
 import { openGateway, readServed, type Source } from './source.ts'
 
 /** The time in-flight calls have to finish at shutdown, in milliseconds. */

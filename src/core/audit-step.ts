@@ -20,7 +20,7 @@ export interface ApprovalStep {
   readonly changed?: readonly string[]
 }
 
-/** An operator's command-line action on a transaction, an operation, a subscription, or kept data. */
+/** An operator's action on a transaction, an operation, a subscription, kept data, or a server. */
 export interface OrderStep {
   /** `undo` creates a transaction of its own for the compensations. */
   readonly order:
@@ -33,7 +33,13 @@ export interface OrderStep {
     | 'get'
     | 'put'
     | 'drop'
+    | 'restart'
+    | 'drain'
+    | 'undrain'
+    | 'doctor'
   readonly by: string
+  /** How the person was authenticated. Default: `command_line`. */
+  readonly via?: string
   /** Whether it overwrites what others changed since. */
   readonly force?: true
   /** The id of the transaction, the name of the operation, or the id of the subscription, and its caller. */
@@ -45,7 +51,12 @@ export interface OrderStep {
   readonly sha256?: string
   /** The id of the event that is delivered again. */
   readonly eventId?: string
-  readonly caller: string
+  /** The server. */
+  readonly upstream?: string
+  /** The caller of what it acts on; absent for a server. */
+  readonly caller?: string
+  /** The error with which it failed. */
+  readonly code?: string
 }
 
 /** A request that was refused before it became a call. */

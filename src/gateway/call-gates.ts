@@ -58,7 +58,9 @@ function configured(feature: string, { scopes, confirmation, undoing }: Inspecte
   if (feature === 'permissions')
     return scopes.length === 0 ? [] : [`needs ${scopes.map((group) => group.join(' or ')).join(', and ')}`]
   if (feature === 'confirm')
-    return [`${confirmation.when === 'never' ? 'asks nobody' : `asks ${confirmation.when.replaceAll('_', ' ')}`}: ${confirmation.why.join('; ')}`]
+    return [
+      `${confirmation.when === 'never' ? 'asks nobody' : `asks ${confirmation.when.replaceAll('_', ' ')}`}: ${confirmation.why.join('; ')}`,
+    ]
   if (feature === 'undo') return [`undo is ${undoing.how}`, ...undoing.why]
   return []
 }

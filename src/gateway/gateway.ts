@@ -10,7 +10,16 @@ import { world } from '../core/world.ts'
 import { HeldMemory } from '../core/holdings.ts'
 import { addConfirmPages } from '../downstream/pages/approvals.ts'
 import { anchorsIn } from '../observability/audit/anchor.ts'
-import { createOperator, isByCode } from '../downstream/pages/page-users.ts'
+import { addConsolePages, type ConsolePage, placesOf } from '../downstream/pages/console.ts'
+import { PageEntry } from '../downstream/pages/page-entry.ts'
+import {
+  createOperator,
+  hasRole,
+  isByCode,
+  operatorOf,
+  type PageUser,
+  pageUserNamed,
+} from '../downstream/pages/page-users.ts'
 import type { Principal } from '../core/principal.ts'
 import type { ResponseSink } from '../downstream/session/response-sink.ts'
 import { serveStateless } from '../downstream/stateless.ts'
@@ -38,12 +47,13 @@ import { type CommandCall, makeCommandCall } from './command-call.ts'
 import { offered, receiveHook } from './features.ts'
 import { frontPage } from './front-page.ts'
 import { CallJournal } from './call-journal.ts'
+import { callPages } from './call-pages.ts'
 import { inspect, type Inspected } from './inspect.ts'
 import { readiness } from '../observability/health.ts'
 import type { Audit } from '../observability/audit/audit.ts'
 import type { Observing } from '../observability/observing.ts'
 import { createObserving, timed } from './observers.ts'
-import { type Approval, Approvals } from '../records/approvals.ts'
+import { type Approval, Approvals, mayDecide } from '../records/approvals.ts'
 import { DeadLetters } from '../records/dead-letters.ts'
 import { referenceLevels } from '../records/references.ts'
 import { createMembership } from '../durable/members.ts'
@@ -118,6 +128,8 @@ export class Gateway {
   #hasStarted = false
   #versions = 0
   #codec: RequestStateCodec | undefined
+  /** How people enter the pages of the listener. */
+  #entry: PageEntry | undefined
 
   constructor(
     initial: Settings,
@@ -476,18 +488,49 @@ export class Gateway {
     return base && `${base.replace(/\/$/, '')}${path}`
   }
 
-  #addPages(...[app, enter, bodies]: Parameters<AddPages>): void {
-    addConfirmPages(app, enter, {
-      store: () => this.#process.store,
+  #addPages(...[app, authenticate, bodies, closing]: Parameters<AddPages>): void {
+    const store = (): Store => this.#process.store
+    const pages: readonly ConsolePage[] = callPages({
+      journal: this.#journal,
+      store,
+      gateway: this,
+      url: (path) => this.#pageUrl(path) ?? path,
+    })
+    const entry = new PageEntry(authenticate, {
+      store,
       settings: () => this.settings,
       bodies,
       operator: this.#operator,
       signInLink: this.#pageSignIn.link,
-      onDecided: this.#observing.decided,
-      inputSchema: (upstream, tool) => this.#inputSchema(upstream, tool),
+      places: placesOf(pages),
+      needs: (user) => this.#needs(user),
       log: this.#log,
       now: world.now,
     })
+    this.#entry = entry
+    app.notFound((context) => entry.notFound(context))
+    addConfirmPages(app, entry, {
+      store,
+      onDecided: this.#observing.decided,
+      inputSchema: (upstream, tool) => this.#inputSchema(upstream, tool),
+      now: world.now,
+    })
+    const topics = {
+      calls: async () => (await this.#journal.calls?.end()) ?? '',
+      needs: async () => (await this.#pendingApprovals())?.map(({ id }) => id).join() ?? '',
+    }
+    addConsolePages(app, entry, {
+      pages,
+      live: { topics, closing },
+      onAction: this.#observing.ordered,
+      now: world.now,
+    })
+  }
+
+  /** How many things need a page user; undefined if the store does not respond. */
+  async #needs(user: PageUser): Promise<number | undefined> {
+    if (!hasRole(user, 'approver')) return 0
+    return (await this.#pendingApprovals())?.filter((each) => mayDecide(each, user)).length
   }
 
   /** The input schema of a tool, if its server lists it in time. */
@@ -506,6 +549,11 @@ export class Gateway {
       base: (this.#pageUrl('') ?? '').replace(/\/$/, ''),
       signInLink: this.#pageSignIn.link,
       pendingApprovals: () => this.#pendingApprovals(),
+      userOf: ({ principal, cookies }) =>
+        isByCode(this.settings.auth)
+          ? operatorOf(cookies, this.#operator)
+          : principal && pageUserNamed(principal, this.settings.auth),
+      frameOf: async (user) => (await this.#entry?.readerOf(user)) ?? { places: [] },
     })
   }
 }

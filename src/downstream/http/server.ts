@@ -92,18 +92,22 @@ export interface Listener {
 
 type Env = { Bindings: HttpBindings }
 
-/** Adds pages of other modules; `authenticate` returns the principal of a request. */
+/**
+ * Adds pages of other modules; `authenticate` returns the principal of a request, and `closing` is aborted when the listener
+ * accepts nothing more.
+ */
 export type AddPages = (
   app: Hono<Env>,
   authenticate: (context: Context<Env>) => Promise<Principal>,
   bodies: Bodies,
+  closing: AbortSignal,
 ) => void
 
 /** Listens for clients over HTTP. @throws the system error if the address is not available */
 export async function listenHttp(options: Options): Promise<Listener> {
   const { runtime, handle, pageSignIn, seal, held = new HeldMemory(), store, onRefused, meter, log } = options
   const { listen } = runtime()
-  const life: Life = { port: listen.port, isClosing: false }
+  const life: Life = { port: listen.port, isClosing: false, closing: new AbortController() }
   const ticker = new Ticker()
   const arrivals = new Arrivals()
   const bodies = new Bodies(arrivals)
@@ -128,12 +132,14 @@ export async function listenHttp(options: Options): Promise<Listener> {
     url: ownUrl(listen.host, life.port),
     drain: async (patience) => {
       life.isClosing = true
+      life.closing.abort()
       server.close()
       const until = Date.now() + patience
       while ((front.isBusy || sse.isBusy || transfers.isAny) && Date.now() < until) await wait(20)
     },
     close: async () => {
       life.isClosing = true
+      life.closing.abort()
       await Promise.all([front.sessions.close(), sse.close()])
       await ended(server)
       ticker.close()
@@ -146,6 +152,7 @@ interface Life {
   /** The port of the listener, once it is bound. */
   port: number
   isClosing: boolean
+  readonly closing: AbortController
 }
 
 const timeouts = {
@@ -226,10 +233,10 @@ function createRoutes(options: Routing): Hono<Env> {
   if (receive) addHooks(app, { edge, receive, onRefused, log })
   addCalls(app, { edge, handle, guarded })
   addByteRoutes(app, { edge, handle, guarded, pageSignIn, transfers: options.transfers })
-  options.addPages?.(app, authenticate, options.bodies)
+  app.notFound((context) => context.json({ error: 'Not found. The MCP endpoint is /mcp.' }, 404))
+  options.addPages?.(app, authenticate, options.bodies, options.life.closing.signal)
   addFrontPage(app, { ...options, authenticate, signedIn })
   addDocuments(app, { edge, handle, guarded })
-  app.notFound((context) => context.json({ error: 'Not found. The MCP endpoint is /mcp.' }, 404))
   return app
 }
 

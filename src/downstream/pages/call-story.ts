@@ -29,7 +29,7 @@ export interface ActionState {
 }
 
 /** A call of a tool that can be made again. */
-export interface ToolCall {
+interface ToolCall {
   readonly tool: string
   /** Undefined if they are not kept. */
   readonly arguments: Readonly<Record<string, unknown>> | undefined
@@ -79,7 +79,10 @@ async function answer({ params, root }: ConsoleRequest, options: CallStoryOption
     key === undefined ? undefined : options.action(key),
   ])
   const story: Story = { call, content, gates, action, copies: await copiesOf(call, content, options) }
-  return { content: () => storyHtml(story, root), json: () => ({ ...call, content, gates, undo: action?.text }) }
+  return {
+    content: () => storyHtml(story, root),
+    json: () => ({ ...call, content, gates, undo: action?.text }),
+  }
 }
 
 function storyHtml(story: Story, root: string): Html {
@@ -172,9 +175,13 @@ function relatedHtml({ call, action }: Story, root: string): Html | false {
       html`<dt>Transaction</dt><dd><a href="${root}console?q=${encodeURIComponent(`"${transaction}"`)}">${displayWord(transaction)}</a></dd>`,
     typeof approval === 'string' &&
       html`<dt>Approval</dt><dd><a href="${root}confirm/${encodeURIComponent(approval)}">${displayWord(approval)}</a></dd>`,
-    call.action !== undefined && html`<dt>Undo</dt><dd>${action?.text ?? 'The gateway does not know the action any more.'}</dd>`,
+    call.action !== undefined &&
+      html`<dt>Undo</dt><dd>${action?.text ?? 'The gateway does not know the action any more.'}</dd>`,
   ].filter((row) => row !== false)
-  return rows.length > 0 && html`<section aria-labelledby="related"><h2 id="related">What belongs to it</h2><dl>${rows}</dl></section>`
+  return (
+    rows.length > 0 &&
+    html`<section aria-labelledby="related"><h2 id="related">What belongs to it</h2><dl>${rows}</dl></section>`
+  )
 }
 
 function copiesHtml({ content, copies }: Story): Html | false {

@@ -8,8 +8,8 @@ const HEIGHT = 120
 const GAP = 1
 
 /** The shares of calls whose longest durations are shown. */
-export const MEDIAN = 0.5
-export const TAIL = 0.95
+const MEDIAN = 0.5
+const TAIL = 0.95
 
 /** Bars of calls in equal parts of a time, oldest first: those that succeeded, were denied and failed above each other. */
 export function ratePlot(series: readonly CallSums[], label: string): Html {
@@ -35,8 +35,14 @@ export function ratePlot(series: readonly CallSums[], label: string): Html {
 export function latencyPlot(series: readonly CallSums[], label: string): Html {
   const longest = Math.max(10, ...series.map((sums) => quantile(sums, TAIL) ?? 0))
   const width = WIDTH / series.length
-  const yOf = (ms: number): number => HEIGHT - (Math.log10(Math.max(1, ms)) / Math.log10(longest)) * (HEIGHT - 4) - 2
-  const lines = ([['tail', TAIL], ['median', MEDIAN]] as const).map(([kind, share]) => {
+  const yOf = (ms: number): number =>
+    HEIGHT - (Math.log10(Math.max(1, ms)) / Math.log10(longest)) * (HEIGHT - 4) - 2
+  const lines = (
+    [
+      ['tail', TAIL],
+      ['median', MEDIAN],
+    ] as const
+  ).map(([kind, share]) => {
     // Without calls there is no duration, and the line has a gap.
     const runs: string[][] = [[]]
     for (const [index, sums] of series.entries()) {
@@ -78,12 +84,20 @@ export function waterfall(bars: readonly Bar[], total: number, label: string): H
   const scale = WIDTH / Math.max(total, 0.01)
   const height = 22
   const rows = bars.map(({ kind, start, ms }, index) =>
-    rect(kind, { x: start * scale, y: index * height + 3, width: Math.max(2, ms * scale), height: height - 6 }),
+    rect(kind, {
+      x: start * scale,
+      y: index * height + 3,
+      width: Math.max(2, ms * scale),
+      height: height - 6,
+    }),
   )
   return svg(label, rows.join(''), bars.length * height)
 }
 
-function rect(kind: string, at: { readonly x: number; readonly y: number; readonly width: number; readonly height: number }): string {
+function rect(
+  kind: string,
+  at: { readonly x: number; readonly y: number; readonly width: number; readonly height: number },
+): string {
   const places = Object.entries(at).map(([name, value]) => `${name}="${round(value)}"`)
   return `<rect class="${kind}" ${places.join(' ')}/>`
 }

@@ -80,7 +80,10 @@ async function answer(
     content: () => timelineHtml(timeline, root, now),
     json: () => {
       if (isWrong) throw new GatewayError('INVALID_INPUT', read.problem, { field: 'q' })
-      return { calls: found.calls.map(({ call }) => call), ...(found.next !== undefined && { next: found.next }) }
+      return {
+        calls: found.calls.map(({ call }) => call),
+        ...(found.next !== undefined && { next: found.next }),
+      }
     },
     status: isWrong ? 400 : 200,
   }
