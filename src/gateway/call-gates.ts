@@ -32,9 +32,10 @@ export function gatesOf(
   chain: readonly { readonly feature: string }[],
   inspected: Inspected | undefined,
 ): readonly Gate[] {
-  const end = chain.findIndex(({ feature }) => feature === call.layer)
+  const end = call.layer === undefined ? lastReached(call, chain.length) : indexOf(call.layer, chain)
   return chain.map(({ feature }, index) => {
-    const outcome = end === -1 || index < end ? 'passed' : index === end ? 'ended' : 'not_reached'
+    const outcome =
+      index < end ? 'passed' : index === end && call.layer !== undefined ? 'ended' : 'not_reached'
     const reasons = outcome === 'not_reached' ? [] : reasonsOf(call, feature, inspected)
     return {
       feature,
@@ -43,6 +44,17 @@ export function gatesOf(
       reasons: outcome === 'ended' && call.reason !== undefined ? [call.reason, ...reasons] : reasons,
     }
   })
+}
+
+/** Without a feature that ended it, a call passed all of them, or it was refused before the first one. */
+function lastReached({ end, spans }: LoggedCall, count: number): number {
+  const isServed = Array.isArray(spans) || end === 'ok' || end === 'task' || end === 'dry_run'
+  return isServed ? count : 0
+}
+
+/** The configuration may have changed since: then it is not known which features the call passed. */
+function indexOf(layer: string, chain: readonly { readonly feature: string }[]): number {
+  return chain.findIndex(({ feature }) => feature === layer)
 }
 
 function reasonsOf(call: LoggedCall, feature: string, inspected: Inspected | undefined): readonly string[] {
@@ -67,7 +79,9 @@ function configured(feature: string, { scopes, confirmation, undoing }: Inspecte
 
 function aboutOf(feature: string): string {
   const { description } = featureSchemas.find(({ name }) => name === feature)?.schema ?? {}
-  return typeof description === 'string' ? (/^.*?\.(?= |$)/s.exec(description)?.[0] ?? description) : ''
+  if (typeof description !== 'string') return ''
+  const [sentence = description] = /^.*?\.(?= |$)/s.exec(description) ?? []
+  return sentence.replaceAll('`', '')
 }
 
 function textOf(value: unknown): string {

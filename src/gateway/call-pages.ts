@@ -5,7 +5,7 @@ import type { Settings } from '../core/settings.ts'
 import { ifAnswered } from '../core/time/waiting.ts'
 import { type ActionState, callPage, type Gate } from '../downstream/pages/call-story.ts'
 import type { ConsolePage } from '../downstream/pages/console.ts'
-import { timelinePage } from '../downstream/pages/timeline.ts'
+import { timelinePage, type TimelineOptions } from '../downstream/pages/timeline.ts'
 import { Actions } from '../records/actions.ts'
 import type { Store } from '../store/store.ts'
 import { gatesOf } from './call-gates.ts'
@@ -24,7 +24,7 @@ interface Explained {
   inspect(upstream: string, tool: string): Promise<Inspected | undefined>
 }
 
-interface CallPages {
+interface CallPages extends Pick<TimelineOptions, 'overview'> {
   readonly journal: CallJournal
   store(): Store
   readonly gateway: Explained
@@ -33,10 +33,10 @@ interface CallPages {
 }
 
 /** The timeline, and the story of each call. */
-export function callPages({ journal, store, gateway, url }: CallPages): readonly ConsolePage[] {
+export function callPages({ journal, store, gateway, url, overview }: CallPages): readonly ConsolePage[] {
   const logs = { calls: () => journal.calls, rates: () => journal.rates }
   return [
-    timelinePage(logs),
+    timelinePage({ ...logs, overview }),
     callPage({
       ...logs,
       gates: (call) => gatesFor(call, gateway),

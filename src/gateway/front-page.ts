@@ -132,7 +132,8 @@ async function panelOf(
     : undefined
 }
 
-function stateOf({ problem, revision }: Status): ServerRow['state'] {
+/** The state of a server as one word. */
+export function stateOf({ problem, revision }: Status): ServerRow['state'] {
   if (problem !== undefined) return 'unavailable'
   return revision === undefined ? 'starting' : 'ready'
 }

@@ -43,9 +43,10 @@ import { isOwnOrigin } from '../downstream/http/origin.ts'
 import { type AddPages, type Listener, listenHttp } from '../downstream/http/server.ts'
 import { serveStdio } from '../downstream/stdio.ts'
 import type { Reader } from '../downstream/pages/front-page.ts'
+import type { Overview } from '../downstream/pages/timeline.ts'
 import { type CommandCall, makeCommandCall } from './command-call.ts'
 import { offered, receiveHook } from './features.ts'
-import { frontPage } from './front-page.ts'
+import { frontPage, stateOf } from './front-page.ts'
 import { CallJournal } from './call-journal.ts'
 import { callPages } from './call-pages.ts'
 import { inspect, type Inspected } from './inspect.ts'
@@ -495,6 +496,7 @@ export class Gateway {
       store,
       gateway: this,
       url: (path) => this.#pageUrl(path) ?? path,
+      overview: (user) => this.#overview(user),
     })
     const entry = new PageEntry(authenticate, {
       store,
@@ -517,6 +519,7 @@ export class Gateway {
     })
     const topics = {
       calls: async () => (await this.#journal.calls?.end()) ?? '',
+      overview: () => [...this.statuses].map(([name, status]) => `${name} ${stateOf(status)}`).join(),
       needs: async () => (await this.#pendingApprovals())?.map(({ id }) => id).join() ?? '',
     }
     addConsolePages(app, entry, {
@@ -525,6 +528,13 @@ export class Gateway {
       onAction: this.#observing.ordered,
       now: world.now,
     })
+  }
+
+  async #overview(user: PageUser): Promise<Overview> {
+    const servers = [...this.statuses].map(([name, status]) => {
+      return { name, state: stateOf(status), problem: status.problem }
+    })
+    return { needs: await this.#needs(user), servers }
   }
 
   /** How many things need a page user; undefined if the store does not respond. */

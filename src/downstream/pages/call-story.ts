@@ -11,7 +11,7 @@ import type { CallContent } from '../../records/call-log.ts'
 import type { ConsoleAnswer, ConsolePage, ConsoleRequest } from './console.ts'
 import { displayJson, displayWord, html, type Html, linesHtml, timeHtml } from './html.ts'
 import { type Bar, durationText, waterfall } from './plot.ts'
-import { bytesText, endHtml, subjectHtml, type TimelineOptions } from './timeline.ts'
+import { bytesText, endHtml, subjectHtml, type CallLogs } from './timeline.ts'
 
 /** A feature that a call passed, that ended it, or that it did not reach. */
 export interface Gate {
@@ -36,7 +36,7 @@ interface ToolCall {
   readonly isError: boolean
 }
 
-export interface CallStoryOptions extends TimelineOptions {
+export interface CallStoryOptions extends CallLogs {
   /** The gates of a call, by the present configuration. */
   gates(call: LoggedCall): Promise<readonly Gate[]>
   /** What became of an action; undefined if it is not known any more. */

@@ -120,7 +120,8 @@ export function addConsolePages(
         }),
       ),
     )
-    if (page.actions) app.post(page.path, entry.guarded(area, actionOf(page, entry, options)))
+    // Also of pages without actions: the code is posted to the page that was asked for.
+    app.post(page.path, entry.guarded(area, actionOf(page, entry, options)))
   }
   if (!pages.some(({ path }) => path === '/console')) app.get('/console', toFirstPlace(entry, pages))
 }

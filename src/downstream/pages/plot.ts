@@ -33,10 +33,10 @@ export function ratePlot(series: readonly CallSums[], label: string): Html {
 
 /** Lines of the median and of the tail of durations in equal parts of a time, on a logarithmic scale. */
 export function latencyPlot(series: readonly CallSums[], label: string): Html {
-  const longest = Math.max(10, ...series.map((sums) => quantile(sums, TAIL) ?? 0))
+  const most = longest(series)
   const width = WIDTH / series.length
   const yOf = (ms: number): number =>
-    HEIGHT - (Math.log10(Math.max(1, ms)) / Math.log10(longest)) * (HEIGHT - 4) - 2
+    HEIGHT - (Math.log10(Math.max(1, ms)) / Math.log10(most)) * (HEIGHT - 4) - 2
   const lines = (
     [
       ['tail', TAIL],
@@ -53,6 +53,11 @@ export function latencyPlot(series: readonly CallSums[], label: string): Html {
     return runs.map((points) => lineOf(kind, points)).join('')
   })
   return svg(label, lines.join(''))
+}
+
+/** What the top of the plot of durations stands for, in milliseconds. */
+export function longest(series: readonly CallSums[]): number {
+  return Math.max(10, ...series.map((sums) => quantile(sums, TAIL) ?? 0))
 }
 
 /** Calls, failures, refusals and durations of a time in words. */

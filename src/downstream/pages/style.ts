@@ -21,6 +21,7 @@ body { font: 1rem/1.5 system-ui, sans-serif; margin: 0; background: var(--back);
 .wide .bar, .wide main, .wide .foot { max-width: 74rem }
 main { padding-top: 1.5rem; padding-bottom: 2rem }
 h1 { font-size: 1.625rem; line-height: 1.25; margin: 0 0 .75rem; letter-spacing: -.01em }
+h1 code { font-size: inherit }
 h2 { font-size: 1.25rem; line-height: 1.3; margin: 2rem 0 .75rem }
 h3 { font-size: 1.0625rem; margin: 0 }
 h4 { font-size: .9375rem; color: var(--faint); font-weight: 600; margin: 1rem 0 .25rem }
@@ -142,6 +143,16 @@ summary { cursor: pointer }
 .states li { display: flex; flex-wrap: wrap; gap: 0 .75rem; border-top: 1px solid var(--line); padding: .5rem 0 }
 .states code { flex-basis: 100%; color: var(--faint) }
 
+.cards { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 16rem), 1fr)) }
+.card { border: 1px solid var(--line); border-radius: .75rem; padding: .75rem 1rem }
+.card h2 { color: var(--faint); font-size: .9375rem; margin: 0 }
+.card p { margin: .25rem 0 0 }
+.card ul { list-style: none; margin: .25rem 0 0; padding: 0 }
+.card .about { display: block; font-size: .9375rem }
+.card.asks { border-color: var(--asked); background: var(--asked-back) }
+.card.ill { border-color: var(--destructive) }
+.card.stopped { border-color: var(--destructive); background: var(--destructive-back) }
+
 .search { display: flex; flex-wrap: wrap; align-items: end; gap: .5rem; margin: 1rem 0 0 }
 .search div { flex: 1 1 14rem }
 .search label { margin-top: 0 }
@@ -191,6 +202,7 @@ figcaption { color: var(--faint); display: flex; flex-wrap: wrap; font-size: .93
 .console details[open] { padding-bottom: .75rem }
 
 @media (max-width: 48rem) {
+  .plot { height: 4.5rem }
   .call { grid-template-columns: minmax(0, 1fr) auto auto; gap: .125rem .75rem }
   .call > a { grid-column: 1 / -1 }
   .call .end { grid-column: 1 / -1 }

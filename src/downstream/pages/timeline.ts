@@ -5,15 +5,34 @@ import { readQuery } from '../../records/call-query.ts'
 import { type CallRates, type CallSums, MINUTE_MS, seriesOf } from '../../records/call-rates.ts'
 import { GatewayError } from '../../core/error.ts'
 import type { ConsoleAnswer, ConsolePage, ConsoleRequest } from './console.ts'
+import type { PageUser } from './page-users.ts'
 import { agoHtml, displayWord, html, type Html } from './html.ts'
-import { durationText, latencyPlot, ratePlot, summaryOf } from './plot.ts'
+import { durationText, latencyPlot, longest, ratePlot, summaryOf } from './plot.ts'
 
 /** What the pages about calls need of the gateway. */
-export interface TimelineOptions {
+export interface CallLogs {
   /** The log of calls; undefined where calls are not logged. */
   calls(): CallLog | undefined
   /** How many calls there were; undefined where calls are not logged. */
   rates(): CallRates | undefined
+}
+
+/** What an owner has to know first. */
+export interface Overview {
+  /** How many things need the reader; undefined if that is not known. */
+  readonly needs: number | undefined
+  readonly servers: readonly ServerState[]
+}
+
+interface ServerState {
+  readonly name: string
+  readonly state: 'ready' | 'starting' | 'unavailable'
+  /** Why it is unavailable. */
+  readonly problem?: string | undefined
+}
+
+export interface TimelineOptions extends CallLogs {
+  overview(user: PageUser): Promise<Overview>
 }
 
 /** How many calls are on one page. */
@@ -22,9 +41,9 @@ const PAGE_CALLS = 100
 const HOUR_MS = 60 * MINUTE_MS
 /** The times that plots show, by name, and how many bars they have. */
 const ranges = {
-  '1h': { label: '1 hour', length: HOUR_MS, parts: 60 },
-  '24h': { label: '24 hours', length: 24 * HOUR_MS, parts: 96 },
-  '7d': { label: '7 days', length: 7 * 24 * HOUR_MS, parts: 168 },
+  '1h': { label: 'Last hour', length: HOUR_MS, parts: 60, part: 'a minute' },
+  '24h': { label: 'Last 24 hours', length: 24 * HOUR_MS, parts: 96, part: 'in 15 minutes' },
+  '7d': { label: 'Last 7 days', length: 7 * 24 * HOUR_MS, parts: 168, part: 'an hour' },
 } as const
 type Range = keyof typeof ranges
 
@@ -35,13 +54,14 @@ export function timelinePage(options: TimelineOptions): ConsolePage {
     title: 'Timeline',
     place: 'Timeline',
     roles: ['viewer'],
-    topics: ['calls'],
+    topics: ['calls', 'overview'],
     width: 'wide',
     answer: (request) => answer(request, options),
   }
 }
 
 interface Timeline {
+  readonly overview: Overview
   readonly query: string
   /** What is wrong with the query. */
   readonly problem?: string
@@ -53,8 +73,8 @@ interface Timeline {
 }
 
 async function answer(
-  { query: given, now, root }: ConsoleRequest,
-  { calls, rates }: TimelineOptions,
+  { query: given, now, root, user }: ConsoleRequest,
+  { calls, rates, overview }: TimelineOptions,
 ): Promise<ConsoleAnswer> {
   const log = calls()
   if (!log) return offAnswer
@@ -64,11 +84,13 @@ async function answer(
   const range: Range = Object.hasOwn(ranges, chosen) ? (chosen as Range) : '1h'
   const read = readQuery(query, now)
   const isWrong = 'problem' in read
-  const [found, series] = await Promise.all([
+  const [found, series, state] = await Promise.all([
     isWrong ? none : log.search(read, PAGE_CALLS, before),
     seriesFor(rates(), range, now),
+    overview(user),
   ])
   const timeline: Timeline = {
+    overview: state,
     query,
     ...(isWrong && { problem: read.problem }),
     range,
@@ -114,7 +136,7 @@ const offAnswer: ConsoleAnswer = {
 function timelineHtml(timeline: Timeline, root: string, now: number): Html {
   const { query, problem, found, isLater } = timeline
   return html`<h1>Timeline</h1>
-    ${!isLater && plotsHtml(timeline, root)}
+    ${!isLater && html`${overviewHtml(timeline.overview, root)}${plotsHtml(timeline, root)}`}
     <form class="search" role="search" method="get" action="${root}console">
       <div>
         <label for="q">Find calls</label>
@@ -136,19 +158,41 @@ function timelineHtml(timeline: Timeline, root: string, now: number): Html {
     }`
 }
 
+/** What needs the reader, and which server is not well. */
+function overviewHtml({ needs, servers }: Overview, root: string): Html {
+  const ill = servers.filter(({ state }) => state !== 'ready')
+  const waiting =
+    needs === undefined
+      ? html`It is not known: the store does not respond.`
+      : needs === 0
+        ? html`Nothing waits for you.`
+        : html`<a href="${root}console/needs"><strong>${needs}</strong> ${needs === 1 ? 'thing waits' : 'things wait'} for you</a>`
+  return html`<div class="cards" id="overview" data-live="overview needs">
+      <section class="card${needs !== undefined && needs > 0 && ' asks'}" aria-labelledby="card-needs"><h2 id="card-needs">Needs you</h2><p>${waiting}</p></section>
+      <section class="card${ill.length > 0 && ' ill'}" aria-labelledby="card-servers"><h2 id="card-servers">Servers</h2>
+        <p><a href="${root}console/servers">${servers.length - ill.length} of ${servers.length} ready</a></p>
+        ${ill.length > 0 && html`<ul>${ill.map((server) => serverHtml(server, root))}</ul>`}</section>
+    </div>`
+}
+
+function serverHtml({ name, state, problem }: ServerState, root: string): Html {
+  return html`<li><a href="${root}console/servers/${encodeURIComponent(name)}">${displayWord(name)}</a> <span class="state ${state}">${state}</span>${problem !== undefined && html`<span class="about">${problem}</span>`}</li>`
+}
+
 function plotsHtml({ range, series, query }: Timeline, root: string): Html {
   const links = Object.entries(ranges).map(([name, { label }]) => {
     const url = `${root}console?${new URLSearchParams({ q: query, range: name }).toString()}`
     return html`<li><a href="${url}"${name === range && html` aria-current="true"`}>${label}</a></li>`
   })
-  const { label } = ranges[range]
+  const { label, part } = ranges[range]
   const summary = summaryOf(series)
+  const most = Math.max(0, ...series.map(({ calls }) => calls))
   return html`<section class="plots" aria-labelledby="rates" id="plots" data-live="calls">
-      <div class="row"><h2 id="rates">The last ${label}</h2><ul class="choices" aria-label="Time of the plots">${links}</ul></div>
+      <div class="row"><h2 id="rates">${label}</h2><ul class="choices" aria-label="Time of the plots">${links}</ul></div>
       <p>${summary}</p>
       <div class="pair">
-        <figure>${ratePlot(series, `Calls in the last ${label}. ${summary}`)}<figcaption>Calls: <span class="key good">done</span> <span class="key held">denied</span> <span class="key bad">failed</span></figcaption></figure>
-        <figure>${latencyPlot(series, `Durations in the last ${label}. ${summary}`)}<figcaption>Durations: <span class="key median">half</span> <span class="key tail">95 %</span></figcaption></figure>
+        <figure>${ratePlot(series, `${label}: calls. ${summary}`)}<figcaption><span>Calls, at most ${most} ${part}:</span> <span class="key good">done</span> <span class="key held">denied</span> <span class="key bad">failed</span></figcaption></figure>
+        <figure>${latencyPlot(series, `${label}: durations. ${summary}`)}<figcaption><span>Durations, up to ${durationText(longest(series))}:</span> <span class="key median">half of the calls</span> <span class="key tail">95 %</span></figcaption></figure>
       </div>
     </section>`
 }
