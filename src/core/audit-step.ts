@@ -20,7 +20,7 @@ export interface ApprovalStep {
   readonly changed?: readonly string[]
 }
 
-/** An operator's command-line action on a transaction, an operation, a subscription, or kept data. */
+/** An operator's action on a transaction, an operation, a subscription, kept data, or all writes. */
 export interface OrderStep {
   /** `undo` creates a transaction of its own for the compensations. */
   readonly order:
@@ -33,7 +33,14 @@ export interface OrderStep {
     | 'get'
     | 'put'
     | 'drop'
+    | 'pause'
+    | 'resume'
   readonly by: string
+  /** Where the operator acted; `command_line` if absent. */
+  readonly via?: string
+  readonly reason?: string
+  /** When the pause of writes ends by itself, in milliseconds since 1970. */
+  readonly until?: number
   /** Whether it overwrites what others changed since. */
   readonly force?: true
   /** The id of the transaction, the name of the operation, or the id of the subscription, and its caller. */
@@ -45,7 +52,8 @@ export interface OrderStep {
   readonly sha256?: string
   /** The id of the event that is delivered again. */
   readonly eventId?: string
-  readonly caller: string
+  /** Absent if it concerns all callers. */
+  readonly caller?: string
 }
 
 /** A request that was refused before it became a call. */

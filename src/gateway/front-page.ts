@@ -7,13 +7,14 @@ import { isProtected } from '../core/auth-settings.ts'
 import type { Principal } from '../core/principal.ts'
 import { self } from '../core/identity.ts'
 import { onlyServer, type Settings, type UpstreamSettings } from '../core/settings.ts'
-import { within } from '../core/time/waiting.ts'
+import { isoTime, within } from '../core/time/waiting.ts'
 import { type ServerPanel, serverPanel } from '../descriptions/formats/front-page.ts'
 import type { DocumentLink } from '../descriptions/model/description.ts'
 import type { DocumentPath } from '../core/http-paths.ts'
 import { documentAt } from '../downstream/http/routes.ts'
 import {
   type PageLink,
+  type PauseNotice,
   renderPage,
   type Reader,
   type WaitingCall,
@@ -21,6 +22,7 @@ import {
 } from '../downstream/pages/front-page.ts'
 import { mayDecide, type Approval } from '../records/approvals.ts'
 import type { Status } from '../upstream/connector.ts'
+import type { PauseState } from '../records/pause.ts'
 import { ownCall } from '../protocol/lift.ts'
 
 interface Options {
@@ -34,6 +36,8 @@ interface Options {
   signInLink(next: string): string | undefined
   /** The calls that wait for approval; undefined if the store does not respond. */
   pendingApprovals(): Promise<readonly Approval[] | undefined>
+  /** The pause of writes, while there is one. */
+  readonly paused: PauseState | undefined
 }
 
 /** The time a server has to list what it offers, in milliseconds. */
@@ -60,11 +64,21 @@ export async function frontPage(reader: Reader, options: Options): Promise<strin
       ...(principal?.isSignedIn && { person: principal.id }),
     },
     servers: await Promise.all(rows),
+    ...(options.paused && { paused: pauseFor(principal, options.paused) }),
     ...(principal &&
       runtime.services.features.isOn('confirm') && { waiting: await waitingFor(principal, options) }),
     links: linksOf(options, principal !== undefined),
     query,
   })
+}
+
+/** The pause of writes; only an authenticated reader learns who made it, and why. */
+function pauseFor(principal: Principal | undefined, { by, since, reason, until }: PauseState): PauseNotice {
+  return {
+    since: isoTime(since),
+    ...(until !== undefined && { until: isoTime(until) }),
+    ...(principal && { by, ...(reason !== undefined && { reason }) }),
+  }
 }
 
 /** The calls that wait for approval: those the reader may decide, and the reader's own. Undefined if the store cannot be read. */
