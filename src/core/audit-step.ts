@@ -20,7 +20,7 @@ export interface ApprovalStep {
   readonly changed?: readonly string[]
 }
 
-/** An operator's action on a transaction, an operation, a subscription, kept data, or a server. */
+/** An operator's action on a transaction, an operation, a subscription, kept data, a server, or all writes. */
 export interface OrderStep {
   /** `undo` creates a transaction of its own for the compensations. */
   readonly order:
@@ -37,9 +37,14 @@ export interface OrderStep {
     | 'drain'
     | 'undrain'
     | 'doctor'
+    | 'pause'
+    | 'resume'
   readonly by: string
   /** How the person was authenticated. Default: `command_line`. */
   readonly via?: string
+  readonly reason?: string
+  /** When the pause of writes ends by itself, in milliseconds since 1970. */
+  readonly until?: number
   /** Whether it overwrites what others changed since. */
   readonly force?: true
   /** The id of the transaction, the name of the operation, or the id of the subscription, and its caller. */
@@ -53,7 +58,7 @@ export interface OrderStep {
   readonly eventId?: string
   /** The server. */
   readonly upstream?: string
-  /** The caller of what it acts on; absent for a server. */
+  /** The caller of what it acts on; absent if it concerns a server, or all callers. */
   readonly caller?: string
   /** The error with which it failed. */
   readonly code?: string

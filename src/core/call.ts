@@ -53,6 +53,15 @@ export function isOpen(outcome: InterimOutcome): boolean {
   return outcome.kind === 'task' || outcome.isOpen === true
 }
 
+/** What continues a call at its server, by its key in the state of the call: the call that waits there, or the task. Persisted with operations. */
+export const WAITING_CALL_KEY = 'park'
+export const SERVER_TASK_KEY = 'upstream_task'
+
+/** Whether the server of a call has begun in an earlier round, so that the call is not sent again. */
+export function hasBegun({ requestState }: { readonly requestState: RequestState }): boolean {
+  return requestState[WAITING_CALL_KEY] !== undefined || requestState[SERVER_TASK_KEY] !== undefined
+}
+
 /** A message without a response, about a call or from a server. */
 export interface Notification {
   readonly method: string

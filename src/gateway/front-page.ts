@@ -7,13 +7,14 @@ import { isProtected } from '../core/auth-settings.ts'
 import type { Principal } from '../core/principal.ts'
 import { self } from '../core/identity.ts'
 import { onlyServer, type Settings, type UpstreamSettings } from '../core/settings.ts'
-import { within } from '../core/time/waiting.ts'
+import { isoTime, within } from '../core/time/waiting.ts'
 import { type ServerPanel, serverPanel } from '../descriptions/formats/front-page.ts'
 import type { DocumentLink } from '../descriptions/model/description.ts'
 import type { DocumentPath } from '../core/http-paths.ts'
 import { documentAt } from '../downstream/http/routes.ts'
 import {
   type PageLink,
+  type PauseNotice,
   renderPage,
   type Reader,
   type WaitingCall,
@@ -22,6 +23,7 @@ import {
 import type { Reader as FrameReader } from '../downstream/pages/shell.ts'
 import { mayDecide, type Approval } from '../records/approvals.ts'
 import type { Status } from '../upstream/connector.ts'
+import type { PauseState } from '../records/pause.ts'
 import { ownCall } from '../protocol/lift.ts'
 
 interface Options {
@@ -39,6 +41,8 @@ interface Options {
   frameOf(user: PageUser | undefined): Promise<FrameReader>
   /** The calls that wait for approval; undefined if the store does not respond. */
   pendingApprovals(): Promise<readonly Approval[] | undefined>
+  /** The pause of writes, while there is one. */
+  readonly paused: PauseState | undefined
 }
 
 /** The time a server has to list what it offers, in milliseconds. */
@@ -65,12 +69,22 @@ export async function frontPage(reader: Reader, options: Options): Promise<strin
       ...(signInUrl !== undefined && { signInUrl }),
     },
     servers: await Promise.all(rows),
+    ...(options.paused && { paused: pauseFor(principal, options.paused) }),
     ...(principal &&
       runtime.services.features.isOn('confirm') && { waiting: await waitingFor(principal, user, options) }),
     links: linksOf(options, principal !== undefined),
     query,
     reader: await options.frameOf(user),
   })
+}
+
+/** The pause of writes; only an authenticated reader learns who made it, and why. */
+function pauseFor(principal: Principal | undefined, { by, since, reason, until }: PauseState): PauseNotice {
+  return {
+    since: isoTime(since),
+    ...(until !== undefined && { until: isoTime(until) }),
+    ...(principal && { by, ...(reason !== undefined && { reason }) }),
+  }
 }
 
 /** The calls that wait for approval: those the reader may decide, and the reader's own. Undefined if the store cannot be read. */

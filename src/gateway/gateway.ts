@@ -37,6 +37,7 @@ import { featureSettings, type Settings } from '../core/settings.ts'
 import type { ServerDescription } from '../descriptions/model/description.ts'
 import { ProcessScope } from '../durable/process-scope.ts'
 import { events } from '../features/events/events.ts'
+import { pauseWrites } from '../features/pause-writes.ts'
 import { references } from '../features/references/references.ts'
 import { type EventTrial, eventTrials, masked, operationCounts, type Pinning } from '../features/offers.ts'
 import { isOwnOrigin } from '../downstream/http/origin.ts'
@@ -56,6 +57,7 @@ import type { Observing } from '../observability/observing.ts'
 import { createObserving, timed } from './observers.ts'
 import { type Approval, Approvals, mayDecide } from '../records/approvals.ts'
 import { DeadLetters } from '../records/dead-letters.ts'
+import { pauseOf, type PauseWatch } from '../records/pause.ts'
 import { referenceLevels } from '../records/references.ts'
 import { createMembership } from '../durable/members.ts'
 import { GatewayKeys } from './keys.ts'
@@ -304,6 +306,7 @@ export class Gateway {
           upstreams: this.statuses,
           // A gateway still serves without its store: rate limits then apply to this process only.
           probes: { ...needed, store: { isNeeded: false, works: () => this.#isStoreAvailable() } },
+          isPaused: this.#pause?.current !== undefined,
         }),
       metrics: () => this.#observing.page(),
       addPages: (...pages) => this.#addPages(...pages),
@@ -420,6 +423,7 @@ export class Gateway {
         this.#runtime.active.some(({ instance }) => Object.hasOwn(instance.builtins?.methods ?? {}, name)),
       operations: () => offered(this.#runtime.active, operationCounts)[0]?.() ?? {},
       sessions: () => this.#listener?.sessions ?? 0,
+      isPaused: () => (this.#pause?.isKnown ? this.#pause.current !== undefined : undefined),
       pendingApprovals: async () => (await this.#pendingApprovals())?.length,
       deadLetters: () => this.#deadLetters(),
       references: () => this.#references(),
@@ -445,6 +449,11 @@ export class Gateway {
 
   #isOn({ name }: { readonly name: string }): boolean {
     return this.#runtime.active.some((each) => each.name === name)
+  }
+
+  /** What is known of the pause of writes; undefined if calls are not stopped by it. */
+  get #pause(): PauseWatch | undefined {
+    return this.#isOn(pauseWrites) ? pauseOf(this.#process.store) : undefined
   }
 
   /** The events that were given up; undefined if the store does not respond, or events are off. */
@@ -564,6 +573,7 @@ export class Gateway {
           ? operatorOf(cookies, this.#operator)
           : principal && pageUserNamed(principal, this.settings.auth),
       frameOf: async (user) => (await this.#entry?.readerOf(user)) ?? { places: [] },
+      paused: this.#pause?.current,
     })
   }
 }

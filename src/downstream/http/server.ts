@@ -53,10 +53,15 @@ interface Options {
   store(): Store
   /** The public keys that verify the gateway's signatures. @throws SERVER_UNAVAILABLE */
   jwks?(): Promise<object>
-  /** The result of `/ready`, given the dependencies of authentication: whether calls can be served, and each check. */
-  ready(
-    needed: Probes,
-  ): Promise<{ readonly isReady: boolean; readonly checks: Readonly<Record<string, unknown>> }>
+  /**
+   * The result of `/ready`, given the dependencies of authentication: whether calls can be served, each check, and whether writes
+   * are paused.
+   */
+  ready(needed: Probes): Promise<{
+    readonly isReady: boolean
+    readonly checks: Readonly<Record<string, unknown>>
+    readonly writes?: string
+  }>
   readonly addPages?: AddPages
   /** Receives webhooks; without it there are no paths for them. */
   readonly receiveHook?: ReceiveHook
@@ -317,9 +322,9 @@ function addServicePaths(app: Hono<Env>, options: Routing, guarded: Guarded): vo
     return context.json({ status: 'ok', version: self.version, uptime })
   })
   app.get('/ready', async (context) => {
-    const { isReady, checks } = await options.ready(edge().authGate.probes)
+    const { isReady, ...state } = await options.ready(edge().authGate.probes)
     const isServing = isReady && !life.isClosing
-    return context.json({ status: isServing ? 'ready' : 'not_ready', checks }, isServing ? 200 : 503)
+    return context.json({ status: isServing ? 'ready' : 'not_ready', ...state }, isServing ? 200 : 503)
   })
   app.get(KEYS_PATH, async (context) => {
     try {

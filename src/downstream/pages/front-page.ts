@@ -102,12 +102,22 @@ export interface FrontPage {
   readonly servers: readonly ServerRow[]
   /** The calls that wait for approval and that the reader may see; undefined if they cannot be read. */
   readonly waiting?: readonly WaitingCall[] | undefined
+  /** The pause of writes, while there is one. */
+  readonly paused?: PauseNotice
   /** Links to other documents. */
   readonly links: readonly PageLink[]
   /** The search query. */
   readonly query: string
   /** What the frame says of the reader. */
   readonly reader: FrameReader
+}
+
+/** What the reader may know of the pause of writes; times are as in ISO 8601. */
+export interface PauseNotice {
+  readonly since: string
+  readonly until?: string
+  readonly by?: string
+  readonly reason?: string
 }
 
 /** How readers sign in. */
@@ -139,6 +149,7 @@ export function renderPage(page: FrontPage): string {
   const isOpen = access.isAuthenticated
   const content = `<h1>${countText(servers.length, 'server')}, ${readyText(servers)}</h1>
 <p class="lead">${leadOf(servers, version)}</p>
+${pauseNotice(page.paused)}
 ${isOpen ? '' : signIn(access)}
 ${'waiting' in page ? waitingCalls(page.waiting) : ''}
 ${connect(page)}
@@ -169,6 +180,16 @@ function leadOf(servers: readonly ServerRow[], version: string): string {
   const known = servers.filter(({ panel }) => panel !== undefined)
   const tools = known.reduce((sum, { panel }) => sum + (panel?.tools.length ?? 0), 0)
   return [...(known.length > 0 ? [countText(tools, 'tool')] : []), `version ${escape(version)}`].join(' · ')
+}
+
+function pauseNotice(paused: PauseNotice | undefined): string {
+  if (!paused) return ''
+  const { since, until, by, reason } = paused
+  const time = (at: string): string => `<time datetime="${at}">${at}</time>`
+  const end = until === undefined ? '' : `, until ${time(until)}`
+  const why = reason === undefined ? '.' : `: <bdi>${escape(reason)}</bdi>`
+  const person = by === undefined ? '' : ` Paused by <bdi>${escape(by)}</bdi>${why}`
+  return `<p class="notice" role="status">Writes are paused since ${time(since)}${end}. Calls that only read still work.${person}</p>`
 }
 
 function signIn({ problem, hasPasswords, issuers, signInUrl }: PageAccess): string {

@@ -165,7 +165,7 @@ export class Audit {
   }
 
   /** Records an action of an operator. */
-  ordered({ order, by, via = 'command_line', caller, eventId, ...target }: OrderStep): void {
+  ordered({ order, by, via = 'command_line', caller, eventId, until, ...target }: OrderStep): void {
     const at = now()
     this.#add(() => ({
       ...at,
@@ -173,6 +173,8 @@ export class Audit {
       order,
       principal: by,
       via,
+      reason: target.reason,
+      until: until === undefined ? undefined : isoTime(until),
       force: target.force,
       transaction: target.transaction,
       operation: target.operation,
