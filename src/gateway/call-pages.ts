@@ -24,7 +24,7 @@ interface Explained {
   inspect(upstream: string, tool: string): Promise<Inspected | undefined>
 }
 
-interface CallPages extends Pick<TimelineOptions, 'overview'> {
+interface CallPages extends Pick<TimelineOptions, 'overview' | 'pause'> {
   readonly journal: CallJournal
   store(): Store
   readonly gateway: Explained
@@ -33,10 +33,17 @@ interface CallPages extends Pick<TimelineOptions, 'overview'> {
 }
 
 /** The timeline, and the story of each call. */
-export function callPages({ journal, store, gateway, url, overview }: CallPages): readonly ConsolePage[] {
+export function callPages({
+  journal,
+  store,
+  gateway,
+  url,
+  overview,
+  pause,
+}: CallPages): readonly ConsolePage[] {
   const logs = { calls: () => journal.calls, rates: () => journal.rates }
   return [
-    timelinePage({ ...logs, overview }),
+    timelinePage({ ...logs, overview, pause }),
     callPage({
       ...logs,
       gates: (call) => gatesFor(call, gateway),

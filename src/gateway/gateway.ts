@@ -57,7 +57,7 @@ import type { Observing } from '../observability/observing.ts'
 import { createObserving, timed } from './observers.ts'
 import { type Approval, Approvals, mayDecide } from '../records/approvals.ts'
 import { DeadLetters } from '../records/dead-letters.ts'
-import { pauseOf, type PauseWatch } from '../records/pause.ts'
+import { Pause, pauseOf, type PauseWatch } from '../records/pause.ts'
 import { referenceLevels } from '../records/references.ts'
 import { createMembership } from '../durable/members.ts'
 import { GatewayKeys } from './keys.ts'
@@ -506,6 +506,7 @@ export class Gateway {
       gateway: this,
       url: (path) => this.#pageUrl(path) ?? path,
       overview: (user) => this.#overview(user),
+      pause: () => new Pause(store(), this.#observing.ordered),
     })
     const entry = new PageEntry(authenticate, {
       store,
@@ -528,7 +529,11 @@ export class Gateway {
     })
     const topics = {
       calls: async () => (await this.#journal.calls?.end()) ?? '',
-      overview: () => [...this.statuses].map(([name, status]) => `${name} ${stateOf(status)}`).join(),
+      overview: () =>
+        JSON.stringify([
+          this.#pause?.current,
+          ...[...this.statuses].map(([name, status]) => [name, stateOf(status)]),
+        ]),
       needs: async () => (await this.#pendingApprovals())?.map(({ id }) => id).join() ?? '',
     }
     addConsolePages(app, entry, {
@@ -543,7 +548,7 @@ export class Gateway {
     const servers = [...this.statuses].map(([name, status]) => {
       return { name, state: stateOf(status), problem: status.problem }
     })
-    return { needs: await this.#needs(user), servers }
+    return { needs: await this.#needs(user), servers, pause: this.#pause ? this.#pause.current : 'off' }
   }
 
   /** How many things need a page user; undefined if the store does not respond. */

@@ -149,6 +149,11 @@ summary { cursor: pointer }
 .card p { margin: .25rem 0 0 }
 .card ul { list-style: none; margin: .25rem 0 0; padding: 0 }
 .card .about { display: block; font-size: .9375rem }
+.card form { margin-top: .5rem }
+.card label { font-size: .9375rem; font-weight: 400; margin-top: .5rem }
+.inline { display: flex; flex-wrap: wrap; gap: .5rem }
+.inline input { flex: 1 1 8rem; width: auto }
+button.stop { border-color: var(--destructive); color: var(--destructive) }
 .card.asks { border-color: var(--asked); background: var(--asked-back) }
 .card.ill { border-color: var(--destructive) }
 .card.stopped { border-color: var(--destructive); background: var(--destructive-back) }
@@ -157,14 +162,15 @@ summary { cursor: pointer }
 .search div { flex: 1 1 14rem }
 .search label { margin-top: 0 }
 .row { display: flex; flex-wrap: wrap; align-items: baseline; gap: .25rem 1.5rem }
-.row h2 { margin-top: .5rem }
+.row { margin-top: 1.5rem }
+.row h2 { margin: 0 }
 .choices { display: flex; flex-wrap: wrap; list-style: none; margin: 0; padding: 0 }
 .choices a { border-radius: .5rem; display: inline-block; padding: .375rem .75rem }
 .choices a[aria-current] { background: var(--plain-back); color: var(--text); font-weight: 600; text-decoration: none }
 .pair { display: grid; gap: .5rem 1.5rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr)) }
 figure { margin: .5rem 0 }
 figcaption { color: var(--faint); display: flex; flex-wrap: wrap; font-size: .9375rem; gap: 0 .75rem }
-.plot { background: var(--box); border-radius: .5rem; display: block; height: 7.5rem; width: 100% }
+.plot { background: var(--box); border-radius: .5rem; display: block; height: 5rem; width: 100% }
 .waterfall .plot { height: auto; min-height: 2.75rem }
 .plot .good, .plot .gateway { fill: #7d8490 }
 .plot .held { fill: #b98cff }
@@ -202,7 +208,6 @@ figcaption { color: var(--faint); display: flex; flex-wrap: wrap; font-size: .93
 .console details[open] { padding-bottom: .75rem }
 
 @media (max-width: 48rem) {
-  .plot { height: 4.5rem }
   .call { grid-template-columns: minmax(0, 1fr) auto auto; gap: .125rem .75rem }
   .call > a { grid-column: 1 / -1 }
   .call .end { grid-column: 1 / -1 }

@@ -2,11 +2,13 @@
 import type { CallEnd, LoggedCall } from '../../core/logged-call.ts'
 import type { CallLog, FoundCalls } from '../../records/call-log.ts'
 import { readQuery } from '../../records/call-query.ts'
+import type { Pause, PauseState } from '../../records/pause.ts'
 import { type CallRates, type CallSums, MINUTE_MS, seriesOf } from '../../records/call-rates.ts'
 import { GatewayError } from '../../core/error.ts'
 import type { ConsoleAnswer, ConsolePage, ConsoleRequest } from './console.ts'
-import type { PageUser } from './page-users.ts'
-import { agoHtml, displayWord, html, type Html } from './html.ts'
+import { textField } from './page-entry.ts'
+import { hasRole, type PageUser } from './page-users.ts'
+import { agoHtml, displayWord, html, type Html, timeHtml } from './html.ts'
 import { durationText, latencyPlot, longest, ratePlot, summaryOf } from './plot.ts'
 
 /** What the pages about calls need of the gateway. */
@@ -22,6 +24,8 @@ export interface Overview {
   /** How many things need the reader; undefined if that is not known. */
   readonly needs: number | undefined
   readonly servers: readonly ServerState[]
+  /** The pause of writes; undefined if writes are not paused, `off` if they cannot be. */
+  readonly pause: PauseState | undefined | 'off'
 }
 
 interface ServerState {
@@ -33,6 +37,8 @@ interface ServerState {
 
 export interface TimelineOptions extends CallLogs {
   overview(user: PageUser): Promise<Overview>
+  /** Pauses and resumes writes for all gateways of the store; both are audited. */
+  pause(): Pick<Pause, 'pause' | 'resume'>
 }
 
 /** How many calls are on one page. */
@@ -57,6 +63,25 @@ export function timelinePage(options: TimelineOptions): ConsolePage {
     topics: ['calls', 'overview'],
     width: 'wide',
     answer: (request) => answer(request, options),
+    actions: {
+      pause: {
+        role: 'operator',
+        done: 'Writes are paused. All gateways of the store know it within two seconds. What runs finishes, and undoing goes on.',
+        run: async ({ user }, fields) => {
+          const reason = textField(fields, 'reason')
+          await options.pause().pause({ by: user.by, via: user.via, ...(reason !== undefined && { reason }) })
+          return undefined
+        },
+      },
+      resume: {
+        role: 'operator',
+        done: 'Writes are allowed again.',
+        run: async ({ user }) => {
+          await options.pause().resume({ by: user.by, via: user.via })
+          return undefined
+        },
+      },
+    },
   }
 }
 
@@ -73,9 +98,10 @@ interface Timeline {
 }
 
 async function answer(
-  { query: given, now, root, user }: ConsoleRequest,
+  request: ConsoleRequest,
   { calls, rates, overview }: TimelineOptions,
 ): Promise<ConsoleAnswer> {
+  const { query: given, now, user } = request
   const log = calls()
   if (!log) return offAnswer
   const query = given.get('q') ?? ''
@@ -99,7 +125,7 @@ async function answer(
     isLater: before !== undefined,
   }
   return {
-    content: () => timelineHtml(timeline, root, now),
+    content: () => timelineHtml(timeline, request),
     json: () => {
       if (isWrong) throw new GatewayError('INVALID_INPUT', read.problem, { field: 'q' })
       return {
@@ -133,10 +159,11 @@ const offAnswer: ConsoleAnswer = {
   json: () => ({ calls: [] }),
 }
 
-function timelineHtml(timeline: Timeline, root: string, now: number): Html {
+function timelineHtml(timeline: Timeline, request: ConsoleRequest): Html {
+  const { root, now } = request
   const { query, problem, found, isLater } = timeline
   return html`<h1>Timeline</h1>
-    ${!isLater && html`${overviewHtml(timeline.overview, root)}${plotsHtml(timeline, root)}`}
+    ${!isLater && html`${overviewHtml(timeline.overview, request)}${plotsHtml(timeline, root)}`}
     <form class="search" role="search" method="get" action="${root}console">
       <div>
         <label for="q">Find calls</label>
@@ -159,7 +186,8 @@ function timelineHtml(timeline: Timeline, root: string, now: number): Html {
 }
 
 /** What needs the reader, and which server is not well. */
-function overviewHtml({ needs, servers }: Overview, root: string): Html {
+function overviewHtml({ needs, servers, pause }: Overview, request: ConsoleRequest): Html {
+  const { root } = request
   const ill = servers.filter(({ state }) => state !== 'ready')
   const waiting =
     needs === undefined
@@ -172,7 +200,23 @@ function overviewHtml({ needs, servers }: Overview, root: string): Html {
       <section class="card${ill.length > 0 && ' ill'}" aria-labelledby="card-servers"><h2 id="card-servers">Servers</h2>
         <p><a href="${root}console/servers">${servers.length - ill.length} of ${servers.length} ready</a></p>
         ${ill.length > 0 && html`<ul>${ill.map((server) => serverHtml(server, root))}</ul>`}</section>
+      ${pause !== 'off' && pauseHtml(pause, request)}
     </div>`
+}
+
+/** Whether writes are paused, and for an operator the button that changes it. */
+function pauseHtml(pause: PauseState | undefined, { user, tokenField, root, now }: ConsoleRequest): Html {
+  const form = (action: string, content: Html): Html | false =>
+    hasRole(user, 'operator') &&
+    html`<form method="post" action="${root}console">${tokenField}<input type="hidden" name="action" value="${action}" />${content}</form>`
+  if (!pause)
+    return html`<section class="card" aria-labelledby="card-writes"><h2 id="card-writes">Writes</h2><p>Allowed.</p>
+      ${form('pause', html`<label for="pause-reason">Reason (optional)</label><div class="inline"><input id="pause-reason" name="reason" maxlength="500" autocomplete="off" /><button class="stop">Pause writes</button></div>`)}</section>`
+  const { by, since, until, reason } = pause
+  return html`<section class="card stopped" aria-labelledby="card-writes"><h2 id="card-writes">Writes</h2>
+    <p><strong>Paused</strong> by ${displayWord(by)}, ${agoHtml(since, now)}${until !== undefined && html`, until ${timeHtml(until)}`}.${reason !== undefined && html` ${displayWord(reason)}`}</p>
+    <p class="about">Every call that is not known to read is refused.</p>
+    ${form('resume', html`<button>Resume writes</button>`)}</section>`
 }
 
 function serverHtml({ name, state, problem }: ServerState, root: string): Html {
