@@ -175,9 +175,12 @@ function welcome(url: string, gateway: Gateway, key: string | undefined): string
     `Web page: ${base}/`,
     ...(claude === undefined ? [] : [claude]),
     `For clients that use stdio: ${joinCommand(['gatehouse', ...stdioWords(endpoint, connection)])}`,
-    ...(operatorCode !== undefined && features.confirm
-      ? [`To approve calls at ${base}/confirm, enter the code ${operatorCode}`]
-      : approvalLines(gateway)),
+    `Console: ${base}/console`,
+    ...(operatorCode === undefined
+      ? approvalLines(gateway)
+      : [
+          `To open it${features.confirm ? `, and to approve calls at ${base}/confirm` : ''}, enter the code ${operatorCode}`,
+        ]),
     '',
     'Add this to the configuration of an MCP client:',
     JSON.stringify(snippet, null, 2),

@@ -301,7 +301,7 @@ describe('in a browser', needsChromium, () => {
     const config = { listen: { public_url: publicUrl } }
     const approving = await approvingGateway({ config, args: ['--port', String(port)] })
     const { call, gateway } = approving
-    expect(gateway.stdout()).toContain(`To approve calls at ${publicUrl}confirm, enter the code`)
+    expect(gateway.stdout()).toContain(`to approve calls at ${publicUrl}confirm, enter the code`)
     const url = pageOf(await call({ disk: 'a' }))
     expect(url).toMatch(new RegExp(`^${publicUrl}confirm/\\w+$`))
     const page = await opened(approving, `${publicUrl}confirm`)
