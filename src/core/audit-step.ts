@@ -20,9 +20,9 @@ export interface ApprovalStep {
   readonly changed?: readonly string[]
 }
 
-/** An operator's command-line action on a transaction, an operation, a subscription, or kept data. */
+/** A person's action on a transaction, an operation, a subscription, or kept data. */
 export interface OrderStep {
-  /** `undo` creates a transaction of its own for the compensations. */
+  /** `undo` creates transactions of its own for the compensations. */
   readonly order:
     | 'undo'
     | 'rollback'
@@ -34,8 +34,12 @@ export interface OrderStep {
     | 'put'
     | 'drop'
   readonly by: string
+  /** Where it was ordered. Default: at the command line. */
+  readonly via?: 'command_line' | 'page' | 'tool'
   /** Whether it overwrites what others changed since. */
   readonly force?: true
+  /** The keys of actions that are not undone, because something else changed since what they left. */
+  readonly left?: readonly string[]
   /** The id of the transaction, the name of the operation, or the id of the subscription, and its caller. */
   readonly transaction?: string
   readonly operation?: string

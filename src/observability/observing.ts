@@ -1,5 +1,5 @@
 /** The observers of a gateway, following its settings over reloads. */
-import type { ApprovalStep, Refusal, SignInStep } from '../core/audit-step.ts'
+import type { ApprovalStep, OrderStep, Refusal, SignInStep } from '../core/audit-step.ts'
 import type { Call, Target } from '../core/call.ts'
 import { type GatewayError, messageOf } from '../core/error.ts'
 import { background, type Log } from '../core/log.ts'
@@ -97,6 +97,9 @@ export class Observing implements Observers {
 
   /** Records a step of a sign-in to a server. */
   readonly signedIn = (step: SignInStep): void => this.audit?.signedIn(step)
+
+  /** Records what a person orders on a page or by a tool of the gateway. */
+  readonly ordered = (step: OrderStep): void => this.audit?.ordered(step)
 
   /** Records the decision of a person on a call. */
   readonly decided = (step: ApprovalStep): void => {

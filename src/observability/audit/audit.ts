@@ -164,16 +164,17 @@ export class Audit {
     }))
   }
 
-  /** Records an action of an operator on the command line. */
-  ordered({ order, by, caller, eventId, ...target }: OrderStep): void {
+  /** Records an action of an operator. */
+  ordered({ order, by, via = 'command_line', caller, eventId, ...target }: OrderStep): void {
     const at = now()
     this.#add(() => ({
       ...at,
       event: 'order',
       order,
       principal: by,
-      via: 'command_line',
+      via,
       force: target.force,
+      left: target.left,
       transaction: target.transaction,
       operation: target.operation,
       subscription: target.subscription,
