@@ -99,23 +99,25 @@ async function withPresentStates(
 ): Promise<readonly Chosen[]> {
   const isOff = settings.features['transactions'] === undefined
   if (isOff || !chosen.some(hasLeftState)) return chosen
+  const unread = (why: string): readonly Chosen[] =>
+    withPresent(chosen, new Map(chosen.map(({ action }) => [action.key, { unread: why }])))
   const rewind = newRewind({ status: 'reading', plan: plannedActions(chosen) })
-  await rewinds.put(rewind)
-  const read = work.done(
-    () => rewinds.find(rewind.id),
-    TAKEOVER_MS,
-    (found) => (found?.status !== 'reading' ? 'done' : found.runner === undefined ? 'requested' : 0),
-  )
-  const found = await read.catch(messageOf)
-  if (typeof found !== 'object' || found.status !== 'planned') {
-    const unread = found === undefined || typeof found === 'object' ? 'no gateway read it' : found
-    return withPresent(chosen, new Map(chosen.map(({ action }) => [action.key, { unread }])))
+  try {
+    await rewinds.put(rewind)
+    const found = await work.done(
+      () => rewinds.find(rewind.id),
+      TAKEOVER_MS,
+      (each) => (each?.status !== 'reading' ? 'done' : each.runner === undefined ? 'requested' : 0),
+    )
+    if (found?.status !== 'planned') return unread('no gateway read it')
+    const known = new Map(found.plan.map(({ key, present }) => [key, present]))
+    return chosen.map((each) => {
+      const present = known.get(each.action.key)
+      return { ...each, ...(present && { present }) }
+    })
+  } catch (error) {
+    return unread(messageOf(error))
   }
-  const known = new Map(found.plan.map(({ key, present }) => [key, present]))
-  return chosen.map((each) => {
-    const present = known.get(each.action.key)
-    return { ...each, ...(present && { present }) }
-  })
 }
 
 /** Has a gateway undo what is to be undone, and waits for the end. */

@@ -53,7 +53,10 @@ export const presentStates =
 export const rewinding = extensionPoint<Rewinding>()
 
 export interface Rewinding {
-  /** Plans, and keeps the plan for an hour; the present states are read. @throws RESOURCE_NOT_FOUND without an action `from` */
+  /**
+   * Plans, and keeps the plan for an hour; the present states are read. @throws RESOURCE_NOT_FOUND without an action `from`,
+   * PAYLOAD_TOO_LARGE
+   */
   plan(filter: ActionFilter): Promise<RewindPlan>
   /**
    * Carries a plan out: resolves once that has begun, or with another plan and the difference if it has changed meanwhile; then

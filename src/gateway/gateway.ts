@@ -29,7 +29,14 @@ import type { ServerDescription } from '../descriptions/model/description.ts'
 import { ProcessScope } from '../durable/process-scope.ts'
 import { events } from '../features/events/events.ts'
 import { references } from '../features/references/references.ts'
-import { type EventTrial, eventTrials, operationCounts, type Pinning } from '../features/offers.ts'
+import {
+  type EventTrial,
+  eventTrials,
+  operationCounts,
+  type Pinning,
+  type Rewinding,
+  rewinding,
+} from '../features/offers.ts'
 import { isOwnOrigin } from '../downstream/http/origin.ts'
 import { type AddPages, type Listener, listenHttp } from '../downstream/http/server.ts'
 import { serveStdio } from '../downstream/stdio.ts'
@@ -314,6 +321,11 @@ export class Gateway {
   async tryEvents(): Promise<readonly EventTrial[]> {
     const trials = await Promise.all(offered(this.#runtime.active, eventTrials).map((each) => each()))
     return trials.flat()
+  }
+
+  /** Plans to undo what was done, and carries them out; undefined without transactions. */
+  get rewinding(): Rewinding | undefined {
+    return offered(this.#runtime.active, rewinding)[0]
   }
 
   /** The features with middleware for a target, outermost first, with their settings. */

@@ -14,6 +14,8 @@ import { Collection, hasMembers, type RecordKind } from '../durable/collection.t
 export interface Action {
   readonly key: string
   readonly startedAt: number
+  /** A clock of its process alone: which of the actions of one millisecond began first. */
+  readonly tick?: number
   readonly endedAt?: number
   readonly principal: StoredPrincipal
   /** The client's session, if its revision has sessions. */
@@ -258,8 +260,9 @@ function readAction(text: string): Action | undefined {
 
 /** The order in which actions are listed and undone. */
 export function newestFirst(one: Action, other: Action): number {
+  const [tick = 0, otherTick = 0] = [one.tick, other.tick]
   if (one.key === other.key) return 0
-  return other.startedAt - one.startedAt || (one.key < other.key ? 1 : -1)
+  return other.startedAt - one.startedAt || otherTick - tick || (one.key < other.key ? 1 : -1)
 }
 
 /** The compensation of an action of 0.3.0 that would name another row than the call did. */

@@ -138,12 +138,19 @@ export function withPresent(
   presentOf: ReadonlyMap<string, PresentState>,
 ): readonly Chosen[] {
   const later: Later = { restored: new Map(), actions: [] }
+  let left = MAX_DIFFERENCES_LENGTH
   return plan.map((chosen) => {
     if (chosen.how === 'not at all') return chosen
     const present = judge(chosen.action, presentOf.get(chosen.action.key), later)
-    return { ...chosen, ...(present && { present }) }
+    if (present?.kind !== 'changed') return { ...chosen, ...(present && { present }) }
+    left -= present.difference.join('').length
+    return { ...chosen, present: left < 0 ? { ...present, difference: [TOO_MANY_CHANGES] } : present }
   })
 }
+
+/** How long the differences of a plan are in all, in characters. */
+const MAX_DIFFERENCES_LENGTH = 1024 * 1024
+const TOO_MANY_CHANGES = 'The difference is not shown, because too much has changed.'
 
 function judge(action: Action, now: PresentState | undefined, later: Later): Present | undefined {
   const { states, upstream } = action

@@ -8,6 +8,7 @@
  * these transactions follow from the plan, so whoever takes a rewind over finds those that were begun.
  */
 import type { OrderStep } from '../core/audit-step.ts'
+import { GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
 import { world } from '../core/world.ts'
 import { asJson, Collection, hasMembers, type RecordKind } from '../durable/collection.ts'
@@ -164,6 +165,9 @@ function endOfStep(end: CompensationStatus): Omit<UndoneAction, 'action'> {
 const PLAN_TTL_MS = 3_600_000
 const ENDED_TTL_MS = 86_400_000
 
+/** How many actions a plan has at most that is kept. */
+const MAX_PLANNED = 10_000
+
 /** All rewinds. */
 export class Rewinds {
   readonly #kept: Collection<Rewind>
@@ -178,8 +182,14 @@ export class Rewinds {
     return this.#kept.get(id)
   }
 
-  /** Keeps a rewind, new or changed; gateways find what they have to do. */
+  /** Keeps a rewind, new or changed; gateways find what they have to do. @throws PAYLOAD_TOO_LARGE */
   async put(rewind: Rewind): Promise<void> {
+    const count = rewind.plan.length
+    if (count > MAX_PLANNED)
+      throw new GatewayError(
+        'PAYLOAD_TOO_LARGE',
+        `${count} actions are too many to undo at once: at most ${MAX_PLANNED} are. Choose a later time, or a single server.`,
+      )
     await this.#kept.put(rewind.id, rewind)
     if (isDue(rewind)) await this.#due.put(rewind.id, {})
   }

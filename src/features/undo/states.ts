@@ -15,6 +15,7 @@ import { displayCall, maskedArguments } from '../../core/masked-arguments.ts'
 import type { Payload } from '../../core/payload.ts'
 import { maskedDifference, type Side } from '../../core/text/difference.ts'
 import { pause, within } from '../../core/time/waiting.ts'
+import { world } from '../../core/world.ts'
 import { evaluate, pathsOf, resultValue } from '../../core/undo/expression.ts'
 import type { UndoRule } from '../../core/undo/rules.ts'
 import { ERROR_KEY } from '../../protocol/meta-keys.ts'
@@ -51,9 +52,11 @@ type RestoreRule = Extract<UndoRule, { readonly kind: 'restore' }>
 
 /** How long a read after a call, before one that is not confirmed, and around an undo, may take, in milliseconds. */
 export const READ_TIMEOUT_MS = 10_000
-/** How many states that calls left are read at once, and how many present ones of a server. */
+/** How many states that calls left are read at once. */
 const MAX_PENDING_READS = 200
+/** How many present states of a server are read at once, and for how long in all, in milliseconds. */
 const MAX_PRESENT_READS = 4
+const MAX_PRESENT_MS = 30_000
 /** How long the arguments of a read, and the text of a state that a call left, are at most, in characters. */
 const MAX_ARGUMENTS_LENGTH = 8 * 1024
 const MAX_LEFT_LENGTH = 64 * 1024
@@ -146,9 +149,11 @@ export class States {
     // Several readers take the next one in turn.
     const reads = Map.groupBy(actions, ofRead).values()
     const found: (readonly [key: string, PresentState])[] = []
+    const until = world.monotonic() + MAX_PRESENT_MS
     let silence: ReadSnapshot | undefined
     const read = async (): Promise<void> => {
       for (const same of reads) {
+        if (world.monotonic() > until) silence ??= OUT_OF_TIME
         const now = silence ?? (await this.#now(same[0]))
         if (now.kind === 'unreadable' && now.isLate) silence = now
         found.push(...same.map((action) => [action.key, this.#presentState(action, now)] as const))
@@ -250,6 +255,11 @@ export class States {
     if (found.kind === 'unreadable') return 'unknown'
     return hashOf(found, states.parts) === states.before ? 'old' : 'other'
   }
+}
+
+const OUT_OF_TIME: ReadSnapshot = {
+  kind: 'unreadable',
+  reason: `the other states of the server took longer than ${MAX_PRESENT_MS / 1000} s to read`,
 }
 
 const OVERWRITE =

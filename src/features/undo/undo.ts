@@ -358,6 +358,7 @@ class UndoLog {
     const action: Action = {
       key: step?.deed ?? newActionKey(startedAt),
       startedAt,
+      tick: world.monotonic(),
       principal: toStoredPrincipal(principal),
       ...(client.session !== undefined && { session: client.session }),
       upstream,
