@@ -109,14 +109,15 @@ async function withPresentStates(
       TAKEOVER_MS,
       (each) => (each?.status !== 'reading' ? 'done' : each.runner === undefined ? 'requested' : 0),
     )
-    if (found?.status !== 'planned') return unread('no gateway read it')
+    if (found?.status !== 'planned') return unread('no gateway read it in time')
     const known = new Map(found.plan.map(({ key, present }) => [key, present]))
     return chosen.map((each) => {
       const present = known.get(each.action.key)
       return { ...each, ...(present && { present }) }
     })
   } catch (error) {
-    return unread(messageOf(error))
+    const [why = ''] = messageOf(error).split('\n')
+    return unread(`no gateway can read it: ${why}`)
   }
 }
 

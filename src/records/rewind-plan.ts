@@ -26,7 +26,7 @@ export interface Chosen {
 }
 
 /** Whether an action's turn will find what the action left, or what was there before it. */
-export type Present =
+type Present =
   | { readonly kind: 'as_left' }
   /** Something else changed it: the call that shows it, its hash, and the difference in lines, without what is masked. */
   | {

@@ -185,7 +185,7 @@ export class RewindWorker implements Rewinding {
       if (!signal.aborted) throw error
       if (!late.aborted) return
     } finally {
-      await Promise.all(reserved.map(([, lease]) => lease?.release()))
+      await Promise.all(reserved.map(async ([, lease]) => lease?.release()))
     }
     await this.#rewinds.change(rewind.id, (each) => ({
       ...each,
