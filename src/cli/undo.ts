@@ -98,7 +98,7 @@ async function withPresentStates(
   { settings, rewinds, work }: Asking & { readonly settings: Settings },
 ): Promise<readonly Chosen[]> {
   const isOff = settings.features['transactions'] === undefined
-  if (isOff || !chosen.some(hasLeftState)) return chosen
+  if (isOff || !chosen.some(hasLeftState)) return withPresent(chosen, new Map())
   const unread = (why: string): readonly Chosen[] =>
     withPresent(chosen, new Map(chosen.map(({ action }) => [action.key, { unread: why }])))
   const rewind = newRewind({ status: 'reading', plan: plannedActions(chosen) })

@@ -147,7 +147,7 @@ function endOf(
   }
   if (status !== 'ended') return { outcome: 'waiting' }
   const error = isLate
-    ? 'it was not started, because the others took too long: run the command again'
+    ? 'it was not started, because the others took too long: undo it again'
     : 'another process is undoing it, or has undone it'
   return { outcome: 'not_undone', error }
 }

@@ -497,6 +497,22 @@ test('after a crash at any write, an ordered plan is carried out to its end, and
   expect(isOrdered).toBe(true)
 })
 
+test('a state that cannot be compared, or a caller that cannot be read, fails no plan', async () => {
+  const { one, gateway, change } = opened()
+  await change('a', 'mine')
+  await change('b', 'mine')
+  const { actions } = await gateway.rewinding.plan({})
+  one.things.set('b', 'theirs')
+  const [, { action } = { action: undefined }] = actions
+  const principal = { id: 'me', scopes: 5 }
+  await gateway.store.put(
+    `deed/${action?.key}`,
+    JSON.stringify({ ...action, principal, exact: true }),
+    60_000,
+  )
+  expect(told(await gateway.rewinding.plan({}))).toEqual(['change b mine: changed', 'change a mine: unknown'])
+})
+
 test('secrets and what is masked are in no plan that is kept', async () => {
   const { one, gateway, change } = opened({
     deps: { masked: (value) => (isObject(value) ? { ...value, value: '***' } : value) },
