@@ -186,16 +186,12 @@ export function chosenText({ action, how, why, present }: Chosen, isForced = fal
   const { startedAt, principal, upstream, tool, way } = action
   const call = displayCall(tool, action.arguments, action)
   const back = way.kind === 'exact' || way.kind === 'approximate' ? `: ${descriptionOf(way, action)}` : ''
-  const caveats = [
-    why,
+  const caveat = why === undefined ? '' : ` (${why})`
+  const doubt =
     present?.kind === 'unknown'
-      ? `cannot tell whether something else changed it since: ${present.why}`
-      : undefined,
-  ]
-  const detail =
-    how === 'not at all'
-      ? `: ${why}`
-      : `${back}${caveats.flatMap((each) => (each === undefined ? [] : ` (${each})`)).join('')}`
+      ? ` (cannot tell whether something else changed it since: ${present.why})`
+      : ''
+  const detail = how === 'not at all' ? `: ${why}` : `${back}${caveat}${doubt}`
   const lines = [`${timeText(startedAt)}  ${principal.id}  ${upstream}  ${call}`, `    ${how}${detail}`]
   if (present?.kind === 'changed') {
     const what = isForced ? 'overwritten, because of --force' : 'left as it is'
