@@ -678,10 +678,10 @@ export const commands = {
   }),
   undo: defineCommand({
     summary: 'list recent actions and how they can be undone, then undo them',
-    about: `Lists the actions of tools in that time, newest first: when, for which caller, on which server, and whether each can be
-    undone exactly, approximately, or not at all and why. After confirmation, undoes those that can be undone, in this order,
-    through a running gateway with the same store, or in this process if none is running. What something else changed since is
-    left as it is, with the difference.`,
+    about: `Lists the actions of tools in that time, newest first: when, for which caller, on which server, whether each can be
+    undone exactly, approximately, or not at all and why, and what something else changed since, with the difference, which is
+    left as it is. After confirmation, undoes the others that can be undone, in this order. A running gateway with the same
+    store reads the present states and undoes the actions, or this process if none is running.`,
     options: {
       since: required(time('a duration such as 10m or 2h ago, or a time such as 2026-11-21T10:00Z')),
       until: time('the same; default: now'),

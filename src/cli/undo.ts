@@ -99,7 +99,7 @@ async function withPresentStates(
   { settings, rewinds, work }: Asking & { readonly settings: Settings },
 ): Promise<readonly Chosen[]> {
   const isOff = settings.features['transactions'] === undefined
-  if (isOff || !chosen.some(hasLeftState)) return chosen
+  if (isOff || !chosen.some(hasLeftState)) return withPresent(chosen, new Map())
   const unread = (why: string): readonly Chosen[] =>
     withPresent(chosen, new Map(chosen.map(({ action }) => [action.key, { unread: why }])))
   const rewind = newRewind({ status: 'reading', plan: plannedActions(chosen) })
@@ -110,14 +110,15 @@ async function withPresentStates(
       TAKEOVER_MS,
       (each) => (each?.status !== 'reading' ? 'done' : each.runner === undefined ? 'requested' : 0),
     )
-    if (found?.status !== 'planned') return unread('no gateway read it')
+    if (found?.status !== 'planned') return unread('no gateway read it in time')
     const known = new Map(found.plan.map(({ key, present }) => [key, present]))
     return chosen.map((each) => {
       const present = known.get(each.action.key)
       return { ...each, ...(present && { present }) }
     })
   } catch (error) {
-    return unread(messageOf(error))
+    const [why = ''] = messageOf(error).split('\n')
+    return unread(`no gateway can read it: ${why}`)
   }
 }
 
@@ -186,16 +187,12 @@ export function chosenText({ action, how, why, present }: Chosen, isForced = fal
   const { startedAt, principal, upstream, tool, way } = action
   const call = displayCall(tool, action.arguments, action)
   const back = way.kind === 'exact' || way.kind === 'approximate' ? `: ${descriptionOf(way, action)}` : ''
-  const caveats = [
-    why,
+  const caveat = why === undefined ? '' : ` (${why})`
+  const doubt =
     present?.kind === 'unknown'
-      ? `cannot tell whether something else changed it since: ${present.why}`
-      : undefined,
-  ]
-  const detail =
-    how === 'not at all'
-      ? `: ${why}`
-      : `${back}${caveats.flatMap((each) => (each === undefined ? [] : ` (${each})`)).join('')}`
+      ? ` (cannot tell whether something else changed it since: ${present.why})`
+      : ''
+  const detail = how === 'not at all' ? `: ${why}` : `${back}${caveat}${doubt}`
   const lines = [`${timeText(startedAt)}  ${principal.id}  ${upstream}  ${call}`, `    ${how}${detail}`]
   if (present?.kind === 'changed') {
     const what = isForced ? 'overwritten, because of --force' : 'left as it is'

@@ -26,7 +26,7 @@ export interface Chosen {
 }
 
 /** Whether an action's turn will find what the action left, or what was there before it. */
-export type Present =
+type Present =
   | { readonly kind: 'as_left' }
   /** Something else changed it: the call that shows it, its hash, and the difference in lines, without what is masked. */
   | {
@@ -85,11 +85,15 @@ export function partsOf<Item extends { readonly principal: { readonly id: string
   const parts: Item[][] = []
   for (const action of actions) {
     const part = parts.at(-1)
-    if (part?.[0]?.principal.id === action.principal.id) part.push(action)
+    if (part?.[0]?.principal.id === action.principal.id && part.length < MAX_ACTIONS_OF_PART)
+      part.push(action)
     else parts.push([action])
   }
   return parts
 }
+
+/** How many actions a group has at most: the record of its transaction is written for each of them. */
+const MAX_ACTIONS_OF_PART = 500
 
 /** The transactions each action is a step of: its own, and those that undid it. */
 function holdersOf(transactions: readonly Transaction[]): ReadonlyMap<string, readonly Transaction[]> {
@@ -130,6 +134,8 @@ interface Later {
     readonly names: readonly string[]
     readonly place?: string
   }[]
+  /** How many names may still be compared. */
+  comparisons: number
 }
 
 /** The same plan, newest first, with what is known of the present: `presentOf` has what reads show now, by the keys of actions. */
@@ -137,7 +143,7 @@ export function withPresent(
   plan: readonly Chosen[],
   presentOf: ReadonlyMap<string, PresentState>,
 ): readonly Chosen[] {
-  const later: Later = { restored: new Map(), actions: [] }
+  const later: Later = { restored: new Map(), actions: [], comparisons: MAX_COMPARISONS }
   let left = MAX_DIFFERENCES_LENGTH
   return plan.map((chosen) => {
     if (chosen.how === 'not at all') return chosen
@@ -148,6 +154,8 @@ export function withPresent(
   })
 }
 
+/** How many names are compared for a plan; of what is not compared any more, it cannot be told whether it has something in common. */
+const MAX_COMPARISONS = 5_000_000
 /** How long the differences of a plan are in all, in characters. */
 const MAX_DIFFERENCES_LENGTH = 1024 * 1024
 const TOO_MANY_CHANGES = 'The difference is not shown, because too much has changed.'
@@ -164,9 +172,11 @@ function judge(action: Action, now: PresentState | undefined, later: Later): Pre
   const known = later.restored.get(place)
   const hash = known?.hash ?? now.hash
   const isTouched = (): boolean =>
-    later.actions.some(
-      (each) => each.place !== place && each.upstream === upstream && haveCommon(each.names, names),
-    )
+    later.actions.some((each) => {
+      if (each.place === place || each.upstream !== upstream) return false
+      later.comparisons -= each.names.length * names.length
+      return later.comparisons < 0 || haveCommon(each.names, names)
+    })
   const isSame = isAsLeft(hash, states)
   if (!isSame && !isTouched()) {
     const difference = known ? [CHANGED_BETWEEN] : now.difference

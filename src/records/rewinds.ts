@@ -111,52 +111,56 @@ export interface RewindProgress {
   readonly actions: readonly UndoneAction[]
 }
 
+type End = Omit<UndoneAction, 'action'>
+
 /** How far a rewind has got, given the transactions in the store by their keys. */
 export async function progressOf(
   rewind: Rewind,
   find: (key: string) => Promise<Transaction | undefined>,
 ): Promise<RewindProgress> {
-  const found = await Promise.all(
+  const transactions = await Promise.all(
     partsOfRewind(rewind).map(({ caller, transaction }) => find(transactionKey(caller, transaction))),
   )
-  const transactions = found.flatMap((each) => each ?? [])
-  return {
-    rewind,
-    actions: rewind.plan.map((action) => ({ action, ...endOf(action, rewind, transactions) })),
-  }
+  const ends = new Map(transactions.flatMap((each) => (each ? endsOf(each, rewind) : [])))
+  const actions = rewind.plan.map((action) => ({
+    action,
+    ...(ends.get(action.key) ?? endWithoutStep(action, rewind)),
+  }))
+  return { rewind, actions }
 }
 
-function endOf(
-  action: PlannedAction,
-  { status, order, isLate }: Rewind,
-  transactions: readonly Transaction[],
-): Omit<UndoneAction, 'action'> {
-  const { key, how, why, present, tool } = action
+/** What became of the steps of a transaction, by the keys of their actions. */
+function endsOf({ steps, compensations, ...transaction }: Transaction, { status }: Rewind): [string, End][] {
+  const ends = new Map(compensations.map((end) => [end.step, end]))
+  const isOver = status === 'ended' || hasEnded(transaction)
+  const open: End = isOver
+    ? { outcome: 'not_undone', error: 'it has not finished: see gatehouse tx list' }
+    : { outcome: 'waiting' }
+  return steps.map(({ id, deed }) => {
+    const end = ends.get(id)
+    return [deed, end ? endOf(end) : open]
+  })
+}
+
+function endOf(end: CompensationStatus): End {
+  if (end.status === 'compensated') return { outcome: 'undone', ...(end.state && { state: end.state }) }
+  const error = isObject(end.error) ? String(end.error['message']) : 'the compensation failed'
+  const difference = differenceOf(end)
+  return { outcome: 'not_undone', error, ...(difference.length > 0 && { difference }) }
+}
+
+function endWithoutStep(action: PlannedAction, { status, order, isLate }: Rewind): End {
+  const { how, why, present, tool } = action
   if (how === 'not at all') return { outcome: 'cannot', ...(why !== undefined && { error: why }) }
   if (present?.kind === 'changed' && !isToBeUndone(action, order?.force)) {
     const { read, difference } = present
     return { outcome: 'left', error: changedSince(read, tool), difference }
   }
-  for (const transaction of transactions) {
-    const step = transaction.steps.find(({ deed }) => deed === key)
-    const end = step && transaction.compensations.find((each) => each.step === step.id)
-    if (end) return endOfStep(end)
-    if (!step) continue
-    if (!hasEnded(transaction) && status !== 'ended') return { outcome: 'waiting' }
-    return { outcome: 'not_undone', error: 'it has not finished: see gatehouse tx list' }
-  }
   if (status !== 'ended') return { outcome: 'waiting' }
   const error = isLate
-    ? 'it was not started, because the others took too long: run the command again'
+    ? 'it was not started, because the others took too long: undo it again'
     : 'another process is undoing it, or has undone it'
   return { outcome: 'not_undone', error }
-}
-
-function endOfStep(end: CompensationStatus): Omit<UndoneAction, 'action'> {
-  if (end.status === 'compensated') return { outcome: 'undone', ...(end.state && { state: end.state }) }
-  const error = isObject(end.error) ? String(end.error['message']) : 'the compensation failed'
-  const difference = differenceOf(end)
-  return { outcome: 'not_undone', error, ...(difference.length > 0 && { difference }) }
 }
 
 // The rewinds in a store.

@@ -98,7 +98,7 @@ export interface StoredTransaction {
 }
 
 /** Whether it has ended, apart from an acknowledgement. */
-export function hasEnded({ status }: Transaction): boolean {
+export function hasEnded({ status }: Pick<Transaction, 'status'>): boolean {
   return status !== 'active' && status !== 'rolling_back'
 }
 

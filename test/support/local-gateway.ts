@@ -15,6 +15,8 @@ export interface LocalGateway {
   readonly lines: readonly Json[]
   /** Names that would be the same. */
   readonly collisions: readonly string[]
+  /** Plans and carries out rewinds. */
+  readonly rewinding: Gateway['rewinding']
   /** Replaces its configuration, as a changed file does. */
   reload(config: Json): Promise<void>
   close(): Promise<void>
@@ -40,7 +42,8 @@ export async function localGateway(config: Json, store?: MemoryStore): Promise<L
   }
   const reload = (changed: Json): Promise<void> => gateway.reload(settingsOf(changed))
   const collisions = (await gateway.start()).map(({ message }) => message)
-  return { url: `${listener.url}/mcp`, origin: listener.url, lines, collisions, reload, close }
+  const { rewinding } = gateway
+  return { url: `${listener.url}/mcp`, origin: listener.url, lines, collisions, rewinding, reload, close }
 }
 
 function settingsOf(config: Json): Settings {

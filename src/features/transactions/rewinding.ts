@@ -40,7 +40,7 @@ import { type TransactionService, waitForRollback } from './service.ts'
 
 type RewindContext = Pick<TransactionService, 'deps' | 'repository' | 'actions' | 'worker' | 'rollback'>
 
-/** How often the store is polled for requests, and the pause after a failure, in milliseconds. */
+/** How often the store is polled for requests, and for those that failed, or that another worker does, in milliseconds. */
 const POLL_INTERVAL_MS = 250
 const RETRY_DELAY_MS = 5000
 /** The total time for all transactions of a rewind, in milliseconds. */
@@ -53,6 +53,7 @@ export class RewindWorker implements Rewinding {
   readonly #stopped = new AbortController()
   readonly #busy = new Set<string>()
   #timer: Timer | undefined
+  #isPolling = false
 
   constructor(context: RewindContext) {
     this.#context = context
@@ -125,9 +126,11 @@ export class RewindWorker implements Rewinding {
   }
 
   #poll(): void {
-    // Nothing can be requested while the store cannot be used, which it reports itself.
+    if (this.#isPolling) return
+    this.#isPolling = true
     const taken = this.#rewinds.due().then((ids) => ids.forEach((id) => this.#take(id)))
-    taken.catch(() => undefined)
+    // Nothing can be requested while the store cannot be used, which it reports itself.
+    void taken.catch(() => undefined).then(() => (this.#isPolling = false))
   }
 
   #take(id: string): void {
@@ -136,22 +139,25 @@ export class RewindWorker implements Rewinding {
     this.#busy.add(id)
     const work = worker.during(`rewind ${id}`, () => this.#work(id))
     background(work, deps.log)
-    const free = (): boolean => this.#busy.delete(id)
-    void work.then(free, () => pause(RETRY_DELAY_MS).then(free))
+    const isDone = work.catch(() => false)
+    void isDone
+      .then((isOver) => (isOver ? undefined : pause(RETRY_DELAY_MS)))
+      .then(() => this.#busy.delete(id))
   }
 
-  /** Does what is due, unless another worker does. */
-  async #work(id: string): Promise<void> {
+  /** Does what is due; resolves with whether it did. */
+  async #work(id: string): Promise<boolean> {
     const { worker } = this.#context
     const before = (await this.#rewinds.find(id))?.runner
-    if (before !== undefined && before !== worker.id && (await worker.isAlive(before))) return
+    if (before !== undefined && before !== worker.id && (await worker.isAlive(before))) return false
     await worker.register()
     const taken = await this.#rewinds.change(id, (each) =>
       each.runner === before ? { ...each, runner: worker.id } : each,
     )
-    if (taken?.runner !== worker.id) return
+    if (taken?.runner !== worker.id) return false
     if (taken.status === 'reading') await this.#read(taken)
     if (taken.status === 'undoing' && taken.order) await this.#undo(taken, taken.order, before !== undefined)
+    return true
   }
 
   /** Adds the present states to a plan. */
@@ -185,7 +191,7 @@ export class RewindWorker implements Rewinding {
       if (!signal.aborted) throw error
       if (!late.aborted) return
     } finally {
-      await Promise.all(reserved.map(([, lease]) => lease?.release()))
+      await Promise.all(reserved.map(async ([, lease]) => lease?.release()))
     }
     await this.#rewinds.change(rewind.id, (each) => ({
       ...each,

@@ -6,7 +6,7 @@
  * All reads go through the chain, with the rights of the caller.
  */
 import type { Call, Handler, Outcome } from '../../core/call.ts'
-import { asGatewayError, GatewayError } from '../../core/error.ts'
+import { asGatewayError, GatewayError, messageOf } from '../../core/error.ts'
 import { classify, firstWords } from '../../core/failure.ts'
 import { exactHash } from '../../core/json/canonical-hash.ts'
 import { isObject, readJson } from '../../core/json/json.ts'
@@ -154,9 +154,9 @@ export class States {
     const read = async (): Promise<void> => {
       for (const same of reads) {
         if (world.monotonic() > until) silence ??= OUT_OF_TIME
-        const now = silence ?? (await this.#now(same[0]))
+        const now = silence ?? (await this.#now(same[0]).catch(unreadable))
         if (now.kind === 'unreadable' && now.isLate) silence = now
-        found.push(...same.map((action) => [action.key, this.#presentState(action, now)] as const))
+        for (const action of same) found.push([action.key, this.#presentState(action, now)])
       }
     }
     await Promise.all(Array.from({ length: MAX_PRESENT_READS }, read))
@@ -179,11 +179,13 @@ export class States {
     const { states, secrets } = action
     if (now.kind === 'unreadable') return { unread: now.reason }
     if (!states?.left || 'unread' in states.left) return { unread: 'what the call left was not read' }
-    const hash = hashOf(now, states.parts)
-    return {
-      hash,
-      read: displayCall(states.tool, states.arguments, { secrets }),
-      difference: isAsLeft(hash, states) ? [] : this.#difference(action, states.left, now),
+    try {
+      const hash = hashOf(now, states.parts)
+      const difference = isAsLeft(hash, states) ? [] : this.#difference(action, states.left, now)
+      return { hash, read: displayCall(states.tool, states.arguments, { secrets }), difference }
+    } catch (error) {
+      // A result may be nested too deeply to compare.
+      return { unread: messageOf(error) }
     }
   }
 
@@ -215,9 +217,9 @@ export class States {
     const { states, upstream, tool } = action
     if (!states?.left || 'unread' in states.left) return
     const now = await this.#options.snapshots.readWithin(call, { ...states, upstream }, 'during')
-    if (now.kind === 'unreadable') throw notReadable(now)
     const found = this.#presentState(action, now)
-    if ('unread' in found || isAsLeft(found.hash, states)) return
+    if ('unread' in found) throw notReadable(found.unread, now)
+    if (isAsLeft(found.hash, states)) return
     const { read, difference } = found
     throw new GatewayError('CONFLICT', changedSince(read, tool), {
       reason: 'changed_since',
@@ -265,12 +267,9 @@ const OUT_OF_TIME: ReadSnapshot = {
 const OVERWRITE =
   'Look at the difference. To undo it anyway, which overwrites that change: gatehouse undo or gatehouse tx rollback with --force, or rollback_transaction with force: true.'
 
-function notReadable({
-  reason,
-  isPassing,
-}: Extract<ReadSnapshot, { readonly kind: 'unreadable' }>): GatewayError {
+function notReadable(reason: string, now: ReadSnapshot): GatewayError {
   return new GatewayError(
-    isPassing ? 'SERVER_UNAVAILABLE' : 'CONFLICT',
+    now.kind === 'unreadable' && now.isPassing ? 'SERVER_UNAVAILABLE' : 'CONFLICT',
     `It could not be read whether something else changed it since, so nothing was undone: ${reason}`,
     { reason: 'state_unread', suggestion: OVERWRITE, isUnsent: true, isUserActionable: true },
   )

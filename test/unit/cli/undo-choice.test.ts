@@ -118,6 +118,44 @@ describe('the text output of undo', () => {
     expect(text).toMatch(/y…\)\n {4}exactly: drop\(id=1\)$/)
   })
 
+  test('the text says what something else changed since, and what becomes of it', () => {
+    const present = {
+      kind: 'changed',
+      read: 'get(id=1)',
+      hash: 'h',
+      difference: ['value:', '- mine', '+ theirs\u001b[2J'],
+    } as const
+    const lines = ['        value:', '        - mine', String.raw`        + theirs\u001b[2J`]
+    const left = '    left as it is: something else changed it since, as get(id=1) shows'
+    expect(
+      chosenText({ ...exact, present })
+        .split('\n')
+        .slice(2),
+    ).toEqual([left, ...lines])
+    const forced = '    overwritten, because of --force: something else changed it since, as get(id=1) shows'
+    expect(
+      chosenText({ ...exact, present }, true)
+        .split('\n')
+        .slice(2),
+    ).toEqual([forced, ...lines])
+    expect(chosenView({ ...exact, present })).toMatchObject({
+      present: 'changed',
+      difference: present.difference,
+    })
+  })
+
+  test('the text says why it cannot be told whether something else changed it since', () => {
+    const present = { kind: 'unknown', why: 'it is\naway' } as const
+    expect(chosenText({ ...exact, why: 'a caveat', present }).split('\n')[1]).toBe(
+      String.raw`    exactly: drop(id=1) (a caveat) (cannot tell whether something else changed it since: it is\naway)`,
+    )
+    expect(chosenView({ ...exact, present })).toMatchObject({
+      present: 'unknown',
+      present_reason: 'it is\naway',
+    })
+    expect(chosenText({ ...exact, present: { kind: 'as_left' } })).toBe(chosenText(exact))
+  })
+
   test('the text states whether each action was undone', () => {
     const action = { ...exact.action, how: exact.how }
     expect(undoneText({ action, outcome: 'undone' })).toBe('undone      2026-11-21T10:00:00Z  one  make')

@@ -55,6 +55,48 @@ describe('recorded actions', () => {
     expect(await deeds.list({ principal: 'you' })).toEqual([third])
   })
 
+  test('actions of one millisecond are listed in the order in which they began', async () => {
+    const deeds = new Actions(new MemoryStore())
+    const all = [3, 1, 2, 5, 4].map((tick) => deed({ tick }))
+    for (const each of all) await deeds.put(each, HOUR)
+    expect((await deeds.list()).map(({ tick }) => tick)).toEqual([5, 4, 3, 2, 1])
+  })
+
+  test('actions are listed from one of them on, by its key or its request', async () => {
+    const deeds = new Actions(new MemoryStore())
+    const [first, second, third] = [1, 2, 3].map((tick) => deed({ tick, request: `r${tick}` }))
+    if (!first || !second || !third) throw new Error('none')
+    for (const each of [second, third, first]) await deeds.put(each, HOUR)
+    expect(await deeds.list({ from: second.key })).toEqual([third, second])
+    expect(await deeds.list({ from: 'r1' })).toEqual([third, second, first])
+    expect(await deeds.list({ from: 'r1', principal: 'you' })).toEqual([])
+    await expect(deeds.list({ from: 'r4' })).rejects.toMatchObject({ code: 'RESOURCE_NOT_FOUND' })
+  })
+
+  test.each<[string, object]>([
+    ['no caller', { principal: {} }],
+    ['no arguments', { arguments: null }],
+    ['a compensation of no kind', { way: {} }],
+    ['a compensation without a call', { way: { kind: 'exact', tool: 't' } }],
+    ['a compensation without a reason', { way: { kind: 'none' } }],
+  ])('a record with %s is no action', async (_what, given) => {
+    const store = new MemoryStore()
+    await store.put('deed/x', JSON.stringify({ ...deed(), ...given }), HOUR)
+    expect(await new Actions(store).list()).toEqual([])
+  })
+
+  test.each<[string, unknown]>([
+    ['no object', 5],
+    ['no call', { before: 'x', parts: [] }],
+    ['parts of something else', { tool: 'get', arguments: {}, before: 'x', parts: [null] }],
+    ['another left state', { tool: 'get', arguments: {}, before: 'x', parts: [], left: 5 }],
+  ])('states that are %s are unknown', async (_what, states) => {
+    const store = new MemoryStore()
+    const one = deed()
+    await store.put('deed/x', JSON.stringify({ ...one, states }), HOUR)
+    expect(await new Actions(store).list()).toEqual([one])
+  })
+
   test('an action records when it was undone', async () => {
     const deeds = new Actions(new MemoryStore())
     const one = deed()

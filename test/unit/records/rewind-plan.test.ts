@@ -4,6 +4,7 @@ import {
   choose,
   type Chosen,
   isToBeUndone,
+  partsOf,
   plannedActions,
   planChanges,
   type PresentState,
@@ -236,6 +237,20 @@ test('the differences of a plan are bounded together', () => {
     kind: 'changed',
     difference: [expect.stringContaining('not shown')],
   })
+})
+
+test('a group of actions that are undone together has a limit', () => {
+  const many = Array.from({ length: 1001 }, (_, index) => action(String(index)))
+  expect(partsOf(many).map(({ length }) => length)).toEqual([500, 500, 1])
+})
+
+test('what thousands of actions name is compared within bounds, and then cannot be told', () => {
+  const names = Array.from({ length: 1000 }, (_, index) => `name ${index}/`)
+  const later = Array.from({ length: 100 }, (_, index) => action(`later ${index}`, { arguments: { names } }))
+  const earlier = Array.from({ length: 100 }, (_, index) => write(`${index}`, `/${index}/`, ['', 'one']))
+  const now = Object.fromEntries(earlier.map((_, index) => [`/${index}/`, 'theirs']))
+  const verdicts = new Set(present([...later, ...earlier], now).map(({ present: known }) => known?.kind))
+  expect([...verdicts]).toEqual([undefined, 'changed', 'unknown'])
 })
 
 test('a later plan differs by new actions, by those that are gone, and by another verdict', () => {

@@ -40,19 +40,22 @@ function told({ actions }: RewindPlan): string[] {
 }
 
 /** Waits for the end of a rewind: the outcome of each action, in the order of the plan. */
-async function ended({ rewinding }: SagaGateway, id: string) {
+async function ended({ rewinding }: SagaGateway, id: string): Promise<string[]> {
   const progress = () => rewinding.progress(id)
   await expect
     .poll(async () => (await progress())?.rewind.status, { timeout: 20_000, interval: 5 })
     .toBe('ended')
-  return (await progress())?.actions.map(({ action, outcome }) => `${action.tool}: ${outcome}`)
+  const { actions = [] } = (await progress()) ?? {}
+  return actions.map(({ action, outcome }) => `${action.tool}: ${outcome}`)
 }
 
 /** Waits until gateways have looked for rewinds so many more times. */
 function pollsOf(store: MemoryStore): (count: number) => Promise<void> {
   const scan = vi.spyOn(store, 'scan')
   const polls = (): number => scan.mock.calls.flat().filter((name) => name === 'rewind-due').length
-  return (count) => expect.poll(polls, { interval: 5 }).toBeGreaterThanOrEqual(count)
+  return async (count) => {
+    await expect.poll(polls, { interval: 5 }).toBeGreaterThanOrEqual(count)
+  }
 }
 
 /** Advances the clock until a promise is settled. */
@@ -470,8 +473,8 @@ async function survived(at: number, isDone: boolean) {
 test('after a crash at any write, an ordered plan is carried out to its end, and nothing is undone twice', async () => {
   vi.useFakeTimers()
   let isOrdered = false
-  for (let at = 1, isCrashed = true; isCrashed; at += isSoak ? 1 : 2) {
-    const found = await survived(at, at % 4 > 1)
+  for (let at = 1, isCrashed = true; isCrashed; at += isSoak ? 1 : 4) {
+    const found = await survived(at, at % 8 > 3)
     isCrashed = found.isCrashed
     const { one, progress } = found
     isOrdered ||= progress?.rewind.status === 'ended'
@@ -492,6 +495,22 @@ test('after a crash at any write, an ordered plan is carried out to its end, and
       expect([left, Object.fromEntries(one.things)]).toEqual([[], { a: 'old', b: 'old', c: 'old' }])
   }
   expect(isOrdered).toBe(true)
+})
+
+test('a state that cannot be compared, or a caller that cannot be read, fails no plan', async () => {
+  const { one, gateway, change } = opened()
+  await change('a', 'mine')
+  await change('b', 'mine')
+  const { actions } = await gateway.rewinding.plan({})
+  one.things.set('b', 'theirs')
+  const [, { action } = { action: undefined }] = actions
+  const principal = { id: 'me', scopes: 5 }
+  await gateway.store.put(
+    `deed/${action?.key}`,
+    JSON.stringify({ ...action, principal, exact: true }),
+    60_000,
+  )
+  expect(told(await gateway.rewinding.plan({}))).toEqual(['change b mine: changed', 'change a mine: unknown'])
 })
 
 test('secrets and what is masked are in no plan that is kept', async () => {
