@@ -3,8 +3,8 @@
  * makes the compensating calls.
  */
 import { setTimeout as pause } from 'node:timers/promises'
-import { asObject, isObject } from '../core/json/json.ts'
-import { type Settings, featureSettings } from '../core/settings.ts'
+import { asObject } from '../core/json/json.ts'
+import type { Settings } from '../core/settings.ts'
 import { escapeHidden, oneLine } from '../core/text/escape.ts'
 import { displayCall, maskedArguments } from '../core/masked-arguments.ts'
 import { isoTime } from '../core/time/waiting.ts'
@@ -21,6 +21,7 @@ import {
   type CompensationStatus,
   needsAttention,
   type Step,
+  transactionsIn,
 } from '../records/transactions.ts'
 import { acknowledged, rollingBack, rollingBackByForce } from '../records/transitions.ts'
 import type { Store } from '../store/store.ts'
@@ -143,16 +144,6 @@ interface Rollback extends ConfigOptions {
   readonly repository: Transactions
   /** The audit log for calls that this process makes. */
   readonly audit?: Audit | undefined
-}
-
-/** How long finished transactions are kept if the feature is not configured, in milliseconds. */
-const RETENTION_MS = 86_400_000
-
-/** The transactions in the store of a configuration. */
-export function transactionsIn(store: Store, settings: Pick<Settings, 'features'>): Transactions {
-  const feature = featureSettings(settings, FEATURE)
-  const retention = isObject(feature) ? feature.retention : undefined
-  return new Transactions(store, typeof retention === 'number' ? retention : RETENTION_MS)
 }
 
 /** Checks that the transactions feature is on: it performs rollbacks. @throws Error */

@@ -7,7 +7,13 @@ import { isObject } from '../core/json/json.ts'
 import { oneLine } from '../core/text/escape.ts'
 import type { Audit } from '../observability/audit/audit.ts'
 import { type Action, Actions } from '../records/actions.ts'
-import { type Transaction, transactionKey, type Transactions, hasEnded } from '../records/transactions.ts'
+import {
+  type Transaction,
+  transactionKey,
+  type Transactions,
+  transactionsIn,
+  hasEnded,
+} from '../records/transactions.ts'
 import { newUndoTransaction } from '../records/transitions.ts'
 import { confirmed } from './ask.ts'
 import { type Given, UsageError } from './command.ts'
@@ -18,7 +24,6 @@ import { type Output } from './output.ts'
 import {
   finishRollbacks,
   requireTransactions,
-  transactionsIn,
   chosenText,
   chosenView,
   differenceOf,
