@@ -3,15 +3,15 @@
  */
 import { riskWords } from '../core/descriptor.ts'
 import { proofText } from '../core/pack.ts'
-import { isStoreShared, type UpstreamSettings } from '../core/settings.ts'
+import { isStoreShared } from '../core/settings.ts'
 import { joinCommand } from '../core/text/command-line.ts'
 import { oneLine } from '../core/text/escape.ts'
-import { withoutSecrets } from '../core/text/redact.ts'
 import {
   confirmationText,
   eventText,
   longCallsText,
   pagesText,
+  reachText,
   undoExpressions,
   undoText,
 } from '../gateway/explained.ts'
@@ -48,7 +48,7 @@ export async function explain(given: Given<typeof commands.explain>, io: Io): Pr
   const isKnown = tool === undefined || inspected.length > 0
   const lines = [
     `${upstream}${name === undefined ? '' : ` ${name}`}`,
-    `  reached by   ${reachOf(settings)}`,
+    `  reached by   ${reachText(settings)}`,
     `  revision     ${describeRevision(revision, settings.revision)}`,
     ...(olderRevision === undefined
       ? []
@@ -67,7 +67,7 @@ export async function explain(given: Given<typeof commands.explain>, io: Io): Pr
   return {
     json: {
       server: upstream,
-      reached_by: reachOf(settings),
+      reached_by: reachText(settings),
       revision,
       older_revision: olderRevision,
       problem,
@@ -123,17 +123,6 @@ async function inspectAll(
     if (inspected) found.push(inspected)
   }
   return found
-}
-
-function reachOf({ reach, transport }: UpstreamSettings): string {
-  if (reach.kind === 'command') return `a child process: ${shownWords([reach.command, ...reach.args])}`
-  return `${withoutSecrets(reach.url)} (${transport === 'auto' ? 'transport detected' : `transport ${transport}, as configured`})`
-}
-
-/** A command line with recognizable secrets masked, since references to secrets are already expanded. */
-function shownWords(words: readonly string[]): string {
-  const line = withoutSecrets(words.join(' '))
-  return line.replace(/(--?[\w-]*(?:token|secret|passw(?:or)?d|key|credentials?)\s+)[^\s-]\S*/gi, '$1***')
 }
 
 function describeRevision(revision: string | undefined, pinned: string): string {

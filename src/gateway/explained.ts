@@ -1,5 +1,7 @@
 /** What `inspect` found about a tool, as texts: for `gatehouse explain`, and for the page of its server. */
+import type { UpstreamSettings } from '../core/settings.ts'
 import { oneLine } from '../core/text/escape.ts'
+import { withoutSecrets } from '../core/text/redact.ts'
 import { durationText } from '../core/time/units.ts'
 import type { UndoSettings } from '../core/undo/expression.ts'
 import type { Inspected } from './inspect.ts'
@@ -81,4 +83,16 @@ export function eventText({ type, receivers }: NonNullable<Inspected['event']>):
 export function pagesText({ arguments: names, when }: NonNullable<Inspected['pages']>): string {
   const scope = when === 'always' ? 'collected for every caller' : 'collected on request'
   return `${scope} (by ${names.map(oneLine).join(', ')}), if a result says that there are more`
+}
+
+/** How a server is reached, without secrets. */
+export function reachText({ reach, transport }: UpstreamSettings): string {
+  if (reach.kind === 'command') return `a child process: ${shownWords([reach.command, ...reach.args])}`
+  return `${withoutSecrets(reach.url)} (${transport === 'auto' ? 'transport detected' : `transport ${transport}, as configured`})`
+}
+
+/** A command line with recognizable secrets masked, since references to secrets are already expanded. */
+function shownWords(words: readonly string[]): string {
+  const line = withoutSecrets(words.join(' '))
+  return line.replace(/(--?[\w-]*(?:token|secret|passw(?:or)?d|key|credentials?)\s+)[^\s-]\S*/gi, '$1***')
 }

@@ -132,12 +132,14 @@ async function panelOf(
     : undefined
 }
 
-function stateOf({ problem, revision }: Status): ServerRow['state'] {
+/** The state of a server as one word. */
+export function stateOf({ problem, revision }: Status): ServerRow['state'] {
   if (problem !== undefined) return 'unavailable'
   return revision === undefined ? 'starting' : 'ready'
 }
 
-function transportOf({ reach, transport }: UpstreamSettings): string {
+/** How messages are exchanged with a server. */
+export function transportOf({ reach, transport }: UpstreamSettings): string {
   if (reach.kind === 'command') return 'stdio'
   if (transport === 'sse') return 'HTTP+SSE'
   return transport === 'streamable' ? 'Streamable HTTP' : 'HTTP'

@@ -10,16 +10,9 @@ import { world } from '../core/world.ts'
 import { HeldMemory } from '../core/holdings.ts'
 import { addConfirmPages } from '../downstream/pages/approvals.ts'
 import { anchorsIn } from '../observability/audit/anchor.ts'
-import { addConsolePages, type ConsolePage, placesOf } from '../downstream/pages/console.ts'
+import { addConsolePages, placesOf } from '../downstream/pages/console.ts'
 import { PageEntry } from '../downstream/pages/page-entry.ts'
-import {
-  createOperator,
-  hasRole,
-  isByCode,
-  operatorOf,
-  type PageUser,
-  pageUserNamed,
-} from '../downstream/pages/page-users.ts'
+import { createOperator, isByCode, operatorOf, pageUserNamed } from '../downstream/pages/page-users.ts'
 import type { Principal } from '../core/principal.ts'
 import type { ResponseSink } from '../downstream/session/response-sink.ts'
 import { serveStateless } from '../downstream/stateless.ts'
@@ -44,6 +37,7 @@ import { type AddPages, type Listener, listenHttp } from '../downstream/http/ser
 import { serveStdio } from '../downstream/stdio.ts'
 import type { Reader } from '../downstream/pages/front-page.ts'
 import { type CommandCall, makeCommandCall } from './command-call.ts'
+import { createConsole } from './console/console.ts'
 import { offered, receiveHook } from './features.ts'
 import { frontPage } from './front-page.ts'
 import { inspect, type Inspected } from './inspect.ts'
@@ -51,7 +45,7 @@ import { readiness } from '../observability/health.ts'
 import type { Audit } from '../observability/audit/audit.ts'
 import type { Observing } from '../observability/observing.ts'
 import { createObserving, timed } from './observers.ts'
-import { type Approval, Approvals, mayDecide } from '../records/approvals.ts'
+import { type Approval, Approvals } from '../records/approvals.ts'
 import { DeadLetters } from '../records/dead-letters.ts'
 import { referenceLevels } from '../records/references.ts'
 import { createMembership } from '../durable/members.ts'
@@ -266,8 +260,7 @@ export class Gateway {
 
   /** Serves one request of a client of 2026-07-28 in this process. @throws only errors from before the call is made */
   serve(request: JsonRpcRequest, sink: ResponseSink, sender: Sender): Promise<void> {
-    this.#codec ??= createRequestStateCodec(world.now, undefined, this.#keys.encryptionKeys)
-    return serveStateless(request, sink, { ...sender, handle: this.handle, seal: this.#codec })
+    return serveStateless(request, sink, { ...sender, handle: this.handle, seal: this.#stateCodec() })
   }
 
   /** Serves clients over HTTP. */
@@ -476,15 +469,31 @@ export class Gateway {
 
   #addPages(...[app, authenticate, bodies, closing]: Parameters<AddPages>): void {
     const store = (): Store => this.#process.store
-    const pages: readonly ConsolePage[] = []
+    const console = createConsole({
+      runtime: () => this.#runtime,
+      store,
+      observing: this.#observing,
+      pendingApprovals: () => this.#pendingApprovals(),
+      inputSchema: (upstream, tool) => this.#inputSchema(upstream, tool),
+      handle: this.handle,
+      codec: () => this.#stateCodec(),
+      examined: ({ principal }) => ({
+        proxies: this.proxies,
+        explore: (name) => this.explore(name),
+        listFindings: (name) => this.listFindings(name),
+        entries: (name) => this.entries(name),
+        callTool: (order) => makeCommandCall(this.handle, order, principal),
+      }),
+      env: this.#process.variables,
+    })
     const entry = new PageEntry(authenticate, {
       store,
       settings: () => this.settings,
       bodies,
       operator: this.#operator,
       signInLink: this.#pageSignIn.link,
-      places: placesOf(pages),
-      needs: (user) => this.#needs(user),
+      places: placesOf(console.pages),
+      needs: console.needs,
       log: this.#log,
       now: world.now,
     })
@@ -496,19 +505,18 @@ export class Gateway {
       inputSchema: (upstream, tool) => this.#inputSchema(upstream, tool),
       now: world.now,
     })
-    const topics = { needs: async () => (await this.#pendingApprovals())?.map(({ id }) => id).join() ?? '' }
     addConsolePages(app, entry, {
-      pages,
-      live: { topics, closing },
+      pages: console.pages,
+      live: { topics: console.topics, closing },
       onAction: this.#observing.ordered,
       now: world.now,
     })
   }
 
-  /** How many things need a page user; undefined if the store does not respond. */
-  async #needs(user: PageUser): Promise<number | undefined> {
-    if (!hasRole(user, 'approver')) return 0
-    return (await this.#pendingApprovals())?.filter((each) => mayDecide(each, user)).length
+  /** Seals the state of calls that ask the users of this process. */
+  #stateCodec(): RequestStateCodec {
+    this.#codec ??= createRequestStateCodec(world.now, undefined, this.#keys.encryptionKeys)
+    return this.#codec
   }
 
   /** The input schema of a tool, if its server lists it in time. */

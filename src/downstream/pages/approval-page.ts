@@ -90,11 +90,13 @@ export function approvalItem({
   const form = html`<form method="post" class="decide">
 <button hidden disabled></button>
 ${item.hidden}
-${fieldsHtml(approval, `-${id}`)}
+${typedHtml(approval, `-${id}`)}
 <div class="buttons">
 <button name="verdict" value="denied" formnovalidate>Deny</button>
 <button class="approve" name="verdict" value="approved">Approve</button>
-</div></form>`
+</div>
+<details id="more-${id}"><summary>${approval.offer ? 'Add a reason, or ask no more' : 'Add a reason'}</summary>${reasonHtml(approval, `-${id}`)}</details>
+</form>`
   return html`<h3 class="message">${message}</h3>
 ${item.problem !== undefined && html`<p class="notice" role="alert">${item.problem}</p>`}
 <p class="facts"><span class="mark ${risk}">${riskText(approval)}</span> <span><code>${displayWord(tool)}</code> on ${displayWord(upstream)}</span>
@@ -224,7 +226,8 @@ function formHtml(page: ApprovalPage): string {
   return `<form method="post">
 <button hidden disabled></button>
 <input type="hidden" name="token" value="${escapeHtml(token)}">
-${fieldsHtml(approval, '')}
+${typedHtml(approval, '')}
+${reasonHtml(approval, '')}
 <div class="buttons">
 <button name="verdict" value="denied" formnovalidate>Deny</button>
 <button class="approve" name="verdict" value="approved">Approve</button>
@@ -234,14 +237,18 @@ ${editHtml(page)}
 <p class="size">You decide as ${displayWord(pageUser.by)} (${methods[pageUser.via]}).</p>`
 }
 
-/** The fields of a decision: a text to type where one is required, the reason, and what may be remembered. */
-function fieldsHtml({ typed, offer }: Approval, suffix: string): Html {
+/** The text to type to approve, where one is required. */
+function typedHtml({ typed }: Approval, suffix: string): Html {
   return html`${
     typed !== undefined &&
     html`<label for="typed${suffix}">To approve, type <code>${displayWord(typed)}</code></label>
 <input id="typed${suffix}" name="typed" required autocomplete="off" autocapitalize="none" spellcheck="false">`
-  }
-<label for="reason${suffix}">Reason (optional)</label>
+  }`
+}
+
+/** The reason of a decision, and what may be remembered. */
+function reasonHtml({ offer }: Approval, suffix: string): Html {
+  return html`<label for="reason${suffix}">Reason (optional)</label>
 <input id="reason${suffix}" name="reason" maxlength="${MAX_REASON_LENGTH}" autocomplete="off">
 ${
   offer &&

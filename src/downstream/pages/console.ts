@@ -123,9 +123,20 @@ export function addConsolePages(
         }),
       ),
     )
-    if (page.actions) app.post(page.path, entry.guarded(area, actionOf(page, entry, options)))
+    // Also where it has no actions: the code from the terminal is posted to the page that it opens.
+    app.post(page.path, entry.guarded(area, actionOf(page, entry, options)))
   }
-  if (!pages.some(({ path }) => path === '/console')) app.get('/console', toFirstPlace(entry, pages))
+  if (!pages.some(({ path }) => path === '/console')) {
+    app.get('/console', toFirstPlace(entry, pages))
+    app.post(
+      '/console',
+      entry.guarded(area, (context) => entry.withForm(context, () => noAction())),
+    )
+  }
+}
+
+function noAction(): never {
+  throw new GatewayError('INVALID_INPUT', 'No such action.', { field: 'action' })
 }
 
 /** Sends a reader of `/console` to the first place that the reader may see. */
@@ -156,7 +167,7 @@ function actionOf(
       await entry.mustBeIntended(context, FORM_PURPOSE, { user, fields })
       const name = textField(fields, 'action') ?? ''
       const action = page.actions && Object.hasOwn(page.actions, name) ? page.actions[name] : undefined
-      if (!action) throw new GatewayError('INVALID_INPUT', 'No such action.', { field: 'action' })
+      if (!action) return noAction()
       requireRole(user, action.role)
       const request = await requestOf(context, { entry, options, user })
       const answer = await audited(action, { request, fields, options })

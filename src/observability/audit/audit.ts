@@ -176,6 +176,7 @@ export class Audit {
       force: target.force,
       transaction: target.transaction,
       operation: target.operation,
+      action: target.action,
       subscription: target.subscription,
       reference: target.reference,
       sha256: target.sha256,
