@@ -237,19 +237,8 @@ const walls: readonly Wall[] = [
   },
   { part: 'cli', may: forCommands, uses: packagesOfCommands },
   { part: 'cli/call.ts', may: [...forCommands, 'gateway/command-call.ts'], uses: packagesOfCommands },
-  {
-    part: 'cli/doctor.ts',
-    may: forCommands,
-    uses: [
-      ...packagesOfCommands,
-      'undici',
-      'node:dns/promises',
-      'node:http',
-      'node:https',
-      'node:net',
-      'node:tls',
-    ],
-  },
+  { part: 'cli/explain.ts', may: [...forCommands, 'gateway/explained.ts'], uses: packagesOfCommands },
+  { part: 'cli/doctor.ts', may: [...forCommands, 'gateway/doctor.ts'], uses: packagesOfCommands },
   {
     part: 'cli/check.ts',
     may: [...forCommands, 'downstream/auth/jwt.ts'],
@@ -268,8 +257,8 @@ const walls: readonly Wall[] = [
   { part: 'cli/health.ts', may: ['config', 'core'], uses: ['undici', 'node:fs'] },
   { part: 'gateway', may: parts, uses: ['node:os', 'node:stream'] },
   {
-    part: 'gateway/call-pages.ts',
-    may: ['core', 'downstream', 'records', 'store/store.ts', 'testkit/conversations.ts'],
+    part: 'gateway/console/calls.ts',
+    may: [...parts, 'gateway', 'testkit/conversations.ts'],
   },
   { part: 'gateway/keys.ts', may: ['core', 'store/store.ts'], uses: ['jose'] },
   {
@@ -281,6 +270,20 @@ const walls: readonly Wall[] = [
     may: ['core', 'observability', 'store/store.ts', 'upstream', 'protocol/methods.ts'],
   },
   { part: 'gateway/inspect.ts', may: ['core', 'features'] },
+  {
+    part: 'gateway/doctor.ts',
+    may: ['core', 'upstream/connector.ts'],
+    uses: [
+      'undici',
+      'node:dns/promises',
+      'node:http',
+      'node:https',
+      'node:net',
+      'node:tls',
+      ...timers,
+      ...files,
+    ],
+  },
   { part: 'gateway/offline.ts', may: ['core', 'observability', 'store'] },
   {
     part: 'main.ts',

@@ -2,13 +2,19 @@
  * `gatehouse explain`: shows how the gateway would handle calls of a tool, and why. It does not call the tool.
  */
 import { riskWords } from '../core/descriptor.ts'
-import type { UndoSettings } from '../core/undo/expression.ts'
 import { proofText } from '../core/pack.ts'
-import { isStoreShared, type UpstreamSettings } from '../core/settings.ts'
+import { isStoreShared } from '../core/settings.ts'
 import { joinCommand } from '../core/text/command-line.ts'
 import { oneLine } from '../core/text/escape.ts'
-import { durationText } from '../core/time/units.ts'
-import { withoutSecrets } from '../core/text/redact.ts'
+import {
+  confirmationText,
+  eventText,
+  longCallsText,
+  pagesText,
+  reachText,
+  undoExpressions,
+  undoText,
+} from '../gateway/explained.ts'
 import type { Gateway } from '../gateway/gateway.ts'
 import type { Given } from './command.ts'
 import type { commands } from './commands.ts'
@@ -42,7 +48,7 @@ export async function explain(given: Given<typeof commands.explain>, io: Io): Pr
   const isKnown = tool === undefined || inspected.length > 0
   const lines = [
     `${upstream}${name === undefined ? '' : ` ${name}`}`,
-    `  reached by   ${reachOf(settings)}`,
+    `  reached by   ${reachText(settings)}`,
     `  revision     ${describeRevision(revision, settings.revision)}`,
     ...(olderRevision === undefined
       ? []
@@ -61,7 +67,7 @@ export async function explain(given: Given<typeof commands.explain>, io: Io): Pr
   return {
     json: {
       server: upstream,
-      reached_by: reachOf(settings),
+      reached_by: reachText(settings),
       revision,
       older_revision: olderRevision,
       problem,
@@ -119,17 +125,6 @@ async function inspectAll(
   return found
 }
 
-function reachOf({ reach, transport }: UpstreamSettings): string {
-  if (reach.kind === 'command') return `a child process: ${shownWords([reach.command, ...reach.args])}`
-  return `${withoutSecrets(reach.url)} (${transport === 'auto' ? 'transport detected' : `transport ${transport}, as configured`})`
-}
-
-/** A command line with recognizable secrets masked, since references to secrets are already expanded. */
-function shownWords(words: readonly string[]): string {
-  const line = withoutSecrets(words.join(' '))
-  return line.replace(/(--?[\w-]*(?:token|secret|passw(?:or)?d|key|credentials?)\s+)[^\s-]\S*/gi, '$1***')
-}
-
 function describeRevision(revision: string | undefined, pinned: string): string {
   if (revision === undefined) return 'unknown: the server was not reached'
   if (pinned === 'auto' || pinned === 'follow') return `${revision} (negotiated)`
@@ -160,8 +155,8 @@ export function toolLines(inspected: Inspected | undefined): string[] {
     `  confirmation ${confirmationText(confirmation)}`,
     ...reasons([...message, ...confirmation.why]),
     ...(stop ? [`  to stop      write ${oneLine(stop.write)} under ${oneLine(stop.under)}`] : []),
-    `  undo         ${undone(undoing)}`,
-    ...expressions(undoing.undo).map((line) => `               ${oneLine(line)}`),
+    `  undo         ${undoText(undoing)}`,
+    ...undoExpressions(undoing.undo).map((line) => `               ${oneLine(line)}`),
     ...reasons([...undoing.why, ...undoing.caveats.map((caveat) => `but: ${caveat}`)]),
     ...proofLines(inspected),
     ...(pages ? [`  pages        ${pagesText(pages)}`] : []),
@@ -214,23 +209,6 @@ function toolObject({
   }
 }
 
-/** What becomes of a call that takes long. */
-function longCallsText(longCalls: Inspected['longCalls']): string {
-  if (!longCalls) return 'end with their request (features.progress is off)'
-  const { taskAfter, keep, answerWithin } = longCalls
-  const when = taskAfter === 0 ? 'at once' : `after ${durationText(taskAfter)}`
-  const others =
-    answerWithin === undefined ? '' : `; other clients are answered after ${durationText(answerWithin)}`
-  return `become tasks ${when} for clients that support tasks${others}; an outcome is kept for ${durationText(keep)}`
-}
-
-/** The event of a success. */
-function eventText({ type, receivers }: NonNullable<Inspected['event']>): string {
-  const whom =
-    receivers === 'own' ? 'its caller receives it' : 'all callers with the right to the call receive it'
-  return `a success is ${type}; ${whom} (features.events.writes)`
-}
-
 /** A table of all tools of a server. */
 export function toolTable(tools: readonly Inspected[]): string[] {
   if (tools.length === 0) return []
@@ -249,32 +227,8 @@ export function toolTable(tools: readonly Inspected[]): string[] {
   )
 }
 
-function pagesText({ arguments: names, when }: NonNullable<Inspected['pages']>): string {
-  const scope = when === 'always' ? 'collected for every caller' : 'collected on request'
-  return `${scope} (by ${names.map(oneLine).join(', ')}), if a result says that there are more`
-}
-
 function reasons(lines: readonly string[]): string[] {
   return lines.map((each, index) => `${index === 0 ? '  because     ' : '              '} ${oneLine(each)}`)
-}
-
-function confirmationText({ when, unless, isOutOfBand, fallback = 'page' }: Confirmation): string {
-  if (when === 'never') return 'none'
-  if (unless)
-    return 'not asked: can be undone exactly (features.confirm.exact_undo); asked if the state before a call cannot be kept'
-  const whom = isOutOfBand
-    ? 'approval by other people, out of band'
-    : `by the user of the client, inline; ${fallbackText[fallback]} if the client cannot ask`
-  if (when === 'always') return whom
-  return when === 'by_arguments'
-    ? `${whom}, for calls whose arguments require it`
-    : `${whom}, in transactions only`
-}
-
-const fallbackText: Readonly<Record<NonNullable<Confirmation['fallback']>, string>> = {
-  page: 'on a page of the gateway',
-  two_step: 'with a token, with which the host repeats the call',
-  deny: 'the call is denied',
 }
 
 function confirmationSummary({ when, unless, isOutOfBand }: Confirmation): string {
@@ -283,44 +237,12 @@ function confirmationSummary({ when, unless, isOutOfBand }: Confirmation): strin
   return `${isOutOfBand ? 'out of band' : 'inline'}${when === 'always' ? '' : when === 'by_arguments' ? ', by arguments' : ', in transactions'}`
 }
 
-function undone({ from, how, isProved }: Undoing): string {
-  if (how === 'unneeded') return 'nothing to undo'
-  if (from === 'nowhere') return 'none'
-  if (from === 'configuration')
-    return how === 'impossible' ? 'not possible as configured' : `${degrees[how]}, as configured`
-  if (how === 'unsure')
-    return 'not configured; the proposal from the tool list is uncertain (see gatehouse plan)'
-  if (from === 'derivation')
-    return isProved
-      ? `${degrees[how]}, as proved (see features.undo.proved)`
-      : `${degrees[how]}, derived from schemas (features.transactions.auto_undo is on)`
-  return `not configured; ${degrees[how]} ${isProved ? 'as proved' : 'according to schemas'} (see gatehouse plan)`
-}
-
-const degrees: Readonly<Record<Undoing['how'], string>> = {
-  exact: 'exactly',
-  approximate: 'approximately',
-  unsure: 'uncertain',
-  impossible: 'not at all',
-  unneeded: 'nothing to undo',
-}
-
 function undoneShortly({ from, how, undo }: Undoing): string {
   if (how === 'unneeded') return ''
   if (from === 'nowhere') return 'none'
-  const text = expressions(undo).at(-1) ?? ''
+  const text = undoExpressions(undo).at(-1) ?? ''
   const tool = /^(?:\w+: )?([^(]+)\(/.exec(text)?.[1] ?? ''
   if (how === 'unsure') return `none; uncertain: by ${tool}`
   const about = how === 'exact' ? '' : how === 'approximate' ? ', approximately' : ', which is not possible'
   return from === 'proposal' ? `proposed: by ${tool}${about}` : `by ${tool}${about}`
-}
-
-/** The undo rule, one line for each part. */
-function expressions(undo: string | UndoSettings | undefined): string[] {
-  if (undo === undefined) return []
-  if (typeof undo === 'string') return [undo]
-  const { absent, snapshot, restore, call } = undo
-  return Object.entries({ absent, snapshot, call, restore }).flatMap(([key, text]) =>
-    text === undefined ? [] : [`${key}: ${text}`],
-  )
 }

@@ -7,6 +7,7 @@
 import { clientName } from '../core/call.ts'
 import { isoTime } from '../core/time/waiting.ts'
 import {
+  cancelledOperation,
   isEnded,
   operationName,
   type OperationRecord,
@@ -52,8 +53,7 @@ export function cancel(given: Given<Commands['ops cancel']>, io: Io): Promise<Ou
     return withAudit(settings, io, async (audit) => {
       const after = await operations.change(key, (before) => {
         requireRunning(name, before)
-        const { request: _request, input: _input, ...rest } = before
-        return { ...rest, state: 'cancelled', updatedAt: Date.now() }
+        return cancelledOperation(before, Date.now())
       })
       // It can expire between the two.
       if (!after) throw unknownOperation(name)

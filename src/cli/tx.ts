@@ -2,8 +2,7 @@
  * `gatehouse tx`: lists transactions, rolls one back, acknowledges one. It works on the store; a running gateway
  * makes the compensating calls.
  */
-import { isObject } from '../core/json/json.ts'
-import { type Settings, featureSettings } from '../core/settings.ts'
+import type { Settings } from '../core/settings.ts'
 import { escapeHidden, oneLine } from '../core/text/escape.ts'
 import { displayCall, maskedArguments } from '../core/masked-arguments.ts'
 import { isoTime } from '../core/time/waiting.ts'
@@ -12,12 +11,13 @@ import {
   type StoredTransaction,
   hasEnded,
   type Transaction,
-  Transactions,
+  type Transactions,
   urgentFirst,
   type CompensationStatus,
   differenceOf,
   needsAttention,
   type Step,
+  transactionsIn,
 } from '../records/transactions.ts'
 import { acknowledged, rollingBack, rollingBackByForce } from '../records/transitions.ts'
 import type { Store } from '../store/store.ts'
@@ -133,16 +133,6 @@ function findTransaction(all: readonly StoredTransaction[], id: string): StoredT
 }
 
 // Transactions in the store of a configuration.
-
-/** How long finished transactions are kept if the feature is not configured, in milliseconds. */
-const RETENTION_MS = 86_400_000
-
-/** The transactions in the store of a configuration. */
-export function transactionsIn(store: Store, settings: Pick<Settings, 'features'>): Transactions {
-  const feature = featureSettings(settings, FEATURE)
-  const retention = isObject(feature) ? feature.retention : undefined
-  return new Transactions(store, typeof retention === 'number' ? retention : RETENTION_MS)
-}
 
 /** Checks that the transactions feature is on: it performs rollbacks. @throws Error */
 export function requireTransactions({ features }: Pick<Settings, 'features'>): void {

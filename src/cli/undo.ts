@@ -7,6 +7,7 @@ import { displayCall } from '../core/masked-arguments.ts'
 import type { Settings } from '../core/settings.ts'
 import { oneLine } from '../core/text/escape.ts'
 import { Actions } from '../records/actions.ts'
+import { transactionsIn } from '../records/transactions.ts'
 import {
   choose,
   type Chosen,
@@ -33,7 +34,7 @@ import { type GatewayWork, withGatewayWork } from './gateway-work.ts'
 import { type Io, print } from './io.ts'
 import { countText } from '../core/text/words.ts'
 import { type Output, timeText } from './output.ts'
-import { descriptionOf, requireTransactions, stateText, transactionsIn } from './tx.ts'
+import { descriptionOf, requireTransactions, stateText } from './tx.ts'
 
 type UndoOptions = Given<typeof commands.undo>
 

@@ -52,6 +52,8 @@ export interface OrderStep {
   /** The id of the transaction, the name of the operation, or the id of the subscription, and its caller. */
   readonly transaction?: string
   readonly operation?: string
+  /** The key of the record of an action. */
+  readonly action?: string
   readonly subscription?: string
   /** The id of kept data, and its hash. */
   readonly reference?: string

@@ -4,8 +4,9 @@ import type { Call } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import type { Log } from '../core/log.ts'
 import { lastKnownSlot } from '../core/slot.ts'
-import { method as known } from '../protocol/methods.ts'
+import { method as methodOf } from '../protocol/methods.ts'
 import type { Feature } from './feature.ts'
+import { circuits, type CircuitView } from './offers.ts'
 import { type BreakerSettings, breakerSchema } from './settings/upstream.ts'
 
 /**
@@ -15,14 +16,15 @@ import { type BreakerSettings, breakerSchema } from './settings/upstream.ts'
 export const breaker: Feature<BreakerSettings> = {
   ...breakerSchema,
   create: (settings, { log }) => {
-    const circuits = new Map<string, Circuit>()
+    const known = new Map<string, Circuit>()
     return {
+      offers: [circuits.offer((upstream) => known.get(upstream))],
       calls: {
         // Reads the state of the server, and is no attempt.
         dryRun: ({ upstream, isBuiltin }) => {
           if (isBuiltin || upstream === undefined) return undefined
           return (next) => (call) => {
-            const wait = circuits.get(upstream)?.wait() ?? 0
+            const wait = known.get(upstream)?.wait() ?? 0
             return wait > 0 ? Promise.reject(refusal(wait)) : next(call)
           }
         },
@@ -34,9 +36,9 @@ export const breaker: Feature<BreakerSettings> = {
             method.startsWith('notifications/')
           )
             return undefined
-          const circuit = circuits.get(upstream) ?? new Circuit(upstream, settings(upstream), log)
-          circuits.set(upstream, circuit)
-          const isListed = known(method).list !== undefined || method === 'server/discover'
+          const circuit = known.get(upstream) ?? new Circuit(upstream, settings(upstream), log)
+          known.set(upstream, circuit)
+          const isListed = methodOf(method).list !== undefined || method === 'server/discover'
           return (next) => (call) => {
             // Asks no server.
             if (isListed && lastKnownSlot.of(call) === true) return next(call)
@@ -60,7 +62,7 @@ export const breaker: Feature<BreakerSettings> = {
 }
 
 /** The breaker of one server. */
-class Circuit {
+class Circuit implements CircuitView {
   readonly #upstream: string
   readonly #maxFailures: number
   readonly #window: number
@@ -76,6 +78,10 @@ class Circuit {
     this.#window = window
     this.#pause = pause
     this.#log = log
+  }
+
+  get failures(): number {
+    return this.#failures
   }
 
   /** How long a call would have to wait now, in milliseconds; 0 if it may be made. */

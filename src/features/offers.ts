@@ -19,6 +19,19 @@ export const toolFacts = extensionPoint<(entry: Descriptor, all: readonly Descri
 /** How many operations this process runs, by state. */
 export const operationCounts = extensionPoint<() => Readonly<Record<string, number>>>()
 
+/** Whether calls of a server are refused because it failed; undefined where that does not happen. */
+export const circuits = extensionPoint<(upstream: string) => CircuitView | undefined>()
+
+/** What keeps calls from a server that fails. */
+export interface CircuitView {
+  /** How many calls failed since one succeeded. */
+  readonly failures: number
+  /** How long calls are still refused, in milliseconds; 0 if they are not. */
+  wait(): number
+  /** Lets calls through again. */
+  succeed(): void
+}
+
 /** The types of events of a server, or those of none, that no tool has; some callers may have no right to them. */
 export const eventTypes = extensionPoint<(upstream: string | undefined) => readonly DescribedEventType[]>()
 

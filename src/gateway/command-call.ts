@@ -1,6 +1,6 @@
 /** A call of a tool by a command of this machine, whose user answers the input requests. */
 import { NS } from '../core/identity.ts'
-import type { Handler, InputRequest, InputResponse, Outcome } from '../core/call.ts'
+import type { Call, Handler, InputRequest, InputResponse, Outcome } from '../core/call.ts'
 import { Payload } from '../core/payload.ts'
 import { anonymous, type Principal } from '../core/principal.ts'
 import { requestInputInline } from '../downstream/session/input-requests.ts'
@@ -19,21 +19,28 @@ export interface CommandCall {
   answer(request: InputRequest, of: 'gateway' | 'server'): Promise<InputResponse>
 }
 
-/** Makes a call, and resolves with the result. @throws what the call fails with */
-export async function makeCommandCall(
-  handle: Handler,
-  { upstream, tool, arguments: given, isDryRun, idempotencyKey, answer }: CommandCall,
-  principal: Principal = anonymous,
-): Promise<Payload> {
+/** A call of a tool whose caller answers forms. */
+export function callByPerson(
+  {
+    upstream,
+    tool,
+    arguments: given,
+    isDryRun,
+    idempotencyKey,
+  }: Omit<CommandCall, 'answer' | 'arguments'> & {
+    readonly arguments: Payload
+  },
+  principal: Principal,
+): Call {
   const meta = {
     ...(isDryRun && { [DRY_RUN_KEY]: true }),
     ...(idempotencyKey !== undefined && { [`${NS}/${IDEMPOTENCY_KEY}`]: idempotencyKey }),
   }
   const method = 'tools/call'
-  const params = Payload.of({ name: tool, arguments: given, _meta: meta })
+  const params = Payload.of({ name: tool, _meta: meta }).with({ arguments: given })
   const target = { upstream, method, name: tool }
   const { client } = ownCall()
-  const call = ownCall({
+  return ownCall({
     method,
     params,
     target,
@@ -42,6 +49,15 @@ export async function makeCommandCall(
     rpcId: '1',
     client: { ...client, capabilities: { elicitation: {} } },
   })
+}
+
+/** Makes a call, and resolves with the result. @throws what the call fails with */
+export async function makeCommandCall(
+  handle: Handler,
+  { answer, ...order }: CommandCall,
+  principal: Principal = anonymous,
+): Promise<Payload> {
+  const call = callByPerson({ ...order, arguments: Payload.of(order.arguments) }, principal)
   let last: Outcome | undefined
   const watched: Handler = async (each) => {
     last = await handle(each)

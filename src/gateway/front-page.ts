@@ -152,7 +152,8 @@ export function stateOf({ problem, revision }: Status): ServerRow['state'] {
   return revision === undefined ? 'starting' : 'ready'
 }
 
-function transportOf({ reach, transport }: UpstreamSettings): string {
+/** How messages are exchanged with a server. */
+export function transportOf({ reach, transport }: UpstreamSettings): string {
   if (reach.kind === 'command') return 'stdio'
   if (transport === 'sse') return 'HTTP+SSE'
   return transport === 'streamable' ? 'Streamable HTTP' : 'HTTP'

@@ -10,16 +10,9 @@ import { world } from '../core/world.ts'
 import { HeldMemory } from '../core/holdings.ts'
 import { addConfirmPages } from '../downstream/pages/approvals.ts'
 import { anchorsIn } from '../observability/audit/anchor.ts'
-import { addConsolePages, type ConsolePage, placesOf } from '../downstream/pages/console.ts'
+import { addConsolePages, placesOf } from '../downstream/pages/console.ts'
 import { PageEntry } from '../downstream/pages/page-entry.ts'
-import {
-  createOperator,
-  hasRole,
-  isByCode,
-  operatorOf,
-  type PageUser,
-  pageUserNamed,
-} from '../downstream/pages/page-users.ts'
+import { createOperator, isByCode, operatorOf, pageUserNamed } from '../downstream/pages/page-users.ts'
 import type { Principal } from '../core/principal.ts'
 import type { ResponseSink } from '../downstream/session/response-sink.ts'
 import { serveStateless } from '../downstream/stateless.ts'
@@ -52,20 +45,19 @@ import { isOwnOrigin } from '../downstream/http/origin.ts'
 import { type AddPages, type Listener, listenHttp } from '../downstream/http/server.ts'
 import { serveStdio } from '../downstream/stdio.ts'
 import type { Reader } from '../downstream/pages/front-page.ts'
-import type { Overview } from '../downstream/pages/timeline.ts'
 import { type CommandCall, makeCommandCall } from './command-call.ts'
+import { createConsole } from './console/console.ts'
 import { offered, receiveHook } from './features.ts'
-import { frontPage, stateOf } from './front-page.ts'
+import { frontPage } from './front-page.ts'
 import { CallJournal } from './call-journal.ts'
-import { callPages } from './call-pages.ts'
 import { inspect, type Inspected } from './inspect.ts'
 import { readiness } from '../observability/health.ts'
 import type { Audit } from '../observability/audit/audit.ts'
 import type { Observing } from '../observability/observing.ts'
 import { createObserving, timed } from './observers.ts'
-import { type Approval, Approvals, mayDecide } from '../records/approvals.ts'
+import { type Approval, Approvals } from '../records/approvals.ts'
 import { DeadLetters } from '../records/dead-letters.ts'
-import { Pause, pauseOf, type PauseWatch } from '../records/pause.ts'
+import { pauseOf, type PauseWatch } from '../records/pause.ts'
 import { referenceLevels } from '../records/references.ts'
 import { createMembership } from '../durable/members.ts'
 import { GatewayKeys } from './keys.ts'
@@ -289,8 +281,7 @@ export class Gateway {
 
   /** Serves one request of a client of 2026-07-28 in this process. @throws only errors from before the call is made */
   serve(request: JsonRpcRequest, sink: ResponseSink, sender: Sender): Promise<void> {
-    this.#codec ??= createRequestStateCodec(world.now, undefined, this.#keys.encryptionKeys)
-    return serveStateless(request, sink, { ...sender, handle: this.handle, seal: this.#codec })
+    return serveStateless(request, sink, { ...sender, handle: this.handle, seal: this.#stateCodec() })
   }
 
   /** Serves clients over HTTP. */
@@ -513,15 +504,27 @@ export class Gateway {
 
   #addPages(...[app, authenticate, bodies, closing]: Parameters<AddPages>): void {
     const store = (): Store => this.#process.store
-    const pages: readonly ConsolePage[] = callPages({
-      journal: this.#journal,
+    const console = createConsole({
+      runtime: () => this.#runtime,
       store,
+      observing: this.#observing,
+      pendingApprovals: () => this.#pendingApprovals(),
+      inputSchema: (upstream, tool) => this.#inputSchema(upstream, tool),
+      handle: this.handle,
+      codec: () => this.#stateCodec(),
+      examined: ({ principal }) => ({
+        proxies: this.proxies,
+        explore: (name) => this.explore(name),
+        listFindings: (name) => this.listFindings(name),
+        entries: (name) => this.entries(name),
+        callTool: (order) => makeCommandCall(this.handle, order, principal),
+      }),
+      env: this.#process.variables,
+      journal: this.#journal,
       gateway: this,
       url: (path) => this.#pageUrl(path) ?? path,
-      overview: (user) => this.#overview(user),
-      pause: () => new Pause(store(), this.#observing.ordered),
+      pause: () => (this.#pause ? { state: this.#pause.current } : undefined),
       rewinding: () => this.rewinding,
-      servers: () => [...this.statuses.keys()],
     })
     const entry = new PageEntry(authenticate, {
       store,
@@ -529,8 +532,8 @@ export class Gateway {
       bodies,
       operator: this.#operator,
       signInLink: this.#pageSignIn.link,
-      places: placesOf(pages),
-      needs: (user) => this.#needs(user),
+      places: placesOf(console.pages),
+      needs: console.needs,
       log: this.#log,
       now: world.now,
     })
@@ -542,36 +545,18 @@ export class Gateway {
       inputSchema: (upstream, tool) => this.#inputSchema(upstream, tool),
       now: world.now,
     })
-    const topics = {
-      calls: async () => (await this.#journal.calls?.end()) ?? '',
-      // A rewind that is shown is read again each second.
-      rewinds: () => String(Math.floor(world.now() / 1000)),
-      overview: () =>
-        JSON.stringify([
-          this.#pause?.current,
-          ...[...this.statuses].map(([name, status]) => [name, stateOf(status)]),
-        ]),
-      needs: async () => (await this.#pendingApprovals())?.map(({ id }) => id).join() ?? '',
-    }
     addConsolePages(app, entry, {
-      pages,
-      live: { topics, closing },
+      pages: console.pages,
+      live: { topics: console.topics, closing },
       onAction: this.#observing.ordered,
       now: world.now,
     })
   }
 
-  async #overview(user: PageUser): Promise<Overview> {
-    const servers = [...this.statuses].map(([name, status]) => {
-      return { name, state: stateOf(status), problem: status.problem }
-    })
-    return { needs: await this.#needs(user), servers, pause: this.#pause ? this.#pause.current : 'off' }
-  }
-
-  /** How many things need a page user; undefined if the store does not respond. */
-  async #needs(user: PageUser): Promise<number | undefined> {
-    if (!hasRole(user, 'approver')) return 0
-    return (await this.#pendingApprovals())?.filter((each) => mayDecide(each, user)).length
+  /** Seals the state of calls that ask the users of this process. */
+  #stateCodec(): RequestStateCodec {
+    this.#codec ??= createRequestStateCodec(world.now, undefined, this.#keys.encryptionKeys)
+    return this.#codec
   }
 
   /** The input schema of a tool, if its server lists it in time. */

@@ -447,7 +447,9 @@ function upstreamsOf(
       if (previous && settingsEqual(previous.settings, each)) return [each.name, previous]
       const upstreamLog = withFields(log, { upstream: each.name })
       const meter = observing.metrics.mcp.upstream(each.name, wayTo(each))
-      return [each.name, createUpstream(each, { ...shared, held, meter, log: upstreamLog })]
+      const upstream = createUpstream(each, { ...shared, held, meter, log: upstreamLog })
+      upstream.isDrained = previous?.isDrained === true
+      return [each.name, upstream]
     }),
   )
 }

@@ -39,6 +39,24 @@ export interface Action {
   readonly states?: ActionStates
   /** When it was undone. */
   readonly undoneAt?: number
+  /** A person found out what became of it, though the record says that this is unknown. */
+  readonly acknowledged?: { readonly by: string; readonly at: number }
+}
+
+/** How long a call may be recorded as unknown while it runs, in milliseconds. */
+const MAX_RUNNING_MS = 300_000
+
+/**
+ * Whether it is unknown what became of an action, and nobody has found out. One that runs is recorded as unknown, so that it is
+ * after a crash; a step is a matter of its transaction.
+ */
+function isInDoubt(
+  { status, transaction, undoneAt, acknowledged, endedAt, startedAt }: Action,
+  now: number,
+): boolean {
+  if (status !== 'unknown' || transaction !== undefined) return false
+  if (undoneAt !== undefined || acknowledged !== undefined) return false
+  return endedAt !== undefined || now - startedAt > MAX_RUNNING_MS
 }
 
 /** The states before and after a call, as a read shows them: later ones are compared with them. */
@@ -183,6 +201,21 @@ export class Actions {
     return found.filter((each) => newestFirst(each, first) <= 0)
   }
 
+  /** Those whose outcome is unknown, the newest first; `now` is in milliseconds since 1970. */
+  async inDoubt(now: number): Promise<readonly Action[]> {
+    const found = await this.#kept.list(undefined, (text) => text.includes('"status":"unknown"'))
+    return [...found.values()]
+      .filter((action) => isInDoubt(action, now))
+      .toSorted((one, other) => other.startedAt - one.startedAt)
+  }
+
+  /** Records that a person found out what became of an action; false if it is not stored any more. */
+  async acknowledge(key: string, by: string, at: number): Promise<boolean> {
+    const known = (before: Action | undefined): Action | 'keep' =>
+      before ? { ...before, acknowledged: { by, at } } : 'keep'
+    return (await this.#kept.update(key, known, ACKNOWLEDGED_TTL_MS)) !== undefined
+  }
+
   /**
    * Reserves an action for undoing; undefined if another process has done so, unless it ended and `isPatient` waits until its
    * reservation is over.
@@ -227,6 +260,9 @@ const actionKind: RecordKind<Action> = {
 
 /** How long an action stays reserved whose process ended, in milliseconds. */
 const RESERVATION_TTL_MS = 30_000
+
+/** How long an action is kept after a person found out what became of it, in milliseconds. */
+const ACKNOWLEDGED_TTL_MS = 7 * 86_400_000
 
 /** Whether a compensation is small enough to be stored with its action. */
 export function isKeepable(compensation: Compensation): boolean {

@@ -255,6 +255,12 @@ export class Operations {
   }
 }
 
+/** A running operation, cancelled: the gateway that runs it finds out by itself. */
+export function cancelledOperation(before: OperationRecord, now: number): OperationRecord {
+  const { request: _request, input: _input, ...rest } = before
+  return { ...rest, state: 'cancelled', updatedAt: now }
+}
+
 function oldestFirst(one: StoredOperation, other: StoredOperation): number {
   return one.record.startedAt - other.record.startedAt
 }

@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto'
 import { GatewayError } from '../core/error.ts'
 import { asObject, isObject } from '../core/json/json.ts'
+import { featureSettings, type Settings } from '../core/settings.ts'
 import { Slot } from '../core/slot.ts'
 import { asJson, Collection, type RecordKind } from '../durable/collection.ts'
 import { FOREVER, type Store } from '../store/store.ts'
@@ -179,6 +180,16 @@ export class Transactions {
   #stored(found: ReadonlyMap<string, Transaction>): readonly StoredTransaction[] {
     return [...found].map(([id, transaction]) => ({ key: this.#kept.keyOf(id), transaction }))
   }
+}
+
+/** How long ended transactions are kept if the feature is not configured, in milliseconds. */
+const RETENTION_MS = 86_400_000
+
+/** The transactions in the store of a configuration. */
+export function transactionsIn(store: Store, settings: Pick<Settings, 'features'>): Transactions {
+  const feature = featureSettings(settings, 'transactions')
+  const retention = isObject(feature) ? feature.retention : undefined
+  return new Transactions(store, typeof retention === 'number' ? retention : RETENTION_MS)
 }
 
 /** The error for a transaction that does not exist or belongs to another caller. */

@@ -169,11 +169,21 @@ export function rollingBack(reason: string | undefined): Transition {
  */
 export function rollingBackByForce(reason: string | undefined): Transition {
   return (transaction) => {
-    const { status, retry: _retry, acknowledged: _acknowledged, endedAt: _endedAt, ...rest } = transaction
+    const { status } = transaction
     if (status === 'rolling_back') return { ...transaction, force: true }
     if (status !== 'partially_rolled_back') return { ...rollingBack(reason)(transaction), force: true }
+    return { ...rollingBackAgain()(transaction), force: true }
+  }
+}
+
+/** Has a rollback that ended try again what it could not undo. A worker will take it over. */
+export function rollingBackAgain(): Transition {
+  return (transaction) => {
+    if (transaction.status !== 'partially_rolled_back')
+      throw conflict(`The transaction is ${transaction.status.replaceAll('_', ' ')}.`)
+    const { retry: _retry, acknowledged: _acknowledged, endedAt: _endedAt, ...rest } = transaction
     const compensations = transaction.compensations.filter((each) => each.status === 'compensated')
-    return { ...rest, status: 'rolling_back', force: true, compensations }
+    return { ...rest, status: 'rolling_back', compensations }
   }
 }
 

@@ -192,6 +192,23 @@ export class Connector {
     }
   }
 
+  /** The last lines that its process wrote to standard error, without secrets. */
+  get lastLines(): readonly string[] {
+    return this.#stderr.all
+  }
+
+  /** The processes of the open connections. */
+  get processes(): readonly number[] {
+    return this.#pool.connections.flatMap(({ pid }) => pid ?? [])
+  }
+
+  /** Ends all connections, and forgets failures and how the server is reached: the next call opens a new one at once. */
+  async restart(): Promise<void> {
+    this.#problem = undefined
+    this.#forgetRoute()
+    await this.#pool.empty()
+  }
+
   async close(): Promise<void> {
     this.#closed.abort(beingClosed())
     await this.#pool.close()
@@ -297,11 +314,13 @@ export class Connector {
     if (!this.#closed.signal.aborted) this.reachability.failed(error)
     this.#problem = this.#redactor.text(extra.forOperator ?? message)
     // A route that turned out to be wrong is negotiated again by the next call.
-    if (!this.#route || !isPassing(error)) {
-      this.#negotiated = this.#route = undefined
-      this.#isStateless = false
-      this.#eras.forget()
-    }
+    if (!this.#route || !isPassing(error)) this.#forgetRoute()
+  }
+
+  #forgetRoute(): void {
+    this.#negotiated = this.#route = undefined
+    this.#isStateless = false
+    this.#eras.forget()
   }
 }
 
@@ -510,8 +529,14 @@ export class Pool<Key> {
   async close(): Promise<void> {
     this.#isClosed = true
     world.clearInterval(this.#reaper)
+    await this.empty()
+  }
+
+  /** Ends all connections, whatever runs on them. Failures so far delay no new one. */
+  async empty(): Promise<void> {
     const entries = [...this.#entries.values()]
     this.#entries.clear()
+    this.#failures = []
     await Promise.allSettled(entries.map(async ({ connection }) => (await connection).close()))
   }
 

@@ -111,6 +111,12 @@ export class Reachability {
   readonly #listeners = new Set<OnReachable>()
   #isReachable: boolean | undefined
   #awaySince: number | undefined
+  #changedAt: number | undefined
+
+  /** Since when it is as it is, in milliseconds since 1970; undefined before the first attempt. */
+  get changedAt(): number | undefined {
+    return this.#changedAt
+  }
 
   /** Since when the server cannot be reached, in milliseconds since 1970; undefined while it can, or never could. */
   get awaySince(): number | undefined {
@@ -141,6 +147,7 @@ export class Reachability {
     if (this.#isReachable === isReachable) return
     this.#awaySince = isReachable || this.#isReachable === undefined ? undefined : world.now()
     this.#isReachable = isReachable
+    this.#changedAt = world.now()
     for (const listener of this.#listeners) listener(isReachable)
   }
 

@@ -361,6 +361,10 @@ class HandedOver implements UpstreamTransport {
     return this.#transport.printed ?? ''
   }
 
+  get pid(): number | undefined {
+    return this.#transport.pid
+  }
+
   get handshakeSeconds(): number | undefined {
     return this.#transport === this.#inheritance.transport ? this.#inheritance.handshake?.seconds : undefined
   }

@@ -42,7 +42,7 @@ import {
   isPassing,
   type Reachability,
 } from './failures.ts'
-import { createCredentials, type Credentials, type OAuthSite } from './oauth/credentials.ts'
+import { createCredentials, type Credentials, type OAuthSite, type UserSignIns } from './oauth/credentials.ts'
 import type { UpstreamConnection } from './protocol/connection.ts'
 import { suspendable, type UpstreamCall } from './suspended-calls.ts'
 import type { ListedTool } from '../protocol/found-tool.ts'
@@ -93,9 +93,29 @@ export interface Upstream {
   readonly guard?: Middleware | undefined
   /** Completes the sign-in of a returning user. @throws SERVER_UNAVAILABLE */
   readonly finishSignIn?: Credentials['finish']
+  /** More of its state, for operators. */
+  readonly details: UpstreamDetails
+  /** Whether it is drained: then it takes no calls until it is not any more. Calls in progress finish. */
+  isDrained: boolean
+  /** Ends all connections to it, and opens a new one. Calls in progress end with an unknown outcome. Never throws. */
+  restart(call: Call): Promise<void>
+  /** The sign-in of users to it, where each has an own one. */
+  readonly signIns?: UserSignIns | undefined
   /** Accepts no new calls, and closes when the active ones have ended, or the gateway closes. */
   retire(closing: AbortSignal): Promise<void>
   close(): Promise<void>
+}
+
+/** What only operators want to know of a server. */
+interface UpstreamDetails {
+  /** Since when it can be reached, or cannot, in milliseconds since 1970; undefined before the first attempt. */
+  readonly since: number | undefined
+  /** The last lines that its process wrote to standard error, without secrets. */
+  readonly lastLines: readonly string[]
+  /** The ids of its processes. */
+  readonly processes: readonly number[]
+  /** How many calls it works on. */
+  readonly inFlight: number
 }
 
 interface Environment {
@@ -137,6 +157,8 @@ class ConfiguredUpstream implements Upstream {
   readonly takenNames: ReadonlyMap<string, string>
   readonly guard: Middleware | undefined
   readonly finishSignIn: Credentials['finish']
+  readonly signIns: UserSignIns | undefined
+  isDrained = false
   readonly tool: FindTool
   readonly lacks: (call: Call) => boolean
   readonly findings: ServerFindings
@@ -186,6 +208,7 @@ class ConfiguredUpstream implements Upstream {
     this.#lastLists = new LastLists(store, settings, credentials?.isPersonal === true, log)
     this.guard = credentials?.guard
     this.finishSignIn = credentials?.finish
+    this.signIns = credentials?.signIns
     const onCount = (count: number): void => {
       this.#suspended = count
     }
@@ -216,6 +239,16 @@ class ConfiguredUpstream implements Upstream {
 
   get status(): Status {
     return this.#connector.status
+  }
+
+  get details(): UpstreamDetails {
+    const { lastLines, processes } = this.#connector
+    return { since: this.reachability.changedAt, lastLines, processes, inFlight: this.#inFlight }
+  }
+
+  async restart(call: Call): Promise<void> {
+    await this.#connector.restart()
+    await this.start(call).catch(() => undefined)
   }
 
   get reachability(): Reachability {
@@ -264,6 +297,8 @@ class ConfiguredUpstream implements Upstream {
     const { call } = working
     if (call.method === 'subscriptions/listen') return this.#listen(working)
     if (call.method !== 'tools/call' && lastKnownSlot.of(call) === true) return this.#lastAnswer(call)
+    if (this.isDrained && method(call.method).list === undefined && call.method !== 'server/discover')
+      throw drained()
     this.#inFlight++
     try {
       const { outcome, era } = await this.#reached(working)
@@ -469,6 +504,19 @@ class ConfiguredUpstream implements Upstream {
       this.#log.warn('upstream.list_cut', { method: name, left_out: entries, oversized })
     })
   }
+}
+
+/** The refusal of a server that is drained. */
+function drained(): GatewayError {
+  return new GatewayError(
+    'SERVER_UNAVAILABLE',
+    'The operator of the gateway lets this server take no calls now.',
+    {
+      isUnsent: true,
+      reason: 'drained',
+      suggestion: 'Try again later. The operator ends it on the page of the server.',
+    },
+  )
 }
 
 /** A subscription of a client, while it lasts. */

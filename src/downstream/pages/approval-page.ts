@@ -73,6 +73,45 @@ ${navigationHtml(page)}`
   return { title, content: trusted(content) }
 }
 
+/** A call that waits for approval as one item of a list, with the form to decide it. */
+export function approvalItem({
+  approval,
+  pageUser,
+  now,
+  ...item
+}: Pick<ApprovalPage, 'approval' | 'pageUser' | 'now' | 'problem'> & {
+  /** The fields of the form that say what it is. */
+  readonly hidden: Html
+  /** The relative URL of the front page. */
+  readonly root: string
+}): Html {
+  const { id, message, risk, upstream, tool, caller, needed, decisions } = approval
+  const isDecided = decisions.some((each) => isSamePerson(each, pageUser))
+  const form = html`<form method="post" class="decide">
+<button hidden disabled></button>
+${item.hidden}
+${typedHtml(approval, `-${id}`)}
+<div class="buttons">
+<button name="verdict" value="denied" formnovalidate>Deny</button>
+<button class="approve" name="verdict" value="approved">Approve</button>
+</div>
+<details id="more-${id}"><summary>${approval.offer ? 'Add a reason, or ask no more' : 'Add a reason'}</summary>${reasonHtml(approval, `-${id}`)}</details>
+</form>`
+  return html`<h3 class="message">${message}</h3>
+${item.problem !== undefined && html`<p class="notice" role="alert">${item.problem}</p>`}
+<p class="facts"><span class="mark ${risk}">${riskText(approval)}</span> <span><code>${displayWord(tool)}</code> on ${displayWord(upstream)}</span>
+<span>Called by ${displayWord(caller)}${clientHtml(approval)}</span>
+<span>Waiting for ${spanText(now - approval.createdAt)}, expires in ${spanText(approval.expiresAt - now)}</span></p>
+${changeHtml(approval, 'h4')}
+<details id="arguments-${id}"><summary>Arguments</summary>
+${displayJson(valueText(approval.arguments), 'Arguments')}
+${dataHtml(approval, 'h4')}
+${sentHtml(approval, 'h4')}
+</details>
+${isDecided ? html`<p>You have approved this call. It needs the approval of ${needed} people.</p>` : form}
+<p class="size"><a href="${item.root}confirm/${id}">Open this call</a>${approval.editable && mayEdit(pageUser) ? ' to read it in full, or to change its arguments' : ' to read it in full'}.</p>`
+}
+
 /** The page with the pending approvals. */
 export function approvalsPage(
   approvals: readonly Approval[],
@@ -133,16 +172,16 @@ function approversHtml({ approvers }: Approval): string {
   return approvers.length === 0 ? '' : `, by ${approvers.map(displayWord).join(', ')}`
 }
 
-function changeHtml({ change }: Approval): string {
-  if (!change) return ''
+function changeHtml({ change }: Approval, heading: 'h2' | 'h4' = 'h2'): Html {
+  if (!change) return trusted('')
   const title = changeTitle(change)
   const box = change.lines.length === 0 ? '' : `\n${linesHtml(change.lines.join('\n'), title)}`
   const notes = undoNotes(change).map((note) => `<p><strong>${displayText(note)}</strong></p>\n`)
-  return `${notes.join('')}<h2>${displayText(title)}</h2>${box}`
+  return trusted(`${notes.join('')}<${heading}>${displayText(title)}</${heading}>${box}`)
 }
 
-function dataHtml({ data = [] }: Approval): string {
-  if (data.length === 0) return ''
+function dataHtml({ data = [] }: Approval, heading: 'h2' | 'h4' = 'h2'): Html {
+  if (data.length === 0) return trusted('')
   const rows = data.map((each) => {
     const { path, written, isOutside, name, type, size, sha256 } = each
     const where = path === '' ? 'All arguments' : `<code>${displayWord(path)}</code>`
@@ -150,17 +189,17 @@ function dataHtml({ data = [] }: Approval): string {
     const what = `${isOutside ? 'a file or a URL with ' : ''}${displayWord(name)}`
     return `<li>${where}: ${what} (${facts})<br>SHA-256 <code>${displayWord(sha256)}</code><br>as <code>${displayWord(written)}</code></li>`
   })
-  return `<h2>Data that the arguments refer to</h2>
+  return trusted(`<${heading}>Data that the arguments refer to</${heading}>
 <p>The server receives this data, or a file or a URL with it, in place of the references. The approval is for this data alone.</p>
-<ul>${rows.join('\n')}</ul>`
+<ul>${rows.join('\n')}</ul>`)
 }
 
-function sentHtml(approval: Approval): string {
+function sentHtml(approval: Approval, heading: 'h2' | 'h4' = 'h2'): Html {
   const sent = sentText(approval)
-  if (sent === undefined) return ''
-  return `<h2>Arguments as sent</h2>
+  if (sent === undefined) return trusted('')
+  return trusted(`<${heading}>Arguments as sent</${heading}>
 <p>The server receives this text. It differs from the values above: numbers with more digits, or duplicate keys.</p>
-${displayJson(sent, 'Arguments as sent')}`
+${displayJson(sent, 'Arguments as sent')}`)
 }
 
 function decisionsHtml(decisions: readonly Decision[]): string {
@@ -177,29 +216,18 @@ function decisionsHtml(decisions: readonly Decision[]): string {
 
 function formHtml(page: ApprovalPage): string {
   const { approval, pageUser, token } = page
-  const { status, typed, offer, decisions, needed } = approval
-  const isPerson = pageUser.via === 'code' ? isOperator : (each: Decision) => each.by === pageUser.by
+  const { status, decisions, needed } = approval
   if (status === 'approved')
     return '<p>The call runs once: now if it waits for this, otherwise when it is repeated.</p>'
   if (status !== 'pending') return ''
-  if (decisions.some(isPerson))
+  if (decisions.some((each) => isSamePerson(each, pageUser)))
     return `<p>You have approved this call. It needs the approval of ${needed} people.</p>`
-  const field =
-    typed === undefined
-      ? ''
-      : `<label for="typed">To approve, type <code>${displayWord(typed)}</code></label>
-<input id="typed" name="typed" required autocomplete="off" autocapitalize="none" spellcheck="false">`
-  const box = offer
-    ? `<p><label><input type="checkbox" name="remember" value="on"> Do not ask again about this tool: the approval then applies for ${rememberText(offer)}, in the session of this caller.</label></p>`
-    : ''
   // The Enter key activates the first button, which is therefore disabled: a decision must be deliberate.
   return `<form method="post">
 <button hidden disabled></button>
 <input type="hidden" name="token" value="${escapeHtml(token)}">
-${field}
-<label for="reason">Reason (optional)</label>
-<input id="reason" name="reason" maxlength="${MAX_REASON_LENGTH}" autocomplete="off">
-${box}
+${typedHtml(approval, '')}
+${reasonHtml(approval, '')}
 <div class="buttons">
 <button name="verdict" value="denied" formnovalidate>Deny</button>
 <button class="approve" name="verdict" value="approved">Approve</button>
@@ -207,6 +235,25 @@ ${box}
 ${editHtml(page)}
 </form>
 <p class="size">You decide as ${displayWord(pageUser.by)} (${methods[pageUser.via]}).</p>`
+}
+
+/** The text to type to approve, where one is required. */
+function typedHtml({ typed }: Approval, suffix: string): Html {
+  return html`${
+    typed !== undefined &&
+    html`<label for="typed${suffix}">To approve, type <code>${displayWord(typed)}</code></label>
+<input id="typed${suffix}" name="typed" required autocomplete="off" autocapitalize="none" spellcheck="false">`
+  }`
+}
+
+/** The reason of a decision, and what may be remembered. */
+function reasonHtml({ offer }: Approval, suffix: string): Html {
+  return html`<label for="reason${suffix}">Reason (optional)</label>
+<input id="reason${suffix}" name="reason" maxlength="${MAX_REASON_LENGTH}" autocomplete="off">
+${
+  offer &&
+  html`<p><label><input type="checkbox" name="remember" value="on"> Do not ask again about this tool: the approval then applies for ${rememberText(offer)}, in the session of this caller.</label></p>`
+}`
 }
 
 /** The fields in which a person changes arguments before approving. */
@@ -251,6 +298,11 @@ function navigationHtml({ next }: ApprovalPage): string {
 function stopHtml({ stop }: Approval): string {
   if (!stop) return ''
   return `<p class="size">To turn off confirmation for this tool, write <code>${displayWord(stop.write)}</code> under <code>${displayWord(stop.under)}</code> in the configuration.</p>`
+}
+
+/** Whether a person made a decision. */
+function isSamePerson(decision: Decision, { by, via }: Pick<PageUser, 'by' | 'via'>): boolean {
+  return via === 'code' ? isOperator(decision) : decision.by === by
 }
 
 function isOperator({ via }: Decision): boolean {

@@ -192,7 +192,7 @@ interface FormResult {
 }
 
 /** Carries out a submitted form. @throws INVALID_INPUT without a verdict, and what `Approvals.decide` throws */
-async function decide(
+export async function decide(
   approval: Approval,
   { pageUser, form, approvals, onDecided, inputSchema }: DecisionContext,
 ): Promise<FormResult> {
@@ -289,7 +289,7 @@ interface Form {
   readonly remember?: true
 }
 
-function formOf(fields: FormFields): Form {
+export function formOf(fields: FormFields): Form {
   const isEdited = fields.verdict === EDITED_VERDICT
   const verdict = isEdited
     ? 'approved'

@@ -49,14 +49,17 @@ export interface ConsoleAnswer {
 }
 
 /** What a form of a page does. */
-interface ConsoleAction {
+export interface ConsoleAction {
   readonly role: PageRole
   /** Said on the page after it: a sentence, the same for all uses. */
   readonly done?: string
   /** What it is for the audit log; absent where it is audited by what it calls. */
   order?(request: ConsoleRequest, fields: FormFields): Omit<OrderStep, 'by' | 'via' | 'code'>
-  /** Does it. Resolves with what to show, or with nothing: then the browser is sent back to the page. */
-  run(request: ConsoleRequest, fields: FormFields): Promise<ConsoleAnswer | undefined>
+  /** Does it. Resolves with what to show, or where to go on; with nothing, the browser is sent back to the page. */
+  run(
+    request: ConsoleRequest,
+    fields: FormFields,
+  ): Promise<ConsoleAnswer | { readonly location: string } | undefined>
 }
 
 /** A page of the console. */
@@ -125,7 +128,17 @@ export function addConsolePages(
     // Also of pages without actions: the code is posted to the page that was asked for.
     app.post(page.path, entry.guarded(area, actionOf(page, entry, options)))
   }
-  if (!pages.some(({ path }) => path === '/console')) app.get('/console', toFirstPlace(entry, pages))
+  if (!pages.some(({ path }) => path === '/console')) {
+    app.get('/console', toFirstPlace(entry, pages))
+    app.post(
+      '/console',
+      entry.guarded(area, (context) => entry.withForm(context, () => noAction())),
+    )
+  }
+}
+
+function noAction(): never {
+  throw new GatewayError('INVALID_INPUT', 'No such action.', { field: 'action' })
 }
 
 /** Sends a reader of `/console` to the first place that the reader may see. */
@@ -156,15 +169,16 @@ function actionOf(
       await entry.mustBeIntended(context, FORM_PURPOSE, { user, fields })
       const name = textField(fields, 'action') ?? ''
       const action = page.actions && Object.hasOwn(page.actions, name) ? page.actions[name] : undefined
-      if (!action) throw new GatewayError('INVALID_INPUT', 'No such action.', { field: 'action' })
+      if (!action) return noAction()
       requireRole(user, action.role)
       const request = await requestOf(context, { entry, options, user })
       const answer = await audited(action, { request, fields, options })
-      if (answer) return show(context, { entry, page, answer })
-      if (isProgram(context)) return answerJson(context, { done: name }, 200)
+      if (answer && 'content' in answer) return show(context, { entry, page, answer })
+      if (isProgram(context)) return answerJson(context, { done: name, ...answer }, 200)
       // Relative, because a reverse proxy may have added a prefix to the path that the browser uses.
       const query = new URLSearchParams({ ...Object.fromEntries(request.query), done: name })
-      context.header('location', `${context.req.path.replace(/^.*\//, '')}?${query.toString()}`)
+      const back = `${context.req.path.replace(/^.*\//, '')}?${query.toString()}`
+      context.header('location', answer?.location ?? back)
       return context.body(null, 303, { 'cache-control': 'no-store' })
     })
 }
@@ -179,7 +193,7 @@ interface Acting {
 async function audited(
   action: ConsoleAction,
   { request, fields, options }: Acting,
-): Promise<ConsoleAnswer | undefined> {
+): ReturnType<ConsoleAction['run']> {
   const { by, via } = request.user
   const order = action.order?.(request, fields)
   const end = (code?: string): void => {

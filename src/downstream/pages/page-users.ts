@@ -7,7 +7,7 @@ import type { IncomingMessage } from 'node:http'
 import { type AuthSettings, isProtected, type PageRole } from '../../core/auth-settings.ts'
 import { GatewayError } from '../../core/error.ts'
 import { createFailureCounter } from '../../core/failure-counter.ts'
-import type { Principal } from '../../core/principal.ts'
+import { anonymous, type Principal } from '../../core/principal.ts'
 import { cookieOf } from '../../core/web.ts'
 import { plainCode } from '../../records/approval-codes.ts'
 import type { Decision } from '../../records/approvals.ts'
@@ -16,6 +16,8 @@ import type { Decision } from '../../records/approvals.ts'
 export interface PageUser extends Pick<Decision, 'by' | 'via'> {
   /** All of them: an operator is also a viewer and an approver. */
   readonly roles: readonly PageRole[]
+  /** Whose rights calls have that the page user makes on a page. */
+  readonly principal: Principal
 }
 
 const everyRole: readonly PageRole[] = ['viewer', 'approver', 'operator']
@@ -50,7 +52,7 @@ function rolesOf(scopes: ReadonlySet<string> | undefined): readonly PageRole[] {
 }
 
 /** The person at the terminal. */
-const operatorUser: PageUser = { by: 'operator', via: 'code', roles: everyRole }
+const operatorUser: PageUser = { by: 'operator', via: 'code', roles: everyRole, principal: anonymous }
 
 /** The prefix of principals that authenticate with a password (`auth.basic`). */
 const SERVICE = 'service:'
@@ -90,17 +92,18 @@ export function operatorOf(cookies: string | undefined, operator: Operator): Pag
 
 /** The page user for a principal; undefined for a name without a role. */
 export function pageUserNamed(
-  { id, isSignedIn, scopes }: Pick<Principal, 'id' | 'isSignedIn' | 'scopes'>,
+  { isSignedIn, ...principal }: Principal,
   { users }: Pick<AuthSettings, 'users'>,
 ): PageUser | undefined {
+  const { id, scopes } = principal
   // Principals of tokens never have this prefix.
   if (!id.startsWith(SERVICE))
-    return { by: id, via: isSignedIn ? 'sign_in' : 'token', roles: rolesOf(scopes) }
+    return { by: id, via: isSignedIn ? 'sign_in' : 'token', roles: rolesOf(scopes), principal }
   const name = id.slice(SERVICE.length)
   const user = users.find((each) => each.name === name)
   if (!user || user.roles.length === 0) return undefined
   const roles = user.roles.includes('operator') ? everyRole : user.roles
-  return { by: user.approvesAs ?? id, via: 'password', roles }
+  return { by: user.approvesAs ?? id, via: 'password', roles, principal }
 }
 
 /** After this many wrong codes in a minute, from all page users together, further attempts are rejected. */

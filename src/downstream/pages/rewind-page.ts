@@ -7,13 +7,7 @@ import { displayCall } from '../../core/masked-arguments.ts'
 import { milliseconds } from '../../core/time/units.ts'
 import { countText } from '../../core/text/words.ts'
 import type { ActionFilter } from '../../records/actions.ts'
-import {
-  type Chosen,
-  chosenView,
-  isToBeUndone,
-  type PlanChange,
-  type Present,
-} from '../../records/rewind-plan.ts'
+import { type Chosen, chosenView, isToBeUndone, type PlanChange } from '../../records/rewind-plan.ts'
 import type { RewindOrder, RewindProgress, UndoneAction } from '../../records/rewinds.ts'
 import type { ConsoleAnswer, ConsolePage, ConsoleRequest } from './console.ts'
 import { displayWord, html, type Html, linesHtml, timeHtml } from './html.ts'
@@ -136,10 +130,11 @@ async function planned(
 function filterOf(fields: FormFields, now: number): ActionFilter | undefined {
   const server = textField(fields, 'server') ?? ''
   const from = textField(fields, 'from') ?? ''
-  const upstream = server !== '' && { upstream: server }
-  if (from !== '') return { from, ...upstream }
+  // What is done later does not change the plan, unless it concerns the same things.
+  const chosen = { until: now, ...(server !== '' && { upstream: server }) }
+  if (from !== '') return { from, ...chosen }
   const since = sinceIn(textField(fields, 'since') ?? '', now)
-  return since === undefined ? undefined : { since, ...upstream }
+  return since === undefined ? undefined : { since, ...chosen }
 }
 
 function sinceIn(text: string, now: number): number | undefined {
@@ -190,7 +185,7 @@ function planHtml(
     ${actions.length === 0 ? html`<p>Nothing was changed since.</p>` : html`<ol class="plan">${actions.map(actionHtml)}</ol>`}`
 }
 
-const presents: Readonly<Record<Present['kind'], string>> = {
+const presents: Readonly<Record<NonNullable<Chosen['present']>['kind'], string>> = {
   as_left: 'as it was left',
   changed: 'changed by somebody else since',
   unknown: 'cannot tell whether somebody else changed it since',

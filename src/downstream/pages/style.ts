@@ -52,7 +52,7 @@ dd { margin: 0 }
 footer { border-top: 1px solid var(--line); margin-top: 1rem }
 
 button, .button { font: inherit; font-weight: 600; min-height: 2.75rem; padding: .5rem 1rem; border-radius: .5rem; border: 1px solid var(--edge); background: var(--back); color: var(--text); cursor: pointer }
-.button { display: inline-block; text-decoration: none }
+.button { align-items: center; display: inline-flex; text-decoration: none }
 button:hover, .button:hover { background: var(--box) }
 button.plain { border-color: transparent; color: var(--link); font-weight: 400; padding: .5rem }
 .buttons { display: flex; flex-wrap: wrap; gap: .75rem; margin-top: 1.25rem }
@@ -213,6 +213,54 @@ figcaption { color: var(--faint); display: flex; flex-wrap: wrap; font-size: .93
 .console details { border: 1px solid var(--line); border-radius: .5rem; margin: .5rem 0; padding: 0 .75rem }
 .console summary { padding: .625rem 0 }
 .console details[open] { padding-bottom: .75rem }
+
+.console h1 .state, .title .state { font-size: 1rem; margin-left: .5rem; vertical-align: .1em }
+.back { margin: 0 0 .5rem }
+.back a { display: inline-block; padding: .375rem 0 }
+.items { list-style: none; margin: .75rem 0; padding: 0 }
+.item { border: 1px solid var(--line); border-radius: .75rem; margin: .75rem 0; padding: 1rem }
+.item > :first-child { margin-top: 0 }
+.item > :last-child { margin-bottom: 0 }
+.item h4 { margin-top: .75rem }
+.title { font-size: 1.125rem; margin: 0 }
+.item h3 a, .title a { display: inline-block; padding: .25rem 0 }
+.facts { color: var(--faint); display: flex; flex-wrap: wrap; gap: .125rem 1.25rem; margin: .375rem 0 }
+.next { color: var(--faint) }
+.item .message, .ended .message { white-space: pre-wrap }
+.acts { align-items: center; display: flex; flex-wrap: wrap; gap: .75rem; margin-top: .75rem }
+.acts form { margin: 0 }
+.decide { margin-top: .75rem; max-width: 32rem }
+.decide .buttons { margin-top: .75rem }
+.decide p label { font-weight: 400 }
+.console details > summary { padding: .625rem 0 }
+.console summary .marks { display: inline-flex; margin: 0 0 0 .5rem }
+h1 code, h2 code, h3 code { font-size: .95em }
+.notes { margin: .5rem 0; padding-left: 1.25rem }
+.notes li { padding: .125rem 0 }
+.calm { background: var(--safe-back); border-radius: .75rem; margin: 1.5rem 0; padding: 1rem 1.25rem }
+.calm p:first-child { color: var(--safe); font-size: 1.125rem; font-weight: 600; margin-top: 0 }
+.calm svg { fill: none; height: 1.25rem; stroke: currentColor; stroke-width: 3; vertical-align: -.2em; width: 1.25rem }
+.steps { list-style: none; margin: .5rem 0 0; padding: 0 }
+.steps li { border-top: 1px solid var(--line); display: flex; gap: .75rem; padding: .5rem 0 }
+.steps .mark { align-self: start; flex: 0 0 4.5rem; text-align: center }
+.steps p { margin: .125rem 0 }
+.console .tool .inside { padding: 0 0 1rem }
+.console .tool h3 { font-size: .9375rem }
+.chooser { align-items: end; display: flex; flex-wrap: wrap; gap: .75rem 1rem; margin: 1rem 0 }
+.chooser div { flex: 1 1 14rem; min-width: 0 }
+.chooser label { margin-top: 0 }
+.choices { list-style: none; margin: 0; padding: 0 }
+.choices li { border-top: 1px solid var(--line); padding: .25rem 0 }
+.choices a { display: inline-block; padding: .375rem 0 }
+.fields { max-width: 46rem }
+.field { margin: 1rem 0 }
+.field .size { margin: 0 0 .375rem }
+.field .also { font-weight: 400 }
+.field textarea { field-sizing: content; min-height: 2.75rem; max-height: 30rem }
+.ended { border-left: .25rem solid var(--edge) }
+.ended.made, .ended.tried { border-left-color: var(--safe) }
+.ended.failed { border-left-color: var(--destructive) }
+.ended.asked { border-left-color: var(--asked) }
 
 @media (max-width: 48rem) {
   .call { grid-template-columns: minmax(0, 1fr) auto auto; gap: .125rem .75rem }

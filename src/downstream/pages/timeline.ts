@@ -140,7 +140,7 @@ async function answer(
 const none: FoundCalls = { calls: [] }
 
 /** The sums of the parts of a range that ends now; `server` counts the calls of one server. */
-export async function seriesFor(
+async function seriesFor(
   rates: CallRates | undefined,
   range: Range,
   now: number,
@@ -228,17 +228,28 @@ function plotsHtml({ range, series, query }: Timeline, root: string): Html {
     const url = `${root}console?${new URLSearchParams({ q: query, range: name }).toString()}`
     return html`<li><a href="${url}"${name === range && html` aria-current="true"`}>${label}</a></li>`
   })
+  return html`<section class="plots" aria-labelledby="rates" id="plots" data-live="calls">
+      <div class="row"><h2 id="rates">${ranges[range].label}</h2><ul class="choices" aria-label="Time of the plots">${links}</ul></div>
+      ${figuresHtml(series, range)}
+    </section>`
+}
+
+/** The plots of the calls of one server in the last day. */
+export async function serverPlots(rates: CallRates, server: string, now: number): Promise<Html> {
+  const range = '24h'
+  const series = await seriesFor(rates, range, now, server)
+  return html`<section aria-labelledby="rates"><h2 id="rates">${ranges[range].label}</h2>${figuresHtml(series, range)}</section>`
+}
+
+function figuresHtml(series: readonly CallSums[], range: Range): Html {
   const { label, part } = ranges[range]
   const summary = summaryOf(series)
   const most = Math.max(0, ...series.map(({ calls }) => calls))
-  return html`<section class="plots" aria-labelledby="rates" id="plots" data-live="calls">
-      <div class="row"><h2 id="rates">${label}</h2><ul class="choices" aria-label="Time of the plots">${links}</ul></div>
-      <p>${summary}</p>
-      <div class="pair">
-        <figure>${ratePlot(series, `${label}: calls. ${summary}`)}<figcaption><span>Calls, at most ${most} ${part}:</span> <span class="key good">done</span> <span class="key held">denied</span> <span class="key bad">failed</span></figcaption></figure>
-        <figure>${latencyPlot(series, `${label}: durations. ${summary}`)}<figcaption><span>Durations, up to ${durationText(longest(series))}:</span> <span class="key median">half of the calls</span> <span class="key tail">95 %</span></figcaption></figure>
-      </div>
-    </section>`
+  return html`<p>${summary}</p>
+    <div class="pair">
+      <figure>${ratePlot(series, `${label}: calls. ${summary}`)}<figcaption><span>Calls, at most ${most} ${part}:</span> <span class="key good">done</span> <span class="key held">denied</span> <span class="key bad">failed</span></figcaption></figure>
+      <figure>${latencyPlot(series, `${label}: durations. ${summary}`)}<figcaption><span>Durations, up to ${durationText(longest(series))}:</span> <span class="key median">half of the calls</span> <span class="key tail">95 %</span></figcaption></figure>
+    </div>`
 }
 
 /** Only the newest calls follow what happens: an older page stays as it is. */

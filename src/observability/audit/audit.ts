@@ -179,6 +179,7 @@ export class Audit {
       left: target.left,
       transaction: target.transaction,
       operation: target.operation,
+      action: target.action,
       subscription: target.subscription,
       reference: target.reference,
       sha256: target.sha256,

@@ -45,9 +45,19 @@ export interface Credentials {
   login(principal: Principal): Login
   /** Requests sign-in from callers if necessary. */
   readonly guard?: Middleware
+  /** The sign-in of users, where each has an own one. */
+  readonly signIns?: UserSignIns
   /** Completes the sign-in of a returning user. @throws SERVER_UNAVAILABLE */
   finish?(record: SignInRecord, params: URLSearchParams): Promise<void>
   close(): Promise<void>
+}
+
+/** The sign-in of users to one server, as a page of the gateway offers it. */
+export interface UserSignIns {
+  /** Whether a user has to sign in before the server can be used. @throws what obtaining a token throws */
+  isNeeded(principal: Principal): Promise<boolean>
+  /** The page where the sign-in of a user begins. @throws SERVER_UNAVAILABLE */
+  begin(principal: Principal): Promise<string>
 }
 
 /** What the credentials of all servers share. */
@@ -117,6 +127,20 @@ function byUser(name: string, { url }: UrlReach, oauth: OAuthSettings, shared: S
       begin: (principal, wanted) => signIns.begin(principal, wanted),
       current: (principal) => signIns.current(principal),
     }),
+    signIns: {
+      isNeeded: async (principal) => {
+        const login = grants.login(principal)
+        if (login.isReady) return false
+        try {
+          await login.headers()
+          return false
+        } catch (error) {
+          if (login.wantedAfter(error)) return true
+          throw error
+        }
+      },
+      begin: async ({ id }) => (await signIns.begin(id, [])).url,
+    },
     finish: (record, params) => signIns.finish(record, params),
     close: () => http.close(),
   }

@@ -18,6 +18,8 @@ export interface UpstreamConnection {
   readonly hasLostSession?: boolean
   /** What the server keeps for those who use the connection; undefined if it keeps nothing, as over HTTP without sessions. */
   readonly context?: ServerContext | undefined
+  /** The id of the process that serves it, if the gateway started one. */
+  readonly pid?: number | undefined
   /** Whether requests or subscriptions are active on it. */
   readonly isBusy: boolean
   /** Runs a call. */

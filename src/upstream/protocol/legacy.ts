@@ -143,6 +143,10 @@ export class LegacyConnection implements UpstreamConnection {
     return this.#transport?.isStateless === true ? undefined : this.#context
   }
 
+  get pid(): number | undefined {
+    return this.#transport?.pid
+  }
+
   get isBusy(): boolean {
     return this.#peer.waiting > 0 || this.#notifications.hasListeners || this.#serverRequests.isOpen
   }

@@ -120,6 +120,10 @@ export class ModernConnection implements UpstreamConnection {
     return this.#isClosed
   }
 
+  get pid(): number | undefined {
+    return this.#transport?.pid
+  }
+
   get isBusy(): boolean {
     return this.#peer.waiting > 0
   }

@@ -86,6 +86,11 @@ export class Child {
     return this.#hasEnded
   }
 
+  /** The id of the process, for operators. */
+  get pid(): number | undefined {
+    return this.#process.pid
+  }
+
   /** Signals the whole group. Returns whether that was possible: a process of another user may refuse it. */
   kill(signal: NodeJS.Signals): boolean {
     const { pid } = this.#process

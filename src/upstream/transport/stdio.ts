@@ -115,6 +115,10 @@ class StdioTransport implements UpstreamTransport {
     return this.#output.printed
   }
 
+  get pid(): number | undefined {
+    return this.#child.pid
+  }
+
   async send(message: string): Promise<void> {
     const { stdin } = this.#child
     if (!stdin.writable) {

@@ -15,6 +15,8 @@ export interface UpstreamTransport extends Transport {
   readonly handshakeSeconds?: number | undefined
   /** The session that the server keeps for it; secret, as it is all that it takes to use the session. */
   readonly session?: string | undefined
+  /** The id of the process that serves it, if the gateway started one. */
+  readonly pid?: number | undefined
   /** A sentence about what a process printed before its first message, after a space; empty if there was nothing. */
   readonly printed?: string
   /** Called when the handshake has negotiated a revision. */

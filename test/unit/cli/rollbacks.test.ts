@@ -1,9 +1,9 @@
 import { expect, it } from 'vitest'
-import { requireTransactions, transactionsIn } from '../../../src/cli/tx.ts'
+import { requireTransactions } from '../../../src/cli/tx.ts'
 import { loadSettings } from '../../../src/config/load.ts'
 import type { Settings } from '../../../src/core/settings.ts'
 import { acknowledged, newTransaction } from '../../../src/records/transitions.ts'
-import { transactionKey } from '../../../src/records/transactions.ts'
+import { transactionKey, transactionsIn } from '../../../src/records/transactions.ts'
 import { MemoryStore } from '../../../src/store/memory.ts'
 
 function settingsWith(transactions: string): Settings {

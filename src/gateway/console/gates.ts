@@ -1,9 +1,9 @@
 /** The features that a logged call passed, or would have passed, and why each let it pass or ended it. */
-import { featureSchemas } from '../features/settings.ts'
-import type { LoggedCall } from '../core/logged-call.ts'
-import { isObject } from '../core/json/json.ts'
-import type { Gate } from '../downstream/pages/call-story.ts'
-import type { Inspected } from './inspect.ts'
+import { featureSchemas } from '../../features/settings.ts'
+import type { LoggedCall } from '../../core/logged-call.ts'
+import { isObject } from '../../core/json/json.ts'
+import type { Gate } from '../../downstream/pages/call-story.ts'
+import type { Inspected } from '../inspect.ts'
 
 /** What features note of a call, by feature: the fields of its log line. */
 const noted: Readonly<Record<string, readonly string[]>> = {

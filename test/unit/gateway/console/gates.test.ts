@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import type { LoggedCall } from '../../../src/core/logged-call.ts'
-import { gatesOf } from '../../../src/gateway/call-gates.ts'
+import type { LoggedCall } from '../../../../src/core/logged-call.ts'
+import { gatesOf } from '../../../../src/gateway/console/gates.ts'
 
 const chain = ['limits', 'permissions', 'confirm', 'undo'].map((feature) => ({ feature }))
 const call: LoggedCall = { at: 1, ms: 1, end: 'ok', id: 'r', who: 'anna', method: 'tools/call', in: 1 }

@@ -1,0 +1,69 @@
+/** The console of one gateway: its pages, what they follow, and how many things need a page user. */
+import type { Handler } from '../../core/call.ts'
+import { ifAnswered } from '../../core/time/waiting.ts'
+import type { ConsolePage } from '../../downstream/pages/console.ts'
+import type { LiveOptions } from '../../downstream/pages/live.ts'
+import { needsCount, needsPage, needsVersion } from '../../downstream/pages/needs-page.ts'
+import type { PageUser } from '../../downstream/pages/page-users.ts'
+import type { Overview } from '../../downstream/pages/timeline.ts'
+import { stateOf } from '../front-page.ts'
+import { serversPages, serversVersion } from '../../downstream/pages/servers-page.ts'
+import { tryPage } from '../../downstream/pages/try-page.ts'
+import type { RequestStateCodec } from '../../protocol/request-state.ts'
+import type { Examined } from '../doctor.ts'
+import { callPages, type CallParts, callTopics } from './calls.ts'
+import { type ConsoleGateway, ConsoleNeeds } from './needs.ts'
+import { ConsoleServers } from './servers.ts'
+import { ConsoleCalls } from './try.ts'
+
+interface ConsoleParts extends ConsoleGateway, CallParts {
+  readonly observing: ConsoleGateway['observing']
+  readonly handle: Handler
+  codec(): RequestStateCodec
+  /** The gateway whose servers are examined, with calls of a page user. */
+  examined(user: PageUser): Examined
+  /** The environment variables of the gateway. */
+  readonly env: Readonly<Record<string, string | undefined>>
+}
+
+/** The console. */
+export interface Console {
+  readonly pages: readonly ConsolePage[]
+  readonly topics: LiveOptions['topics']
+  /** How many things need a page user; undefined if that is not known in time. */
+  needs(user: PageUser): Promise<number | undefined>
+}
+
+/** How long a page waits for the number of things that need its reader, in milliseconds. */
+const COUNT_TIMEOUT_MS = 1500
+
+/** Creates the console of a gateway. */
+export function createConsole(parts: ConsoleParts): Console {
+  const needs = new ConsoleNeeds(parts)
+  const servers = new ConsoleServers(parts, parts)
+  const count = async (user: PageUser): Promise<number | undefined> => {
+    const found = await ifAnswered(needs.needs(user), COUNT_TIMEOUT_MS)
+    return found && needsCount(found)
+  }
+  const states = (): Overview['servers'] =>
+    [...parts.runtime().upstreams].map(([name, { status }]) => {
+      return { name, state: stateOf(status), problem: status.problem }
+    })
+  const [timeline, ...others] = callPages(parts, { needs: count, servers: states })
+  return {
+    pages: [
+      ...(timeline ? [timeline] : []),
+      needsPage(needs),
+      ...serversPages(servers),
+      tryPage(new ConsoleCalls(parts)),
+      ...others,
+    ],
+    topics: {
+      ...callTopics(parts, states),
+      needs: async () =>
+        needsVersion({ ...(await needs.common()), approvals: await parts.pendingApprovals() }),
+      servers: () => serversVersion(servers.list()),
+    },
+    needs: count,
+  }
+}
