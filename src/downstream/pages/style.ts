@@ -164,9 +164,9 @@ button.stop { border-color: var(--destructive); color: var(--destructive) }
 .row { display: flex; flex-wrap: wrap; align-items: baseline; gap: .25rem 1.5rem }
 .row { margin-top: 1.5rem }
 .row h2 { margin: 0 }
-.choices { display: flex; flex-wrap: wrap; list-style: none; margin: 0; padding: 0 }
-.choices a { border-radius: .5rem; display: inline-block; padding: .375rem .75rem }
-.choices a[aria-current] { background: var(--plain-back); color: var(--text); font-weight: 600; text-decoration: none }
+.ranges { display: flex; flex-wrap: wrap; list-style: none; margin: 0; padding: 0 }
+.ranges a { border-radius: .5rem; display: inline-block; padding: .375rem .75rem }
+.ranges a[aria-current] { background: var(--plain-back); color: var(--text); font-weight: 600; text-decoration: none }
 .pair { display: grid; gap: .5rem 1.5rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr)) }
 figure { margin: .5rem 0 }
 figcaption { color: var(--faint); display: flex; flex-wrap: wrap; font-size: .9375rem; gap: 0 .75rem }

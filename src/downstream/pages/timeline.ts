@@ -229,7 +229,7 @@ function plotsHtml({ range, series, query }: Timeline, root: string): Html {
     return html`<li><a href="${url}"${name === range && html` aria-current="true"`}>${label}</a></li>`
   })
   return html`<section class="plots" aria-labelledby="rates" id="plots" data-live="calls">
-      <div class="row"><h2 id="rates">${ranges[range].label}</h2><ul class="choices" aria-label="Time of the plots">${links}</ul></div>
+      <div class="row"><h2 id="rates">${ranges[range].label}</h2><ul class="ranges" aria-label="Time of the plots">${links}</ul></div>
       ${figuresHtml(series, range)}
     </section>`
 }
