@@ -172,7 +172,7 @@ const walls: readonly Wall[] = [
   {
     part: 'features/events/sinks/webhook.ts',
     may: ['core', 'durable', 'features/dialer.ts'],
-    own: ['receivers.ts', 'standard-webhooks.ts'],
+    own: ['receivers.ts', 'subscription-secrets.ts'],
   },
   {
     part: 'features/dialer.ts',
