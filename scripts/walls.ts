@@ -174,6 +174,12 @@ const walls: readonly Wall[] = [
     may: ['core', 'durable', 'features/dialer.ts'],
     own: ['receivers.ts', 'subscription-secrets.ts'],
   },
+  { part: 'features/notify', may: forNestedFeatures },
+  {
+    part: 'features/notify/email.ts',
+    may: [...forNestedFeatures, 'features/notify'],
+    uses: ['nodemailer', 'node:dns', 'node:net'],
+  },
   {
     part: 'features/dialer.ts',
     may: ['core', 'protocol/content-coding.ts'],
@@ -202,7 +208,7 @@ const walls: readonly Wall[] = [
   },
   {
     part: 'config',
-    may: ['core', 'features/settings.ts', 'store/private-folder.ts'],
+    may: ['core', 'features/settings.ts', 'features/settings/notify.ts', 'store/private-folder.ts'],
     uses: ['yaml', ...files],
   },
   ...['config/import/parse.ts', 'config/import/edit.ts'].map((part) => ({
@@ -236,6 +242,11 @@ const walls: readonly Wall[] = [
     uses: files,
   },
   { part: 'cli', may: forCommands, uses: packagesOfCommands },
+  {
+    part: 'cli/approvals-test.ts',
+    may: [...forCommands, 'gateway/channel-test.ts'],
+    uses: packagesOfCommands,
+  },
   { part: 'cli/call.ts', may: [...forCommands, 'gateway/command-call.ts'], uses: packagesOfCommands },
   {
     part: 'cli/doctor.ts',

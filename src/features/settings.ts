@@ -14,6 +14,7 @@ import {
   transactionsSchema,
   eventsSchema,
 } from './settings/effect.ts'
+import { notifySchema } from './settings/notify.ts'
 import {
   quotaSchema,
   manifestSchema,
@@ -95,6 +96,7 @@ export const featureSchemas: readonly FeatureSchema[] = [
   contextSchema,
   confirmSchema,
   eventsSchema,
+  notifySchema,
   provenanceSchema,
   resultLimitSchema,
   structuredTextSchema,

@@ -203,6 +203,7 @@ export function featureDeps(given: ServiceStubs = {}): Services {
     publish: () => undefined,
     delivered: () => undefined,
     referenced: () => undefined,
+    notified: () => undefined,
     undoRule: () => undefined,
     undoRuleAmong: () => undefined,
     isUndoProposed: async () => false,

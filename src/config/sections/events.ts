@@ -252,7 +252,9 @@ function ofHook({ hook, when }: Fields, path: Path): Finding[] {
   })
   if (!isObject(hook) || hook.form !== 'standard') return paths
   const secrets: readonly unknown[] = [hook.secret].flat()
-  const isSound = secrets.every((secret) => typeof secret !== 'string' || secret === '' || isWebhookSecret(secret))
+  const isSound = secrets.every(
+    (secret) => typeof secret !== 'string' || secret === '' || isWebhookSecret(secret),
+  )
   const message = 'must be whsec_ and 24 to 64 bytes in base64, as Standard Webhooks defines secrets'
   return [...paths, ...atValue([...path, 'hook', 'secret'], !isSound && message)]
 }
