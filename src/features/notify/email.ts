@@ -108,15 +108,15 @@ async function sendTo(
 function failureOf(error: unknown, signal: AbortSignal): Accepted | 'unreachable' {
   const { code, originalCode, syscall, responseCode } = asObject(error)
   if (signal.aborted || code === 'ETIMEDOUT') return later('timeout')
+  if (/TLS|SSL|CERT|SIGN|ISSUER/.test(`${String(code)} ${String(originalCode)}`)) return later('tls')
   if (typeof responseCode === 'number') {
     const failure = `smtp_${responseCode}`
-    // Somebody can mend a wrong password.
-    return responseCode >= 500 && code !== 'EAUTH' ? { kind: 'never', failure } : later(failure)
+    // Everything but a refused mail, such as a wrong password, can be mended.
+    const isRefused = code === 'EENVELOPE' || code === 'EMESSAGE'
+    return isRefused && responseCode >= 500 ? { kind: 'never', failure } : later(failure)
   }
   // Nothing was sent yet, as opposed to a connection that ends.
-  if (syscall === 'connect') return 'unreachable'
-  const isTls = /TLS|SSL|CERT|SIGN|ISSUER/.test(`${String(code)} ${String(originalCode)}`)
-  return later(isTls ? 'tls' : 'connection')
+  return syscall === 'connect' ? 'unreachable' : later('connection')
 }
 
 function later(failure: string): Accepted {

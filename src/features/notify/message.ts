@@ -52,14 +52,14 @@ const defaults: Readonly<Record<Subject['type'], { readonly title: string; reado
     title: 'Approval needed: {tool} on {server}',
     text: `{caller} wants to call {tool} on {server} ({risk}), and waits since {since}.
 Who decides: {deciders}, until {expires}.
-The page asks who you are before you can decide:
+Decide here, after you have said who you are:
 {link}`,
   },
   'approval.escalated': {
     title: 'Still undecided: {tool} on {server}',
     text: `{caller} wants to call {tool} on {server} ({risk}), and waits since {since}. Nobody has decided.
 Who decides: {deciders}, until {expires}.
-The page asks who you are before you can decide:
+Decide here, after you have said who you are:
 {link}`,
   },
   'approval.decided': {
@@ -119,7 +119,7 @@ function valuesOf(approval: Approval, link: string | undefined, ink: Ink): Value
     since: timeText(createdAt),
     expires: timeText(expiresAt),
     deciders: decidersOf(approval, ink),
-    link: link === undefined ? `(no page: gatehouse approvals show ${id})` : ink.link(link),
+    link: link === undefined ? `gatehouse approvals show ${id}` : ink.link(link),
     message: ink.value(message, MAX_QUESTION_LENGTH),
   }
   return values
