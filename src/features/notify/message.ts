@@ -5,6 +5,7 @@
  * characters escaped; they are no links, and where the channel has markup, no markup and no mentions. The templates are texts of
  * the operator, and are sent as they are.
  */
+import { shorten } from '../../core/json/shorten.ts'
 import { maskedArguments } from '../../core/masked-arguments.ts'
 import { oneLine, shortened, visibleLine } from '../../core/text/escape.ts'
 import type { Redactor } from '../../core/text/redactor.ts'
@@ -46,6 +47,9 @@ const MAX_QUESTION_LENGTH = 1000
 const MAX_LINES = 30
 const MAX_LINE_LENGTH = 120
 const MAX_ARGUMENTS_LENGTH = 1200
+/** How much of the arguments is looked at for these lines, and how large they are for programs, in bytes. */
+const MAX_SHOWN_BYTES = 4096
+const MAX_DATA_BYTES = 16_384
 
 const defaults: Readonly<Record<Subject['type'], { readonly title: string; readonly text: string }>> = {
   'approval.pending': {
@@ -90,7 +94,10 @@ export function messageOf(
     title: ink.cut(filled(own.title ?? defaults[type].title).replaceAll(/\p{Cc}+/gu, ' '), MAX_TITLE_LENGTH),
     text: ink.cut(filled(own.text ?? defaults[type].text), MAX_TEXT_LENGTH - shown.length) + shown,
     ...(link !== undefined && { link }),
-    data: { ...dataOf(approval, link, redactor), ...(withArguments && programArguments(approval, redactor)) },
+    data: {
+      ...dataOf(approval, link, redactor),
+      ...(withArguments && { arguments: shorten(ink.cleanArguments(approval), MAX_DATA_BYTES, true) ?? {} }),
+    },
   }
 }
 
@@ -139,8 +146,10 @@ function decisionOf({ status, decisions }: Approval, ink: Ink): Values {
 }
 
 function argumentsText(approval: Approval, ink: Ink): string {
-  const text = sentText(approval) ?? valueText(maskedArguments(approval.arguments))
-  const lines = ink.clean(text).split('\n')
+  const shortened = shorten(ink.cleanArguments(approval), MAX_SHOWN_BYTES, true) ?? {}
+  const sent = sentText(approval)
+  const text = sent === undefined ? valueText(shortened) : ink.clean(sent).slice(0, MAX_SHOWN_BYTES)
+  const lines = text.split('\n')
   const shown = lines.slice(0, MAX_LINES).map((line) => ink.inert(visibleLine(line), MAX_LINE_LENGTH))
   const more = lines.length > shown.length ? ['…'] : []
   return `Arguments:\n${ink.cut([...shown, ...more].join('\n'), MAX_ARGUMENTS_LENGTH)}`
@@ -165,10 +174,6 @@ function dataOf(
   }
 }
 
-function programArguments({ arguments: given }: Approval, redactor: Redactor): Message['data'] {
-  return { arguments: redactor.value(maskedArguments(given)) }
-}
-
 /** A time, such as `2026-01-31 22:05 UTC`. */
 function timeText(at: number): string {
   return `${isoTime(at).slice(0, 16).replace('T', ' ')} UTC`
@@ -189,9 +194,22 @@ class Ink {
     return this.#redactor.text(text.toWellFormed())
   }
 
+  /** The arguments of a call without secrets. */
+  cleanArguments({ arguments: given }: Approval): unknown {
+    return this.#redactor.value(maskedArguments(given))
+  }
+
   /** A text of others on one line. */
   value(text: string, max = MAX_VALUE_LENGTH): string {
-    return this.inert(oneLine(this.clean(text)), max)
+    // What is beyond the maximum need not be escaped.
+    return this.inert(
+      oneLine(
+        this.clean(text)
+          .slice(0, max + 1)
+          .toWellFormed(),
+      ),
+      max,
+    )
   }
 
   /** A visible text on one line that is no link, no markup and no mention. */

@@ -300,6 +300,29 @@ describe('notices and the processes that share a store', () => {
     expect(field.told.map(({ process, channel }) => `${process} ${channel}`)).toEqual(['a ops', 'b phone'])
   })
 
+  it('are read as this version writes them', async () => {
+    const field = new Field()
+    const { id } = await field.request()
+    const time = '"requestedAt":1768392000000,"expiresAt":1768395600000'
+    const common = `"approval":"${id}","risk":"destructive",${time},"settled":[],"owner":"0a.1.there/0b"`
+    const texts = {
+      ops: `{"id":"${id}.ops","channel":"ops",${common},"watermark":"0"}`,
+      boss: `{"id":"${id}.boss","channel":"boss","isEscalated":true,${common},"watermark":"0"}`,
+      told: `{"id":"${id}.told","channel":"told",${common},"watermark":"1","isTold":true}`,
+    }
+    for (const [channel, text] of Object.entries(texts))
+      await field.store.put(`notice/${id}.${channel}`, text, 60 * MINUTE)
+    await field.process('a', {
+      channels: { ops: {}, boss: {}, told: {} },
+      escalate: { afterMs: 10 * MINUTE, to: ['boss'] },
+    })
+    await field.clock.advance(20 * MINUTE)
+    expect(field.told.map(({ channel, message }) => `${channel} ${message.type}`)).toEqual([
+      'ops approval.pending',
+      'boss approval.escalated',
+    ])
+  })
+
   it.each([
     ['no record', 'no JSON'],
     ['null', 'null'],

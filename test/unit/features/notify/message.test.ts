@@ -176,10 +176,11 @@ describe('texts of others in a message', () => {
   it('are bounded, and never end in a part of a character reference', () => {
     fc.assert(
       fc.property(
-        fc.string({ unit: 'binary', maxLength: 400 }),
-        fc.array(fc.constantFrom('&', '<', '@', '\u202e', '`'), { maxLength: 1500 }),
+        fc.uint16Array({ maxLength: 400 }),
+        fc.array(fc.constantFrom('&', '<', '@', '\u202e', '`'), { maxLength: 400 }),
         fc.constantFrom('plain' as const, 'slack' as const),
-        (tool, marks, markup) => {
+        (units, marks, markup) => {
+          const tool = String.fromCharCode(...units)
           const given = { tool, message: marks.join(''), arguments: { [tool]: marks.join('\n') } }
           const found = message(given, { text: '{tool}{message}{caller}', arguments: true }, { markup })
           expect(found.title.length).toBeLessThanOrEqual(200)
