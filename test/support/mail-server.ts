@@ -1,6 +1,7 @@
 import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
 import { text } from 'node:stream/consumers'
+import { callbackify } from 'node:util'
 import { SMTPServer, type SMTPServerOptions } from 'smtp-server'
 import { onTestFinished } from 'vitest'
 
@@ -41,8 +42,9 @@ export async function startMailServer(
         ? done(null, { user: username })
         : done(Object.assign(new Error('Wrong password'), { responseCode: 535 })),
     onData: (stream, session, done) => {
-      text(stream).then((raw) => {
-        if (refusal !== undefined) return done(Object.assign(new Error('No'), { responseCode: refusal }))
+      const accept = async (): Promise<void> => {
+        const raw = await text(stream)
+        if (refusal !== undefined) throw Object.assign(new Error('No'), { responseCode: refusal })
         mails.push({
           ...parsed(raw),
           raw,
@@ -51,15 +53,15 @@ export async function startMailServer(
           user: session.user,
           isEncrypted: session.secure,
         })
-        return done()
-      }, done)
+      }
+      callbackify(accept)(done)
     },
     ...others,
   })
   server.on('error', () => undefined)
   server.listen(0, '127.0.0.1')
   await once(server.server, 'listening')
-  onTestFinished(() => void server.close())
+  onTestFinished(() => server.close())
   return {
     port: (server.server.address() as AddressInfo).port,
     mails,

@@ -26,37 +26,34 @@ const MAX_ADDRESSES = 4
 
 const ports: Readonly<Record<MailSettings['tls'], number>> = { starttls: 587, implicit: 465, off: 25 }
 
-/** Sends a message as a mail. Never throws. */
+/** The addresses of a host name. */
+type Resolve = (name: string) => Promise<readonly string[]>
+
+/** Sends a message as a mail. Never throws. `resolve` is by default that of this machine. */
 export async function sendMail(
   message: Message,
   settings: MailSettings,
   signal: AbortSignal,
+  resolve: Resolve = addressesOf,
 ): Promise<Accepted> {
   const timeout = world.timeoutSignal(TIMEOUT_MS)
   const either = AbortSignal.any([signal, timeout])
   try {
-    const addresses = await addressesOf(settings.host, either)
-    for (const address of addresses) {
+    const name = bareHost(settings.host)
+    const addresses = isIP(name) > 0 ? [name] : await untilAborted(resolve(name), either)
+    if (addresses.some((address) => addressKind(address) === 'reserved')) return later('address')
+    for (const address of addresses.slice(0, MAX_ADDRESSES)) {
       const sent = await sendTo(address, { message, settings, signal: either })
       if (sent !== 'unreachable') return sent
     }
     return later(timeout.aborted ? 'timeout' : 'connection')
-  } catch (error) {
-    if (timeout.aborted) return later('timeout')
-    return later(error instanceof ForbiddenAddress ? 'address' : 'dns')
+  } catch {
+    return later(timeout.aborted ? 'timeout' : 'dns')
   }
 }
 
-/** The addresses of a mail server. @throws ForbiddenAddress, the error of the resolver, the reason of the signal */
-async function addressesOf(host: string, signal: AbortSignal): Promise<readonly string[]> {
-  const name = bareHost(host)
-  const found = isIP(name) > 0 ? [{ address: name }] : await untilAborted(lookup(name, { all: true }), signal)
-  if (found.some(({ address }) => addressKind(address) === 'reserved')) throw new ForbiddenAddress()
-  return found.map(({ address }) => address).slice(0, MAX_ADDRESSES)
-}
-
-class ForbiddenAddress extends Error {
-  override readonly name = 'ForbiddenAddress'
+async function addressesOf(name: string): Promise<readonly string[]> {
+  return (await lookup(name, { all: true })).map(({ address }) => address)
 }
 
 interface Order {

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { messageOf } from '../../../../src/features/notify/message.ts'
+import { type Markup, messageOf } from '../../../../src/features/notify/message.ts'
 import type { ChannelSettings } from '../../../../src/features/settings/notify.ts'
 import { Redactor } from '../../../../src/core/text/redactor.ts'
 import type { Approval } from '../../../../src/records/approvals.ts'
@@ -31,12 +31,17 @@ type Given = Partial<Pick<ChannelSettings, 'title' | 'text' | 'arguments'>>
 function message(
   change: Partial<Approval> = {},
   settings: Given = {},
-  { markup = 'plain' as 'plain' | 'slack', type = 'approval.pending' as const, link = LINK } = {},
+  { markup = 'plain', link = LINK }: { readonly markup?: Markup; readonly link?: string } = {},
 ) {
   const redactor = new Redactor()
   redactor.learn(['secret-of-the-gateway'])
   const page = link === '' ? undefined : link
-  const subject = { id: 'n1', type, approval: { ...approval, ...change }, link: page }
+  const subject = {
+    id: 'n1',
+    type: 'approval.pending',
+    approval: { ...approval, ...change },
+    link: page,
+  } as const
   return messageOf(subject, { arguments: false, ...settings }, { markup, redactor })
 }
 
@@ -192,6 +197,14 @@ describe('texts of others in a message', () => {
       ),
       { numRuns: 30 },
     )
+  })
+
+  it('of which a chat cuts a character reference off have none of it', () => {
+    for (const before of ['', 'x', 'xx', 'xxx', 'xxxx']) {
+      const given = { tool: before + '&'.repeat(300) }
+      const { text } = message(given, { text: '{tool}' }, { markup: 'slack' })
+      expect(text).toMatch(/^x*(?:&amp;)+…$/)
+    }
   })
 
   it('many arguments are shortened, and the link stays', () => {
