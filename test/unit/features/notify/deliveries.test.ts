@@ -1,12 +1,16 @@
 import { describe, expect, it, onTestFinished } from 'vitest'
+import { noProxy } from '../../../../src/core/proxy.ts'
+import { Secret } from '../../../../src/core/text/secret.ts'
 import { NoticeDeliveries } from '../../../../src/features/notify/deliveries.ts'
-import type { Accepted, Channel } from '../../../../src/features/notify/channels.ts'
+import { type Accepted, type Channel, createChannels } from '../../../../src/features/notify/channels.ts'
 import type { Message } from '../../../../src/features/notify/message.ts'
 import { QuietHours } from '../../../../src/features/notify/quiet-hours.ts'
 import type { ChannelSettings, QuietSettings } from '../../../../src/features/settings/notify.ts'
 import { type Approval, type ApprovalRequest, Approvals } from '../../../../src/records/approvals.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
+import { until } from '../../../support/condition.ts'
 import { featureDeps } from '../../../support/feature-deps.ts'
+import { httpSite } from '../../../support/http-site.ts'
 import { idle, ManualClock } from '../../../support/webhooks.ts'
 
 const MINUTE = 60_000
@@ -186,6 +190,27 @@ describe('notices', () => {
     expect(field.logged).toContainEqual(
       expect.objectContaining({ event: 'notify.failed', channel: 'ops', failure: 'http_503', attempts: 1 }),
     )
+  })
+
+  it('reach a receiver that fails, is gone for a while, and recovers', async () => {
+    const field = new Field()
+    const site = await httpSite(() => ({ status: site.requests.length < 3 ? 500 : 204 }))
+    const slack = { url: new Secret(`${site.origin}/hook`) }
+    const [real] = createChannels({ ops: { arguments: false, decided: false, slack } }, noProxy)
+    const gone: Accepted = { kind: 'later', failure: 'connection' }
+    const deliveries = await field.process('a', {
+      answer: ({ message, at }, signal) =>
+        at > 0.2 && at < 5 ? gone : (real?.send(message, signal) ?? gone),
+    })
+    await deliveries.requested((await field.request()).id)
+    await until(async () => {
+      await field.clock.advance(15_000)
+      return field.outcomes.includes('ops sent')
+    }, 'the message')
+    expect(site.requests.map(({ body }) => JSON.parse(body).text)).toEqual(
+      Array.from({ length: 3 }, () => expect.stringContaining('Approval needed: wipe on disks')),
+    )
+    expect(field.outcomes.filter((each) => each === 'ops sent')).toHaveLength(1)
   })
 
   it('that a receiver refuses for good are given up', async () => {
