@@ -203,10 +203,10 @@ describe('notices', () => {
         at > 0.2 && at < 5 ? gone : (real?.send(message, signal) ?? gone),
     })
     await deliveries.requested((await field.request()).id)
-    await until(async () => {
-      await field.clock.advance(15_000)
-      return field.outcomes.includes('ops sent')
-    }, 'the message')
+    for (let attempts = 1; !field.outcomes.includes('ops sent'); attempts++) {
+      await until(() => field.outcomes.length >= attempts, 'the outcome of an attempt')
+      await field.clock.advance(MINUTE)
+    }
     expect(site.requests.map(({ body }) => JSON.parse(body).text)).toEqual(
       Array.from({ length: 3 }, () => expect.stringContaining('Approval needed: wipe on disks')),
     )
