@@ -203,9 +203,9 @@ describe('notices', () => {
         at > 0.2 && at < 5 ? gone : (real?.send(message, signal) ?? gone),
     })
     await deliveries.requested((await field.request()).id)
-    for (let attempts = 1; !field.outcomes.includes('ops sent'); attempts++) {
-      await until(() => field.outcomes.length >= attempts, 'the outcome of an attempt')
+    while (!field.outcomes.includes('ops sent')) {
       await field.clock.advance(MINUTE)
+      await until(() => field.outcomes.length === field.told.length, 'the outcome of each attempt')
     }
     expect(site.requests.map(({ body }) => JSON.parse(body).text)).toEqual(
       Array.from({ length: 3 }, () => expect.stringContaining('Approval needed: wipe on disks')),
