@@ -6,7 +6,7 @@ import { SMTPServer, type SMTPServerOptions } from 'smtp-server'
 import { onTestFinished } from 'vitest'
 
 /** A mail as it was accepted. */
-export interface AcceptedMail {
+interface AcceptedMail {
   readonly from: string
   readonly to: readonly string[]
   /** Its headers by lower-case name, unfolded, as they were written, and its body as it was sent. */

@@ -14,7 +14,7 @@ export const notify: Feature<NotifySettings | false> = {
   ...notifySchema,
   create: (settings, deps) => {
     const own = settings()
-    if (own === false || !own.channels) return {}
+    if (!own || !own.channels) return {}
     const { channels, quiet = [], escalate } = own
     const deliveries = new NoticeDeliveries({
       deps,
