@@ -39,14 +39,23 @@ export interface Notice extends QueueProgress {
 /** How long a notice is kept after the approval expired, in milliseconds: so long a decision in the last moment is told. */
 const RETENTION_MS = 60_000
 
+/** The latest time that has a date (ECMA-262, time values), in milliseconds since 1970. */
+const MAX_TIME = 8.64e15
+
+const json = asJson<Notice>({
+  string: ['id', 'approval', 'channel', 'risk', 'watermark'],
+  number: ['requestedAt', 'expiresAt'],
+  list: ['settled'],
+})
+
 const noticeKind: RecordKind<Notice> = {
   name: 'notice',
   prefix: 'notice/',
-  ...asJson<Notice>({
-    string: ['id', 'approval', 'channel', 'risk', 'watermark'],
-    number: ['requestedAt', 'expiresAt'],
-    list: ['settled'],
-  }),
+  encode: json.encode,
+  decode: (text) => {
+    const notice = json.decode(text)
+    return notice && Math.abs(notice.requestedAt) <= MAX_TIME ? notice : undefined
+  },
   ttlOf: ({ expiresAt }, now) => Math.max(1, expiresAt - now) + RETENTION_MS,
   // Those that send read all of them again and again.
   isReadOften: true,

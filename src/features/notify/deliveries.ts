@@ -5,6 +5,7 @@
  * Invariants: a notice is made once for an approval and a channel, by whichever gateway of the store is first, and is sent by one
  * of them at a time. Nothing is sent about an approval that was decided or expired meanwhile.
  */
+import { asGatewayError } from '../../core/error.ts'
 import { background } from '../../core/log.ts'
 import { ifAnswered } from '../../core/time/waiting.ts'
 import type {
@@ -43,7 +44,7 @@ const STORE_TIMEOUT_MS = 10_000
 type Content = 'waits' | 'decided'
 
 /** What notices are sent with. */
-export interface DeliveryOptions {
+export interface NoticeSettings {
   readonly deps: Pick<Services, 'log' | 'store' | 'identity' | 'pages' | 'gateway' | 'metrics'>
   readonly channels: readonly Channel[]
   readonly quiet: QuietHours
@@ -57,14 +58,14 @@ export interface DeliveryOptions {
 
 /** The notices that this process sends. */
 export class NoticeDeliveries {
-  readonly #options: DeliveryOptions
+  readonly #options: NoticeSettings
   readonly #approvals: Approvals
   readonly #notices: Notices
   readonly #outbox: Outbox<Notice, Content, NoticeQueue>
   #comparedAt = Number.NEGATIVE_INFINITY
   #comparing: Promise<unknown> | undefined
 
-  constructor(options: DeliveryOptions) {
+  constructor(options: NoticeSettings) {
     const { deps, channels, clock, random } = options
     const now = (): number => clock.now()
     this.#options = options
@@ -162,7 +163,7 @@ function isFor({ settings: { only, servers } }: Channel, { upstream, risk, kind 
   return servers === undefined || [servers].flat().includes(upstream)
 }
 
-interface QueueServices extends DeliveryOptions {
+interface QueueServices extends NoticeSettings {
   readonly approvals: Approvals
   readonly notices: Notices
   wake(notice: string): void
@@ -193,7 +194,7 @@ class NoticeQueue implements Consumer<Notice, Content> {
       isDestructive: notice.risk === 'destructive',
       isEscalated: notice.isEscalated === true,
     }
-    this.#notBefore = this.#urgency.isEscalated ? escalatedAt(notice, services) : notice.requestedAt
+    this.#notBefore = this.#urgency.isEscalated ? escalatedAt(notice, services) : 0
     this.#isTold = notice.isTold === true
   }
 
@@ -223,10 +224,22 @@ class NoticeQueue implements Consumer<Notice, Content> {
     const approval = await this.#services.approvals.find(this.#notice.approval)
     if (!approval) return { kind: 'dropped', reason: 'expired' }
     if (content === 'waits' && approval.status !== 'pending') return { kind: 'dropped', reason: 'decided' }
-    return this.#channel.send(this.#message(content, approval, id), signal)
+    const message = this.#message(content, approval, id)
+    return message ? this.#channel.send(message, signal) : { kind: 'dropped', reason: 'unreadable' }
   }
 
-  #message(content: Content, approval: Approval, id: string): Message {
+  /** Undefined if none can be made of the approval, which may be damaged, or of another version. */
+  #message(content: Content, approval: Approval, id: string): Message | undefined {
+    try {
+      return this.#messageOf(content, approval, id)
+    } catch (error) {
+      const { message: reason } = asGatewayError(error)
+      this.#services.deps.log.warn('notify.unreadable', { ...this.#fields, reason })
+      return undefined
+    }
+  }
+
+  #messageOf(content: Content, approval: Approval, id: string): Message {
     const { deps } = this.#services
     const { settings, markup } = this.#channel
     const type =
@@ -297,7 +310,7 @@ class NoticeQueue implements Consumer<Notice, Content> {
 /** When others are told: a time after the first people were told, who may have been left alone in quiet hours until then. */
 function escalatedAt(
   { requestedAt, risk }: Notice,
-  { quiet, escalate }: Pick<DeliveryOptions, 'quiet' | 'escalate'>,
+  { quiet, escalate }: Pick<NoticeSettings, 'quiet' | 'escalate'>,
 ): number {
   const first: Urgency = { isDestructive: risk === 'destructive', isEscalated: false }
   const isWoken = !quiet.holds(requestedAt, { ...first, isEscalated: true })

@@ -5,6 +5,7 @@
  * characters escaped; they are no links, and where the channel has markup, no markup and no mentions. The templates are texts of
  * the operator, and are sent as they are.
  */
+import { asObject } from '../../core/json/json.ts'
 import { shorten } from '../../core/json/shorten.ts'
 import { maskedArguments } from '../../core/masked-arguments.ts'
 import { oneLine, shortened, visibleLine } from '../../core/text/escape.ts'
@@ -38,9 +39,9 @@ interface Subject {
   readonly link: string | undefined
 }
 
-/** How long titles, texts and values are, and the question in a text, in characters. */
+/** How long titles, texts and values are, and the question in a text, in characters: a block of Slack has 3000 at most. */
 const MAX_TITLE_LENGTH = 200
-const MAX_TEXT_LENGTH = 2900
+const MAX_TEXT_LENGTH = 2700
 const MAX_VALUE_LENGTH = 200
 const MAX_QUESTION_LENGTH = 1000
 /** How many lines of arguments there are, and how long each of them and all together are, in characters. */
@@ -141,7 +142,7 @@ function decidersOf({ kind, approvers, needed }: Approval, ink: Ink): string {
 function decisionOf({ status, decisions }: Approval, ink: Ink): Values {
   const isDenied = status === 'denied'
   const verdict: Decision['verdict'] = isDenied ? 'denied' : 'approved'
-  const by = decisions.filter((each) => each.verdict === verdict).map((each) => each.by)
+  const by = decisions.filter((each) => asObject(each).verdict === verdict).map((each) => each.by)
   return { verdict, by: ink.value(by.join(', ')) }
 }
 

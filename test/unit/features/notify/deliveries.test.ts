@@ -353,14 +353,33 @@ describe('notices and the processes that share a store', () => {
     ['null', 'null'],
     ['without its members', '{"id":"x"}'],
     ['with others', '{"id":1,"approval":null,"channel":[],"risk":{},"watermark":0,"settled":{}}'],
+    [
+      'a time without a date',
+      '{"id":"x.ops","approval":"x","channel":"ops","isEscalated":true,"risk":"safe","requestedAt":1e300,"expiresAt":1e300,"watermark":"0","settled":[]}',
+    ],
   ])('%s under a key of one is left alone', async (_title, text) => {
     const field = new Field()
     await field.store.put('notice/x.ops', text, 60 * MINUTE)
-    const deliveries = await field.process('a')
-    await deliveries.requested((await field.request()).id)
+    const quiet = [{ from: '22:00', to: '07:00', time_zone: 'UTC', pass: 'none' as const }]
+    await field.request()
+    await field.process('a', { quiet })
     await field.clock.advance(MINUTE)
     expect(field.told).toHaveLength(1)
   })
+})
+
+it('an approval that nothing can be said about holds up no other one', async () => {
+  const field = new Field()
+  const deliveries = await field.process('a')
+  const [odd, sound] = [await field.request({ digest: '1' }), await field.request({ digest: '2' })]
+  const damaged = { ...odd, expiresAt: 1e300, decisions: [null], approvers: [null, {}] }
+  await field.store.put(`approval/${odd.id}`, JSON.stringify(damaged), 60 * MINUTE)
+  for (const { id } of [odd, sound]) await deliveries.requested(id)
+  await field.clock.advance(10 * MINUTE)
+  expect(field.told.map(({ message }) => message.data['approval'])).toEqual([sound.id])
+  expect(field.logged).toContainEqual(
+    expect.objectContaining({ event: 'notify.unreadable', approval: odd.id }),
+  )
 })
 
 describe('quiet hours', () => {

@@ -189,7 +189,7 @@ describe('texts of others in a message', () => {
           const given = { tool, message: marks.join(''), arguments: { [tool]: marks.join('\n') } }
           const found = message(given, { text: '{tool}{message}{caller}', arguments: true }, { markup })
           expect(found.title.length).toBeLessThanOrEqual(200)
-          expect(found.text.length).toBeLessThanOrEqual(2900)
+          expect(found.text.length).toBeLessThanOrEqual(2700)
           expect(found.title).not.toMatch(/\p{C}/u)
           expect(found.text.replaceAll(/[\n\t]/g, '')).not.toMatch(/\p{C}/u)
           if (markup === 'slack') expect(found.text).not.toMatch(/<|>|&(?!amp;|lt;|gt;)/)
@@ -211,7 +211,7 @@ describe('texts of others in a message', () => {
     const many = Object.fromEntries(Array.from({ length: 500 }, (_, n) => [`argument-${n}`, 'x'.repeat(500)]))
     const { text } = message({ arguments: many }, { arguments: true })
     expect(text).toContain(LINK)
-    expect(text.length).toBeLessThanOrEqual(2900)
+    expect(text.length).toBeLessThanOrEqual(2700)
     expect(text.split('\n').length).toBeLessThan(45)
   })
 
