@@ -172,7 +172,13 @@ const walls: readonly Wall[] = [
   {
     part: 'features/events/sinks/webhook.ts',
     may: ['core', 'durable', 'features/dialer.ts'],
-    own: ['receivers.ts', 'standard-webhooks.ts'],
+    own: ['receivers.ts', 'subscription-secrets.ts'],
+  },
+  { part: 'features/notify', may: forNestedFeatures },
+  {
+    part: 'features/notify/email.ts',
+    may: [...forNestedFeatures, 'features/notify'],
+    uses: ['nodemailer', 'node:dns', 'node:net'],
   },
   {
     part: 'features/dialer.ts',
@@ -202,7 +208,7 @@ const walls: readonly Wall[] = [
   },
   {
     part: 'config',
-    may: ['core', 'features/settings.ts', 'store/private-folder.ts'],
+    may: ['core', 'features/settings.ts', 'features/settings/notify.ts', 'store/private-folder.ts'],
     uses: ['yaml', ...files],
   },
   ...['config/import/parse.ts', 'config/import/edit.ts'].map((part) => ({
@@ -236,6 +242,11 @@ const walls: readonly Wall[] = [
     uses: files,
   },
   { part: 'cli', may: forCommands, uses: packagesOfCommands },
+  {
+    part: 'cli/approvals-test.ts',
+    may: [...forCommands, 'gateway/channel-test.ts'],
+    uses: packagesOfCommands,
+  },
   { part: 'cli/call.ts', may: [...forCommands, 'gateway/command-call.ts'], uses: packagesOfCommands },
   { part: 'cli/explain.ts', may: [...forCommands, 'gateway/explained.ts'], uses: packagesOfCommands },
   { part: 'cli/doctor.ts', may: [...forCommands, 'gateway/doctor.ts'], uses: packagesOfCommands },

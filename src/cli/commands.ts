@@ -109,7 +109,7 @@ type Group = Pick<Command, 'summary' | 'about' | 'exitCodes' | 'page'>
 export const groups: Readonly<Record<string, Group>> = {
   export: { summary: 'print the registry entry of a server', about: 'It is not marked as verified.' },
   approvals: {
-    summary: 'list calls that wait for approval; show, approve or deny one',
+    summary: 'list calls that wait for approval; show, approve or deny one; test who is told',
     about: `Works on the store that running gateways share. To approve, a terminal is needed: it shows the call, and asks for a code.
     The first 6 or more characters of an id are enough if they are unique.`,
     page: 'safe-actions.md',
@@ -465,6 +465,15 @@ export const commands = {
     ...approval,
     summary: 'refuse a call',
     options: { ...reason('decision'), ...ofStore },
+  }),
+  'approvals test': defineCommand({
+    summary: 'send a test message by the channels of the configuration',
+    about: `Tries the channels under notify, which tell people which calls wait: all of them, or one. Prints for each whether the message
+    was accepted, or why not. No gateway needs to run.`,
+    arguments: { channel: optional('CHANNEL', 'the name of a channel') },
+    options: ofConfig,
+    exitCodes: '0 all messages were accepted, 1 at least one was not',
+    page: 'notifications.md',
   }),
   pause: defineCommand({
     summary: 'stop all calls that may change something, or say whether they are stopped',

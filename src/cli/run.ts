@@ -38,6 +38,7 @@ const loads: { readonly [Name in keyof Commands]: () => Promise<Run<Name>> } = {
   'approvals show': async () => (await import('./approvals.ts')).show,
   'approvals approve': async () => (await import('./approvals.ts')).approve,
   'approvals deny': async () => (await import('./approvals.ts')).deny,
+  'approvals test': async () => (await import('./approvals-test.ts')).test,
   pause: async () => (await import('./pause.ts')).pause,
   resume: async () => (await import('./pause.ts')).resume,
   'tx list': async () => (await import('./tx.ts')).list,

@@ -35,7 +35,7 @@ export interface StoredSettings {
   readonly secrets: readonly Secret[]
 }
 
-interface TextSource {
+export interface TextSource {
   /** The file of the text; relative paths are relative to its folder. */
   readonly file: string
   readonly env: Environment
@@ -110,7 +110,8 @@ interface ReadSections {
   readonly secrets: readonly Secret[]
 }
 
-function readSections(
+/** Reads sections of a text by their schemas. @throws ConfigError */
+export function readSections(
   text: string,
   sections: Readonly<Record<string, JsonSchema>>,
   { file, env, directory, select = (value) => value, check = () => [] }: SectionsSource,

@@ -37,6 +37,7 @@ import { GATEWAY_KEY, GATEWAY_KEY_MISTAKE, checkUpstream } from './sections/upst
 import { isOpenHost, pageWarnings, requiresTokens, checkAuth } from './sections/auth.ts'
 import { areEventsOn, eventProblems } from './sections/events.ts'
 import { argumentLimitProblems, idleMasks, maskProblems } from './sections/tool.ts'
+import { checkNotify } from './sections/notify.ts'
 import { auditWarnings } from './sections/observe.ts'
 import { profileProblems } from './sections/profiles.ts'
 import { checkStore } from './sections/store.ts'
@@ -151,6 +152,7 @@ function isSecret(text: string, path: readonly string[]): boolean {
   if (text === '' || hasReference(text)) return false
   if (path[0] === 'auth') return /^(client_)?secret$/.test(path.at(-1) ?? '')
   if (isHookSecret(path)) return true
+  if (path[0] === 'notify') return /^(?:secret|token|password)$/.test(path.at(-1) ?? '')
   if (path[0] !== 'upstreams') return false
   const [key = '', name = ''] = path.slice(2)
   if (key === 'proxy') return holdsPassword(text)
@@ -285,7 +287,12 @@ function checkTogether(value: unknown, directory: string): Findings {
     ...sharedGrants(servers, isReachable && !requiresTokens(value.auth)),
     ...missingTokens(servers, value.auth),
   ]
-  const all = [checkAuth(value), checkStore(value.store, directory), ...checked]
+  const all = [
+    checkAuth(value),
+    checkStore(value.store, directory),
+    checkNotify(value.notify, { upstreams: servers, publicUrl: listen.public_url }),
+    ...checked,
+  ]
   return {
     problems: [
       ...checkListen(listen, value),

@@ -283,6 +283,7 @@ function isGivenAsSecret({ name, value, path }: PlacedReference): boolean {
 /** Whether a value is where servers, or other services, get their credentials. */
 function isPlaceOfSecrets([section, ...path]: readonly string[]): boolean {
   if (section === 'store') return true
+  if (section === 'notify') return /^(?:url|secret|token|password)$/.test(path.at(-1) ?? '')
   if (section !== 'upstreams') return namesSecret(path.at(-1) ?? '') || path.includes('headers')
   const key = path[1]
   return path.length === 1 || 'env headers token oauth command args url events'.split(' ').includes(key ?? '')

@@ -481,7 +481,10 @@ export function isGuarded({ profile, auth }: Pick<Settings, 'profile' | 'auth'>)
 }
 
 /** The URL at which others reach a path of the gateway; undefined without `listen.public_url`. */
-export function publicUrl({ listen }: Pick<Settings, 'listen'>, path: string): string | undefined {
+export function publicUrl(
+  { listen }: { readonly listen: Pick<ListenSettings, 'publicUrl'> },
+  path: string,
+): string | undefined {
   return listen.publicUrl?.replace(/\/$/, '').concat(path)
 }
 

@@ -364,10 +364,11 @@ export class Outbox<R extends QueueRecord, M, C extends Consumer<R, M>> implemen
     if (records.length > 0) await this.#owner.register(now)
     const byId = new Map(records.map((record) => [record.id, record]))
     for (const [id, held] of [...this.#held]) {
+      // What was read before the last write of this process, or before it took the queue over, says nothing.
+      if (held.renewedAt >= startedAt) continue
       const record = byId.get(id)
-      if (!record) this.#held.delete(id)
-      // What was read before the last write of this process says nothing.
-      else if (held.renewedAt < startedAt) this.#renew(held, record, now)
+      if (record) this.#renew(held, record, now)
+      else this.#held.delete(id)
     }
     await this.#claim(records.filter(({ id }) => !this.#held.has(id)))
     if (this.#isClosed) return

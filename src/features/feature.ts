@@ -212,6 +212,8 @@ interface AuditedOrders {
 interface FeatureMetrics {
   /** An attempt to deliver an event by a webhook: its outcome, and how long after the event it was accepted. */
   delivered(outcome: string, lagSeconds?: number): void
+  /** An attempt to tell people by a channel that a call waits, or its end. */
+  notified(channel: string, outcome: string): void
   /** References that were kept, used, refused or deleted. */
   referenced(outcome: ReferenceOutcome, count?: number): void
 }

@@ -29,6 +29,7 @@ import { limits } from './limits.ts'
 import { manifest } from './describing/manifest.ts'
 import { misplacedValues } from './misplaced-values.ts'
 import { mask } from './mask/mask.ts'
+import { notify } from './notify/notify.ts'
 import { pin } from './pin.ts'
 import { pauseWrites } from './pause-writes.ts'
 import { permissions } from './permissions/permissions.ts'
@@ -96,6 +97,7 @@ const effect: Stage = [
   context, // what relies on a context that is lost is refused before anyone is asked; a replay relies on none
   confirm, // the last gate before the outside world
   events, // what was refused or replayed did not happen
+  notify, // has no part in calls
 ]
 
 /** Works on what goes to the server and on what comes back, closest to the server last. */

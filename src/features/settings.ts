@@ -15,6 +15,7 @@ import {
   transactionsSchema,
   eventsSchema,
 } from './settings/effect.ts'
+import { notifySchema } from './settings/notify.ts'
 import {
   quotaSchema,
   manifestSchema,
@@ -97,6 +98,7 @@ export const featureSchemas: readonly FeatureSchema[] = [
   contextSchema,
   confirmSchema,
   eventsSchema,
+  notifySchema,
   provenanceSchema,
   resultLimitSchema,
   structuredTextSchema,

@@ -62,6 +62,8 @@ interface Counted {
   readonly deliveries: ReadonlyMap<string, number>
   /** References by outcome. */
   readonly referenced: ReadonlyMap<string, number>
+  /** Messages to people, by channel and outcome with a space between. */
+  readonly notified: ReadonlyMap<string, number>
 }
 
 /** Default gauges with names of counters, which `promtool check metrics` rejects. */
@@ -158,6 +160,10 @@ export function expose(counted: Counted, sources: MetricSources): Exposition {
   const given = 'Events that webhook receivers did not accept, in the shared store.'
   level('gatehouse_event_dead_letters', given, () => sources.deadLetters())
   countBy('outcome', 'gatehouse_references_total', 'References by outcome.', counted.referenced)
+  const told = 'Messages to people about calls that wait for approval, by outcome.'
+  counter('gatehouse_notifications_total', told, ['channel', 'outcome'], () =>
+    [...counted.notified].map(([labels, count]) => [labels.split(' '), count]),
+  )
   // Both levels of one scrape come from one scan.
   let scan: ReturnType<MetricSources['references']> | undefined
   const referenceLevel = (name: string, help: string, field: 'count' | 'bytes'): void =>

@@ -45,6 +45,7 @@ export class Metrics {
     rateLimited: new Map<string, number>(),
     deliveries: new Map<string, number>(),
     referenced: new Map<string, number>(),
+    notified: new Map<string, number>(),
   }
   readonly #lag = new Durations({
     name: 'gatehouse_event_lag_seconds',
@@ -108,6 +109,11 @@ export class Metrics {
   delivered(outcome: string, lagSeconds?: number): void {
     count(this.#counts.deliveries, outcome)
     if (lagSeconds !== undefined) this.#lag.with().observe(lagSeconds)
+  }
+
+  /** Counts messages to people by channel and outcome. */
+  notified(channel: string, outcome: string): void {
+    count(this.#counts.notified, `${channel} ${outcome}`)
   }
 
   /** Counts references by outcome. */

@@ -55,6 +55,8 @@ export interface Approval {
   readonly editable?: readonly string[]
   /** The configuration that stops these confirmations, if the gateway's own risk classification requires them. */
   readonly stop?: StopAsking
+  /** Only the client's host confirms it, with the token: no one else is asked. */
+  readonly isByHost?: true
   readonly createdAt: number
   readonly expiresAt: number
   /** How many people have to approve, and who may; anyone but the caller if none is named. */

@@ -39,6 +39,8 @@ export const keyPrefixes = {
   'lease:': 'the last holder of each lease',
   'lease-alive:': 'holders of leases that are alive',
   'log:': 'logs of events',
+  'notice/': 'messages to people about calls that wait for approval',
+  'notice-owner:': 'processes that send these messages',
   'oauth:': 'grants of servers, and sessions of people',
   'operation:': 'operations, by caller',
   'operations/': 'the callers that have operations',

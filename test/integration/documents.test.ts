@@ -29,6 +29,11 @@ const env = {
   PAGES_CLIENT_SECRET: 'a-secret',
   WIKI_SECRET: 'a-secret',
   IDP_SECRET: 'a-secret',
+  SLACK_WEBHOOK_URL: 'https://hooks.example.com/a-token',
+  SMTP_PASSWORD: 'a-secret',
+  NTFY_TOPIC: 'a-topic',
+  NTFY_TOKEN: 'a-token',
+  PAGER_SECRET: `whsec_${Buffer.alloc(32, 5).toString('base64')}`,
 }
 
 /** Loads a configuration as the gateway would. @throws ConfigError */

@@ -37,6 +37,7 @@ export function canaryConfig(canaries: Canaries, around: Around): Json {
     limits: { rate: 'off' },
     features: { events: 'on', errors: { hide_details: true } },
     events: hooks('hook', canaries),
+    notify: channels(canaries),
     auth: {
       development: true,
       jwt: {
@@ -145,6 +146,25 @@ function managedBy({ issuer, child: [file = ''] }: Around, client: Json): Json {
 function hooks(name: string, canaries: Canaries): Json {
   const hook = (secret: unknown): Json => ({ hook: { form: 'github', secret } })
   return { one: hook(canaries.of(name)), several: hook([canaries.of(`${name}-before`)]) }
+}
+
+/** A channel of each kind, to which nothing can be sent. */
+function channels(canaries: Canaries): Json {
+  const url = (slot: string): string =>
+    canaries.add(slot, `http://127.0.0.1:9/${canaries.of(`${slot}-path`)}`)
+  const secret = canaries.add(
+    'channel-secret',
+    `whsec_${Buffer.from(canaries.of('channel-key')).toString('base64')}`,
+  )
+  const email = { host: '127.0.0.1', port: 9, from: 'g@example.com', to: 'o@example.com', user: 'gate' }
+  return {
+    channels: {
+      hook: { webhook: { url: url('channel-hook'), secret } },
+      chat: { slack: { url: url('channel-chat') } },
+      push: { ntfy: { url: url('channel-push'), token: canaries.of('channel-token') } },
+      mail: { email: { ...email, password: canaries.of('channel-password') } },
+    },
+  }
 }
 
 /** Every place of a configuration that takes a secret, such as `upstreams.*.env.*`. */

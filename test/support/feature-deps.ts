@@ -205,6 +205,7 @@ export function featureDeps(given: ServiceStubs = {}): Services {
     delivered: () => undefined,
     ordered: () => undefined,
     referenced: () => undefined,
+    notified: () => undefined,
     undoRule: () => undefined,
     undoRuleAmong: () => undefined,
     isUndoProposed: async () => false,

@@ -5,6 +5,7 @@ import { parseSteps } from '../../core/json/path.ts'
 import { scopeNameSchema } from '../../core/principal.ts'
 import type { FromSchema } from '../../core/schema/from-schema.ts'
 import type { DeclaredEvent, DeclaredEvents } from '../../core/settings.ts'
+import { isWebhookSecret } from '../../core/standard-webhooks.ts'
 import { durationSchema } from '../../core/time/units.ts'
 import { parseExpression, parsePath, serverTool, uses } from '../../core/undo/expression.ts'
 import { atKey, atValue, type Finding } from '../problem.ts'
@@ -251,15 +252,11 @@ function ofHook({ hook, when }: Fields, path: Path): Finding[] {
   })
   if (!isObject(hook) || hook.form !== 'standard') return paths
   const secrets: readonly unknown[] = [hook.secret].flat()
-  const isSound = secrets.every((secret) => typeof secret !== 'string' || secret === '' || isStandard(secret))
+  const isSound = secrets.every(
+    (secret) => typeof secret !== 'string' || secret === '' || isWebhookSecret(secret),
+  )
   const message = 'must be whsec_ and 24 to 64 bytes in base64, as Standard Webhooks defines secrets'
   return [...paths, ...atValue([...path, 'hook', 'secret'], !isSound && message)]
-}
-
-function isStandard(secret: string): boolean {
-  if (!secret.startsWith('whsec_')) return false
-  const key = Buffer.from(secret.slice('whsec_'.length), 'base64')
-  return key.length >= 24 && key.length <= 64
 }
 
 /** Declared events in a file, with defaults. */

@@ -535,7 +535,9 @@ async function requestApproval(
   const open = await approvals.peek(draft)
   const change = open?.approval.status === 'pending' ? undefined : await changeOf(subject, deps)
   const editable = context.settings.edit ? editableOf(draft, subject) : []
-  const request = { ...draft, ...(change && { change }), ...(editable.length > 0 && { editable }) }
+  const isByHost = draft.kind === 'page' && context.settings.fallback === 'two_step'
+  const shown = { ...(change && { change }), ...(editable.length > 0 && { editable }) }
+  const request = { ...draft, ...shown, ...(isByHost && { isByHost }) }
   const result = await approvals.request(request)
   const { id, upstream, tool, caller, kind } = result.approval
   // A waiting call is repeated many times; it is logged once.

@@ -112,6 +112,20 @@ test.each([
   },
 )
 
+test('what sends mails is loaded with the first mail, and no gateway by the command that tries channels', async () => {
+  const other = join(folder, 'channels.yaml')
+  const chat = 'http://127.0.0.1:9/hook'
+  writeFileSync(
+    other,
+    `upstreams: { It: {} }\nnotify: { channels: { chat: { slack: { url: "${chat}" } } } }\n`,
+  )
+  const { code, stdout, modules } = await loading(['approvals', 'test', '--config', other])
+  expect([code, stdout]).toEqual([1, expect.stringMatching(/^chat +slack +failed/)])
+  expect(modules).toContain('features/notify/channels.js')
+  expect(modules).not.toContain('features/notify/email.js')
+  expect(modules).not.toContain('gateway/gateway.js')
+})
+
 test('a command that needs the whole configuration reports what is invalid in it', async () => {
   const { code, stderr, modules } = await loading(['check'])
   expect(code).toBe(1)

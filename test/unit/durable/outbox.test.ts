@@ -292,3 +292,27 @@ it('a message that is refused while other records are written is a dead letter b
   await pass(7000)
   expect(lettersAtEnd[0]).toBe(1)
 })
+
+it('a queue that is added while the records are polled is held, and its message is sent once', async () => {
+  const { sent, start, pass } = field()
+  const a = await start('a', () => done)
+  const all = a.records.all.bind(a.records)
+  const { promise: resumed, resolve: resume } = Promise.withResolvers<undefined>()
+  vi.spyOn(a.records, 'all').mockImplementationOnce(async () => {
+    const before = await all()
+    await resumed
+    return before
+  })
+  await pass(6000)
+  await a.records.create('one', await a.log.end())
+  await a.log.append([message(1)])
+  const [record] = await all()
+  if (record) await a.outbox.added(record)
+  const consumer = a.outbox.find('one')
+  resume(undefined)
+  await idle()
+  expect(consumer).toBeDefined()
+  expect(a.outbox.find('one')).toBe(consumer)
+  await pass(7000)
+  expect(sent).toEqual(['a 1'])
+})

@@ -11,10 +11,11 @@ import { LRUCache } from 'lru-cache'
 import { expiryByWorld, world } from '../../../core/world.ts'
 import { createFailureCounter, type FailureCounter } from '../../../core/failure-counter.ts'
 import { isObject, readJson } from '../../../core/json/json.ts'
+import { signedHeaders } from '../../../core/standard-webhooks.ts'
 import type { Secret } from '../../../core/text/secret.ts'
 import type { Store } from '../../../store/store.ts'
 import type { Dialer, DialFailure } from '../../dialer.ts'
-import { secretsAt, signedHeaders, type SubscriptionSecrets } from './standard-webhooks.ts'
+import { secretsAt, type SubscriptionSecrets } from './subscription-secrets.ts'
 
 /** The timeout of a request to a receiver, in milliseconds. */
 export const REQUEST_TIMEOUT_MS = 10_000

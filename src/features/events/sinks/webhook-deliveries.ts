@@ -15,7 +15,7 @@ import { asEvent } from '../server-events.ts'
 import type { EventCatalog } from '../types.ts'
 import { LogFeeds } from './log-feed.ts'
 import { type Receiver, ReceiverVerifier } from './receivers.ts'
-import { openSecrets } from './standard-webhooks.ts'
+import { openSecrets } from './subscription-secrets.ts'
 import { WEBHOOK_RETRIES, WebhookSink } from './webhook.ts'
 import { type Content, type DeliveryServices, WebhookSubscription } from './webhook-subscription.ts'
 

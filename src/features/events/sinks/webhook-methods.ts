@@ -11,6 +11,7 @@ import type { Call, Handler, Outcome } from '../../../core/call.ts'
 import type { GatewayError } from '../../../core/error.ts'
 import { isObject } from '../../../core/json/json.ts'
 import type { Seal } from '../../../core/seal.ts'
+import { isWebhookSecret } from '../../../core/standard-webhooks.ts'
 import { Secret } from '../../../core/text/secret.ts'
 import { isoTime } from '../../../core/time/waiting.ts'
 import {
@@ -42,13 +43,7 @@ import { type EventRequest, marksGap, retain } from '../follower.ts'
 import type { EventCatalog } from '../types.ts'
 import { asEvent } from '../server-events.ts'
 import { isAcceptableUrl, originToAllow } from '../../dialer.ts'
-import {
-  isWebhookSecret,
-  openSecrets,
-  replaceSecret,
-  sealSecrets,
-  type SubscriptionSecrets,
-} from './standard-webhooks.ts'
+import { openSecrets, replaceSecret, sealSecrets, type SubscriptionSecrets } from './subscription-secrets.ts'
 import type { WebhookDeliveries } from './webhook-deliveries.ts'
 
 /** How long a subscription lasts that asks for no time, and the shortest time, in milliseconds. */

@@ -9,6 +9,7 @@
  * same id.
  */
 import { hash } from 'node:crypto'
+import { isWebhookId } from '../../../core/standard-webhooks.ts'
 import { retryAfterSeconds } from '../../../core/time/units.ts'
 import type { Limit, RetrySchedule, Sent } from '../../../durable/dispatcher.ts'
 import type { Dialer, DialOutcome } from '../../dialer.ts'
@@ -21,7 +22,7 @@ import {
   REQUEST_TIMEOUT_MS,
   statusCategory,
 } from './receivers.ts'
-import { isWebhookId, secretsAt } from './standard-webhooks.ts'
+import { secretsAt } from './subscription-secrets.ts'
 
 /**
  * When a failed delivery is repeated: after 10 s, 40 s, 160 s and 640 s, of which up to half is left out at random, or when

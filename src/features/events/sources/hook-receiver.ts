@@ -19,7 +19,7 @@ import {
   isInTime,
   matchesAny,
   verifySigned,
-} from '../sinks/standard-webhooks.ts'
+} from '../../../core/standard-webhooks.ts'
 
 /** How many accepted webhooks of each hook are remembered, and for how long, in milliseconds. */
 const MAX_REMEMBERED = 10_000

@@ -17,7 +17,7 @@ import { Secret } from '../../../core/text/secret.ts'
 import { casUpdate } from '../../../durable/cas-update.ts'
 import type { Services } from '../../feature.ts'
 import type { ArrivingHook, HookAnswer } from '../../../core/http-paths.ts'
-import { verifySigned } from '../sinks/standard-webhooks.ts'
+import { verifySigned } from '../../../core/standard-webhooks.ts'
 import type { Fields } from '../types.ts'
 import { acceptOnce, hookOverload, hookRefusal, isSigned, MAX_IN_FLIGHT } from './hook-receiver.ts'
 

@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net'
 import { expect, it, onTestFinished } from 'vitest'
 import { createDialer } from '../../../../../src/features/dialer.ts'
 import type { Clock } from '../../../../../src/durable/dispatcher.ts'
-import { verifySigned } from '../../../../../src/features/events/sinks/standard-webhooks.ts'
+import { verifySigned } from '../../../../../src/core/standard-webhooks.ts'
 import { MemoryStore } from '../../../../../src/store/memory.ts'
 import { MemoryQueue, secretOf, sending } from '../../../../support/webhooks.ts'
 

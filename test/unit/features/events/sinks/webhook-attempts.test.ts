@@ -1,7 +1,8 @@
 import { describe, expect, it, onTestFinished } from 'vitest'
 import type { DialOutcome } from '../../../../../src/features/dialer.ts'
 import { ReceiverVerifier } from '../../../../../src/features/events/sinks/receivers.ts'
-import { replaceSecret, verifySigned } from '../../../../../src/features/events/sinks/standard-webhooks.ts'
+import { verifySigned } from '../../../../../src/core/standard-webhooks.ts'
+import { replaceSecret } from '../../../../../src/features/events/sinks/subscription-secrets.ts'
 import { MemoryStore } from '../../../../../src/store/memory.ts'
 import {
   FakeReceivers,

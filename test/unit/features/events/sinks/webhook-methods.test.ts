@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { createDialer } from '../../../../../src/features/dialer.ts'
-import { verifySigned } from '../../../../../src/features/events/sinks/standard-webhooks.ts'
+import { verifySigned } from '../../../../../src/core/standard-webhooks.ts'
 import { anonymous } from '../../../../../src/core/principal.ts'
 import type { Json } from '../../../../support/server/json.ts'
 import { ada, bob, HOOK, noted, wanted, WebhookGateway } from '../../../../support/webhook-gateway.ts'

@@ -8,7 +8,7 @@ import {
   type HookRequest,
   verifyHook,
 } from '../../../../../src/features/events/sources/hook-receiver.ts'
-import { signedHeaders } from '../../../../../src/features/events/sinks/standard-webhooks.ts'
+import { signedHeaders } from '../../../../../src/core/standard-webhooks.ts'
 import { until } from '../../../../support/condition.ts'
 import { guardedFront } from '../../../../support/auth/guarded-front.ts'
 import { secretOf } from '../../../../support/webhooks.ts'

@@ -1,12 +1,12 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { Secret } from '../../../../../src/core/text/secret.ts'
+import { Secret } from '../../../src/core/text/secret.ts'
 import {
   isWebhookId,
   isWebhookSecret,
   signedHeaders,
   verifySigned,
-} from '../../../../../src/features/events/sinks/standard-webhooks.ts'
+} from '../../../src/core/standard-webhooks.ts'
 
 const SECRET = 'whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8='
 const AT = 1_771_516_800_000
