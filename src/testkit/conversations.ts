@@ -101,25 +101,71 @@ export function testFile(
   { method, params, answers, response, line }: Conversation,
   { file, header }: Cassette,
 ): string {
-  const call = functions.get(method)
-  if (call === undefined) throw new Error(`${file}:${line}: a request ${method} cannot become a test`)
-  const asked = [...new Set(answers.map((answer) => answer.method))]
-  const declared = Object.assign({}, ...asked.map((each) => capabilities.get(each) ?? {}))
-  const title = `${method}${typeof params.name === 'string' ? ` ${params.name}` : ''}`
   const { marks } = header.redaction
-  const made = `client.${call}(${code(params)})`
   const { error } = response
   const given = JSON.stringify([params, answers])
   const isIncomplete = marks.some((mark) => given.includes(JSON.stringify(mark).slice(1, -1)))
-  const advice = isIncomplete
-    ? `// Fill in what was removed from the recording: ${oneLine(marks.join(' '))}\n`
-    : ''
-  const expectation = isObject(error)
-    ? `await expect(${made}).rejects.toMatchObject(${code({ code: error.code })})`
-    : `expect(steady(await ${made})).toMatchObject(${code(steady(response.result), marks)})`
-  return `// Made from line ${line} of a recording by gatehouse replay --to-test.
+  const made = madeBy(method, params)
+  if (made === undefined) throw new Error(`${file}:${line}: a request ${method} cannot become a test`)
+  return fileText({
+    origin: `line ${line} of a recording by gatehouse replay --to-test`,
+    method,
+    params,
+    answers,
+    ...(isIncomplete && {
+      advice: `Fill in what was removed from the recording: ${oneLine(marks.join(' '))}`,
+    }),
+    expectation: isObject(error)
+      ? `await expect(${made}).rejects.toMatchObject(${code({ code: error.code })})`
+      : `expect(steady(await ${made})).toMatchObject(${code(steady(response.result), marks)})`,
+  })
+}
+
+/** A call of a tool, as the log of calls has it. */
+interface ToolCall {
+  /** The tool as its server knows it. */
+  readonly tool: string
+  /** Undefined if the log does not keep them. */
+  readonly arguments: Fields | undefined
+  readonly isError: boolean
+}
+
+/** The text of a test file for a call of a tool that was logged: it expects that the call succeeds or fails, as it did. */
+export function callTestFile({ tool, arguments: given, isError }: ToolCall): string {
+  const params = { name: tool, arguments: given ?? {} }
+  const expected = 'toMatchObject({ isError: true })'
+  return fileText({
+    origin: 'a call in the log of calls',
+    method: 'tools/call',
+    params,
+    answers: [],
+    ...(given === undefined && { advice: 'Fill in the arguments: they are not kept in the log of calls.' }),
+    expectation: `expect(await ${madeBy('tools/call', params)}).${isError ? '' : 'not.'}${expected}`,
+  })
+}
+
+/** The call of the client that makes a request; undefined if it has no function for that. */
+function madeBy(method: string, params: Fields): string | undefined {
+  const call = functions.get(method)
+  return call === undefined ? undefined : `client.${call}(${code(params)})`
+}
+
+interface TestText extends Pick<Conversation, 'method' | 'params' | 'answers'> {
+  /** What it is made from. */
+  readonly origin: string
+  /** What has to be done before it runs: a sentence. */
+  readonly advice?: string
+  /** The statement that fails if the response is another one. */
+  readonly expectation: string
+}
+
+function fileText({ origin, advice, method, params, answers, expectation }: TestText): string {
+  const asked = [...new Set(answers.map((answer) => answer.method))]
+  const declared = Object.assign({}, ...asked.map((each) => capabilities.get(each) ?? {}))
+  const title = `${method}${typeof params.name === 'string' ? ` ${params.name}` : ''}`
+  return `// Made from ${origin}.
 // Run it with the server in MCP_SERVER, a URL or a command as JSON: MCP_SERVER='["node","server.js"]' npx vitest run
-${advice}import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
+${advice === undefined ? '' : `// ${advice}\n`}import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 

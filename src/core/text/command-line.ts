@@ -101,5 +101,14 @@ function needsShell(operator: string): string {
 
 function quote(word: string): string {
   if (/^(?!~)([\w@%+=:,./-]|\$\{\w+\})+$/.test(word)) return word
+  return singleQuotes(word)
+}
+
+/** A word for a POSIX shell, which expands nothing in it. */
+export function shellWord(word: string): string {
+  return /^[\w@%+=:,./-]+$/.test(word) ? word : singleQuotes(word)
+}
+
+function singleQuotes(word: string): string {
   return `'${word.replaceAll("'", `'\\''`)}'`
 }
