@@ -20,9 +20,9 @@ export interface ApprovalStep {
   readonly changed?: readonly string[]
 }
 
-/** An operator's command-line action on a transaction, an operation, a subscription, or kept data. */
+/** An operator's command-line action on a transaction, an operation, a subscription, kept data, or a person. */
 export interface OrderStep {
-  /** `undo` creates a transaction of its own for the compensations. */
+  /** `undo` creates a transaction of its own for the compensations; `forget` erases a person. */
   readonly order:
     | 'undo'
     | 'rollback'
@@ -33,6 +33,7 @@ export interface OrderStep {
     | 'get'
     | 'put'
     | 'drop'
+    | 'forget'
   readonly by: string
   /** Whether it overwrites what others changed since. */
   readonly force?: true
@@ -45,7 +46,11 @@ export interface OrderStep {
   readonly sha256?: string
   /** The id of the event that is delivered again. */
   readonly eventId?: string
-  readonly caller: string
+  /** Whose it is; absent where the order is about a person. */
+  readonly caller?: string
+  /** A hash of the id of the person that is forgotten, and how many records of the store were erased. */
+  readonly person?: string
+  readonly records?: number
 }
 
 /** A request that was refused before it became a call. */
