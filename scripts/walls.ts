@@ -272,6 +272,10 @@ const walls: readonly Wall[] = [
   },
   { part: 'cli/health.ts', may: ['config', 'core'], uses: ['undici', 'node:fs'] },
   { part: 'gateway', may: parts, uses: ['node:os', 'node:stream'] },
+  {
+    part: 'gateway/call-pages.ts',
+    may: ['core', 'downstream', 'records', 'store/store.ts', 'testkit/conversations.ts'],
+  },
   { part: 'gateway/keys.ts', may: ['core', 'store/store.ts'], uses: ['jose'] },
   {
     part: 'gateway/features.ts',

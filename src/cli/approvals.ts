@@ -17,6 +17,7 @@ import {
   checkDecision,
   approvalView,
   valueText,
+  clientText,
 } from '../records/approvals.ts'
 import { originText } from '../records/plain-name.ts'
 import type { Store } from '../store/store.ts'
@@ -164,6 +165,7 @@ export function approvalLine(approval: Approval): string {
 /** The details of an approval. */
 export function approvalText(approval: Approval): string {
   const { id, status, message, tool, upstream, risk, caller, expiresAt, typed, offer, stop } = approval
+  const client = clientText(approval)
   const { approvers, needed, decisions, change } = approval
   const sent = sentText(approval)
   const by = approvers.length === 0 ? '' : `, by ${approvers.map(oneLine).join(', ')}`
@@ -175,6 +177,7 @@ export function approvalText(approval: Approval): string {
     `server     ${oneLine(upstream)}`,
     `risk       ${risk}`,
     `caller     ${oneLine(caller)}`,
+    ...(client === undefined ? [] : [`client     ${oneLine(client)}, by its own account`]),
     `expires    ${utcText(expiresAt)}`,
     `approvals  ${approvedCount(approval)} of ${needed}${by}`,
     ...(typed === undefined ? [] : [`to type    ${oneLine(typed)}`]),

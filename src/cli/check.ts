@@ -26,7 +26,8 @@ import type { Given } from './command.ts'
 import type { commands } from './commands.ts'
 import { withStore } from './config-file.ts'
 import { type Io, printError, write, writeError } from './io.ts'
-import { countText, type Output } from './output.ts'
+import { countText } from '../core/text/words.ts'
+import { type Output } from './output.ts'
 import { readableLog, readServed, type Source, withGateway } from './source.ts'
 
 /** The output of `gatehouse check --json`. */

@@ -466,6 +466,31 @@ export const commands = {
     summary: 'refuse a call',
     options: { ...reason('decision'), ...ofStore },
   }),
+  pause: defineCommand({
+    summary: 'stop all calls that may change something, or say whether they are stopped',
+    about: `Pauses writes for all gateways of the store, and returns once they know it: every call of a tool that is not known to
+    read is refused with WRITES_PAUSED, until gatehouse resume, or the end of --for. Calls that were sent before finish; undoing and
+    rolling back go on. A second pause makes the first one no shorter.`,
+    options: {
+      ...reason('pause; callers are told it'),
+      for: duration('resume by itself after this time', '30m or 2h'),
+      status: flag('only print whether writes are paused, since when, by whom and why'),
+      ...ofStore,
+    },
+    hint: 'pause takes no arguments; give a reason with --reason',
+    examples: {
+      'pause --reason "restoring the database" --for 2h': 'stops writes for two hours at most',
+      'pause --status': 'says whether writes are paused',
+    },
+    page: 'operating.md#pausing-writes',
+  }),
+  resume: defineCommand({
+    summary: 'end a pause of writes',
+    about: `Returns once all gateways of the store know it.`,
+    options: ofStore,
+    hint: 'resume takes no arguments',
+    page: 'operating.md#pausing-writes',
+  }),
   'tx list': defineCommand({
     summary: 'list transactions, those that need attention first',
     options: ofTransactions,

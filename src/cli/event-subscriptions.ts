@@ -18,7 +18,8 @@ import type { commands } from './commands.ts'
 import { readStored, userName, withAudit, withStore } from './config-file.ts'
 import { logsOf, type ReadLog } from './event-tail.ts'
 import type { Io } from './io.ts'
-import { countText, type Output, quoted, tableLines, timeText } from './output.ts'
+import { countText } from '../core/text/words.ts'
+import { type Output, quoted, tableLines, timeText } from './output.ts'
 
 type Commands = typeof commands
 

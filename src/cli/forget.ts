@@ -1,6 +1,7 @@
 /** `gatehouse forget`: lists what the store and the audit logs have of a person, and erases it. */
 import type { Settings } from '../core/settings.ts'
 import { escapeHidden } from '../core/text/escape.ts'
+import { countText } from '../core/text/words.ts'
 import {
   findPerson,
   type ForgottenPerson,
@@ -19,7 +20,7 @@ import { type Given, UsageError } from './command.ts'
 import type { commands } from './commands.ts'
 import { readStored, readWhole, userName, withAudit, withStore } from './config-file.ts'
 import { type Io, print } from './io.ts'
-import { countText, type Output, quoted, tableLines } from './output.ts'
+import { type Output, quoted, tableLines } from './output.ts'
 
 type ForgetOptions = Given<typeof commands.forget>
 

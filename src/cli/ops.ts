@@ -4,6 +4,7 @@
  *
  * Invariant: what a caller sent, what it gets and its session are not printed, only sizes.
  */
+import { clientName } from '../core/call.ts'
 import { isoTime } from '../core/time/waiting.ts'
 import {
   isEnded,
@@ -126,7 +127,7 @@ export function operationText({ key, record }: Operation): string {
 
 function requestDetails({ client, params, meta, requestState }: OperationRequest): [string, string][] {
   return [
-    ['client', [clientName(client), client.revision].filter((word) => word !== '').join(', ')],
+    ['client', [clientName(client) ?? '', client.revision].filter((word) => word !== '').join(', ')],
     ['params', sizeText(params.text)],
     ['metadata', sizeText(JSON.stringify(meta))],
     ['state', sizeText(JSON.stringify(requestState))],
@@ -153,7 +154,7 @@ export function operationView({ key, record }: Operation): Readonly<Record<strin
     has_session: record.session !== undefined,
     message,
     request: request && {
-      client: clientName(request.client),
+      client: clientName(request.client) ?? '',
       revision: request.client.revision,
       params_bytes: Buffer.byteLength(request.params.text),
       meta_bytes: Buffer.byteLength(JSON.stringify(request.meta)),
@@ -170,10 +171,6 @@ function inputRequests(input: OperationRecord['input']) {
   return Object.entries(input?.requests ?? {}).map(([name, { method }]) => {
     return { name, method, is_answered: Object.hasOwn(input?.responses ?? {}, name) }
   })
-}
-
-function clientName({ info }: OperationRequest['client']): string {
-  return [info?.name, info?.version].filter((word) => typeof word === 'string').join(' ')
 }
 
 function kindOf({ taskTtl }: OperationRecord): 'task' | 'call' {

@@ -66,11 +66,6 @@ export function detailLines(
   return [title, ...lines].map(oneLine)
 }
 
-/** A number of things: `1 server`, `2 servers`. */
-export function countText(count: number, thing: string): string {
-  return `${count} ${thing}${count === 1 ? '' : 's'}`
-}
-
 /** A text of others in quotes. */
 export function quoted(text: string): string {
   return jsonLine(text)

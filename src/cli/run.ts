@@ -38,6 +38,8 @@ const loads: { readonly [Name in keyof Commands]: () => Promise<Run<Name>> } = {
   'approvals show': async () => (await import('./approvals.ts')).show,
   'approvals approve': async () => (await import('./approvals.ts')).approve,
   'approvals deny': async () => (await import('./approvals.ts')).deny,
+  pause: async () => (await import('./pause.ts')).pause,
+  resume: async () => (await import('./pause.ts')).resume,
   'tx list': async () => (await import('./tx.ts')).list,
   'tx show': async () => (await import('./tx.ts')).show,
   'tx rollback': async () => (await import('./tx.ts')).rollback,

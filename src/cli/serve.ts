@@ -18,7 +18,8 @@ import { checkPlaces, reportStartup, printProblems } from './check.ts'
 import type { Given } from './command.ts'
 import type { commands } from './commands.ts'
 import { type Io, write, writeError } from './io.ts'
-import { countText, type Output } from './output.ts'
+import { countText } from '../core/text/words.ts'
+import { type Output } from './output.ts'
 import { openGateway, readServed, type Source } from './source.ts'
 
 /** The time in-flight calls have to finish at shutdown, in milliseconds. */
@@ -174,9 +175,12 @@ function welcome(url: string, gateway: Gateway, key: string | undefined): string
     `Web page: ${base}/`,
     ...(claude === undefined ? [] : [claude]),
     `For clients that use stdio: ${joinCommand(['gatehouse', ...stdioWords(endpoint, connection)])}`,
-    ...(operatorCode !== undefined && features.confirm
-      ? [`To approve calls at ${base}/confirm, enter the code ${operatorCode}`]
-      : approvalLines(gateway)),
+    `Console: ${base}/console`,
+    ...(operatorCode === undefined
+      ? approvalLines(gateway)
+      : [
+          `To open it${features.confirm ? `, and to approve calls at ${base}/confirm` : ''}, enter the code ${operatorCode}`,
+        ]),
     '',
     'Add this to the configuration of an MCP client:',
     JSON.stringify(snippet, null, 2),

@@ -26,7 +26,8 @@ import { oneLine } from '../core/text/escape.ts'
 import { excerpt, withoutSecrets } from '../core/text/redact.ts'
 import { answeredText, coverageText, firstFailure } from '../records/test-reports.ts'
 import { isClean } from '../testkit/report.ts'
-import { countText, tableLines } from './output.ts'
+import { countText } from '../core/text/words.ts'
+import { tableLines } from './output.ts'
 
 /** How servers are tested; durations are in milliseconds. */
 export interface ServerTestSettings {

@@ -28,7 +28,8 @@ import type { Given } from './command.ts'
 import type { commands } from './commands.ts'
 import { type ConfigOptions, readStored, readWhole, userName, withAudit, withStore } from './config-file.ts'
 import type { Io } from './io.ts'
-import { countText, detailLines, type Output, quoted, timeText } from './output.ts'
+import { countText } from '../core/text/words.ts'
+import { detailLines, type Output, quoted, timeText } from './output.ts'
 
 type Commands = typeof commands
 

@@ -20,7 +20,7 @@ export interface ApprovalStep {
   readonly changed?: readonly string[]
 }
 
-/** An operator's command-line action on a transaction, an operation, a subscription, kept data, or a person. */
+/** An operator's action on a transaction, an operation, a subscription, kept data, a server, a person, or all writes. */
 export interface OrderStep {
   /** `undo` creates a transaction of its own for the compensations; `forget` erases a person. */
   readonly order:
@@ -34,7 +34,18 @@ export interface OrderStep {
     | 'put'
     | 'drop'
     | 'forget'
+    | 'restart'
+    | 'drain'
+    | 'undrain'
+    | 'doctor'
+    | 'pause'
+    | 'resume'
   readonly by: string
+  /** How the person was authenticated. Default: `command_line`. */
+  readonly via?: string
+  readonly reason?: string
+  /** When the pause of writes ends by itself, in milliseconds since 1970. */
+  readonly until?: number
   /** Whether it overwrites what others changed since. */
   readonly force?: true
   /** The id of the transaction, the name of the operation, or the id of the subscription, and its caller. */
@@ -46,11 +57,15 @@ export interface OrderStep {
   readonly sha256?: string
   /** The id of the event that is delivered again. */
   readonly eventId?: string
-  /** Whose it is; absent where the order is about a person. */
-  readonly caller?: string
+  /** The server. */
+  readonly upstream?: string
   /** A hash of the id of the person that is forgotten, and how many records of the store were erased. */
   readonly person?: string
   readonly records?: number
+  /** The caller of what it acts on; absent if it concerns a server, a person, or all callers. */
+  readonly caller?: string
+  /** The error with which it failed. */
+  readonly code?: string
 }
 
 /** A request that was refused before it became a call. */

@@ -79,7 +79,12 @@ export interface BasicUser {
   readonly passwordHash: Secret
   /** The principal this person approves calls as, which can also be a caller; absent if the person may not approve. */
   readonly approvesAs?: string
+  /** What this name may do on the pages; empty for a name that is for other service paths alone. */
+  readonly roles: readonly PageRole[]
 }
+
+/** What a person may do on the pages: see them, decide on calls, or everything. */
+export type PageRole = 'viewer' | 'approver' | 'operator'
 
 /** Whether callers must authenticate. */
 export function isProtected({

@@ -53,6 +53,15 @@ export function isOpen(outcome: InterimOutcome): boolean {
   return outcome.kind === 'task' || outcome.isOpen === true
 }
 
+/** What continues a call at its server, by its key in the state of the call: the call that waits there, or the task. Persisted with operations. */
+export const WAITING_CALL_KEY = 'park'
+export const SERVER_TASK_KEY = 'upstream_task'
+
+/** Whether the server of a call has begun in an earlier round, so that the call is not sent again. */
+export function hasBegun({ requestState }: { readonly requestState: RequestState }): boolean {
+  return requestState[WAITING_CALL_KEY] !== undefined || requestState[SERVER_TASK_KEY] !== undefined
+}
+
 /** A message without a response, about a call or from a server. */
 export interface Notification {
   readonly method: string
@@ -72,6 +81,17 @@ export interface Client {
   readonly session?: string
   /** Set on calls that cannot request input, whatever the capabilities say. */
   readonly nonInteractive?: true
+}
+
+/** The maximum length of the name of a client, in characters. */
+const MAX_CLIENT_NAME_LENGTH = 128
+
+/** The name and version of a client by its own account; undefined if it states no name. */
+export function clientName({ info = {} }: Pick<Client, 'info'>): string | undefined {
+  const { name, version } = info
+  if (typeof name !== 'string') return undefined
+  const stated = typeof version === 'string' ? `${name} ${version}` : name
+  return stated.slice(0, MAX_CLIENT_NAME_LENGTH).toWellFormed()
 }
 
 /**

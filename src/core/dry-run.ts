@@ -13,6 +13,8 @@ export interface DryRun {
   /** The scopes that the call needs. */
   readonly scopes?: readonly string[]
   readonly idempotency?: KeyForecast
+  /** Writes are paused, so that the call would be refused. */
+  readonly paused?: PauseForecast
   readonly transaction?: StepForecast
   readonly cost?: CostForecast
   readonly confirmation?: ConfirmationForecast
@@ -29,6 +31,12 @@ export interface KeyForecast {
   readonly key?: string
   /** When the first call with the key began, in milliseconds since 1970; absent if there was none. */
   readonly since?: number
+}
+
+/** Since when writes are paused, and until when if that is known, in milliseconds since 1970. */
+export interface PauseForecast {
+  readonly since: number
+  readonly until?: number
 }
 
 /** The step of a transaction that a call would be. */

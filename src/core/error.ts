@@ -69,6 +69,7 @@ const table = {
     http: 400,
     isResult: true,
   },
+  WRITES_PAUSED: { category: 'permanent', rpc: -32007, http: 409, isResult: true },
   UPSTREAM_ERROR: { category: 'permanent', rpc: -32603, http: 502, isResult: true },
   SERVER_ERROR: { category: 'transient', rpc: -32603, http: 500 },
 } as const satisfies Record<string, Row>

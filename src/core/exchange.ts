@@ -1,4 +1,5 @@
 /** What is reported of the messages exchanged with one peer, a server or a client, and of the sessions with it. */
+import type { Call } from './call.ts'
 import { Slot } from './slot.ts'
 import type { Payload } from './payload.ts'
 
@@ -67,6 +68,12 @@ export interface SentRequest {
   /** The session that the server keeps for the connection: whoever knows it can use it. */
   readonly session?: string | undefined
 }
+
+/**
+ * Called with the call right before it is sent to its server, again for each attempt, once everything that it waited for is
+ * there. A call that it throws for is not sent. @throws GatewayError
+ */
+export const beforeSendSlot = new Slot<(call: Call) => void>('before send')
 
 /** Called when the call is sent to its server, again for each attempt. Whoever sets it also calls the one that was there. */
 export const onSentSlot = new Slot<(request: SentRequest) => void>('on sent')

@@ -23,15 +23,3 @@ export function sessionDigest(id: string): string {
 export function newRequestId(): string {
   return world.requestId()
 }
-
-/** The maximum length of the name of a client, in characters. */
-const MAX_CLIENT_NAME_LENGTH = 128
-
-/** The name and version of a client, by its own account (`clientInfo`); undefined if it has no name. */
-export function clientName(info: Readonly<Record<string, unknown>> = {}): string | undefined {
-  const { name, version } = info
-  if (typeof name !== 'string') return undefined
-  return (typeof version === 'string' ? `${name} ${version}` : name)
-    .slice(0, MAX_CLIENT_NAME_LENGTH)
-    .toWellFormed()
-}

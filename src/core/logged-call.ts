@@ -1,8 +1,6 @@
 /** What the log of calls keeps of a call, and what a call collects for it on its way. */
 import { world } from './world.ts'
 import type { Descriptor, Operation } from './descriptor.ts'
-import type { Middleware } from './call.ts'
-import { trailSlot } from './slot.ts'
 
 /**
  * How a call ended. A refusal by a rule is `denied`, which is no failure. `asked` calls wait for a person, or for input of
@@ -88,21 +86,6 @@ export class Trail {
 
 /** Retries and pages make several spans. */
 const MAX_SPANS = 20
-
-/** The middleware of a feature, which notes that a call has reached it. */
-export function noted(feature: string, middleware: Middleware): Middleware {
-  return (next) => {
-    const handle = middleware(next)
-    return (call) => {
-      const trail = trailSlot.of(call)
-      if (trail) {
-        trail.layer = feature
-        trail.tool ??= call.tool
-      }
-      return handle(call)
-    }
-  }
-}
 
 function rounded(ms: number): number {
   return Math.round(ms * 100) / 100

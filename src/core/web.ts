@@ -10,7 +10,7 @@ interface Page {
   /** HTML. */
   readonly content: string
   /** JavaScript, constant for all pages of its kind; absent for pages without scripts. */
-  readonly script?: string
+  readonly script?: string | undefined
 }
 
 /** The icon of all pages, a gate. */
@@ -37,12 +37,17 @@ ${content}${script === undefined ? '' : `\n<script>${script}</script>`}
 
 /**
  * The headers of a page with this style and script: it loads nothing except its inline icon, cannot be framed or
- * cached, and runs nothing except this script.
+ * cached, and runs nothing except this script. The script of a live page may also read pages of the gateway.
  */
-export function pageHeaders(style: string, script?: string): Readonly<Record<string, string>> {
+export function pageHeaders(
+  style: string,
+  script?: string,
+  isLive = false,
+): Readonly<Record<string, string>> {
   const run = script === undefined ? '' : ` script-src ${allowed(script)};`
+  const read = isLive ? " connect-src 'self';" : ''
   return {
-    'content-security-policy': `default-src 'none'; style-src ${allowed(style)};${run} img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'`,
+    'content-security-policy': `default-src 'none'; style-src ${allowed(style)};${run}${read} img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'`,
     'x-content-type-options': 'nosniff',
     'x-frame-options': 'DENY',
     'cache-control': 'no-store',

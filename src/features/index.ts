@@ -30,6 +30,7 @@ import { manifest } from './describing/manifest.ts'
 import { misplacedValues } from './misplaced-values.ts'
 import { mask } from './mask/mask.ts'
 import { pin } from './pin.ts'
+import { pauseWrites } from './pause-writes.ts'
 import { permissions } from './permissions/permissions.ts'
 import { rateLimit } from './rate-limit.ts'
 import { largeResults } from './references/keep.ts'
@@ -88,6 +89,7 @@ const authorize: Stage = [
 /** Makes the effect happen once, undoable, paid for and approved. */
 const effect: Stage = [
   idempotency, // a completed call is replayed: nothing is asked, nothing is done
+  pauseWrites, // a replay is no write; a refused call leaves no step, costs nothing, and asks no one
   transactions, // a step that is not allowed is refused before an approval is asked for
   cost, // a replay costs nothing, and no approval is asked for what the budget does not cover
   argumentLimits, // the same: a refused call asks no one, and a replay takes nothing

@@ -11,6 +11,7 @@ import {
   contextSchema,
   costSchema,
   idempotencySchema,
+  pauseWritesSchema,
   transactionsSchema,
   eventsSchema,
 } from './settings/effect.ts'
@@ -89,6 +90,7 @@ export const featureSchemas: readonly FeatureSchema[] = [
   validateSchema,
   multimodalSchema,
   idempotencySchema,
+  pauseWritesSchema,
   transactionsSchema,
   costSchema,
   argumentLimitsSchema,

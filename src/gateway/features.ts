@@ -1,7 +1,7 @@
 /** Creates the features that are on, and combines their contributions. */
 import type { Middleware, Target } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
-import { noted } from '../core/logged-call.ts'
+import { trailSlot } from '../core/slot.ts'
 import type { Settings } from '../core/settings.ts'
 import {
   type ExtensionPoint,
@@ -46,6 +46,21 @@ export function middlewaresOf(
     const middleware = isOn(target.upstream) ? instance.calls?.middleware(target) : undefined
     return middleware && areNoted ? noted(name, middleware) : middleware
   })
+}
+
+/** The middleware of a feature, which notes that a call has reached it. */
+function noted(feature: string, middleware: Middleware): Middleware {
+  return (next) => {
+    const handle = middleware(next)
+    return (call) => {
+      const trail = trailSlot.of(call)
+      if (trail) {
+        trail.layer = feature
+        trail.tool ??= call.tool
+      }
+      return handle(call)
+    }
+  }
 }
 
 /** What features offer at a point, in their order. */

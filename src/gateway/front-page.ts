@@ -1,26 +1,29 @@
 /** Collects the content of the page at `/`: servers, tools, pending calls, links. */
 import { world } from '../core/world.ts'
-import { pageUserNamed } from '../downstream/pages/page-users.ts'
+import { hasRole, type PageUser } from '../downstream/pages/page-users.ts'
 import type { Runtime } from './runtime.ts'
 import { exposedName } from '../catalog/names.ts'
 import { isProtected } from '../core/auth-settings.ts'
 import type { Principal } from '../core/principal.ts'
 import { self } from '../core/identity.ts'
 import { onlyServer, type Settings, type UpstreamSettings } from '../core/settings.ts'
-import { within } from '../core/time/waiting.ts'
+import { isoTime, within } from '../core/time/waiting.ts'
 import { type ServerPanel, serverPanel } from '../descriptions/formats/front-page.ts'
 import type { DocumentLink } from '../descriptions/model/description.ts'
 import type { DocumentPath } from '../core/http-paths.ts'
 import { documentAt } from '../downstream/http/routes.ts'
 import {
   type PageLink,
+  type PauseNotice,
   renderPage,
   type Reader,
   type WaitingCall,
   type ServerRow,
 } from '../downstream/pages/front-page.ts'
+import type { Reader as FrameReader } from '../downstream/pages/shell.ts'
 import { mayDecide, type Approval } from '../records/approvals.ts'
 import type { Status } from '../upstream/connector.ts'
+import type { PauseState } from '../records/pause.ts'
 import { ownCall } from '../protocol/lift.ts'
 
 interface Options {
@@ -32,8 +35,14 @@ interface Options {
   key(): Promise<string | undefined>
   /** The link at which a person signs in and then returns to `next`; undefined where browser sign-in is not configured. */
   signInLink(next: string): string | undefined
+  /** The page user that a reader is, if any. */
+  userOf(reader: Reader): PageUser | undefined
+  /** What the frame says of a reader. */
+  frameOf(user: PageUser | undefined): Promise<FrameReader>
   /** The calls that wait for approval; undefined if the store does not respond. */
   pendingApprovals(): Promise<readonly Approval[] | undefined>
+  /** The pause of writes, while there is one. */
+  readonly paused: PauseState | undefined
 }
 
 /** The time a server has to list what it offers, in milliseconds. */
@@ -44,6 +53,7 @@ export async function frontPage(reader: Reader, options: Options): Promise<strin
   const { runtime } = options
   const { auth } = runtime.settings
   const { principal, problem, query } = reader
+  const user = options.userOf(reader)
   const signInUrl = options.signInLink('/')
   const rows = runtime.settings.upstreams.map((server) => rowOf(server, principal, options))
   return renderPage({
@@ -57,27 +67,37 @@ export async function frontPage(reader: Reader, options: Options): Promise<strin
       issuers: auth.authorizationServers,
       ...(problem !== undefined && { problem }),
       ...(signInUrl !== undefined && { signInUrl }),
-      ...(principal?.isSignedIn && { person: principal.id }),
     },
     servers: await Promise.all(rows),
+    ...(options.paused && { paused: pauseFor(principal, options.paused) }),
     ...(principal &&
-      runtime.services.features.isOn('confirm') && { waiting: await waitingFor(principal, options) }),
+      runtime.services.features.isOn('confirm') && { waiting: await waitingFor(principal, user, options) }),
     links: linksOf(options, principal !== undefined),
     query,
+    reader: await options.frameOf(user),
   })
+}
+
+/** The pause of writes; only an authenticated reader learns who made it, and why. */
+function pauseFor(principal: Principal | undefined, { by, since, reason, until }: PauseState): PauseNotice {
+  return {
+    since: isoTime(since),
+    ...(until !== undefined && { until: isoTime(until) }),
+    ...(principal && { by, ...(reason !== undefined && { reason }) }),
+  }
 }
 
 /** The calls that wait for approval: those the reader may decide, and the reader's own. Undefined if the store cannot be read. */
 async function waitingFor(
-  principal: Principal,
-  { runtime, pendingApprovals }: Options,
+  { id }: Principal,
+  user: PageUser | undefined,
+  { pendingApprovals }: Options,
 ): Promise<readonly WaitingCall[] | undefined> {
-  const { id } = principal
-  const pageUser = pageUserNamed(principal, runtime.settings.auth)
+  const approver = user && hasRole(user, 'approver') ? user : undefined
   const found = await pendingApprovals()
   const now = world.now()
   return found
-    ?.filter((each) => each.caller === id || (pageUser && mayDecide(each, pageUser)))
+    ?.filter((each) => each.caller === id || (approver && mayDecide(each, approver)))
     .map(({ id: approval, tool, upstream, caller, createdAt, expiresAt }) => {
       return { id: approval, tool, upstream, caller, age: now - createdAt, left: expiresAt - now }
     })
@@ -126,7 +146,8 @@ async function panelOf(
     : undefined
 }
 
-function stateOf({ problem, revision }: Status): ServerRow['state'] {
+/** The state of a server as one word. */
+export function stateOf({ problem, revision }: Status): ServerRow['state'] {
   if (problem !== undefined) return 'unavailable'
   return revision === undefined ? 'starting' : 'ready'
 }

@@ -10,7 +10,16 @@ import { world } from '../core/world.ts'
 import { HeldMemory } from '../core/holdings.ts'
 import { addConfirmPages } from '../downstream/pages/approvals.ts'
 import { anchorsIn } from '../observability/audit/anchor.ts'
-import { createOperator, isByCode } from '../downstream/pages/page-users.ts'
+import { addConsolePages, type ConsolePage, placesOf } from '../downstream/pages/console.ts'
+import { PageEntry } from '../downstream/pages/page-entry.ts'
+import {
+  createOperator,
+  hasRole,
+  isByCode,
+  operatorOf,
+  type PageUser,
+  pageUserNamed,
+} from '../downstream/pages/page-users.ts'
 import type { Principal } from '../core/principal.ts'
 import type { ResponseSink } from '../downstream/session/response-sink.ts'
 import { serveStateless } from '../downstream/stateless.ts'
@@ -28,16 +37,19 @@ import { featureSettings, type Settings } from '../core/settings.ts'
 import type { ServerDescription } from '../descriptions/model/description.ts'
 import { ProcessScope } from '../durable/process-scope.ts'
 import { events } from '../features/events/events.ts'
+import { pauseWrites } from '../features/pause-writes.ts'
 import { references } from '../features/references/references.ts'
 import { type EventTrial, eventTrials, masked, operationCounts, type Pinning } from '../features/offers.ts'
 import { isOwnOrigin } from '../downstream/http/origin.ts'
 import { type AddPages, type Listener, listenHttp } from '../downstream/http/server.ts'
 import { serveStdio } from '../downstream/stdio.ts'
 import type { Reader } from '../downstream/pages/front-page.ts'
+import type { Overview } from '../downstream/pages/timeline.ts'
 import { type CommandCall, makeCommandCall } from './command-call.ts'
 import { offered, receiveHook } from './features.ts'
-import { frontPage } from './front-page.ts'
+import { frontPage, stateOf } from './front-page.ts'
 import { CallJournal } from './call-journal.ts'
+import { callPages } from './call-pages.ts'
 import { ForgetWatch } from './forget-watch.ts'
 import { inspect, type Inspected } from './inspect.ts'
 import { readiness } from '../observability/health.ts'
@@ -45,8 +57,9 @@ import type { Audit } from '../observability/audit/audit.ts'
 import type { Observing } from '../observability/observing.ts'
 import type { Way } from '../observability/operations.ts'
 import { createObserving, timed } from './observers.ts'
-import { type Approval, Approvals } from '../records/approvals.ts'
+import { type Approval, Approvals, mayDecide } from '../records/approvals.ts'
 import { DeadLetters } from '../records/dead-letters.ts'
+import { Pause, pauseOf, type PauseWatch } from '../records/pause.ts'
 import { referenceLevels } from '../records/references.ts'
 import { createMembership } from '../durable/members.ts'
 import { GatewayKeys } from './keys.ts'
@@ -121,6 +134,8 @@ export class Gateway {
   #hasStarted = false
   #versions = 0
   #codec: RequestStateCodec | undefined
+  /** How people enter the pages of the listener. */
+  #entry: PageEntry | undefined
 
   constructor(
     initial: Settings,
@@ -299,6 +314,7 @@ export class Gateway {
           upstreams: this.statuses,
           // A gateway still serves without its store: rate limits then apply to this process only.
           probes: { ...needed, store: { isNeeded: false, works: () => this.#isStoreAvailable() } },
+          isPaused: this.#pause?.current !== undefined,
         }),
       metrics: () => this.#observing.page(),
       addPages: (...pages) => this.#addPages(...pages),
@@ -421,6 +437,7 @@ export class Gateway {
         this.#runtime.active.some(({ instance }) => Object.hasOwn(instance.builtins?.methods ?? {}, name)),
       operations: () => offered(this.#runtime.active, operationCounts)[0]?.() ?? {},
       sessions: () => this.#listener?.sessions ?? 0,
+      isPaused: () => (this.#pause?.isKnown ? this.#pause.current !== undefined : undefined),
       pendingApprovals: async () => (await this.#pendingApprovals())?.length,
       deadLetters: () => this.#deadLetters(),
       references: () => this.#references(),
@@ -446,6 +463,11 @@ export class Gateway {
 
   #isOn({ name }: { readonly name: string }): boolean {
     return this.#runtime.active.some((each) => each.name === name)
+  }
+
+  /** What is known of the pause of writes; undefined if calls are not stopped by it. */
+  get #pause(): PauseWatch | undefined {
+    return this.#isOn(pauseWrites) ? pauseOf(this.#process.store) : undefined
   }
 
   /** The events that were given up; undefined if the store does not respond, or events are off. */
@@ -490,18 +512,63 @@ export class Gateway {
     return base && `${base.replace(/\/$/, '')}${path}`
   }
 
-  #addPages(...[app, enter, bodies]: Parameters<AddPages>): void {
-    addConfirmPages(app, enter, {
-      store: () => this.#process.store,
+  #addPages(...[app, authenticate, bodies, closing]: Parameters<AddPages>): void {
+    const store = (): Store => this.#process.store
+    const pages: readonly ConsolePage[] = callPages({
+      journal: this.#journal,
+      store,
+      gateway: this,
+      url: (path) => this.#pageUrl(path) ?? path,
+      overview: (user) => this.#overview(user),
+      pause: () => new Pause(store(), this.#observing.ordered),
+    })
+    const entry = new PageEntry(authenticate, {
+      store,
       settings: () => this.settings,
       bodies,
       operator: this.#operator,
       signInLink: this.#pageSignIn.link,
-      onDecided: this.#observing.decided,
-      inputSchema: (upstream, tool) => this.#inputSchema(upstream, tool),
+      places: placesOf(pages),
+      needs: (user) => this.#needs(user),
       log: this.#log,
       now: world.now,
     })
+    this.#entry = entry
+    app.notFound((context) => entry.notFound(context))
+    addConfirmPages(app, entry, {
+      store,
+      onDecided: this.#observing.decided,
+      inputSchema: (upstream, tool) => this.#inputSchema(upstream, tool),
+      now: world.now,
+    })
+    const topics = {
+      calls: async () => (await this.#journal.calls?.end()) ?? '',
+      overview: () =>
+        JSON.stringify([
+          this.#pause?.current,
+          ...[...this.statuses].map(([name, status]) => [name, stateOf(status)]),
+        ]),
+      needs: async () => (await this.#pendingApprovals())?.map(({ id }) => id).join() ?? '',
+    }
+    addConsolePages(app, entry, {
+      pages,
+      live: { topics, closing },
+      onAction: this.#observing.ordered,
+      now: world.now,
+    })
+  }
+
+  async #overview(user: PageUser): Promise<Overview> {
+    const servers = [...this.statuses].map(([name, status]) => {
+      return { name, state: stateOf(status), problem: status.problem }
+    })
+    return { needs: await this.#needs(user), servers, pause: this.#pause ? this.#pause.current : 'off' }
+  }
+
+  /** How many things need a page user; undefined if the store does not respond. */
+  async #needs(user: PageUser): Promise<number | undefined> {
+    if (!hasRole(user, 'approver')) return 0
+    return (await this.#pendingApprovals())?.filter((each) => mayDecide(each, user)).length
   }
 
   /** The input schema of a tool, if its server lists it in time. */
@@ -520,6 +587,12 @@ export class Gateway {
       base: (this.#pageUrl('') ?? '').replace(/\/$/, ''),
       signInLink: this.#pageSignIn.link,
       pendingApprovals: () => this.#pendingApprovals(),
+      userOf: ({ principal, cookies }) =>
+        isByCode(this.settings.auth)
+          ? operatorOf(cookies, this.#operator)
+          : principal && pageUserNamed(principal, this.settings.auth),
+      frameOf: async (user) => (await this.#entry?.readerOf(user)) ?? { places: [] },
+      paused: this.#pause?.current,
     })
   }
 }

@@ -24,6 +24,8 @@ interface View extends Omit<MetricSources, 'levels'> {
   operations(): Readonly<Record<string, number>>
   /** The number of client sessions. */
   sessions(): number
+  /** Whether writes are paused; undefined if that is not known, or they cannot be. */
+  isPaused?(): boolean | undefined
   /** The store of audit log heads, in addition to the files. */
   anchors?(): Anchors | undefined
 }
@@ -38,6 +40,7 @@ export function createObserving(log: Log, view: View): Observing {
       }),
       sessions: view.sessions(),
       operations: view.operations(),
+      isPaused: view.isPaused?.(),
     }),
     pendingApprovals: () => view.pendingApprovals(),
     deadLetters: () => view.deadLetters(),

@@ -1,6 +1,5 @@
 /** The entry of a call in the log of calls. */
-import type { Call, Outcome, Target } from '../core/call.ts'
-import { clientName } from '../core/identity.ts'
+import { type Call, clientName, type Outcome, type Target } from '../core/call.ts'
 import { world } from '../core/world.ts'
 import { type CallEnd, type LoggedCall, type Trail } from '../core/logged-call.ts'
 import { shortened } from '../core/text/escape.ts'
@@ -36,7 +35,7 @@ export function callEntry(
     end: endOf(ending),
     id: requestId,
     who: principal.id,
-    client: clientName(client.info),
+    client: clientName(client),
     server: target.upstream ?? call.target.upstream,
     method,
     name: name === undefined ? undefined : shortened(name, MAX_NAME_LENGTH),

@@ -66,6 +66,7 @@ const refusals = new Set<string>([
   'CONFIRMATION_REQUIRED',
   'CONFIRMATION_DECLINED',
   'CONFIRMATION_TOKEN_INVALID',
+  'WRITES_PAUSED',
 ] satisfies ErrorCode[])
 
 /** Whether a code means that a rule denied the call. */

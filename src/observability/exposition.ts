@@ -23,6 +23,8 @@ export interface Levels {
   readonly sessions: number
   /** How many operations this process runs, by state. */
   readonly operations: Readonly<Record<string, number>>
+  /** Whether writes are paused; undefined if that is not known, or they cannot be. */
+  readonly isPaused?: boolean | undefined
 }
 
 /** How much data is kept, by kind: the count, and the size in bytes. */
@@ -143,6 +145,11 @@ export function expose(counted: Counted, sources: MetricSources): Exposition {
   gauge('gatehouse_operations', 'Operations that this process runs, by state.', ['state'], (made) => {
     made.reset()
     for (const [state, count] of Object.entries(sources.levels().operations)) made.set({ state }, count)
+  })
+  gauge('gatehouse_writes_paused', 'Whether an operator paused writes.', [], (made) => {
+    const { isPaused } = sources.levels()
+    if (isPaused === undefined) made.remove()
+    else made.set(Number(isPaused))
   })
   const pending = 'Calls that wait for approval, in the shared store.'
   level('gatehouse_pending_approvals', pending, () => sources.pendingApprovals())

@@ -11,6 +11,8 @@ interface Dependencies {
   readonly upstreams: ReadonlyMap<string, ServerState>
   /** The other dependencies, by name. */
   readonly probes: Probes
+  /** Whether an operator paused writes. */
+  readonly isPaused?: boolean
 }
 
 /** A server by its last connection attempt. */
@@ -23,10 +25,17 @@ interface ServerState {
 interface Readiness {
   readonly isReady: boolean
   readonly checks: Readonly<Record<string, Check | Readonly<Record<string, Check>>>>
+  /** Set while writes are paused, which takes nothing away from readiness: reads are served. */
+  readonly writes?: 'paused'
 }
 
 /** Calls can be served once each server was tried, at least one is reachable, and every required dependency works. */
-export async function readiness({ hasStarted, upstreams, probes }: Dependencies): Promise<Readiness> {
+export async function readiness({
+  hasStarted,
+  upstreams,
+  probes,
+  isPaused = false,
+}: Dependencies): Promise<Readiness> {
   const servers = [...upstreams].map(([name, status]) => [name, checkOf(status)] as const)
   const others = await Promise.all(
     Object.entries(probes).map(async ([name, probe]) => [name, await probed(probe)] as const),
@@ -38,6 +47,7 @@ export async function readiness({ hasStarted, upstreams, probes }: Dependencies)
       isServed &&
       others.every(([name, check]) => check === 'ok' || probes[name]?.isNeeded === false),
     checks: { upstreams: Object.fromEntries(servers), ...Object.fromEntries(others) },
+    ...(isPaused && { writes: 'paused' }),
   }
 }
 

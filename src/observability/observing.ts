@@ -1,5 +1,5 @@
 /** The observers of a gateway, following its settings over reloads. */
-import type { ApprovalStep, Refusal, SignInStep } from '../core/audit-step.ts'
+import type { ApprovalStep, OrderStep, Refusal, SignInStep } from '../core/audit-step.ts'
 import type { Call, Target } from '../core/call.ts'
 import { type GatewayError, messageOf } from '../core/error.ts'
 import { background, type Log } from '../core/log.ts'
@@ -112,6 +112,13 @@ export class Observing implements Observers {
     const { approval, by, via, verdict, upstream, tool } = step
     this.log.info('approval.decided', { approval, by, via, verdict, upstream, tool })
     this.audit?.decided(step)
+  }
+
+  /** Records what an operator did on a page. */
+  readonly ordered = (step: OrderStep): void => {
+    const { order, by, via, upstream, transaction, operation, code } = step
+    this.log.info('operator.ordered', { order, by, via, upstream, transaction, operation, code })
+    this.audit?.ordered(step)
   }
 
   /** The content of `/metrics`; undefined if it is off. */

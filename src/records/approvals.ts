@@ -27,6 +27,8 @@ export interface Approval {
   readonly caller: string
   /** Set if callers cannot be told apart. */
   readonly isEverybody?: true
+  /** The name and version of the caller's client, by its own account; earlier versions did not record it. */
+  readonly client?: string
   readonly upstream: string
   readonly tool: string
   readonly arguments: Readonly<Record<string, unknown>>
@@ -524,6 +526,7 @@ export function approvalView(approval: Approval): Readonly<Record<string, unknow
     digest,
     risk,
     caller,
+    ...clientView(approval),
     created_at: isoTime(createdAt),
     expires_at: isoTime(expiresAt),
     needed,
@@ -542,6 +545,16 @@ export function changeView(change: ShownChange | undefined): Readonly<Record<str
   const { kind, at, lines, notUndone } = change
   const undoing = notUndone !== undefined && { cannot_be_undone: notUndone }
   return { change: { kind, read_at: isoTime(at), lines, ...undoing } }
+}
+
+function clientView(approval: Approval): Readonly<Record<string, unknown>> {
+  const client = clientText(approval)
+  return client === undefined ? {} : { client }
+}
+
+/** The name of the client that made a call, as it states it itself; undefined if it is not known. */
+export function clientText({ client }: Pick<Approval, 'client'>): string | undefined {
+  return typeof client === 'string' && client !== '' ? client : undefined
 }
 
 function dataView({ isOutside, ...facts }: ReferencedData): Readonly<Record<string, unknown>> {

@@ -27,7 +27,7 @@ export interface CallContent {
 }
 
 /** A call, and its place in the log. */
-export interface FoundCall {
+interface FoundCall {
   readonly call: LoggedCall
   /** Where a search for older calls continues. */
   readonly cursor: string

@@ -9,7 +9,7 @@ import type { Store } from '../store/store.ts'
 import { timeOf } from './call-log.ts'
 
 /** The upper bounds of durations, in milliseconds; the last bucket has none. */
-export const durationBounds = [
+const durationBounds = [
   1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000,
 ] as const
 
@@ -40,7 +40,7 @@ const BOUNDS = { maxEntries: 8 * 24 * 60 * 10, maxBytes: 32 * 1024 * 1024, ttl: 
 const MAX_SERVERS = 200
 const OTHERS = 'other servers'
 /** The calls that the gateway answers itself. */
-export const OWN = 'gateway'
+const OWN = 'gateway'
 
 /** The sums that are being made of the present minute, and those in the store. */
 export class CallRates {

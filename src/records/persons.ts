@@ -90,6 +90,7 @@ export const personRules: { readonly [Prefix in KeyPrefix]: Rule | 'nobody' } = 
   'oauth:': grantFate,
   'operation:': operationFate,
   'operations/': owned(),
+  'pause:': pauseFate,
   'probe:': 'nobody',
   // They are no values: `Store.windows`.
   'rate:': 'nobody',
@@ -229,6 +230,13 @@ function transactionFate({ key, text }: Entry, { id }: Person): Fate | undefined
     ...(isReason && { reason: `operator ${FORGOTTEN}${reason.slice(operator.length)}` }),
   }
   return { counts: { 'decisions for others': 1 }, text: JSON.stringify(changed) }
+}
+
+/** A pause goes on, whoever began it. */
+function pauseFate(entry: Entry, { id }: Person): Fate | undefined {
+  const value = valueOf(entry)
+  if (value.by !== id) return undefined
+  return { counts: { 'pauses of writes': 1 }, text: JSON.stringify({ ...value, by: FORGOTTEN }) }
 }
 
 function referenceFate(entry: Entry, { id }: Person): Fate | undefined {

@@ -44,6 +44,7 @@ export const keyPrefixes = {
   'oauth:': 'grants of servers, and sessions of people',
   'operation:': 'operations, by caller',
   'operations/': 'the callers that have operations',
+  'pause:': 'whether writes are paused',
   'probe:': 'servers that the probe of their era ends',
   'rate:': 'rate limit windows',
   'rate:ticket:': 'granted calls that may return their token',

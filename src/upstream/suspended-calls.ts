@@ -3,14 +3,15 @@
  * them by a continuation token; otherwise they expire.
  */
 import { type Timer, world } from '../core/world.ts'
-import type {
-  InputResponse,
-  Call,
-  Handler,
-  Notification,
-  Outcome,
-  InputRequest,
-  InputRequests,
+import {
+  type InputResponse,
+  type Call,
+  type Handler,
+  type Notification,
+  type Outcome,
+  type InputRequest,
+  type InputRequests,
+  WAITING_CALL_KEY,
 } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { bytesOf, type HeldMemory } from '../core/holdings.ts'
@@ -56,9 +57,6 @@ interface Options {
   onCount?(count: number): void
 }
 
-/** The key of the continuation token in a call's state. */
-const STATE_KEY = 'park'
-
 /**
  * Presents a server that requests input during a call like one that ends the call with input requests: the open call is
  * suspended under a continuation token, and the retry with the responses resumes it.
@@ -68,7 +66,7 @@ export function suspendable(open: OpenCall, options: Options = {}): Handler {
   const kept = new Map<string, SuspendedCall>()
 
   return (call) => {
-    const token = call.requestState[STATE_KEY]
+    const token = call.requestState[WAITING_CALL_KEY]
     // A task outlives the process that asked for its input.
     const isLeft = typeof token === 'string' && !kept.has(token) && continuedTask(call) !== undefined
     if (token === undefined || isLeft) {
@@ -242,7 +240,7 @@ class SuspendedCall implements UpstreamCall {
     this.#turn.resolve({
       kind: 'input_required',
       inputRequests: questions,
-      requestState: { ...keptTaskState(this.call), [STATE_KEY]: this.continuationToken },
+      requestState: { ...keptTaskState(this.call), [WAITING_CALL_KEY]: this.continuationToken },
       withdrawn: this.#withdrawn.signal,
       isOpen: true,
     })

@@ -94,7 +94,7 @@ describe('the front page in a browser', needsChromium, () => {
 
   test('shows servers, their state and their tools without script errors', async () => {
     const { page, problems } = await opened(gateway.origin)
-    expect(await page.getByRole('heading', { level: 1 }).innerText()).toBe('Gatehouse')
+    expect(await page.getByRole('heading', { level: 1 }).innerText()).toBe('3 servers, 2 ready')
     const servers = page.locator('.server')
     expect(await servers.locator('h3').allInnerTexts()).toEqual(['files', 'memory', 'broken'])
     expect(await servers.locator('.state').allInnerTexts()).toEqual(['ready', 'ready', 'unavailable'])

@@ -2,6 +2,7 @@ import { loadSettings } from '../../src/config/load.ts'
 import { Gateway } from '../../src/gateway/gateway.ts'
 import type { Settings } from '../../src/core/settings.ts'
 import type { Log } from '../../src/core/log.ts'
+import type { MemoryStore } from '../../src/store/memory.ts'
 import { tokenHash } from './auth/token-hash.ts'
 import type { Json } from './server/json.ts'
 
@@ -19,8 +20,11 @@ export interface LocalGateway {
   close(): Promise<void>
 }
 
-/** Starts a gateway on a free port of loopback, and waits until it tried its servers. */
-export async function localGateway(config: Json): Promise<LocalGateway> {
+/**
+ * Starts a gateway on a free port of loopback, and waits until it tried its servers. It uses the given store, which other gateways may
+ * have too, and leaves it open.
+ */
+export async function localGateway(config: Json, store?: MemoryStore): Promise<LocalGateway> {
   const settings = settingsOf(config)
   const lines: Json[] = []
   const write =
@@ -28,7 +32,8 @@ export async function localGateway(config: Json): Promise<LocalGateway> {
     (event: string, fields: Readonly<Record<string, unknown>> = {}): void =>
       void lines.push({ level, event, ...fields })
   const log: Log = { debug: write('debug'), info: write('info'), warn: write('warn'), error: write('error') }
-  const gateway = new Gateway(settings, { variables: {}, log })
+  const shared = store && { openStore: () => Object.assign(store, { close: async () => undefined }) }
+  const gateway = new Gateway(settings, { variables: {}, log, ...shared })
   const listener = await gateway.listen()
   const close = async (): Promise<void> => {
     await Promise.all([gateway.close(), listener.close()])

@@ -112,6 +112,46 @@ export function logContract(open: () => StoreUnderTest): void {
       expect((await readAll(events, end)).values).toEqual(['later'])
     })
 
+    it('is searched backwards as texts, from its end or from a cursor, without those that are left out', async () => {
+      const { store } = open()
+      const events = log(store)
+      for (let number = 0; number < 90; number += 3)
+        await events.append([number, number + 1, { a: number + 2 }])
+      const found: { readonly text: string; readonly cursor: string }[] = []
+      for await (const batch of events.backwards(undefined)) found.push(...batch)
+      expect(found.map(({ text }) => text).slice(0, 4)).toEqual(['{"a":89}', '88', '87', '{"a":86}'])
+      expect(found).toHaveLength(90)
+      const rest: string[] = []
+      for await (const batch of events.backwards(found[40]?.cursor))
+        rest.push(...batch.map(({ text }) => text))
+      expect(rest).toEqual(found.slice(41).map(({ text }) => text))
+      const some: string[] = []
+      for await (const batch of events.backwards(undefined, (text) => text.includes('"a":50')))
+        some.push(...batch.map(({ text }) => text))
+      expect(some).toEqual(['{"a":50}', '49', '48'])
+      const late: string[] = []
+      for await (const batch of events.backwards(undefined, (text) =>
+        text.includes('"a":80') ? 'end' : true,
+      ))
+        late.push(...batch.map(({ text }) => text))
+      expect(late).toEqual(found.slice(0, 9).map(({ text }) => text))
+    })
+
+    it('has nothing to search before it begins, before its end of another time, or where its entries expired', async () => {
+      const { store, pass } = open()
+      const events = log(store)
+      const all = async (before?: string): Promise<number> => {
+        let count = 0
+        for await (const batch of events.backwards(before)) count += batch.length
+        return count
+      }
+      expect(await all()).toBe(0)
+      await events.append([1, 2])
+      expect(await all(await log(store).end())).toBe(0)
+      await pass(61_000)
+      expect(await all()).toBe(0)
+    })
+
     it('has an end, after which only later events come, also if it was empty', async () => {
       const { store } = open()
       const name = fresh()

@@ -147,6 +147,8 @@ const opaqueSchema = {
   },
 } as const
 
+const pageRoles = ['viewer', 'approver', 'operator'] as const
+
 const basicSchema = {
   type: 'object',
   required: ['users'],
@@ -182,6 +184,15 @@ const basicSchema = {
             maxLength: 200,
             description:
               'The id of this person as an approver at /confirm, such as user:anna if the person also has a token with that name. Without it, the person may not approve calls.',
+          },
+          roles: {
+            type: ['array', 'string'],
+            items: { enum: pageRoles },
+            pattern: `^(?:${pageRoles.join('|')})$`,
+            default: [],
+            errorMessage: 'must be a list of viewer, approver and operator',
+            description:
+              'What this person may do at /console: `viewer` sees it, `approver` decides on calls, `operator` does everything. `approves_as` makes an approver as well.',
           },
         },
       },
@@ -346,8 +357,14 @@ function userSettings({
   name,
   password_hash: passwordHash,
   approves_as: approvesAs,
+  roles,
 }: FromSchema<typeof basicSchema>['users'][number]): BasicUser {
-  return { name, passwordHash, ...(approvesAs !== undefined && { approvesAs }) }
+  const given = pageRoles.filter(
+    (role) => [roles].flat().includes(role) || (role === 'approver' && approvesAs !== undefined),
+  )
+  const mayApprove = given.includes('approver') || given.includes('operator')
+  const approver = approvesAs ?? `service:${name}`
+  return { name, passwordHash, roles: given, ...(mayApprove && { approvesAs: approver }) }
 }
 
 type Path = readonly string[]
@@ -509,7 +526,7 @@ export function pageWarnings({ auth, features, profile, store }: Fields): Findin
   const { jwt, basic } = auth
   const users = isObject(basic) && Array.isArray(basic.users) ? basic.users : []
   const isOpened = isObject(jwt) && jwt.client_id !== undefined
-  if (isOpened || users.some((user) => isObject(user) && user.approves_as !== undefined)) return []
+  if (isOpened || users.some(isApprover)) return []
   if (!isPageUsed(features, profile)) return []
   const way = isObject(jwt)
     ? 'set `client_id` here for sign-in at the issuer, or add users'
@@ -519,6 +536,12 @@ export function pageWarnings({ auth, features, profile, store }: Fields): Findin
     ['auth', isObject(jwt) ? 'jwt' : 'opaque'],
     `no browser can open the approval page, because browsers do not send tokens: ${way} under \`auth.basic\`. Otherwise, such a call needs ${otherwise}`,
   )
+}
+
+function isApprover(user: unknown): boolean {
+  if (!isObject(user)) return false
+  const roles = [user.roles].flat()
+  return user.approves_as !== undefined || roles.includes('approver') || roles.includes('operator')
 }
 
 /** Whether a call may wait for approval outside of the client. */

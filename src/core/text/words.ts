@@ -7,6 +7,11 @@ export function estimatedTokens(text: string): number {
 
 const CHARACTERS_PER_TOKEN = 4
 
+/** A number of things: `1 server`, `2 servers`. */
+export function countText(count: number, thing: string): string {
+  return `${count} ${thing}${count === 1 ? '' : 's'}`
+}
+
 /** The words of a name in lower case: `getHTTPStatus` is get, http, status. */
 export function wordsOf(name: string): string[] {
   const words = spaced(name)

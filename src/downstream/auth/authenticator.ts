@@ -218,7 +218,7 @@ const derive = promisify<string, string, number, Buffer>(scrypt)
 
 /** Creates a verifier of names and passwords; it throws AUTHENTICATION_REQUIRED, OVERLOADED, RATE_LIMIT_EXCEEDED. */
 export function createPasswords(
-  users: readonly BasicUser[],
+  users: readonly Pick<BasicUser, 'name' | 'passwordHash'>[],
 ): (credentials: { readonly name: string; readonly password: string }) => Promise<Principal> {
   const known = new LRUCache<string, Principal>({ max: 100 })
   const attempts = createFailureCounter(MAX_WRONG_PASSWORDS, Date.now)

@@ -53,10 +53,15 @@ interface Options {
   store(): Store
   /** The public keys that verify the gateway's signatures. @throws SERVER_UNAVAILABLE */
   jwks?(): Promise<object>
-  /** The result of `/ready`, given the dependencies of authentication: whether calls can be served, and each check. */
-  ready(
-    needed: Probes,
-  ): Promise<{ readonly isReady: boolean; readonly checks: Readonly<Record<string, unknown>> }>
+  /**
+   * The result of `/ready`, given the dependencies of authentication: whether calls can be served, each check, and whether writes
+   * are paused.
+   */
+  ready(needed: Probes): Promise<{
+    readonly isReady: boolean
+    readonly checks: Readonly<Record<string, unknown>>
+    readonly writes?: string
+  }>
   readonly addPages?: AddPages
   /** Receives webhooks; without it there are no paths for them. */
   readonly receiveHook?: ReceiveHook
@@ -92,18 +97,22 @@ export interface Listener {
 
 type Env = { Bindings: HttpBindings }
 
-/** Adds pages of other modules; `authenticate` returns the principal of a request. */
+/**
+ * Adds pages of other modules; `authenticate` returns the principal of a request, and `closing` is aborted when the listener
+ * accepts nothing more.
+ */
 export type AddPages = (
   app: Hono<Env>,
   authenticate: (context: Context<Env>) => Promise<Principal>,
   bodies: Bodies,
+  closing: AbortSignal,
 ) => void
 
 /** Listens for clients over HTTP. @throws the system error if the address is not available */
 export async function listenHttp(options: Options): Promise<Listener> {
   const { runtime, handle, pageSignIn, seal, held = new HeldMemory(), store, onRefused, meter, log } = options
   const { listen } = runtime()
-  const life: Life = { port: listen.port, isClosing: false }
+  const life: Life = { port: listen.port, isClosing: false, closing: new AbortController() }
   const ticker = new Ticker()
   const arrivals = new Arrivals()
   const bodies = new Bodies(arrivals)
@@ -128,12 +137,14 @@ export async function listenHttp(options: Options): Promise<Listener> {
     url: ownUrl(listen.host, life.port),
     drain: async (patience) => {
       life.isClosing = true
+      life.closing.abort()
       server.close()
       const until = Date.now() + patience
       while ((front.isBusy || sse.isBusy || transfers.isAny) && Date.now() < until) await wait(20)
     },
     close: async () => {
       life.isClosing = true
+      life.closing.abort()
       await Promise.all([front.sessions.close(), sse.close()])
       await ended(server)
       ticker.close()
@@ -146,6 +157,7 @@ interface Life {
   /** The port of the listener, once it is bound. */
   port: number
   isClosing: boolean
+  readonly closing: AbortController
 }
 
 const timeouts = {
@@ -226,10 +238,10 @@ function createRoutes(options: Routing): Hono<Env> {
   if (receive) addHooks(app, { edge, receive, onRefused, log })
   addCalls(app, { edge, handle, guarded })
   addByteRoutes(app, { edge, handle, guarded, pageSignIn, transfers: options.transfers })
-  options.addPages?.(app, authenticate, options.bodies)
+  app.notFound((context) => context.json({ error: 'Not found. The MCP endpoint is /mcp.' }, 404))
+  options.addPages?.(app, authenticate, options.bodies, options.life.closing.signal)
   addFrontPage(app, { ...options, authenticate, signedIn })
   addDocuments(app, { edge, handle, guarded })
-  app.notFound((context) => context.json({ error: 'Not found. The MCP endpoint is /mcp.' }, 404))
   return app
 }
 
@@ -310,9 +322,9 @@ function addServicePaths(app: Hono<Env>, options: Routing, guarded: Guarded): vo
     return context.json({ status: 'ok', version: self.version, uptime })
   })
   app.get('/ready', async (context) => {
-    const { isReady, checks } = await options.ready(edge().authGate.probes)
+    const { isReady, ...state } = await options.ready(edge().authGate.probes)
     const isServing = isReady && !life.isClosing
-    return context.json({ status: isServing ? 'ready' : 'not_ready', checks }, isServing ? 200 : 503)
+    return context.json({ status: isServing ? 'ready' : 'not_ready', ...state }, isServing ? 200 : 503)
   })
   app.get(KEYS_PATH, async (context) => {
     try {

@@ -1,17 +1,28 @@
-/** The HTML of approvals. Text from servers and callers is escaped, and hidden characters are marked. */
+/** The HTML of approvals. */
 import { rememberText } from '../../core/remember.ts'
-import { codePointName, splitHidden, visibleText } from '../../core/text/escape.ts'
 import { escapeHtml } from '../../core/web.ts'
 import {
   type Approval,
   type Decision,
   approvedCount,
   changeTitle,
+  clientText,
   valueText,
   sentText,
   undoNotes,
 } from '../../records/approvals.ts'
 import { editableText } from '../../records/edits.ts'
+import {
+  html,
+  displayJson,
+  displayText,
+  displayWord,
+  type Html,
+  linesHtml,
+  spanText,
+  timeHtml,
+  trusted,
+} from './html.ts'
 import type { PageUser } from './page-users.ts'
 import { originText } from '../../records/plain-name.ts'
 
@@ -20,7 +31,7 @@ export const MAX_REASON_LENGTH = 1000
 
 interface ApprovalPage {
   readonly approval: Approval
-  readonly pageUser: PageUser
+  readonly pageUser: Pick<PageUser, 'by' | 'via'>
   /** The anti-forgery token of the form. */
   readonly token: string
   /** What is wrong with the submitted form, and with single arguments in it. */
@@ -35,7 +46,7 @@ interface ApprovalPage {
 }
 
 /** The page of one approval: the call, and the form to decide it or the decision. */
-export function approvalPage(page: ApprovalPage): { readonly title: string; readonly content: string } {
+export function approvalPage(page: ApprovalPage): { readonly title: string; readonly content: Html } {
   const { approval, problem } = page
   const { status, message, risk, upstream, tool, caller } = approval
   const title = titles[status]
@@ -46,8 +57,8 @@ ${problem === undefined ? '' : `<p class="notice" role="alert">${displayText(pro
 <dt>Risk</dt><dd class="risk ${risk}">${riskText(approval)}</dd>
 <dt>Tool</dt><dd><code>${displayWord(tool)}</code></dd>
 <dt>Server</dt><dd>${displayWord(upstream)}</dd>
-<dt>Called by</dt><dd>${displayWord(caller)}</dd>
-<dt>Expires</dt><dd>${timeHtml(approval.expiresAt)}${status === 'pending' ? ` (in ${durationText(approval.expiresAt - page.now)})` : ''}</dd>
+<dt>Called by</dt><dd>${displayWord(caller)}${clientHtml(approval)}</dd>
+<dt>Expires</dt><dd>${timeHtml(approval.expiresAt)}${status === 'pending' ? ` (in ${spanText(approval.expiresAt - page.now)})` : ''}</dd>
 <dt>Approvals</dt><dd>${approvedCount(approval)} of ${approval.needed}${approversHtml(approval)}</dd>
 </dl>
 ${changeHtml(approval)}
@@ -59,7 +70,7 @@ ${decisionsHtml(approval.decisions)}
 ${formHtml(page)}
 ${stopHtml(approval)}
 ${navigationHtml(page)}`
-  return { title, content }
+  return { title, content: trusted(content) }
 }
 
 /** The page with the pending approvals. */
@@ -68,61 +79,19 @@ export function approvalsPage(
   now: number,
 ): {
   readonly title: string
-  readonly content: string
+  readonly content: Html
 } {
   const title = 'Calls that wait for approval'
   const rows = approvals.map(
     (approval) =>
       `<li><a href="confirm/${encodeURIComponent(approval.id)}">${displayWord(approval.tool)} on ${displayWord(approval.upstream)}</a>
 <p class="message">${displayText(approval.message)}</p>
-<p class="size">Called by ${displayWord(approval.caller)}, waiting for ${durationText(now - approval.createdAt)}</p>
+<p class="size">Called by ${displayWord(approval.caller)}${clientHtml(approval)}, waiting for ${spanText(now - approval.createdAt)}</p>
 <span class="risk ${approval.risk}">${riskText(approval)}</span> · expires ${timeHtml(approval.expiresAt)}</li>`,
   )
   const list =
     rows.length === 0 ? '<p>There are no calls that you may decide.</p>' : `<ul>${rows.join('\n')}</ul>`
-  return { title, content: `<h1>${title}</h1>\n${list}` }
-}
-
-/** The page that asks for the code from the terminal. */
-export function codePage(problem?: string): { readonly title: string; readonly content: string } {
-  const title = 'Sign in'
-  const content = `<h1>${title}</h1>
-${problem === undefined ? '' : `<p class="notice" role="alert">${displayText(problem)}</p>`}
-<p>Enter the code that <code>gatehouse serve</code> printed in its terminal when it started.</p>
-<form method="post">
-<label for="code">Code (XXXX-XXXX)</label>
-<input id="code" name="code" required autofocus autocomplete="off" autocapitalize="characters" spellcheck="false">
-<div class="buttons"><button class="approve">Continue</button></div>
-</form>`
-  return { title, content }
-}
-
-/** The page that asks a person to sign in. */
-export function signInPage({
-  link,
-  hasPasswords,
-}: {
-  readonly link: string
-  readonly hasPasswords: boolean
-}): {
-  readonly title: string
-  readonly content: string
-} {
-  const title = 'Sign in'
-  const other = hasPasswords ? '\n<p><a href="?sign-in">Use a name and password</a></p>' : ''
-  const content = `<h1>${title}</h1>
-<p>Sign in to see this page.</p>
-<p><a rel="noreferrer" href="${escapeHtml(link)}">Sign in</a></p>${other}`
-  return { title, content }
-}
-
-/** The page for an error. */
-export function refusalPage(
-  title: string,
-  lines: readonly string[],
-): { readonly title: string; readonly content: string } {
-  const content = lines.map((line) => `<p>${displayText(line)}</p>`).join('\n')
-  return { title, content: `<h1>${escapeHtml(title)}</h1>\n${content}` }
+  return { title, content: trusted(`<h1>${title}</h1>\n${list}`) }
 }
 
 const titles: Readonly<Record<Approval['status'], string>> = {
@@ -152,6 +121,12 @@ const methods: Readonly<Record<Decision['via'], string>> = {
   code: 'terminal code',
   token: 'token',
   command_line: 'command line',
+}
+
+/** The client of the caller, which nobody has verified. */
+function clientHtml(approval: Approval): Html {
+  const client = clientText(approval)
+  return html`${client !== undefined && html` with ${displayWord(client)}, by its own account`}`
 }
 
 function approversHtml({ approvers }: Approval): string {
@@ -259,7 +234,7 @@ ${fields.join('\n')}
 }
 
 /** Whether a person may change arguments: a program with a token only decides. */
-export function mayEdit({ via }: PageUser): boolean {
+export function mayEdit({ via }: Pick<PageUser, 'via'>): boolean {
   return via !== 'token'
 }
 
@@ -280,55 +255,4 @@ function stopHtml({ stop }: Approval): string {
 
 function isOperator({ via }: Decision): boolean {
   return via === 'code' || via === 'command_line'
-}
-
-function timeHtml(at: number): string {
-  const text = new Date(at).toISOString()
-  return `<time datetime="${text}">${text.slice(0, 19).replace('T', ' ')} UTC</time>`
-}
-
-function durationText(milliseconds: number): string {
-  const minutes = Math.floor(milliseconds / 60_000)
-  if (minutes < 1) return 'less than a minute'
-  if (minutes < 120) return `${minutes} ${minutes === 1 ? 'minute' : 'minutes'}`
-  return `${Math.floor(minutes / 60)} hours`
-}
-
-/** What is isolated: strings, and lines of text and of a change. */
-const isolatedText = /(?<=^(?: *\| |[-+] )).+$|"[^"\\]*(?:\\.[^"\\]*)*"/gm
-
-/** A text as HTML in which invisible characters are shown by name. */
-export function displayText(text: string): string {
-  return splitHidden(text)
-    .map((part) => (part.isHidden ? `<mark>${codePointName(part.text)}</mark>` : escapeHtml(part.text)))
-    .join('')
-}
-
-/** A short text as above, isolated so that its direction does not affect the surrounding text. */
-function displayWord(text: string): string {
-  return `<bdi>${displayText(text)}</bdi>`
-}
-
-/** JSON as HTML, with its size. */
-export function displayJson(text: string, label: string): string {
-  const lines = text.split('\n').length
-  const isLong = lines > 15 || text.length > 500
-  const size = `${lines} ${lines === 1 ? 'line' : 'lines'}, ${text.length} characters${isLong ? ': scroll in the box to see all' : ''}.`
-  return `${linesHtml(text, label)}
-<p class="size">${size}</p>`
-}
-
-function linesHtml(text: string, label: string): string {
-  return `<pre tabindex="0" role="region" aria-label="${escapeHtml(label)}">${isolated(visibleText(text))}</pre>`
-}
-
-// Right-to-left strings would otherwise reorder the punctuation between them.
-function isolated(json: string): string {
-  let html = ''
-  let at = 0
-  for (const { 0: found, index } of json.matchAll(isolatedText)) {
-    html += `${escapeHtml(json.slice(at, index))}<bdi>${escapeHtml(found)}</bdi>`
-    at = index + found.length
-  }
-  return html + escapeHtml(json.slice(at))
 }

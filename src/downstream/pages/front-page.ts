@@ -5,120 +5,15 @@ import { isProtected } from '../../core/auth-settings.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import type { Refusal } from '../../core/audit-step.ts'
 import { anonymous, type Principal } from '../../core/principal.ts'
-import { escapeHtml as escape, htmlPage, pageHeaders } from '../../core/web.ts'
+import { countText } from '../../core/text/words.ts'
+import { escapeHtml as escape } from '../../core/web.ts'
 import type { DocumentLink } from '../../descriptions/model/description.ts'
 import type { Edge } from '../http/edge.ts'
 import { documentAt } from '../http/routes.ts'
 import { type ClientSnippet, clientSnippets } from './client-snippets.ts'
 import type { ParameterPanel, ServerPanel, ToolPanel } from '../../descriptions/formats/front-page.ts'
-
-// Style and script of the front page, inline, with hashes in the content security policy.
-
-/** The style of the page: light and dark, down to the width of a phone. */
-const style = `
-:root {
-  color-scheme: light dark;
-  --back: #ffffff; --box: #f5f6f8; --text: #1a1c20; --faint: #555b66; --line: #d5d9e0; --edge: #7d8490; --link: #0b57b0;
-  --safe: #0b6b34; --safe-back: #e6f4ea; --reversible: #7d4400; --reversible-back: #fdf0dc; --destructive: #a8141b;
-  --destructive-back: #fdeaea; --asked: #5b2a9d; --asked-back: #f1eafb; --plain-back: #eceef2;
-}
-@media (prefers-color-scheme: dark) {
-  :root {
-    --back: #15171b; --box: #1e2126; --text: #eceef1; --faint: #b0b6c0; --line: #363b45; --edge: #7d8490; --link: #8ab8ff;
-    --safe: #8be0a8; --safe-back: #14301f; --reversible: #f5c076; --reversible-back: #38280f; --destructive: #ffa8a3;
-    --destructive-back: #40191a; --asked: #cdb2ff; --asked-back: #2b2140; --plain-back: #2a2e36;
-  }
-}
-* { box-sizing: border-box }
-[hidden] { display: none !important }
-body { font: 1rem/1.5 system-ui, sans-serif; margin: 0; background: var(--back); color: var(--text); overflow-wrap: anywhere }
-header, main, footer { max-width: 58rem; margin: 0 auto; padding: 0 1rem }
-header { padding-top: 1.75rem }
-main { padding-bottom: 1rem }
-footer { border-top: 1px solid var(--line); color: var(--faint); margin-top: 2rem; padding-top: 1rem; padding-bottom: 2.5rem }
-h1 { font-size: 1.75rem; line-height: 1.2; margin: 0; letter-spacing: -.01em }
-h1 svg { width: 1.75rem; height: 1.75rem; fill: currentColor; vertical-align: -.2em; margin-right: .5rem }
-h2 { font-size: 1.25rem; line-height: 1.3; margin: 2.25rem 0 .75rem }
-h3 { display: inline; font-size: 1.0625rem; margin: 0 }
-h4 { font-size: .875rem; color: var(--faint); font-weight: 600; margin: 1rem 0 .25rem }
-p { margin: .5rem 0 }
-a { color: var(--link); text-underline-offset: .15em }
-code, pre { font: .9375rem/1.45 ui-monospace, SFMono-Regular, Menlo, Consolas, monospace }
-.lead { color: var(--faint); margin: .375rem 0 0 }
-.skip { position: absolute; left: -100rem }
-.skip:focus { left: 1rem; top: .5rem; background: var(--back); padding: .5rem .75rem }
-.copied { display: flex; align-items: flex-start; gap: .5rem; margin: .5rem 0 }
-.copied > :first-child { flex: 1; min-width: 0; background: var(--box); border: 1px solid var(--line); border-radius: .5rem; margin: 0; padding: .625rem .75rem; white-space: pre-wrap }
-button, .button { font: inherit; font-weight: 600; min-height: 2.75rem; padding: .5rem 1rem; border-radius: .5rem; border: 1px solid var(--edge); background: var(--back); color: var(--text); cursor: pointer }
-.button { display: inline-block; text-decoration: none }
-button:hover, .button:hover { background: var(--box) }
-.copied button { min-width: 6.5rem }
-details { border: 1px solid var(--line); border-radius: .5rem; margin: .5rem 0 }
-summary { cursor: pointer; list-style: none; padding: .625rem .75rem; border-radius: .5rem; position: relative; padding-left: 2rem }
-summary::-webkit-details-marker { display: none }
-summary::before { content: ''; position: absolute; left: .875rem; top: 1.125rem; width: .4rem; height: .4rem; border: solid var(--faint); border-width: 0 2px 2px 0; transform: rotate(-45deg) }
-details[open] > summary::before { transform: rotate(45deg) }
-summary:hover { background: var(--box) }
-.inside { padding: 0 .75rem .75rem 2rem }
-form { display: flex; flex-wrap: wrap; align-items: end; gap: .5rem; margin: 0 }
-form div { flex: 1 1 14rem }
-label { display: block; font-weight: 600; margin-bottom: .25rem }
-input { font: inherit; width: 100%; min-height: 2.75rem; padding: .5rem .75rem; border: 1px solid var(--edge); border-radius: .5rem; background: var(--back); color: var(--text) }
-.waiting { border: 2px solid var(--asked); border-radius: .75rem; margin-top: 1.5rem; padding: 0 1rem 1rem }
-.waiting h2 { margin: .75rem 0 .5rem }
-.waiting ul { list-style: none; margin: 0; padding: 0 }
-.waiting li { border-top: 1px solid var(--line); padding: .5rem 0 }
-.waiting li a { display: inline-block; font-weight: 600; padding: .25rem 0 }
-.waiting p { margin: .125rem 0 }
-.found { display: flex; flex-wrap: wrap; gap: 0 1rem; color: var(--faint); margin: .5rem 0 .75rem; min-height: 1.5rem }
-.found p { margin: 0 }
-.server { border-radius: .75rem; margin: .75rem 0 }
-.server > summary { display: flex; flex-wrap: wrap; align-items: baseline; gap: .125rem .75rem; padding-top: .875rem; padding-bottom: .875rem; border-radius: .75rem }
-.server > summary::before { top: 1.375rem }
-.server > .inside { padding-left: .75rem }
-.about { color: var(--faint) }
-.state { font-weight: 600; white-space: nowrap }
-.state::before { content: ''; display: inline-block; width: .625rem; height: .625rem; border-radius: 50%; margin-right: .375rem; background: currentColor }
-.ready { color: var(--safe) }
-.starting { color: var(--reversible) }
-.unavailable { color: var(--destructive) }
-.unavailable::before { border-radius: 1px }
-.purpose { flex-basis: 100%; color: var(--faint) }
-.clients { border: 1px solid var(--line); border-radius: .5rem; margin: .75rem 0 }
-.clients details { border: 0; margin: 0 }
-.clients details + details { border-top: 1px solid var(--line); border-radius: 0 }
-dl { display: grid; grid-template-columns: minmax(5.5rem, max-content) minmax(0, 1fr); gap: .25rem 1rem; margin: .75rem 0 }
-dt { color: var(--faint) }
-dd { margin: 0 }
-.links { display: flex; flex-wrap: wrap; gap: .25rem 1.25rem; list-style: none; margin: .75rem 0; padding: 0 }
-.links a { display: inline-block; padding: .25rem 0 }
-.tools { list-style: none; margin: .75rem 0 0; padding: 0 }
-.tool { border-top: 1px solid var(--line) }
-.tool > details { border: 0; margin: 0 }
-.tool > details > .inside { padding-bottom: 1rem }
-.name { font-weight: 600 }
-.also { color: var(--faint) }
-.summary { display: block }
-.marks { display: flex; flex-wrap: wrap; gap: .25rem .375rem; margin-top: .375rem }
-.mark { background: var(--plain-back); border-radius: .375rem; font-size: .875rem; line-height: 1.3; padding: .125rem .5rem }
-.mark.safe { color: var(--safe); background: var(--safe-back) }
-.mark.reversible { color: var(--reversible); background: var(--reversible-back) }
-.mark.destructive { color: var(--destructive); background: var(--destructive-back); font-weight: 600 }
-.mark.asked { color: var(--asked); background: var(--asked-back) }
-.description { white-space: pre-wrap }
-.notice { border: 2px solid var(--destructive); border-radius: .5rem; padding: .625rem .75rem; margin: 1rem 0 }
-.states { list-style: none; margin: 0; padding: 0 }
-.states li { display: flex; flex-wrap: wrap; gap: 0 .75rem; border-top: 1px solid var(--line); padding: .5rem 0 }
-.states code { flex-basis: 100%; color: var(--faint) }
-:focus-visible { outline: 3px solid var(--link); outline-offset: 2px }
-@media (max-width: 30rem) {
-  .inside, .server > .inside { padding-left: .75rem }
-  .copied { flex-direction: column; align-items: stretch }
-  dl { grid-template-columns: minmax(0, 1fr); gap: 0 }
-  dd { margin-bottom: .5rem }
-}
-@media (prefers-reduced-motion: no-preference) { summary::before { transition: transform .15s } }
-`
+import { trusted } from './html.ts'
+import { framedPage, frameHeaders, type Reader as FrameReader } from './shell.ts'
 
 /** Filters the page while the user types, and adds copy buttons. Without script, the form reloads the page. */
 const script = `
@@ -207,10 +102,22 @@ export interface FrontPage {
   readonly servers: readonly ServerRow[]
   /** The calls that wait for approval and that the reader may see; undefined if they cannot be read. */
   readonly waiting?: readonly WaitingCall[] | undefined
+  /** The pause of writes, while there is one. */
+  readonly paused?: PauseNotice
   /** Links to other documents. */
   readonly links: readonly PageLink[]
   /** The search query. */
   readonly query: string
+  /** What the frame says of the reader. */
+  readonly reader: FrameReader
+}
+
+/** What the reader may know of the pause of writes; times are as in ISO 8601. */
+export interface PauseNotice {
+  readonly since: string
+  readonly until?: string
+  readonly by?: string
+  readonly reason?: string
 }
 
 /** How readers sign in. */
@@ -224,8 +131,6 @@ interface PageAccess {
   readonly issuers: readonly string[]
   /** The link for sign-in at the issuer; absent if that is not configured. */
   readonly signInUrl?: string
-  /** The id of the signed-in person. */
-  readonly person?: string
   /** Why authentication failed. */
   readonly problem?: string
 }
@@ -242,46 +147,49 @@ const MAX_OPEN_TOOLS = 30
 export function renderPage(page: FrontPage): string {
   const { servers, access, version, links } = page
   const isOpen = access.isAuthenticated
-  const content = `<a class="skip" href="#servers">Skip to the servers</a>
-<header>
-<h1>${mark}Gatehouse</h1>
+  const content = `<h1>${countText(servers.length, 'server')}, ${readyText(servers)}</h1>
 <p class="lead">${leadOf(servers, version)}</p>
-</header>
-<main>
-${isOpen ? signedIn(access) : signIn(access)}
+${pauseNotice(page.paused)}
+${isOpen ? '' : signIn(access)}
 ${'waiting' in page ? waitingCalls(page.waiting) : ''}
 ${connect(page)}
 ${isOpen ? catalogue(page) : states(servers)}
-${documents(links)}
-</main>
-<footer>Gatehouse ${escape(version)}, a gateway for MCP servers. This page shows the state at the time it was loaded.</footer>`
-  return htmlPage({ title: 'Gatehouse', style, content, script })
+${documents(links)}`
+  return framedPage({
+    title: 'Gatehouse',
+    content: trusted(content),
+    path: '/',
+    reader: page.reader,
+    width: 'normal',
+    kind: 'front',
+    skipTo: 'servers',
+    script,
+  })
 }
 
-/** The logo: decorative, hidden from screen readers. */
-const mark =
-  '<svg aria-hidden="true" viewBox="0 0 24 24"><path d="M3 21V8l2-2V3h2v2h3V3h4v2h3V3h2v3l2 2v13h-6v-6a3 3 0 0 0-6 0v6z"/></svg>'
-
 /** The response headers of the page. */
-export const frontPageHeaders = {
-  ...pageHeaders(style, script),
-  vary: 'Authorization, Cookie',
+export const frontPageHeaders = frameHeaders({ content: trusted(''), script })
+
+function readyText(servers: readonly ServerRow[]): string {
+  const ready = servers.filter(({ state }) => state === 'ready').length
+  if (ready < servers.length) return `${ready} ready`
+  return ready === 1 ? 'ready' : 'all ready'
 }
 
 function leadOf(servers: readonly ServerRow[], version: string): string {
-  const ready = servers.filter(({ state }) => state === 'ready').length
   const known = servers.filter(({ panel }) => panel !== undefined)
   const tools = known.reduce((sum, { panel }) => sum + (panel?.tools.length ?? 0), 0)
-  return [
-    `${counted(servers.length, 'server')}, ${ready === servers.length ? (ready === 1 ? 'ready' : 'all ready') : `${ready} ready`}`,
-    ...(known.length > 0 ? [counted(tools, 'tool')] : []),
-    `version ${escape(version)}`,
-  ].join(' · ')
+  return [...(known.length > 0 ? [countText(tools, 'tool')] : []), `version ${escape(version)}`].join(' · ')
 }
 
-function signedIn({ person }: PageAccess): string {
-  if (person === undefined) return ''
-  return `<form method="post" action="sign-out"><p>Signed in as <bdi>${escape(person)}</bdi>.</p><button>Sign out</button></form>`
+function pauseNotice(paused: PauseNotice | undefined): string {
+  if (!paused) return ''
+  const { since, until, by, reason } = paused
+  const time = (at: string): string => `<time datetime="${at}">${at}</time>`
+  const end = until === undefined ? '' : `, until ${time(until)}`
+  const why = reason === undefined ? '.' : `: <bdi>${escape(reason)}</bdi>`
+  const person = by === undefined ? '' : ` Paused by <bdi>${escape(by)}</bdi>${why}`
+  return `<p class="notice" role="status">Writes are paused since ${time(since)}${end}. Calls that only read still work.${person}</p>`
 }
 
 function signIn({ problem, hasPasswords, issuers, signInUrl }: PageAccess): string {
@@ -341,7 +249,7 @@ function catalogue({ servers, query }: FrontPage): string {
   const isOpen = total <= MAX_OPEN_TOOLS
   const found = servers.map((row) => serverSection(row, { search, isSearching, isOpen }))
   const matching = found.reduce((sum, each) => sum + each.found, 0)
-  const count = isSearching ? `${matching} of ${counted(total, 'tool')} match` : counted(total, 'tool')
+  const count = isSearching ? `${matching} of ${countText(total, 'tool')} match` : countText(total, 'tool')
   return `<section aria-labelledby="servers"><h2 id="servers" tabindex="-1">Servers and their tools</h2>
 <form role="search" method="get"><div><label for="q">Find tools</label>
 <input id="q" name="q" type="search" maxlength="200" autocomplete="off" spellcheck="false" value="${escape(query)}"></div>
@@ -379,6 +287,8 @@ export interface Reader {
   /** Why authentication failed. */
   readonly problem?: string
   readonly query: string
+  /** The cookies of the request. */
+  readonly cookies?: string | undefined
 }
 
 type Env = { Bindings: HttpBindings }
@@ -402,7 +312,12 @@ export function addFrontPage(app: Hono<Env>, options: Options): void {
     const query = req.query('q') ?? ''
     const link = documentAt('/llms.txt', documents) && { link: '</llms.txt>; rel="llms-help"' }
     const sent = { ...frontPageHeaders, ...link }
-    if (!isProtected(auth)) return context.html(await page({ principal: anonymous, query }), 200, sent)
+    if (!isProtected(auth))
+      return context.html(
+        await page({ principal: anonymous, query, cookies: req.header('cookie') }),
+        200,
+        sent,
+      )
     const isEntering = req.query('sign-in') !== undefined || req.header('authorization') !== undefined
     if (!isEntering) {
       // The page shows the state of the gateway, so it is served even if the store is unavailable.
@@ -456,7 +371,7 @@ function waitingCalls(calls: readonly WaitingCall[] | undefined): string {
 <p>Called by <bdi>${escape(caller)}</bdi> ${duration(age)} ago; expires in ${duration(left)}.</p></li>`,
   )
   const others = calls.length - rows.length
-  const more = others > 0 ? `<p><a href="confirm">${counted(others, 'call')} more</a></p>` : ''
+  const more = others > 0 ? `<p><a href="confirm">${countText(others, 'call')} more</a></p>` : ''
   return section(`<ul>${rows.join('')}</ul>${more}`, ` (${calls.length})`)
 }
 
@@ -467,9 +382,9 @@ ${html}</section>`
 
 function duration(milliseconds: number): string {
   const seconds = Math.max(0, Math.floor(milliseconds / 1000))
-  if (seconds < 120) return counted(seconds, 'second')
+  if (seconds < 120) return countText(seconds, 'second')
   const minutes = Math.floor(seconds / 60)
-  return minutes < 120 ? counted(minutes, 'minute') : counted(Math.floor(minutes / 60), 'hour')
+  return minutes < 120 ? countText(minutes, 'minute') : countText(Math.floor(minutes / 60), 'hour')
 }
 
 /** One server on the page. */
@@ -522,15 +437,10 @@ function serverSection(row: ServerRow, { search, isSearching, isOpen }: RenderOp
   const open = isSearching ? found > 0 : isOpen
   const attributes = `${isOpen ? ' data-open' : ''}${open ? ' open' : ''}${isVisible ? '' : ' hidden'}`
   const html = `<details class="server" data-find="${escape(also)}"${attributes}>
-<summary><h3>${panel?.emoji === undefined ? '' : `<span aria-hidden="true">${escape(panel.emoji)}</span> `}${escape(name)}</h3>${stateMark(row)}${panel ? `<span class="about">${counted(own.length, 'tool')}</span>` : ''}${purposeOf(row)}</summary>
+<summary><h3>${panel?.emoji === undefined ? '' : `<span aria-hidden="true">${escape(panel.emoji)}</span> `}${escape(name)}</h3>${stateMark(row)}${panel ? `<span class="about">${countText(own.length, 'tool')}</span>` : ''}${purposeOf(row)}</summary>
 <div class="inside">${serverFacts(row)}${tools.length > 0 ? `<ul class="tools">${tools.join('')}</ul>` : ''}</div>
 </details>`
   return { html, isVisible, tools: own.length, found }
-}
-
-/** A count with its noun, such as `1 tool` or `2 tools`. */
-function counted(number: number, thing: string): string {
-  return `${number} ${thing}${number === 1 ? '' : 's'}`
 }
 
 /** The state of a server as one word. */

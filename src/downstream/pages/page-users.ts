@@ -4,7 +4,7 @@
  */
 import { createHmac, randomBytes, randomInt, timingSafeEqual } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
-import { type AuthSettings, isProtected } from '../../core/auth-settings.ts'
+import { type AuthSettings, isProtected, type PageRole } from '../../core/auth-settings.ts'
 import { GatewayError } from '../../core/error.ts'
 import { createFailureCounter } from '../../core/failure-counter.ts'
 import type { Principal } from '../../core/principal.ts'
@@ -12,8 +12,45 @@ import { cookieOf } from '../../core/web.ts'
 import { plainCode } from '../../records/approval-codes.ts'
 import type { Decision } from '../../records/approvals.ts'
 
-/** A page user of a page, and how the page user was identified. */
-export type PageUser = Pick<Decision, 'by' | 'via'>
+/** A page user, how the page user was identified, and what the page user may do. */
+export interface PageUser extends Pick<Decision, 'by' | 'via'> {
+  /** All of them: an operator is also a viewer and an approver. */
+  readonly roles: readonly PageRole[]
+}
+
+const everyRole: readonly PageRole[] = ['viewer', 'approver', 'operator']
+
+/** The scope that gives a role. */
+export const roleScopes: Readonly<Record<PageRole, string>> = {
+  viewer: 'gatehouse:view',
+  approver: 'gatehouse:approve',
+  operator: 'gatehouse:operate',
+}
+
+/** Whether a page user has one of these roles. */
+export function hasRole({ roles }: PageUser, ...wanted: readonly PageRole[]): boolean {
+  return wanted.some((role) => roles.includes(role))
+}
+
+/** @throws PERMISSION_DENIED with the missing scope, unless the page user has one of these roles */
+export function requireRole(user: PageUser, ...wanted: readonly PageRole[]): void {
+  if (hasRole(user, ...wanted)) return
+  const scopes = wanted.map((role) => roleScopes[role])
+  throw new GatewayError('PERMISSION_DENIED', `${user.by} lacks the scope ${scopes.join(' or ')}.`, {
+    suggestion: `Sign in with credentials that have the scope ${scopes[0]}, or set \`roles\` for this name in auth.basic of the configuration.`,
+    details: { required_scopes: scopes },
+  })
+}
+
+/** The roles that scopes give. Scopes of no role at all are those of a caller, who may approve as before there were roles. */
+function rolesOf(scopes: ReadonlySet<string> | undefined): readonly PageRole[] {
+  if (!scopes || scopes.has(roleScopes.operator)) return everyRole
+  const given = everyRole.filter((role) => scopes.has(roleScopes[role]))
+  return given.length > 0 ? given : ['approver']
+}
+
+/** The person at the terminal. */
+const operatorUser: PageUser = { by: 'operator', via: 'code', roles: everyRole }
 
 /** The prefix of principals that authenticate with a password (`auth.basic`). */
 const SERVICE = 'service:'
@@ -35,28 +72,35 @@ export async function pageUserOf(
   { auth, operator }: PageUserSources,
 ): Promise<PageUser | undefined> {
   if (isByCode(auth())) {
-    const isValid = operator.isValid(cookieOf(incoming.headers.cookie, operator.cookie))
-    return isValid ? { by: 'operator', via: 'code' } : undefined
+    return operatorOf(incoming.headers.cookie, operator)
   }
   const principal = await authenticate()
   const pageUser = pageUserNamed(principal, auth())
   if (pageUser) return pageUser
   const name = principal.id.slice(SERVICE.length)
-  throw new GatewayError('PERMISSION_DENIED', `${name} may not approve calls.`, {
-    suggestion: 'Set `approves_as` for this name in auth.basic of the configuration.',
+  throw new GatewayError('PERMISSION_DENIED', `${name} may not use the pages of the gateway.`, {
+    suggestion: 'Set `roles` or `approves_as` for this name in auth.basic of the configuration.',
   })
 }
 
-/** The page user for a principal; undefined for a name that may not approve calls. */
+/** The person at the terminal, by the cookies of a request. */
+export function operatorOf(cookies: string | undefined, operator: Operator): PageUser | undefined {
+  return operator.isValid(cookieOf(cookies, operator.cookie)) ? operatorUser : undefined
+}
+
+/** The page user for a principal; undefined for a name without a role. */
 export function pageUserNamed(
-  { id, isSignedIn }: Pick<Principal, 'id' | 'isSignedIn'>,
+  { id, isSignedIn, scopes }: Pick<Principal, 'id' | 'isSignedIn' | 'scopes'>,
   { users }: Pick<AuthSettings, 'users'>,
 ): PageUser | undefined {
   // Principals of tokens never have this prefix.
-  if (!id.startsWith(SERVICE)) return { by: id, via: isSignedIn ? 'sign_in' : 'token' }
+  if (!id.startsWith(SERVICE))
+    return { by: id, via: isSignedIn ? 'sign_in' : 'token', roles: rolesOf(scopes) }
   const name = id.slice(SERVICE.length)
-  const by = users.find((user) => user.name === name)?.approvesAs
-  return by === undefined ? undefined : { by, via: 'password' }
+  const user = users.find((each) => each.name === name)
+  if (!user || user.roles.length === 0) return undefined
+  const roles = user.roles.includes('operator') ? everyRole : user.roles
+  return { by: user.approvesAs ?? id, via: 'password', roles }
 }
 
 /** After this many wrong codes in a minute, from all page users together, further attempts are rejected. */

@@ -4,15 +4,10 @@ import type { Context, Hono } from 'hono'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import type { FindCookie, PageSignIn, SignInStep } from '../../core/audit-step.ts'
 import type { Log } from '../../core/log.ts'
-import {
-  cookieOf,
-  cookieText,
-  isFromHere,
-  escapeHtml as escape,
-  htmlPage,
-  pageHeaders,
-} from '../../core/web.ts'
+import { cookieOf, cookieText, isFromHere } from '../../core/web.ts'
 import type { Edge } from '../http/edge.ts'
+import { html, type Html } from './html.ts'
+import { framedPage, frameHeaders } from './shell.ts'
 
 // Sign-in to the gateway's own pages, and sign-out: `/sign-in`, `/sign-in/callback`, `/sign-out`. A person follows a
 // link, returns from the issuer with a code, and is redirected to the page where the sign-in started. Sign-out is a
@@ -37,13 +32,9 @@ export function addPageSignIn(app: Hono<Env>, { pageSignIn, edge, onSignedIn, lo
       const { code, message, httpStatus } = asGatewayError(error)
       log.warn('page_sign_in.failed', { code, reason: message })
       const again = pageSignIn.link('/')
-      const way = again === undefined ? '' : `\n<p><a href="${escape(again)}">Sign in again</a></p>`
+      const way = again !== undefined && html` <p><a href="${again}">Sign in again</a></p>`
       const status = statuses.find((each) => each === httpStatus) ?? 500
-      return context.html(
-        signInPage('Not signed in', `<p>${escape(message)}</p>${way}`),
-        status,
-        signInHeaders,
-      )
+      return signInPage(context, 'Not signed in', html`<p>${message}</p>${way}`, status)
     }
   }
   const sendTo = (context: Context<Env>, location: string): Response => {
@@ -121,8 +112,7 @@ export function addSignInPages(app: Hono<SignInEnv>, { signIns, log }: SignInOpt
     } catch (error) {
       const { code, message } = asGatewayError(error)
       log.warn('sign_in.failed', { code, reason: message })
-      const text = `<p>${escape(message)} Go back and try again.</p>`
-      return context.html(signInPage('Not signed in', text), 400, signInHeaders)
+      return signInPage(context, 'Not signed in', html`<p>${message} Go back and try again.</p>`, 400)
     }
   }
 
@@ -131,9 +121,12 @@ export function addSignInPages(app: Hono<SignInEnv>, { signIns, log }: SignInOpt
     guarded(context, async () => {
       const { upstream, principal, url, cookie } = await signIns.start(context.req.param('id'))
       context.header('set-cookie', wayCookie(cookie, signIns.site()?.redirectUri))
-      const text = `<p>The account you sign in to will be used by <strong>${escape(principal)}</strong>. Continue only if that is you and you have just requested it.</p>
-<p><a rel="noreferrer" href="${escape(url)}">Sign in at ${escape(new URL(url).host)}</a></p>`
-      return context.html(signInPage(`Sign in to ${upstream}`, text), 200, signInHeaders)
+      const text = html`<p>
+          The account you sign in to will be used by <strong>${principal}</strong>. Continue only if that is
+          you and you have just requested it.
+        </p>
+        <p><a rel="noreferrer" href="${url}">Sign in at ${new URL(url).host}</a></p>`
+      return signInPage(context, `Sign in to ${upstream}`, text, 200)
     }),
   )
   app.get('/oauth/callback', (context) =>
@@ -142,8 +135,8 @@ export function addSignInPages(app: Hono<SignInEnv>, { signIns, log }: SignInOpt
       const cookies = context.req.header('cookie')
       const upstream = await signIns.finish(searchParams, (name) => cookieOf(cookies, name))
       log.info('sign_in.done', { upstream })
-      const text = `<p>You are signed in to ${escape(upstream)}. You can close this page.</p>`
-      return context.html(signInPage('Signed in', text), 200, signInHeaders)
+      const text = html`<p>You are signed in to ${upstream}. You can close this page.</p>`
+      return signInPage(context, 'Signed in', text, 200)
     }),
   )
   app.get('/oauth/client.json', (context) => {
@@ -158,15 +151,16 @@ function wayCookie(cookie: Start['cookie'], redirectUri: string | undefined): st
   return cookieText({ ...cookie, path: pathname, lifetime: 600, isSecure: protocol === 'https:' })
 }
 
-const style = `
-:root { color-scheme: light dark }
-body { font: 1rem/1.5 system-ui, sans-serif; max-width: 30rem; margin: 4rem auto; padding: 0 1rem }
-`
-/** The response headers of such a page. */
-const signInHeaders = { ...pageHeaders(style), 'referrer-policy': 'no-referrer' }
+/** Such pages are open for everybody: nothing of the console is in their frame. */
+const nobody = { places: [] }
 
-/** A page with one heading; `text` is HTML. */
-function signInPage(title: string, text: string): string {
-  const content = `<h1>${escape(title)}</h1>\n${text}`
-  return htmlPage({ title: `${title} · Gatehouse`, style, content: `<main>\n${content}\n</main>` })
+/** Responds with a page that has one heading. */
+function signInPage(
+  context: Context<Env>,
+  title: string,
+  text: Html,
+  status: 200 | (typeof statuses)[number] | 500,
+): Response | Promise<Response> {
+  const page = { title, content: html`<h1>${title}</h1>\n${text}`, path: context.req.path, reader: nobody }
+  return context.html(framedPage(page), status, { ...frameHeaders(page), 'referrer-policy': 'no-referrer' })
 }

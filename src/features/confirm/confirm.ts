@@ -12,6 +12,7 @@ import {
   type Outcome,
   listedTool,
 } from '../../core/call.ts'
+import { beforeSendSlot } from '../../core/exchange.ts'
 import { HeldMemory } from '../../core/holdings.ts'
 import { Payload } from '../../core/payload.ts'
 import { type UpstreamSettings, isStoreShared } from '../../core/settings.ts'
@@ -495,6 +496,8 @@ async function awaitApproval(
   const later = await waiting.wait(call, { approval: approval.id, timeout, message })
   // Whatever was decided meanwhile is for a call whose client is there.
   if (!later) return requireConfirmation(draft, subject, context, { requested })
+  // A call that must not be sent now uses no approval up.
+  beforeSendSlot.of(later)?.(later)
   const decided = resolveApproval(await approvals.use(draft), later)
   if (decided) return { ...decided, call: later }
   return requireConfirmation(draft, subject, context, { isWaiting: timeout > 0 })

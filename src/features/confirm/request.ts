@@ -2,7 +2,7 @@
  * What a person is asked to confirm: the call, its digest, its risk, and the message. Values are shortened and secrets
  * masked.
  */
-import type { Call } from '../../core/call.ts'
+import { type Call, clientName } from '../../core/call.ts'
 import { rememberedSlot, intentSlot } from '../../core/tool-call.ts'
 import type { Descriptor, Risk } from '../../core/descriptor.ts'
 import { canonicalHash, exactHash } from '../../core/json/canonical-hash.ts'
@@ -190,9 +190,11 @@ export function approvalRequestOf(
 ): ApprovalRequest {
   const { id, isEverybody } = call.principal
   const secrets = secretNames(entry.definition.inputSchema)
+  const client = clientName(call.client)
   return {
     kind,
     caller: id,
+    ...(client !== undefined && { client }),
     ...(isEverybody && { isEverybody }),
     upstream: entry.upstream,
     tool: entry.name,

@@ -18,6 +18,7 @@ import {
   type CostForecast,
   type DryRun,
   type KeyForecast,
+  type PauseForecast,
   type StepForecast,
   type UndoForecast,
 } from '../../core/dry-run.ts'
@@ -198,8 +199,8 @@ interface Report extends Fields {
 function reportOf(call: Call, dryRun: DryRun, deps: Deps): Report {
   const { target } = call
   const remembered = rememberedSlot.of(call)
-  const { idempotency, transaction, cost, confirmation, undo, scopes } = dryRun
-  const isRun = idempotency === undefined || idempotency.outcome === 'would_run'
+  const { idempotency, paused, transaction, cost, confirmation, undo, scopes } = dryRun
+  const isRun = !paused && (idempotency === undefined || idempotency.outcome === 'would_run')
   return {
     dry_run: true,
     ...(dryRun.by === 'sandbox' && { sandbox: true }),
@@ -214,6 +215,7 @@ function reportOf(call: Call, dryRun: DryRun, deps: Deps): Report {
     confirmation: confirmationView(confirmation),
     ...(cost && { cost: costView(cost) }),
     ...(undo && { undo }),
+    ...(paused && { writes_paused: pauseView(paused) }),
     idempotency: idempotency ? keyView(idempotency) : { outcome: 'no_key' },
     ...(transaction && { transaction: stepView(transaction) }),
   }
@@ -239,6 +241,10 @@ function keyView({ outcome, key, since }: KeyForecast): Fields {
     ...(key !== undefined && { key }),
     ...(since !== undefined && { original_timestamp: isoTime(since) }),
   }
+}
+
+function pauseView({ since, until }: PauseForecast): Fields {
+  return { since: isoTime(since), ...(until !== undefined && { until: isoTime(until) }) }
 }
 
 function stepView({ id, step, kind }: StepForecast): Fields {
@@ -276,11 +282,11 @@ function confirmationView(forecast: ConfirmationForecast | undefined): Fields {
 // The report as text, for models and people.
 
 function textOf({ would_call: { server, tool }, ...report }: Report, dryRun: DryRun): string {
-  const { scopes, confirmation, cost, undo, idempotency, transaction, by } = dryRun
+  const { scopes, confirmation, cost, undo, idempotency, paused, transaction, by } = dryRun
   const where = server === undefined ? tool : `${tool} on ${server}`
   const why = by === 'sandbox' ? `${server} is a sandbox, so nothing was done.` : 'Nothing was done.'
   const lines = [
-    `Dry run. ${why} The call ${keyWords[idempotency?.outcome ?? 'would_run']} (${where}).`,
+    `Dry run. ${why} The call ${paused ? pauseText(paused) : keyWords[idempotency?.outcome ?? 'would_run']} (${where}).`,
     `Arguments: ${shortened(JSON.stringify(report.arguments) ?? 'not shown, because they are long', MAX_TEXT_LENGTH)}`,
     ...(scopes && scopes.length > 0 ? [`Scopes: ${scopes.join(' ')}`] : []),
     `Confirmation: ${confirmationText(confirmation)}`,
@@ -298,6 +304,11 @@ const keyWords = {
   would_wait: 'would wait for the same call, which runs now',
   would_verify: 'would first find out whether an earlier one took effect',
 } as const satisfies Record<KeyForecast['outcome'], string>
+
+function pauseText({ since, until }: PauseForecast): string {
+  const end = until === undefined ? '' : ` until ${isoTime(until)}`
+  return `would be refused, because writes are paused since ${isoTime(since)}${end}`
+}
 
 function confirmationText(forecast: ConfirmationForecast | undefined): string {
   if (!forecast?.isRequired) return 'not required'

@@ -95,9 +95,9 @@ function structuredOf({ fields: { _meta: meta, error, structuredContent } }: Pay
   return places.filter(isObject).find(({ category }) => isCategory(category))
 }
 
-/** Whether a structured error says that a person has to confirm first. */
+/** Whether a structured error, such as that of a gateway behind this one, says that the call was not made yet. */
 function isRefusal({ code }: Record<string, unknown>): boolean {
-  return typeof code === 'string' && code.startsWith('CONFIRMATION_')
+  return typeof code === 'string' && (code.startsWith('CONFIRMATION_') || code === 'WRITES_PAUSED')
 }
 
 function diagnose(text: string, rpc: number | undefined, rules: readonly Rule[]): GatewayError {

@@ -6,7 +6,7 @@ import { isoTime } from '../../core/time/waiting.ts'
 import { objectSchema } from '../builtin-tool.ts'
 import { hash, createHash, timingSafeEqual } from 'node:crypto'
 import { world } from '../../core/world.ts'
-import type { Call, Handler } from '../../core/call.ts'
+import { type Call, clientName, type Handler } from '../../core/call.ts'
 import { type Extra, GatewayError } from '../../core/error.ts'
 import { canonical, isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
@@ -235,7 +235,8 @@ function createApprovalCheck(
   }
 }
 
-function draftOf(scopes: readonly string[], { principal, params }: Call): ApprovalRequest {
+function draftOf(scopes: readonly string[], { principal, params, client: caller }: Call): ApprovalRequest {
+  const client = clientName(caller)
   const { id, isEverybody } = principal
   const { justification } = params.fields
   const stated = typeof justification === 'string' ? { justification: justification.slice(0, 500) } : {}
@@ -245,6 +246,7 @@ function draftOf(scopes: readonly string[], { principal, params }: Call): Approv
   return {
     kind: 'page',
     caller: id,
+    ...(client !== undefined && { client }),
     ...(isEverybody && { isEverybody }),
     upstream: 'gatehouse',
     tool: 'negotiate_scopes',

@@ -9,7 +9,14 @@
 import { onSentSlot } from '../../core/exchange.ts'
 import { retainSlot, detachedSlot, acceptsTaskSlot, awaitsApprovalSlot } from '../../core/slot.ts'
 import { type Timer, world } from '../../core/world.ts'
-import { type Call, type Handler, isOpen, type Outcome, withPresentCaller } from '../../core/call.ts'
+import {
+  type Call,
+  type Handler,
+  isOpen,
+  type Outcome,
+  SERVER_TASK_KEY,
+  withPresentCaller,
+} from '../../core/call.ts'
 import { usesReferencesSlot } from '../../core/used-reference.ts'
 import { GatewayError, VERIFY_EFFECT } from '../../core/error.ts'
 import { isGatewayRefusal } from '../../core/failure.ts'
@@ -219,7 +226,7 @@ export class OperationEngine {
 
   /** Makes a call; retries one that continues earlier work while the server or the store is unavailable. */
   async #attempt({ call }: RunningCall, next: Handler, current: Call): Promise<Outcome> {
-    const isFollowing = current.requestState.upstream_task !== undefined
+    const isFollowing = current.requestState[SERVER_TASK_KEY] !== undefined
     for (let attempt = 1; ; attempt++) {
       try {
         return await next(current)

@@ -7,7 +7,7 @@
  */
 import { type Timer, world } from '../../core/world.ts'
 import { repeatedCall } from '../own-calls.ts'
-import type { Call } from '../../core/call.ts'
+import { type Call, SERVER_TASK_KEY } from '../../core/call.ts'
 import { background } from '../../core/log.ts'
 import { hasExtension, hasIdempotencyKey, TRANSACTION_ID } from '../../protocol/meta-keys.ts'
 import { Approvals } from '../../records/approvals.ts'
@@ -148,7 +148,7 @@ export class Recovery {
    */
   #isRepeatable({ request, upstream }: OperationRecord): boolean {
     if (!request) return false
-    if (request.requestState.upstream_task !== undefined) return true
+    if (request.requestState[SERVER_TASK_KEY] !== undefined) return true
     if (!this.#deps.features.isOn('idempotency', upstream)) return false
     const call = { meta: request.meta, params: request.params } as const
     return !hasExtension(call, TRANSACTION_ID)
@@ -158,7 +158,7 @@ export class Recovery {
     const { request, principal, upstream, tool, startedAt, taskTtl } = record
     if (!request) throw new TypeError('an operation without its request cannot be taken up')
     const { params, meta, client, requestState } = request
-    const isKeyed = hasIdempotencyKey({ meta, params }) || requestState.upstream_task !== undefined
+    const isKeyed = hasIdempotencyKey({ meta, params }) || requestState[SERVER_TASK_KEY] !== undefined
     return repeatedCall({
       requestId: record.requestId,
       params,

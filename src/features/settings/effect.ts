@@ -42,6 +42,13 @@ export const idempotencySchema = defineSettings({
 /** The settings of idempotency keys. Times are milliseconds, sizes bytes. */
 export type IdempotencySettings = SettingsIn<typeof idempotencySchema>
 
+/** The settings of pauses, and where they are. */
+export const pauseWritesSchema = defineSettings({
+  name: 'pause_writes',
+  description:
+    'Whether `gatehouse pause` stops the calls of all servers, or of this one, that may change something. See [Pausing writes](operating.md#pausing-writes).',
+})
+
 /** The settings of lost contexts, and where they are. */
 export const contextSchema = defineSettings({
   name: 'context',

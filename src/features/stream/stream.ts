@@ -2,6 +2,7 @@
  * The feature `stream`: collects the pages of tools that return their results in pages. Only tools that read, with an
  * argument that selects a page, are collected, and only on request or where the configuration says so.
  */
+import { countText } from '../../core/text/words.ts'
 import { deadlineSlot, detachedSlot, acceptsTaskSlot } from '../../core/slot.ts'
 import type { Call, Handler, Outcome, Notification } from '../../core/call.ts'
 import { isPageSlot } from '../../core/spool.ts'
@@ -573,20 +574,16 @@ interface Amount {
 
 /** An amount in words. */
 function amountText({ pages, items }: Amount): string {
-  return `${counted(pages, 'page')}, ${counted(items, 'item')}`
+  return `${countText(pages, 'page')}, ${countText(items, 'item')}`
 }
 
 /** What a model reads of a collection that is not complete. */
 function stopNotice({ by, next, error }: Stop, { pages, items }: Amount): string {
-  const collected = `${counted(pages, 'page')} with ${counted(items, 'item')}`
+  const collected = `${countText(pages, 'page')} with ${countText(items, 'item')}`
   const why = words[by].replace('{page}', String(pages + 1))
   const message = typeof error?.message === 'string' ? `: ${error.message.replace(/[.\s]+$/, '')}` : ''
   const rest = next ? ` The rest begins with ${next.argument}=${shortened(next.value)}.` : ''
   return `[Collected by the gateway: ${collected}. This is not all: ${why}${message}.${rest}]`
-}
-
-function counted(count: number, noun: string): string {
-  return `${count} ${noun}${count === 1 ? '' : 's'}`
 }
 
 /** How long a cursor may be in a text, in characters. */

@@ -349,7 +349,7 @@ const successfulEnd: StepEnd = { status: 'ok' }
 async function failed(error: GatewayError, call: Call, running: Running): Promise<never> {
   const { id, key, step, service } = running
   const action = await actionOf(running)
-  if (!action && notExecutedCodes.has(error.code)) {
+  if ((!action && notExecutedCodes.has(error.code)) || isHeldBack(error)) {
     await durable(service.repository.change(key, stepRemoved(step.id, world.now())), running)
     throw error
   }
@@ -357,6 +357,11 @@ async function failed(error: GatewayError, call: Call, running: Running): Promis
   const { status } = await finishStep(end, call, running)
   const details = { transaction_id: id, step_id: step.id, transaction_status: status }
   throw error.with({ details: { ...error.extra.details, ...details } })
+}
+
+/** Whether the gateway held a call back right before it was sent: it is no step, and its transaction goes on. */
+function isHeldBack({ code, extra }: GatewayError): boolean {
+  return code === 'WRITES_PAUSED' && extra.isUnsent === true
 }
 
 /** If its server already started, the step waits for the input responses; otherwise it starts again with them. */

@@ -3,14 +3,14 @@ import { createHmac, hash } from 'node:crypto'
 import { type Timer, world } from '../../core/world.ts'
 import { maskedArguments, secretNames } from '../../core/masked-arguments.ts'
 import { serverArguments } from '../../core/tool-call.ts'
-import type { Call, Target } from '../../core/call.ts'
+import { type Call, clientName, type Target } from '../../core/call.ts'
 import type { ApprovalStep, OrderStep, Refusal, SignInStep } from '../../core/audit-step.ts'
 import { messageOf } from '../../core/error.ts'
 import { isoTime } from '../../core/time/waiting.ts'
 import { exactly } from '../../core/json/json.ts'
 import type { Log } from '../../core/log.ts'
 import type { AuditSettings } from '../../core/settings.ts'
-import { clientName, self } from '../../core/identity.ts'
+import { self } from '../../core/identity.ts'
 import { DRY_RUN } from '../../protocol/meta-keys.ts'
 import { isVendorRequest } from '../../protocol/methods.ts'
 import { Anchor, type Anchors } from './anchor.ts'
@@ -107,7 +107,7 @@ export class Audit {
       event: 'call',
       request_id: requestId,
       principal: principal.id,
-      client: clientName(client.info),
+      client: clientName(client),
       upstream: target.upstream,
       method,
       ...(subject !== undefined && { [subject]: displayName(method, target.name) }),
@@ -173,15 +173,17 @@ export class Audit {
     return this.#file.path
   }
 
-  /** Records an action of an operator on the command line. */
-  ordered({ order, by, caller, eventId, ...target }: OrderStep): void {
+  /** Records an action of an operator. */
+  ordered({ order, by, via = 'command_line', caller, eventId, until, ...target }: OrderStep): void {
     const at = now()
     this.#add(() => ({
       ...at,
       event: 'order',
       order,
       principal: by,
-      via: 'command_line',
+      via,
+      reason: target.reason,
+      until: until === undefined ? undefined : isoTime(until),
       force: target.force,
       transaction: target.transaction,
       operation: target.operation,
@@ -191,7 +193,9 @@ export class Audit {
       event_id: eventId,
       person: target.person,
       records: target.records,
+      upstream: target.upstream,
       caller,
+      code: target.code,
     }))
   }
 

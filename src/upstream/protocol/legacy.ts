@@ -7,7 +7,7 @@ import type { Call, Notification, Outcome, InputRequest } from '../../core/call.
 import type { ServerContext } from '../../core/slot.ts'
 import { spoolSlot } from '../../core/spool.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
-import { type Exchange, type ExchangeMeter, onSentSlot } from '../../core/exchange.ts'
+import { beforeSendSlot, type Exchange, type ExchangeMeter, onSentSlot } from '../../core/exchange.ts'
 import { self } from '../../core/identity.ts'
 import { isObject } from '../../core/json/json.ts'
 import { background, type Log } from '../../core/log.ts'
@@ -242,12 +242,13 @@ export class LegacyConnection implements UpstreamConnection {
   async #request(active: ActiveCall, name: string, make: (id: number) => Payload): Promise<Payload> {
     const { signal, progress } = active.working
     const { call } = active.working
+    const isCall = name === call.method
     const params = (id: number): Payload => {
+      if (isCall) beforeSendSlot.of(call)?.(call)
       this.#correlator.begin(id, active)
       onSentSlot.of(call)?.({ id, revision: this.#revision.name, session: this.#transport?.session })
       return make(id)
     }
-    const isCall = name === call.method
     const spool = isCall ? spoolOf(call) : undefined
     const named = isCall ? call.target.name : undefined
     const options = { signal, onProgress: progress, headers: callHeaders(call), spool, name: named }

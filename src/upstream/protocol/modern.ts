@@ -5,7 +5,7 @@ import { connectionClosed } from '../failures.ts'
 import type { UpstreamCall } from '../suspended-calls.ts'
 import type { Call, Client, Notification, Outcome, InputRequest } from '../../core/call.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
-import { type ExchangeMeter, onSentSlot } from '../../core/exchange.ts'
+import { beforeSendSlot, type ExchangeMeter, onSentSlot } from '../../core/exchange.ts'
 import { isObject } from '../../core/json/json.ts'
 import { background, type Log } from '../../core/log.ts'
 import { Payload } from '../../core/payload.ts'
@@ -171,7 +171,8 @@ export class ModernConnection implements UpstreamConnection {
         meta,
         target,
         requestState: {},
-        slots: acceptsTaskSlot.put(true, call.slots),
+        // What is about a call that was sent is no call of its own.
+        slots: beforeSendSlot.put(undefined, acceptsTaskSlot.put(true, call.slots)),
         ...(name === 'tasks/update' && inputResponses && { inputResponses }),
       })
     }
@@ -195,6 +196,7 @@ export class ModernConnection implements UpstreamConnection {
     const headers = made instanceof Promise ? await made : made
     let id = 0
     const params = (given: number): Payload => {
+      beforeSendSlot.of(call)?.(call)
       id = given
       this.#active.set(id, { id, working })
       onSentSlot.of(call)?.({ id, revision: this.#options.revision })

@@ -5,7 +5,7 @@
 import { acceptsTaskSlot } from '../../core/slot.ts'
 import { tasksExtension } from '../../core/revisions.ts'
 import { world } from '../../core/world.ts'
-import type { Call, Outcome, RequestState, Task } from '../../core/call.ts'
+import { type Call, type Outcome, type RequestState, SERVER_TASK_KEY, type Task } from '../../core/call.ts'
 import { GatewayError, VERIFY_EFFECT } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
@@ -14,35 +14,32 @@ import { metaKeys } from '../../protocol/meta-keys.ts'
 import { readAcceptance, readTask } from '../../protocol/tasks.ts'
 import type { ListedTool } from '../../protocol/found-tool.ts'
 
-/** The key of a server's task in a call's state. Persisted with operations. */
-const TASK_STATE_KEY = 'upstream_task'
-
 /** How often a server is asked for the status of a task: at most, and where the server does not say, in milliseconds. */
 const MIN_POLL_INTERVAL_MS = 250
 const POLL_INTERVAL_MS = 1000
 
 /** The task of the server that a call continues; undefined where the call is new. */
 export function continuedTask({ requestState }: Call): string | undefined {
-  const state = requestState[TASK_STATE_KEY]
+  const state = requestState[SERVER_TASK_KEY]
   return isObject(state) && typeof state.id === 'string' ? state.id : undefined
 }
 
 /** What continues a task, in the state of its call. */
 export function taskState({ id, pollInterval }: Pick<Task, 'id' | 'pollInterval'>): RequestState {
-  return { [TASK_STATE_KEY]: { id, ...(pollInterval !== undefined && { pollInterval }) } }
+  return { [SERVER_TASK_KEY]: { id, ...(pollInterval !== undefined && { pollInterval }) } }
 }
 
 /** How often the server of a continued task may be asked for its status, in milliseconds. */
 function continuedInterval({ requestState }: Call): number {
-  const state = requestState[TASK_STATE_KEY]
+  const state = requestState[SERVER_TASK_KEY]
   const interval = isObject(state) ? state.pollInterval : undefined
   return typeof interval === 'number' ? interval : MIN_POLL_INTERVAL_MS
 }
 
 /** The task of a call in its state, for outcomes that come before its end. */
 export function keptTaskState({ requestState }: Call): RequestState {
-  const state = requestState[TASK_STATE_KEY]
-  return state === undefined ? {} : { [TASK_STATE_KEY]: state }
+  const state = requestState[SERVER_TASK_KEY]
+  return state === undefined ? {} : { [SERVER_TASK_KEY]: state }
 }
 
 /** Requests about one call to its server. */

@@ -126,7 +126,9 @@ describe('in a browser', needsChromium, () => {
     await page.getByRole('link', { name: 'Next pending call' }).click()
     expect(page.url()).toBe(two)
     await page.getByRole('link', { name: 'All pending calls' }).click()
-    expect(await page.getByRole('listitem').innerText()).toMatch(/Called by anonymous, waiting for less than/)
+    expect(await page.getByRole('listitem').innerText()).toMatch(
+      /Called by anonymous with .+, by its own account, waiting for less than/,
+    )
     await page.getByRole('link', { name: 'wipe on disks' }).click()
     expect(page.url()).toBe(two)
   })
@@ -299,17 +301,17 @@ describe('in a browser', needsChromium, () => {
     const config = { listen: { public_url: publicUrl } }
     const approving = await approvingGateway({ config, args: ['--port', String(port)] })
     const { call, gateway } = approving
-    expect(gateway.stdout()).toContain(`To approve calls at ${publicUrl}confirm, enter the code`)
+    expect(gateway.stdout()).toContain(`to approve calls at ${publicUrl}confirm, enter the code`)
     const url = pageOf(await call({ disk: 'a' }))
     expect(url).toMatch(new RegExp(`^${publicUrl}confirm/\\w+$`))
     const page = await opened(approving, `${publicUrl}confirm`)
     expect(await title(page)).toBe('Calls that wait for approval')
-    await page.getByRole('link').click()
+    await page.getByRole('main').getByRole('link').click()
     expect(page.url()).toBe(url)
     await press(page, 'Approve')
     expect(await title(page)).toBe('Approved')
     const [cookie] = await page.context().cookies(url)
-    expect(cookie).toMatchObject({ path: '/tools/confirm', httpOnly: true, sameSite: 'Strict' })
+    expect(cookie).toMatchObject({ path: '/tools/', httpOnly: true, sameSite: 'Strict' })
     expect(textIn(await call({ disk: 'a' }))).toBe('wiped')
   })
 

@@ -219,8 +219,9 @@ describe('the page of an approval', () => {
     expect(gateway.stderr()).not.toContain(code)
   })
 
-  test('no terminal code is printed if no call requires confirmation', async () => {
+  test('if no call requires confirmation, the terminal code is for the console alone', async () => {
     const { gateway } = await approvingGateway({ config: { features: { confirm: false } } })
-    expect(gateway.stdout()).not.toContain('/confirm, enter the code')
+    expect(gateway.stdout()).toContain('To open it, enter the code')
+    expect(gateway.stdout()).not.toContain('/confirm')
   })
 })

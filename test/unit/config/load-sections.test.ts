@@ -56,7 +56,7 @@ upstreams: { One: { url: "\${URL}", token: "\${TOKEN}" }, two: 5 }
 `
     expect(loadStored(text, options)).toEqual({
       store: { kind: 'memory' },
-      observe: { metrics: true },
+      observe: { metrics: true, calls: expect.any(Object) as object },
       servers: ['One', 'two'],
       secrets: [expect.any(Secret)],
       mayScriptsApprove: false,

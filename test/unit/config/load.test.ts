@@ -116,7 +116,7 @@ describe('the smallest configuration', () => {
         scopeMap: {},
         session: { maxTtl: 28_800_000, idle: 1_800_000 },
       },
-      observe: { metrics: true },
+      observe: { metrics: true, calls: expect.any(Object) as object },
       listen: {
         host: '127.0.0.1',
         port: 8900,

@@ -11,8 +11,23 @@ function load(config: Readonly<Record<string, unknown>>): ObserveSettings {
 }
 
 describe('observe settings', () => {
-  it('only metrics are on by default', () => {
-    expect(load({})).toEqual({ metrics: true })
+  it('only metrics and the log of calls, without arguments and results, are on by default', () => {
+    const { calls, ...others } = load({})
+    expect(others).toEqual({ metrics: true })
+    expect(calls).toMatchObject({ keep: 'metadata', ttl: 7 * 86_400_000, maxCalls: 100_000 })
+  })
+
+  it('the log of calls has the same defaults if only one of its settings is written', () => {
+    expect(load({ observe: { calls: { keep: 'results' } } }).calls).toEqual({
+      ...load({}).calls,
+      keep: 'results',
+    })
+  })
+
+  it('no calls are logged with `calls: off`, nor where all features are off', () => {
+    expect(load({ observe: { calls: false } })).not.toHaveProperty('calls')
+    expect(load({ features: 'none' })).not.toHaveProperty('calls')
+    expect(load({ features: 'none', observe: { calls: true } })).toHaveProperty('calls')
   })
 
   it('spans are sent to the default path of a collector, with secret headers', () => {

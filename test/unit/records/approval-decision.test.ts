@@ -19,6 +19,7 @@ const listed: Auth = { ...none, tokens: [{ id: 'robot', hash: new Secret('x') }]
 const user = (approvesAs?: string): AuthSettings['users'][number] => ({
   name: 'anna',
   passwordHash: new Secret('x'),
+  roles: approvesAs === undefined ? [] : ['approver'],
   ...(approvesAs !== undefined && { approvesAs }),
 })
 

@@ -76,6 +76,8 @@ describe('what the store has of a person', () => {
     const approval = { caller: 'user:ben', arguments: { id: 1 }, decisions: by, status: 'used' }
     const changed = JSON.parse(fate('approval/1', approval)?.text ?? '') as object
     expect(changed).toEqual({ ...approval, decisions: [by[0], { ...by[1], by: '(forgotten)' }] })
+    const pause = { version: 1, by: anna, since: 1 }
+    expect(JSON.parse(fate('pause:writes', pause)?.text ?? '')).toEqual({ ...pause, by: '(forgotten)' })
     const kept = fate('approval:kept:1', {
       owner: other,
       grant: { by: ['user:carl', anna], via: ['token', 'token'] },

@@ -4,6 +4,7 @@ import { Readable } from 'node:stream'
 import { describe, expect, it } from 'vitest'
 import { Bodies } from '../../../../src/downstream/http/body.ts'
 import { addConfirmPages } from '../../../../src/downstream/pages/approvals.ts'
+import { PageEntry } from '../../../../src/downstream/pages/page-entry.ts'
 import { createOperator } from '../../../../src/downstream/pages/page-users.ts'
 import { loadSettings } from '../../../../src/config/load.ts'
 import type { ApprovalStep } from '../../../../src/core/audit-step.ts'
@@ -74,15 +75,21 @@ function site(config: Json = byPassword): Site {
     if (scheme === 'Bearer') return { id: `token:${name}` }
     throw new GatewayError('AUTHENTICATION_REQUIRED', 'Authentication is required.')
   }
-  addConfirmPages(app, enter, {
+  const entry = new PageEntry(enter, {
     store: () => store,
     settings: () => settings,
     operator,
     bodies: new Bodies(),
     signInLink,
+    places: [],
+    needs: async () => undefined,
+    log: silentLog,
+    now: () => now,
+  })
+  addConfirmPages(app, entry, {
+    store: () => store,
     onDecided: (step) => void steps.push(step),
     inputSchema: async () => undefined,
-    log: silentLog,
     now: () => now,
   })
   const request = async (
@@ -128,6 +135,17 @@ async function tokenOn(page: Response): Promise<string> {
 }
 
 describe('the approval page', () => {
+  it('the page and the list name the client of the call, as far as it is known', async () => {
+    const { ask, get } = site()
+    const told = await ask({ client: 'claude-code 2.1' })
+    const untold = await ask({ digest: 'sha256:2' })
+    const page = async (path: string): Promise<string> => (await get(path, anna)).text()
+    const words = 'with <bdi>claude-code 2.1</bdi>, by its own account'
+    expect(await page(`/confirm/${told}`)).toContain(words)
+    expect((await page('/confirm')).split(words)).toHaveLength(2)
+    expect(await page(`/confirm/${untold}`)).not.toContain('by its own account')
+  })
+
   it('the page shows the call, its caller, its risk and all of its arguments', async () => {
     const { ask, get } = site()
     const id = await ask({ arguments: { path: '/srv/a', text: 'x'.repeat(100_000) } })
@@ -374,7 +392,7 @@ describe('the code from the terminal', () => {
     expect(entered.headers.get('location')).toBe(id)
     const cookie = entered.headers.get('set-cookie') ?? ''
     expect(cookie).toMatch(
-      /^gatehouse-confirm-\w+=[\w.-]+; Path=\/confirm; Max-Age=43200; HttpOnly; SameSite=Strict$/,
+      /^gatehouse-confirm-\w+=[\w.-]+; Path=\/; Max-Age=43200; HttpOnly; SameSite=Strict$/,
     )
     const headers = { cookie: `other=1; ${cookie.split(';', 1)[0]}` }
     const token = await tokenOn(await get(`/confirm/${id}`, headers))
@@ -385,7 +403,7 @@ describe('the code from the terminal', () => {
   it('the cookie is restricted to the path and scheme of the public URL', async () => {
     const { post, operator } = site({ ...byCode, listen: { public_url: 'https://people.test/at/' } })
     const entered = await post('/confirm', { code: operator.code })
-    expect(entered.headers.get('set-cookie')).toContain('; Path=/at/confirm; ')
+    expect(entered.headers.get('set-cookie')).toContain('; Path=/at/; ')
     expect(entered.headers.get('set-cookie')).toMatch(/; Secure$/)
     expect(entered.headers.get('location')).toBe('confirm')
   })
@@ -479,7 +497,7 @@ describe('basic credentials for other paths', () => {
     const id = await ask()
     const page = await get(`/confirm/${id}`, scraper)
     expect(page.status).toBe(403)
-    expect(await page.text()).toContain('scraper may not approve calls.')
+    expect(await page.text()).toContain('scraper may not use the pages of the gateway.')
     expect(await status(id)).toBe('pending')
   })
 })
@@ -493,15 +511,21 @@ describe('a failing store', () => {
     })
     const store = new MemoryStore()
     store.get = () => Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'The store cannot be reached.'))
-    addConfirmPages(broken, async () => ({ id: 'service:anna' }), {
+    const entry = new PageEntry(async () => ({ id: 'service:anna' }), {
       store: () => store,
       settings: () => settings,
       operator: createOperator(Date.now),
       bodies: new Bodies(),
       signInLink: () => undefined,
+      places: [],
+      needs: async () => undefined,
+      log: silentLog,
+      now: Date.now,
+    })
+    addConfirmPages(broken, entry, {
+      store: () => store,
       onDecided: () => expect.unreachable(),
       inputSchema: async () => undefined,
-      log: silentLog,
       now: Date.now,
     })
     const page = await broken.request('/confirm/a', {}, { incoming: { headers: {} } })

@@ -39,6 +39,7 @@ function page(given: Partial<FrontPage> = {}): string {
     servers: [row([tool('read_file', 'Reads a file.'), tool('delete_file', 'Deletes a file.')])],
     links: [],
     query: '',
+    reader: { places: [] },
     ...given,
   })
 }

@@ -1,10 +1,10 @@
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { valueText } from '../../../../src/records/approvals.ts'
-import { displayJson, displayText } from '../../../../src/downstream/pages/approval-page.ts'
+import { displayJson, displayText } from '../../../../src/downstream/pages/html.ts'
 
 it('hidden characters are named', () => {
-  expect(displayText('pay\u202e <b>')).toBe('pay<mark>U+202E</mark> &#60;b&#62;')
+  expect(String(displayText('pay\u202e <b>'))).toBe('pay<mark>U+202E</mark> &#60;b&#62;')
 })
 
 it('JSON is displayed without loss', () => {
@@ -37,7 +37,7 @@ it('text of several lines is shown by its lines, none of which can be taken for 
   ],
   "escaped": "\\\\n"
 }`)
-  expect(displayJson(valueText({ content: lines }), 'Arguments')).toContain(
+  expect(String(displayJson(valueText({ content: lines }), 'Arguments'))).toContain(
     String.raw`    | <bdi>  &#34;path&#34;: &#34;/other&#34;</bdi>` +
       '\n    | <bdi>\tb' +
       String.raw`\u202e</bdi>`,

@@ -35,6 +35,7 @@ const roles = [
   ['validate', 'same'],
   ['multimodal', 'same'],
   ['idempotency', 'own'],
+  ['pause_writes', 'own'],
   ['transactions', 'own'],
   ['cost', 'own'],
   ['argument_limits', 'own'],

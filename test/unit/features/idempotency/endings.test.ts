@@ -29,6 +29,8 @@ const http = (code: 'SERVER_UNAVAILABLE' | 'UPSTREAM_ERROR', status: number): En
   throwing(code, `The server answered HTTP ${status}.`, { details: { http_status: status } })
 const refused = { _meta: { 'dev.gatehouse/error': { code: 'CONFIRMATION_REQUIRED', category: 'permanent' } } }
 
+const pausedBehind = { _meta: { 'dev.gatehouse/error': { code: 'WRITES_PAUSED', category: 'permanent' } } }
+
 /** The end of a first call, and the effect of a second one with its key. */
 const endings: readonly (readonly [string, End, 'replayed' | 'run' | 'unknown'])[] = [
   ['a result', async () => done(1), 'replayed'],
@@ -38,6 +40,7 @@ const endings: readonly (readonly [string, End, 'replayed' | 'run' | 'unknown'])
   ['a failed result about a rate limit', failing('Rate limit exceeded'), 'run'],
   ['a failed result about credentials', failing('Unauthorized'), 'run'],
   ['a pending approval page', failing('Approve it', refused), 'run'],
+  ['writes that a gateway behind this one pauses', failing('Writes are paused', pausedBehind), 'run'],
   ['a JSON-RPC error of the server', relayed(-32602, 'bad path'), 'replayed'],
   ['an unknown error of the server', relayed(-32000, 'Oh no'), 'replayed'],
   ['a declined confirmation', throwing('CONFIRMATION_DECLINED', 'No.'), 'run'],

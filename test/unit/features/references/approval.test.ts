@@ -229,7 +229,7 @@ describe.each([
     )
     expect(approvalText(approval)).toContain(hashOf(long))
     const pageUser = { by: 'root', via: 'code' } as const
-    const { content } = approvalPage({ approval, pageUser, token: 'x', now: Date.now() })
+    const content = String(approvalPage({ approval, pageUser, token: 'x', now: Date.now() }).content)
     expect(content).toContain('Data that the arguments refer to')
     expect(content).toContain(hashOf(long))
   })
@@ -274,7 +274,7 @@ describe.each([
     const approval = await pending()
     expect(approvalText(approval)).toContain('  text: a file or a URL with report.txt, text/plain')
     const pageUser = { by: 'root', via: 'code' } as const
-    const { content } = approvalPage({ approval, pageUser, token: 'x', now: Date.now() })
+    const content = String(approvalPage({ approval, pageUser, token: 'x', now: Date.now() }).content)
     expect(content).toContain('</code>: a file or a URL with <bdi>report.txt</bdi> (')
   })
 

@@ -1,11 +1,15 @@
 import { describe, expect, it } from 'vitest'
 import type { UpstreamCall } from '../../../../src/upstream/suspended-calls.ts'
-import type { Client, Notification } from '../../../../src/core/call.ts'
+import type { Call, Client, Notification } from '../../../../src/core/call.ts'
+import { GatewayError } from '../../../../src/core/error.ts'
+import { beforeSendSlot } from '../../../../src/core/exchange.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import type { OpenTransport } from '../../../../src/upstream/transport/transport.ts'
 import { ModernConnection } from '../../../../src/upstream/protocol/modern.ts'
 import { proofFor } from '../../../../src/upstream/protocol/gateway-proof.ts'
+import { taskState } from '../../../../src/upstream/protocol/tasks.ts'
 import { serverSettings } from '../../../support/server-settings.ts'
+import { toolCall } from '../../../support/tool-call.ts'
 import { silentLog } from '../../../support/silent-log.ts'
 
 /** A server that sends an input request for every call. */
@@ -142,4 +146,30 @@ it('a subscription receives only the requested changes', async () => {
     expect.stringContaining('a://b/part'),
     expect.stringContaining('news'),
   ])
+})
+
+it('a call that must not be sent any more is not sent, and requests about a task go on', async () => {
+  const sent: string[] = []
+  const connection = await open(async (receiver) => ({
+    hasProvenance: false,
+    send: async (text) => {
+      const { id, method } = JSON.parse(text)
+      sent.push(method)
+      const task = { taskId: 't1', status: 'completed', result: { content: [] } }
+      const answers: Readonly<Record<string, object>> = { 'tasks/get': task }
+      const result = answers[method] ?? { supportedVersions: ['2026-07-28'] }
+      receiver.receive(JSON.stringify({ jsonrpc: '2.0', id, result }))
+    },
+    close: () => Promise.resolve(),
+  }))
+  const refuse = (): never => {
+    throw new GatewayError('WRITES_PAUSED', 'No.')
+  }
+  const call = toolCall({ slots: beforeSendSlot.put(refuse) })
+  const opened = (given: Call) =>
+    connection.open({ call: given, signal: given.signal } as unknown as UpstreamCall)
+  await expect(opened(call)).rejects.toMatchObject({ code: 'WRITES_PAUSED' })
+  const followed = opened({ ...call, requestState: taskState({ id: 't1' }) })
+  expect(await followed).toMatchObject({ kind: 'result' })
+  expect(sent).toEqual(['server/discover', 'tasks/get'])
 })

@@ -1,6 +1,8 @@
 import { acceptsTaskSlot } from '../../../../src/core/slot.ts'
 import { describe, expect, it, vi } from 'vitest'
 import type { Call, InputRequest, Notification } from '../../../../src/core/call.ts'
+import { GatewayError } from '../../../../src/core/error.ts'
+import { beforeSendSlot } from '../../../../src/core/exchange.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { LegacyConnection } from '../../../../src/upstream/protocol/legacy.ts'
 import { proofFor } from '../../../../src/upstream/protocol/gateway-proof.ts'
@@ -227,5 +229,48 @@ describe('a log message of a server about a task', () => {
     const params = { level: 'error', data: 'hello', _meta: { [RELATED]: { taskId } } }
     say({ method: 'notifications/message', params })
     expect([slow.heard.length, other.heard.length]).toEqual(expected)
+  })
+})
+
+describe('a call that must not be sent any more', () => {
+  it('is not sent after it waited for its turn, and the calls before and after it are', async () => {
+    const { connection, sent, say, request } = await connected()
+    let isPaused = false
+    const slots = beforeSendSlot.put(({ params }) => {
+      if (isPaused && params.fields.name === 'write') throw new GatewayError('WRITES_PAUSED', 'No.')
+    })
+    const [first, second, third] = [
+      called('write', 'a', { slots }),
+      called('write', 'b', { slots }),
+      called('read', 'c', { slots }),
+    ]
+    const before = connection.open(first.working)
+    const refused = connection.open(second.working).catch((error: unknown) => error)
+    const after = connection.open(third.working)
+    await pass(0)
+    isPaused = true
+    say({ id: request('tools/call', 'write').id ?? 0, result: { content: [] } })
+    expect(await before).toMatchObject({ kind: 'result' })
+    expect(await refused).toMatchObject({ code: 'WRITES_PAUSED' })
+    await pass(0)
+    say({ id: request('tools/call', 'read').id ?? 0, result: { content: [] } })
+    expect(await after).toMatchObject({ kind: 'result' })
+    const calls = sent.filter(({ method }) => method === 'tools/call')
+    expect(calls.map(({ params }) => (params as { name: string }).name)).toEqual(['write', 'read'])
+  })
+
+  it('is one that was not sent: what is about a call that was sent goes on', async () => {
+    const { connection, accept, say, request } = await connected()
+    const asked: unknown[] = []
+    const { working } = called('slow', 'a', {
+      slots: beforeSendSlot.put(({ method }) => void asked.push(method)),
+    })
+    const done = connection.open(working)
+    await pass(0)
+    accept()
+    await pass(0)
+    say({ id: request('tasks/result').id ?? 0, result: { content: [] } })
+    expect(await done).toMatchObject({ kind: 'result' })
+    expect(asked).toEqual(['tools/call'])
   })
 })
