@@ -469,8 +469,8 @@ export const commands = {
   pause: defineCommand({
     summary: 'stop all calls that may change something, or say whether they are stopped',
     about: `Pauses writes for all gateways of the store, and returns once they know it: every call of a tool that is not known to
-    read is refused with WRITES_PAUSED, until gatehouse resume, or the end of --for. Calls that were sent before finish; undoing and
-    rolling back go on. A second pause makes the first one no shorter.`,
+    read is refused with WRITES_PAUSED, until writes are resumed, or the time of --for has passed. Calls that were sent before finish;
+    undoing and rolling back go on. A second pause makes the first one no shorter.`,
     options: {
       ...reason('pause; callers are told it'),
       for: duration('resume by itself after this time', '30m or 2h'),

@@ -2,15 +2,11 @@
  * `gatehouse tx`: lists transactions, rolls one back, acknowledges one. It works on the store; a running gateway
  * makes the compensating calls.
  */
-import { setTimeout as pause } from 'node:timers/promises'
-import { asObject, isObject } from '../core/json/json.ts'
+import { isObject } from '../core/json/json.ts'
 import { type Settings, featureSettings } from '../core/settings.ts'
 import { escapeHidden, oneLine } from '../core/text/escape.ts'
 import { displayCall, maskedArguments } from '../core/masked-arguments.ts'
 import { isoTime } from '../core/time/waiting.ts'
-import { openLog } from '../observability/log.ts'
-import type { Gateway } from '../gateway/gateway.ts'
-import type { Audit } from '../observability/audit/audit.ts'
 import { type Action, Actions, type Compensation, type StateAfterUndo } from '../records/actions.ts'
 import {
   type StoredTransaction,
@@ -19,6 +15,7 @@ import {
   Transactions,
   urgentFirst,
   type CompensationStatus,
+  differenceOf,
   needsAttention,
   type Step,
 } from '../records/transactions.ts'
@@ -26,21 +23,13 @@ import { acknowledged, rollingBack, rollingBackByForce } from '../records/transi
 import type { Store } from '../store/store.ts'
 import type { Given } from './command.ts'
 import type { commands } from './commands.ts'
-import { type ConfigOptions, readStored, readWhole, userName, withAudit, withStore } from './config-file.ts'
+import { readStored, readWhole, userName, withAudit, withStore } from './config-file.ts'
+import { withGatewayWork } from './gateway-work.ts'
 import type { Io } from './io.ts'
 import { countText } from '../core/text/words.ts'
 import { detailLines, type Output, quoted, timeText } from './output.ts'
 
 type Commands = typeof commands
-
-/** An action, and whether it can be undone. */
-export interface Chosen {
-  readonly action: Action
-  /** How precisely it can be undone. */
-  readonly how: 'exactly' | 'approximately' | 'not at all'
-  /** Why it cannot be undone, or a caveat. */
-  readonly why?: string
-}
 
 /** `gatehouse tx list`. */
 export function list(given: Given<Commands['tx list']>, io: Io): Promise<Output> {
@@ -93,13 +82,21 @@ export async function rollback(given: Given<Commands['tx rollback']>, io: Io): P
     const by = userName()
     const why = `operator ${by}${given.reason === undefined ? '' : `: ${given.reason}`}`
     const begin = given.force ? rollingBackByForce(why) : rollingBack(why)
-    const [ended] = await withAudit(settings, io, async (audit) => {
+    const ended = await withGatewayWork({ ...given, settings, io }, async (work) => {
+      const audit = await work.audit()
       await repository.change(key, (each) =>
         each.status === 'rolling_back' && !given.force ? each : begin(each),
       )
       const force = given.force && { force: given.force }
       audit?.ordered({ order: 'rollback', by, ...force, transaction: id, caller: principal.id })
-      return finishRollbacks([async () => key], { ...given, io, repository, audit })
+      return work.done(
+        () => repository.find(key),
+        ROLLBACK_TAKEOVER_MS,
+        (found) => {
+          if (!found || hasEnded(found)) return 'done'
+          return found.runner === undefined ? 'requested' : found.compensations.length
+        },
+      )
     })
     if (!ended || !hasEnded(ended)) throw new Error('the rollback has not finished: see gatehouse tx show')
     const { json } = await printed(ended, store)
@@ -135,15 +132,7 @@ function findTransaction(all: readonly StoredTransaction[], id: string): StoredT
   )
 }
 
-// Leaves rollbacks to a running gateway, or starts one in this process, and waits until they finish.
-
-/** What rollbacks need, with the options that name the whole configuration, which is read on demand. */
-interface Rollback extends ConfigOptions {
-  readonly io: Io
-  readonly repository: Transactions
-  /** The audit log for calls that this process makes. */
-  readonly audit?: Audit | undefined
-}
+// Transactions in the store of a configuration.
 
 /** How long finished transactions are kept if the feature is not configured, in milliseconds. */
 const RETENTION_MS = 86_400_000
@@ -163,63 +152,10 @@ export function requireTransactions({ features }: Pick<Settings, 'features'>): v
 
 const FEATURE = 'transactions'
 
-/** How long to wait for a running gateway to take over a rollback; gateways poll every two seconds. */
-const TAKEOVER_TIMEOUT_MS = 5000
-/** The total time for all rollbacks, and the polling interval, in milliseconds. */
-const ROLLBACK_TIMEOUT_MS = 600_000
-const POLL_INTERVAL_MS = 100
+/** How long to wait for a running gateway to begin a rollback, in milliseconds; gateways poll every two seconds. */
+const ROLLBACK_TAKEOVER_MS = 5000
 
-/**
- * Rolls back transactions as far as possible, one after the other: each of `begins` starts the rollback of one and
- * returns its store key, or undefined if nothing is left to roll back. A running gateway performs it, because some servers may
- * be reachable only from there; if none is running, this process does.
- */
-export async function finishRollbacks(
-  begins: readonly (() => Promise<string | undefined>)[],
-  rolling: Rollback,
-): Promise<readonly Transaction[]> {
-  const { io, audit, config, envFile } = rolling
-  const until = performance.now() + ROLLBACK_TIMEOUT_MS
-  const found: Transaction[] = []
-  let gateway: Gateway | undefined
-  const startGateway = async (): Promise<void> => {
-    if (gateway) return
-    const { openGateway, readSource } = await import('./source.ts')
-    const { settings } = readSource({ config, envFile }, io)
-    gateway = openGateway(settings, { io, log: openLog('warn', io), ...(audit && { audit }) })
-    await gateway.start()
-  }
-  try {
-    for (const begin of begins) {
-      const key = await begin()
-      const transaction = key === undefined ? key : await finished(key, { ...rolling, until, startGateway })
-      if (transaction) found.push(transaction)
-      if (performance.now() > until) break
-    }
-    return found
-  } finally {
-    await gateway?.close()
-  }
-}
-
-/** Waits until a transaction is rolled back; returns its last state at the timeout. */
-async function finished(
-  key: string,
-  { repository, until, startGateway }: Rollback & { readonly until: number; startGateway(): Promise<void> },
-): Promise<Transaction | undefined> {
-  const began = performance.now()
-  for (;;) {
-    const found = await repository.find(key)
-    const now = performance.now()
-    if (!found || hasEnded(found) || now > until) return found
-    // The gateway that took over may be gone: a gateway in this process detects that.
-    if (now - began > (found.runner === undefined ? TAKEOVER_TIMEOUT_MS : 3 * TAKEOVER_TIMEOUT_MS))
-      await startGateway()
-    await pause(POLL_INTERVAL_MS)
-  }
-}
-
-// Transactions and undone actions as text for a terminal.
+// Transactions as text for a terminal.
 
 /** A transaction, and the actions of its steps by their keys. */
 interface TransactionView {
@@ -339,41 +275,15 @@ function endOf({ status, error, isLate, state }: CompensationStatus): string {
   return status === 'compensated' ? `undone${late}${after}${why}` : `not undone${why}`
 }
 
-const stateText: Readonly<Record<StateAfterUndo, string>> = {
+/** What the state is after an undo. */
+export const stateText: Readonly<Record<StateAfterUndo, string>> = {
   old: 'the state is the old one again',
   other: 'the state is not the old one',
   unknown: 'cannot tell whether the state is the old one',
 }
 
-/** What something else changed since, of a step that was not undone because of it. */
-export function differenceOf({ error }: CompensationStatus): readonly string[] {
-  const { difference } = asObject(error?.details)
-  return Array.isArray(difference) ? difference.map(String) : []
-}
-
 function stateOf(transaction: Transaction): string {
   return needsAttention(transaction) ? 'needs attention' : transaction.status.replaceAll('_', ' ')
-}
-
-/** The result of undoing an action. */
-export interface Undone {
-  readonly chosen: Chosen
-  /** Why it was not undone; absent on success. */
-  readonly error?: string
-  /** What something else changed since, if it was not undone because of that. */
-  readonly difference?: readonly string[]
-  /** What the state is after it was undone. */
-  readonly state?: StateAfterUndo
-}
-
-/** An action as text. */
-export function chosenText({ action, how, why }: Chosen): string {
-  const { startedAt, principal, upstream, tool, way } = action
-  const call = displayCall(tool, action.arguments, action)
-  const back = way.kind === 'exact' || way.kind === 'approximate' ? `: ${descriptionOf(way, action)}` : ''
-  const detail = how === 'not at all' ? `: ${why}` : `${back}${why === undefined ? '' : ` (${why})`}`
-  const lines = [`${timeText(startedAt)}  ${principal.id}  ${upstream}  ${call}`, `    ${how}${detail}`]
-  return lines.map(oneLine).join('\n')
 }
 
 type Way = Extract<Compensation, { readonly kind: 'exact' | 'approximate' }>
@@ -386,43 +296,8 @@ function shownCall(
   return { tool, arguments: maskedArguments(given, secrets) }
 }
 
-/** Records of earlier versions may describe a call with its secrets. */
-function descriptionOf({ tool, arguments: given, description }: Way, { secrets }: Action): string {
+/** The call that undoes an action, as text. Records of earlier versions may describe it with its secrets. */
+export function descriptionOf({ tool, arguments: given, description }: Way, { secrets }: Action): string {
   const isOfCall = description.startsWith(`${tool}(`) && maskedArguments(given, secrets) !== given
   return isOfCall ? displayCall(tool, given, { secrets }) : description
-}
-
-/** How many actions can be undone exactly, approximately and not at all. */
-export function sumText(chosen: readonly Chosen[]): string {
-  const count = (how: Chosen['how']): number => chosen.filter((each) => each.how === how).length
-  return `Of ${chosen.length}, ${count('exactly')} can be undone exactly, ${count('approximately')} approximately, ${count('not at all')} not at all.`
-}
-
-/** The result of undoing an action as text. */
-export function undoneText({ chosen: { action }, error, difference = [], state }: Undone): string {
-  const { startedAt, upstream, tool } = action
-  const what = `${timeText(startedAt)}  ${upstream}  ${tool}`
-  const after = state === undefined ? '' : `: ${stateText[state]}`
-  const line = error === undefined ? `undone      ${what}${after}` : `not undone  ${what}: ${error}`
-  return [line, ...difference.map((each) => `    ${each}`)].map(oneLine).join('\n')
-}
-
-/** The same as JSON. */
-export function chosenView({ action, how, why }: Chosen): Readonly<Record<string, unknown>> {
-  const { key, startedAt, principal, session, upstream, tool, transaction, status, way } = action
-  const isThere = way.kind === 'exact' || way.kind === 'approximate'
-  return {
-    key,
-    at: isoTime(startedAt),
-    principal: principal.id,
-    session,
-    upstream,
-    tool,
-    arguments: maskedArguments(action.arguments, action.secrets),
-    transaction,
-    status,
-    undo: how.replaceAll(' ', '_'),
-    reason: why,
-    call: isThere && how !== 'not at all' ? shownCall(way, action) : undefined,
-  }
 }

@@ -1,92 +1,155 @@
 /**
- * `gatehouse undo`: lists the actions since a time, newest first, and undoes them as one transaction for each
- * caller.
+ * `gatehouse undo`: lists the actions since a time, newest first, with what somebody else changed since, and undoes them. A gateway
+ * reads the present states and makes the compensating calls.
  */
-import { randomBytes } from 'node:crypto'
-import { isObject } from '../core/json/json.ts'
+import { messageOf } from '../core/error.ts'
+import { displayCall } from '../core/masked-arguments.ts'
+import type { Settings } from '../core/settings.ts'
 import { oneLine } from '../core/text/escape.ts'
-import type { Audit } from '../observability/audit/audit.ts'
-import { type Action, Actions } from '../records/actions.ts'
-import { type Transaction, transactionKey, type Transactions, hasEnded } from '../records/transactions.ts'
-import { newUndoTransaction } from '../records/transitions.ts'
+import { Actions } from '../records/actions.ts'
+import {
+  choose,
+  type Chosen,
+  chosenView,
+  hasLeftState,
+  isToBeUndone,
+  plannedActions,
+  withPresent,
+} from '../records/rewind-plan.ts'
+import {
+  newRewind,
+  orderSteps,
+  partsOfRewind,
+  progressOf,
+  type Rewind,
+  Rewinds,
+  type UndoneAction,
+} from '../records/rewinds.ts'
 import { confirmed } from './ask.ts'
 import { type Given, UsageError } from './command.ts'
 import type { commands } from './commands.ts'
-import { readWhole, unknownServer, userName, withAudit, withStore } from './config-file.ts'
+import { readWhole, unknownServer, userName, withStore } from './config-file.ts'
+import { type GatewayWork, withGatewayWork } from './gateway-work.ts'
 import { type Io, print } from './io.ts'
-import { type Output } from './output.ts'
-import {
-  finishRollbacks,
-  requireTransactions,
-  transactionsIn,
-  chosenText,
-  chosenView,
-  differenceOf,
-  sumText,
-  type Undone,
-  undoneText,
-  type Chosen,
-} from './tx.ts'
+import { countText } from '../core/text/words.ts'
+import { type Output, timeText } from './output.ts'
+import { descriptionOf, requireTransactions, stateText, transactionsIn } from './tx.ts'
 
 type UndoOptions = Given<typeof commands.undo>
 
+/** How long to wait for a running gateway to begin, in milliseconds; gateways poll several times a second. */
+const TAKEOVER_MS = 3000
+
 /** `gatehouse undo --since WHEN`: lists actions and how each can be undone, newest first, and then undoes them. */
 export async function undo(given: UndoOptions, io: Io): Promise<Output> {
-  const { since, until, session, upstream, json: isJson } = given
+  const { since, until, session, upstream, force } = given
   if (since > Date.now()) throw new UsageError('--since is in the future')
   if (until !== undefined && until < since) throw new UsageError('--until is before --since')
   const settings = await readWhole(given, io)
   const servers = settings.upstreams.map(({ name }) => name)
   if (upstream !== undefined && !servers.includes(upstream)) throw unknownServer(upstream, servers)
-  return withStore(settings, io, async (store) => {
-    const repository = transactionsIn(store, settings)
-    const actions = new Actions(store)
-    const findActions = async (): Promise<readonly Chosen[]> => {
-      const found = await actions.list({
+  return withStore(settings, io, (store) =>
+    withGatewayWork({ ...given, settings, io }, async (work) => {
+      const repository = transactionsIn(store, settings)
+      const rewinds = new Rewinds(store)
+      const found = await new Actions(store).list({
         since,
         ...(until !== undefined && { until }),
         ...(session !== undefined && { session }),
         ...(upstream !== undefined && { upstream }),
       })
-      const transactions = await repository.list()
-      return choose(
-        found,
-        transactions.map(({ transaction }) => transaction),
-      )
-    }
-    const chosen = await findActions()
-    const open = chosen.filter(canBeUndone)
-    const text = listing(chosen, given)
-    if (open.length === 0 || given.dryRun) return { json: views(chosen), text }
-    if (!isJson) print(text, io)
-    requireTransactions(settings)
-    const question = `Undo ${open.length === 1 ? 'this action' : `these ${open.length} actions`}?`
-    const advice = 'add --yes to undo the actions, or --dry-run to only list them'
-    if (!given.yes && !(await confirmed(question, advice, io))) return 1
-    const undone = await withAudit(settings, io, (audit) =>
-      undoReserved(open, { given, io, repository, actions, findActions, audit }),
+      const transactions = (await repository.list()).map(({ transaction }) => transaction)
+      const chosen = await withPresentStates(choose(found, transactions), { settings, rewinds, work })
+      const text = listing(chosen, given)
+      if (given.dryRun || !chosen.some((each) => isToBeUndone(each, true)))
+        return { json: views(chosen), text }
+      if (!given.json) print(text, io)
+      requireTransactions(settings)
+      const order = { by: userName(), via: 'command_line', force } as const
+      const rewind = { ...newRewind({ status: 'undoing', plan: plannedActions(chosen), order }), order }
+      if (!(await isConfirmed(rewind, given, io))) return 1
+      const audit = await work.audit()
+      for (const step of orderSteps(rewind)) audit?.ordered(step)
+      const { actions } = await carriedOut(rewind, { rewinds, repository, work })
+      const ended = actions.filter(({ outcome }) => outcome !== 'cannot')
+      return {
+        json: views(chosen, ended),
+        text: [...ended.map(undoneText), ...forceAdvice(ended)].join('\n'),
+        code: ended.every(({ outcome }) => outcome === 'undone') ? 0 : 1,
+      }
+    }),
+  )
+}
+
+async function isConfirmed(rewind: Rewind, { yes }: UndoOptions, io: Io): Promise<boolean> {
+  const count = partsOfRewind(rewind).reduce((sum, { actions }) => sum + actions.length, 0)
+  if (yes || count === 0) return true
+  const question = `Undo ${count === 1 ? 'this action' : `these ${count} actions`}?`
+  return confirmed(question, 'add --yes to undo the actions, or --dry-run to only list them', io)
+}
+
+interface Asking {
+  readonly rewinds: Rewinds
+  readonly work: GatewayWork
+}
+
+/** Has a gateway read what somebody else changed since. */
+async function withPresentStates(
+  chosen: readonly Chosen[],
+  { settings, rewinds, work }: Asking & { readonly settings: Settings },
+): Promise<readonly Chosen[]> {
+  const isOff = settings.features['transactions'] === undefined
+  if (isOff || !chosen.some(hasLeftState)) return chosen
+  const unread = (why: string): readonly Chosen[] =>
+    withPresent(chosen, new Map(chosen.map(({ action }) => [action.key, { unread: why }])))
+  const rewind = newRewind({ status: 'reading', plan: plannedActions(chosen) })
+  try {
+    await rewinds.put(rewind)
+    const found = await work.done(
+      () => rewinds.find(rewind.id),
+      TAKEOVER_MS,
+      (each) => (each?.status !== 'reading' ? 'done' : each.runner === undefined ? 'requested' : 0),
     )
-    return {
-      json: views(chosen, undone),
-      text: [...undone.map(undoneText), ...forceAdvice(undone)].join('\n'),
-      code: undone.some(({ error }) => error !== undefined) ? 1 : 0,
-    }
-  })
+    if (found?.status !== 'planned') return unread('no gateway read it')
+    const known = new Map(found.plan.map(({ key, present }) => [key, present]))
+    return chosen.map((each) => {
+      const present = known.get(each.action.key)
+      return { ...each, ...(present && { present }) }
+    })
+  } catch (error) {
+    return unread(messageOf(error))
+  }
+}
+
+/** Has a gateway undo what is to be undone, and waits for the end. */
+async function carriedOut(
+  rewind: Rewind,
+  { rewinds, repository, work }: Asking & { readonly repository: ReturnType<typeof transactionsIn> },
+) {
+  const progress = async (of: Rewind) => progressOf(of, (key) => repository.find(key))
+  if (partsOfRewind(rewind).length === 0) return progress({ ...rewind, status: 'ended' })
+  await rewinds.put(rewind)
+  return work.done(
+    async () => progress((await rewinds.find(rewind.id)) ?? { ...rewind, status: 'ended' }),
+    TAKEOVER_MS,
+    ({ rewind: { status, runner }, actions }) => {
+      if (status === 'ended') return 'done'
+      const waiting = actions.filter(({ outcome }) => outcome === 'waiting')
+      return runner === undefined ? 'requested' : waiting.length
+    },
+  )
 }
 
 /** What to do about actions that were not undone because something else changed the state since. */
-function forceAdvice(undone: readonly Undone[]): string[] {
-  if (!undone.some(({ difference }) => difference)) return []
+function forceAdvice(ended: readonly UndoneAction[]): string[] {
+  if (!ended.some(({ difference }) => difference)) return []
   return ['To undo them anyway, which overwrites those changes, repeat the command with --force.']
-}
-
-function canBeUndone({ how }: Chosen): boolean {
-  return how !== 'not at all'
 }
 
 function listing(chosen: readonly Chosen[], given: UndoOptions): string {
   if (chosen.length === 0) return 'No actions to undo in that time.'
-  return [...chosen.map(chosenText), '', sumText(chosen), ...planAdvice(chosen, given)].join('\n')
+  const lines = chosen.map((each) => chosenText(each, given.force))
+  return [...lines, '', sumText(chosen, given.force), ...planAdvice(chosen, given)].join('\n')
 }
 
 /** The command for each server that shows how to undo the tools of actions that have no undo. */
@@ -106,145 +169,58 @@ export function planAdvice(
   })
 }
 
-function views(chosen: readonly Chosen[], undone: readonly Undone[] = []): object {
+function views(chosen: readonly Chosen[], ended: readonly UndoneAction[] = []): object {
+  const ends = new Map(ended.map((each) => [each.action.key, each]))
   const deeds = chosen.map((each) => {
-    const end = undone.find((other) => other.chosen === each)
-    if (!end) return chosenView(each)
-    const { error, state, difference } = end
-    return { ...chosenView(each), undone: error === undefined, state, error, difference }
+    const view = chosenView(each)
+    const end = ends.get(view.key)
+    if (!end) return view
+    const { outcome, error, state, difference = view.difference } = end
+    return { ...view, undone: outcome === 'undone', state, error, difference }
   })
   return { deeds }
 }
 
-interface Undoing {
-  readonly given: UndoOptions
-  readonly io: Io
-  readonly repository: Transactions
-  readonly actions: Actions
-  /** The actions that match, with their current state. */
-  findActions(): Promise<readonly Chosen[]>
-  /** The audit log, if one is configured. */
-  readonly audit: Audit | undefined
-}
-
-/** Undoes the actions that no other process is undoing. */
-async function undoReserved(open: readonly Chosen[], context: Undoing): Promise<Undone[]> {
-  const { actions } = context
-  const keys = open.map(({ action }) => action.key)
-  const free = keys.map(async (key) => [key, await actions.reserve(key)] as const)
-  const reserved = new Map(await Promise.all(free))
-  const isReserved = ({ key }: Action): boolean => reserved.get(key)?.isHeld === true
-  try {
-    // Read again after the reservation: another process may have undone them just before.
-    const left = (await context.findActions()).filter((each) => canBeUndone(each) && isReserved(each.action))
-    const ended = await undoAll(left, isReserved, context)
-    return open.map((chosen) => {
-      const isLeft = left.some(({ action }) => action.key === chosen.action.key)
-      return isLeft
-        ? { chosen, ...endOf(chosen.action, ended) }
-        : { chosen, error: 'another process is undoing it, or has undone it' }
-    })
-  } finally {
-    await Promise.all([...reserved.values()].map(async (lease) => lease?.release()))
+/** An action of the plan as text. */
+export function chosenText({ action, how, why, present }: Chosen, isForced = false): string {
+  const { startedAt, principal, upstream, tool, way } = action
+  const call = displayCall(tool, action.arguments, action)
+  const back = way.kind === 'exact' || way.kind === 'approximate' ? `: ${descriptionOf(way, action)}` : ''
+  const caveats = [
+    why,
+    present?.kind === 'unknown'
+      ? `cannot tell whether something else changed it since: ${present.why}`
+      : undefined,
+  ]
+  const detail =
+    how === 'not at all'
+      ? `: ${why}`
+      : `${back}${caveats.flatMap((each) => (each === undefined ? [] : ` (${each})`)).join('')}`
+  const lines = [`${timeText(startedAt)}  ${principal.id}  ${upstream}  ${call}`, `    ${how}${detail}`]
+  if (present?.kind === 'changed') {
+    const what = isForced ? 'overwritten, because of --force' : 'left as it is'
+    lines.push(`    ${what}: something else changed it since, as ${present.read} shows`)
+    lines.push(...present.difference.map((line) => `        ${line}`))
   }
+  return lines.map(oneLine).join('\n')
 }
 
-/** Undoes actions, newest first: those of each caller once those of the callers before are undone, if still reserved. */
-function undoAll(
-  left: readonly Chosen[],
-  isReserved: (action: Action) => boolean,
-  { given: { config, envFile, force }, io, repository, audit }: Undoing,
-): Promise<readonly Transaction[]> {
-  const parts = partsOf(left.map(({ action }) => action))
-  const begins = parts.map((part) => async (): Promise<string | undefined> => {
-    const actions = part.filter(isReserved)
-    if (actions.length === 0) return undefined
-    const id = `undo-${randomBytes(8).toString('hex')}`
-    const by = userName()
-    const transaction = newUndoTransaction(actions, {
-      id,
-      by: `gatehouse undo by ${by}`,
-      now: Date.now(),
-      isForced: force,
-    })
-    await repository.open(transaction)
-    const { id: caller } = transaction.principal
-    audit?.ordered({ order: 'undo', by, ...(force && { force }), transaction: id, caller })
-    return transactionKey(caller, id)
-  })
-  return finishRollbacks(begins, { config, envFile, io, repository, audit })
+/** How many actions can be undone exactly, approximately and not at all, and how many were changed since. */
+function sumText(chosen: readonly Chosen[], isForced: boolean): string {
+  const count = (how: Chosen['how']): number => chosen.filter((each) => each.how === how).length
+  const changed = chosen.filter(({ present }) => present?.kind === 'changed').length
+  const left = isForced ? '' : ', and left as they are'
+  const since =
+    changed === 0 ? '' : ` ${countText(changed, 'action')} changed by something else since${left}.`
+  return `Of ${chosen.length}, ${count('exactly')} can be undone exactly, ${count('approximately')} approximately, ${count('not at all')} not at all.${since}`
 }
 
-/** What became of an action: why it was not undone, or what the state is after it was. */
-function endOf({ key }: Action, ended: readonly Transaction[]): Omit<Undone, 'chosen'> {
-  for (const { steps, compensations } of ended) {
-    const step = steps.find(({ deed }) => deed === key)
-    if (!step) continue
-    const end = compensations.find((each) => each.step === step.id)
-    if (!end) return { error: 'it has not finished: see gatehouse tx list' }
-    if (end.status === 'compensated') return { ...(end.state && { state: end.state }) }
-    const error = isObject(end.error) ? `${String(end.error['message'])}` : 'the compensation failed'
-    const difference = differenceOf(end)
-    return { error, ...(difference.length > 0 && { difference }) }
-  }
-  return { error: 'it was not started, because the others took too long: run the command again' }
-}
-
-// Selects the actions that `gatehouse undo` can undo, and groups them. Pure functions.
-
-/** How each action can be undone; actions that are already undone, failed or had no effect are left out. */
-export function choose(actions: readonly Action[], transactions: readonly Transaction[]): readonly Chosen[] {
-  const holders = holdersOf(transactions)
-  return actions.flatMap((action): Chosen[] => {
-    const { status, way, undoneAt } = action
-    if (undoneAt !== undefined || status === 'failed' || way.kind === 'nothing') return []
-    const found = holders.get(action.key) ?? []
-    if (found.some((each) => isUndone(each, action))) return []
-    const why = obstacleOf(action, found)
-    if (why !== undefined) return [{ action, how: 'not at all', why }]
-    if (way.kind === 'none') return [{ action, how: 'not at all', why: way.reason }]
-    const how = way.kind === 'exact' ? 'exactly' : 'approximately'
-    return [{ action, how, ...(status !== 'ok' && { why: 'it is unknown whether it took effect' }) }]
-  })
-}
-
-/**
- * Groups actions, newest first, into runs of one caller each. The groups are undone in order: an action of another
- * caller in between must be undone in between, or a restore would write a state from after it.
- */
-export function partsOf(actions: readonly Action[]): readonly (readonly Action[])[] {
-  const parts: Action[][] = []
-  for (const action of actions) {
-    const part = parts.at(-1)
-    if (part?.[0]?.principal.id === action.principal.id) part.push(action)
-    else parts.push([action])
-  }
-  return parts
-}
-
-/** The transactions each action is a step of: its own, and those that undid it. */
-function holdersOf(transactions: readonly Transaction[]): ReadonlyMap<string, readonly Transaction[]> {
-  const holders = new Map<string, Transaction[]>()
-  for (const transaction of transactions) {
-    for (const { deed } of transaction.steps) {
-      holders.set(deed, [...(holders.get(deed) ?? []), transaction])
-    }
-  }
-  return holders
-}
-
-function isUndone({ steps, compensations }: Transaction, { key }: Action): boolean {
-  const step = steps.find(({ deed }) => deed === key)
-  return compensations.some((each) => each.step === step?.id && each.status === 'compensated')
-}
-
-/** Why an action cannot be undone now. */
-function obstacleOf({ status, transaction }: Action, holders: readonly Transaction[]): string | undefined {
-  const open = holders.find((each) => !hasEnded(each))
-  if (open?.status === 'rolling_back') return 'it is being undone'
-  if (open) return `its transaction is still open: see gatehouse tx rollback ${open.id}`
-  const origin = holders.find(({ id }) => id === transaction)
-  if (origin && origin.status !== 'committed')
-    return `its transaction was rolled back: see gatehouse tx show ${origin.id}`
-  return status === 'pending' ? 'it has not finished' : undefined
+/** What became of an action as text. */
+export function undoneText({ action, outcome, error, difference = [], state }: UndoneAction): string {
+  const { startedAt, upstream, tool } = action
+  const what = `${timeText(startedAt)}  ${upstream}  ${tool}`
+  const after = state === undefined ? '' : `: ${stateText[state]}`
+  const why = error ?? 'it has not finished: see gatehouse tx list'
+  const line = outcome === 'undone' ? `undone      ${what}${after}` : `not undone  ${what}: ${why}`
+  return [line, ...difference.map((each) => `    ${each}`)].map(oneLine).join('\n')
 }

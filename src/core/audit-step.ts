@@ -22,7 +22,7 @@ export interface ApprovalStep {
 
 /** An operator's action on a transaction, an operation, a subscription, kept data, a server, a person, or all writes. */
 export interface OrderStep {
-  /** `undo` creates a transaction of its own for the compensations; `forget` erases a person. */
+  /** `undo` creates transactions of its own for the compensations; `forget` erases a person. */
   readonly order:
     | 'undo'
     | 'rollback'
@@ -48,6 +48,8 @@ export interface OrderStep {
   readonly until?: number
   /** Whether it overwrites what others changed since. */
   readonly force?: true
+  /** The keys of actions that are not undone, because something else changed since what they left. */
+  readonly left?: readonly string[]
   /** The id of the transaction, the name of the operation, or the id of the subscription, and its caller. */
   readonly transaction?: string
   readonly operation?: string

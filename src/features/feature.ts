@@ -2,6 +2,7 @@
  * The contract of a feature: how it is configured, what it adds to the gateway, and the services that it may use. A feature names the services it needs: `type Deps = Pick<Services, 'store' | 'invoker'>`. All of
  * them belong to one runtime; a reload creates the features again with new ones.
  */
+import type { OrderStep } from '../core/audit-step.ts'
 import type { Finding } from '../core/findings.ts'
 import type { Call, Handler, Middleware, Outcome, Target } from '../core/call.ts'
 import type { ArrivingHook, BytePath, DocumentPath, HookAnswer, RoutePath } from '../core/http-paths.ts'
@@ -199,6 +200,12 @@ export interface Services {
   readonly features: FeatureDirectory
   readonly gateway: GatewayContext
   readonly metrics: FeatureMetrics
+  readonly audit: AuditedOrders
+}
+
+/** Records what people order, in the audit log if there is one. */
+interface AuditedOrders {
+  ordered(step: OrderStep): void
 }
 
 /** What features count; the counts outlast a reload of the configuration. */

@@ -4,7 +4,10 @@ import type { Descriptor, RemainingQuota, ToolFacts } from '../core/descriptor.t
 import type { GatewayError } from '../core/error.ts'
 import type { Payload } from '../core/payload.ts'
 import type { Principal } from '../core/principal.ts'
+import type { Action, ActionFilter } from '../records/actions.ts'
 import type { ShownChange } from '../records/approvals.ts'
+import type { Chosen, PlanChange, PresentState } from '../records/rewind-plan.ts'
+import type { RewindOrder, RewindProgress } from '../records/rewinds.ts'
 import { extensionPoint, type Services } from './feature.ts'
 
 type JsonSchema = Readonly<Record<string, unknown>>
@@ -39,8 +42,43 @@ export interface EventTrial {
     | { readonly problem: string; readonly key: string }
 }
 
-/** Resolves once the state that an action left has been recorded, by the key of the action. Never throws. */
-export const recordingStates = extensionPoint<(key: string) => Promise<void>>()
+/** Resolves once the state that an action left has been recorded, by the key of the action; without one, all of them. Never throws. */
+export const recordingStates = extensionPoint<(key?: string) => Promise<void>>()
+
+/** Reads what is there now where actions left a state, by the keys of the actions. Never throws. */
+export const presentStates =
+  extensionPoint<(actions: readonly Action[]) => Promise<ReadonlyMap<string, PresentState>>>()
+
+/** Plans to undo what was done since a point in time, for pages and tools of the gateway. */
+export const rewinding = extensionPoint<Rewinding>()
+
+export interface Rewinding {
+  /**
+   * Plans, and keeps the plan for an hour; the present states are read. @throws RESOURCE_NOT_FOUND without an action `from`,
+   * PAYLOAD_TOO_LARGE
+   */
+  plan(filter: ActionFilter): Promise<RewindPlan>
+  /**
+   * Carries a plan out: resolves once that has begun, or with another plan and the difference if it has changed meanwhile; then
+   * nothing is done. A plan is carried out once, however often that is ordered. @throws RESOURCE_NOT_FOUND
+   */
+  carryOut(id: string, order: RewindOrder): Promise<{ readonly id: string } | ChangedPlan>
+  /** How far a plan has got that is carried out, by any gateway; undefined if there is none. */
+  progress(id: string): Promise<RewindProgress | undefined>
+}
+
+/** A plan, in the order in which actions are undone. */
+export interface RewindPlan {
+  readonly id: string
+  readonly madeAt: number
+  readonly actions: readonly Chosen[]
+}
+
+/** The plan of now in place of the one that was to be carried out, and how it differs from that. */
+export interface ChangedPlan {
+  readonly plan: RewindPlan
+  readonly changes: readonly PlanChange[]
+}
 
 /** What can be said before a call about its undo. */
 export const callUndos = extensionPoint<CallUndo>()

@@ -132,7 +132,7 @@ function forecasting(mayWrite: Judge, { store }: Deps): Middleware {
 function refusal({ since, until, reason }: PauseState, { redactor }: Deps['gateway']): GatewayError {
   const why = reason === undefined ? '' : ` The reason given: “${oneLine(redactor.text(reason))}”.`
   const end =
-    until === undefined ? 'an operator resumes them' : `they resume, at ${isoTime(until)} at the latest`
+    until === undefined ? 'an operator resumes writes' : `writes resume, at ${isoTime(until)} at the latest`
   return new GatewayError(
     'WRITES_PAUSED',
     `Writes are paused: an operator of this gateway stopped them at ${isoTime(since)}.${why} This call may change something, so it was not made.`,

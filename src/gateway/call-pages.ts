@@ -5,6 +5,7 @@ import type { Settings } from '../core/settings.ts'
 import { ifAnswered } from '../core/time/waiting.ts'
 import { type ActionState, callPage, type Gate } from '../downstream/pages/call-story.ts'
 import type { ConsolePage } from '../downstream/pages/console.ts'
+import { type RewindOptions, rewindPages } from '../downstream/pages/rewind-page.ts'
 import { timelinePage, type TimelineOptions } from '../downstream/pages/timeline.ts'
 import { Actions } from '../records/actions.ts'
 import type { Store } from '../store/store.ts'
@@ -24,7 +25,7 @@ interface Explained {
   inspect(upstream: string, tool: string): Promise<Inspected | undefined>
 }
 
-interface CallPages extends Pick<TimelineOptions, 'overview' | 'pause'> {
+interface CallPages extends Pick<TimelineOptions, 'overview' | 'pause'>, RewindOptions {
   readonly journal: CallJournal
   store(): Store
   readonly gateway: Explained
@@ -33,17 +34,10 @@ interface CallPages extends Pick<TimelineOptions, 'overview' | 'pause'> {
 }
 
 /** The timeline, and the story of each call. */
-export function callPages({
-  journal,
-  store,
-  gateway,
-  url,
-  overview,
-  pause,
-}: CallPages): readonly ConsolePage[] {
+export function callPages({ journal, store, gateway, url, ...options }: CallPages): readonly ConsolePage[] {
   const logs = { calls: () => journal.calls, rates: () => journal.rates }
   return [
-    timelinePage({ ...logs, overview, pause }),
+    timelinePage({ ...logs, ...options }),
     callPage({
       ...logs,
       gates: (call) => gatesFor(call, gateway),
@@ -52,6 +46,7 @@ export function callPages({
       // Loaded on demand: a serving gateway writes no tests.
       test: async (call) => (await import('../testkit/conversations.ts')).callTestFile(call),
     }),
+    ...rewindPages(options),
   ]
 }
 
@@ -72,13 +67,12 @@ async function actionText(store: Store, key: string): Promise<ActionState | unde
   const action = await new Actions(store).find(key)
   if (!action) return undefined
   const { undoneAt, status, way } = action
-  if (undoneAt !== undefined) return { text: 'It is undone.' }
-  if (status === 'failed') return { text: 'It failed, so there is nothing to undo.' }
-  if (status === 'pending' || (status === 'unknown' && way.kind === 'none'))
-    return { text: 'It is not known whether it took effect.' }
-  if (way.kind === 'nothing') return { text: 'It only read.' }
-  if (way.kind === 'none') return { text: `It cannot be undone: ${way.reason}.` }
-  return {
-    text: `It can be undone ${way.kind === 'exact' ? 'exactly' : 'approximately'}: ${way.description}`,
-  }
+  const cannot = (text: string): ActionState => ({ text, canRewind: false })
+  if (undoneAt !== undefined) return cannot('It is undone.')
+  if (status === 'failed') return cannot('It failed, so there is nothing to undo.')
+  if (status === 'pending') return cannot('It is not known whether it took effect.')
+  if (way.kind === 'nothing') return cannot('It only read.')
+  if (way.kind === 'none') return cannot(`It cannot be undone: ${way.reason}.`)
+  const how = way.kind === 'exact' ? 'exactly' : 'approximately'
+  return { text: `It can be undone ${how}: ${way.description}.`, canRewind: true }
 }

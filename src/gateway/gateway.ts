@@ -39,7 +39,15 @@ import { ProcessScope } from '../durable/process-scope.ts'
 import { events } from '../features/events/events.ts'
 import { pauseWrites } from '../features/pause-writes.ts'
 import { references } from '../features/references/references.ts'
-import { type EventTrial, eventTrials, masked, operationCounts, type Pinning } from '../features/offers.ts'
+import {
+  type EventTrial,
+  eventTrials,
+  masked,
+  operationCounts,
+  type Pinning,
+  type Rewinding,
+  rewinding,
+} from '../features/offers.ts'
 import { isOwnOrigin } from '../downstream/http/origin.ts'
 import { type AddPages, type Listener, listenHttp } from '../downstream/http/server.ts'
 import { serveStdio } from '../downstream/stdio.ts'
@@ -351,6 +359,11 @@ export class Gateway {
     return trials.flat()
   }
 
+  /** Plans to undo what was done, and carries them out; undefined without transactions. */
+  get rewinding(): Rewinding | undefined {
+    return offered(this.#runtime.active, rewinding)[0]
+  }
+
   /** The features with middleware for a target, outermost first, with their settings. */
   chain(target: Target): readonly { readonly feature: string; readonly settings: unknown }[] {
     const { active, settings } = this.#runtime
@@ -521,6 +534,8 @@ export class Gateway {
       url: (path) => this.#pageUrl(path) ?? path,
       overview: (user) => this.#overview(user),
       pause: () => new Pause(store(), this.#observing.ordered),
+      rewinding: () => this.rewinding,
+      servers: () => [...this.statuses.keys()],
     })
     const entry = new PageEntry(authenticate, {
       store,
@@ -543,6 +558,8 @@ export class Gateway {
     })
     const topics = {
       calls: async () => (await this.#journal.calls?.end()) ?? '',
+      // A rewind that is shown is read again each second.
+      rewinds: () => String(Math.floor(world.now() / 1000)),
       overview: () =>
         JSON.stringify([
           this.#pause?.current,

@@ -50,16 +50,26 @@ export async function openSharedStore(
   throw new Error(settings.kind === 'folder' ? problem : `the store cannot be used: ${problem}`)
 }
 
+type AuditedSettings = { readonly observe: Pick<Settings['observe'], 'audit'> }
+
 /**
- * Runs `act` with the audit log, if one is configured, opened first. While a gateway writes to the file, this process
- * writes to a separate file next to it. @throws Error if the log cannot be opened
+ * Opens the audit log, if one is configured. While a gateway writes to the file, this process writes to a separate file next
+ * to it. @throws Error if the log cannot be opened
  */
+export async function openAudit(
+  { observe: { audit: settings } }: AuditedSettings,
+  log: Log,
+): Promise<Audit | undefined> {
+  return settings && new (await import('../observability/audit/audit.ts')).Audit(settings, log)
+}
+
+/** Runs `act` with the audit log, if one is configured, opened first. @throws Error if the log cannot be opened */
 export async function audited<Result>(
-  { observe: { audit: settings } }: { readonly observe: Pick<Settings['observe'], 'audit'> },
+  settings: AuditedSettings,
   log: Log,
   act: (audit: Audit | undefined) => Promise<Result>,
 ): Promise<Result> {
-  const audit = settings && new (await import('../observability/audit/audit.ts')).Audit(settings, log)
+  const audit = await openAudit(settings, log)
   try {
     return await act(audit)
   } finally {

@@ -339,6 +339,7 @@ export class Runtime implements HttpRuntime {
         proxies: this.#process.proxies,
       },
       metrics: observing.metrics,
+      audit: observing,
     }
   }
 

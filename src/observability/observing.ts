@@ -114,7 +114,7 @@ export class Observing implements Observers {
     this.audit?.decided(step)
   }
 
-  /** Records what an operator did on a page. */
+  /** Records what a person orders on a page or by a tool of the gateway. */
   readonly ordered = (step: OrderStep): void => {
     const { order, by, via, upstream, transaction, operation, code } = step
     this.log.info('operator.ordered', { order, by, via, upstream, transaction, operation, code })

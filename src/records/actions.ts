@@ -1,5 +1,6 @@
 /** Actions in the store: calls that changed something, and their compensations. Keys sort by time. */
 import { world } from '../core/world.ts'
+import { GatewayError } from '../core/error.ts'
 import { isObject, readJson } from '../core/json/json.ts'
 import type { Step } from '../core/json/path.ts'
 import { Slot } from '../core/slot.ts'
@@ -13,6 +14,8 @@ import { Collection, hasMembers, type RecordKind } from '../durable/collection.t
 export interface Action {
   readonly key: string
   readonly startedAt: number
+  /** A clock of its process alone: which of the actions of one millisecond began first. */
+  readonly tick?: number
   readonly endedAt?: number
   readonly principal: StoredPrincipal
   /** The client's session, if its revision has sessions. */
@@ -23,8 +26,9 @@ export interface Action {
   readonly arguments: Readonly<Record<string, unknown>>
   /** The names of arguments, of the call and of the one that undoes it, that are secrets by a schema, and are not shown. */
   readonly secrets?: readonly string[]
-  /** The trace of the call (W3C `traceparent`). */
+  /** The trace of the call (W3C `traceparent`), and its id in logs, errors and the audit log. */
   readonly trace?: string
+  readonly request?: string
   /** The transaction and step that the call belongs to. */
   readonly transaction?: string
   readonly step?: string
@@ -91,8 +95,10 @@ export type Compensation =
     }
 
 /** Filters a list of actions; all given conditions must match. Times are milliseconds since 1970, both inclusive. */
-interface ActionFilter {
+export interface ActionFilter {
   readonly since?: number
+  /** The key or the request id of an action: it matches, and so does what began after it. */
+  readonly from?: string
   readonly until?: number
   readonly session?: string
   /** `Principal.id`. */
@@ -164,17 +170,26 @@ export class Actions {
     await this.#kept.remove(key)
   }
 
-  /** The actions that match a filter, the newest first. */
-  async list(filter: ActionFilter = {}): Promise<readonly Action[]> {
-    const found = await this.#kept.all()
-    return found
-      .filter((action) => matchesFilter(action, filter))
-      .toSorted((one, other) => other.startedAt - one.startedAt || (one.key < other.key ? 1 : -1))
+  /** The actions that match a filter, the newest first. @throws RESOURCE_NOT_FOUND if there is no action `from` */
+  async list({ from, ...filter }: ActionFilter = {}): Promise<readonly Action[]> {
+    const all = await this.#kept.all()
+    const found = all.filter((action) => matchesFilter(action, filter)).toSorted(newestFirst)
+    if (from === undefined) return found
+    const first = all
+      .filter(({ key, request }) => key === from || request === from)
+      .toSorted(newestFirst)
+      .at(-1)
+    if (!first) throw new GatewayError('RESOURCE_NOT_FOUND', 'There is no such action.')
+    return found.filter((each) => newestFirst(each, first) <= 0)
   }
 
-  /** Reserves an action for undoing, until its rollback itself is recorded; undefined if another process has done so. */
-  reserve(key: string): Promise<Lease | undefined> {
-    return new Leases(this.#store).acquire(`undo:${key}`, RESERVATION_TTL_MS)
+  /**
+   * Reserves an action for undoing; undefined if another process has done so, unless it ended and `isPatient` waits until its
+   * reservation is over.
+   */
+  reserve(key: string, isPatient = false): Promise<Lease | undefined> {
+    const timeout = isPatient ? RESERVATION_TTL_MS : 0
+    return new Leases(this.#store).acquireWithin(`undo:${key}`, RESERVATION_TTL_MS, timeout)
   }
 
   /**
@@ -237,9 +252,17 @@ function withoutLeftText(action: Action): Action {
 
 function readAction(text: string): Action | undefined {
   const value = readJson(text)
-  if (!isAction(value) || !states.includes(value.status)) return undefined
-  const { exact, ...action } = value
+  if (!isAction(value) || !states.includes(value.status) || !isCompensation(value.way)) return undefined
+  const { exact, states: known, ...rest } = value
+  const action = { ...rest, ...(isStates(known) && { states: known }) }
   return exact !== true && mayBeRounded(action.way) ? { ...action, way: rounded } : action
+}
+
+/** The order in which actions are listed and undone. */
+export function newestFirst(one: Action, other: Action): number {
+  const [tick = 0, otherTick = 0] = [one.tick, other.tick]
+  if (one.key === other.key) return 0
+  return other.startedAt - one.startedAt || otherTick - tick || (one.key < other.key ? 1 : -1)
 }
 
 /** The compensation of an action of 0.3.0 that would name another row than the call did. */
@@ -258,8 +281,34 @@ function mayBeRounded(value: unknown): boolean {
 const isAction = hasMembers<Action & { readonly exact?: unknown }>({
   string: ['key', 'upstream', 'tool', 'status'],
   number: ['startedAt'],
-  object: ['principal', 'way'],
+  object: ['arguments', 'way'],
+  principal: ['principal'],
 })
+
+const hasStates = hasMembers<ActionStates>({
+  string: ['tool', 'before'],
+  object: ['arguments'],
+  list: ['parts'],
+})
+
+function isStates(value: unknown): value is ActionStates {
+  if (!hasStates(value) || !value.parts.every(Array.isArray)) return false
+  const { left }: { readonly left?: unknown } = value
+  return left === undefined || hasHash(left) || hasReason(left)
+}
+
+const hasHash = hasMembers<{ readonly hash: string }>({ string: ['hash'] })
+const hasReason = hasMembers<{ readonly unread: string }>({ string: ['unread'] })
+
+const isWay = hasMembers<Extract<Compensation, { readonly tool: string }>>({
+  string: ['tool', 'description'],
+  object: ['arguments'],
+})
+
+function isCompensation(way: Compensation): boolean {
+  if (way.kind === 'none') return typeof way.reason === 'string'
+  return way.kind === 'nothing' || ((way.kind === 'exact' || way.kind === 'approximate') && isWay(way))
+}
 
 const states: readonly string[] = ['pending', 'ok', 'failed', 'unknown'] satisfies Action['status'][]
 

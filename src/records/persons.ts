@@ -98,6 +98,8 @@ export const personRules: { readonly [Prefix in KeyPrefix]: Rule | 'nobody' } = 
   'redelivery/': owned(),
   'reference/': referenceFate,
   'reference-url:': 'nobody',
+  'rewind:': rewindFate,
+  'rewind-due/': 'nobody',
   'server-test:': 'nobody',
   'session:': scopedSessionFate,
   'state:': owned('session states'),
@@ -230,6 +232,20 @@ function transactionFate({ key, text }: Entry, { id }: Person): Fate | undefined
     ...(isReason && { reason: `operator ${FORGOTTEN}${reason.slice(operator.length)}` }),
   }
   return { counts: { 'decisions for others': 1 }, text: JSON.stringify(changed) }
+}
+
+/** A plan, and what became of it, are kept for a day at most: those with actions of the person are removed. */
+function rewindFate(entry: Entry, { id }: Person): Fate | undefined {
+  const value = valueOf(entry)
+  const order = asObject(value.order)
+  if (asList(value.plan).some((action) => asObject(asObject(action).principal).id === id)) {
+    const fate = removed('rewinds')
+    const isRunning = value.status === 'reading' || value.status === 'undoing'
+    return isRunning ? { ...fate, running: { what: 'rewinds' } } : fate
+  }
+  if (order.by !== id) return undefined
+  const text = JSON.stringify({ ...value, order: { ...order, by: FORGOTTEN } })
+  return { counts: { 'decisions for others': 1 }, text }
 }
 
 /** A pause goes on, whoever began it. */

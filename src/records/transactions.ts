@@ -1,6 +1,7 @@
 /** Transactions in the store. Every change is a pure transition from `transitions.ts`, applied by compare-and-swap. */
 import { createHash } from 'node:crypto'
 import { GatewayError } from '../core/error.ts'
+import { asObject, isObject } from '../core/json/json.ts'
 import { Slot } from '../core/slot.ts'
 import { asJson, Collection, type RecordKind } from '../durable/collection.ts'
 import { FOREVER, type Store } from '../store/store.ts'
@@ -53,6 +54,8 @@ export interface Step {
   readonly isUnsent?: true
   /** The structured error of a failed step. */
   readonly error?: Readonly<Record<string, unknown>>
+  /** It is undone even if others changed the state since, as with `force` of the transaction. */
+  readonly force?: true
 }
 
 /** The transaction step that a call belongs to. */
@@ -77,6 +80,12 @@ export interface CompensationStatus {
   readonly state?: StateAfterUndo
   /** It was undone after steps before it, because that failed when it was its turn. */
   readonly isLate?: true
+}
+
+/** What something else changed since, of a step that was not undone because of it. */
+export function differenceOf({ error }: CompensationStatus): readonly string[] {
+  const { difference } = asObject(error?.details)
+  return Array.isArray(difference) ? difference.map(String) : []
 }
 
 /** A state transition. @throws GatewayError if the state does not allow it */
@@ -194,15 +203,20 @@ const UNFINISHED_PREFIXES = [
   '{"status":"partially_rolled_back","retry":',
 ]
 
+const json = asJson<Transaction>({
+  string: ['id', 'status'],
+  number: ['expiresAt', 'endsAt'],
+  principal: ['principal'],
+  list: ['steps', 'compensations'],
+})
+
 const transactionKind: RecordKind<Transaction> = {
   name: 'transaction',
   prefix: 'transaction/',
-  ...asJson<Transaction>({
-    string: ['id', 'status'],
-    number: ['expiresAt', 'endsAt'],
-    object: ['principal'],
-    list: ['steps', 'compensations'],
-  }),
+  decode: (text) => {
+    const read = json.decode(text)
+    return read?.steps.every(isObject) && read.compensations.every(isObject) ? read : undefined
+  },
   encode: ({ status, retry, ...rest }) => JSON.stringify({ status, ...(retry && { retry }), ...rest }),
   busy: () => new GatewayError('TRANSACTION_CONFLICT', 'Too many concurrent changes of one transaction.'),
 }

@@ -4,7 +4,7 @@
  */
 import { type Extra, GatewayError } from '../core/error.ts'
 import { type Backoff, delayBefore } from '../core/time/backoff.ts'
-import type { Action } from './actions.ts'
+import { type Action, newestFirst } from './actions.ts'
 import {
   type CompensationStatus,
   hasEnded,
@@ -38,25 +38,24 @@ interface NewUndo {
   readonly id: string
   readonly by: string
   readonly now: number
-  /** Whether it overwrites what others changed since. */
-  readonly isForced?: boolean
+  /** Whether undoing an action overwrites what others changed since. */
+  isForced?(action: Action): boolean
 }
 
 /** A transaction that rolls back actions that ran outside of one. All must belong to one caller. */
 export function newUndoTransaction(
   actions: readonly Action[],
-  { id, by, now, isForced }: NewUndo,
+  { id, by, now, isForced = () => false }: NewUndo,
 ): Transaction {
   const [first] = actions
   if (!first || actions.some(({ principal }) => principal.id !== first.principal.id)) {
     throw new TypeError('expected one or more actions of a single caller')
   }
-  const ordered = actions.toSorted((one, other) => one.startedAt - other.startedAt)
+  const ordered = actions.toSorted(newestFirst).toReversed()
   return {
     ...newTransaction({ id, principal: first.principal, timeout: 0, lifetime: 0, now }),
     status: 'rolling_back',
     reason: by,
-    ...(isForced && { force: true }),
     steps: ordered.map((action, index) => ({
       id: `step-${index + 1}`,
       deed: action.key,
@@ -65,6 +64,7 @@ export function newUndoTransaction(
       kind: 'write',
       status: action.status === 'ok' ? 'ok' : 'failed',
       runner: '',
+      ...(isForced(action) && { force: true }),
     })),
   }
 }

@@ -51,6 +51,8 @@ export const keyPrefixes = {
   'redelivery/': 'dead letters that are to be delivered again',
   'reference/': 'kept data that callers refer to',
   'reference-url:': 'URLs of kept data that were used',
+  'rewind:': 'plans of what is to be undone, and what became of them',
+  'rewind-due/': 'plans for which a gateway has to do something',
   'server-test:': 'the reports of tests of servers',
   'session:': 'scoped session tokens',
   'state:': 'session states',

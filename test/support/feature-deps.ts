@@ -78,6 +78,7 @@ export type ServiceStubs = Partial<
     Pick<Services['features'], 'isOn' | 'layers'> &
     Offered &
     Services['metrics'] &
+    Services['audit'] &
     Configured &
     Omit<Services['gateway'], 'settings'> & {
       servers: Servers['names']
@@ -202,6 +203,7 @@ export function featureDeps(given: ServiceStubs = {}): Services {
     layers: () => [],
     publish: () => undefined,
     delivered: () => undefined,
+    ordered: () => undefined,
     referenced: () => undefined,
     undoRule: () => undefined,
     undoRuleAmong: () => undefined,
@@ -240,5 +242,6 @@ export function featureDeps(given: ServiceStubs = {}): Services {
     features: { ...stubs, offered: (point) => point.of(offersOf(stubs)) },
     gateway: { ...stubs, settings: settingsOf(stubs) },
     metrics: stubs,
+    audit: stubs,
   }
 }

@@ -15,6 +15,7 @@ import { Payload } from '../../src/core/payload.ts'
 import { anonymous, type Principal } from '../../src/core/principal.ts'
 import type { Settings, ToolSettings, UpstreamSettings } from '../../src/core/settings.ts'
 import { undoRuleOf } from '../../src/core/undo/rules.ts'
+import { type Rewinding, rewinding } from '../../src/features/offers.ts'
 import { idempotency } from '../../src/features/idempotency/idempotency.ts'
 import { transactions } from '../../src/features/transactions/transactions.ts'
 import { undo } from '../../src/features/undo/undo.ts'
@@ -110,7 +111,7 @@ export class SagaGateway {
     this.#places = given.places ?? { one: new Place() }
     this.store = given.store ?? new MemoryStore()
     this.#membership = createMembership(() => this.store)
-    this.deps = featureDeps({
+    const deps = featureDeps({
       store: this.store,
       membership: this.#membership,
       call: (call) => this.handle(call),
@@ -120,6 +121,11 @@ export class SagaGateway {
       entry: ({ target }) => entryOf(target),
       ...given.deps,
     })
+    const offered: Services['features']['offered'] = (point, upstream) => [
+      ...deps.features.offered(point, upstream),
+      ...this.#contributions.flatMap(({ offers = [] }) => point.of(offers)),
+    ]
+    this.deps = { ...deps, features: { ...deps.features, offered } }
     this.#contributions = [
       created(idempotency, {}, this.deps),
       created(transactions, given.settings ?? {}, this.deps),
@@ -167,6 +173,21 @@ export class SagaGateway {
     const params = Payload.of({ name: tool, arguments: args, _meta: meta })
     const target = { method: 'tools/call', upstream, name: tool }
     return told(this.handle(toolCall({ params, meta, target, ...call })))
+  }
+
+  /** Makes a call outside of a transaction. */
+  call(tool: string, args: Json, { server: upstream = 'one', call = {} }: StepOptions = {}): Promise<Json> {
+    const params = Payload.of({ name: tool, arguments: args })
+    return told(
+      this.handle(toolCall({ params, target: { method: 'tools/call', upstream, name: tool }, ...call })),
+    )
+  }
+
+  /** Plans and carries out rewinds. */
+  get rewinding(): Rewinding {
+    const [found] = this.deps.features.offered(rewinding)
+    if (!found) throw new TypeError('there is no rewinding')
+    return found
   }
 
   async start(): Promise<void> {

@@ -26,6 +26,8 @@ export interface Gate {
 export interface ActionState {
   /** How it can be undone, or why it cannot; or that it is undone: a sentence. */
   readonly text: string
+  /** Whether a rewind to right before it would undo it. */
+  readonly canRewind: boolean
 }
 
 /** A call of a tool that can be made again. */
@@ -176,7 +178,7 @@ function relatedHtml({ call, action }: Story, root: string): Html | false {
     typeof approval === 'string' &&
       html`<dt>Approval</dt><dd><a href="${root}confirm/${encodeURIComponent(approval)}">${displayWord(approval)}</a></dd>`,
     call.action !== undefined &&
-      html`<dt>Undo</dt><dd>${action?.text ?? 'The gateway does not know the action any more.'}</dd>`,
+      html`<dt>Undo</dt><dd>${action?.text ?? 'The gateway does not know the action any more.'}${action?.canRewind && html` <a href="${root}console/rewind?from=${encodeURIComponent(call.action)}">Undo it and what came after</a>`}</dd>`,
   ].filter((row) => row !== false)
   return (
     rows.length > 0 &&

@@ -44,6 +44,8 @@ export interface ConsoleAnswer {
   json(): object
   /** Default: 200. */
   readonly status?: number
+  /** Where a browser is sent in place of the content, relative to the path of the page. */
+  readonly redirect?: string
 }
 
 /** What a form of a page does. */
@@ -223,6 +225,10 @@ interface Showing {
 async function show(context: PageContext, { entry, page, answer }: Showing): Promise<Response> {
   const { title = page.title, status = 200 } = answer
   if (isProgram(context)) return answerJson(context, answer.json(), status)
+  if (answer.redirect !== undefined) {
+    context.header('location', answer.redirect)
+    return context.body(null, 303, { 'cache-control': 'no-store' })
+  }
   const done = context.req.query('done') ?? ''
   const said = page.actions && Object.hasOwn(page.actions, done) ? page.actions[done]?.done : undefined
   const topics = ['needs', ...(page.topics ?? [])].join(' ')

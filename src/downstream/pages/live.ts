@@ -164,12 +164,14 @@ export const liveScript = `
   }
   const refresh = async (names) => {
     timer = undefined
+    const follows = (element) => element.dataset.live.split(' ').some((name) => names.has(name))
+    if (![...document.querySelectorAll('[data-live]')].some(follows)) return
     const response = await fetch(location.href, { headers: { accept: 'text/html' } })
     if (!response.ok) return
     const page = new DOMParser().parseFromString(await response.text(), 'text/html')
     for (const element of document.querySelectorAll('[data-live]')) {
       const fresh = element.id === '' ? null : page.getElementById(element.id)
-      if (!fresh || isUsed(element) || !element.dataset.live.split(' ').some((name) => names.has(name))) continue
+      if (!fresh || isUsed(element) || !follows(element)) continue
       if (fresh.innerHTML === element.dataset.seen) continue
       const focused = element.contains(document.activeElement) ? document.activeElement.id : ''
       const open = [...element.querySelectorAll('details[open][id]')].map(({ id }) => id)

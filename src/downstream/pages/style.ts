@@ -203,6 +203,13 @@ figcaption { color: var(--faint); display: flex; flex-wrap: wrap; font-size: .93
 .gate.not_reached { color: var(--faint) }
 .gate .about { flex: 1 1 16rem }
 .gate .reason { flex-basis: 100%; padding-left: 9.75rem }
+.plan { list-style: none; margin: 1rem 0; padding: 0 }
+.plan li { border-top: 1px solid var(--line); padding: .5rem 0 }
+.plan .reason { display: block }
+.mark.changed, .mark.not_undone, .mark.left { background: var(--reversible-back); color: var(--reversible) }
+.mark.cannot { background: var(--destructive-back); color: var(--destructive) }
+.mark.undone { background: var(--safe-back); color: var(--safe) }
+
 .console details { border: 1px solid var(--line); border-radius: .5rem; margin: .5rem 0; padding: 0 .75rem }
 .console summary { padding: .625rem 0 }
 .console details[open] { padding-bottom: .75rem }

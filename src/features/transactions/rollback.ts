@@ -187,7 +187,7 @@ async function compensateStep(
   let state: StateAfterUndo = 'unknown'
   const undoOrder: UndoOrder | undefined = action && {
     action,
-    isForced: transaction.force === true,
+    isForced: transaction.force === true || step.force === true,
     found: (after) => (state = after),
   }
   const callUnder = async (idempotencyKey: string): Promise<Outcome> => {

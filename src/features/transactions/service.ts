@@ -21,7 +21,10 @@ import { publish } from '../offers.ts'
 import { createRollback, isStepRunning, type Rollback, RunningSteps, WorkerIdentity } from './rollback.ts'
 import type { TransactionSettings } from '../settings/effect.ts'
 
-type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'identity' | 'features' | 'gateway'>
+type Deps = Pick<
+  Services,
+  'log' | 'store' | 'servers' | 'invoker' | 'identity' | 'features' | 'gateway' | 'audit'
+>
 
 /** The dependencies of all parts of the feature. */
 export interface TransactionService {
@@ -106,9 +109,9 @@ export async function rollBack(
 }
 
 /** Waits until a transaction is rolled back, by any worker. @throws the signal's reason */
-async function waitForRollback(
+export async function waitForRollback(
   key: string,
-  caller: Principal,
+  caller: Principal | undefined,
   signal: AbortSignal,
   { repository, rollback }: Pick<TransactionService, 'repository' | 'rollback'>,
 ): Promise<Transaction> {

@@ -17,8 +17,9 @@ import {
 } from '../../records/transactions.ts'
 import { newTransaction, committed } from '../../records/transitions.ts'
 import { asTool, objectSchema } from '../builtin-tool.ts'
-import type { Feature, BuiltinTool, Services } from '../feature.ts'
-import { callerValues, modelArguments, recordingStates, type Reserved } from '../offers.ts'
+import type { Feature, BuiltinTool } from '../feature.ts'
+import { callerValues, modelArguments, recordingStates, type Reserved, rewinding } from '../offers.ts'
+import { RewindWorker } from './rewinding.ts'
 import {
   MAX_ID_LENGTH,
   readId,
@@ -32,7 +33,7 @@ import { answer, commitShape, rollbackShape, statusShape, summaryShape } from '.
 import { makeStep, settledTransaction, tryStep } from './steps.ts'
 import { type TransactionSettings, transactionsSchema } from '../settings/effect.ts'
 
-type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'identity' | 'features' | 'gateway'>
+type Deps = TransactionService['deps']
 
 const reserved: Reserved = {
   argument: `_${TRANSACTION_ID}`,
@@ -50,6 +51,7 @@ export const transactions: Feature<TransactionSettings | false> = {
   ...transactionsSchema,
   create: (settings, deps) => {
     const service = createTransactionService(settings, deps)
+    const rewinds = new RewindWorker(service)
     const begin = answerBegin(service)
     const commit = answerCommit(service)
     const rollback = answerRollback(service)
@@ -98,9 +100,14 @@ export const transactions: Feature<TransactionSettings | false> = {
             ? [reserved]
             : [],
         ),
+        rewinding.offer(rewinds),
       ],
-      start: () => service.reaper.start(),
+      start: () => {
+        rewinds.start()
+        return service.reaper.start()
+      },
       close: async () => {
+        rewinds.stop()
         service.reaper.stop()
         service.worker.close()
       },

@@ -15,6 +15,7 @@ import { displayCall, maskedArguments } from '../../core/masked-arguments.ts'
 import type { Payload } from '../../core/payload.ts'
 import { maskedDifference, type Side } from '../../core/text/difference.ts'
 import { pause, within } from '../../core/time/waiting.ts'
+import { world } from '../../core/world.ts'
 import { evaluate, pathsOf, resultValue } from '../../core/undo/expression.ts'
 import type { UndoRule } from '../../core/undo/rules.ts'
 import { ERROR_KEY } from '../../protocol/meta-keys.ts'
@@ -27,6 +28,8 @@ import {
   type StateAfterUndo,
   undoOrderSlot,
 } from '../../records/actions.ts'
+import { fromStoredPrincipal } from '../../records/principal.ts'
+import { changedSince, isAsLeft, type PresentState } from '../../records/rewind-plan.ts'
 import type { Services } from '../feature.ts'
 import { masked } from '../offers.ts'
 import { internalCall } from '../own-calls.ts'
@@ -40,6 +43,8 @@ export type ReadSnapshot =
       readonly reason: string
       /** It may be readable a moment later. */
       readonly isPassing?: boolean
+      /** The server did not answer in time. */
+      readonly isLate?: true
     }
 
 type KnownState = Exclude<ReadSnapshot, { readonly kind: 'unreadable' }>
@@ -49,6 +54,9 @@ type RestoreRule = Extract<UndoRule, { readonly kind: 'restore' }>
 export const READ_TIMEOUT_MS = 10_000
 /** How many states that calls left are read at once. */
 const MAX_PENDING_READS = 200
+/** How many present states of a server are read at once, and for how long in all, in milliseconds. */
+const MAX_PRESENT_READS = 4
+const MAX_PRESENT_MS = 30_000
 /** How long the arguments of a read, and the text of a state that a call left, are at most, in characters. */
 const MAX_ARGUMENTS_LENGTH = 8 * 1024
 const MAX_LEFT_LENGTH = 64 * 1024
@@ -125,6 +133,60 @@ export class States {
     await Promise.all([...this.#pending.values()].map(({ recorded }) => recorded))
   }
 
+  /**
+   * Reads what is there now where actions left a state, with the rights of their callers: the result by the keys of the
+   * actions. A server that does not answer in time is not asked again. Never throws.
+   */
+  async present(actions: readonly Action[]): Promise<ReadonlyMap<string, PresentState>> {
+    const servers = Map.groupBy(actions, ({ upstream }) => upstream)
+    const found = await Promise.all([...servers.values()].map((each) => this.#presentAt(each)))
+    return new Map(found.flat())
+  }
+
+  async #presentAt(actions: readonly Action[]) {
+    const ofRead = ({ principal, upstream, states }: Action): string =>
+      JSON.stringify([principal.id, upstream, states?.tool, states?.arguments])
+    // Several readers take the next one in turn.
+    const reads = Map.groupBy(actions, ofRead).values()
+    const found: (readonly [key: string, PresentState])[] = []
+    const until = world.monotonic() + MAX_PRESENT_MS
+    let silence: ReadSnapshot | undefined
+    const read = async (): Promise<void> => {
+      for (const same of reads) {
+        if (world.monotonic() > until) silence ??= OUT_OF_TIME
+        const now = silence ?? (await this.#now(same[0]))
+        if (now.kind === 'unreadable' && now.isLate) silence = now
+        found.push(...same.map((action) => [action.key, this.#presentState(action, now)] as const))
+      }
+    }
+    await Promise.all(Array.from({ length: MAX_PRESENT_READS }, read))
+    return found
+  }
+
+  async #now(action: Action | undefined): Promise<ReadSnapshot> {
+    if (!action?.states) return { kind: 'unreadable', reason: 'there is nothing to read' }
+    const { states, upstream } = action
+    const principal = fromStoredPrincipal(action.principal)
+    const read = { upstream, tool: states.tool, arguments: states.arguments }
+    return this.#options.snapshots.readWithin(
+      internalCall({ purpose: 'read', principal, ...read }),
+      read,
+      'during',
+    )
+  }
+
+  #presentState(action: Action, now: ReadSnapshot): PresentState {
+    const { states, secrets } = action
+    if (now.kind === 'unreadable') return { unread: now.reason }
+    if (!states?.left || 'unread' in states.left) return { unread: 'what the call left was not read' }
+    const hash = hashOf(now, states.parts)
+    return {
+      hash,
+      read: displayCall(states.tool, states.arguments, { secrets }),
+      difference: isAsLeft(hash, states) ? [] : this.#difference(action, states.left, now),
+    }
+  }
+
   /** Makes a compensating call, unless others changed since what the action left. @throws CONFLICT, SERVER_UNAVAILABLE */
   async undo(call: Call, next: Handler): Promise<Outcome> {
     const order = undoOrderSlot.of(call)
@@ -150,24 +212,20 @@ export class States {
   async #mustBeUnchanged(call: Call, { key, ...given }: Action): Promise<void> {
     await this.settled(key)
     const action = (await this.#options.actions.find(key)) ?? { key, ...given }
-    const { states, upstream, tool, secrets } = action
+    const { states, upstream, tool } = action
     if (!states?.left || 'unread' in states.left) return
     const now = await this.#options.snapshots.readWithin(call, { ...states, upstream }, 'during')
     if (now.kind === 'unreadable') throw notReadable(now)
-    const hash = hashOf(now, states.parts)
-    if (hash === states.left.hash || hash === states.before) return
-    const read = displayCall(states.tool, states.arguments, { secrets })
-    throw new GatewayError(
-      'CONFLICT',
-      `Something else changed it since: ${read} does not show what ${tool} left, so nothing was undone.`,
-      {
-        reason: 'changed_since',
-        suggestion: OVERWRITE,
-        details: { server: upstream, read, difference: this.#difference(action, states.left, now) },
-        isUnsent: true,
-        isUserActionable: true,
-      },
-    )
+    const found = this.#presentState(action, now)
+    if ('unread' in found || isAsLeft(found.hash, states)) return
+    const { read, difference } = found
+    throw new GatewayError('CONFLICT', changedSince(read, tool), {
+      reason: 'changed_since',
+      suggestion: OVERWRITE,
+      details: { server: upstream, read, difference },
+      isUnsent: true,
+      isUserActionable: true,
+    })
   }
 
   /** What changed since, without what is masked for callers and in the history. */
@@ -197,6 +255,11 @@ export class States {
     if (found.kind === 'unreadable') return 'unknown'
     return hashOf(found, states.parts) === states.before ? 'old' : 'other'
   }
+}
+
+const OUT_OF_TIME: ReadSnapshot = {
+  kind: 'unreadable',
+  reason: `the other states of the server took longer than ${MAX_PRESENT_MS / 1000} s to read`,
 }
 
 const OVERWRITE =
@@ -275,6 +338,7 @@ export class SnapshotReader {
       kind: 'unreadable',
       reason: `${read.tool} did not answer within ${timeout / 1000} s`,
       isPassing: true,
+      isLate: true,
     }
     const made = this.#made({ ...readingCall(call, read), signal, abort })
     return within(made, timeout, late).then((found) => {

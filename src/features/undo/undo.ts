@@ -1,9 +1,8 @@
 /**
- * The feature `undo`: records actions with their compensation, and describes the undo rule of tools. The history of actions
- * outside of transactions is written in batches, bounded for each caller.
+ * The feature `undo`: records actions with their compensation, and describes the undo rule of tools.
  */
 import type { Finding } from '../../core/findings.ts'
-import { world, type Timer } from '../../core/world.ts'
+import { world } from '../../core/world.ts'
 import { type Call, type Handler, type InterimOutcome, isOpen, type Outcome } from '../../core/call.ts'
 import { spoolSlot } from '../../core/spool.ts'
 import { stepSlot } from '../../records/transactions.ts'
@@ -33,25 +32,22 @@ import {
   Actions,
   type Action,
   type Compensation,
-  type LeftState,
   isKeepable,
   newActionKey,
   tooLarge,
-  encodeAction,
 } from '../../records/actions.ts'
 import { haveOutsideData, withoutData } from '../../records/kept-arguments.ts'
 import { toStoredPrincipal } from '../../records/principal.ts'
 import { keepReferences } from '../../records/references.ts'
 import { toolsToCheck } from '../tool-lists.ts'
 import { type Feature, type Services, toolSetting } from '../feature.ts'
-import { callUndos, recordingStates, toolFacts } from '../offers.ts'
+import { callUndos, presentStates, recordingStates, toolFacts } from '../offers.ts'
 import { noUndo } from '../missing-undo.ts'
 import { type UndoSettings, undoSchema } from '../settings/upstream.ts'
+import { CLOSE_TIMEOUT_MS, History } from './history.ts'
 import { previewOf } from './preview.ts'
 import { READ_TIMEOUT_MS, type ReadSnapshot, SnapshotReader, States } from './states.ts'
-import type { Log } from '../../core/log.ts'
 import { within } from '../../core/time/waiting.ts'
-import { WrittenRecords } from '../../durable/bounds.ts'
 import { internalCall } from '../own-calls.ts'
 import { MASK } from '../../core/text/redactor.ts'
 import type { Step } from '../../core/json/path.ts'
@@ -92,7 +88,11 @@ export const undo: Feature<UndoSettings> = {
         },
       },
       offers: [
-        recordingStates.offer((key) => states.settled(key)),
+        recordingStates.offer(async (key) => {
+          await states.settled(key)
+          if (key === undefined) await journal.flush()
+        }),
+        presentStates.offer((given) => states.present(given)),
         callUndos.offer({
           preview: (call, tool) =>
             previewOf(call, tool, {
@@ -342,7 +342,7 @@ class UndoLog {
 
   async #begin(call: Call, tool: string, timeout?: number): Promise<ActionInProgress> {
     const { deps, states, upstream } = this.#options
-    const { principal, client, meta, params } = call
+    const { requestId, principal, client, meta, params } = call
     const step = stepSlot.of(call)
     const args = asObject(params.fields.arguments)
     const written = writtenArguments(params, referencesSlot.of(call))?.value
@@ -358,6 +358,7 @@ class UndoLog {
     const action: Action = {
       key: step?.deed ?? newActionKey(startedAt),
       startedAt,
+      tick: world.monotonic(),
       principal: toStoredPrincipal(principal),
       ...(client.session !== undefined && { session: client.session }),
       upstream,
@@ -365,6 +366,7 @@ class UndoLog {
       arguments: maskedArguments(asObject(written), secrets),
       ...(secrets.length > 0 && { secrets }),
       ...(typeof meta.traceparent === 'string' && { trace: meta.traceparent }),
+      request: requestId,
       ...(step && { transaction: step.transaction, step: step.step }),
       status: 'pending',
       way,
@@ -525,125 +527,6 @@ function endOfFailure(error: unknown, { action, isResumed }: ActionInProgress): 
 /** HTTP statuses of requests that were not executed. RFC 9110 §15.5, §15.6.4; a timeout is inconclusive. */
 function isRefusal(status: unknown): boolean {
   return typeof status === 'number' && ((status >= 400 && status < 500 && status !== 408) || status === 503)
-}
-
-// The history of actions outside of transactions. Actions are written in batches, after their callers have their responses:
-// the history is not guaranteed. A process that is killed loses only the last batch; steps of transactions are recorded
-// elsewhere.
-
-/** How long actions are collected, and how long closing waits for writes, in milliseconds. */
-const FLUSH_DELAY_MS = 50
-const CLOSE_TIMEOUT_MS = 2000
-/** How many actions may wait to be written, and their total length as text: a store may be slow. */
-const MAX_QUEUED = { count: 2000, size: 64 * 1024 * 1024 }
-/** How many actions of a caller each gateway keeps, and their total length as text. */
-const MAX_PER_CALLER = { keys: 10_000, bytes: 64 * 1024 * 1024 }
-/** How many actions of all callers. */
-const MAX_IN_ALL = { keys: 200_000, bytes: Infinity }
-/** How often expired entries are removed from the count, in milliseconds. */
-const SWEEP_INTERVAL_MS = 60_000
-
-interface QueuedAction {
-  readonly key: string
-  readonly caller: string
-  readonly upstream: string
-  readonly text: string
-  /** How long it is kept, in milliseconds. */
-  readonly ttl: number
-}
-
-/** Records actions outside of transactions. */
-export class History {
-  readonly #actions: Actions
-  readonly #log: Log
-  readonly #written: WrittenRecords
-  #queue: QueuedAction[] = []
-  /** The total length as text of all entries that are not written yet. */
-  #size = 0
-  #timer: Timer | undefined
-  #writing: Promise<void> | undefined
-  #sweptAt = 0
-  /** Whether the last actions were lost. */
-  #isLosing = false
-
-  constructor(actions: Actions, log: Log, written = new WrittenRecords(MAX_IN_ALL, MAX_PER_CALLER)) {
-    this.#actions = actions
-    this.#log = log
-    this.#written = written
-  }
-
-  /** Adds an action; it is written within a moment, if the store accepts it. */
-  add(action: Action, ttl: number): void {
-    const { key, principal, upstream } = action
-    const text = encodeAction(action)
-    if (this.#queue.length >= MAX_QUEUED.count || this.#size + text.length > MAX_QUEUED.size)
-      return this.#reportLoss(upstream, 'the store does not keep up')
-    this.#queue.push({ key, caller: principal.id, upstream, text, ttl })
-    this.#size += text.length
-    this.#timer ??= world.setTimeout(() => void this.flush(), FLUSH_DELAY_MS).unref()
-  }
-
-  /** Adds the state that an action left to its record, which is written before. */
-  async addLeft({ key, principal }: Action, left: LeftState, ttl: number): Promise<void> {
-    await this.flush()
-    const length = await this.#actions.recordLeft(key, left, ttl)
-    if (length === 0) return
-    const evicted = this.#written.replace(principal.id, key, length, world.now() + ttl)
-    await Promise.allSettled(evicted.map((each) => this.#actions.remove(each)))
-  }
-
-  /** Resolves once all added actions are written, or failed to be. */
-  async flush(): Promise<void> {
-    world.clearTimeout(this.#timer)
-    this.#timer = undefined
-    // One batch after the other: what a later one evicts has been written by then.
-    while (this.#writing) await this.#writing
-    if (this.#queue.length === 0) return
-    const batch = this.#queue
-    this.#queue = []
-    this.#writing = this.#write(batch).finally(() => {
-      this.#writing = undefined
-    })
-    await this.#writing
-  }
-
-  /** The same, with a timeout. */
-  async close(): Promise<void> {
-    await within(this.flush(), CLOSE_TIMEOUT_MS, undefined)
-  }
-
-  async #write(batch: readonly QueuedAction[]): Promise<void> {
-    const evicted = await Promise.all(
-      batch.map(async ({ key, caller, upstream, text, ttl }) => {
-        try {
-          await this.#actions.write(key, text, ttl)
-          this.#isLosing = false
-          return this.#written.replace(caller, key, text.length, world.now() + ttl)
-        } catch (error) {
-          this.#reportLoss(upstream, String(error))
-          return []
-        } finally {
-          this.#size -= text.length
-        }
-      }),
-    )
-    // An entry that cannot be removed expires eventually.
-    await Promise.allSettled(evicted.flat().map((key) => this.#actions.remove(key)))
-    this.#sweep()
-  }
-
-  #sweep(): void {
-    const now = world.now()
-    if (now - this.#sweptAt < SWEEP_INTERVAL_MS) return
-    this.#sweptAt = now
-    this.#written.dropExpired(now)
-  }
-
-  /** The history is not guaranteed, but operators should learn why it is incomplete. */
-  #reportLoss(upstream: string, reason: string): void {
-    if (!this.#isLosing) this.#log.warn('undo.history_lost', { upstream, reason })
-    this.#isLosing = true
-  }
 }
 
 // Computes the compensating call from a rule, the arguments, the result and the snapshot.

@@ -185,6 +185,7 @@ export class Audit {
       reason: target.reason,
       until: until === undefined ? undefined : isoTime(until),
       force: target.force,
+      left: target.left,
       transaction: target.transaction,
       operation: target.operation,
       subscription: target.subscription,

@@ -1,11 +1,12 @@
-import { readFileSync, writeFileSync } from 'node:fs'
+import { readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { userInfo } from 'node:os'
 import { join } from 'node:path'
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, onTestFinished } from 'vitest'
 import { runCommand } from '../../support/gateway.ts'
 import { clientOf, codeOf, folder, gatewayTo } from '../../support/journey.ts'
 import { notes } from '../../support/notes.ts'
 import { parse } from '../../support/server/json.ts'
+import { storeFixture } from '../../support/store-fixture.ts'
 
 const add = { name: 'add', arguments: { text: 'a' } }
 
@@ -72,6 +73,13 @@ describe('gatehouse pause', () => {
     expect(lines).toContainEqual(
       expect.objectContaining({ ...step, reason: 'restoring\n\u001b[31mthe database' }),
     )
+  })
+
+  it('reads the pause in a store of an earlier version', async () => {
+    const { folder: home, config } = storeFixture('store-paused', '2026-11-30T02:01:00Z')
+    onTestFinished(() => rmSync(home, { recursive: true, force: true }))
+    const { stdout } = await runCommand(['pause', '--status', '--config', config])
+    expect(stdout).toBe('Writes are paused since 2026-11-30T02:00:21Z, by root: restoring the database\n')
   })
 
   it.each([

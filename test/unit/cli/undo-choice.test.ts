@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
-import { choose, partsOf, planAdvice } from '../../../src/cli/undo.ts'
-import { chosenText, chosenView, undoneText } from '../../../src/cli/tx.ts'
+import { chosenText, planAdvice, undoneText } from '../../../src/cli/undo.ts'
 import type { Action, Compensation } from '../../../src/records/actions.ts'
+import { choose, chosenView, partsOf } from '../../../src/records/rewind-plan.ts'
 import { newTransaction, newUndoTransaction } from '../../../src/records/transitions.ts'
 import type { Transaction } from '../../../src/records/transactions.ts'
 
@@ -119,8 +119,9 @@ describe('the text output of undo', () => {
   })
 
   test('the text states whether each action was undone', () => {
-    expect(undoneText({ chosen: exact })).toBe('undone      2026-11-21T10:00:00Z  one  make')
-    expect(undoneText({ chosen: exact, error: 'gone' })).toBe(
+    const action = { ...exact.action, how: exact.how }
+    expect(undoneText({ action, outcome: 'undone' })).toBe('undone      2026-11-21T10:00:00Z  one  make')
+    expect(undoneText({ action, outcome: 'not_undone', error: 'gone' })).toBe(
       'not undone  2026-11-21T10:00:00Z  one  make: gone',
     )
   })
@@ -138,7 +139,9 @@ test('text of a server never starts a line of its own', () => {
   const why = 'what was there before could not be read: x\n\u001b[2Kall is well'
   const lines = chosenText({ action: deed({ upstream: why }), how: 'not at all', why }).split('\n')
   expect(lines).toHaveLength(2)
-  expect(undoneText({ chosen: { action: deed(), how: 'exactly' }, error: why })).not.toMatch(/\p{C}/u)
+  expect(
+    undoneText({ action: { ...deed(), how: 'exactly' }, outcome: 'not_undone', error: why }),
+  ).not.toMatch(/\p{C}/u)
 })
 
 test('actions of several callers are undone in reverse order of execution', () => {

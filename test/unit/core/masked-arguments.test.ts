@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { chosenText, chosenView } from '../../../src/cli/tx.ts'
+import { chosenText } from '../../../src/cli/undo.ts'
 import { maskedArguments, maskedText, secretNames } from '../../../src/core/masked-arguments.ts'
+import { chosenView } from '../../../src/records/rewind-plan.ts'
 import { toStoredPrincipal } from '../../../src/records/principal.ts'
 import { anonymous } from '../../../src/core/principal.ts'
 import type { Action } from '../../../src/records/actions.ts'

@@ -88,7 +88,7 @@ describe('while writes are paused', () => {
       `Writes are paused: an operator of this gateway stopped them at ${since}. The reason given: “key ***\\nleaked”. This call may change something, so it was not made.`,
     )
     expect(error.extra.suggestion).toBe(
-      'Calls that only read still work. Do not repeat this call in a loop: go on without it, or tell the user that it can be made once an operator resumes them.',
+      'Calls that only read still work. Do not repeat this call in a loop: go on without it, or tell the user that it can be made once an operator resumes writes.',
     )
     expect(error.data).toMatchObject({ user_actionable: false, details: { paused_since: since } })
     expect(error.data).not.toHaveProperty('retry_after_seconds')
@@ -219,7 +219,7 @@ it('says when the pause ends by itself, and then ends', async () => {
   const iso = new Date(until).toISOString()
   await expect(handle(write)).rejects.toMatchObject({
     extra: {
-      suggestion: expect.stringContaining(`once they resume, at ${iso} at the latest.`),
+      suggestion: expect.stringContaining(`once writes resume, at ${iso} at the latest.`),
       details: { paused_until: iso },
     },
   })

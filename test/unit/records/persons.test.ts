@@ -37,6 +37,7 @@ describe('what the store has of a person', () => {
     ['a dead letter about it', `dead-letter/${other}:1`, { event: { by: hash } }, 'dead letters'],
     ['an action', 'deed/1', { principal: { id: anna }, status: 'ok' }, 'actions'],
     ['an operation', `operation:${hash}/1`, { state: 'completed' }, 'operations'],
+    ['a rewind', 'rewind:1', { status: 'ended', plan: [{ principal: { id: anna } }] }, 'rewinds'],
     ['an upload', `upload/${hash}:1`, {}, 'uploads'],
     ['a grant', 'oauth:grant:1', '', 'grants at servers'],
     ['a grant of an earlier version', 'oauth:grant:8', '', 'grants at servers'],
@@ -78,6 +79,15 @@ describe('what the store has of a person', () => {
     expect(changed).toEqual({ ...approval, decisions: [by[0], { ...by[1], by: '(forgotten)' }] })
     const pause = { version: 1, by: anna, since: 1 }
     expect(JSON.parse(fate('pause:writes', pause)?.text ?? '')).toEqual({ ...pause, by: '(forgotten)' })
+    const rewind = {
+      id: 'r',
+      status: 'ended',
+      plan: [{ principal: { id: 'user:ben' } }],
+      order: { by: anna, via: 'x' },
+    }
+    expect(JSON.parse(fate('rewind:r', rewind)?.text ?? '')).toMatchObject({
+      order: { by: '(forgotten)', via: 'x' },
+    })
     const kept = fate('approval:kept:1', {
       owner: other,
       grant: { by: ['user:carl', anna], via: ['token', 'token'] },
@@ -122,6 +132,8 @@ describe('what the store has of a person', () => {
     const action = { principal: { id: anna }, status: 'pending' }
     expect(fate('deed/1', { ...action, startedAt: Date.now() })?.running).toBeDefined()
     expect(fate('deed/1', { ...action, startedAt: Date.now() - 3_600_000 })?.running).toBeUndefined()
+    const rewind = { status: 'undoing', plan: [{ principal: { id: anna } }] }
+    expect(fate('rewind:1', rewind)?.running).toEqual({ what: 'rewinds' })
     const decided = { caller: 'user:ben', decisions: [{ by: anna }], status: 'pending', expiresAt: soon }
     expect(fate('approval/1', decided)?.running).toBeDefined()
     expect(fate('approval/1', { ...decided, expiresAt: 1 })?.running).toBeUndefined()

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import type { Log } from '../../../../src/core/log.ts'
 import { WrittenRecords } from '../../../../src/durable/bounds.ts'
-import { History } from '../../../../src/features/undo/undo.ts'
+import { History } from '../../../../src/features/undo/history.ts'
 import { type Action, Actions, newActionKey } from '../../../../src/records/actions.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import { silentLog } from '../../../support/silent-log.ts'
