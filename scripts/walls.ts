@@ -265,6 +265,11 @@ const walls: readonly Wall[] = [
     may: [...forCommands, 'downstream/http/fetch-json.ts', 'gateway/keys.ts'],
     uses: packagesOfCommands,
   },
+  {
+    part: 'cli/forget.ts',
+    may: [...forCommands, 'gateway/forget.ts', 'observability/audit/forget.ts'],
+    uses: packagesOfCommands,
+  },
   { part: 'cli/health.ts', may: ['config', 'core'], uses: ['undici', 'node:fs'] },
   { part: 'gateway', may: parts, uses: ['node:os', 'node:stream'] },
   {

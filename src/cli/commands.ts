@@ -584,6 +584,23 @@ export const commands = {
     },
     page: 'console.md',
   }),
+  forget: defineCommand({
+    summary: 'erase what is kept of a person',
+    about: `Lists by kind what the store and the audit logs have of a caller, and erases it after confirmation. Decisions for calls of
+    others stay, with a placeholder for the person. In audit logs, lines that name the person become stubs, which keep the hash chain;
+    a running gateway erases its own log within seconds. Nothing is erased while calls, operations or transactions of the person run,
+    or an approval of somebody else that the person decided is not used.`,
+    arguments: {
+      person: argument('PERSON', 'the id of a caller as gatehouse log prints it, such as user:anna'),
+    },
+    options: {
+      'dry-run': flag('only list what there is'),
+      ...yes('do not ask for confirmation'),
+      ...ofStore,
+    },
+    exitCodes: '0 everything was erased, 1 there is nothing, or something is left',
+    page: 'operating.md',
+  }),
   'refs list': defineCommand({
     summary: 'list kept data, with size, type, name, origin, caller and expiry',
     options: ofReferences,

@@ -55,6 +55,7 @@ const loads: { readonly [Name in keyof Commands]: () => Promise<Run<Name>> } = {
   'events dead-letters': async () => (await import('./event-subscriptions.ts')).deadLetters,
   'events redeliver': async () => (await import('./event-subscriptions.ts')).redeliver,
   log: async () => (await import('./call-log.ts')).log,
+  forget: async () => (await import('./forget.ts')).forget,
   'refs list': async () => (await import('./refs.ts')).list,
   'refs show': async () => (await import('./refs.ts')).show,
   'refs get': async () => (await import('./refs.ts')).get,

@@ -122,13 +122,15 @@ export async function verifyAudits(given: AuditOptions, io: Io): Promise<Output>
     anchored,
   }))
   if (isJson) return { json: { ok: isWhole, logs }, text: '', code }
-  for (const { files: logFiles, lines, last, anchored, problem } of results) {
+  for (const { files: logFiles, lines, forgotten, orders, last, anchored, problem } of results) {
     if (problem) {
       const place = problem.line === undefined ? '' : `:${problem.line}`
       writeError(`${problem.file}${place}: ${problem.reason}\n`, io)
     } else {
       const end = endText(anchored, head)
-      write(`${logFiles.join(', ')}: ${lines} lines, intact; head ${last?.hash}${end}\n`, io)
+      const stubs =
+        forgotten === 0 ? '' : `, of which ${forgotten} were forgotten (order ${orders.join(', ')})`
+      write(`${logFiles.join(', ')}: ${lines} lines${stubs}, intact; head ${last?.hash}${end}\n`, io)
     }
   }
   return code

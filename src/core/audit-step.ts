@@ -20,9 +20,9 @@ export interface ApprovalStep {
   readonly changed?: readonly string[]
 }
 
-/** An operator's action on a transaction, an operation, a subscription, kept data, a server, or all writes. */
+/** An operator's action on a transaction, an operation, a subscription, kept data, a server, a person, or all writes. */
 export interface OrderStep {
-  /** `undo` creates transactions of its own for the compensations. */
+  /** `undo` creates transactions of its own for the compensations; `forget` erases a person. */
   readonly order:
     | 'undo'
     | 'rollback'
@@ -33,6 +33,7 @@ export interface OrderStep {
     | 'get'
     | 'put'
     | 'drop'
+    | 'forget'
     | 'restart'
     | 'drain'
     | 'undrain'
@@ -62,7 +63,10 @@ export interface OrderStep {
   readonly eventId?: string
   /** The server. */
   readonly upstream?: string
-  /** The caller of what it acts on; absent if it concerns a server, or all callers. */
+  /** A hash of the id of the person that is forgotten, and how many records of the store were erased. */
+  readonly person?: string
+  readonly records?: number
+  /** The caller of what it acts on; absent if it concerns a server, a person, or all callers. */
   readonly caller?: string
   /** The error with which it failed. */
   readonly code?: string

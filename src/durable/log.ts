@@ -11,11 +11,12 @@
  *
  * Entries do not change. So the actions that can be undone, which are found by key and marked when they are undone, are
  * records of their own (`records/actions.ts`), and the anchor of an audit log is one value (`observability/audit/anchor.ts`).
+ * They can be erased: then a mark is in their place, which readers skip, so that positions stay what they were.
  */
 import { hash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import { world } from '../core/world.ts'
-import { isObject, readJson } from '../core/json/json.ts'
+import { asList, isObject, readJson } from '../core/json/json.ts'
 import { FOREVER, type Store } from '../store/store.ts'
 import { casUpdate } from './cas-update.ts'
 
@@ -116,9 +117,8 @@ export class AppendLog {
         // Every number before the head was used, so a segment that is missing there has expired.
         if (!segment.values && segment.number >= head.next) return page(false)
         isGap ||= !segment.values
-        const read = entriesOf(segment, at, limit - entries.length)
+        const [read, index] = entriesOf(segment, at, limit - entries.length)
         entries.push(...read)
-        const index = at.index + read.length
         if (index < (segment.values?.length ?? 0)) {
           at = { ...at, index }
           return page(true)
@@ -154,7 +154,8 @@ export class AppendLog {
           text: line,
           cursor: cursorOf({ epoch, segment, index: at }),
         }))
-        yield (segment === position.segment ? lines.slice(0, position.index) : lines).toReversed()
+        const read = segment === position.segment ? lines.slice(0, position.index) : lines
+        yield read.filter((line) => line.text !== ERASED).toReversed()
       }
     }
   }
@@ -361,12 +362,56 @@ function linesOf(text: string): readonly string[] {
   return start === 0 ? [] : text.slice(start, -2).split(SEPARATOR)
 }
 
-/** At most `limit` entries of a segment from a position on. */
-function entriesOf({ values = [] }: Segment, { epoch, segment, index }: Position, limit: number): LogEntry[] {
-  return values.slice(index, index + limit).map((value, offset) => {
-    const at = { epoch, segment, index: index + offset + 1 }
-    return { value, cursor: cursorOf(at.index === values.length ? segmentAfter(at) : at) }
+/** At most `limit` entries of a segment from a position on, and the index after the last of them. */
+function entriesOf(
+  { values = [] }: Segment,
+  { epoch, segment, index: from }: Position,
+  limit: number,
+): readonly [read: readonly LogEntry[], index: number] {
+  const read: LogEntry[] = []
+  let index = from
+  while (index < values.length && read.length < limit) {
+    const value = values[index++]
+    if (isErased(value)) continue
+    const at = { epoch, segment, index }
+    read.push({ value, cursor: cursorOf(index === values.length ? segmentAfter(at) : at) })
+  }
+  return [read, index]
+}
+
+// Erasing: whoever erases finds the segments of all logs by their keys, also of those that nobody opens any more.
+
+/** What is in the place of an entry that was erased. Persisted. */
+const ERASED = '{"erased":true}'
+
+function isErased(value: unknown): boolean {
+  return isObject(value) && value.erased === true && Object.keys(value).length === 1
+}
+
+/** The key of a segment. */
+const SEGMENT_KEY = /^log:\{[0-9a-f]{32}\}:[\w-]{1,16}:\d{1,15}$/
+
+/** Whether a key in a store is that of a segment of a log. */
+export function isSegmentKey(key: string): boolean {
+  return SEGMENT_KEY.test(key)
+}
+
+/**
+ * The text of a segment with other entries: `change` returns an entry as it is, another one in its place, or undefined to erase it.
+ * Undefined if nothing changed. It is to take the place of the other text by compare-and-swap, under the same key and with the same
+ * expiry.
+ */
+export function withChangedEntries(text: string, change: (entry: unknown) => unknown): string | undefined {
+  const parsed = readJson(text)
+  if (!Array.isArray(parsed)) return undefined
+  const [events, bytes, values]: unknown[] = parsed
+  let isChanged = false
+  const entries = asList(values).map((value) => {
+    const after = isErased(value) ? value : change(value)
+    isChanged ||= after !== value
+    return after === undefined ? ERASED : JSON.stringify(after)
   })
+  return isChanged ? `[${Number(events)},${Number(bytes)},[${entries.join(SEPARATOR)}]]` : undefined
 }
 
 function parseHead(text: string | undefined): Head | undefined {

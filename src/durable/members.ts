@@ -180,5 +180,12 @@ function attempt(read: () => string | undefined): string | undefined {
 }
 
 function keyOf(id: string): string {
-  return `alive:${id}`
+  return `${PREFIX}${id}`
+}
+
+const PREFIX = 'alive:'
+
+/** The gateway that a key in a store says is alive; undefined if it is another key. */
+export function memberIn(key: string): string | undefined {
+  return key.startsWith(PREFIX) ? key.slice(PREFIX.length) : undefined
 }

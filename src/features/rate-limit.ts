@@ -18,6 +18,7 @@ import { rates, type Rate } from '../core/time/units.ts'
 import type { RateLimitWindow, Store, TokenGrant } from '../store/store.ts'
 import { callKey, findCall } from '../records/calls.ts'
 import { fingerprintOf, inexactNumbers } from '../records/fingerprint.ts'
+import { windowsOf } from '../records/principal.ts'
 import { hasIdempotencyKey, idempotencyKeyOf } from '../protocol/meta-keys.ts'
 import { isVendorRequest, method as known } from '../protocol/methods.ts'
 import { type Feature, type SettingsOf, type Services, toolSetting } from './feature.ts'
@@ -140,7 +141,7 @@ async function refundAndThrow(
     ...bucket,
     isReturn: true as const,
   }))
-  const refusals = { key: `${ownerOf(call.principal.id)}}:refused`, ...FREE_REFUSALS }
+  const refusals = { key: `${windowsOf(call.principal.id)}}:refused`, ...FREE_REFUSALS }
   const refund = await deps.store.takeTokens([...buckets, refusals])
   if (refund.isGranted) rateLimitSlot.of(call)?.reportRateLimit?.(statusOf(limits, refund))
   throw error
@@ -207,18 +208,10 @@ function limitsFrom(written: string | readonly string[], scope: Limit['scope'], 
   })
 }
 
-/** Names that need no encoding in a key, and cannot be confused with an encoded name. */
-const PLAIN_NAME = /^[\w.:@|-]+$/
-
 /** The windows of a caller; limits apply to the principal, never to the session. */
 function bucketsOf(limits: readonly Limit[], principal: string): RateLimitWindow[] {
-  const owner = ownerOf(principal)
+  const owner = windowsOf(principal)
   return limits.map(({ limit, window, suffix }) => ({ key: owner + suffix, limit, window }))
-}
-
-/** The prefix of the keys of a caller's windows. */
-function ownerOf(principal: string): string {
-  return `rate:{${PLAIN_NAME.test(principal) ? principal : encodeURIComponent(principal)}`
 }
 
 /** For how many callers the windows are cached. */

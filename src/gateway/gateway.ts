@@ -50,10 +50,12 @@ import { createConsole } from './console/console.ts'
 import { offered, receiveHook } from './features.ts'
 import { frontPage } from './front-page.ts'
 import { CallJournal } from './call-journal.ts'
+import { ForgetWatch } from './forget-watch.ts'
 import { inspect, type Inspected } from './inspect.ts'
 import { readiness } from '../observability/health.ts'
 import type { Audit } from '../observability/audit/audit.ts'
 import type { Observing } from '../observability/observing.ts'
+import type { Way } from '../observability/operations.ts'
 import { createObserving, timed } from './observers.ts'
 import { type Approval, Approvals } from '../records/approvals.ts'
 import { DeadLetters } from '../records/dead-letters.ts'
@@ -121,6 +123,7 @@ export class Gateway {
   readonly #observing: Observing
   /** What was called, for people. */
   readonly #journal: CallJournal
+  readonly #forgetWatch: ForgetWatch
   readonly #operator = createOperator(world.now)
   readonly #closing = new AbortController()
   readonly #retired = new RetiredStores((store) => this.#process.membership.leave(store))
@@ -168,6 +171,11 @@ export class Gateway {
       log,
     })
     this.#observing = this.#createObserving(audit)
+    this.#forgetWatch = new ForgetWatch({
+      store: () => this.#process.store,
+      audit: () => this.#observing.audit,
+      log,
+    })
     this.#observing.apply(initial)
     this.#process = {
       variables,
@@ -286,7 +294,7 @@ export class Gateway {
 
   /** Serves clients over HTTP. */
   async listen(): Promise<Listener> {
-    this.#observing.serve({ transport: 'tcp' })
+    this.#serve({ transport: 'tcp' })
     await this.#waitForKeys()
     const { refused, signedIn, log } = this.#observing
     this.#listener = await listenHttp({
@@ -321,7 +329,7 @@ export class Gateway {
 
   /** Serves one client over a pair of streams, until the client closes its side. */
   async stdio(input: Readable, output: Writable): Promise<void> {
-    this.#observing.serve({ transport: 'pipe' })
+    this.#serve({ transport: 'pipe' })
     await this.#waitForKeys()
     return serveStdio(input, output, {
       handle: this.handle,
@@ -413,11 +421,17 @@ export class Gateway {
     await Promise.allSettled([...runtime.upstreams.values()].map((upstream) => upstream.close()))
     await closeFeatures(runtime)
     await Promise.all([this.#process.membership.close(), this.#pageSignIn.close()])
-    await this.#journal.close()
+    await Promise.all([this.#journal.close(), this.#forgetWatch.close()])
     // Closing the audit log writes its head to the store, so the store is closed after it.
     await this.#observing.close()
     await Promise.all([this.#process.store.close(), this.#retired.close()])
     await this.#process.scope.close()
+  }
+
+  #serve(way: Way): void {
+    this.#observing.serve(way)
+    // No command can use a store in memory.
+    if (this.settings.store.kind !== 'memory') this.#forgetWatch.start()
   }
 
   #createObserving(audit: Audit | undefined): Observing {

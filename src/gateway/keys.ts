@@ -21,6 +21,8 @@ const KEY_STALE_MS = 60_000
 const ALGORITHM = 'ES256'
 /** The name of the signing key. */
 const SIGNING = 'signing'
+/** The name of the key of the vault. */
+const VAULT = 'vault'
 
 type Jose = typeof import('jose')
 type Jwk = Record<string, unknown>
@@ -81,7 +83,7 @@ export class GatewayKeys {
 
   /** The key that encrypts the vault of users' grants. @throws SERVER_UNAVAILABLE */
   // Never from the cache: it is rarely used, and grants encrypted with a key that the store lost are lost.
-  readonly vault = async (): Promise<Buffer> => Buffer.from(await this.#load('vault', secret, 0), 'base64url')
+  readonly vault = async (): Promise<Buffer> => Buffer.from(await this.#load(VAULT, secret, 0), 'base64url')
 
   /** Signs claims as a compact JWS, with issuer and time. @throws SERVER_UNAVAILABLE */
   readonly sign = (claims: Claims): Promise<string> =>
@@ -168,6 +170,12 @@ export async function signingKeyIn(store: Pick<Store, 'get'>): Promise<unknown> 
   const text = await store.get(keyOf(SIGNING))
   if (text === undefined) return undefined
   return publicPart(keyIn(text))
+}
+
+/** The key that encrypts the vault of users' grants; undefined if there is none yet. */
+export async function vaultKeyIn(store: Pick<Store, 'get'>): Promise<Buffer | undefined> {
+  const text = await store.get(keyOf(VAULT))
+  return text === undefined ? undefined : Buffer.from(text, 'base64url')
 }
 
 /** A key that the gateway stored. */

@@ -73,7 +73,7 @@ export class CallLog {
   }
 
   /** Keeps arguments and results of calls. @throws SERVER_UNAVAILABLE */
-  async keep(contents: readonly (CallContent & Pick<LoggedCall, 'id'>)[]): Promise<void> {
+  async keep(contents: readonly (CallContent & Pick<LoggedCall, 'id' | 'who'>)[]): Promise<void> {
     await this.#contents.append(contents)
   }
 
@@ -227,7 +227,9 @@ export class CallLogWriter {
     const log = this.#log()
     if (!log || batch.length === 0) return
     try {
-      const contents = batch.flatMap(({ call: { id }, content }) => (content ? [{ id, ...content }] : []))
+      const contents = batch.flatMap(({ call: { id, who }, content }) =>
+        content ? [{ id, who, ...content }] : [],
+      )
       await Promise.all([log.append(batch.map(({ call }) => call)), log.keep(contents)])
       if (this.#dropped > 0) this.#reports.warn('calls.dropped', { count: this.#dropped })
       this.#dropped = 0

@@ -12,6 +12,14 @@ export function ownedId({ id: caller }: Pick<Principal, 'id'>, id: string): stri
   return `${callerHash(caller)}:${id}`
 }
 
+/** Names that need no encoding in a key, and cannot be confused with an encoded name. */
+const PLAIN_NAME = /^[\w.:@|-]+$/
+
+/** How the keys of all rate limit windows of a caller begin: the rest begins with a closing brace. */
+export function windowsOf(id: string): string {
+  return `rate:{${PLAIN_NAME.test(id) ? id : encodeURIComponent(id)}`
+}
+
 /** A caller as it is stored: without its token. */
 export interface StoredPrincipal {
   readonly id: string

@@ -167,7 +167,9 @@ export class Transactions {
 
   /** The transactions of one caller, or all. */
   async list(principal?: string): Promise<readonly StoredTransaction[]> {
-    return this.#stored(await this.#kept.list(principal === undefined ? undefined : ownerOf(principal)))
+    return this.#stored(
+      await this.#kept.list(principal === undefined ? undefined : transactionOwner(principal)),
+    )
   }
 
   /** Those in progress, or to be retried. */
@@ -200,6 +202,11 @@ export function unknownTransaction(): GatewayError {
   })
 }
 
+/** A transaction of its text; undefined if it is none. */
+export function readTransaction(text: string): Transaction | undefined {
+  return transactionKind.decode(text)
+}
+
 /** How the texts of unfinished transactions start, so that the many ended ones need not be parsed. */
 const UNFINISHED_PREFIXES = [
   '{"status":"active"',
@@ -226,10 +233,10 @@ const transactionKind: RecordKind<Transaction> = {
 }
 
 function idOf(principal: string, id: string): string {
-  return `${ownerOf(principal)}:${encodeURIComponent(id)}`
+  return `${transactionOwner(principal)}:${encodeURIComponent(id)}`
 }
 
-/** Persisted since 0.3.0: this hash differs from `callerHash`. */
-function ownerOf(principal: string): string {
+/** A caller as part of the ids of transactions. Persisted since 0.3.0: this hash differs from `callerHash`. */
+export function transactionOwner(principal: string): string {
   return createHash('sha256').update(principal).digest('base64url').slice(0, 22)
 }

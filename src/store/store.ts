@@ -7,6 +7,7 @@ import type { Blobs } from './blobs/blobs.ts'
 /**
  * How keys begin, and what is under them. The part of a key before the first slash, if it has one, names a collection, which
  * can be listed. Each prefix is written in the one file whose keys have it; `test/unit/store/keys.test.ts` checks both.
+ * What is of a person under each of them says `records/persons.ts`.
  */
 export const keyPrefixes = {
   'alive:': 'gateways that run (members)',
@@ -33,6 +34,7 @@ export const keyPrefixes = {
   'event-owner:': 'processes that deliver events',
   'event-position:': 'how far the events of a server were read',
   'event-reachable:': 'whether a server was reachable last',
+  'forget/': 'orders to forget people in audit logs',
   'hook:': 'accepted webhooks',
   'key:': "the gateway's own keys",
   'last-lists:': 'what servers listed last',
@@ -119,6 +121,9 @@ export interface PortableStore extends Store {
   entries(): AsyncIterable<StoreEntry>
   /** Location and size, for people. */
   describe(): Promise<Readonly<Record<string, string | number>>>
+  /** The keys of rate limit windows that begin with a text, of those that processes share; they are no entries. */
+  windows(start: string): Promise<readonly string[]>
+  deleteWindows(keys: readonly string[]): Promise<void>
 }
 
 /** A value in a store. */

@@ -1,7 +1,14 @@
 import { hash } from 'node:crypto'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { AppendLog, isBefore, type LogBounds, type LogPage } from '../../src/durable/log.ts'
+import {
+  AppendLog,
+  isBefore,
+  isSegmentKey,
+  type LogBounds,
+  type LogPage,
+  withChangedEntries,
+} from '../../src/durable/log.ts'
 import type { Store } from '../../src/store/store.ts'
 import type { StoreUnderTest } from './store-contract.ts'
 
@@ -44,6 +51,17 @@ function withSwap(store: Store, compareAndSwap: Store['compareAndSwap']): Store 
   })
 }
 
+/** Erases the entries of one person in a segment. */
+async function eraseAnna(store: Store, key: string): Promise<void> {
+  expect(isSegmentKey(key)).toBe(true)
+  const before = (await store.get(key)) ?? ''
+  const isAnna = (entry: unknown): boolean => JSON.stringify(entry).includes('anna')
+  const after = withChangedEntries(before, (entry) => (isAnna(entry) ? undefined : entry))
+  expect(after).not.toContain('anna')
+  expect(await store.compareAndSwap(key, before, after ?? '', 60_000)).toBe(true)
+  expect(withChangedEntries(after ?? '', (entry) => (isAnna(entry) ? undefined : entry))).toBeUndefined()
+}
+
 /** What an append log does on every store. `open` gives the store of the running test. */
 export function logContract(open: () => StoreUnderTest): void {
   describe('an append log', () => {
@@ -64,6 +82,34 @@ export function logContract(open: () => StoreUnderTest): void {
       await events.append(['g'])
       expect(valuesOf(await events.read(third.cursor, 2))).toEqual(['g'])
       expect(valuesOf(await events.read(first.entries[0]?.cursor, 2))).toEqual([{ b: 'ü✓ "quoted"' }, 'c'])
+    })
+
+    it('can lose entries without moving the others: readers skip what was erased', async () => {
+      const { store } = open()
+      const name = fresh()
+      const events = log(store, {}, name)
+      await events.append([
+        { who: 'anna', n: 1 },
+        { who: 'ben', n: 2 },
+        { who: 'anna', n: 3 },
+      ])
+      await events.append([{ who: 'anna', n: 4 }])
+      const end = await events.append([{ who: 'ben', n: 12345678901234567890n.toString() }, { who: 'anna' }])
+      const before = await events.read(undefined, 2)
+      const key = `log:{${hash('sha256', name).slice(0, 32)}}:${end.split('.')[0]}`
+      for (const number of [1, 2, 3]) await eraseAnna(store, `${key}:${number}`)
+      const last = { who: 'ben', n: '12345678901234567890' }
+      // A reader of this process, and one that has read nothing yet.
+      for (const reader of [events, log(store, {}, name)]) {
+        expect(await readAll(reader)).toEqual({ values: [{ who: 'ben', n: 2 }, last], cursor: end })
+        expect((await readAll(reader, before.cursor)).values).toEqual([last])
+        expect((await readAll(reader, undefined, 1)).values).toEqual([{ who: 'ben', n: 2 }, last])
+        const texts: string[] = []
+        for await (const batch of reader.backwards(undefined)) texts.push(...batch.map(({ text }) => text))
+        expect(texts.map((text) => JSON.parse(text) as unknown)).toEqual([last, { who: 'ben', n: 2 }])
+      }
+      await events.append(['later'])
+      expect((await readAll(events, end)).values).toEqual(['later'])
     })
 
     it('is searched backwards as texts, from its end or from a cursor, without those that are left out', async () => {

@@ -11,6 +11,7 @@ import { GatewayError } from '../../core/error.ts'
 import { isObject, canonical, readJson } from '../../core/json/json.ts'
 import type { Approval, ApprovalRequest } from '../../records/approvals.ts'
 import type { Edits } from '../../records/edits.ts'
+import { callerHash } from '../../records/principal.ts'
 import { Collection, type RecordKind } from '../../durable/collection.ts'
 import type { Store } from '../../store/store.ts'
 import type { Services } from '../feature.ts'
@@ -162,6 +163,8 @@ export interface ApprovalCache {
 
 interface RememberedGrant {
   readonly grant: Grant
+  /** The hash of the caller; records of earlier versions lack it. */
+  readonly owner?: string
   /** The risk of the call it was given for. */
   readonly risk?: Risk
   /** How many calls remain, and until when, in milliseconds since 1970. */
@@ -188,7 +191,8 @@ export function createApprovalCache(store: Store, now: () => number): ApprovalCa
     keep: async ({ call, entry, risk }, grant, rule) => {
       const { for: ttl, max } = rule.remember ?? { for: 0, max: 0 }
       if (max < 2) return
-      const remembered: RememberedGrant = { grant, risk, left: max - 1, until: now() + ttl }
+      const owner = callerHash(call.principal.id)
+      const remembered: RememberedGrant = { grant, owner, risk, left: max - 1, until: now() + ttl }
       await grants.put(idOf(call, entry, rule), remembered)
     },
   }

@@ -20,6 +20,7 @@ import { ifAnswered, isoTime } from '../../core/time/waiting.ts'
 import { world } from '../../core/world.ts'
 import { CONTEXT_LOST_KEY } from '../../protocol/meta-keys.ts'
 import { asJson, Collection, type RecordKind } from '../../durable/collection.ts'
+import { callerHash } from '../../records/principal.ts'
 import type { Feature, Services } from '../feature.ts'
 import { type ContextSettings, contextSchema } from '../settings/effect.ts'
 
@@ -40,6 +41,8 @@ interface StoredContext {
   readonly upstream: string
   /** The hash of the session, as its id may be a credential. */
   readonly session: string
+  /** The hash of its caller; records of earlier versions lack it. */
+  readonly owner?: string
   readonly tools: readonly string[]
 }
 
@@ -83,11 +86,11 @@ class Sessions {
     if (!this.#known.has(session)) this.#known.set(session, { context: { since: 0 }, tools })
   }
 
-  /** Resolves once it is stored, or the store did not answer. Never rejects. */
-  async set(session: string, set: SessionContext): Promise<void> {
+  /** Resolves once it is stored for its caller, or the store did not answer. Never rejects. */
+  async set(session: string, set: SessionContext, caller: string): Promise<void> {
     this.#known.set(session, set)
     const { tools } = set
-    const record = { upstream: this.#upstream, session, tools }
+    const record = { upstream: this.#upstream, session, owner: callerHash(caller), tools }
     await ifAnswered(this.#records.put(this.#idOf(session), record), STORE_TIMEOUT_MS)
   }
 
@@ -220,9 +223,10 @@ class ContextualCall {
     const { sessions } = this.#parts
     const known = sessions.get(this.#key)
     const tools = known?.context === used ? known.tools : []
-    const { name = '' } = this.#call.target
+    const { target, principal } = this.#call
+    const { name = '' } = target
     if (tools.includes(name) || tools.length >= MAX_TOOLS) return
-    await sessions.set(this.#key, { context: used, tools: [...tools, name] })
+    await sessions.set(this.#key, { context: used, tools: [...tools, name] }, principal.id)
   }
 
   /** The refusal of a call that relies on what is lost; from now on, nothing is known to be there. */

@@ -15,6 +15,7 @@ import { DRY_RUN } from '../../protocol/meta-keys.ts'
 import { isVendorRequest } from '../../protocol/methods.ts'
 import { Anchor, type Anchors } from './anchor.ts'
 import { AuditFile, encodeLine, type Head } from './file.ts'
+import { Erasing, forgetOrder, lineTexts } from './forget.ts'
 import { type Ending, displayName } from '../ending.ts'
 
 type Fields = Readonly<Record<string, unknown>>
@@ -60,9 +61,12 @@ export class Audit {
   #isClosed = false
   readonly #onExit = (): void => this.#finish()
 
-  /** Opens the file and continues its chain; `anchors` store its head as well. @throws Error with the file name if it cannot be opened */
-  constructor(settings: AuditSettings, log: Log, anchors?: Anchors) {
-    this.#file = opened(settings)
+  /**
+   * Opens the file, or the next free one, and continues its chain; `anchors` store its head as well.
+   * @throws Error with the file name if it cannot be opened
+   */
+  constructor(settings: AuditSettings, log: Log, anchors?: Anchors, file: AuditFile = opened(settings)) {
+    this.#file = file
     this.#settings = settings
     this.#log = log
     const { head, torn, missing, path } = this.#file
@@ -164,6 +168,11 @@ export class Audit {
     }))
   }
 
+  /** The file, without those that it was rotated to. */
+  get path(): string {
+    return this.#file.path
+  }
+
   /** Records an action of an operator. */
   ordered({ order, by, via = 'command_line', caller, eventId, until, ...target }: OrderStep): void {
     const at = now()
@@ -184,10 +193,34 @@ export class Audit {
       reference: target.reference,
       sha256: target.sha256,
       event_id: eventId,
+      person: target.person,
+      records: target.records,
       upstream: target.upstream,
       caller,
       code: target.code,
     }))
+  }
+
+  /**
+   * Erases the lines that name a person, by the hash of its id: each becomes a stub, which keeps its place in the chain. Before, the
+   * order is a line itself, which says which lines these are. Resolves with how many there were. @throws the system error
+   */
+  async forget({ person, by }: { readonly person: string; readonly by: string }): Promise<number> {
+    await this.#writeAll()
+    const erasing = new Erasing(this.#file.path)
+    try {
+      const numbers = await erasing.find(person)
+      for (const lines of lineTexts(numbers)) {
+        const at = now()
+        this.#add(() => ({ ...at, ...forgetOrder, principal: by, via: 'command_line', person, lines }))
+      }
+      await this.#writeAll()
+      if (this.#isLeft) throw new Error(`the audit log ${this.#file.path} cannot be written`)
+      await erasing.erase()
+      return numbers.length
+    } finally {
+      erasing.close()
+    }
   }
 
   /** Writes the queued entries, and closes the file. */

@@ -61,24 +61,34 @@ export class AuditFile {
 
   /** Opens the file or, if another process has locked it, the next free one. @throws the system error */
   static open({ file }: { readonly file: string }): AuditFile {
-    const folder = dirname(file)
-    createFolder(folder)
+    createFolder(dirname(file))
     for (let place = 1; place <= MAX_FILES; place++) {
-      const path = placed(file, place)
-      for (const each of [path, `${path}.head`, `${path}.lock`]) {
-        const problem = plantedProblem(each)
-        if (problem !== undefined) throw new Error(`${each} ${problem}`)
-      }
-      const lock = takeLock(`${path}.lock`)
-      if (!lock) continue
-      try {
-        return new AuditFile(path, lock)
-      } catch (error) {
-        lock.release()
-        throw error
-      }
+      const opened = AuditFile.openAt(placed(file, place))
+      if (opened) return opened
     }
     throw new Error(`too many processes write the audit log ${file}`)
+  }
+
+  /** Opens this file; undefined if another process has locked it. @throws the system error */
+  static openAt(path: string): AuditFile | undefined {
+    for (const each of [path, `${path}.head`, `${path}.lock`]) {
+      const problem = plantedProblem(each)
+      if (problem !== undefined) throw new Error(`${each} ${problem}`)
+    }
+    const lock = takeLock(`${path}.lock`)
+    if (!lock) return undefined
+    try {
+      return new AuditFile(path, lock)
+    } catch (error) {
+      lock.release()
+      throw error
+    }
+  }
+
+  /** The files of all processes that write an audit log with this name, without the rotated ones. */
+  static all(file: string): readonly string[] {
+    const places = Array.from({ length: MAX_FILES }, (_each, index) => placed(file, index + 1))
+    return places.filter((path) => existsSync(path))
   }
 
   /** The size in bytes. */
@@ -151,6 +161,11 @@ function placed(file: string, place: number): string {
   if (place === 1) return file
   const end = extname(file)
   return `${file.slice(0, file.length - end.length)}.${place}${end}`
+}
+
+/** A file and those that it was rotated to, the oldest first. */
+export function withRotated(path: string): readonly string[] {
+  return [...rotated(path).map((number) => `${path}.${number}`), path]
 }
 
 /** The numbers of the full files, the highest first. */

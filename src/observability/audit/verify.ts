@@ -1,6 +1,7 @@
 /** Verifies the chain over all files of a log, and its anchor. */
 import { createReadStream, existsSync, readFileSync } from 'node:fs'
 import { type AuditLine, type Head, origin, parseHead, readLine, tornDigest } from './file.ts'
+import { isForgetOrder, isStub, orderedRanges, type Range, type StubPlace, unordered } from './forget.ts'
 
 /** The position and reason of a break in an audit log. */
 interface Break {
@@ -14,6 +15,10 @@ interface Break {
 export interface LogVerification {
   readonly files: readonly string[]
   readonly lines: number
+  /** How many of them are stubs of lines about people who were forgotten. */
+  readonly forgotten: number
+  /** The numbers of the lines that order that. */
+  readonly orders: readonly number[]
   readonly last?: Head
   /** The number of the anchored line; absent if the store has no anchor of the log. */
   readonly anchored?: number
@@ -58,6 +63,10 @@ class Chain {
   #lines = 0
   /** Text after the last line that is not a line, and where it begins. */
   #torn: { text: string; line: number } | undefined
+  readonly #stubs: StubPlace[] = []
+  /** What orders to forget name, and the numbers of their lines. */
+  readonly #forgotten: Range[] = []
+  readonly #orders: number[] = []
   /** Heads recorded elsewhere: next to the file and in the store. */
   #written: readonly Head[] = []
   readonly #anchor: Head | undefined
@@ -73,7 +82,8 @@ class Chain {
     const problem = await this.#walk(files)
     const last = this.#last
     const anchored = this.#anchor && { anchored: this.#anchor.seq }
-    return { files, lines: this.#lines, ...(last && { last }), ...anchored, ...(problem && { problem }) }
+    const counts = { lines: this.#lines, forgotten: this.#stubs.length, orders: this.#orders }
+    return { files, ...counts, ...(last && { last }), ...anchored, ...(problem && { problem }) }
   }
 
   async #walk(files: readonly string[]): Promise<Break | undefined> {
@@ -81,7 +91,7 @@ class Chain {
       let number = 0
       for await (const text of linesOf(file)) {
         number++
-        const broken = this.#take(text, number, file === files[0] && number === 1)
+        const broken = this.#take(text, { file, number }, file === files[0] && number === 1)
         if (broken) return { file, ...broken }
       }
       if (this.#torn)
@@ -90,7 +100,11 @@ class Chain {
     return this.#atEnd(files.at(-1) ?? '')
   }
 
-  #take(text: string, number: number, isFirst: boolean): Omit<Break, 'file'> | undefined {
+  #take(
+    text: string,
+    { file, number }: { readonly file: string; readonly number: number },
+    isFirst: boolean,
+  ): Omit<Break, 'file'> | undefined {
     const line = readLine(text)
     if (!line) {
       this.#torn = this.#torn
@@ -106,13 +120,21 @@ class Chain {
     if (reason !== undefined) return { line: number, reason }
     this.#last = line
     this.#lines++
+    this.#noteForgotten(line, { seq: line.seq, file, line: number })
     this.isFound ||= line.hash === this.#head
     const isOther = this.#written.some(({ seq, hash }) => seq === line.seq && hash !== line.hash)
     return isOther ? { line: number, reason: 'is not the line that was written here' } : undefined
   }
 
+  #noteForgotten(line: AuditLine, place: StubPlace): void {
+    if (isStub(line)) this.#stubs.push(place)
+    const ranges = line.isSound && isForgetOrder(line) ? orderedRanges(line) : []
+    if (ranges.length > 0) this.#orders.push(line.seq)
+    this.#forgotten.push(...ranges)
+  }
+
   #fault(line: AuditLine, isFirst: boolean): string | undefined {
-    if (!line.isSound) return 'was altered'
+    if (!line.isSound && !isStub(line)) return 'was altered'
     const { seq, prev, event, fields } = line
     const before = this.#last ?? (isFirst && event === 'continued' ? { seq: seq - 1, hash: prev } : origin)
     if (seq > before.seq + 1)
@@ -126,6 +148,13 @@ class Chain {
   }
 
   #atEnd(file: string): Break | undefined {
+    const hidden = unordered(this.#stubs, this.#forgotten)
+    if (hidden)
+      return {
+        file: hidden.file,
+        line: hidden.line,
+        reason: 'was forgotten, and no later line of these files orders that',
+      }
     const { seq = 0 } = this.#last ?? {}
     if (this.#lines === 0 && this.#written.length === 0) return { file, reason: 'has no lines' }
     const end = Math.max(seq, ...this.#written.map((each) => each.seq))

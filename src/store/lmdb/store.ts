@@ -184,6 +184,13 @@ export class LmdbStore implements PortableStore {
     return { kind: 'LMDB', folder: this.#directory, used: space.used, limit: this.#limit }
   }
 
+  /** Each process counts its own. */
+  async windows(): Promise<readonly string[]> {
+    return []
+  }
+
+  async deleteWindows(): Promise<void> {}
+
   async close(): Promise<void> {
     this.#isClosed = true
     clearTimeout(this.#sweeping)

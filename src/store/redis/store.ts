@@ -236,6 +236,19 @@ export class RedisStore implements PortableStore {
     }
   }
 
+  async windows(start: string): Promise<readonly string[]> {
+    const client = this.#usableClient()
+    if (!client) throw unreachable()
+    const found: string[] = []
+    for await (const names of client.scanIterator({ MATCH: `${PREFIX}rate:*`, TYPE: 'hash', COUNT: 500 }))
+      found.push(...names.map((name) => name.slice(PREFIX.length)).filter((key) => key.startsWith(start)))
+    return found
+  }
+
+  async deleteWindows(keys: readonly string[]): Promise<void> {
+    for (const key of keys) await this.#execute((client) => client.del(PREFIX + key))
+  }
+
   async describe(): Promise<Readonly<Record<string, string>>> {
     const text = await this.#execute((client) => client.info('memory'))
     const memory = /^used_memory_human:(.*)$/m.exec(text)?.[1]?.trim()

@@ -145,7 +145,8 @@ class StoredGrants implements Grants {
   #write(principal: string, { dpop, ...grant }: UserGrant): Promise<void> {
     const ttl =
       grant.refresh === undefined ? Math.min(GRANT_TTL_MS, grant.expiresAt - Date.now()) : GRANT_TTL_MS
-    const stored = { ...grant, ...(dpop && { dpop: dpop.jwk }) }
+    // Its name in the store is a hash: this says whose it is.
+    const stored = { ...grant, ...(dpop && { dpop: dpop.jwk }), principal }
     return this.#options.vault.write(this.#nameOf(principal), stored, ttl)
   }
 

@@ -70,6 +70,16 @@ function ownKey(): () => Promise<Buffer> {
   return () => key
 }
 
+/** The key of the grant of a principal at a server, which has this name and URL. */
+export function grantKey(name: string, url: string, principal: string): string {
+  return keyOf(['grant', name, url, principal])
+}
+
+/** A value of a vault by its key in the store, if it was written with this key. */
+export function unsealed(key: Buffer, at: string, text: string): VaultValue | undefined {
+  return decrypt(text, at, key)
+}
+
 function keyOf([kind, ...rest]: Name): string {
   return `oauth:${kind}:${createHash('sha256').update(JSON.stringify(rest)).digest('base64url')}`
 }

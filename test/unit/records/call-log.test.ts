@@ -93,7 +93,10 @@ describe('the log of calls', () => {
 
   it('finds one call, and what is kept of its arguments and its result', async () => {
     const log = await logOf(50, 8)
-    await log.keep([{ id: 'r7', arguments: '{"id":"r8"}', result: '{"a":1}' }, { id: 'r8' }])
+    await log.keep([
+      { id: 'r7', who: 'anna', arguments: '{"id":"r8"}', result: '{"a":1}' },
+      { id: 'r8', who: 'anna' },
+    ])
     expect(await log.find('r7')).toEqual(call(7))
     expect(await log.contentOf('r7')).toEqual({ arguments: '{"id":"r8"}', result: '{"a":1}' })
     expect(await log.contentOf('r8')).toEqual({})

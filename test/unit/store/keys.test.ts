@@ -17,6 +17,9 @@ const COLLECTION = /= '(?<name>[a-z]+(?:-[a-z]+)*)'\n/g
 /** Texts in the same files that look like prefixes: of URLs, people, methods, placeholders, leases, and pseudo-scopes. */
 const others = new Set(['https:', 'user:', 'events/', 'spooled:', 'undo:', 'temp:'])
 
+/** The tables of all prefixes. */
+const tables = new Set(['src/store/store.ts', 'src/records/persons.ts'])
+
 interface Found {
   readonly file: string
   readonly prefix: string
@@ -26,9 +29,7 @@ interface Found {
 
 /** What looks like the beginning of a key, in all files. */
 function beginnings(): readonly Found[] {
-  const files = globSync('src/**/*.ts', { cwd: inRepository('.') }).filter(
-    (file) => file !== 'src/store/store.ts',
-  )
+  const files = globSync('src/**/*.ts', { cwd: inRepository('.') }).filter((file) => !tables.has(file))
   return files.flatMap((file) => {
     const text = readFileSync(inRepository(file), 'utf8').replace(COMMENT, '')
     const isUser = USE.test(text)
