@@ -1,7 +1,8 @@
 /** Help as text, from the commands: the overview, the help of one command, and the pages of the manual. */
 import { self } from '../core/identity.ts'
 import { argumentWord, argumentWords, type Command, namesIn, type Option } from './command.ts'
-import { commands, groups, names } from './commands.ts'
+import { groups } from './command-groups.ts'
+import { commands, names } from './commands.ts'
 
 /** The output of `--version`. */
 export const version = `gatehouse ${self.version}`
