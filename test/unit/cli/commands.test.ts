@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { type Command, namesIn, parse, UsageError } from '../../../src/cli/command.ts'
-import { commands, groups, names } from '../../../src/cli/commands.ts'
+import { groups } from '../../../src/cli/command-groups.ts'
+import { commands, names } from '../../../src/cli/commands.ts'
 import { candidates } from '../../../src/cli/completion.ts'
 import { helpOf, overview, withManual } from '../../../src/cli/help.ts'
 import { readDocument } from '../../support/document.ts'
