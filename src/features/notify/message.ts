@@ -11,7 +11,7 @@ import { maskedArguments } from '../../core/masked-arguments.ts'
 import { oneLine, shortened, visibleLine } from '../../core/text/escape.ts'
 import type { Redactor } from '../../core/text/redactor.ts'
 import { isoTime } from '../../core/time/waiting.ts'
-import { type Approval, type Decision, sentText, valueText } from '../../records/approvals.ts'
+import { type Approval, type Decision, clientText, sentText, valueText } from '../../records/approvals.ts'
 import { type ChannelSettings, PLACEHOLDER, type Placeholder } from '../settings/notify.ts'
 
 /** A message to people, by any channel. */
@@ -119,10 +119,11 @@ type Values = Readonly<Record<string, string>>
 
 function valuesOf(approval: Approval, link: string | undefined, ink: Ink): Values {
   const { tool, upstream, caller, risk, createdAt, expiresAt, message, id } = approval
+  const client = clientText(approval)
   const values: Readonly<Record<Placeholder, string>> = {
     tool: ink.value(tool),
     server: ink.value(upstream),
-    caller: ink.value(caller),
+    caller: ink.value(client === undefined ? caller : `${caller} with ${client}`),
     risk: ink.value(risk),
     since: timeText(createdAt),
     expires: timeText(expiresAt),
@@ -156,16 +157,15 @@ function argumentsText(approval: Approval, ink: Ink): string {
   return `Arguments:\n${ink.cut([...shown, ...more].join('\n'), MAX_ARGUMENTS_LENGTH)}`
 }
 
-function dataOf(
-  { id, upstream, tool, caller, risk, createdAt, expiresAt, kind, status }: Approval,
-  link: string | undefined,
-  redactor: Redactor,
-): Message['data'] {
+function dataOf(approval: Approval, link: string | undefined, redactor: Redactor): Message['data'] {
+  const { id, upstream, tool, caller, risk, createdAt, expiresAt, kind, status } = approval
+  const client = clientText(approval)
   return {
     approval: id,
     server: upstream,
     tool: redactor.text(tool),
     caller: redactor.text(caller),
+    ...(client !== undefined && { client: redactor.text(client) }),
     risk,
     kind,
     status,

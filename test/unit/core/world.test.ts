@@ -17,6 +17,7 @@ const real = [
   /^downstream\/(http|pages|auth)\//,
   /^observability\/tracing\.ts$/,
   /^features\/(dialer|references\/transfer\/files)\.ts$/,
+  /^gateway\/doctor\.ts$/,
   /^testkit\//,
 ]
 
