@@ -16,7 +16,7 @@ import {
   type StoredTransaction,
   hasEnded,
   type Transaction,
-  Transactions,
+  type Transactions,
   urgentFirst,
   type CompensationStatus,
   needsAttention,

@@ -10,6 +10,8 @@ export interface LocalGateway {
   /** The endpoint of all servers together. */
   readonly url: string
   readonly origin: string
+  /** The code for its pages; empty if people authenticate in another way. */
+  readonly code: string
   /** Every line of its log: the event, and its fields. */
   readonly lines: readonly Json[]
   /** Names that would be the same. */
@@ -35,7 +37,8 @@ export async function localGateway(config: Json): Promise<LocalGateway> {
   }
   const reload = (changed: Json): Promise<void> => gateway.reload(settingsOf(changed))
   const collisions = (await gateway.start()).map(({ message }) => message)
-  return { url: `${listener.url}/mcp`, origin: listener.url, lines, collisions, reload, close }
+  const code = gateway.operatorCode ?? ''
+  return { url: `${listener.url}/mcp`, origin: listener.url, code, lines, collisions, reload, close }
 }
 
 function settingsOf(config: Json): Settings {

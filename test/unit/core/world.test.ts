@@ -16,6 +16,7 @@ const real = [
   /^upstream\/transport\/(child|http|http-client|sse)\.ts$/,
   /^downstream\/(http|pages|auth)\//,
   /^observability\/tracing\.ts$/,
+  /^gateway\/doctor\.ts$/,
   /^features\/(dialer|references\/transfer\/files)\.ts$/,
   /^testkit\//,
 ]
