@@ -24,6 +24,7 @@ const alone: Record<string, string> = {
   'src/config/load-channels.ts': 'loads what other commands need not load (config/load-sections.ts)',
   'src/gateway/channel-test.ts': 'what a command has of a feature: commands import no features',
   'src/catalog/own-names.ts': 'the table that a new tool adds a line to',
+  'src/gateway/console/console.ts': 'the table that a new page of the console adds a line to',
   'src/core/collect.ts': 'the only file that may use node:v8 and node:vm (scripts/walls.ts)',
   'src/store/portable.ts': 'loads no store that commands cannot read',
 }

@@ -173,9 +173,9 @@ function welcome(url: string, gateway: Gateway, key: string | undefined): string
     ...each,
     '',
     `Web page: ${base}/`,
+    `Console: ${base}/console`,
     ...(claude === undefined ? [] : [claude]),
     `For clients that use stdio: ${joinCommand(['gatehouse', ...stdioWords(endpoint, connection)])}`,
-    `Console: ${base}/console`,
     ...(operatorCode === undefined
       ? approvalLines(gateway)
       : [

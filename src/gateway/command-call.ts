@@ -19,7 +19,7 @@ export interface CommandCall {
   answer(request: InputRequest, of: 'gateway' | 'server'): Promise<InputResponse>
 }
 
-/** A call of a tool whose caller answers forms. */
+/** A call of a tool whose caller answers forms, unless it is a program. */
 export function callByPerson(
   {
     upstream,
@@ -31,6 +31,7 @@ export function callByPerson(
     readonly arguments: Payload
   },
   principal: Principal,
+  isProgram = false,
 ): Call {
   const meta = {
     ...(isDryRun && { [DRY_RUN_KEY]: true }),
@@ -47,7 +48,7 @@ export function callByPerson(
     meta,
     principal,
     rpcId: '1',
-    client: { ...client, capabilities: { elicitation: {} } },
+    client: { ...client, capabilities: isProgram ? {} : { elicitation: {} } },
   })
 }
 

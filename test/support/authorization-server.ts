@@ -195,7 +195,7 @@ export async function signIn(url: string, user: string, until: (url: string) => 
 export async function followLink(link: string, user: string): Promise<string> {
   const start = await fetch(link)
   const cookie = start.headers.getSetCookie()[0]?.split(';')[0] ?? ''
-  const href = /<a [^>]*href="([^"]+)"/.exec(await start.text())?.[1] ?? ''
+  const href = /<a rel="noreferrer" href="([^"]+)"/.exec(await start.text())?.[1] ?? ''
   const url = href.replaceAll(/&#(\d+);/g, (_whole, code: string) => String.fromCharCode(Number(code)))
   const back = await signIn(url, user, (place) => place.includes('/oauth/callback'))
   return (await fetch(back, { headers: { cookie } })).text()

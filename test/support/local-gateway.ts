@@ -11,6 +11,8 @@ export interface LocalGateway {
   /** The endpoint of all servers together. */
   readonly url: string
   readonly origin: string
+  /** The code for its pages; empty if people authenticate in another way. */
+  readonly code: string
   /** Every line of its log: the event, and its fields. */
   readonly lines: readonly Json[]
   /** Names that would be the same. */
@@ -43,7 +45,17 @@ export async function localGateway(config: Json, store?: MemoryStore): Promise<L
   const reload = (changed: Json): Promise<void> => gateway.reload(settingsOf(changed))
   const collisions = (await gateway.start()).map(({ message }) => message)
   const { rewinding } = gateway
-  return { url: `${listener.url}/mcp`, origin: listener.url, lines, collisions, rewinding, reload, close }
+  const code = gateway.operatorCode ?? ''
+  return {
+    url: `${listener.url}/mcp`,
+    origin: listener.url,
+    code,
+    lines,
+    collisions,
+    rewinding,
+    reload,
+    close,
+  }
 }
 
 function settingsOf(config: Json): Settings {

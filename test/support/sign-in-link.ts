@@ -5,7 +5,7 @@
 export async function followSignIn(link: string): Promise<boolean> {
   const start = await fetch(link)
   const cookie = start.headers.getSetCookie()[0]?.split(';')[0] ?? ''
-  const href = /<a [^>]*href="([^"]+)"/.exec(await start.text())?.[1] ?? ''
+  const href = /<a rel="noreferrer" href="([^"]+)"/.exec(await start.text())?.[1] ?? ''
   const url = href.replaceAll(/&#(\d+);/g, (_whole, code: string) => String.fromCharCode(Number(code)))
   const redirect = await fetch(url, { redirect: 'manual' })
   const back = redirect.headers.get('location') ?? ''

@@ -68,7 +68,11 @@ export class ConsoleCalls implements TrySource {
   async make(tried: TriedCall, user: PageUser): Promise<Made> {
     const { server: upstream, tool, isDryRun, answers } = tried
     const given = Payload.text(tried.arguments)
-    const call = callByPerson({ upstream, tool, arguments: given, isDryRun }, user.principal)
+    // A token that makes a call cannot approve it.
+    const isProgram = user.via === 'token'
+    const call = callByPerson({ upstream, tool, arguments: given, isDryRun }, user.principal, isProgram)
+    if (isProgram && answers)
+      throw new GatewayError('PERMISSION_DENIED', 'A program with a token cannot answer for a person.')
     if (!answers) return this.#ended(call, await this.#gateway.handle(call))
     return this.#goOn(call, answers)
   }

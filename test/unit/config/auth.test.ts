@@ -215,6 +215,8 @@ describe('auth settings', () => {
     ],
     ['a store that no command can read', jwt, 'store: memory', ['needs a client that supports elicitation']],
     ['users who approve', `${jwt}, basic: { users: [{ ${person}, approves_as: a }] }`, '', []],
+    ['users who are approvers', `${jwt}, basic: { users: [{ ${person}, roles: approver }] }`, '', []],
+    ['viewers only', `${jwt}, basic: { users: [{ ${person}, roles: [viewer] }] }`, '', ['set `client_id`']],
     ['a sign-in', 'jwt: { issuer: "https://idp.example.com", client_id: pages }', '', []],
     ['calls that need no confirmation', jwt, 'features: { confirm: off }', []],
     ['no features', jwt, 'features: none', []],
@@ -227,6 +229,24 @@ describe('auth settings', () => {
         `${path}: ${message.replace(/^no browser can open the approval page, .* not send tokens: /, '')}`,
     )
     expect(found).toEqual(expected.map((each) => expect.stringContaining(each)))
+  })
+
+  it.each([
+    ['', [], undefined],
+    ['approves_as: "user:anna"', ['approver'], 'user:anna'],
+    ['roles: viewer', ['viewer'], undefined],
+    ['roles: [operator]', ['operator'], 'service:anna'],
+    ['roles: viewer, approves_as: "user:anna"', ['viewer', 'approver'], 'user:anna'],
+  ])('a person with %s has these roles, and approves under this name', (given, roles, approvesAs) => {
+    const text = `auth: { ${jwt}, basic: { users: [{ ${person}${given === '' ? '' : `, ${given}`} }] } }`
+    expect(load(text).settings.auth.users).toMatchObject([{ roles, ...(approvesAs && { approvesAs }) }])
+    expect(load(text).settings.auth.users[0]?.approvesAs).toBe(approvesAs)
+  })
+
+  it('an unknown role is refused', () => {
+    expect(problems(`auth: { ${jwt}, basic: { users: [{ ${person}, roles: [root] }] } }`)).toEqual([
+      expect.stringMatching(/roles.*viewer/),
+    ])
   })
 
   it('a warning is printed for tokens that travel unencrypted', () => {

@@ -3,6 +3,7 @@ import type { Handler } from '../../../src/core/call.ts'
 import { GatewayError } from '../../../src/core/error.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import { breaker } from '../../../src/features/breaker.ts'
+import { circuits } from '../../../src/features/offers.ts'
 import { featureDeps } from '../../support/feature-deps.ts'
 import { toolCall } from '../../support/tool-call.ts'
 
@@ -61,6 +62,18 @@ describe('the circuit breaker of a server', () => {
     expect(one.seen).toBe(3)
     one.answer = async () => ({})
     expect(await one.call('two')).toMatchObject({ kind: 'result' })
+  })
+
+  it('says how long calls are still refused, and lets them through on request', async () => {
+    const instance = breaker.create(() => settings, featureDeps())
+    const target = { method: 'tools/call', upstream: 'one', name: 't' }
+    const run = instance.calls?.middleware(target)?.(() => Promise.reject(failed()))
+    const [of] = circuits.of(instance.offers ?? [])
+    expect(of?.('other')).toBeUndefined()
+    for (let index = 0; index < 3; index++) await run?.(toolCall({ target })).catch(() => undefined)
+    expect([of?.('one')?.failures, of?.('one')?.wait()]).toEqual([3, 10_000])
+    of?.('one')?.succeed()
+    expect([of?.('one')?.failures, of?.('one')?.wait()]).toEqual([0, 0])
   })
 
   it('the half-open breaker allows a single call and closes after its success', async () => {

@@ -97,6 +97,25 @@ describe('recorded actions', () => {
     expect(await new Actions(store).list()).toEqual([one])
   })
 
+  test('those in doubt are known, until a person finds out what became of them', async () => {
+    const deeds = new Actions(new MemoryStore())
+    const now = 10 * HOUR
+    const doubt = deed({ status: 'unknown', startedAt: now - 1000, endedAt: now - 500 })
+    const lost = deed({ status: 'unknown', startedAt: now - HOUR })
+    const others = [
+      deed({ startedAt: now - 900 }),
+      deed({ status: 'unknown', startedAt: now - 1000 }),
+      deed({ status: 'unknown', endedAt: now, transaction: 'tx' }),
+      deed({ status: 'unknown', endedAt: now, undoneAt: now }),
+    ]
+    for (const each of [lost, doubt, ...others]) await deeds.put(each, HOUR)
+    expect(await deeds.inDoubt(now)).toEqual([doubt, lost])
+    expect(await deeds.acknowledge(doubt.key, 'olga', now)).toBe(true)
+    expect(await deeds.inDoubt(now)).toEqual([lost])
+    expect(await deeds.find(doubt.key)).toEqual({ ...doubt, acknowledged: { by: 'olga', at: now } })
+    expect(await deeds.acknowledge('none', 'olga', now)).toBe(false)
+  })
+
   test('an action records when it was undone', async () => {
     const deeds = new Actions(new MemoryStore())
     const one = deed()

@@ -6,6 +6,7 @@ import {
   type Decision,
   type ApprovalRequest,
   Approvals,
+  approvalView,
 } from '../../../src/records/approvals.ts'
 import { callerHash } from '../../../src/records/principal.ts'
 import { MemoryStore } from '../../../src/store/memory.ts'
@@ -55,6 +56,21 @@ describe('records of other software', () => {
     expect(await approvals.list()).toHaveLength(1)
     expect(await approvals.find('x')).toBeUndefined()
     expect(await approvals.isExpired('x')).toBe(false)
+  })
+})
+
+describe('the client of a call', () => {
+  it.each([
+    ['of a version that did not record it', {}, undefined],
+    ['that is none', { client: 5 }, undefined],
+    ['that is empty', { client: '' }, undefined],
+    ['as recorded', { client: 'claude-code 2.1' }, 'claude-code 2.1'],
+  ])('is read from a record %s', async (_, given, client) => {
+    const { approval } = await approvals.request(draft)
+    await store.put(`approval/${approval.id}`, JSON.stringify({ ...approval, ...given }), 1000)
+    const found = await approvals.find(approval.id)
+    expect(found && approvalView(found)['client']).toBe(client)
+    expect((await approvals.decide(approval.id, operator)).status).toBe('approved')
   })
 })
 

@@ -1,6 +1,6 @@
 import type { HttpBindings } from '@hono/node-server'
 import { Hono } from 'hono'
-import { Readable } from 'node:stream'
+import { PassThrough, Readable } from 'node:stream'
 import { describe, expect, it } from 'vitest'
 import { loadSettings } from '../../../../src/config/load.ts'
 import type { OrderStep } from '../../../../src/core/audit-step.ts'
@@ -38,13 +38,35 @@ interface Console {
   post(path: string, fields: Record<string, string>, headers?: Record<string, string>): Promise<Response>
 }
 
-/** A console with one page of machines, which an operator can stop. */
-function consoleWith(auth: object | undefined): Console {
+/** The entry of pages, where the name and the scopes of people are their credentials. */
+function entryOf(auth: object | undefined, pages: readonly ConsolePage[] = []) {
   const config = { upstreams: { files: { command: 'files' } }, ...(auth && { auth }) }
   const { settings } = loadSettings(JSON.stringify(config), { file: '/tmp/gateway.config.yaml', env: {} })
-  const app = new Hono<{ Bindings: HttpBindings }>()
   const store = new MemoryStore()
   const operator = createOperator(Date.now)
+  const authenticate = async ({ env }: { env: HttpBindings }): Promise<Principal> => {
+    const [scheme, name = '', ...scopes] = (env.incoming.headers.authorization ?? '').split(' ')
+    if (scheme === 'Basic') return { id: `service:${name}` }
+    if (scheme === 'Bearer') return { id: name, ...(scopes.length > 0 && { scopes: new Set(scopes) }) }
+    throw new GatewayError('AUTHENTICATION_REQUIRED', 'Authentication is required.')
+  }
+  const entry = new PageEntry(authenticate, {
+    store: () => store,
+    settings: () => settings,
+    operator,
+    bodies: new Bodies(),
+    signInLink: () => undefined,
+    places: placesOf(pages),
+    needs: async () => 3,
+    log: silentLog,
+    now: Date.now,
+  })
+  return { entry, operator }
+}
+
+/** A console with one page of machines, which an operator can stop. */
+function consoleWith(auth: object | undefined): Console {
+  const app = new Hono<{ Bindings: HttpBindings }>()
   const steps: OrderStep[] = []
   const stopped: string[] = []
   const answer = async ({ params, root, tokenField }: ConsoleRequest): Promise<ConsoleAnswer> => {
@@ -74,23 +96,7 @@ function consoleWith(auth: object | undefined): Console {
       },
     },
   }
-  const authenticate = async ({ env }: { env: HttpBindings }): Promise<Principal> => {
-    const [scheme, name = '', ...scopes] = (env.incoming.headers.authorization ?? '').split(' ')
-    if (scheme === 'Basic') return { id: `service:${name}` }
-    if (scheme === 'Bearer') return { id: name, ...(scopes.length > 0 && { scopes: new Set(scopes) }) }
-    throw new GatewayError('AUTHENTICATION_REQUIRED', 'Authentication is required.')
-  }
-  const entry = new PageEntry(authenticate, {
-    store: () => store,
-    settings: () => settings,
-    operator,
-    bodies: new Bodies(),
-    signInLink: () => undefined,
-    places: placesOf([page]),
-    needs: async () => 3,
-    log: silentLog,
-    now: Date.now,
-  })
+  const { entry, operator } = entryOf(auth, [page])
   addConsolePages(app, entry, {
     pages: [page],
     live: { topics: {}, closing: new AbortController().signal },
@@ -240,6 +246,40 @@ describe('the actions of the console', () => {
     const done = await post(machine, { action: 'stop' }, program)
     expect(await done.json()).toEqual({ done: 'stop' })
     expect((await post(machine, { action: 'constructor' }, program)).status).toBe(400)
+  })
+})
+
+describe('a stream of changes', () => {
+  it('ends when the gateway closes', async () => {
+    const closing = new AbortController()
+    const app = new Hono<{ Bindings: HttpBindings }>()
+    const outgoing = Object.assign(new PassThrough(), { writeHead: () => outgoing })
+    const { entry, operator } = entryOf(undefined)
+    addConsolePages(app, entry, {
+      pages: [],
+      live: { topics: { a: () => 'x' }, closing: closing.signal },
+      onAction: () => undefined,
+      now: Date.now,
+    })
+    const code = new URLSearchParams({ code: operator.code }).toString()
+    const headers = { host: 'gateway.test', 'content-type': 'application/x-www-form-urlencoded' }
+    const entering = Object.assign(Readable.from([Buffer.from(code)]), {
+      headers: { ...headers, 'content-length': String(code.length) },
+    })
+    const entered = await app.request(
+      'http://gateway.test/console',
+      { method: 'POST', headers, body: code },
+      { incoming: entering },
+    )
+    const cookie = (entered.headers.get('set-cookie') ?? '').split(';', 1)[0] ?? ''
+    const live = 'http://gateway.test/console/live?topics=a'
+    const incoming = { headers: { ...headers, cookie } }
+    await app.request(live, { headers: { cookie } }, { incoming, outgoing })
+    expect(outgoing.writableEnded).toBe(false)
+    closing.abort()
+    expect(outgoing.writableEnded).toBe(true)
+    const refused = await app.request(live, { headers: { cookie } }, { incoming, outgoing })
+    expect(refused.status).toBe(503)
   })
 })
 
