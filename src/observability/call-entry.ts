@@ -2,7 +2,10 @@
 import { type Call, clientName, type Outcome, type Target } from '../core/call.ts'
 import { world } from '../core/world.ts'
 import { type CallEnd, type LoggedCall, type Trail } from '../core/logged-call.ts'
+import { asObject } from '../core/json/json.ts'
 import { shortened } from '../core/text/escape.ts'
+import { excerpt } from '../core/text/redact.ts'
+import { ERROR_KEY } from '../protocol/meta-keys.ts'
 import { type Ending, displayName, isRefusal } from './ending.ts'
 
 /** The maximum lengths of a name, and of a reason, in characters. */
@@ -27,7 +30,8 @@ export function callEntry(
   facts: Readonly<Record<string, unknown>>,
 ): LoggedCall {
   const { requestId, principal, client, method, params, meta } = call
-  const { code, reason, ms } = ending
+  const { code, ms } = ending
+  const reason = ending.reason ?? refusalOf(ending, outcome)
   const name = displayName(method, target.name ?? call.target.name)
   return {
     at: world.now(),
@@ -50,6 +54,13 @@ export function callEntry(
     trace: typeof meta.traceparent === 'string' ? meta.traceparent.slice(3, 35) : undefined,
     facts: factsOf(facts),
   }
+}
+
+/** What a caller is told about a refusal: words of the gateway, unlike those of a failure, which may be of the server. */
+function refusalOf({ code }: Ending, outcome: Outcome | undefined): string | undefined {
+  if (!isRefusal(code) || outcome?.kind !== 'result') return undefined
+  const { message } = asObject(outcome.result.meta(ERROR_KEY))
+  return typeof message === 'string' ? excerpt(message, MAX_REASON_LENGTH) : undefined
 }
 
 function endOf({ outcome, code }: Ending): CallEnd {

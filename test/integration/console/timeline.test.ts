@@ -100,6 +100,7 @@ describe('the story of a call', () => {
     expect(page).toMatch(/class="gate passed"/)
     expect(page).toMatch(/class="gate not_reached"/)
     expect(page).toContain('PERMISSION_DENIED')
+    expect(page).toMatch(/<dt>Reason<\/dt><dd>[^<]*not permitted/i)
   })
 
   it('shows its arguments and its result, and whose time it took', async () => {
