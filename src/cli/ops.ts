@@ -4,7 +4,7 @@
  *
  * Invariant: what a caller sent, what it gets and its session are not printed, only sizes.
  */
-import { clientName } from '../core/call.ts'
+import { clientName } from '../core/text/words.ts'
 import { isoTime } from '../core/time/waiting.ts'
 import {
   cancelledOperation,

@@ -83,17 +83,6 @@ export interface Client {
   readonly nonInteractive?: true
 }
 
-/** The maximum length of the name of a client, in characters. */
-const MAX_CLIENT_NAME_LENGTH = 128
-
-/** The name and version of a client by its own account; undefined if it states no name. */
-export function clientName({ info = {} }: Pick<Client, 'info'>): string | undefined {
-  const { name, version } = info
-  if (typeof name !== 'string') return undefined
-  const stated = typeof version === 'string' ? `${name} ${version}` : name
-  return stated.slice(0, MAX_CLIENT_NAME_LENGTH).toWellFormed()
-}
-
 /**
  * Why the gateway makes a call itself, with the rights of the caller it acts for: to read something, or to undo an
  * earlier call. Internal calls need no confirmation and cost nothing.

@@ -1,5 +1,6 @@
 /** The entry of a call in the log of calls. */
-import { type Call, clientName, type Outcome, type Target } from '../core/call.ts'
+import type { Call, Outcome, Target } from '../core/call.ts'
+import { clientName } from '../core/text/words.ts'
 import { world } from '../core/world.ts'
 import { type CallEnd, type LoggedCall, type Trail } from '../core/logged-call.ts'
 import { asObject } from '../core/json/json.ts'

@@ -17,7 +17,8 @@ import { type Command, runCommand, startCommand } from '../support/gateway.ts'
 
 const readme = readDocument('README.md')
 const reference = readDocument('docs/configuration.md')
-const manual = [readme, ...readdirSync(inRepository('docs')).map((name) => readDocument(`docs/${name}`))]
+const pages = readdirSync(inRepository('docs')).filter((name) => name.endsWith('.md'))
+const manual = [readme, ...pages.map((name) => readDocument(`docs/${name}`))]
 const deploying = readDocument('deploy/README.md')
 const architecture = readDocument('ARCHITECTURE.md')
 const contributing = readDocument('CONTRIBUTING.md')

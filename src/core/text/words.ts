@@ -1,4 +1,5 @@
 /** Splits names and texts into words and stems. */
+import type { Client } from '../call.ts'
 
 /** The tokens that a text takes in the context of a model: an estimate, as models count them differently. */
 export function estimatedTokens(text: string): number {
@@ -166,4 +167,15 @@ function edits(from: string, to: string): number {
     row = next
   }
   return row[to.length] ?? Infinity
+}
+
+/** The maximum length of the name of a client, in characters. */
+const MAX_CLIENT_NAME_LENGTH = 128
+
+/** The name and version of a client by its own account; undefined if it states no name. */
+export function clientName({ info = {} }: Pick<Client, 'info'>): string | undefined {
+  const { name, version } = info
+  if (typeof name !== 'string') return undefined
+  const stated = typeof version === 'string' ? `${name} ${version}` : name
+  return stated.slice(0, MAX_CLIENT_NAME_LENGTH).toWellFormed()
 }

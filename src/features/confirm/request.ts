@@ -2,7 +2,8 @@
  * What a person is asked to confirm: the call, its digest, its risk, and the message. Values are shortened and secrets
  * masked.
  */
-import { type Call, clientName } from '../../core/call.ts'
+import type { Call } from '../../core/call.ts'
+import { clientName } from '../../core/text/words.ts'
 import { rememberedSlot, intentSlot } from '../../core/tool-call.ts'
 import type { Descriptor, Risk } from '../../core/descriptor.ts'
 import { canonicalHash, exactHash } from '../../core/json/canonical-hash.ts'

@@ -21,7 +21,7 @@ let client: Client
 beforeAll(async () => {
   gateway = await startGateway({
     store: join(root, 'store'),
-    observe: { audit },
+    observe: { audit, calls: false },
     limits: { rate: '1000/minute' },
     features: {
       cost: { budget: { units: 5, per: 'day', label: 'credits' } },
