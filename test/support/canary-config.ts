@@ -35,7 +35,8 @@ export function canaryConfig(canaries: Canaries, around: Around): Json {
   return {
     listen: { port: 0, legacy_sse: true },
     limits: { rate: 'off' },
-    features: { events: 'on', errors: { hide_details: true } },
+    // The store never answers, so it is never known whether writes are paused.
+    features: { events: 'on', errors: { hide_details: true }, pause_writes: 'off' },
     events: hooks('hook', canaries),
     notify: channels(canaries),
     auth: {

@@ -126,7 +126,7 @@ describe('in a browser', needsChromium, () => {
     await page.getByRole('link', { name: 'Next pending call' }).click()
     expect(page.url()).toBe(two)
     await page.getByRole('link', { name: 'All pending calls' }).click()
-    expect(await page.getByRole('listitem').innerText()).toMatch(
+    expect(await page.getByRole('main').getByRole('listitem').innerText()).toMatch(
       /Called by anonymous with .+, by its own account, waiting for less than/,
     )
     await page.getByRole('link', { name: 'wipe on disks' }).click()
