@@ -3,9 +3,13 @@
  * says how the transaction can continue, and ends with the call outside of the transaction, which nothing would undo.
  */
 import { GatewayError } from '../core/error.ts'
+import { ifAnswered } from '../core/time/waiting.ts'
 import type { Services } from './feature.ts'
 
 type Deps = Pick<Services, 'servers'>
+
+/** How long a server has to list its tools for a suggestion, in milliseconds. */
+const ANSWER_TIMEOUT_MS = 2000
 
 /** A tool of a server. */
 interface ToolReference {
@@ -58,8 +62,9 @@ export async function commandThatAdds(
   { upstream, tool }: ToolReference,
   { servers }: Deps,
 ): Promise<string | undefined> {
-  const isProposed = await servers.isUndoProposed(upstream, tool).catch(() => false)
-  return isProposed ? `gatehouse plan ${upstream} --write` : undefined
+  // A rollback does not wait for a server that does not answer.
+  const isProposed = await ifAnswered(servers.isUndoProposed(upstream, tool), ANSWER_TIMEOUT_MS)
+  return isProposed === true ? `gatehouse plan ${upstream} --write` : undefined
 }
 
 /** How to mark a tool as a pivot, if it is configured to have no compensation. */

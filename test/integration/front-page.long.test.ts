@@ -171,8 +171,9 @@ describe('the front page in a browser', needsChromium, () => {
     const statuses = await Promise.all(
       own.map(async (url) => `${new URL(url).pathname} ${(await fetch(url)).status}`),
     )
-    // The approval page exists, and requires the terminal code.
-    expect(statuses.filter((each) => !each.endsWith(' 200'))).toEqual(['/confirm 401'])
+    // These pages exist, and require the terminal code.
+    const others = statuses.filter((each) => !each.endsWith(' 200'))
+    expect(others.toSorted()).toEqual(['/confirm 401', '/console 401'])
     expect(await page.locator('a[href^="https:"]').getAttribute('rel')).toBe('noopener noreferrer')
   })
 
