@@ -44,7 +44,7 @@ describe('the console in a browser', needsChromium, () => {
     // The field has the focus.
     await page.locator('#code:focus').waitFor()
     await page.keyboard.type(world.gateway.code)
-    await Promise.all([page.waitForURL('**/console/needs'), page.keyboard.press('Enter')])
+    await Promise.all([page.locator('.who').waitFor(), page.keyboard.press('Enter')])
     const state = await context.storageState()
     await context.close()
     return state
@@ -95,6 +95,8 @@ describe('the console in a browser', needsChromium, () => {
     const options = { viewport: { width, height: 800 }, colorScheme }
 
     test.each([
+      '/console',
+      '/console/rewind',
       '/console/needs',
       '/console/servers',
       '/console/servers/disks',
