@@ -7,6 +7,7 @@ import { asGatewayError } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
 import type { Log } from '../core/log.ts'
 import { hint, namesOf, acceptsMember } from '../core/schema/argument-mismatches.ts'
+import { roleScopes } from '../core/auth-settings.ts'
 import { knownScopes } from '../core/principal.ts'
 import type { ConfiguredName, UpstreamSettings } from '../core/settings.ts'
 import { fits, overlaps } from '../core/text/pattern.ts'
@@ -70,7 +71,8 @@ export class NameCheck {
     const isAll = wanted.length === this.#servers.size
     const concerned = isAll ? names : names.filter((item) => wanted.includes(item.upstream ?? ''))
     const taken = [...lists.keys()].flatMap((upstream) => takenIn(upstream, this.#servers.get(upstream)))
-    const scopes = [...this.#servers.values()].flatMap(({ settings }) => knownScopes(settings))
+    const ofServers = [...this.#servers.values()].flatMap(({ settings }) => knownScopes(settings))
+    const scopes = [...ofServers, ...Object.values(roleScopes)]
     return [...unmatchedNames(concerned, { lists, isWhole, scopes }), ...taken]
   }
 

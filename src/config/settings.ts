@@ -147,6 +147,7 @@ function listenSettings({ listen, limits, profile }: FileValues): ListenSettings
     ...(publicUrl !== undefined && { publicUrl }),
     origins: [origins].flat(),
     legacySse,
+    operatorMcp: listen.operator_mcp,
     aggregate,
     aggregateTimeout: Math.min(Math.max(aggregateTimeout, MIN_AGGREGATE_TIMEOUT_MS), MAX_TIMER_MS),
     body: limits.body,

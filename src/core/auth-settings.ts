@@ -86,6 +86,13 @@ export interface BasicUser {
 /** What a person may do on the pages: see them, decide on calls, or everything. */
 export type PageRole = 'viewer' | 'approver' | 'operator'
 
+/** The scope that gives a role. */
+export const roleScopes: Readonly<Record<PageRole, string>> = {
+  viewer: 'gatehouse:view',
+  approver: 'gatehouse:approve',
+  operator: 'gatehouse:operate',
+}
+
 /** Whether callers must authenticate. */
 export function isProtected({
   jwt,

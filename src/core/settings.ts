@@ -172,6 +172,8 @@ export interface ListenSettings {
   readonly origins: readonly string[]
   /** Serve the 2024-11-05 HTTP+SSE transport at `/sse` and `/messages`. */
   readonly legacySse: boolean
+  /** Serve the owner's client at `/operator/mcp`. */
+  readonly operatorMcp: boolean
   /** Serve every upstream together at `/mcp`. */
   readonly aggregate: boolean
   /** How long a server may take until the others are answered without it at `/mcp`. */

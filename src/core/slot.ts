@@ -44,6 +44,9 @@ export class Slot<Value> {
 /** What the address of a profile has before its name, in place of the name of a server: `/mcp/p/<name>`. */
 export const PROFILE_ADDRESS = 'p/'
 
+/** What is in place of the name of a server where the owner's client calls, at `/operator/mcp`: no server can have this name. */
+export const OPERATOR_ADDRESS = '@operator'
+
 /** The name of the profile whose URL the client used; absent for other URLs. */
 export const profileSlot = new Slot<string>('profile')
 

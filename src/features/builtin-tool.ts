@@ -68,7 +68,11 @@ const resultMembers: ReadonlySet<string> = new Set([
   'task',
 ])
 
-function errorResult(error: GatewayError, { requestId }: Call): Record<string, unknown> {
+/** A failure as the result of a tool, in words for models. */
+export function errorResult(
+  error: GatewayError,
+  { requestId }: Pick<Call, 'requestId'>,
+): Record<string, unknown> {
   const { suggestion } = error.extra
   const object = { ...error.data, requestId }
   const text = suggestion === undefined ? error.message : `${error.message} ${suggestion}`

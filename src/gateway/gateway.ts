@@ -47,6 +47,7 @@ import { serveStdio } from '../downstream/stdio.ts'
 import type { Reader } from '../downstream/pages/front-page.ts'
 import { type CommandCall, makeCommandCall } from './command-call.ts'
 import { createConsole } from './console/console.ts'
+import { ConsoleServers } from './console/servers.ts'
 import { offered, receiveHook } from './features.ts'
 import { frontPage } from './front-page.ts'
 import { CallJournal } from './call-journal.ts'
@@ -57,6 +58,8 @@ import type { Audit } from '../observability/audit/audit.ts'
 import type { Observing } from '../observability/observing.ts'
 import type { Way } from '../observability/operations.ts'
 import { createObserving, timed } from './observers.ts'
+import { operatorEndpoint } from './operator-mcp.ts'
+import { createOwner, type Owner } from './owner.ts'
 import { type Approval, Approvals } from '../records/approvals.ts'
 import { DeadLetters } from '../records/dead-letters.ts'
 import { pauseOf, type PauseWatch } from '../records/pause.ts'
@@ -124,6 +127,7 @@ export class Gateway {
   /** What was called, for people. */
   readonly #journal: CallJournal
   readonly #forgetWatch: ForgetWatch
+  readonly #owner: Owner
   readonly #operator = createOperator(world.now)
   readonly #closing = new AbortController()
   readonly #retired = new RetiredStores((store) => this.#process.membership.leave(store))
@@ -175,6 +179,27 @@ export class Gateway {
       store: () => this.#process.store,
       audit: () => this.#observing.audit,
       log,
+    })
+    this.#owner = createOwner({
+      gateway: this,
+      journal: this.#journal,
+      store: () => this.#process.store,
+      paused: () => (this.#pause ? this.#pause.current : 'off'),
+      observing: this.#observing,
+      servers: new ConsoleServers({
+        runtime: () => this.#runtime,
+        store: () => this.#process.store,
+        observing: this.#observing,
+        journal: this.#journal,
+        examined: ({ principal }) => ({
+          proxies: this.proxies,
+          explore: (name) => this.explore(name),
+          listFindings: (name) => this.listFindings(name),
+          entries: (name) => this.entries(name),
+          callTool: (order) => makeCommandCall(this.handle, order, principal),
+        }),
+        env: variables,
+      }),
     })
     this.#observing.apply(initial)
     this.#process = {
@@ -320,6 +345,7 @@ export class Gateway {
       onRefused: refused,
       meter: this.#observing.metrics.mcp.sessions({ transport: 'tcp', httpVersion: '1.1' }),
       onSignedIn: signedIn,
+      operator: operatorEndpoint(this.#owner, this.#observing, () => this.settings),
       page: (reader) => this.#frontPage(reader),
       log,
     })
@@ -526,19 +552,8 @@ export class Gateway {
       inputSchema: (upstream, tool) => this.#inputSchema(upstream, tool),
       handle: this.handle,
       codec: () => this.#stateCodec(),
-      examined: ({ principal }) => ({
-        proxies: this.proxies,
-        explore: (name) => this.explore(name),
-        listFindings: (name) => this.listFindings(name),
-        entries: (name) => this.entries(name),
-        callTool: (order) => makeCommandCall(this.handle, order, principal),
-      }),
-      env: this.#process.variables,
-      journal: this.#journal,
-      gateway: this,
+      owner: this.#owner,
       url: (path) => this.#pageUrl(path) ?? path,
-      pause: () => (this.#pause ? { state: this.#pause.current } : undefined),
-      rewinding: () => this.rewinding,
     })
     const entry = new PageEntry(authenticate, {
       store,

@@ -92,7 +92,7 @@ export type ReferencedData = Pick<
 export interface Decision {
   readonly by: string
   /** How the person was authenticated. */
-  readonly via: 'sign_in' | 'password' | 'code' | 'token' | 'command_line'
+  readonly via: 'sign_in' | 'password' | 'code' | 'token' | 'command_line' | 'operator_mcp'
   readonly verdict: 'approved' | 'denied'
   readonly at: number
   readonly reason?: string
@@ -397,13 +397,18 @@ export function approvedCount({ decisions }: Pick<Approval, 'decisions'>): numbe
   return decisions.filter(({ verdict }) => verdict === 'approved').length
 }
 
-/** Whether a person may decide. A token that makes calls cannot approve them: `page` approvals never accept one. */
+/**
+ * Whether a person may decide. A token that makes calls cannot approve them: `page` approvals never accept one, but that of an
+ * owner at the endpoint for owners, who never decides on calls of its own.
+ */
 export function mayDecide(
   { kind, caller, isEverybody, approvers }: Pick<Approval, 'kind' | 'caller' | 'isEverybody' | 'approvers'>,
   { by, via }: Pick<Decision, 'by' | 'via'>,
 ): boolean {
   const isOperator = via === 'code' || via === 'command_line'
-  if (kind === 'out_of_band') return by !== caller && (approvers.length === 0 || approvers.includes(by))
+  const isAnother = by !== caller && (approvers.length === 0 || approvers.includes(by))
+  if (kind === 'out_of_band') return isAnother
+  if (via === 'operator_mcp') return isAnother && isEverybody !== true
   if (via === 'token') return false
   return isOperator || isEverybody === true || by === caller || approvers.includes(by)
 }

@@ -63,6 +63,7 @@ const listen: ListenSettings = {
   port: 8900,
   origins: [],
   legacySse: false,
+  operatorMcp: false,
   aggregate: true,
   aggregateTimeout: 2000,
   body: 1_000_000,

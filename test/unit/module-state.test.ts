@@ -54,7 +54,11 @@ const allowed: Readonly<Record<string, string>> = {
 }
 
 /** Names that are bound again within a function, or stand in a text; none of them is changed by its module. */
-const notState = ['core/tool-call.ts names', 'testkit/conversations.ts client']
+const notState = [
+  'core/tool-call.ts names',
+  'gateway/approval-app.ts last',
+  'testkit/conversations.ts client',
+]
 
 const binding = /^(?:export )?(const|let) (\w+)\b(.*)/gm
 const effect = /^(?:world\.)?(set(?:Interval|Timeout|Immediate)|process\.(?:on|once)|\w+\.addListener)\(/gm

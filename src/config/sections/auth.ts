@@ -393,6 +393,12 @@ export function checkAuth({ auth, listen, profile }: Fields): Findings {
           !requiresTokens(values) &&
           'needs `jwt` or `opaque`: otherwise everything is public',
       ),
+      ...atKey(
+        ['listen', 'operator_mcp'],
+        isOn(address.operator_mcp) &&
+          !requiresTokens(values) &&
+          'needs `auth` with `jwt` or `opaque`: otherwise every caller would be the owner',
+      ),
       ...atValue(
         ['auth', 'development'],
         isCorporate && isOn(values.development) && 'is not allowed with `profile: corporate`',

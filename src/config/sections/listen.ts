@@ -50,6 +50,12 @@ export const listenSchema = {
       default: false,
       description: 'Also serve the HTTP+SSE transport of 2024-11-05, at /sse and /messages.',
     },
+    operator_mcp: {
+      type: 'boolean',
+      default: false,
+      description:
+        'Serve the owner as an MCP client at /operator/mcp: approvals, calls, servers, the pause of writes and rewinds as tools, for principals with the scopes `gatehouse:view`, `gatehouse:approve` and `gatehouse:operate`, or without a limit of scopes. Needs `auth` with `jwt` or `opaque`. See [The owner as an MCP client](console.md#the-owner-as-an-mcp-client).',
+    },
     aggregate: {
       type: 'boolean',
       default: true,

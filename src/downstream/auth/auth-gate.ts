@@ -84,7 +84,7 @@ export function createAuthGate({ auth, listen, port, pageSignIn, proxies, log }:
     // Credentials are also checked again while their response is being sent.
     if (error.httpStatus === 401 && !outgoing.headersSent) {
       const metadata = resources.metadataUrl(incoming, upstream)
-      const bearer = challengeOf({ realm, metadata, error, scopes: auth.scopesSupported })
+      const bearer = challengeOf({ realm, metadata, error, scopes: resources.scopes(upstream) })
       const offersBasic = isService && auth.users.length > 0 && !showsSignInPage(incoming)
       const basic = offersBasic ? [`Basic realm="${realm}", charset="UTF-8"`] : []
       outgoing.setHeader('www-authenticate', [bearer, ...basic])

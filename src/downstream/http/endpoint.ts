@@ -51,6 +51,8 @@ interface Options {
   readonly held: HeldMemory
   /** The present store, which keeps sessions. */
   store(): Store
+  /** Checks that a caller may use the endpoint at all. @throws PERMISSION_DENIED */
+  admit?(principal: Principal): void
   /** Called for every rejected request. */
   onRefused?(refusal: Refusal): void
   /** Counts the sessions. */
@@ -151,11 +153,16 @@ export class HttpFront {
     return true
   }
 
-  /** @throws UNSUPPORTED_OPERATION */
+  /** @throws UNSUPPORTED_OPERATION, and what `admit` throws */
   #open(request: UnauthenticatedRequest, principal: Principal): HttpContext {
     const { upstream, edge } = request
     if (upstream !== undefined && !edge.runtime.has(upstream)) {
       throw new GatewayError('UNSUPPORTED_OPERATION', 'There is no server at this path.')
+    }
+    if (this.#options.admit) {
+      // What anonymous callers may do elsewhere, they may not do here.
+      edge.authGate.requireAuth({ ...request, principal }, undefined)
+      this.#options.admit(principal)
     }
     const presentCaller = presentCallerOf(request, principal, () => this.#options.edge())
     const context = { ...request, principal, presentCaller }

@@ -14,6 +14,7 @@ import type { Log, Probes } from '../../core/log.ts'
 import type { Principal } from '../../core/principal.ts'
 import type { Refusal, PageSignIn, SignInStep } from '../../core/audit-step.ts'
 import type { SessionMeter } from '../../core/exchange.ts'
+import { OPERATOR_ADDRESS } from '../../core/slot.ts'
 import { ownUrl } from '../../core/web.ts'
 import { self } from '../../core/identity.ts'
 import type { ListenSettings } from '../../core/settings.ts'
@@ -23,7 +24,7 @@ import { HeldMemory } from '../../core/holdings.ts'
 import { ClientSessions } from '../../records/client-sessions.ts'
 import type { Store } from '../../store/store.ts'
 import { createEdges, type Edge, type HttpRuntime, type HttpContext, Ticker } from './edge.ts'
-import { metadataPath } from '../auth/resources.ts'
+import { metadataPath, OPERATOR_PATH } from '../auth/resources.ts'
 import { Bodies, Arrivals } from './body.ts'
 import {
   addByteRoutes,
@@ -65,6 +66,8 @@ interface Options {
   readonly addPages?: AddPages
   /** Receives webhooks; without it there are no paths for them. */
   readonly receiveHook?: ReceiveHook
+  /** The owner's endpoint for MCP clients; without it there is none. */
+  readonly operator?: OperatorEndpoint
   /** Renders the front page at `/`. */
   page(reader: Reader): Promise<string>
   /** The content of `/metrics`; undefined if metrics are off. */
@@ -82,6 +85,15 @@ interface Page {
   readonly text: string
   /** Its media type. */
   readonly type: string
+}
+
+/** The endpoint of the owner's client, at `/operator/mcp`. */
+export interface OperatorEndpoint {
+  readonly handle: Handler
+  /** Whether the present configuration has it. */
+  isOn(): boolean
+  /** Checks that a caller may use it. @throws PERMISSION_DENIED */
+  admit(principal: Principal): void
 }
 
 /** The open HTTP listener. */
@@ -119,20 +131,26 @@ export async function listenHttp(options: Options): Promise<Listener> {
   const edge = createEdges({ runtime, port: () => life.port, pageSignIn, ticker, bodies, log })
   const refusing = { log, ...(onRefused && { onRefused }) }
   const front = new HttpFront({ handle, edge, seal, held, store, meter, ...refusing })
+  const { operator } = options
+  const ofOperator =
+    operator &&
+    new HttpFront({ ...operator, edge: operatorEdges(edge), seal, held, store, meter, ...refusing })
   const isStrict = (): boolean => edge().runtime.listen.isStrict
   const kept = new ClientSessions({ transport: 'sse', store, log })
   const sse = new LegacySse({ handle, isStrict, kept, meter, ...refusing })
   const server = createServer(timeouts)
   const transfers = new Transfers(arrivals)
   const routes = createRoutes({ ...options, edge, sse, life, transfers, bodies })
-  server.on('request', dispatcher({ edge, front, routes, arrivals, ...refusing }))
+  const fronts = ofOperator ? [front, ofOperator] : [front]
+  const operators = operator && ofOperator && { front: ofOperator, isOn: () => operator.isOn() }
+  server.on('request', dispatcher({ edge, front, operators, routes, arrivals, ...refusing }))
   await bind(server, listen)
   const address = server.address()
   if (typeof address === 'object' && address) life.port = address.port
 
   return {
     get sessions() {
-      return front.sessions.size + sse.size
+      return fronts.reduce((sum, { sessions }) => sum + sessions.size, sse.size)
     },
     url: ownUrl(listen.host, life.port),
     drain: async (patience) => {
@@ -140,12 +158,13 @@ export async function listenHttp(options: Options): Promise<Listener> {
       life.closing.abort()
       server.close()
       const until = Date.now() + patience
-      while ((front.isBusy || sse.isBusy || transfers.isAny) && Date.now() < until) await wait(20)
+      while ((fronts.some((each) => each.isBusy) || sse.isBusy || transfers.isAny) && Date.now() < until)
+        await wait(20)
     },
     close: async () => {
       life.isClosing = true
       life.closing.abort()
-      await Promise.all([front.sessions.close(), sse.close()])
+      await Promise.all([...fronts.map(({ sessions }) => sessions.close()), sse.close()])
       await ended(server)
       ticker.close()
     },
@@ -180,17 +199,22 @@ async function ended(server: Server): Promise<void> {
 interface Dispatching extends Pick<Options, 'log' | 'onRefused'> {
   edge(): Edge
   readonly front: HttpFront
+  readonly operators: { readonly front: HttpFront; isOn(): boolean } | undefined
   readonly routes: Hono<Env>
   readonly arrivals: Arrivals
 }
 
 /** Dispatches requests for MCP endpoints to the endpoint, and all others to the routes. */
-function dispatcher({ edge, front, routes, arrivals, log, onRefused }: Dispatching) {
+function dispatcher({ edge, front, operators, routes, arrivals, log, onRefused }: Dispatching) {
   const others = getRequestListener(routes.fetch, { overrideGlobalObjects: false })
   return (incoming: IncomingMessage, outgoing: ServerResponse): void => {
     arrivals.limit(incoming, outgoing)
     // The hot path of every call: routing before Hono saves about a tenth.
     const endpoint = endpointOf(incoming.url)
+    if (!endpoint && operators && isOperatorPath(incoming.url) && operators.isOn()) {
+      if (isBrowsing(incoming)) return showPage(incoming, outgoing)
+      return operators.front.serve(incoming, outgoing, OPERATOR_ADDRESS)
+    }
     if (endpoint && isBrowsing(incoming)) return showPage(incoming, outgoing)
     if (endpoint) return front.serve(incoming, outgoing, endpoint.upstream)
     const id = requestId(incoming)
@@ -380,6 +404,36 @@ function endpointOf(url = ''): { readonly upstream?: string } | undefined {
 
 const everything = {}
 
+/** Whether a URL is that of the owner's endpoint; a trailing slash is accepted as at the others. */
+function isOperatorPath(url = ''): boolean {
+  return url.startsWith(OPERATOR_PATH) && url.split('?', 1)[0]?.replace(/\/$/, '') === OPERATOR_PATH
+}
+
+/** The edges of the owner's endpoint: with the checks of the others, and without their servers. */
+function operatorEdges(current: () => Edge): () => Edge {
+  const known = new WeakMap<Edge, Edge>()
+  return () => {
+    const edge = current()
+    const found = known.get(edge)
+    if (found) return found
+    const { listen, auth, proxies, statusMapping } = edge.runtime
+    const made: Edge = {
+      ...edge,
+      runtime: {
+        listen,
+        auth,
+        proxies,
+        statusMapping,
+        documents: [],
+        has: (name) => name === OPERATOR_ADDRESS,
+        withTool: (call) => ({ call, mirror: [] }),
+      },
+    }
+    known.set(edge, made)
+    return made
+  }
+}
+
 /** The metadata of a protected endpoint, at the paths of RFC 9728 §3.1. */
 function metadataOf(
   incoming: IncomingMessage,
@@ -388,7 +442,9 @@ function metadataOf(
 ): Record<string, unknown> | undefined {
   // A proxy that adds a path prefix may forward it unchanged.
   const found = metadataPath(path) ?? metadataPath(path.replace(`${prefix}/`, '/'))
-  if (!found || (found.upstream !== undefined && !runtime.has(found.upstream))) return undefined
+  const isThere = (name: string): boolean =>
+    name === OPERATOR_ADDRESS ? runtime.listen.operatorMcp : runtime.has(name)
+  if (!found || (found.upstream !== undefined && !isThere(found.upstream))) return undefined
   return authGate.metadata(incoming, found.upstream)
 }
 

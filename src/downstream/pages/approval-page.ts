@@ -160,6 +160,7 @@ const methods: Readonly<Record<Decision['via'], string>> = {
   code: 'terminal code',
   token: 'token',
   command_line: 'command line',
+  operator_mcp: 'MCP client of an owner',
 }
 
 /** The client of the caller, which nobody has verified. */

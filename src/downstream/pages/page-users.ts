@@ -4,7 +4,7 @@
  */
 import { createHmac, randomBytes, randomInt, timingSafeEqual } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
-import { type AuthSettings, isProtected, type PageRole } from '../../core/auth-settings.ts'
+import { type AuthSettings, isProtected, type PageRole, roleScopes } from '../../core/auth-settings.ts'
 import { GatewayError } from '../../core/error.ts'
 import { createFailureCounter } from '../../core/failure-counter.ts'
 import { anonymous, type Principal } from '../../core/principal.ts'
@@ -22,13 +22,6 @@ export interface PageUser extends Pick<Decision, 'by' | 'via'> {
 
 const everyRole: readonly PageRole[] = ['viewer', 'approver', 'operator']
 
-/** The scope that gives a role. */
-export const roleScopes: Readonly<Record<PageRole, string>> = {
-  viewer: 'gatehouse:view',
-  approver: 'gatehouse:approve',
-  operator: 'gatehouse:operate',
-}
-
 /** Whether a page user has one of these roles. */
 export function hasRole({ roles }: PageUser, ...wanted: readonly PageRole[]): boolean {
   return wanted.some((role) => roles.includes(role))
@@ -44,10 +37,15 @@ export function requireRole(user: PageUser, ...wanted: readonly PageRole[]): voi
   })
 }
 
-/** The roles that scopes give. Scopes of no role at all are those of a caller, who may approve as before there were roles. */
-function rolesOf(scopes: ReadonlySet<string> | undefined): readonly PageRole[] {
+/** The roles that scopes give; without any scopes, all of them. */
+export function grantedRoles({ scopes }: Pick<Principal, 'scopes'>): readonly PageRole[] {
   if (!scopes || scopes.has(roleScopes.operator)) return everyRole
-  const given = everyRole.filter((role) => scopes.has(roleScopes[role]))
+  return everyRole.filter((role) => scopes.has(roleScopes[role]))
+}
+
+/** The same on pages: scopes of no role at all are those of a caller, who may approve as before there were roles. */
+function rolesOf(principal: Pick<Principal, 'scopes'>): readonly PageRole[] {
+  const given = grantedRoles(principal)
   return given.length > 0 ? given : ['approver']
 }
 
@@ -95,10 +93,10 @@ export function pageUserNamed(
   { isSignedIn, ...principal }: Principal,
   { users }: Pick<AuthSettings, 'users'>,
 ): PageUser | undefined {
-  const { id, scopes } = principal
+  const { id } = principal
   // Principals of tokens never have this prefix.
   if (!id.startsWith(SERVICE))
-    return { by: id, via: isSignedIn ? 'sign_in' : 'token', roles: rolesOf(scopes), principal }
+    return { by: id, via: isSignedIn ? 'sign_in' : 'token', roles: rolesOf(principal), principal }
   const name = id.slice(SERVICE.length)
   const user = users.find((each) => each.name === name)
   if (!user || user.roles.length === 0) return undefined

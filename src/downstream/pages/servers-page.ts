@@ -387,7 +387,8 @@ ${lines.length === 0 ? html`<p class="about">The first version.</p>` : linesHtml
   return html`<h2>Changes of its contract</h2><ul class="items">${rows}</ul>`
 }
 
-function summaryView(server: ServerSummary): Readonly<Record<string, unknown>> {
+/** A server in the list, for programs. */
+export function summaryView(server: ServerSummary): Readonly<Record<string, unknown>> {
   const { name, state, since, isDrained, problem, transport, revision, connections, processes } = server
   return {
     name,

@@ -10,20 +10,13 @@ import { stateOf } from '../front-page.ts'
 import { serversPages, serversVersion } from '../../downstream/pages/servers-page.ts'
 import { tryPage } from '../../downstream/pages/try-page.ts'
 import type { RequestStateCodec } from '../../protocol/request-state.ts'
-import type { Examined } from '../doctor.ts'
 import { callPages, type CallParts, callTopics } from './calls.ts'
 import { type ConsoleGateway, ConsoleNeeds } from './needs.ts'
-import { ConsoleServers } from './servers.ts'
 import { ConsoleCalls } from './try.ts'
 
 interface ConsoleParts extends ConsoleGateway, CallParts {
-  readonly observing: ConsoleGateway['observing']
   readonly handle: Handler
   codec(): RequestStateCodec
-  /** The gateway whose servers are examined, with calls of a page user. */
-  examined(user: PageUser): Examined
-  /** The environment variables of the gateway. */
-  readonly env: Readonly<Record<string, string | undefined>>
 }
 
 /** The console. */
@@ -40,7 +33,7 @@ const COUNT_TIMEOUT_MS = 1500
 /** Creates the console of a gateway. */
 export function createConsole(parts: ConsoleParts): Console {
   const needs = new ConsoleNeeds(parts)
-  const servers = new ConsoleServers(parts, parts)
+  const { servers } = parts.owner
   const count = async (user: PageUser): Promise<number | undefined> => {
     const found = await ifAnswered(needs.needs(user), COUNT_TIMEOUT_MS)
     return found && needsCount(found)
@@ -59,7 +52,7 @@ export function createConsole(parts: ConsoleParts): Console {
       ...others,
     ],
     topics: {
-      ...callTopics(parts, states),
+      ...callTopics(parts.owner, states),
       needs: async () =>
         needsVersion({ ...(await needs.common()), approvals: await parts.pendingApprovals() }),
       servers: () => serversVersion(servers.list()),

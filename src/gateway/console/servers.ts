@@ -32,25 +32,25 @@ const STORE_TIMEOUT_MS = 1500
 /** How long a page waits for a server that restarts, in milliseconds: it goes on by itself. */
 const RESTART_WAIT_MS = 3000
 
-/** What the pages of servers need of the gateway besides. */
-interface ServersParts {
+/** What the servers of the console need of the gateway. */
+interface ServersParts extends Pick<ConsoleGateway, 'runtime' | 'store' | 'observing'> {
+  /** The gateway whose servers are examined, with calls of a page user. */
   examined(user: PageUser): Examined
+  /** The environment variables of the gateway. */
   readonly env: Readonly<Record<string, string | undefined>>
   readonly journal: Pick<CallJournal, 'rates'>
 }
 
 /** The servers of the present configuration. */
 export class ConsoleServers implements ServersSource {
-  readonly #gateway: ConsoleGateway
-  readonly #parts: ServersParts
+  readonly #gateway: ServersParts
 
-  constructor(gateway: ConsoleGateway, parts: ServersParts) {
+  constructor(gateway: ServersParts) {
     this.#gateway = gateway
-    this.#parts = parts
   }
 
   rates(): CallRates | undefined {
-    return this.#parts.journal.rates
+    return this.#gateway.journal.rates
   }
 
   list(): readonly ServerSummary[] {
@@ -103,7 +103,10 @@ export class ConsoleServers implements ServersSource {
 
   async examine(name: string, user: PageUser): Promise<readonly ExaminedStep[]> {
     const { settings } = this.#upstream(name)
-    const steps = await doctorSteps(settings, this.#parts.examined(user), { cwd: '', env: this.#parts.env })
+    const steps = await doctorSteps(settings, this.#gateway.examined(user), {
+      cwd: '',
+      env: this.#gateway.env,
+    })
     const { redactor } = this.#gateway.observing
     return steps.map(({ note, fix, ...step }) => ({
       ...step,

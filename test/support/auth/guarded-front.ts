@@ -79,6 +79,7 @@ export async function guardedFront(config: Json, receiveHook?: ReceiveHook): Pro
     page: async () => 'a page',
     metrics: () => Promise.resolve({ text: 'calls 1\n', type: 'text/plain' }),
     onRefused: (refusal) => void refused.push(refusal),
+    operator: { handle, isOn: () => runtime.listen.operatorMcp, admit: () => undefined },
     ...(receiveHook && { receiveHook }),
     log: recorder(log),
   })

@@ -132,6 +132,20 @@ describe('an HTTP endpoint that requires tokens', () => {
     expect(await front.call({ token: named })).toMatchObject({ status: 200 })
   })
 
+  it('a token for the servers is not valid for the endpoint of the owner, and the reverse', async () => {
+    const jwt = { issuer: issuer.url, jwks: issuer.jwks }
+    const front = await open({ jwt }, { listen: { operator_mcp: true } })
+    const [owner, servers, strange] = await Promise.all(
+      ['/operator/mcp', '/mcp', '/mcp/@operator'].map((path) => issuer.sign({ aud: front.origin + path })),
+    )
+    const path = '/operator/mcp'
+    expect(await front.call({ token: owner, path })).toMatchObject({ status: 200 })
+    expect(await front.call({ token: owner })).toMatchObject({ status: 401 })
+    expect(await front.call({ token: servers })).toMatchObject({ status: 200 })
+    expect(await front.call({ token: servers, path })).toMatchObject({ status: 401 })
+    expect(await front.call({ token: strange, path })).toMatchObject({ status: 401 })
+  })
+
   it('C076 the audience is the public URL alone if one is configured', async () => {
     const front = await open({}, { listen: { public_url: 'https://mcp.example.com/gate/' } })
     const token = await issuer.sign({ aud: 'https://mcp.example.com/gate/mcp' })

@@ -67,6 +67,23 @@ describe('protected resource metadata', () => {
     }
   })
 
+  it('the endpoint of the owner has metadata of its own, with the scopes of roles', async () => {
+    const listen = { operator_mcp: true }
+    const oauth = { authorization_servers: [issuer], scopes_supported: ['read'] }
+    const front = await open({ auth: { jwt: { issuer }, oauth }, listen })
+    const { status, challenge } = await front.call({ path: '/operator/mcp' })
+    expect(status).toBe(401)
+    const url = /resource_metadata="([^"]+)"/.exec(challenge ?? '')?.[1] ?? ''
+    expect(await (await fetch(url)).json()).toMatchObject({
+      resource: `${front.origin}/operator/mcp`,
+      authorization_servers: [issuer],
+      scopes_supported: ['gatehouse:view', 'gatehouse:approve', 'gatehouse:operate'],
+    })
+    const off = await open({ auth: { jwt: { issuer } } })
+    expect(await off.send(`${at}/operator/mcp`)).toMatchObject({ status: 404 })
+    expect(await off.call({ path: '/operator/mcp' })).toMatchObject({ status: 404 })
+  })
+
   it('the metadata contains the configured values', async () => {
     const front = await open({
       listen: { public_url: 'https://mcp.example.com/gate' },
