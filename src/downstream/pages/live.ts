@@ -80,7 +80,7 @@ class LiveStreams {
   constructor(options: LiveOptions) {
     this.#options = options
     options.closing.addEventListener('abort', () => {
-      for (const { outgoing } of this.#streams) outgoing.end()
+      for (const stream of this.#streams) this.#end(stream)
     })
   }
 
@@ -103,6 +103,13 @@ class LiveStreams {
     outgoing.once('close', () => this.#left(stream))
     void this.#poll()
     this.#timer ??= world.setInterval(() => void this.#poll(), POLL_INTERVAL_MS).unref()
+  }
+
+  /** Nothing is written after the end, even while a reader that takes nothing keeps the response open. */
+  #end(stream: Stream): void {
+    this.#left(stream)
+    if (stream.outgoing.writableLength > MAX_UNREAD_BYTES) stream.outgoing.destroy()
+    else stream.outgoing.end()
   }
 
   #left(stream: Stream): void {
@@ -136,8 +143,8 @@ class LiveStreams {
   #tell(stream: Stream, changed: ReadonlySet<string>, now: number): void {
     const { outgoing, topics, until, writtenAt } = stream
     const news = topics.filter((topic) => changed.has(topic))
-    if (now >= until || outgoing.writableLength > MAX_UNREAD_BYTES) outgoing.end()
-    else if (news.length > 0) outgoing.write(news.map((topic) => `data: ${topic}\n\n`).join(''))
+    if (now >= until || outgoing.writableLength > MAX_UNREAD_BYTES) return this.#end(stream)
+    if (news.length > 0) outgoing.write(news.map((topic) => `data: ${topic}\n\n`).join(''))
     else if (now - writtenAt < HEARTBEAT_INTERVAL_MS) return
     else outgoing.write(': \n\n')
     stream.writtenAt = now

@@ -1,7 +1,7 @@
 import type { HttpBindings } from '@hono/node-server'
 import { Hono } from 'hono'
 import { PassThrough, Readable } from 'node:stream'
-import { describe, expect, it } from 'vitest'
+import { afterEach, describe, expect, it, vi } from 'vitest'
 import { loadSettings } from '../../../../src/config/load.ts'
 import type { OrderStep } from '../../../../src/core/audit-step.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
@@ -16,7 +16,8 @@ import {
 } from '../../../../src/downstream/pages/console.ts'
 import { html } from '../../../../src/downstream/pages/html.ts'
 import { PageEntry } from '../../../../src/downstream/pages/page-entry.ts'
-import { createOperator, roleScopes } from '../../../../src/downstream/pages/page-users.ts'
+import { createOperator } from '../../../../src/downstream/pages/page-users.ts'
+import { roleScopes } from '../../../../src/core/auth-settings.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import { silentLog } from '../../../support/silent-log.ts'
 
@@ -250,14 +251,18 @@ describe('the actions of the console', () => {
 })
 
 describe('a stream of changes', () => {
-  it('ends when the gateway closes', async () => {
+  afterEach(() => void vi.useRealTimers())
+
+  /** A stream whose reader takes nothing: it never closes. */
+  async function stream() {
     const closing = new AbortController()
     const app = new Hono<{ Bindings: HttpBindings }>()
     const outgoing = Object.assign(new PassThrough(), { writeHead: () => outgoing })
     const { entry, operator } = entryOf(undefined)
+    let version = 0
     addConsolePages(app, entry, {
       pages: [],
-      live: { topics: { a: () => 'x' }, closing: closing.signal },
+      live: { topics: { a: () => String(version++) }, closing: closing.signal },
       onAction: () => undefined,
       now: Date.now,
     })
@@ -273,13 +278,30 @@ describe('a stream of changes', () => {
     )
     const cookie = (entered.headers.get('set-cookie') ?? '').split(';', 1)[0] ?? ''
     const live = 'http://gateway.test/console/live?topics=a'
-    const incoming = { headers: { ...headers, cookie } }
-    await app.request(live, { headers: { cookie } }, { incoming, outgoing })
+    const open = () =>
+      app.request(live, { headers: { cookie } }, { incoming: { headers: { ...headers, cookie } }, outgoing })
+    await open()
+    return { outgoing, closing, open }
+  }
+
+  it('ends when the gateway closes', async () => {
+    const { outgoing, closing, open } = await stream()
     expect(outgoing.writableEnded).toBe(false)
     closing.abort()
     expect(outgoing.writableEnded).toBe(true)
-    const refused = await app.request(live, { headers: { cookie } }, { incoming, outgoing })
-    expect(refused.status).toBe(503)
+    expect((await open()).status).toBe(503)
+  })
+
+  it('gets nothing after its end, though its reader keeps it open', async () => {
+    vi.useFakeTimers()
+    const { outgoing, closing } = await stream()
+    const errors: unknown[] = []
+    outgoing.on('error', (error) => errors.push(error))
+    await vi.advanceTimersByTimeAsync(3000)
+    closing.abort()
+    await vi.advanceTimersByTimeAsync(3000)
+    expect(String(outgoing.read())).toMatch(/^retry: 2000\n\n(data: a\n\n)+$/)
+    expect(errors).toEqual([])
   })
 })
 
