@@ -7,9 +7,11 @@
  */
 import { isUtf8 } from 'node:buffer'
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
 import { GatewayError } from '../../core/error.ts'
 import { anonymous, type Principal } from '../../core/principal.ts'
 import { type Collect, exposedCollect } from '../../core/collect.ts'
+import { Registry } from '../../core/registry.ts'
 
 /** How long an oversized body is read and discarded before the error is sent, in milliseconds. */
 const DRAIN_TIMEOUT_MS = 1000
@@ -19,6 +21,8 @@ const MAX_ARRIVING_BYTES = 8 * 1024 * 1024
 const SLOW_MS = 2000
 /** How many bodies of one caller wait. Some of the bytes of each are in memory already. */
 const MAX_WAITING = 64
+/** How many callers without a body are remembered: a map whose entries come and go is expensive to collect. */
+const MAX_IDLE_CALLERS = 1000
 /** How much of a body of unknown length is expected at first, in bytes. */
 const UNKNOWN_BYTES = 64 * 1024
 /** Which pieces are joined, in bytes. */
@@ -90,20 +94,22 @@ export class Bodies {
   #read(incoming: Incoming, { limit, principal: { id } = anonymous }: Reading, taker: Taker): void {
     let arriving = this.#callers.get(id)
     if (!arriving) {
-      arriving = new ArrivingBodies(() => this.#callers.delete(id))
+      arriving = new ArrivingBodies(() => {
+        if (this.#callers.size > MAX_IDLE_CALLERS) this.#callers.delete(id)
+      })
       this.#callers.set(id, arriving)
     }
-    const mayDiscard = (): boolean => this.#arrivals.mayDiscard(incoming)
-    arriving.add(new Body(incoming, limit, { ...taker, mayDiscard }))
+    arriving.add(new Body(incoming, { limit, taker, among: arriving, arrivals: this.#arrivals }))
   }
 }
 
 /** The bodies of one caller, or of all senders that are not authenticated. */
 class ArrivingBodies {
-  /** Those that are being read, the oldest first, and since when, in milliseconds. */
-  readonly #read = new Map<Body, number>()
+  /** Those that are being read, the oldest first. */
+  readonly #read = new Registry<number, Body>()
   readonly #waiting: Body[] = []
   readonly #onIdle: () => void
+  #lastKey = 0
   #bytes = 0
   #timer: NodeJS.Timeout | undefined
 
@@ -112,8 +118,6 @@ class ArrivingBodies {
   }
 
   add(body: Body): void {
-    body.onSettled = () => this.#settled(body)
-    body.mayGrow = (by) => this.#mayGrow(body, by)
     if (this.#fits(body.size)) return this.#begin(body)
     body.wait()
     this.#waiting.push(body)
@@ -127,10 +131,10 @@ class ArrivingBodies {
   }
 
   /** Whether a body that is being read may have so many more bytes. */
-  #mayGrow(body: Body, by: number): boolean {
+  mayGrow(body: Body, by: number): boolean {
     const isOver = (): boolean => this.#read.size > 1 && this.#bytes + by > MAX_ARRIVING_BYTES
-    for (const [oldest, since] of this.#read) {
-      if (!isOver() || oldest === body || performance.now() - since < SLOW_MS) break
+    for (const oldest of isOver() ? this.#read.values() : []) {
+      if (!isOver() || oldest === body || performance.now() - oldest.since < SLOW_MS) break
       oldest.fail(overloaded())
     }
     if (isOver()) return false
@@ -140,14 +144,15 @@ class ArrivingBodies {
 
   #begin(body: Body): void {
     this.#bytes += body.size
-    this.#read.set(body, performance.now())
+    body.key = ++this.#lastKey
+    body.since = performance.now()
+    this.#read.set(body.key, body)
     body.read()
   }
 
-  #settled(body: Body): void {
-    const at = this.#waiting.indexOf(body)
-    if (at >= 0) this.#waiting.splice(at, 1)
-    else if (this.#read.delete(body)) this.#bytes -= body.size
+  settled(body: Body): void {
+    if (this.#read.delete(body.key)) this.#bytes -= body.size
+    else if (this.#waiting.includes(body)) this.#waiting.splice(this.#waiting.indexOf(body), 1)
     if (this.#waiting.length > 0) this.#admit()
     else if (this.#read.size === 0) this.#onIdle()
   }
@@ -155,13 +160,13 @@ class ArrivingBodies {
   /** Begins to read those that wait, as far as they fit. */
   #admit(): void {
     for (let next = this.#waiting.at(-1); next; next = this.#waiting.at(-1)) {
-      const [oldest] = this.#read
-      const left = oldest ? oldest[1] + SLOW_MS - performance.now() : 0
+      const [oldest] = this.#read.values()
+      const left = oldest ? oldest.since + SLOW_MS - performance.now() : 0
       if (!this.#fits(next.size) && oldest && left > 0) return this.#admitIn(left)
       if (this.#fits(next.size)) {
         this.#waiting.pop()
         this.#begin(next)
-      } else oldest?.[0].fail(overloaded())
+      } else oldest?.fail(overloaded())
     }
   }
 
@@ -174,21 +179,26 @@ class ArrivingBodies {
   }
 }
 
-/** Whether what is not wanted of a body may be read before its client gets the error. */
-interface Discarding {
-  mayDiscard(): boolean
+interface Surroundings {
+  /** The largest body, in bytes. */
+  readonly limit: number
+  readonly taker: Taker
+  /** The other bodies of its caller. */
+  readonly among: ArrivingBodies
+  /** Whether what is not wanted of it may be read before its client gets the error. */
+  readonly arrivals: Pick<Arrivals, 'mayDiscard'>
 }
 
 /** One body. It is settled once: when it ends, fails, or is too large to be kept. */
 class Body {
   readonly #incoming: Incoming
-  readonly #limit: number
-  readonly #taker: Taker & Discarding
+  readonly #around: Surroundings
   readonly #isDeclaredTooLarge: boolean
   /** How many bytes are reserved for it. */
   size: number
-  onSettled: (() => void) | undefined
-  mayGrow: ((by: number) => boolean) | undefined
+  /** Its place among the bodies that are being read, and since when it is, in milliseconds. */
+  key = -1
+  since = 0
   #pieces: Buffer[] = []
   /** Where small pieces are joined: each by itself would take more memory than its bytes. */
   #small: Buffer = empty
@@ -197,12 +207,12 @@ class Body {
   #length = 0
   #isSettled = false
   #isTaken = false
-  readonly #onClose = (): void => this.fail(disconnected())
+  #onClose: (() => void) | undefined
 
-  constructor(incoming: Incoming, limit: number, taker: Taker & Discarding) {
+  constructor(incoming: Incoming, around: Surroundings) {
+    const { limit } = around
     this.#incoming = incoming
-    this.#limit = limit
-    this.#taker = taker
+    this.#around = around
     const { 'content-length': length = '0', 'transfer-encoding': encoding } = incoming.headers
     const declared = encoding === undefined ? Number(length) : Math.min(limit, UNKNOWN_BYTES)
     this.#isDeclaredTooLarge = declared > limit
@@ -211,12 +221,13 @@ class Body {
 
   /** Watches whether the client disconnects while the body waits: then nothing else says so. */
   wait(): void {
+    this.#onClose = () => this.fail(disconnected())
     this.#incoming.once('close', this.#onClose)
   }
 
   read(): void {
     const incoming = this.#incoming
-    incoming.off('close', this.#onClose)
+    this.#watchNoMore()
     if (this.#isDeclaredTooLarge) this.#overflow()
     incoming.on('data', (chunk: Buffer) => this.#add(chunk))
     incoming.on('end', () => this.#end())
@@ -228,13 +239,13 @@ class Body {
     this.#settle()
     if (this.#isTaken) return
     this.#isTaken = true
-    this.#taker.onError(error)
+    this.#around.taker.onError(error)
   }
 
   #add(chunk: Buffer): void {
     if (this.#isSettled) return
     this.#length += chunk.length
-    if (this.#length > this.#limit) return this.#overflow()
+    if (this.#length > this.#around.limit) return this.#overflow()
     if (this.#length > this.size && !this.#grow()) return this.fail(overloaded())
     if (this.#pieces.length > 0 && chunk.length < SMALL_BYTES) return this.#addSmall(chunk)
     this.#flush()
@@ -242,8 +253,8 @@ class Body {
   }
 
   #grow(): boolean {
-    const by = Math.min(this.#limit, this.#length * 2) - this.size
-    if (this.mayGrow?.(by) !== true) return false
+    const by = Math.min(this.#around.limit, this.#length * 2) - this.size
+    if (!this.#around.among.mayGrow(this, by)) return false
     this.size += by
     return true
   }
@@ -274,13 +285,13 @@ class Body {
       return this.fail(new GatewayError('PARSE_ERROR', 'Parse error: the body is not valid UTF-8.'))
     this.#settle()
     this.#isTaken = true
-    this.#taker.onBody(text)
+    this.#around.taker.onBody(text)
   }
 
   #overflow(): void {
     this.#settle()
     // A client that is disconnected while it sends may never read the error.
-    const wait = this.#taker.mayDiscard() ? DRAIN_TIMEOUT_MS : 0
+    const wait = this.#around.arrivals.mayDiscard(this.#incoming) ? DRAIN_TIMEOUT_MS : 0
     setTimeout(() => this.fail(this.#tooLarge()), wait).unref()
   }
 
@@ -290,13 +301,19 @@ class Body {
     this.#pieces = []
     this.#small = empty
     this.#used = 0
-    this.#incoming.off('close', this.#onClose)
-    this.onSettled?.()
+    this.#watchNoMore()
+    this.#around.among.settled(this)
+  }
+
+  #watchNoMore(): void {
+    if (this.#onClose) this.#incoming.off('close', this.#onClose)
+    this.#onClose = undefined
   }
 
   #tooLarge(): GatewayError {
-    return new GatewayError('PAYLOAD_TOO_LARGE', `The body is larger than ${this.#limit} bytes.`, {
-      details: { limit: this.#limit },
+    const { limit } = this.#around
+    return new GatewayError('PAYLOAD_TOO_LARGE', `The body is larger than ${limit} bytes.`, {
+      details: { limit },
     })
   }
 }
@@ -321,15 +338,29 @@ function overloaded(): GatewayError {
 
 /** How long a body may take, in milliseconds. */
 const ARRIVAL_TIMEOUT_MS = 30_000
+/** How often in that time it is checked. */
+const SWEEPS = 20
 /** Of how many refused requests the rest of the body is discarded at the same time: a client may read no response before it has sent all. */
 const MAX_DISCARDED = 16
 /** After how many bytes on closed connections their buffers are collected. */
 const COLLECTED_BYTES = 8 * 1024 * 1024
 
-/** The requests whose bodies have not arrived. */
+/** The request of a connection whose body arrives; the last one, since there is one at a time. */
+interface Arriving {
+  incoming: IncomingMessage | undefined
+  outgoing: ServerResponse | undefined
+  /** In milliseconds. */
+  since: number
+}
+
+/**
+ * The requests whose bodies have not arrived. There is a record for each connection, and one timer: what is kept for each
+ * request would cost every call.
+ */
 export class Arrivals {
   readonly #timeoutMs: number
-  readonly #timers = new WeakMap<IncomingMessage, NodeJS.Timeout>()
+  readonly #arriving = new Map<Socket, Arriving>()
+  #timer: NodeJS.Timeout | undefined
   readonly #discarded = new Set<object>()
   /** How many bytes came on connections that were closed since the last collection. */
   #uncollected = 0
@@ -343,13 +374,35 @@ export class Arrivals {
   limit(incoming: IncomingMessage, outgoing: ServerResponse): void {
     const { 'content-length': length = '0', 'transfer-encoding': encoding } = incoming.headers
     if (length === '0' && encoding === undefined) return
-    const timer = setTimeout(end, this.#timeoutMs, incoming, outgoing)
-    this.#timers.set(incoming, timer)
-    incoming.once('close', () => clearTimeout(timer))
+    const arriving = this.#of(incoming.socket)
+    arriving.incoming = incoming
+    arriving.outgoing = outgoing
+    arriving.since = performance.now()
     // Node reads on, to use the connection again: what it discards takes memory until the next collection.
     outgoing.once('finish', () => {
       if (!incoming.complete && !this.mayDiscard(incoming)) this.#close(incoming)
     })
+  }
+
+  #of(socket: Socket): Arriving {
+    const known = this.#arriving.get(socket)
+    if (known) return known
+    const arriving: Arriving = { incoming: undefined, outgoing: undefined, since: 0 }
+    this.#arriving.set(socket, arriving)
+    this.#timer ??= setInterval(() => this.#endSlow(), this.#timeoutMs / SWEEPS).unref()
+    socket.once('close', () => {
+      this.#arriving.delete(socket)
+      if (this.#arriving.size > 0) return
+      clearInterval(this.#timer)
+      this.#timer = undefined
+    })
+    return arriving
+  }
+
+  #endSlow(): void {
+    const before = performance.now() - this.#timeoutMs
+    for (const { incoming, outgoing, since } of this.#arriving.values())
+      if (incoming && outgoing && since < before) end(incoming, outgoing)
   }
 
   #close({ socket }: IncomingMessage): void {
@@ -372,7 +425,8 @@ export class Arrivals {
 
   /** Gives a request all the time that the server gives to any. */
   exempt(incoming: IncomingMessage): void {
-    clearTimeout(this.#timers.get(incoming))
+    const arriving = this.#arriving.get(incoming.socket)
+    if (arriving?.incoming === incoming) arriving.incoming = undefined
   }
 }
 
