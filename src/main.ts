@@ -2,6 +2,7 @@
 /** The entry point: checks the version of Node.js, then runs the command. */
 import module from 'node:module'
 import { join } from 'node:path'
+import { setFlagsFromString } from 'node:v8'
 import { userFolder } from './config/user-folders.ts'
 import { createPrivateFolder } from './store/private-folder.ts'
 
@@ -11,6 +12,10 @@ if (major < 22 || (major === 22 && minor < 19)) {
   process.stderr.write(`gatehouse needs Node.js 22.19 or newer; this is ${process.versions.node}.\n`)
   process.exitCode = 2
 } else {
+  // V8 allocates among the old objects what comes from a place whose objects survived often, as calls that wait for a
+  // server do. From there they keep alive whatever they lead to, until a full collection: measured at 64 calls at once,
+  // about every other process had twice the latency (p99), 120 MB more, and needed a fifth more CPU time for each call.
+  setFlagsFromString('--no-allocation-site-pretenuring')
   // From the second start on, this reduces the startup time by a third. What is in the cache is run without a check, so
   // it is not among the temporary files of all users, where Node.js would put it.
   const cache = createPrivateFolder(join(userFolder('cache', process.env), 'gatehouse', 'compiled'))

@@ -24,6 +24,7 @@ import { asCalled } from '../../core/judgement/call.ts'
 import { background } from '../../core/log.ts'
 import { Payload } from '../../core/payload.ts'
 import { hasReachedShare } from '../../core/principal.ts'
+import { Registry } from '../../core/registry.ts'
 import { settingOf, type UpstreamSettings, isStoreShared } from '../../core/settings.ts'
 import { pause, within } from '../../core/time/waiting.ts'
 import { hasIdempotencyKey } from '../../protocol/meta-keys.ts'
@@ -82,7 +83,8 @@ export class OperationEngine {
   readonly ids: OperationIds
   readonly #deps: Deps
   readonly #settings: (upstream?: string) => ProgressSettings
-  readonly #running = new Set<RunningCall>()
+  readonly #running = new Registry<number, RunningCall>()
+  #started = 0
   readonly #calls: RunningCalls
   readonly #byKey: ReadonlyMap<string, RunningCall>
   readonly #durations = new UsualDurations()
@@ -131,7 +133,8 @@ export class OperationEngine {
   }
 
   #start(running: RunningCall, next: Handler): void {
-    this.#running.add(running)
+    running.number = ++this.#started
+    this.#running.set(running.number, running)
     this.#timer ??= world.setInterval(() => this.#tick(world.now()), TICK_MS).unref()
     const { call } = running
     const whole = withoutTask(call)
@@ -241,7 +244,7 @@ export class OperationEngine {
 
   /** Records the end of a call, and delivers it. */
   async #finish(running: RunningCall, end: End): Promise<void> {
-    this.#running.delete(running)
+    this.#running.delete(running.number)
     const { operation, call, startedAt } = running
     const duration = world.now() - startedAt
     if (duration >= LASTING_MS) this.#durations.add(`${call.target.upstream} ${call.target.name}`, duration)
@@ -279,7 +282,7 @@ export class OperationEngine {
       world.clearInterval(this.#timer)
       this.#timer = undefined
     }
-    for (const running of this.#running) {
+    for (const running of this.#running.values()) {
       const age = now - running.startedAt
       const { call, isDetached } = running
       const { heartbeat, tasks } = this.#settings(call.target.upstream)

@@ -35,6 +35,8 @@ export class RunningCall {
   readonly call: Call
   /** In milliseconds since 1970. */
   readonly startedAt: number
+  /** Which of the calls of its process it is. */
+  number = 0
   /** The id and the key of its record, once it is an operation. */
   operation: OperationKey | undefined
   /** Resolves once the record is durable; with false if it could not be written. */
