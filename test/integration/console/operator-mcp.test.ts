@@ -56,6 +56,17 @@ async function call(
   }
 }
 
+/** The calls of the log that a query finds, once there are some. */
+async function loggedCalls(query: string): Promise<readonly Json[]> {
+  let found: readonly Json[] = []
+  await until(async () => {
+    const search = await call('viewer', 'search_calls', { query })
+    found = search.found['calls'] as readonly Json[]
+    return found.length > 0
+  }, 'the call in the log')
+  return found
+}
+
 async function refusal(
   caller: Caller | undefined,
   method = 'POST',
@@ -223,18 +234,17 @@ describe('the owner as an MCP client', () => {
     expect(await field.call('agent', 'put', { id: 'p', value: 1 })).toMatchObject({ isError: true })
     expect((await call('operator', 'resume_writes')).found).toEqual({ paused: false })
     expect(await field.call('agent', 'put', { id: 'p', value: 1 })).not.toHaveProperty('isError')
-    let found: readonly Json[] = []
-    await until(async () => {
-      const search = await call('viewer', 'search_calls', { query: 'tool:put status:denied' })
-      found = search.found['calls'] as readonly Json[]
-      return found.length > 0
-    }, 'the refused call in the log')
-    const story = await call('viewer', 'get_call', { id: String(found[0]?.['id']) })
+    const [denied] = await loggedCalls('tool:put status:denied')
+    const story = await call('viewer', 'get_call', { id: String(denied?.['id']) })
     expect(story.found).toMatchObject({
       call: { name: 'put', end: 'denied' },
       content: { arguments: '{"id":"p","value":1}' },
     })
     expect(JSON.stringify(story.found['gates'])).toContain('pause_writes')
+    const [read] = await loggedCalls('tool:get_call')
+    const ofOwner = await call('viewer', 'get_call', { id: String(read?.['id']) })
+    expect(ofOwner.found).toMatchObject({ call: { name: 'get_call' } })
+    expect(ofOwner.found['content']).toEqual({})
   })
 
   it('takes back what others did, as planned, and not what the same principal did', async () => {
