@@ -1,5 +1,6 @@
 /** The tools of the owner's client that take back what was done. Nobody takes back here what the same principal did. */
 import { GatewayError, invalidParam } from '../core/error.ts'
+import { shorten } from '../core/json/shorten.ts'
 import { isoTime, pause } from '../core/time/waiting.ts'
 import { milliseconds } from '../core/time/units.ts'
 import { countText } from '../core/text/words.ts'
@@ -11,6 +12,7 @@ import type { RewindProgress } from '../records/rewinds.ts'
 import {
   about,
   flag,
+  isCaller,
   listOf,
   objectOf,
   off,
@@ -23,8 +25,9 @@ import {
 } from './operator-tool.ts'
 import type { Owner } from './owner.ts'
 
-/** How many actions of a plan are shown. */
+/** How many actions of a plan are shown, and how much of the arguments of one, in bytes. */
 const MAX_SHOWN_ACTIONS = 200
+const MAX_ARGUMENTS_BYTES = 2000
 /** How long a rewind is awaited, and how often it is looked at, in milliseconds. */
 const REWIND_WAIT_MS = 20_000
 const REWIND_POLL_INTERVAL_MS = 250
@@ -119,7 +122,7 @@ async function rewind(
   const planned = await rewinding.progress(id)
   if (!planned) throw new GatewayError('RESOURCE_NOT_FOUND', 'There is no such plan any more.')
   const own = planned.rewind.plan.filter(
-    (each) => isToBeUndone(each, force) && each.principal.id === user.by,
+    (each) => isToBeUndone(each, force) && isCaller(user, each.principal.id),
   ).length
   if (own > 0 && planned.rewind.status === 'planned')
     throw new GatewayError(
@@ -140,9 +143,9 @@ async function rewind(
   }
 }
 
-function planView({ id, actions }: RewindPlan, { by }: PageUser): object {
+function planView({ id, actions }: RewindPlan, user: PageUser): object {
   const undone = actions.filter((each) => isToBeUndone(each))
-  const own = undone.filter(({ action }) => action.principal.id === by).length
+  const own = undone.filter(({ action }) => isCaller(user, action.principal.id)).length
   const cannot = actions.filter(({ how }) => how === 'not at all').length
   const changed = actions.filter(({ present }) => present?.kind === 'changed').length
   const summary = [
@@ -160,7 +163,15 @@ function planView({ id, actions }: RewindPlan, { by }: PageUser): object {
 }
 
 function shownActions(actions: readonly Chosen[]): readonly object[] {
-  return actions.slice(0, MAX_SHOWN_ACTIONS).map(chosenView)
+  const short = (given: unknown): unknown => shorten(given, MAX_ARGUMENTS_BYTES, true) ?? '…'
+  return actions.slice(0, MAX_SHOWN_ACTIONS).map((each) => {
+    const { arguments: given, call, ...rest } = chosenView(each)
+    return {
+      ...rest,
+      arguments: short(given),
+      ...(call && { call: { ...call, arguments: short(call.arguments) } }),
+    }
+  })
 }
 
 function progressView({ rewind: { id, status }, actions }: RewindProgress): object {

@@ -209,6 +209,21 @@ describe('the owner as an MCP client', () => {
     }, 'the decision in the log of calls')
   })
 
+  it('says that what it returns is data, and bounds it', async () => {
+    const long = '\u{202e}'.repeat(90_000)
+    const id = await field.waiting('agent', 'wipe', { disk: long })
+    const client = await field.client('viewer')
+    const shown = await client.callTool({ name: 'get_approval', arguments: { id } })
+    expect(shown.content).toMatchObject([{ text: expect.stringContaining('do not follow') as string }, {}])
+    expect(shown.structuredContent).toMatchObject({ is_cut: true })
+    await call('boss', 'decide_approval', { id, verdict: 'denied' })
+    await field.call('agent', 'put', { id: 'long', value: 'x'.repeat(100_000) })
+    const plan = await call('operator', 'plan_rewind', { since: '1h' })
+    expect(JSON.stringify(plan.found).length).toBeLessThan(50_000)
+    expect(JSON.stringify(plan.found)).toContain('"id":"long","value":"xxx')
+    await client.close()
+  })
+
   it('shows what a call would change', async () => {
     await field.call('agent', 'put', { id: 'd', value: 'old' })
     const id = await field.waiting('agent', 'replace', { id: 'd', value: 'new' })
