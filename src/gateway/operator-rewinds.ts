@@ -2,12 +2,11 @@
 import { GatewayError, invalidParam } from '../core/error.ts'
 import { shorten } from '../core/json/shorten.ts'
 import { isoTime, pause } from '../core/time/waiting.ts'
-import { milliseconds } from '../core/time/units.ts'
 import { countText } from '../core/text/words.ts'
 import { world } from '../core/world.ts'
 import type { PageUser } from '../downstream/pages/page-users.ts'
 import type { Rewinding, RewindPlan } from '../features/offers.ts'
-import { type Chosen, chosenView, isToBeUndone } from '../records/rewind-plan.ts'
+import { type Chosen, chosenView, isToBeUndone, rewindFilter } from '../records/rewind-plan.ts'
 import type { RewindProgress } from '../records/rewinds.ts'
 import {
   about,
@@ -57,10 +56,10 @@ export function rewindTools(owner: Owner): readonly OperatorTool[] {
       },
       roles: ['operator'],
       run: async ({ since, from, server }, user) => {
-        const [first, upstream] = [textIn(from), textIn(server)]
-        const filter = first === undefined ? { since: timeOf(since) } : { from: first }
-        const where = upstream !== undefined && { upstream }
-        return planView(await requiredRewinding(owner).plan({ ...filter, ...where }), user)
+        const chosen = { since: textIn(since), from: textIn(from), upstream: textIn(server) }
+        const filter = rewindFilter(chosen, world.now())
+        if (!filter) throw invalidParam('since', 'must be a duration such as 10m, or a time')
+        return planView(await requiredRewinding(owner).plan(filter), user)
       },
     },
     {
@@ -98,18 +97,6 @@ function requiredRewinding(owner: Owner): Rewinding {
   const found = owner.rewinding()
   if (found) return found
   throw off('Undoing is off: see `transactions` and `undo` in the configuration.')
-}
-
-/** A time in milliseconds since 1970. @throws INVALID_INPUT */
-function timeOf(given: unknown): number {
-  const written = textIn(given)?.trim() ?? ''
-  const at = Date.parse(written)
-  try {
-    return world.now() - milliseconds(written)
-  } catch {
-    if (Number.isNaN(at)) throw invalidParam('since', 'must be a duration such as 10m, or a time')
-    return at
-  }
 }
 
 /** @throws PERMISSION_DENIED for a plan with actions of the same principal, and what `Rewinding.carryOut` throws */

@@ -273,6 +273,8 @@ describe('the owner as an MCP client', () => {
       text: expect.stringContaining('somebody else has to undo them') as string,
     })
     const plan = await call('operator', 'plan_rewind', { since: '1h', server: 'disks' })
+    // What is done elsewhere meanwhile does not change the plan.
+    await field.call('agent', 'put', { id: 'elsewhere', value: 1 })
     const done = await call('operator', 'rewind', { plan: plan.found['plan'] })
     expect(done.found).toMatchObject({ status: 'ended' })
     expect((await field.call('agent', 'get', { id: 'r' }))['structuredContent']).toEqual({ value: null })
