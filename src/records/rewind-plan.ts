@@ -341,7 +341,11 @@ export interface ChosenView {
  * cannot be read. What is done after now does not change the plan, unless it concerns the same things.
  */
 export function rewindFilter(
-  { since = '', from = '', upstream = '' }: Readonly<Record<'since' | 'from' | 'upstream', string | undefined>>,
+  {
+    since = '',
+    from = '',
+    upstream = '',
+  }: Readonly<Record<'since' | 'from' | 'upstream', string | undefined>>,
   now: number,
 ): ActionFilter | undefined {
   const chosen = { until: now, ...(upstream !== '' && { upstream }) }

@@ -182,7 +182,11 @@ describe('gatehouse approvals test', () => {
         },
       }),
     )
-    return { hook, audit: join(directory, 'audit.jsonl'), options: { cwd: directory, env: { HOOK: hook.url } } }
+    return {
+      hook,
+      audit: join(directory, 'audit.jsonl'),
+      options: { cwd: directory, env: { HOOK: hook.url } },
+    }
   }
 
   test('sends a message to each channel, and prints what came of it, without secrets', async () => {

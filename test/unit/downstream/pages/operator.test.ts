@@ -38,7 +38,12 @@ it('after five wrong codes in a minute the right code is refused', () => {
 })
 
 it('a person with a password makes calls in the name in which the person approves them', () => {
-  const user = { name: 'desk', passwordHash: new Secret('x'), approvesAs: 'user:bo', roles: ['operator'] } as const
+  const user = {
+    name: 'desk',
+    passwordHash: new Secret('x'),
+    approvesAs: 'user:bo',
+    roles: ['operator'],
+  } as const
   expect(pageUserNamed({ id: 'service:desk' }, { users: [user] })).toMatchObject({
     by: 'user:bo',
     principal: { id: 'user:bo' },
