@@ -5,7 +5,7 @@ import { secretsOf } from '../core/text/redactor.ts'
 import { type ChannelTest, testChannels } from '../gateway/channel-test.ts'
 import { didYouMean, type Given, UsageError } from './command.ts'
 import type { commands } from './commands.ts'
-import { configFile, variablesOf } from './config-file.ts'
+import { configFile, readStored, userName, variablesOf, withAudit } from './config-file.ts'
 import type { Io } from './io.ts'
 import { type Output, tableLines } from './output.ts'
 
@@ -16,7 +16,12 @@ export async function test(given: Given<(typeof commands)['approvals test']>, io
   io.redactor?.learn(secretsOf(loaded))
   const channels = chosen(loaded.channels, given.channel)
   const link = publicUrl({ listen: loaded }, '/confirm')
-  const tests = await testChannels({ channels, link, env: io.env })
+  const tests = await withAudit(readStored(given, io), io, async (audit) => {
+    const made = await testChannels({ channels, link, env: io.env })
+    for (const { channel, failure: code } of made)
+      audit?.ordered({ order: 'test', by: userName(), channel, ...(code !== undefined && { code }) })
+    return made
+  })
   return {
     json: { channels: tests.map((each) => ({ ...each, accepted: each.failure === undefined })) },
     text: tableLines(tests.map(rowOf)).join('\n'),

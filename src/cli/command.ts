@@ -5,7 +5,7 @@
 import { parseArgs } from 'node:util'
 import { isObject } from '../core/json/json.ts'
 import { nearest } from '../core/text/words.ts'
-import { milliseconds } from '../core/time/units.ts'
+import { milliseconds, timeIn } from '../core/time/units.ts'
 
 /** An invalid command line; the exit code is 2. The message says what to write instead. */
 export class UsageError extends Error {}
@@ -158,15 +158,9 @@ export function duration(about: string, such: string): Option<number | undefined
 /** A duration ago, or a time, in milliseconds since 1970. */
 export function time(about: string): Option<number | undefined> {
   return parsed('WHEN', about, (given, name) => {
-    const at = /^\d{4}-\d\d-\d\d/.test(given) ? Date.parse(given) : Number.NaN
-    if (!Number.isNaN(at)) return at
-    try {
-      return Date.now() - milliseconds(given)
-    } catch {
-      throw new UsageError(
-        `${name} must be a duration such as 10m or 2h, or a time such as 2026-11-21T10:00Z`,
-      )
-    }
+    const at = timeIn(given, Date.now())
+    if (at !== undefined) return at
+    throw new UsageError(`${name} must be a duration such as 10m or 2h, or a time such as 2026-11-21T10:00Z`)
   })
 }
 

@@ -20,7 +20,7 @@ export interface ApprovalStep {
   readonly changed?: readonly string[]
 }
 
-/** An operator's action on a transaction, an operation, a subscription, kept data, a server, a person, or all writes. */
+/** An operator's action on a transaction, an operation, a subscription, kept data, a server, a person, a channel, or all writes. */
 export interface OrderStep {
   /** `undo` creates transactions of its own for the compensations; `forget` erases a person. */
   readonly order:
@@ -40,6 +40,7 @@ export interface OrderStep {
     | 'doctor'
     | 'pause'
     | 'resume'
+    | 'test'
   readonly by: string
   /** How the person was authenticated. Default: `command_line`. */
   readonly via?: string
@@ -63,12 +64,14 @@ export interface OrderStep {
   readonly eventId?: string
   /** The server. */
   readonly upstream?: string
+  /** The channel that a test message was sent by. */
+  readonly channel?: string
   /** A hash of the id of the person that is forgotten, and how many records of the store were erased. */
   readonly person?: string
   readonly records?: number
-  /** The caller of what it acts on; absent if it concerns a server, a person, or all callers. */
+  /** The caller of what it acts on; absent if it concerns a server, a person, a channel, or all callers. */
   readonly caller?: string
-  /** The error with which it failed. */
+  /** The error with which it failed; of a message, why it was not accepted. */
   readonly code?: string
 }
 

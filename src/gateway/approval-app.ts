@@ -76,7 +76,7 @@ const resized = () => send({ method: 'ui/notifications/size-changed', params: { 
 function approvalIn(result) {
   if (!result || typeof result !== 'object' || result.isError) return undefined;
   if (result.structuredContent && typeof result.structuredContent === 'object') return result.structuredContent;
-  try { return JSON.parse(result.content[0].text); } catch { return undefined; }
+  try { return JSON.parse(result.content.at(-1).text); } catch { return undefined; }
 }
 function problemIn(result) {
   const first = result && Array.isArray(result.content) ? result.content[0] : undefined;

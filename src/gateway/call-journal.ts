@@ -4,6 +4,7 @@ import { background, type Log } from '../core/log.ts'
 import type { LoggedCall } from '../core/logged-call.ts'
 import { maskedArguments, secretNames } from '../core/masked-arguments.ts'
 import type { CallLogSettings, StoreSettings } from '../core/settings.ts'
+import { OPERATOR_ADDRESS } from '../core/slot.ts'
 import { shortened } from '../core/text/escape.ts'
 import type { EndedCall } from '../observability/call-entry.ts'
 import type { CallObserver } from '../observability/observe.ts'
@@ -97,7 +98,8 @@ export class CallJournal implements CallObserver {
     { call, target, trail, outcome }: EndedCall,
     keep: CallLogSettings['keep'],
   ): CallContent | undefined {
-    if (keep === 'metadata') return undefined
+    // What an owner's client searches for and reads is of others.
+    if (keep === 'metadata' || target.upstream === OPERATOR_ADDRESS) return undefined
     const secrets = secretNames(trail.tool?.definition.inputSchema)
     const text = (value: unknown, max: number): string =>
       this.#text(maskedArguments(value, secrets), target, max)

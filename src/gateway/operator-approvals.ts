@@ -19,6 +19,7 @@ import {
   about,
   type Arguments,
   flag,
+  isCaller,
   listOf,
   objectOf,
   type OperatorTool,
@@ -32,8 +33,11 @@ import type { Owner } from './owner.ts'
 
 /** How much text of a call is shown: of a longer one nobody could see here what is approved, in characters. */
 const MAX_SHOWN_LENGTH = 100_000
+/** How many approvals are listed. */
+const MAX_LISTED = 200
 const MAX_REASON_LENGTH = 1000
 
+const count = { type: 'integer' }
 const idOfApproval = about(text, 'The id of the approval.')
 
 const factsOfApproval = {
@@ -59,13 +63,17 @@ export function approvalTools(owner: Owner): readonly OperatorTool[] {
         description:
           'Lists the calls that wait for the decision of a person, the oldest first. get_approval shows one with what it would change.',
         inputSchema: objectOf({ all: about(flag, 'Also those that are decided.') }),
-        outputSchema: resultOf({ approvals: listOf(approvalSchema) }),
+        outputSchema: resultOf({ approvals: listOf(approvalSchema), left_out: count }, ['approvals']),
         annotations: reads,
       },
       roles: ['viewer', 'approver'],
       run: async ({ all }, user) => {
         const found = await (all === true ? owner.approvals().list() : owner.approvals().pending())
-        return { approvals: found.map((approval) => briefView(approval, user)) }
+        const more = found.length - MAX_LISTED
+        return {
+          approvals: found.slice(0, MAX_LISTED).map((approval) => briefView(approval, user)),
+          ...(more > 0 && { left_out: more }),
+        }
       },
     },
     {
@@ -165,9 +173,10 @@ async function decide(owner: Owner, given: Arguments, user: PageUser): Promise<A
 }
 
 /** Why somebody may not decide on a call; undefined if that is possible. */
-function whyNotDecidedBy(approval: Approval, { by, via, roles }: PageUser): string | undefined {
+function whyNotDecidedBy(approval: Approval, user: PageUser): string | undefined {
   const { caller, status, approvers } = approval
-  if (by === caller) return 'You made this call yourself: somebody else has to decide on it.'
+  const { by, via, roles } = user
+  if (isCaller(user, caller)) return 'You made this call yourself: somebody else has to decide on it.'
   if (!roles.includes('approver')) return 'You may not decide on calls.'
   if (status !== 'pending') return undefined
   if (mayDecide(approval, { by, via })) return undefined
@@ -198,15 +207,14 @@ function briefView(approval: Approval, user: PageUser): object {
 
 function wholeView(approval: Approval, user: PageUser): object {
   const { arguments: given, change, ...rest } = approvalView(approval)
-  const shown = visibleText(valueText(approval.arguments))
-  const sent = sentText(approval)
+  const [shown, sent] = shownTexts(approval)
   const isLong = isCut(approval)
   return {
     ...rest,
     ...briefView(approval, user),
     ...(isLong ? { is_cut: true } : { arguments: given }),
     arguments_text: isLong ? shown.slice(0, MAX_SHOWN_LENGTH) : shown,
-    ...(sent !== undefined && !isLong && { sent_text: visibleText(sent) }),
+    ...(sent !== undefined && !isLong && { sent_text: sent }),
     ...(change !== undefined && { change }),
     ...(approval.change && {
       change_title: changeTitle(approval.change),
@@ -215,8 +223,12 @@ function wholeView(approval: Approval, user: PageUser): object {
   }
 }
 
+/** The arguments, and the text that the server receives where that differs. */
+function shownTexts(approval: Approval): readonly [string, ...string[]] {
+  const sent = sentText(approval)
+  return [visibleText(valueText(approval.arguments)), ...(sent === undefined ? [] : [visibleText(sent)])]
+}
+
 function isCut(approval: Approval): boolean {
-  return [valueText(approval.arguments), sentText(approval) ?? ''].some(
-    (shown) => shown.length > MAX_SHOWN_LENGTH,
-  )
+  return shownTexts(approval).some(({ length }) => length > MAX_SHOWN_LENGTH)
 }

@@ -1,16 +1,17 @@
 /** The tools of the owner's client that take back what was done. Nobody takes back here what the same principal did. */
 import { GatewayError, invalidParam } from '../core/error.ts'
+import { shorten } from '../core/json/shorten.ts'
 import { isoTime, pause } from '../core/time/waiting.ts'
-import { milliseconds } from '../core/time/units.ts'
 import { countText } from '../core/text/words.ts'
 import { world } from '../core/world.ts'
 import type { PageUser } from '../downstream/pages/page-users.ts'
 import type { Rewinding, RewindPlan } from '../features/offers.ts'
-import { type Chosen, chosenView, isToBeUndone } from '../records/rewind-plan.ts'
+import { type Chosen, chosenView, isToBeUndone, rewindFilter } from '../records/rewind-plan.ts'
 import type { RewindProgress } from '../records/rewinds.ts'
 import {
   about,
   flag,
+  isCaller,
   listOf,
   objectOf,
   off,
@@ -23,8 +24,9 @@ import {
 } from './operator-tool.ts'
 import type { Owner } from './owner.ts'
 
-/** How many actions of a plan are shown. */
+/** How many actions of a plan are shown, and how much of the arguments of one, in bytes. */
 const MAX_SHOWN_ACTIONS = 200
+const MAX_ARGUMENTS_BYTES = 2000
 /** How long a rewind is awaited, and how often it is looked at, in milliseconds. */
 const REWIND_WAIT_MS = 20_000
 const REWIND_POLL_INTERVAL_MS = 250
@@ -54,10 +56,10 @@ export function rewindTools(owner: Owner): readonly OperatorTool[] {
       },
       roles: ['operator'],
       run: async ({ since, from, server }, user) => {
-        const [first, upstream] = [textIn(from), textIn(server)]
-        const filter = first === undefined ? { since: timeOf(since) } : { from: first }
-        const where = upstream !== undefined && { upstream }
-        return planView(await requiredRewinding(owner).plan({ ...filter, ...where }), user)
+        const chosen = { since: textIn(since), from: textIn(from), upstream: textIn(server) }
+        const filter = rewindFilter(chosen, world.now())
+        if (!filter) throw invalidParam('since', 'must be a duration such as 10m, or a time')
+        return planView(await requiredRewinding(owner).plan(filter), user)
       },
     },
     {
@@ -97,18 +99,6 @@ function requiredRewinding(owner: Owner): Rewinding {
   throw off('Undoing is off: see `transactions` and `undo` in the configuration.')
 }
 
-/** A time in milliseconds since 1970. @throws INVALID_INPUT */
-function timeOf(given: unknown): number {
-  const written = textIn(given)?.trim() ?? ''
-  const at = Date.parse(written)
-  try {
-    return world.now() - milliseconds(written)
-  } catch {
-    if (Number.isNaN(at)) throw invalidParam('since', 'must be a duration such as 10m, or a time')
-    return at
-  }
-}
-
 /** @throws PERMISSION_DENIED for a plan with actions of the same principal, and what `Rewinding.carryOut` throws */
 async function rewind(
   owner: Owner,
@@ -119,7 +109,7 @@ async function rewind(
   const planned = await rewinding.progress(id)
   if (!planned) throw new GatewayError('RESOURCE_NOT_FOUND', 'There is no such plan any more.')
   const own = planned.rewind.plan.filter(
-    (each) => isToBeUndone(each, force) && each.principal.id === user.by,
+    (each) => isToBeUndone(each, force) && isCaller(user, each.principal.id),
   ).length
   if (own > 0 && planned.rewind.status === 'planned')
     throw new GatewayError(
@@ -140,9 +130,9 @@ async function rewind(
   }
 }
 
-function planView({ id, actions }: RewindPlan, { by }: PageUser): object {
+function planView({ id, actions }: RewindPlan, user: PageUser): object {
   const undone = actions.filter((each) => isToBeUndone(each))
-  const own = undone.filter(({ action }) => action.principal.id === by).length
+  const own = undone.filter(({ action }) => isCaller(user, action.principal.id)).length
   const cannot = actions.filter(({ how }) => how === 'not at all').length
   const changed = actions.filter(({ present }) => present?.kind === 'changed').length
   const summary = [
@@ -160,7 +150,15 @@ function planView({ id, actions }: RewindPlan, { by }: PageUser): object {
 }
 
 function shownActions(actions: readonly Chosen[]): readonly object[] {
-  return actions.slice(0, MAX_SHOWN_ACTIONS).map(chosenView)
+  const short = (given: unknown): unknown => shorten(given, MAX_ARGUMENTS_BYTES, true) ?? '…'
+  return actions.slice(0, MAX_SHOWN_ACTIONS).map((each) => {
+    const { arguments: given, call, ...rest } = chosenView(each)
+    return {
+      ...rest,
+      arguments: short(given),
+      ...(call && { call: { ...call, arguments: short(call.arguments) } }),
+    }
+  })
 }
 
 function progressView({ rewind: { id, status }, actions }: RewindProgress): object {

@@ -21,6 +21,11 @@ export interface OperatorTool {
   run(given: Arguments, user: PageUser): Promise<object>
 }
 
+/** Whether a user is the caller of a call, or acts by the OAuth client that is. */
+export function isCaller({ by, principal: { claims = {} } }: PageUser, caller: string): boolean {
+  return [by, `client:${String(claims.client_id)}`, `client:${String(claims.azp)}`].includes(caller)
+}
+
 // Schemas.
 
 export const text = { type: 'string' }

@@ -4,7 +4,7 @@
  *
  * A query looks at the text of entries, so that of a million entries only those that match are parsed.
  */
-import { milliseconds } from '../core/time/units.ts'
+import { milliseconds, timeIn } from '../core/time/units.ts'
 import { type CallEnd, callEnds } from '../core/logged-call.ts'
 import { fits } from '../core/text/pattern.ts'
 import { isObject, readJson } from '../core/json/json.ts'
@@ -170,14 +170,6 @@ function wordsOf(text: string): string[] {
 
 function unquoted(text: string): string {
   return /^".*"$/s.test(text) ? text.slice(1, -1).replaceAll(/\\(.)/gs, '$1') : text
-}
-
-/** A duration before now, or a time. */
-function timeIn(text: string, now: number): number | undefined {
-  const ago = durationIn(text)
-  if (ago !== undefined) return now - ago
-  const at = Date.parse(text)
-  return Number.isNaN(at) ? undefined : at
 }
 
 /** A duration; a bare number is milliseconds. */

@@ -202,11 +202,20 @@ function runBy(what: string, owner: unknown): NonNullable<Fate['running']> {
 }
 
 function actionFate(entry: Entry, { id }: Person): Fate | undefined {
-  const { principal, status, startedAt } = valueOf(entry)
-  if (asObject(principal).id !== id) return undefined
+  const value = valueOf(entry)
+  const { principal, status, startedAt } = value
+  if (asObject(principal).id !== id) return acknowledgedFate(value, id)
   const fate = removed('actions')
   const isRunning = status === 'pending' && Number(startedAt) > world.now() - RUNNING_MS
   return isRunning ? { ...fate, running: { what: 'calls that change something' } } : fate
+}
+
+/** What others did, and the person found out what became of. */
+function acknowledgedFate(value: Readonly<Record<string, unknown>>, id: string): Fate | undefined {
+  const acknowledged = asObject(value.acknowledged)
+  if (acknowledged.by !== id) return undefined
+  const text = JSON.stringify({ ...value, acknowledged: { ...acknowledged, by: FORGOTTEN } })
+  return { counts: { 'decisions for others': 1 }, text }
 }
 
 /** Rollbacks, and people who decide about what could not be undone, need the whole record. */
@@ -225,16 +234,25 @@ function transactionFate({ key, text }: Entry, { id }: Person): Fate | undefined
       : fate
   }
   if (!transaction) return undefined
-  const { acknowledged, reason } = transaction
-  const operator = `operator ${id}`
-  const isReason = reason === operator || reason?.startsWith(`${operator}: `) === true
-  if (acknowledged?.by !== id && !isReason) return undefined
+  const { acknowledged } = transaction
+  const reason = withoutOperator(transaction.reason, id)
+  if (acknowledged?.by !== id && reason === undefined) return undefined
   const changed = {
     ...transaction,
     ...(acknowledged?.by === id && { acknowledged: { ...acknowledged, by: FORGOTTEN } }),
-    ...(isReason && { reason: `operator ${FORGOTTEN}${reason.slice(operator.length)}` }),
+    ...(reason !== undefined && { reason }),
   }
   return { counts: { 'decisions for others': 1 }, text: JSON.stringify(changed) }
+}
+
+/** What the reason of a rollback that an operator ordered begins with, before the name; with a reason, a colon comes after it. */
+const ORDERED_BY = /^(?:operator|rewind by|gatehouse undo by) /
+
+/** The reason of a rollback with the placeholder for the operator; undefined if it was another one. */
+function withoutOperator(reason = '', id: string): string | undefined {
+  const before = ORDERED_BY.exec(reason)?.[0]
+  if (before === undefined || !`${reason}: `.startsWith(`${before}${id}: `)) return undefined
+  return `${before}${FORGOTTEN}${reason.slice(before.length + id.length)}`
 }
 
 /** A plan, and what became of it, are kept for a day at most: those with actions of the person are removed. */

@@ -10,8 +10,9 @@ import { exactHash } from '../core/json/canonical-hash.ts'
 import { isObject } from '../core/json/json.ts'
 import { maskedArguments } from '../core/masked-arguments.ts'
 import { oneLine } from '../core/text/escape.ts'
+import { timeIn } from '../core/time/units.ts'
 import { isoTime } from '../core/time/waiting.ts'
-import type { Action, ActionStates, LeftState } from './actions.ts'
+import type { Action, ActionFilter, ActionStates, LeftState } from './actions.ts'
 import { hasEnded, type Transaction } from './transactions.ts'
 
 /** An action, and whether it can be undone. */
@@ -333,6 +334,24 @@ export interface ChosenView {
   /** What something else changed since, in lines. */
   readonly difference: readonly string[] | undefined
   readonly call: { readonly tool: string; readonly arguments: unknown } | undefined
+}
+
+/**
+ * What a person chooses to undo: since a time that is written as a duration or a date, or from an action on. Undefined if the time
+ * cannot be read. What is done after now does not change the plan, unless it concerns the same things.
+ */
+export function rewindFilter(
+  {
+    since = '',
+    from = '',
+    upstream = '',
+  }: Readonly<Record<'since' | 'from' | 'upstream', string | undefined>>,
+  now: number,
+): ActionFilter | undefined {
+  const chosen = { until: now, ...(upstream !== '' && { upstream }) }
+  if (from !== '') return { from, ...chosen }
+  const at = timeIn(since, now)
+  return at === undefined ? undefined : { since: at, ...chosen }
 }
 
 export function chosenView({ action, how, why, present }: Chosen): ChosenView {

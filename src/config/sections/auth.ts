@@ -404,7 +404,7 @@ export function checkAuth({ auth, listen, profile }: Fields): Findings {
         isCorporate && isOn(values.development) && 'is not allowed with `profile: corporate`',
       ),
     ],
-    warnings: plainTextWarning(values, address),
+    warnings: [...plainTextWarning(values, address), ...ownerWarning(values, address)],
   }
 }
 
@@ -514,6 +514,18 @@ function plainTextWarning(auth: Fields, { public_url: publicUrl }: Fields): Find
   return atValue(
     ['listen', 'public_url'],
     requiresTokens(auth) && isPlain && 'tokens are sent unencrypted: use https://',
+  )
+}
+
+/** Tokens without scopes have all roles: an agent with one could approve the calls of another one. */
+function ownerWarning({ opaque }: Fields, { operator_mcp: operator }: Fields): Finding[] {
+  const { tokens } = asObject(opaque)
+  const isUnlimited = Array.isArray(tokens) && tokens.some((each) => asObject(each).scopes === undefined)
+  return atKey(
+    ['listen', 'operator_mcp'],
+    isOn(operator) &&
+      isUnlimited &&
+      'tokens without `scopes` are for the owner too: give those of agents scopes in auth.opaque.tokens',
   )
 }
 

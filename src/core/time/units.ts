@@ -71,6 +71,18 @@ export function milliseconds(duration: string | number): number {
   return quantity(duration, durationSchema, millisecondsPer)
 }
 
+/** A time as people write it: a duration such as `10m` before now, or a date; undefined if it is neither. Milliseconds since 1970. */
+export function timeIn(text: string, now: number): number | undefined {
+  const written = text.trim()
+  const at = /^\d{4}-\d\d-\d\d/.test(written) ? Date.parse(written) : Number.NaN
+  if (!Number.isNaN(at)) return at
+  try {
+    return now - milliseconds(written)
+  } catch {
+    return undefined
+  }
+}
+
 /**
  * The time in a `Retry-After` header, in seconds: a number or a date (RFC 9110 §10.2.3). `now` is in milliseconds since
  * 1970; undefined if there is no such time.

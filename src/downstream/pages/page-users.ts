@@ -101,7 +101,9 @@ export function pageUserNamed(
   const user = users.find((each) => each.name === name)
   if (!user || user.roles.length === 0) return undefined
   const roles = user.roles.includes('operator') ? everyRole : user.roles
-  return { by: user.approvesAs ?? id, via: 'password', roles, principal }
+  const by = user.approvesAs ?? id
+  // Calls are made in the same name, so that nobody decides on the own ones.
+  return { by, via: 'password', roles, principal: { ...principal, id: by } }
 }
 
 /** After this many wrong codes in a minute, from all page users together, further attempts are rejected. */

@@ -4,10 +4,15 @@
  */
 import { GatewayError } from '../../core/error.ts'
 import { displayCall } from '../../core/masked-arguments.ts'
-import { milliseconds } from '../../core/time/units.ts'
 import { countText } from '../../core/text/words.ts'
 import type { ActionFilter } from '../../records/actions.ts'
-import { type Chosen, chosenView, isToBeUndone, type PlanChange } from '../../records/rewind-plan.ts'
+import {
+  type Chosen,
+  chosenView,
+  isToBeUndone,
+  type PlanChange,
+  rewindFilter,
+} from '../../records/rewind-plan.ts'
 import type { RewindOrder, RewindProgress, UndoneAction } from '../../records/rewinds.ts'
 import type { ConsoleAnswer, ConsolePage, ConsoleRequest } from './console.ts'
 import { displayWord, html, type Html, linesHtml, timeHtml } from './html.ts'
@@ -112,7 +117,8 @@ async function planned(
   fields: FormFields,
   options: RewindOptions,
 ): Promise<ConsoleAnswer> {
-  const filter = filterOf(fields, request.now)
+  const [since, from, upstream] = ['since', 'from', 'server'].map((name) => textField(fields, name))
+  const filter = rewindFilter({ since, from, upstream }, request.now)
   if (!filter) {
     const problem = 'Give a duration such as 10m or 2h, or a time such as 2026-11-21T10:00Z.'
     return {
@@ -124,26 +130,6 @@ async function planned(
     }
   }
   return planAnswer(await required(options).plan(filter), request)
-}
-
-/** What a form chooses; undefined if its time cannot be read. */
-function filterOf(fields: FormFields, now: number): ActionFilter | undefined {
-  const server = textField(fields, 'server') ?? ''
-  const from = textField(fields, 'from') ?? ''
-  // What is done later does not change the plan, unless it concerns the same things.
-  const chosen = { until: now, ...(server !== '' && { upstream: server }) }
-  if (from !== '') return { from, ...chosen }
-  const since = sinceIn(textField(fields, 'since') ?? '', now)
-  return since === undefined ? undefined : { since, ...chosen }
-}
-
-function sinceIn(text: string, now: number): number | undefined {
-  const at = Date.parse(text)
-  try {
-    return now - milliseconds(text.trim())
-  } catch {
-    return Number.isNaN(at) ? undefined : at
-  }
 }
 
 function planAnswer(

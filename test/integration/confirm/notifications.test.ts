@@ -4,6 +4,7 @@ import { Webhook } from 'standardwebhooks'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { approvingGateway, decideOnPage, textIn } from '../../support/approving.ts'
 import { CookieBrowser } from '../../support/auth/browser.ts'
+import { auditLines } from '../../support/audit-lines.ts'
 import { until } from '../../support/condition.ts'
 import { runCommand, startGateway } from '../../support/gateway.ts'
 import { httpSite, type SiteAnswer } from '../../support/http-site.ts'
@@ -171,6 +172,7 @@ describe('gatehouse approvals test', () => {
       JSON.stringify({
         listen: { public_url: 'https://gate.example.com' },
         upstreams: { It: { token: '${UNSET}' } },
+        observe: { audit: 'audit.jsonl' },
         notify: {
           channels: {
             hook: { webhook: { url: '${HOOK}', secret }, title: '{tool}' },
@@ -180,11 +182,15 @@ describe('gatehouse approvals test', () => {
         },
       }),
     )
-    return { hook, options: { cwd: directory, env: { HOOK: hook.url } } }
+    return {
+      hook,
+      audit: join(directory, 'audit.jsonl'),
+      options: { cwd: directory, env: { HOOK: hook.url } },
+    }
   }
 
   test('sends a message to each channel, and prints what came of it, without secrets', async () => {
-    const { hook, options } = await configured()
+    const { hook, audit, options } = await configured()
     const { code, stdout, stderr } = await runCommand(['approvals', 'test'], options)
     expect([code, stdout]).toEqual([
       1,
@@ -196,7 +202,13 @@ away  ntfy     failed: no connection is possible, or it ended
     expect(hook.bodies()).toMatchObject([
       { type: 'test', data: { text: expect.stringContaining('https://gate.example.com/confirm') } },
     ])
-    expect(stdout + stderr).not.toContain(TOKEN)
+    const orders = auditLines(audit).filter((line) => line['order'] === 'test')
+    expect(orders.map((line) => [line['channel'], line['via'], line['code']])).toEqual([
+      ['hook', 'command_line', undefined],
+      ['chat', 'command_line', 'http_403'],
+      ['away', 'command_line', 'connection'],
+    ])
+    expect(stdout + stderr + JSON.stringify(orders)).not.toContain(TOKEN)
   })
 
   test('tries one channel, and prints JSON', async () => {

@@ -56,6 +56,17 @@ async function call(
   }
 }
 
+/** The calls of the log that a query finds, once there are some. */
+async function loggedCalls(query: string): Promise<readonly Json[]> {
+  let found: readonly Json[] = []
+  await until(async () => {
+    const search = await call('viewer', 'search_calls', { query })
+    found = search.found['calls'] as readonly Json[]
+    return found.length > 0
+  }, 'the call in the log')
+  return found
+}
+
 async function refusal(
   caller: Caller | undefined,
   method = 'POST',
@@ -198,6 +209,21 @@ describe('the owner as an MCP client', () => {
     }, 'the decision in the log of calls')
   })
 
+  it('says that what it returns is data, and bounds it', async () => {
+    const long = '\u{202e}'.repeat(90_000)
+    const id = await field.waiting('agent', 'wipe', { disk: long })
+    const client = await field.client('viewer')
+    const shown = await client.callTool({ name: 'get_approval', arguments: { id } })
+    expect(shown.content).toMatchObject([{ text: expect.stringContaining('do not follow') as string }, {}])
+    expect(shown.structuredContent).toMatchObject({ is_cut: true })
+    await call('boss', 'decide_approval', { id, verdict: 'denied' })
+    await field.call('agent', 'put', { id: 'long', value: 'x'.repeat(100_000) })
+    const plan = await call('operator', 'plan_rewind', { since: '1h' })
+    expect(JSON.stringify(plan.found).length).toBeLessThan(50_000)
+    expect(JSON.stringify(plan.found)).toContain('"id":"long","value":"xxx')
+    await client.close()
+  })
+
   it('shows what a call would change', async () => {
     await field.call('agent', 'put', { id: 'd', value: 'old' })
     const id = await field.waiting('agent', 'replace', { id: 'd', value: 'new' })
@@ -223,18 +249,17 @@ describe('the owner as an MCP client', () => {
     expect(await field.call('agent', 'put', { id: 'p', value: 1 })).toMatchObject({ isError: true })
     expect((await call('operator', 'resume_writes')).found).toEqual({ paused: false })
     expect(await field.call('agent', 'put', { id: 'p', value: 1 })).not.toHaveProperty('isError')
-    let found: readonly Json[] = []
-    await until(async () => {
-      const search = await call('viewer', 'search_calls', { query: 'tool:put status:denied' })
-      found = search.found['calls'] as readonly Json[]
-      return found.length > 0
-    }, 'the refused call in the log')
-    const story = await call('viewer', 'get_call', { id: String(found[0]?.['id']) })
+    const [denied] = await loggedCalls('tool:put status:denied')
+    const story = await call('viewer', 'get_call', { id: String(denied?.['id']) })
     expect(story.found).toMatchObject({
       call: { name: 'put', end: 'denied' },
       content: { arguments: '{"id":"p","value":1}' },
     })
     expect(JSON.stringify(story.found['gates'])).toContain('pause_writes')
+    const [read] = await loggedCalls('tool:get_call')
+    const ofOwner = await call('viewer', 'get_call', { id: String(read?.['id']) })
+    expect(ofOwner.found).toMatchObject({ call: { name: 'get_call' } })
+    expect(ofOwner.found['content']).toEqual({})
   })
 
   it('takes back what others did, as planned, and not what the same principal did', async () => {
@@ -248,6 +273,8 @@ describe('the owner as an MCP client', () => {
       text: expect.stringContaining('somebody else has to undo them') as string,
     })
     const plan = await call('operator', 'plan_rewind', { since: '1h', server: 'disks' })
+    // What is done elsewhere meanwhile does not change the plan.
+    await field.call('agent', 'put', { id: 'elsewhere', value: 1 })
     const done = await call('operator', 'rewind', { plan: plan.found['plan'] })
     expect(done.found).toMatchObject({ status: 'ended' })
     expect((await field.call('agent', 'get', { id: 'r' }))['structuredContent']).toEqual({ value: null })

@@ -254,4 +254,15 @@ describe('auth settings', () => {
     const { warnings } = load(`${listen}\nauth: { ${jwt} }`)
     expect(warnings.map(({ message }) => message)).toEqual(['tokens are sent unencrypted: use https://'])
   })
+
+  it.each([
+    ['', 'on', 1],
+    [', scopes: [read]', 'on', 0],
+    ['', 'off', 0],
+  ])('a token with %j is warned of where the endpoint for owners is %s', (scopes, operator, count) => {
+    const token = `{ id: ci, hash: "sha256:saltsalt:${'0'.repeat(64)}"${scopes} }`
+    const text = `listen: { operator_mcp: ${operator} }\nfeatures: none\nauth: { opaque: { tokens: [${token}] } }`
+    const about = load(text).warnings.filter(({ path }) => path.includes('operator_mcp'))
+    expect(about).toHaveLength(count)
+  })
 })

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { fateOf, type Person, personRules } from '../../../src/records/persons.ts'
 import { callerHash, windowsOf } from '../../../src/records/principal.ts'
+import { newTransaction } from '../../../src/records/transitions.ts'
 import { keyPrefixes } from '../../../src/store/store.ts'
 
 const anna = 'user:Änna "x", ou=<b>'
@@ -88,6 +89,9 @@ describe('what the store has of a person', () => {
     expect(JSON.parse(fate('rewind:r', rewind)?.text ?? '')).toMatchObject({
       order: { by: '(forgotten)', via: 'x' },
     })
+    const action = { principal: { id: 'user:ben' }, arguments: { row: 1 }, status: 'unknown' }
+    const found = fate('deed/1', { ...action, acknowledged: { by: anna, at: 1 } })
+    expect(JSON.parse(found?.text ?? '')).toEqual({ ...action, acknowledged: { by: '(forgotten)', at: 1 } })
     const kept = fate('approval:kept:1', {
       owner: other,
       grant: { by: ['user:carl', anna], via: ['token', 'token'] },
@@ -121,6 +125,27 @@ describe('what the store has of a person', () => {
       0,
       [{ ...logged, facts }, erased, erased, erased, { by: other }],
     ])
+  })
+
+  it.each([
+    [`operator ${anna}`, 'operator (forgotten)'],
+    [`operator ${anna}: it was late`, 'operator (forgotten): it was late'],
+    [`rewind by ${anna}`, 'rewind by (forgotten)'],
+    [`gatehouse undo by ${anna}`, 'gatehouse undo by (forgotten)'],
+    [`rewind by ${anna}2`, undefined],
+    [`${anna} said so`, undefined],
+  ])('is a name in the reason why a transaction of others was rolled back: %s', (reason, replaced) => {
+    const transaction = newTransaction({
+      id: 't',
+      principal: { id: 'user:ben' },
+      timeout: 1,
+      lifetime: 1,
+      now: 1,
+    })
+    const changed = fate(`transaction/${other}:t`, { ...transaction, reason })
+    expect(changed && JSON.parse(changed.text ?? '')).toEqual(
+      replaced === undefined ? undefined : { ...transaction, reason: replaced },
+    )
   })
 
   it('is left while it is in use', () => {

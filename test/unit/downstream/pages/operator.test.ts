@@ -1,5 +1,6 @@
 import { expect, it } from 'vitest'
-import { createOperator } from '../../../../src/downstream/pages/page-users.ts'
+import { Secret } from '../../../../src/core/text/secret.ts'
+import { createOperator, pageUserNamed } from '../../../../src/downstream/pages/page-users.ts'
 
 it('the code is accepted in any case and spacing, and nothing else is', () => {
   const operator = createOperator(() => 0)
@@ -34,4 +35,17 @@ it('after five wrong codes in a minute the right code is refused', () => {
   expect(() => operator.createSession(operator.code)).toThrow('Wait a minute')
   now = 60_001
   expect(operator.createSession(operator.code)).toBeDefined()
+})
+
+it('a person with a password makes calls in the name in which the person approves them', () => {
+  const user = {
+    name: 'desk',
+    passwordHash: new Secret('x'),
+    approvesAs: 'user:bo',
+    roles: ['operator'],
+  } as const
+  expect(pageUserNamed({ id: 'service:desk' }, { users: [user] })).toMatchObject({
+    by: 'user:bo',
+    principal: { id: 'user:bo' },
+  })
 })
