@@ -244,14 +244,14 @@ export class Ledger {
     after: StoredCall | undefined,
   ): Promise<'whole' | 'short' | undefined> {
     // If the complete record does not fit, a short one may: that the call was executed.
-    const short = after?.record.result ? shortened(after.record) : after
-    const writeShort = () => this.#put(keyed, before, short)
+    const hasResult = after?.record.result !== undefined
+    const writeShort = () => this.#put(keyed, before, hasResult ? shortened(after.record) : after)
     return this.#retry(async () => {
       try {
         await this.#put(keyed, before, after)
         return 'whole'
       } catch (error) {
-        if (short === after) throw error
+        if (!hasResult) throw error
         await writeShort()
         return 'short'
       }
