@@ -143,12 +143,14 @@ summary { cursor: pointer }
 .states li { display: flex; flex-wrap: wrap; gap: 0 .75rem; border-top: 1px solid var(--line); padding: .5rem 0 }
 .states code { flex-basis: 100%; color: var(--faint) }
 
-.cards { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 16rem), 1fr)) }
+.cards { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 15rem), 1fr)) }
 .card { border: 1px solid var(--line); border-radius: .75rem; padding: .75rem 1rem }
 .card h2 { color: var(--faint); font-size: .9375rem; margin: 0 }
 .card p { margin: .25rem 0 0 }
 .card ul { list-style: none; margin: .25rem 0 0; padding: 0 }
 .card .about { display: block; font-size: .9375rem }
+.card .ago { color: var(--faint) }
+.card .name + .about { display: inline }
 .card form { margin-top: .5rem }
 .card label { font-size: .9375rem; font-weight: 400; margin-top: .5rem }
 .inline { display: flex; flex-wrap: wrap; gap: .5rem }

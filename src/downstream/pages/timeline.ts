@@ -163,7 +163,7 @@ function timelineHtml(timeline: Timeline, request: ConsoleRequest): Html {
   const { root, now } = request
   const { query, problem, found, isLater } = timeline
   return html`<h1>Timeline</h1>
-    ${!isLater && html`${overviewHtml(timeline.overview, request)}${plotsHtml(timeline, root)}`}
+    ${!isLater && html`${overviewHtml(timeline, request)}${plotsHtml(timeline, root)}`}
     <form class="search" role="search" method="get" action="${root}console">
       <div>
         <label for="q">Find calls</label>
@@ -185,9 +185,10 @@ function timelineHtml(timeline: Timeline, request: ConsoleRequest): Html {
     }`
 }
 
-/** What needs the reader, and which server is not well. */
-function overviewHtml({ needs, servers, pause }: Overview, request: ConsoleRequest): Html {
-  const { root } = request
+/** What happened last, what needs the reader, which server is not well, and how to stop it. */
+function overviewHtml({ overview, found, query }: Timeline, request: ConsoleRequest): Html {
+  const { root, now } = request
+  const { needs, servers, pause } = overview
   const ill = servers.filter(({ state }) => state !== 'ready')
   const waiting =
     needs === undefined
@@ -196,12 +197,24 @@ function overviewHtml({ needs, servers, pause }: Overview, request: ConsoleReque
         ? html`Nothing waits for you.`
         : html`<a href="${root}console/needs"><strong>${needs}</strong> ${needs === 1 ? 'thing waits' : 'things wait'} for you</a>`
   return html`<div class="cards" id="overview" data-live="overview needs">
+      ${query === '' && lastHtml(found, root, now)}
       <section class="card${needs !== undefined && needs > 0 && ' asks'}" aria-labelledby="card-needs"><h2 id="card-needs">Needs you</h2><p>${waiting}</p></section>
       <section class="card${ill.length > 0 && ' ill'}" aria-labelledby="card-servers"><h2 id="card-servers">Servers</h2>
         <p><a href="${root}console/servers">${servers.length - ill.length} of ${servers.length} ready</a></p>
         ${ill.length > 0 && html`<ul>${ill.map((server) => serverHtml(server, root))}</ul>`}</section>
       ${pause !== 'off' && pauseHtml(pause, request)}
     </div>`
+}
+
+/** The newest calls, in a few words. */
+function lastHtml({ calls }: FoundCalls, root: string, now: number): Html {
+  const rows = calls.slice(0, 3).map(({ call }) => {
+    const { id, end } = call
+    return html`<li><a href="${root}console/calls/${encodeURIComponent(id)}">${subjectHtml(call)}</a> ${endHtml(end)}</li>`
+  })
+  const [newest] = calls
+  return html`<section class="card" aria-labelledby="card-last"><h2 id="card-last">Happened last</h2>
+      <div id="last" data-live="calls">${newest ? html`<p class="ago">${agoHtml(newest.call.at, now)}</p><ul>${rows}</ul>` : html`<p>No calls yet.</p>`}</div></section>`
 }
 
 /** Whether writes are paused, and for an operator the button that changes it. */
