@@ -304,7 +304,7 @@ const walls: readonly Wall[] = [
   {
     part: 'main.ts',
     may: ['cli', 'config/user-folders.ts', 'store/private-folder.ts'],
-    uses: ['node:module', 'node:path'],
+    uses: ['node:module', 'node:path', 'node:v8'],
     own: [],
   },
 ]
