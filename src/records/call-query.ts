@@ -110,17 +110,16 @@ function conditionOf(key: string, value: string): Condition | QueryProblem {
 }
 
 /** The words for ends of calls, beside those of the log itself. */
-const statuses: Readonly<Record<string, readonly CallEnd[]>> = {
-  error: ['failed'],
-  refused: ['denied'],
-  waiting: ['asked'],
-}
+const statuses: ReadonlyMap<string, CallEnd> = new Map([
+  ['error', 'failed'],
+  ['refused', 'denied'],
+  ['waiting', 'asked'],
+])
 
 function statusCondition(value: string): Condition | QueryProblem {
-  const found = statuses[value] ?? callEnds.filter((end) => end === value)
-  const [end] = found
+  const end = statuses.get(value) ?? callEnds.find((each) => each === value)
   if (end === undefined)
-    return { problem: `status: is one of ${[...callEnds, ...Object.keys(statuses)].join(', ')}.` }
+    return { problem: `status: is one of ${[...callEnds, ...statuses.keys()].join(', ')}.` }
   // The first members are of the gateway: no text of others is before them.
   return { literal: `,"end":"${end}"`, matches: (text) => text.indexOf(`,"end":"${end}"`) < HEAD_LENGTH }
 }

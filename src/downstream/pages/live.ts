@@ -98,6 +98,7 @@ class LiveStreams {
       'x-accel-buffering': 'no',
       'x-content-type-options': 'nosniff',
     })
+    if (outgoing.req.method === 'HEAD') return void outgoing.end()
     outgoing.write('retry: 2000\n\n')
     this.#streams.add(stream)
     outgoing.once('close', () => this.#left(stream))
@@ -190,15 +191,8 @@ export const liveScript = `
     document.dispatchEvent(new Event('gatehouse:shown'))
   }
   if (box && window.EventSource) {
+    for (const element of document.querySelectorAll('[data-live]')) element.dataset.seen = element.innerHTML
     const waiting = new Set()
-    const source = new EventSource(box.dataset.liveUrl + '?topics=' + encodeURIComponent(topics.join(' ')))
-    let isOpened = false
-    source.onopen = () => {
-      // What happened while the stream was interrupted.
-      if (isOpened) topics.forEach(follow)
-      isOpened = true
-    }
-    source.onmessage = ({ data }) => follow(data)
     const follow = (topic) => {
       waiting.add(topic)
       timer ??= setTimeout(() => {
@@ -207,6 +201,18 @@ export const liveScript = `
         refresh(names).catch(() => undefined)
       }, 300)
     }
+    let source
+    // A browser has few connections for all its tabs: those that nobody sees take none.
+    const connect = () => {
+      source?.close()
+      if (document.hidden) return
+      source = new EventSource(box.dataset.liveUrl + '?topics=' + encodeURIComponent(topics.join(' ')))
+      // What happened since the page was made, or while there was no stream.
+      source.onopen = () => topics.forEach(follow)
+      source.onmessage = ({ data }) => follow(data)
+    }
+    connect()
+    document.addEventListener('visibilitychange', connect)
   }
 }
 `

@@ -85,16 +85,25 @@ export interface ServerNeeds {
   readonly findings: readonly string[]
 }
 
-/** How many things need the page user. */
-export function needsCount({ approvals = [], transactions = [], doubts = [], servers }: Needs): number {
-  const settled = doubts.filter(({ action }) => action !== undefined)
-  const ofServers = servers.map(
-    ({ problem, needsSignIn, unaccepted }) =>
-      Number(problem !== undefined) + Number(needsSignIn) + Number(unaccepted.length > 0),
-  )
-  return (
-    approvals.length + transactions.length + settled.length + ofServers.reduce((sum, each) => sum + each, 0)
-  )
+/** How many things of each kind need the page user; a kind that is named like `approval`, and none that nobody has. */
+export function needsKinds({ approvals = [], transactions = [], doubts = [], servers }: Needs): NeedsKinds {
+  const kinds = {
+    approval: approvals,
+    'unavailable server': servers.filter(({ problem }) => problem !== undefined),
+    'sign-in': servers.filter(({ needsSignIn }) => needsSignIn),
+    'changed server': servers.filter(({ unaccepted }) => unaccepted.length > 0),
+    transaction: transactions,
+    'doubtful outcome': doubts.filter(({ action }) => action !== undefined),
+  }
+  return Object.entries(kinds).flatMap(([kind, { length }]) => (length > 0 ? [[kind, length]] : []))
+}
+
+/** The kinds of things that need somebody, and how many there are of each. */
+export type NeedsKinds = readonly (readonly [kind: string, count: number])[]
+
+/** How many things that is. */
+export function needsCount(kinds: NeedsKinds): number {
+  return kinds.reduce((sum, [, count]) => sum + count, 0)
 }
 
 /** A text that differs once something else needs somebody. */
@@ -225,7 +234,7 @@ function content(needs: Needs, request: ConsoleRequest, problem: Problem | undef
         ]
       : []),
   ]
-  const count = needsCount(needs)
+  const count = needsCount(needsKinds(needs))
   const isEmpty = sections.every((each) => each === undefined)
   return html`<h1>Needs you</h1>
 <div id="needs" data-live="needs">

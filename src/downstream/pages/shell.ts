@@ -138,5 +138,6 @@ const times = `
 /** The script of a page; undefined for one that needs none. */
 function scriptOf({ content, script }: Pick<FramedPage, 'content' | 'script'>): string | undefined {
   if (script === undefined && !content.includes('<time')) return undefined
-  return times + (script ?? '')
+  // First, as it remembers how the page came.
+  return (script ?? '') + times
 }

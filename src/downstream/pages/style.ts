@@ -154,22 +154,25 @@ summary { cursor: pointer }
 .card form { margin-top: .5rem }
 .card label { font-size: .9375rem; font-weight: 400; margin-top: .5rem }
 .inline { display: flex; flex-wrap: wrap; gap: .5rem }
-.inline input { flex: 1 1 8rem; width: auto }
+.inline input { flex: 1 1 8rem; min-width: 0; width: auto }
 button.stop { border-color: var(--destructive); color: var(--destructive) }
 .card.asks { border-color: var(--asked); background: var(--asked-back) }
 .card.ill { border-color: var(--destructive) }
 .card.stopped { border-color: var(--destructive); background: var(--destructive-back) }
 
 .search { display: flex; flex-wrap: wrap; align-items: end; gap: .5rem; margin: 1rem 0 0 }
+.search > label { align-self: center }
+.search > input { flex: 1 1 8rem; min-width: 0; width: auto }
 .search div { flex: 1 1 14rem }
 .search label { margin-top: 0 }
-.row { display: flex; flex-wrap: wrap; align-items: baseline; gap: .25rem 1.5rem }
-.row { margin-top: 1.5rem }
+.row { display: flex; flex-wrap: wrap; align-items: baseline; gap: .25rem 1.5rem; margin-top: 1rem }
 .row h2 { margin: 0 }
+.plots figure { margin: .25rem 0 }
+.plots .plot { height: 3rem }
 .ranges { display: flex; flex-wrap: wrap; list-style: none; margin: 0; padding: 0 }
 .ranges a { border-radius: .5rem; display: inline-block; padding: .375rem .75rem }
 .ranges a[aria-current] { background: var(--plain-back); color: var(--text); font-weight: 600; text-decoration: none }
-.pair { display: grid; gap: .5rem 1.5rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr)) }
+.pair { display: grid; gap: .5rem 1.5rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 9rem), 1fr)) }
 figure { margin: .5rem 0 }
 figcaption { color: var(--faint); display: flex; flex-wrap: wrap; font-size: .9375rem; gap: 0 .75rem }
 .plot { background: var(--box); border-radius: .5rem; display: block; height: 5rem; width: 100% }
@@ -189,11 +192,12 @@ figcaption { color: var(--faint); display: flex; flex-wrap: wrap; font-size: .93
 .key.held::before, .key.people::before { background: #b98cff }
 .key.bad::before, .key.tail::before { background: #e5484d }
 .key.median::before, .key.server::before { background: #3e8ef0 }
+#calls-title { margin-top: 1rem }
 .calls, .gates { list-style: none; margin: 0; padding: 0 }
-.call { align-items: baseline; border-top: 1px solid var(--line); display: grid; gap: 0 1rem; grid-template-columns: minmax(0, 3fr) minmax(0, 2fr) minmax(0, 2.5fr) 4.5rem 5rem minmax(0, 1.5fr); padding: .5rem 0 }
+.call { align-items: baseline; border-top: 1px solid var(--line); display: grid; gap: 0 1rem; grid-template-columns: minmax(0, 2.5fr) minmax(0, 2.5fr) minmax(0, 2.2fr) 4.5rem 5rem minmax(0, 1.8fr); padding: .5rem 0 }
 .call .took, .call .bytes { color: var(--faint); text-align: right }
 .call .who-called, .call .when { color: var(--faint) }
-.call .end code { font-size: .8125rem }
+.call .end code { font-size: .875rem }
 .mark.end-ok { color: var(--faint) }
 .mark.end-failed { background: var(--destructive-back); color: var(--destructive); font-weight: 600 }
 .mark.end-denied, .mark.end-asked { background: var(--asked-back); color: var(--asked) }

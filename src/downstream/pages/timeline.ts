@@ -5,10 +5,12 @@ import { readQuery } from '../../records/call-query.ts'
 import type { Pause, PauseState } from '../../records/pause.ts'
 import { type CallRates, type CallSums, MINUTE_MS, seriesOf } from '../../records/call-rates.ts'
 import { GatewayError } from '../../core/error.ts'
+import { countText } from '../../core/text/words.ts'
 import type { ConsoleAnswer, ConsolePage, ConsoleRequest } from './console.ts'
 import { textField } from './page-entry.ts'
 import { hasRole, type PageUser } from './page-users.ts'
 import { agoHtml, displayWord, html, type Html, timeHtml } from './html.ts'
+import { type NeedsKinds, needsCount } from './needs-page.ts'
 import { durationText, latencyPlot, longest, ratePlot, summaryOf } from './plot.ts'
 
 /** What the pages about calls need of the gateway. */
@@ -21,8 +23,8 @@ export interface CallLogs {
 
 /** What an owner has to know first. */
 export interface Overview {
-  /** How many things need the reader; undefined if that is not known. */
-  readonly needs: number | undefined
+  /** What needs the reader; undefined if that is not known. */
+  readonly needs: NeedsKinds | undefined
   readonly servers: readonly ServerState[]
   /** The pause of writes; undefined if writes are not paused, `off` if they cannot be. */
   readonly pause: PauseState | undefined | 'off'
@@ -165,10 +167,8 @@ function timelineHtml(timeline: Timeline, request: ConsoleRequest): Html {
   return html`<h1>Timeline</h1>
     ${!isLater && html`${overviewHtml(timeline, request)}${plotsHtml(timeline, root)}`}
     <form class="search" role="search" method="get" action="${root}console">
-      <div>
-        <label for="q">Find calls</label>
-        <input id="q" name="q" type="search" maxlength="500" autocomplete="off" autocapitalize="none" spellcheck="false" value="${query}" aria-describedby="q-help"${problem !== undefined && html` aria-invalid="true"`} />
-      </div>
+      <label for="q">Find calls</label>
+      <input id="q" name="q" type="search" maxlength="500" autocomplete="off" autocapitalize="none" spellcheck="false" value="${query}" aria-describedby="q-help"${problem !== undefined && html` aria-invalid="true"`} />
       <button>Find</button>
     </form>
     ${problem !== undefined && html`<p class="notice" role="alert">${problem}</p>`}
@@ -190,15 +190,17 @@ function overviewHtml({ overview, found, query }: Timeline, request: ConsoleRequ
   const { root, now } = request
   const { needs, servers, pause } = overview
   const ill = servers.filter(({ state }) => state !== 'ready')
+  const count = needsCount(needs ?? [])
   const waiting =
     needs === undefined
       ? html`It is not known: the store does not respond.`
-      : needs === 0
+      : count === 0
         ? html`Nothing waits for you.`
-        : html`<a href="${root}console/needs"><strong>${needs}</strong> ${needs === 1 ? 'thing waits' : 'things wait'} for you</a>`
+        : html`<a href="${root}console/needs"><strong>${count}</strong> ${count === 1 ? 'thing waits' : 'things wait'} for you</a>`
   return html`<div class="cards" id="overview" data-live="overview needs">
       ${query === '' && lastHtml(found, root, now)}
-      <section class="card${needs !== undefined && needs > 0 && ' asks'}" aria-labelledby="card-needs"><h2 id="card-needs">Needs you</h2><p>${waiting}</p></section>
+      <section class="card${count > 0 && ' asks'}" aria-labelledby="card-needs"><h2 id="card-needs">Needs you</h2><p>${waiting}</p>
+        ${count > 0 && html`<ul>${needs?.map(([kind, length]) => html`<li>${countText(length, kind)}</li>`)}</ul>`}</section>
       <section class="card${ill.length > 0 && ' ill'}" aria-labelledby="card-servers"><h2 id="card-servers">Servers</h2>
         <p><a href="${root}console/servers">${servers.length - ill.length} of ${servers.length} ready</a></p>
         ${ill.length > 0 && html`<ul>${ill.map((server) => serverHtml(server, root))}</ul>`}</section>

@@ -18,9 +18,9 @@ export interface CallParts {
   url(path: string): string
 }
 
-/** How many things need a page user, and how the servers are. */
+/** What needs a page user, and how the servers are. */
 interface States {
-  needs(user: PageUser): Promise<number | undefined>
+  needs(user: PageUser): Promise<Overview['needs']>
   servers(): Overview['servers']
 }
 

@@ -3,7 +3,7 @@ import type { Handler } from '../../core/call.ts'
 import { ifAnswered } from '../../core/time/waiting.ts'
 import type { ConsolePage } from '../../downstream/pages/console.ts'
 import type { LiveOptions } from '../../downstream/pages/live.ts'
-import { needsCount, needsPage, needsVersion } from '../../downstream/pages/needs-page.ts'
+import { needsCount, needsKinds, needsPage, needsVersion } from '../../downstream/pages/needs-page.ts'
 import type { PageUser } from '../../downstream/pages/page-users.ts'
 import type { Overview } from '../../downstream/pages/timeline.ts'
 import { stateOf } from '../front-page.ts'
@@ -34,15 +34,15 @@ const COUNT_TIMEOUT_MS = 1500
 export function createConsole(parts: ConsoleParts): Console {
   const needs = new ConsoleNeeds(parts)
   const { servers } = parts.owner
-  const count = async (user: PageUser): Promise<number | undefined> => {
+  const kinds = async (user: PageUser): Promise<Overview['needs']> => {
     const found = await ifAnswered(needs.needs(user), COUNT_TIMEOUT_MS)
-    return found && needsCount(found)
+    return found && needsKinds(found)
   }
   const states = (): Overview['servers'] =>
     [...parts.runtime().upstreams].map(([name, { status }]) => {
       return { name, state: stateOf(status), problem: status.problem }
     })
-  const [timeline, ...others] = callPages(parts, { needs: count, servers: states })
+  const [timeline, ...others] = callPages(parts, { needs: kinds, servers: states })
   return {
     pages: [
       ...(timeline ? [timeline] : []),
@@ -57,6 +57,9 @@ export function createConsole(parts: ConsoleParts): Console {
         needsVersion({ ...(await needs.common()), approvals: await parts.pendingApprovals() }),
       servers: () => serversVersion(servers.list()),
     },
-    needs: count,
+    needs: async (user) => {
+      const found = await kinds(user)
+      return found && needsCount(found)
+    },
   }
 }

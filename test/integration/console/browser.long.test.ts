@@ -1,5 +1,5 @@
 import axe from 'axe-core'
-import type { Browser, BrowserContext, BrowserContextOptions, Page } from 'playwright-core'
+import type { Browser, BrowserContext, BrowserContextOptions, Page, Request } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { measured, needsChromium, startChromium } from '../../support/chromium.ts'
 import { post } from '../../support/client/raw.ts'
@@ -123,6 +123,20 @@ describe('the console in a browser', needsChromium, () => {
       expect(problems.filter((problem) => !problem.includes('404'))).toEqual([])
     })
 
+    test('the first screen says what happened last, what needs somebody, what is away, and how to stop it', async () => {
+      await call('read_size', { id: 1 })
+      const { page } = await opened('/console', options)
+      const last = page.locator('#last li').first()
+      await last.waitFor()
+      const shown = [last, page.getByText('1 unavailable server')]
+      // A phone has the button below.
+      if (width > 1000) shown.push(page.getByRole('button', { name: 'Pause writes' }))
+      for (const each of shown) {
+        const { y = Infinity, height = 0 } = (await each.boundingBox()) ?? {}
+        expect(y + height).toBeLessThanOrEqual(800)
+      }
+    })
+
     test('a question of a call is legible and accessible', async () => {
       const { page, problems } = await opened('/console/try?server=disks&tool=format', options)
       await page.getByLabel('disk').fill(hostile)
@@ -223,6 +237,38 @@ describe('the console in a browser', needsChromium, () => {
     await page.locator('.item', { hasText: 'disk: other?' }).getByRole('button', { name: 'Deny' }).click()
     expect(await other).toContain('denied')
     expect(problems).toEqual([])
+  })
+
+  test('a page shows a call that was logged after it was made, and before it could follow what happens', async () => {
+    const { page } = await opened('/nothing')
+    let follow: (() => unknown) | undefined
+    await page.route('**/console/live*', (route) => {
+      follow = () => route.continue()
+    })
+    const url = `${world.gateway.origin}/console?q=tool:late`
+    await page.goto(url)
+    await call('late', {})
+    await until(async () => (await (await page.request.get(url)).text()).includes('class="call '), 'the call')
+    follow?.()
+    await page.locator('.call').waitFor()
+  })
+
+  test('a page that nobody sees has no stream, and catches up once it is seen', async () => {
+    const { page } = await opened('/nothing')
+    const isLive = (request: Request): boolean => request.url().includes('/console/live')
+    const isHidden = (value: boolean): Promise<unknown> =>
+      page.evaluate(
+        `Object.defineProperty(document, 'hidden', { value: ${value}, configurable: true });
+        document.dispatchEvent(new Event('visibilitychange'))`,
+      )
+    const began = page.waitForRequest(isLive)
+    await page.goto(`${world.gateway.origin}/console/needs`)
+    await began
+    await Promise.all([page.waitForEvent('requestfailed', isLive), isHidden(true)])
+    const waiting = call('wipe', { disk: 'unseen' })
+    await isHidden(false)
+    await page.locator('.item', { hasText: 'unseen' }).getByRole('button', { name: 'Deny' }).click()
+    expect(await waiting).toContain('denied')
   })
 
   test('a page of another site cannot frame the console', async () => {

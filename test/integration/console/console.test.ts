@@ -365,6 +365,14 @@ describe('pages that follow what happens', () => {
     await ended
   })
 
+  test('answer a request for the head alone at once', async () => {
+    const { status } = await fetch(`${world.gateway.origin}/console/live?topics=needs`, {
+      method: 'HEAD',
+      headers: { authorization: credentials('vic') },
+    })
+    expect(status).toBe(200)
+  })
+
   test('are bounded for each person', async () => {
     const controller = new AbortController()
     const open = () =>

@@ -62,14 +62,19 @@ describe('a query of the log of calls', () => {
     expect(isFound('  ', {})).toBe(true)
   })
 
-  it.for(['since:yesterdayish', 'status:unknown', 'duration:5', 'duration>soon', 'until:'])(
-    'says what is wrong with %s, or takes it as a word',
-    (text) => {
-      const read = readQuery(text, NOW)
-      if (text === 'until:') expect('problem' in read).toBe(false)
-      else expect(read).toMatchObject({ problem: expect.stringMatching(/^\S.*\.$/) as string })
-    },
-  )
+  it.for([
+    'since:yesterdayish',
+    'since:"last 3"',
+    'status:unknown',
+    'status:__proto__',
+    'duration:5',
+    'duration>soon',
+    'until:',
+  ])('says what is wrong with %s, or takes it as a word', (text) => {
+    const read = readQuery(text, NOW)
+    if (text === 'until:') expect('problem' in read).toBe(false)
+    else expect(read).toMatchObject({ problem: expect.stringMatching(/^\S.*\.$/) as string })
+  })
 
   it.for(['nothing', '{}', '[1]', '{"at":"x"}', ''])(
     'finds nothing in an entry that is none: %s',

@@ -257,7 +257,7 @@ describe('a stream of changes', () => {
   async function stream() {
     const closing = new AbortController()
     const app = new Hono<{ Bindings: HttpBindings }>()
-    const outgoing = Object.assign(new PassThrough(), { writeHead: () => outgoing })
+    const outgoing = Object.assign(new PassThrough(), { writeHead: () => outgoing, req: { method: 'GET' } })
     const { entry, operator } = entryOf(undefined)
     let version = 0
     addConsolePages(app, entry, {
