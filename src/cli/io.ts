@@ -86,16 +86,21 @@ export function processIo(): Io {
       return process.stdin
     },
     get stdout() {
-      return process.stdout
+      return closable(process.stdout)
     },
     get stderr() {
-      return process.stderr
+      return closable(process.stderr)
     },
     log: batched((lines) => writeSync(STDERR, lines)),
     env: process.env,
     cwd: process.cwd(),
     untilStopped: untilSignal,
   }
+}
+
+/** A stream whose reader may close it, as `head` does: the command goes on, and its output is lost. */
+function closable<Stream extends Writable>(stream: Stream): Stream {
+  return stream.listenerCount('error') === 0 ? stream.on('error', () => undefined) : stream
 }
 
 const STDERR = 2

@@ -41,8 +41,6 @@ export async function serve(given: Given<typeof commands.serve>, io: Io): Promis
     await gateway.close()
     throw new Error(bindProblem(error, source.settings), { cause: error })
   })
-  // Whoever reads the output may close it, as `head` does; the gateway continues.
-  io.stdout.on('error', () => undefined)
   write(welcome(listener.url, gateway, await gateway.key()), io)
   const watch = reloadOnChange(source, gateway, { log })
   const started = gateway.start()
@@ -179,7 +177,7 @@ function welcome(url: string, gateway: Gateway, key: string | undefined): string
     ...(operatorCode === undefined
       ? approvalLines(gateway)
       : [
-          `To open it${features.confirm ? `, and to approve calls at ${base}/confirm` : ''}, enter the code ${operatorCode}`,
+          `To open the console${features.confirm ? `, and to approve calls at ${base}/confirm` : ''}, enter the code ${operatorCode}`,
         ]),
     '',
     'Add this to the configuration of an MCP client:',

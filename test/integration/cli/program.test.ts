@@ -1,10 +1,12 @@
 // A command is the same as a program: its output, its exit code, its folder, its environment and its input.
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { runCommand } from '../../support/gateway.ts'
-import { runCommandProcess } from '../../support/gateway-process.ts'
+import { gatewayProgram, runCommandProcess } from '../../support/gateway-process.ts'
 
 let cwd = ''
 beforeAll(() => {
@@ -75,4 +77,14 @@ test.each<[string, readonly string[], Ending, NodeJS.ProcessEnv?]>([
   expect(program).toEqual(command)
   expect(program.code).toBe(code)
   expect(program.stdout + program.stderr).toMatch(output)
+})
+
+test('a program ends as usual when nobody reads its output', async () => {
+  const [program = '', ...first] = gatewayProgram()
+  const child = spawn(program, [...first, 'conformance', '--suite'], { cwd })
+  child.stdout.destroy()
+  let errors = ''
+  child.stderr.on('data', (chunk: Buffer) => void (errors += chunk.toString()))
+  const [code] = await once(child, 'close')
+  expect([code, errors]).toEqual([0, ''])
 })

@@ -221,7 +221,7 @@ describe('the page of an approval', () => {
 
   test('if no call requires confirmation, the terminal code is for the console alone', async () => {
     const { gateway } = await approvingGateway({ config: { features: { confirm: false } } })
-    expect(gateway.stdout()).toContain('To open it, enter the code')
+    expect(gateway.stdout()).toContain('To open the console, enter the code')
     expect(gateway.stdout()).not.toContain('/confirm')
   })
 })
