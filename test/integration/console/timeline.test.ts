@@ -51,7 +51,7 @@ beforeAll(async () => {
   const [code = ''] = /[A-Z0-9]{4}-[A-Z0-9]{4}/.exec(gateway.stdout()) ?? []
   const signIn = await browser.open(new URL('/console', gateway.url).href)
   await browser.submit(signIn.url, { code })
-  const isThere = async (): Promise<boolean> => (await shown('/console')).includes('mark end-ok')
+  const isThere = async (): Promise<boolean> => (await shown('/console')).includes('mark end-failed')
   await until(isThere, 'the calls on the timeline')
 })
 
