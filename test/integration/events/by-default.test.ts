@@ -35,6 +35,8 @@ test('without clients that want events, calls neither read nor write the store f
   const server = await httpServer()
   const gateway = await localGateway({
     features: { confirm: 'off' },
+    // It has a log of its own.
+    observe: { calls: false },
     upstreams: { one: { url: server.url, tools: { separators: { op: 'write' } } } },
   })
   try {

@@ -144,10 +144,10 @@ describe.concurrent('without a server', () => {
     },
   )
 
-  it('--watch tests only the servers that were agreed to', async () => {
+  it('--watch tests only the servers that were agreed to', async (test) => {
     const config = configOf({ sound: serverOf() }, { store: 'memory' })
     const command = startCommand(['test', '--watch', '--config', config], { isTerminal: true })
-    onTestFinished(() => command.close())
+    test.onTestFinished(() => command.close())
     const waits = (): number => command.stderr().match(/waiting for a change/g)?.length ?? 0
     await until(() => command.stderr().includes('[y/N]'), 'the question')
     command.stdin.write('y\n')
@@ -163,7 +163,7 @@ describe.concurrent('without a server', () => {
     await command.ended
   })
 
-  it('servers that cannot be tested have no score, and are not kept', async () => {
+  it('servers that cannot be tested have no score, and are not kept', async (test) => {
     const large = mkdtempSync(join(root, 'large-'))
     const sparse = openSync(join(large, 'data'), 'w')
     ftruncateSync(sparse, 200_000_000)
@@ -177,7 +177,7 @@ describe.concurrent('without a server', () => {
     expect(ran.stdout).toMatch(/^personal +- +not tested: .*each caller has its own credentials for it$/m)
     expect(ran.stdout).toContain('2 servers: 0 without a failure, 0 with failures, 2 not tested')
     const gateway = await startGateway({ store: join(config, '../store'), upstreams: { large: serverOf() } })
-    onTestFinished(() => gateway.close())
+    test.onTestFinished(() => gateway.close())
     expect(await (await fetch(`${gateway.origin}/conformance/badge.svg`)).text()).toContain('not run')
   })
 
