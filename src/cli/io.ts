@@ -98,7 +98,7 @@ export function processIo(): Io {
   }
 }
 
-/** A stream whose reader may close it, as `head` does: the command goes on, and its output is lost. */
+/** A stream whose reader may close it, as `head` does: the command continues, and its output is lost. */
 function closable<Stream extends Writable>(stream: Stream): Stream {
   return stream.listenerCount('error') === 0 ? stream.on('error', () => undefined) : stream
 }

@@ -31,7 +31,7 @@ import {
 } from './operator-tool.ts'
 import type { Owner } from './owner.ts'
 
-/** How much text of a call is shown: of a longer one nobody could see here what is approved, in characters. */
+/** How much text of a call is shown, in characters. A longer one cannot be approved here, since it is not shown whole. */
 const MAX_SHOWN_LENGTH = 100_000
 /** How many approvals are listed. */
 const MAX_LISTED = 200

@@ -1,4 +1,4 @@
-/** The tools of the owner's client that take back what was done. Nobody takes back here what the same principal did. */
+/** The tools of the owner's client that take back what was done. A principal cannot take back here what it did itself. */
 import { GatewayError, invalidParam } from '../core/error.ts'
 import { shorten } from '../core/json/shorten.ts'
 import { isoTime, pause } from '../core/time/waiting.ts'
@@ -166,7 +166,7 @@ function progressView({ rewind: { id, status }, actions }: RewindProgress): obje
   return {
     plan: id,
     status,
-    summary: `${undone} of ${countText(actions.length, 'action')} undone. ${status === 'ended' ? 'The rewind has ended.' : 'The rewind is going on.'}`,
+    summary: `${undone} of ${countText(actions.length, 'action')} undone. ${status === 'ended' ? 'The rewind has ended.' : 'The rewind is running.'}`,
     actions: actions.slice(0, MAX_SHOWN_ACTIONS).map(({ action, ...end }) => ({
       server: action.upstream,
       tool: action.tool,

@@ -202,7 +202,7 @@ export const liveScript = `
       }, 300)
     }
     let source
-    // A browser has few connections for all its tabs: those that nobody sees take none.
+    // A browser has few connections for all its tabs: hidden ones take none.
     const connect = () => {
       source?.close()
       if (document.hidden) return

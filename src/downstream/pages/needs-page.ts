@@ -85,7 +85,7 @@ export interface ServerNeeds {
   readonly findings: readonly string[]
 }
 
-/** How many things of each kind need the page user; a kind that is named like `approval`, and none that nobody has. */
+/** How many things of each kind need the page user; kinds without any are left out. */
 export function needsKinds({ approvals = [], transactions = [], doubts = [], servers }: Needs): NeedsKinds {
   const kinds = {
     approval: approvals,

@@ -102,7 +102,7 @@ export function pageUserNamed(
   if (!user || user.roles.length === 0) return undefined
   const roles = user.roles.includes('operator') ? everyRole : user.roles
   const by = user.approvesAs ?? id
-  // Calls are made in the same name, so that nobody decides on the own ones.
+  // Calls are made in the same name, so that a person cannot decide on their own calls.
   return { by, via: 'password', roles, principal: { ...principal, id: by } }
 }
 

@@ -79,7 +79,7 @@ test.each<[string, readonly string[], Ending, NodeJS.ProcessEnv?]>([
   expect(program.stdout + program.stderr).toMatch(output)
 })
 
-test('a program ends as usual when nobody reads its output', async () => {
+test('a program ends as usual when its output is closed', async () => {
   const [program = '', ...first] = gatewayProgram()
   const child = spawn(program, [...first, 'conformance', '--suite'], { cwd })
   child.stdout.destroy()

@@ -253,7 +253,7 @@ describe('the console in a browser', needsChromium, () => {
     await page.locator('.call').waitFor()
   })
 
-  test('a page that nobody sees has no stream, and catches up once it is seen', async () => {
+  test('a hidden page has no stream, and catches up once it is seen', async () => {
     const { page } = await opened('/nothing')
     const isLive = (request: Request): boolean => request.url().includes('/console/live')
     const isHidden = (value: boolean): Promise<unknown> =>

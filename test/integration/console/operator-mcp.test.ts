@@ -1,4 +1,4 @@
-// The owner as an MCP client: the tools at `/operator/mcp`, who may call them, and that nobody decides on calls of the same principal.
+// The owner as an MCP client: the tools at `/operator/mcp`, who may call them, and that a principal cannot decide on its own calls.
 import { Client as FirstClient } from '@modelcontextprotocol/sdk/client/index.js'
 import { StreamableHTTPClientTransport as FirstTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
