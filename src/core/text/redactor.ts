@@ -60,6 +60,7 @@ export class Redactor {
 
   /** The same for JSON text, which stays valid. Whole texts that are words of MCP and of schemas stay. */
   json(text: string): string {
+    if (this.#all.isEmpty) return text
     const patterns = this.#all.in(withPlainLetters(text))
     if (patterns.length === 0) return text
     const strings = withStrings(text, (string) => {
@@ -193,6 +194,7 @@ class Patterns {
   readonly #needles: Needles<Pattern>
   /** Those without a plain part. */
   readonly #others: readonly Pattern[]
+  readonly isEmpty: boolean
   /** How long a secret can be in a text at most, in bytes. */
   readonly maxBytes: number
 
@@ -201,6 +203,7 @@ class Patterns {
     const patterns = [...texts].map((text) => new Pattern(text))
     this.#needles = new Needles(patterns.flatMap((each) => (each.part ? [[each.part, each]] : [])))
     this.#others = patterns.filter(({ part }) => part === undefined)
+    this.isEmpty = patterns.length === 0
     this.maxBytes = Math.max(0, ...patterns.map(({ maxBytes }) => maxBytes))
   }
 

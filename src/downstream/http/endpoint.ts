@@ -39,7 +39,7 @@ import { ClientSessions, EXTENSION_INTERVAL_MS } from '../../records/client-sess
 import type { Store } from '../../store/store.ts'
 import type { RequestContext } from '../auth/auth-gate.ts'
 import { type Called, type Edge, type HttpRuntime, type HttpContext, factsOf, tokenLifetime } from './edge.ts'
-import { HttpReply, Replay } from './reply.ts'
+import { HttpReply, Replay, isEnding } from './reply.ts'
 import { serveBatch, takeBatch, ClientSession } from '../session/session.ts'
 import type { ResponseSink } from '../session/response-sink.ts'
 
@@ -333,7 +333,7 @@ export function refuse(outgoing: ServerResponse, error: GatewayError, refusing: 
     log.error('http.failed', { request_id: requestId, cause: String(error.cause) })
   if (outgoing.headersSent) {
     // A response that is complete may have said why already.
-    if (!outgoing.writableEnded) outgoing.destroy()
+    if (!outgoing.writableEnded && !isEnding(outgoing)) outgoing.destroy()
     return
   }
   const retry = error.data.retry_after_seconds

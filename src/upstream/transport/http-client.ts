@@ -62,8 +62,8 @@ interface Ends {
 export function startHttp(client: HttpClient, request: HttpRequest, resolve: Resolve, reject: Reject): void {
   const path = request.path ?? client.url.pathname + client.url.search
   const start = (item: HttpRequest, ends: Ends): void => dispatch({ client, request: item, path }, ends)
-  const url = client.url.origin + path
-  if (client.login) startWithAuth(client.login, { request, url }, start, { resolve, reject })
+  const { login } = client
+  if (login) startWithAuth(login, { request, url: client.url.origin + path }, start, { resolve, reject })
   else start(request, { resolve, reject })
 }
 

@@ -104,6 +104,8 @@ class StdioTransport implements UpstreamTransport {
   readonly #output: PlainOutput
   /** Resolves with how it ended. */
   readonly #over: Promise<string>
+  /** What is written once this turn of the event loop has read all that arrived: a process that is woken for each line costs more. */
+  #lines = ''
 
   constructor(child: Child, output: PlainOutput, over: Promise<string>) {
     this.#child = child
@@ -125,13 +127,21 @@ class StdioTransport implements UpstreamTransport {
       const how = await within(this.#over, 2 * EXIT_WAIT_MS, "The server's process has ended.")
       throw new GatewayError('SERVER_UNAVAILABLE', how, { isUnsent: true })
     }
-    if (stdin.writableLength > MAX_UNREAD)
+    if (stdin.writableLength + this.#lines.length > MAX_UNREAD)
       throw new GatewayError('OVERLOADED', 'The server does not read its input.')
     this.#output.sent(message)
-    stdin.write(encodeLine(message))
+    if (this.#lines === '') world.setImmediate(() => this.#flush())
+    this.#lines += encodeLine(message)
+  }
+
+  #flush(): void {
+    const lines = this.#lines
+    this.#lines = ''
+    if (this.#child.stdin.writable) this.#child.stdin.write(lines)
   }
 
   close(): Promise<void> {
+    if (this.#lines !== '') this.#flush()
     this.#output.end()
     return this.#child.stop()
   }
