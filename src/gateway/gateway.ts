@@ -158,6 +158,7 @@ export class Gateway {
       finisher: (name) => this.#runtime.upstreams.get(name)?.finishSignIn,
       onStep: (step) => this.#observing.signedIn(step),
       learn: (token) => this.#observing.redactor.learnToken(token),
+      members: () => this.#process.membership,
     })
     this.#pageSignIn = createPageSignIn({
       auth: () => this.settings.auth,

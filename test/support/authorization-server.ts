@@ -12,6 +12,8 @@ interface Options {
   readonly documents?: Readonly<Record<string, unknown>>
   readonly registration?: boolean
   readonly refreshTokens?: boolean
+  /** Refresh tokens are good once: one that is used again ends all that came from the same sign-in. */
+  readonly rotates?: boolean
   /** Who signed in, as some authorization servers say it with every token, whatever was asked for. */
   readonly idToken?: string
 }
@@ -23,6 +25,8 @@ export interface AuthorizationServer {
   readonly requests: readonly string[]
   /** The bodies of the requests for tokens. */
   readonly grants: readonly URLSearchParams[]
+  /** How many sign-ins it ended because a refresh token was used again. */
+  readonly revoked: number
   /** A token of the kind clients of the gateway come with, for `audience`. */
   tokenFor(subject: string, audience: string): Promise<string>
   /** What a token says, where it is for `audience`. */
@@ -45,6 +49,7 @@ export async function authorizationServer({
   documents,
   registration = true,
   refreshTokens = true,
+  rotates = false,
   idToken,
 }: Options = {}): Promise<AuthorizationServer> {
   const server = createServer()
@@ -62,6 +67,7 @@ export async function authorizationServer({
     ],
     cookies: { keys: ['a key for cookies'] },
     issueRefreshToken: async () => refreshTokens,
+    ...(rotates && { rotateRefreshToken: true }),
     features: {
       clientCredentials: { enabled: true },
       registration: { enabled: registration },
@@ -111,6 +117,8 @@ export async function authorizationServer({
       context.body = { ...context.body, id_token: idToken }
   })
   provider.on('server_error', (_context, error) => console.error(error))
+  let revoked = 0
+  provider.on('grant.revoked', () => void revoked++)
   const requests: string[] = []
   const grants: URLSearchParams[] = []
   const answer = provider.callback()
@@ -132,6 +140,9 @@ export async function authorizationServer({
     issuer,
     requests,
     grants,
+    get revoked() {
+      return revoked
+    },
     tokenFor: (subject, audience) =>
       new SignJWT({ scope: 'read:one write:one' })
         .setProtectedHeader({ alg: 'HS256' })

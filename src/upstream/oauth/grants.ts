@@ -97,11 +97,12 @@ class StoredGrants implements Grants {
       RENEWAL_TIMEOUT_MS,
       RENEWAL_TIMEOUT_MS,
     )
+    if (!lease) throw renewedElsewhere()
     try {
       const { grant, refresh } = await this.#usable(principal, refused)
       return refresh === undefined ? grant : await this.#renew(principal, { grant, refresh })
     } finally {
-      await lease?.release()
+      await lease.release()
     }
   }
 
@@ -168,7 +169,11 @@ export class UserLogin implements Login {
     obtain: (refused: string | undefined) => Promise<Token>,
     scopes: () => Promise<readonly string[]>,
   ) {
-    this.#renewing = new RenewingLogin(obtain)
+    // That a user has not signed in is known from the store, and changes when the user signs in at another gateway.
+    this.#renewing = new RenewingLogin(
+      obtain,
+      (error) => asGatewayError(error).code !== 'AUTHENTICATION_REQUIRED',
+    )
     this.#scopes = scopes
   }
 
@@ -240,6 +245,14 @@ export class UserLogin implements Login {
   get #isFresh(): boolean {
     return Date.now() - this.#signedInAt < FRESH_TOKEN_MS
   }
+}
+
+/** The authorization server takes long to renew a token for another call. */
+function renewedElsewhere(): GatewayError {
+  return new GatewayError('SERVER_UNAVAILABLE', 'The access token for the server is still being renewed.', {
+    isUnsent: true,
+    retryAfterSeconds: 5,
+  })
 }
 
 async function refreshed(grant: UserGrant, refresh: string, options: Options): Promise<UserGrant> {

@@ -13,6 +13,7 @@ import {
 import { GatewayError, asGatewayError } from '../../core/error.ts'
 import type { OAuthSettings, ListenSettings } from '../../core/settings.ts'
 import type { LeaseStore } from '../../durable/lease.ts'
+import type { Membership } from '../../durable/members.ts'
 import { words, type Issuer, type Issuers } from './discovery.ts'
 import { type OAuthClient, oauthError, redeemCode } from './token-endpoint.ts'
 import { dpopKeyFor } from './dpop.ts'
@@ -260,6 +261,8 @@ interface CallbackGateway {
   onStep?(step: SignInStep): void
   /** Gets the tokens and client secrets that are obtained or used. */
   learn?(secret: string): void
+  /** The gateways that share the store. */
+  members?(): Pick<Membership, 'id' | 'hasEnded'>
 }
 
 /** Completes sign-ins for all servers. */
@@ -307,9 +310,10 @@ export function createOAuthCallbackHandler({
   finisher,
   onStep,
   learn,
+  members,
 }: CallbackGateway): OAuthCallbackHandler {
   let own: string | undefined
-  const vault = vaultIn(store, key, learn)
+  const vault = vaultIn(store, key, learn, members)
 
   const base = (): string | undefined => {
     const isReachable = own !== undefined && isLoopbackHost(new URL(own).hostname)
@@ -371,6 +375,7 @@ function vaultIn(
   store: () => LeaseStore,
   key: CallbackGateway['key'],
   learn: CallbackGateway['learn'],
+  members: CallbackGateway['members'],
 ): TokenVault {
   return createTokenVault(
     {
@@ -383,6 +388,7 @@ function vaultIn(
     },
     key,
     learn,
+    members,
   )
 }
 

@@ -297,6 +297,7 @@ const FAILURE_PAUSE_MS = 2000
 /** A login whose token is renewed before it expires, with one request for all waiting calls. */
 export class RenewingLogin implements Login {
   readonly #obtain: Obtain
+  readonly #lasts: (error: unknown) => boolean
   #token: Token | undefined
   #headers: LoginHeaders | undefined
   #renewAt = 0
@@ -304,8 +305,10 @@ export class RenewingLogin implements Login {
   #pending: Promise<LoginHeaders> | undefined
   #failure: { readonly error: unknown; readonly until: number } | undefined
 
-  constructor(obtain: Obtain) {
+  /** `lasts` says whether a failure is the answer for a while, so that the authorization server is not asked with each call. */
+  constructor(obtain: Obtain, lasts: (error: unknown) => boolean = () => true) {
     this.#obtain = obtain
+    this.#lasts = lasts
   }
 
   /** Whether there is a token; it may have to be renewed. */
@@ -372,7 +375,7 @@ export class RenewingLogin implements Login {
     const pending = this.#obtain(this.#refused).then(
       (token) => this.accept(token),
       (error: unknown) => {
-        this.#failure = { error, until: Date.now() + FAILURE_PAUSE_MS }
+        if (this.#lasts(error)) this.#failure = { error, until: Date.now() + FAILURE_PAUSE_MS }
         throw error
       },
     )

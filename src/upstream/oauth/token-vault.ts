@@ -2,6 +2,7 @@
 import { createCipheriv, createDecipheriv, createHash, randomBytes } from 'node:crypto'
 import { isObject } from '../../core/json/json.ts'
 import { type Lease, Leases, type LeaseStore } from '../../durable/lease.ts'
+import type { Membership } from '../../durable/members.ts'
 import { parseJson } from '../../core/json/read.ts'
 
 /** Stores secrets, encrypted, each under its own name. */
@@ -31,12 +32,13 @@ const TAG = 16
 
 /**
  * A vault in a store, with AES-256-GCM. Without a key only this process can read its values. `learn` gets the secrets in
- * grants and registrations, as they are read and written.
+ * grants and registrations, as they are read and written. By `members`, the lease of a process that was killed is free at once.
  */
 export function createTokenVault(
   store: LeaseStore,
   keyOfVault: () => Promise<Buffer> = ownKey(),
   learn: (secret: string) => void = () => undefined,
+  members: () => Pick<Membership, 'id' | 'hasEnded'> | undefined = () => undefined,
 ): TokenVault {
   const learnt = <Value extends VaultValue | undefined>([kind]: Name, value: Value): Value => {
     if (kind === 'grant' || kind === 'client') for (const secret of secretsIn(value)) learn(secret)
@@ -58,7 +60,7 @@ export function createTokenVault(
       // Of several concurrent readers, only one deletes it.
       return (await store.delete(keyOf(name))) ? open(keyOf(name), sealed) : undefined
     },
-    acquire: (name, ttl, timeout) => new Leases(store).acquireWithin(keyOf(name), ttl, timeout),
+    acquire: (name, ttl, timeout) => new Leases(store, members()).acquireWithin(keyOf(name), ttl, timeout),
     delete: async (name) => void (await store.delete(keyOf(name))),
     seal: async (name, value) => encrypt(JSON.stringify(value), keyOf(name), await keyOfVault()),
     unseal: async (name, sealed) => open(keyOf(name), sealed),

@@ -41,6 +41,7 @@ declare module 'oidc-provider' {
       ) => Promise<void>,
     ): void
     on(event: 'server_error', listener: (context: unknown, error: unknown) => void): void
+    on(event: 'grant.revoked', listener: () => void): void
     callback(): (request: IncomingMessage, response: ServerResponse) => Promise<void>
     interactionDetails(request: IncomingMessage, response: ServerResponse): Promise<Details>
     interactionFinished(request: IncomingMessage, response: ServerResponse, result: object): Promise<void>
