@@ -5,7 +5,7 @@ export default defineConfig({
   plugins: ['eslint', 'typescript', 'unicorn', 'oxc', 'import', 'promise', 'node', 'vitest'],
   options: { typeAware: true, denyWarnings: true, reportUnusedDisableDirectives: 'error' },
   env: { es2024: true, node: true },
-  ignorePatterns: ['dist/**', 'out/**'],
+  ignorePatterns: ['dist/**', 'out/**', 'deploy/helm/**'],
   categories: { correctness: 'error' },
   rules: {
     eqeqeq: 'error',

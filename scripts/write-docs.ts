@@ -2,10 +2,11 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { withManual } from '../src/cli/help.ts'
 import { schemaText } from '../src/config/schema.ts'
 import { featureSchemas } from '../src/features/settings.ts'
+import { withConfiguration } from './chart-schema.ts'
 import { withSettings } from './settings-tables.ts'
 
 // Writes what is generated from the code: the JSON Schema of the configuration that is published for editors, the tables of
-// settings, and the commands with their help.
+// settings, the commands with their help, and the configuration in the schema of the Helm chart.
 const fileAt = (path: string): URL => new URL(`../${path}`, import.meta.url)
 const rewrite = (path: string, change: (page: string) => string): void =>
   writeFileSync(fileAt(path), change(readFileSync(fileAt(path), 'utf8')))
@@ -13,3 +14,6 @@ const rewrite = (path: string, change: (page: string) => string): void =>
 rewrite('gateway.schema.json', () => schemaText(featureSchemas))
 rewrite('docs/usage.md', withManual)
 rewrite('docs/configuration.md', withSettings)
+rewrite('deploy/helm/gatehouse/values.schema.json', (page) =>
+  withConfiguration(page, schemaText(featureSchemas)),
+)
