@@ -1,7 +1,7 @@
 /**
  * Programs that some tests need, and not every machine has. Tests that need one are left out where it is missing, and the
  * reporter of `left-out.ts` says so at the end of the run. Invariant: where CI is set no test is left out, so a missing
- * program is an error.
+ * program is an error, unless it is one that is built from packages of a registry that may be out of reach.
  */
 import { existsSync } from 'node:fs'
 import type { TestContext, TestOptions } from 'vitest'
@@ -10,6 +10,8 @@ import type { TestContext, TestOptions } from 'vitest'
 export interface Need {
   readonly program: string
   readonly get: string
+  /** Whether its tests may be left out where CI is set. */
+  readonly isOptional?: boolean
 }
 
 declare module 'vitest' {
@@ -19,10 +21,11 @@ declare module 'vitest' {
   }
 }
 
-/** The options of tests and suites that need a program. @throws Error if it is missing and CI is set */
+/** The options of tests and suites that need a program. @throws Error if it is missing, not optional, and CI is set */
 export function needs(need: Need): TestOptions & { readonly skip: boolean } {
   const isThere = existsSync(need.program)
-  if (!isThere && process.env['CI'] !== undefined) throw new Error(`${need.program} is missing`)
+  if (!isThere && need.isOptional !== true && process.env['CI'] !== undefined)
+    throw new Error(`${need.program} is missing`)
   return { skip: !isThere, meta: isThere ? {} : { missing: need } }
 }
 
