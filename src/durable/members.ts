@@ -74,10 +74,17 @@ export function createMembership(store: () => Store): Fleet {
   const announced = new Map<Store, Promise<void>>()
   let timer: Timer | undefined
   let details: string | undefined
+  /** When a heartbeat of this gateway failed last, by `world.monotonic()`. */
+  let failedAt = Number.NEGATIVE_INFINITY
 
   const beat = async (target: Store): Promise<void> => {
-    await target.put(keyOf(id), '1', HEARTBEAT_TTL_MS)
-    if (details !== undefined) await target.put(detailsKeyOf(id), details, HEARTBEAT_TTL_MS)
+    try {
+      await target.put(keyOf(id), '1', HEARTBEAT_TTL_MS)
+      if (details !== undefined) await target.put(detailsKeyOf(id), details, HEARTBEAT_TTL_MS)
+    } catch (error) {
+      failedAt = world.monotonic()
+      throw error
+    }
   }
   const beatAll = (): void => {
     for (const each of announced.keys()) void beat(each).catch(() => undefined)
@@ -121,7 +128,9 @@ export function createMembership(store: () => Store): Fleet {
       if (other === id) return true
       if (hasEnded(other, own)) return false
       try {
-        return (await store().get(keyOf(other))) !== undefined
+        if ((await store().get(keyOf(other))) !== undefined) return true
+        // While the store takes no writes, the heartbeats of all gateways expire. They get the time to send the next one.
+        return world.monotonic() - failedAt < HEARTBEAT_TTL_MS
       } catch {
         return true
       }

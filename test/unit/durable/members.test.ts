@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process'
 import { afterEach, describe, expect, it, vi } from 'vitest'
 import { createMembership, Instance } from '../../../src/durable/members.ts'
 import { MemoryStore } from '../../../src/store/memory.ts'
+import type { Store } from '../../../src/store/store.ts'
 
 afterEach(() => void vi.useRealTimers())
 
@@ -93,6 +94,34 @@ describe('membership of gateways', () => {
     const before = ['0123456789abcdef', process.pid, ...place].join('.')
     await store.put(`alive:${before}`, '1', 10_000)
     expect(await own.isAlive(before)).toBe(false)
+  })
+
+  it('no gateway counts as ended while the store takes no writes, nor before it can have sent another heartbeat', async () => {
+    vi.useFakeTimers()
+    const store = new MemoryStore()
+    let isFull = false
+    const put = async (...given: Parameters<MemoryStore['put']>): Promise<void> => {
+      if (isFull) throw new Error('it is full')
+      await store.put(...given)
+    }
+    const full: Store = Object.assign(Object.create(store) as Store, {
+      put,
+      get: (key: string) => store.get(key),
+      delete: (key: string) => store.delete(key),
+    })
+    const [own, other] = [createMembership(() => full), createMembership(() => full)]
+    await Promise.all([own.register(), other.register()])
+    isFull = true
+    await vi.advanceTimersByTimeAsync(30_000)
+    expect(await store.get(`alive:${other.id}`)).toBeUndefined()
+    expect(await own.isAlive(other.id)).toBe(true)
+    isFull = false
+    await vi.advanceTimersByTimeAsync(1)
+    expect(await own.isAlive(other.id)).toBe(true)
+    await other.close()
+    await vi.advanceTimersByTimeAsync(15_000)
+    expect(await own.isAlive(other.id)).toBe(false)
+    await own.close()
   })
 
   it('a process on another host is considered alive until its last heartbeat expires', async () => {
