@@ -48,7 +48,10 @@ export interface Reference {
   /** SHA-256 in hex. */
   readonly sha256: string
   readonly createdAt: number
+  /** From then on nobody can begin to read it. */
   readonly expiresAt: number
+  /** Until then its bytes are there although it may have expired, for readers that began before. */
+  readonly heldUntil?: number
 }
 
 /** Where the bytes of data are, and what they are. */
@@ -159,7 +162,8 @@ export class References {
    */
   async find(principal: Principal, id: string): Promise<Reference | undefined> {
     if (!ID.test(id)) return undefined
-    const found = await this.#kept.get(ownedId(principal, id))
+    const record = await this.#kept.get(ownedId(principal, id))
+    const found = record && record.expiresAt > this.#now() ? record : undefined
     if (!found) await new Uploads(this.#store, this.#now).refuseIfPending(principal, id)
     return found
   }
@@ -167,6 +171,13 @@ export class References {
   /** Keeps a reference at least until a time, in milliseconds since 1970. */
   async extend(principal: Principal, id: string, until: number): Promise<void> {
     await keepReferences(this.#store, principal, { ids: [id], until, now: this.#now })
+  }
+
+  /** Holds the bytes of a reference for a reader until a time, in milliseconds since 1970; it expires as before. */
+  async hold({ caller, id, blob }: Reference, until: number): Promise<void> {
+    await this.#kept.update(ownedId({ id: caller }, id), (before) =>
+      before?.blob === blob && lastOf(before) < until ? { ...before, heldUntil: until } : 'keep',
+    )
   }
 
   /** The bytes of a reference. @throws RESOURCE_NOT_FOUND if it was removed meanwhile, CONFLICT if it is not as it was */
@@ -260,11 +271,22 @@ export async function keepReferences(
   const kept = await Promise.all(
     [...new Set(ids)].map((id) =>
       references.update(ownedId(principal, id), (before) =>
-        before && before.expiresAt < until && now() < until ? { ...before, expiresAt: until } : 'keep',
+        before && isWithin(before.expiresAt, now(), until) ? { ...before, expiresAt: until } : 'keep',
       ),
     ),
   )
-  return kept.every((each) => each !== undefined)
+  return kept.every((each) => each !== undefined && each.expiresAt > now())
+}
+
+/** Whether a reference that has not expired does so before a time. */
+function isWithin(expiresAt: number, now: number, until: number): boolean {
+  return now < expiresAt && expiresAt < until
+}
+
+/** Until when the bytes of a reference are there. */
+function lastOf({ expiresAt, heldUntil }: Reference): number {
+  // Another program may have written anything there.
+  return typeof heldUntil === 'number' ? Math.max(expiresAt, heldUntil) : expiresAt
 }
 
 /** The same for the data that a call used; true if it used none. */
@@ -344,7 +366,7 @@ const referenceKind: RecordKind<Reference> = {
     string: ['id', 'caller', 'blob', 'server', 'name', 'type', 'sha256'],
     number: ['size', 'createdAt', 'expiresAt'],
   }),
-  ttlOf: ({ expiresAt }, now) => expiresAt - now,
+  ttlOf: (reference, now) => lastOf(reference) - now,
   isStrict: true,
 }
 

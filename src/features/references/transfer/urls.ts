@@ -204,11 +204,11 @@ interface DataAccess extends ReferenceAccess {
   readonly log: Log
 }
 
-/** How often the expiry of data in use is looked at, from when on it is moved, and how far, in milliseconds. */
-const EXTEND_INTERVAL_MS = 10_000
+/** How often it is checked whether data in use expires, how long before that it is held, and for how long, in milliseconds. */
+const CHECK_INTERVAL_MS = 10_000
 const SOON_MS = 30_000
-const EXTENSION_MS = 60_000
-/** How long one use may keep data beyond its expiry, in milliseconds. */
+const HOLD_MS = 60_000
+/** How long one use may hold data beyond its expiry, in milliseconds. */
 const MAX_USE_MS = 3_600_000
 
 /** The path of data. */
@@ -247,26 +247,25 @@ async function serve(call: Call, exchange: ByteExchange, options: DataAccess): P
   const { range, ...response } = answerTo(exchange, reference)
   if (!range || exchange.verb === 'HEAD') return exchange.send(response)
   const body = await references.open(reference, range)
-  await whileKept(options, call, reference, () => exchange.send({ ...response, body }))
+  await whileHeld(options, reference, () => exchange.send({ ...response, body }))
 }
 
-/** Runs a function while the data is kept. */
-async function whileKept(
+/** Runs a function while the bytes of the data are held. The data expires as before. */
+async function whileHeld(
   { references, log }: DataAccess,
-  { principal }: Call,
-  { id, expiresAt }: Reference,
+  reference: Reference,
   use: () => Promise<void>,
 ): Promise<void> {
   const until = world.now() + MAX_USE_MS
-  let expiry = expiresAt
-  const extend = async (): Promise<void> => {
+  let heldUntil = reference.expiresAt
+  const hold = async (): Promise<void> => {
     const now = world.now()
-    if (expiry - now > SOON_MS || now > until) return
-    expiry = now + EXTENSION_MS
-    await references.extend(principal, id, expiry)
+    if (heldUntil - now > SOON_MS || now > until) return
+    heldUntil = now + HOLD_MS
+    await references.hold(reference, heldUntil)
   }
-  await extend()
-  const timer = world.setInterval(() => background(extend(), log), EXTEND_INTERVAL_MS)
+  await hold()
+  const timer = world.setInterval(() => background(hold(), log), CHECK_INTERVAL_MS)
   try {
     await use()
   } finally {
