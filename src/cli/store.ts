@@ -22,11 +22,16 @@ const HEADER = { format: 'gatehouse-store', version: 1 }
 /** How many entries are written in parallel. */
 const MAX_BATCH_ENTRIES = 200
 
+/** What becomes of the gateways that use a store once it is accepted: those with Redis find out by themselves. */
+const RESTART = 'Restart the gateways that use it.'
+const CONTINUE = 'The gateways that use it continue within a few seconds.'
+
 /** `gatehouse store accept`. */
 export async function accept(given: Given<Commands['store accept']>, io: Io): Promise<Output> {
-  const isChanged = await acceptStore(readStored(given, io), openLog('error', io))
+  const settings = readStored(given, io)
+  const isChanged = await acceptStore(settings, openLog('error', io))
   const text = isChanged
-    ? 'The store is accepted as it is. Restart the gateways that use it.'
+    ? `The store is accepted as it is. ${settings.store.kind === 'folder' ? RESTART : CONTINUE}`
     : 'The store has lost no data: nothing was changed.'
   return { json: { accepted: isChanged }, text }
 }

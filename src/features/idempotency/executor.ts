@@ -281,7 +281,7 @@ export class IdempotentExecutor {
       const outcome = await this.#execute(shared, policy, stored.record)
       const next = classifyCompletion(outcome, rules)
       const end = outcome.kind === 'result' ? { result: recordedResult(outcome.result) } : {}
-      const write = await this.#ledger.write(keyed, stored, changeTo(next, end), quota)
+      const write = await this.#write(keyed, stored, changeTo(next, end), quota)
       if (outcome.kind !== 'result') {
         const state = {
           ...outcome.requestState,
@@ -301,8 +301,18 @@ export class IdempotentExecutor {
     } catch (error) {
       const next = stateAfterFailure(error, keyed, policy)
       const failed = error instanceof GatewayError ? { failure: error } : {}
-      const write = await this.#ledger.write(keyed, stored, changeTo(next, failed), quota)
+      const write = await this.#write(keyed, stored, changeTo(next, failed), quota)
       return { completion: { kind: 'failed', error, ...(next === 'done' && { startedAt }) }, ...write }
+    }
+  }
+
+  /** Records the end of a call. The server has responded, so the call does not run out of time while the store is slow. */
+  async #write(...given: Parameters<Ledger['write']>): ReturnType<Ledger['write']> {
+    const resume = deadlineSlot.of(given[0].call)?.pause()
+    try {
+      return await this.#ledger.write(...given)
+    } finally {
+      resume?.()
     }
   }
 

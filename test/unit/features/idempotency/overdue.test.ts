@@ -125,6 +125,28 @@ describe('a keyed call that is never answered', () => {
     expect(seen).toHaveLength(2)
   })
 
+  it('the call does not run out of time while the store does not take its end', async () => {
+    const store = new MemoryStore()
+    const { make } = bench({ store, deps: { callBounds } })
+    const swap = store.compareAndSwap.bind(store)
+    store.compareAndSwap = () => Promise.reject(new Error('full'))
+    let pauses = 0
+    const pause = (): (() => void) => {
+      pauses++
+      return () => void pauses--
+    }
+    const slots = deadlineSlot.put({ pause, renew: () => undefined })
+    const making = make({ slots }, keyed('k'))
+    await pass(TOTAL - 1)
+    expect(pauses).toBe(1)
+    await pass(1000)
+    expect(textOf(await making)).toBe('1')
+    expect(pauses).toBe(0)
+    store.compareAndSwap = swap
+    await pass(60_000)
+    expect(textOf(await make({}, keyed('k')))).toBe('1')
+  })
+
   it('the call lasts as long as the person it waits for', async () => {
     const { make } = bench({
       deps: { callBounds },
