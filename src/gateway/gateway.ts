@@ -12,7 +12,13 @@ import { addConfirmPages } from '../downstream/pages/approvals.ts'
 import { anchorsIn } from '../observability/audit/anchor.ts'
 import { addConsolePages, placesOf } from '../downstream/pages/console.ts'
 import { PageEntry } from '../downstream/pages/page-entry.ts'
-import { createOperator, isByCode, operatorOf, pageUserNamed } from '../downstream/pages/page-users.ts'
+import {
+  createOperator,
+  isByCode,
+  type Operator,
+  operatorOf,
+  pageUserNamed,
+} from '../downstream/pages/page-users.ts'
 import type { Principal } from '../core/principal.ts'
 import type { ResponseSink } from '../downstream/session/response-sink.ts'
 import { serveStateless } from '../downstream/stateless.ts'
@@ -60,6 +66,7 @@ import type { Way } from '../observability/operations.ts'
 import { createObserving, timed } from './observers.ts'
 import { operatorEndpoint } from './operator-mcp.ts'
 import { createOwner, type Owner } from './owner.ts'
+import { isPageCode, PageCode } from '../records/approval-codes.ts'
 import { type Approval, Approvals } from '../records/approvals.ts'
 import { DeadLetters } from '../records/dead-letters.ts'
 import { pauseOf, type PauseWatch } from '../records/pause.ts'
@@ -128,7 +135,9 @@ export class Gateway {
   readonly #journal: CallJournal
   readonly #forgetWatch: ForgetWatch
   readonly #owner: Owner
-  readonly #operator = createOperator(world.now)
+  readonly #operator: Operator
+  /** Lets people enter the pages of all gateways with this store. */
+  readonly #pageCode: PageCode
   readonly #closing = new AbortController()
   readonly #retired = new RetiredStores((store) => this.#process.membership.leave(store))
   #process: ProcessState
@@ -151,6 +160,13 @@ export class Gateway {
     this.#origin = origin
     const issuer = (): string => this.settings.listen.publicUrl ?? 'gatehouse'
     this.#keys = new GatewayKeys(() => this.#process.store, issuer, log)
+    this.#operator = createOperator({
+      now: world.now,
+      keys: this.#keys.encryptionKeys,
+      isOfOther: async (typed) =>
+        this.settings.store.kind !== 'memory' && isPageCode(this.#process.store, typed),
+    })
+    this.#pageCode = new PageCode(() => this.#process.store, this.#operator.code)
     this.#signIns = createOAuthCallbackHandler({
       store: () => this.#process.store,
       key: this.#keys.vault,
@@ -351,6 +367,8 @@ export class Gateway {
       log,
     })
     this.#signIns.opened(this.#listener.url)
+    const isCodeUsed = (): boolean => this.settings.store.kind !== 'memory' && isByCode(this.settings.auth)
+    await within(this.#pageCode.start(isCodeUsed), ANSWER_TIMEOUT_MS, undefined)
     return this.#listener
   }
 
@@ -447,7 +465,7 @@ export class Gateway {
     runtime.catalog.close()
     await Promise.allSettled([...runtime.upstreams.values()].map((upstream) => upstream.close()))
     await closeFeatures(runtime)
-    await Promise.all([this.#process.membership.close(), this.#pageSignIn.close()])
+    await Promise.all([this.#process.membership.close(), this.#pageSignIn.close(), this.#pageCode.close()])
     await Promise.all([this.#journal.close(), this.#forgetWatch.close()])
     // Closing the audit log writes its head to the store, so the store is closed after it.
     await this.#observing.close()

@@ -56,6 +56,7 @@ export const personRules: { readonly [Prefix in KeyPrefix]: Rule | 'nobody' } = 
   'alive:': 'nobody',
   'approval/': approvalFate,
   'approval:code:': 'nobody',
+  'page-code:': 'nobody',
   'approval:of:': owned(),
   'approval:kept:': rememberedFate,
   'approval:nonce:': 'nobody',

@@ -47,6 +47,7 @@ export const keyPrefixes = {
   'oauth:': 'grants of servers, and sessions of people',
   'operation:': 'operations, by caller',
   'operations/': 'the callers that have operations',
+  'page-code:': 'the codes with which people enter the pages',
   'pause:': 'whether writes are paused',
   'probe:': 'servers that the probe of their era ends',
   'rate:': 'rate limit windows',

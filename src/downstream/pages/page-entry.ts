@@ -154,14 +154,17 @@ export class PageEntry {
 
   readonly #auth = (): AuthSettings => this.#options.settings().auth
 
-  #signIn(context: PageContext, code: string): Response | Promise<Response> {
+  async #signIn(context: PageContext, code: string): Promise<Response> {
     const { operator, settings, log } = this.#options
-    const value = isByCode(this.#auth()) ? operator.createSession(code) : undefined
-    if (value === undefined) {
+    const cookie = isByCode(this.#auth()) ? await operator.createSession(code) : undefined
+    if (!cookie) {
       log.warn('confirm.refused', { reason: 'wrong code' })
       return this.answer(context, codePage('The code is wrong.'), 403)
     }
-    context.header('set-cookie', operatorCookie(operator, value, settings().listen.publicUrl))
+    context.header(
+      'set-cookie',
+      operatorCookie({ ...cookie, lifetime: operator.lifetime }, settings().listen.publicUrl),
+    )
     const { search } = new URL(context.req.url)
     context.header('location', `${context.req.path.replace(/^.*\//, '')}${search}`)
     return context.body(null, 303, { 'cache-control': 'no-store' })
@@ -195,13 +198,12 @@ const CODE_REQUIRED =
 
 /** The cookie of the person at the terminal, for all pages below the path of the gateway. */
 function operatorCookie(
-  { cookie: name, lifetime }: Operator,
-  value: string,
+  cookie: { readonly name: string; readonly value: string; readonly lifetime: number },
   publicUrl: string | undefined,
 ): string {
   const { pathname, protocol } = new URL(publicUrl ?? 'http://localhost/')
   const path = `${pathname.replace(/\/$/, '')}/`
-  return cookieText({ name, value, path, lifetime, isSecure: protocol === 'https:', sameSite: 'Strict' })
+  return cookieText({ ...cookie, path, isSecure: protocol === 'https:', sameSite: 'Strict' })
 }
 
 /** How the operator of the gateway decides without a browser. */

@@ -2,7 +2,7 @@
  * Page users of the pages: a caller with credentials, a signed-in person, or the operator who entered the code from the
  * terminal.
  */
-import { createHmac, randomBytes, randomInt, timingSafeEqual } from 'node:crypto'
+import { createHmac, randomInt, timingSafeEqual } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 import { type AuthSettings, isProtected, type PageRole, roleScopes } from '../../core/auth-settings.ts'
 import { GatewayError } from '../../core/error.ts'
@@ -85,7 +85,7 @@ export async function pageUserOf(
 
 /** The person at the terminal, by the cookies of a request. */
 export function operatorOf(cookies: string | undefined, operator: Operator): PageUser | undefined {
-  return operator.isValid(cookieOf(cookies, operator.cookie)) ? operatorUser : undefined
+  return operator.isValid(cookies) ? operatorUser : undefined
 }
 
 /** The page user for a principal; undefined for a name without a role. */
@@ -113,44 +113,73 @@ const LIFETIME_SECONDS = 12 * 60 * 60
 /** No letters or digits that look alike. */
 const ALPHABET = '23456789ABCDEFGHJKLMNPQRSTUVWXYZ'
 
-/** Identifies the person at the terminal of this process, if callers are not authenticated. */
+/** Identifies the person at the terminal of a gateway, if callers are not authenticated. */
 export interface Operator {
   /** The code that the terminal shows. */
   readonly code: string
-  /** The name of the cookie; unique, because cookies are shared between ports of a host. */
-  readonly cookie: string
   /** The lifetime of the cookie, in seconds. */
   readonly lifetime: number
-  /** The value of the cookie if the code is right, else undefined. @throws RATE_LIMIT_EXCEEDED */
-  createSession(typed: string): string | undefined
-  /** Whether a cookie value is genuine and not expired. */
-  isValid(cookie: string | undefined): boolean
+  /**
+   * The cookie, if the code is that of this gateway or of another one that shares its store.
+   * @throws RATE_LIMIT_EXCEEDED, SERVER_UNAVAILABLE
+   */
+  createSession(typed: string): Promise<OperatorCookie | undefined>
+  /** Whether the `cookie` header of a request has a cookie that is genuine and not expired. */
+  isValid(cookies: string | undefined): boolean
 }
 
-/** Creates a code for the lifetime of this process; `now` returns milliseconds since 1970. */
-export function createOperator(now: () => number): Operator {
+interface OperatorCookie {
+  /** Cookies are shared between ports of a host, so gateways that do not share a store have other names. */
+  readonly name: string
+  readonly value: string
+}
+
+interface OperatorOptions {
+  /** Milliseconds since 1970. */
+  now(): number
+  /** The first one signs cookies, any of them verifies: those in the store are the same for all gateways that share it. */
+  keys(): readonly Buffer[]
+  /** Whether another gateway that shares the store shows this code. @throws SERVER_UNAVAILABLE */
+  isOfOther(typed: string): Promise<boolean>
+}
+
+/** Creates a code for the lifetime of this process. */
+export function createOperator({ now, keys, isOfOther }: OperatorOptions): Operator {
   const code = Array.from({ length: 8 }, () => ALPHABET[randomInt(ALPHABET.length)]).join('')
-  const key = randomBytes(32)
-  const sign = (text: string): string => createHmac('sha256', key).update(text).digest('base64url')
-  const isSame = (one: string, other: string): boolean =>
-    timingSafeEqual(Buffer.from(sign(one)), Buffer.from(sign(other)))
   const attempts = createFailureCounter(MAX_WRONG_CODES, now)
   return {
     code: `${code.slice(0, 4)}-${code.slice(4)}`,
     lifetime: LIFETIME_SECONDS,
-    cookie: `gatehouse-confirm-${randomBytes(4).toString('hex')}`,
-    createSession: (typed) => {
+    createSession: async (typed) => {
       attempts.check('code')
-      if (isSame(plainCode(typed), code)) {
-        const end = String(now() + LIFETIME_SECONDS * 1000)
-        return `${end}.${sign(end)}`
+      if (!isSame(plainCode(typed), code)) {
+        // Counted before it is looked up, so that many at once are not more.
+        attempts.failed('code')
+        if (!(await isOfOther(typed))) return undefined
       }
-      attempts.failed('code')
-      return undefined
+      const [key] = keys()
+      if (!key) throw new TypeError('an operator needs a key')
+      const end = String(now() + LIFETIME_SECONDS * 1000)
+      return { name: cookieNameOf(key), value: `${end}.${signed(key, end)}` }
     },
-    isValid: (cookie = '') => {
-      const [end = '', signature = ''] = cookie.split('.')
-      return isSame(signature, sign(end)) && Number(end) > now()
-    },
+    isValid: (cookies) =>
+      keys().some((key) => {
+        const [end = '', signature = ''] = (cookieOf(cookies, cookieNameOf(key)) ?? '').split('.')
+        return isSame(signature, signed(key, end)) && Number(end) > now()
+      }),
   }
+}
+
+/** Keys are also used for other purposes, so what is signed says that it is a cookie. */
+function signed(key: Buffer, text: string): string {
+  return createHmac('sha256', key).update(`operator cookie ${text}`).digest('base64url')
+}
+
+function cookieNameOf(key: Buffer): string {
+  return `gatehouse-confirm-${createHmac('sha256', key).update('operator cookie name').digest('hex').slice(0, 8)}`
+}
+
+function isSame(one: string, other: string): boolean {
+  const [first, second] = [Buffer.from(one), Buffer.from(other)]
+  return first.length === second.length && timingSafeEqual(first, second)
 }

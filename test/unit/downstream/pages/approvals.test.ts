@@ -15,6 +15,8 @@ import { MemoryStore } from '../../../../src/store/memory.ts'
 import { type Json, parse } from '../../../support/server/json.ts'
 import { silentLog } from '../../../support/silent-log.ts'
 
+const keys = [Buffer.alloc(32, 7)]
+
 const upstreams = { files: { command: 'files' } }
 const tokens = [{ id: 'agent', hash: `sha256:a-long-salt:${'0'.repeat(64)}` }]
 const password_hash = `scrypt:a-long-salt:${'0'.repeat(64)}`
@@ -67,7 +69,7 @@ function site(config: Json = byPassword): Site {
   let now = 1_000_000
   const store = new MemoryStore(() => now)
   const approvals = new Approvals(store, () => now)
-  const operator = createOperator(() => now)
+  const operator = createOperator({ now: () => now, keys: () => keys, isOfOther: async () => false })
   const steps: ApprovalStep[] = []
   const enter = async ({ env }: { env: HttpBindings }): Promise<{ id: string }> => {
     const [scheme, name] = (env.incoming.headers.authorization ?? '').split(' ')
@@ -366,7 +368,8 @@ describe('the approval API for programs', () => {
   it('a program cannot decide if people identify themselves with the code from the terminal', async () => {
     const { ask, post, get, operator, status } = site(byCode)
     const id = await ask()
-    const cookie = `${operator.cookie}=${operator.createSession(operator.code)}`
+    const session = await operator.createSession(operator.code)
+    const cookie = `${session?.name}=${session?.value}`
     expect((await get(`/confirm/${id}`, program)).status).toBe(401)
     expect((await post(`/confirm/${id}`, { verdict: 'approved' }, program)).status).toBe(401)
     expect((await post(`/confirm/${id}`, { verdict: 'approved' }, { ...program, cookie })).status).toBe(403)
@@ -514,7 +517,7 @@ describe('a failing store', () => {
     const entry = new PageEntry(async () => ({ id: 'service:anna' }), {
       store: () => store,
       settings: () => settings,
-      operator: createOperator(Date.now),
+      operator: createOperator({ now: Date.now, keys: () => keys, isOfOther: async () => false }),
       bodies: new Bodies(),
       signInLink: () => undefined,
       places: [],
