@@ -65,7 +65,8 @@ const MAX_DECODED_LENGTH = 1024 * 1024
 /** A log by name. Concurrent appends of one process are written together, those of several processes one after another. */
 export class AppendLog {
   readonly #store: Store
-  readonly #key: string
+  /** The key of its head in the store, which changes with every append. */
+  readonly key: string
   readonly #bounds: LogBounds
   #waiting: WaitingAppend[] = []
   #isWriting = false
@@ -76,7 +77,7 @@ export class AppendLog {
 
   constructor(store: Store, name: string, bounds: LogBounds) {
     this.#store = store
-    this.#key = `log:{${hash('sha256', name).slice(0, 32)}}`
+    this.key = `log:{${hash('sha256', name).slice(0, 32)}}`
     this.#bounds = bounds
   }
 
@@ -276,7 +277,7 @@ export class AppendLog {
   }
 
   async #findHead(): Promise<Head | undefined> {
-    return parseHead(await this.#store.get(this.#key))
+    return parseHead(await this.#store.get(this.key))
   }
 
   /** The head, written if there is none. It has no expiry, so that positions are never used again. */
@@ -285,14 +286,14 @@ export class AppendLog {
     if (found) return found
     const epoch = world.randomBytes(6).toString('base64url')
     const head = { epoch, first: 1, next: 1, written: NOTHING, dropped: NOTHING }
-    return parseHead(await this.#store.setIfAbsent(this.#key, JSON.stringify(head), FOREVER)) ?? head
+    return parseHead(await this.#store.setIfAbsent(this.key, JSON.stringify(head), FOREVER)) ?? head
   }
 
   /** Changes the head if it is there, and resolves with the result. */
   #changeHead(change: (head: Head) => Head): Promise<Head | undefined> {
     return casUpdate<Head | undefined>(
       this.#store,
-      this.#key,
+      this.key,
       (text) => {
         const head = parseHead(text)
         const changed = head && change(head)
@@ -305,7 +306,7 @@ export class AppendLog {
   }
 
   #segmentKey(epoch: string, number: number): string {
-    return `${this.#key}:${epoch}:${number}`
+    return `${this.key}:${epoch}:${number}`
   }
 }
 

@@ -112,6 +112,7 @@ export function timed(store: Store, { metrics }: Observing): Store {
       return taken
     },
     peekTokens: (buckets) => store.peekTokens(buckets),
+    watch: (key, listener) => store.watch(key, listener),
     blobs: store.blobs,
     close: () => store.close(),
   }

@@ -1,6 +1,7 @@
 /** The store of one process, bounded: the least recently used values are evicted first. */
 import { world } from '../core/world.ts'
 import { SLICES, type RateLimitWindow, collectionOf, type Store, type TokenGrant } from './store.ts'
+import { type ChangeListener, Watches } from './watches.ts'
 import {
   type BlobEntry,
   type BlobFacts,
@@ -140,6 +141,7 @@ export class MemoryStore implements Store {
   readonly #values = new Generations<Value>(MAX_VALUE_BYTES, ({ text }) => text.length + ENTRY_OVERHEAD_BYTES)
   readonly #windows = new Generations<Window>(MAX_WINDOW_BYTES, () => WINDOW_BYTES)
   readonly #clock: () => number
+  readonly #watches = new Watches()
 
   constructor(clock: () => number = () => world.monotonic()) {
     this.#clock = clock
@@ -151,6 +153,7 @@ export class MemoryStore implements Store {
 
   async put(key: string, value: string, ttl: number): Promise<void> {
     this.#values.set(key, { text: value, until: this.#clock() + ttl })
+    this.#watches.changed(key)
   }
 
   async setIfAbsent(key: string, value: string, ttl: number): Promise<string | undefined> {
@@ -166,7 +169,7 @@ export class MemoryStore implements Store {
   }
 
   async compareAndDelete(key: string, before: string): Promise<boolean> {
-    return this.#find(key)?.text === before && this.#values.delete(key)
+    return this.#find(key)?.text === before && this.#delete(key)
   }
 
   async scan(collection: string): Promise<ReadonlyMap<string, string>> {
@@ -180,7 +183,13 @@ export class MemoryStore implements Store {
   }
 
   async delete(key: string): Promise<boolean> {
-    return this.#find(key) !== undefined && this.#values.delete(key)
+    return this.#find(key) !== undefined && this.#delete(key)
+  }
+
+  watch(key: string, listener: ChangeListener): () => void {
+    const remove = this.#watches.add(key, listener)
+    listener()
+    return remove
   }
 
   takeTokens(buckets: readonly RateLimitWindow[]): TokenGrant {
@@ -199,6 +208,12 @@ export class MemoryStore implements Store {
   async close(): Promise<void> {
     this.#values.clear()
     this.#windows.clear()
+  }
+
+  #delete(key: string): boolean {
+    const isDeleted = this.#values.delete(key)
+    this.#watches.changed(key)
+    return isDeleted
   }
 
   #find(key: string): Value | undefined {

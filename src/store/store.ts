@@ -3,6 +3,7 @@
  * `test/support/store-contract.ts` checks it for each implementation.
  */
 import type { Blobs } from './blobs/blobs.ts'
+import type { ChangeListener } from './watches.ts'
 
 /**
  * How keys begin, and what is under them. The part of a key before the first slash, if it has one, names a collection, which
@@ -97,6 +98,12 @@ export interface Store {
   takeTokens(buckets: readonly RateLimitWindow[]): TokenGrant | Promise<TokenGrant>
   /** The same without taking tokens: what remains in every window, and whether a token could be taken from each. */
   peekTokens(buckets: readonly RateLimitWindow[]): TokenGrant | Promise<TokenGrant>
+  /**
+   * Calls a listener when the value of a key may have changed, by this or another process: tens of milliseconds later in Redis,
+   * about 250 in a folder. It is called once watching has begun, too. Changes that follow each other may be one call; expiry is no
+   * change. Only some keys can be watched (`isWatchable` in `watches.ts`). The returned function ends it.
+   */
+  watch(key: string, listener: ChangeListener): () => void
   /** Why the store cannot be used at present; absent if it can. */
   readonly unavailableReason?: string | undefined
   /** Resolves after the first attempt to connect; absent if there is nothing to connect to. */

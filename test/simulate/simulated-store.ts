@@ -6,6 +6,7 @@ import { GatewayError } from '../../src/core/error.ts'
 import { ChunkedBlobs } from '../../src/store/blobs/chunks.ts'
 import { MemoryStore } from '../../src/store/memory.ts'
 import type { RateLimitWindow, Store, TokenGrant } from '../../src/store/store.ts'
+import type { ChangeListener } from '../../src/store/watches.ts'
 import type { Scheduler, SimulatedProcess } from './scheduler.ts'
 
 /** How one operation fares on its way. */
@@ -89,6 +90,17 @@ export class SimulatedStore implements Store {
 
   peekTokens(buckets: readonly RateLimitWindow[]): Promise<TokenGrant> {
     return this.#ask('peek', false, async (values) => values.peekTokens(buckets))
+  }
+
+  /** Changes arrive as late as answers do. Where one gets lost, its listeners learn a second later that this may be so. */
+  watch(key: string, listener: ChangeListener): () => void {
+    const { data, scheduler, faults } = this.#connection
+    return data.values.watch(key, () => {
+      if (!this.#process.isAlive) return
+      const { back, lost } = faults.fate(this.#process, false)
+      if (lost === undefined) scheduler.after(this.#process, back, 'store changed', listener)
+      else scheduler.after(this.#process, 1000, 'store changed', listener)
+    })
   }
 
   async close(): Promise<void> {

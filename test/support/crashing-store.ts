@@ -1,5 +1,6 @@
 import { MemoryBlobs } from '../../src/store/memory.ts'
 import type { RateLimitWindow, Store, TokenGrant } from '../../src/store/store.ts'
+import type { ChangeListener } from '../../src/store/watches.ts'
 
 /** A store whose process ends at a write: that one is done or not, and nothing is heard from the store again. */
 export class CrashingStore implements Store {
@@ -44,6 +45,10 @@ export class CrashingStore implements Store {
 
   compareAndDelete(key: string, before: string): Promise<boolean> {
     return this.#write(() => this.#inner.compareAndDelete(key, before))
+  }
+
+  watch(key: string, listener: ChangeListener): () => void {
+    return this.#inner.watch(key, listener)
   }
 
   takeTokens(buckets: readonly RateLimitWindow[]): TokenGrant | Promise<TokenGrant> {

@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { RateLimitWindow, Store } from '../../src/store/store.ts'
+import { until } from './condition.ts'
 
 /** A store under test, and how its time passes: at least so many milliseconds. */
 export interface StoreUnderTest {
@@ -114,6 +115,29 @@ export function storeContract(open: () => StoreUnderTest): void {
       await store.compareAndDelete(`${collection}/a`, '4')
       await store.delete(`${collection}/b/c`)
       expect([...(await store.scan(collection)).keys()]).toEqual([`${collection}/ü✓`])
+    })
+
+    it('can be watched: a listener learns that this begins, and of every kind of change until it ends', async () => {
+      const { store } = open()
+      const [put, swapped, deleted, set, dropped, left] = Array.from({ length: 6 }, () => fresh('operation'))
+      const keys = [put, swapped, deleted, set, dropped, left].map(String)
+      for (const key of [swapped, deleted, dropped]) await store.put(String(key), 'a', 60_000)
+      const calls = new Map<string, number>()
+      const ends = keys.map((key) => store.watch(key, () => void calls.set(key, (calls.get(key) ?? 0) + 1)))
+      await until(() => calls.size === keys.length, 'the beginning')
+      ends.at(-1)?.()
+      const before = new Map(calls)
+      await store.put(String(left), 'b', 60_000)
+      await store.put(String(put), 'b', 60_000)
+      await store.compareAndSwap(String(swapped), 'a', 'b', 60_000)
+      await store.delete(String(deleted))
+      await store.setIfAbsent(String(set), 'b', 60_000)
+      await store.compareAndDelete(String(dropped), 'a')
+      const isCalled = (key: string): boolean => calls.get(key) !== before.get(key)
+      await until(() => keys.slice(0, -1).every(isCalled), 'the changes')
+      expect(isCalled(String(left))).toBe(false)
+      for (const end of ends) end()
+      expect(() => store.watch(fresh('call'), () => undefined)).toThrow(TypeError)
     })
 
     it('are all found in a large collection', async () => {

@@ -1,8 +1,8 @@
 /**
  * The events of one server: a log in the store that all gateways share. Those who wait for events learn at once of what
- * this process adds, and within a second of what others add.
+ * this process adds, and of what others add when the store says so.
  */
-import { world } from '../../core/world.ts'
+import { type Timer, world } from '../../core/world.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject, readJson } from '../../core/json/json.ts'
 import type { Redactor } from '../../core/text/redactor.ts'
@@ -22,8 +22,12 @@ const MAX_REPORT_ATTEMPTS = 3600
 const REPORT_INTERVAL_MS = 1000
 /** How many events are read at once. */
 const PAGE_EVENTS = 200
-/** How often those who wait for events read the log, which other processes append to, in milliseconds. */
+/** How often those who wait for events read the log in any case, in milliseconds. */
 const POLL_INTERVAL_MS = 1000
+/** How long is waited for further events of other processes before those who wait read, in milliseconds. */
+const GATHER_MS = 20
+/** How long the log is watched after the last one who waited, in milliseconds: the next one often follows. */
+const UNWATCH_DELAY_MS = 10_000
 
 /** An event that is to be logged. */
 type NewEvent = Omit<LoggedEvent, 'id' | 'at'> & Partial<Pick<LoggedEvent, 'id'>>
@@ -41,6 +45,11 @@ export class ServerEvents {
   readonly log: AppendLog
   readonly #redactor: Redactor
   readonly #interest: EventInterest
+  readonly #store: Pick<Store, 'watch'>
+  /** Ends the watch of the log; absent while nobody waits. */
+  #unwatch: (() => void) | undefined
+  #unwatching: Timer | undefined
+  #isGathering = false
   readonly #waiting = new Set<() => void>()
   /** Reads that have just begun, by position. */
   readonly #reads = new Map<string | undefined, Promise<LogPage>>()
@@ -51,6 +60,7 @@ export class ServerEvents {
   /** Those of a server, or those that belong to no server. */
   constructor(store: Store, upstream: string | undefined, { ttl, isShared = true, redactor }: LogSettings) {
     this.#redactor = redactor
+    this.#store = store
     this.log = openEventLog(store, upstream, { ttl, isShared })
     this.#interest = new EventInterest(store, eventLogName(upstream), ttl, isShared)
   }
@@ -153,11 +163,13 @@ export class ServerEvents {
         world.clearTimeout(timer)
         signal.removeEventListener('abort', end)
         this.#waiting.delete(end)
+        if (this.#waiting.size === 0) this.#unwatchLater()
         resolve()
       }
       const timer = world.setTimeout(end, POLL_INTERVAL_MS).unref()
       signal.addEventListener('abort', end)
       this.#waiting.add(end)
+      this.#watch()
       if (signal.aborted) end()
     })
   }
@@ -165,6 +177,31 @@ export class ServerEvents {
   /** Ends all waits. */
   wake(): void {
     for (const end of [...this.#waiting]) end()
+  }
+
+  #watch(): void {
+    world.clearTimeout(this.#unwatching)
+    this.#unwatching = undefined
+    this.#unwatch ??= this.#store.watch(this.log.key, () => this.#gather())
+  }
+
+  #gather(): void {
+    if (this.#isGathering) return
+    this.#isGathering = true
+    const gathered = (): void => {
+      this.#isGathering = false
+      this.wake()
+    }
+    world.setTimeout(gathered, GATHER_MS).unref()
+  }
+
+  #unwatchLater(): void {
+    const unwatch = (): void => {
+      this.#unwatching = undefined
+      this.#unwatch?.()
+      this.#unwatch = undefined
+    }
+    this.#unwatching ??= world.setTimeout(unwatch, UNWATCH_DELAY_MS).unref()
   }
 }
 

@@ -14,6 +14,7 @@ import { Payload } from '../../core/payload.ts'
 import { type Principal, shareOf } from '../../core/principal.ts'
 import { isStoreShared } from '../../core/settings.ts'
 import { pause } from '../../core/time/waiting.ts'
+import { whenChanged } from '../../durable/when-changed.ts'
 import { REFERENCE_KEY, REFERENCES_KEY, STREAM_KEY } from '../../protocol/meta-keys.ts'
 import {
   expiryOf,
@@ -55,7 +56,11 @@ export class OperationJournal {
   readonly #onChange: Observer
   readonly #quota: QuotaTracker
   readonly #written: WrittenRecords
+  /** The failures since a record was written last. */
+  #failures = 0
   readonly #observers = new Set<Observer>()
+  /** The observers of single records, by key. */
+  readonly #followers = new Map<string, Set<(record: OperationRecord) => void>>()
 
   /** `onChange` is called with every changed record, before the observers. */
   constructor(deps: Deps, onChange: Observer) {
@@ -67,10 +72,25 @@ export class OperationJournal {
     this.#quota = new QuotaTracker(deps.store, operationsOf)
   }
 
-  /** Calls an observer with every changed record, until the returned function is called. */
+  /** Calls an observer with every record that this process changes, until the returned function is called. */
   observe(observer: Observer): () => void {
     this.#observers.add(observer)
     return () => void this.#observers.delete(observer)
+  }
+
+  /** Calls a follower with a record that this or another process changed, until the returned function is called. */
+  follow(key: string, follower: (record: OperationRecord) => void): () => void {
+    const followers = this.#followers.get(key) ?? new Set()
+    this.#followers.set(key, followers.add(follower))
+    const unwatch = whenChanged(this.#deps.store, key, async () => {
+      const found = await this.operations.find(key)
+      if (found && followers.has(follower)) follower(found.record)
+    })
+    return () => {
+      unwatch()
+      followers.delete(follower)
+      if (followers.size === 0) this.#followers.delete(key)
+    }
   }
 
   /** Whether a caller may have one more operation. @throws what the store throws */
@@ -90,6 +110,7 @@ export class OperationJournal {
     }
     try {
       const length = await this.operations.create(key, record)
+      this.#worked()
       this.#written.add(principal.id, key, length, record.expiresAt)
       this.#quota.add(principal.id, 1, length, record.expiresAt)
       return true
@@ -116,6 +137,7 @@ export class OperationJournal {
       grownBy = by
     })
     if (grownBy === undefined || !record) return record
+    this.#worked()
     this.#quota.add(record.principal.id, 0, grownBy)
     this.#written.resize(record.principal.id, key, grownBy, record.expiresAt)
     this.#notify(key, record)
@@ -135,9 +157,17 @@ export class OperationJournal {
     await this.#insist(() => this.changeOwn(key, change))
   }
 
-  /** Logs that a record could not be written. */
+  /** Logs that a record could not be written: once, however often that is tried. */
   warn(error: unknown): void {
-    this.#deps.log.warn('operation.unrecorded', { error: asGatewayError(error).message })
+    if (this.#failures++ === 0)
+      this.#deps.log.warn('operation.unrecorded', { error: asGatewayError(error).message })
+  }
+
+  /** Logs that records can be written again. */
+  #worked(): void {
+    if (this.#failures === 0) return
+    this.#deps.log.info('operation.recorded', { failures: this.#failures })
+    this.#failures = 0
   }
 
   /** Deletes a record whose id no caller has. */
@@ -222,12 +252,14 @@ export class OperationJournal {
 
   #notify(key: string, record: OperationRecord): void {
     this.#onChange(key, record)
-    for (const observer of this.#observers) {
+    const followers = [...(this.#followers.get(key) ?? [])].map((follower) => () => follower(record))
+    const observers = [...this.#observers].map((observer) => () => observer(key, record))
+    for (const tell of [...observers, ...followers]) {
       try {
-        observer(key, record)
+        tell()
       } catch (error) {
         // An observer that fails must not undo the write.
-        this.warn(error)
+        background(Promise.reject(error), this.#deps.log)
       }
     }
   }

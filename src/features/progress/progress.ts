@@ -4,14 +4,13 @@
  */
 import { NS } from '../../core/identity.ts'
 import { tasksExtension } from '../../core/revisions.ts'
-import type { Call, Handler, Notification, Outcome } from '../../core/call.ts'
+import type { Call, Handler, Outcome } from '../../core/call.ts'
 import type { LongCalls } from '../../core/descriptor.ts'
 import { GatewayError, invalidParam } from '../../core/error.ts'
 import { Payload } from '../../core/payload.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
 import { pause } from '../../core/time/waiting.ts'
-import { ACKNOWLEDGED, withFilter } from '../../protocol/subscription-filter.ts'
-import { hasCoreTasks, requestedTask, requireTasks } from '../../protocol/tasks.ts'
+import { hasCoreTasks, requestedTask } from '../../protocol/tasks.ts'
 import { isEnded, type OperationRecord } from '../../records/operations.ts'
 import { asRelayingTool } from '../builtin-tool.ts'
 import type { BuiltinTool, Feature } from '../feature.ts'
@@ -21,7 +20,8 @@ import { RunningCalls, countByState } from './running-call.ts'
 import { Recovery } from './recovery.ts'
 import { remainingPages } from './journal.ts'
 import { failureOfOperation } from './task-view.ts'
-import { isTask, isVisible, type Parts, statusNote, taskMethods } from './tasks.ts'
+import { listenToTasks } from './task-listener.ts'
+import { isVisible, type Parts, taskMethods } from './tasks.ts'
 import { type ProgressSettings, progressSchema } from '../settings/admit.ts'
 
 /** Reports the progress of calls, and lets them outlive their requests. */
@@ -49,7 +49,7 @@ export const progress: Feature<ProgressSettings> = {
       },
       responseMiddleware: (method) => {
         if (method !== 'subscriptions/listen') return undefined
-        return (next) => (call) => listen(call, next, { engine, deps })
+        return (next) => (call) => listenToTasks(call, next, { engine, deps })
       },
       builtins: {
         methods: { ...taskMethods(parts), 'operation/resume': resume },
@@ -189,68 +189,4 @@ function unknownOperation(): GatewayError {
     reason: 'unknown',
     suggestion: 'Only the caller of an operation can resume it, and only until its outcome is forgotten.',
   })
-}
-
-/** The maximum number of tasks that one listener can name. */
-const MAX_LISTENED_TASKS = 1000
-
-/** Adds status notifications of tasks to a subscription: of the tasks it names, or of all tasks of the session (2025-11-25). */
-async function listen(
-  call: Call,
-  next: Handler,
-  { engine, deps }: Pick<Parts, 'engine' | 'deps'>,
-): Promise<Outcome> {
-  const isModern = call.client.era === 'modern'
-  const requested = isModern ? taskIdsIn(call) : []
-  if (isModern && requested.length === 0) return next(call)
-  const ids = new Map<string, string>()
-  for (const id of requested) {
-    const key = engine.ids.keyOf(call.principal, id)
-    const stored = key === undefined ? undefined : await engine.journal.operations.find(key)
-    if (key === undefined || !stored || !isTask(stored.record)) continue
-    if (await isVisible(stored.record, call, deps)) ids.set(key, id)
-  }
-  const stop = engine.journal.observe((key, record) => {
-    const id = isModern ? ids.get(key) : sessionTaskId(key, record, call, engine)
-    if (id !== undefined) call.emit(statusNote(id, record, call))
-  })
-  const emit = (note: Notification): void => {
-    if (note.method !== ACKNOWLEDGED || ids.size === 0) return call.emit(note)
-    call.emit({ ...note, params: withFilter(note.params, { taskIds: [...ids.values()] }) })
-  }
-  try {
-    const params = isModern ? withFilter(call.params, { taskIds: undefined }) : call.params
-    return await next({ ...call, params, emit })
-  } finally {
-    stop()
-  }
-}
-
-/** @throws CAPABILITY_REQUIRED, INVALID_INPUT */
-function taskIdsIn(call: Call): readonly string[] {
-  const requested = call.params.at('notifications')?.fields.taskIds
-  if (requested === undefined) return []
-  requireTasks(call.client)
-  if (
-    !Array.isArray(requested) ||
-    requested.length > MAX_LISTENED_TASKS ||
-    !requested.every((id) => typeof id === 'string')
-  ) {
-    throw new GatewayError('INVALID_INPUT', `taskIds must be a list of at most ${MAX_LISTENED_TASKS} ids.`, {
-      field: 'notifications.taskIds',
-    })
-  }
-  return requested
-}
-
-/** The id of a task, if the session created it. */
-function sessionTaskId(
-  key: string,
-  record: OperationRecord,
-  { principal, client }: Call,
-  engine: OperationEngine,
-): string | undefined {
-  const running = engine.running(key)
-  const isOwn = running?.call.principal.id === principal.id && running.call.client.session === client.session
-  return isOwn && record.taskTtl !== undefined ? running.operation?.id : undefined
 }

@@ -227,13 +227,3 @@ async function readable(
 function idIn({ params }: Call): string {
   return String(params.fields.taskId)
 }
-
-/** A status notification of a task, in the format of its listener's revision. */
-export function statusNote(id: string, record: OperationRecord, call: Call) {
-  const task = taskOf(id, record, undefined)
-  if (call.client.era === 'modern') {
-    const params = detailedTask(task, record, call).with({ resultType: undefined })
-    return { method: 'notifications/tasks', params }
-  }
-  return { method: 'notifications/tasks/status', params: legacyTask(task, record) }
-}

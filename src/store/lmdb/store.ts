@@ -16,6 +16,8 @@ import {
   type PortableStore,
   type TokenGrant,
 } from '../store.ts'
+import type { ChangeListener } from '../watches.ts'
+import { FolderChanges } from './changes.ts'
 import {
   LostStore,
   BLOBS,
@@ -98,6 +100,7 @@ export class LmdbStore implements PortableStore {
   #sweeping: NodeJS.Timeout | undefined
   #sweptTo: string | undefined
   #isClosed = false
+  readonly #changes = new FolderChanges(() => this.#parts?.database)
 
   constructor(directory: string, log: Log, options: LmdbSettings = {}) {
     const { clock = Date.now, limit = MAX_STORE_BYTES, rest = SWEEP_REST_MS, sentinels } = options
@@ -167,6 +170,10 @@ export class LmdbStore implements PortableStore {
     return found
   }
 
+  watch(key: string, listener: ChangeListener): () => void {
+    return this.#changes.watch(key, listener)
+  }
+
   takeTokens(buckets: readonly RateLimitWindow[]): TokenGrant {
     return this.#local.takeTokens(buckets)
   }
@@ -195,6 +202,7 @@ export class LmdbStore implements PortableStore {
     this.#isClosed = true
     clearTimeout(this.#sweeping)
     clearInterval(this.#watching)
+    this.#changes.close()
     const parts = await this.#opening
     this.#parts = undefined
     if (!parts) return

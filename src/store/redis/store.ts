@@ -19,6 +19,8 @@ import {
   collectionOf,
   SLICES,
 } from '../store.ts'
+import { type ChangeListener, isWatchable } from '../watches.ts'
+import { RedisChanges } from './changes.ts'
 
 // The identity of the store in a Redis. A Redis that was emptied, restarted without its data or replaced looks like a new
 // one, and completed calls would run again. So the first durable write stores an id in Redis, each later command reads it
@@ -137,6 +139,7 @@ export class RedisStore implements PortableStore {
   readonly #address: string
   readonly #local = new MemoryStore()
   readonly #client: Promise<RedisClientType>
+  readonly #changes: RedisChanges
   #ready: RedisClientType | undefined
   #problem: string | undefined = 'not connected yet'
   /** Redis responds but refuses writes: it is full, or a read-only replica. */
@@ -158,6 +161,7 @@ export class RedisStore implements PortableStore {
     this.#generation = new RedisGeneration(new Sentinel(sentinels, this.#address))
     this.#client = this.#connect(url)
     this.#client.catch((error: unknown) => this.#fail(error))
+    this.#changes = new RedisChanges(this.#client, pathname.slice(1) || '0')
   }
 
   get unavailableReason(): string | undefined {
@@ -189,27 +193,31 @@ export class RedisStore implements PortableStore {
 
   async put(key: string, value: string, ttl: number): Promise<void> {
     await this.#noteCritical(key, ttl)
-    await this.#run(putScript, keysOf(key), [key, value, roundTtl(ttl)])
+    await this.#write(putScript, key, [value, roundTtl(ttl)])
   }
 
   async setIfAbsent(key: string, value: string, ttl: number): Promise<string | undefined> {
     if (this.#hazard !== undefined && isCriticalKey(key)) throw refused(new Error(this.#hazard))
     await this.#noteCritical(key, ttl)
-    const found = await this.#run(setIfAbsentScript, keysOf(key), [key, value, roundTtl(ttl)])
+    const found = await this.#write(setIfAbsentScript, key, [value, roundTtl(ttl)])
     return typeof found === 'string' ? found : undefined
   }
 
   async compareAndSwap(key: string, before: string, value: string, ttl: number): Promise<boolean> {
     await this.#noteCritical(key, ttl)
-    return (await this.#run(compareAndSwapScript, keysOf(key), [key, value, roundTtl(ttl), before])) === 1
+    return (await this.#write(compareAndSwapScript, key, [value, roundTtl(ttl), before])) === 1
   }
 
   async compareAndDelete(key: string, before: string): Promise<boolean> {
-    return (await this.#run(removeScript, keysOf(key), [key, before])) === 1
+    return (await this.#write(removeScript, key, [before])) === 1
   }
 
   async delete(key: string): Promise<boolean> {
-    return (await this.#run(removeScript, keysOf(key), [key])) === 1
+    return (await this.#write(removeScript, key, [])) === 1
+  }
+
+  watch(key: string, listener: ChangeListener): () => void {
+    return this.#changes.watch(key, listener)
   }
 
   async scan(collection: string): Promise<ReadonlyMap<string, string>> {
@@ -266,6 +274,7 @@ export class RedisStore implements PortableStore {
   async close(): Promise<void> {
     this.#isClosed = true
     clearTimeout(this.#watching)
+    await this.#changes.close()
     const client = await this.#client.catch(() => undefined)
     this.#ready = undefined
     // A client that never connected has nothing to close.
@@ -317,6 +326,12 @@ export class RedisStore implements PortableStore {
   #usableClient(): RedisClientType | undefined {
     const client = this.#ready
     return client?.isReady === true && performance.now() >= this.#pausedUntil ? client : undefined
+  }
+
+  /** Runs a script that changes a value, and announces that where it can be watched. */
+  #write(script: Script, key: string, values: string[]): Promise<unknown> {
+    const channel = isWatchable(key) ? this.#changes.channelOf(key) : ''
+    return this.#run(script, keysOf(key), [key, channel, ...values])
   }
 
   #run(script: Script, keys: string[], values: string[]): Promise<unknown> {
@@ -515,8 +530,13 @@ local function now()
   local clock = redis.call('TIME')
   return clock[1] * 1000 + math.floor(clock[2] / 1000)
 end
+-- A user without permission to publish can still write.
+local function announce()
+  if ARGV[2] ~= '' then redis.pcall('PUBLISH', ARGV[2], '') end
+end
 local function set(value, ttl, member)
   redis.call('SET', KEYS[1], value, 'PX', ttl)
+  announce()
   if not KEYS[2] then return end
   local at = now()
   redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', string.format('%.0f', at))
@@ -525,13 +545,15 @@ local function set(value, ttl, member)
 end
 local function remove(member)
   if KEYS[2] then redis.call('ZREM', KEYS[2], member) end
-  return redis.call('DEL', KEYS[1])
+  local removed = redis.call('DEL', KEYS[1])
+  if removed == 1 then announce() end
+  return removed
 end
 `
 
-/** Arguments: key, value, TTL. */
+/** Arguments: key, channel or nothing, value, TTL. */
 const putScript = script(`${sharedFunctions}
-set(ARGV[2], ARGV[3], ARGV[1])
+set(ARGV[3], ARGV[4], ARGV[1])
 return 1
 `)
 
@@ -539,20 +561,20 @@ return 1
 const setIfAbsentScript = script(`${sharedFunctions}
 local found = redis.call('GET', KEYS[1])
 if found then return found end
-set(ARGV[2], ARGV[3], ARGV[1])
+set(ARGV[3], ARGV[4], ARGV[1])
 return false
 `)
 
 /** Arguments as for `putScript`, and the expected value. */
 const compareAndSwapScript = script(`${sharedFunctions}
-if redis.call('GET', KEYS[1]) ~= ARGV[4] then return 0 end
-set(ARGV[2], ARGV[3], ARGV[1])
+if redis.call('GET', KEYS[1]) ~= ARGV[5] then return 0 end
+set(ARGV[3], ARGV[4], ARGV[1])
 return 1
 `)
 
-/** Arguments: the key, and optionally the expected value. */
+/** Arguments: key, channel or nothing, and optionally the expected value. */
 const removeScript = script(`${sharedFunctions}
-if ARGV[2] and redis.call('GET', KEYS[1]) ~= ARGV[2] then return 0 end
+if ARGV[3] and redis.call('GET', KEYS[1]) ~= ARGV[3] then return 0 end
 return remove(ARGV[1])
 `)
 

@@ -72,6 +72,26 @@ describe('the store in Redis', needsRedis, () => {
     expect(await store.get('session:x')).toBe('y')
   })
 
+  it('learns of changes that it missed while Redis was down, and of those of a user who may not publish', async () => {
+    const key = 'operation:watched/1'
+    let calls = 0
+    const end = store.watch(key, () => void calls++)
+    await until(() => calls === 1, 'the beginning')
+    await redis.stop()
+    await redis.start()
+    await until(() => calls > 1, 'the connection to be back')
+    await redis.tell('ACL SETUSER limited on >secret ~* +@all resetchannels')
+    const limited = new RedisStore(new Secret(redis.url.replace('//', '//limited:secret@')), silentLog)
+    await limited.opened()
+    let seen = 0
+    limited.watch(key, () => void seen++)
+    await limited.put(key, 'written', 60_000)
+    expect(await store.get(key)).toBe('written')
+    await until(() => seen > 2, 'the user who may not subscribe to read again')
+    await limited.close()
+    end()
+  })
+
   it('waits a bounded time for a Redis that hangs, and then not at all', async () => {
     const bucket = { key: 'rate:{hangs}', limit: 10, window: 3_600_000 }
     redis.freeze()

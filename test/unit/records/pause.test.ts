@@ -138,6 +138,7 @@ function front(store: Store): Store & { reads: 'answered' | 'refused' | 'unanswe
     scan: (...given) => store.scan(...given),
     takeTokens: (...given) => store.takeTokens(...given),
     peekTokens: (...given) => store.peekTokens(...given),
+    watch: (...given) => store.watch(...given),
     blobs: store.blobs,
     close: () => store.close(),
   }

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { Redactor } from '../../../../src/core/text/redactor.ts'
 import {
   endOfLogs,
@@ -54,6 +54,32 @@ function servers() {
     new Follower(catalog, toolCall(), requested, positions)
   return { add, follow, rights, now: () => endOfLogs(requests, catalog) }
 }
+
+describe('the log of a server', () => {
+  it('wakes those who wait when another process adds an event, before they would read it anyway', async () => {
+    vi.useFakeTimers()
+    onTestFinished(() => void vi.useRealTimers())
+    const store = new MemoryStore()
+    const settings = { ttl: 60_000, isShared: false, redactor: new Redactor() }
+    const [own, other] = [new ServerEvents(store, 'one', settings), new ServerEvents(store, 'one', settings)]
+    const start = await own.now()
+    const { signal } = new AbortController()
+    let isWoken = false
+    // A watch that begins wakes them once.
+    const first = own.changed(signal)
+    await vi.advanceTimersByTimeAsync(50)
+    await first
+    void own.changed(signal).then(() => {
+      isWoken = true
+    })
+    await vi.advanceTimersByTimeAsync(50)
+    expect(isWoken).toBe(false)
+    await other.append([{ id: 'a', name: 'noted', at: 1, data: {} }])
+    await vi.advanceTimersByTimeAsync(50)
+    expect(isWoken).toBe(true)
+    expect((await own.read(start)).entries).toHaveLength(1)
+  })
+})
 
 function idsOf(follower: Follower): readonly string[] {
   return Array.from({ length: follower.size }, () => follower.take()?.event.id ?? '')

@@ -5,6 +5,7 @@ import { Payload } from '../../../../src/core/payload.ts'
 import { PROGRESS_KEY } from '../../../../src/features/progress/notes.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import { fakeClock } from '../../../support/fake-clock.ts'
+import { silentLog } from '../../../support/silent-log.ts'
 import { toolCall } from '../../../support/tool-call.ts'
 import {
   alice,
@@ -159,7 +160,10 @@ describe('a call that takes over a second', () => {
     const store = new MemoryStore()
     const swap = store.compareAndSwap.bind(store)
     const { server, end } = pendingServer()
-    const { make, records } = process({ server, store })
+    const lines: unknown[] = []
+    const line = (event: string, fields?: object): void => void lines.push({ event, ...fields })
+    const log = { ...silentLog, warn: line, info: line }
+    const { make, records } = process({ server, store, deps: { log } })
     const outcome = watched(make({ client: older }))
     await pass(2000)
     store.compareAndSwap = () => Promise.reject(new Error('away'))
@@ -173,6 +177,11 @@ describe('a call that takes over a second', () => {
     store.compareAndSwap = swap
     await pass(500)
     expect((await records())[0]?.state).toBe('completed')
+    // One line for all attempts, and one with their number.
+    expect(lines).toEqual([
+      { event: 'operation.unrecorded', error: expect.any(String) },
+      { event: 'operation.recorded', failures: 23 },
+    ])
   })
 })
 

@@ -1058,6 +1058,21 @@ describe('listening to tasks', () => {
     await outcome
   })
 
+  it('notifies of the end of a task of another process, once, and of nothing before that', async () => {
+    const task = await modernTask()
+    const other = process({ server: async () => result('none'), store: task.store, me: 'b' })
+    const { notes, stop, outcome } = listening(other, [task.id])
+    await pass(1000)
+    expect(notes).toHaveLength(1)
+    task.end(result('done'))
+    await pass(1000)
+    expect(notes.slice(1).map(({ params }) => params?.fields)).toMatchObject([
+      { taskId: task.id, status: 'completed', result: { content: [{ text: 'done' }] } },
+    ])
+    stop()
+    await outcome
+  })
+
   it('leaves out what its caller may not read: other sessions, and tools it may not call any more', async () => {
     const own = { ...taking, session: 's1' }
     const task = await modernTask({}, { client: own, principal: anonymous })
