@@ -85,8 +85,9 @@ export interface ServerNeeds {
   readonly findings: readonly string[]
 }
 
-/** How many things of each kind need the page user; kinds without any are left out. */
-export function needsKinds({ approvals = [], transactions = [], doubts = [], servers }: Needs): NeedsKinds {
+/** How many things of each kind need the page user; undefined if none is known of, and not everything could be read. */
+export function needsKinds(needs: Needs): NeedsKinds | undefined {
+  const { approvals = [], transactions = [], doubts = [], servers } = needs
   const kinds = {
     approval: approvals,
     'unavailable server': servers.filter(({ problem }) => problem !== undefined),
@@ -95,15 +96,19 @@ export function needsKinds({ approvals = [], transactions = [], doubts = [], ser
     transaction: transactions,
     'doubtful outcome': doubts.filter(({ action }) => action !== undefined),
   }
-  return Object.entries(kinds).flatMap(([kind, { length }]) => (length > 0 ? [[kind, length]] : []))
+  const found = Object.entries(kinds).flatMap(([kind, { length }]) =>
+    length > 0 ? [[kind, length] as const] : [],
+  )
+  const isComplete = needs.approvals && needs.transactions && needs.doubts
+  return found.length > 0 || isComplete ? found : undefined
 }
 
 /** The kinds of things that need somebody, and how many there are of each. */
 export type NeedsKinds = readonly (readonly [kind: string, count: number])[]
 
-/** How many things that is. */
-export function needsCount(kinds: NeedsKinds): number {
-  return kinds.reduce((sum, [, count]) => sum + count, 0)
+/** How many things that is; undefined if that is not known. */
+export function needsCount(kinds: NeedsKinds | undefined): number | undefined {
+  return kinds?.reduce((sum, [, count]) => sum + count, 0)
 }
 
 /** A text that differs once something else needs somebody. */
@@ -238,11 +243,17 @@ function content(needs: Needs, request: ConsoleRequest, problem: Problem | undef
   const isEmpty = sections.every((each) => each === undefined)
   return html`<h1>Needs you</h1>
 <div id="needs" data-live="needs">
-<p class="lead">${count === 0 ? 'Nothing needs you now.' : `${countText(count, 'thing')} ${count === 1 ? 'waits' : 'wait'} for you.`}</p>
+<p class="lead">${leadText(count)}</p>
 ${isEmpty && html`<div class="calm"><p>${checkMark} All is well.</p><p class="about">Calls that wait for approval, transactions that could not be undone, outcomes in doubt, sign-ins, and servers that are away appear here.</p></div>`}
 ${sections}
 ${isViewer && knowledge(servers, request)}
 </div>`
+}
+
+function leadText(count: number | undefined): string {
+  if (count === undefined) return 'It is not known what needs you.'
+  if (count === 0) return 'Nothing needs you now.'
+  return `${countText(count, 'thing')} ${count === 1 ? 'waits' : 'wait'} for you.`
 }
 
 const checkMark = html`<svg aria-hidden="true" viewBox="0 0 24 24"><path d="M20 6 9 17l-5-5"/></svg>`

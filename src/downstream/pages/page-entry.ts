@@ -14,6 +14,7 @@ import { duplicateKey, parseJson } from '../../core/json/read.ts'
 import type { Log } from '../../core/log.ts'
 import type { Principal } from '../../core/principal.ts'
 import type { Settings } from '../../core/settings.ts'
+import { ifAnswered } from '../../core/time/waiting.ts'
 import { cookieText, isFromHere } from '../../core/web.ts'
 import type { Store } from '../../store/store.ts'
 import type { Bodies } from '../http/body.ts'
@@ -369,29 +370,49 @@ function parse(text: string): FormFields {
 const STORE_KEY = 'key:forms'
 const KEY_TTL_MS = 365 * 24 * 60 * 60_000
 
+/** How long a page that is only read waits for the key, in milliseconds. */
+const KEY_TIMEOUT_MS = 1500
+
 /** Distinguishes forms of this gateway from cross-site requests. */
 interface FormGuard {
-  /** The token of a form for a purpose, such as the id of an approval, and a page user. */
+  /**
+   * The token of a form for a purpose, such as the id of an approval, and a page user. While the store does not respond it is made
+   * with the key that was read last; it is empty if none was, and then the form is refused.
+   */
   token(purpose: string, user: PageUser): Promise<string>
+  /** @throws SERVER_UNAVAILABLE while the store does not respond */
   matches(token: string, purpose: string, user: PageUser): Promise<boolean>
 }
 
 /** Creates a guard with a key in the store, because one gateway may receive a form that another one rendered. */
 function createFormGuard(store: () => Store): FormGuard {
-  const token: FormGuard['token'] = async (purpose, { by, via }) => {
-    const key = Buffer.from(await sharedKey(store()), 'base64')
-    return createHmac('sha256', key)
-      .update(JSON.stringify([purpose, by, via]))
-      .digest('base64url')
+  let known: string | undefined
+  const key = async (): Promise<string> => {
+    known = await sharedKey(store())
+    return known
   }
   return {
-    token,
+    token: async (purpose, user) => {
+      const found = (await ifAnswered(key(), KEY_TIMEOUT_MS)) ?? known
+      return found === undefined ? '' : tokenOf(found, purpose, user)
+    },
     matches: async (actual, purpose, user) => {
-      const expected = Buffer.from(await token(purpose, user))
+      const secret = await key().catch((cause: unknown) => {
+        throw new GatewayError('SERVER_UNAVAILABLE', UNCHECKED, { cause })
+      })
+      const expected = Buffer.from(tokenOf(secret, purpose, user))
       const found = Buffer.from(actual)
       return found.length === expected.length && timingSafeEqual(found, expected)
     },
   }
+}
+
+const UNCHECKED = 'Nothing was done: the store of the gateway does not respond. Try again once it does.'
+
+function tokenOf(key: string, purpose: string, { by, via }: PageUser): string {
+  return createHmac('sha256', Buffer.from(key, 'base64'))
+    .update(JSON.stringify([purpose, by, via]))
+    .digest('base64url')
 }
 
 async function sharedKey(store: Store): Promise<string> {

@@ -5,7 +5,7 @@ import type { ContractHistory, KeptChange } from '../../core/contract.ts'
 import { type Risk, riskWords } from '../../core/descriptor.ts'
 import { GatewayError } from '../../core/error.ts'
 import { countText } from '../../core/text/words.ts'
-import { isoTime } from '../../core/time/waiting.ts'
+import { ifAnswered, isoTime } from '../../core/time/waiting.ts'
 import type { ConsoleAnswer, ConsolePage, ConsoleRequest } from './console.ts'
 import { agoHtml, displayWord, html, type Html, linesHtml, spanText, timeHtml } from './html.ts'
 import { type FormFields, textField } from './page-entry.ts'
@@ -226,6 +226,9 @@ function summaryFacts(server: ServerSummary, now: number): readonly Html[] {
   return facts.filter((fact) => fact !== false)
 }
 
+/** How long the store has to say how many calls there were, in milliseconds. */
+const PLOTS_TIMEOUT_MS = 1500
+
 async function answered(
   source: ServersSource,
   request: ConsoleRequest,
@@ -235,7 +238,8 @@ async function answered(
   const rates = source.rates()
   const [details, plots] = await Promise.all([
     source.details(name, request.user),
-    rates && serverPlots(rates, name, request.now),
+    // They are left out while the store does not respond.
+    rates && ifAnswered(serverPlots(rates, name, request.now), PLOTS_TIMEOUT_MS),
   ])
   return {
     title: name,

@@ -4,7 +4,7 @@ import type { CallLog, FoundCalls } from '../../records/call-log.ts'
 import { readQuery } from '../../records/call-query.ts'
 import type { Pause, PauseState } from '../../records/pause.ts'
 import { type CallRates, type CallSums, MINUTE_MS, seriesOf } from '../../records/call-rates.ts'
-import { GatewayError } from '../../core/error.ts'
+import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { countText } from '../../core/text/words.ts'
 import type { ConsoleAnswer, ConsolePage, ConsoleRequest } from './console.ts'
 import { textField } from './page-entry.ts'
@@ -87,14 +87,20 @@ export function timelinePage(options: TimelineOptions): ConsolePage {
   }
 }
 
+/** What is read of the log of calls. */
+interface Logged {
+  readonly found: FoundCalls
+  readonly series: readonly CallSums[]
+}
+
 interface Timeline {
   readonly overview: Overview
   readonly query: string
   /** What is wrong with the query. */
   readonly problem?: string
   readonly range: Range
-  readonly series: readonly CallSums[]
-  readonly found: FoundCalls
+  /** Undefined while the store does not respond. */
+  readonly logged: Logged | undefined
   /** Whether it begins with older calls than the newest. */
   readonly isLater: boolean
 }
@@ -112,24 +118,26 @@ async function answer(
   const range: Range = Object.hasOwn(ranges, chosen) ? (chosen as Range) : '1h'
   const read = readQuery(query, now)
   const isWrong = 'problem' in read
-  const [found, series, state] = await Promise.all([
+  const reading = Promise.all([
     isWrong ? none : log.search(read, PAGE_CALLS, before),
     seriesFor(rates(), range, now),
-    overview(user),
-  ])
+  ]).then(([found, series]): Logged => ({ found, series }), silenceOfStore)
+  const [logged, state] = await Promise.all([reading, overview(user)])
+  const isSilent = logged instanceof GatewayError
   const timeline: Timeline = {
     overview: state,
     query,
     ...(isWrong && { problem: read.problem }),
     range,
-    series,
-    found,
+    logged: isSilent ? undefined : logged,
     isLater: before !== undefined,
   }
   return {
     content: () => timelineHtml(timeline, request),
     json: () => {
       if (isWrong) throw new GatewayError('INVALID_INPUT', read.problem, { field: 'q' })
+      if (isSilent) throw logged
+      const { found } = logged
       return {
         calls: found.calls.map(({ call }) => call),
         ...(found.next !== undefined && { next: found.next }),
@@ -140,6 +148,13 @@ async function answer(
 }
 
 const none: FoundCalls = { calls: [] }
+
+/** The error of a store that does not respond. @throws any other error */
+function silenceOfStore(error: unknown): GatewayError {
+  const known = asGatewayError(error)
+  if (known.code === 'SERVER_UNAVAILABLE') return known
+  throw known
+}
 
 /** The sums of the parts of a range that ends now; `server` counts the calls of one server. */
 async function seriesFor(
@@ -163,9 +178,10 @@ const offAnswer: ConsoleAnswer = {
 
 function timelineHtml(timeline: Timeline, request: ConsoleRequest): Html {
   const { root, now } = request
-  const { query, problem, found, isLater } = timeline
+  const { query, problem, logged, isLater } = timeline
+  const next = logged?.found.next
   return html`<h1>Timeline</h1>
-    ${!isLater && html`${overviewHtml(timeline, request)}${plotsHtml(timeline, root)}`}
+    ${!isLater && html`${overviewHtml(timeline, request)}${logged && plotsHtml(timeline, logged.series, root)}`}
     <form class="search" role="search" method="get" action="${root}console">
       <label for="q">Find calls</label>
       <input id="q" name="q" type="search" maxlength="500" autocomplete="off" autocapitalize="none" spellcheck="false" value="${query}" aria-describedby="q-help"${problem !== undefined && html` aria-invalid="true"`} />
@@ -178,29 +194,29 @@ function timelineHtml(timeline: Timeline, request: ConsoleRequest): Html {
       ${(['status:failed', 'status:denied', 'kind:write', 'duration>1s'] as const).map((each) => html`<a href="${root}console?q=${encodeURIComponent(each)}">${each}</a> `)}
       ${query !== '' && html`<a href="${root}console">Show all</a>`}
     </p>
-    ${callsHtml(timeline, root, now)}
+    ${logged ? callsHtml(timeline, logged.found, { root, now }) : html`<p class="notice">Calls cannot be shown now: the store does not respond.</p>`}
     ${
-      found.next !== undefined &&
-      html`<p><a class="button" rel="next" href="${root}console?${new URLSearchParams({ q: query, before: found.next }).toString()}">Older calls</a></p>`
+      next !== undefined &&
+      html`<p><a class="button" rel="next" href="${root}console?${new URLSearchParams({ q: query, before: next }).toString()}">Older calls</a></p>`
     }`
 }
 
 /** What happened last, what needs the reader, which server is not well, and how to stop it. */
-function overviewHtml({ overview, found, query }: Timeline, request: ConsoleRequest): Html {
+function overviewHtml({ overview, logged, query }: Timeline, request: ConsoleRequest): Html {
   const { root, now } = request
   const { needs, servers, pause } = overview
   const ill = servers.filter(({ state }) => state !== 'ready')
-  const count = needsCount(needs ?? [])
+  const count = needsCount(needs)
   const waiting =
-    needs === undefined
+    count === undefined
       ? html`It is not known: the store does not respond.`
       : count === 0
         ? html`Nothing waits for you.`
         : html`<a href="${root}console/needs"><strong>${count}</strong> ${count === 1 ? 'thing waits' : 'things wait'} for you</a>`
   return html`<div class="cards" id="overview" data-live="overview needs">
-      ${query === '' && lastHtml(found, root, now)}
-      <section class="card${count > 0 && ' asks'}" aria-labelledby="card-needs"><h2 id="card-needs">Needs you</h2><p>${waiting}</p>
-        ${count > 0 && html`<ul>${needs?.map(([kind, length]) => html`<li>${countText(length, kind)}</li>`)}</ul>`}</section>
+      ${query === '' && logged && lastHtml(logged.found, root, now)}
+      <section class="card${needs !== undefined && needs.length > 0 && ' asks'}" aria-labelledby="card-needs"><h2 id="card-needs">Needs you</h2><p>${waiting}</p>
+        ${needs !== undefined && needs.length > 0 && html`<ul>${needs.map(([kind, length]) => html`<li>${countText(length, kind)}</li>`)}</ul>`}</section>
       <section class="card${ill.length > 0 && ' ill'}" aria-labelledby="card-servers"><h2 id="card-servers">Servers</h2>
         <p><a href="${root}console/servers">${servers.length - ill.length} of ${servers.length} ready</a></p>
         ${ill.length > 0 && html`<ul>${ill.map((server) => serverHtml(server, root))}</ul>`}</section>
@@ -238,7 +254,7 @@ function serverHtml({ name, state, problem }: ServerState, root: string): Html {
   return html`<li><a href="${root}console/servers/${encodeURIComponent(name)}">${displayWord(name)}</a> <span class="state ${state}">${state}</span>${problem !== undefined && html`<span class="about">${problem}</span>`}</li>`
 }
 
-function plotsHtml({ range, series, query }: Timeline, root: string): Html {
+function plotsHtml({ range, query }: Timeline, series: readonly CallSums[], root: string): Html {
   const links = Object.entries(ranges).map(([name, { label }]) => {
     const url = `${root}console?${new URLSearchParams({ q: query, range: name }).toString()}`
     return html`<li><a href="${url}"${name === range && html` aria-current="true"`}>${label}</a></li>`
@@ -268,7 +284,11 @@ function figuresHtml(series: readonly CallSums[], range: Range): Html {
 }
 
 /** Only the newest calls follow what happens: an older page stays as it is. */
-function callsHtml({ found, query, isLater }: Timeline, root: string, now: number): Html {
+function callsHtml(
+  { query, isLater }: Timeline,
+  found: FoundCalls,
+  { root, now }: Pick<ConsoleRequest, 'root' | 'now'>,
+): Html {
   const title = isLater ? 'Older calls' : query === '' ? 'Calls' : 'Calls found'
   const rows = found.calls.map(({ call }) => rowHtml(call, root, now))
   const list =

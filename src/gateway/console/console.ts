@@ -27,8 +27,8 @@ export interface Console {
   needs(user: PageUser): Promise<number | undefined>
 }
 
-/** How long a page waits for the number of things that need its reader, in milliseconds. */
-const COUNT_TIMEOUT_MS = 1500
+/** How long a page waits for the number of things that need its reader, in milliseconds: longer than each of them is waited for. */
+const COUNT_TIMEOUT_MS = 2000
 
 /** Creates the console of a gateway. */
 export function createConsole(parts: ConsoleParts): Console {
@@ -57,9 +57,6 @@ export function createConsole(parts: ConsoleParts): Console {
         needsVersion({ ...(await needs.common()), approvals: await parts.pendingApprovals() }),
       servers: () => serversVersion(servers.list()),
     },
-    needs: async (user) => {
-      const found = await kinds(user)
-      return found && needsCount(found)
-    },
+    needs: async (user) => needsCount(await kinds(user)),
   }
 }

@@ -35,6 +35,8 @@ interface Console {
   readonly code: string
   readonly steps: readonly OrderStep[]
   readonly stopped: readonly string[]
+  /** From then on the store does not respond. */
+  loseStore(): void
   get(path: string, headers?: Record<string, string>): Promise<Response>
   post(path: string, fields: Record<string, string>, headers?: Record<string, string>): Promise<Response>
 }
@@ -66,7 +68,7 @@ function entryOf(auth: object | undefined, pages: readonly ConsolePage[] = []) {
     log: silentLog,
     now: Date.now,
   })
-  return { entry, operator }
+  return { entry, operator, store }
 }
 
 /** A console with one page of machines, which an operator can stop. */
@@ -101,7 +103,7 @@ function consoleWith(auth: object | undefined): Console {
       },
     },
   }
-  const { entry, operator } = entryOf(auth, [page])
+  const { entry, operator, store } = entryOf(auth, [page])
   addConsolePages(app, entry, {
     pages: [page],
     live: { topics: {}, closing: new AbortController().signal },
@@ -124,6 +126,9 @@ function consoleWith(auth: object | undefined): Console {
     code: operator.code,
     steps,
     stopped,
+    loseStore: () => {
+      store.get = () => Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'The store cannot be reached.'))
+    },
     get: (path, headers = {}) => request(path, {}, { accept: 'text/html', ...headers }),
     post: (path, fields, headers = {}) => {
       const isJson = headers['content-type'] === 'application/json'
@@ -239,6 +244,21 @@ describe('the actions of the console', () => {
     const token = whose === undefined ? '' : await tokenOn(await get(machine, as(`Basic ${whose}`)))
     const refused = await post(machine, { action: 'stop', token }, { ...as('Basic otto'), ...headers })
     expect(refused.status).toBe(403)
+    expect([stopped, steps]).toEqual([[], []])
+  })
+
+  it('a page is shown while the store does not respond, and its forms do nothing until it does', async () => {
+    const fresh = consoleWith(protectedBy)
+    fresh.loseStore()
+    expect((await fresh.get(machine, as('Basic otto'))).status).toBe(200)
+    const { get, post, stopped, steps, loseStore } = consoleWith(protectedBy)
+    const before = await tokenOn(await get(machine, as('Basic otto')))
+    loseStore()
+    const token = await tokenOn(await get(machine, as('Basic otto')))
+    expect(token).toBe(before)
+    const refused = await post(machine, { action: 'stop', token }, as('Basic otto'))
+    expect(refused.status).toBe(503)
+    expect(await refused.text()).toContain('Nothing was done: the store of the gateway does not respond.')
     expect([stopped, steps]).toEqual([[], []])
   })
 
