@@ -566,7 +566,6 @@ export class Gateway {
     const console = createConsole({
       runtime: () => this.#runtime,
       store,
-      observing: this.#observing,
       pendingApprovals: () => this.#pendingApprovals(),
       inputSchema: (upstream, tool) => this.#inputSchema(upstream, tool),
       handle: this.handle,
@@ -588,8 +587,7 @@ export class Gateway {
     this.#entry = entry
     app.notFound((context) => entry.notFound(context))
     addConfirmPages(app, entry, {
-      store,
-      onDecided: this.#observing.decided,
+      ...this.#owner,
       inputSchema: (upstream, tool) => this.#inputSchema(upstream, tool),
       now: world.now,
     })

@@ -8,11 +8,12 @@ import type { LoggedCall } from '../core/logged-call.ts'
 import type { Settings } from '../core/settings.ts'
 import { ifAnswered } from '../core/time/waiting.ts'
 import { world } from '../core/world.ts'
+import type { Deciding } from '../downstream/pages/approvals.ts'
 import type { Gate } from '../downstream/pages/call-story.ts'
 import type { ServersSource } from '../downstream/pages/servers-page.ts'
 import type { Rewinding } from '../features/offers.ts'
 import type { Observing } from '../observability/observing.ts'
-import { type Approval, Approvals, type Decision, stepOf } from '../records/approvals.ts'
+import { Approvals, stepOf } from '../records/approvals.ts'
 import type { CallLog } from '../records/call-log.ts'
 import type { CallRates } from '../records/call-rates.ts'
 import { Pause, type PauseState } from '../records/pause.ts'
@@ -24,11 +25,7 @@ import type { Inspected } from './inspect.ts'
 const LIST_TIMEOUT_MS = 1000
 
 /** What an owner sees and does. Whether somebody may do it is for those who offer it. */
-export interface Owner {
-  /** The approvals of the present store. */
-  approvals(): Approvals
-  /** Decides on a call that waits, and has it audited. @throws what `Approvals.decide` throws */
-  decide(id: string, decision: Omit<Decision, 'at'>): Promise<Approval>
+export interface Owner extends Deciding {
   /** The log of calls, and how many there were; undefined where calls are not logged. */
   calls(): CallLog | undefined
   rates(): CallRates | undefined
@@ -69,12 +66,7 @@ export function createOwner(options: OwnerOptions): Owner {
   const { gateway, journal, servers, observing, store, paused } = options
   const approvals = (): Approvals => new Approvals(store(), world.now)
   return {
-    approvals,
-    decide: async (id, decision) => {
-      const decided = await approvals().decide(id, decision)
-      observing.decided(stepOf(decided, decision))
-      return decided
-    },
+    ...deciding(approvals, observing.decided),
     calls: () => journal.calls,
     rates: () => journal.rates,
     gates: (call) => gatesFor(call, gateway),
@@ -83,6 +75,18 @@ export function createOwner(options: OwnerOptions): Owner {
     pause: () => new Pause(store(), observing.ordered),
     paused,
     rewinding: () => gateway.rewinding,
+  }
+}
+
+/** Decides on calls that wait, and has each decision audited. */
+export function deciding(approvals: () => Approvals, onDecided: Observing['decided']): Deciding {
+  return {
+    approvals,
+    decide: async (id, decision) => {
+      const decided = await approvals().decide(id, decision)
+      onDecided(stepOf(decided, decision))
+      return decided
+    },
   }
 }
 

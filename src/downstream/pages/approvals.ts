@@ -2,20 +2,17 @@
 import type { HttpBindings } from '@hono/node-server'
 import type { Hono } from 'hono'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
-import type { ApprovalStep } from '../../core/audit-step.ts'
 import { asObject } from '../../core/json/json.ts'
 import { setOwn } from '../../core/json/read.ts'
 import {
   mayDecide,
   type Approval,
   isMistyped,
-  stepOf,
-  Approvals,
+  type Approvals,
   type Decision,
   approvalView,
 } from '../../records/approvals.ts'
 import { editableText, editProblems, type Edits, isEdit, readEdit } from '../../records/edits.ts'
-import type { Store } from '../../store/store.ts'
 import {
   ARGUMENT_PREFIX,
   approvalPage,
@@ -35,11 +32,15 @@ import {
 } from './page-entry.ts'
 import { type PageUser, requireRole } from './page-users.ts'
 
+/** The approvals of the present store, and the only way in which a gateway decides on them. */
+export interface Deciding {
+  approvals(): Approvals
+  /** Decides on a call that waits, and has it audited. @throws what `Approvals.decide` throws */
+  decide(id: string, decision: Omit<Decision, 'at'>): Promise<Approval>
+}
+
 /** What the approval pages need from the gateway. */
-export interface ConfirmOptions {
-  store(): Store
-  /** Called after every decision. */
-  onDecided(step: ApprovalStep): void
+export interface ConfirmOptions extends Deciding {
   /** The input schema of a tool; undefined if it is not known. */
   inputSchema(upstream: string, tool: string): Promise<unknown>
   /** In milliseconds since 1970. */
@@ -104,18 +105,17 @@ class ApprovalPages {
     app.post('/confirm/:id', post)
   }
 
-  readonly #approvals = (): Approvals => new Approvals(this.#options.store(), this.#options.now)
-
   async #find(context: PageContext, pageUser: PageUser): Promise<Approval> {
     const id = context.req.param('id') ?? ''
-    const approval = await this.#approvals().find(id)
-    if (!approval) throw (await this.#approvals().isExpired(id)) ? expired() : unknown()
+    const approvals = this.#options.approvals()
+    const approval = await approvals.find(id)
+    if (!approval) throw (await approvals.isExpired(id)) ? expired() : unknown()
     if (mayDecide(approval, pageUser)) return approval
     throw new GatewayError('PERMISSION_DENIED', whoMayDecide(approval, pageUser))
   }
 
   async #decidableBy(pageUser: PageUser): Promise<readonly Approval[]> {
-    return (await this.#approvals().pending()).filter((each) => mayDecide(each, pageUser))
+    return (await this.#options.approvals().pending()).filter((each) => mayDecide(each, pageUser))
   }
 
   /** The id of the approval that the page offers next: a later one, or else the first of the others. */
@@ -151,14 +151,8 @@ class ApprovalPages {
     const form = formOf(fields)
     const approval = await this.#find(context, pageUser)
     await this.#entry.mustBeIntended(context, approval.id, { user: pageUser, fields })
-    const { onDecided, inputSchema } = this.#options
-    const result = await decide(approval, {
-      pageUser,
-      form,
-      approvals: this.#approvals,
-      onDecided,
-      inputSchema,
-    })
+    const { decide, inputSchema } = this.#options
+    const result = await carryOut(approval, { pageUser, form, decide, inputSchema })
     return this.#answerApproval(context, pageUser, result)
   }
 }
@@ -177,8 +171,7 @@ function expired(): GatewayError {
 interface DecisionContext {
   readonly pageUser: PageUser
   readonly form: Form
-  approvals(): Approvals
-  onDecided(step: ApprovalStep): void
+  readonly decide: Deciding['decide']
   readonly inputSchema: ConfirmOptions['inputSchema']
 }
 
@@ -192,9 +185,9 @@ interface FormResult {
 }
 
 /** Carries out a submitted form. @throws INVALID_INPUT without a verdict, and what `Approvals.decide` throws */
-export async function decide(
+export async function carryOut(
   approval: Approval,
-  { pageUser, form, approvals, onDecided, inputSchema }: DecisionContext,
+  { pageUser, form, decide, inputSchema }: DecisionContext,
 ): Promise<FormResult> {
   const { verdict, reason, typed, remember, arguments: typedArguments, isEdited } = form
   if (!verdict)
@@ -214,16 +207,14 @@ export async function decide(
   const { edited, ...wrong } =
     typedArguments && isEdited ? await readArguments(approval, typedArguments, inputSchema) : {}
   if (Object.keys(wrong).length > 0) return { approval, ...wrong }
-  const decision = {
+  const after = await decide(approval.id, {
     by: pageUser.by,
     via: pageUser.via,
     verdict,
     ...(reason !== undefined && { reason }),
     ...(remember && { remember }),
     ...(edited && { edited }),
-  }
-  const after = await approvals().decide(approval.id, decision)
-  onDecided(stepOf(after, decision))
+  })
   return { approval: after }
 }
 

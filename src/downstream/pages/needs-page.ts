@@ -2,18 +2,17 @@
  * `/console/needs`: what needs a person, each with what to do next. Calls that wait for approval are decided here; people who
  * only decide see nothing else.
  */
-import type { ApprovalStep } from '../../core/audit-step.ts'
 import { GatewayError } from '../../core/error.ts'
 import { asObject } from '../../core/json/json.ts'
 import { displayCall } from '../../core/masked-arguments.ts'
 import { countText } from '../../core/text/words.ts'
 import { isoTime } from '../../core/time/waiting.ts'
 import type { Action } from '../../records/actions.ts'
-import { type Approval, type Approvals, approvalView, mayDecide } from '../../records/approvals.ts'
+import { type Approval, approvalView, mayDecide } from '../../records/approvals.ts'
 import { stepsInDoubt, type StoredTransaction, type Transaction } from '../../records/transactions.ts'
 import { acknowledged, rollingBackAgain, rollingBackByForce } from '../../records/transitions.ts'
 import { approvalItem } from './approval-page.ts'
-import { decide, formOf } from './approvals.ts'
+import { carryOut, type Deciding, formOf } from './approvals.ts'
 import type { ConsoleAction, ConsoleAnswer, ConsolePage, ConsoleRequest } from './console.ts'
 import {
   agoHtml,
@@ -29,12 +28,10 @@ import { type FormFields, textField } from './page-entry.ts'
 import { hasRole, type PageUser } from './page-users.ts'
 
 /** What needs a person, and what is done about it. What cannot be read in time is undefined. */
-export interface NeedsSource {
+export interface NeedsSource extends Deciding {
   needs(user: PageUser): Promise<Needs>
-  approvals(): Approvals
   /** The input schema of a tool; undefined if it is not known. */
   inputSchema(upstream: string, tool: string): Promise<unknown>
-  onDecided(step: ApprovalStep): void
   /** @throws RESOURCE_NOT_FOUND, TRANSACTION_CONFLICT */
   changeTransaction(key: string, transition: (before: Transaction) => Transaction): Promise<Transaction>
   /** Records that a person found out what became of an action. */
@@ -177,9 +174,9 @@ function decideAction(source: NeedsSource): ConsoleAction {
       if (!approval) throw new GatewayError('RESOURCE_NOT_FOUND', 'The time to decide this call is over.')
       if (!mayDecide(approval, user))
         throw new GatewayError('PERMISSION_DENIED', 'You may not decide this call.')
-      const { approvals, onDecided, inputSchema } = source
+      const { decide, inputSchema } = source
       const form = formOf(fields)
-      const { problem } = await decide(approval, { pageUser: user, form, approvals, onDecided, inputSchema })
+      const { problem } = await carryOut(approval, { pageUser: user, form, decide, inputSchema })
       if (problem === undefined) return undefined
       return { ...(await answered(source, request, { approval: approval.id, text: problem })), status: 400 }
     },

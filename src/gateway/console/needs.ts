@@ -6,22 +6,22 @@ import { ifAnswered } from '../../core/time/waiting.ts'
 import { world } from '../../core/world.ts'
 import type { Doubt, Needs, NeedsSource, ServerNeeds } from '../../downstream/pages/needs-page.ts'
 import { hasRole, type PageUser } from '../../downstream/pages/page-users.ts'
-import type { Observing } from '../../observability/observing.ts'
 import { Actions } from '../../records/actions.ts'
-import { type Approval, Approvals, mayDecide } from '../../records/approvals.ts'
+import { type Approval, mayDecide } from '../../records/approvals.ts'
 import { callCollection, decodeCall } from '../../records/calls.ts'
 import { Contracts } from '../../records/contracts.ts'
 import { Operations } from '../../records/operations.ts'
 import { needsAttention, type StoredTransaction, transactionsIn } from '../../records/transactions.ts'
 import type { Store } from '../../store/store.ts'
 import type { Upstream } from '../../upstream/upstream.ts'
+import type { Owner } from '../owner.ts'
 import type { Runtime } from '../runtime.ts'
 
 /** What the console needs of the gateway. */
 export interface ConsoleGateway {
   runtime(): Runtime
   store(): Store
-  readonly observing: Observing
+  readonly owner: Owner
   /** The calls that wait for approval; undefined if the store does not respond. */
   pendingApprovals(): Promise<readonly Approval[] | undefined>
   /** The input schema of a tool, if its server lists it in time. */
@@ -54,11 +54,11 @@ export class ConsoleNeeds implements NeedsSource {
     this.#gateway = gateway
   }
 
-  readonly approvals = (): Approvals => new Approvals(this.#gateway.store(), world.now)
+  readonly approvals: NeedsSource['approvals'] = () => this.#gateway.owner.approvals()
+
+  readonly decide: NeedsSource['decide'] = (...decision) => this.#gateway.owner.decide(...decision)
 
   readonly inputSchema: NeedsSource['inputSchema'] = (...names) => this.#gateway.inputSchema(...names)
-
-  readonly onDecided: NeedsSource['onDecided'] = (step) => this.#gateway.observing.decided(step)
 
   async needs(user: PageUser): Promise<Needs> {
     const isViewer = hasRole(user, 'viewer')

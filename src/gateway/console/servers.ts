@@ -14,6 +14,7 @@ import type {
   ServerSummary,
   ToolFacts,
 } from '../../downstream/pages/servers-page.ts'
+import type { Observing } from '../../observability/observing.ts'
 import { circuits, remainingQuota } from '../../features/offers.ts'
 import { Contracts } from '../../records/contracts.ts'
 import { cancelledOperation, isEnded, operationName, Operations } from '../../records/operations.ts'
@@ -33,7 +34,8 @@ const STORE_TIMEOUT_MS = 1500
 const RESTART_WAIT_MS = 3000
 
 /** What the servers of the console need of the gateway. */
-interface ServersParts extends Pick<ConsoleGateway, 'runtime' | 'store' | 'observing'> {
+interface ServersParts extends Pick<ConsoleGateway, 'runtime' | 'store'> {
+  readonly observing: Pick<Observing, 'redactor'>
   /** The gateway whose servers are examined, with calls of a page user. */
   examined(user: PageUser): Examined
   /** The environment variables of the gateway. */

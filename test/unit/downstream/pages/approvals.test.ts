@@ -6,6 +6,7 @@ import { Bodies } from '../../../../src/downstream/http/body.ts'
 import { addConfirmPages } from '../../../../src/downstream/pages/approvals.ts'
 import { PageEntry } from '../../../../src/downstream/pages/page-entry.ts'
 import { createOperator } from '../../../../src/downstream/pages/page-users.ts'
+import { deciding } from '../../../../src/gateway/owner.ts'
 import { loadSettings } from '../../../../src/config/load.ts'
 import type { ApprovalStep } from '../../../../src/core/audit-step.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
@@ -89,8 +90,10 @@ function site(config: Json = byPassword): Site {
     now: () => now,
   })
   addConfirmPages(app, entry, {
-    store: () => store,
-    onDecided: (step) => void steps.push(step),
+    ...deciding(
+      () => approvals,
+      (step) => void steps.push(step),
+    ),
     inputSchema: async () => undefined,
     now: () => now,
   })
@@ -526,8 +529,10 @@ describe('a failing store', () => {
       now: Date.now,
     })
     addConfirmPages(broken, entry, {
-      store: () => store,
-      onDecided: () => expect.unreachable(),
+      ...deciding(
+        () => new Approvals(store, Date.now),
+        () => expect.unreachable(),
+      ),
       inputSchema: async () => undefined,
       now: Date.now,
     })
