@@ -18,6 +18,8 @@ import {
   approvalView,
   valueText,
   clientText,
+  isToRepeat,
+  runText,
 } from '../records/approvals.ts'
 import { originText } from '../records/plain-name.ts'
 import type { Store } from '../store/store.ts'
@@ -159,6 +161,7 @@ export function approvalLine(approval: Approval): string {
   return [
     `${id}  ${status.padEnd(8)}  ${risk.padEnd(11)}  ${what}, by ${oneLine(caller)}, until ${utcText(expiresAt)}`,
     `    ${oneLine(message)}`,
+    ...(isToRepeat(approval) ? [`    ${runText(approval)}`] : []),
   ].join('\n')
 }
 
@@ -180,6 +183,7 @@ export function approvalText(approval: Approval): string {
     ...(client === undefined ? [] : [`client     ${oneLine(client)}, by its own account`]),
     `expires    ${utcText(expiresAt)}`,
     `approvals  ${approvedCount(approval)} of ${needed}${by}`,
+    ...(isToRepeat(approval) ? [`runs       ${runText(approval)}`] : []),
     ...(typed === undefined ? [] : [`to type    ${oneLine(typed)}`]),
     ...(stop
       ? [`stop       to stop being asked, write ${oneLine(stop.write)} under ${oneLine(stop.under)}`]
@@ -221,7 +225,7 @@ export function decidedLine(approval: Approval, verdict: Decision['verdict']): s
   const what = `${oneLine(tool)} on ${oneLine(upstream)} (${id})`
   if (verdict === 'denied') return `Denied ${what}.`
   if (status === 'pending') return `Approved ${what}: ${approvedCount(approval)} of ${needed}.`
-  return `Approved ${what}: it runs once, when the call is repeated.`
+  return `Approved ${what}. ${runText(approval)}`
 }
 
 function decisionText({ by, via, verdict, at, reason, remember }: Decision): string {

@@ -123,6 +123,7 @@ function show(approval) {
   fact('Expires', text(shown.expires_at));
   if (shown.needed > 1) fact('Approvals', shown.approved + ' of ' + shown.needed);
   fact('Status', text(shown.status));
+  if (text(shown.runs) !== undefined) fact('Runs', shown.runs);
   showChange(shown);
   put('arguments', text(shown.arguments_text) ?? JSON.stringify(shown.arguments ?? {}, null, 2));
   const data = Array.isArray(shown.references) ? shown.references : [];

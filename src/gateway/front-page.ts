@@ -21,7 +21,7 @@ import {
   type ServerRow,
 } from '../downstream/pages/front-page.ts'
 import type { Reader as FrameReader } from '../downstream/pages/shell.ts'
-import { mayDecide, type Approval } from '../records/approvals.ts'
+import { isToRepeat, mayDecide, type Approval } from '../records/approvals.ts'
 import type { Status } from '../upstream/connector.ts'
 import type { PauseState } from '../records/pause.ts'
 import { ownCall } from '../protocol/lift.ts'
@@ -98,8 +98,10 @@ async function waitingFor(
   const now = world.now()
   return found
     ?.filter((each) => each.caller === id || (approver && mayDecide(each, approver)))
-    .map(({ id: approval, tool, upstream, caller, createdAt, expiresAt }) => {
-      return { id: approval, tool, upstream, caller, age: now - createdAt, left: expiresAt - now }
+    .map((each) => {
+      const { id: approval, tool, upstream, caller, createdAt, expiresAt } = each
+      const times = { age: now - createdAt, left: expiresAt - now }
+      return { id: approval, tool, upstream, caller, ...times, mustRepeat: isToRepeat(each) }
     })
 }
 

@@ -9,7 +9,9 @@ import {
   approvedCount,
   changeTitle,
   isMistyped,
+  isToRepeat,
   mayDecide,
+  runText,
   sentText,
   undoNotes,
   valueText,
@@ -200,6 +202,7 @@ function briefView(approval: Approval, user: PageUser): object {
     needed,
     approved: approvedCount(approval),
     ...(typed !== undefined && { typed }),
+    ...(isToRepeat(approval) && { must_repeat: true, runs: runText(approval) }),
     may_decide: status === 'pending' && why === undefined,
     ...(why !== undefined && { why_not: why }),
   }

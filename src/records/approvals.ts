@@ -55,6 +55,8 @@ export interface Approval {
   readonly editable?: readonly string[]
   /** The configuration that stops these confirmations, if the gateway's own risk classification requires them. */
   readonly stop?: StopAsking
+  /** No call waits for the decision any more: after an approval, the client has to make it again. */
+  readonly mustRepeat?: true
   /** Only the client's host confirms it, with the token: no one else is asked. */
   readonly isByHost?: true
   readonly createdAt: number
@@ -105,7 +107,7 @@ export interface Decision {
 /** A request for an approval; `ttl` is how long people have to decide, in milliseconds. */
 export interface ApprovalRequest extends Omit<
   Approval,
-  'id' | 'createdAt' | 'expiresAt' | 'decisions' | 'status'
+  'id' | 'createdAt' | 'expiresAt' | 'decisions' | 'status' | 'mustRepeat'
 > {
   readonly ttl: number
 }
@@ -217,6 +219,15 @@ export class Approvals {
       open?.id === id ? open : 'keep'
     await this.#open.update(openIdOf(approval), extended, Math.max(1, approval.expiresAt - this.#now()))
     return approval
+  }
+
+  /** Notes whether a call waits for the decision, unless it is made already. */
+  async noteWaiting(id: string, isWaiting: boolean): Promise<void> {
+    await this.#approvals.update(id, (before) => {
+      if (before?.status !== 'pending' || (before.mustRepeat === true) !== isWaiting) return 'keep'
+      const { mustRepeat: _, ...rest } = before
+      return isWaiting ? rest : { ...rest, mustRepeat: true }
+    })
   }
 
   /**
@@ -541,10 +552,31 @@ export function approvalView(approval: Approval): Readonly<Record<string, unknow
     ...(typed !== undefined && { typed }),
     ...(offer && { may_remember: { calls: offer.max, seconds: offer.for / 1000 } }),
     ...(approval.editable && { may_change: approval.editable }),
+    ...(isToRepeat(approval) && { must_repeat: true }),
     ...(stop && { to_be_asked_no_more: stop }),
     decisions: decisions.map(({ at, ...decision }) => ({ ...decision, at: isoTime(at) })),
   }
 }
+
+/** Whether an approval alone does not run the call, because no client waits for it: the client has to make it again. */
+export function isToRepeat({ status, mustRepeat }: Pick<Approval, 'status' | 'mustRepeat'>): boolean {
+  return mustRepeat === true && (status === 'pending' || status === 'approved')
+}
+
+/** When an approved call runs, or one that no client waits for any more, for people; undefined for others. */
+export function runText(approval: Pick<Approval, 'status' | 'mustRepeat'>): string | undefined {
+  const isApproved = approval.status === 'approved'
+  if (isToRepeat(approval))
+    return isApproved
+      ? 'No client waits for it: it runs once, when the client makes the same call again.'
+      : TO_REPEAT
+  return isApproved
+    ? 'The call runs once: now if it waits for this, otherwise when it is repeated.'
+    : undefined
+}
+
+const TO_REPEAT =
+  'No client waits for this call any more, so approving it does not run it: the client has to make the same call again, which then runs once.'
 
 /** What a call would change, as a member for programs. */
 export function changeView(change: ShownChange | undefined): Readonly<Record<string, unknown>> {

@@ -7,6 +7,8 @@ import {
   approvedCount,
   changeTitle,
   clientText,
+  isToRepeat,
+  runText,
   valueText,
   sentText,
   undoNotes,
@@ -67,6 +69,7 @@ ${displayJson(valueText(approval.arguments), 'Arguments')}
 ${dataHtml(approval)}
 ${sentHtml(approval)}
 ${decisionsHtml(approval.decisions)}
+${runHtml(approval)}
 ${formHtml(page)}
 ${stopHtml(approval)}
 ${navigationHtml(page)}`
@@ -101,7 +104,8 @@ ${typedHtml(approval, `-${id}`)}
 ${item.problem !== undefined && html`<p class="notice" role="alert">${item.problem}</p>`}
 <p class="facts"><span class="mark ${risk}">${riskText(approval)}</span> <span><code>${displayWord(tool)}</code> on ${displayWord(upstream)}</span>
 <span>Called by ${displayWord(caller)}${clientHtml(approval)}</span>
-<span>Waiting for ${spanText(now - approval.createdAt)}, expires in ${spanText(approval.expiresAt - now)}</span></p>
+<span>${waitText(approval, now)}, expires in ${spanText(approval.expiresAt - now)}</span></p>
+${runHtml(approval)}
 ${changeHtml(approval, 'h4')}
 <details id="arguments-${id}"><summary>Arguments</summary>
 ${displayJson(valueText(approval.arguments), 'Arguments')}
@@ -125,12 +129,25 @@ export function approvalsPage(
     (approval) =>
       `<li><a href="confirm/${encodeURIComponent(approval.id)}">${displayWord(approval.tool)} on ${displayWord(approval.upstream)}</a>
 <p class="message">${displayText(approval.message)}</p>
-<p class="size">Called by ${displayWord(approval.caller)}${clientHtml(approval)}, waiting for ${spanText(now - approval.createdAt)}</p>
+<p class="size">Called by ${displayWord(approval.caller)}${clientHtml(approval)}. ${waitText(approval, now)}</p>
+${runHtml(approval)}
 <span class="risk ${approval.risk}">${riskText(approval)}</span> · expires ${timeHtml(approval.expiresAt)}</li>`,
   )
   const list =
     rows.length === 0 ? '<p>There are no calls that you may decide.</p>' : `<ul>${rows.join('\n')}</ul>`
   return { title, content: trusted(`<h1>${title}</h1>\n${list}`) }
+}
+
+/** Since when a call waits, or when it was made. */
+function waitText(approval: Approval, now: number): string {
+  const span = spanText(now - approval.createdAt)
+  return isToRepeat(approval) ? `Called ${span} ago` : `Waiting for ${span}`
+}
+
+/** When the call runs, where that has to be said. */
+function runHtml(approval: Approval): Html {
+  const text = runText(approval)
+  return html`${text !== undefined && html`<p class="next">${text}</p>`}`
 }
 
 const titles: Readonly<Record<Approval['status'], string>> = {
@@ -218,8 +235,6 @@ function decisionsHtml(decisions: readonly Decision[]): string {
 function formHtml(page: ApprovalPage): string {
   const { approval, pageUser, token } = page
   const { status, decisions, needed } = approval
-  if (status === 'approved')
-    return '<p>The call runs once: now if it waits for this, otherwise when it is repeated.</p>'
   if (status !== 'pending') return ''
   if (decisions.some((each) => isSamePerson(each, pageUser)))
     return `<p>You have approved this call. It needs the approval of ${needed} people.</p>`

@@ -356,6 +356,8 @@ export interface WaitingCall {
   readonly age: number
   /** The time left to decide, in milliseconds. */
   readonly left: number
+  /** No client waits for it any more. */
+  readonly mustRepeat: boolean
 }
 
 /** The maximum number of listed calls; the others are on the approvals page. */
@@ -366,9 +368,9 @@ function waitingCalls(calls: readonly WaitingCall[] | undefined): string {
   if (calls === undefined) return section('<p>They cannot be shown: the store does not respond.</p>', '')
   if (calls.length === 0) return ''
   const rows = calls.slice(0, MAX_LISTED_CALLS).map(
-    ({ id, tool, upstream, caller, age, left }) =>
+    ({ id, tool, upstream, caller, age, left, mustRepeat }) =>
       `<li><a href="confirm/${encodeURIComponent(id)}"><bdi>${escape(tool)}</bdi> on <bdi>${escape(upstream)}</bdi></a>
-<p>Called by <bdi>${escape(caller)}</bdi> ${duration(age)} ago; expires in ${duration(left)}.</p></li>`,
+<p>Called by <bdi>${escape(caller)}</bdi> ${duration(age)} ago; expires in ${duration(left)}.${mustRepeat ? ' No client waits for it any more.' : ''}</p></li>`,
   )
   const others = calls.length - rows.length
   const more = others > 0 ? `<p><a href="confirm">${countText(others, 'call')} more</a></p>` : ''

@@ -111,7 +111,7 @@ export function needsCount(kinds: NeedsKinds | undefined): number | undefined {
 /** A text that differs once something else needs somebody. */
 export function needsVersion({ approvals, transactions, doubts, servers }: Needs): string {
   return JSON.stringify([
-    approvals?.map(({ id, decisions }) => [id, decisions.length]),
+    approvals?.map(({ id, decisions, mustRepeat }) => [id, decisions.length, mustRepeat]),
     transactions?.map(({ key, transaction }) => [key, transaction.status, transaction.compensations.length]),
     doubts?.map(({ at, tool }) => [at, tool]),
     servers,

@@ -100,7 +100,7 @@ export const confirm: Feature<ConfirmSettings> = {
   create: (settings, deps) => {
     const approvals = new Approvals(deps.store, world.now)
     const memory = createApprovalCache(deps.store, world.now)
-    const waiting = new Waiting((id) => approvals.find(id), deps.scope.once(HeldMemory))
+    const waiting = new Waiting(approvals, deps.scope.once(HeldMemory))
     const serverOf = ({ upstream, isBuiltin }: Target): UpstreamSettings | undefined =>
       isBuiltin || upstream === undefined ? undefined : deps.servers.settings(upstream)
     const contextOf = (target: Target): ConfirmContext | undefined => {

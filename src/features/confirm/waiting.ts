@@ -12,7 +12,7 @@ import { hasReachedShare } from '../../core/principal.ts'
 import { untilAborted } from '../../core/time/waiting.ts'
 import { metaKeys } from '../../protocol/meta-keys.ts'
 import { severity } from '../../protocol/methods.ts'
-import type { Approval } from '../../records/approvals.ts'
+import type { Approvals } from '../../records/approvals.ts'
 import { operationSlot } from '../../records/operations.ts'
 
 /** How often the store is polled, and how often a waiting call sends progress to its client, in milliseconds. */
@@ -91,17 +91,17 @@ interface WaitingCall {
   end(): void
 }
 
-/** Calls that wait for people, all under one timer. `find` looks up an approval. */
+/** Calls that wait for people, all under one timer. Their approvals say whether a call waits. */
 export class Waiting {
-  readonly #find: (id: string) => Promise<Approval | undefined>
+  readonly #approvals: Pick<Approvals, 'find' | 'noteWaiting'>
   readonly #held: HeldMemory
   readonly #waiting = new Map<number, WaitingCall>()
   #last = 0
   #timer: Timer | undefined
   #isPolling = false
 
-  constructor(find: (id: string) => Promise<Approval | undefined>, held: HeldMemory) {
-    this.#find = find
+  constructor(approvals: Pick<Approvals, 'find' | 'noteWaiting'>, held: HeldMemory) {
+    this.#approvals = approvals
     this.#held = held
   }
 
@@ -120,7 +120,10 @@ export class Waiting {
         MAX_WAITING_CALLS,
       ) ||
       !this.#held.fits(principal, bytesOf(call))
-    if (isFull || timeout <= 0) return call
+    if (isFull || timeout <= 0) {
+      await this.#noteEnd(approval)
+      return call
+    }
     const resumeDeadline = deadlineSlot.of(call)?.pause()
     const decided = trailSlot.of(call)?.begin('people')
     awaitsApprovalSlot.of(call)?.(approval)
@@ -144,9 +147,16 @@ export class Waiting {
       this.#waiting.delete(key)
       this.#held.change(principal, -bytesOf(call))
       if (this.#waiting.size === 0) this.#stop()
+      await this.#noteEnd(approval)
       resumeDeadline?.()
       decided?.()
     }
+  }
+
+  /** A call does not wait any more. If another gateway has one that does, that gateway notes so. */
+  async #noteEnd(approval: string): Promise<void> {
+    const isLast = [...this.#waiting.values()].every((each) => each.approval !== approval)
+    if (isLast) await this.#approvals.noteWaiting(approval, false).catch(() => undefined)
   }
 
   /** Lets all waiting calls continue. */
@@ -167,7 +177,8 @@ export class Waiting {
     const byApproval = Map.groupBy(this.#waiting.values(), ({ approval }) => approval)
     for (const [id, calls] of byApproval) {
       // A temporary failure of the store counts as pending.
-      const found = await this.#find(id).catch(() => pending)
+      const found = await this.#approvals.find(id).catch(() => pending)
+      if (found && 'mustRepeat' in found) await this.#approvals.noteWaiting(id, true).catch(() => undefined)
       for (const waitingCall of calls) {
         const { call, until } = waitingCall
         const isOver = (until <= now && !isDetached(call)) || isLeft(call)

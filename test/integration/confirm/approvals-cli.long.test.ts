@@ -25,7 +25,9 @@ describe('gatehouse approvals', () => {
     expect(show.stdout).toContain('  {\n    "disk": "list\\u202e",\n    "size": 1\n  }\n')
     const approve = await approvals(approving, 'approve', id.slice(0, 8), '--reason', 'spare')
     expect(approve).toMatchObject({ code: 0, stderr: '' })
-    expect(approve.stdout).toBe(`Approved wipe on disks (${id}): it runs once, when the call is repeated.\n`)
+    expect(approve.stdout).toBe(
+      `Approved wipe on disks (${id}). No client waits for it: it runs once, when the client makes the same call again.\n`,
+    )
     const after = await approvals(approving, 'show', id, '--json')
     expect(parse(after.stdout)).toMatchObject({
       status: 'approved',

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs'
 import { setTimeout as pause } from 'node:timers/promises'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { approvingGateway, decideOnPage, pageOf, requestedPage, textIn } from '../../support/approving.ts'
+import { CookieBrowser } from '../../support/auth/browser.ts'
 import { enveloped, mirrorHeaders } from '../../support/client/modern-request.ts'
 import { post } from '../../support/client/raw.ts'
 import { until } from '../../support/condition.ts'
@@ -45,9 +46,19 @@ describe.each(eras)('a client of the $title without elicitation', ({ connect }) 
     const url = await requestedPage(approving)
     // The call is an operation by then, which outlives its request.
     await pause(1100)
+    const opened = new CookieBrowser()
+    await opened.submit(url, { code: approving.code })
+    const page = async (): Promise<string> => (await opened.open(url)).text
+    expect(await page()).not.toContain('approving it does not run it')
     await client.close()
     await left
-    await decideOnPage(approving, url, { verdict: 'approved' })
+    await until(
+      async () =>
+        (await page()).includes('approving it does not run it: the client has to make the same call again'),
+      'the page to say that the client has left',
+    )
+    const { text } = await decideOnPage(approving, url, { verdict: 'approved' })
+    expect(text).toContain('it runs once, when the client makes the same call again')
     await pause(500)
     expect(approving.ran).toEqual([])
     const next = await connected(approving, connect)

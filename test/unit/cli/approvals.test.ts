@@ -91,9 +91,19 @@ it('control characters and line breaks of a call never reach the terminal', () =
 it('the line about a decision states its effect', () => {
   expect(decidedLine(approval, 'approved')).toContain(': 1 of 2.')
   expect(decidedLine({ ...approval, status: 'approved' }, 'approved')).toContain(
-    'runs once, when the call is repeated',
+    'The call runs once: now if it waits for this, otherwise when it is repeated.',
+  )
+  expect(decidedLine({ ...approval, status: 'approved', mustRepeat: true }, 'approved')).toContain(
+    'No client waits for it: it runs once, when the client makes the same call again.',
   )
   expect(decidedLine({ ...approval, status: 'denied' }, 'denied')).toMatch(/^Denied delete_file on files/)
+})
+
+it('a call that no client waits for any more is listed with what approving it does not do', () => {
+  const left = { ...approval, mustRepeat: true } as const
+  const note = 'approving it does not run it: the client has to make the same call again'
+  for (const text of [approvalLine(left), approvalText(left)]) expect(text).toContain(note)
+  for (const text of [approvalLine(approval), approvalText(approval)]) expect(text).not.toContain(note)
 })
 
 it('in a folder without a configuration, the advice is to name that of the gateway', async () => {
