@@ -54,6 +54,7 @@ import type { Reader } from '../downstream/pages/front-page.ts'
 import { type CommandCall, makeCommandCall } from './command-call.ts'
 import { createConsole } from './console/console.ts'
 import { ConsoleServers } from './console/servers.ts'
+import { ToolLists } from './console/tool-lists.ts'
 import { offered, receiveHook } from './features.ts'
 import { frontPage } from './front-page.ts'
 import { CallJournal } from './call-journal.ts'
@@ -134,6 +135,7 @@ export class Gateway {
   /** What was called, for people. */
   readonly #journal: CallJournal
   readonly #forgetWatch: ForgetWatch
+  readonly #toolLists = new ToolLists(() => this.#runtime)
   readonly #owner: Owner
   readonly #operator: Operator
   /** Lets people enter the pages of all gateways with this store. */
@@ -208,6 +210,7 @@ export class Gateway {
         store: () => this.#process.store,
         observing: this.#observing,
         journal: this.#journal,
+        toolLists: this.#toolLists,
         examined: ({ principal }) => ({
           proxies: this.proxies,
           explore: (name) => this.explore(name),
@@ -569,6 +572,7 @@ export class Gateway {
       pendingApprovals: () => this.#pendingApprovals(),
       inputSchema: (upstream, tool) => this.#inputSchema(upstream, tool),
       handle: this.handle,
+      toolLists: this.#toolLists,
       codec: () => this.#stateCodec(),
       owner: this.#owner,
       url: (path) => this.#pageUrl(path) ?? path,

@@ -5,6 +5,7 @@
 import { listAllPages } from '../protocol/listing.ts'
 import { createCallStatistics, createRecords } from '../catalog/server-records.ts'
 import { offeredProfiles } from '../catalog/profile-tools.ts'
+import { lastKnown } from '../catalog/last-known.ts'
 import { NameCheck, reportOnce } from '../catalog/name-check.ts'
 import { exposedName, namingOf } from '../catalog/names.ts'
 import { Descriptors, resolveTool, type UnconfiguredRules, UndoRules } from '../catalog/tool-descriptors.ts'
@@ -163,6 +164,15 @@ export class Runtime implements HttpRuntime {
   /** How the tools of servers are compared with what was accepted. */
   get pinnings(): Pinnings {
     return this.#pinnings
+  }
+
+  /** The tools that a server listed last, without asking it. @throws if none are known */
+  async lastTools(name: string): Promise<readonly Descriptor[]> {
+    const upstream = this.upstreams.get(name)
+    if (!upstream) return []
+    const call = ownCall({ target: { upstream: name, method: 'tools/list' } })
+    const entries = await listAllPages(lastKnown(this.#pinnings.handlerOf(upstream)), call, 'tools/list')
+    return entries.flatMap(({ fields }) => this.#descriptors.listed(name, fields) ?? [])
   }
 
   /** The descriptor of the tool that a call names, also if it is held. @throws what listing throws */

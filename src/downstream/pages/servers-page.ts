@@ -58,6 +58,8 @@ export interface ServerDetails extends ServerSummary {
   readonly limits: readonly string[]
   /** Its tools; why they cannot be listed. */
   readonly tools: readonly ToolFacts[] | { readonly problem: string }
+  /** Why they may not be those of now. */
+  readonly toolsNote?: string | undefined
   readonly operations: readonly RunningOperation[]
   readonly contract?: ContractHistory | undefined
 }
@@ -340,13 +342,14 @@ const marks: Readonly<Record<ExaminedStep['state'], string>> = {
   skipped: '',
 }
 
-function toolsHtml({ tools, name }: ServerDetails, { root }: ConsoleRequest): Html {
+function toolsHtml({ tools, toolsNote, name }: ServerDetails, { root }: ConsoleRequest): Html {
   if ('problem' in tools)
-    return html`<h2>Tools</h2><p class="about">They cannot be listed: ${tools.problem}</p>`
+    return html`<h2>Tools</h2><p class="about">They cannot be listed now. ${tools.problem}</p>`
   const rows = tools.map((tool, index) =>
     toolHtml(tool, `${root}console/try?${tryQuery(name, tool.name)}`, index),
   )
   return html`<h2>Tools <span class="count">${tools.length}</span></h2>
+${toolsNote !== undefined && html`<p class="notice">${toolsNote}</p>`}
 ${tools.length === 0 ? html`<p class="about">It lists none.</p>` : html`<ul class="tools">${rows}</ul>`}`
 }
 
@@ -412,13 +415,14 @@ export function summaryView(server: ServerSummary): Readonly<Record<string, unkn
 }
 
 function detailsView(details: ServerDetails): Readonly<Record<string, unknown>> {
-  const { reach, isolation, limits, tools, operations, contract } = details
+  const { reach, isolation, limits, tools, toolsNote, operations, contract } = details
   return {
     ...summaryView(details),
     reached_by: reach,
     isolation,
     limits,
-    tools: 'problem' in tools ? tools : tools,
+    tools,
+    tools_note: toolsNote,
     operations: operations.map(({ startedAt, ...each }) => ({ ...each, started_at: isoTime(startedAt) })),
     contract: contract?.versions,
   }

@@ -25,9 +25,15 @@ import {
 export interface TrySource {
   servers(): readonly string[]
   /** The tools that a page user may see. @throws RESOURCE_NOT_FOUND, SERVER_UNAVAILABLE */
-  tools(server: string, user: PageUser): Promise<readonly TriedTool[]>
+  tools(server: string, user: PageUser): Promise<TriedTools>
   /** Makes or tries a call, or goes on with one that asked. @throws what the call fails with */
   make(call: TriedCall, user: PageUser): Promise<Made>
+}
+
+/** The tools of a server, and why they may not be those of now. */
+export interface TriedTools {
+  readonly tools: readonly TriedTool[]
+  readonly note?: string | undefined
 }
 
 /** A tool that can be tried. */
@@ -121,9 +127,9 @@ async function choiceOf(source: TrySource, { query, user }: ConsoleRequest): Pro
   if (server === '') return { servers }
   if (!servers.includes(server)) throw new GatewayError('RESOURCE_NOT_FOUND', 'There is no such server.')
   try {
-    const tools = await source.tools(server, user)
+    const { tools, note } = await source.tools(server, user)
     const tool = tools.find(({ name }) => name === query.get('tool'))
-    return { servers, server, tools, ...(tool && { tool }) }
+    return { servers, server, tools, ...(tool && { tool }), ...(note !== undefined && { problem: note }) }
   } catch (error) {
     const { message } = asGatewayError(error)
     return { servers, server, problem: message }

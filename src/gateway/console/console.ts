@@ -12,10 +12,12 @@ import { tryPage } from '../../downstream/pages/try-page.ts'
 import type { RequestStateCodec } from '../../protocol/request-state.ts'
 import { callPages, type CallParts, callTopics } from './calls.ts'
 import { type ConsoleGateway, ConsoleNeeds } from './needs.ts'
+import type { ToolLists } from './tool-lists.ts'
 import { ConsoleCalls } from './try.ts'
 
 interface ConsoleParts extends ConsoleGateway, CallParts {
   readonly handle: Handler
+  readonly toolLists: ToolLists
   codec(): RequestStateCodec
 }
 

@@ -2,7 +2,7 @@
 import type { CallRates } from '../../records/call-rates.ts'
 import type { CallJournal } from '../call-journal.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
-import { asGatewayError, GatewayError } from '../../core/error.ts'
+import { GatewayError } from '../../core/error.ts'
 import { ifAnswered, isoTime, within } from '../../core/time/waiting.ts'
 import { world } from '../../core/world.ts'
 import type { PageUser } from '../../downstream/pages/page-users.ts'
@@ -26,9 +26,9 @@ import { stateOf, transportOf } from '../front-page.ts'
 import { inspect } from '../inspect.ts'
 import type { Runtime } from '../runtime.ts'
 import type { ConsoleGateway } from './needs.ts'
+import type { ToolLists } from './tool-lists.ts'
 
-/** How long a server has to list its tools, and the store to answer, in milliseconds. */
-const TOOLS_TIMEOUT_MS = 5000
+/** How long the store has to answer, in milliseconds. */
 const STORE_TIMEOUT_MS = 1500
 /** How long a page waits for a server that restarts, in milliseconds: it goes on by itself. */
 const RESTART_WAIT_MS = 3000
@@ -36,6 +36,7 @@ const RESTART_WAIT_MS = 3000
 /** What the servers of the console need of the gateway. */
 interface ServersParts extends Pick<ConsoleGateway, 'runtime' | 'store'> {
   readonly observing: Pick<Observing, 'redactor'>
+  readonly toolLists: ToolLists
   /** The gateway whose servers are examined, with calls of a page user. */
   examined(user: PageUser): Examined
   /** The environment variables of the gateway. */
@@ -65,7 +66,7 @@ export class ConsoleServers implements ServersSource {
     const runtime = this.#gateway.runtime()
     const { settings } = upstream
     const [tools, limits, operations, contract] = await Promise.all([
-      toolsOf(name, runtime),
+      this.#tools(name, runtime),
       limitsOf(name, user, runtime),
       ifAnswered(this.#operations(name), STORE_TIMEOUT_MS),
       ifAnswered(new Contracts(this.#gateway.store()).find(name), STORE_TIMEOUT_MS),
@@ -75,7 +76,7 @@ export class ConsoleServers implements ServersSource {
       reach: reachText(settings),
       isolation: settings.isolation,
       limits,
-      tools,
+      ...tools,
       operations: operations ?? [],
       ...(contract && { contract }),
     }
@@ -124,6 +125,14 @@ export class ConsoleServers implements ServersSource {
     throw new GatewayError('RESOURCE_NOT_FOUND', 'There is no server of this name.')
   }
 
+  async #tools(name: string, runtime: Runtime): Promise<Pick<ServerDetails, 'tools' | 'toolsNote'>> {
+    const found = await this.#gateway.toolLists.of(name)
+    if ('problem' in found) return { tools: found }
+    const held = runtime.pinnings.of(name)
+    const tools = found.tools.map((tool) => factsOf(tool, found.tools, { runtime, held }))
+    return { tools, ...(found.note !== undefined && { toolsNote: found.note }) }
+  }
+
   async #operations(name: string): Promise<readonly RunningOperation[]> {
     const all = await new Operations(this.#gateway.store(), world.now).all()
     return all
@@ -159,17 +168,6 @@ function summaryOf(upstream: Upstream, runtime: Runtime): ServerSummary {
     ...(circuit && waitMs > 0 && { breaker: { failures: circuit.failures, waitMs } }),
     findings: runtime.findings(name),
   }
-}
-
-async function toolsOf(name: string, runtime: Runtime): Promise<ServerDetails['tools']> {
-  const listed = runtime.services.servers.tools(name).then(
-    (tools) => tools,
-    (error: unknown) => ({ problem: asGatewayError(error).message }),
-  )
-  const found = await within(listed, TOOLS_TIMEOUT_MS, { problem: 'the server did not answer in time' })
-  if ('problem' in found) return found
-  const held = runtime.pinnings.of(name)
-  return found.map((tool) => factsOf(tool, found, { runtime, held }))
 }
 
 interface About {

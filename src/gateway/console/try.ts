@@ -9,7 +9,6 @@ import {
 import { GatewayError } from '../../core/error.ts'
 import { asList, asObject, isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
-import { within } from '../../core/time/waiting.ts'
 import type { PageUser } from '../../downstream/pages/page-users.ts'
 import { readForm, type SchemaField, schemaFields } from '../../downstream/pages/schema-form.ts'
 import type {
@@ -17,7 +16,7 @@ import type {
   Made,
   Question,
   TriedCall,
-  TriedTool,
+  TriedTools,
   TrySource,
 } from '../../downstream/pages/try-page.ts'
 import { isConfirmation } from '../../features/confirm/elicitation.ts'
@@ -25,11 +24,10 @@ import { DRY_RUN_KEY } from '../../protocol/meta-keys.ts'
 import { bindingOf, type RequestStateCodec } from '../../protocol/request-state.ts'
 import { callByPerson } from '../command-call.ts'
 import type { Runtime } from '../runtime.ts'
-
-/** How long a server has to list its tools, in milliseconds. */
-const TOOLS_TIMEOUT_MS = 5000
+import type { ToolLists } from './tool-lists.ts'
 
 interface TryGateway {
+  readonly toolLists: ToolLists
   runtime(): Runtime
   readonly handle: Handler
   /** Seals the state of a call that asks, until its answers come. */
@@ -48,12 +46,10 @@ export class ConsoleCalls implements TrySource {
     return [...this.#gateway.runtime().upstreams.keys()]
   }
 
-  async tools(server: string): Promise<readonly TriedTool[]> {
-    const late = new GatewayError('SERVER_UNAVAILABLE', 'The server did not list its tools in time.')
-    const listed = this.#gateway.runtime().services.servers.tools(server)
-    const found = await within<Awaited<typeof listed> | GatewayError>(listed, TOOLS_TIMEOUT_MS, late)
-    if (found instanceof GatewayError) throw found
-    return found.map(({ name, definition, classification }) => {
+  async tools(server: string): Promise<TriedTools> {
+    const found = await this.#gateway.toolLists.of(server)
+    if ('problem' in found) throw new GatewayError('SERVER_UNAVAILABLE', found.problem)
+    const tools = found.tools.map(({ name, definition, classification }) => {
       const { title, description, inputSchema } = definition
       return {
         name,
@@ -63,6 +59,7 @@ export class ConsoleCalls implements TrySource {
         inputSchema,
       }
     })
+    return { tools, ...(found.note !== undefined && { note: found.note }) }
   }
 
   async make(tried: TriedCall, user: PageUser): Promise<Made> {
