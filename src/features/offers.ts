@@ -68,7 +68,7 @@ export const rewinding = extensionPoint<Rewinding>()
 export interface Rewinding {
   /**
    * Plans, and keeps the plan for an hour; the present states are read. @throws RESOURCE_NOT_FOUND without an action `from`,
-   * PAYLOAD_TOO_LARGE
+   * INVALID_INPUT for a server that is not configured, PAYLOAD_TOO_LARGE
    */
   plan(filter: ActionFilter): Promise<RewindPlan>
   /**

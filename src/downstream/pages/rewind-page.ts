@@ -2,7 +2,7 @@
  * The pages that take calls back: a point in time is chosen, the plan says what can be undone, in which order, what cannot and
  * why, and what somebody else changed since; then exactly that plan is carried out, and its progress shown.
  */
-import { GatewayError } from '../../core/error.ts'
+import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { displayCall } from '../../core/masked-arguments.ts'
 import { countText } from '../../core/text/words.ts'
 import type { ActionFilter } from '../../records/actions.ts'
@@ -119,18 +119,23 @@ async function planned(
 ): Promise<ConsoleAnswer> {
   const [since, from, upstream] = ['since', 'from', 'server'].map((name) => textField(fields, name))
   const filter = rewindFilter({ since, from, upstream }, request.now)
-  if (!filter) {
-    const problem = 'Give a duration such as 10m or 2h, or a time such as 2026-11-21T10:00Z.'
+  try {
+    if (!filter) throw new GatewayError('INVALID_INPUT', UNREADABLE_TIME, { field: 'since' })
+    return planAnswer(await required(options).plan(filter), request)
+  } catch (error) {
+    const problem = asGatewayError(error)
+    if (problem.code !== 'INVALID_INPUT') throw error
     return {
-      content: () => formHtml(request, options, problem),
+      content: () => formHtml(request, options, problem.message),
       json: () => {
-        throw new GatewayError('INVALID_INPUT', problem, { field: 'since' })
+        throw problem
       },
       status: 400,
     }
   }
-  return planAnswer(await required(options).plan(filter), request)
 }
+
+const UNREADABLE_TIME = 'Give a duration such as 10m or 2h, or a time such as 2026-11-21T10:00Z.'
 
 function planAnswer(
   plan: RewindPlan,

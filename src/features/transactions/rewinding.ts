@@ -4,6 +4,7 @@
  */
 import { GatewayError } from '../../core/error.ts'
 import { background } from '../../core/log.ts'
+import { oneLine, shortened } from '../../core/text/escape.ts'
 import { pause } from '../../core/time/waiting.ts'
 import { type Timer, world } from '../../core/world.ts'
 import type { Lease } from '../../durable/lease.ts'
@@ -43,6 +44,8 @@ type RewindContext = Pick<TransactionService, 'deps' | 'repository' | 'actions' 
 /** How often the store is polled for requests, and for those that failed, or that another worker does, in milliseconds. */
 const POLL_INTERVAL_MS = 250
 const RETRY_DELAY_MS = 5000
+/** How much of a name that is not known is in an error, in characters. */
+const MAX_STATED_LENGTH = 100
 /** The total time for all transactions of a rewind, in milliseconds. */
 const MAX_UNDO_MS = 600_000
 
@@ -71,6 +74,7 @@ export class RewindWorker implements Rewinding {
   }
 
   async plan(filter: ActionFilter): Promise<RewindPlan> {
+    this.#mustBeServer(filter.upstream)
     return this.#keep(filter, await this.#planned(filter))
   }
 
@@ -92,6 +96,14 @@ export class RewindWorker implements Rewinding {
   async progress(id: string): Promise<RewindProgress | undefined> {
     const rewind = await this.#rewinds.find(id)
     return rewind && progressOf(rewind, (key) => this.#context.repository.find(key))
+  }
+
+  #mustBeServer(name: string | undefined): void {
+    const names = this.#context.deps.servers.names()
+    if (name === undefined || names.includes(name)) return
+    const stated = oneLine(shortened(name, MAX_STATED_LENGTH))
+    const message = `There is no server named “${stated}”. There are ${names.join(', ')}.`
+    throw new GatewayError('INVALID_INPUT', message, { field: 'server' })
   }
 
   async #keep(filter: ActionFilter, actions: readonly Chosen[]): Promise<RewindPlan> {

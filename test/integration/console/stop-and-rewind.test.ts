@@ -131,6 +131,14 @@ describe('rewinding on the console', () => {
     expect(audited('undo')).toMatchObject([{ principal: 'operator', via: 'code' }])
   })
 
+  it('says that there is no such server, and which there are', async () => {
+    const form = await browser.open(url('/console/rewind'))
+    const { status, text } = await submit(form, 'plan', { since: '1h', server: 'file<b>' })
+    expect(status).toBe(400)
+    expect(text).toContain('There is no server named “file&#60;b&#62;”. There are files.')
+    expect(text).not.toContain('Nothing was changed since')
+  })
+
   it('does nothing if the plan is not as it was shown any more', async () => {
     await call('write_file', { path: file, content: 'one' })
     const plan = await submit(await browser.open(url('/console/rewind')), 'plan', { since: '1h' })

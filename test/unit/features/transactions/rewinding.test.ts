@@ -147,7 +147,9 @@ describe('a plan', () => {
       expect(told(plan)).toEqual(['change c third: as_left', 'change b second: as_left'])
     }
     expect(told(await rewinding.plan({ from, principal: 'me' }))).toEqual(['change c third: as_left'])
-    expect(told(await rewinding.plan({ since: 0, upstream: 'two' }))).toEqual([])
+    await expect(rewinding.plan({ since: 0, upstream: 'two' })).rejects.toThrow(
+      'There is no server named “two”. There are one.',
+    )
     await expect(rewinding.plan({ from: 'nothing' })).rejects.toThrow('no such action')
   })
 
