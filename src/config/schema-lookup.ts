@@ -131,7 +131,7 @@ function fits(type: string, value: unknown, branch: JsonSchema): boolean {
   return types.includes(type) || (type === 'number' && types.includes('integer'))
 }
 
-/** The same schema with `on` and `off` accepted for booleans: YAML 1.1 and 1.2 disagree about them. */
+/** The same schema with `on` and `off` accepted wherever booleans are: YAML 1.1 and 1.2 disagree about them. */
 export function withSwitches(schema: JsonSchema): JsonSchema {
   return Object.fromEntries(Object.entries(schema).map(([key, value]) => [key, widened(value)]))
 }
@@ -139,11 +139,13 @@ export function withSwitches(schema: JsonSchema): JsonSchema {
 function widened(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(widened)
   if (!isObject(value)) return value
-  if (value.type !== 'boolean') return withSwitches(value)
+  const types: readonly unknown[] = [value.type].flat()
+  // One that accepts texts says which.
+  if (!types.includes('boolean') || types.includes('string')) return withSwitches(value)
   return {
     errorMessage: 'must be on or off',
-    ...value,
-    type: ['boolean', 'string'],
+    ...withSwitches(value),
+    type: [...types, 'string'],
     pattern: '^(on|off|true|false)$',
   }
 }

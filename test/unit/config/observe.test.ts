@@ -25,7 +25,10 @@ describe('observe settings', () => {
   })
 
   it('no calls are logged with `calls: off`, nor where all features are off', () => {
-    expect(load({ observe: { calls: false } })).not.toHaveProperty('calls')
+    for (const calls of [false, 'off', 'false'])
+      expect(load({ observe: { calls } })).not.toHaveProperty('calls')
+    expect(load({ observe: { calls: 'on' } })).toEqual(load({}))
+    expect(() => load({ observe: { calls: 'none' } })).toThrow('must be on, off, or a mapping')
     expect(load({ features: 'none' })).not.toHaveProperty('calls')
     expect(load({ features: 'none', observe: { calls: true } })).toHaveProperty('calls')
   })
