@@ -589,7 +589,7 @@ export class Gateway {
       now: world.now,
     })
     this.#entry = entry
-    app.notFound((context) => entry.notFound(context))
+    app.notFound((context) => entry.notFound(context, app))
     addConfirmPages(app, entry, {
       ...this.#owner,
       inputSchema: (upstream, tool) => this.#inputSchema(upstream, tool),

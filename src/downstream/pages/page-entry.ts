@@ -4,7 +4,8 @@
  * token, and get JSON.
  */
 import type { HttpBindings } from '@hono/node-server'
-import type { Context } from 'hono'
+import type { Context, Hono } from 'hono'
+import type { RouterRoute } from 'hono/types'
 import type { ContentfulStatusCode } from 'hono/utils/http-status'
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
 import type { AuthSettings } from '../../core/auth-settings.ts'
@@ -136,10 +137,22 @@ export class PageEntry {
     return context.html(framedPage(framed), statusOf(status), frameHeaders(framed))
   }
 
-  /** Responds with a page to a browser, and with JSON to a program. */
-  async notFound(context: PageContext): Promise<Response> {
-    const accept = context.req.header('accept') ?? ''
-    if (!/\btext\/html\b/i.test(accept)) return context.json(NOT_FOUND, 404)
+  /**
+   * Responds to a request that no route of an app serves, with a page to a browser and with JSON to a program: 405 if the path has
+   * other methods.
+   */
+  async notFound(
+    context: PageContext,
+    { routes }: Pick<Hono<{ Bindings: HttpBindings }>, 'routes'>,
+  ): Promise<Response> {
+    const allowed = methodsOf(context.req.path, routes)
+    if (allowed.length > 0 && !allowed.includes(context.req.method)) {
+      context.header('allow', allowed.join(', '))
+      const error = new GatewayError('METHOD_NOT_ALLOWED', `This address takes ${allowed.join(', ')}.`)
+      if (!isHtmlWanted(context)) return answerJson(context, { error: error.data }, error.httpStatus)
+      return this.answer(context, refusalPage('Method not allowed', [error.message]), error.httpStatus)
+    }
+    if (!isHtmlWanted(context)) return context.json(NOT_FOUND, 404)
     const title = 'Page not found'
     const content = html`<h1>${title}</h1>
 <p>There is no page at this address. Clients of MCP connect to <code>/mcp</code>.</p>
@@ -190,6 +203,23 @@ export class PageEntry {
     }
     return this.answer(context, explain(area, { status, message }, this.#auth()), status)
   }
+}
+
+/** The methods of the routes of a path; those that serve whatever no other one does have none. */
+function methodsOf(path: string, routes: readonly Pick<RouterRoute, 'path' | 'method'>[]): readonly string[] {
+  const words = path.split('/')
+  const isFor = (route: string): boolean => {
+    const parts = route.split('/')
+    const isSame = (part: string, index: number): boolean =>
+      part.startsWith(':') ? words[index] !== '' : part === words[index]
+    return parts.length === words.length && parts.every(isSame)
+  }
+  const methods = routes.filter((route) => isFor(route.path)).map(({ method }) => method)
+  return [...new Set(methods.flatMap((method) => (method === 'GET' ? ['GET', 'HEAD'] : [method])))]
+}
+
+function isHtmlWanted({ req }: PageContext): boolean {
+  return /\btext\/html\b/i.test(req.header('accept') ?? '')
 }
 
 const NOT_FOUND = { error: 'Not found. The MCP endpoint is /mcp.' }

@@ -35,6 +35,7 @@ interface Console {
   readonly code: string
   readonly steps: readonly OrderStep[]
   readonly stopped: readonly string[]
+  send(method: string, path: string, accept?: string): Promise<Response>
   /** From then on the store does not respond. */
   loseStore(): void
   get(path: string, headers?: Record<string, string>): Promise<Response>
@@ -110,7 +111,7 @@ function consoleWith(auth: object | undefined): Console {
     onAction: (step) => void steps.push(step),
     now: Date.now,
   })
-  app.notFound((context) => entry.notFound(context))
+  app.notFound((context) => entry.notFound(context, app))
   const request = async (
     path: string,
     init: RequestInit,
@@ -126,6 +127,7 @@ function consoleWith(auth: object | undefined): Console {
     code: operator.code,
     steps,
     stopped,
+    send: (method, path, accept = 'text/html') => request(path, { method }, { accept }),
     loseStore: () => {
       store.get = () => Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'The store cannot be reached.'))
     },
@@ -183,6 +185,20 @@ describe('the pages of the console', () => {
     expect(text).toContain('href="../../console/machines/:name"')
     expect(text).toContain('Signed in as <bdi>service:vera</bdi>')
     expect(await (await get('/nothing/there')).text()).toContain('href="../console"')
+  })
+
+  it.each([
+    ['PUT', machine, 'GET, HEAD, POST'],
+    ['DELETE', '/console', 'GET, HEAD, POST'],
+    ['POST', '/console/live', 'GET, HEAD'],
+    ['PATCH', '/nothing', undefined],
+  ])('answers %s of %s with the methods that there are', async (method, path, allow) => {
+    const { send } = consoleWith(protectedBy)
+    const page = await send(method, path)
+    expect([page.status, page.headers.get('allow') ?? undefined]).toEqual([allow ? 405 : 404, allow])
+    expect(page.headers.get('content-type')).toContain('text/html')
+    const json = await send(method, path, '*/*')
+    expect([json.status, json.headers.get('content-type')]).toEqual([page.status, 'application/json'])
   })
 
   it('gives a program the same facts as JSON', async () => {
