@@ -2,7 +2,7 @@
  * A JSON value that keeps its original text: members are read and edited in the text, and parsed only on demand.
  * Unchanged parts are passed on byte for byte.
  */
-import { addMembers, editMembers, elements, asObject, isObject, members } from './json/json.ts'
+import { addMembers, editMembers, elements, asObject, isObject, type Member, members } from './json/json.ts'
 import { parseJson, setOwn } from './json/read.ts'
 
 /**
@@ -21,6 +21,8 @@ export class Payload {
   #isParsed: boolean
   readonly #base: Payload | undefined
   readonly #edits: Fields | undefined
+  /** Where the members are in the text, once that was asked. */
+  #members: readonly Member[] | undefined
   #isRedacted = false
 
   private constructor(text: string | undefined, value?: unknown, base?: Payload, edits?: Fields) {
@@ -91,11 +93,12 @@ export class Payload {
 
   /** Its `_meta` with members set or removed, for `with`; undefined if that leaves it empty. */
   metaWith(fields: Fields): Payload | undefined {
-    const meta = (this.at('_meta') ?? EMPTY).with(fields)
+    const before = this.at('_meta') ?? EMPTY
     // Only a removal can leave it empty; otherwise its members need not be assembled.
     let isRemoval = false
     for (const key in fields) isRemoval ||= fields[key] === undefined
-    return isRemoval && Object.keys(meta.fields).length === 0 ? undefined : meta
+    if (isRemoval && isEmptied(before.fields, fields)) return undefined
+    return before.with(fields)
   }
 
   /**
@@ -143,8 +146,12 @@ export class Payload {
     const { fields } = this
     if (!Object.hasOwn(fields, key)) return undefined
     if (this.#text === undefined) return Payload.of(fields[key])
-    const member = members(this.#text).findLast((item) => item.key === key)
+    const member = this.#index(this.#text).findLast((item) => item.key === key)
     return member && Payload.text(this.#text.slice(member.valueStart, member.end), fields[key])
+  }
+
+  #index(text: string): readonly Member[] {
+    return (this.#members ??= members(text))
   }
 
   /** The elements of an array as payloads, with their texts. */
@@ -173,7 +180,7 @@ export class Payload {
       else if (text !== undefined) added += `${added === '' ? '' : ','}${quoted(key)}:${text}`
     }
     const text = isObject(base.value) ? base.text : '{}'
-    const changed = changes ? editMembers(text, changes) : text
+    const changed = changes ? editMembers(text, changes, base.#index(text)) : text
     return added === '' ? changed : addMembers(changed, added)
   }
 }
@@ -189,6 +196,13 @@ export function only(key: string, value: unknown): Fields {
 }
 
 const EMPTY = Payload.text('{}', {})
+
+/** Whether an object has no members after they were set or removed. */
+function isEmptied(base: Fields, edits: Fields): boolean {
+  for (const key in base) if (!Object.hasOwn(edits, key)) return false
+  for (const key in edits) if (edits[key] !== undefined) return false
+  return true
+}
 
 /** A key as JSON. Nearly all keys are a few of the gateway's own; those of callers and servers are evicted. */
 function quoted(key: string): string {

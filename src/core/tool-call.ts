@@ -45,15 +45,24 @@ export function withKeyArgument(
   setting: string | false | undefined,
   entry: Descriptor | undefined,
 ): Call {
-  const name = setting ?? derived(entry)
+  const name = setting ?? (entry && keyArgumentOf(entry))
   if (name === undefined || name === false) return call
   const given = call.params.at('arguments') ?? Payload.of({})
   if (Object.hasOwn(given.fields, name)) return call
   return { ...call, params: call.params.with({ arguments: given.with({ [name]: key }) }) }
 }
 
-function derived(entry: Descriptor | undefined): string | undefined {
-  const schema = entry?.definition.inputSchema
+const keyArguments = new WeakMap<Descriptor, string | false>()
+
+/** The argument of a tool that takes a key, by its schema; false if it has none. */
+function keyArgumentOf(entry: Descriptor): string | false {
+  let found = keyArguments.get(entry)
+  if (found === undefined) keyArguments.set(entry, (found = derived(entry) ?? false))
+  return found
+}
+
+function derived(entry: Descriptor): string | undefined {
+  const schema = entry.definition.inputSchema
   const properties = isObject(schema) ? schema.properties : undefined
   if (!isObject(properties)) return undefined
   return names.find((name) => {

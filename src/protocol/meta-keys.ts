@@ -99,7 +99,7 @@ export const DRY_RUN_KEY = `${NS}/${DRY_RUN}`
 export function hasExtension({ meta, params }: Pick<Call, 'meta' | 'params'>, name: string): boolean {
   // Every call is checked for each of them.
   if (meta !== noMeta && (meta[keyOf(name)] !== undefined || meta[name] !== undefined)) return true
-  return params.fields[name] !== undefined
+  return params.member(name) !== undefined
 }
 
 /**
@@ -156,19 +156,28 @@ function isAmong(meta: Fields, name: string): boolean {
   return Object.hasOwn(meta, keyOf(name)) || Object.hasOwn(meta, name)
 }
 
-/** The call without a value that is only for a feature. */
-export function withoutExtension(call: Call, name: string): Call {
-  const { [keyOf(name)]: _own, [name]: _bare, ...meta } = call.meta
-  const written = call.params.fields._meta
-  const isWritten = isObject(written) && isAmong(written, name)
-  const params = isWritten
-    ? call.params.withMeta({ [keyOf(name)]: undefined, [name]: undefined })
-    : call.params
-  return {
-    ...call,
-    meta,
-    params: params.fields[name] === undefined ? params : params.with({ [name]: undefined }),
+/** The call without values that are only for a feature. */
+export function withoutExtension(call: Call, ...names: readonly string[]): Call {
+  const { params } = call
+  const meta: Record<string, unknown> = { ...call.meta }
+  const written = asObject(params.member('_meta'))
+  const fromMeta: Record<string, undefined> = {}
+  const fromParams: Record<string, unknown> = {}
+  let isWritten = false
+  let isBeside = false
+  for (const name of names) {
+    for (const key of [keyOf(name), name]) {
+      delete meta[key]
+      if (!Object.hasOwn(written, key)) continue
+      fromMeta[key] = undefined
+      isWritten = true
+    }
+    if (params.member(name) === undefined) continue
+    fromParams[name] = undefined
+    isBeside = true
   }
+  if (isWritten) fromParams._meta = params.metaWith(fromMeta)
+  return { ...call, meta, params: isWritten || isBeside ? params.with(fromParams) : params }
 }
 
 /** Values for features that were carried outside of the message, each with its name. */
@@ -258,11 +267,6 @@ function placeOf({ params }: Call): string {
   if (beside !== undefined || written[IDEMPOTENCY_KEY] !== undefined) return IDEMPOTENCY_KEY
   const own = keyOf(IDEMPOTENCY_KEY)
   return written[own] === undefined ? 'Idempotency-Key' : own
-}
-
-/** The call without its idempotency key. */
-export function withoutIdempotencyKey(call: Call): Call {
-  return withoutExtension(withoutExtension(call, IDEMPOTENCY_KEY), CAMEL_KEY)
 }
 
 // Members with the gateway's prefix are statements of the gateway: an approval, a receipt, the state of a key. A server

@@ -55,9 +55,39 @@ export async function findCall(store: Store, key: string): Promise<StoredCall | 
 
 /** A record as text. Results keep their original text, so that large integers survive. */
 export function encodeCall({ result, failure, ...head }: CallRecord): string {
-  const text = JSON.stringify(head)
+  return withOutcome(JSON.stringify(head), { result, failure })
+}
+
+interface StoredOutcome {
+  readonly result?: Payload | undefined
+  readonly failure?: GatewayError | undefined
+}
+
+function withOutcome(head: string, { result, failure }: StoredOutcome): string {
   const end = result ? `,"result":${result.text}}` : failure ? `,"failure":${encodeFailure(failure)}}` : '}'
-  return text.slice(0, -1) + end
+  return head.slice(0, -1) + end
+}
+
+/** How a call that was executing starts. */
+export type StartedCall = Omit<CallRecord, 'result' | 'failure' | 'openUntil' | 'lostAt'>
+
+/** The record of a call that starts. */
+export function startedCall(record: StartedCall): StoredCall {
+  return { record, text: JSON.stringify(record) }
+}
+
+const EXECUTING = '"state":"executing"'
+
+/** A record of a call that was executing, and is done: its text is the one before, with the outcome. */
+export function doneCall(
+  { record, text }: StoredCall,
+  outcome: Pick<CallRecord, 'result' | 'failure'>,
+): StoredCall {
+  const done: CallRecord = { ...record, ...outcome, state: 'done' }
+  // A quote within a string has a backslash before it, so only the member has this text.
+  const isPlain = record.state === 'executing' && !record.result && !record.failure
+  if (!isPlain || !text.includes(EXECUTING)) return { record: done, text: encodeCall(done) }
+  return { record: done, text: withOutcome(text.replace(EXECUTING, '"state":"done"'), outcome) }
 }
 
 const isCall = hasMembers<CallRecord>({

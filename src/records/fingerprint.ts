@@ -26,11 +26,14 @@ export function inexactNumbers(
   given: unknown = written?.value,
 ): { readonly digits?: readonly string[]; readonly exact?: string } {
   const digits = written === undefined ? [] : longNumbers(written.text)
+  if (digits.length === 0 && !hasExactNumbers(given)) return NONE
   return {
     ...(digits.length > 0 && { digits }),
     ...(hasExactNumbers(given) && !areTold(numbersOf(given), digits) && { exact: exactHash(given) }),
   }
 }
+
+const NONE = {}
 
 /** Whether the long numbers of a text, in its order, tell those of a value, in the order of its keys. */
 function areTold(numbers: readonly (number | ExactNumber)[], digits: readonly string[]): boolean {

@@ -1,11 +1,21 @@
 /** Callers in the store: hashed in keys, without tokens in values. */
 import { hash } from 'node:crypto'
+import { LRUCache } from 'lru-cache'
 import type { Principal } from '../core/principal.ts'
 
 /** A caller as part of store keys: of the same length whatever its id. */
 export function callerHash(id: string): string {
-  return hash('sha256', id).slice(0, 32)
+  const known = hashes.get(id)
+  if (known !== undefined) return known
+  const hashed = hash('sha256', id).slice(0, 32)
+  if (id.length <= MAX_KEPT_ID_LENGTH) hashes.set(id, hashed)
+  return hashed
 }
+
+/** The hashes of the last callers: each call asks for the one of its caller. */
+const MAX_KEPT_HASHES = 500
+const MAX_KEPT_ID_LENGTH = 200
+const hashes = new LRUCache<string, string>({ max: MAX_KEPT_HASHES })
 
 /** The id of a record of a caller, in a collection that lists all of them: an id alone may be the same for several callers. */
 export function ownedId({ id: caller }: Pick<Principal, 'id'>, id: string): string {

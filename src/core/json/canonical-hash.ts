@@ -2,7 +2,7 @@
  * The hash of a value whatever the order of its members (SHA-256 of `canonical` or `exactly`). The text is hashed while it is written,
  * so a value of many megabytes is not held a second time.
  */
-import { createHash, type Hash } from 'node:crypto'
+import { createHash, hash, type Hash } from 'node:crypto'
 import { ExactNumber } from './exact-number.ts'
 import { isObject } from './json.ts'
 
@@ -25,7 +25,8 @@ function hashOf(value: unknown, text: HashedText): string {
 }
 
 class HashedText {
-  readonly #hash: Hash = createHash('sha256')
+  /** Absent while the text is short: nearly all texts are hashed at once, which costs a third. */
+  #hash: Hash | undefined
   readonly #isExact: boolean
   #waiting = ''
 
@@ -40,12 +41,13 @@ class HashedText {
   add(text: string): void {
     this.#waiting += text
     if (this.#waiting.length < MAX_PART_LENGTH) return
-    this.#hash.update(this.#waiting)
+    this.#hash = (this.#hash ?? createHash('sha256')).update(this.#waiting)
     this.#waiting = ''
   }
 
   digest(): string {
-    return this.#hash.update(this.#waiting).digest('hex')
+    if (this.#hash) return this.#hash.update(this.#waiting).digest('hex')
+    return hash('sha256', this.#waiting)
   }
 }
 
@@ -61,15 +63,14 @@ function write(value: unknown, text: HashedText): void {
   }
   if (value instanceof ExactNumber) return text.addNumber(value)
   if (!isObject(value)) return text.add(JSON.stringify(value) ?? 'null')
-  const keys = Object.keys(value)
-    .filter((key) => value[key] !== undefined)
-    .toSorted()
-  text.add('{')
-  for (const [index, key] of keys.entries()) {
-    text.add(`${index > 0 ? ',' : ''}${JSON.stringify(key)}:`)
+  let separator = '{'
+  for (const key of Object.keys(value).sort()) {
+    if (value[key] === undefined) continue
+    text.add(`${separator}${JSON.stringify(key)}:`)
     write(value[key], text)
+    separator = ','
   }
-  text.add('}')
+  text.add(separator === '{' ? '{}' : '}')
 }
 
 function writeString(value: string, text: HashedText): void {

@@ -57,12 +57,16 @@ export function elements(text: string): string[] {
 
 /**
  * Replaces, adds or (with `undefined`) removes top-level members of a JSON object. Edits are JSON texts; every other
- * value keeps its exact text, so large integers and `1.0` survive.
+ * value keeps its exact text, so large integers and `1.0` survive. `before` are its members, if they are known.
  */
-export function editMembers(text: string, edits: ReadonlyMap<string, string | undefined>): string {
+export function editMembers(
+  text: string,
+  edits: ReadonlyMap<string, string | undefined>,
+  before: readonly Member[] = members(text),
+): string {
   const parts: string[] = []
   const done = new Set<string>()
-  for (const member of members(text)) {
+  for (const member of before) {
     if (!edits.has(member.key)) {
       parts.push(text.slice(member.start, member.end))
       continue

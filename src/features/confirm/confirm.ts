@@ -718,7 +718,7 @@ function takeHostConfirmation(call: Call): { readonly call: Call; readonly host:
   if (flag !== undefined && typeof flag !== 'boolean') throw invalidParam(FLAG, 'must be true or false')
   if (token !== undefined && typeof token !== 'string') throw invalidParam(TOKEN, 'must be a string')
   return {
-    call: withoutExtension(withoutExtension(call, FLAG), TOKEN),
+    call: withoutExtension(call, FLAG, TOKEN),
     host: { isConfirmed: flag, token },
   }
 }

@@ -11,7 +11,7 @@
 import { deadlineSlot } from '../../core/slot.ts'
 import { world, type Timer } from '../../core/world.ts'
 import type { Call, Handler, Outcome } from '../../core/call.ts'
-import { keepsResultSlot } from '../../core/used-reference.ts'
+import { keepsResultSlot, referencesSlot } from '../../core/used-reference.ts'
 import { type KeyForecast, withFinding } from '../../core/dry-run.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import type { Rule } from '../../core/failure.ts'
@@ -170,7 +170,7 @@ export class IdempotentExecutor {
     const about = { ...(key !== undefined && { key }), ...(stored && { since: stored.record.startedAt }) }
     const outcome = stored ? await this.#forecast(stored.record, keyed, policy) : 'would_run'
     if (outcome === 'would_run') await this.#ledger.check(keyed, policy.quota)
-    return withFinding(await this.#prepare(call, keyed, policy), { idempotency: { outcome, ...about } })
+    return withFinding(this.#prepare(call, keyed, policy), { idempotency: { outcome, ...about } })
   }
 
   /** @throws IDEMPOTENCY_CONFLICT, OUTCOME_UNKNOWN */
@@ -216,7 +216,7 @@ export class IdempotentExecutor {
     keyed: KeyedRequest,
     policy: ToolPolicy,
     step: Step,
-  ): Promise<{ completion: Completion; shared: InFlightCall }> {
+  ): Promise<{ readonly completion: Completion; readonly shared: InFlightCall }> {
     const inFlight = this.#shared.get(keyed.id)
     if (inFlight) {
       if (inFlight.keyed.fingerprint !== keyed.fingerprint)
@@ -321,10 +321,10 @@ export class IdempotentExecutor {
     const { keyed } = shared
     const { upstream, verify: verifyExpression } = policy
     const { total } = this.#deps.servers.callBounds(upstream, keyed.tool)
-    await this.#keepReferences(keyed, record)
+    if (referencesSlot.of(keyed.call)) await this.#keepReferences(keyed, record)
     try {
-      return await shared.within(total, async (call) =>
-        policy.next(keepingResult(await this.#prepare(call, keyed, policy), record)),
+      return await shared.within(total, record.expiresAt, (call) =>
+        policy.next(this.#prepare(call, keyed, policy)),
       )
     } catch (thrown) {
       if (stateAfterFailure(thrown, keyed, policy) !== 'unknown') throw thrown
@@ -347,7 +347,7 @@ export class IdempotentExecutor {
   }
 
   /** The call for the server: with the key, if the server accepts one. */
-  async #prepare(call: Call, { key }: KeyedRequest, { keyArgument, forwardsKey }: ToolPolicy): Promise<Call> {
+  #prepare(call: Call, { key }: KeyedRequest, { keyArgument, forwardsKey }: ToolPolicy): Call {
     if (key === undefined) return call
     const entry = keyArgument === false ? undefined : call.tool
     const filled = withKeyArgument(call, key, keyArgument, entry)
@@ -428,17 +428,12 @@ function changeTo(next: NextState, end: Pick<Partial<CallRecord>, 'result' | 'fa
     case 'released':
       return 'released'
     case 'unknown':
-      return { state: 'unknown', lostAt: world.now() }
+      return { open: { state: 'unknown', lostAt: world.now() } }
     case 'executing':
-      return { openUntil: world.now() + INPUT_TIMEOUT_MS }
+      return { open: { openUntil: world.now() + INPUT_TIMEOUT_MS } }
     case 'done':
-      return { ...end, state: 'done' }
+      return { done: end }
   }
-}
-
-/** What is kept of the result stays as long as its record, which has references to it. */
-function keepingResult(call: Call, { expiresAt }: CallRecord): Call {
-  return keepsResultSlot.set(call, Math.max(keepsResultSlot.of(call) ?? 0, expiresAt))
 }
 
 /** Why a verifying read was inconclusive, in at most 300 characters. */
@@ -535,13 +530,16 @@ const ABORT_TIMEOUT_MS = 1000
 class InFlightCall {
   readonly keyed: KeyedRequest
   readonly startedAt = world.now()
-  /** Resolves once the call is over and its outcome is recorded. */
-  readonly gone: Promise<void>
   readonly #first: Call
   readonly #controller = new AbortController()
   readonly #completion = Promise.withResolvers<Completion>()
-  readonly #gone = Promise.withResolvers<void>()
-  readonly #abortTimeout = Promise.withResolvers<never>()
+  /** Set once somebody waits for it. */
+  #gone: PromiseWithResolvers<void> | undefined
+  #isGone = false
+  /** Why the call is no longer awaited, once it was aborted and did not end in time. */
+  #abandoned: { readonly reason: unknown } | undefined
+  /** Ends the wait for the call that is made. */
+  #abandon: ((reason: unknown) => void) | undefined
   #waiting = 0
   #isFirstWaiting = false
   #hasEnded = false
@@ -554,8 +552,12 @@ class InFlightCall {
   constructor(keyed: KeyedRequest) {
     this.keyed = keyed
     this.#first = keyed.call
-    this.gone = this.#gone.promise
-    this.#abortTimeout.promise.catch(() => undefined)
+  }
+
+  /** Resolves once the call is over and its outcome is recorded. */
+  get gone(): Promise<void> {
+    if (this.#isGone) return Promise.resolve()
+    return (this.#gone ??= Promise.withResolvers<void>()).promise
   }
 
   /** Whether any caller waits. */
@@ -584,6 +586,13 @@ class InFlightCall {
     }
   }
 
+  /** The same; what is kept of its result stays as long as its record, which has references to it. */
+  #callKept(until: number): Call {
+    const { call } = this
+    const slots = keepsResultSlot.put(Math.max(keepsResultSlot.of(call) ?? 0, until), call.slots)
+    return Object.assign(call, { slots })
+  }
+
   /** A call for a verifying read on behalf of all callers, usable after the original was aborted. */
   get verificationCall(): Call {
     const controller = new AbortController()
@@ -591,16 +600,27 @@ class InFlightCall {
     return { ...this.#first, signal, abort: (reason) => controller.abort(reason), emit: () => undefined }
   }
 
-  /** Runs the call, at most for the given time in milliseconds. @throws errors of the call, or why it was aborted */
-  async within<Value>(total: number, make: (call: Call) => Promise<Value>): Promise<Value> {
+  /**
+   * Runs the call, at most for `total` milliseconds; what is kept of its result stays until a time, in milliseconds since
+   * 1970. @throws errors of the call, or why it was aborted
+   */
+  async within(total: number, keptUntil: number, make: Handler): Promise<Outcome> {
     this.#total = total
     this.#start()
     try {
-      return await Promise.race([make(this.call), this.#abortTimeout.promise])
+      return await this.#unlessAbandoned(make(this.#callKept(keptUntil)))
     } finally {
       world.clearTimeout(this.#deadline)
       this.#total = Number.POSITIVE_INFINITY
     }
+  }
+
+  #unlessAbandoned(made: Promise<Outcome>): Promise<Outcome> {
+    return new Promise((resolve, reject) => {
+      this.#abandon = reject
+      if (this.#abandoned) reject(this.#abandoned.reason)
+      made.then(resolve, reject)
+    })
   }
 
   isFirst(call: Call): boolean {
@@ -635,7 +655,8 @@ class InFlightCall {
   }
 
   leave(): void {
-    this.#gone.resolve()
+    this.#isGone = true
+    this.#gone?.resolve()
   }
 
   #abortIfOrphaned({ reason }: AbortSignal): void {
@@ -648,7 +669,12 @@ class InFlightCall {
   /** Aborts the call; if it does not end in time, it is no longer awaited. */
   #abort(reason: unknown): void {
     this.#controller.abort(reason)
-    world.setTimeout(() => this.#abortTimeout.reject(reason), ABORT_TIMEOUT_MS).unref()
+    world
+      .setTimeout(() => {
+        this.#abandoned ??= { reason }
+        this.#abandon?.(reason)
+      }, ABORT_TIMEOUT_MS)
+      .unref()
   }
 
   #start(): void {

@@ -12,7 +12,7 @@ import {
   idempotencyKeyOf,
   TRANSACTION_ID,
   withoutExtension,
-  withoutIdempotencyKey,
+  CAMEL_KEY,
   IDEMPOTENCY_KEY,
 } from '../../protocol/meta-keys.ts'
 import { callKey } from '../../records/calls.ts'
@@ -58,14 +58,15 @@ export function readKeyed(
   { ttl, maxTtl, runAgain }: KeyTerms,
 ): KeyedRequest | Call {
   const key = hasIdempotencyKey(given) ? idempotencyKeyOf(given) : undefined
-  const seconds = readTtl(given)
-  const call = withoutIdempotencyKey(withoutExtension(given, TTL_VALUE))
+  const seconds = hasExtension(given, TTL_VALUE) ? readTtl(given) : undefined
+  const call = withoutExtension(given, TTL_VALUE, IDEMPOTENCY_KEY, CAMEL_KEY)
   if (key === undefined) return call
   const requestedTtl = seconds === undefined ? ttl : Math.max(seconds, MIN_TTL_SECONDS) * 1000
   // Keys of callers never contain `~`.
   const scopedKey = call.internal === undefined ? key : `~${call.internal}:${key}`
-  const request = { call, key, ttl: Math.min(requestedTtl, maxTtl), runAgain }
-  return { ...request, ...identity(call), id: callKey(call.principal.id, upstream, scopedKey) }
+  const { tool, fingerprint } = identity(call)
+  const id = callKey(call.principal.id, upstream, scopedKey)
+  return { call, key, tool, fingerprint, id, ttl: Math.min(requestedTtl, maxTtl), runAgain }
 }
 
 /** A call without a key: equal calls within the given time, in milliseconds, count as the same call. */
@@ -102,17 +103,21 @@ export function lostRecord({ principal }: Call, upstream: string): string {
 
 function identity(call: Call): Pick<KeyedRequest, 'tool' | 'fingerprint'> {
   const { params } = call
-  const { name, arguments: given } = params.fields
-  const compared = comparableArguments(given, referencesSlot.of(call))
-  const fingerprint = fingerprintOf(String(name), compared, {
-    ...extensionField(call, TRANSACTION_ID),
-    ...extensionField(call, 'step_id'),
-    ...inexactNumbers(params.at('arguments'), compared),
-  })
-  return { tool: String(name), fingerprint }
+  const tool = String(params.member('name'))
+  const compared = comparableArguments(params.member('arguments'), referencesSlot.of(call))
+  const numbers = inexactNumbers(params.at('arguments'), compared)
+  // Steps of different transactions are different calls.
+  const fingerprint =
+    isStep(call) || hasExtension(call, 'step_id')
+      ? fingerprintOf(tool, compared, {
+          ...extensionField(call, TRANSACTION_ID),
+          ...extensionField(call, 'step_id'),
+          ...numbers,
+        })
+      : fingerprintOf(tool, compared, numbers)
+  return { tool, fingerprint }
 }
 
-/** Steps of different transactions are different calls. */
 function extensionField(call: Call, name: string): Readonly<Record<string, unknown>> {
   return hasExtension(call, name) ? { [name]: extensionOf(call, name) } : {}
 }
@@ -137,9 +142,8 @@ export function isTimeout(error: unknown): boolean {
   return error instanceof GatewayError && error.code === 'OPERATION_TIMEOUT'
 }
 
-function readTtl(call: Call): number | undefined {
+function readTtl(call: Call): number {
   const seconds = extensionOf(call, TTL_VALUE)
-  if (seconds === undefined) return undefined
   if (typeof seconds === 'number' && Number.isSafeInteger(seconds) && seconds >= 0) return seconds
   throw invalidParam(TTL_VALUE, 'must be a whole number of seconds')
 }

@@ -13,8 +13,10 @@ import { pause, within } from '../../core/time/waiting.ts'
 import {
   callCollection,
   type CallRecord,
+  doneCall,
   encodeCall,
   findCall,
+  startedCall,
   type StoredCall,
   decodeCall,
 } from '../../records/calls.ts'
@@ -36,8 +38,11 @@ export type Claim =
   | { readonly kind: 'own'; readonly stored: StoredCall }
   | Extract<Completion, { readonly kind: 'held_elsewhere' | 'abandoned' }>
 
-/** How a record of ours changes; `released` deletes it, because nothing was done. */
-export type Change = Partial<CallRecord> | 'released'
+/** How a record of ours changes: it is done, with an outcome, or goes on; `released` deletes it, because nothing was done. */
+export type Change =
+  | { readonly done: Pick<CallRecord, 'result' | 'failure'> }
+  | { readonly open: Partial<CallRecord> }
+  | 'released'
 
 /** The minimum TTL of the record of an in-flight call, in milliseconds. */
 const MIN_IN_FLIGHT_TTL_MS = 86_400_000
@@ -71,8 +76,8 @@ export class Ledger {
   }
 
   /** Checks that a call could begin under an unused key; nothing is written. @throws QUOTA_EXHAUSTED, SERVER_UNAVAILABLE */
-  check({ call }: KeyedRequest, quota: CallerQuota): Promise<void> {
-    return orUnavailable(this.#check(call, quota))
+  async check({ call }: KeyedRequest, quota: CallerQuota): Promise<void> {
+    await orUnavailable(this.#checking(call, quota) ?? Promise.resolve())
   }
 
   /** Takes over a record whose call may be repeated. */
@@ -147,8 +152,8 @@ export class Ledger {
     change: Change,
     quota: CallerQuota,
   ): Promise<{ readonly writing?: Promise<unknown>; readonly isShort?: true }> {
-    const after = change === 'released' ? undefined : await this.#changed(keyed, stored, change, quota)
-    const writing = this.#persist(keyed, stored, after)
+    const after = change === 'released' ? undefined : this.#changed(keyed, stored, change, quota)
+    const writing = this.#persist(keyed, stored, after instanceof Promise ? await after : after)
     const written = await within(writing, WRITE_TIMEOUT_MS, undefined)
     if (written === 'whole') return {}
     const { upstream } = keyed.call.target
@@ -162,22 +167,24 @@ export class Ledger {
       identity: { membership },
     } = this.#deps
     const { id: principal } = call.principal
-    try {
-      await this.#check(call, quota)
-    } catch (error) {
-      const stored = await findCall(store, id)
-      if (stored) return { kind: 'held_elsewhere', stored }
-      throw error
+    const checking = this.#checking(call, quota)
+    if (checking) {
+      try {
+        await checking
+      } catch (error) {
+        const stored = await findCall(store, id)
+        if (stored) return { kind: 'held_elsewhere', stored }
+        throw error
+      }
     }
     await membership.register()
     const attempt = this.#attempt(call)
     const { fingerprint, tool } = keyed
     const startedAt = attempt.attemptedAt
     const expiresAt = startedAt + ttl
-    const record: CallRecord = { expiresAt, fingerprint, tool, state: 'executing', startedAt, ...attempt }
-    const text = encodeCall(record)
+    const made = startedCall({ expiresAt, fingerprint, tool, state: 'executing', startedAt, ...attempt })
+    const { text } = made
     this.#quota.add(principal, 1, text.length, expiresAt)
-    const made: StoredCall = { record, text }
     const existing = await store
       .setIfAbsent(id, text, Math.max(ttl, MIN_IN_FLIGHT_TTL_MS))
       .catch((error: unknown) => {
@@ -192,14 +199,19 @@ export class Ledger {
     return { kind: 'held_elsewhere', stored }
   }
 
-  /** @throws why no call of a caller may begin */
-  async #check({ principal: { id }, internal }: Call, quota: CallerQuota): Promise<void> {
+  /** Rejects with why no call of a caller may begin; undefined if it is known without asking the store that one may. */
+  #checking({ principal: { id }, internal }: Call, quota: CallerQuota): Promise<void> | undefined {
     // Compensations are always possible, whatever the caller's quota.
-    if (internal) return
+    if (internal) return undefined
     const { unavailableReason } = this.#deps.store
     // No new calls are started while the store accepts no writes.
-    if (unavailableReason !== undefined) throw storeUnavailable(new Error(unavailableReason))
-    if (await this.#quota.fits(id, quota)) return
+    if (unavailableReason !== undefined) return Promise.reject(storeUnavailable(new Error(unavailableReason)))
+    const fits = this.#quota.fits(id, quota)
+    return fits === true ? undefined : this.#mustFit(id, quota, fits)
+  }
+
+  async #mustFit(id: string, quota: CallerQuota, fits: boolean | Promise<boolean>): Promise<void> {
+    if (await fits) return
     const { keys, firstExpiry } = await this.#quota.usage(id)
     const wait = firstExpiry === undefined ? undefined : Math.max(1, (firstExpiry - world.now()) / 1000)
     throw exhausted(keys >= quota.keys ? `${quota.keys} calls` : `${quota.bytes} bytes`, wait)
@@ -225,20 +237,30 @@ export class Ledger {
   }
 
   /** The record after a change; without its result if that exceeds the quota. */
-  async #changed(
-    keyed: KeyedRequest,
-    { record, text }: StoredCall,
-    change: Partial<CallRecord>,
+  #changed(
+    { call }: KeyedRequest,
+    stored: StoredCall,
+    change: Exclude<Change, 'released'>,
     quota: CallerQuota,
-  ): Promise<StoredCall> {
-    const complete = { ...record, ...change }
-    const long = encodeCall(complete)
-    const { id } = keyed.call.principal
-    const isFit = await this.#quota.mayGrow(id, long.length - text.length, quota)
-    return isFit ? { record: complete, text: long } : shortened(complete)
+  ): StoredCall | Promise<StoredCall> {
+    const complete = 'done' in change ? doneCall(stored, change.done) : opened(stored, change.open)
+    const fits = this.#quota.mayGrow(call.principal.id, complete.text.length - stored.text.length, quota)
+    const fitting = (isFit: boolean): StoredCall => (isFit ? complete : shortened(complete.record))
+    return typeof fits === 'boolean' ? fitting(fits) : fits.then(fitting)
   }
 
   #persist(
+    keyed: KeyedRequest,
+    before: StoredCall,
+    after: StoredCall | undefined,
+  ): Promise<'whole' | 'short' | undefined> {
+    return this.#put(keyed, before, after).then(
+      () => 'whole',
+      () => this.#persistLater(keyed, before, after),
+    )
+  }
+
+  #persistLater(
     keyed: KeyedRequest,
     before: StoredCall,
     after: StoredCall | undefined,
@@ -309,6 +331,11 @@ export class Ledger {
     if (existing !== undefined && existing !== after.text)
       log.warn('idempotency.taken_over', { request_id: call.requestId })
   }
+}
+
+function opened({ record }: StoredCall, change: Partial<CallRecord>): StoredCall {
+  const changed = { ...record, ...change }
+  return { record: changed, text: encodeCall(changed) }
 }
 
 /** A record without its result. */

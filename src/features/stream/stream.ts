@@ -25,7 +25,8 @@ import {
   CHUNK_KEY,
   TRUNCATED_KEY,
   withoutExtension,
-  withoutIdempotencyKey,
+  CAMEL_KEY,
+  IDEMPOTENCY_KEY,
 } from '../../protocol/meta-keys.ts'
 import type { Feature, Services } from '../feature.ts'
 import { toolFacts, explained } from '../offers.ts'
@@ -519,7 +520,12 @@ function withPage(call: Call, { argument, value }: NextPage): Call {
  * the step id belong to the arguments of the first page, so it has neither.
  */
 function pageCall(call: Call, own: Pick<Call, 'signal' | 'abort' | 'emit'>): Call {
-  const { inputResponses: _responses, ...rest } = withoutIdempotencyKey(withoutExtension(call, 'step_id'))
+  const { inputResponses: _responses, ...rest } = withoutExtension(
+    call,
+    'step_id',
+    IDEMPOTENCY_KEY,
+    CAMEL_KEY,
+  )
   const slots = acceptsTaskSlot.put(undefined, operationSlot.put(undefined, rest.slots))
   return { ...rest, ...own, requestState: {}, client: { ...call.client, nonInteractive: true }, slots }
 }

@@ -99,7 +99,7 @@ function readStep(call: Call): NamedStep {
   const stepId = extensionOf(call, 'step_id')
   const requestedId = stepId === undefined ? undefined : readId(stepId, 'step_id')
   const key = keyFor(call, id)
-  return { id, call: withoutExtension(withoutExtension(call, TRANSACTION_ID), 'step_id'), key, requestedId }
+  return { id, call: withoutExtension(call, TRANSACTION_ID, 'step_id'), key, requestedId }
 }
 
 /** Whether a step is refused if it could not be undone. */

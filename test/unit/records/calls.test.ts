@@ -7,8 +7,10 @@ import {
   callKey,
   type CallRecord,
   callCollection,
+  doneCall,
   encodeCall,
   decodeCall,
+  startedCall,
 } from '../../../src/records/calls.ts'
 import { fingerprintOf, inexactNumbers } from '../../../src/records/fingerprint.ts'
 
@@ -47,6 +49,21 @@ it('a failure record round-trips with the relayed error', () => {
   expect(read?.extra.relayed?.text).toBe(relayed.text)
   expect(read).toMatchObject({ code: 'UPSTREAM_ERROR', rpc: -32000, message: 'no' })
   expect(read?.extra).toMatchObject({ details: { a: 1 }, retryAfterSeconds: 3 })
+})
+
+it('the record of a call that is done is the text of its start with the outcome, whatever its tool is called', () => {
+  const names = fc.oneof(fc.string(), fc.constant('"state":"executing"'), fc.constant('$& $1'))
+  fc.assert(
+    fc.property(fc.json(), names, (text, tool) => {
+      const started = startedCall({ ...record, tool, state: 'executing' })
+      const result = Payload.text(`{"n":1.0,"any":${text}}`)
+      const done = doneCall(started, { result })
+      expect(done.text).toBe(encodeCall({ ...record, tool, result }))
+      expect(decodeCall(done.text)?.record).toMatchObject({ tool, state: 'done' })
+      const failure = new GatewayError('UPSTREAM_ERROR', text)
+      expect(doneCall(started, { failure }).text).toBe(encodeCall({ ...record, tool, failure }))
+    }),
+  )
 })
 
 it.each(['', 'x', '[]', '{}', '{"state":"done"}', JSON.stringify(record)])(
