@@ -26,16 +26,36 @@ const MAX_WAIT_MS = 10
 export async function casUpdate<Result>(
   store: CasStore,
   key: string,
-  decide: (text: string | undefined) => CasUpdate<Result>,
+  decide: (text: string | undefined) => CasUpdate<Result> | Promise<CasUpdate<Result>>,
   onBusy: () => Result,
 ): Promise<Result> {
   for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
     if (attempt >= EAGER_ATTEMPTS) await pause(1 + Math.floor(world.random() * MAX_WAIT_MS))
     const before = await store.get(key)
-    const { result, write } = decide(before)
+    const { result, write } = await decide(before)
     if (!write || (await isWritten(store, key, before, write))) return result
   }
   return onBusy()
+}
+
+/**
+ * The same for a value that was seen before, without reading it first: it costs one access if it is still there. What
+ * `decide` throws or does not write counts only for a value that was read.
+ */
+export async function casUpdateSeen<Result>(
+  store: CasStore,
+  key: string,
+  seen: string,
+  decide: (text: string | undefined) => CasUpdate<Result> | Promise<CasUpdate<Result>>,
+): Promise<{ readonly result: Result } | undefined> {
+  let decided: CasUpdate<Result>
+  try {
+    decided = await decide(seen)
+  } catch {
+    return undefined
+  }
+  const { result, write } = decided
+  return write && (await isWritten(store, key, seen, write)) ? { result } : undefined
 }
 
 async function isWritten(

@@ -18,7 +18,7 @@ import { LRUCache } from 'lru-cache'
 import { world } from '../core/world.ts'
 import { asList, isObject, readJson } from '../core/json/json.ts'
 import { FOREVER, type Store } from '../store/store.ts'
-import { casUpdate } from './cas-update.ts'
+import { casUpdate, type CasUpdate, casUpdateSeen } from './cas-update.ts'
 
 /** What a log holds at most, and for how long. Beyond these bounds, the oldest segments are dropped. */
 export interface LogBounds {
@@ -168,7 +168,7 @@ export class AppendLog {
 
   /** The position after the last entry: what is appended later follows it. @throws SERVER_UNAVAILABLE */
   async end(): Promise<string> {
-    const { epoch, next } = await this.#ensureHead()
+    const { epoch, next, text } = await this.#ensureHead()
     let last: Segment | undefined
     for (let number = next; ;) {
       const segments = await this.#readSegments(epoch, number, number - next + 1)
@@ -176,7 +176,7 @@ export class AppendLog {
       last = segments.slice(0, free === -1 ? undefined : free).at(-1) ?? last
       number += free === -1 ? segments.length : free
       if (free === -1) continue
-      if (last) await this.#advance(epoch, last)
+      if (last) await this.#advance(epoch, last, text)
       return cursorOf({ epoch, segment: number, index: 0 })
     }
   }
@@ -207,7 +207,7 @@ export class AppendLog {
   }
 
   async #write(entries: string): Promise<string> {
-    const { epoch, next, written } = await this.#ensureHead()
+    const { epoch, next, written, text: seen } = await this.#ensureHead()
     let before = written
     for (let number = next; ; number++) {
       const text = `[${before.events},${before.bytes},${entries}]`
@@ -215,17 +215,17 @@ export class AppendLog {
       const segment = this.#decode(epoch, number, taken ?? text)
       before = segment.after
       if (taken !== undefined) continue
-      await this.#keepBounds(await this.#advance(epoch, segment))
+      await this.#keepBounds(await this.#advance(epoch, segment, seen))
       return cursorOf({ epoch, segment: number + 1, index: 0 })
     }
   }
 
-  /** Moves the end of the log behind a segment, unless another process did. */
-  #advance(epoch: string, { number, after }: Segment): Promise<Head | undefined> {
+  /** Moves the end of the log behind a segment, unless another process did. `seen` is the text of the head before. */
+  #advance(epoch: string, { number, after }: Segment, seen: string): Promise<Head | undefined> {
     return this.#changeHead((head) => {
       if (head.epoch !== epoch || head.next > number) return head
       return { ...head, next: number + 1, written: after }
-    })
+    }, seen)
   }
 
   /** Drops the oldest segments while there is too much; the last one stays. */
@@ -281,28 +281,29 @@ export class AppendLog {
   }
 
   /** The head, written if there is none. It has no expiry, so that positions are never used again. */
-  async #ensureHead(): Promise<Head> {
-    const found = await this.#findHead()
-    if (found) return found
+  async #ensureHead(): Promise<Head & { readonly text: string }> {
+    const found = await this.#store.get(this.key)
+    const known = parseHead(found)
+    if (known && found !== undefined) return { ...known, text: found }
     const epoch = world.randomBytes(6).toString('base64url')
     const head = { epoch, first: 1, next: 1, written: NOTHING, dropped: NOTHING }
-    return parseHead(await this.#store.setIfAbsent(this.key, JSON.stringify(head), FOREVER)) ?? head
+    const text = JSON.stringify(head)
+    const existing = await this.#store.setIfAbsent(this.key, text, FOREVER)
+    return { ...(parseHead(existing) ?? head), text: existing ?? text }
   }
 
-  /** Changes the head if it is there, and resolves with the result. */
-  #changeHead(change: (head: Head) => Head): Promise<Head | undefined> {
-    return casUpdate<Head | undefined>(
-      this.#store,
-      this.key,
-      (text) => {
-        const head = parseHead(text)
-        const changed = head && change(head)
-        if (changed === head) return { result: head }
-        return { result: changed, write: { text: JSON.stringify(changed), ttl: FOREVER } }
-      },
-      // The head stays behind, and the next writer or reader corrects it.
-      () => undefined,
-    )
+  /** Changes the head if it is there, and resolves with the result. If it is as it was `seen`, it is not read again. */
+  async #changeHead(change: (head: Head) => Head, seen?: string): Promise<Head | undefined> {
+    const decide = (text: string | undefined): CasUpdate<Head | undefined> => {
+      const head = parseHead(text)
+      const changed = head && change(head)
+      if (changed === head) return { result: head }
+      return { result: changed, write: { text: JSON.stringify(changed), ttl: FOREVER } }
+    }
+    const written = seen === undefined ? undefined : await casUpdateSeen(this.#store, this.key, seen, decide)
+    if (written) return written.result
+    // If it changes too often, it stays behind, and the next writer or reader corrects it.
+    return casUpdate(this.#store, this.key, decide, () => undefined)
   }
 
   #segmentKey(epoch: string, number: number): string {

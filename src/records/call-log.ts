@@ -74,7 +74,7 @@ export class CallLog {
 
   /** Keeps arguments and results of calls. @throws SERVER_UNAVAILABLE */
   async keep(contents: readonly (CallContent & Pick<LoggedCall, 'id' | 'who'>)[]): Promise<void> {
-    await this.#contents.append(contents)
+    if (contents.length > 0) await this.#contents.append(contents)
   }
 
   /** The calls that match, newest first, from a cursor on. @throws SERVER_UNAVAILABLE */

@@ -111,6 +111,7 @@ export const personRules: { readonly [Prefix in KeyPrefix]: Rule | 'nobody' } = 
   'states/': owned(),
   'subscription/': owned('subscriptions to events'),
   'transaction/': transactionFate,
+  'transaction-steps:': (entry, { id }) => (isUnder(entry.key, transactionOwner(id)) ? removed() : undefined),
   'upload/': owned('uploads'),
   'verified:': owned('verified receivers of webhooks'),
   'watch:': 'nobody',

@@ -1,11 +1,14 @@
 /** Transactions in the store. Every change is a pure transition from `transitions.ts`, applied by compare-and-swap. */
 import { createHash } from 'node:crypto'
+import { LRUCache } from 'lru-cache'
 import { GatewayError } from '../core/error.ts'
-import { asObject, isObject } from '../core/json/json.ts'
+import { asObject, isObject, readJson } from '../core/json/json.ts'
 import { featureSettings, type Settings } from '../core/settings.ts'
 import { Slot } from '../core/slot.ts'
-import { asJson, Collection, type RecordKind } from '../durable/collection.ts'
-import { FOREVER, type Store } from '../store/store.ts'
+import { expiryByWorld, world } from '../core/world.ts'
+import { casUpdate, type CasUpdate, casUpdateSeen } from '../durable/cas-update.ts'
+import { Collection, hasMembers, type RecordKind } from '../durable/collection.ts'
+import { FOREVER, type KeyPrefix, type Store } from '../store/store.ts'
 import type { StateAfterUndo } from './actions.ts'
 import type { StoredPrincipal } from './principal.ts'
 
@@ -134,54 +137,249 @@ export function transactionKey(principal: string, id: string): string {
 
 /** Transactions in the store. Ended ones expire after the retention; those in progress or in need of attention stay. */
 export class Transactions {
-  readonly #kept: Collection<Transaction>
+  readonly #store: Store
+  readonly #retention: number
+  readonly #kept: Collection<StoredForm>
+  #cache: Cache | undefined
 
   /** `retention` is in milliseconds. */
   constructor(store: Store, retention: number) {
-    const ttlOf = (transaction: Transaction): number =>
-      hasEnded(transaction) && !needsAttention(transaction) ? retention : FOREVER
-    this.#kept = new Collection(store, { ...transactionKind, ttlOf })
+    this.#store = store
+    this.#retention = retention
+    this.#kept = new Collection(store, transactionKind)
   }
 
   /** Stores a new transaction; false if its caller already has one with this id. */
   async open(transaction: Transaction): Promise<boolean> {
     const id = idOf(transaction.principal.id, transaction.id)
-    return (await this.#kept.insert(id, transaction)) === undefined
+    return (await this.#kept.insert(id, transaction, {}, this.#ttlOf(transaction))) === undefined
   }
 
-  find(key: string): Promise<Transaction | undefined> {
-    return this.#kept.get(this.#kept.idIn(key))
+  async find(key: string): Promise<Transaction | undefined> {
+    return this.#read(key, await this.#store.get(key))
+  }
+
+  /** What this process read or wrote last: others may have changed it since. */
+  lastSeen(key: string): Transaction | undefined {
+    return this.#cache?.seen.get(key)?.transaction
   }
 
   /**
    * Applies a transition and returns the new state; it is durable once this resolves.
    * @throws RESOURCE_NOT_FOUND, errors of the transition
    */
-  change(key: string, transition: Transition): Promise<Transaction> {
-    return this.#kept.change(this.#kept.idIn(key), (before) => {
+  async change(key: string, transition: Transition): Promise<Transaction> {
+    let written: Written | undefined
+    const decide = async (text: string | undefined): Promise<CasUpdate<Transaction>> => {
+      // It was written after all: its page has an id that no other change has.
+      if (written?.page && text === written.text) return { result: written.transaction }
+      await this.#withdraw(written)
+      written = undefined
+      const before = await this.#read(key, text)
       if (!before) throw unknownTransaction()
       const after = transition(before)
-      return [after === before ? 'keep' : after, after]
-    })
+      if (after === before) return { result: after }
+      written = await this.#written(key, before, after)
+      return { result: after, write: { text: written.text, ttl: this.#ttlOf(after) } }
+    }
+    const seen = this.#cache?.seen.get(key)?.text
+    const found = seen === undefined ? undefined : await casUpdateSeen(this.#store, key, seen, decide)
+    const result = found?.result ?? (await casUpdate(this.#store, key, decide, () => busy()))
+    if (written) {
+      this.#remember(key, written.text, written.transaction)
+      await this.#expire(key, written.left)
+    }
+    return result
   }
 
   /** The transactions of one caller, or all. */
-  async list(principal?: string): Promise<readonly StoredTransaction[]> {
-    return this.#stored(
-      await this.#kept.list(principal === undefined ? undefined : transactionOwner(principal)),
-    )
+  list(principal?: string): Promise<readonly StoredTransaction[]> {
+    return this.#listed(principal === undefined ? undefined : transactionOwner(principal))
   }
 
   /** Those in progress, or to be retried. */
-  async unfinished(): Promise<readonly StoredTransaction[]> {
-    const isUnfinished = (text: string): boolean =>
-      UNFINISHED_PREFIXES.some((start) => text.startsWith(start))
-    return this.#stored(await this.#kept.list(undefined, isUnfinished))
+  unfinished(): Promise<readonly StoredTransaction[]> {
+    return this.#listed(undefined, (text) => UNFINISHED_PREFIXES.some((start) => text.startsWith(start)))
   }
 
-  #stored(found: ReadonlyMap<string, Transaction>): readonly StoredTransaction[] {
-    return [...found].map(([id, transaction]) => ({ key: this.#kept.keyOf(id), transaction }))
+  async #listed(owner?: string, matches?: (text: string) => boolean): Promise<readonly StoredTransaction[]> {
+    const found = await Promise.all(
+      [...(await this.#kept.list(owner, matches))].map(async ([id, form]) => {
+        const key = this.#kept.keyOf(id)
+        const transaction = await this.#whole(key, form)
+        return transaction ? [{ key, transaction }] : []
+      }),
+    )
+    return found.flat()
   }
+
+  #ttlOf(transaction: Transaction): number {
+    return hasEnded(transaction) && !needsAttention(transaction) ? this.#retention : FOREVER
+  }
+
+  async #read(key: string, text: string | undefined): Promise<Transaction | undefined> {
+    const seen = this.#cache?.seen.get(key)
+    if (text !== undefined && seen?.text === text) return seen.transaction
+    const form = text === undefined ? undefined : formOf(text)
+    const transaction = form && (await this.#whole(key, form))
+    if (text !== undefined && transaction) this.#remember(key, text, transaction)
+    return transaction
+  }
+
+  #remember(key: string, text: string, transaction: Transaction): void {
+    this.#cache ??= newCache()
+    this.#cache.seen.set(key, { text, transaction })
+  }
+
+  /** A transaction with its earlier steps; undefined if some of them are gone. */
+  async #whole(key: string, { earlier, ...form }: StoredForm): Promise<Transaction | undefined> {
+    if (earlier === undefined) return form
+    const pages = await this.#pagesTo(key, earlier)
+    return (
+      pages && withPages({ ...form, steps: [...pages.flatMap(({ steps }) => steps), ...form.steps] }, pages)
+    )
+  }
+
+  /** The pages of earlier steps, the oldest first; undefined if one is gone. */
+  async #pagesTo(key: string, last: string): Promise<readonly StepPage[] | undefined> {
+    const pages: StepPage[] = []
+    for (let id: string | undefined = last; id !== undefined;) {
+      const page = await this.#page(key, id)
+      if (!page || pages.some((each) => each.id === page.id)) return undefined
+      pages.unshift(page)
+      id = page.before
+    }
+    return pages
+  }
+
+  async #page(key: string, id: string): Promise<StepPage | undefined> {
+    const known = this.#cache?.pages.get(pageKey(key, id))
+    if (known) return known
+    const text = await this.#store.get(pageKey(key, id))
+    const page = text === undefined ? undefined : readPage(id, text)
+    if (page) (this.#cache ??= newCache()).pages.set(pageKey(key, id), page)
+    return page
+  }
+
+  /** The text of a changed transaction; steps that ended are moved to a page first, while it is open. */
+  async #written(key: string, before: Transaction, after: Transaction): Promise<Written> {
+    const known = pagesOf.get(before) ?? []
+    // A transaction that is rolled back or has ended is one record, as is one whose earlier steps have changed.
+    const isKept = after.status === 'active' && isPrefix(known, after.steps)
+    const pages = isKept ? known : []
+    const left = isKept ? [] : known
+    const open = after.steps.slice(countOf(pages))
+    const pending = open.findIndex(({ status }) => status === 'pending')
+    const movable = open.slice(0, pending === -1 ? undefined : pending)
+    const isLong = after.status === 'active' && movable.length >= PAGE_STEPS
+    const page = isLong ? newPage(movable, pages.at(-1)?.id) : undefined
+    if (page) await this.#store.put(pageKey(key, page.id), page.text, FOREVER)
+    const all = page ? [...pages, page] : pages
+    const transaction = all.length === 0 ? after : withPages({ ...after }, all)
+    const text = textOf(after, after.steps.slice(countOf(all)), all.at(-1)?.id)
+    return { key, text, transaction, left, ...(page && { page }) }
+  }
+
+  /** Removes the page of a change that was not written. */
+  async #withdraw(written: Written | undefined): Promise<void> {
+    if (written?.page) await this.#store.delete(pageKey(written.key, written.page.id))
+  }
+
+  /** Readers of the record before still read its pages. A page that cannot be shortened stays. */
+  async #expire(key: string, pages: readonly StepPage[]): Promise<void> {
+    const shortened = pages.map(({ id, text }) => this.#store.put(pageKey(key, id), text, LEFT_PAGE_TTL_MS))
+    await Promise.allSettled(shortened)
+  }
+}
+
+// The stored form. A transaction that is open has its last steps in its record, and the others in pages, each of which
+// names the one before it: so a step writes as much at the end of a long transaction as at its beginning. A page never
+// changes, and is written before the record that names it. Versions that know no pages do not read such a record, since
+// they would roll back only a part of it; all other transactions are one record, as they were.
+
+/** How many steps that ended become a page. */
+const PAGE_STEPS = 8
+/** How long pages are kept that no record names any more, in milliseconds. */
+const LEFT_PAGE_TTL_MS = 60_000
+/** How many transactions a process remembers, how many pages, and for how long, in milliseconds. */
+const MAX_SEEN = 500
+const MAX_PAGES = 2000
+const SEEN_TTL_MS = 60_000
+
+/** A transaction as its record has it: `steps` follow those of the page `earlier`. */
+interface StoredForm extends Transaction {
+  readonly earlier?: string
+}
+
+/** Steps that ended, and the page before them. */
+interface StepPage {
+  readonly id: string
+  readonly text: string
+  readonly steps: readonly Step[]
+  readonly before: string | undefined
+}
+
+interface Written {
+  readonly key: string
+  readonly text: string
+  readonly transaction: Transaction
+  /** The page that was written for it. */
+  readonly page?: StepPage
+  /** The pages that it does not name any more. */
+  readonly left: readonly StepPage[]
+}
+
+interface Cache {
+  readonly seen: LRUCache<string, { readonly text: string; readonly transaction: Transaction }>
+  readonly pages: LRUCache<string, StepPage>
+}
+
+function newCache(): Cache {
+  return {
+    seen: new LRUCache({ max: MAX_SEEN, ttl: SEEN_TTL_MS, ...expiryByWorld }),
+    pages: new LRUCache({ max: MAX_PAGES }),
+  }
+}
+
+/** The pages of transactions that have some. */
+const pagesOf = new WeakMap<Transaction, readonly StepPage[]>()
+
+function withPages(transaction: Transaction, pages: readonly StepPage[]): Transaction {
+  pagesOf.set(transaction, pages)
+  return transaction
+}
+
+function countOf(pages: readonly StepPage[]): number {
+  return pages.reduce((sum, { steps }) => sum + steps.length, 0)
+}
+
+/** Whether steps begin with those of the pages, unchanged. */
+function isPrefix(pages: readonly StepPage[], steps: readonly Step[]): boolean {
+  return pages.flatMap((page) => page.steps).every((step, index) => steps[index] === step)
+}
+
+function pageKey(key: string, page: string): string {
+  return `${STEPS_PREFIX}${key.slice(transactionKind.prefix.length)}:${page}`
+}
+
+const STEPS_PREFIX: KeyPrefix = 'transaction-steps:'
+
+function newPage(steps: readonly Step[], before: string | undefined): StepPage {
+  const id = world.randomBytes(9).toString('base64url')
+  return { id, text: JSON.stringify({ steps, ...(before !== undefined && { before }) }), steps, before }
+}
+
+function readPage(id: string, text: string): StepPage | undefined {
+  const value = readJson(text)
+  if (!isObject(value) || !Array.isArray(value.steps) || !value.steps.every(isObject)) return undefined
+  const { before } = value
+  // The members of a step are read where they are shown, as those of a record.
+  const steps = value.steps as unknown as readonly Step[]
+  return { id, text, steps, before: typeof before === 'string' ? before : undefined }
+}
+
+function busy(): never {
+  throw new GatewayError('TRANSACTION_CONFLICT', 'Too many concurrent changes of one transaction.')
 }
 
 /** How long ended transactions are kept if the feature is not configured, in milliseconds. */
@@ -202,9 +400,9 @@ export function unknownTransaction(): GatewayError {
   })
 }
 
-/** A transaction of its text; undefined if it is none. */
+/** A transaction of its text, with the steps that are in its record; undefined if it is none. */
 export function readTransaction(text: string): Transaction | undefined {
-  return transactionKind.decode(text)
+  return formOf(text)
 }
 
 /** How the texts of unfinished transactions start, so that the many ended ones need not be parsed. */
@@ -214,22 +412,39 @@ const UNFINISHED_PREFIXES = [
   '{"status":"partially_rolled_back","retry":',
 ]
 
-const json = asJson<Transaction>({
+const isRecord = hasMembers<Transaction>({
   string: ['id', 'status'],
   number: ['expiresAt', 'endsAt'],
   principal: ['principal'],
-  list: ['steps', 'compensations'],
+  list: ['compensations'],
 })
 
-const transactionKind: RecordKind<Transaction> = {
+function formOf(text: string): StoredForm | undefined {
+  const value = readJson(text)
+  if (!isRecord(value) || !value.compensations.every(isObject)) return undefined
+  const { lastSteps, earlier, ...rest }: StoredForm & { readonly lastSteps?: unknown } = value
+  const isPaged = typeof earlier === 'string'
+  const steps = isPaged ? lastSteps : rest.steps
+  if (!Array.isArray(steps) || !steps.every(isObject)) return undefined
+  // The members of a step are read where they are shown, as what others wrote.
+  return { ...rest, steps: steps as unknown as readonly Step[], ...(isPaged && { earlier }) }
+}
+
+function textOf(
+  { status, retry, steps, ...rest }: Transaction,
+  last: readonly Step[],
+  earlier?: string,
+): string {
+  const start = { status, ...(retry && { retry }) }
+  if (earlier === undefined) return JSON.stringify({ ...start, ...rest, steps })
+  return JSON.stringify({ ...start, ...rest, lastSteps: last, earlier })
+}
+
+const transactionKind: RecordKind<StoredForm> = {
   name: 'transaction',
   prefix: 'transaction/',
-  decode: (text) => {
-    const read = json.decode(text)
-    return read?.steps.every(isObject) && read.compensations.every(isObject) ? read : undefined
-  },
-  encode: ({ status, retry, ...rest }) => JSON.stringify({ status, ...(retry && { retry }), ...rest }),
-  busy: () => new GatewayError('TRANSACTION_CONFLICT', 'Too many concurrent changes of one transaction.'),
+  decode: formOf,
+  encode: (transaction) => textOf(transaction, transaction.steps),
 }
 
 function idOf(principal: string, id: string): string {

@@ -8,6 +8,7 @@ import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync
 import { join } from 'node:path'
 import { isObject, readJson } from '../core/json/json.ts'
 import { strangerProblem } from './private-folder.ts'
+import type { KeyPrefix } from './store.ts'
 
 /** The record of a store: its id, until when its critical data lives, and when this was written. */
 export interface SentinelRecord {
@@ -24,9 +25,11 @@ const AHEAD_MS = 3_600_000
 export const ACCEPT_HINT =
   'run `gatehouse store accept` to continue without it: completed calls with an idempotency key may then run again'
 
+const critical: readonly KeyPrefix[] = ['call:', 'transaction/', 'transaction-steps:']
+
 /** Whether a key must not get lost: it ensures that a call runs once, or that a transaction is finished. */
 export function isCriticalKey(key: string): boolean {
-  return key.startsWith('call:') || key.startsWith('transaction/')
+  return critical.some((prefix) => key.startsWith(prefix))
 }
 
 /** The record of one store. */

@@ -64,6 +64,7 @@ export const keyPrefixes = {
   'states/': 'how large session states are',
   'subscription/': 'subscriptions to events',
   'transaction/': 'transactions',
+  'transaction-steps:': 'earlier steps of transactions that are open',
   'upload/': 'requested uploads',
   'verified:': 'verified receivers of webhooks',
   'watch:': 'what polls found last',

@@ -49,6 +49,7 @@ const allowed: Readonly<Record<string, string>> = {
   'protocol/schema-repair.ts repairs': byText,
   'protocol/spooling.ts SIMPLE_ESCAPES': tables,
   'records/principal.ts hashes': byText,
+  'records/transactions.ts pagesOf': byIdentity,
   'testkit/prove/copies.ts existing': `${ofSystem}: its exit deletes all copies.`,
   'testkit/prove/copies.ts process.on': `${ofSystem}: its exit deletes all copies.`,
   'upstream/transport/child.ts process.on': `${ofSystem}: its exit ends all children.`,

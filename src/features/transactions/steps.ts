@@ -127,9 +127,20 @@ interface MarkedStep extends StartedStep {
 
 /** Records a step before its server is called, once no other step is in progress. @throws why the step is refused */
 async function begin(call: Call, request: StepRequest, service: TransactionService): Promise<MarkedStep> {
+  // What this process saw last says enough while nobody else makes steps: the write finds out whether that is so.
+  const seen = service.repository.lastSeen(request.key)
+  const isQuiet = seen?.status === 'active' && pendingSteps(seen).length === 0
+  if (isQuiet && call.requestState[STATE_KEY] === undefined) {
+    try {
+      return await tryToStart(call, request, seen, service)
+    } catch (error) {
+      if (!(error instanceof GatewayError) || error.code !== 'TRANSACTION_CONFLICT') throw error
+    }
+  }
   for (;;) {
     try {
-      return await tryToStart(call, request, service)
+      const transaction = await settledTransaction(request.key, call.signal, service)
+      return await tryToStart(call, request, transaction, service)
     } catch (error) {
       if (!wasOvertaken(error, request)) throw error
     }
@@ -146,10 +157,10 @@ function wasOvertaken(error: unknown, { requestedId }: StepRequest): boolean {
 async function tryToStart(
   call: Call,
   { key, requestedId }: StepRequest,
+  transaction: Transaction,
   service: TransactionService,
 ): Promise<MarkedStep> {
   const { worker, deps, limits } = service
-  const transaction = await settledTransaction(key, call.signal, service)
   await worker.register()
   // A step whose end could not be recorded is not started.
   const { unavailableReason: problem } = deps.store
