@@ -1,4 +1,5 @@
-import type { Row, Spread } from './summary.ts'
+import type { Spread } from './statistics.ts'
+import type { Row } from './summary.ts'
 
 /** What was measured apart from calls; no start times where there is no gateway. */
 export interface Footprint {
@@ -32,10 +33,11 @@ const calls: readonly (readonly [target: string, limit: number])[] = [
 ]
 
 /** Holds what was measured against every budget; calls count at concurrency 16 with replies of 1 KB. */
-export function judge(rows: readonly Row[], footprint: Footprint): Verdict[] {
+export function judge(all: readonly Row[], footprint: Footprint): Verdict[] {
+  const rows = all.filter(({ build }) => build === undefined)
   const ratios = calls.map(([target, limit]) => {
     const row = rows.find((each) => each.target === target && each.concurrency === 16 && each.bytes === 1024)
-    return verdict(`CPU per call, ${target}`, limit, '× baseline', row?.ratio?.median)
+    return verdict(`CPU per call, ${target}`, limit, '× baseline', row?.toBase?.cpu?.median)
   })
   const cpu = (name: string): number | undefined =>
     rows.find((each) => each.target === name && each.concurrency === 16 && each.bytes === 1024)?.cpu?.median

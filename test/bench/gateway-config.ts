@@ -1,5 +1,4 @@
 import { createHmac } from 'node:crypto'
-import { features } from '../../src/features/index.ts'
 
 /** What stands behind a gateway under test: the address of an HTTP server, or the words of a command. */
 export type Upstream = { readonly url: string } | { readonly command: readonly string[] }
@@ -21,19 +20,25 @@ const secret = 'the key of the benchmark, at least 32 characters'
 
 /**
  * The config file of the gateway under test, in front of an upstream whose word about its tool is believed. One that
- * does all there is to do has it twice, as `bench` and, without what describes servers, as `undescribed`.
+ * does all there is to do has it twice, as `bench` and, without what describes servers, as `undescribed`. It names no
+ * features but those given, and settings that gateways have had for long.
  */
-export function gatewayConfig(upstream: Upstream, guard: Guard, folder: string): string {
+export function gatewayConfig(
+  upstream: Upstream,
+  guard: Guard,
+  { folder, features }: { readonly folder: string; readonly features: readonly string[] },
+): string {
+  const allOff = Object.fromEntries(features.map((name) => [name, 'off' as const]))
   const bench = { ...upstream, trust: true }
   const upstreams = {
     bench,
     ...(guard === 'full' && { undescribed: { ...bench, features: descriptionsOff } }),
   }
   // JSON is YAML: no address or path can break out of its quotes.
-  return JSON.stringify({ upstreams, ...settingsOf(guard, folder) }) + '\n'
+  return JSON.stringify({ upstreams, ...settingsOf(guard, folder, allOff) }) + '\n'
 }
 
-function settingsOf(guard: Guard, folder: string): object {
+function settingsOf(guard: Guard, folder: string, allOff: Readonly<Record<string, 'off'>>): object {
   if (guard === 'full') return guarded(folder)
   if (guard === 'guarded') return { ...guarded(folder), features: { ...allOff, ...guards } }
   if (guard === 'off') return bare
@@ -49,9 +54,6 @@ const safeOff = { idempotency: 'off', transactions: 'off', confirm: 'off', undo:
 const descriptions =
   'manifest dashdash help skills agent_profile contract quota usage cost intent discovery complete multimodal provenance receipts'
 const descriptionsOff = Object.fromEntries(descriptions.split(' ').map((name) => [name, 'off']))
-const allOff = Object.fromEntries(
-  features.flatMap(({ name, place }) => (place === 'features' ? [[name, 'off']] : [])),
-)
 /** For more keys than one caller ever has. */
 const room = { max_keys: 1_000_000, max_bytes: '10GB', ttl: '60s' }
 

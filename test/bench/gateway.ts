@@ -1,5 +1,5 @@
-import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
-import { fileURLToPath } from 'node:url'
+import { mkdirSync, writeFileSync } from 'node:fs'
+import type { Build } from './builds.ts'
 import { gatewayConfig, type Guard, isGuarded, type Upstream } from './gateway-config.ts'
 import { freePort, launchCommand, launchScript, type Serving } from './launch.ts'
 
@@ -11,23 +11,18 @@ export type LaunchGateway = (
   guard?: Guard,
 ) => Promise<Serving>
 
-const main = fileURLToPath(new URL('../../dist/main.js', import.meta.url))
-
-/** Whether the gateway has been built. */
-export function isBuilt(): boolean {
-  return existsSync(main)
-}
-
-/** The built gateway, with its config and its store in the given folder. */
-export const launchBuilt: LaunchGateway = async (folder, upstream, path, guard = 'off') => {
-  mkdirSync(folder)
-  const port = await freePort()
-  const config = `${folder}/gateway.config.yaml`
-  writeFileSync(config, gatewayConfig(upstream, guard, folder))
-  const command = [process.execPath, main, 'serve', '--config', config, '--port', String(port)]
-  if (!isGuarded(guard)) command.push('--log-level', 'warn')
-  const running = await launchCommand(command, `http://127.0.0.1:${port}${path}`)
-  return { ...running, url: `http://127.0.0.1:${port}/mcp` }
+/** Launches a built gateway, with its config and its store in the given folder. */
+export function launchOf({ main, features }: Build): LaunchGateway {
+  return async (folder, upstream, path, guard = 'off') => {
+    mkdirSync(folder)
+    const port = await freePort()
+    const config = `${folder}/gateway.config.yaml`
+    writeFileSync(config, gatewayConfig(upstream, guard, { folder, features }))
+    const command = [process.execPath, main, 'serve', '--config', config, '--port', String(port)]
+    if (!isGuarded(guard)) command.push('--log-level', 'warn')
+    const running = await launchCommand(command, `http://127.0.0.1:${port}${path}`)
+    return { ...running, url: `http://127.0.0.1:${port}/mcp` }
+  }
 }
 
 /** A second copy of the baseline in place of the gateway, which shows how far equal programs differ. */

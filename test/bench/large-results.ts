@@ -6,12 +6,13 @@ import { tmpdir } from 'node:os'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { request } from 'undici'
-import { launchBuilt } from './gateway.ts'
+import { workingCopy } from './builds.ts'
+import { launchOf } from './gateway.ts'
 import { connect } from './client.ts'
 import { sha256Of } from './large-text.ts'
 import { launchScript, type Serving } from './launch.ts'
 import { cpuNanoseconds, resetPeak, peakMegabytes, residentMegabytes } from './process-stats.ts'
-import { spread } from './summary.ts'
+import { spread } from './statistics.ts'
 
 const usage = `node test/bench/large-results.ts [options]
   --sizes A,B        sizes of the text, in MB of 1,000,000 bytes (default 1,10)
@@ -42,6 +43,8 @@ interface Cost {
   readonly firstMegabytes: number
   readonly megabytes: number
 }
+
+const launchBuilt = launchOf(await workingCopy())
 
 if (values.help) process.stdout.write(usage)
 else process.exitCode = await bench()

@@ -18,6 +18,42 @@ export interface Serving extends Running {
 }
 
 const START_LIMIT_MS = 15_000
+/** How much of what a command wrote is in the message of its failure. */
+const MAX_OUTPUT_CHARACTERS = 4000
+
+/** The processes that have not ended; those of commands lead a group. */
+const present = new Map<ChildProcess, 'process' | 'group'>()
+
+/** Ends all processes by force, at once. */
+export function killAll(): void {
+  for (const [{ pid }, kind] of present) {
+    if (pid === undefined) continue
+    try {
+      process.kill(kind === 'group' ? -pid : pid, 'SIGKILL')
+    } catch {
+      // It ended by itself.
+    }
+  }
+}
+
+/** Runs a command to its end. Resolves with what it wrote to stdout. @throws what it wrote, if it fails */
+export async function runCommand(command: readonly string[], cwd: string): Promise<string> {
+  const [file = '', ...args] = command
+  const child = spawn(file, args, { cwd, detached: true, stdio: ['ignore', 'pipe', 'pipe'] })
+  present.set(child, 'group')
+  let stdout = ''
+  let output = ''
+  const keepEnd = (chunk: Buffer) => (output = (output + chunk.toString()).slice(-MAX_OUTPUT_CHARACTERS))
+  child.stdout.on('data', (chunk: Buffer) => (stdout += chunk.toString())).on('data', keepEnd)
+  child.stderr.on('data', keepEnd)
+  try {
+    const [code] = (await once(child, 'close')) as [number | null]
+    if (code !== 0) throw new Error(`${command.join(' ')} failed\n${output}`)
+    return stdout
+  } finally {
+    present.delete(child)
+  }
+}
 
 /** Starts a script of this folder that prints the port it listens on as its first line. */
 export async function launchScript(name: string, args: readonly string[] = []): Promise<Serving> {
@@ -36,7 +72,7 @@ export async function launchCommand(command: readonly string[], readyUrl: string
   const child = spawn(file, args, { stdio: ['ignore', 'pipe', 'pipe'] })
   const running = follow(child)
   let output = ''
-  const keepEnd = (chunk: Buffer) => (output = (output + chunk.toString()).slice(-4000))
+  const keepEnd = (chunk: Buffer) => (output = (output + chunk.toString()).slice(-MAX_OUTPUT_CHARACTERS))
   child.stdout.on('data', keepEnd)
   child.stderr.on('data', keepEnd)
   const limit = performance.now() + START_LIMIT_MS
@@ -73,7 +109,8 @@ async function answers(url: string): Promise<boolean> {
 function follow(child: ChildProcess): Running {
   const { pid } = child
   if (pid === undefined) throw new Error('the process did not start')
-  const exited = once(child, 'exit')
+  present.set(child, 'process')
+  const exited = once(child, 'exit').finally(() => present.delete(child))
   return {
     pid,
     async stop() {

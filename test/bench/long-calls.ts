@@ -4,11 +4,12 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { Agent, request } from 'undici'
-import { launchBuilt } from './gateway.ts'
+import { workingCopy } from './builds.ts'
+import { launchOf } from './gateway.ts'
 import { launchScript, type Serving } from './launch.ts'
 import { cpuNanoseconds } from './process-stats.ts'
 import { REVISIONS } from './reply.ts'
-import { spread } from './summary.ts'
+import { spread } from './statistics.ts'
 
 const [count = 300, rounds = 5] = process.argv.slice(2).map(Number)
 /** How much CPU time an operation may take beyond a gateway without features, in milliseconds. */
@@ -24,6 +25,7 @@ const headers = {
   'mcp-name': 'wait',
 }
 
+const launchBuilt = launchOf(await workingCopy())
 const folder = mkdtempSync(`${tmpdir()}/gatehouse-bench-`)
 const upstream = await launchScript('slow-upstream.ts')
 const targets: readonly (readonly [name: string, target: Serving])[] = [

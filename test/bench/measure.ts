@@ -1,7 +1,7 @@
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import type { LoadOrder, LoadResult } from './load-order.ts'
-import { cpuNanoseconds } from './process-stats.ts'
+import { cpuNanoseconds, peakMegabytes, resetPeak } from './process-stats.ts'
 import type { Target } from './targets.ts'
 
 /** How many calls at once, asking for how large a reply. */
@@ -10,22 +10,42 @@ export interface Shape {
   readonly bytes: number
 }
 
-/** One turn of one target. */
-export interface Sample extends Shape {
+/** What one turn of one target measured. Latencies are in milliseconds. */
+interface Turn extends Shape {
   readonly target: string
-  readonly round: number
+  /** Absent if it is the working copy, or no gateway. */
+  readonly build?: string
   readonly rate: number
   readonly p50: number
   readonly p99: number
   readonly calls: number
   /** Microseconds of CPU the target's processes used per call; undefined where none are its own. */
   readonly cpu?: number
+  /** Their largest resident sets, in MB; undefined where none are its own. */
+  readonly peak?: number
+}
+
+/** One turn, and when it was: turns of the same launch and round are next to each other. */
+export interface Sample extends Turn {
+  readonly launch: number
+  readonly round: number
 }
 
 /** A load generator in its own process; any wrong answer makes a turn throw. */
 export interface Loader {
-  turn(target: Target, shape: Shape, seconds: number): Promise<Omit<Sample, 'round'>>
+  readonly pid: number
+  turn(target: Target, shape: Shape, seconds: number): Promise<Turn>
   stop(): void
+}
+
+/** How a launch is measured. */
+export interface Plan {
+  readonly launch: number
+  readonly shapes: readonly Shape[]
+  readonly rounds: number
+  readonly seconds: number
+  /** How many calls each target gets with each shape before it is measured, and at most for how many seconds. */
+  readonly warmUp: { readonly calls: number; readonly seconds: number }
 }
 
 const LEAD_IN_SECONDS = 0.05
@@ -40,8 +60,9 @@ export function startLoader(): Loader {
     throw new Error(`${result.errors} of ${result.calls} calls to ${name} failed: ${result.firstError}`)
   }
   return {
+    pid: child.pid ?? 0,
     async turn(target, shape, seconds) {
-      const { url, era, token, isKeyed } = target
+      const { name, build, url, era, token, isKeyed, pids } = target
       const order = {
         url,
         era,
@@ -50,35 +71,56 @@ export function startLoader(): Loader {
         ...(isKeyed && { isKeyed }),
       }
       // Connections and sessions are opened before the clock starts.
-      await run(target.name, { ...order, seconds: LEAD_IN_SECONDS })
-      const before = cpuOf(target)
-      const { calls, seconds: took, p50, p99 } = await run(target.name, { ...order, seconds })
-      const used = cpuOf(target) - before
-      const cpu = target.pids.length === 0 ? {} : { cpu: used / 1000 / calls }
-      return { target: target.name, ...shape, rate: calls / took, p50, p99, calls, ...cpu }
+      await run(name, { ...order, seconds: LEAD_IN_SECONDS })
+      for (const pid of pids) resetPeak(pid)
+      const before = sumOf(pids, cpuNanoseconds)
+      const { calls, seconds: took, p50, p99 } = await run(name, { ...order, seconds })
+      const used = sumOf(pids, cpuNanoseconds) - before
+      return {
+        target: name,
+        ...(build !== undefined && { build }),
+        ...shape,
+        rate: calls / took,
+        p50,
+        p99,
+        calls,
+        ...(pids.length > 0 && { cpu: used / 1000 / calls, peak: sumOf(pids, peakMegabytes) }),
+      }
     },
     stop: () => child.disconnect(),
   }
 }
 
-/** Gives every target its turn in every round; all targets meet one shape of load before the next. */
-export async function runRounds(
-  loader: Loader,
-  targets: readonly Target[],
-  plan: { readonly shapes: readonly Shape[]; readonly rounds: number; readonly seconds: number },
-): Promise<Sample[]> {
+/**
+ * Gives every target its turn in every round. All targets meet one shape of load in all rounds before the next, since
+ * large replies leave more memory behind than small ones take.
+ */
+export async function runRounds(loader: Loader, targets: readonly Target[], plan: Plan): Promise<Sample[]> {
   const samples: Sample[] = []
-  for (let round = 0; round < plan.rounds; round++) {
-    for (const shape of allShapes(targets, plan.shapes)) {
-      const present = targets.filter((target) => meets(target, shape, plan.shapes))
+  for (const shape of allShapes(targets, plan.shapes)) {
+    const present = targets.filter((target) => meets(target, shape, plan.shapes))
+    for (const target of present) await warmUp(loader, target, { shape, ...plan.warmUp })
+    for (let round = 0; round < plan.rounds; round++) {
       // In turn, each would go after the same one most often, and find the caches as that one leaves them.
       for (const target of shuffled(present)) {
-        samples.push({ round, ...(await loader.turn(target, shape, plan.seconds)) })
+        const turn = await loader.turn(target, shape, plan.seconds)
+        samples.push({ launch: plan.launch, round, ...turn })
       }
     }
-    process.stderr.write(`round ${round + 1} of ${plan.rounds} done\n`)
+    process.stderr.write(`${shape.concurrency} calls at once of ${shape.bytes} bytes done\n`)
   }
   return samples
+}
+
+/** Until the compilers of all processes are done with the hot code. */
+async function warmUp(
+  loader: Loader,
+  target: Target,
+  { shape, calls, seconds }: { readonly shape: Shape; readonly calls: number; readonly seconds: number },
+): Promise<void> {
+  const until = performance.now() + seconds * 1000
+  for (let made = 0; made < calls && performance.now() < until;)
+    made += (await loader.turn(target, shape, 0.5)).calls
 }
 
 /** The same in a random order, each as likely as any other. */
@@ -90,7 +132,7 @@ function shuffled<Item>(items: readonly Item[]): Item[] {
 }
 
 /** Whether a target meets a shape of load in a plan. */
-export function meets({ shapes }: Target, shape: Shape, planned: readonly Shape[]): boolean {
+function meets({ shapes }: Target, shape: Shape, planned: readonly Shape[]): boolean {
   return (shapes ?? planned).some(
     ({ concurrency, bytes }) => concurrency === shape.concurrency && bytes === shape.bytes,
   )
@@ -102,6 +144,6 @@ function allShapes(targets: readonly Target[], planned: readonly Shape[]): reado
   return [...new Map(all.map((each) => [`${each.concurrency} ${each.bytes}`, each])).values()]
 }
 
-function cpuOf(target: Target): number {
-  return target.pids.reduce((sum, pid) => sum + cpuNanoseconds(pid), 0)
+function sumOf(pids: readonly number[], measure: (pid: number) => number): number {
+  return pids.reduce((sum, pid) => sum + measure(pid), 0)
 }

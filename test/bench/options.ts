@@ -7,6 +7,9 @@ export interface Options {
   readonly fail: boolean
   readonly json?: string
   readonly only?: readonly string[]
+  /** Commits to measure beside the working copy. */
+  readonly compare: readonly string[]
+  readonly pin: boolean
   readonly launches: number
   readonly rounds: number
   readonly seconds: number
@@ -19,6 +22,8 @@ export const usage = `node test/bench/run.ts [options]
   --rounds N     how often every target gets its turn in each launch (default 5, quick 7)
   --seconds S    length of one turn (default 0.5, quick 0.25)
   --only A,B     only these targets, for example pass-through,gateway-legacy
+  --compare C    also build the gateway of this commit or tag, and measure it in the same rounds; may be repeated
+  --no-pin       do not give what is measured a processor core of its own
   --stand-in     the baselines themselves in place of the gateway: ratios must come out near 1
   --json FILE    write samples, medians and verdicts as JSON
   --no-fail      exit 0 even if a budget is missed or could not be measured
@@ -35,6 +40,8 @@ export function readOptions(args: readonly string[]): Options | undefined {
       help: { type: 'boolean', default: false },
       json: { type: 'string' },
       only: { type: 'string' },
+      compare: { type: 'string', multiple: true, default: [] },
+      'no-pin': { type: 'boolean', default: false },
       launches: { type: 'string' },
       rounds: { type: 'string' },
       seconds: { type: 'string' },
@@ -45,6 +52,8 @@ export function readOptions(args: readonly string[]): Options | undefined {
     quick: values.quick,
     standIn: values['stand-in'],
     fail: !values['no-fail'],
+    compare: values.compare,
+    pin: !values['no-pin'],
     launches: positive('launches', values.launches, values.quick ? 1 : 3),
     rounds: positive('rounds', values.rounds, values.quick ? 7 : 5),
     seconds: positive('seconds', values.seconds, values.quick ? 0.25 : 0.5),

@@ -1,5 +1,6 @@
 import { cpus, release } from 'node:os'
 import type { Footprint, Verdict } from './budgets.ts'
+import type { Spread } from './statistics.ts'
 import type { Row } from './summary.ts'
 
 /** What the numbers were taken on. */
@@ -11,20 +12,20 @@ export function machine() {
 
 /** The measurements as a table for people. */
 export function table(rows: readonly Row[]): string {
+  const isCompared = rows.some(({ toBuild }) => toBuild)
   const head = [
-    'calls',
-    'reply',
-    'target',
-    'calls/s',
-    'p50 ms',
-    'p99 ms',
-    'CPU µs/call',
-    'quartiles',
-    '× base',
-    'quartiles',
+    ...['calls', 'reply', 'target', 'build', 'calls/s', 'p50 ms', 'p99 ms', 'peak MB'],
+    ...['CPU µs/call', 'quartiles', '× base', '95 %', 'p99 × base', '95 %'],
+    ...(isCompared ? ['now: × this', '95 %', 'p99 × this', '95 %'] : []),
   ]
-  const ordered = rows.toSorted((a, b) => a.bytes - b.bytes || a.concurrency - b.concurrency)
-  return align([head, ...ordered.map(cells)])
+  const ordered = rows.toSorted(
+    (a, b) => a.bytes - b.bytes || a.concurrency - b.concurrency || compare(a.target, b.target),
+  )
+  return align([head, ...ordered.map((row) => cells(row).slice(0, head.length))])
+}
+
+function compare(one: string, other: string): number {
+  return one < other ? -1 : Number(one > other)
 }
 
 /** What was measured apart from calls, a line each. */
@@ -50,19 +51,25 @@ export function verdictLines(verdicts: readonly Verdict[]): string {
   )
 }
 
-function cells({ concurrency, bytes, target, rate, p50, p99, cpu, ratio }: Row): string[] {
+function cells({ toBase, toBuild, ...row }: Row): string[] {
   return [
-    `${concurrency}`,
-    `${Math.round(bytes / 1024)} KB`,
-    target,
-    rate.toFixed(0),
-    p50.toFixed(2),
-    p99.toFixed(2),
-    cpu ? cpu.median.toFixed(1) : '',
-    cpu ? `${cpu.low.toFixed(1)}–${cpu.high.toFixed(1)}` : '',
-    ratio ? ratio.median.toFixed(2) : '',
-    ratio ? `${ratio.low.toFixed(2)}–${ratio.high.toFixed(2)}` : '',
+    `${row.concurrency}`,
+    `${Math.round(row.bytes / 1024)} KB`,
+    row.target,
+    row.build ?? '',
+    row.rate.toFixed(0),
+    row.p50.toFixed(2),
+    row.p99.toFixed(2),
+    row.peak?.toFixed(0) ?? '',
+    ...spreadCells(row.cpu, 1),
+    ...[toBase?.cpu, toBase?.p99, toBuild?.cpu, toBuild?.p99].flatMap((each) => spreadCells(each, 2)),
   ]
+}
+
+function spreadCells(spread: Spread | undefined, digits: number): string[] {
+  if (!spread) return ['', '']
+  const { median, low, high } = spread
+  return [median.toFixed(digits), `${low.toFixed(digits)}–${high.toFixed(digits)}`]
 }
 
 function align(lines: readonly (readonly string[])[]): string {

@@ -3,15 +3,20 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { setTimeout as pause } from 'node:timers/promises'
 import { judge, type Memory } from './budgets.ts'
-import { meets, runRounds, startLoader, type Loader, type Sample, type Shape } from './measure.ts'
+import { type Build, Checkouts, workingCopy } from './builds.ts'
+import { killAll } from './launch.ts'
+import { runRounds, startLoader, type Sample, type Shape } from './measure.ts'
 import { readOptions, usage, type Options } from './options.ts'
+import { pinning } from './pin.ts'
 import { residentMegabytes } from './process-stats.ts'
 import { footprintLines, machine, table, verdictLines } from './report.ts'
-import { spread, summarize } from './summary.ts'
-import { startField, type Field } from './targets.ts'
+import { spread } from './statistics.ts'
+import { summarize } from './summary.ts'
+import { baselines, startField, type Field, type Ground } from './targets.ts'
 
 /** How many calls, and at most how many seconds, until the compilers of all processes are done with the hot code. */
-const warm = { calls: 20_000, seconds: 20 }
+const WARM_UP = { calls: 20_000, seconds: 20 }
+const EXIT_CODES = { SIGHUP: 129, SIGINT: 130, SIGTERM: 143 } as const
 
 const options = readOptions(process.argv.slice(2))
 if (options) process.exitCode = await bench(options)
@@ -19,13 +24,29 @@ else process.stdout.write(usage)
 
 async function bench(options: Options): Promise<number> {
   const folder = mkdtempSync(`${tmpdir()}/gatehouse-bench-`)
+  const checkouts = new Checkouts(folder)
+  const cleanUp = () => {
+    killAll()
+    checkouts.remove()
+    rmSync(folder, { recursive: true, force: true, maxRetries: 5 })
+  }
+  for (const [signal, code] of Object.entries(EXIT_CODES)) {
+    process.once(signal, () => {
+      cleanUp()
+      process.exit(code)
+    })
+  }
   try {
+    const builds: [Build, ...Build[]] = [await workingCopy()]
+    for (const commit of options.compare) builds.push(await checkouts.build(commit))
     const launches: Launch[] = []
-    for (let launch = 0; launch < options.launches; launch++)
-      launches.push(await measure(`${folder}/${launch}`, launch, options))
-    return report(launches, options)
+    for (let launch = 0; launch < options.launches; launch++) {
+      process.stderr.write(`launch ${launch + 1} of ${options.launches}\n`)
+      launches.push(await measure({ folder: `${folder}/${launch}`, options, builds }, launch))
+    }
+    return report(launches, options, builds)
   } finally {
-    rmSync(folder, { recursive: true, force: true })
+    cleanUp()
   }
 }
 
@@ -37,18 +58,18 @@ interface Launch {
   readonly samples: readonly Sample[]
 }
 
-async function measure(folder: string, launch: number, options: Options): Promise<Launch> {
+async function measure(ground: Ground, launch: number): Promise<Launch> {
+  const { folder, options } = ground
   mkdirSync(folder)
-  const field = await startField(folder, options)
+  const pin = options.pin ? pinning() : undefined
+  const field = await startField({ ...ground, pin })
   const loader = startLoader()
+  pin?.others(loader.pid)
   try {
     const startMs = await startTimes(folder, field, options.quick ? 3 : 5)
-    const shapes = shapesOf(options)
     const idle = await idleMemory(field)
-    await warmUp(loader, field, shapes, options)
-    process.stderr.write(`launch ${launch + 1} of ${options.launches}\n`)
-    const taken = await runRounds(loader, field.targets, { shapes, ...options })
-    const samples = taken.map((each) => ({ ...each, round: launch * options.rounds + each.round }))
+    const plan = { launch, shapes: shapesOf(options), warmUp: WARM_UP, ...options }
+    const samples = await runRounds(loader, field.targets, plan)
     const memory = idle.map(({ pids, ...each }) => ({ ...each, afterLoad: megabytes(pids) }))
     return { notes: field.notes, startMs, memory, samples }
   } finally {
@@ -57,20 +78,22 @@ async function measure(folder: string, launch: number, options: Options): Promis
   }
 }
 
-function report(launches: readonly Launch[], options: Options): number {
+function report(launches: readonly Launch[], options: Options, builds: readonly Build[]): number {
   const on = machine()
   const notes = launches[0]?.notes ?? []
   const samples = launches.flatMap((each) => each.samples)
   const readyMs = spread(launches.flatMap(({ startMs }) => startMs))
   const memory = launches[0]?.memory ?? []
   const footprint = readyMs ? { readyMs, memory } : { memory }
-  const rows = summarize(samples)
+  const rows = summarize(samples, baselines)
   const verdicts = judge(rows, footprint)
   process.stdout.write(`${on.cpu}, ${on.cores} cores, Linux ${on.kernel}, Node ${on.node}\n`)
+  for (const { name, commit } of builds) process.stdout.write(`${name ?? 'working copy'}: ${commit}\n`)
   for (const note of notes) process.stdout.write(`note: ${note}\n`)
   process.stdout.write(`\n${table(rows)}\n${footprintLines(footprint)}\n${verdictLines(verdicts)}`)
   if (options.json !== undefined) {
-    const results = { machine: on, notes, options, rows, footprint, verdicts, samples }
+    const commits = builds.map(({ name, commit }) => ({ name, commit }))
+    const results = { machine: on, commits, notes, options, rows, footprint, verdicts, samples }
     writeFileSync(options.json, JSON.stringify(results, null, 2) + '\n')
   }
   return options.fail && verdicts.some(({ met }) => !met) ? 1 : 0
@@ -90,27 +113,11 @@ async function idleMemory({ targets }: Field) {
   return measured.map(({ name, pids }) => ({ target: name, pids, idle: megabytes(pids) }))
 }
 
-async function warmUp(
-  loader: Loader,
-  field: Field,
-  shapes: readonly Shape[],
-  { quick }: Options,
-): Promise<void> {
-  for (const target of field.targets) {
-    const until = performance.now() + warm.seconds * 1000
-    for (let calls = 0; calls < warm.calls && performance.now() < until;)
-      calls += (await loader.turn(target, { concurrency: 16, bytes: 1024 }, 1)).calls
-    for (const shape of shapes.slice(quick ? 1 : 0)) {
-      if (meets(target, shape, shapes)) await loader.turn(target, shape, 0.3)
-    }
-  }
-}
-
-async function startTimes(folder: string, { gateway }: Field, times: number): Promise<number[]> {
+async function startTimes(folder: string, { launch, upstreamUrl }: Field, times: number): Promise<number[]> {
   const took: number[] = []
-  for (let time = 0; gateway && time < times; time++) {
+  for (let time = 0; time < times; time++) {
     const started = performance.now()
-    const running = await gateway.launch(`${folder}/start-${time}`, { url: gateway.upstreamUrl }, '/health')
+    const running = await launch(`${folder}/start-${time}`, { url: upstreamUrl }, '/health')
     took.push(performance.now() - started)
     await running.stop()
   }

@@ -1,89 +1,91 @@
+// From single turns to one row for each target, build and shape of load.
 import type { Sample, Shape } from './measure.ts'
+import { type Pair, ratioOf, spread, type Spread } from './statistics.ts'
 
 /** The medians of all turns of one target with one shape of load. */
 export interface Row extends Shape {
   readonly target: string
+  /** Absent if it is the working copy, or no gateway. */
+  readonly build?: string
   readonly rate: number
   readonly p50: number
   readonly p99: number
+  /** The largest resident set during a turn, in MB; absent where no processes are its own. */
+  readonly peak?: number
+  /** Microseconds per call, with the quartiles of all turns. */
   readonly cpu?: Spread
-  /** CPU per call divided by the baseline's: of the medians, between the quartiles of the single rounds. */
-  readonly ratio?: Spread
+  /** In proportion to the bare proxy, in the same rounds. */
+  readonly toBase?: Ratios
+  /** Of an earlier build: the working copy in proportion to it, in the same rounds. */
+  readonly toBuild?: Ratios
 }
 
-/** A median with the quartiles around it. */
-export interface Spread {
-  readonly median: number
-  readonly low: number
-  readonly high: number
+/** Ratios with their 95 % intervals: of CPU per call, of p50, of p99, and of the largest resident set. */
+interface Ratios {
+  readonly cpu?: Spread
+  readonly p50?: Spread
+  readonly p99?: Spread
+  readonly peak?: Spread
 }
 
-const baselines: Readonly<Record<string, string>> = {
-  nginx: 'pass-through',
-  'gateway-legacy': 'pass-through',
-  'gateway-guarded': 'pass-through',
-  'gateway-full': 'pass-through',
-  'gateway-undescribed': 'pass-through',
-  'gateway-keyed': 'pass-through',
-  'gateway-plain': 'pass-through',
-  'gateway-safe': 'pass-through',
-  'gateway-modern': 'pass-through-modern',
-  'gateway-modern-modern': 'pass-through-modern',
-  'gateway-stdio': 'line-mux',
-}
-
-/** One row per target and shape, in the order of the samples' first appearance. */
-export function summarize(samples: readonly Sample[]): Row[] {
-  const groups = Map.groupBy(samples, (each) => `${each.concurrency} ${each.bytes} ${each.target}`)
+/** One row per target, build and shape, in the order in which the samples have them; `baselines` by target. */
+export function summarize(samples: readonly Sample[], baselines: Readonly<Record<string, string>>): Row[] {
+  const groups = Map.groupBy(samples, (each) => keyOf(each, each.target, each.build))
   return [...groups.values()].flatMap((group) => {
     const [first] = group
-    return first ? [row(first, group, samples)] : []
+    if (!first) return []
+    const { target, build } = first
+    const baseline = baselines[target]
+    const bare = baseline === undefined ? [] : (groups.get(keyOf(first, baseline)) ?? [])
+    const working = build === undefined ? [] : (groups.get(keyOf(first, target)) ?? [])
+    const toBase = ratiosOf(group, bare)
+    const toBuild = ratiosOf(working, group)
+    return [{ ...rowOf(first, group), ...(toBase && { toBase }), ...(toBuild && { toBuild }) }]
   })
 }
 
-/** The median and the quartiles of some numbers; undefined of none. */
-export function spread(values: readonly number[]): Spread | undefined {
-  if (values.length === 0) return undefined
-  const sorted = values.toSorted((a, b) => a - b)
-  const at = (share: number) => {
-    const place = share * (sorted.length - 1)
-    const below = sorted[Math.floor(place)] ?? 0
-    const above = sorted[Math.ceil(place)] ?? 0
-    return below + (above - below) * (place % 1)
-  }
-  return { median: at(0.5), low: at(0.25), high: at(0.75) }
+function keyOf({ concurrency, bytes }: Shape, target: string, build = ''): string {
+  return `${concurrency} ${bytes} ${target} ${build}`
 }
 
-function row(first: Sample, group: readonly Sample[], samples: readonly Sample[]): Row {
-  const { target, concurrency, bytes } = first
-  const middle = (pick: (sample: Sample) => number) => spread(group.map(pick))?.median ?? 0
+function rowOf({ target, build, concurrency, bytes }: Sample, group: readonly Sample[]): Row {
+  const median = (pick: (sample: Sample) => number) => spread(group.map(pick))?.median ?? Number.NaN
   const cpu = spread(group.flatMap((each) => each.cpu ?? []))
-  const ratio = ratioOf(group, samples)
+  const peaks = group.flatMap(({ peak }) => peak ?? [])
   return {
     target,
+    ...(build !== undefined && { build }),
     concurrency,
     bytes,
-    rate: middle((each) => each.rate),
-    p50: middle((each) => each.p50),
-    p99: middle((each) => each.p99),
-    ...(cpu ? { cpu } : {}),
-    ...(ratio ? { ratio } : {}),
+    rate: median((each) => each.rate),
+    p50: median((each) => each.p50),
+    p99: median((each) => each.p99),
+    ...(peaks.length > 0 && { peak: Math.max(...peaks) }),
+    ...(cpu && { cpu }),
   }
 }
 
-// The ratio of the medians repeats better than the median of the ratios, which carries the noise of both.
-function ratioOf(group: readonly Sample[], samples: readonly Sample[]): Spread | undefined {
-  const pairs = group.flatMap((sample) => {
-    const base = samples.find((other) => isBaseline(other, sample))?.cpu
-    return sample.cpu === undefined || base === undefined ? [] : [{ own: sample.cpu, base }]
-  })
-  const own = spread(pairs.map((pair) => pair.own))
-  const base = spread(pairs.map((pair) => pair.base))
-  const rounds = spread(pairs.map((pair) => pair.own / pair.base))
-  return own && base && rounds && { ...rounds, median: own.median / base.median }
+function ratiosOf(own: readonly Sample[], base: readonly Sample[]): Ratios | undefined {
+  const cpu = ratioOf(pairsOf(own, base, (each) => each.cpu))
+  const p50 = ratioOf(pairsOf(own, base, (each) => each.p50))
+  const p99 = ratioOf(pairsOf(own, base, (each) => each.p99))
+  const peak = ratioOf(pairsOf(own, base, (each) => each.peak))
+  if (!cpu && !p50 && !p99) return undefined
+  return { ...(cpu && { cpu }), ...(p50 && { p50 }), ...(p99 && { p99 }), ...(peak && { peak }) }
 }
 
-function isBaseline(other: Sample, sample: Sample): boolean {
-  if (other.target !== baselines[sample.target] || other.round !== sample.round) return false
-  return other.concurrency === sample.concurrency && other.bytes === sample.bytes
+/** What both have of the same round, by launch. */
+function pairsOf(
+  own: readonly Sample[],
+  base: readonly Sample[],
+  pick: (sample: Sample) => number | undefined,
+): readonly (readonly Pair[])[] {
+  const launches = Map.groupBy(own, ({ launch }) => launch)
+  return [...launches.values()].map((samples) =>
+    samples.flatMap((sample) => {
+      const beside = base.find(({ launch, round }) => launch === sample.launch && round === sample.round)
+      const [one, other] = [pick(sample), beside && pick(beside)]
+      return one === undefined || other === undefined ? [] : [{ own: one, base: other }]
+    }),
+  )
 }
