@@ -10,8 +10,9 @@ export interface Client {
   complain(id: number, status: number, text: string, fully: boolean): string | undefined
 }
 
-const READ = 'get_text'
-const WRITE = 'write'
+/** The tools of the upstream: one that reads, and one that says that it writes. */
+export type Tool = 'get_text' | 'write'
+
 /** Stands where the key of each call goes. */
 const KEY = 'the-key'
 const accepts = { 'content-type': 'application/json', accept: 'application/json, text/event-stream' }
@@ -23,15 +24,22 @@ export async function connect(
   era: Era,
   {
     bytes,
+    tool = 'get_text',
     token,
-    isKeyed,
-  }: { readonly bytes: number; readonly token: string | undefined; readonly isKeyed: boolean },
+    isKeyed = false,
+  }: {
+    readonly bytes: number
+    readonly tool?: Tool | undefined
+    readonly token?: string | undefined
+    readonly isKeyed?: boolean | undefined
+  },
 ): Promise<Client> {
   const credentials = token === undefined ? {} : { authorization: `Bearer ${token}` }
   const first = { ...accepts, ...credentials }
-  const headers = era === 'modern' ? { ...modernHeaders(), ...credentials } : await openSession(url, first)
+  const headers =
+    era === 'modern' ? { ...modernHeaders(tool), ...credentials } : await openSession(url, first)
   const params = {
-    name: isKeyed ? WRITE : READ,
+    name: tool,
     arguments: { bytes },
     ...((era === 'modern' || isKeyed) && {
       _meta: { ...(era === 'modern' && envelope()), ...(isKeyed && { idempotency_key: KEY }) },
@@ -47,12 +55,12 @@ export async function connect(
   }
 }
 
-function modernHeaders(): Record<string, string> {
+function modernHeaders(tool: Tool): Record<string, string> {
   return {
     ...accepts,
     'mcp-protocol-version': REVISIONS.modern,
     'mcp-method': 'tools/call',
-    'mcp-name': READ,
+    'mcp-name': tool,
   }
 }
 
@@ -88,9 +96,14 @@ function complain(id: number, status: number, text: string, wanted?: string): st
   const isOurs = text.includes(`"id":${id},`) || text.includes(`"id":${id}}`)
   if (!isOurs || !text.includes('"result":')) return `not the answer to ${id}: ${excerpt}`
   if (wanted === undefined) return undefined
-  const { id: answered, result } = JSON.parse(text) as { id?: unknown; result?: ToolResult }
+  const { id: answered, result } = JSON.parse(messageOf(text)) as { id?: unknown; result?: ToolResult }
   if (answered !== id || result?.isError === true) return `not the result of ${id}: ${excerpt}`
   return result?.content?.[0]?.text === wanted ? undefined : `not the text asked for: ${excerpt}`
+}
+
+/** The message of an answer, which may be an event stream of one. */
+function messageOf(text: string): string {
+  return text.startsWith('{') ? text : (/^data: ?(.*)$/m.exec(text)?.[1] ?? '')
 }
 
 interface ToolResult {

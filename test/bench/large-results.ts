@@ -91,10 +91,10 @@ async function measure(
   const reach = upstream ? { url: upstream.url } : { command }
   let gateway: Serving | undefined
   try {
-    gateway = await launchBuilt(`${folder}/gateway`, reach, '/ready', kind)
+    gateway = await launchBuilt(reach, { folder: `${folder}/gateway`, setup: kind })
     const { url, pid } = gateway
     const sha256 = sha256Of(bytes)
-    const caller = await connect(url, 'modern', { bytes, token: undefined, isKeyed: false })
+    const caller = await connect(url, 'modern', { bytes })
     const call = (id: number, size: number): Promise<void> =>
       check(
         url,

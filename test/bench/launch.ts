@@ -67,19 +67,33 @@ export async function launchScript(name: string, args: readonly string[] = []): 
 }
 
 /** Starts a command and waits until a GET of the address answers 200; a failure shows what it wrote. */
-export async function launchCommand(command: readonly string[], readyUrl: string): Promise<Running> {
+export function launchCommand(
+  command: readonly string[],
+  readyUrl: string,
+  env: Readonly<Record<string, string>> = {},
+): Promise<Running> {
+  return launch(command, () => answers(readyUrl), env)
+}
+
+/** Starts a command and waits until it is ready; a failure shows what it wrote. */
+export async function launch(
+  command: readonly string[],
+  isReady: () => Promise<boolean>,
+  env: Readonly<Record<string, string>> = {},
+): Promise<Running> {
   const [file = '', ...args] = command
-  const child = spawn(file, args, { stdio: ['ignore', 'pipe', 'pipe'] })
+  const child = spawn(file, args, { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...env } })
   const running = follow(child)
   let output = ''
   const keepEnd = (chunk: Buffer) => (output = (output + chunk.toString()).slice(-MAX_OUTPUT_CHARACTERS))
   child.stdout.on('data', keepEnd)
   child.stderr.on('data', keepEnd)
   const limit = performance.now() + START_LIMIT_MS
-  while (!(await answers(readyUrl))) {
+  while (!(await isReady())) {
+    await new Promise((resolve) => setTimeout(resolve, 4))
     if (child.exitCode === null && performance.now() < limit) continue
     await running.stop()
-    throw new Error(`${command.join(' ')}: ${readyUrl} never answered 200\n${output}`)
+    throw new Error(`${command.join(' ')} does not start\n${output}`)
   }
   return running
 }
@@ -102,7 +116,6 @@ async function answers(url: string): Promise<boolean> {
   } catch {
     // Nobody listens yet: the caller asks again until its limit.
   }
-  await new Promise((resolve) => setTimeout(resolve, 4))
   return false
 }
 

@@ -1,3 +1,4 @@
+import type { Tool } from './client.ts'
 import type { Era } from './reply.ts'
 
 /** One stretch of load: which address, as which client, how many calls at once, for how long. */
@@ -9,7 +10,9 @@ export interface LoadOrder {
   readonly seconds: number
   /** The token calls are made with. */
   readonly token?: string
-  /** Calls write, each with an idempotency key of its own. */
+  /** The tool that is called, `get_text` if absent. */
+  readonly tool?: Tool
+  /** Each call has an idempotency key of its own. */
   readonly isKeyed?: boolean
 }
 

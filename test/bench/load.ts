@@ -32,9 +32,9 @@ async function obey(order: LoadOrder): Promise<LoadResult> {
 }
 
 // One session per target lasts the whole run, as a client's would.
-function clientFor({ url, era, bytes, token, isKeyed = false }: LoadOrder): Promise<Client> {
+function clientFor({ url, era, bytes, tool, token, isKeyed }: LoadOrder): Promise<Client> {
   const key = `${era} ${bytes} ${url}`
-  const client = clients.get(key) ?? connect(url, era, { bytes, token, isKeyed })
+  const client = clients.get(key) ?? connect(url, era, { bytes, tool, token, isKeyed })
   clients.set(key, client)
   return client
 }

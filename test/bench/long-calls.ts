@@ -30,8 +30,11 @@ const folder = mkdtempSync(`${tmpdir()}/gatehouse-bench-`)
 const upstream = await launchScript('slow-upstream.ts')
 const targets: readonly (readonly [name: string, target: Serving])[] = [
   ['pass-through', await launchScript('pass-through.ts', [upstream.url])],
-  ['gateway without features', await launchBuilt(`${folder}/off`, { url: upstream.url }, '/ready')],
-  ['gateway with its defaults', await launchBuilt(`${folder}/safe`, { url: upstream.url }, '/ready', 'safe')],
+  ['gateway without features', await launchBuilt(upstream, { folder: `${folder}/none`, setup: 'none' })],
+  [
+    'gateway with its defaults',
+    await launchBuilt(upstream, { folder: `${folder}/default`, setup: 'default' }),
+  ],
 ]
 try {
   // The first round compiles the hot code.

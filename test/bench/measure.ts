@@ -1,8 +1,9 @@
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
+import { setTimeout as pause } from 'node:timers/promises'
 import type { LoadOrder, LoadResult } from './load-order.ts'
-import { cpuNanoseconds, peakMegabytes, resetPeak } from './process-stats.ts'
-import type { Target } from './targets.ts'
+import { cpuNanoseconds, peakMegabytes, resetPeak, residentMegabytes } from './process-stats.ts'
+import type { Target } from './field.ts'
 
 /** How many calls at once, asking for how large a reply. */
 export interface Shape {
@@ -31,6 +32,13 @@ export interface Sample extends Turn {
   readonly round: number
 }
 
+/** The resident set of a target before its first call, in MB. */
+export interface Idle {
+  readonly target: string
+  readonly build?: string
+  readonly megabytes: number
+}
+
 /** A load generator in its own process; any wrong answer makes a turn throw. */
 export interface Loader {
   readonly pid: number
@@ -41,14 +49,15 @@ export interface Loader {
 /** How a launch is measured. */
 export interface Plan {
   readonly launch: number
-  readonly shapes: readonly Shape[]
   readonly rounds: number
   readonly seconds: number
-  /** How many calls each target gets with each shape before it is measured, and at most for how many seconds. */
+  /** How many calls each target gets with its first shape before it is measured, and at most for how many seconds. */
   readonly warmUp: { readonly calls: number; readonly seconds: number }
 }
 
 const LEAD_IN_SECONDS = 0.05
+/** How long processes that just started may still be busy. */
+const SETTLE_MS = 1000
 
 /** Starts the load generator. */
 export function startLoader(): Loader {
@@ -62,11 +71,12 @@ export function startLoader(): Loader {
   return {
     pid: child.pid ?? 0,
     async turn(target, shape, seconds) {
-      const { name, build, url, era, token, isKeyed, pids } = target
+      const { name, build, url, era, tool, token, isKeyed, pids } = target
       const order = {
         url,
         era,
         ...shape,
+        ...(tool !== undefined && { tool }),
         ...(token !== undefined && { token }),
         ...(isKeyed && { isKeyed }),
       }
@@ -97,9 +107,11 @@ export function startLoader(): Loader {
  */
 export async function runRounds(loader: Loader, targets: readonly Target[], plan: Plan): Promise<Sample[]> {
   const samples: Sample[] = []
-  for (const shape of allShapes(targets, plan.shapes)) {
-    const present = targets.filter((target) => meets(target, shape, plan.shapes))
-    for (const target of present) await warmUp(loader, target, { shape, ...plan.warmUp })
+  const shapes = allShapes(targets)
+  for (const shape of shapes) {
+    const present = targets.filter((target) => target.shapes.some((each) => isSame(each, shape)))
+    const warmUp = shape === shapes[0] ? plan.warmUp : { calls: 1, seconds: 1 }
+    for (const target of present) await warm(loader, target, { shape, ...warmUp })
     for (let round = 0; round < plan.rounds; round++) {
       // In turn, each would go after the same one most often, and find the caches as that one leaves them.
       for (const target of shuffled(present)) {
@@ -112,8 +124,20 @@ export async function runRounds(loader: Loader, targets: readonly Target[], plan
   return samples
 }
 
+/** Calls have V8 let its young generation grow, so it is measured before the first one. */
+export async function idleMemory(targets: readonly Target[]): Promise<Idle[]> {
+  await pause(SETTLE_MS)
+  return targets
+    .filter(({ pids }) => pids.length > 0)
+    .map(({ name, build, pids }) => ({
+      target: name,
+      ...(build !== undefined && { build }),
+      megabytes: sumOf(pids, residentMegabytes),
+    }))
+}
+
 /** Until the compilers of all processes are done with the hot code. */
-async function warmUp(
+async function warm(
   loader: Loader,
   target: Target,
   { shape, calls, seconds }: { readonly shape: Shape; readonly calls: number; readonly seconds: number },
@@ -131,17 +155,18 @@ function shuffled<Item>(items: readonly Item[]): Item[] {
     .map(({ item }) => item)
 }
 
-/** Whether a target meets a shape of load in a plan. */
-function meets({ shapes }: Target, shape: Shape, planned: readonly Shape[]): boolean {
-  return (shapes ?? planned).some(
-    ({ concurrency, bytes }) => concurrency === shape.concurrency && bytes === shape.bytes,
+/** The shapes of all targets, the smallest replies first. */
+function allShapes(targets: readonly Target[]): readonly Shape[] {
+  const all = new Map(
+    targets.flatMap(({ shapes }) => shapes.map((each) => [`${each.concurrency} ${each.bytes}`, each])),
+  )
+  return [...all.values()].toSorted(
+    (one, other) => one.bytes - other.bytes || one.concurrency - other.concurrency,
   )
 }
 
-/** The shapes of a plan, and those of single targets that it does not have. */
-function allShapes(targets: readonly Target[], planned: readonly Shape[]): readonly Shape[] {
-  const all = [...planned, ...targets.flatMap(({ shapes = [] }) => shapes)]
-  return [...new Map(all.map((each) => [`${each.concurrency} ${each.bytes}`, each])).values()]
+function isSame(one: Shape, other: Shape): boolean {
+  return one.concurrency === other.concurrency && one.bytes === other.bytes
 }
 
 function sumOf(pids: readonly number[], measure: (pid: number) => number): number {

@@ -17,15 +17,15 @@ export interface Options {
 
 /** What `--help` prints. */
 export const usage = `node test/bench/run.ts [options]
-  --quick        concurrency 16 and 1 KB replies only, about two minutes
-  --launches N   how often all targets are started, since equal processes differ by some percent (default 3, quick 1)
-  --rounds N     how often every target gets its turn in each launch (default 5, quick 7)
+  --quick        64 calls at once and replies of 1 KB only, about two minutes
+  --launches N   how often all targets are started, since equal processes differ by some percent (default 5, quick 1)
+  --rounds N     how often every target gets its turn in each launch (default 5)
   --seconds S    length of one turn (default 0.5, quick 0.25)
-  --only A,B     only these targets, for example pass-through,gateway-legacy
+  --only A,B     only these targets, and what they are compared with, for example none,default
   --compare C    also build the gateway of this commit or tag, and measure it in the same rounds; may be repeated
   --no-pin       do not give what is measured a processor core of its own
   --stand-in     the baselines themselves in place of the gateway: ratios must come out near 1
-  --json FILE    write samples, medians and verdicts as JSON
+  --json FILE    write everything as JSON: Results in test/bench/results.ts
   --no-fail      exit 0 even if a budget is missed or could not be measured
 `
 
@@ -54,8 +54,8 @@ export function readOptions(args: readonly string[]): Options | undefined {
     fail: !values['no-fail'],
     compare: values.compare,
     pin: !values['no-pin'],
-    launches: positive('launches', values.launches, values.quick ? 1 : 3),
-    rounds: positive('rounds', values.rounds, values.quick ? 7 : 5),
+    launches: positive('launches', values.launches, values.quick ? 1 : 5),
+    rounds: positive('rounds', values.rounds, 5),
     seconds: positive('seconds', values.seconds, values.quick ? 0.25 : 0.5),
     ...(values.json === undefined ? {} : { json: values.json }),
     ...(values.only === undefined ? {} : { only: values.only.split(',') }),

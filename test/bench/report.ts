@@ -1,52 +1,53 @@
-import { cpus, release } from 'node:os'
-import type { Footprint, Verdict } from './budgets.ts'
+// The results for people.
+import type { Verdict } from './budgets.ts'
+import type { Results } from './results.ts'
 import type { Spread } from './statistics.ts'
 import type { Row } from './summary.ts'
 
-/** What the numbers were taken on. */
-export function machine() {
-  const processors = cpus()
-  const model = processors[0]?.model ?? 'unknown'
-  return { cpu: model, cores: processors.length, kernel: release(), node: process.version }
+/** Everything that people need of the results. */
+export function reportText({ machine, builds, notes, rows, startMs, verdicts }: Results): string {
+  const { cpu, cores, kernel, node, isPinned } = machine
+  const pinned = isPinned ? ', each measured process on a core of its own' : ''
+  return [
+    `${cpu}, ${cores} cores, Linux ${kernel}, Node ${node}${pinned}`,
+    ...builds.map(({ name, commit }) => `${name ?? 'working copy'}: ${commit}`),
+    ...notes.map((note) => `note: ${note}`),
+    '',
+    table(rows),
+    ...(startMs
+      ? [`start until /health answers: ${spreadCells(startMs, 0).join(' ms, quartiles ')}`, '']
+      : []),
+    verdictLines(verdicts),
+  ].join('\n')
 }
 
-/** The measurements as a table for people. */
-export function table(rows: readonly Row[]): string {
+function table(rows: readonly Row[]): string {
   const isCompared = rows.some(({ toBuild }) => toBuild)
   const head = [
-    ...['calls', 'reply', 'target', 'build', 'calls/s', 'p50 ms', 'p99 ms', 'peak MB'],
+    ...['calls', 'reply', 'target', 'build', 'calls/s', 'p50 ms', 'p99 ms', 'idle MB', 'peak MB'],
     ...['CPU µs/call', 'quartiles', '× base', '95 %', 'p99 × base', '95 %'],
     ...(isCompared ? ['now: × this', '95 %', 'p99 × this', '95 %'] : []),
   ]
+  const places = [...new Set(rows.map(({ target }) => target))]
   const ordered = rows.toSorted(
-    (a, b) => a.bytes - b.bytes || a.concurrency - b.concurrency || compare(a.target, b.target),
+    (a, b) =>
+      a.bytes - b.bytes ||
+      a.concurrency - b.concurrency ||
+      places.indexOf(a.target) - places.indexOf(b.target),
   )
   return align([head, ...ordered.map((row) => cells(row).slice(0, head.length))])
 }
 
-function compare(one: string, other: string): number {
-  return one < other ? -1 : Number(one > other)
-}
-
-/** What was measured apart from calls, a line each. */
-export function footprintLines({ readyMs, memory }: Footprint): string {
-  const lines = memory.map(({ target, idle, afterLoad }) => {
-    const after = `${afterLoad.toFixed(0)} MB after all rounds`
-    return `memory of ${target}: ${idle.toFixed(0)} MB before the first call, ${after}\n`
-  })
-  if (!readyMs) return lines.join('')
-  const { median, low, high } = readyMs
-  const quartiles = `${low.toFixed(0)}–${high.toFixed(0)}`
-  return lines.join('') + `start until /health answers: ${median.toFixed(0)} ms (${quartiles})\n`
-}
-
 /** The verdicts, a line each. */
-export function verdictLines(verdicts: readonly Verdict[]): string {
+function verdictLines(verdicts: readonly Verdict[]): string {
   return align(
-    verdicts.map(({ name, limit, unit, value, met }) => {
-      if (value === undefined) return ['----', name, 'not measured', `budget ${limit} ${unit}`]
-      const digits = limit < 10 ? 2 : 0
-      return [met ? 'good' : 'MISS', name, `${value.toFixed(digits)} ${unit}`, `budget ${limit} ${unit}`]
+    verdicts.map(({ name, target = '', limit, stretch, unit, value, met, stretchMet }) => {
+      const aim = stretch === undefined ? '' : `, aim ${stretch}`
+      const budget = `budget ${limit}${aim} ${unit}`
+      const about = name.includes(target) ? name : `${name}, ${target}`
+      if (value === undefined) return ['----', about, 'not measured', budget]
+      const mark = met ? (stretchMet && stretch !== undefined ? 'aim ' : 'good') : 'MISS'
+      return [mark, about, `${value.toFixed(limit < 10 ? 2 : 0)} ${unit}`, budget]
     }),
   )
 }
@@ -54,12 +55,13 @@ export function verdictLines(verdicts: readonly Verdict[]): string {
 function cells({ toBase, toBuild, ...row }: Row): string[] {
   return [
     `${row.concurrency}`,
-    `${Math.round(row.bytes / 1024)} KB`,
+    row.bytes < 1_000_000 ? `${Math.round(row.bytes / 1024)} KB` : `${row.bytes / 1e6} MB`,
     row.target,
     row.build ?? '',
     row.rate.toFixed(0),
     row.p50.toFixed(2),
     row.p99.toFixed(2),
+    row.idle?.toFixed(0) ?? '',
     row.peak?.toFixed(0) ?? '',
     ...spreadCells(row.cpu, 1),
     ...[toBase?.cpu, toBase?.p99, toBuild?.cpu, toBuild?.p99].flatMap((each) => spreadCells(each, 2)),

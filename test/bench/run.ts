@@ -1,28 +1,31 @@
 // Measures the gateway against bare programs that do the same work, all in one interleaved run.
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { setTimeout as pause } from 'node:timers/promises'
-import { judge, type Memory } from './budgets.ts'
+import { cpus, release, tmpdir } from 'node:os'
+import { judge } from './budgets.ts'
 import { type Build, Checkouts, workingCopy } from './builds.ts'
+import { Field, type Ground } from './field.ts'
 import { killAll } from './launch.ts'
-import { runRounds, startLoader, type Sample, type Shape } from './measure.ts'
+import { idleMemory, runRounds, startLoader, type Idle, type Sample } from './measure.ts'
 import { readOptions, usage, type Options } from './options.ts'
 import { pinning } from './pin.ts'
-import { residentMegabytes } from './process-stats.ts'
-import { footprintLines, machine, table, verdictLines } from './report.ts'
+import { reportText } from './report.ts'
+import type { Machine, Results } from './results.ts'
 import { spread } from './statistics.ts'
 import { summarize } from './summary.ts'
-import { baselines, startField, type Field, type Ground } from './targets.ts'
+import { chosen, concurrencies, targets } from './targets.ts'
 
 /** How many calls, and at most how many seconds, until the compilers of all processes are done with the hot code. */
 const WARM_UP = { calls: 20_000, seconds: 20 }
+const QUICK_WARM_UP = { calls: 20_000, seconds: 5 }
 const EXIT_CODES = { SIGHUP: 129, SIGINT: 130, SIGTERM: 143 } as const
 
-const options = readOptions(process.argv.slice(2))
+const command = process.argv.slice(2)
+const options = readOptions(command)
 if (options) process.exitCode = await bench(options)
 else process.stdout.write(usage)
 
 async function bench(options: Options): Promise<number> {
+  const names = chosen(options.only)
   const folder = mkdtempSync(`${tmpdir()}/gatehouse-bench-`)
   const checkouts = new Checkouts(folder)
   const cleanUp = () => {
@@ -42,9 +45,14 @@ async function bench(options: Options): Promise<number> {
     const launches: Launch[] = []
     for (let launch = 0; launch < options.launches; launch++) {
       process.stderr.write(`launch ${launch + 1} of ${options.launches}\n`)
-      launches.push(await measure({ folder: `${folder}/${launch}`, options, builds }, launch))
+      const pin = options.pin ? pinning() : undefined
+      launches.push(await measure({ folder: `${folder}/${launch}`, options, builds, pin }, launch))
+      rmSync(`${folder}/${launch}`, { recursive: true, force: true, maxRetries: 5 })
     }
-    return report(launches, options, builds)
+    const results = resultsOf(launches, { options, builds, names })
+    process.stdout.write(reportText(results))
+    if (options.json !== undefined) writeFileSync(options.json, JSON.stringify(results, null, 2) + '\n')
+    return options.fail && results.verdicts.some(({ met }) => !met) ? 1 : 0
   } finally {
     cleanUp()
   }
@@ -54,76 +62,74 @@ async function bench(options: Options): Promise<number> {
 interface Launch {
   readonly notes: readonly string[]
   readonly startMs: readonly number[]
-  readonly memory: readonly Memory[]
+  readonly idle: readonly Idle[]
   readonly samples: readonly Sample[]
 }
 
 async function measure(ground: Ground, launch: number): Promise<Launch> {
-  const { folder, options } = ground
+  const { folder, options, pin } = ground
   mkdirSync(folder)
-  const pin = options.pin ? pinning() : undefined
-  const field = await startField({ ...ground, pin })
+  const field = new Field(ground)
   const loader = startLoader()
   pin?.others(loader.pid)
   try {
-    const startMs = await startTimes(folder, field, options.quick ? 3 : 5)
-    const idle = await idleMemory(field)
-    const plan = { launch, shapes: shapesOf(options), warmUp: WARM_UP, ...options }
+    const startMs = await field.startTimes(options.quick ? 3 : 5)
+    await field.start()
+    const idle = await idleMemory(field.targets)
+    const { rounds, seconds, quick } = options
+    const plan = { launch, rounds, seconds, warmUp: quick ? QUICK_WARM_UP : WARM_UP }
     const samples = await runRounds(loader, field.targets, plan)
-    const memory = idle.map(({ pids, ...each }) => ({ ...each, afterLoad: megabytes(pids) }))
-    return { notes: field.notes, startMs, memory, samples }
+    return { notes: field.notes, startMs, idle, samples }
   } finally {
     loader.stop()
     await field.stop()
   }
 }
 
-function report(launches: readonly Launch[], options: Options, builds: readonly Build[]): number {
-  const on = machine()
-  const notes = launches[0]?.notes ?? []
+function resultsOf(
+  launches: readonly Launch[],
+  {
+    options,
+    builds,
+    names,
+  }: { readonly options: Options; readonly builds: readonly Build[]; readonly names: readonly string[] },
+): Results {
+  const measured = names.flatMap((name) => {
+    const kind = targets[name]
+    if (!kind) return []
+    return { name, title: kind.title, ...(kind.baseline !== undefined && { baseline: kind.baseline }) }
+  })
+  const baselines = Object.fromEntries(
+    measured.flatMap(({ name, baseline }) => (baseline === undefined ? [] : [[name, baseline]])),
+  )
   const samples = launches.flatMap((each) => each.samples)
-  const readyMs = spread(launches.flatMap(({ startMs }) => startMs))
-  const memory = launches[0]?.memory ?? []
-  const footprint = readyMs ? { readyMs, memory } : { memory }
-  const rows = summarize(samples, baselines)
-  const verdicts = judge(rows, footprint)
-  process.stdout.write(`${on.cpu}, ${on.cores} cores, Linux ${on.kernel}, Node ${on.node}\n`)
-  for (const { name, commit } of builds) process.stdout.write(`${name ?? 'working copy'}: ${commit}\n`)
-  for (const note of notes) process.stdout.write(`note: ${note}\n`)
-  process.stdout.write(`\n${table(rows)}\n${footprintLines(footprint)}\n${verdictLines(verdicts)}`)
-  if (options.json !== undefined) {
-    const commits = builds.map(({ name, commit }) => ({ name, commit }))
-    const results = { machine: on, commits, notes, options, rows, footprint, verdicts, samples }
-    writeFileSync(options.json, JSON.stringify(results, null, 2) + '\n')
+  const place = new Map(names.map((name, at) => [name, at]))
+  const rows = summarize(
+    samples,
+    baselines,
+    launches.flatMap(({ idle }) => idle),
+  ).toSorted((one, other) => (place.get(one.target) ?? 0) - (place.get(other.target) ?? 0))
+  const startMs = spread(launches.flatMap((each) => each.startMs))
+  return {
+    version: 1,
+    takenAt: new Date().toISOString(),
+    machine: machine(options.pin && pinning() !== undefined),
+    builds: builds.map(({ name, commit }) => ({ ...(name !== undefined && { name }), commit })),
+    command,
+    launches: options.launches,
+    rounds: options.rounds,
+    seconds: options.seconds,
+    notes: [...new Set(launches.flatMap(({ notes }) => notes))],
+    targets: measured,
+    rows,
+    ...(startMs && { startMs }),
+    verdicts: judge(rows, { startMs, chosen: names, concurrencies: concurrencies(options.quick) }),
+    samples,
   }
-  return options.fail && verdicts.some(({ met }) => !met) ? 1 : 0
 }
 
-function shapesOf({ quick }: Options): Shape[] {
-  const [small, medium, large] = [1024, 10_240, 102_400]
-  if (quick) return [{ concurrency: 16, bytes: small }]
-  const bySize = [medium, large].map((bytes) => ({ concurrency: 16, bytes }))
-  return [...[1, 16, 64].map((concurrency) => ({ concurrency, bytes: small })), ...bySize]
-}
-
-// Calls have V8 let its young generation grow, so memory is looked at before the first one.
-async function idleMemory({ targets }: Field) {
-  const measured = targets.filter(({ pids }) => pids.length > 0)
-  await pause(1000)
-  return measured.map(({ name, pids }) => ({ target: name, pids, idle: megabytes(pids) }))
-}
-
-async function startTimes(folder: string, { launch, upstreamUrl }: Field, times: number): Promise<number[]> {
-  const took: number[] = []
-  for (let time = 0; time < times; time++) {
-    const started = performance.now()
-    const running = await launch(`${folder}/start-${time}`, { url: upstreamUrl }, '/health')
-    took.push(performance.now() - started)
-    await running.stop()
-  }
-  return took
-}
-
-function megabytes(pids: readonly number[]): number {
-  return pids.reduce((sum, pid) => sum + residentMegabytes(pid), 0)
+function machine(isPinned: boolean): Machine {
+  const [first] = cpus()
+  const cpu = first?.model ?? 'unknown'
+  return { cpu, cores: cpus().length, kernel: release(), node: process.version, isPinned }
 }

@@ -1,5 +1,5 @@
 // From single turns to one row for each target, build and shape of load.
-import type { Sample, Shape } from './measure.ts'
+import type { Idle, Sample, Shape } from './measure.ts'
 import { type Pair, ratioOf, spread, type Spread } from './statistics.ts'
 
 /** The medians of all turns of one target with one shape of load. */
@@ -10,7 +10,11 @@ export interface Row extends Shape {
   readonly rate: number
   readonly p50: number
   readonly p99: number
-  /** The largest resident set during a turn, in MB; absent where no processes are its own. */
+  /**
+   * The resident set before the first call, and the largest during a turn of this row, in MB: medians over launches.
+   * Absent where no processes are its own.
+   */
+  readonly idle?: number
   readonly peak?: number
   /** Microseconds per call, with the quartiles of all turns. */
   readonly cpu?: Spread
@@ -29,7 +33,11 @@ interface Ratios {
 }
 
 /** One row per target, build and shape, in the order in which the samples have them; `baselines` by target. */
-export function summarize(samples: readonly Sample[], baselines: Readonly<Record<string, string>>): Row[] {
+export function summarize(
+  samples: readonly Sample[],
+  baselines: Readonly<Record<string, string>>,
+  idle: readonly Idle[] = [],
+): Row[] {
   const groups = Map.groupBy(samples, (each) => keyOf(each, each.target, each.build))
   return [...groups.values()].flatMap((group) => {
     const [first] = group
@@ -40,7 +48,17 @@ export function summarize(samples: readonly Sample[], baselines: Readonly<Record
     const working = build === undefined ? [] : (groups.get(keyOf(first, target)) ?? [])
     const toBase = ratiosOf(group, bare)
     const toBuild = ratiosOf(working, group)
-    return [{ ...rowOf(first, group), ...(toBase && { toBase }), ...(toBuild && { toBuild }) }]
+    const before = spread(
+      idle.flatMap((each) => (each.target === target && each.build === build ? each.megabytes : [])),
+    )
+    return [
+      {
+        ...rowOf(first, group),
+        ...(before && { idle: before.median }),
+        ...(toBase && { toBase }),
+        ...(toBuild && { toBuild }),
+      },
+    ]
   })
 }
 
@@ -51,7 +69,12 @@ function keyOf({ concurrency, bytes }: Shape, target: string, build = ''): strin
 function rowOf({ target, build, concurrency, bytes }: Sample, group: readonly Sample[]): Row {
   const median = (pick: (sample: Sample) => number) => spread(group.map(pick))?.median ?? Number.NaN
   const cpu = spread(group.flatMap((each) => each.cpu ?? []))
-  const peaks = group.flatMap(({ peak }) => peak ?? [])
+  const launches = Map.groupBy(group, ({ launch }) => launch)
+  const peaks = [...launches.values()].flatMap((turns) => {
+    const each = turns.flatMap(({ peak }) => peak ?? [])
+    return each.length > 0 ? Math.max(...each) : []
+  })
+  const peak = spread(peaks)
   return {
     target,
     ...(build !== undefined && { build }),
@@ -60,7 +83,7 @@ function rowOf({ target, build, concurrency, bytes }: Sample, group: readonly Sa
     rate: median((each) => each.rate),
     p50: median((each) => each.p50),
     p99: median((each) => each.p99),
-    ...(peaks.length > 0 && { peak: Math.max(...peaks) }),
+    ...(peak && { peak: peak.median }),
     ...(cpu && { cpu }),
   }
 }

@@ -1,189 +1,135 @@
-import { fileURLToPath } from 'node:url'
-import { mkdirSync } from 'node:fs'
-import type { Build } from './builds.ts'
-import { hasNginx, launchNginx } from './nginx.ts'
-import { launchOf, launchStandIn, type LaunchGateway } from './gateway.ts'
-import { launchScript, type Running, type Serving } from './launch.ts'
-import { bearer, type Guard } from './gateway-config.ts'
+// The one table of what is measured: the bare programs, and the gateway with its setups and peers.
+import type { Tool } from './client.ts'
+import type { Setup } from './gateway-config.ts'
 import type { Shape } from './measure.ts'
-import type { Options } from './options.ts'
-import type { Pinning } from './pin.ts'
-import { childrenOf } from './process-stats.ts'
 import type { Era } from './reply.ts'
 
-/** Something that answers calls, and which processes pay for it; the direct upstream has none. */
-export interface Target {
-  readonly name: string
-  /** Absent if it is the working copy, or no gateway. */
-  readonly build?: string
-  readonly url: string
-  readonly era: Era
-  readonly pids: readonly number[]
-  /** The token it wants. */
-  readonly token?: string
-  /** Calls write, each with an idempotency key of its own. */
+/** A server behind what is measured: of either era, one that answers by event streams, or one on stdio. */
+export type Server = 'legacy' | 'modern' | 'events' | 'stdio'
+
+/** Something that is measured, by its name in `targets`. */
+export interface TargetKind {
+  /** For people. */
+  readonly title: string
+  readonly client: Era
+  readonly server: Server
+  /** How the gateway is set up; absent of what is no gateway. */
+  readonly setup?: Setup
+  /** The tool that is called, `get_text` if absent. */
+  readonly tool?: Tool
+  /** Each call has an idempotency key of its own. */
   readonly isKeyed?: true
-  /** The shapes of load it meets, where not all. */
-  readonly shapes?: readonly Shape[]
+  /** It is also measured with large replies. */
+  readonly hasLargeReplies?: true
+  /** The target that it is compared with. */
+  readonly baseline?: string
 }
 
-/** Everything that runs for a benchmark. */
-export interface Field {
-  readonly targets: readonly Target[]
-  readonly notes: readonly string[]
-  readonly launch: LaunchGateway
-  readonly upstreamUrl: string
-  stop(): Promise<void>
-}
-
-/** What targets are made of. */
-export interface Ground {
-  readonly folder: string
-  readonly options: Options
-  /** The first one is the working copy. */
-  readonly builds: readonly [Build, ...Build[]]
-  readonly pin?: Pinning | undefined
-}
-
-/** Which target each target is compared with. */
-export const baselines: Readonly<Record<string, string>> = {
-  nginx: 'pass-through',
-  'gateway-legacy': 'pass-through',
-  'gateway-guarded': 'pass-through',
-  'gateway-full': 'pass-through',
-  'gateway-undescribed': 'pass-through',
-  'gateway-keyed': 'pass-through',
-  'gateway-plain': 'pass-through',
-  'gateway-safe': 'pass-through',
-  'gateway-modern': 'pass-through-modern',
-  'gateway-modern-modern': 'pass-through-modern',
-  'gateway-stdio': 'line-mux',
-}
-
-/** Starts upstreams, baselines and gateways; what cannot run is left out with a note. */
-export async function startField(ground: Ground): Promise<Field> {
-  const running: Running[] = []
-  const stop = async () => void (await Promise.all(running.map((each) => each.stop())))
-  try {
-    const keep = async (starting: Promise<Serving>) => {
-      const serving = await starting
-      running.push(serving)
-      return serving
-    }
-    return { ...(await start(ground, keep)), stop }
-  } catch (error) {
-    await stop()
-    throw error
-  }
-}
-
-/** As many calls at once as a budget is about, and half as many. */
-const full: Shape = { concurrency: 16, bytes: 1024 }
-const half: Shape = { concurrency: 8, bytes: 1024 }
-
-/** The gateways beside those that do nothing of their own, each with its targets and where they are. */
-const guards: readonly (readonly [Guard, Readonly<Record<string, string>>])[] = [
-  ['guarded', { 'gateway-guarded': '' }],
-  // Two processes started alike differ by more than descriptions may cost: one is measured, with and without them.
-  ['full', { 'gateway-full': '/bench', 'gateway-undescribed': '/undescribed' }],
-  ['keyed', { 'gateway-keyed': '' }],
-  ['plain', { 'gateway-plain': '' }],
-  ['safe', { 'gateway-safe': '' }],
-]
-const tokened = new Set(['gateway-guarded', 'gateway-full', 'gateway-undescribed'])
-const comparedAtFull = new Set(['gateway-full', 'gateway-undescribed', 'gateway-plain', 'gateway-safe'])
-
-type Keep = (starting: Promise<Serving>) => Promise<Serving>
-
-async function start(ground: Ground, keep: Keep): Promise<Omit<Field, 'stop'>> {
-  const { folder, options, builds, pin } = ground
-  const targets: Target[] = []
-  const notes: string[] = []
-  const isWanted = (name: string) => options.only?.includes(name) ?? true
-  const add = (
-    name: string,
-    serving: Serving,
-    era: Era,
-    { pids = [serving.pid], build }: { readonly pids?: readonly number[]; readonly build?: Named } = {},
-  ) => {
-    if (!isWanted(name)) return
-    for (const pid of pids) pin?.measured(pid)
-    targets.push({
-      name,
-      ...build,
-      url: serving.url,
-      era,
-      pids,
-      ...(tokened.has(name) && { token: bearer() }),
-      ...(name === 'gateway-keyed' && { isKeyed: true as const, shapes: [half, full] }),
-      ...(comparedAtFull.has(name) && { shapes: [full] }),
-    })
-  }
-
-  const stdioCommand = [process.execPath, fileURLToPath(new URL('upstream.ts', import.meta.url)), '--stdio']
-  const legacy = await keep(launchScript('upstream.ts'))
-  const modern = await keep(launchScript('upstream.ts', ['--era', 'modern']))
-  for (const { pid } of [legacy, modern]) pin?.others(pid)
-
-  add('direct', legacy, 'legacy', { pids: [] })
-  if (hasNginx() && isWanted('nginx')) {
-    const nginx = await keep(launchNginx(`${folder}/nginx`, legacy.url))
-    add('nginx', nginx, 'legacy', { pids: [nginx.pid, ...childrenOf(nginx.pid)] })
-  } else if (isWanted('nginx')) notes.push('nginx is not installed: left out')
-
-  add('pass-through', await keep(launchScript('pass-through.ts', [legacy.url])), 'legacy')
+/** All targets. A gateway is compared with the bare program that does the same for the same client and server. */
+export const targets: Readonly<Record<string, TargetKind>> = {
+  direct: { title: 'the server itself', client: 'legacy', server: 'legacy', hasLargeReplies: true },
+  bare: { title: 'bare pass-through', client: 'legacy', server: 'legacy', hasLargeReplies: true },
   // A modern client's requests have more headers and longer bodies, whoever passes them on.
-  add('pass-through-modern', await keep(launchScript('pass-through.ts', [modern.url])), 'modern')
-  const mux = await keep(launchScript('line-mux.ts', stdioCommand))
-  add('line-mux', mux, 'legacy')
-
-  /** Of a build that refuses its configuration, or does not start, this is left out. */
-  const from = async (build: Build, starting: () => Promise<void>) => {
-    if (build.name === undefined) return starting()
-    await starting().catch((error: unknown) => {
-      notes.push(`${build.name}: left out, ${error instanceof Error ? error.message : String(error)}`)
-    })
-  }
-  for (const build of builds) {
-    const launch = options.standIn ? launchStandIn : launchOf(build)
-    const named = { build: build.name === undefined ? {} : { build: build.name } }
-    const own = `${folder}/${build.commit}`
-    mkdirSync(own, { recursive: true })
-    const modes = ['gateway-legacy', 'gateway-modern'].some(isWanted)
-    if (modes)
-      await from(build, async () => {
-        const http = await keep(launch(`${own}/legacy`, { url: legacy.url }, '/ready'))
-        add('gateway-legacy', http, 'legacy', named)
-        if (!options.standIn) add('gateway-modern', http, 'modern', named)
-      })
-    for (const [guard, addresses] of options.standIn ? [] : guards) {
-      const wanted = Object.entries(addresses).filter(([name]) => isWanted(name))
-      if (wanted.length === 0) continue
-      await from(build, async () => {
-        const serving = await keep(launch(`${own}/${guard}`, { url: legacy.url }, '/ready', guard))
-        for (const [name, path] of wanted)
-          add(name, { ...serving, url: `${serving.url}${path}` }, 'legacy', named)
-      })
-    }
-    if (isWanted('gateway-modern-modern'))
-      await from(build, async () => {
-        const serving = await keep(launch(`${own}/modern`, { url: modern.url }, '/ready'))
-        add('gateway-modern-modern', serving, 'modern', named)
-      })
-    if (isWanted('gateway-stdio'))
-      await from(build, async () => {
-        const serving = await keep(launch(`${own}/stdio`, { command: stdioCommand }, '/ready'))
-        add('gateway-stdio', serving, 'legacy', named)
-        for (const pid of childrenOf(serving.pid)) pin?.others(pid)
-      })
-  }
-  for (const pid of childrenOf(mux.pid)) pin?.others(pid)
-  return {
-    targets,
-    notes,
-    launch: options.standIn ? launchStandIn : launchOf(builds[0]),
-    upstreamUrl: legacy.url,
-  }
+  'bare-modern': { title: 'bare pass-through, modern client', client: 'modern', server: 'modern' },
+  'bare-events': { title: 'bare pass-through, event streams', client: 'legacy', server: 'events' },
+  'line-mux': { title: 'line multiplexer in front of stdio', client: 'legacy', server: 'stdio' },
+  none: {
+    title: 'features: none',
+    setup: 'none',
+    client: 'legacy',
+    server: 'legacy',
+    baseline: 'bare',
+    hasLargeReplies: true,
+  },
+  'none-modern-legacy': {
+    title: 'features: none, modern client, legacy server',
+    setup: 'none',
+    client: 'modern',
+    server: 'legacy',
+    baseline: 'bare-modern',
+  },
+  'none-legacy-modern': {
+    title: 'features: none, legacy client, modern server',
+    setup: 'none',
+    client: 'legacy',
+    server: 'modern',
+    baseline: 'bare',
+  },
+  'none-modern-modern': {
+    title: 'features: none, modern client and server',
+    setup: 'none',
+    client: 'modern',
+    server: 'modern',
+    baseline: 'bare-modern',
+  },
+  'none-events': {
+    title: 'features: none, event streams',
+    setup: 'none',
+    client: 'legacy',
+    server: 'events',
+    baseline: 'bare-events',
+  },
+  default: {
+    title: 'out of the box, a tool that writes',
+    setup: 'default',
+    client: 'legacy',
+    server: 'legacy',
+    tool: 'write',
+    baseline: 'bare',
+    hasLargeReplies: true,
+  },
+  'default-events': {
+    title: 'out of the box, event streams',
+    setup: 'default',
+    client: 'legacy',
+    server: 'events',
+    tool: 'write',
+    baseline: 'bare-events',
+  },
+  'default-stdio': {
+    title: 'out of the box, stdio',
+    setup: 'default',
+    client: 'legacy',
+    server: 'stdio',
+    tool: 'write',
+    baseline: 'line-mux',
+  },
+  'keyed-memory': { ...keyed('keyed-memory'), title: 'keyed, store in memory' },
+  'keyed-disk': { ...keyed('keyed-disk'), title: 'keyed, store on disk' },
+  'keyed-redis': { ...keyed('keyed-redis'), title: 'keyed, store in Redis' },
+  guarded: {
+    title: 'guarded',
+    setup: 'guarded',
+    client: 'legacy',
+    server: 'legacy',
+    baseline: 'bare',
+  },
+  everything: { ...keyed('everything'), title: 'everything on' },
 }
 
-type Named = { readonly build?: string }
+function keyed(setup: Setup) {
+  const peers = { client: 'legacy', server: 'legacy', baseline: 'bare' } as const
+  return { ...peers, setup, tool: 'write', isKeyed: true } as const
+}
+
+/** How many calls are made at once; a quick run has the larger load alone, which also warms up sooner. */
+export function concurrencies(isQuick: boolean): readonly number[] {
+  return isQuick ? [64] : [16, 64]
+}
+
+/** The shapes of load that a target meets. */
+export function shapesOf({ hasLargeReplies }: TargetKind, isQuick: boolean): readonly Shape[] {
+  const [small, medium, large] = [1024, 10_240, 1_000_000]
+  const usual = concurrencies(isQuick).map((concurrency) => ({ concurrency, bytes: small }))
+  if (isQuick || !hasLargeReplies) return usual
+  return [...usual, ...[medium, large].map((bytes) => ({ concurrency: 16, bytes }))]
+}
+
+/** The names of targets, with what they are compared with; all, or those asked for. @throws if there is no such target */
+export function chosen(only: readonly string[] | undefined): readonly string[] {
+  const names = Object.keys(targets)
+  if (only === undefined) return names
+  const unknown = only.filter((name) => !names.includes(name))
+  if (unknown.length > 0) throw new TypeError(`no target ${unknown.join()}: there are ${names.join()}`)
+  return names.filter((name) => only.includes(name) || only.some((each) => targets[each]?.baseline === name))
+}

@@ -1,5 +1,5 @@
 // A minimal, fast MCP server with one tool.
-// Usage: upstream.ts [--era legacy|modern] [--stdio]; over HTTP it prints the port it listens on.
+// Usage: upstream.ts [--era legacy|modern] [--stdio] [--events]; with --events it answers calls by event streams. Over HTTP it prints the port it listens on.
 import { randomUUID } from 'node:crypto'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -13,7 +13,9 @@ interface Message {
 }
 type Answer = { readonly result: string } | { readonly status: number; readonly error: string }
 
-const { values } = parseArgs({ options: { era: { type: 'string' }, stdio: { type: 'boolean' } } })
+const { values } = parseArgs({
+  options: { era: { type: 'string' }, stdio: { type: 'boolean' }, events: { type: 'boolean' } },
+})
 const era: Era = values.era === 'modern' ? 'modern' : 'legacy'
 const server = { name: 'bench', version: '1.0.0' }
 const modernFields = {
@@ -133,6 +135,10 @@ function respond(request: IncomingMessage, response: ServerResponse, message: Me
   if (message.id === undefined) return void response.writeHead(refusal?.status ?? 202).end()
   const reply = refusal ?? answer(message)
   const body = frame(message.id, reply)
+  if (values.events && message.method === 'tools/call') {
+    const headers = { 'content-type': 'text/event-stream', 'cache-control': 'no-cache' }
+    return void response.writeHead(200, headers).end(`event: message\ndata: ${body}\n\n`)
+  }
   const headers: Record<string, string | number> = {
     'content-type': 'application/json',
     'content-length': Buffer.byteLength(body),

@@ -60,6 +60,18 @@ describe('the rows of a benchmark', () => {
     expect(rows[0]?.toBuild).toBeUndefined()
   })
 
+  it('have the peak of each launch, and the memory before its first call, in the median of launches', () => {
+    const rows = summarize(
+      [100, 300, 200].flatMap((peak, launch) => [
+        sample('none', 50, { launch, peak }),
+        sample('none', 50, { launch, round: 1, peak: peak - 10 }),
+      ]),
+      baselines,
+      [90, 120, 100].map((megabytes) => ({ target: 'none', megabytes })),
+    )
+    expect(rows).toMatchObject([{ peak: 200, idle: 100 }])
+  })
+
   it('have latencies alone where no processes are measured', () => {
     const [row] = summarize([sample('direct', undefined)], baselines)
     expect(row).not.toHaveProperty('cpu')
