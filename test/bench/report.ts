@@ -1,11 +1,12 @@
 // The results for people.
 import type { Verdict } from './budgets.ts'
+import type { Ceiling } from './ceiling.ts'
 import type { Results } from './results.ts'
 import type { Spread } from './statistics.ts'
 import type { Row } from './summary.ts'
 
 /** Everything that people need of the results. */
-export function reportText({ machine, builds, notes, rows, startMs, verdicts }: Results): string {
+export function reportText({ machine, builds, notes, rows, ceilings, startMs, verdicts }: Results): string {
   const { cpu, cores, kernel, node, isPinned } = machine
   const pinned = isPinned ? ', each measured process on a core of its own' : ''
   return [
@@ -14,6 +15,7 @@ export function reportText({ machine, builds, notes, rows, startMs, verdicts }: 
     ...notes.map((note) => `note: ${note}`),
     '',
     table(rows),
+    ...ceilings.map(ceilingLine),
     ...(startMs
       ? [`start until /health answers: ${spreadCells(startMs, 0).join(' ms, quartiles ')}`, '']
       : []),
@@ -36,6 +38,12 @@ function table(rows: readonly Row[]): string {
       places.indexOf(a.target) - places.indexOf(b.target),
   )
   return align([head, ...ordered.map((row) => cells(row).slice(0, head.length))])
+}
+
+function ceilingLine({ store, concurrency, rate, cpu, share }: Ceiling): string {
+  const reached = share === undefined ? '' : `; keyed calls reach ${(share * 100).toFixed(0)} % of it`
+  const ceiling = `${rate.toFixed(0)} calls/s of two writes each, ${cpu.toFixed(1)} µs of CPU per call`
+  return `ceiling of ${store}, ${concurrency} at once: ${ceiling}${reached}`
 }
 
 /** The verdicts, a line each. */

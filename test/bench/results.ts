@@ -1,5 +1,6 @@
 // What a run found, as `--json` writes it.
 import type { Verdict } from './budgets.ts'
+import type { Ceiling } from './ceiling.ts'
 import type { Sample } from './measure.ts'
 import type { Spread } from './statistics.ts'
 import type { Row } from './summary.ts'
@@ -32,6 +33,8 @@ export interface Results {
   }[]
   /** One for each target, build and shape of load. */
   readonly rows: readonly Row[]
+  /** What the stores can commit, and the share of it that keyed calls reach. */
+  readonly ceilings: readonly Ceiling[]
   /** Milliseconds until `/health` answers. */
   readonly startMs?: Spread
   readonly verdicts: readonly Verdict[]

@@ -3,6 +3,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { cpus, release, tmpdir } from 'node:os'
 import { judge } from './budgets.ts'
 import { type Build, Checkouts, workingCopy } from './builds.ts'
+import { type Ceiling, ceilingsOf, measureCommits } from './ceiling.ts'
 import { Field, type Ground } from './field.ts'
 import { killAll } from './launch.ts'
 import { idleMemory, runRounds, startLoader, type Idle, type Sample } from './measure.ts'
@@ -63,6 +64,7 @@ interface Launch {
   readonly notes: readonly string[]
   readonly startMs: readonly number[]
   readonly idle: readonly Idle[]
+  readonly ceilings: readonly Ceiling[]
   readonly samples: readonly Sample[]
 }
 
@@ -74,12 +76,17 @@ async function measure(ground: Ground, launch: number): Promise<Launch> {
   pin?.others(loader.pid)
   try {
     const startMs = await field.startTimes(options.quick ? 3 : 5)
+    const ceilings = await measureCommits(`${folder}/ceiling`, {
+      chosen: chosen(options.only),
+      concurrencies: concurrencies(options.quick),
+      pin,
+    })
     await field.start()
     const idle = await idleMemory(field.targets)
     const { rounds, seconds, quick } = options
     const plan = { launch, rounds, seconds, warmUp: quick ? QUICK_WARM_UP : WARM_UP }
     const samples = await runRounds(loader, field.targets, plan)
-    return { notes: field.notes, startMs, idle, samples }
+    return { notes: field.notes, startMs, idle, ceilings, samples }
   } finally {
     loader.stop()
     await field.stop()
@@ -122,6 +129,10 @@ function resultsOf(
     notes: [...new Set(launches.flatMap(({ notes }) => notes))],
     targets: measured,
     rows,
+    ceilings: ceilingsOf(
+      launches.flatMap(({ ceilings }) => ceilings),
+      rows,
+    ),
     ...(startMs && { startMs }),
     verdicts: judge(rows, { startMs, chosen: names, concurrencies: concurrencies(options.quick) }),
     samples,
