@@ -82,13 +82,16 @@ export type LeaseStore = Pick<
   'get' | 'put' | 'setIfAbsent' | 'compareAndSwap' | 'delete' | 'compareAndDelete'
 >
 
+/** What leases need to know of the processes that share the store. */
+export type LeaseMembers = Pick<Membership, 'id' | 'hasEnded'>
+
 /** The leases in a store. */
 export class Leases {
   readonly #store: LeaseStore
-  readonly #membership: Pick<Membership, 'id' | 'hasEnded'> | undefined
+  readonly #membership: LeaseMembers | undefined
 
   /** Without a membership, it is not known whether the process of a holder has ended: its leases have to expire. */
-  constructor(store: LeaseStore, membership?: Pick<Membership, 'id' | 'hasEnded'>) {
+  constructor(store: LeaseStore, membership?: LeaseMembers) {
     this.#store = store
     this.#membership = membership
   }

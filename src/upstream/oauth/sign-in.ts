@@ -12,8 +12,7 @@ import {
 } from 'oauth4webapi'
 import { GatewayError, asGatewayError } from '../../core/error.ts'
 import type { OAuthSettings, ListenSettings } from '../../core/settings.ts'
-import type { LeaseStore } from '../../durable/lease.ts'
-import type { Membership } from '../../durable/members.ts'
+import type { LeaseMembers, LeaseStore } from '../../durable/lease.ts'
 import { words, type Issuer, type Issuers } from './discovery.ts'
 import { type OAuthClient, oauthError, redeemCode } from './token-endpoint.ts'
 import { dpopKeyFor } from './dpop.ts'
@@ -262,7 +261,7 @@ interface CallbackGateway {
   /** Gets the tokens and client secrets that are obtained or used. */
   learn?(secret: string): void
   /** The gateways that share the store. */
-  members?(): Pick<Membership, 'id' | 'hasEnded'>
+  members?(): LeaseMembers
 }
 
 /** Completes sign-ins for all servers. */

@@ -1,8 +1,7 @@
 /** Secrets in the store, encrypted with a key of the gateway and bound to their names. */
 import { createCipheriv, createDecipheriv, createHash, randomBytes } from 'node:crypto'
 import { isObject } from '../../core/json/json.ts'
-import { type Lease, Leases, type LeaseStore } from '../../durable/lease.ts'
-import type { Membership } from '../../durable/members.ts'
+import { type Lease, type LeaseMembers, Leases, type LeaseStore } from '../../durable/lease.ts'
 import { parseJson } from '../../core/json/read.ts'
 
 /** Stores secrets, encrypted, each under its own name. */
@@ -38,7 +37,7 @@ export function createTokenVault(
   store: LeaseStore,
   keyOfVault: () => Promise<Buffer> = ownKey(),
   learn: (secret: string) => void = () => undefined,
-  members: () => Pick<Membership, 'id' | 'hasEnded'> | undefined = () => undefined,
+  members: () => LeaseMembers | undefined = () => undefined,
 ): TokenVault {
   const learnt = <Value extends VaultValue | undefined>([kind]: Name, value: Value): Value => {
     if (kind === 'grant' || kind === 'client') for (const secret of secretsIn(value)) learn(secret)
