@@ -269,6 +269,8 @@ h1 code, h2 code, h3 code { font-size: .95em }
 .ended.asked { border-left-color: var(--asked) }
 
 @media (max-width: 48rem) {
+  .timeline { display: grid; grid-template-columns: minmax(0, 1fr) }
+  .timeline > .plots { border-top: 1px solid var(--line); margin-top: 1rem; order: 1 }
   .call { grid-template-columns: minmax(0, 1fr) auto auto; gap: .125rem .75rem }
   .call > a { grid-column: 1 / -1 }
   .call .end { grid-column: 1 / -1 }

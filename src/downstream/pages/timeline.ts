@@ -180,7 +180,7 @@ function timelineHtml(timeline: Timeline, request: ConsoleRequest): Html {
   const { root, now } = request
   const { query, problem, logged, isLater } = timeline
   const next = logged?.found.next
-  return html`<h1>Timeline</h1>
+  return html`<div class="timeline"><h1>Timeline</h1>
     ${!isLater && html`${overviewHtml(timeline, request)}${logged && plotsHtml(timeline, logged.series, root)}`}
     <form class="search" role="search" method="get" action="${root}console">
       <label for="q">Find calls</label>
@@ -198,7 +198,7 @@ function timelineHtml(timeline: Timeline, request: ConsoleRequest): Html {
     ${
       next !== undefined &&
       html`<p><a class="button" rel="next" href="${root}console?${new URLSearchParams({ q: query, before: next }).toString()}">Older calls</a></p>`
-    }`
+    }</div>`
 }
 
 /** What happened last, what needs the reader, which server is not well, and how to stop it. */

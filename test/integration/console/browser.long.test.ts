@@ -135,6 +135,10 @@ describe('the console in a browser', needsChromium, () => {
         const { y = Infinity, height = 0 } = (await each.boundingBox()) ?? {}
         expect(y + height).toBeLessThanOrEqual(800)
       }
+      const topOf = async (id: string): Promise<number> =>
+        (await page.locator(id).boundingBox())?.y ?? Infinity
+      // A phone has the rates below the calls.
+      expect((await topOf('#calls')) < (await topOf('#plots'))).toBe(width < 700)
     })
 
     test('a question of a call is legible and accessible', async () => {
