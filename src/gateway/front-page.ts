@@ -7,7 +7,7 @@ import { isProtected } from '../core/auth-settings.ts'
 import type { Principal } from '../core/principal.ts'
 import { self } from '../core/identity.ts'
 import { onlyServer, type Settings, type UpstreamSettings } from '../core/settings.ts'
-import { isoTime, within } from '../core/time/waiting.ts'
+import { within } from '../core/time/waiting.ts'
 import { type ServerPanel, serverPanel } from '../descriptions/formats/front-page.ts'
 import type { DocumentLink } from '../descriptions/model/description.ts'
 import type { DocumentPath } from '../core/http-paths.ts'
@@ -81,8 +81,8 @@ export async function frontPage(reader: Reader, options: Options): Promise<strin
 /** The pause of writes; only an authenticated reader learns who made it, and why. */
 function pauseFor(principal: Principal | undefined, { by, since, reason, until }: PauseState): PauseNotice {
   return {
-    since: isoTime(since),
-    ...(until !== undefined && { until: isoTime(until) }),
+    since,
+    ...(until !== undefined && { until }),
     ...(principal && { by, ...(reason !== undefined && { reason }) }),
   }
 }

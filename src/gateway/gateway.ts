@@ -70,7 +70,7 @@ import { createOwner, type Owner } from './owner.ts'
 import { isPageCode, PageCode } from '../records/approval-codes.ts'
 import { type Approval, Approvals } from '../records/approvals.ts'
 import { DeadLetters } from '../records/dead-letters.ts'
-import { pauseOf, type PauseWatch } from '../records/pause.ts'
+import { pauseOf, type PauseState, type PauseWatch } from '../records/pause.ts'
 import { referenceLevels } from '../records/references.ts'
 import { createMembership } from '../durable/members.ts'
 import { GatewayKeys } from './keys.ts'
@@ -204,6 +204,7 @@ export class Gateway {
       journal: this.#journal,
       store: () => this.#process.store,
       paused: () => (this.#pause ? this.#pause.current : 'off'),
+      pauseFor: (server) => this.#pauseFor(server),
       observing: this.#observing,
       servers: new ConsoleServers({
         runtime: () => this.#runtime,
@@ -520,6 +521,11 @@ export class Gateway {
   /** What is known of the pause of writes; undefined if calls are not stopped by it. */
   get #pause(): PauseWatch | undefined {
     return this.#isOn(pauseWrites) ? pauseOf(this.#process.store) : undefined
+  }
+
+  #pauseFor(server: string): PauseState | undefined {
+    const found = this.#runtime.active.find(({ name }) => name === pauseWrites.name)
+    return found?.isOn(server) ? this.#pause?.current : undefined
   }
 
   /** The events that were given up; undefined if the store does not respond, or events are off. */

@@ -59,11 +59,12 @@ interface OwnerOptions {
   readonly observing: Pick<Observing, 'decided' | 'ordered'>
   store(): Store
   paused(): PauseState | undefined | 'off'
+  pauseFor(server: string): PauseState | undefined
 }
 
 /** The owner's view of a gateway. */
 export function createOwner(options: OwnerOptions): Owner {
-  const { gateway, journal, servers, observing, store, paused } = options
+  const { gateway, journal, servers, observing, store, paused, pauseFor } = options
   const approvals = (): Approvals => new Approvals(store(), world.now)
   return {
     ...deciding(approvals, observing.decided),
@@ -74,12 +75,16 @@ export function createOwner(options: OwnerOptions): Owner {
     onOrdered: observing.ordered,
     pause: () => new Pause(store(), observing.ordered),
     paused,
+    pauseFor,
     rewinding: () => gateway.rewinding,
   }
 }
 
 /** Decides on calls that wait, and has each decision audited. */
-export function deciding(approvals: () => Approvals, onDecided: Observing['decided']): Deciding {
+export function deciding(
+  approvals: () => Approvals,
+  onDecided: Observing['decided'],
+): Omit<Deciding, 'pauseFor'> {
   return {
     approvals,
     decide: async (id, decision) => {

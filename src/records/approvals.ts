@@ -495,9 +495,13 @@ function personOf({ by, via }: Decision): string {
 }
 
 /** What the lines of a change are, for people. */
-export function changeTitle({ kind, lines, at }: ShownChange): string {
-  const title = kind === 'difference' && lines.length === 0 ? 'It would change nothing' : changeTitles[kind]
-  return `${title}, as read at ${isoTime(at)}`
+export function changeTitle(change: ShownChange): string {
+  return `${changeWords(change)}, as read at ${isoTime(change.at)}`
+}
+
+/** The same without when they were read. */
+export function changeWords({ kind, lines }: Pick<ShownChange, 'kind' | 'lines'>): string {
+  return kind === 'difference' && lines.length === 0 ? 'It would change nothing' : changeTitles[kind]
 }
 
 const changeTitles: Readonly<Record<ShownChange['kind'], string>> = {

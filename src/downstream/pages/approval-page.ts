@@ -5,7 +5,7 @@ import {
   type Approval,
   type Decision,
   approvedCount,
-  changeTitle,
+  changeWords,
   clientText,
   isToRepeat,
   runText,
@@ -14,6 +14,7 @@ import {
   undoNotes,
 } from '../../records/approvals.ts'
 import { editableText } from '../../records/edits.ts'
+import type { PauseState } from '../../records/pause.ts'
 import {
   html,
   displayJson,
@@ -45,6 +46,8 @@ interface ApprovalPage {
   readonly next?: string | undefined
   /** In milliseconds since 1970. */
   readonly now: number
+  /** The pause of writes that stops calls of the server. */
+  readonly pause?: PauseState | undefined
 }
 
 /** The page of one approval: the call, and the form to decide it or the decision. */
@@ -70,6 +73,7 @@ ${dataHtml(approval)}
 ${sentHtml(approval)}
 ${decisionsHtml(approval.decisions)}
 ${runHtml(approval)}
+${pauseHtml(approval, page.pause)}
 ${formHtml(page)}
 ${stopHtml(approval)}
 ${navigationHtml(page)}`
@@ -82,7 +86,7 @@ export function approvalItem({
   pageUser,
   now,
   ...item
-}: Pick<ApprovalPage, 'approval' | 'pageUser' | 'now' | 'problem'> & {
+}: Pick<ApprovalPage, 'approval' | 'pageUser' | 'now' | 'problem' | 'pause'> & {
   /** The fields of the form that say what it is. */
   readonly hidden: Html
   /** The relative URL of the front page. */
@@ -106,6 +110,7 @@ ${item.problem !== undefined && html`<p class="notice" role="alert">${item.probl
 <span>Called by ${displayWord(caller)}${clientHtml(approval)}</span>
 <span>${waitText(approval, now)}, expires in ${spanText(approval.expiresAt - now)}</span></p>
 ${runHtml(approval)}
+${pauseHtml(approval, item.pause)}
 ${changeHtml(approval, 'h4')}
 <details id="arguments-${id}"><summary>Arguments</summary>
 ${displayJson(valueText(approval.arguments), 'Arguments')}
@@ -150,6 +155,12 @@ function runHtml(approval: Approval): Html {
   return html`${text !== undefined && html`<p class="next">${text}</p>`}`
 }
 
+/** That an approval does not run the call while writes are paused. */
+function pauseHtml({ status, risk }: Approval, pause: PauseState | undefined): Html {
+  const isStopped = pause !== undefined && risk !== 'safe' && (status === 'pending' || status === 'approved')
+  return html`${isStopped && html`<p class="notice" role="status">Writes are paused since ${timeHtml(pause.since)}${pause.until !== undefined && html`, until ${timeHtml(pause.until)}`}. An approval does not run the call until they are resumed: the client then has to make it again.</p>`}`
+}
+
 const titles: Readonly<Record<Approval['status'], string>> = {
   pending: 'Approve this call?',
   approved: 'Approved',
@@ -192,10 +203,12 @@ function approversHtml({ approvers }: Approval): string {
 
 function changeHtml({ change }: Approval, heading: 'h2' | 'h4' = 'h2'): Html {
   if (!change) return trusted('')
-  const title = changeTitle(change)
+  const title = changeWords(change)
   const box = change.lines.length === 0 ? '' : `\n${linesHtml(change.lines.join('\n'), title)}`
   const notes = undoNotes(change).map((note) => `<p><strong>${displayText(note)}</strong></p>\n`)
-  return trusted(`${notes.join('')}<${heading}>${displayText(title)}</${heading}>${box}`)
+  return trusted(
+    `${notes.join('')}<${heading}>${displayText(title)}, as read at ${timeHtml(change.at)}</${heading}>${box}`,
+  )
 }
 
 function dataHtml({ data = [] }: Approval, heading: 'h2' | 'h4' = 'h2'): Html {

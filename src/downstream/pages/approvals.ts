@@ -12,6 +12,7 @@ import {
   type Decision,
   approvalView,
 } from '../../records/approvals.ts'
+import type { PauseState } from '../../records/pause.ts'
 import { editableText, editProblems, type Edits, isEdit, readEdit } from '../../records/edits.ts'
 import {
   ARGUMENT_PREFIX,
@@ -35,6 +36,8 @@ import { type PageUser, requireRole } from './page-users.ts'
 /** The approvals of the present store, and the only way in which a gateway decides on them. */
 export interface Deciding {
   approvals(): Approvals
+  /** The pause of writes that stops calls of a server; undefined if none does. */
+  pauseFor(server: string): PauseState | undefined
   /** Decides on a call that waits, and has it audited. @throws what `Approvals.decide` throws */
   decide(id: string, decision: Omit<Decision, 'at'>): Promise<Approval>
 }
@@ -135,7 +138,8 @@ class ApprovalPages {
     const token = await this.#entry.guard.token(approval.id, pageUser)
     const next = await this.#nextFor(pageUser, approval)
     const now = this.#options.now()
-    const page = approvalPage({ ...typed, approval, pageUser, token, problem, next, now })
+    const pause = this.#options.pauseFor(approval.upstream)
+    const page = approvalPage({ ...typed, approval, pageUser, token, problem, next, now, pause })
     return this.#entry.answer(context, { ...page, kind: 'approval' }, problem === undefined ? 200 : 400)
   }
 

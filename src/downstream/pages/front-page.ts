@@ -12,7 +12,7 @@ import type { Edge } from '../http/edge.ts'
 import { documentAt } from '../http/routes.ts'
 import { type ClientSnippet, clientSnippets } from './client-snippets.ts'
 import type { ParameterPanel, ServerPanel, ToolPanel } from '../../descriptions/formats/front-page.ts'
-import { trusted } from './html.ts'
+import { timeHtml, trusted } from './html.ts'
 import { framedPage, frameHeaders, type Reader as FrameReader } from './shell.ts'
 
 /** Filters the page while the user types, and adds copy buttons. Without script, the form reloads the page. */
@@ -112,10 +112,10 @@ export interface FrontPage {
   readonly reader: FrameReader
 }
 
-/** What the reader may know of the pause of writes; times are as in ISO 8601. */
+/** What the reader may know of the pause of writes; times are in milliseconds since 1970. */
 export interface PauseNotice {
-  readonly since: string
-  readonly until?: string
+  readonly since: number
+  readonly until?: number
   readonly by?: string
   readonly reason?: string
 }
@@ -185,11 +185,10 @@ function leadOf(servers: readonly ServerRow[], version: string): string {
 function pauseNotice(paused: PauseNotice | undefined): string {
   if (!paused) return ''
   const { since, until, by, reason } = paused
-  const time = (at: string): string => `<time datetime="${at}">${at}</time>`
-  const end = until === undefined ? '' : `, until ${time(until)}`
+  const end = until === undefined ? '' : `, until ${timeHtml(until)}`
   const why = reason === undefined ? '.' : `: <bdi>${escape(reason)}</bdi>`
   const person = by === undefined ? '' : ` Paused by <bdi>${escape(by)}</bdi>${why}`
-  return `<p class="notice" role="status">Writes are paused since ${time(since)}${end}. Calls that only read still work.${person}</p>`
+  return `<p class="notice" role="status">Writes are paused since ${timeHtml(since)}${end}. Calls that only read still work.${person}</p>`
 }
 
 function signIn({ problem, hasPasswords, issuers, signInUrl }: PageAccess): string {

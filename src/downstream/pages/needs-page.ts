@@ -9,6 +9,7 @@ import { countText } from '../../core/text/words.ts'
 import { isoTime } from '../../core/time/waiting.ts'
 import type { Action } from '../../records/actions.ts'
 import { type Approval, approvalView, mayDecide } from '../../records/approvals.ts'
+import type { PauseState } from '../../records/pause.ts'
 import { stepsInDoubt, type StoredTransaction, type Transaction } from '../../records/transactions.ts'
 import { acknowledged, rollingBackAgain, rollingBackByForce } from '../../records/transitions.ts'
 import { approvalItem } from './approval-page.ts'
@@ -208,16 +209,26 @@ async function answered(
   problem?: Problem,
 ): Promise<ConsoleAnswer> {
   const needs = await source.needs(request.user)
-  return { content: () => content(needs, request, problem), json: () => needsView(needs) }
+  return {
+    content: () => content(needs, request, { problem, pauseFor: source.pauseFor }),
+    json: () => needsView(needs),
+  }
 }
 
-function content(needs: Needs, request: ConsoleRequest, problem: Problem | undefined): Html {
+interface Around {
+  readonly problem: Problem | undefined
+  readonly pauseFor: NeedsSource['pauseFor']
+}
+
+function content(needs: Needs, request: ConsoleRequest, { problem, pauseFor }: Around): Html {
   const isViewer = hasRole(request.user, 'viewer')
   const { approvals, transactions, doubts, servers } = needs
   const sections = [
     section(
       'Calls that wait for approval',
-      approvals?.map((approval) => approvalOf(approval, request, problem)),
+      approvals?.map((approval) =>
+        approvalOf(approval, request, { problem, pause: pauseFor(approval.upstream) }),
+      ),
     ),
     ...(isViewer
       ? [
@@ -269,10 +280,11 @@ ${list}</section>`
 function approvalOf(
   approval: Approval,
   { user, tokenField, root, now }: ConsoleRequest,
-  problem: Problem | undefined,
+  { problem, pause }: { readonly problem: Problem | undefined; readonly pause: PauseState | undefined },
 ): Html {
   return approvalItem({
     approval,
+    pause,
     pageUser: user,
     now,
     root,

@@ -58,6 +58,8 @@ export class ConsoleNeeds implements NeedsSource {
 
   readonly decide: NeedsSource['decide'] = (...decision) => this.#gateway.owner.decide(...decision)
 
+  readonly pauseFor: NeedsSource['pauseFor'] = (server) => this.#gateway.owner.pauseFor(server)
+
   readonly inputSchema: NeedsSource['inputSchema'] = (...names) => this.#gateway.inputSchema(...names)
 
   async needs(user: PageUser): Promise<Needs> {

@@ -12,6 +12,7 @@ import type { ApprovalStep } from '../../../../src/core/audit-step.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { parseJson } from '../../../../src/core/json/read.ts'
 import { type ApprovalRequest, Approvals } from '../../../../src/records/approvals.ts'
+import type { PauseState } from '../../../../src/records/pause.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import { type Json, parse } from '../../../support/server/json.ts'
 import { silentLog } from '../../../support/silent-log.ts'
@@ -64,7 +65,7 @@ function incomingOf(headers: Record<string, string>, body: unknown): object {
 }
 
 /** The approval pages, for people whose password is their name. */
-function site(config: Json = byPassword): Site {
+function site(config: Json = byPassword, pause?: PauseState): Site {
   const { settings } = loadSettings(JSON.stringify(config), { file: '/tmp/gateway.config.yaml', env: {} })
   const app = new Hono<{ Bindings: HttpBindings }>()
   let now = 1_000_000
@@ -94,6 +95,7 @@ function site(config: Json = byPassword): Site {
       () => approvals,
       (step) => void steps.push(step),
     ),
+    pauseFor: () => pause,
     inputSchema: async () => undefined,
     now: () => now,
   })
@@ -508,6 +510,29 @@ describe('basic credentials for other paths', () => {
   })
 })
 
+describe('while writes are paused', () => {
+  it('the page of a call says that an approval does not run it', async () => {
+    const { ask, get } = site(byPassword, { version: 1, by: 'olga', since: 0 })
+    const page = await (await get(`/confirm/${await ask({})}`, anna)).text()
+    expect(page).toContain(
+      'Writes are paused since <time datetime="1970-01-01T00:00:00.000Z">1970-01-01 00:00:00 UTC',
+    )
+    expect(page).toContain('An approval does not run the call until they are resumed')
+    const running = site()
+    const other = await (await running.get(`/confirm/${await running.ask({})}`, anna)).text()
+    expect(other).not.toContain('Writes are paused')
+  })
+})
+
+it('what a call would change has its time as all pages do', async () => {
+  const { ask, get } = site()
+  const change = { kind: 'lost', lines: ['- a'], at: 0 } as const
+  const page = await (await get(`/confirm/${await ask({ change })}`, anna)).text()
+  expect(page).toMatch(
+    /<h2>[^<]+, as read at <time datetime="1970-01-01T00:00:00.000Z">1970-01-01 00:00:00 UTC<\/time><\/h2>/,
+  )
+})
+
 describe('a failing store', () => {
   it('a store failure is reported and no decision is made', async () => {
     const broken = new Hono<{ Bindings: HttpBindings }>()
@@ -533,6 +558,7 @@ describe('a failing store', () => {
         () => new Approvals(store, Date.now),
         () => expect.unreachable(),
       ),
+      pauseFor: () => undefined,
       inputSchema: async () => undefined,
       now: Date.now,
     })
