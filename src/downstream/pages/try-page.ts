@@ -37,7 +37,7 @@ export interface TriedTools {
 }
 
 /** A tool that can be tried. */
-export interface TriedTool {
+interface TriedTool {
   readonly name: string
   readonly title?: string | undefined
   readonly description?: string | undefined
