@@ -40,6 +40,14 @@ export interface BytePath {
   bearer?(url: Pick<ByteExchange, 'name' | 'query'>): Promise<Principal | undefined>
 }
 
+/** How the content of a page for people, HTML, is framed: as all pages of the gateway are. */
+export interface PageFrame {
+  readonly title: string
+  /** The class of its content, which the style sheet of the pages knows. */
+  readonly kind?: string
+  readonly width?: 'narrow' | 'normal' | 'wide'
+}
+
 /** The JSON object that answers a webhook, if its sender expects one. */
 export type HookAnswer = Readonly<Record<string, unknown>> | undefined
 
@@ -83,6 +91,8 @@ export interface ByteExchange {
   readonly signInLink: string | undefined
   /** Sends the response, once. Resolves when all of it is written. @throws CANCELLED if the client disconnects */
   send(response: ByteResponse): Promise<void>
+  /** Sends a page for people in the same way. Its content is HTML. */
+  sendPage(status: number, content: string, frame: PageFrame): Promise<void>
 }
 
 /** A response over HTTP. The body of a response to HEAD is not sent. */

@@ -5,7 +5,14 @@
 import type { OrderStep } from '../core/audit-step.ts'
 import type { Finding } from '../core/findings.ts'
 import type { Call, Handler, Middleware, Outcome, Target } from '../core/call.ts'
-import type { ArrivingHook, BytePath, DocumentPath, HookAnswer, RoutePath } from '../core/http-paths.ts'
+import type {
+  ArrivingHook,
+  BytePath,
+  DocumentPath,
+  HookAnswer,
+  RoutePath,
+  PageFrame,
+} from '../core/http-paths.ts'
 import type { Descriptor, Quota, ServerRecords } from '../core/descriptor.ts'
 import type { Log } from '../core/log.ts'
 import type { Principal } from '../core/principal.ts'
@@ -184,6 +191,8 @@ export interface Page {
   readonly lasting?: string
   /** Further headers of the response. */
   readonly headers?: Readonly<Record<string, string>>
+  /** The text is the content of a page for people, in the frame of all pages. */
+  readonly frame?: PageFrame
 }
 
 /** Everything a feature may use. */

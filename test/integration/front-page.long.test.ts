@@ -2,7 +2,8 @@ import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import type { Browser, BrowserContextOptions, Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
-import { reportsPage } from '../../src/features/conformance/page.ts'
+import { openPage } from '../../src/downstream/pages/shell.ts'
+import { reportsFrame, reportsPage } from '../../src/features/conformance/page.ts'
 import { password, peopleNamed } from '../support/approving.ts'
 import { needsChromium, measured, startChromium } from '../support/chromium.ts'
 import { type LocalGateway, localGateway } from '../support/local-gateway.ts'
@@ -80,7 +81,8 @@ describe('the front page in a browser', needsChromium, () => {
       const context = await browser.newContext({ viewport: { width, height: 740 }, colorScheme })
       onTestFinished(() => context.close())
       const page = await context.newPage()
-      await page.setContent(reportsPage([{ name: 'files', quality, conformance }], true))
+      const content = reportsPage([{ name: 'files', quality, conformance }], true)
+      await page.setContent(openPage(content, reportsFrame, '/conformance').text)
       const { overflow, faint } = await measured(page)
       expect(overflow).toBeLessThanOrEqual(0)
       expect(faint).toEqual([])

@@ -15,6 +15,7 @@ import {
   byteExchangeSlot,
   type DocumentPath,
   type RoutePath,
+  type PageFrame,
 } from '../../core/http-paths.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
@@ -31,6 +32,7 @@ import type { PageSignIn } from '../../core/audit-step.ts'
 import { isFromHere } from '../../core/web.ts'
 import { presentPrincipal } from '../auth/authenticator.ts'
 import { pageUserNamed } from '../pages/page-users.ts'
+import { openPage } from '../pages/shell.ts'
 import type { Arrivals } from './body.ts'
 
 type Env = { Bindings: HttpBindings }
@@ -109,11 +111,13 @@ function sendPage(
   page: Payload['fields'],
   { isNegotiated }: DocumentPath,
 ): void {
-  const text = String(page.text)
+  const framed = isFrame(page.frame) ? openPage(String(page.text), page.frame, pathOf(incoming)) : undefined
+  const text = framed?.text ?? String(page.text)
   const etag = etagOf(page, text)
   const scope = principal.isEverybody === true ? 'public' : 'private'
   const headers = {
     etag,
+    ...framed?.headers,
     'cache-control': `${scope}, max-age=${Number(page.maxAge)}`,
     vary: `Origin, Authorization, Cookie, X-MCP-Session-Token${isNegotiated ? ', Accept' : ''}`,
     ...(isObject(page.headers) && textsIn(page.headers)),
@@ -125,6 +129,15 @@ function sendPage(
   }
   const body = { 'content-type': String(page.type), 'x-content-type-options': 'nosniff' }
   outgoing.writeHead(200, { ...headers, ...body }).end(text)
+}
+
+/** Only pages of features have one. */
+function isFrame(value: unknown): value is PageFrame {
+  return isObject(value) && typeof value.title === 'string'
+}
+
+function pathOf({ url = '/' }: IncomingMessage): string {
+  return url.split('?', 1)[0] ?? '/'
 }
 
 function textsIn(headers: Payload['fields']): Record<string, string> {
@@ -470,6 +483,10 @@ function exchangeOf(
   rest: Pick<ByteExchange, 'name' | 'query' | 'signInLink'>,
 ): ByteExchange {
   const { method, headers } = incoming
+  const answer: ByteExchange['send'] = async (response) => {
+    if (response.status >= 400) await transfers.discard(incoming, outgoing)
+    await send(outgoing, { ...response, headers: { ...response.headers, 'x-request-id': requestId } })
+  }
   return {
     ...rest,
     verb: method === 'HEAD' || method === 'POST' || method === 'PUT' ? method : 'GET',
@@ -483,9 +500,10 @@ function exchangeOf(
       const principal = await edge.authGate.authenticateService(request)
       return pageUserNamed(principal, auth)?.by ?? principal.id
     },
-    send: async (response) => {
-      if (response.status >= 400) await transfers.discard(incoming, outgoing)
-      await send(outgoing, { ...response, headers: { ...response.headers, 'x-request-id': requestId } })
+    send: answer,
+    sendPage: (status, content, frame) => {
+      const { text: body, headers: own } = openPage(content, frame, pathOf(incoming))
+      return answer({ status, headers: { ...own, 'content-type': 'text/html; charset=utf-8' }, body })
     },
   }
 }

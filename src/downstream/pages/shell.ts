@@ -3,6 +3,7 @@
  * may see, who the reader is, and the script that shows times in the reader's time zone. Links are relative, because a
  * reverse proxy may have added a prefix to the path that the browser uses.
  */
+import type { PageFrame } from '../../core/http-paths.ts'
 import { self } from '../../core/identity.ts'
 import { htmlPage, pageHeaders } from '../../core/web.ts'
 import { displayWord, html, type Html, trusted } from './html.ts'
@@ -57,6 +58,16 @@ export function frameHeaders(
   page: Pick<FramedPage, 'content' | 'script' | 'isLive'>,
 ): Readonly<Record<string, string>> {
   return { ...pageHeaders(style, scriptOf(page), page.isLive), vary: 'Accept, Cookie, Authorization' }
+}
+
+/** A page that everybody may see, and its headers: nothing of the console is in its frame. The content is HTML. */
+export function openPage(
+  content: string,
+  frame: PageFrame,
+  path: string,
+): { readonly text: string; readonly headers: Readonly<Record<string, string>> } {
+  const page = { ...frame, content: trusted(content), path, reader: { places: [] } }
+  return { text: framedPage(page), headers: frameHeaders(page) }
 }
 
 /** A complete document. */

@@ -88,7 +88,7 @@ summary { cursor: pointer }
 .mark.asked { color: var(--asked); background: var(--asked-back) }
 
 .approval h2 { font-size: 1rem; margin: 1.5rem 0 .5rem }
-.approval .message { font-size: 1.125rem; border-left: .25rem solid var(--line); padding-left: .75rem; white-space: pre-wrap }
+.approval .message, .upload .message { font-size: 1.125rem; border-left: .25rem solid var(--line); padding-left: .75rem; white-space: pre-wrap }
 .approval dl { grid-template-columns: max-content minmax(0, 1fr); margin: 0 }
 .approval ul { padding: 0; list-style: none; margin: 0 }
 .approval li { border-top: 1px solid var(--line); padding: .75rem 0 }
@@ -268,6 +268,12 @@ h1 code, h2 code, h3 code { font-size: .95em }
 .ended.failed { border-left-color: var(--destructive) }
 .ended.asked { border-left-color: var(--asked) }
 
+.report table { border-collapse: collapse; margin: 1rem 0; width: 100% }
+.report th, .report td { border-bottom: 1px solid var(--line); padding: .375rem 1rem .375rem 0; text-align: left; vertical-align: top }
+.report .score { font-size: 1.25rem; font-weight: 600 }
+.report li { margin: .375rem 0 }
+.report pre { margin: .5rem 0 }
+
 @media (max-width: 48rem) {
   .timeline { display: grid; grid-template-columns: minmax(0, 1fr) }
   .timeline > .plots { border-top: 1px solid var(--line); margin-top: 1rem; order: 1 }
@@ -285,6 +291,13 @@ h1 code, h2 code, h3 code { font-size: .95em }
   .top nav { order: 3; flex-basis: 100% }
   .places { justify-content: space-between }
   .places a { min-height: 2.75rem; padding-left: .25rem; padding-right: .25rem }
+}
+@media (max-width: 40rem) {
+  .report table, .report tbody, .report tr, .report td { display: block }
+  .report thead { left: -100rem; position: absolute }
+  .report tr { border-bottom: 1px solid var(--line); padding: .5rem 0 }
+  .report td { border: 0; padding: 0 }
+  .report td[data-of]::before { color: var(--faint); content: attr(data-of) ': ' }
 }
 @media (max-width: 30rem) {
   .inside, .server > .inside { padding-left: .75rem }

@@ -9,7 +9,7 @@ import { cleanedValue, excerpt } from '../../core/text/redact.ts'
 import { failuresIn, type KeptReport, TestReports } from '../../records/test-reports.ts'
 import { answered, asTool, pageOf, jsonPage, objectSchema } from '../builtin-tool.ts'
 import type { BuiltinPage, Feature, Services } from '../feature.ts'
-import { extensionsBadge, qualityBadge, reportsHeaders, reportsPage, type ShownServer } from './page.ts'
+import { extensionsBadge, qualityBadge, reportsFrame, reportsPage, type ShownServer } from './page.ts'
 import { conformanceSchema } from '../settings/describe.ts'
 
 type Deps = Pick<Services, 'store' | 'servers' | 'features' | 'gateway' | 'pages'>
@@ -61,7 +61,7 @@ function pagesOf(deps: Deps): readonly BuiltinPage[] {
     if (call.params.fields.format === 'json') return jsonPage(await documentFor(call, deps), MAX_AGE)
     const servers = await serversFor(call, deps)
     const text = reportsPage(servers, isStoreShared(deps.gateway.settings))
-    return pageOf({ text, type: 'text/html; charset=utf-8', maxAge: MAX_AGE, headers: reportsHeaders })
+    return pageOf({ text, type: 'text/html; charset=utf-8', maxAge: MAX_AGE, frame: reportsFrame })
   }
   const image =
     (draw: (servers: readonly ShownServer[]) => string): Handler =>

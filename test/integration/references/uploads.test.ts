@@ -305,6 +305,9 @@ describe('a requested upload', () => {
     expect(page.status).toBe(200)
     expect(text).toContain('To &#60;summarise&#62; them')
     expect(text).toContain('token:ada')
+    // It has the frame of all pages.
+    expect(text).toContain('<title>Send a file · Gatehouse</title>')
+    expect(text).toContain('<a class="brand" href="../">')
     expect(page.headers.get('content-security-policy')).toMatch(/^default-src 'none'; style-src 'sha256-/)
     expect(page.headers.get('cache-control')).toBe('no-store')
 

@@ -114,6 +114,8 @@ describe('a gateway with the store of a run', () => {
     expect(page.headers.get('content-security-policy')).toContain(`default-src 'none'`)
     expect(page.headers.get('vary')).toContain('Accept')
     const html = await page.text()
+    // It has the frame of all pages.
+    expect(html).toContain('<a class="brand" href="./">')
     expect(html).toContain('65 passed, 0 failed, 3 skipped, 0 not carried out')
     expect(html).toContain('<code>gatehouse conformance other</code>')
 

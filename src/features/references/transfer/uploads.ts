@@ -10,7 +10,7 @@ import { Payload } from '../../../core/payload.ts'
 import type { Principal } from '../../../core/principal.ts'
 import { oneLine } from '../../../core/text/escape.ts'
 import { isoTime } from '../../../core/time/waiting.ts'
-import { escapeHtml, htmlPage, pageHeaders } from '../../../core/web.ts'
+import { escapeHtml } from '../../../core/web.ts'
 import { world } from '../../../core/world.ts'
 import { canAnswer } from '../../../protocol/input-requests.ts'
 import { hasMembers } from '../../../durable/collection.ts'
@@ -123,14 +123,14 @@ export class UploadService {
       mustBeOpen(request)
       if (!request.isForProgram) await mustBeOwner(exchange, request)
       if (exchange.verb === 'GET' || exchange.verb === 'HEAD') {
-        await answerHtml(exchange, 200, uploadPage(request, world.now()))
+        await sendPage(exchange, 200, uploadPage(request, world.now()))
         return
       }
       if (isForPerson(exchange) && !exchange.isFromHere)
         throw new GatewayError('FORBIDDEN', 'The request did not come from the page of the upload.')
       const reference = await this.#alone(request.id, () => this.#receive(call, exchange, request))
       await this.#options.uploads.finish(request)
-      if (isForPerson(exchange)) await answerHtml(exchange, 201, donePage(reference))
+      if (isForPerson(exchange)) await sendPage(exchange, 201, donePage(reference))
       else await answerJson(exchange, dataReference(reference))
     } catch (thrown) {
       const error = asGatewayError(thrown)
@@ -138,7 +138,7 @@ export class UploadService {
       if (!isPage) throw error
       const { signInLink: link } = exchange
       const page = error.httpStatus === 401 && link !== undefined ? signInPage(link) : refusalPage(error)
-      await answerHtml(exchange, error.httpStatus, page)
+      await sendPage(exchange, error.httpStatus, page)
       throw error
     }
   }
@@ -348,23 +348,6 @@ function textOf(value: unknown, field: string, max: number): string | undefined 
   throw invalidParam(field, `must be a text of 1 to ${max} characters`)
 }
 
-/** Light and dark, down to the width of a phone. */
-const style = `
-:root { color-scheme: light dark; --back: #ffffff; --text: #1a1c20; --line: #6b7280; --link: #0b57b0 }
-@media (prefers-color-scheme: dark) { :root { --back: #15171b; --text: #eceef1; --line: #9aa1ad; --link: #8ab8ff } }
-* { box-sizing: border-box }
-body { font: 1rem/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 34rem; padding: 1.5rem 1rem 3rem; background: var(--back); color: var(--text); overflow-wrap: anywhere }
-h1 { font-size: 1.5rem; line-height: 1.25; margin: 0 0 1rem }
-a { color: var(--link) }
-.message { border-left: .25rem solid var(--line); padding-left: .75rem }
-dl { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: .25rem 1rem }
-dd { margin: 0 }
-label { display: block; margin: 1rem 0 .25rem }
-input { font: inherit; width: 100%; min-height: 2.75rem; padding: .5rem .75rem; border: 1px solid var(--line); border-radius: .375rem; background: var(--back); color: var(--text) }
-button { font: inherit; font-weight: 600; width: 100%; min-height: 3rem; margin-top: 1.25rem; padding: .5rem 1rem; border: 2px solid var(--text); border-radius: .375rem; background: var(--back); color: var(--text); cursor: pointer }
-:focus-visible { outline: 3px solid var(--link); outline-offset: 2px }
-`
-
 interface Page {
   readonly title: string
   /** HTML. */
@@ -376,15 +359,8 @@ function isForPerson({ headers }: Pick<ByteExchange, 'headers'>): boolean {
   return /\btext\/html\b/i.test(String(headers['accept'] ?? ''))
 }
 
-/** Sends a page. */
-function answerHtml(exchange: ByteExchange, status: number, { title, content }: Page): Promise<void> {
-  const body = htmlPage({ title: `${title} · Gatehouse`, style, content: `<main>\n${content}\n</main>` })
-  const headers = {
-    ...pageHeaders(style),
-    'content-type': 'text/html; charset=utf-8',
-    vary: 'Accept, Cookie',
-  }
-  return exchange.send({ status, headers, body })
+function sendPage(exchange: ByteExchange, status: number, { title, content }: Page): Promise<void> {
+  return exchange.sendPage(status, content, { title, kind: 'upload' })
 }
 
 /** The page of an upload that waits for its file. */
@@ -403,7 +379,7 @@ ${types.length === 0 ? '' : `<dt>Types</dt><dd>${types.map(word).join(', ')}</dd
 <form method="post" enctype="multipart/form-data">
 <label for="file">File</label>
 <input id="file" type="file" name="file" required${accept}>
-<button>Send</button>
+<div class="buttons"><button class="main">Send</button></div>
 </form>`
   return { title, content }
 }

@@ -143,6 +143,7 @@ it('a URL is not for other data that has the same id', async () => {
     isFromHere: false,
     signInLink: undefined,
     person: async () => undefined,
+    sendPage: () => expect.unreachable(),
     send: async ({ status }) => void sent.push(status),
   }
   const { handle } = dataRoute({ references, urls, mayRead: async () => true, log: silentLog })
