@@ -2,6 +2,8 @@
 import { spawnSync } from 'node:child_process'
 import { availableParallelism } from 'node:os'
 
+const MAX_ATTEMPTS = 5
+
 /** Assigns processes to cores. */
 export interface Pinning {
   readonly measured: (pid: number) => void
@@ -15,7 +17,13 @@ export function pinning(): Pinning | undefined {
   return { measured: (pid) => assign(pid, `${last}`), others: (pid) => assign(pid, `0-${last - 1}`) }
 }
 
+/** Also where a thread ends meanwhile, which taskset takes for a failure. */
 function assign(pid: number, cores: string): void {
-  const { status, stderr } = spawnSync('taskset', ['-a', '-p', '-c', cores, `${pid}`], { encoding: 'utf8' })
-  if (status !== 0) throw new Error(`taskset failed: ${stderr}`)
+  let problem = ''
+  for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
+    const { status, stderr } = spawnSync('taskset', ['-a', '-p', '-c', cores, `${pid}`], { encoding: 'utf8' })
+    if (status === 0) return
+    problem = stderr
+  }
+  throw new Error(`taskset failed: ${problem}`)
 }
