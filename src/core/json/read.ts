@@ -5,8 +5,9 @@
  */
 import { ExactNumber, numberOf } from './exact-number.ts'
 
-/** A number with an exponent that a double may not have. */
+/** A number with an exponent that a double may not have. Most texts that have one are within a string, such as a UUID. */
 const LARGE_EXPONENT = /\d[eE][+-]?\d{3}/
+const NUMBER_WITH_LARGE_EXPONENT = /(?:^|[:,[\s])-?\d[\d.]*[eE][+-]?\d{3}/
 /** A double may not hold a number of so many digits and dots. */
 const LONG = 16
 
@@ -71,7 +72,7 @@ function hasInexactNumbers(text: string): boolean {
     while (isDigitOrDot(text.charCodeAt(at + 1))) at++
     if (at - start + 1 >= LONG) return true
   }
-  return LARGE_EXPONENT.test(text)
+  return LARGE_EXPONENT.test(text) && NUMBER_WITH_LARGE_EXPONENT.test(text)
 }
 
 function isDigitOrDot(code: number): boolean {
