@@ -77,10 +77,19 @@ export function messageOf(text: string, id: string | number): Record<string, unk
     ? [text]
     : text.split(/\r?\n/).flatMap((line) => (line.startsWith('data:') ? [line.slice(5)] : []))
   for (const each of documents) {
-    const message = each.trim() === '' ? undefined : (parseJson(each) as Record<string, unknown>)
+    const message = read(each)
     if (message?.['id'] === id && message['method'] === undefined) return message
   }
   return undefined
+}
+
+function read(text: string): Record<string, unknown> | undefined {
+  try {
+    const value = parseJson(text)
+    return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : undefined
+  } catch {
+    return undefined
+  }
 }
 
 interface Answer {

@@ -33,6 +33,8 @@ const MAX_ERRORS = 100
 /** How many answers a gateway gives between two kills. */
 const ANSWERS_BETWEEN = 40
 const MAX_WAIT_MS = 10_000
+/** How long the last calls are repeated after the last kill. */
+const END_LIMIT_MS = 60_000
 
 type End = { readonly ok: true } | { readonly ok: false; readonly error: string }
 
@@ -41,18 +43,21 @@ export async function measureKills(gateway: Gateway, folder: string, kills: numb
   const { running, file, stop } = await startWithEffects(gateway, folder, [])
   const ends = new Map<string, End>()
   const until = new AbortController()
+  const givenUp = new AbortController()
   try {
     const probe = 'read_file'
     await running.start(probe)
     let next = 0
     const worker = async (): Promise<void> => {
-      const client = new RetryingClient(running)
+      const client = new RetryingClient(running, givenUp.signal)
       while (!until.signal.aborted) {
         const text = `note-${next++}`
         ends.set(text, await client.call(text))
       }
     }
     const workers = Promise.all(Array.from({ length: WORKERS }, worker))
+    // What fails meanwhile is thrown below.
+    workers.catch(() => undefined)
     for (let kill = 0; kill < kills; kill++) {
       const before = ends.size
       const limit = performance.now() + MAX_WAIT_MS
@@ -61,9 +66,11 @@ export async function measureKills(gateway: Gateway, folder: string, kills: numb
       await running.start(probe)
     }
     until.abort()
-    await workers
+    const limit = setTimeout(() => givenUp.abort(), END_LIMIT_MS)
+    await workers.finally(() => clearTimeout(limit))
   } finally {
     until.abort()
+    givenUp.abort()
     await stop()
   }
   return rowOf(gateway.name, kills, ends, executions(file))
@@ -123,10 +130,12 @@ function rowOf(
 /** A client that repeats a call until it is answered, in a new session if need be. */
 class RetryingClient {
   readonly #running: RunningGateway
+  readonly #givenUp: AbortSignal
   #session: Session | undefined
 
-  constructor(running: RunningGateway) {
+  constructor(running: RunningGateway, givenUp: AbortSignal) {
     this.#running = running
+    this.#givenUp = givenUp
   }
 
   async call(text: string): Promise<End> {
@@ -140,7 +149,8 @@ class RetryingClient {
       } catch (error) {
         if (!(error instanceof NoResult)) throw error
         this.#session = undefined
-        if (error.status !== undefined && ++errors > MAX_ERRORS) return { ok: false, error: error.message }
+        if (error.status !== undefined) errors++
+        if (errors > MAX_ERRORS || this.#givenUp.aborted) return { ok: false, error: error.message }
       }
     }
   }

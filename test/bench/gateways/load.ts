@@ -20,6 +20,7 @@ export interface Order extends Address {
 /** Every answer is checked for status, id and result; one in this many is parsed and compared as well. */
 const FULL_CHECK_EVERY = 32
 const OPEN_LIMIT_MS = 20_000
+const ANSWER_LIMIT_MS = 20_000
 const sessions = new Map<string, Promise<Session>>()
 const run = Date.now().toString(36)
 let nextId = 1
@@ -40,7 +41,12 @@ async function obey(order: Order): Promise<LoadResult> {
   const opening = sessions.get(order.url) ?? openSession(order, OPEN_LIMIT_MS)
   sessions.set(order.url, opening)
   const session = await opening
-  const pool = new Pool(new URL(order.url).origin, { connections: order.concurrency, pipelining: 1 })
+  const pool = new Pool(new URL(order.url).origin, {
+    connections: order.concurrency,
+    pipelining: 1,
+    headersTimeout: ANSWER_LIMIT_MS,
+    bodyTimeout: ANSWER_LIMIT_MS,
+  })
   try {
     return await load(pool, session, order)
   } finally {

@@ -1,16 +1,18 @@
 import { cpus, release } from 'node:os'
+import type { Commits } from './commits.ts'
 import type { DangerousRow } from './dangerous.ts'
-import type { Gateway } from './gateway.ts'
+import type { Gateway, Part } from './gateway.ts'
 import type { KillRow } from './kills.ts'
 import type { FootprintRow, SpeedPlan, SpeedRow } from './speed.ts'
 
-/** All that one run of the comparison found: the JSON file that docs/performance.md is made of. */
+/** All that the comparison found: the file of which docs/performance.md is made. */
 export interface Comparison {
-  /** When it was measured, in ISO 8601. */
-  readonly taken: string
+  /** When each part was measured, in ISO 8601. */
+  readonly taken: Readonly<Partial<Record<Part, string>>>
   readonly machine: Machine
   readonly plan: Plan
   readonly gateways: readonly Described[]
+  readonly commits: readonly Commits[]
   readonly calls: readonly SpeedRow[]
   readonly footprint: readonly FootprintRow[]
   readonly kills: readonly KillRow[]
@@ -40,13 +42,31 @@ export interface Plan extends SpeedPlan {
 }
 
 /** What readers need to know of a gateway. */
-type Described = Pick<Gateway, 'name' | 'title' | 'source' | 'transport' | 'configuration'>
+export type Described = Pick<Gateway, 'name' | 'title' | 'source' | 'transport' | 'configuration'>
 
 /** What is missing of a gateway, and why. */
-export interface NotMeasured {
+interface NotMeasured {
   readonly gateway: string
-  readonly part: 'all' | 'speed' | 'kills' | 'dangerous'
+  readonly part: Part
   readonly reason: string
+}
+
+/** Results with those parts of earlier ones that were not measured again. */
+export function withEarlier(results: Comparison, earlier: Comparison): Comparison {
+  const isAgain = (part: Part): boolean => results.taken[part] !== undefined
+  const speed = isAgain('speed') ? results : earlier
+  const known = new Set(results.gateways.map(({ name }) => name))
+  return {
+    ...results,
+    taken: { ...earlier.taken, ...results.taken },
+    gateways: [...results.gateways, ...earlier.gateways.filter(({ name }) => !known.has(name))],
+    commits: speed.commits,
+    calls: speed.calls,
+    footprint: speed.footprint,
+    kills: (isAgain('kills') ? results : earlier).kills,
+    dangerous: (isAgain('dangerous') ? results : earlier).dangerous,
+    notMeasured: [...results.notMeasured, ...earlier.notMeasured.filter(({ part }) => !isAgain(part))],
+  }
 }
 
 /** The results as tables for a terminal. */

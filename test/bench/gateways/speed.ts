@@ -13,7 +13,8 @@ export interface SpeedPlan {
   readonly launches: number
   readonly rounds: number
   readonly seconds: number
-  readonly warmUpSeconds: number
+  /** Calls before the first round, for compilers, and the seconds after which that ends. */
+  readonly warmUp: { readonly calls: number; readonly seconds: number }
 }
 
 /** What calls of one gateway cost, at one number of calls at once. */
@@ -62,7 +63,8 @@ interface Footprint {
 }
 
 const BYTES = 1024
-const CONCURRENCIES = [16, 64]
+/** How many calls are made at once. */
+export const CONCURRENCIES: readonly number[] = [16, 64]
 const LEAD_IN_SECONDS = 0.05
 const IDLE_MS = 1000
 const relays = { http: 'pass-through', stdio: 'line-mux' }
@@ -177,9 +179,11 @@ function footprintOf(gateway: string, all: readonly Footprint[]): FootprintRow[]
 class Loader {
   readonly #child = fork(new URL('load.ts', import.meta.url))
 
-  async warmUp(one: RunningGateway, { warmUpSeconds }: SpeedPlan): Promise<void> {
-    for (const concurrency of CONCURRENCIES)
-      await this.#load(one, { concurrency, seconds: warmUpSeconds / CONCURRENCIES.length })
+  async warmUp(one: RunningGateway, { warmUp }: SpeedPlan): Promise<void> {
+    const limit = performance.now() + warmUp.seconds * 1000
+    for (let calls = 0; calls < warmUp.calls && performance.now() < limit;)
+      for (const concurrency of CONCURRENCIES)
+        calls += (await this.#load(one, { concurrency, seconds: 0.5 })).calls
   }
 
   /** @throws Error if a call failed */

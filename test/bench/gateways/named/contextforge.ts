@@ -18,7 +18,7 @@ export const contextForge: Gateway = {
   source: 'PyPI `mcp-contextforge-gateway==1.1.0`',
   transport: 'http',
   configuration:
-    'As its quick start says, with SQLite, the server registered by `POST /gateways`, warnings logged alone.',
+    'As its quick start says, with SQLite, the server registered by `POST /gateways`; without the rate limit, which is 100 calls a minute, and only warnings logged.',
   install: () => installPython(one, 12),
   command: (setup) => ({
     words: [join(folderOf(one), 'bin', 'mcpgateway'), '--host', '127.0.0.1', '--port', `${setup.port}`],
@@ -31,6 +31,8 @@ export const contextForge: Gateway = {
       PLATFORM_ADMIN_EMAIL: admin,
       DATABASE_URL: `sqlite:///${setup.folder}/mcp.db`,
       LOG_LEVEL: 'WARNING',
+      // Otherwise 100 calls a minute.
+      RATE_LIMITING_ENABLED: 'false',
       // A server on loopback is refused otherwise.
       SSRF_ALLOW_LOCALHOST: 'true',
     },

@@ -18,8 +18,9 @@ export const gatehouses: readonly Gateway[] = [
     parts: ['speed'],
   }),
   gatehouse('gatehouse-keyed', 'Gatehouse, out of the box, calls with keys', {
-    configuration: 'The same; each call has an idempotency key of its own in `_meta`.',
-    config: ({ upstream }) => named(upstream),
+    configuration:
+      'The same; each call has an idempotency key of its own in `_meta`, and a caller may have more than 1,000 of them.',
+    config: ({ upstream }) => named(upstream, { features: { idempotency: manyKeys } }),
     isKeyed: true,
     parts: ['speed'],
   }),
@@ -41,6 +42,8 @@ export const gatehouses: readonly Gateway[] = [
     transport: 'stdio',
   }),
 ]
+
+const manyKeys = { max_keys: 1_000_000, max_bytes: '10GB', ttl: '60s' }
 
 const issuer = 'https://issuer.example.com'
 const secret = 'the key of the benchmark, at least 32 characters'

@@ -1,0 +1,107 @@
+/** The part of the page about Gatehouse alone: what `npm run bench -- --json` found, beside the budgets. */
+import { grouped, markdownTable, quoted } from './markdown.ts'
+
+interface Middle {
+  readonly median: number
+  readonly low: number
+  readonly high: number
+}
+
+/** What the page needs of the results of `npm run bench`. */
+export interface BenchResults {
+  /** When it was measured, in ISO 8601. */
+  readonly takenAt: string
+  readonly machine: { readonly cpu: string; readonly cores: number; readonly node: string }
+  readonly command: readonly string[]
+  readonly notes: readonly string[]
+  readonly targets: readonly { readonly name: string; readonly title: string; readonly baseline?: string }[]
+  readonly rows: readonly BenchRow[]
+  readonly verdicts: readonly BenchVerdict[]
+}
+
+interface BenchRow {
+  readonly target: string
+  /** Of an earlier build. */
+  readonly build?: string
+  readonly concurrency: number
+  readonly bytes: number
+  readonly p50: number
+  readonly p99: number
+  readonly cpu?: Middle
+  readonly toBase?: { readonly cpu?: Middle; readonly p99?: Middle }
+  readonly peak?: number
+}
+
+interface BenchVerdict {
+  readonly name: string
+  readonly target?: string
+  readonly unit: string
+  readonly limit: number
+  readonly stretch?: number
+  readonly value?: number
+  readonly met: boolean
+}
+
+/** Ratios to bare programs, and the budgets with what became of them. */
+export function benchSection({
+  takenAt,
+  machine,
+  command,
+  notes,
+  targets,
+  rows,
+  verdicts,
+}: BenchResults): string[] {
+  const titles = new Map(targets.map(({ name, title }) => [name, title]))
+  const size = (bytes: number): string =>
+    bytes < 1_000_000 ? `${Math.round(bytes / 1024)} KB` : `${bytes / 1_000_000} MB`
+  const digits = (value: number): string => grouped(value, value < 10 ? 2 : 0)
+  return [
+    '## Gatehouse and bare programs',
+    '',
+    'Each is compared with the bare program that does the same work: `node:http` and `undici` over HTTP, a multiplexer of lines over',
+    `stdio. Measured on ${takenAt.slice(0, 10)}: ${machine.cpu}, ${machine.cores} cores, Node.js ${machine.node}.`,
+    '',
+    ...markdownTable(
+      [
+        'Target',
+        'At once',
+        'Reply',
+        'CPU µs a call',
+        '× bare',
+        '95 %',
+        'p50 ms',
+        'p99 ms',
+        'p99 × bare',
+        'Peak MB',
+      ],
+      rows
+        .filter(({ build }) => build === undefined)
+        .map(({ target, concurrency, bytes, cpu, toBase, p50, p99, peak }) => [
+          ...[titles.get(target) ?? target, `${concurrency}`, size(bytes), cpu ? grouped(cpu.median) : ''],
+          toBase?.cpu ? toBase.cpu.median.toFixed(2) : '',
+          toBase?.cpu ? `${toBase.cpu.low.toFixed(2)} to ${toBase.cpu.high.toFixed(2)}` : '',
+          ...[p50.toFixed(2), p99.toFixed(2), toBase?.p99 ? toBase.p99.median.toFixed(2) : ''],
+          peak === undefined ? '' : grouped(peak),
+        ]),
+    ),
+    '',
+    `Command: \`${['npm run bench --', ...command].join(' ')}\`.`,
+    '',
+    ...notes.map((note) => `- Left out: ${quoted(note)}`),
+    ...(notes.length > 0 ? [''] : []),
+    '### Budgets',
+    '',
+    ...markdownTable(
+      ['What', 'Budget', 'Aim', 'Measured', ''],
+      verdicts.map(({ name, target = '', limit, stretch, unit, value, met }) => [
+        name.includes(target) ? name : `${name}, ${target}`,
+        `${limit} ${unit}`,
+        stretch === undefined ? '' : `${stretch}`,
+        value === undefined ? 'not measured' : digits(value),
+        ...[value === undefined ? '' : met ? 'met' : '**missed**'],
+      ]),
+    ),
+    '',
+  ]
+}
