@@ -269,7 +269,7 @@ const walls: readonly Wall[] = [
   {
     part: 'cli/supervisor.ts',
     may: ['core', 'observability/worker-metrics.ts'],
-    uses: ['node:cluster'],
+    uses: ['node:cluster', 'node:child_process'],
   },
   {
     part: 'cli/verify.ts',

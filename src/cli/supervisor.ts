@@ -7,6 +7,7 @@
  * and one that ends is started again, after a delay that grows while it ends soon. A stop is passed on to all workers, which
  * finish what they do; those that do not end in time are ended by force.
  */
+import type { ChildProcess, Serializable } from 'node:child_process'
 import cluster from 'node:cluster'
 import type { Log } from '../core/log.ts'
 import { ReopenDelays } from '../core/time/backoff.ts'
@@ -199,6 +200,7 @@ export function forkWorker(place: Place, events: WorkerEvents): WorkerProcess {
     // Each process would keep what it read there: 5 MB, for a start that is a third of a second shorter, and not waited for.
     ...(!place.isFirst && { NODE_DISABLE_COMPILE_CACHE: '1' }),
   })
+  closeUntaken(worker.process)
   let hasEnded = false
   const ended = (code: number | null, signal: string | null): void => {
     if (hasEnded) return
@@ -215,4 +217,21 @@ export function forkWorker(place: Place, events: WorkerEvents): WorkerProcess {
     send: (message) => void (worker.isConnected() && worker.send(message, () => undefined)),
     kill: () => void worker.process.kill('SIGKILL'),
   }
+}
+
+/**
+ * Closes the connection that was being handed to a worker when it ended: Node.js keeps it open, and its client would wait for an answer.
+ * There is one at a time, as the next is handed over once a worker has taken it. One that was taken is closed here already.
+ */
+function closeUntaken(child: ChildProcess): void {
+  const send = child.send.bind(child)
+  let last: unknown
+  child.send = (message: Serializable, handle?: unknown, ...rest: readonly unknown[]) => {
+    if (typeof handle === 'object' && handle !== null) last = handle
+    return Reflect.apply(send, undefined, [message, handle, ...rest])
+  }
+  child.once('exit', () => {
+    if (typeof last === 'object' && last !== null && 'close' in last && typeof last.close === 'function')
+      last.close()
+  })
 }
