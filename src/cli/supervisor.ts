@@ -232,6 +232,6 @@ function closeUntaken(child: ChildProcess): void {
   }
   child.once('exit', () => {
     if (typeof last === 'object' && last !== null && 'close' in last && typeof last.close === 'function')
-      last.close()
+      Reflect.apply(last.close, last, [])
   })
 }
