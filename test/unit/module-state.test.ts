@@ -37,6 +37,7 @@ const allowed: Readonly<Record<string, string>> = {
   'core/undo/judge-undo.ts known': byIdentity,
   'core/undo/name-readings.ts known': byIdentity,
   'core/undo/rules.ts rules': byIdentity,
+  'core/undo/selectors.ts trialFields': byIdentity,
   'core/world.ts requests': `${ofSystem}: no two requests of it have the same id.`,
   'core/world.ts world': `${ofSystem}, which a simulation replaces as a whole and brings back.`,
   'downstream/http/reply.ts ending': `${ofSystem}: what one turn of its event loop ends.`,

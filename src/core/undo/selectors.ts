@@ -45,11 +45,22 @@ export function isTrial({ words, schema }: Pick<Field, 'words' | 'schema'>): boo
 /** Whether a call is a dry run according to the tool's schema. */
 export function isTrialCall(definition: Readonly<Record<string, unknown>>, args: unknown): boolean {
   const given = asObject(args)
-  return (fieldsOf(definition.inputSchema) ?? []).some((field) => {
-    const value = Object.hasOwn(given, field.name) ? given[field.name] : field.schema.default
-    return isTrial(field) && value === true
+  return trialFieldsOf(definition).some(({ name, schema }) => {
+    const value = Object.hasOwn(given, name) ? given[name] : schema.default
+    return value === true
   })
 }
+
+function trialFieldsOf(definition: Readonly<Record<string, unknown>>): readonly Field[] {
+  const known = trialFields.get(definition)
+  if (known) return known
+  const found = (fieldsOf(definition.inputSchema) ?? []).filter(isTrial)
+  trialFields.set(definition, found)
+  return found
+}
+
+/** By the definition of the tool, since each call asks. */
+const trialFields = new WeakMap<object, readonly Field[]>()
 
 const trials = wordSet('dryrun dry simulate simulation validateonly checkonly whatif noop previewonly')
 
