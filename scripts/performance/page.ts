@@ -38,6 +38,13 @@ function imagePath(name: string): string {
   return `docs/images/performance-${name}.svg`
 }
 
+/** What a reader has to know of a run with one launch. */
+const SHORT_RUN = [
+  '**This was a short run on a machine that did other work too.** Each gateway was warmed for a second only, which makes those in',
+  'JavaScript, Gatehouse too, look several times as expensive as they are after half a minute. Kills and dangerous calls do not',
+  'depend on that.',
+]
+
 function pageOf(
   comparison: Comparison,
   bench: BenchResults | undefined,
@@ -60,6 +67,7 @@ function pageOf(
         .map(([part, date]) => `${part}: ${date.slice(0, 10)}`)
         .join(', ')}); ` +
       `launches: ${plan.launches} of ${plan.rounds} rounds, turns of ${plan.seconds} s, ${plan.kills} kills.`,
+    ...(plan.launches === 1 ? ['', ...SHORT_RUN] : []),
     '',
     ...ceilingSection(comparison),
     ...(bench ? benchSection(bench) : []),
