@@ -127,7 +127,7 @@ describe('in a browser', needsChromium, () => {
     expect(page.url()).toBe(two)
     await page.getByRole('link', { name: 'All pending calls' }).click()
     expect(await page.getByRole('main').getByRole('listitem').innerText()).toMatch(
-      /Called by anonymous with .+, by its own account, waiting for less than/,
+      /Called by anonymous with .+, by its own account\. Called less than/,
     )
     await page.getByRole('link', { name: 'wipe on disks' }).click()
     expect(page.url()).toBe(two)
