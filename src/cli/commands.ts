@@ -10,7 +10,6 @@ import {
   duration,
   flag,
   number,
-  numberOr,
   oneOf,
   oneServer,
   optional,
@@ -111,10 +110,6 @@ export const commands = {
     options: {
       ...host,
       ...port('port to listen on, 0 for any free port (default 8900)'),
-      workers: numberOr('auto', 'how many processes serve, auto for one for each core (default 1)', {
-        least: 1,
-        most: 64,
-      }),
       ...token,
       ...config,
       ...logLevel,

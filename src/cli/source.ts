@@ -43,7 +43,6 @@ interface SourceOptions extends ConfigOptions {
   readonly tokenEnv?: string | undefined
   readonly host?: string | undefined
   readonly port?: number | undefined
-  readonly workers?: Settings['workers'] | undefined
   /** The lock beside the configuration is not read, by commands that write it. */
   readonly withoutLock?: boolean
 }
@@ -103,17 +102,7 @@ export function readServers(
 
 /** Reads the configuration: from words that name a server if there are some, else from the file. @throws ConfigError */
 export function readSource(
-  {
-    config,
-    envFile,
-    gatewayKey,
-    tokenFile,
-    tokenEnv,
-    host,
-    port,
-    workers,
-    withoutLock = false,
-  }: SourceOptions,
+  { config, envFile, gatewayKey, tokenFile, tokenEnv, host, port, withoutLock = false }: SourceOptions,
   io: Io,
   words: readonly string[] = [],
 ): Source {
@@ -122,7 +111,6 @@ export function readSource(
     if (config !== undefined) throw new UsageError('give either --config or a server, not both')
     const settings = fromArguments(words, {
       listen,
-      workers,
       gatewayKey,
       token: tokenOf({ tokenFile, tokenEnv }, io),
       env: io.env,
@@ -145,7 +133,6 @@ export function readSource(
       file,
       env: variablesOf(file, envFile, io),
       listen,
-      workers,
       withoutLock,
     })
     io.redactor?.learn(secretsOf(settings))

@@ -10,7 +10,6 @@ import { observeSchema } from './sections/observe.ts'
 import { forModelsSchema, listsSchema, profilesSchema } from './sections/profiles.ts'
 import { compatSchema, profileSchema, versionSchema } from './sections/profile.ts'
 import { storeSchema } from './sections/store.ts'
-import { workersSchema } from './sections/workers.ts'
 import { withSwitches } from './schema-lookup.ts'
 import { commonPrefixSchema, commonSchemasSchema, upstreamProperties } from './sections/upstream.ts'
 
@@ -30,7 +29,6 @@ export function fileSchema(features: readonly FeatureSchema[]): JsonSchema {
       profile: profileSchema,
       compat: compatSchema,
       listen: listenSchema,
-      workers: workersSchema,
       prefix: commonPrefixSchema,
       schemas: commonSchemasSchema,
       for_models: forModelsSchema,

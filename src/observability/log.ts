@@ -23,10 +23,9 @@ type Fields = Readonly<Record<string, unknown>>
 
 const INFO = levels.indexOf('info')
 
-/** Where a log goes: its lines, whether a terminal shows them, and which of several workers writes them. */
+/** Where a log goes: its lines, and whether a terminal shows them. */
 interface LogOutput {
   log(line: string): void
-  readonly worker?: { readonly number: number } | undefined
   readonly stderr: { readonly isTTY?: boolean | undefined }
 }
 
@@ -37,16 +36,14 @@ export function openLog(
   isPretty = output.stderr.isTTY === true,
 ): OpenLog {
   const redactor = new Redactor()
-  const worker = output.worker?.number
   let least = levels.indexOf(level ?? 'info')
 
   const write = (at: Level, event: string, fields: Fields | undefined): void => {
     if (levels.indexOf(at) < least) return
     const time = isoTime(world.now())
     const encode = isPretty ? pretty : json
-    const own = worker === undefined ? fields : { worker, ...fields }
-    let line = encode(time, at, event, own)
-    if (redactor.finds(line)) line = encode(time, at, event, own && redactor.fields(own))
+    let line = encode(time, at, event, fields)
+    if (redactor.finds(line)) line = encode(time, at, event, fields && redactor.fields(fields))
     output.log(`${isPretty ? line : escapeHidden(line)}\n`)
   }
 
