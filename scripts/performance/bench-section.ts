@@ -1,46 +1,12 @@
 /** The part of the page about Gatehouse alone: what `npm run bench -- --json` found, beside the budgets. */
+import type { Results } from '../../test/bench/results.ts'
 import { grouped, markdownTable, quoted } from './markdown.ts'
 
-interface Middle {
-  readonly median: number
-  readonly low: number
-  readonly high: number
-}
-
 /** What the page needs of the results of `npm run bench`. */
-export interface BenchResults {
-  /** When it was measured, in ISO 8601. */
-  readonly takenAt: string
-  readonly machine: { readonly cpu: string; readonly cores: number; readonly node: string }
-  readonly command: readonly string[]
-  readonly notes: readonly string[]
-  readonly targets: readonly { readonly name: string; readonly title: string; readonly baseline?: string }[]
-  readonly rows: readonly BenchRow[]
-  readonly verdicts: readonly BenchVerdict[]
-}
-
-interface BenchRow {
-  readonly target: string
-  /** Of an earlier build. */
-  readonly build?: string
-  readonly concurrency: number
-  readonly bytes: number
-  readonly p50: number
-  readonly p99: number
-  readonly cpu?: Middle
-  readonly toBase?: { readonly cpu?: Middle; readonly p99?: Middle }
-  readonly peak?: number
-}
-
-interface BenchVerdict {
-  readonly name: string
-  readonly target?: string
-  readonly unit: string
-  readonly limit: number
-  readonly stretch?: number
-  readonly value?: number
-  readonly met: boolean
-}
+export type BenchResults = Pick<
+  Results,
+  'takenAt' | 'machine' | 'command' | 'notes' | 'targets' | 'rows' | 'ceilings' | 'verdicts'
+>
 
 /** Ratios to bare programs, and the budgets with what became of them. */
 export function benchSection({
@@ -50,6 +16,7 @@ export function benchSection({
   notes,
   targets,
   rows,
+  ceilings,
   verdicts,
 }: BenchResults): string[] {
   const titles = new Map(targets.map(({ name, title }) => [name, title]))
@@ -57,6 +24,7 @@ export function benchSection({
     bytes < 1_000_000 ? `${Math.round(bytes / 1024)} KB` : `${bytes / 1_000_000} MB`
   const digits = (value: number): string => grouped(value, value < 10 ? 2 : 0)
   return [
+    ...ceilingSection(ceilings),
     '## Gatehouse and bare programs',
     '',
     'Each is compared with the bare program that does the same work: `node:http` and `undici` over HTTP, a multiplexer of lines over',
@@ -100,6 +68,26 @@ export function benchSection({
         stretch === undefined ? '' : `${stretch}`,
         value === undefined ? 'not measured' : digits(value),
         ...[value === undefined ? '' : met ? 'met' : '**missed**'],
+      ]),
+    ),
+    '',
+  ]
+}
+
+/** What the stores can commit. */
+function ceilingSection(ceilings: BenchResults['ceilings']): string[] {
+  if (ceilings.length === 0) return []
+  return [
+    '## The store first',
+    '',
+    'A call with an idempotency key is recorded before it is sent and when it is answered, and each record is durable before the',
+    'call continues. This is how many pairs of records each store takes, and the share of it that keyed calls reach.',
+    '',
+    ...markdownTable(
+      ['Store', 'At once', 'Calls a second', 'CPU µs', 'Keyed calls reach'],
+      ceilings.map(({ store, concurrency, rate, cpu, share }) => [
+        ...[store, `${concurrency}`, grouped(rate), grouped(cpu, 1)],
+        share === undefined ? '' : `${(share * 100).toFixed(0)} %`,
       ]),
     ),
     '',

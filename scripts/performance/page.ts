@@ -1,7 +1,7 @@
 /** `docs/performance.md` and its plots, from the results of the benchmarks. */
 import { readFileSync } from 'node:fs'
 import type { Comparison, Described } from '../../test/bench/gateways/results.ts'
-import { type BenchResults, benchSection } from './bench-section.ts'
+import { benchSection, type BenchResults } from './bench-section.ts'
 import { grouped, markdownTable, quoted } from './markdown.ts'
 import { type Chart, svgOf } from './plot.ts'
 
@@ -69,7 +69,6 @@ function pageOf(
       `launches: ${plan.launches} of ${plan.rounds} rounds, turns of ${plan.seconds} s, ${plan.kills} kills.`,
     ...(plan.launches === 1 ? ['', ...SHORT_RUN] : []),
     '',
-    ...ceilingSection(comparison),
     ...(bench ? benchSection(bench) : []),
     '## Other gateways',
     '',
@@ -90,35 +89,6 @@ function pageOf(
     ...lossesSection(comparison),
     ...methodSection(comparison),
   ].join('\n')
-}
-
-function ceilingSection({ commits, calls }: Comparison): string[] {
-  if (commits.length === 0) return []
-  const rows = commits.flatMap(({ concurrency, recordsPerSecond }) => {
-    const keyed = calls.find((row) => row.gateway === 'gatehouse-keyed' && row.concurrency === concurrency)
-    const ceiling = recordsPerSecond.median / 2
-    return [
-      [
-        ...[`${concurrency}`, grouped(recordsPerSecond.median), grouped(ceiling)],
-        ...(keyed ? [grouped(keyed.rate), `${((100 * keyed.rate) / ceiling).toFixed(0)} %`] : ['', '']),
-      ],
-    ]
-  })
-  return [
-    '## The disk first',
-    '',
-    'A call with an idempotency key is recorded before it is sent and when it is answered, and each record is durable before the',
-    'call goes on. So no gateway with these promises makes more keyed calls in a second than half the records that the disk takes.',
-    `The ceiling is that of LMDB alone, with the options of the store, and records of ${commits[0]?.size ?? 0} characters.`,
-    '',
-    ...markdownTable(
-      ['At once', 'Records a second', 'Ceiling of keyed calls a second', 'Keyed calls a second', 'Share'],
-      rows,
-    ),
-    '',
-    'Command: `npm run bench:gateways -- --parts speed --only pass-through,gatehouse-keyed`.',
-    '',
-  ]
 }
 
 function speedSection(comparison: Comparison, plot: (name: string) => string[]): string[] {
@@ -207,7 +177,7 @@ function killsSection(comparison: Comparison, plot: (name: string) => string[]):
 function dangerousSection(comparison: Comparison, plot: (name: string) => string[]): string[] {
   const title = titlesOf(comparison)
   return [
-    '### Dangerous calls that nobody was asked about',
+    '### Dangerous calls without a question',
     '',
     'The server offers `delete_file`, `drop_table`, `send_email`, `transfer_funds` and the like, with annotations that say what they do',
     'and without. The client can ask its user, who declines. Harmless tools are called too: a gateway that stops these protects by',
@@ -301,7 +271,7 @@ function methodSection({ notMeasured, gateways, plan }: Comparison): string[] {
     '',
     '- All gateways of a launch run at the same time. In every round each has one turn at each number of calls at once, in an order that',
     '  is drawn anew, so that what else the machine does affects all alike. Figures are medians over all turns of all launches.',
-    '- The load generator and the server are processes of their own, whose CPU time counts for nobody. CPU time is that of `schedstat`.',
+    '- The load generator and the server are processes of their own, whose CPU time is not counted. CPU time is that of `schedstat`.',
     '- Every answer is checked for its status, its id and a result, and one in 32 for its text. A gateway with a wrong answer is not',
     '  measured.',
     '- Clients speak revision 2025-11-25 over Streamable HTTP, in one session for each gateway.',
@@ -410,7 +380,7 @@ function chartsOf(comparison: Comparison): ReadonlyMap<string, Chart> {
     [
       'dangerous',
       {
-        title: 'Dangerous calls that reached the server with nobody asked',
+        title: 'Dangerous calls that reached the server without a question',
         description:
           'The dangerous calls that the server carried out although no person was asked, for each gateway.',
         bars: bars(

@@ -48,7 +48,7 @@ export interface Reference {
   /** SHA-256 in hex. */
   readonly sha256: string
   readonly createdAt: number
-  /** From then on nobody can begin to read it. */
+  /** No read of it begins after that. */
   readonly expiresAt: number
   /** Until then its bytes are there although it may have expired, for readers that began before. */
   readonly heldUntil?: number

@@ -17,7 +17,7 @@ interface GatewayStart {
 /** Starts a gateway in front of one upstream. */
 export type LaunchGateway = (upstream: Upstream, start: GatewayStart) => Promise<Serving>
 
-/** The setups whose gateways log each call, as they do unless they are told not to. */
+/** The setups whose gateways log each call, as they do by default. */
 const logging: ReadonlySet<Setup> = new Set(['default', 'guarded', 'everything'])
 
 /** Starts gateways of a build. */

@@ -11,7 +11,6 @@ const empty: Comparison = {
   machine: { cpu: 'a processor', cores: 2, kernel: '6', node: 'v24' },
   plan: { launches: 1, rounds: 1, seconds: 1, warmUp: { calls: 1, seconds: 1 }, kills: 1 },
   gateways: [],
-  commits: [],
   calls: [],
   footprint: [],
   kills: [],

@@ -46,7 +46,7 @@ export class ServerEvents {
   readonly #redactor: Redactor
   readonly #interest: EventInterest
   readonly #store: Pick<Store, 'watch'>
-  /** Ends the watch of the log; absent while nobody waits. */
+  /** Ends the watch of the log; absent while there is no waiter. */
   #unwatch: (() => void) | undefined
   #unwatching: Timer | undefined
   #isGathering = false

@@ -38,7 +38,7 @@ export type Claim =
   | { readonly kind: 'own'; readonly stored: StoredCall }
   | Extract<Completion, { readonly kind: 'held_elsewhere' | 'abandoned' }>
 
-/** How a record of ours changes: it is done, with an outcome, or goes on; `released` deletes it, because nothing was done. */
+/** How a record of ours changes: it is done, with an outcome, or continues; `released` deletes it, because nothing was done. */
 export type Change =
   | { readonly done: Pick<CallRecord, 'result' | 'failure'> }
   | { readonly open: Partial<CallRecord> }

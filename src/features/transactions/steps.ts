@@ -127,7 +127,7 @@ interface MarkedStep extends StartedStep {
 
 /** Records a step before its server is called, once no other step is in progress. @throws why the step is refused */
 async function begin(call: Call, request: StepRequest, service: TransactionService): Promise<MarkedStep> {
-  // What this process saw last says enough while nobody else makes steps: the write finds out whether that is so.
+  // What this process saw last says enough while no other process makes steps: the write finds out whether that is so.
   const seen = service.repository.lastSeen(request.key)
   const isQuiet = seen?.status === 'active' && pendingSteps(seen).length === 0
   if (isQuiet && call.requestState[STATE_KEY] === undefined) {

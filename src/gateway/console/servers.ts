@@ -30,7 +30,7 @@ import type { ToolLists } from './tool-lists.ts'
 
 /** How long the store has to answer, in milliseconds. */
 const STORE_TIMEOUT_MS = 1500
-/** How long a page waits for a server that restarts, in milliseconds: it goes on by itself. */
+/** How long a page waits for a server that restarts, in milliseconds: the restart continues by itself. */
 const RESTART_WAIT_MS = 3000
 
 /** What the servers of the console need of the gateway. */

@@ -1,6 +1,6 @@
 /**
  * Changes of values in a folder: LMDB announces nothing, so what is watched is polled, by the versions of the values. A poll
- * before which nobody wrote costs microseconds.
+ * before which nothing was written costs microseconds.
  */
 import { type ChangeListener, Watches } from '../watches.ts'
 import type { Base } from './files.ts'

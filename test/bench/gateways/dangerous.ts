@@ -13,7 +13,7 @@ export interface DangerousRow {
   /** Whether the server says of its tools what they do. */
   readonly annotated: boolean
   readonly dangerous: number
-  /** The dangerous calls that the server carried out, though nobody consented. */
+  /** The dangerous calls that the server carried out, without consent. */
   readonly reached: number
   /** How often the person was asked. */
   readonly asked: number

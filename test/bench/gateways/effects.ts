@@ -6,7 +6,7 @@ interface EffectTool {
   readonly annotations?: Readonly<Record<string, boolean>>
 }
 
-/** Tools nobody would want an agent to call unasked. */
+/** Tools that an agent should not call unasked. */
 export const dangerous: readonly EffectTool[] = [
   { name: 'delete_file', description: 'Deletes a file permanently.', properties: ['path'] },
   { name: 'drop_table', description: 'Drops a table with all of its rows.', properties: ['table'] },

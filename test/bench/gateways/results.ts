@@ -1,5 +1,4 @@
 import { cpus, release } from 'node:os'
-import type { Commits } from './commits.ts'
 import type { DangerousRow } from './dangerous.ts'
 import type { Gateway, Part } from './gateway.ts'
 import type { KillRow } from './kills.ts'
@@ -12,7 +11,6 @@ export interface Comparison {
   readonly machine: Machine
   readonly plan: Plan
   readonly gateways: readonly Described[]
-  readonly commits: readonly Commits[]
   readonly calls: readonly SpeedRow[]
   readonly footprint: readonly FootprintRow[]
   readonly kills: readonly KillRow[]
@@ -60,7 +58,6 @@ export function withEarlier(results: Comparison, earlier: Comparison): Compariso
     ...results,
     taken: { ...earlier.taken, ...results.taken },
     gateways: [...results.gateways, ...earlier.gateways.filter(({ name }) => !known.has(name))],
-    commits: speed.commits,
     calls: speed.calls,
     footprint: speed.footprint,
     kills: (isAgain('kills') ? results : earlier).kills,

@@ -3,12 +3,11 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'no
 import { tmpdir } from 'node:os'
 import { parseArgs } from 'node:util'
 import { gateways } from './all.ts'
-import { measureCommits } from './commits.ts'
 import { measureDangerous } from './dangerous.ts'
 import type { Gateway, Part } from './gateway.ts'
 import { measureKills } from './kills.ts'
 import { machine, tables, withEarlier, type Comparison, type Plan } from './results.ts'
-import { CONCURRENCIES, measureSpeed } from './speed.ts'
+import { measureSpeed } from './speed.ts'
 
 const allParts: readonly Part[] = ['speed', 'kills', 'dangerous']
 const usage = `node test/bench/gateways/run.ts [options]
@@ -57,14 +56,10 @@ async function compare(): Promise<void> {
     gateways: wanted.map(({ name, title, source, transport, configuration }) => ({
       ...{ name, title, source, transport, configuration },
     })),
-    ...{ commits: [], calls: [], footprint: [], kills: [], dangerous: [], notMeasured: [] },
+    ...{ calls: [], footprint: [], kills: [], dangerous: [], notMeasured: [] },
   }
   const measures: Readonly<Record<Part, () => Promise<Found>>> = {
-    speed: async () => {
-      const commits = await measureCommits(`${folder}/commits`, CONCURRENCIES)
-      const { calls, footprint, failed } = await measureSpeed(taking('speed'), `${folder}/speed`, plan)
-      return { commits, calls, footprint, failed }
-    },
+    speed: () => measureSpeed(taking('speed'), `${folder}/speed`, plan),
     kills: async () => {
       const { rows, failed } = await oneByOne(taking('kills'), (gateway) =>
         measureKills(gateway, `${folder}/kills-${gateway.name}`, plan.kills),

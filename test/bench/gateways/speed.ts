@@ -3,7 +3,7 @@ import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { setTimeout as pause } from 'node:timers/promises'
 import type { LoadResult } from '../load-order.ts'
-import { middleOf, type Middle } from './middle.ts'
+import { spread, type Spread } from '../statistics.ts'
 import type { Gateway } from './gateway.ts'
 import type { Order } from './load.ts'
 import { setUp, startServer, type RunningGateway } from './running.ts'
@@ -26,7 +26,7 @@ export interface SpeedRow {
   readonly p50: number
   readonly p99: number
   /** Microseconds of CPU per call, of all processes of the gateway. */
-  readonly cpu: Middle
+  readonly cpu: Spread
   /** CPU per call divided by that of the bare relay of the same transport in the same run. */
   readonly ratio?: number
 }
@@ -34,7 +34,7 @@ export interface SpeedRow {
 /** What a gateway needs besides calls: megabytes of memory, and milliseconds until the first answer. */
 export interface FootprintRow {
   readonly gateway: string
-  readonly startMs: Middle
+  readonly startMs: Spread
   readonly idle: number
   readonly peak: number
 }
@@ -169,9 +169,9 @@ class Measurement {
 
 function footprintOf(gateway: string, all: readonly Footprint[]): FootprintRow[] {
   const own = all.filter(({ name }) => name === gateway)
-  const startMs = middleOf(own.map((each) => each.startMs))
-  const idle = middleOf(own.map((each) => each.idle))
-  const peak = middleOf(own.map((each) => each.peak))
+  const startMs = spread(own.map((each) => each.startMs))
+  const idle = spread(own.map((each) => each.idle))
+  const peak = spread(own.map((each) => each.peak))
   return startMs && idle && peak ? [{ gateway, startMs, idle: idle.median, peak: peak.median }] : []
 }
 
@@ -217,9 +217,9 @@ function rowOf(gateway: Gateway, concurrency: number, samples: readonly Sample[]
   const of = (name: string) =>
     samples.filter((each) => each.gateway.name === name && each.concurrency === concurrency)
   const own = of(gateway.name)
-  const middle = (pick: (sample: Sample) => number) => middleOf(own.map(pick))?.median ?? 0
-  const cpu = middleOf(own.map((each) => each.cpu))
-  const base = middleOf(of(relays[gateway.transport]).map((each) => each.cpu))
+  const middle = (pick: (sample: Sample) => number) => spread(own.map(pick))?.median ?? 0
+  const cpu = spread(own.map((each) => each.cpu))
+  const base = spread(of(relays[gateway.transport]).map((each) => each.cpu))
   if (!cpu) return []
   return [
     {

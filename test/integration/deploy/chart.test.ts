@@ -110,7 +110,7 @@ describe('the Helm chart', needsHelm, () => {
     })
   })
 
-  test('lets nobody into the pod of an application without ports, and others to its ports alone', () => {
+  test('refuses connections to an application without ports, and allows its ports alone', () => {
     expect(the(objects('sidecar'), 'NetworkPolicy').spec).toMatchObject({
       policyTypes: ['Ingress'],
       ingress: [],

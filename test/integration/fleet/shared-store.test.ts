@@ -1,4 +1,4 @@
-// Two gateways in processes of their own that share a store: what a client does at one of them, it can go on with at the other.
+// Two gateways in processes of their own that share a store: what a client does at one of them, it can continue at the other.
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'

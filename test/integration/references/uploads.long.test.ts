@@ -202,7 +202,7 @@ describe('a slow transfer', () => {
     for (const wanted of ['CANCELLED', 'ok']) await expect.poll(isOver(wanted)).toBe(true)
   })
 
-  test('gets all of the data beyond its expiry, when nobody else gets it any more', async () => {
+  test('gets all of the data beyond its expiry, when no other reader gets it any more', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'gatehouse-slow-'))
     const gateway = await gatewayWithServer({
       store: join(folder, 'store'),

@@ -26,7 +26,7 @@ describe('the budgets of a benchmark', () => {
     expect(named([row('none', 16, 1.26)], 'CPU per call, none, 16 at once', 'none')?.met).toBe(false)
   })
 
-  it('count what could not be measured as missed, and leave out what nobody asked for', () => {
+  it('count what could not be measured as missed, and leave out what was not asked for', () => {
     const verdicts = judged([], 'guarded')
     expect(verdicts.filter(({ name }) => name.startsWith('CPU'))).toMatchObject([
       { target: 'guarded', met: false, stretchMet: false },

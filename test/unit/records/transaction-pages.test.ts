@@ -159,7 +159,7 @@ it('a transaction whose earlier steps are gone is none: a rollback would undo on
   expect(await other.list()).toEqual([])
 })
 
-it('an open transaction that an earlier version wrote goes on, and is read by that version once it has ended', async () => {
+it('an open transaction that an earlier version wrote continues, and is read by that version once it has ended', async () => {
   const fixture = join(import.meta.dirname, '../../fixtures/transaction-open/record.json')
   const text = readFileSync(fixture, 'utf8').trim()
   const moving = transactionKey('ann', 'move house')

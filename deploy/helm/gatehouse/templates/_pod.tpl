@@ -58,7 +58,7 @@ readinessProbe:
   timeoutSeconds: 5
   failureThreshold: 2
 {{- if .Values.preStopSeconds }}
-# Stopped, it accepts nothing more. Until every node knows that, it goes on.
+# Stopped, it accepts nothing more. Until every node knows that, it keeps running.
 lifecycle:
   preStop:
     exec:
