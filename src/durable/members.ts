@@ -6,29 +6,8 @@
 import { readFileSync, readlinkSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { type Timer, world } from '../core/world.ts'
-import { isObject, readJson } from '../core/json/json.ts'
 import { partOf } from './process-scope.ts'
 import type { Store } from '../store/store.ts'
-
-/** What a gateway tells the others of itself. Field names are persisted and do not change. */
-interface MemberDetails {
-  /** The version of its program. */
-  readonly version: string
-  /** The machine, as people name it, and the process on it. */
-  readonly host: string
-  readonly pid: number
-  /** When it started, in milliseconds since 1970. */
-  readonly since: number
-  /** Whether it takes new work: a gateway that drains finishes what it has. */
-  readonly state: 'serving' | 'draining'
-  /** Where the others reach it: `unix:/path` or `http://host:port`. Absent if it takes no requests from them. */
-  readonly address?: string | undefined
-}
-
-/** A gateway that is alive, by its own account. */
-interface Member extends MemberDetails {
-  readonly id: string
-}
 
 /** The gateways that share a store. */
 export interface Membership {
@@ -48,16 +27,6 @@ export interface Membership {
   close(): Promise<void>
 }
 
-/** The same, and what they tell each other. */
-export interface Fleet extends Membership {
-  /** Tells the others about this gateway, from now on; registers it. */
-  describe(details: MemberDetails): Promise<void>
-  /** What a gateway tells about itself; undefined if it is not alive, or tells nothing. @throws SERVER_UNAVAILABLE */
-  find(id: string): Promise<Member | undefined>
-  /** All gateways that tell about themselves, those that started first before others. @throws SERVER_UNAVAILABLE */
-  list(): Promise<readonly Member[]>
-}
-
 /** How long a heartbeat is valid, and how often it is sent, in milliseconds. */
 const HEARTBEAT_TTL_MS = 10_000
 const HEARTBEAT_INTERVAL_MS = 3000
@@ -66,21 +35,19 @@ const HEARTBEAT_INTERVAL_MS = 3000
 const localTokens = new Set<string>()
 
 /** Creates the membership of this process. */
-export function createMembership(store: () => Store): Fleet {
+export function createMembership(store: () => Store): Membership {
   const own = { token: world.randomBytes(8).toString('hex'), pid: world.processId(), place: placeOfProcess() }
   localTokens.add(own.token)
   const id = `${own.token}.${own.pid}.${own.place}`
   /** The stores in which this gateway is announced, with the first heartbeat there. */
   const announced = new Map<Store, Promise<void>>()
   let timer: Timer | undefined
-  let details: string | undefined
   /** When a heartbeat of this gateway failed last, by `world.monotonic()`. */
   let failedAt = Number.NEGATIVE_INFINITY
 
   const beat = async (target: Store): Promise<void> => {
     try {
       await target.put(keyOf(id), '1', HEARTBEAT_TTL_MS)
-      if (details !== undefined) await target.put(detailsKeyOf(id), details, HEARTBEAT_TTL_MS)
     } catch (error) {
       failedAt = world.monotonic()
       throw error
@@ -89,39 +56,18 @@ export function createMembership(store: () => Store): Fleet {
   const beatAll = (): void => {
     for (const each of announced.keys()) void beat(each).catch(() => undefined)
   }
-  const register = (): Promise<void> => {
-    const current = store()
-    const done = announced.get(current)
-    if (done) return done
-    const first = beat(current)
-    announced.set(current, first)
-    // A failed heartbeat is sent again by the next caller that needs it.
-    first.catch(() => announced.delete(current))
-    timer ??= world.setInterval(beatAll, HEARTBEAT_INTERVAL_MS).unref()
-    return first
-  }
   return {
     id,
-    register,
-    describe: async (given) => {
-      details = JSON.stringify(given)
+    register: () => {
       const current = store()
-      const isAnnounced = announced.has(current)
-      await register()
-      if (isAnnounced) await beat(current)
-    },
-    find: async (other) => {
-      if (hasEnded(other, own)) return undefined
-      return memberOf(other, await store().get(detailsKeyOf(other)))
-    },
-    list: async () => {
-      const found = await store().scan(COLLECTION)
-      const members = [...found].flatMap(
-        ([key, text]) => memberOf(key.slice(COLLECTION.length + 1), text) ?? [],
-      )
-      return members
-        .filter((each) => !hasEnded(each.id, own))
-        .toSorted((one, other) => one.since - other.since || (one.id < other.id ? -1 : 1))
+      const done = announced.get(current)
+      if (done) return done
+      const first = beat(current)
+      announced.set(current, first)
+      // A failed heartbeat is sent again by the next caller that needs it.
+      first.catch(() => announced.delete(current))
+      timer ??= world.setInterval(beatAll, HEARTBEAT_INTERVAL_MS).unref()
+      return first
     },
     leave: (left) => void announced.delete(left),
     isAlive: async (other) => {
@@ -141,8 +87,7 @@ export function createMembership(store: () => Store): Fleet {
       localTokens.delete(own.token)
       const stores = [...announced.keys()]
       announced.clear()
-      const keys = [keyOf(id), ...(details === undefined ? [] : [detailsKeyOf(id)])]
-      await Promise.allSettled(stores.flatMap((each) => keys.map((key) => each.delete(key))))
+      await Promise.allSettled(stores.map((each) => each.delete(keyOf(id))))
     },
   }
 }
@@ -250,22 +195,6 @@ function keyOf(id: string): string {
 }
 
 const PREFIX = 'alive:'
-/** The collection of what gateways tell of themselves. Gateways of earlier versions look for the other keys alone. */
-const COLLECTION = 'member'
-
-function detailsKeyOf(id: string): string {
-  return `${COLLECTION}/${id}`
-}
-
-/** A text that cannot be read is of no member. */
-function memberOf(id: string, text: string | undefined): Member | undefined {
-  const value = text === undefined ? undefined : readJson(text)
-  if (!isObject(value)) return undefined
-  const { version, host, pid, since, state, address } = value
-  if (typeof version !== 'string' || typeof host !== 'string' || typeof pid !== 'number') return undefined
-  if (typeof since !== 'number' || (state !== 'serving' && state !== 'draining')) return undefined
-  return { id, version, host, pid, since, state, address: typeof address === 'string' ? address : undefined }
-}
 
 /** The gateway that a key in a store says is alive; undefined if it is another key. */
 export function memberIn(key: string): string | undefined {

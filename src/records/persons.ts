@@ -88,7 +88,6 @@ export const personRules: { readonly [Prefix in KeyPrefix]: Rule | 'nobody' } = 
   'lease:': 'nobody',
   'lease-alive:': 'nobody',
   'log:': logFate,
-  'member/': 'nobody',
   // They name approvals and channels.
   'notice/': 'nobody',
   'notice-owner:': 'nobody',

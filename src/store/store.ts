@@ -42,7 +42,6 @@ export const keyPrefixes = {
   'lease:': 'the last holder of each lease',
   'lease-alive:': 'holders of leases that are alive',
   'log:': 'logs of events',
-  'member/': 'what gateways that run tell of themselves',
   'notice/': 'messages to people about calls that wait for approval',
   'notice-owner:': 'processes that send these messages',
   'oauth:': 'grants of servers, and sessions of people',

@@ -49,37 +49,6 @@ describe('membership of gateways', () => {
     expect(await second.get(`alive:${moving.id}`)).toBeUndefined()
   })
 
-  const details = { version: '1.0.0', host: 'one.example', pid: 7, since: 1, state: 'serving' } as const
-
-  it('gateways tell the others where they are, and when that changes', async () => {
-    vi.useFakeTimers()
-    const store = new MemoryStore()
-    const [one, two] = [createMembership(() => store), createMembership(() => store)]
-    await one.describe({ ...details, address: 'unix:/run/one' })
-    await two.describe({ ...details, since: 0 })
-    expect((await one.list()).map(({ id }) => id)).toEqual([two.id, one.id])
-    await vi.advanceTimersByTimeAsync(60_000)
-    expect(await two.find(one.id)).toEqual({ ...details, id: one.id, address: 'unix:/run/one' })
-    await one.describe({ ...details, state: 'draining' })
-    expect(await two.find(one.id)).toMatchObject({ state: 'draining', address: undefined })
-    await one.close()
-    expect(await two.find(one.id)).toBeUndefined()
-    expect(await two.list()).toHaveLength(1)
-    await two.close()
-  })
-
-  it.each(['null', '{', '[]', '{"version":1}', '{"version":"1","host":"h","pid":1,"since":1,"state":"odd"}'])(
-    'what a gateway tells is ignored if it cannot be read: %s',
-    async (text) => {
-      const store = new MemoryStore()
-      const membership = createMembership(() => store)
-      await store.put('member/other', text, 10_000)
-      expect(await membership.list()).toEqual([])
-      expect(await membership.find('other')).toBeUndefined()
-      await membership.close()
-    },
-  )
-
   it('the end of a process on the same host is detected immediately', async () => {
     const store = new MemoryStore()
     const own = createMembership(() => store)
