@@ -64,7 +64,7 @@ interface Footprint {
 
 const BYTES = 1024
 /** How many calls are made at once. */
-export const CONCURRENCIES: readonly number[] = [16, 64]
+const CONCURRENCIES: readonly number[] = [16, 64]
 const LEAD_IN_SECONDS = 0.05
 const IDLE_MS = 1000
 const relays = { http: 'pass-through', stdio: 'line-mux' }
