@@ -140,13 +140,13 @@ const here: readonly ClientHere[] = [
   {
     title: 'SDK 1.x over HTTP',
     resumes: true,
-    connect: ({ url }) => connectSdk1({ transport: 'http', url }),
+    connect: ({ url }) => connectSdk1({ transport: 'http', url, isPatient: true }),
   },
   { title: 'SDK 1.x over HTTP+SSE', connect: ({ sse: url }) => connectSdk1({ transport: 'sse', url }) },
   {
     title: 'SDK 2.x (legacy) over HTTP',
     resumes: true,
-    connect: ({ url }) => connectSdk2({ transport: 'http', url }, 'legacy'),
+    connect: ({ url }) => connectSdk2({ transport: 'http', url, isPatient: true }, 'legacy'),
   },
   {
     title: 'SDK 2.x (auto) over HTTP',

@@ -16,7 +16,9 @@ export function describeSameAsDirect(peers: readonly DirectPeer[], { isWhole = f
   beforeAll(async () => {
     await Promise.all(peers.map(async ({ name, start }) => void reached.set(name, await start())))
     const upstreams = Object.fromEntries([...reached].map(([name, { upstream }]) => [name, upstream]))
-    gateway = await startGateway({ store: 'memory', listen: { legacy_sse: true }, upstreams })
+    // A server that starts slowly is not answered for with what it said last.
+    const listen = { legacy_sse: true, aggregate_timeout: '30s' }
+    gateway = await startGateway({ store: 'memory', listen, upstreams })
   })
   afterAll(async () => {
     await gateway?.close()

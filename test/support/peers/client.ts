@@ -52,8 +52,26 @@ interface Argument {
 
 /** How a client reaches the gateway. */
 export type Way =
-  | { readonly transport: 'http' | 'sse'; readonly url: string }
+  | {
+      readonly transport: 'http' | 'sse'
+      readonly url: string
+      /** Whether it waits for a server that is away for long; by default clients reconnect twice, for 2.5 s in all. */
+      readonly isPatient?: true
+    }
   | { readonly transport: 'stdio'; readonly command: readonly string[] }
+
+/** How a patient client over HTTP reconnects. */
+const patience = {
+  initialReconnectionDelay: 1000,
+  maxReconnectionDelay: 2000,
+  reconnectionDelayGrowFactor: 1.5,
+  maxRetries: 20,
+}
+
+/** The options of a client's transport over HTTP. */
+export function httpOptions({ isPatient }: { readonly isPatient?: true }) {
+  return { ...(isPatient && { reconnectionOptions: patience }) }
+}
 
 /** What every client says to what it is asked. */
 export const answers = {

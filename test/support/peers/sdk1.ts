@@ -14,6 +14,7 @@ import {
   contentsOf,
   firstRoot,
   type Heard,
+  httpOptions,
   linksOf,
   type PeerClient,
   textOf,
@@ -94,5 +95,6 @@ export function sdk1Transport(way: Way): Transport {
     return new StdioClientTransport({ command, args, stderr: 'ignore' })
   }
   const url = new URL(way.url)
-  return way.transport === 'sse' ? new SSEClientTransport(url) : new StreamableHTTPClientTransport(url)
+  if (way.transport === 'sse') return new SSEClientTransport(url)
+  return new StreamableHTTPClientTransport(url, httpOptions(way))
 }

@@ -12,6 +12,7 @@ import {
   contentsOf,
   firstRoot,
   type Heard,
+  httpOptions,
   linksOf,
   type PeerClient,
   textOf,
@@ -108,5 +109,6 @@ function transportOf(way: Way): Transport {
     return new StdioClientTransport({ command, args, stderr: 'ignore' })
   }
   const url = new URL(way.url)
-  return way.transport === 'sse' ? new SSEClientTransport(url) : new StreamableHTTPClientTransport(url)
+  if (way.transport === 'sse') return new SSEClientTransport(url)
+  return new StreamableHTTPClientTransport(url, httpOptions(way))
 }
