@@ -98,6 +98,7 @@ export function timed(store: Store, { metrics }: Observing): Store {
     opened: async () => store.opened?.(),
     get: (key) => timing('get', () => store.get(key)),
     put: (key, value, ttl) => timing('put', () => store.put(key, value, ttl)),
+    putAll: (values, removed) => timing('put_all', () => store.putAll(values, removed)),
     setIfAbsent: (key, value, ttl) => timing('claim', () => store.setIfAbsent(key, value, ttl)),
     compareAndSwap: (key, before, value, ttl) =>
       timing('swap', () => store.compareAndSwap(key, before, value, ttl)),

@@ -140,10 +140,17 @@ export function newActionKey(now: number): string {
 
 /** An action as it is stored: marked as having all digits of its numbers, which 0.3.0 rounded. */
 export function encodeAction(action: Action): string {
-  const text = JSON.stringify({ ...action, exact: true })
+  const text = `${JSON.stringify(action).slice(0, -1)},"exact":true}`
   return text.length <= MAX_ACTION_LENGTH - METADATA_MARGIN_LENGTH
     ? text
     : JSON.stringify({ ...withinMaxLength(action), exact: true })
+}
+
+/** An action as text, which is kept for `ttl` milliseconds. */
+export interface EncodedAction {
+  readonly key: string
+  readonly text: string
+  readonly ttl: number
 }
 
 /** The actions in the store. */
@@ -160,13 +167,17 @@ export class Actions {
    * Stores an action; it is durable once this resolves. An action that is too large loses its arguments, which are
    * for display only, and then its compensation. `ttl` is in milliseconds.
    */
-  put(action: Action, ttl: number): Promise<void> {
-    return this.write(action.key, encodeAction(action), ttl)
+  async put(action: Action, ttl: number): Promise<void> {
+    await this.#kept.put(action.key, action, ttl)
   }
 
-  /** Stores an action that is already encoded. */
-  async write(key: string, text: string, ttl: number): Promise<void> {
-    await this.#store.put(this.#kept.keyOf(key), text, ttl)
+  /** Stores actions that are encoded already, then removes others. */
+  async putAll(actions: readonly EncodedAction[], removed: readonly string[]): Promise<void> {
+    const values = actions.map(({ key, text, ttl }) => ({ key: this.#kept.keyOf(key), value: text, ttl }))
+    await this.#store.putAll(
+      values,
+      removed.map((key) => this.#kept.keyOf(key)),
+    )
   }
 
   /** Sets how long an action is still kept, in milliseconds from now. */

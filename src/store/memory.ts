@@ -1,6 +1,13 @@
 /** The store of one process, bounded: the least recently used values are evicted first. */
 import { world } from '../core/world.ts'
-import { SLICES, type RateLimitWindow, collectionOf, type Store, type TokenGrant } from './store.ts'
+import {
+  collectionOf,
+  type NewValue,
+  type RateLimitWindow,
+  SLICES,
+  type Store,
+  type TokenGrant,
+} from './store.ts'
 import { type ChangeListener, Watches } from './watches.ts'
 import {
   type BlobEntry,
@@ -154,6 +161,11 @@ export class MemoryStore implements Store {
   async put(key: string, value: string, ttl: number): Promise<void> {
     this.#values.set(key, { text: value, until: this.#clock() + ttl })
     this.#watches.changed(key)
+  }
+
+  async putAll(values: readonly NewValue[], removed: readonly string[]): Promise<void> {
+    for (const { key, value, ttl } of values) await this.put(key, value, ttl)
+    for (const key of removed) this.#delete(key)
   }
 
   async setIfAbsent(key: string, value: string, ttl: number): Promise<string | undefined> {

@@ -85,6 +85,10 @@ export interface Store {
   setIfAbsent(key: string, value: string, ttl: number): Promise<string | undefined>
   /** Replaces a value if the current one is `before`; resolves with whether it was. */
   compareAndSwap(key: string, before: string, value: string, ttl: number): Promise<boolean>
+  /**
+   * Sets values, then removes others, whatever is there: many at the cost of few writes. If it fails, any of them may be done.
+   */
+  putAll(values: readonly NewValue[], removed: readonly string[]): Promise<void>
   /** Resolves with whether there was a value. */
   delete(key: string): Promise<boolean>
   /** Removes a value if it is `before`; resolves with whether it was. */
@@ -111,6 +115,13 @@ export interface Store {
   /** Bytes of any size beside the values. */
   readonly blobs: Blobs
   close(): Promise<void>
+}
+
+/** A value to be set, which expires after `ttl` milliseconds. */
+export interface NewValue {
+  readonly key: string
+  readonly value: string
+  readonly ttl: number
 }
 
 /** The TTL of data that must not get lost, in milliseconds: a hundred years. */

@@ -5,7 +5,7 @@
 import { GatewayError } from '../../src/core/error.ts'
 import { ChunkedBlobs } from '../../src/store/blobs/chunks.ts'
 import { MemoryStore } from '../../src/store/memory.ts'
-import type { RateLimitWindow, Store, TokenGrant } from '../../src/store/store.ts'
+import type { NewValue, RateLimitWindow, Store, TokenGrant } from '../../src/store/store.ts'
 import type { ChangeListener } from '../../src/store/watches.ts'
 import type { Scheduler, SimulatedProcess } from './scheduler.ts'
 
@@ -62,6 +62,10 @@ export class SimulatedStore implements Store {
 
   put(key: string, value: string, ttl: number): Promise<void> {
     return this.#ask('put', true, (values) => values.put(key, value, ttl))
+  }
+
+  putAll(values: readonly NewValue[], removed: readonly string[]): Promise<void> {
+    return this.#ask('put all', true, (data) => data.putAll(values, removed))
   }
 
   setIfAbsent(key: string, value: string, ttl: number): Promise<string | undefined> {

@@ -1,5 +1,5 @@
 import { MemoryBlobs } from '../../src/store/memory.ts'
-import type { RateLimitWindow, Store, TokenGrant } from '../../src/store/store.ts'
+import type { NewValue, RateLimitWindow, Store, TokenGrant } from '../../src/store/store.ts'
 import type { ChangeListener } from '../../src/store/watches.ts'
 
 /** A store whose process ends at a write: that one is done or not, and nothing is heard from the store again. */
@@ -29,6 +29,10 @@ export class CrashingStore implements Store {
 
   put(key: string, value: string, ttl: number): Promise<void> {
     return this.#write(() => this.#inner.put(key, value, ttl))
+  }
+
+  putAll(values: readonly NewValue[], removed: readonly string[]): Promise<void> {
+    return this.#write(() => this.#inner.putAll(values, removed))
   }
 
   setIfAbsent(key: string, value: string, ttl: number): Promise<string | undefined> {

@@ -44,6 +44,30 @@ export function storeContract(open: () => StoreUnderTest): void {
       expect(await store.get(key)).toBeUndefined()
     })
 
+    it('are set and removed together, whatever is there', async () => {
+      const { store, pass } = open()
+      const [kept, short, removed] = [fresh('kept'), fresh('short'), fresh('removed')] as const
+      await store.put(kept, 'old', 60_000)
+      const values = [
+        { key: kept, value: 'new', ttl: 60_000 },
+        { key: short, value: 'x', ttl: 300 },
+        { key: removed, value: 'x', ttl: 60_000 },
+      ]
+      await store.putAll(values, [removed, fresh('absent')])
+      await store.putAll([], [])
+      const found = [kept, short, removed].map((key) => store.get(key))
+      expect(await Promise.all(found)).toEqual(['new', 'x', undefined])
+      await pass(310)
+      expect(await store.get(short)).toBeUndefined()
+      // Those that do not fit into one write of the store.
+      const many = Array.from({ length: 700 }, (_each, index) => `${kept}/${index}`)
+      await store.putAll(
+        many.map((key) => ({ key, value: key, ttl: 60_000 })),
+        many.slice(1),
+      )
+      expect([...(await store.scan(kept))]).toEqual([[many[0], many[0]]])
+    })
+
     it('can be large, under keys in any writing', async () => {
       const { store } = open()
       const large = 'ü✓'.repeat(300_000)

@@ -7,7 +7,13 @@ import type { Log } from '../../core/log.ts'
 import { within } from '../../core/time/waiting.ts'
 import { type Timer, world } from '../../core/world.ts'
 import { WrittenRecords } from '../../durable/bounds.ts'
-import { type Action, type Actions, encodeAction, type LeftState } from '../../records/actions.ts'
+import {
+  type Action,
+  type Actions,
+  encodeAction,
+  type EncodedAction,
+  type LeftState,
+} from '../../records/actions.ts'
 
 /** How long actions are collected, and how long closing waits for writes, in milliseconds. */
 const FLUSH_DELAY_MS = 50
@@ -21,13 +27,9 @@ const MAX_IN_ALL = { keys: 200_000, bytes: Infinity }
 /** How often expired entries are removed from the count, in milliseconds. */
 const SWEEP_INTERVAL_MS = 60_000
 
-interface QueuedAction {
-  readonly key: string
+interface QueuedAction extends EncodedAction {
   readonly caller: string
   readonly upstream: string
-  readonly text: string
-  /** How long it is kept, in milliseconds. */
-  readonly ttl: number
 }
 
 /** Records actions outside of transactions. */
@@ -91,34 +93,30 @@ export class History {
   }
 
   async #write(batch: readonly QueuedAction[]): Promise<void> {
-    const evicted = await Promise.all(
-      batch.map(async ({ key, caller, upstream, text, ttl }) => {
-        try {
-          await this.#actions.write(key, text, ttl)
-          this.#isLosing = false
-          return this.#written.replace(caller, key, text.length, world.now() + ttl)
-        } catch (error) {
-          this.#reportLoss(upstream, String(error))
-          return []
-        } finally {
-          this.#size -= text.length
-        }
-      }),
+    const now = world.now()
+    const evicted = batch.flatMap(({ caller, key, text, ttl }) =>
+      this.#written.replace(caller, key, text.length, now + ttl),
     )
-    // An entry that cannot be removed expires eventually.
-    await Promise.allSettled(evicted.flat().map((key) => this.#actions.remove(key)))
-    this.#sweep()
+    try {
+      await this.#actions.putAll(batch, evicted)
+      this.#isLosing = false
+    } catch (error) {
+      // What was written or not removed after all expires eventually.
+      for (const { caller, key } of batch) this.#written.delete(caller, key)
+      this.#reportLoss(batch[0]?.upstream, String(error))
+    }
+    for (const { text } of batch) this.#size -= text.length
+    this.#sweep(now)
   }
 
-  #sweep(): void {
-    const now = world.now()
+  #sweep(now: number): void {
     if (now - this.#sweptAt < SWEEP_INTERVAL_MS) return
     this.#sweptAt = now
     this.#written.dropExpired(now)
   }
 
   /** The history is not guaranteed, but operators should learn why it is incomplete. */
-  #reportLoss(upstream: string, reason: string): void {
+  #reportLoss(upstream: string | undefined, reason: string): void {
     if (!this.#isLosing) this.#log.warn('undo.history_lost', { upstream, reason })
     this.#isLosing = true
   }

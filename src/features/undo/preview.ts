@@ -31,7 +31,7 @@ interface PreviewOptions {
   readonly snapshots: SnapshotReader
   readonly deps: Pick<Services, 'features' | 'gateway' | 'servers'>
   /** The names of the arguments of the call, and of the one that undoes it, that are secrets by a schema. */
-  secretsOf(call: Call, rule: UndoRule, tool: Descriptor): Promise<readonly string[]>
+  secretsOf(call: Call, rule: Rule, tool: Descriptor): Promise<readonly string[]>
   /** What undoes a call, from the facts known before it. */
   compensationFor(
     rule: UndoRule,

@@ -31,6 +31,7 @@ import { isTrialCall } from '../../core/undo/selectors.ts'
 import {
   Actions,
   type Action,
+  type ActionStates,
   type Compensation,
   isKeepable,
   newActionKey,
@@ -47,7 +48,7 @@ import { type UndoSettings, undoSchema } from '../settings/upstream.ts'
 import { CLOSE_TIMEOUT_MS, History } from './history.ts'
 import { previewOf } from './preview.ts'
 import { READ_TIMEOUT_MS, type ReadSnapshot, SnapshotReader, States } from './states.ts'
-import { within } from '../../core/time/waiting.ts'
+import { attempt, within } from '../../core/time/waiting.ts'
 import { internalCall } from '../own-calls.ts'
 import { MASK } from '../../core/text/redactor.ts'
 import type { Step } from '../../core/json/path.ts'
@@ -251,6 +252,15 @@ const securedSlot = new Slot<ActionInProgress>('secured undo')
 
 type ActionEnd = Pick<Action, 'status' | 'way'>
 
+/** What is known before a call of how to undo it. */
+interface Plan {
+  readonly snapshot?: ReadSnapshot
+  readonly states?: ActionStates
+  /** The names of arguments that are secrets. */
+  readonly secrets: readonly string[]
+  readonly way: Compensation
+}
+
 /** How long steps are kept, in milliseconds: longer than any transaction takes. */
 const STEP_TTL_MS = 30 * 86_400_000
 
@@ -277,21 +287,25 @@ class UndoLog {
   /** Makes a call and records its outcome. @throws COMPENSATION_UNAVAILABLE, SERVER_UNAVAILABLE */
   async record(call: Call, tool: string, next: Handler): Promise<Outcome> {
     if (!stepSlot.of(call) && this.#options.history === 0) return next(call)
-    const started = securedSlot.of(call) ?? (await this.#resume(call)) ?? (await this.#begin(call, tool))
+    const started = securedSlot.of(call) ?? (await this.#start(call, tool))
     // What undoes the call may be in the result, which must be whole then.
     const made =
       spoolSlot.of(call) && needsResult(started.rule, started.snapshot)
         ? spoolSlot.set(call, undefined)
         : call
-    const outcome = await next(made).catch(async (error: unknown) => {
+    let outcome: Outcome
+    try {
+      outcome = await next(made)
+    } catch (error) {
       await this.#end(call, started, endOfFailure(error, started)).catch(() => undefined)
       throw error
-    })
+    }
     if (outcome.kind !== 'result') return this.#inputRequested(call, started, outcome)
+    const { action, rule, snapshot } = started
     const isFailed = outcome.result.member('isError') === true
-    const end: ActionEnd = isFailed
-      ? { status: 'failed', way: NOTHING_TO_UNDO }
-      : { status: 'ok', way: await this.#final(call, started, outcome.result) }
+    const isKnown = isFailed || !needsResult(rule, snapshot)
+    const way = isKnown ? action.way : await this.#final(call, started, outcome.result)
+    const end: ActionEnd = isFailed ? { status: 'failed', way: NOTHING_TO_UNDO } : { status: 'ok', way }
     await this.#end(call, started, end)
     return outcome
   }
@@ -302,7 +316,7 @@ class UndoLog {
    */
   async secure(call: Call, tool: string): Promise<Call | undefined> {
     const { actions, history } = this.#options
-    const started = (await this.#resume(call)) ?? (await this.#begin(call, tool, READ_TIMEOUT_MS))
+    const started = await this.#start(call, tool, READ_TIMEOUT_MS)
     const action: Action = { ...started.action, status: 'unknown' }
     const isExact = action.way.kind === 'exact'
     if (isExact && stepSlot.of(call)) return securedSlot.set(call, started)
@@ -340,21 +354,26 @@ class UndoLog {
     return { how: rule.isExact ? 'exact' : 'approximate', rule: printExpression(expression) }
   }
 
-  async #begin(call: Call, tool: string, timeout?: number): Promise<ActionInProgress> {
-    const { deps, states, upstream } = this.#options
+  /** The action of a call: the recorded one where the call is made again with input, otherwise a new one. */
+  async #start(call: Call, tool: string, timeout?: number): Promise<ActionInProgress> {
+    const { deps, upstream } = this.#options
+    const key = call.requestState[STATE_KEY]
+    const resumed = typeof key === 'string' ? await this.#resume(call, key) : undefined
+    if (resumed) return resumed
+    const found = ruleOf(deps, upstream, tool)
+    const rule = found instanceof Promise ? await found : found
     const { requestId, principal, client, meta, params } = call
     const step = stepSlot.of(call)
     const args = asObject(params.fields.arguments)
-    const written = writtenArguments(params, referencesSlot.of(call))?.value
-    const rule = await ruleOf(deps, upstream, tool)
-    const known =
-      rule?.kind === 'restore' ? await states.before(call, rule, { upstream, args, timeout }) : undefined
-    const snapshot = known?.snapshot
-    const startedAt = world.now()
-    const secrets = await secretsOf(call, rule, { upstream, deps })
-    const way = await this.#validated(call, compensationFor(rule, { args, snapshot, secrets }))
+    // Most tools have no rule: then nothing is read, and nothing can be rejected.
+    const { snapshot, states, secrets, way } =
+      rule && rule.kind !== 'none'
+        ? await this.#planned(call, rule, { args, timeout })
+        : { secrets: secretNames(call.tool?.definition.inputSchema), way: compensationFor(rule, { args }) }
     if (step?.mustBeUndoable && way.kind === 'none' && !needsResult(rule, snapshot))
       throw noUndo({ upstream, tool }, way.reason, 'Resolve that first.')
+    const startedAt = world.now()
+    const written = writtenArguments(params, referencesSlot.of(call))?.value
     const action: Action = {
       key: step?.deed ?? newActionKey(startedAt),
       startedAt,
@@ -370,17 +389,31 @@ class UndoLog {
       ...(step && { transaction: step.transaction, step: step.step }),
       status: 'pending',
       way,
-      ...(known?.states && { states: known.states }),
+      ...(states && { states }),
     }
     if (step) await this.#recordStep(action)
     trailSlot.of(call)?.does(action.key)
     return { action, args, rule, snapshot }
   }
 
+  /** What undoes a call by the rule of its tool, as far as that is known before the call. */
+  async #planned(
+    call: Call,
+    rule: Rule,
+    { args, timeout }: { readonly args: Action['arguments']; readonly timeout: number | undefined },
+  ): Promise<Plan> {
+    const { deps, states, upstream } = this.#options
+    const known =
+      rule.kind === 'restore' ? await states.before(call, rule, { upstream, args, timeout }) : undefined
+    const secrets = await secretsOf(call, rule, { upstream, deps })
+    const facts = { args, snapshot: known?.snapshot, secrets }
+    const way = await this.#validated(call, compensationFor(rule, facts))
+    return { ...known, secrets, way }
+  }
+
   /** The compensation, now that the result is known. */
   async #final(call: Call, started: ActionInProgress, result: Payload): Promise<Compensation> {
     const { action, args, rule, snapshot } = started
-    if (!needsResult(rule, snapshot)) return action.way
     const known = {
       args,
       snapshot,
@@ -438,11 +471,9 @@ class UndoLog {
   }
 
   /** The recorded action of a call that resumes with input responses. */
-  async #resume(call: Call): Promise<ActionInProgress | undefined> {
+  async #resume(call: Call, key: string): Promise<ActionInProgress | undefined> {
     const { actions, deps } = this.#options
-    const actionKey = call.requestState[STATE_KEY]
-    const found =
-      typeof actionKey === 'string' ? await actions.find(actionKey).catch(() => undefined) : undefined
+    const found = await actions.find(key).catch(() => undefined)
     if (!found) return undefined
     const rule = await ruleOf(deps, found.upstream, found.tool)
     return {
@@ -471,16 +502,16 @@ class UndoLog {
   }
 
   async #end(call: Call, { action, isResumed, isSecured }: ActionInProgress, end: ActionEnd): Promise<void> {
-    const { states: before, ...unread } = { ...action, ...end, endedAt: world.now() }
-    // Of a call that is not undone, no state is compared.
-    const ended = { ...unread, ...(before && 'tool' in end.way && { states: before }) }
     // A failed action needs no undo.
     if (!stepSlot.of(call) && end.status === 'failed' && !isResumed) {
       if (isSecured) await this.#options.actions.remove(action.key)
       return
     }
+    const known: Action = { ...action, ...end, endedAt: world.now() }
+    // Of a call that is not undone, no state is compared.
+    const ended = known.states && !('tool' in end.way) ? withoutStates(known) : known
     // The record lasts from now on. If the data is gone, undoing the call says so.
-    await this.#keepData(call, ended.way)
+    if ('kept' in ended.way) await this.#keepData(call, ended.way)
     const { actions, journal, states, history } = this.#options
     if (stepSlot.of(call)) {
       await this.#settle(ended)
@@ -507,13 +538,18 @@ class UndoLog {
   }
 }
 
+function withoutStates({ states: _states, ...action }: Action): Action {
+  return action
+}
+
 /** A rule derived from the tool list is unavailable if the list is. */
-async function ruleOf(deps: Deps, upstream: string, tool: string): Promise<UndoRule | undefined> {
-  try {
-    return await deps.servers.undoRule(upstream, tool)
-  } catch {
-    return undefined
-  }
+function ruleOf(
+  { servers }: Deps,
+  upstream: string,
+  tool: string,
+): UndoRule | undefined | Promise<UndoRule | undefined> {
+  const found = attempt(() => servers.undoRule(upstream, tool))
+  return found instanceof Promise ? found.catch(() => undefined) : found
 }
 
 /** A call that may have reached its server without a response may have taken effect. */
@@ -642,13 +678,8 @@ async function compensationProblem(
 }
 
 /** The names of arguments that are secrets: of a call by the schema of its tool, and of the calls that undo it. */
-async function secretsOf(
-  call: Call,
-  rule: UndoRule | undefined,
-  context: Context,
-): Promise<readonly string[]> {
+async function secretsOf(call: Call, rule: Rule, context: Context): Promise<readonly string[]> {
   const own = secretNames(call.tool?.definition.inputSchema)
-  if (!rule || rule.kind === 'none') return own
   const undoing = rule.kind === 'call' ? [rule.call] : [rule.restore, ...(rule.absent ? [rule.absent] : [])]
   const names = undoing.map(async (expression) => {
     const called = { tool: expression.tool, arguments: {} }

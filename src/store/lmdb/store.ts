@@ -13,6 +13,7 @@ import {
   type RateLimitWindow,
   type StoreEntry,
   FOREVER,
+  type NewValue,
   type PortableStore,
   type TokenGrant,
 } from '../store.ts'
@@ -131,7 +132,16 @@ export class LmdbStore implements PortableStore {
   async put(key: string, value: string, ttl: number): Promise<void> {
     const parts = this.#parts ?? (await this.#requireOpen())
     this.#noteCritical(parts, key, ttl)
-    await this.#write(parts, { key, value: this.#encode(key, value, ttl), version: newVersion() })
+    await this.#write(parts, [{ key, value: this.#encode(key, value, ttl), version: newVersion() }])
+  }
+
+  async putAll(values: readonly NewValue[], removed: readonly string[]): Promise<void> {
+    const parts = this.#parts ?? (await this.#requireOpen())
+    const writes = values.map(({ key, value, ttl }): Write => {
+      this.#noteCritical(parts, key, ttl)
+      return { key, value: this.#encode(key, value, ttl), version: newVersion() }
+    })
+    await this.#write(parts, [...writes, ...removed.map((key) => ({ key, version: 0 }))])
   }
 
   async setIfAbsent(key: string, value: string, ttl: number): Promise<string | undefined> {
@@ -143,7 +153,7 @@ export class LmdbStore implements PortableStore {
       const before = found?.version ?? null
       this.#noteCritical(parts, key, ttl)
       const write = { key, value: this.#encode(key, value, ttl), version: newVersion(), before }
-      if (await this.#write(parts, write)) return undefined
+      if (await this.#write(parts, [write])) return undefined
     }
   }
 
@@ -264,7 +274,7 @@ export class LmdbStore implements PortableStore {
     if (known.some((id) => id !== actual)) throw new LostStore('it contains a different store than before')
     if (actual === undefined) {
       const value = encodeValue(GENERATION_KEY, randomUUID(), this.#clock() + FOREVER)
-      await writer.write({ key: GENERATION_KEY, value, version: newVersion(), before: null })
+      await writer.write([{ key: GENERATION_KEY, value, version: newVersion(), before: null }])
     }
     const id = stored() ?? ''
     if (inFolder === undefined) writeGeneration(this.#directory, id)
@@ -321,10 +331,10 @@ export class LmdbStore implements PortableStore {
   }
 
   /** Writes only if the folder is in place before and after: writes to a removed folder are lost. */
-  async #write(parts: OpenStore, write: Write): Promise<boolean> {
+  async #write(parts: OpenStore, writes: readonly Write[]): Promise<boolean> {
     const before = parts.checkBefore()
     if (before) throw unavailable(before.reason)
-    const isDone = await parts.writer.write(write)
+    const isDone = await parts.writer.write(writes)
     const after = parts.checkAfter()
     if (after) throw unavailable(after.reason)
     return isDone
@@ -347,7 +357,7 @@ export class LmdbStore implements PortableStore {
       if (!found || found.until <= this.#clock()) return false
       if (before !== undefined && found.text !== before) return false
       const write = { key, ...change(), version: newVersion(), before: found.version }
-      if (await this.#write(parts, write)) return true
+      if (await this.#write(parts, [write])) return true
     }
   }
 
@@ -403,9 +413,9 @@ export class LmdbStore implements PortableStore {
     const part = this.#nextBatch(parts)
     const now = this.#clock()
     const removals = part.flatMap(({ key, found }) =>
-      found && found.until <= now ? [writer.write({ key, version: 0, before: found.version })] : [],
+      found && found.until <= now ? [{ key, version: 0, before: found.version }] : [],
     )
-    await Promise.allSettled(removals)
+    await writer.write(removals).catch(() => undefined)
     const isComplete = part.length < SWEEP_BATCH_VALUES
     this.#sweptTo = isComplete ? undefined : part.at(-1)?.key
     if (isComplete && this.#reason !== undefined && this.#parts) writer.checkSpace()
@@ -449,7 +459,7 @@ function readPart(database: Base, from: string | undefined, end: string | undefi
 
 async function writeFormatMark(writer: Writer): Promise<void> {
   const value = `zzzzzzzz format ${FORMAT_MARK.format}`
-  await writer.write({ key: FORMAT_MARK.key, value, version: newVersion(), before: null })
+  await writer.write([{ key: FORMAT_MARK.key, value, version: newVersion(), before: null }])
 }
 
 /** Reads once for all callers within one turn of the event loop. */

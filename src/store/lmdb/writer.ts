@@ -60,11 +60,16 @@ export class Writer {
     this.#onProblem = onProblem
   }
 
-  /** Resolves once it is on disk, or with false if another version was there. @throws SERVER_UNAVAILABLE */
-  write(write: Write): Promise<boolean> {
+  /** Resolves once all are on disk, or with false if the last found another version. @throws SERVER_UNAVAILABLE */
+  write(writes: readonly Write[]): Promise<boolean> {
     if (this.#failure !== undefined) return Promise.reject(unavailable(this.#failure))
+    if (writes.length === 0) return Promise.resolve(true)
     const { promise, resolve, reject } = Promise.withResolvers<boolean>()
-    this.#queue.push({ ...write, resolve, reject })
+    let left = writes.length
+    const done = (isDone: boolean): void => {
+      if (--left === 0) resolve(isDone)
+    }
+    for (const write of writes) this.#queue.push({ ...write, resolve: done, reject })
     this.#running ??= this.#run()
     return promise
   }
@@ -173,16 +178,9 @@ export class Writer {
   }
 
   /** Starts all writes of a batch in one turn, which makes them one transaction: all or nothing. */
-  #putAll(batch: readonly QueuedWrite[]): Promise<void> {
-    const { promise, resolve, reject } = Promise.withResolvers<void>()
-    let left = batch.length
-    for (const each of batch) {
-      this.#put(each).then((isDone) => {
-        each.resolve(isDone)
-        if (--left === 0) resolve()
-      }, reject)
-    }
-    return promise
+  async #putAll(batch: readonly QueuedWrite[]): Promise<void> {
+    const done = await Promise.all(batch.map((each) => this.#put(each)))
+    for (const [index, { resolve }] of batch.entries()) resolve(done[index] === true)
   }
 
   #put({ key, value, version, before }: Write): Promise<boolean> {

@@ -14,6 +14,7 @@ import { type SentinelRecord, Sentinel, ACCEPT_HINT, isCriticalKey } from '../se
 import {
   type RateLimitWindow,
   type StoreEntry,
+  type NewValue,
   type PortableStore,
   type TokenGrant,
   collectionOf,
@@ -194,6 +195,11 @@ export class RedisStore implements PortableStore {
   async put(key: string, value: string, ttl: number): Promise<void> {
     await this.#noteCritical(key, ttl)
     await this.#write(putScript, key, [value, roundTtl(ttl)])
+  }
+
+  async putAll(values: readonly NewValue[], removed: readonly string[]): Promise<void> {
+    await Promise.all(values.map(({ key, value, ttl }) => this.put(key, value, ttl)))
+    await Promise.all(removed.map((key) => this.delete(key)))
   }
 
   async setIfAbsent(key: string, value: string, ttl: number): Promise<string | undefined> {

@@ -131,6 +131,7 @@ function front(store: Store): Store & { reads: 'answered' | 'refused' | 'unanswe
       return own.reads === 'refused' ? Promise.reject(new Error('away')) : new Promise(() => undefined)
     },
     put: (...given) => store.put(...given),
+    putAll: (...given) => store.putAll(...given),
     setIfAbsent: (...given) => store.setIfAbsent(...given),
     compareAndSwap: (...given) => store.compareAndSwap(...given),
     compareAndDelete: (...given) => store.compareAndDelete(...given),

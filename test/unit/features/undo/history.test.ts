@@ -31,15 +31,15 @@ function historyIn(store: MemoryStore, written?: WrittenRecords) {
   return { deeds, warnings, history: new History(deeds, log, written) }
 }
 
-test('actions are written in batches, at most 50 ms later', async () => {
+test('actions are written together, at most 50 ms later', async () => {
   const store = new MemoryStore()
-  const put = vi.spyOn(store, 'put')
+  const putAll = vi.spyOn(store, 'putAll')
   const { deeds, history } = historyIn(store)
   for (let number = 0; number < 20; number++) history.add(deed(number), DAY)
   await vi.advanceTimersByTimeAsync(49)
-  expect(put).not.toHaveBeenCalled()
+  expect(putAll).not.toHaveBeenCalled()
   await vi.advanceTimersByTimeAsync(1)
-  expect(put).toHaveBeenCalledTimes(20)
+  expect(putAll).toHaveBeenCalledTimes(1)
   expect(await deeds.list()).toHaveLength(20)
 })
 
@@ -49,7 +49,7 @@ test('close flushes pending actions without waiting for a store that does not re
   history.add(deed(1), DAY)
   await history.close()
   expect(await deeds.list()).toHaveLength(1)
-  store.put = () => new Promise(() => undefined)
+  store.putAll = () => new Promise(() => undefined)
   history.add(deed(2), DAY)
   const closed = vi.fn<() => void>()
   void history.close().then(closed)
@@ -75,27 +75,43 @@ test('beyond the quota the oldest action of a caller is evicted, and recording c
   expect(warnings).toEqual([])
 })
 
+test('actions that the store refused take no place of later ones', async () => {
+  const store = new MemoryStore()
+  const written = new WrittenRecords({ keys: 100, bytes: Infinity }, { keys: 3, bytes: 1e6 })
+  const { deeds, history } = historyIn(store, written)
+  const { putAll } = store
+  store.putAll = () => Promise.reject(new Error('away'))
+  for (const number of [1, 2, 3]) history.add(deed(number), DAY)
+  await history.flush()
+  store.putAll = putAll
+  for (const number of [4, 5, 6]) {
+    history.add(deed(number), DAY)
+    await history.flush()
+  }
+  expect((await deeds.list()).map(({ arguments: { number } }) => number)).toEqual([6, 5, 4])
+})
+
 test('a failing or slow store is reported once until it recovers', async () => {
   const store = new MemoryStore()
-  const { put } = store
-  store.put = () => Promise.reject(new Error('away'))
+  const { putAll } = store
+  store.putAll = () => Promise.reject(new Error('away'))
   const { history, warnings } = historyIn(store)
   for (let number = 0; number < 3; number++) {
     history.add(deed(number), DAY)
     await history.flush()
   }
   expect(warnings).toEqual(['undo.history_lost'])
-  store.put = put
+  store.putAll = putAll
   history.add(deed(4), DAY)
   await history.flush()
-  store.put = () => new Promise(() => undefined)
+  store.putAll = () => new Promise(() => undefined)
   for (let number = 0; number < 5000; number++) history.add(deed(number), DAY)
   expect(warnings).toEqual(['undo.history_lost', 'undo.history_lost'])
 })
 
 test('pending actions are limited in size too', async () => {
   const store = new MemoryStore()
-  store.put = () => new Promise(() => undefined)
+  store.putAll = () => new Promise(() => undefined)
   const { history, warnings } = historyIn(store)
   const long = 'x'.repeat(1_000_000)
   for (let number = 0; number < 60; number++) history.add({ ...deed(number), arguments: { long } }, DAY)

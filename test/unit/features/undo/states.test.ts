@@ -2,7 +2,7 @@ import { afterEach, describe, expect, test, vi } from 'vitest'
 import type { Call } from '../../../../src/core/call.ts'
 import { parseJson } from '../../../../src/core/json/read.ts'
 import { Payload } from '../../../../src/core/payload.ts'
-import { Actions, encodeAction } from '../../../../src/records/actions.ts'
+import { Actions } from '../../../../src/records/actions.ts'
 import { begun, Place, type SagaGateway } from '../../../support/saga-world.ts'
 
 const t = { transaction_id: 't' }
@@ -115,7 +115,7 @@ describe('an undo', () => {
     const [action] = await actions.list()
     if (!action) throw new Error('no action')
     const { states: _states, ...old } = action
-    await actions.write(action.key, encodeAction(old), 60_000)
+    await actions.put(old, 60_000)
     one.things.set('a', 'theirs')
     expect(await gateway.ask('rollback', t)).toMatchObject({
       status: 'rolled_back',
