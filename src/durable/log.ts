@@ -92,7 +92,7 @@ export class AppendLog {
     if (Buffer.byteLength(text) > maxBytes || entries.length > maxEntries)
       return Promise.reject(new RangeError('The entries are larger than their log may be.'))
     const done = Promise.withResolvers<string>()
-    this.#waiting.push({ text, done })
+    this.#waiting.push({ text, count: entries.length, done })
     if (!this.#isWriting) void this.#writeAll()
     return done.promise
   }
@@ -187,7 +187,7 @@ export class AppendLog {
     while (this.#waiting.length > 0) {
       const batch = this.#takeBatch()
       try {
-        const cursor = await this.#write(`[${batch.map(({ text }) => text).join(SEPARATOR)}]`)
+        const cursor = await this.#write(batch)
         for (const { done } of batch) done.resolve(cursor)
       } catch (error) {
         for (const { done } of batch) done.reject(error)
@@ -206,22 +206,30 @@ export class AppendLog {
     return this.#waiting.splice(0, end === -1 ? this.#waiting.length : end)
   }
 
-  async #write(entries: string): Promise<string> {
+  async #write(batch: readonly WaitingAppend[]): Promise<string> {
+    const entries = batch.map(({ text }) => text).join(SEPARATOR)
+    const added = batch.reduce((sum, { count }) => sum + count, 0)
     const { epoch, next, written, text: seen } = await this.#ensureHead()
     let before = written
     for (let number = next; ; number++) {
-      const text = `[${before.events},${before.bytes},${entries}]`
+      const text = `[${before.events},${before.bytes},[${entries}]]`
       const taken = await this.#store.setIfAbsent(this.#segmentKey(epoch, number), text, this.#bounds.ttl)
-      const segment = this.#decode(epoch, number, taken ?? text)
-      before = segment.after
-      if (taken !== undefined) continue
-      await this.#keepBounds(await this.#advance(epoch, segment, seen))
+      if (taken !== undefined) {
+        before = this.#decode(epoch, number, taken).after
+        continue
+      }
+      const after = amountAfter(before, added, text)
+      await this.#keepBounds(await this.#advance(epoch, { number, after }, seen))
       return cursorOf({ epoch, segment: number + 1, index: 0 })
     }
   }
 
   /** Moves the end of the log behind a segment, unless another process did. `seen` is the text of the head before. */
-  #advance(epoch: string, { number, after }: Segment, seen: string): Promise<Head | undefined> {
+  #advance(
+    epoch: string,
+    { number, after }: Pick<Segment, 'number' | 'after'>,
+    seen: string,
+  ): Promise<Head | undefined> {
     return this.#changeHead((head) => {
       if (head.epoch !== epoch || head.next > number) return head
       return { ...head, next: number + 1, written: after }
@@ -247,10 +255,10 @@ export class AppendLog {
       return {
         ...now,
         first: first + 1,
-        ...(second !== undefined && { dropped: segmentOf(0, second).before }),
+        ...(second !== undefined && { dropped: amountBefore(second) }),
       }
     })
-    await this.#store.delete(this.#segmentKey(epoch, first))
+    await this.#store.putAll([], [this.#segmentKey(epoch, first)])
     return head
   }
 
@@ -312,8 +320,9 @@ export class AppendLog {
 }
 
 interface WaitingAppend {
-  /** The entries as JSON, separated by commas. */
+  /** The entries as JSON, separated by commas, and how many there are. */
   readonly text: string
+  readonly count: number
   readonly done: PromiseWithResolvers<string>
 }
 
@@ -351,11 +360,21 @@ interface Segment {
 function segmentOf(number: number, text: string | undefined): Segment {
   const parsed = text === undefined ? undefined : readJson(text)
   if (text === undefined || !Array.isArray(parsed)) return { number, before: NOTHING, after: NOTHING }
-  const [events, bytes, values]: unknown[] = parsed
-  const before = { events: Number(events), bytes: Number(bytes) }
+  const before = amountBefore(text)
+  const [, , values]: unknown[] = parsed
   const read: readonly unknown[] = Array.isArray(values) ? values : []
-  const after = { events: before.events + read.length, bytes: before.bytes + Buffer.byteLength(text) }
-  return { number, values: read, before, after }
+  return { number, values: read, before, after: amountAfter(before, read.length, text) }
+}
+
+/** The amounts before a segment, with which its text begins. */
+function amountBefore(text: string): Amount {
+  const [, events = 0, bytes = 0] = /^\[(\d+),(\d+),/.exec(text) ?? []
+  return { events: Number(events), bytes: Number(bytes) }
+}
+
+/** The amounts after a segment of this text. */
+function amountAfter({ events, bytes }: Amount, added: number, text: string): Amount {
+  return { events: events + added, bytes: bytes + Buffer.byteLength(text) }
 }
 
 /** The texts of the entries of a segment, oldest first. */

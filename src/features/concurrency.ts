@@ -2,7 +2,6 @@
 import { isGuarded } from '../core/settings.ts'
 import { GatewayError } from '../core/error.ts'
 import { limitScope } from '../core/principal.ts'
-import { Registry } from '../core/registry.ts'
 import { isListening, isPage, isVendorRequest } from '../protocol/methods.ts'
 import type { Feature } from './feature.ts'
 import { type ConcurrencySettings, DEFAULT_MAX_CALLS, concurrencySchema } from './settings/admit.ts'
@@ -19,7 +18,9 @@ const counted: ReadonlySet<string> = new Set([
 export const concurrency: Feature<ConcurrencySettings> = {
   ...concurrencySchema,
   create: (settings, { gateway }) => {
-    const running = new Registry<string, { count: number }>()
+    /** How many calls of each caller run, at all servers and at each. */
+    const all = new Map<string, number>()
+    const each = new Map<string, Map<string, number>>()
     return {
       calls: {
         middleware: ({ upstream, method }) => {
@@ -32,23 +33,26 @@ export const concurrency: Feature<ConcurrencySettings> = {
             own,
             isGuarded(gateway.settings) ? DEFAULT_MAX_CALLS : undefined,
           )
-          const limits = [
-            ...(together === undefined ? [] : [{ limit: together, of: '' }]),
-            ...(alone === undefined ? [] : [{ limit: alone, of: `${upstream} ` }]),
-          ]
+          const limits: Limit[] = []
+          if (together !== undefined) limits.push({ limit: together, running: all, scope: 'principal' })
+          if (alone !== undefined && upstream !== undefined) {
+            const running = each.get(upstream) ?? new Map<string, number>()
+            each.set(upstream, running)
+            limits.push({ limit: alone, running, scope: 'upstream' })
+          }
           if (limits.length === 0) return undefined
-          return (next) => (call) => {
+          return (next) => async (call) => {
             // An internal call is part of a counted call, or cleans up after one.
             if (call.internal) return next(call)
-            const keys = limits.map(({ of }) => of + call.principal.id)
-            const full = limits.find(
-              ({ limit }, index) => (running.get(keys[index] ?? '')?.count ?? 0) >= limit,
-            )
-            if (full) return Promise.reject(refusal(full.limit, full.of === '' ? 'principal' : 'upstream'))
-            for (const key of keys) acquire(running, key)
-            return next(call).finally(() => {
-              for (const key of keys) release(running, key)
-            })
+            const { id } = call.principal
+            for (const { limit, running, scope } of limits)
+              if ((running.get(id) ?? 0) >= limit) throw refusal(limit, scope)
+            for (const { running } of limits) running.set(id, (running.get(id) ?? 0) + 1)
+            try {
+              return await next(call)
+            } finally {
+              for (const { running } of limits) release(running, id)
+            }
           }
         },
         dryRun: 'same',
@@ -57,18 +61,21 @@ export const concurrency: Feature<ConcurrencySettings> = {
   },
 }
 
-function acquire(running: Registry<string, { count: number }>, key: string): void {
-  const found = running.get(key)
-  if (found) found.count++
-  else running.set(key, { count: 1 })
+/** How many calls of one caller may run. */
+interface Limit {
+  readonly limit: number
+  /** How many run, by the id of the caller. */
+  readonly running: Map<string, number>
+  readonly scope: 'principal' | 'upstream'
 }
 
-function release(running: Registry<string, { count: number }>, key: string): void {
-  const found = running.get(key)
-  if (found && --found.count === 0) running.delete(key)
+function release(running: Map<string, number>, caller: string): void {
+  const left = (running.get(caller) ?? 0) - 1
+  if (left > 0) running.set(caller, left)
+  else running.delete(caller)
 }
 
-function refusal(limit: number, scope: string): GatewayError {
+function refusal(limit: number, scope: Limit['scope']): GatewayError {
   return new GatewayError(
     'OVERLOADED',
     `Too many concurrent calls: each caller may have ${limit} in flight.`,

@@ -25,10 +25,10 @@ export interface EndedCall {
   readonly outcome?: Outcome | undefined
 }
 
-/** The entry of a call; `facts` are the fields of its log line that features added. */
+/** The entry of a call; `facts` are the fields of its log line that features added, if any. */
 export function callEntry(
   { call, target, ending, trail, outcome }: EndedCall,
-  facts: Readonly<Record<string, unknown>>,
+  facts: LoggedCall['facts'],
 ): LoggedCall {
   const { requestId, principal, client, method, params, meta } = call
   const { code, ms } = ending
@@ -53,7 +53,7 @@ export function callEntry(
     spans: trail.spans.length > 0 ? trail.spans : undefined,
     action: trail.action,
     trace: typeof meta.traceparent === 'string' ? meta.traceparent.slice(3, 35) : undefined,
-    facts: factsOf(facts),
+    facts: facts && keptFacts(facts),
   }
 }
 
@@ -70,8 +70,8 @@ function endOf({ outcome, code }: Ending): CallEnd {
   return isRefusal(code) ? 'denied' : 'failed'
 }
 
-function factsOf(facts: Readonly<Record<string, unknown>>): LoggedCall['facts'] {
-  const length = JSON.stringify(facts).length
+function keptFacts(facts: NonNullable<LoggedCall['facts']>): LoggedCall['facts'] {
+  const { length } = JSON.stringify(facts)
   if (length <= '{}'.length) return undefined
   return length <= MAX_FACTS_LENGTH ? facts : { omitted: true }
 }

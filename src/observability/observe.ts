@@ -72,7 +72,10 @@ function complain(observers: Observers, call: Call): (thrown: unknown) => never 
   return (thrown) => {
     const error = asGatewayError(thrown)
     if (error.code === 'SERVER_ERROR') {
-      observers.log.error('call', { ...line(call, failureOf(error, 0)), cause: stackOf(thrown) })
+      observers.log.error('call', {
+        ...line(call, failureOf(error, 0), factsOf(call)),
+        cause: stackOf(thrown),
+      })
     }
     throw thrown
   }
@@ -88,17 +91,19 @@ function watching(observers: Observers, next: Handler): Handler {
     try {
       const outcome = await next(call)
       const ending = endingOfCall(call, outcome, since(start))
-      if (observers.log.isInfo !== false) observers.log.info('call', line(call, ending))
-      record(observers, call, { ending, trail, outcome })
+      const facts = factsOf(call)
+      if (observers.log.isInfo !== false) observers.log.info('call', line(call, ending, facts))
+      record(observers, call, { ending, trail, facts, outcome })
       span?.end(ending)
       return outcome
     } catch (thrown) {
       const error = asGatewayError(thrown)
       const ending = answeredFailure(call, error, since(start))
-      const fields = line(call, ending)
+      const facts = factsOf(call)
+      const fields = line(call, ending, facts)
       if (error.code === 'SERVER_ERROR') observers.log.error('call', { ...fields, cause: stackOf(thrown) })
       else observers.log.info('call', fields)
-      record(observers, call, { ending, trail })
+      record(observers, call, { ending, trail, facts })
       span?.end(ending, error)
       throw thrown
     }
@@ -129,9 +134,13 @@ export function observeServer(observers: Observers, target: Target, way: Way): M
   if (!observers.calls) return traced
   return (next) => {
     const handle = traced?.(next) ?? next
-    return (call) => {
-      const trail = trailSlot.of(call)
-      return trail ? handle(call).finally(trail.begin('server')) : handle(call)
+    return async (call) => {
+      const end = trailSlot.of(call)?.begin('server')
+      try {
+        return await handle(call)
+      } finally {
+        end?.()
+      }
     }
   }
 }
@@ -154,9 +163,12 @@ function traceServer(observers: Observers, target: Target, way: Way): Middleware
 }
 
 /** The end of a call, and what is known of its way. */
-type Ended = Pick<EndedCall, 'ending' | 'outcome'> & { readonly trail: Trail | undefined }
+type Ended = Pick<EndedCall, 'ending' | 'outcome'> & {
+  readonly trail: Trail | undefined
+  readonly facts: Facts | undefined
+}
 
-function record(observers: Observers, call: Call, { ending, trail, outcome: returned }: Ended): void {
+function record(observers: Observers, call: Call, { ending, trail, facts, outcome: returned }: Ended): void {
   const { metrics, audit, calls } = observers
   const reached = reachedBy(call)
   const target = reached?.target ?? { method: call.method }
@@ -177,14 +189,15 @@ function record(observers: Observers, call: Call, { ending, trail, outcome: retu
   // What the gateway reads for itself is no call of anybody.
   if (!trail || call.internal === 'read') return
   const ended = { call, target: named, ending, trail, outcome: returned }
-  calls?.ended(ended, callEntry(ended, factsOf(call)))
+  calls?.ended(ended, callEntry(ended, facts))
 }
 
-/** What features noted of a call. */
-function factsOf({ logFields }: Call): Record<string, unknown> {
-  const facts: Record<string, unknown> = {}
-  for (const [name, value] of logFields) if (name !== TARGET_FIELD) facts[name] = value
-  return facts
+type Facts = Readonly<Record<string, unknown>>
+
+/** What features noted of a call; of most calls nothing. */
+function factsOf({ logFields }: Call): Facts | undefined {
+  if (logFields.size === (logFields.has(TARGET_FIELD) ? 1 : 0)) return undefined
+  return Object.fromEntries([...logFields].filter(([name]) => name !== TARGET_FIELD))
 }
 
 /** A subscription lasts as long as the client listens, so its duration is not observed. */
@@ -205,7 +218,11 @@ function reachedBy({ logFields }: Call): Reached | undefined {
   return logFields.get(TARGET_FIELD) as Reached | undefined
 }
 
-function line(call: Call, { outcome, code, rpc, reason, ms }: Ending): Record<string, unknown> {
+function line(
+  call: Call,
+  { outcome, code, rpc, reason, ms }: Ending,
+  facts: Facts | undefined,
+): Record<string, unknown> {
   const { principal, client, meta, requestId, rpcId } = call
   const target = reachedBy(call)?.target
   const fields: Record<string, unknown> = {
@@ -223,7 +240,7 @@ function line(call: Call, { outcome, code, rpc, reason, ms }: Ending): Record<st
   else if (code !== undefined) fields.code = code
   if (reason !== undefined) fields.reason = reason
   if (typeof meta.traceparent === 'string') fields.trace_id = meta.traceparent.slice(3, 35)
-  return Object.assign(fields, factsOf(call))
+  return facts ? Object.assign(fields, facts) : fields
 }
 
 /** The maximum length of a JSON-RPC id in logs. */

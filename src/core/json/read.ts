@@ -81,7 +81,7 @@ function isDigitOrDot(code: number): boolean {
 
 /** The place of the first key that an object of a JSON text has twice, such as `arguments.path`; undefined if none has. */
 export function duplicateKey(text: string, value: unknown): string | undefined {
-  if (isWrittenAs(value, text) || quotedColonsIn(text) === keysIn(value)) return undefined
+  if (quotedColonsIn(text) === keysIn(value) || isWrittenAs(value, text)) return undefined
   const reader = new Reader(text)
   reader.read()
   return reader.duplicate

@@ -244,7 +244,8 @@ export function encodeLine(
   fields: Readonly<Record<string, unknown>>,
 ): { readonly line: string; readonly head: Head } {
   const seq = before.seq + 1
-  const text = escapeHidden(JSON.stringify({ seq, ...fields, prev: before.hash }))
+  const members = JSON.stringify(fields).slice(1, -1)
+  const text = escapeHidden(`{"seq":${seq},${members},"prev":"${before.hash}"}`)
   const digest = hash('sha256', text)
   return { line: `${text.slice(0, -1)},"hash":"${digest}"}\n`, head: { seq, hash: digest } }
 }
