@@ -211,8 +211,19 @@ async function storeProblems(settings: Settings, io: Io): Promise<Finding[]> {
         ]
   }
   try {
-    const problem = await withStore(settings, io, async (found) => found.unavailableReason, 'error')
-    return problem === undefined ? [] : [{ path: ['store'], message: `the store cannot be used: ${problem}` }]
+    return await withStore(
+      settings,
+      io,
+      async (found) => {
+        const problem = found.unavailableReason
+        if (problem !== undefined)
+          return [{ path: ['store'], message: `the store cannot be used: ${problem}` }]
+        for (const weakness of (await found.weaknesses?.()) ?? [])
+          writeError(`warning: store: ${weakness}\n`, io)
+        return []
+      },
+      'error',
+    )
   } catch (error) {
     return [{ path: ['store'], message: error instanceof Error ? error.message : String(error) }]
   }

@@ -7,6 +7,7 @@ import type { Fields } from '../core/payload.ts'
 import { dirname, resolve } from 'node:path'
 import { asObject, isObject } from '../core/json/json.ts'
 import type { FeatureSchema, Settings } from '../core/settings.ts'
+import { hasRedisPassword, isRedisUrl } from '../core/redis-url.ts'
 import { featureSchemas } from '../features/settings.ts'
 import { idleOptions } from './configured-names.ts'
 import { locate, readDocument } from './document.ts'
@@ -148,7 +149,7 @@ function literalSecrets(value: unknown, path: readonly string[] = []): Finding[]
 function isSecret(text: string, path: readonly string[]): boolean {
   if (looksLikeToken(text)) return true
   if (path.length === 1 && path[0] === 'store')
-    return /^rediss?:\/\/[^/@]*:[^/@]+@/.test(text) && !hasReference(text)
+    return isRedisUrl(text) && hasRedisPassword(text) && !hasReference(text)
   if (text === '' || hasReference(text)) return false
   if (path[0] === 'auth') return /^(client_)?secret$/.test(path.at(-1) ?? '')
   if (isHookSecret(path)) return true

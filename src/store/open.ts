@@ -17,7 +17,8 @@ export function isSameStore(one: StoreSettings, other: StoreSettings): boolean {
 /** Opens the configured store. It connects and reconnects in the background. */
 export function openStore(settings: StoreSettings, log: Log): Store {
   if (settings.kind === 'memory') return new MemoryStore()
-  if (settings.kind === 'redis') return new RedisStore(settings.url, log, settings.sentinels)
+  if (settings.kind === 'redis')
+    return new RedisStore(settings.url, log, { sentinels: settings.sentinels, isWarning: true })
   return new LmdbStore(settings.path, log, { sentinels: settings.sentinels })
 }
 

@@ -30,7 +30,7 @@ export async function openPortable(settings: LastingSettings, log: Log): Promise
 
 async function openRedis({ url, sentinels }: RedisSettings, log: Log): Promise<RedisStore> {
   const { RedisStore } = await import('./redis/store.ts')
-  return new RedisStore(url, log, sentinels)
+  return new RedisStore(url, log, { sentinels })
 }
 
 /** Makes gateways accept the current content of a Redis in place of lost data; returns whether any was lost. */

@@ -32,6 +32,32 @@ export function isCriticalKey(key: string): boolean {
   return critical.some((prefix) => key.startsWith(prefix))
 }
 
+/**
+ * What replicas have to have before a write counts: what was decided once, and would be decided differently, or again, if a failover
+ * lost it. Much of it may get lost with the whole store, which is noticed.
+ */
+const decisive: readonly KeyPrefix[] = [
+  ...critical,
+  'approval/',
+  'approval:nonce:',
+  'deed/',
+  'event-once:',
+  'hook:',
+  'key:',
+  'lease:',
+  'lease-alive:',
+  'oauth:',
+  'operation:',
+  'pause:',
+  'reference-url:',
+  'rewind:',
+]
+
+/** Whether a failover must not lose the value of a key: see `decisive`. */
+export function mustSurviveFailover(key: string): boolean {
+  return decisive.some((prefix) => key.startsWith(prefix))
+}
+
 /** The record of one store. */
 export class Sentinel {
   readonly #folder: string | undefined

@@ -144,6 +144,8 @@ export interface PortableStore extends Store {
   /** The keys of rate limit windows that begin with a text, of those that processes share; they are no entries. */
   windows(start: string): Promise<readonly string[]>
   deleteWindows(keys: readonly string[]): Promise<void>
+  /** Settings outside of this store that can lose data which was accepted, and how to change them; absent if there are none. */
+  weaknesses?(): Promise<readonly string[]>
 }
 
 /** A value in a store. */

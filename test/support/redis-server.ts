@@ -8,7 +8,7 @@ import { until } from './condition.ts'
 import { freePort } from './child-process.ts'
 import { needs } from './needs.ts'
 
-const PROGRAM = '/usr/bin/redis-server'
+export const PROGRAM = '/usr/bin/redis-server'
 
 /** A Redis server under test; it can be killed and started again on its port. */
 export interface RedisServer {
@@ -58,18 +58,18 @@ export async function startRedis({ isForgetful = false } = {}): Promise<RedisSer
     freeze: () => void child?.kill('SIGSTOP'),
     thaw: () => void child?.kill('SIGCONT'),
     tell: async (command) => {
-      const reply = await replyOf(port, command)
+      const reply = await redisReply(port, command)
       if (!reply?.startsWith('+OK')) throw new Error(`Redis answered ${command} with ${reply}`)
     },
   }
 }
 
 async function answers(port: number): Promise<boolean> {
-  return (await replyOf(port, 'PING'))?.startsWith('+PONG') === true
+  return (await redisReply(port, 'PING'))?.startsWith('+PONG') === true
 }
 
 /** What it answers to a command; nothing where it is not there. */
-function replyOf(port: number, command: string): Promise<string | undefined> {
+export function redisReply(port: number, command: string): Promise<string | undefined> {
   return new Promise((resolve) => {
     const socket = connect(port, '127.0.0.1', () => socket.write(`${command}\r\n`))
     socket.once('data', (data) => {

@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto'
 import { accessSync, constants, existsSync } from 'node:fs'
 import { join, resolve } from 'node:path'
+import { hasRedisLogin, isRedisUrl, readRedisUrl, REDIS_SCHEMES } from '../../core/redis-url.ts'
 import type { JsonSchema } from '../../core/schema/schema.ts'
 import type { StoreSettings } from '../../core/settings.ts'
 import { Secret } from '../../core/text/secret.ts'
@@ -12,13 +13,19 @@ import { userFolder } from '../user-folders.ts'
 /** The JSON Schema of `store`. */
 export const storeSchema: JsonSchema = {
   type: 'string',
-  pattern: '^(memory|rediss?://\\S+|\\..*|/.*|[A-Za-z]:[\\\\/].*)$',
+  pattern: `^(memory|${REDIS_SCHEMES}//\\S+|\\..*|/.*|[A-Za-z]:[\\\\/].*)$`,
   'x-secret': true,
   errorMessage:
     'must be memory, the path of a folder such as ./state, or the URL of a Redis or Valkey server such as redis://127.0.0.1:6379',
   description:
-    'Where durable state is stored: in a folder, which several gateways on one machine may share (default: `.gatehouse` next to the file, or a folder of the user if that is not writable), in memory, or in Redis or Valkey (6 or later), shared by several machines. With a folder or memory, each gateway counts rates separately. While Redis is unavailable, each gateway counts rates separately, with the full limits, and `/ready` reports it; everything else that needs the store fails.',
-  examples: ['./state', 'memory', 'redis://127.0.0.1:6379', '${REDIS_URL}'],
+    'Where durable state is stored: in a folder, which several gateways on one machine may share (default: `.gatehouse` next to the file, or a folder of the user if that is not writable), in memory, or in Redis or Valkey (6 or later), shared by several machines: one server, `redis+sentinel://` or `redis+cluster://` (see operating.md). With a folder or memory, each gateway counts rates separately. While Redis is unavailable, each gateway counts rates separately, with the full limits, and `/ready` reports it; everything else that needs the store fails.',
+  examples: [
+    './state',
+    'memory',
+    'redis://127.0.0.1:6379',
+    'rediss+sentinel://sentinel1:26379,sentinel2:26379/mymaster',
+    '${REDIS_URL}',
+  ],
 }
 
 /** What identifies a default store: a configuration file, or the servers of a command line. */
@@ -38,8 +45,8 @@ export function storeSettings(
   if (store === undefined || text === undefined)
     return { kind: 'folder', path: defaultStoreFolder(owner, env), sentinels }
   if (text === 'memory') return { kind: 'memory' }
-  if (/^rediss?:/.test(text)) {
-    const url = text.includes('@') ? store : new Secret(text, { isOrdinary: true })
+  if (isRedisUrl(text)) {
+    const url = hasRedisLogin(text) ? store : new Secret(text, { isOrdinary: true })
     return { kind: 'redis', url, sentinels }
   }
   return { kind: 'folder', path: resolve(owner.directory, text), sentinels }
@@ -78,7 +85,7 @@ export function checkStore(store: unknown, directory: string): Findings {
 
 function storeProblem(store: unknown, directory: string): string | undefined {
   if (typeof store !== 'string' || store === 'memory') return undefined
-  if (/^rediss?:/.test(store)) return redisProblem(store)
+  if (isRedisUrl(store)) return redisProblem(store)
   const place = placeAt(resolve(directory, store))
   if (place === 'nothing' || place === 'directory') return undefined
   if (place === 'other') return 'this is a file: give a folder, which is created if it does not exist'
@@ -86,11 +93,10 @@ function storeProblem(store: unknown, directory: string): string | undefined {
 }
 
 function redisProblem(text: string): string | undefined {
-  if (!URL.canParse(text)) return 'must be a URL such as redis://127.0.0.1:6379'
-  const { pathname, username, password } = new URL(text)
-  if (!/^(\/\d*)?$/.test(pathname))
-    return 'must give the database by its number, as in redis://127.0.0.1:6379/1'
-  // An unescaped character would otherwise be reported only when the store connects.
-  const isEscaped = /^([^%]|%[0-9a-f]{2})*$/i.test(username + password)
-  return isEscaped ? undefined : 'has a % in its name or password, which must be written as %25'
+  try {
+    readRedisUrl(text)
+    return undefined
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error)
+  }
 }

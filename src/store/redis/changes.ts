@@ -17,7 +17,7 @@ const POLL_INTERVAL_MS = 1000
 export class RedisChanges {
   readonly #prefix: string
   readonly #watches = new Watches()
-  readonly #main: Promise<RedisClientType>
+  readonly #another: () => Promise<RedisClientType>
   #subscriber: Promise<RedisClientType> | undefined
   /** The keys whose channels are subscribed, or about to be; resolves with whether Redis accepted. */
   readonly #subscribed = new Map<string, Promise<boolean>>()
@@ -25,9 +25,9 @@ export class RedisChanges {
   #polling: NodeJS.Timeout | undefined
   #isClosed = false
 
-  /** Channels are the same for all databases of a Redis, so their names have the number. */
-  constructor(main: Promise<RedisClientType>, database: string) {
-    this.#main = main
+  /** Channels are the same for all databases of a Redis, so their names have the number. `another` makes a connection. */
+  constructor(database: number, another: () => Promise<RedisClientType>) {
+    this.#another = another
     this.#prefix = `gatehouse-changed:${database}:`
   }
 
@@ -50,12 +50,22 @@ export class RedisChanges {
     }
   }
 
+  /** The server is another one: everything is subscribed there. */
+  async moved(): Promise<void> {
+    const before = this.#subscriber
+    if (!before) return
+    this.#subscriber = undefined
+    const keys = [...this.#subscribed.keys()]
+    this.#subscribed.clear()
+    destroy(await before.catch(() => undefined))
+    for (const key of keys) void this.#subscribe(key).then(() => this.#watches.changed(key))
+  }
+
   async close(): Promise<void> {
     this.#isClosed = true
     clearInterval(this.#polling)
     for (const timer of this.#leaving.values()) clearTimeout(timer)
-    const client = await this.#subscriber?.catch(() => undefined)
-    if (client?.isOpen) client.destroy()
+    destroy(await this.#subscriber?.catch(() => undefined))
   }
 
   #subscribe(key: string): Promise<boolean> {
@@ -79,8 +89,7 @@ export class RedisChanges {
   }
 
   async #connect(): Promise<RedisClientType> {
-    const main = await this.#main
-    const client = main.duplicate({ disableOfflineQueue: false })
+    const client = await this.#another()
     // The other connection reports what is wrong with Redis.
     client.on('error', () => undefined)
     // By then everything is subscribed again.
@@ -116,4 +125,8 @@ export class RedisChanges {
       setTimeout(() => void leave().catch(() => undefined), UNSUBSCRIBE_DELAY_MS).unref(),
     )
   }
+}
+
+function destroy(client: RedisClientType | undefined): void {
+  if (client?.isOpen) client.destroy()
 }

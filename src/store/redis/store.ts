@@ -1,49 +1,59 @@
 /**
- * A store in Redis or Valkey, shared by machines. Commands have a deadline; while Redis is unreachable, rate limits are
+ * A store in Redis or Valkey, shared by machines: in one server, or in what sentinels or a cluster say is the master. Commands have a deadline; while Redis is unreachable, rate limits are
  * counted locally and all other operations fail.
  */
 import type { RedisClientType } from '@redis/client'
-import { randomUUID, createHash } from 'node:crypto'
+import { randomUUID } from 'node:crypto'
 import { GatewayError } from '../../core/error.ts'
 import type { Log } from '../../core/log.ts'
-import { type Backoff, delayBefore } from '../../core/time/backoff.ts'
+import { readRedisUrl, type RedisHost, type RedisLocation } from '../../core/redis-url.ts'
 import type { Secret } from '../../core/text/secret.ts'
 import { ChunkedBlobs } from '../blobs/chunks.ts'
 import { MemoryStore } from '../memory.ts'
-import { type SentinelRecord, Sentinel, ACCEPT_HINT, isCriticalKey } from '../sentinel.ts'
 import {
-  type RateLimitWindow,
-  type StoreEntry,
-  type NewValue,
-  type PortableStore,
-  type TokenGrant,
-  collectionOf,
-  SLICES,
-} from '../store.ts'
+  type SentinelRecord,
+  Sentinel,
+  ACCEPT_HINT,
+  isCriticalKey,
+  mustSurviveFailover,
+} from '../sentinel.ts'
+import type { NewValue, PortableStore, RateLimitWindow, StoreEntry, TokenGrant } from '../store.ts'
 import { type ChangeListener, isWatchable } from '../watches.ts'
 import { RedisChanges } from './changes.ts'
+import { RedisConnection } from './connection.ts'
+import { Replicas, UnconfirmedError, weaknessesOf } from './durability.ts'
+import { RedisKeys } from './keys.ts'
+import {
+  compareAndSwapScript,
+  putScript,
+  readTaken,
+  removeScript,
+  run,
+  type Script,
+  scanScript,
+  setIfAbsentScript,
+  takeArguments,
+  takeTokensScript,
+} from './scripts.ts'
 
 // The identity of the store in a Redis. A Redis that was emptied, restarted without its data or replaced looks like a new
 // one, and completed calls would run again. So the first durable write stores an id in Redis, each later command reads it
 // again, and the user's state directory records it (see `Sentinel`). If the id differs or is missing, the store counts as
 // lost until the right one is back or `gatehouse store accept` allows to continue without it.
 
-/** The prefix of every key in Redis. */
-const PREFIX = 'gatehouse:'
-/** Has no expiry, so that Redis keeps it as long as anything. */
-const GENERATION_KEY = `${PREFIX}generation`
-
 /** The id of the store in a Redis, as known to this process. */
 class RedisGeneration {
   readonly #sentinel: Sentinel
+  readonly #key: string
   #known: string | undefined
   /** The critical data recorded before this process started. */
   #recorded: SentinelRecord | undefined
   #loss: string | undefined
   #lostAt = 0
 
-  constructor(sentinel: Sentinel) {
+  constructor(sentinel: Sentinel, key: string) {
     this.#sentinel = sentinel
+    this.#key = key
     this.#recorded = sentinel.read(Date.now())
   }
 
@@ -54,7 +64,7 @@ class RedisGeneration {
 
   /** Reads the current id and compares it with the expected one. */
   async check(client: RedisClientType): Promise<void> {
-    this.#compare(await client.get(GENERATION_KEY), Date.now())
+    this.#compare(await client.get(this.#key), Date.now())
   }
 
   get hasId(): boolean {
@@ -65,7 +75,7 @@ class RedisGeneration {
   async ensureId(client: RedisClientType): Promise<void> {
     await this.check(client)
     if (this.#known !== undefined || this.#loss !== undefined) return
-    await client.set(GENERATION_KEY, `${randomUUID()} 0`, { condition: 'NX' })
+    await client.set(this.#key, `${randomUUID()} 0`, { condition: 'NX' })
     await this.check(client)
   }
 
@@ -78,9 +88,9 @@ class RedisGeneration {
   /** Makes every gateway accept the current content; returns whether the store got a new id. */
   async accept(client: RedisClientType): Promise<boolean> {
     const now = Date.now()
-    const current = parseId(await client.get(GENERATION_KEY))
+    const current = parseId(await client.get(this.#key))
     const isLost = current === undefined || this.#loss !== undefined
-    await client.set(GENERATION_KEY, `${isLost ? randomUUID() : current.id} ${now}`)
+    await client.set(this.#key, `${isLost ? randomUUID() : current.id} ${now}`)
     if (isLost) this.#forget()
     return isLost
   }
@@ -126,8 +136,16 @@ const COMMAND_TIMEOUT_MS = 2000
 const FAILURE_PAUSE_MS = 1000
 /** How often the id, writability and eviction policy of Redis are checked, in milliseconds. */
 const WATCH_MS = 1000
-/** How many commands may be queued for Redis. */
-const MAX_QUEUED_COMMANDS = 10_000
+/** How replies begin of a server that is not, or no longer, the one to write to. */
+const NOT_THE_MASTER = /^(?:READONLY|MOVED|LOADING|MASTERDOWN|UNBLOCKED)\b/
+
+/** How a store in Redis is opened. */
+export interface RedisStoreOptions {
+  /** A folder of the user in which the content of stores is recorded. */
+  readonly sentinels?: string | undefined
+  /** Whether settings of Redis that can lose data are logged. */
+  readonly isWarning?: boolean
+}
 
 /**
  * A store that several gateways share. While Redis is unreachable, each gateway counts rate limits locally, so that they
@@ -136,33 +154,46 @@ const MAX_QUEUED_COMMANDS = 10_000
 export class RedisStore implements PortableStore {
   readonly blobs = new ChunkedBlobs(this)
   readonly #log: Log
-  /** Without user name and password. */
-  readonly #address: string
+  readonly #location: RedisLocation
+  readonly #keys: RedisKeys
   readonly #local = new MemoryStore()
-  readonly #client: Promise<RedisClientType>
+  readonly #connection: RedisConnection
   readonly #changes: RedisChanges
+  readonly #replicas: Replicas
   #ready: RedisClientType | undefined
+  /** The server that was used last. */
+  #place: RedisHost | undefined
   #problem: string | undefined = 'not connected yet'
   /** Redis responds but refuses writes: it is full, or a read-only replica. */
   #isRefusing = false
   #watching: NodeJS.Timeout | undefined
-  /** Why critical data might get lost. */
-  #hazard: string | undefined
+  /** Why critical data might be evicted. */
+  #eviction: string | undefined
   readonly #generation: RedisGeneration
   #isReply: (error: unknown) => boolean = () => false
   #pausedUntil = 0
   #isClosed = false
+  #isWarning: boolean
   readonly #tried = Promise.withResolvers<void>()
 
-  /** `sentinels` is a folder of the user in which the content of stores is recorded. */
-  constructor(url: Secret, log: Log, sentinels?: string) {
+  /** @throws Error if it is no URL of Redis */
+  constructor(url: Secret, log: Log, { sentinels, isWarning = false }: RedisStoreOptions = {}) {
     this.#log = log
-    const { protocol, host, pathname } = new URL(url.reveal())
-    this.#address = `${protocol}//${host}${pathname === '/' ? '' : pathname}`
-    this.#generation = new RedisGeneration(new Sentinel(sentinels, this.#address))
-    this.#client = this.#connect(url)
-    this.#client.catch((error: unknown) => this.#fail(error))
-    this.#changes = new RedisChanges(this.#client, pathname.slice(1) || '0')
+    this.#location = readRedisUrl(url.reveal())
+    this.#isWarning = isWarning
+    this.#keys = new RedisKeys(this.#location.kind === 'cluster')
+    const sentinel = new Sentinel(sentinels, this.#location.address)
+    this.#generation = new RedisGeneration(sentinel, this.#keys.generation)
+    this.#replicas = new Replicas(this.#location)
+    this.#connection = new RedisConnection(this.#location, {
+      ready: (client, place) => this.#use(client, place),
+      failed: (error) => this.#fail(error),
+    })
+    this.#connection.driver.then(
+      ({ ErrorReply }) => (this.#isReply = (error) => error instanceof ErrorReply),
+      (error: unknown) => this.#fail(error),
+    )
+    this.#changes = new RedisChanges(this.#location.database, () => this.#connection.another())
   }
 
   get unavailableReason(): string | undefined {
@@ -188,8 +219,7 @@ export class RedisStore implements PortableStore {
   }
 
   async get(key: string): Promise<string | undefined> {
-    const [redisKey = key] = keysOf(key)
-    return (await this.#execute((client) => client.get(redisKey))) ?? undefined
+    return (await this.#execute((client) => client.get(this.#keys.nameOf(key)))) ?? undefined
   }
 
   async put(key: string, value: string, ttl: number): Promise<void> {
@@ -227,10 +257,10 @@ export class RedisStore implements PortableStore {
   }
 
   async scan(collection: string): Promise<ReadonlyMap<string, string>> {
-    const [prefix = ''] = keysOf(`${collection}/`)
+    const prefix = this.#keys.nameOf(`${collection}/`)
     // Lua counts bytes from one; the index contains full keys.
     const from = String(Buffer.byteLength(collection) + 2)
-    const reply = await this.#run(scanScript, [indexOf(collection)], [prefix, from])
+    const reply = await this.#run(scanScript, [this.#keys.indexOf(collection)], [prefix, from])
     const found = new Map<string, string>()
     if (!Array.isArray(reply)) return found
     for (let index = 0; index + 1 < reply.length; index += 2) {
@@ -242,10 +272,15 @@ export class RedisStore implements PortableStore {
   async *entries(): AsyncIterable<StoreEntry> {
     const client = this.#usableClient()
     if (!client) throw unreachable()
-    for await (const names of client.scanIterator({ MATCH: `${PREFIX}*`, TYPE: 'string', COUNT: 500 })) {
+    for await (const names of client.scanIterator({
+      MATCH: `${this.#keys.prefix}*`,
+      TYPE: 'string',
+      COUNT: 500,
+    })) {
       for (const redisKey of names) {
         const [value, ttl] = await Promise.all([client.get(redisKey), client.pTTL(redisKey)])
-        if (value !== null && ttl > 0) yield { key: keyOf(redisKey), value, until: Date.now() + ttl }
+        if (value !== null && ttl > 0)
+          yield { key: this.#keys.keyOf(redisKey), value, until: Date.now() + ttl }
       }
     }
   }
@@ -254,19 +289,24 @@ export class RedisStore implements PortableStore {
     const client = this.#usableClient()
     if (!client) throw unreachable()
     const found: string[] = []
-    for await (const names of client.scanIterator({ MATCH: `${PREFIX}rate:*`, TYPE: 'hash', COUNT: 500 }))
-      found.push(...names.map((name) => name.slice(PREFIX.length)).filter((key) => key.startsWith(start)))
+    const { prefix } = this.#keys
+    for await (const names of client.scanIterator({ MATCH: `${prefix}rate:*`, TYPE: 'hash', COUNT: 500 }))
+      found.push(...names.map((name) => name.slice(prefix.length)).filter((key) => key.startsWith(start)))
     return found
   }
 
   async deleteWindows(keys: readonly string[]): Promise<void> {
-    for (const key of keys) await this.#execute((client) => client.del(PREFIX + key))
+    for (const key of keys) await this.#execute((client) => client.del(this.#keys.prefix + key))
   }
 
   async describe(): Promise<Readonly<Record<string, string>>> {
     const text = await this.#execute((client) => client.info('memory'))
     const memory = /^used_memory_human:(.*)$/m.exec(text)?.[1]?.trim()
-    return { kind: 'Redis or Valkey', address: this.#address, ...(memory !== undefined && { memory }) }
+    return {
+      kind: 'Redis or Valkey',
+      address: this.#location.address,
+      ...(memory !== undefined && { memory }),
+    }
   }
 
   takeTokens(buckets: readonly RateLimitWindow[]): TokenGrant | Promise<TokenGrant> {
@@ -281,11 +321,20 @@ export class RedisStore implements PortableStore {
     this.#isClosed = true
     clearTimeout(this.#watching)
     await this.#changes.close()
-    const client = await this.#client.catch(() => undefined)
     this.#ready = undefined
-    // A client that never connected has nothing to close.
-    if (client?.isReady) await this.#withTimeout(client.close()).catch(() => client.destroy())
-    else if (client?.isOpen) client.destroy()
+    await this.#connection.close((closed) => this.#withTimeout(closed))
+  }
+
+  /** Settings of Redis that can lose data which it has accepted. */
+  async weaknesses(): Promise<readonly string[]> {
+    const client = this.#usableClient()
+    if (!client) throw unreachable()
+    return this.#withTimeout(weaknessesOf(client, this.#location, this.#replicas.needed))
+  }
+
+  /** Why critical data might get lost. */
+  get #hazard(): string | undefined {
+    return this.#eviction ?? this.#replicas.problem
   }
 
   #tokens(
@@ -294,39 +343,25 @@ export class RedisStore implements PortableStore {
   ): TokenGrant | Promise<TokenGrant> {
     const client = this.#usableClient()
     if (!client) return this.#local[what](buckets)
-    return this.#withTimeout(takeFrom(client, buckets, what)).catch((error: unknown) => {
+    return this.#withTimeout(this.#takeFrom(client, buckets, what)).catch((error: unknown) => {
       this.#fail(error)
       return this.#local[what](buckets)
     })
   }
 
-  async #connect(url: Secret): Promise<RedisClientType> {
-    // Loaded lazily: gateways without Redis do not need the driver.
-    const { createClient, ErrorReply } = await import('@redis/client')
-    this.#isReply = (error) => error instanceof ErrorReply
-    const client: RedisClientType = createClient({
-      url: url.reveal(),
-      disableOfflineQueue: true,
-      commandsQueueMaxLength: MAX_QUEUED_COMMANDS,
-      maintNotifications: 'disabled',
-      // A hanging connection is detected by an unanswered ping.
-      pingInterval: 1000,
-      socket: {
-        connectTimeout: 2000,
-        socketTimeout: 5000,
-        reconnectStrategy: (retries) => delayBefore(retries, RECONNECTIONS),
-      },
-    })
-    client.on('error', (error: unknown) => this.#fail(error))
-    client.on('ready', () => {
-      this.#ready = client
-      this.#pausedUntil = 0
-      void this.#watch()
-    })
-    // With a reconnect strategy this settles only once connected or closed.
-    client.connect().catch((error: unknown) => this.#fail(error))
-    if (this.#isClosed) client.destroy()
-    return client
+  #use(client: RedisClientType, place: RedisHost): void {
+    const before = this.#place
+    const isMoved = before !== undefined && (before.host !== place.host || before.port !== place.port)
+    this.#place = place
+    if (isMoved)
+      this.#log.warn('store.moved', {
+        from: `${before.host}:${before.port}`,
+        to: `${place.host}:${place.port}`,
+      })
+    if (this.#ready !== undefined && this.#ready !== client) void this.#changes.moved()
+    this.#ready = client
+    this.#pausedUntil = 0
+    void this.#watch()
   }
 
   #usableClient(): RedisClientType | undefined {
@@ -337,11 +372,33 @@ export class RedisStore implements PortableStore {
   /** Runs a script that changes a value, and announces that where it can be watched. */
   #write(script: Script, key: string, values: string[]): Promise<unknown> {
     const channel = isWatchable(key) ? this.#changes.channelOf(key) : ''
-    return this.#run(script, keysOf(key), [key, channel, ...values])
+    const options = { keys: this.#keys.namesOf(key), arguments: [key, channel, ...values] }
+    if (!mustSurviveFailover(key)) return this.#execute((client) => run(client, script, options))
+    return this.#execute((client) => run(client, script, options, () => this.#confirmed(client)))
   }
 
   #run(script: Script, keys: string[], values: string[]): Promise<unknown> {
     return this.#execute((client) => run(client, script, { keys, arguments: values }))
+  }
+
+  /** Waits until replicas have what was written last. */
+  async #confirmed(client: RedisClientType): Promise<void> {
+    const before = this.#hazard
+    try {
+      await this.#replicas.confirm(client)
+    } finally {
+      this.#report(before, this.#hazard)
+    }
+  }
+
+  async #takeFrom(
+    client: RedisClientType,
+    buckets: readonly RateLimitWindow[],
+    what: 'takeTokens' | 'peekTokens',
+  ): Promise<TokenGrant> {
+    const keys = buckets.map(({ key }) => this.#keys.prefix + key)
+    const reply = await run(client, takeTokensScript, { keys, arguments: takeArguments(buckets, what) })
+    return readTaken(reply, buckets.length)
   }
 
   async #execute<Reply>(command: (client: RedisClientType) => Promise<Reply>): Promise<Reply> {
@@ -363,6 +420,8 @@ export class RedisStore implements PortableStore {
       const [reply] = await this.#withTimeout(Promise.all([command(client), this.#checkId(client)]))
       return reply
     } catch (error) {
+      // Redis itself is well where only a replica is missing.
+      if (error instanceof UnconfirmedError) throw refused(error)
       this.#fail(error)
       throw this.#isReply(error) ? refused(error) : unreachable(error)
     }
@@ -411,6 +470,7 @@ export class RedisStore implements PortableStore {
     }
     this.#problem = reason
     this.#isRefusing = isRefused
+    if (isRefused && NOT_THE_MASTER.test(reason)) this.#connection.leave()
   }
 
   /** Periodically checks the store's id, the eviction policy and whether writes work; reads do not show that. */
@@ -420,7 +480,7 @@ export class RedisStore implements PortableStore {
     if (client) {
       try {
         await this.#withTimeout(Promise.all([this.#checkId(client), this.#inspect(client)]))
-        const probe = client.set(`${PREFIX}probe`, '', { expiration: { type: 'PX', value: 1 } })
+        const probe = client.set(`${this.#keys.prefix}probe`, '', { expiration: { type: 'PX', value: 1 } })
         await this.#withTimeout(probe)
         this.#recover()
       } catch (error) {
@@ -431,20 +491,38 @@ export class RedisStore implements PortableStore {
     if (!this.#isClosed) this.#watching = setTimeout(() => void this.#watch(), WATCH_MS).unref()
   }
 
-  /** Checks whether Redis may evict keys. Users without permission for INFO get no answer. */
+  /** Checks whether Redis may evict keys, and its replicas. Users without permission for INFO get no answer. */
   async #inspect(client: RedisClientType): Promise<void> {
-    const text = await client.info('memory').catch((error: unknown) => {
-      if (this.#isReply(error)) return ''
-      throw error
-    })
-    const policy = /^maxmemory_policy:(\S+)/m.exec(text)?.[1] ?? 'noeviction'
-    const isBounded = !/^maxmemory:0\s*$/m.test(text)
+    const [memory, replication] = await Promise.all([
+      this.#infoOf(client, 'memory'),
+      this.#infoOf(client, 'replication'),
+    ])
+    const policy = /^maxmemory_policy:(\S+)/m.exec(memory)?.[1] ?? 'noeviction'
+    const isBounded = !/^maxmemory:0\s*$/m.test(memory)
     const before = this.#hazard
-    this.#hazard =
+    this.#eviction =
       policy !== 'noeviction' && isBounded
         ? `Redis may evict critical data (maxmemory-policy ${policy}): set maxmemory-policy to noeviction`
         : undefined
+    await this.#replicas.look(client, replication)
     this.#report(before, this.#hazard)
+    // A master that its replicas have left may not be the master any more.
+    if (this.#replicas.problem !== undefined) void this.#connection.verify()
+  }
+
+  async #infoOf(client: RedisClientType, section: string): Promise<string> {
+    return client.info(section).catch((error: unknown) => {
+      if (this.#isReply(error)) return ''
+      throw error
+    })
+  }
+
+  /** Logs the settings of Redis that can lose data, once. */
+  async #warn(): Promise<void> {
+    if (!this.#isWarning) return
+    this.#isWarning = false
+    const found = await this.weaknesses().catch(() => [])
+    for (const problem of found) if (!this.#isClosed) this.#log.warn('store.weak', { problem })
   }
 
   #recover(): void {
@@ -452,27 +530,15 @@ export class RedisStore implements PortableStore {
     if (this.#isClosed) return
     this.#pausedUntil = 0
     if (this.#problem !== undefined) this.#log.info('store.ready')
+    void this.#warn()
     this.#problem = undefined
     this.#isRefusing = false
   }
 }
 
-async function takeFrom(
-  client: RedisClientType,
-  buckets: readonly RateLimitWindow[],
-  what: 'takeTokens' | 'peekTokens',
-): Promise<TokenGrant> {
-  const options = { keys: buckets.map(({ key }) => PREFIX + key), arguments: takeArguments(buckets, what) }
-  const reply = await run(client, takeTokensScript, options)
-  return readTaken(reply, buckets.length)
-}
-
 function roundTtl(ttl: number): string {
   return String(Math.max(1, Math.ceil(ttl)))
 }
-
-/** The delays before reconnecting. */
-const RECONNECTIONS: Backoff = { firstMs: 50, maxMs: 5000, jitter: 0.5 }
 
 function unreachable(cause?: unknown): GatewayError {
   return new GatewayError('SERVER_UNAVAILABLE', 'The store of the gateway cannot be reached.', { cause })
@@ -480,195 +546,4 @@ function unreachable(cause?: unknown): GatewayError {
 
 function refused(cause: unknown): GatewayError {
   return new GatewayError('SERVER_UNAVAILABLE', 'The store of the gateway cannot be used.', { cause })
-}
-
-/** The prefix of the index of a collection. */
-const INDEX = 'gatehouse-index:'
-
-/** A Lua script, and the SHA-1 by which Redis knows it once loaded. */
-interface Script {
-  readonly text: string
-  readonly hash: string
-}
-
-/** Creates a script from its text. */
-function script(text: string): Script {
-  return { text, hash: createHash('sha1').update(text).digest('hex') }
-}
-
-/** Runs a script in one round trip, or in two if Redis has not loaded it. */
-async function run(
-  client: RedisClientType,
-  { text, hash }: Script,
-  options: { keys: string[]; arguments: string[] },
-): Promise<unknown> {
-  return client.evalSha(hash, options).catch((error: unknown) => {
-    if (error instanceof Error && error.message.startsWith('NOSCRIPT')) return client.eval(text, options)
-    throw error
-  })
-}
-
-/**
- * The Redis keys of a key of the store: its own, and the index of its collection. The braces keep a collection in one
- * slot of a cluster.
- */
-function keysOf(key: string): string[] {
-  const collection = collectionOf(key)
-  if (collection === undefined) return [PREFIX + key]
-  return [`${PREFIX}{${collection}}${key.slice(collection.length)}`, indexOf(collection)]
-}
-
-/** The key of the index of a collection: a sorted set of members by expiry. */
-function indexOf(collection: string): string {
-  return `${INDEX}{${collection}}`
-}
-
-/** The key of the store for a key in Redis. */
-function keyOf(name: string): string {
-  const key = name.slice(PREFIX.length)
-  const end = key.startsWith('{') ? key.indexOf('}/') : -1
-  return end === -1 ? key : key.slice(1, end) + key.slice(end + 1)
-}
-
-// Expired members are removed from the index whenever it is written or read.
-const sharedFunctions = `
-local function now()
-  local clock = redis.call('TIME')
-  return clock[1] * 1000 + math.floor(clock[2] / 1000)
-end
--- A user without permission to publish can still write.
-local function announce()
-  if ARGV[2] ~= '' then redis.pcall('PUBLISH', ARGV[2], '') end
-end
-local function set(value, ttl, member)
-  redis.call('SET', KEYS[1], value, 'PX', ttl)
-  announce()
-  if not KEYS[2] then return end
-  local at = now()
-  redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', string.format('%.0f', at))
-  redis.call('ZADD', KEYS[2], string.format('%.0f', at + ttl), member)
-  if redis.call('PTTL', KEYS[2]) < tonumber(ttl) then redis.call('PEXPIRE', KEYS[2], ttl) end
-end
-local function remove(member)
-  if KEYS[2] then redis.call('ZREM', KEYS[2], member) end
-  local removed = redis.call('DEL', KEYS[1])
-  if removed == 1 then announce() end
-  return removed
-end
-`
-
-/** Arguments: key, channel or nothing, value, TTL. */
-const putScript = script(`${sharedFunctions}
-set(ARGV[3], ARGV[4], ARGV[1])
-return 1
-`)
-
-/** Arguments as for `putScript`. Replies with the existing value, if any. */
-const setIfAbsentScript = script(`${sharedFunctions}
-local found = redis.call('GET', KEYS[1])
-if found then return found end
-set(ARGV[3], ARGV[4], ARGV[1])
-return false
-`)
-
-/** Arguments as for `putScript`, and the expected value. */
-const compareAndSwapScript = script(`${sharedFunctions}
-if redis.call('GET', KEYS[1]) ~= ARGV[5] then return 0 end
-set(ARGV[3], ARGV[4], ARGV[1])
-return 1
-`)
-
-/** Arguments: key, channel or nothing, and optionally the expected value. */
-const removeScript = script(`${sharedFunctions}
-if ARGV[3] and redis.call('GET', KEYS[1]) ~= ARGV[3] then return 0 end
-return remove(ARGV[1])
-`)
-
-/**
- * Key: the index. Arguments: the prefix of its members' keys. Replies with alternating keys and values. Works on a
- * read-only replica too, where expired members stay in the index.
- */
-const scanScript = script(`
-local reply = {}
-for _, member in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
-  local value = redis.call('GET', ARGV[1] .. string.sub(member, tonumber(ARGV[2])))
-  if value then
-    reply[#reply + 1] = member
-    reply[#reply + 1] = value
-  else
-    redis.pcall('ZREM', KEYS[1], member)
-  end
-end
-return reply
-`)
-
-/**
- * Takes one token from every window, or returns one, or does nothing; or only reads them. A window is a hash from slices
- * to counts. The time is that of Redis, so that gateways with different clocks agree. Replies whether it was granted, then
- * for each window the remaining tokens and the time until one is available again, in milliseconds.
- */
-const takeTokensScript = script(`
-local clock = redis.call('TIME')
-local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-local slices = ${SLICES}
-local granted = 1
-local taking = ARGV[3 * #KEYS + 1] == 'takeTokens'
-local found = {}
-for i, key in ipairs(KEYS) do
-  local limit, window, back = tonumber(ARGV[3 * i - 2]), tonumber(ARGV[3 * i - 1]), ARGV[3 * i] == 'return'
-  local length = math.ceil(window / slices)
-  local current = math.floor(now / length)
-  local total, oldest, newest, gone = 0, nil, nil, {}
-  local stored = redis.call('HGETALL', key)
-  for j = 1, #stored, 2 do
-    local slice = tonumber(stored[j])
-    if slice < current - slices then
-      gone[#gone + 1] = stored[j]
-    else
-      total = total + tonumber(stored[j + 1])
-      if oldest == nil or slice < oldest then oldest = slice end
-      if newest == nil or slice > newest then newest = slice end
-    end
-  end
-  if #gone > 0 then redis.call('HDEL', key, unpack(gone)) end
-  if total >= limit and not back then granted = 0 end
-  found[i] = { limit, window, length, current, total, oldest or current, back and newest or -1, back }
-end
-local reply = { granted }
-for i, key in ipairs(KEYS) do
-  local limit, window, length, current, total, oldest, newest, back = unpack(found[i])
-  if taking and granted == 1 and back then
-    if total > 0 then
-      local slice = string.format('%.0f', newest)
-      if redis.call('HINCRBY', key, slice, -1) <= 0 then redis.call('HDEL', key, slice) end
-      total = total - 1
-    end
-  elseif taking and granted == 1 then
-    redis.call('HINCRBY', key, string.format('%.0f', current), 1)
-    redis.call('PEXPIRE', key, math.ceil(window + 2 * length))
-    total = total + 1
-  end
-  reply[#reply + 1] = math.max(0, limit - total)
-  reply[#reply + 1] = total == 0 and 0 or math.max(1, math.ceil((oldest + slices + 1) * length - now))
-end
-return reply
-`)
-
-/** The script's arguments: limit, length and direction of each window, and whether tokens are taken. */
-function takeArguments(buckets: readonly RateLimitWindow[], what: 'takeTokens' | 'peekTokens'): string[] {
-  const words = buckets.flatMap(({ limit, window, isReturn }) => {
-    return [String(limit), String(window), isReturn ? 'return' : 'take']
-  })
-  return [...words, what]
-}
-
-/** Parses the script's reply. @throws TypeError if it is malformed */
-function readTaken(reply: unknown, count: number): TokenGrant {
-  if (!Array.isArray(reply) || reply.length !== 1 + 2 * count)
-    throw new TypeError('unexpected reply of the script')
-  const numbers = reply.map(Number)
-  const remaining = numbers.slice(1).filter((_each, index) => index % 2 === 0)
-  const reset = numbers.slice(1).filter((_each, index) => index % 2 === 1)
-  const wait = reset.map((each, index) => (remaining[index] === 0 ? each : 0))
-  return { isGranted: numbers[0] === 1, remaining, reset, wait }
 }

@@ -124,8 +124,29 @@ describe('the store setting', () => {
     expect(found).not.toContain('hunter2')
   })
 
+  test.each([
+    ['redis+sentinel://a:1', /must name the master as the sentinels do/],
+    ['redis+sentinel://a:1,:2/it', /must be a URL such as redis\+sentinel:/],
+    ['redis+cluster://a/1', /must have no database/],
+    ['redis://a,b', /must be a URL such as redis:/],
+    ['redis://a?sentinel-pass=x', /has an unknown parameter/],
+    ['redis://a?replicas=two', /must have auto or a whole number from 0 to 9 as replicas/],
+    ['redis://a?tls-ca-cert-file=/x', /are for URLs that begin with rediss/],
+    ['rediss://a?tls-cert-file=/x', /must have both tls-cert-file and tls-key-file/],
+  ])('%s is refused', (url, message) => {
+    expect(problem(`store: ${url}\n${ok}`)).toMatch(message)
+  })
+
+  test('the password of sentinels in the file causes a warning, and is never printed', () => {
+    const { settings, warnings } = load(`store: redis+sentinel://h/it?sentinel-pass=hunter2\n${ok}`)
+    expect(warnings).toMatchObject([{ message: expect.stringContaining('looks like a secret') }])
+    expect(JSON.stringify([settings, warnings])).not.toContain('hunter2')
+  })
+
   test('a Redis URL can name a database number and escape its password', () => {
     for (const url of ['redis://h', 'rediss://h/', 'redis://u:a%25b@h:1/15'])
+      expect(load(`store: ${url}\n${ok}`).settings.store.kind).toBe('redis')
+    for (const url of ['rediss+sentinel://u:p@a,b:1,[::1]:2/it/3?sentinel-pass=x', 'redis+cluster://a:1,b'])
       expect(load(`store: ${url}\n${ok}`).settings.store.kind).toBe('redis')
     expect(problem(`store: redis://h/cache\n${ok}`)).toMatch(/store: must give the database by its number/)
     const found = problem(`store: "\${REDIS}"\n${ok}`, { REDIS: 'redis://:hunter%2@h' })

@@ -21,7 +21,7 @@ yes
 {{- else if $store -}}
 {{- if not (kindIs "string" $store) -}}
 yes
-{{- else if regexMatch "^rediss?://|^\\$\\{" $store -}}
+{{- else if regexMatch "^rediss?(\\+sentinel|\\+cluster)?://|^\\$\\{" $store -}}
 yes
 {{- end -}}
 {{- end -}}
