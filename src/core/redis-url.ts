@@ -28,7 +28,7 @@ export interface RedisLocation {
   readonly address: string
 }
 
-export type RedisKind = 'server' | 'sentinel' | 'cluster'
+type RedisKind = 'server' | 'sentinel' | 'cluster'
 
 export interface RedisHost {
   readonly host: string

@@ -130,7 +130,7 @@ export async function startCluster(): Promise<RedisFleet> {
   const nodes = await Promise.all(buses.map((bus) => redisNode([...lines, `cluster-port ${bus}`])))
   const places = nodes.map(({ port }, index) => `127.0.0.1:${port}@${buses[index]}`)
   const create = ['--cluster', 'create', ...places, '--cluster-replicas', '1', '--cluster-yes']
-  execFileSync('redis-cli', create, { stdio: 'ignore' })
+  execFileSync('/usr/bin/redis-cli', create, { stdio: 'ignore' })
   const isReady = async ({ tell }: RedisNode): Promise<boolean> =>
     (await tell('CLUSTER INFO')).includes('cluster_state:ok')
   await until(async () => (await Promise.all(nodes.map(isReady))).every(Boolean), 'the cluster')

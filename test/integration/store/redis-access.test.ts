@@ -88,7 +88,7 @@ describe('a Redis with TLS', needsRedis, () => {
     const name = ['-subj', '/CN=redis', '-addext', 'subjectAltName=IP:127.0.0.1']
     const kind = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-days', '2']
     const request = ['req', '-x509', ...kind, ...name, '-keyout', key, '-out', cert]
-    execFileSync('openssl', request, { stdio: 'ignore' })
+    execFileSync('/usr/bin/openssl', request, { stdio: 'ignore' })
     const port = await freePort()
     const files = `tls-ca-cert-file=${cert}&tls-cert-file=${cert}&tls-key-file=${key}`
     await node(`tls-port ${port}`, ...files.split('&').map((line) => line.replace('=', ' ')))
