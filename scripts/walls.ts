@@ -193,9 +193,21 @@ const walls: readonly Wall[] = [
   // The sessions of older clients are in the store.
   ...['downstream/http', 'downstream/session'].map((part) => ({
     part,
-    may: ['core', 'protocol', 'downstream', 'records/client-sessions.ts', 'store/store.ts'],
+    may: [
+      'core',
+      'protocol',
+      'downstream',
+      'durable/members.ts',
+      'records/client-sessions.ts',
+      'store/store.ts',
+    ],
     uses: ['hono', '@hono/node-server', ...sockets, ...timers],
   })),
+  {
+    part: 'downstream/http/hop',
+    may: ['core', 'downstream/http/ending.ts', 'records/client-sessions.ts'],
+    uses: ['undici', ...sockets],
+  },
   {
     part: 'downstream/http/fetch-json.ts',
     may: ['core', 'protocol/content-coding.ts'],
@@ -270,6 +282,7 @@ const walls: readonly Wall[] = [
     may: [...forCommands, 'gateway/forget.ts', 'observability/audit/forget.ts'],
     uses: packagesOfCommands,
   },
+  { part: 'cli/fleet.ts', may: [...forCommands, 'durable/members.ts'], uses: packagesOfCommands },
   { part: 'cli/health.ts', may: ['config', 'core'], uses: ['undici', 'node:fs'] },
   { part: 'gateway', may: parts, uses: ['node:os', 'node:stream'] },
   {
@@ -277,6 +290,7 @@ const walls: readonly Wall[] = [
     may: [...parts, 'gateway', 'testkit/conversations.ts'],
   },
   { part: 'gateway/keys.ts', may: ['core', 'store/store.ts'], uses: ['jose'] },
+  { part: 'gateway/fleet.ts', may: parts, uses: ['node:net', ...files] },
   {
     part: 'gateway/features.ts',
     may: ['core', 'features/feature.ts', 'features/index.ts'],

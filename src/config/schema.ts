@@ -9,6 +9,7 @@ import { namePattern, reservedNames } from './names.ts'
 import { observeSchema } from './sections/observe.ts'
 import { forModelsSchema, listsSchema, profilesSchema } from './sections/profiles.ts'
 import { compatSchema, profileSchema, versionSchema } from './sections/profile.ts'
+import { fleetSchema } from './sections/fleet.ts'
 import { storeSchema } from './sections/store.ts'
 import { withSwitches } from './schema-lookup.ts'
 import { commonPrefixSchema, commonSchemasSchema, upstreamProperties } from './sections/upstream.ts'
@@ -36,6 +37,7 @@ export function fileSchema(features: readonly FeatureSchema[]): JsonSchema {
       ...placed(features, 'top', ''),
       limits: limitsSchema(features, { body: bodySchema }),
       store: storeSchema,
+      fleet: fleetSchema,
       observe: observeSchema,
       meta_tools: {
         enum: ['hidden', 'listed', 'off', false],

@@ -33,6 +33,7 @@ import {
 } from './sections/profile.ts'
 import { listSettings, profileSettings, type ListValues, type ProfileValues } from './sections/profiles.ts'
 import { observeSettings, type ObserveValues, exportSettings } from './sections/observe.ts'
+import { type fleetSchema, fleetSettings } from './sections/fleet.ts'
 import { storeSettings } from './sections/store.ts'
 import { renamesOf, toolSettings } from './sections/tool.ts'
 import type { ArgumentValues, SchemasValue, UpstreamValues } from './sections/upstream.ts'
@@ -71,6 +72,7 @@ export function settle(values: Readonly<Record<string, unknown>>, origin: Origin
     listen: listenSettings(file),
     auth: authSettings(values.auth),
     store: storeSettings(file.store, { ...origin, upstreams: file.upstreams }),
+    fleet: fleetSettings(file.fleet),
     observe: {
       ...observeSettings(file.observe, {
         ...origin,
@@ -125,6 +127,7 @@ interface FileValues {
   readonly prefix: UpstreamSettings['prefix']
   readonly schemas: SchemasValue
   readonly store?: Secret
+  readonly fleet: FromSchema<typeof fleetSchema>
   readonly observe: ObserveValues
   readonly limits: { readonly body: number }
   readonly meta_tools: Settings['metaTools'] | false

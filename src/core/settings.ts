@@ -19,6 +19,7 @@ export interface Settings {
   readonly auth: AuthSettings
   /** Where persistent state is stored. */
   readonly store: StoreSettings
+  readonly fleet: FleetSettings
   readonly observe: ObserveSettings
   /** Whether the gateway's own tools are listed, callable only, or disabled. */
   readonly metaTools: 'hidden' | 'listed' | 'off'
@@ -108,6 +109,14 @@ export type StoreSettings =
   | { readonly kind: 'memory' }
   | { readonly kind: 'folder'; readonly path: string; readonly sentinels?: string }
   | { readonly kind: 'redis'; readonly url: Secret; readonly sentinels?: string }
+
+/** How gateways that share a store reach each other. */
+export interface FleetSettings {
+  /** Where the private listener is; absent for a socket in the folder of the store, or a free port. */
+  readonly listen?: { readonly host: string; readonly port: number }
+  /** The URL at which the others reach it; absent for one made of the name of the machine. */
+  readonly address?: string
+}
 
 /** Declared events by name: those of each server, and under undefined those of no single one. */
 export type DeclaredEvents = ReadonlyMap<string | undefined, ReadonlyMap<string, DeclaredEvent>>

@@ -37,6 +37,16 @@ interface Options {
   readonly delivery?: AnswerDelivery
   /** Checks the call before it is made. */
   check?(call: Call): Call | Promise<Call>
+  /** The other processes that share the store; absent where no call can rely on them. */
+  readonly others?: OtherPlaces | undefined
+}
+
+/** The processes that may have what a call relies on. */
+interface OtherPlaces {
+  /** The process that has it; undefined if any can make the call. */
+  placeOf(call: Call): Promise<string | undefined> | undefined
+  /** Has the request answered by another process; false if that one is gone. */
+  forward(process: string): Promise<boolean>
 }
 
 /** Serves one request of 2026-07-28. @throws only errors from before the call is made */
@@ -72,7 +82,9 @@ export async function serveStateless(
     ...drainOf(reply),
   })
   const checked = options.check?.(lifted) ?? lifted
-  const call = withState(checked instanceof Promise ? await checked : checked, seal)
+  const unopened = checked instanceof Promise ? await checked : checked
+  if (options.others && (await isForwarded(unopened, seal, options.others))) return
+  const call = withState(unopened, seal)
   try {
     const outcome = await handle(call)
     pace.end()
@@ -99,6 +111,18 @@ function resultOf(
 ): Payload {
   const result = modernResult(call, outcome, (state) => seal.close(state, bindingOf(call)))
   return subscription ? result.withMeta({ [metaKeys.subscription]: subscription }) : result
+}
+
+/** Has a call answered by the process in which its first part ran, or that has its context. */
+async function isForwarded(
+  call: Call,
+  seal: RequestStateCodec,
+  { placeOf, forward }: OtherPlaces,
+): Promise<boolean> {
+  const { requestState } = call.params.fields
+  const place =
+    typeof requestState === 'string' ? seal.processOf(requestState, bindingOf(call)) : await placeOf(call)
+  return place !== undefined && forward(place)
 }
 
 /** Restores the request state of a repeated call. @throws STATE_INVALID, STATE_EXPIRED */

@@ -15,6 +15,7 @@
  */
 import { GatewayError } from '../core/error.ts'
 import { isObject, readJson } from '../core/json/json.ts'
+import { elapsedSince, moment } from '../core/time/moment.ts'
 import { pause } from '../core/time/waiting.ts'
 import { type Timer, world } from '../core/world.ts'
 import type { Store } from '../store/store.ts'
@@ -299,21 +300,6 @@ const ALIVE = '1'
 
 function lostLease(): GatewayError {
   return new GatewayError('SERVER_UNAVAILABLE', 'This process does not hold the lease of this work any more.')
-}
-
-/** A time on both clocks. The monotonic one stands still while the machine sleeps, and the wall clock may be set back. */
-interface Moment {
-  readonly monotonic: number
-  readonly wall: number
-}
-
-function moment(): Moment {
-  return { monotonic: world.monotonic(), wall: world.now() }
-}
-
-/** How long ago it was by the clock that went further, in milliseconds. */
-function elapsedSince({ monotonic, wall }: Moment): number {
-  return Math.max(world.monotonic() - monotonic, world.now() - wall)
 }
 
 /** Who holds a lease, or held it last. */

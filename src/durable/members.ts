@@ -2,12 +2,38 @@
  * Who shares a store: gateways, known by heartbeats, and their instances, of which a reload makes the next one. Records name
  * their owner by its id, and whoever finds that an owner is not alive takes its records over by compare-and-swap. So an
  * owner that was only thought to have ended loses its next write, and nothing else.
+ *
+ * What a gateway owns without writing, such as a session in memory, it owns for a term. A term ends when no heartbeat was
+ * written for almost as long as one is valid, before others can think that the gateway has ended; with the next heartbeat
+ * another term begins, in which the gateway owns only what it claims again.
  */
 import { readFileSync, readlinkSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { type Timer, world } from '../core/world.ts'
+import { isObject, readJson } from '../core/json/json.ts'
+import { elapsedSince, type Moment, moment } from '../core/time/moment.ts'
 import { partOf } from './process-scope.ts'
 import type { Store } from '../store/store.ts'
+
+/** What a gateway tells the others of itself. Field names are persisted and do not change. */
+export interface MemberDetails {
+  /** The version of its program. */
+  readonly version: string
+  /** The machine, as people name it, and the process on it. */
+  readonly host: string
+  readonly pid: number
+  /** When it started, in milliseconds since 1970. */
+  readonly since: number
+  /** Whether it takes new work: a gateway that drains finishes what it has. */
+  readonly state: 'serving' | 'draining'
+  /** Where the others reach it: `unix:/path` or `http://host:port`. Absent if it takes no requests from them. */
+  readonly address?: string | undefined
+}
+
+/** A gateway that is alive, by its own account. */
+export interface Member extends MemberDetails {
+  readonly id: string
+}
 
 /** The gateways that share a store. */
 export interface Membership {
@@ -27,48 +53,117 @@ export interface Membership {
   close(): Promise<void>
 }
 
+/** The same, and what they tell each other. */
+export interface Fleet extends Membership {
+  /** Tells the others about this gateway, from now on, or nothing any more; registers it. */
+  describe(details: MemberDetails | undefined): Promise<void>
+  /** The present term of this gateway; undefined between two terms. Known by its own clock, without a question to the store. */
+  readonly term: number | undefined
+  /** What a gateway tells about itself; undefined if it is not alive, or tells nothing. @throws SERVER_UNAVAILABLE */
+  find(id: string): Promise<Member | undefined>
+  /** All gateways that tell about themselves, those that started first before others. @throws SERVER_UNAVAILABLE */
+  list(): Promise<readonly Member[]>
+  /** Tells a gateway to finish what it has, and to end. It learns that with its next heartbeat. @throws SERVER_UNAVAILABLE */
+  drain(id: string): Promise<void>
+  /** Resolves once this gateway was told to end. */
+  readonly drained: Promise<void>
+}
+
 /** How long a heartbeat is valid, and how often it is sent, in milliseconds. */
 const HEARTBEAT_TTL_MS = 10_000
 const HEARTBEAT_INTERVAL_MS = 3000
+/** How long an order to end waits for its gateway, in milliseconds. */
+const ORDER_TTL_MS = 60_000
+/** How long a gateway relies on its own heartbeat: less, because clocks of machines do not run alike. */
+const TERM_MS = HEARTBEAT_TTL_MS * 0.9
 
 /** The gateways of this process, by the random part of their ids. */
 const localTokens = new Set<string>()
 
 /** Creates the membership of this process. */
-export function createMembership(store: () => Store): Membership {
+export function createMembership(store: () => Store): Fleet {
   const own = { token: world.randomBytes(8).toString('hex'), pid: world.processId(), place: placeOfProcess() }
   localTokens.add(own.token)
   const id = `${own.token}.${own.pid}.${own.place}`
   /** The stores in which this gateway is announced, with the first heartbeat there. */
   const announced = new Map<Store, Promise<void>>()
+  const terms = new Terms()
   let timer: Timer | undefined
+  let details: string | undefined
+  /** What was written of this gateway, and where. */
+  let described: { readonly store: Store; readonly text: string } | undefined
+  const drained = Promise.withResolvers<void>()
   /** When a heartbeat of this gateway failed last, by `world.monotonic()`. */
   let failedAt = Number.NEGATIVE_INFINITY
 
   const beat = async (target: Store): Promise<void> => {
     try {
-      await target.put(keyOf(id), '1', HEARTBEAT_TTL_MS)
+      await beatAt(target)
     } catch (error) {
       failedAt = world.monotonic()
       throw error
     }
   }
+  const beatAt = async (target: Store): Promise<void> => {
+    const at = moment()
+    await target.put(keyOf(id), '1', HEARTBEAT_TTL_MS)
+    if (details === undefined) return
+    // Without its details, others think already that this gateway has ended.
+    const isThere = await target.compareAndSwap(detailsKeyOf(id), details, details, HEARTBEAT_TTL_MS)
+    if (!isThere) {
+      if (target === store() && described?.store === target && described.text === details) terms.end()
+      await target.put(detailsKeyOf(id), details, HEARTBEAT_TTL_MS)
+      described = { store: target, text: details }
+    }
+    if (target === store()) terms.renew(at)
+    if ((await target.get(drainKeyOf(id))) !== undefined) drained.resolve()
+  }
   const beatAll = (): void => {
-    for (const each of announced.keys()) void beat(each).catch(() => undefined)
+    const stores = details === undefined ? announced.keys() : new Set(announced.keys()).add(store())
+    for (const each of stores) void beat(each).catch(() => undefined)
+  }
+  const register = (): Promise<void> => {
+    const current = store()
+    const done = announced.get(current)
+    if (done) return done
+    const first = beat(current)
+    announced.set(current, first)
+    // A failed heartbeat is sent again by the next caller that needs it.
+    first.catch(() => announced.delete(current))
+    timer ??= world.setInterval(beatAll, HEARTBEAT_INTERVAL_MS).unref()
+    return first
   }
   return {
     id,
-    register: () => {
-      const current = store()
-      const done = announced.get(current)
-      if (done) return done
-      const first = beat(current)
-      announced.set(current, first)
-      // A failed heartbeat is sent again by the next caller that needs it.
-      first.catch(() => announced.delete(current))
-      timer ??= world.setInterval(beatAll, HEARTBEAT_INTERVAL_MS).unref()
-      return first
+    get term() {
+      return terms.current
     },
+    register,
+    describe: async (given) => {
+      details = given && JSON.stringify(given)
+      const current = store()
+      if (details === undefined) return void (await current.delete(detailsKeyOf(id)))
+      const isAnnounced = announced.has(current)
+      // Also if the store is away at present.
+      timer ??= world.setInterval(beatAll, HEARTBEAT_INTERVAL_MS).unref()
+      await register()
+      if (isAnnounced) await beat(current)
+    },
+    find: async (other) => {
+      if (hasEnded(other, own)) return undefined
+      return memberOf(other, await store().get(detailsKeyOf(other)))
+    },
+    list: async () => {
+      const found = await store().scan(COLLECTION)
+      const members = [...found].flatMap(
+        ([key, text]) => memberOf(key.slice(COLLECTION.length + 1), text) ?? [],
+      )
+      return members
+        .filter((each) => !hasEnded(each.id, own))
+        .toSorted((one, other) => one.since - other.since || (one.id < other.id ? -1 : 1))
+    },
+    drain: (other) => store().put(drainKeyOf(other), '1', ORDER_TTL_MS),
+    drained: drained.promise,
     leave: (left) => void announced.delete(left),
     isAlive: async (other) => {
       if (other === id) return true
@@ -87,8 +182,31 @@ export function createMembership(store: () => Store): Membership {
       localTokens.delete(own.token)
       const stores = [...announced.keys()]
       announced.clear()
-      await Promise.allSettled(stores.map((each) => each.delete(keyOf(id))))
+      const keys = [keyOf(id), ...(details === undefined ? [] : [detailsKeyOf(id)])]
+      await Promise.allSettled(stores.flatMap((each) => keys.map((key) => each.delete(key))))
     },
+  }
+}
+
+/** The terms of one gateway, by its own clocks. */
+class Terms {
+  #number = 1
+  #renewedAt: Moment | undefined
+
+  get current(): number | undefined {
+    if (this.#renewedAt && elapsedSince(this.#renewedAt) >= TERM_MS) this.end()
+    return this.#renewedAt && this.#number
+  }
+
+  end(): void {
+    if (this.#renewedAt) this.#number++
+    this.#renewedAt = undefined
+  }
+
+  /** A heartbeat was written that was begun then: a term that is over does not go on. */
+  renew(at: Moment): void {
+    if (elapsedSince(this.#renewedAt ?? at) >= TERM_MS) this.end()
+    if (elapsedSince(at) < TERM_MS) this.#renewedAt = at
   }
 }
 
@@ -195,6 +313,27 @@ function keyOf(id: string): string {
 }
 
 const PREFIX = 'alive:'
+/** The collection of what gateways tell of themselves. Gateways of earlier versions look for the other keys alone. */
+const COLLECTION = 'member'
+
+function drainKeyOf(id: string): string {
+  return `member-drain:${id}`
+}
+
+function detailsKeyOf(id: string): string {
+  return `${COLLECTION}/${id}`
+}
+
+/** A text that cannot be read is of no member. */
+function memberOf(id: string, text: string | undefined): Member | undefined {
+  const value = text === undefined ? undefined : readJson(text)
+  if (!isObject(value)) return undefined
+  const { version, host, pid, since, state, address } = value
+  if (typeof version !== 'string' || typeof host !== 'string' || typeof pid !== 'number') return undefined
+  if (typeof since !== 'number' || Number.isNaN(new Date(since).getTime())) return undefined
+  if (state !== 'serving' && state !== 'draining') return undefined
+  return { id, version, host, pid, since, state, address: typeof address === 'string' ? address : undefined }
+}
 
 /** The gateway that a key in a store says is alive; undefined if it is another key. */
 export function memberIn(key: string): string | undefined {

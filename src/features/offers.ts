@@ -16,6 +16,16 @@ type Deps = Pick<Services, 'features'>
 /** Facts about a tool, given all tools of its server, for descriptions. */
 export const toolFacts = extensionPoint<(entry: Descriptor, all: readonly Descriptor[]) => ToolFacts>()
 
+/** Which process of those that share the store has what a call relies on. */
+export const placing = extensionPoint<Placing>()
+
+export interface Placing {
+  /** Whether that may matter, for a call as its client sent it; nearly none needs to be placed. */
+  isConcerned(call: Call): boolean
+  /** The id of the process, for a call as its server receives it; undefined if any process can make it. @throws SERVER_UNAVAILABLE */
+  placeOf(call: Call): Promise<string | undefined>
+}
+
 /** How many operations this process runs, by state. */
 export const operationCounts = extensionPoint<() => Readonly<Record<string, number>>>()
 

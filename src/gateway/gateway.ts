@@ -64,6 +64,7 @@ import { readiness } from '../observability/health.ts'
 import type { Audit } from '../observability/audit/audit.ts'
 import type { Observing } from '../observability/observing.ts'
 import type { Way } from '../observability/operations.ts'
+import { type JoinedFleet, joinFleet } from './fleet.ts'
 import { createObserving, timed } from './observers.ts'
 import { operatorEndpoint } from './operator-mcp.ts'
 import { createOwner, type Owner } from './owner.ts'
@@ -141,10 +142,13 @@ export class Gateway {
   /** Lets people enter the pages of all gateways with this store. */
   readonly #pageCode: PageCode
   readonly #closing = new AbortController()
+  readonly #fleet = createMembership(() => this.#process.store)
   readonly #retired = new RetiredStores((store) => this.#process.membership.leave(store))
   #process: ProcessState
   #runtime: Runtime
   #listener: Listener | undefined
+  /** The gateways that share its store, while clients are served over HTTP. */
+  #joined: JoinedFleet | undefined
   #started: Promise<readonly Finding[]> | undefined
   #hasStarted = false
   #versions = 0
@@ -220,6 +224,7 @@ export class Gateway {
           callTool: (order) => makeCommandCall(this.handle, order, principal),
         }),
         env: variables,
+        fleet: this.#fleet,
       }),
     })
     this.#observing.apply(initial)
@@ -230,7 +235,7 @@ export class Gateway {
       observing: this.#observing,
       store: this.#open(initial),
       scope: new ProcessScope(),
-      membership: createMembership(() => this.#process.store),
+      membership: this.#fleet,
       seal: createSeal(world.now, this.#keys.encryptionKeys, this.#keys.areShared),
       sign: this.#keys.sign,
       prove: (challenge) => this.#prove(challenge),
@@ -329,6 +334,7 @@ export class Gateway {
     this.#runtime = new Runtime(settings, old.upstreams, this.#process)
     retireRuntime(old, this.#runtime, this.#process)
     if (!isSameAsBefore) background(this.#retired.retire(before), this.#log)
+    if (!isSameAsBefore && this.#joined) background(this.#joined.describe(), this.#log)
     const report = this.#connectServers().then((found) => logProblems(found, this.#log))
     background(report, this.#log)
   }
@@ -342,8 +348,19 @@ export class Gateway {
   async listen(): Promise<Listener> {
     this.#serve({ transport: 'tcp' })
     await this.#waitForKeys()
-    const { refused, signedIn, log } = this.#observing
-    this.#listener = await listenHttp({
+    const { refused, signedIn, log, metrics } = this.#observing
+    const joined = await joinFleet({
+      fleet: this.#fleet,
+      settings: this.settings,
+      variables: this.#process.variables,
+      seal: this.#process.seal,
+      onForwarded: (outcome) => metrics.forwarded(outcome),
+      onMoved: (how) => metrics.sessionMoved(how),
+      log,
+    })
+    this.#joined = joined
+    const listener = await listenHttp({
+      others: joined?.others,
       handle: this.handle,
       runtime: () => this.#runtime,
       receiveHook: (hook) => receiveHook(this.#runtime.active, hook),
@@ -351,7 +368,12 @@ export class Gateway {
       pageSignIn: this.#pageSignIn,
       held: this.#process.scope.once(HeldMemory),
       store: () => this.#process.store,
-      seal: createRequestStateCodec(world.now, undefined, this.#keys.encryptionKeys),
+      seal: createRequestStateCodec(
+        world.now,
+        undefined,
+        this.#keys.encryptionKeys,
+        joined && this.#fleet.id,
+      ),
       jwks: this.#keys.published,
       ready: (needed) =>
         readiness({
@@ -369,11 +391,35 @@ export class Gateway {
       operator: operatorEndpoint(this.#owner, this.#observing, () => this.settings),
       page: (reader) => this.#frontPage(reader),
       log,
+    }).catch(async (error: unknown) => {
+      await joined?.close()
+      throw error
     })
-    this.#signIns.opened(this.#listener.url)
+    this.#listener = listener
+    this.#signIns.opened(listener.url)
     const isCodeUsed = (): boolean => this.settings.store.kind !== 'memory' && isByCode(this.settings.auth)
     await within(this.#pageCode.start(isCodeUsed), ANSWER_TIMEOUT_MS, undefined)
-    return this.#listener
+    if (!joined) return listener
+    joined.serveBy(listener)
+    return {
+      ...listener,
+      get sessions() {
+        return listener.sessions
+      },
+      drain: async (patience) => {
+        await joined.drain()
+        await listener.drain(patience)
+      },
+      close: async () => {
+        await listener.close()
+        await joined.close()
+      },
+    }
+  }
+
+  /** Resolves once somebody told this gateway to end (`gatehouse fleet drain`). */
+  get drained(): Promise<void> {
+    return this.#fleet.drained
   }
 
   /** Serves one client over a pair of streams, until the client closes its side. */

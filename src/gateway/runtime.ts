@@ -26,7 +26,7 @@ import { HeldMemory } from '../core/holdings.ts'
 import { background, type Log } from '../core/log.ts'
 import { Payload } from '../core/payload.ts'
 import type { FindProxy } from '../core/proxy.ts'
-import { isGuarded, isStoreShared, onlyServer, type Settings } from '../core/settings.ts'
+import { exchangesTokens, isGuarded, isStoreShared, onlyServer, type Settings } from '../core/settings.ts'
 import { PROFILE_ADDRESS } from '../core/slot.ts'
 import { aliasOf } from '../core/text/alias.ts'
 import type { Redactor } from '../core/text/redactor.ts'
@@ -43,7 +43,7 @@ import {
   type Services,
 } from '../features/feature.ts'
 import { callBounds } from '../features/limits.ts'
-import { eventTypes, toolFacts } from '../features/offers.ts'
+import { eventTypes, type Placing, placing, toolFacts } from '../features/offers.ts'
 import { resultLimitOf } from '../features/result-limit.ts'
 import { permissions } from '../features/permissions/permissions.ts'
 import { transactions } from '../features/transactions/transactions.ts'
@@ -117,6 +117,7 @@ export class Runtime implements HttpRuntime {
   readonly statusMapping: StatusMapping | undefined
   readonly #profileUrls: ReadonlySet<string>
   readonly #process: ProcessState
+  readonly #placing: readonly Placing[]
   readonly #descriptors: Descriptors
   readonly #descriptions: Descriptions
   readonly #statistics = createCallStatistics()
@@ -143,6 +144,7 @@ export class Runtime implements HttpRuntime {
     this.#descriptions = this.#createDescriptions()
     this.names = new NameCheck(settings.names, this.upstreams, log)
     this.active = activeFeatures(settings, this.services)
+    this.#placing = offered(this.active, placing)
     this.#pinnings = new Pinnings(this.upstreams.keys(), this.active)
     this.catalog = this.#createCatalog()
     this.services.servers.onReachable((name, isReachable) => this.catalog.reachable(name, isReachable))
@@ -154,6 +156,12 @@ export class Runtime implements HttpRuntime {
 
   has(upstream: string): boolean {
     return this.upstreams.has(upstream) || this.#profileUrls.has(upstream)
+  }
+
+  get exchangesTokens(): boolean {
+    return this.settings.upstreams.some(
+      ({ reach }) => reach.kind === 'url' && reach.oauth !== undefined && exchangesTokens(reach.oauth),
+    )
   }
 
   /** The called tool in the list of its server, unless it was found before. */
@@ -191,6 +199,17 @@ export class Runtime implements HttpRuntime {
       return tool instanceof Promise ? tool.then(found) : found(tool)
     }
     return resolved instanceof Promise ? resolved.then(calledAs) : calledAs(resolved)
+  }
+
+  placeOf(call: Call): Promise<string | undefined> | undefined {
+    const concerned = this.#placing.filter((each) => each.isConcerned(call))
+    return concerned.length > 0 ? this.#placeOf(call, concerned) : undefined
+  }
+
+  async #placeOf(call: Call, concerned: readonly Placing[]): Promise<string | undefined> {
+    const resolved = await this.catalog.resolve(call)
+    const places = resolved && (await Promise.all(concerned.map((each) => each.placeOf(resolved))))
+    return places?.find((place) => place !== undefined)
   }
 
   /** The called tool, unless it is held. */

@@ -64,6 +64,10 @@ interface Counted {
   readonly referenced: ReadonlyMap<string, number>
   /** Messages to people, by channel and outcome with a space between. */
   readonly notified: ReadonlyMap<string, number>
+  /** Requests that another process answers, by outcome. */
+  readonly forwarded: ReadonlyMap<string, number>
+  /** Sessions that changed their process: `adopted` by this one, or lost by it (`fenced`). */
+  readonly moved: ReadonlyMap<string, number>
 }
 
 /** Default gauges with names of counters, which `promtool check metrics` rejects. */
@@ -164,6 +168,15 @@ export function expose(counted: Counted, sources: MetricSources): Exposition {
   counter('gatehouse_notifications_total', told, ['channel', 'outcome'], () =>
     [...counted.notified].map(([labels, count]) => [labels.split(' '), count]),
   )
+  const forwards = 'Requests that were forwarded to the process that owns what they are about, by outcome.'
+  countBy('outcome', 'gatehouse_fleet_forwards_total', forwards, counted.forwarded)
+  const moved = (how: string) => (): readonly [readonly string[], number][] => [
+    [[], counted.moved.get(how) ?? 0],
+  ]
+  const adoptions = 'Sessions that this process took over from one that ended.'
+  counter('gatehouse_fleet_adoptions_total', adoptions, [], moved('adopted'))
+  const fences = 'Sessions that another process took over while this one did not respond.'
+  counter('gatehouse_fleet_fences_total', fences, [], moved('fenced'))
   // Both levels of one scrape come from one scan.
   let scan: ReturnType<MetricSources['references']> | undefined
   const referenceLevel = (name: string, help: string, field: 'count' | 'bytes'): void =>

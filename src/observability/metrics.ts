@@ -46,6 +46,8 @@ export class Metrics {
     deliveries: new Map<string, number>(),
     referenced: new Map<string, number>(),
     notified: new Map<string, number>(),
+    forwarded: new Map<string, number>(),
+    moved: new Map<string, number>(),
   }
   readonly #lag = new Durations({
     name: 'gatehouse_event_lag_seconds',
@@ -114,6 +116,16 @@ export class Metrics {
   /** Counts messages to people by channel and outcome. */
   notified(channel: string, outcome: string): void {
     count(this.#counts.notified, `${channel} ${outcome}`)
+  }
+
+  /** Counts requests that another process of the fleet answers, by what became of them. */
+  forwarded(outcome: string): void {
+    count(this.#counts.forwarded, outcome)
+  }
+
+  /** Counts sessions that this process took over, or lost to another one. */
+  sessionMoved(how: 'adopted' | 'fenced'): void {
+    count(this.#counts.moved, how)
   }
 
   /** Counts references by outcome. */

@@ -15,6 +15,8 @@ export interface RequestStateCodec {
   close(state: RequestState, binding: string): string
   /** @throws STATE_INVALID for a text that is forged, of another call, or used before; STATE_EXPIRED */
   open(text: string, binding: string): RequestState
+  /** The process that closed a state, where others can reach it. The state can still be opened. Never throws. */
+  processOf(text: string, binding: string): string | undefined
 }
 
 /** How many used states are remembered. */
@@ -22,15 +24,21 @@ const MAX_USED_STATES = 100_000
 /** How long a state can be used, in milliseconds. */
 const TTL_MS = 600_000
 const PURPOSE = 'request-state'
+/**
+ * The member of a state that names the process which closed it. That one may have what the call relies on, such as a call that
+ * waits or a connection, and knows which states were used.
+ */
+const PROCESS_KEY = 'owner'
 
 /**
  * States that can be used once, for `ttl` milliseconds. `now` is the clock, in milliseconds since 1970. The first of the
- * keys seals, any of them opens.
+ * keys seals, any of them opens. `process` identifies this process, where others can reach it.
  */
 export function createRequestStateCodec(
   now: () => number,
   ttl = TTL_MS,
   keys?: () => readonly Buffer[],
+  process?: string,
 ): RequestStateCodec {
   const seal = createSeal(now, keys)
   // An LRU cache with `max` would allocate memory for all entries at once.
@@ -42,7 +50,10 @@ export function createRequestStateCodec(
   })
 
   return {
-    close: (state, binding) => seal.close(state, { purpose: PURPOSE, binding }, now() + ttl),
+    close: (state, binding) => {
+      const value = process === undefined ? state : { ...state, [PROCESS_KEY]: process }
+      return seal.close(value, { purpose: PURPOSE, binding }, now() + ttl)
+    },
 
     open(text, binding) {
       const opened = seal.open(text, { purpose: PURPOSE, binding })
@@ -52,7 +63,15 @@ export function createRequestStateCodec(
       const { value, nonce } = opened
       if (!isObject(value) || used.has(nonce)) throw invalid()
       used.set(nonce, true)
-      return value
+      const { [PROCESS_KEY]: _process, ...state } = value
+      return state
+    },
+
+    processOf(text, binding) {
+      const opened = seal.open(text, { purpose: PURPOSE, binding })
+      const closedBy =
+        opened.kind === 'valid' && isObject(opened.value) ? opened.value[PROCESS_KEY] : undefined
+      return typeof closedBy === 'string' ? closedBy : undefined
     },
   }
 }

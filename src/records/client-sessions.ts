@@ -3,7 +3,8 @@
  * another process that shares the store, or that it dropped from memory.
  *
  * Invariants: where callers are not distinguished, the id of a session is its credential, so the store has only a hash of
- * it. A session that was removed is not written again.
+ * it. A session that was removed is not written again. Where processes reach each other, the record names the one that has
+ * the session in memory: only that one writes it, and another one takes it over by a compare-and-swap, with the next generation.
  */
 import { hash } from 'node:crypto'
 import { Holdings } from '../core/holdings.ts'
@@ -15,7 +16,8 @@ import { findRevision } from '../core/revisions.ts'
 import { excerpt } from '../core/text/redact.ts'
 import { within } from '../core/time/waiting.ts'
 import { world } from '../core/world.ts'
-import { asJson, Collection, ownerIn, type RecordKind } from '../durable/collection.ts'
+import { asJson, Collection, ownerIn, type RecordDecision, type RecordKind } from '../durable/collection.ts'
+import type { Fleet, Member } from '../durable/members.ts'
 import { partOf } from '../durable/process-scope.ts'
 import type { Store } from '../store/store.ts'
 import { callerHash, ownedId } from './principal.ts'
@@ -35,7 +37,25 @@ export interface SessionState {
   readonly uris: readonly string[]
 }
 
-interface StoredSession extends SessionState {
+/** Which process has a session in memory. */
+export interface Tenure {
+  /** `Membership.id` of the process. */
+  readonly owner: string
+  /** Grows by one each time that a process claims the session. */
+  readonly generation: number
+}
+
+/** A process that can have sessions, and where the others reach it. */
+export type SessionOwner = Pick<Member, 'id' | 'address'>
+
+/** This process among those that share the store (`durable/members.ts`). */
+export interface SessionOwners extends Pick<Fleet, 'id' | 'term'> {
+  /** A process that is alive. @throws SERVER_UNAVAILABLE */
+  find(id: string): Promise<SessionOwner | undefined>
+}
+
+/** What the store has of a session. */
+export interface StoredSession extends SessionState, Partial<Tenure> {
   readonly transport: Options['transport']
   /** The server in the URL; absent at the endpoint of all servers. */
   readonly upstream?: string
@@ -64,6 +84,9 @@ export interface KeptSession {
   readonly principal: Principal
 }
 
+/** What became of a write of an owner: `moved` if another process has the session by now. */
+type Written = 'moved' | undefined
+
 interface Options {
   /** A session of one transport cannot be continued over another one. */
   readonly transport: 'http' | 'sse'
@@ -82,26 +105,57 @@ export class ClientSessions {
 
   /**
    * Keeps a new session; `upstream` is the server in its URL. Never rejects: without the store, a session lasts as long as
-   * its process.
+   * its process. Resolves with `unkept` if it cannot be in the store.
    */
-  add(session: KeptSession, upstream: string | undefined, state: SessionState): Promise<unknown> {
+  add(
+    session: KeptSession,
+    upstream: string | undefined,
+    state: SessionState,
+    tenure?: Tenure,
+  ): Promise<'unkept' | undefined> {
     const { transport } = this.#options
-    const record = { transport, ...(upstream !== undefined && { upstream }), ...state, usedAt: world.now() }
-    return this.#try(async () => {
+    const own = { ...(upstream !== undefined && { upstream }), ...tenure }
+    const record = { transport, ...own, ...state, usedAt: world.now() }
+    const write = async (): Promise<undefined> => {
       await this.#stored.put(idOf(session), record)
       if (partOf(this.#options.store(), Added).count++ % CHECK_INTERVAL === 0)
         background(this.#limit(), this.#options.log)
-    })
+    }
+    return this.#try(write, 'unkept')
   }
 
   /** Keeps the state of a session, if it has not been removed, as it is at the time of writing. Never rejects. */
-  change(session: KeptSession, present: () => SessionState | undefined): Promise<unknown> {
-    return this.#update(session, ({ level: _before, ...before }) => ({ ...before, ...present() }))
+  change(session: KeptSession, present: () => SessionState | undefined, tenure?: Tenure): Promise<Written> {
+    return this.#update(session, tenure, ({ level: _before, ...before }) => ({ ...before, ...present() }))
   }
 
   /** Puts off the expiry of a session, if it has not been removed. Never rejects. */
-  extend(session: KeptSession): Promise<unknown> {
-    return this.#update(session, (before) => before)
+  extend(session: KeptSession, tenure?: Tenure): Promise<Written> {
+    return this.#update(session, tenure, (before) => before)
+  }
+
+  /**
+   * Makes a process the owner of a session, if the record is still of the tenure that was found. Resolves with the new
+   * record; `moved` if another process was faster, undefined if there is no record. @throws what the store throws
+   */
+  claim(
+    session: KeptSession,
+    found: Partial<Tenure>,
+    owner: string,
+  ): Promise<(StoredSession & Tenure) | 'moved' | undefined> {
+    type Claimed = (StoredSession & Tenure) | 'moved' | undefined
+    const decide = (before: StoredSession | undefined): readonly [RecordDecision<StoredSession>, Claimed] => {
+      if (!before) return ['keep', undefined]
+      if (!isOf(before, found)) return ['keep', 'moved']
+      const next = { ...before, owner, generation: (before.generation ?? 0) + 1, usedAt: world.now() }
+      return [next, next]
+    }
+    return this.#stored.change(idOf(session), decide)
+  }
+
+  /** Leaves a session to the process of its next request. Never rejects. */
+  release(session: KeptSession, tenure: Tenure): Promise<Written> {
+    return this.#update(session, tenure, ({ owner: _owner, ...before }) => before)
   }
 
   /** Never rejects. */
@@ -110,7 +164,7 @@ export class ClientSessions {
   }
 
   /** The state of a session of a caller at an endpoint, if it is kept. @throws what the store throws */
-  async find(session: KeptSession, upstream: string | undefined): Promise<SessionState | undefined> {
+  async find(session: KeptSession, upstream: string | undefined): Promise<StoredSession | undefined> {
     const { transport, store, log } = this.#options
     const decode = (text: string): StoredSession | undefined => {
       const record = sessionKind.decode(text)
@@ -125,19 +179,29 @@ export class ClientSessions {
     return new Collection(this.#options.store(), sessionKind)
   }
 
-  #update(session: KeptSession, change: (before: StoredSession) => StoredSession): Promise<unknown> {
-    const decide = (before: StoredSession | undefined): StoredSession | 'keep' => {
-      const next = before && { ...change(before), usedAt: world.now() }
-      return next && sessionKind.encode(next).length <= MAX_RECORD_LENGTH ? next : 'keep'
+  async #update(
+    session: KeptSession,
+    tenure: Tenure | undefined,
+    change: (before: StoredSession) => StoredSession,
+  ): Promise<Written> {
+    const decide = (before: StoredSession | undefined): readonly [RecordDecision<StoredSession>, Written] => {
+      if (!before) return ['keep', undefined]
+      if (tenure && !isOf(before, tenure)) return ['keep', 'moved']
+      const next = { ...change(before), usedAt: world.now() }
+      return [sessionKind.encode(next).length <= MAX_RECORD_LENGTH ? next : 'keep', undefined]
     }
-    return this.#try(() => this.#stored.update(idOf(session), decide))
+    return this.#try(() => this.#stored.change(idOf(session), decide))
   }
 
-  /** What takes longer continues without its caller. */
-  async #try(write: () => Promise<unknown>): Promise<unknown> {
-    const written = write().catch((error: unknown) =>
-      this.#options.log.warn('session.not_kept', { error: excerpt(String(error)) }),
-    )
+  /** Resolves with `failed` if the write fails. What takes longer continues without its caller. */
+  async #try<Value, Failed = undefined>(
+    write: () => Promise<Value>,
+    failed?: Failed,
+  ): Promise<Value | Failed | undefined> {
+    const written = write().catch((error: unknown) => {
+      this.#options.log.warn('session.not_kept', { error: excerpt(String(error)) })
+      return failed
+    })
     return within(written, WRITE_TIMEOUT_MS, undefined)
   }
 
@@ -160,6 +224,10 @@ export class ClientSessions {
   }
 }
 
+function isOf(record: Partial<Tenure>, { owner, generation }: Partial<Tenure>): boolean {
+  return record.owner === owner && record.generation === generation
+}
+
 /** How many sessions this process added to a store. */
 class Added {
   count = 0
@@ -179,10 +247,12 @@ const sessionKind: RecordKind<StoredSession> = {
   decode: (text) => {
     const record = json.decode(text)
     if (!record || findRevision(record.revision)?.era !== 'legacy') return undefined
-    const { info, level, uris } = record
+    const { info, level, uris, owner, generation } = record
     const isReadable =
       (info === undefined || isObject(info)) &&
       (level === undefined || typeof level === 'string') &&
+      (owner === undefined || typeof owner === 'string') &&
+      (generation === undefined || Number.isSafeInteger(generation)) &&
       uris.every((uri) => typeof uri === 'string')
     return isReadable ? record : undefined
   },

@@ -88,6 +88,8 @@ export const personRules: { readonly [Prefix in KeyPrefix]: Rule | 'nobody' } = 
   'lease:': 'nobody',
   'lease-alive:': 'nobody',
   'log:': logFate,
+  'member/': 'nobody',
+  'member-drain:': 'nobody',
   // They name approvals and channels.
   'notice/': 'nobody',
   'notice-owner:': 'nobody',

@@ -42,6 +42,8 @@ export const keyPrefixes = {
   'lease:': 'the last holder of each lease',
   'lease-alive:': 'holders of leases that are alive',
   'log:': 'logs of events',
+  'member/': 'what gateways that run tell of themselves',
+  'member-drain:': 'gateways that were told to end',
   'notice/': 'messages to people about calls that wait for approval',
   'notice-owner:': 'processes that send these messages',
   'oauth:': 'grants of servers, and sessions of people',

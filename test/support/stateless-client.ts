@@ -49,9 +49,9 @@ export class StatelessClient {
   }
 
   /** Sends a request as it is given. */
-  async send(method: string, given: Json): Promise<Answer> {
+  async send(method: string, given: Json, declared: Json = {}): Promise<Answer> {
     const { url, token, isDeclaring = false } = this.#options
-    const capabilities = isDeclaring ? { extensions: { [KEY]: {} } } : {}
+    const capabilities = { ...declared, ...(isDeclaring && { extensions: { [KEY]: {} } }) }
     const params = enveloped(given, '2026-07-28', capabilities)
     const body = JSON.stringify({ jsonrpc: '2.0', id: 1, method, params })
     const headers = {

@@ -7,6 +7,7 @@ import type { AuthSettings } from '../../core/auth-settings.ts'
 import type { Call } from '../../core/call.ts'
 import type { BytePath, DocumentPath, RoutePath } from '../../core/http-paths.ts'
 import type { PageSignIn } from '../../core/audit-step.ts'
+import type { ClientPeer } from '../../core/exchange.ts'
 import type { Log } from '../../core/log.ts'
 import type { Principal } from '../../core/principal.ts'
 import type { FindProxy } from '../../core/proxy.ts'
@@ -41,6 +42,10 @@ export interface HttpRuntime {
   has(upstream: string): boolean
   /** Looks up the tool that a call names. */
   withTool(call: Call): Called | Promise<Called>
+  /** Whether servers get tokens in exchange for those of callers. */
+  readonly exchangesTokens?: boolean
+  /** The process that has what a call relies on; undefined if any of those with the same store can make it. */
+  placeOf?(call: Call): Promise<string | undefined> | undefined
   /** Whether the caller may make the tool call. */
   isPermitted?(call: Call): Promise<boolean>
   /** The HTTP status of each error of a call, for clients with sessions; undefined if all have 200. */
@@ -110,17 +115,27 @@ export interface HttpContext {
   readonly requestId: string
   /** The challenge to a caller that could get another token; undefined for errors other than a missing scope. */
   readonly challenge?: (error: GatewayError) => string | undefined
+  /** The connection of the client, where another gateway has it and forwarded the request. */
+  readonly forwardedFrom?: ClientPeer
+  /** Identifies the token of the client, which that gateway has. */
+  readonly forwardedToken?: string | undefined
 }
 
 /** What the call of a request gets of it. */
-export function factsOf({ incoming, requestId, principal, presentCaller }: HttpContext): ClientRequest {
+export function factsOf({
+  incoming,
+  requestId,
+  principal,
+  presentCaller,
+  forwardedFrom,
+}: HttpContext): ClientRequest {
   const { headers } = incoming
   const trace = headerTrace(headers)
   return {
     requestId,
     principal,
     presentCaller,
-    peer: incoming,
+    peer: forwardedFrom ?? incoming,
     trace,
     gatewayMetadata: gatewayMetadataOf(headers),
   }

@@ -1,10 +1,9 @@
 /**
  * The MCP endpoint over Streamable HTTP, for all revisions. It is the hot path of every call over HTTP, so it uses
- * Node's request and response directly. Revisions with sessions have them here (`HttpSessions`): limited in number, ended
- * when idle.
+ * Node's request and response directly. Requests about what another process owns are forwarded to it (`hop/`), and those that
+ * other processes forward are served here, without another decision about their callers.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { randomUUID } from 'node:crypto'
 import type { Call, Handler } from '../../core/call.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { background, type Log } from '../../core/log.ts'
@@ -33,15 +32,27 @@ import { isForServers, isListening } from '../../protocol/methods.ts'
 import { modernStatus } from '../../protocol/modern.ts'
 import { latestModern } from '../../core/revisions.ts'
 import { headerTrace } from '../../protocol/trace-context.ts'
+import type { Seal } from '../../core/seal.ts'
 import type { HeldMemory } from '../../core/holdings.ts'
-import { world } from '../../core/world.ts'
-import { ClientSessions, EXTENSION_INTERVAL_MS } from '../../records/client-sessions.ts'
+import { ClientSessions, type SessionOwner } from '../../records/client-sessions.ts'
 import type { Store } from '../../store/store.ts'
 import type { RequestContext } from '../auth/auth-gate.ts'
 import { type Called, type Edge, type HttpRuntime, type HttpContext, factsOf, tokenLifetime } from './edge.ts'
-import { HttpReply, Replay, isEnding } from './reply.ts'
-import { serveBatch, takeBatch, ClientSession } from '../session/session.ts'
+import { isEnding } from './ending.ts'
+import { HttpReply } from './reply.ts'
+import { serveBatch, takeBatch } from '../session/session.ts'
 import type { ResponseSink } from '../session/response-sink.ts'
+import { presentPrincipal } from '../auth/authenticator.ts'
+import type { Decision } from './hop/envelope.ts'
+import type { Forwarder } from './hop/forwarder.ts'
+import { refuseMoved } from './hop/listener.ts'
+import { type Elsewhere, type HttpSession, HttpSessions, type SessionFleet } from './sessions.ts'
+
+/** A request as it was sent, and its reply. */
+interface Sent {
+  readonly text: string
+  readonly reply: HttpReply
+}
 
 interface Options {
   readonly handle: Handler
@@ -55,9 +66,24 @@ interface Options {
   admit?(principal: Principal): void
   /** Called for every rejected request. */
   onRefused?(refusal: Refusal): void
+  /** Takes the messages of HTTP+SSE sessions that other processes forward. */
+  readonly sse?: {
+    isPosted(incoming: IncomingMessage): boolean
+    post(exchange: HttpContext, text: string): Promise<void>
+  }
+  /** The other processes that share the store; undefined if they do not reach each other. */
+  readonly others?: OtherProcesses | undefined
   /** Counts the sessions. */
   readonly meter?: SessionMeter | undefined
   readonly log: Log
+}
+
+/** The processes that share a store and reach each other. */
+export interface OtherProcesses {
+  readonly fleet: SessionFleet
+  readonly forwarder: Forwarder
+  /** Seals with the key that they share. */
+  readonly seal: Seal
 }
 
 /** A request before authentication. */
@@ -80,16 +106,16 @@ export class HttpFront {
 
   constructor(options: Options) {
     this.#options = options
-    const { handle, edge, held, meter, log } = options
+    const { handle, edge, held, others, meter, log } = options
     const isStrict = (): boolean => edge().runtime.listen.isStrict
     const kept = new ClientSessions({ transport: 'http', store: options.store, log })
-    this.sessions = new HttpSessions({ handle, isStrict, held, kept, meter, log })
-    this.#legacy = new LegacyHttp(this.sessions, log)
+    this.sessions = new HttpSessions({ handle, isStrict, held, kept, fleet: others?.fleet, meter, log })
+    this.#legacy = new LegacyHttp({ sessions: this.sessions, forwarder: others?.forwarder, log })
   }
 
   /** Whether a call is in flight. */
   get isBusy(): boolean {
-    return this.#running > 0 || this.sessions.isBusy
+    return this.#running > 0 || this.sessions.isBusy || this.#legacy.isForwarding
   }
 
   /** Serves one HTTP request. Never throws. */
@@ -109,14 +135,36 @@ export class HttpFront {
     }
   }
 
+  /** Serves a request that another process forwards, as it has decided. Never throws. */
+  serveForwarded(incoming: IncomingMessage, outgoing: ServerResponse, decision: Decision): void {
+    const { principal, upstream, requestId, peer, token } = decision
+    const edge = this.#options.edge()
+    const request = { incoming, outgoing, upstream, requestId, edge }
+    const fail = (error: unknown, text = ''): void => this.#refuse(request, error, text)
+    try {
+      mustExist(request)
+      const exchange = {
+        ...this.#contextOf(request, principal, forwardedCallerOf(principal, edge, this.#options.edge)),
+        forwardedFrom: peer,
+        forwardedToken: token,
+      }
+      this.#dispatch(exchange, fail)
+    } catch (error) {
+      fail(error)
+    }
+  }
+
   #receive(
     request: UnauthenticatedRequest,
     principal: Principal,
     fail: (error: unknown, text?: string) => void,
   ): void {
-    const exchange = this.#open(request, principal)
-    const { incoming } = request
-    const { bodies, runtime } = request.edge
+    this.#dispatch(this.#open(request, principal), fail)
+  }
+
+  #dispatch(exchange: HttpContext, fail: (error: unknown, text?: string) => void): void {
+    const { incoming, principal } = exchange
+    const { bodies, runtime } = exchange.edge
     const { listen } = runtime
     if (incoming.method === 'POST') {
       const onBody = (text: string): void => {
@@ -155,19 +203,27 @@ export class HttpFront {
 
   /** @throws UNSUPPORTED_OPERATION, and what `admit` throws */
   #open(request: UnauthenticatedRequest, principal: Principal): HttpContext {
-    const { upstream, edge } = request
-    if (upstream !== undefined && !edge.runtime.has(upstream)) {
-      throw new GatewayError('UNSUPPORTED_OPERATION', 'There is no server at this path.')
-    }
+    mustExist(request)
     if (this.#options.admit) {
       // What anonymous callers may do elsewhere, they may not do here.
-      edge.authGate.requireAuth({ ...request, principal }, undefined)
+      request.edge.authGate.requireAuth({ ...request, principal }, undefined)
       this.#options.admit(principal)
     }
-    const presentCaller = presentCallerOf(request, principal, () => this.#options.edge())
+    return this.#contextOf(
+      request,
+      principal,
+      presentCallerOf(request, principal, () => this.#options.edge()),
+    )
+  }
+
+  #contextOf(
+    request: UnauthenticatedRequest,
+    principal: Principal,
+    presentCaller: NonNullable<Call['presentCaller']>,
+  ): HttpContext {
     const context = { ...request, principal, presentCaller }
     if (!principal.claims) return context
-    return { ...context, challenge: (error) => edge.authGate.stepUp(context, error) }
+    return { ...context, challenge: (error) => request.edge.authGate.stepUp(context, error) }
   }
 
   #post(exchange: HttpContext, text: string): Promise<void> | undefined {
@@ -175,20 +231,24 @@ export class HttpFront {
     if (runtime.listen.isStrict) checkNames(exchange.incoming, POST_RESPONSE_TYPES)
     const version = exchange.incoming.headers['mcp-protocol-version']
     const header = typeof version === 'string' ? version : undefined
+    if (exchange.forwardedFrom && this.#options.sse?.isPosted(exchange.incoming))
+      return this.#options.sse.post(exchange, text)
     const message = parseMessages(text)
     checkNesting(text)
     if (message.kind === 'batch') {
-      authGate.requireAuth(exchange, undefined)
-      return this.#legacy.postBatch(exchange, message)
+      if (!exchange.forwardedFrom) authGate.requireAuth(exchange, undefined)
+      return this.#legacy.postBatch(exchange, message, text)
     }
-    authGate.requireAuth(exchange, message.kind === 'response' ? undefined : message.method)
+    // Whoever forwards a request has checked that.
+    if (!exchange.forwardedFrom)
+      authGate.requireAuth(exchange, message.kind === 'response' ? undefined : message.method)
     if (classify(message, header) === 'legacy') return this.#legacy.post(exchange, message, text)
-    if (message.kind === 'request') return this.#stateless(exchange, message)
+    if (message.kind === 'request') return this.#stateless(exchange, message, text)
     this.#notification(exchange, message)
     return undefined
   }
 
-  async #stateless(exchange: HttpContext, request: JsonRpcRequest): Promise<void> {
+  async #stateless(exchange: HttpContext, request: JsonRpcRequest, text: string): Promise<void> {
     const { incoming, outgoing, upstream, principal, challenge, edge } = exchange
     const { handle, seal } = this.#options
     const controller = new AbortController()
@@ -221,12 +281,44 @@ export class HttpFront {
         retain,
         delivery: reply,
         check,
+        others: this.#othersFor(exchange, { text, reply }),
       }
       await serveStateless(request, reply, around)
     } finally {
       if (leave) leave()
       else this.#running--
     }
+  }
+
+  /** The processes that may have what a call relies on; undefined for one that was forwarded, as there is one hop only. */
+  #othersFor(exchange: HttpContext, sent: Sent) {
+    const { others } = this.#options
+    if (!others || exchange.forwardedFrom) return undefined
+    const { runtime } = exchange.edge
+    return {
+      placeOf: (call: Call) => runtime.placeOf?.(call),
+      forward: async (process: string) => {
+        const member = process === others.fleet.id ? undefined : await others.fleet.find(process)
+        if (member) await this.#forward(others.forwarder, member, exchange, sent)
+        return member !== undefined
+      },
+    }
+  }
+
+  /** Has another process answer a request. @throws SERVER_UNAVAILABLE, OUTCOME_UNKNOWN */
+  async #forward(
+    forwarder: Forwarder,
+    member: SessionOwner,
+    exchange: HttpContext,
+    { text, reply }: Sent,
+  ): Promise<void> {
+    reply.release()
+    const { incoming, outgoing } = exchange
+    const request = { incoming, outgoing, decision: decisionOf(exchange), body: text }
+    const outcome = await forwarder.forward(member, request)
+    if (outcome === 'lost') throw restarted()
+    if (outcome !== 'answered')
+      throw unreachable('The process that has what this call needs cannot be reached.')
   }
 
   /** Counts a stream until the returned function is called; the stream ends when the token expires. @throws OVERLOADED */
@@ -298,6 +390,24 @@ export function presentCallerOf(
   }
 }
 
+/** The same for a request that another process authenticated: it has the credentials. */
+function forwardedCallerOf(
+  principal: Principal,
+  first: Edge,
+  current: () => Edge,
+): NonNullable<Call['presentCaller']> {
+  return () => {
+    const edge = current()
+    return edge === first ? principal : presentPrincipal(principal, edge.runtime.auth)
+  }
+}
+
+/** @throws UNSUPPORTED_OPERATION */
+function mustExist({ upstream, edge }: UnauthenticatedRequest): void {
+  if (upstream !== undefined && !edge.runtime.has(upstream))
+    throw new GatewayError('UNSUPPORTED_OPERATION', 'There is no server at this path.')
+}
+
 /** Throws a header mismatch, which would reveal the tool: without permission the call goes on, to its permission error. */
 async function throwIfPermitted(call: Call, error: unknown, runtime: HttpRuntime): Promise<void> {
   if ((await runtime.isPermitted?.(call)) !== false) throw error
@@ -363,32 +473,55 @@ export function requestId({ headers }: IncomingMessage): string {
   return newRequestId()
 }
 
+interface LegacyOptions {
+  readonly sessions: HttpSessions
+  /** Forwards requests to the processes that have their sessions; undefined if none can be elsewhere. */
+  readonly forwarder?: Forwarder | undefined
+  readonly log: Log
+}
+
+/** What a client posted. */
+interface Posted {
+  readonly text: string
+  /** Whether it may change something each time that it is taken. */
+  readonly isCall: boolean
+}
+
 /** Streamable HTTP with sessions: 2025-03-26 to 2025-11-25. */
 export class LegacyHttp {
   readonly #sessions: HttpSessions
+  readonly #forwarder: Forwarder | undefined
   readonly #log: Log
+  #forwarding = 0
 
-  constructor(sessions: HttpSessions, log: Log) {
+  constructor({ sessions, forwarder, log }: LegacyOptions) {
     this.#sessions = sessions
+    this.#forwarder = forwarder
     this.#log = log
+  }
+
+  /** Whether a request of a client waits for the answer of another process. */
+  get isForwarding(): boolean {
+    return this.#forwarding > 0
   }
 
   /** Handles one posted message. @throws errors from before it is dispatched */
   post(exchange: HttpContext, message: JsonRpcMessage, text: string): Promise<void> | undefined {
     if (message.kind === 'request' && message.method === 'initialize')
       return this.#initialize(exchange, message)
-    const found = this.#session(exchange)
-    if (found instanceof Promise)
-      return found.then((session) => this.#take(exchange, session, [message, text]))
-    return this.#take(exchange, found, [message, text])
+    const isCall = message.kind === 'request' && message.method === 'tools/call'
+    return this.#inSession(exchange, { text, isCall }, (found, own) =>
+      this.#take(own, found, [message, text]),
+    )
   }
 
   /** Handles a posted batch, if the session's revision has batches. */
-  async postBatch(exchange: HttpContext, batch: Batch): Promise<void> {
-    const found = await this.#session(exchange)
-    const requests = takeBatch(found.session, batch)
-    if (requests.length === 0) return accept(exchange)
-    await serveBatch(found.session, requests, this.#reply(exchange, found))
+  async postBatch(exchange: HttpContext, batch: Batch, text: string): Promise<void> {
+    await this.#inSession(exchange, { text, isCall: true }, async (found, own) => {
+      const requests = takeBatch(found.session, batch)
+      if (requests.length === 0) return accept(exchange)
+      await serveBatch(found.session, requests, this.#reply(own, found))
+    })
   }
 
   #take(
@@ -406,8 +539,11 @@ export class LegacyHttp {
 
   /** Opens the session's own stream, or resumes one. */
   async get(exchange: HttpContext): Promise<void> {
+    await this.#inSession(exchange, undefined, (found) => this.#openStream(exchange, found))
+  }
+
+  #openStream(exchange: HttpContext, found: HttpSession): undefined {
     const { incoming, outgoing } = exchange
-    const found = await this.#session(exchange)
     if (!accepts(incoming, 'text/event-stream')) throw notAcceptable('text/event-stream')
     // A client that is already gone would never emit `close`.
     if (outgoing.destroyed) return
@@ -423,7 +559,8 @@ export class LegacyHttp {
     const lost = typeof eventId === 'string' && !resumed ? found.replay.lostRequest(eventId) : undefined
     if (lost !== undefined) {
       reply.open()
-      return reply.end(encodeError(lost, restarted(), requestId))
+      reply.end(encodeError(lost, restarted(), requestId))
+      return
     }
     const { end } = tokenLifetime(exchange, () => outgoing.end())
     outgoing.on('close', () => {
@@ -436,10 +573,76 @@ export class LegacyHttp {
   }
 
   async delete(exchange: HttpContext): Promise<void> {
-    const found = await this.#session(exchange)
-    await this.#sessions.remove(found)
-    background(this.#sessions.end(found), this.#log)
-    exchange.outgoing.writeHead(204, { 'x-request-id': exchange.requestId }).end()
+    await this.#inSession(exchange, undefined, async (found) => {
+      await this.#sessions.remove(found)
+      background(this.#sessions.end(found), this.#log)
+      exchange.outgoing.writeHead(204, { 'x-request-id': exchange.requestId }).end()
+    })
+  }
+
+  /**
+   * Handles a request in its session: here, or in the process that has the session. @throws SESSION_NOT_FOUND, OUTCOME_UNKNOWN
+   * if that process ended with a call, SERVER_UNAVAILABLE if it cannot be reached
+   */
+  #inSession(
+    exchange: HttpContext,
+    posted: Posted | undefined,
+    handle: ElsewhereHandling['handle'],
+  ): Promise<void> | undefined {
+    const found = this.#session(exchange)
+    if (!(found instanceof Promise)) return this.#handleHere(exchange, found, handle)
+    return found.then((place) =>
+      'owner' in place
+        ? this.#handleElsewhere(exchange, place, { posted, handle })
+        : this.#handleHere(exchange, place, handle),
+    )
+  }
+
+  #handleHere(
+    exchange: HttpContext,
+    found: HttpSession,
+    handle: ElsewhereHandling['handle'],
+  ): Promise<void> | undefined {
+    const { principal, forwardedToken } = exchange
+    if (forwardedToken === undefined) {
+      if (principal.token) found.token = principal.token
+      return handle(found, exchange)
+    }
+    const { token = found.session.principal.token } = found
+    if (token?.digest === forwardedToken)
+      return handle(found, { ...exchange, principal: { ...principal, token } })
+    // The process that has the token takes over the session: a token is not sent to another one.
+    return this.#sessions.release(found).then(() => refuseMoved(exchange.outgoing))
+  }
+
+  async #handleElsewhere(
+    exchange: HttpContext,
+    first: Elsewhere,
+    { posted, handle }: ElsewhereHandling,
+  ): Promise<void> {
+    const { incoming, outgoing, principal, upstream, forwardedFrom } = exchange
+    // One hop only: whoever forwarded it decides again.
+    if (forwardedFrom || !this.#forwarder) return refuseMoved(outgoing)
+    const decision = decisionOf(exchange)
+    const id = String(incoming.headers['mcp-session-id'])
+    let place = first
+    if (posted) this.#forwarding++
+    try {
+      for (let attempts = 1; ; attempts++) {
+        const request = { incoming, outgoing, decision, body: posted?.text }
+        const outcome = await this.#forwarder.forward(place.owner, request)
+        if (outcome === 'answered') return
+        this.#sessions.forget(id, principal)
+        if (outcome === 'lost' && posted?.isCall) throw restarted()
+        const next = await this.#sessions.relocate(id, principal, { upstream, before: place })
+        if (!('owner' in next)) return await handle(next, exchange)
+        if (attempts === MAX_FORWARDS)
+          throw unreachable('The process that has this session cannot be reached.')
+        place = next
+      }
+    } finally {
+      if (posted) this.#forwarding--
+    }
   }
 
   async #initialize(exchange: HttpContext, message: JsonRpcMessage & { kind: 'request' }): Promise<void> {
@@ -460,7 +663,7 @@ export class LegacyHttp {
     if (!created.session.revision) await this.#sessions.end(created)
   }
 
-  #session({ incoming, principal, upstream }: HttpContext): HttpSession | Promise<HttpSession> {
+  #session({ incoming, principal, upstream }: HttpContext): HttpSession | Promise<HttpSession | Elsewhere> {
     const id = incoming.headers['mcp-session-id']
     if (typeof id !== 'string') {
       throw new GatewayError('SESSION_REQUIRED', 'Bad request: Mcp-Session-Id is missing.', {
@@ -468,7 +671,8 @@ export class LegacyHttp {
       })
     }
     const found = this.#sessions.get(id, principal, upstream)
-    if (found instanceof Promise) return found.then((session) => ofKnownVersion(session, incoming))
+    if (found instanceof Promise)
+      return found.then((place) => ('owner' in place ? place : ofKnownVersion(place, incoming)))
     return ofKnownVersion(found, incoming)
   }
 
@@ -485,6 +689,27 @@ export class LegacyHttp {
       onSlow: () => this.#log.warn('client.slow', { session: sessionDigest(session.id) }),
     })
   }
+}
+
+interface ElsewhereHandling {
+  readonly posted: Posted | undefined
+  handle(found: HttpSession, exchange: HttpContext): Promise<void> | undefined
+}
+
+/** What this process says of a request to the one that answers it. */
+export function decisionOf({ principal, upstream, requestId, incoming, edge }: HttpContext): Decision {
+  const token = edge.runtime.exchangesTokens === true ? principal.token?.digest : undefined
+  return { principal, token, upstream, requestId, peer: incoming }
+}
+
+/** How often a request is forwarded: the session may have moved since its place was read. */
+const MAX_FORWARDS = 2
+
+function unreachable(message: string): GatewayError {
+  return new GatewayError('SERVER_UNAVAILABLE', message, {
+    suggestion: 'Send the request again.',
+    retryAfterSeconds: 1,
+  })
 }
 
 /** @throws INVALID_REQUEST */
@@ -535,215 +760,11 @@ function notAcceptable(types: string): GatewayError {
   return new GatewayError('NOT_ACCEPTABLE', `Not acceptable: accept ${types}.`)
 }
 
-/** A session of an HTTP client, with its resumable streams. */
-interface HttpSession {
-  readonly session: ClientSession
-  readonly replay: Replay
-  readonly upstream: string | undefined
-  usedAt: number
-  /** When its expiry in the store was put off last. */
-  extendedAt: number
-}
-
-interface SessionServer {
-  readonly handle: Handler
-  /** Whether batches are rejected in every revision. */
-  isStrict?(): boolean
-  readonly held: HeldMemory
-  /** The sessions in the store; without it a session lasts as long as the process. */
-  readonly kept?: ClientSessions
-  /** Counts the sessions. */
-  readonly meter?: SessionMeter | undefined
-  readonly log: Log
-}
-
-/** The form of session ids: no other one is looked up. */
-export const SESSION_ID = /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/
-
-/** How much memory a session takes, in bytes, without the events that it buffers. */
-const SESSION_BYTES = 6 * 1024
-/** The maximum number of sessions, and how long an idle one is kept, in milliseconds. */
-const MAX_SESSIONS = 10_000
-const IDLE_TIMEOUT_MS = 30 * 60_000
-
-/** The sessions of Streamable HTTP clients. */
-export class HttpSessions {
-  readonly #options: SessionServer
-  readonly #sessions = new Map<string, HttpSession>()
-  /** Sessions that are read from the store, by caller and id: of several requests at once, one continues the session. */
-  readonly #continuing = new Map<string, Promise<HttpSession>>()
-  readonly #reaper = setInterval(() => this.#reap(), 60_000).unref()
-  #isClosed = false
-
-  constructor(options: SessionServer) {
-    this.#options = options
-  }
-
-  get size(): number {
-    return this.#sessions.size
-  }
-
-  get isBusy(): boolean {
-    return [...this.#sessions.values()].some(({ session }) => session.isBusy)
-  }
-
-  /** Creates a session before its handshake; it counts only once it is kept. @throws OVERLOADED */
-  create(principal: Principal, upstream: string | undefined, continued?: string): HttpSession {
-    const isShareTaken = hasReachedShare(
-      principal,
-      this.#sessions,
-      ({ session }) => session.principal.id,
-      MAX_SESSIONS,
-    )
-    if (isShareTaken && !this.#endIdlest(principal, true)) throw full('Too many sessions of one caller.')
-    if (this.#sessions.size >= MAX_SESSIONS && !this.#endIdlest(principal)) throw full('Too many sessions.')
-    const { held } = this.#options
-    while (!held.fits(principal, SESSION_BYTES))
-      if (!this.#endIdlest(principal, held.isOwnFull(principal, SESSION_BYTES)))
-        throw full('Sessions and operations take all the memory that they may.')
-    const limit = {
-      fits: (by: number) => held.fits(principal, by),
-      change: (by: number) => held.change(principal, by),
-    }
-    // Its client may resume streams that are gone: their events have other ids.
-    const replay = new Replay(
-      limit,
-      continued === undefined ? '' : `${world.randomBytes(4).toString('hex')}.`,
-    )
-    const { kept } = this.#options
-    const session = new ClientSession({
-      id: continued ?? randomUUID(),
-      upstream,
-      principal,
-      ...this.#options,
-      save: savingWith(kept, upstream),
-      send: (message) => replay.general.add(message),
-      channel: { isOpen: () => replay.general.hasOutlet, drained: () => replay.general.drained() },
-    })
-    const usedAt = Date.now()
-    return { session, replay, upstream, usedAt, extendedAt: continued === undefined ? usedAt : 0 }
-  }
-
-  keep(session: HttpSession): void {
-    if (!this.#sessions.has(session.session.id))
-      this.#options.held.change(session.session.principal, SESSION_BYTES)
-    this.#sessions.set(session.session.id, session)
-  }
-
-  /**
-   * The session with this id, from the store if it is not in memory. @throws SESSION_NOT_FOUND if there is none, or it
-   * belongs to another caller
-   */
-  get(id: string, principal: Principal, upstream: string | undefined): HttpSession | Promise<HttpSession> {
-    const found = this.#sessions.get(id)
-    if (!found && this.#options.kept && SESSION_ID.test(id)) return this.#continued(id, principal, upstream)
-    if (!found || found.session.principal.id !== principal.id || found.upstream !== upstream) throw notFound()
-    found.usedAt = Date.now()
-    extend(found, this.#options.kept)
-    return found
-  }
-
-  async #continued(id: string, principal: Principal, upstream: string | undefined): Promise<HttpSession> {
-    const key = `${id} ${principal.id}`
-    const continuing = this.#continuing.get(key) ?? this.#continue(id, principal, upstream)
-    this.#continuing.set(key, continuing)
-    const found = await continuing.finally(() => this.#continuing.delete(key))
-    if (found.upstream !== upstream) throw notFound()
-    return found
-  }
-
-  async #continue(id: string, principal: Principal, upstream: string | undefined): Promise<HttpSession> {
-    const state = await this.#options.kept?.find({ id, principal }, upstream)
-    if (this.#isClosed) throw new GatewayError('SERVER_UNAVAILABLE', 'The gateway is shutting down.')
-    if (!state) throw notFound()
-    const found = this.create(principal, upstream, id)
-    this.keep(found)
-    extend(found, this.#options.kept)
-    found.session.continue(state)
-    return found
-  }
-
-  /** Removes a session from the store, before it ends here: it cannot be continued. Never rejects. */
-  async remove({ session }: HttpSession): Promise<void> {
-    await this.#options.kept?.remove(session)
-  }
-
-  /** Resolves when its calls are answered, or after a timeout. */
-  async end({ session, replay }: HttpSession): Promise<void> {
-    if (this.#sessions.delete(session.id)) this.#options.held.change(session.principal, -SESSION_BYTES)
-    await session.end()
-    replay.close()
-  }
-
-  /** Ends all sessions here; those in the store can be continued. */
-  async close(): Promise<void> {
-    this.#isClosed = true
-    clearInterval(this.#reaper)
-    await Promise.all([...this.#sessions.values()].map((session) => this.end(session)))
-  }
-
-  #reap(): void {
-    const before = Date.now() - IDLE_TIMEOUT_MS
-    for (const each of this.#sessions.values()) {
-      if (!isIdle(each)) extend(each, this.#options.kept)
-      else if (each.usedAt < before) void this.end(each)
-    }
-  }
-
-  /** Ends an idle session, preferably one of the same caller, so that callers do not end sessions of others. */
-  #endIdlest({ id }: Principal, isForOwn = false): boolean {
-    const idle = [...this.#sessions.values()].filter(isIdle)
-    const own = idle.filter(({ session }) => session.principal.id === id)
-    const [oldest] = (own.length > 0 || isForOwn ? own : idle).toSorted(
-      (one, other) => one.usedAt - other.usedAt,
-    )
-    if (oldest) void this.end(oldest)
-    return oldest !== undefined
-  }
-}
-
-/** How the sessions at an endpoint keep their state. */
-export function savingWith(
-  kept: ClientSessions | undefined,
-  upstream: string | undefined,
-): (session: ClientSession, isNew: boolean) => Promise<unknown> {
-  return async (session, isNew) => {
-    const { state } = session
-    return isNew && state ? kept?.add(session, upstream, state) : kept?.change(session, () => session.state)
-  }
-}
-
-/** Puts off the expiry of a session in use, if that was not done for a while. */
-export function extend(
-  found: { readonly session: ClientSession; extendedAt: number },
-  kept: ClientSessions | undefined,
-): void {
-  const now = Date.now()
-  if (!kept || now - found.extendedAt < EXTENSION_INTERVAL_MS) return
-  found.extendedAt = now
-  void kept.extend(found.session)
-}
-
 /** The error of a request that was in flight when the gateway was killed, or is in flight in another process. */
-function restarted(): GatewayError {
+export function restarted(): GatewayError {
   return new GatewayError(
     'OUTCOME_UNKNOWN',
     'The gateway was restarted before the request was answered. It may have taken effect.',
     { suggestion: 'Check whether it took effect before making it again.' },
   )
-}
-
-function notFound(): GatewayError {
-  return new GatewayError('SESSION_NOT_FOUND', 'Session not found.', { suggestion: 'Initialize again.' })
-}
-
-function full(message: string): GatewayError {
-  return new GatewayError('OVERLOADED', message, {
-    suggestion:
-      'End sessions that are not needed: DELETE with their Mcp-Session-Id. Idle ones end by themselves.',
-  })
-}
-
-function isIdle({ session, replay }: HttpSession): boolean {
-  return !session.isBusy && !replay.general.hasOutlet
 }

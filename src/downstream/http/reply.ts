@@ -6,12 +6,12 @@
 import type { ServerResponse } from 'node:http'
 import { type ClientRequest, drained, type ResponseSink } from '../session/response-sink.ts'
 import type { GatewayError } from '../../core/error.ts'
-import { world } from '../../core/world.ts'
 import type { RateLimitStatus } from '../../core/exchange.ts'
 import { limitHeaders } from '../../protocol/headers.ts'
 import { encodeEvent, encodePriming, keepAlive } from '../../protocol/sse.ts'
 import { type Id, idOf } from '../../protocol/jsonrpc.ts'
 import type { Ticker } from './edge.ts'
+import { endLater } from './ending.ts'
 
 interface Options {
   readonly ticker: Ticker
@@ -134,6 +134,12 @@ export class HttpReply implements ResponseSink, StreamSink {
     endLater(this.#outgoing, message, size === message.length ? 'latin1' : 'utf8')
   }
 
+  /** Leaves the response to the process that answers the request. */
+  release(): void {
+    this.#isEnded = true
+    this.#options.ticker.remove(this.#key)
+  }
+
   isLost(): boolean {
     const { destroyed, writableFinished } = this.#outgoing
     if (this.#recorded?.isResumed === true) return this.#recorded.isUnread
@@ -217,28 +223,6 @@ export class HttpReply implements ResponseSink, StreamSink {
     })
   }
 }
-
-/**
- * Ends a response once this turn of the event loop has read all that arrived. A client that is woken by the first of several
- * responses finds the others there, too: to wake it for each costs more than to write them.
- */
-function endLater(outgoing: ServerResponse, body: string, encoding: 'latin1' | 'utf8'): void {
-  if (ending.push({ outgoing, body, encoding }) === 1) world.setImmediate(endAll)
-}
-
-function endAll(): void {
-  const responses = ending
-  ending = []
-  for (const { outgoing, body, encoding } of responses) outgoing.end(body, encoding)
-}
-
-/** Whether a response is complete, but has not been written. */
-export function isEnding(outgoing: ServerResponse): boolean {
-  return ending.some((each) => each.outgoing === outgoing)
-}
-
-/** The responses that this turn of the event loop ends. */
-let ending: { outgoing: ServerResponse; body: string; encoding: 'latin1' | 'utf8' }[] = []
 
 function isProgress(message: string): boolean {
   return message.startsWith('{"jsonrpc":"2.0","method":"notifications/progress"')

@@ -36,7 +36,8 @@ import {
   reader,
   addPermissions,
 } from './routes.ts'
-import { HttpFront, presentCallerOf, refuse, requestId } from './endpoint.ts'
+import { HttpFront, type OtherProcesses, presentCallerOf, refuse, requestId } from './endpoint.ts'
+import type { Decision } from './hop/envelope.ts'
 import { LegacySse } from './sse-endpoint.ts'
 import { addFrontPage, type Reader } from '../pages/front-page.ts'
 import { addPageSignIn, addSignInPages, type SignIns } from '../pages/sign-in.ts'
@@ -52,6 +53,8 @@ interface Options {
   readonly held?: HeldMemory
   /** The present store, which keeps the sessions of clients. */
   store(): Store
+  /** The other processes that share the store; undefined if they do not reach each other. */
+  readonly others?: OtherProcesses | undefined
   /** The public keys that verify the gateway's signatures. @throws SERVER_UNAVAILABLE */
   jwks?(): Promise<object>
   /**
@@ -101,6 +104,8 @@ export interface Listener {
   readonly url: string
   /** The number of client sessions. */
   readonly sessions: number
+  /** Serves a request that another process forwards, as it has decided. Never throws. */
+  serveForwarded(incoming: IncomingMessage, outgoing: ServerResponse, decision: Decision): void
   /** Accepts no new connections; resolves when in-flight calls have finished, or after `patience` milliseconds. */
   drain(patience: number): Promise<void>
   /** Ends sessions and streams. */
@@ -123,6 +128,7 @@ export type AddPages = (
 /** Listens for clients over HTTP. @throws the system error if the address is not available */
 export async function listenHttp(options: Options): Promise<Listener> {
   const { runtime, handle, pageSignIn, seal, held = new HeldMemory(), store, onRefused, meter, log } = options
+  const { others } = options
   const { listen } = runtime()
   const life: Life = { port: listen.port, isClosing: false, closing: new AbortController() }
   const ticker = new Ticker()
@@ -130,14 +136,14 @@ export async function listenHttp(options: Options): Promise<Listener> {
   const bodies = new Bodies(arrivals)
   const edge = createEdges({ runtime, port: () => life.port, pageSignIn, ticker, bodies, log })
   const refusing = { log, ...(onRefused && { onRefused }) }
-  const front = new HttpFront({ handle, edge, seal, held, store, meter, ...refusing })
+  const isStrict = (): boolean => edge().runtime.listen.isStrict
+  const kept = new ClientSessions({ transport: 'sse', store, log })
+  const sse = new LegacySse({ handle, isStrict, kept, others, meter, ...refusing })
+  const front = new HttpFront({ handle, edge, seal, held, store, sse, others, meter, ...refusing })
   const { operator } = options
   const ofOperator =
     operator &&
-    new HttpFront({ ...operator, edge: operatorEdges(edge), seal, held, store, meter, ...refusing })
-  const isStrict = (): boolean => edge().runtime.listen.isStrict
-  const kept = new ClientSessions({ transport: 'sse', store, log })
-  const sse = new LegacySse({ handle, isStrict, kept, meter, ...refusing })
+    new HttpFront({ ...operator, edge: operatorEdges(edge), seal, held, store, others, meter, ...refusing })
   const server = createServer(timeouts)
   const transfers = new Transfers(arrivals)
   const routes = createRoutes({ ...options, edge, sse, life, transfers, bodies })
@@ -153,6 +159,11 @@ export async function listenHttp(options: Options): Promise<Listener> {
       return fronts.reduce((sum, { sessions }) => sum + sessions.size, sse.size)
     },
     url: ownUrl(listen.host, life.port),
+    serveForwarded: (incoming, outgoing, decision) => {
+      const isOfOperator = decision.upstream === OPERATOR_ADDRESS && ofOperator !== undefined
+      const serving = isOfOperator && operator?.isOn() === true ? ofOperator : front
+      serving.serveForwarded(incoming, outgoing, decision)
+    },
     drain: async (patience) => {
       life.isClosing = true
       life.closing.abort()
@@ -206,7 +217,8 @@ interface Dispatching extends Pick<Options, 'log' | 'onRefused'> {
 
 /** Dispatches requests for MCP endpoints to the endpoint, and all others to the routes. */
 function dispatcher({ edge, front, operators, routes, arrivals, log, onRefused }: Dispatching) {
-  const others = getRequestListener(routes.fetch, { overrideGlobalObjects: false })
+  // A probe with HTTP/1.0 has no Host.
+  const others = getRequestListener(routes.fetch, { hostname: 'localhost', overrideGlobalObjects: false })
   return (incoming: IncomingMessage, outgoing: ServerResponse): void => {
     arrivals.limit(incoming, outgoing)
     // The hot path of every call: routing before Hono saves about a tenth.
@@ -329,7 +341,7 @@ function addSse(app: Hono<Env>, sse: LegacySse, guarded: Guarded): void {
   app.post('/messages', (context) =>
     guarded(context, async (exchange) => {
       legacy(exchange)
-      sse.post(exchange, await jsonBody(exchange))
+      await sse.post(exchange, await jsonBody(exchange))
     }),
   )
 }

@@ -6,6 +6,7 @@ import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { background, type Log } from '../../core/log.ts'
 import { hasReachedShare } from '../../core/principal.ts'
 import type { Refusal } from '../../core/audit-step.ts'
+import type { SealUse } from '../../core/seal.ts'
 import type { SessionMeter } from '../../core/exchange.ts'
 import { findRevision } from '../../core/revisions.ts'
 import type { ClientSessions, SessionState } from '../../records/client-sessions.ts'
@@ -13,7 +14,8 @@ import { serveBatch, takeBatch, ClientSession } from '../session/session.ts'
 import { checkNesting, idOf, parseMessages } from '../../protocol/jsonrpc.ts'
 import { encodeEndpoint, encodeEvent } from '../../protocol/sse.ts'
 import { factsOf, type HttpContext, type TokenLifetime, tokenLifetime } from './edge.ts'
-import { extend, refuse, savingWith, SESSION_ID } from './endpoint.ts'
+import { decisionOf, type OtherProcesses, refuse, restarted } from './endpoint.ts'
+import { extend, savingWith, SESSION_ID } from './sessions.ts'
 import { HttpReply } from './reply.ts'
 
 interface Options {
@@ -24,6 +26,8 @@ interface Options {
   readonly kept?: ClientSessions
   /** Called for every rejected request. */
   onRefused?(refusal: Refusal): void
+  /** The other processes that share the store; undefined if they do not reach each other. */
+  readonly others?: OtherProcesses | undefined
   /** Counts the sessions. */
   readonly meter?: SessionMeter | undefined
   readonly log: Log
@@ -68,6 +72,11 @@ export class LegacySse {
   /** The server of a posted message, if its session is for one server. */
   upstreamOf(incoming: IncomingMessage): string | undefined {
     return this.#open.get(sessionId(incoming) ?? '')?.upstream
+  }
+
+  /** Whether a request is a message of a session. */
+  isPosted({ url = '' }: IncomingMessage): boolean {
+    return url.startsWith('/messages?')
   }
 
   /** Opens a stream; its first event is the URL for messages. @throws OVERLOADED */
@@ -122,19 +131,43 @@ export class LegacySse {
       session.close()
     })
     reply.open()
-    reply.write(encodeEndpoint(`${edge.prefix}/messages?session_id=${id}`, id))
+    reply.write(encodeEndpoint(`${edge.prefix}/messages?${this.#addressOf(id)}`, id))
     if (continued) session.continue(continued.state)
   }
 
-  /** Handles a posted message. Never throws. */
-  post(exchange: HttpContext, text: string): void {
+  /** The session, and the process that has its stream, in the query of the URL for its messages. */
+  #addressOf(id: string): string {
+    const { others } = this.#options
+    const place = others?.seal.isShared() && others.seal.close(others.fleet.id, placeUse(id), 0)
+    return `session_id=${id}${place === undefined || place === false ? '' : `&at=${place}`}`
+  }
+
+  /** Handles a posted message, here or in the process that has its stream. Never rejects. */
+  async post(exchange: HttpContext, text: string): Promise<void> {
     try {
-      this.#take(exchange, text)
+      if (!(await this.#isForwarded(exchange, text))) this.#take(exchange, text)
     } catch (error) {
       const { log, onRefused } = this.#options
       const { requestId, edge } = exchange
       refuse(exchange.outgoing, asGatewayError(error), { id: idOf(text), requestId, edge, log, onRefused })
     }
+  }
+
+  async #isForwarded(exchange: HttpContext, body: string): Promise<boolean> {
+    const { incoming, outgoing, forwardedFrom } = exchange
+    const { others } = this.#options
+    const query = queryOf(incoming)
+    const [id, place] = [query.get('session_id') ?? '', query.get('at')]
+    if (!others || forwardedFrom || place === null || this.#open.has(id)) return false
+    const opened = others.seal.open(place, placeUse(id))
+    const owner = opened.kind === 'valid' ? await others.fleet.find(String(opened.value)) : undefined
+    if (!owner || owner.id === others.fleet.id) return false
+    const path = `/messages?session_id=${encodeURIComponent(id)}`
+    const request = { incoming, outgoing, decision: decisionOf(exchange), body, path }
+    const outcome = await others.forwarder.forward(owner, request)
+    if (outcome === 'lost') throw restarted()
+    // Without its process, the session has no stream.
+    return outcome === 'answered'
   }
 
   #take(exchange: HttpContext, text: string): void {
@@ -147,7 +180,7 @@ export class LegacySse {
     }
     const { session } = found
     found.lease.extend(exchange)
-    extend(found, this.#options.kept)
+    void extend(found, this.#options.kept)
     const message = parseMessages(text)
     checkNesting(text)
     const requests = message.kind === 'batch' ? takeBatch(session, message) : []
@@ -184,6 +217,15 @@ function reconnected({ incoming: { headers } }: HttpContext): Continued | undefi
   return { state: { revision: revision.name, capabilities: {}, offered, uris: [] } }
 }
 
-function sessionId({ url = '' }: IncomingMessage): string | undefined {
-  return new URLSearchParams(url.split('?', 2)[1]).get('session_id') ?? undefined
+function sessionId(incoming: IncomingMessage): string | undefined {
+  return queryOf(incoming).get('session_id') ?? undefined
+}
+
+function queryOf({ url = '' }: IncomingMessage): URLSearchParams {
+  return new URLSearchParams(url.split('?', 2)[1])
+}
+
+/** What names the process of a session is sealed: ids of processes are of no concern to clients. */
+function placeUse(id: string): SealUse {
+  return { purpose: 'sse-place', binding: id }
 }

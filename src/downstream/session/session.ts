@@ -167,6 +167,8 @@ interface Options {
   readonly channel?: Pick<ClientStream, 'isOpen' | 'drained'>
   /** Keeps the state of the session; called before the client learns that it is open, or has changed. Never rejects. */
   save?(session: ClientSession, isNew: boolean): Promise<unknown>
+  /** The numbers of requests to the client follow this one. */
+  readonly lastRequest?: number
   /** Whether batches are rejected in every revision. */
   isStrict?(): boolean
   /** Counts the session, and what concerns only it. */
@@ -228,6 +230,7 @@ export class ClientSession {
         noise: () => undefined,
         exchanged: meter && ((exchange) => meter.sent(exchange, this.#client.revision)),
       },
+      options.lastRequest,
     )
     this.#stream = {
       isOpen: () => {

@@ -28,6 +28,8 @@ export interface Session {
 export interface SessionState {
   /** The id of the client's own connection to the server. */
   readonly connection?: string
+  /** The process that has this connection (`Membership.id`). */
+  readonly process?: string
   /** The last values of arguments, by name. */
   readonly remembered?: Readonly<Record<string, Remembered>>
   /** The open transaction. */

@@ -18,7 +18,7 @@ import {
 } from '../../protocol/meta-keys.ts'
 import { describingTools } from '../tool-lists.ts'
 import type { Feature, Services } from '../feature.ts'
-import { callerValues, modelArguments, type Reserved } from '../offers.ts'
+import { callerValues, modelArguments, placing, type Reserved } from '../offers.ts'
 import { withOptional, withRemembered, rememberedAfter, rememberedNames } from './remember.ts'
 import { type StateSettings, stateSchema } from '../settings/authorize.ts'
 import {
@@ -87,6 +87,16 @@ export const state: Feature<StateSettings | false> = {
       },
       offers: [
         callerValues.offer([{ name: SESSION_STATE }]),
+        placing.offer({
+          isConcerned: (call) => methods.has(call.method) && tokenBefore(call) !== undefined,
+          placeOf: async (call) => {
+            const plan = planOf(call.target.upstream ?? '')
+            const token = plan?.isConnecting === true ? tokenBefore(call) : undefined
+            if (!plan || typeof token !== 'string' || Buffer.byteLength(token) > plan.max) return undefined
+            const presented = await tokens.open(token, call)
+            return presented.kind === 'valid' ? presented.session.state.process : undefined
+          },
+        }),
         modelArguments.offer((upstream) => {
           const plan = planOf(upstream)
           if (!plan) return []
@@ -96,6 +106,13 @@ export const state: Feature<StateSettings | false> = {
       ],
     }
   },
+}
+
+/** The token in a call that has passed no layer: models write it among the arguments. */
+function tokenBefore({ meta, params }: Call): unknown {
+  const given = hasExtension({ meta, params }, SESSION_STATE)
+  if (given) return meta[SESSION_STATE_KEY] ?? meta[SESSION_STATE] ?? params.member(SESSION_STATE)
+  return params.at('arguments')?.member(reserved.argument)
 }
 
 type Deps = Pick<Services, 'log' | 'store' | 'identity' | 'servers' | 'features'>
@@ -162,7 +179,7 @@ const STATE_KEY = 'state'
 
 interface Parts {
   readonly tokens: StateTokens
-  readonly deps: Pick<Services, 'log' | 'store'>
+  readonly deps: Pick<Services, 'log' | 'store' | 'identity'>
 }
 
 /** The connection of an earlier round of the same call. */
@@ -320,7 +337,7 @@ class StatefulCall {
       isLost: opened?.context === 'lost',
       ...(method === 'tools/call' && { tool: target.name }),
       state: {
-        ...(opened && { connection: opened.connection }),
+        ...(opened && { connection: opened.connection, process: this.#parts.deps.identity.membership.id }),
         ...(values && { remembered: values }),
         ...(own !== undefined && own !== this.#state.own && { own }),
         ...(typeof step === 'string' && step !== this.#state.transaction && { transaction: step }),

@@ -191,6 +191,12 @@ describe('a body over the limit', () => {
   })
 })
 
+test.each(['/health', '/ready'])('a probe of %s with HTTP/1.0 needs no Host', async (path) => {
+  const socket = await connection()
+  socket.write(`GET ${path} HTTP/1.0\r\n\r\n`)
+  expect(await readSocket(socket)).toMatch(/^HTTP\/1\.1 200 /)
+})
+
 describe('a malformed HTTP request', () => {
   const broken: readonly (readonly [string, string])[] = [
     ['text that is not HTTP', 'HELLO\r\n\r\n'],

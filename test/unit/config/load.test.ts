@@ -104,6 +104,7 @@ describe('the smallest configuration', () => {
     expect(settings).toEqual({
       file,
       profile: 'open',
+      fleet: {},
       profiles: [],
       auth: {
         principal: { id: 'anonymous', isEverybody: true },

@@ -49,6 +49,92 @@ describe('membership of gateways', () => {
     expect(await second.get(`alive:${moving.id}`)).toBeUndefined()
   })
 
+  const details = { version: '1.0.0', host: 'one.example', pid: 7, since: 1, state: 'serving' } as const
+
+  it('a gateway has one term while others see it, and another one after a gap', async () => {
+    vi.useFakeTimers()
+    const store = new MemoryStore()
+    const [one, two] = [createMembership(() => store), createMembership(() => store)]
+    expect(one.term).toBeUndefined()
+    await one.describe(details)
+    await vi.advanceTimersByTimeAsync(60_000)
+    expect(one.term).toBe(1)
+    const put = vi.spyOn(store, 'put').mockRejectedValue(new Error('away'))
+    const swap = vi.spyOn(store, 'compareAndSwap').mockRejectedValue(new Error('away'))
+    // It stops before the others can miss it.
+    for (let second = 0; one.term !== undefined; second++) {
+      expect(await two.find(one.id)).toBeDefined()
+      expect(second).toBeLessThan(10)
+      await vi.advanceTimersByTimeAsync(1000)
+    }
+    put.mockRestore()
+    swap.mockRestore()
+    await vi.advanceTimersByTimeAsync(3000)
+    expect(one.term).toBe(2)
+    // As after a stop of the process: nothing ran in the meantime.
+    vi.setSystemTime(Date.now() + 20_000)
+    expect(one.term).toBeUndefined()
+    await vi.advanceTimersByTimeAsync(3000)
+    expect(one.term).toBe(3)
+    await one.close()
+  })
+
+  it('a gateway begins another term if the others cannot find it', async () => {
+    vi.useFakeTimers()
+    const store = new MemoryStore()
+    const one = createMembership(() => store)
+    await one.describe(details)
+    await store.delete(`member/${one.id}`)
+    await vi.advanceTimersByTimeAsync(3000)
+    expect(one.term).toBe(2)
+    await one.describe({ ...details, state: 'draining' })
+    expect(one.term).toBe(2)
+    await one.describe(undefined)
+    expect(await store.get(`member/${one.id}`)).toBeUndefined()
+    await one.close()
+  })
+
+  it('a gateway whose store was away when it started is found once the store is back', async () => {
+    vi.useFakeTimers()
+    const store = new MemoryStore()
+    const [one, two] = [createMembership(() => store), createMembership(() => store)]
+    vi.spyOn(store, 'put').mockRejectedValueOnce(new Error('away'))
+    await expect(one.describe(details)).rejects.toThrow('away')
+    await vi.advanceTimersByTimeAsync(3000)
+    expect(await two.find(one.id)).toMatchObject(details)
+    expect(one.term).toBe(1)
+    await one.close()
+  })
+
+  it('gateways tell the others where they are, and when that changes', async () => {
+    vi.useFakeTimers()
+    const store = new MemoryStore()
+    const [one, two] = [createMembership(() => store), createMembership(() => store)]
+    await one.describe({ ...details, address: 'unix:/run/one' })
+    await two.describe({ ...details, since: 0 })
+    expect((await one.list()).map(({ id }) => id)).toEqual([two.id, one.id])
+    await vi.advanceTimersByTimeAsync(60_000)
+    expect(await two.find(one.id)).toEqual({ ...details, id: one.id, address: 'unix:/run/one' })
+    await one.describe({ ...details, state: 'draining' })
+    expect(await two.find(one.id)).toMatchObject({ state: 'draining', address: undefined })
+    await one.close()
+    expect(await two.find(one.id)).toBeUndefined()
+    expect(await two.list()).toHaveLength(1)
+    await two.close()
+  })
+
+  it.each(['null', '{', '[]', '{"version":1}', '{"version":"1","host":"h","pid":1,"since":1,"state":"odd"}'])(
+    'what a gateway tells is ignored if it cannot be read: %s',
+    async (text) => {
+      const store = new MemoryStore()
+      const membership = createMembership(() => store)
+      await store.put('member/other', text, 10_000)
+      expect(await membership.list()).toEqual([])
+      expect(await membership.find('other')).toBeUndefined()
+      await membership.close()
+    },
+  )
+
   it('the end of a process on the same host is detected immediately', async () => {
     const store = new MemoryStore()
     const own = createMembership(() => store)

@@ -5,7 +5,8 @@ import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest'
 import { anonymous } from '../../../../src/core/principal.ts'
 import { Bodies } from '../../../../src/downstream/http/body.ts'
 import type { HttpContext } from '../../../../src/downstream/http/edge.ts'
-import { HttpSessions, LegacyHttp } from '../../../../src/downstream/http/endpoint.ts'
+import { LegacyHttp } from '../../../../src/downstream/http/endpoint.ts'
+import { HttpSessions } from '../../../../src/downstream/http/sessions.ts'
 import { LegacySse } from '../../../../src/downstream/http/sse-endpoint.ts'
 import { edge } from '../../../support/edge.ts'
 import { silentLog } from '../../../support/silent-log.ts'
@@ -47,7 +48,7 @@ describe('a client that disconnects during authentication', () => {
     onTestFinished(() => sessions.close())
     const created = sessions.create(anonymous, undefined)
     sessions.keep(created)
-    const legacy = new LegacyHttp(sessions, silentLog)
+    const legacy = new LegacyHttp({ sessions, log: silentLog })
     await legacy.get(await abandoned({ 'mcp-session-id': created.session.id }))
     expect(created.replay.general.hasOutlet).toBe(false)
   })

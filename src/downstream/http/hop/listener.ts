@@ -1,0 +1,73 @@
+/**
+ * The private listener of a gateway: other gateways that share its store send it the requests about what it owns. It
+ * accepts nothing else.
+ */
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { Log } from '../../../core/log.ts'
+import { type Decision, type Envelopes, FORWARDED, type Refused } from './envelope.ts'
+
+/** Where the listener is: the path of a Unix socket or a pipe of Windows, or an address. */
+export type Place =
+  | { readonly path: string }
+  | {
+      readonly host: string
+      /** 0 takes any free port. */
+      readonly port: number
+    }
+
+interface Options {
+  readonly place: Place
+  readonly envelopes: Pick<Envelopes, 'open'>
+  /** Serves a request whose caller the other gateway has authenticated. Never throws. */
+  serve(incoming: IncomingMessage, outgoing: ServerResponse, decision: Decision): void
+  readonly log: Log
+}
+
+/** The open private listener. */
+export interface PrivateListener {
+  /** The port that it took; undefined for a path. */
+  readonly port: number | undefined
+  close(): Promise<void>
+}
+
+const timeouts = { headersTimeout: 15_000, requestTimeout: 60_000, keepAliveTimeout: 65_000 }
+/** The headers of a client, which may have 16 KiB, and the claims of its token in the envelope. */
+const MAX_HEADER_BYTES = 64 * 1024
+
+/** Listens for other gateways. @throws the system error if the place is not available */
+export async function listenPrivately(options: Options): Promise<PrivateListener> {
+  const { place, envelopes, log } = options
+  const server = createServer({ ...timeouts, maxHeaderSize: MAX_HEADER_BYTES }, (incoming, outgoing) => {
+    const decision = envelopes.open(incoming.headers)
+    if (typeof decision !== 'string') return options.serve(incoming, outgoing, decision)
+    log.warn('forward.refused', { reason: decision, address: incoming.socket.remoteAddress })
+    refuse(outgoing, decision)
+  })
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject)
+    server.listen(place, () => {
+      server.off('error', reject)
+      resolve()
+    })
+  })
+  const address = server.address()
+  return {
+    port: typeof address === 'object' && address ? address.port : undefined,
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve())
+        server.closeAllConnections()
+      }),
+  }
+}
+
+/** The body of a refused request is not read. */
+function refuse(outgoing: ServerResponse, reason: Refused): void {
+  outgoing.writeHead(403, { [FORWARDED]: 'refused', 'content-type': 'text/plain', connection: 'close' })
+  outgoing.end(`This address is for gateways that share a store (${reason}).\n`)
+}
+
+/** Tells the other gateway that this one does not own what its request is about. */
+export function refuseMoved(outgoing: ServerResponse): void {
+  outgoing.writeHead(421, { [FORWARDED]: 'moved', 'content-length': 0 }).end()
+}

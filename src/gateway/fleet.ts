@@ -1,0 +1,169 @@
+/**
+ * The place of this gateway among those that share its store: it opens the private listener at which they reach it, tells them
+ * where that is, and forwards to them what is theirs. A gateway that they cannot reach owns no sessions: then each of them
+ * continues what it does not have.
+ */
+import { readdirSync, rmSync, statSync } from 'node:fs'
+import { connect } from 'node:net'
+import { hostname, platform, tmpdir, userInfo } from 'node:os'
+import { join } from 'node:path'
+import { self } from '../core/identity.ts'
+import type { Log } from '../core/log.ts'
+import type { Seal } from '../core/seal.ts'
+import type { FleetSettings, Settings } from '../core/settings.ts'
+import { excerpt } from '../core/text/redact.ts'
+import { world } from '../core/world.ts'
+import type { OtherProcesses } from '../downstream/http/endpoint.ts'
+import { createEnvelopes } from '../downstream/http/hop/envelope.ts'
+import { type Forwarding, Forwarder, UNIX } from '../downstream/http/hop/forwarder.ts'
+import { listenPrivately, type Place, refuseMoved } from '../downstream/http/hop/listener.ts'
+import { isLoopback } from '../downstream/http/origin.ts'
+import type { Listener } from '../downstream/http/server.ts'
+import type { Fleet, MemberDetails } from '../durable/members.ts'
+import { createPrivateFolder } from '../store/private-folder.ts'
+
+interface Options {
+  readonly fleet: Fleet
+  readonly settings: Pick<Settings, 'store' | 'fleet'>
+  /** The environment, which may name the address of this machine. */
+  readonly variables: Readonly<Record<string, string | undefined>>
+  /** Seals with the key that the gateways share. */
+  readonly seal: Seal
+  onForwarded(outcome: Forwarding): void
+  onMoved(how: 'adopted' | 'fenced'): void
+  readonly log: Log
+}
+
+/** A gateway that the others reach. */
+export interface JoinedFleet {
+  /** For the listener of its clients. */
+  readonly others: OtherProcesses
+  /** Serves what the others forward, from now on. */
+  serveBy(listener: Pick<Listener, 'serveForwarded'>): void
+  /** Tells the others where it is, also after its store was replaced. */
+  describe(): Promise<void>
+  /** Tells the others that it takes no new clients, and finishes what it has. */
+  drain(): Promise<void>
+  /** Leaves what it owned to the others. Never rejects. */
+  close(): Promise<void>
+}
+
+/** Makes this gateway reachable for the others. Resolves with undefined, and a line in the log, if it cannot be. */
+export async function joinFleet(options: Options): Promise<JoinedFleet | undefined> {
+  try {
+    return await joinReachable(options)
+  } catch (error) {
+    options.log.warn('fleet.unreachable', { error: excerpt(String(error)) })
+    return undefined
+  }
+}
+
+async function joinReachable(options: Options): Promise<JoinedFleet | undefined> {
+  const { fleet, settings, seal, log } = options
+  const place = placeOf(settings)
+  if (!place) return undefined
+  const envelopes = createEnvelopes(seal, fleet.id)
+  let serve: Listener['serveForwarded'] = (_incoming, outgoing) => refuseMoved(outgoing)
+  const listener = await listenPrivately({
+    place,
+    envelopes,
+    serve: (incoming, outgoing, decision) => serve(incoming, outgoing, decision),
+    log,
+  })
+  const forwarder = new Forwarder({ fleet, envelopes, onForwarded: options.onForwarded, log })
+  const since = world.now()
+  let state: MemberDetails['state'] = 'serving'
+  const describe = (): Promise<void> => {
+    const address = addressOf(place, listener.port, options)
+    return fleet.describe({
+      version: self.version,
+      host: hostname(),
+      pid: process.pid,
+      since,
+      state,
+      address,
+    })
+  }
+  // A store that is away is told as soon as it is back.
+  await describe().catch((error: unknown) => log.warn('fleet.unreachable', { error: excerpt(String(error)) }))
+  return {
+    others: { fleet: sessionFleet(options), forwarder, seal },
+    serveBy: (by) => {
+      serve = (...request) => by.serveForwarded(...request)
+    },
+    describe,
+    drain: () => {
+      state = 'draining'
+      return describe().catch(() => undefined)
+    },
+    close: async () => {
+      await fleet.describe(undefined).catch(() => undefined)
+      await Promise.allSettled([forwarder.close(), listener.close()])
+    },
+  }
+}
+
+function sessionFleet({ fleet, onMoved }: Options): OtherProcesses['fleet'] {
+  return {
+    id: fleet.id,
+    get term() {
+      return fleet.term
+    },
+    find: (id) => fleet.find(id),
+    onMoved,
+  }
+}
+
+/** Where the private listener is; undefined if nobody shares the store. @throws Error if no private folder can be made */
+function placeOf({ store, fleet }: Pick<Settings, 'store' | 'fleet'>): Place | undefined {
+  if (store.kind === 'memory') return undefined
+  if (fleet.listen) return fleet.listen
+  if (store.kind === 'folder') return { path: socketPath(store.path) }
+  return { host: isLoopback(new URL(store.url.reveal()).hostname) ? '127.0.0.1' : '0.0.0.0', port: 0 }
+}
+
+function addressOf(
+  place: Place,
+  port: number | undefined,
+  { settings, variables }: Pick<Options, 'settings' | 'variables'>,
+): string {
+  const { address }: FleetSettings = settings.fleet
+  if (address !== undefined) return address
+  if ('path' in place) return `${UNIX}${place.path}`
+  const given = isAny(place.host) ? (variables['POD_IP'] ?? hostname()) : place.host
+  return `http://${given.includes(':') ? `[${given}]` : given}:${port}`
+}
+
+function isAny(host: string): boolean {
+  return host === '0.0.0.0' || host === '::'
+}
+
+/** The longest path of a Unix socket on all systems, in bytes. */
+const MAX_SOCKET_PATH = 100
+/** A younger socket may be of a gateway that is about to listen, in milliseconds. */
+const NEW_SOCKET_MS = 60_000
+
+/** The path of a new socket: in the folder of the store, which the others have too, or in one of the user if that is too long. */
+function socketPath(store: string): string {
+  const name = world.randomBytes(6).toString('hex')
+  if (platform() === 'win32') return `\\\\.\\pipe\\gatehouse-${name}`
+  const beside = join(store, 'fleet')
+  const isShort = Buffer.byteLength(join(beside, `${name}.sock`)) <= MAX_SOCKET_PATH
+  const folder = createPrivateFolder(isShort ? beside : join(tmpdir(), `gatehouse-fleet-${userInfo().uid}`))
+  if (folder === undefined) throw new Error(`no private folder for a socket can be made in ${store}`)
+  removeStaleSockets(folder)
+  return join(folder, `${name}.sock`)
+}
+
+/** Removes the sockets that nobody listens at: a process that is killed leaves its own. */
+function removeStaleSockets(folder: string): void {
+  for (const name of readdirSync(folder)) {
+    const path = join(folder, name)
+    const changed = statSync(path, { throwIfNoEntry: false })?.mtimeMs
+    if (changed === undefined || !name.endsWith('.sock') || world.now() - changed < NEW_SOCKET_MS) continue
+    const socket = connect(path, () => socket.destroy())
+    socket.on('error', (error) => {
+      if ('code' in error && error.code === 'ECONNREFUSED') rmSync(path, { force: true })
+    })
+  }
+}

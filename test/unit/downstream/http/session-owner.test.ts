@@ -1,0 +1,150 @@
+// Which of several processes has a session: two of them share a store, and a test says who is alive.
+import { afterEach, expect, it, onTestFinished, vi } from 'vitest'
+import { GatewayError } from '../../../../src/core/error.ts'
+import { HeldMemory } from '../../../../src/core/holdings.ts'
+import { anonymous } from '../../../../src/core/principal.ts'
+import { type Elsewhere, type HttpSession, HttpSessions } from '../../../../src/downstream/http/sessions.ts'
+import type { Member } from '../../../../src/durable/members.ts'
+import { ClientSessions, type SessionState } from '../../../../src/records/client-sessions.ts'
+import { MemoryStore } from '../../../../src/store/memory.ts'
+import { silentLog } from '../../../support/silent-log.ts'
+
+const id = '01234567-89ab-4cde-8f01-23456789abcd'
+const session = { id, principal: anonymous }
+const state: SessionState = { revision: '2025-06-18', capabilities: {}, offered: { tools: {} }, uris: [] }
+
+afterEach(() => void vi.useRealTimers())
+
+interface Process {
+  readonly sessions: HttpSessions
+  readonly moved: string[]
+  /** Undefined between two terms. */
+  term: number | undefined
+  isAlive: boolean
+  get(): Promise<HttpSession | Elsewhere>
+}
+
+function processes() {
+  const store = new MemoryStore()
+  const kept = new ClientSessions({ transport: 'http', store: () => store, log: silentLog })
+  const all = new Map<string, Process>()
+  const member = (owner: string): Member => ({
+    ...{ id: owner, version: '1', host: 'here', pid: 1, since: 0 },
+    ...{ state: 'serving', address: `unix:/${owner}` },
+  })
+  const start = (name: string): Process => {
+    const moved: string[] = []
+    const sessions = new HttpSessions({
+      handle: () => Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'no server')),
+      held: new HeldMemory(),
+      kept,
+      fleet: {
+        id: name,
+        get term() {
+          return all.get(name)?.term
+        },
+        find: async (owner) => (all.get(owner)?.isAlive === true ? member(owner) : undefined),
+        onMoved: (how) => void moved.push(how),
+      },
+      log: silentLog,
+    })
+    onTestFinished(() => sessions.close())
+    const get = async () => sessions.get(id, anonymous, undefined)
+    const started = { sessions, moved, term: 1, isAlive: true, get }
+    all.set(name, started)
+    return started
+  }
+  return { store, kept, one: start('one'), other: start('other') }
+}
+
+function isHere(place: HttpSession | Elsewhere): place is HttpSession {
+  return !('owner' in place)
+}
+
+it('a session is in one process, and the others know which', async () => {
+  const { kept, one, other } = processes()
+  await kept.add(session, undefined, state)
+  const found = await one.get()
+  expect(isHere(found)).toBe(true)
+  expect(await other.get()).toMatchObject({ owner: { id: 'one' } })
+  expect(await one.get()).toBe(found)
+  expect([one.moved, other.moved]).toEqual([[], []])
+})
+
+it('a session of this process and term is found without the store', async () => {
+  const { store, kept, one } = processes()
+  await kept.add(session, undefined, state)
+  const found = await one.get()
+  const get = vi.spyOn(store, 'get')
+  expect(one.sessions.get(id, anonymous, undefined)).toBe(found)
+  expect(get).not.toHaveBeenCalled()
+})
+
+it('a process that was stopped ends its copy of a session that another one took over', async () => {
+  const { kept, one, other } = processes()
+  await kept.add(session, undefined, state)
+  await one.get()
+  one.isAlive = false
+  expect(isHere(await other.get())).toBe(true)
+  one.isAlive = true
+  one.term = 2
+  expect(await one.get()).toMatchObject({ owner: { id: 'other' } })
+  expect([one.moved, other.moved]).toEqual([['fenced'], ['adopted']])
+  expect([one.sessions.size, other.sessions.size]).toEqual([0, 1])
+})
+
+it('a process uses no session between two terms, and those that nobody took over after it', async () => {
+  const { kept, one, other } = processes()
+  await kept.add(session, undefined, state)
+  const found = await one.get()
+  one.term = undefined
+  await expect(one.get()).rejects.toMatchObject({ code: 'SERVER_UNAVAILABLE' })
+  one.term = 2
+  expect(await Promise.all([one.get(), one.get()])).toEqual([found, found])
+  expect(await kept.find(session, undefined)).toMatchObject({ owner: 'one', generation: 2 })
+  expect(await other.get()).toMatchObject({ owner: { id: 'one' } })
+})
+
+it('of a process that comes back and one that takes over at the same time, one gets the session', async () => {
+  const { kept, one, other } = processes()
+  await kept.add(session, undefined, state)
+  await one.get()
+  one.isAlive = false
+  one.term = 2
+  const taking = other.get()
+  one.isAlive = true
+  const places = await Promise.all([taking, one.get()])
+  expect(places.filter(isHere)).toHaveLength(1)
+  expect(one.sessions.size + other.sessions.size).toBe(1)
+})
+
+it('a copy with an open stream ends by itself once its process goes on', async () => {
+  vi.useFakeTimers()
+  const { kept, one, other } = processes()
+  await kept.add(session, undefined, state)
+  await vi.advanceTimersByTimeAsync(2000)
+  const found = await one.get()
+  if (!isHere(found)) return expect.unreachable()
+  const hangUp = vi.fn<() => void>()
+  const flushed = (): Promise<void> => Promise.resolve()
+  found.replay.general.attach({ write: () => true, hangUp, isGone: false, flushed })
+  one.isAlive = false
+  await other.get()
+  one.term = 2
+  await vi.advanceTimersByTimeAsync(2000)
+  expect(hangUp).toHaveBeenCalled()
+  expect(one.sessions.size).toBe(0)
+})
+
+it('what an earlier owner writes is refused, and a session without a record stays where it is', async () => {
+  const { kept, one } = processes()
+  await kept.add(session, undefined, state, { owner: 'one', generation: 1 })
+  await kept.claim(session, { owner: 'one', generation: 1 }, 'other')
+  const changed = kept.change(session, () => ({ ...state, level: 'debug' }), { owner: 'one', generation: 1 })
+  expect(await changed).toBe('moved')
+  expect(await kept.find(session, undefined)).not.toHaveProperty('level')
+  const created = one.sessions.create(anonymous, undefined)
+  one.sessions.keep(created)
+  one.term = 2
+  expect(await one.sessions.get(created.session.id, anonymous, undefined)).toBe(created)
+})
