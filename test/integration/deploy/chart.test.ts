@@ -92,11 +92,16 @@ describe('the Helm chart', needsHelm, () => {
     expect(settings.listen.host).toBe(values === 'sidecar' ? '127.0.0.1' : '0.0.0.0')
   })
 
-  test('lets only the port through that the container listens on, and tests it as the Service does', () => {
+  test('lets only the ports through that the container listens on, and tests it as the Service does', () => {
     const { ports, readinessProbe } = gatehouseIn(objects('gateway'))
     const policy = the(objects('gateway'), 'NetworkPolicy').spec
-    expect(policy.ingress).toHaveLength(1)
-    expect(policy.ingress[0].ports).toEqual([{ port: ports[0].containerPort, protocol: 'TCP' }])
+    expect(policy.ingress.map(({ ports: allowed }: { ports: unknown }) => allowed)).toEqual(
+      ports.map(({ containerPort }: { containerPort: number }) => [{ port: containerPort, protocol: 'TCP' }]),
+    )
+    // Replicas alone reach each other.
+    const { matchLabels } = the(objects('gateway'), 'Deployment').spec.selector
+    expect(policy.ingress[1].from).toEqual([{ podSelector: { matchLabels } }])
+    expect(parse(configOf(objects('gateway'))).fleet.listen).toBe(`0.0.0.0:${ports[1].containerPort}`)
     expect(the(objects('gateway'), 'Service').spec.ports[0].targetPort).toBe(ports[0].name)
     expect(readinessProbe.httpGet).toEqual({ path: '/ready', port: ports[0].name })
     expect(parse(configOf(objects('gateway'))).listen.port).toBe(ports[0].containerPort)

@@ -49,7 +49,9 @@ function environmentOf({ env = [] }: Parsed, secrets: Secrets): Record<string, s
   return Object.fromEntries(
     env.map(({ name, value, valueFrom }: Parsed) => {
       const { name: secret, key } = valueFrom?.secretKeyRef ?? {}
-      return [name, value ?? secrets[secret]?.[key]]
+      // The address of the pod is that of this machine.
+      const own = valueFrom?.fieldRef?.fieldPath === 'status.podIP' ? '127.0.0.1' : undefined
+      return [name, value ?? own ?? secrets[secret]?.[key]]
     }),
   )
 }
@@ -124,7 +126,7 @@ describe('a pod of the Helm chart', needsHelm, () => {
   /** The objects of a release whose gateway has this port, and the server of this test. */
   async function release(values: Required<Release>['values']) {
     const port = await freePort()
-    const set = { port, 'config.upstreams': { everything: server.url } }
+    const set = { port, fleetPort: await freePort(), 'config.upstreams': { everything: server.url } }
     return { port, objects: objectsOf({ values, set }) }
   }
 

@@ -10,6 +10,9 @@
 {{- else if not (hasKey $config "store") -}}
 {{- $_ := set $config "store" "/var/lib/gatehouse/store" -}}
 {{- end -}}
+{{- if and (include "gatehouse.isStoreShared" .) (not (hasKey $config "fleet")) -}}
+{{- $_ := set $config "fleet" (dict "listen" (printf "%s:%d" $host (int .Values.fleetPort))) -}}
+{{- end -}}
 {{- toYaml $config -}}
 {{- end -}}
 

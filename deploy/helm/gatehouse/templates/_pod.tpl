@@ -42,6 +42,11 @@ ports:
   - name: http
     containerPort: {{ int .Values.port }}
     protocol: TCP
+  {{- if include "gatehouse.isStoreShared" . }}
+  - name: fleet
+    containerPort: {{ int .Values.fleetPort }}
+    protocol: TCP
+  {{- end }}
 startupProbe:
   httpGet: { path: /health, port: http }
   periodSeconds: 2
@@ -84,6 +89,12 @@ volumeMounts:
 
 {{/* Variables: plain ones, and those of Secrets. */}}
 {{- define "gatehouse.env" -}}
+{{- if and (eq .Values.mode "gateway") (include "gatehouse.isStoreShared" .) }}
+# Where the other replicas reach this one.
+- name: POD_IP
+  valueFrom:
+    fieldRef: { fieldPath: status.podIP }
+{{- end }}
 {{- range $name, $value := .Values.env }}
 - name: {{ $name }}
   value: {{ $value | quote }}
