@@ -17,6 +17,7 @@ import {
   startCommandProcess,
 } from './gateway-process.ts'
 import { memoryIo } from './memory-io.ts'
+import { scattered, startScattered } from './scattered.ts'
 import type { Json } from './server/json.ts'
 
 export type { Command, Finished, RunningGateway }
@@ -40,7 +41,11 @@ export function runCommand(args: readonly string[], options: InProcess = {}): Pr
 
 /** Starts a gateway on a free port with a configuration of its own, and waits until it is ready. */
 export function startGateway(config: Json, options: GatewayOptions = {}): Promise<RunningGateway> {
-  return serving(config, options, startCommand)
+  const start = (each: Json, given: GatewayOptions): Promise<RunningGateway> =>
+    serving(each, given, startCommand)
+  return scattered > 1 && options.port === undefined
+    ? startScattered(config, options, start)
+    : start(config, options)
 }
 
 /** Loads what is built. An import would require a build before the types can be checked. */

@@ -30,7 +30,7 @@ export async function openFront(
   gateways: readonly Gateway[],
   options: { pick?(): number } = {},
 ): Promise<ScatteringFront> {
-  const counts = gateways.map(() => 0)
+  const counts: number[] = gateways.map(() => 0)
   let next = 0
   let fixed: number | undefined
   const { pick = () => next++ % gateways.length } = options
