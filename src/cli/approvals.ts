@@ -28,11 +28,9 @@ import type { commands } from './commands.ts'
 import { readStored, userName, withAudit, withStore } from './config-file.ts'
 import { type Io, writeError } from './io.ts'
 import { type Output, quoted, timeText } from './output.ts'
+import { idBeginning } from './short-ids.ts'
 
 type Commands = typeof commands
-
-/** The shortest accepted prefix of an id. */
-const MIN_ID_LENGTH = 6
 
 /** `gatehouse approvals list`. */
 export function list(given: Given<Commands['approvals list']>, io: Io): Promise<Output> {
@@ -140,11 +138,11 @@ async function findApproval(records: Approvals, id: string): Promise<Approval> {
   const whole = await records.find(id)
   if (whole) return whole
   if (await records.isExpired(id)) throw new Error(`the time to decide ${id} is over`)
-  const found =
-    id.length < MIN_ID_LENGTH ? [] : (await records.list()).filter((each) => each.id.startsWith(id))
-  const [first] = found
-  if (first && found.length === 1) return first
-  if (first) throw new Error(`${found.length} approvals begin with ${id}: give more characters`)
+  const all = await records.list()
+  const ids = all.map((each) => each.id)
+  const found = idBeginning(ids, id, 'approvals')
+  const named = all.find((each) => each.id === found)
+  if (named) return named
   throw new Error(`no such approval: ${JSON.stringify(id)}. See gatehouse approvals list`)
 }
 

@@ -13,6 +13,13 @@ export const groups: Readonly<Record<string, Group>> = {
     The first 6 or more characters of an id are enough if they are unique.`,
     page: 'safe-actions.md',
   },
+  fleet: {
+    summary: 'list the gateways that share the store; have one of them end',
+    about: `Gateways that serve clients over HTTP tell each other through the store that they run. The first 6 or more characters of
+    an id are enough if they are unique.`,
+    exitCodes: '0 success, 1 there is no such gateway, or it has not ended in time',
+    page: 'operating.md#several-gateways-with-one-store',
+  },
   tx: {
     summary: 'list transactions; show, roll back or acknowledge one',
     about: `Transactions are printed with their steps, the compensation of each, and what could not be undone. A rollback is done

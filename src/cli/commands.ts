@@ -439,6 +439,20 @@ export const commands = {
     hint: 'resume takes no arguments',
     page: 'operating.md#pausing-writes',
   }),
+  'fleet list': defineCommand({
+    summary: 'list the gateways: host, process, version, whether they drain, and the address for the others',
+    options: ofStore,
+  }),
+  'fleet drain': defineCommand({
+    summary: 'have a gateway finish what it has, and end',
+    about: `The gateway learns that within 3 s, and does the same as when it is stopped by SIGTERM: it is not ready any more, finishes the
+    calls that it has, leaves its sessions to the other gateways, and its process ends with exit code 0. Returns once it has
+    ended. What starts processes again, such as Kubernetes, starts a new one.`,
+    arguments: { id: argument('ID', 'the id of a gateway') },
+    options: ofStore,
+    hint: 'give one gateway at a time',
+    examples: { 'fleet drain 5f0c2a': 'ends the gateway whose id begins so' },
+  }),
   'tx list': defineCommand({
     summary: 'list transactions, those that need attention first',
     options: ofTransactions,

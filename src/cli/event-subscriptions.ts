@@ -20,6 +20,7 @@ import { logsOf, type ReadLog } from './event-tail.ts'
 import type { Io } from './io.ts'
 import { countText } from '../core/text/words.ts'
 import { type Output, quoted, tableLines, timeText } from './output.ts'
+import { idBeginning } from './short-ids.ts'
 
 type Commands = typeof commands
 
@@ -154,13 +155,8 @@ function subscriptionOf(all: readonly SubscriptionRecord[], id: string): Subscri
   return first
 }
 
-/** The only id that begins with a text. @throws Error if there are several */
 function idOf(ids: readonly string[], id: string): string | undefined {
-  if (ids.includes(id)) return id
-  const found = new Set(id.length < MIN_ID_LENGTH ? [] : ids.filter((each) => each.startsWith(id)))
-  if (found.size > 1)
-    throw new Error(`${found.size} subscriptions begin with ${quoted(id)}: give more characters`)
-  return [...found][0]
+  return idBeginning(ids, id, 'subscriptions', MIN_ID_LENGTH)
 }
 
 function unknownSubscription(id: string): Error {

@@ -41,6 +41,8 @@ const loads: { readonly [Name in keyof Commands]: () => Promise<Run<Name>> } = {
   'approvals test': async () => (await import('./approvals-test.ts')).test,
   pause: async () => (await import('./pause.ts')).pause,
   resume: async () => (await import('./pause.ts')).resume,
+  'fleet list': async () => (await import('./fleet.ts')).list,
+  'fleet drain': async () => (await import('./fleet.ts')).drain,
   'tx list': async () => (await import('./tx.ts')).list,
   'tx show': async () => (await import('./tx.ts')).show,
   'tx rollback': async () => (await import('./tx.ts')).rollback,

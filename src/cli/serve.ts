@@ -47,7 +47,7 @@ export async function serve(given: Given<typeof commands.serve>, io: Io): Promis
   const found = await Promise.race([started, stopped.then(() => [])])
   const isServing = reportStartup(found, source, { io, log })
   if (isServing) write(unavailableText(gateway.statuses), io)
-  if (isServing) await stopped
+  if (isServing) await Promise.race([stopped, gateway.drained])
   log.info('stopping')
   watch?.close()
   await listener.drain(SHUTDOWN_TIMEOUT_MS)

@@ -20,7 +20,7 @@ export interface ApprovalStep {
   readonly changed?: readonly string[]
 }
 
-/** An operator's action on a transaction, an operation, a subscription, kept data, a server, a person, a channel, or all writes. */
+/** An operator's action on a transaction, an operation, a subscription, kept data, a server, a gateway, a person, a channel, or all writes. */
 export interface OrderStep {
   /** `undo` creates transactions of its own for the compensations; `forget` erases a person. */
   readonly order:
@@ -64,6 +64,8 @@ export interface OrderStep {
   readonly eventId?: string
   /** The server. */
   readonly upstream?: string
+  /** The id of the gateway. */
+  readonly gateway?: string
   /** The channel that a test message was sent by. */
   readonly channel?: string
   /** A hash of the id of the person that is forgotten, and how many records of the store were erased. */

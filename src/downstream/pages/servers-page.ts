@@ -25,6 +25,20 @@ export interface ServersSource {
   examine(name: string, user: PageUser): Promise<readonly ExaminedStep[]>
   /** How many calls each server had, and how long they took; undefined where calls are not logged. */
   rates(): CallRates | undefined
+  /** The gateways that share the store and serve clients over HTTP; undefined if the store does not say so in time. */
+  gateways(): Promise<readonly ServingGateway[] | undefined>
+}
+
+/** A gateway, as it tells the others about itself. */
+export interface ServingGateway {
+  readonly id: string
+  readonly isThis: boolean
+  readonly host: string
+  readonly pid: number
+  readonly version: string
+  readonly state: 'serving' | 'draining'
+  /** When it started, in milliseconds since 1970. */
+  readonly since: number
 }
 
 /** A server in the list. Times are milliseconds since 1970. */
@@ -117,9 +131,11 @@ export function serversPages(source: ServersSource): readonly ConsolePage[] {
     topics,
     answer: async (request) => {
       const servers = source.list()
+      const gateways = (await source.gateways()) ?? []
       return {
-        content: () => listContent(servers, request),
-        json: () => ({ servers: servers.map(summaryView) }),
+        content: () => html`${listContent(servers, request)}
+${gateways.length > 1 && gatewaysHtml(gateways, request)}`,
+        json: () => ({ servers: servers.map(summaryView), gateways: gateways.map(gatewayView) }),
       }
     },
   }
@@ -199,6 +215,19 @@ function listContent(servers: readonly ServerSummary[], { root, now }: ConsoleRe
 <p class="lead">${countText(servers.length, 'server')}, ${ready === servers.length ? (ready === 1 ? 'ready' : 'all ready') : `${ready} ready`}</p>
 <ul class="items">${sorted.map((server) => html`<li class="item">${summaryItem(server, { root, now })}</li>`)}</ul>
 </div>`
+}
+
+function gatewaysHtml(gateways: readonly ServingGateway[], { now }: ConsoleRequest): Html {
+  const item = ({ host, pid, version, state, since, isThis }: ServingGateway): Html =>
+    html`<li class="item"><h3 class="title">${displayWord(host)} <span class="state ${state === 'serving' ? 'ready' : 'starting'}">${state}</span></h3>
+<p class="facts"><span>process ${String(pid)}</span><span>version ${version}</span><span>for ${spanText(now - since)}</span>${isThis && html`<span>this one</span>`}</p></li>`
+  return html`<h2>Gateways</h2>
+<p class="lead">${countText(gateways.length, 'gateway')} with this store. What is above is of the one that answered.</p>
+<ul class="items">${gateways.map(item)}</ul>`
+}
+
+function gatewayView({ id, isThis, host, pid, version, state, since }: ServingGateway): object {
+  return { id, this: isThis, host, pid, version, state, since: isoTime(since) }
 }
 
 function summaryItem(server: ServerSummary, { root, now }: Pick<ConsoleRequest, 'root' | 'now'>): Html {

@@ -12,8 +12,10 @@ import type {
   ServerDetails,
   ServersSource,
   ServerSummary,
+  ServingGateway,
   ToolFacts,
 } from '../../downstream/pages/servers-page.ts'
+import type { Fleet } from '../../durable/members.ts'
 import type { Observing } from '../../observability/observing.ts'
 import { circuits, remainingQuota } from '../../features/offers.ts'
 import { Contracts } from '../../records/contracts.ts'
@@ -42,6 +44,8 @@ interface ServersParts extends Pick<ConsoleGateway, 'runtime' | 'store'> {
   /** The environment variables of the gateway. */
   readonly env: Readonly<Record<string, string | undefined>>
   readonly journal: Pick<CallJournal, 'rates'>
+  /** The gateways that share the store. */
+  readonly fleet: Pick<Fleet, 'id' | 'list'>
 }
 
 /** The servers of the present configuration. */
@@ -54,6 +58,12 @@ export class ConsoleServers implements ServersSource {
 
   rates(): CallRates | undefined {
     return this.#gateway.journal.rates
+  }
+
+  async gateways(): Promise<readonly ServingGateway[] | undefined> {
+    const { fleet } = this.#gateway
+    const members = await ifAnswered(fleet.list(), STORE_TIMEOUT_MS)
+    return members?.map((member) => ({ ...member, isThis: member.id === fleet.id }))
   }
 
   list(): readonly ServerSummary[] {

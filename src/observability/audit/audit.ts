@@ -197,6 +197,7 @@ export class Audit {
       person: target.person,
       records: target.records,
       upstream: target.upstream,
+      gateway: target.gateway,
       channel: target.channel,
       caller,
       code: target.code,
