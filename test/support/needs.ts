@@ -21,12 +21,12 @@ declare module 'vitest' {
   }
 }
 
-/** The options of tests and suites that need a program. @throws Error if it is missing, not optional, and CI is set */
-export function needs(need: Need): TestOptions & { readonly skip: boolean } {
-  const isThere = existsSync(need.program)
-  if (!isThere && need.isOptional !== true && process.env['CI'] !== undefined)
-    throw new Error(`${need.program} is missing`)
-  return { skip: !isThere, meta: isThere ? {} : { missing: need } }
+/** The options of tests and suites that need programs. @throws Error if one is missing, not optional, and CI is set */
+export function needs(...all: readonly Need[]): TestOptions & { readonly skip: boolean } {
+  const missing = all.find(({ program }) => !existsSync(program))
+  if (missing && missing.isOptional !== true && process.env['CI'] !== undefined)
+    throw new Error(`${missing.program} is missing`)
+  return { skip: missing !== undefined, meta: missing ? { missing } : {} }
 }
 
 /** Leaves out the test that runs, where it needs a program that is missing: for tests that find out which they need. */

@@ -6,7 +6,13 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { until } from './condition.ts'
 import { freePort } from './child-process.ts'
-import { PROGRAM, redisReply } from './redis-server.ts'
+import { needs } from './needs.ts'
+import { PROGRAM, REDIS, redisReply } from './redis-server.ts'
+
+const CLI = '/usr/bin/redis-cli'
+
+/** The options of tests with a cluster. */
+export const needsCluster = needs(REDIS, { program: CLI, get: 'apt-get install redis-tools' })
 
 /** One process of Redis, with data or as a sentinel. */
 export interface RedisNode {
@@ -130,7 +136,7 @@ export async function startCluster(): Promise<RedisFleet> {
   const nodes = await Promise.all(buses.map((bus) => redisNode([...lines, `cluster-port ${bus}`])))
   const places = nodes.map(({ port }, index) => `127.0.0.1:${port}@${buses[index]}`)
   const create = ['--cluster', 'create', ...places, '--cluster-replicas', '1', '--cluster-yes']
-  execFileSync('/usr/bin/redis-cli', create, { stdio: 'ignore' })
+  execFileSync(CLI, create, { stdio: 'ignore' })
   const isReady = async ({ tell }: RedisNode): Promise<boolean> =>
     (await tell('CLUSTER INFO')).includes('cluster_state:ok')
   await until(async () => (await Promise.all(nodes.map(isReady))).every(Boolean), 'the cluster')
@@ -140,13 +146,14 @@ export async function startCluster(): Promise<RedisFleet> {
       .map((place) => place.replace(/@.*/, ''))
       .join(',')}`,
     nodes,
-    master: async () => {
-      for (const node of nodes) {
-        const reply = await node.tell('GET {gatehouse}:generation')
-        if (/^[$]/.test(reply)) return node
-      }
-      throw new Error('no node has the slot')
-    },
+    master: () =>
+      Promise.any(
+        nodes.map(async (node) => {
+          const reply = await node.tell('GET {gatehouse}:generation')
+          if (!reply.startsWith('$')) throw new Error(`it has not the slot: ${reply}`)
+          return node
+        }),
+      ),
     stop: () => stopAll(nodes),
   }
 }

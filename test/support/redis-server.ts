@@ -8,7 +8,8 @@ import { until } from './condition.ts'
 import { freePort } from './child-process.ts'
 import { needs } from './needs.ts'
 
-export const PROGRAM = '/usr/bin/redis-server'
+/** REDIS_SERVER names another one, such as valkey-server. */
+export const PROGRAM = process.env['REDIS_SERVER'] ?? '/usr/bin/redis-server'
 
 /** A Redis server under test; it can be killed and started again on its port. */
 export interface RedisServer {
@@ -22,8 +23,11 @@ export interface RedisServer {
   tell(command: string): Promise<void>
 }
 
+/** A Redis server, which is a sentinel too. */
+export const REDIS = { program: PROGRAM, get: 'apt-get install redis-server' }
+
 /** The options of tests that need a Redis server. */
-export const needsRedis = needs({ program: PROGRAM, get: 'apt-get install redis-server' })
+export const needsRedis = needs(REDIS)
 
 /** Whether there is a Redis server to test with. */
 export function hasRedis(): boolean {
@@ -68,14 +72,20 @@ async function answers(port: number): Promise<boolean> {
   return (await redisReply(port, 'PING'))?.startsWith('+PONG') === true
 }
 
-/** What it answers to a command; nothing where it is not there. */
+/** How long a command may take, in milliseconds: a process that is stopped takes connections, and answers nothing. */
+const REPLY_TIMEOUT_MS = 5000
+
+/** What it answers to a command; nothing where it is not there, or is stopped. */
 export function redisReply(port: number, command: string): Promise<string | undefined> {
   return new Promise((resolve) => {
     const socket = connect(port, '127.0.0.1', () => socket.write(`${command}\r\n`))
-    socket.once('data', (data) => {
+    const end = (reply?: string): void => {
       socket.destroy()
-      resolve(data.toString())
-    })
-    socket.once('error', () => resolve(undefined))
+      resolve(reply)
+    }
+    socket.setTimeout(REPLY_TIMEOUT_MS, () => end())
+    socket.once('data', (data) => end(data.toString()))
+    socket.once('error', () => end())
+    socket.once('close', () => end())
   })
 }

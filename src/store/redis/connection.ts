@@ -3,8 +3,9 @@
  * cluster, the current master is asked for before each connection, and again when the connection ends, a write is refused or
  * the answer changes.
  *
- * The clients of the driver for sentinels and clusters repeat a command whose reply they lost. That may have been a write, and
- * whoever made it has to know that its outcome is unknown; so they are not used.
+ * The clients of the driver for sentinels and clusters are not used. That for sentinels repeats a command whose reply it lost,
+ * which may have been a write: whoever made it has to know that its outcome is unknown. That for clusters sends `WAIT` to every
+ * shard, while all keys are in one.
  */
 import type { RedisClientType } from '@redis/client'
 import type { RedisHost, RedisLocation } from '../../core/redis-url.ts'
@@ -23,8 +24,11 @@ export interface ConnectionObserver {
 const MAX_QUEUED_COMMANDS = 10_000
 /** How long a connection may be silent in spite of pings, in milliseconds. */
 const SOCKET_TIMEOUT_MS = 5000
-/** How often it is asked whether the master is still the same, in milliseconds. */
+/** How often it is asked whether the master is still the same, and at most where something speaks against it, in milliseconds. */
 const VERIFY_INTERVAL_MS = 5000
+const MIN_VERIFY_INTERVAL_MS = 1000
+/** How long a server was of use if the next delays begin anew, in milliseconds: one that is no master is left at once. */
+const LASTING_MS = 1000
 
 /** The delays before reconnecting to a server, and before asking again for the master. */
 const RECONNECTIONS: Backoff = { firstMs: 50, maxMs: 5000, jitter: 0.5 }
@@ -41,6 +45,7 @@ export class RedisConnection {
   #place: RedisHost
   /** Ends the use of the current client. */
   #leave: () => void = () => undefined
+  #verifiedAt = Number.NEGATIVE_INFINITY
 
   constructor(location: RedisLocation, observer: ConnectionObserver) {
     this.#location = location
@@ -61,9 +66,12 @@ export class RedisConnection {
     this.#leave()
   }
 
-  /** Asks whether the master is still the same one, and leaves this one if not. */
+  /** Asks whether the master is still the same one, and leaves this one if not. Does nothing if that was just asked. */
   async verify(): Promise<void> {
     if (this.#location.kind === 'server' || !this.#client?.isReady) return
+    const now = performance.now()
+    if (now - this.#verifiedAt < MIN_VERIFY_INTERVAL_MS) return
+    this.#verifiedAt = now
     const before = this.#place
     const found = await locate(await this.driver, this.#location).catch(() => undefined)
     if (found && before === this.#place && !isSame(found, before)) this.#leave()
@@ -105,12 +113,12 @@ export class RedisConnection {
     clearInterval(verifying)
   }
 
-  /** Uses a server until that has to be left. Returns whether it could be used. */
+  /** Uses a server until that has to be left. Returns whether it was of use for some time. */
   async #use(driver: Driver, place: RedisHost): Promise<boolean> {
     if (this.#closing.signal.aborted) return false
     const left = Promise.withResolvers<void>()
     const client = this.#create(driver, place, { isOnce: true })
-    let isUsed = false
+    let readyAt = Number.POSITIVE_INFINITY
     this.#client = client
     this.#leave = () => left.resolve()
     client.on('error', (error: unknown) => {
@@ -119,7 +127,7 @@ export class RedisConnection {
     })
     client.on('end', () => left.resolve())
     client.on('ready', () => {
-      isUsed = true
+      readyAt = performance.now()
       this.#observer.ready(client, place)
     })
     client.connect().catch((error: unknown) => {
@@ -128,7 +136,7 @@ export class RedisConnection {
     })
     await left.promise
     if (client.isOpen) client.destroy()
-    return isUsed
+    return performance.now() - readyAt >= LASTING_MS
   }
 
   #create(

@@ -22,6 +22,8 @@ export class Replicas {
   /** How many replicas are connected and up to date enough to follow. */
   #online = 0
   readonly #waits = new WeakMap<RedisClientType, Waits>()
+  /** Whether the user of Redis may wait for replicas. */
+  mayWait = true
   /** Why they confirm nothing; undefined while they do. */
   problem: string | undefined
 
@@ -29,9 +31,10 @@ export class Replicas {
     this.#demanded = replicas ?? (kind === 'server' ? 'auto' : 1)
   }
 
-  /** How many have to confirm a write. */
+  /** How many have to confirm a write. Nobody demanded it with `auto`, so there a user who may not wait is no problem. */
   get needed(): number {
-    return this.#demanded === 'auto' ? Math.min(this.#online, 1) : this.#demanded
+    if (this.#demanded !== 'auto') return this.#demanded
+    return this.mayWait ? Math.min(this.#online, 1) : 0
   }
 
   /** Waits until enough replicas have what was written on this connection so far. @throws UnconfirmedError if they do not in time */
@@ -47,9 +50,11 @@ export class Replicas {
   /** Learns of the replicas by `INFO replication`, which is empty where it is not permitted, and tries whether they confirm. */
   async look(client: RedisClientType, info: string): Promise<void> {
     if (info !== '') this.#online = [...info.matchAll(/^slave\d+:.*state=online/gm)].length
+    const count = this.needed === 0 ? 0 : await permitted(client.wait(this.needed, TRIAL_TIMEOUT_MS))
+    this.mayWait &&= count !== undefined
     const { needed } = this
-    const count = needed === 0 ? 0 : await client.wait(needed, TRIAL_TIMEOUT_MS)
-    this.problem = count >= needed ? undefined : lagging(count, needed)
+    if (needed === 0 || (count ?? 0) >= needed) this.problem = undefined
+    else this.problem = count === undefined ? MAY_NOT_WAIT : lagging(count, needed)
   }
 
   #wait(client: RedisClientType, needed: number): Promise<number> {
@@ -79,6 +84,9 @@ interface Waits {
   next?: Promise<number>
 }
 
+const MAY_NOT_WAIT =
+  'the Redis user may not use WAIT, so no replica confirms writes, and a failover loses the latest calls, which may run again: permit it with `+wait`'
+
 function lagging(count: number, needed: number): string {
   const who = needed === 1 ? 'no replica of Redis has' : `only ${count} of ${needed} replicas of Redis have`
   return `${who} confirmed a write, and a failover would lose it`
@@ -88,7 +96,7 @@ function lagging(count: number, needed: number): string {
 export async function weaknessesOf(
   client: RedisClientType,
   location: RedisLocation,
-  needed: number,
+  { needed, mayWait }: Replicas,
 ): Promise<readonly string[]> {
   const [persistence, replication, fsync] = await Promise.all([
     permitted(client.info('persistence')),
@@ -117,6 +125,7 @@ export async function weaknessesOf(
     found.push(
       'no replica has to confirm writes (`replicas=0`), so a failover loses the latest calls, and they may run again: remove the parameter',
     )
+  if (!mayWait) found.push(MAY_NOT_WAIT)
   return found
 }
 

@@ -25,12 +25,14 @@ export function connectOptions(
   return {
     ...login,
     maintNotifications: 'disabled',
+    disableClientInfo: true,
     socket: isTls ? { ...place, tls: true, ...Object.fromEntries(read) } : place,
   }
 }
 
 interface ConnectOptions extends RedisLogin {
   readonly maintNotifications: 'disabled'
+  readonly disableClientInfo: true
   readonly socket: RedisHost & { readonly connectTimeout: number; readonly tls?: true }
 }
 

@@ -1,6 +1,6 @@
 /**
- * A store in Redis or Valkey, shared by machines: in one server, or in what sentinels or a cluster say is the master. Commands have a deadline; while Redis is unreachable, rate limits are
- * counted locally and all other operations fail.
+ * A store in Redis or Valkey, shared by machines: in one server, or in what sentinels or a cluster say is the master. Commands have
+ * a deadline; while Redis is unreachable, rate limits are counted locally and all other operations fail.
  */
 import type { RedisClientType } from '@redis/client'
 import { randomUUID } from 'node:crypto'
@@ -329,7 +329,7 @@ export class RedisStore implements PortableStore {
   async weaknesses(): Promise<readonly string[]> {
     const client = this.#usableClient()
     if (!client) throw unreachable()
-    return this.#withTimeout(weaknessesOf(client, this.#location, this.#replicas.needed))
+    return this.#withTimeout(weaknessesOf(client, this.#location, this.#replicas))
   }
 
   /** Why critical data might get lost. */
@@ -471,6 +471,7 @@ export class RedisStore implements PortableStore {
     this.#problem = reason
     this.#isRefusing = isRefused
     if (isRefused && NOT_THE_MASTER.test(reason)) this.#connection.leave()
+    else void this.#connection.verify()
   }
 
   /** Periodically checks the store's id, the eviction policy and whether writes work; reads do not show that. */
@@ -479,9 +480,9 @@ export class RedisStore implements PortableStore {
     const client = this.#usableClient()
     if (client) {
       try {
-        await this.#withTimeout(Promise.all([this.#checkId(client), this.#inspect(client)]))
+        // A server that refuses to write says that better than why its replicas cannot be waited for.
         const probe = client.set(`${this.#keys.prefix}probe`, '', { expiration: { type: 'PX', value: 1 } })
-        await this.#withTimeout(probe)
+        await this.#withTimeout(Promise.all([this.#checkId(client), probe, this.#inspect(client)]))
         this.#recover()
       } catch (error) {
         this.#fail(error)

@@ -120,6 +120,13 @@ const states: readonly State[] = [
     isReadable: true,
     mend: (redis) => redis.tell('REPLICAOF NO ONE'),
   },
+  {
+    what: 'has too few replicas to write',
+    lose: (redis) => redis.tell('CONFIG SET min-replicas-to-write 1'),
+    reason: 'NOREPLICAS',
+    isReadable: true,
+    mend: (redis) => redis.tell('CONFIG SET min-replicas-to-write 0'),
+  },
 ]
 
 const cases = states.map((state): [string, State] => [state.what, state])

@@ -10,7 +10,8 @@ import { freePort } from '../../support/child-process.ts'
 import { until } from '../../support/condition.ts'
 import { folder } from '../../support/journey.ts'
 import { redisNode, type RedisNode } from '../../support/redis-fleet.ts'
-import { needsRedis } from '../../support/redis-server.ts'
+import { needs } from '../../support/needs.ts'
+import { needsRedis, REDIS } from '../../support/redis-server.ts'
 import { silentLog } from '../../support/silent-log.ts'
 
 const manual = readFileSync(join(import.meta.dirname, '../../../docs/operating.md'), 'utf8')
@@ -32,6 +33,9 @@ async function opened(url: string): Promise<RedisStore> {
   await store.opened()
   return store
 }
+
+/** What is used after a second of silence, ten seconds after a watch, and where there is a replica. */
+const later = ['ping', 'unsubscribe', 'wait']
 
 /** Does everything that a store does. */
 async function useAll(store: RedisStore): Promise<void> {
@@ -76,19 +80,37 @@ describe('a user of Redis', needsRedis, () => {
     const stats = await redis.tell('INFO commandstats')
     const permitted = rule.split(' ').flatMap((word) => (word.startsWith('+') ? [word.slice(1)] : []))
     const unused = permitted.filter((name) => !new RegExp(`^cmdstat_${name}:calls=[1-9]`, 'm').test(stats))
-    // The first ends a watch, and the last one is for replicas.
-    expect(unused).toEqual(['unsubscribe', 'wait'])
+    expect(unused.filter((name) => !later.includes(name))).toEqual([])
+    expect(permitted).toEqual(expect.arrayContaining(later))
+  })
+
+  it('that may not wait for a replica is told so, and goes on unless it has to', async () => {
+    const redis = await node('appendonly yes', 'appendfsync always', 'repl-diskless-sync-delay 0')
+    await node(`replicaof 127.0.0.1 ${redis.port}`)
+    await redis.tell(`ACL SETUSER gatehouse on >secret ${rule} +config|get -wait`)
+    await until(async () => (await redis.tell('INFO replication')).includes('state=online'), 'the replica')
+    const url = `redis://gatehouse:secret@127.0.0.1:${redis.port}`
+    const store = await opened(url)
+    expect(await store.setIfAbsent('call:it', 'a', 60_000)).toBeUndefined()
+    expect(store.unavailableReason).toBeUndefined()
+    expect(await store.weaknesses()).toContainEqual(expect.stringContaining('`+wait`'))
+    const strict = await opened(`${url}?replicas=1`)
+    expect(strict.unavailableReason).toContain('`+wait`')
+    const claim = strict.setIfAbsent('call:other', 'a', 60_000)
+    await expect(claim).rejects.toMatchObject({ code: 'SERVER_UNAVAILABLE' })
   })
 })
 
-describe('a Redis with TLS', needsRedis, () => {
+const OPENSSL = '/usr/bin/openssl'
+
+describe('a Redis with TLS', needs(REDIS, { program: OPENSSL, get: 'apt-get install openssl' }), () => {
   it('gets the client certificate that it demands, and is checked against the given authority', async () => {
     const path = folder()
     const [cert, key] = [join(path, 'cert.pem'), join(path, 'key.pem')]
     const name = ['-subj', '/CN=redis', '-addext', 'subjectAltName=IP:127.0.0.1']
     const kind = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-days', '2']
     const request = ['req', '-x509', ...kind, ...name, '-keyout', key, '-out', cert]
-    execFileSync('/usr/bin/openssl', request, { stdio: 'ignore' })
+    execFileSync(OPENSSL, request, { stdio: 'ignore' })
     const port = await freePort()
     const files = `tls-ca-cert-file=${cert}&tls-cert-file=${cert}&tls-key-file=${key}`
     await node(`tls-port ${port}`, ...files.split('&').map((line) => line.replace('=', ' ')))

@@ -4,27 +4,34 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { Secret } from '../../../src/core/text/secret.ts'
 import { RedisStore } from '../../../src/store/redis/store.ts'
+import { seeded } from '../../simulate/random.ts'
 import { collectionContract } from '../../support/collection-contract.ts'
 import { until } from '../../support/condition.ts'
-import type { FakeClient } from '../../support/fake-client.ts'
-import type { GatewayProcess } from '../../support/gateway-process.ts'
-import { clientOf, codeOf, folder, gatewayProcessTo } from '../../support/journey.ts'
-import { type Notes, notes } from '../../support/notes.ts'
-import { type RedisFleet, startCluster, startSentinels } from '../../support/redis-fleet.ts'
+import { codeOf } from '../../support/journey.ts'
+import { add, answered, keyed, modern, type RedisField, redisField } from '../../support/redis-field.ts'
+import { needsCluster, type RedisFleet, startCluster, startSentinels } from '../../support/redis-fleet.ts'
 import { needsRedis } from '../../support/redis-server.ts'
 import type { Json } from '../../support/server/json.ts'
 import { silentLog } from '../../support/silent-log.ts'
+import { repetitions, seedOf } from '../../support/soak.ts'
 import { storeContract } from '../../support/store-contract.ts'
 
-const add = (text: string, meta: Json = {}): Json => ({ name: 'add', arguments: { text }, _meta: meta })
-const keyed = (key: string): Json => add(key, { idempotency_key: key })
+/** FAILOVER_SEED reproduces when masters are lost. */
+const SEED = seedOf('FAILOVER_SEED', 20_265)
+const KEYS = repetitions(60, 400)
+
+async function field(start: () => Promise<RedisFleet>): Promise<RedisField & { readonly fleet: RedisFleet }> {
+  const fleet = await start()
+  onTestFinished(() => fleet.stop())
+  return { ...(await redisField(fleet.url)), fleet }
+}
 
 const kinds = [
   ['sentinels', () => startSentinels()],
   ['a cluster', () => startCluster()],
 ] as const
 
-describe.each(kinds)('a store in Redis behind %s', needsRedis, (_kind, start) => {
+describe.each(kinds)('a store in Redis behind %s', needsCluster, (_kind, start) => {
   let fleet: RedisFleet
   let store: RedisStore
   beforeAll(async () => {
@@ -62,70 +69,54 @@ describe.each(kinds)('a store in Redis behind %s', needsRedis, (_kind, start) =>
   })
 })
 
-interface Field {
-  readonly server: Notes
-  readonly fleet: RedisFleet
-  start(): Promise<GatewayProcess>
-}
+/** What a call may be refused with while nobody knows the master, or while another gateway makes it. */
+const REFUSALS = ['SERVER_UNAVAILABLE', 'IDEMPOTENCY_IN_PROGRESS']
 
-async function field(start: () => Promise<RedisFleet>): Promise<Field> {
-  const [server, fleet, home] = [await notes(), await start(), folder()]
-  onTestFinished(() => fleet.stop())
-  const options = { config: { store: fleet.url }, env: { XDG_STATE_HOME: home } }
-  return { server, fleet, start: () => gatewayProcessTo({ notes: server.upstream }, options) }
-}
-
-/** Repeats a call until it is answered; the codes of what was refused before. */
-async function answered(client: FakeClient, key: string): Promise<readonly unknown[]> {
-  const refusals: unknown[] = []
-  await until(async () => {
-    const reply = await client.request('tools/call', keyed(key))
-    const code = codeOf(reply)
-    if (code === undefined) return true
-    refusals.push(code)
-    await pause(50)
-    return false
-  }, `the answer to ${key}`)
-  return refusals
-}
-
-function modern(gateway: GatewayProcess): Promise<FakeClient> {
-  return clientOf(gateway, { revision: '2026-07-28' })
-}
-
-describe.each(kinds)('calls with a key while %s replace the master', needsRedis, (_kind, start) => {
-  it.each(['is killed', 'hangs'] as const)('run once when it %s', async (how) => {
+describe.each(kinds)('calls with a key while %s replace the master', needsCluster, (kind, start) => {
+  it.each(['is killed', 'hangs'] as const)('run once when it %s', { timeout: 300_000 }, async (how) => {
     const { server, fleet, ...world } = await field(start)
     const gateways = await Promise.all([world.start(), world.start()])
     const clients = await Promise.all(gateways.map((gateway) => modern(gateway)))
     for (const client of clients) await answered(client, `first-${clients.indexOf(client)}`)
     const master = await fleet.master()
-    const replaced = Promise.withResolvers<void>()
-    let asked = 0
+    const random = seeded(SEED + kind.length + how.length)
+    let left = KEYS / 2 + random.below(KEYS)
+    const lost = Promise.withResolvers<void>()
     const refusals = new Set<unknown>()
-    // Both gateways get every key, so each is claimed by two processes, before, during and after.
-    const work = clients.map(async (client) => {
-      for (let key = 0; key < 60; key++) {
-        if (++asked === 40) {
-          if (how === 'is killed') await master.kill()
-          else master.freeze()
-          replaced.resolve()
+    // Both gateways get every key, several at once, so each is claimed by two processes: before, during and after.
+    const work = clients.flatMap((client) => {
+      const keys = Array.from({ length: KEYS }, (_each, index) => `key-${index}`)
+      return Array.from({ length: 3 }, async () => {
+        for (let key = keys.shift(); key !== undefined; key = keys.shift()) {
+          if (left-- === 0) {
+            if (how === 'is killed') await master.kill()
+            else master.freeze()
+            lost.resolve()
+          }
+          for (const code of await answered(client, key)) refusals.add(code)
         }
-        for (const code of await answered(client, `key-${key}`)) refusals.add(code)
-      }
+      })
     })
-    await replaced.promise
+    await lost.promise
     await until(async () => (await fleet.master()) !== master, 'another master')
     if (how === 'is killed') await master.start()
     else master.thaw()
     await Promise.all(work)
-    for (const gateway of gateways)
-      expect((await gateway.logged(({ event }) => event === 'store.moved'))['to']).not.toContain(
-        `:${master.port}`,
-      )
-    expect(server.calls.toSorted()).toEqual([...new Set(server.calls)].toSorted())
-    expect(server.calls).toHaveLength(62)
-    expect([...refusals].filter((code) => code !== 'SERVER_UNAVAILABLE' && code !== 'CONFLICT')).toEqual([])
+    for (const gateway of gateways) {
+      const moved = await gateway.logged(({ event }) => event === 'store.moved')
+      expect(moved['to']).not.toContain(`:${master.port}`)
+    }
+    expect([...refusals].filter((code) => !REFUSALS.includes(String(code)))).toEqual([])
+    const made = server.calls.toSorted()
+    expect(made, `FAILOVER_SEED=${SEED}`).toEqual([...new Set(made)])
+    expect(made).toHaveLength(clients.length + KEYS)
+    // A gateway that comes afterwards knows of all of them, too.
+    const late = await modern(await world.start())
+    for (let index = 0; index < KEYS; index++) {
+      const { result } = await late.request('tools/call', keyed(`key-${index}`))
+      expect(result?.['_meta']).toMatchObject({ was_replay: true })
+    }
+    expect(server.calls.toSorted()).toEqual(made)
   })
 })
 
