@@ -89,6 +89,7 @@ const forCommands = [
   'observability/audit/audit.ts',
   'observability/audit/verify.ts',
   'observability/log.ts',
+  'observability/worker-metrics.ts',
   'records',
   'store/private-folder.ts',
   'store/store.ts',
@@ -271,6 +272,16 @@ const walls: readonly Wall[] = [
     part: 'cli/serve.ts',
     may: [...forCommands, 'downstream/pages/client-snippets.ts'],
     uses: packagesOfCommands,
+  },
+  {
+    part: 'cli/worker.ts',
+    may: ['core', 'observability/worker-metrics.ts'],
+    uses: ['node:cluster', 'node:stream', ...files],
+  },
+  {
+    part: 'cli/supervisor.ts',
+    may: ['core', 'observability/worker-metrics.ts'],
+    uses: ['node:cluster', 'node:child_process'],
   },
   {
     part: 'cli/verify.ts',

@@ -144,6 +144,22 @@ export function number(
   })
 }
 
+/** A whole number in a range, or a word. */
+export function numberOr<const Word extends string>(
+  word: Word,
+  about: string,
+  range: { readonly least: number; readonly most: number },
+): Option<number | Word | undefined> {
+  const { read } = number(about, range)
+  const readOne = (given: string, name: string): number | Word => {
+    if (given === word) return word
+    const found = /^\d/.test(given) ? read([given], name) : undefined
+    if (found !== undefined) return found
+    throw new UsageError(`${name} must be ${word}, or a number from ${range.least} to ${range.most}`)
+  }
+  return parsed('N', about, readOne)
+}
+
 /** A duration in milliseconds; `such` has examples of it. */
 export function duration(about: string, such: string): Option<number | undefined> {
   return parsed('TIME', about, (given, name) => {

@@ -10,6 +10,7 @@ import {
   duration,
   flag,
   number,
+  numberOr,
   oneOf,
   oneServer,
   optional,
@@ -110,6 +111,10 @@ export const commands = {
     options: {
       ...host,
       ...port('port to listen on, 0 for any free port (default 8900)'),
+      workers: numberOr('auto', 'how many processes serve, auto for one for each core (default 1)', {
+        least: 1,
+        most: 64,
+      }),
       ...token,
       ...config,
       ...logLevel,

@@ -8,6 +8,7 @@ import type { Readable, Writable } from 'node:stream'
 import type { Environment } from '../config/secrets.ts'
 import { escapeHidden } from '../core/text/escape.ts'
 import type { Redactor } from '../core/text/redactor.ts'
+import type { OtherWorkers } from '../observability/worker-metrics.ts'
 import { plantedProblem } from '../store/private-folder.ts'
 
 /** The process of a command. */
@@ -22,6 +23,8 @@ export interface Io {
   readonly cwd: string
   /** Learns the secrets of the configuration that a command reads: they are not printed. */
   readonly redactor?: Redactor
+  /** Which of several processes it is that serve as one gateway, if it is one. */
+  readonly worker?: Worker
   /**
    * Resolves at the first request to stop, with `onHangUp` also when the terminal is closed: a process started with nohup has no
    * terminal as its stderr, and keeps running. From the call on, such a request does not end the process at once.
@@ -31,6 +34,32 @@ export interface Io {
 
 interface Terminal {
   readonly isTTY?: boolean | undefined
+}
+
+/** An address as it was configured: port 0 is any free one, and the same for all workers. */
+export interface Bound {
+  readonly host: string
+  readonly port: number
+}
+
+/** What a worker is told at its start. */
+export interface Place {
+  /** Which of the workers it is, from 1, and how many there are. */
+  readonly number: number
+  readonly count: number
+  /** The first of all says for all of them where they serve, and what is wrong. */
+  readonly isFirst: boolean
+  /** Where the others listen, whatever the configuration says now. */
+  readonly bound?: Bound | undefined
+}
+
+/** A worker as its commands see it. */
+export interface Worker extends Place {
+  readonly metrics: OtherWorkers
+  /** Says that it serves. */
+  serving(bound: Bound, port: number): void
+  /** Leaves the channel, which would keep the process running. */
+  leave(): Promise<void>
 }
 
 /** The absolute path of a file or folder that was given to a command. */
@@ -110,7 +139,7 @@ const WRITE_DELAY_MS = 20
 const MAX_WAITING_LENGTH = 64 * 1024
 
 /** Writes lines in batches; the rest when the process exits. */
-function batched(write: (lines: string) => void): Io['log'] {
+export function batched(write: (lines: string) => void): Io['log'] {
   let waiting = ''
   let timer: NodeJS.Timeout | undefined
   const flush = (): void => {

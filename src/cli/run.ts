@@ -17,7 +17,7 @@ type Run<Name extends keyof Commands> = (given: Given<Commands[Name]>, io: Io) =
 
 // Each is loaded on demand: a serving gateway does not keep the other commands in memory.
 const loads: { readonly [Name in keyof Commands]: () => Promise<Run<Name>> } = {
-  serve: async () => (await import('./serve.ts')).serve,
+  serve: async () => (await import('./workers.ts')).serve,
   stdio: async () => (await import('./serve.ts')).stdio,
   check: async () => (await import('./check.ts')).check,
   explain: async () => (await import('./explain.ts')).explain,

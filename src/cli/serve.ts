@@ -3,11 +3,15 @@
  * configuration file when it changes.
  */
 import { dirname, join } from 'node:path'
+import { Writable } from 'node:stream'
 import { LOCK_FILE, lockStamp, modeOf } from '../config/lock.ts'
 import { joinCommand } from '../core/text/command-line.ts'
 import { readText } from '../config/secrets.ts'
+import { areSeveral } from '../config/sections/workers.ts'
 import { watchFile } from '../config/watch.ts'
 import { isProtected } from '../core/auth-settings.ts'
+import { collectAll } from '../core/collect.ts'
+import type { Finding } from '../core/findings.ts'
 import type { Log } from '../core/log.ts'
 import { isStoreShared, type Settings } from '../core/settings.ts'
 import { stdioWords } from '../descriptions/model/facts.ts'
@@ -17,7 +21,7 @@ import type { Gateway } from '../gateway/gateway.ts'
 import { checkPlaces, reportStartup, printProblems } from './check.ts'
 import type { Given } from './command.ts'
 import type { commands } from './commands.ts'
-import { type Io, write, writeError } from './io.ts'
+import { type Bound, type Io, write, writeError } from './io.ts'
 import { countText } from '../core/text/words.ts'
 import { type Output } from './output.ts'
 import { openGateway, readServed, type Source } from './source.ts'
@@ -25,9 +29,10 @@ import { openGateway, readServed, type Source } from './source.ts'
 /** The time in-flight calls have to finish at shutdown, in milliseconds. */
 export const SHUTDOWN_TIMEOUT_MS = 10_000
 
-/** `gatehouse serve`: serves clients over HTTP until it is stopped. */
+/** Serves clients over HTTP in this process until it is stopped. */
 export async function serve(given: Given<typeof commands.serve>, io: Io): Promise<Output> {
-  const source = readServed(given, io)
+  const { worker } = io
+  const source = readServed(given, worker === undefined || worker.number === 1 ? io : withoutWarnings(io))
   const log = openLog(given.logLevel, io)
   // The URL is printed only once it accepts connections.
   const problems = await checkPlaces(source, io)
@@ -35,7 +40,9 @@ export async function serve(given: Given<typeof commands.serve>, io: Io): Promis
   if (problems.length > 0) return 1
   // From here on, a signal starts an orderly shutdown.
   const stopped = io.untilStopped(io.stderr.isTTY)
-  const gateway = openGateway(source.settings, { io, log })
+  const gateway = openGateway(source.settings, { io, log, workers: worker?.metrics })
+  // What each of several processes holds counts as often as there are processes, and nobody waits for this one yet.
+  if (worker) collectAll()
   const listener = await gateway.listen().catch(async (error: unknown) => {
     // Open handles would keep the process alive.
     await gateway.close()
@@ -45,14 +52,33 @@ export async function serve(given: Given<typeof commands.serve>, io: Io): Promis
   const watch = reloadOnChange(source, gateway, { log })
   const started = gateway.start()
   const found = await Promise.race([started, stopped.then(() => [])])
-  const isServing = reportStartup(found, source, { io, log })
+  const isServing = reportStartup(found, source, { io, log: worker?.isFirst === false ? withoutLines : log })
   if (isServing) write(unavailableText(gateway.statuses), io)
+  if (isServing) worker?.serving(boundBy(source.settings), Number(new URL(listener.url).port))
   if (isServing) await Promise.race([stopped, gateway.drained])
   log.info('stopping')
   watch?.close()
   await listener.drain(SHUTDOWN_TIMEOUT_MS)
   await Promise.all([gateway.close(), listener.close()])
   return isServing ? 0 : 1
+}
+
+/** The address as it is configured. */
+function boundBy({ listen: { host, port } }: Settings): Bound {
+  return { host, port }
+}
+
+/** The same, for a worker that reads what another one has told about. */
+function withoutWarnings(io: Io): Io {
+  const stderr = new Writable({ write: (_chunk, _encoding, done) => done() })
+  return Object.create(io, { stderr: { value: stderr } })
+}
+
+const withoutLines: Log = {
+  debug: () => undefined,
+  info: () => undefined,
+  warn: () => undefined,
+  error: () => undefined,
 }
 
 /**
@@ -77,6 +103,10 @@ function reloadOnChange(
         if (settings.listen[key] === bound[key]) continue
         const reason = `the gateway still listens on ${bound.host}:${bound.port}: restart it to change that`
         log.warn('config.not_applied', { file, key: `listen.${key}`, value: settings.listen[key], reason })
+      }
+      if (settings.workers !== source.settings.workers) {
+        const reason = `as many serve as before, ${source.settings.workers}: restart the gateway to change that`
+        log.warn('config.not_applied', { file, key: 'workers', value: settings.workers, reason })
       }
     } catch (error) {
       log.error('config.rejected', {
@@ -219,7 +249,7 @@ export function bindProblem(error: unknown, { listen }: Settings): string {
 export async function stdio(given: Given<typeof commands.stdio>, io: Io): Promise<Output> {
   const source = readServed(given, io)
   const log = openLog(given.logLevel, io)
-  const problems = await checkPlaces(source, io)
+  const problems = [...workerProblems(source.settings), ...(await checkPlaces(source, io))]
   printProblems(problems, source, io)
   if (problems.length > 0) return 1
   const stopped = io.untilStopped(true)
@@ -234,4 +264,12 @@ export async function stdio(given: Given<typeof commands.stdio>, io: Io): Promis
   await gateway.close()
   io.stdin.destroy()
   return isServing ? 0 : 1
+}
+
+/** One client on a pipe has one process. */
+function workerProblems({ workers }: Settings): readonly Finding[] {
+  if (!areSeveral(workers)) return []
+  const message =
+    'gatehouse stdio serves its client with one process: remove this, or run gatehouse serve, and connect the client to its URL'
+  return [{ path: ['workers'], message }]
 }

@@ -43,6 +43,7 @@ interface SourceOptions extends ConfigOptions {
   readonly tokenEnv?: string | undefined
   readonly host?: string | undefined
   readonly port?: number | undefined
+  readonly workers?: Settings['workers'] | undefined
   /** The lock beside the configuration is not read, by commands that write it. */
   readonly withoutLock?: boolean
 }
@@ -102,7 +103,17 @@ export function readServers(
 
 /** Reads the configuration: from words that name a server if there are some, else from the file. @throws ConfigError */
 export function readSource(
-  { config, envFile, gatewayKey, tokenFile, tokenEnv, host, port, withoutLock = false }: SourceOptions,
+  {
+    config,
+    envFile,
+    gatewayKey,
+    tokenFile,
+    tokenEnv,
+    host,
+    port,
+    workers,
+    withoutLock = false,
+  }: SourceOptions,
   io: Io,
   words: readonly string[] = [],
 ): Source {
@@ -111,6 +122,7 @@ export function readSource(
     if (config !== undefined) throw new UsageError('give either --config or a server, not both')
     const settings = fromArguments(words, {
       listen,
+      workers,
       gatewayKey,
       token: tokenOf({ tokenFile, tokenEnv }, io),
       env: io.env,
@@ -133,6 +145,7 @@ export function readSource(
       file,
       env: variablesOf(file, envFile, io),
       listen,
+      workers,
       withoutLock,
     })
     io.redactor?.learn(secretsOf(settings))

@@ -22,6 +22,7 @@ import { listenSchema } from './sections/listen.ts'
 import { observeSchema, observeSettings, type ObserveValues } from './sections/observe.ts'
 import { profileSchema, versionSchema } from './sections/profile.ts'
 import { checkStore, storeSchema, storeSettings } from './sections/store.ts'
+import { workersSchema } from './sections/workers.ts'
 
 /** The settings of commands that work on the store of gateways. */
 export interface StoredSettings {
@@ -88,6 +89,14 @@ export function loadAddress(text: string, { file, env }: TextSource): Pick<Liste
   const { values } = readSections(text, sections, { file, env, directory: dirname(resolve(file)) })
   const { listen } = values as { readonly listen: ListenSettings }
   return { host: listen.host, port: listen.port }
+}
+
+/** Loads how many processes serve. @throws ConfigError with all problems of that */
+export function loadWorkers(text: string, { file, env }: TextSource): Settings['workers'] {
+  const sections = { version: versionSchema, workers: workersSchema }
+  const { values } = readSections(text, sections, { file, env, directory: dirname(resolve(file)) })
+  const { workers } = values as Pick<Settings, 'workers'>
+  return workers
 }
 
 /** The part of `observe` that configures the audit log. */

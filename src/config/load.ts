@@ -31,7 +31,7 @@ import {
   type Environment,
   hasReference,
 } from './secrets.ts'
-import { settle, withListen, type ListenOverride } from './settings.ts'
+import { settle, overridden, type Overrides } from './settings.ts'
 import { splitCommand } from '../core/text/command-line.ts'
 import { nameOfCommand, nameOfUrl, isHttpUrl } from './names.ts'
 import { GATEWAY_KEY, GATEWAY_KEY_MISTAKE, checkUpstream } from './sections/upstream.ts'
@@ -42,17 +42,16 @@ import { checkNotify } from './sections/notify.ts'
 import { auditWarnings } from './sections/observe.ts'
 import { profileProblems } from './sections/profiles.ts'
 import { checkStore } from './sections/store.ts'
+import { checkWorkers } from './sections/workers.ts'
 import { missingTokens, sharedGrants } from './sections/upstream-oauth.ts'
 
 /** The inputs for loading, other than the text. */
-interface ConfigSource {
+interface ConfigSource extends Overrides {
   /** The file of the text, as shown in problems; relative paths are relative to its folder. */
   readonly file: string
   /** The features whose settings are allowed. Default: all. */
   readonly features?: readonly FeatureSchema[]
   readonly env: Environment
-  /** The listen address on the command line, which takes precedence over the file. */
-  readonly listen?: ListenOverride
   /** Load only what the store and the audit log need: other references may be unresolved, and server settings are unusable. */
   readonly isForStore?: boolean
   /** Do not read the lock beside the file, for commands that write it. */
@@ -73,6 +72,7 @@ export function loadSettings(
     features = featureSchemas,
     env,
     listen,
+    workers,
     isForStore = false,
     withoutLock = isForStore,
   }: ConfigSource,
@@ -87,7 +87,7 @@ export function loadSettings(
   const schema = fileSchema(features)
   const isNeeded = (path: readonly string[]): boolean => !isForStore || isStoreOrAudit(path)
   const expanded = expand(document.value ?? {}, { env, directory, isNeeded }, document.source)
-  const value = withListen(readNumbers(expanded.value, schema, expanded.interpolated), listen)
+  const value = overridden(readNumbers(expanded.value, schema, expanded.interpolated), { listen, workers })
   const misfits = misfitsOf(value, schema)
   const checked = checkTogether(value, directory)
 
@@ -191,10 +191,9 @@ function clientFileHint(value: unknown, text: string): Finding | undefined {
 }
 
 /** The inputs for settings from the command line, other than its words. */
-interface CommandLineSource {
+interface CommandLineSource extends Overrides {
   /** The features with settings. Default: all. */
   readonly features?: readonly FeatureSchema[]
-  readonly listen?: ListenOverride
   /** The gateway key of the server, if it is a gateway. */
   readonly gatewayKey?: string | undefined
   /** The bearer token for the server, if it is a URL. */
@@ -211,9 +210,20 @@ interface CommandLineSource {
  */
 export function fromArguments(
   words: readonly string[],
-  { features = featureSchemas, listen, gatewayKey, token, env = {}, directory = '.' }: CommandLineSource,
+  {
+    features = featureSchemas,
+    listen,
+    workers,
+    gatewayKey,
+    token,
+    env = {},
+    directory = '.',
+  }: CommandLineSource,
 ): Settings {
-  const value = withListen({ upstreams: withToken(withKey(upstreamOf(words), gatewayKey), token) }, listen)
+  const value = overridden(
+    { upstreams: withToken(withKey(upstreamOf(words), gatewayKey), token) },
+    { listen, workers },
+  )
   const { problems } = checkTogether(value, directory)
   const [first] = problems
   if (first) throw complaint(first.message)
@@ -297,6 +307,7 @@ function checkTogether(value: unknown, directory: string): Findings {
   return {
     problems: [
       ...checkListen(listen, value),
+      ...checkWorkers(value),
       ...maskProblems(value.features, ['features']),
       ...argumentLimitProblems(value.limits, ['limits']),
       ...profileProblems(value),

@@ -11,6 +11,7 @@ import { forModelsSchema, listsSchema, profilesSchema } from './sections/profile
 import { compatSchema, profileSchema, versionSchema } from './sections/profile.ts'
 import { fleetSchema } from './sections/fleet.ts'
 import { storeSchema } from './sections/store.ts'
+import { workersSchema } from './sections/workers.ts'
 import { withSwitches } from './schema-lookup.ts'
 import { commonPrefixSchema, commonSchemasSchema, upstreamProperties } from './sections/upstream.ts'
 
@@ -30,6 +31,7 @@ export function fileSchema(features: readonly FeatureSchema[]): JsonSchema {
       profile: profileSchema,
       compat: compatSchema,
       listen: listenSchema,
+      workers: workersSchema,
       prefix: commonPrefixSchema,
       schemas: commonSchemasSchema,
       for_models: forModelsSchema,

@@ -70,6 +70,7 @@ export function settle(values: Readonly<Record<string, unknown>>, origin: Origin
     ...(origin.file !== undefined && { file: origin.file }),
     profile: file.profile,
     listen: listenSettings(file),
+    workers: file.workers,
     auth: authSettings(values.auth),
     store: storeSettings(file.store, { ...origin, upstreams: file.upstreams }),
     fleet: fleetSettings(file.fleet),
@@ -105,16 +106,21 @@ export function settle(values: Readonly<Record<string, unknown>>, origin: Origin
   }
 }
 
-/** A listen address on the command line. */
-export interface ListenOverride {
-  readonly host?: string
-  readonly port?: number
+/** What the command line says, which takes precedence over the file. */
+export interface Overrides {
+  readonly listen?: { readonly host?: string; readonly port?: number } | undefined
+  readonly workers?: Settings['workers'] | undefined
 }
 
-/** The values of a file with the listen address from the command line. */
-export function withListen(value: unknown, listen: ListenOverride = {}): unknown {
-  if (!isObject(value) || Object.keys(listen).length === 0) return value
-  return { ...value, listen: { ...(isObject(value.listen) && value.listen), ...listen } }
+/** The values of a file with those of the command line. */
+export function overridden(value: unknown, { listen = {}, workers }: Overrides): unknown {
+  if (!isObject(value)) return value
+  const isListening = Object.keys(listen).length > 0
+  return {
+    ...value,
+    ...(isListening && { listen: { ...(isObject(value.listen) && value.listen), ...listen } }),
+    ...(workers !== undefined && { workers }),
+  }
 }
 
 interface FileValues {
@@ -124,6 +130,7 @@ interface FileValues {
   readonly profiles: Readonly<Record<string, ProfileValues>>
   readonly lists: ListValues
   readonly listen: FromSchema<typeof listenSchema>
+  readonly workers: Settings['workers']
   readonly prefix: UpstreamSettings['prefix']
   readonly schemas: SchemasValue
   readonly store?: Secret

@@ -16,6 +16,8 @@ export interface Settings {
   /** `corporate` requires authentication and chooses the strict side of every default. */
   readonly profile: 'open' | 'corporate'
   readonly listen: ListenSettings
+  /** How many processes serve together; `auto` for one for each core. */
+  readonly workers: number | 'auto'
   readonly auth: AuthSettings
   /** Where persistent state is stored. */
   readonly store: StoreSettings

@@ -63,6 +63,7 @@ import { inspect, type Inspected } from './inspect.ts'
 import { readiness } from '../observability/health.ts'
 import type { Audit } from '../observability/audit/audit.ts'
 import type { Observing } from '../observability/observing.ts'
+import type { OtherWorkers } from '../observability/worker-metrics.ts'
 import type { Way } from '../observability/operations.ts'
 import { type JoinedFleet, joinFleet } from './fleet.ts'
 import { createObserving, timed } from './observers.ts'
@@ -102,6 +103,8 @@ interface Options {
   readonly intercept?: TransportInterceptor
   /** Relays lists as servers send them, for commands that judge a server. */
   readonly isUnchecked?: boolean
+  /** The processes that serve with this one as one gateway. */
+  readonly workers?: OtherWorkers | undefined
   /** Opens the store, in place of the configured one, for commands that simulate it. */
   readonly openStore?: typeof openStore
 }
@@ -158,7 +161,7 @@ export class Gateway {
 
   constructor(
     initial: Settings,
-    { variables, log, audit, origin, intercept, isUnchecked, openStore: open = openStore }: Options,
+    { variables, log, audit, origin, intercept, isUnchecked, workers, openStore: open = openStore }: Options,
   ) {
     const proxies = environmentProxies(variables, (variable) => log.warn('proxy.invalid', { variable }))
     this.#log = log
@@ -197,7 +200,7 @@ export class Gateway {
       redacted: (text) => this.#observing.redactor.text(text),
       log,
     })
-    this.#observing = this.#createObserving(audit)
+    this.#observing = this.#createObserving(audit, workers)
     this.#forgetWatch = new ForgetWatch({
       store: () => this.#process.store,
       audit: () => this.#observing.audit,
@@ -529,7 +532,7 @@ export class Gateway {
     if (this.settings.store.kind !== 'memory') this.#forgetWatch.start()
   }
 
-  #createObserving(audit: Audit | undefined): Observing {
+  #createObserving(audit: Audit | undefined, workers: OtherWorkers | undefined): Observing {
     const observing = createObserving(this.#log, {
       upstreams: () => this.#runtime.upstreams,
       isOwnMethod: (name) =>
@@ -542,6 +545,7 @@ export class Gateway {
       references: () => this.#references(),
       calls: this.#journal,
       anchors: () => anchorsIn(this.settings, () => this.#process.store),
+      workers,
     })
     observing.audit = audit
     return observing

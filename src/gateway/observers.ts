@@ -9,6 +9,7 @@ import type { Anchors } from '../observability/audit/anchor.ts'
 import type { CallObserver } from '../observability/observe.ts'
 import { Observing } from '../observability/observing.ts'
 import type { Way } from '../observability/operations.ts'
+import type { OtherWorkers } from '../observability/worker-metrics.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import type { Store } from '../store/store.ts'
 import type { Upstream } from '../upstream/upstream.ts'
@@ -28,6 +29,7 @@ interface View extends Omit<MetricSources, 'levels'> {
   isPaused?(): boolean | undefined
   /** The store of audit log heads, in addition to the files. */
   anchors?(): Anchors | undefined
+  readonly workers?: OtherWorkers | undefined
 }
 
 /** Creates the observers of the calls of a gateway. */
@@ -47,6 +49,7 @@ export function createObserving(log: Log, view: View): Observing {
     references: () => view.references(),
     anchors: () => view.anchors?.(),
     ...(view.calls && { calls: view.calls }),
+    workers: view.workers,
     isMethod: (name) => isProtocolMethod(name) || view.isOwnMethod(name),
     isOutcome: (outcome) => outcomes.has(outcome),
     isListed: (call, target) => isListed(view.upstreams().get(target.upstream ?? ''), call, target),

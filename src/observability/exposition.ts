@@ -1,11 +1,24 @@
 /** The content of `/metrics`. prom-client is loaded at the first request. */
-import { collectDefaultMetrics, Counter, Gauge, Registry } from 'prom-client'
+import {
+  AggregatorRegistry,
+  type Aggregator,
+  collectDefaultMetrics,
+  Counter,
+  Gauge,
+  Registry,
+} from 'prom-client'
 import { self } from '../core/identity.ts'
+import { isObject } from '../core/json/json.ts'
 import type { Duration } from './histogram.ts'
+import type { Snapshot } from './worker-metrics.ts'
 
 /** Metrics in the text format of Prometheus. */
 export interface Exposition {
   text(): Promise<string>
+  /** The same in the form in which those of several workers are combined. */
+  snapshot(): Promise<Snapshot>
+  /** The gauges of several workers as those of one gateway, in the text format. */
+  combined(levels: readonly Snapshot['levels'][]): Promise<string>
   /** Its media type. */
   readonly type: string
 }
@@ -90,7 +103,15 @@ export function expose(counted: Counted, sources: MetricSources): Exposition {
     labelNames: string[],
     collect: (gauge: Gauge) => void | Promise<void>,
   ): void => {
-    const made: Gauge = new Gauge({ name, help, labelNames, registers, collect: () => collect(made) })
+    const aggregator = aggregators[name] ?? 'sum'
+    const made: Gauge = new Gauge({
+      name,
+      help,
+      labelNames,
+      registers,
+      aggregator,
+      collect: () => collect(made),
+    })
   }
   /** A level that can be unknown. */
   const level = (name: string, help: string, read: () => Promise<number | undefined>): void =>
@@ -194,5 +215,39 @@ export function expose(counted: Counted, sources: MetricSources): Exposition {
   gauge('gatehouse_build_info', 'The running version.', ['version', 'node'], (made) =>
     made.set({ version: self.version, node: process.versions.node }, 1),
   )
-  return { text: () => registry.metrics(), type: registry.contentType }
+  return {
+    text: () => registry.metrics(),
+    snapshot: () => snapshotOf(registry),
+    combined: (levels) => AggregatorRegistry.aggregate(levels.map((each) => [...each])).metrics(),
+    type: registry.contentType,
+  }
+}
+
+/** Gauges of several workers that are not summed: what all of them see in the store, and whether each of them reaches a server. */
+const aggregators: Readonly<Record<string, Aggregator>> = {
+  gatehouse_upstream_up: 'min',
+  gatehouse_writes_paused: 'max',
+  gatehouse_pending_approvals: 'max',
+  gatehouse_event_dead_letters: 'max',
+  gatehouse_references: 'max',
+  gatehouse_reference_bytes: 'max',
+  gatehouse_build_info: 'max',
+}
+
+async function snapshotOf(registry: Registry): Promise<Snapshot> {
+  const metrics: readonly object[] = await registry.getMetricsAsJSON()
+  const isLevel = (metric: object): boolean => 'type' in metric && metric.type === 'gauge'
+  const sums = AggregatorRegistry.aggregate([metrics.filter((each) => !isLevel(each))])
+  return { sums: await sums.metrics(), levels: metrics.filter(isLevel).map(transferable) }
+}
+
+/** A gauge without values that are no numbers, which JSON has no text for. The start is that of the worker that started first. */
+function transferable(metric: object): object {
+  const { values, aggregator, ...rest }: Readonly<Record<string, unknown>> = { ...metric }
+  const isNumber = (each: unknown): boolean => isObject(each) && Number.isFinite(each.value)
+  return {
+    ...rest,
+    aggregator: aggregator === 'omit' ? 'min' : aggregator,
+    values: Array.isArray(values) ? values.filter(isNumber) : [],
+  }
 }

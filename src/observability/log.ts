@@ -23,9 +23,10 @@ type Fields = Readonly<Record<string, unknown>>
 
 const INFO = levels.indexOf('info')
 
-/** Where a log goes: its lines, and whether a terminal shows them. */
+/** Where a log goes: its lines, whether a terminal shows them, and which of several workers writes them. */
 interface LogOutput {
   log(line: string): void
+  readonly worker?: { readonly number: number } | undefined
   readonly stderr: { readonly isTTY?: boolean | undefined }
 }
 
@@ -36,14 +37,16 @@ export function openLog(
   isPretty = output.stderr.isTTY === true,
 ): OpenLog {
   const redactor = new Redactor()
+  const worker = output.worker?.number
   let least = levels.indexOf(level ?? 'info')
 
   const write = (at: Level, event: string, fields: Fields | undefined): void => {
     if (levels.indexOf(at) < least) return
     const time = isoTime(world.now())
     const encode = isPretty ? pretty : json
-    let line = encode(time, at, event, fields)
-    if (redactor.finds(line)) line = encode(time, at, event, fields && redactor.fields(fields))
+    const own = worker === undefined ? fields : { worker, ...fields }
+    let line = encode(time, at, event, own)
+    if (redactor.finds(line)) line = encode(time, at, event, own && redactor.fields(own))
     output.log(`${isPretty ? line : escapeHidden(line)}\n`)
   }
 

@@ -4,6 +4,7 @@ import type { Exposition, MetricSources, Series, Tally } from './exposition.ts'
 import { oneLine } from '../core/text/escape.ts'
 import { type Duration, Durations } from './histogram.ts'
 import { KnownNames, McpMetrics } from './operations.ts'
+import { type OtherWorkers, type Snapshot, summed, workersText } from './worker-metrics.ts'
 
 /** Counts the calls of one target. */
 export interface Meter {
@@ -17,6 +18,8 @@ export interface ObservedGateway extends MetricSources {
   isMethod(name: string): boolean
   /** Whether an outcome is known. */
   isOutcome(outcome: string): boolean
+  /** The workers that are one gateway with this one. */
+  readonly workers?: OtherWorkers | undefined
 }
 
 /** How many tools of one server have their own label value; the others share one. */
@@ -63,21 +66,54 @@ export class Metrics {
   })
 
   #exposition: Promise<Exposition> | undefined
+  /** What is collected from all workers now, for all who request it. */
+  #collecting: Promise<string> | undefined
 
   constructor(gateway: ObservedGateway) {
     this.#gateway = gateway
     this.mcp = new McpMetrics((name) => gateway.isMethod(name))
+    gateway.workers?.answerWith(() => this.#snapshot())
   }
 
-  /** All metrics in the text format, and its media type. */
+  /** All metrics in the text format, and its media type: those of all workers, whichever is asked. */
   async page(): Promise<{ readonly text: string; readonly type: string }> {
-    // The library, with its process metrics, is loaded at the first request.
+    const { text, type } = await this.#exposed()
+    const { workers } = this.#gateway
+    if (!workers) return { text: (await text()) + this.#histograms, type }
+    this.#collecting ??= this.#ofAll(workers).finally(() => {
+      this.#collecting = undefined
+    })
+    return { text: await this.#collecting, type }
+  }
+
+  async #ofAll(workers: OtherWorkers): Promise<string> {
+    const own = await this.#snapshot()
+    const collected = await workers.collect(own)
+    const all = [own, ...collected.answers]
+    const { combined } = await this.#exposed()
+    const levels = await combined(all.map((each) => each.levels))
+    const sums = summed([...all.map((each) => each.sums), ...collected.past])
+    return levels + sums + workersText(collected)
+  }
+
+  async #snapshot(): Promise<Snapshot> {
+    const { snapshot } = await this.#exposed()
+    const { sums, levels } = await snapshot()
+    return { sums: sums + this.#histograms, levels }
+  }
+
+  /** The library, with its process metrics, is loaded at the first request. */
+  #exposed(): Promise<Exposition> {
     this.#exposition ??= import('./exposition.ts').then(({ expose }) =>
       expose({ calls: this.#series, ...this.#counts }, this.#gateway),
     )
-    const { text, type } = await this.#exposition
+    return this.#exposition
+  }
+
+  /** The histograms in the text format. */
+  get #histograms(): string {
     const lag = this.#counts.deliveries.size > 0 ? this.#lag.text : ''
-    return { text: (await text()) + this.mcp.text + this.#duration.text + this.#store.text + lag, type }
+    return this.mcp.text + this.#duration.text + this.#store.text + lag
   }
 
   /** Counts the calls of a target. */

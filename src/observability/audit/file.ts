@@ -87,8 +87,12 @@ export class AuditFile {
 
   /** The files of all processes that write an audit log with this name, without the rotated ones. */
   static all(file: string): readonly string[] {
-    const places = Array.from({ length: MAX_FILES }, (_each, index) => placed(file, index + 1))
-    return places.filter((path) => existsSync(path))
+    return AuditFile.places(file).filter((path) => existsSync(path))
+  }
+
+  /** Where each process may write an audit log with this name. */
+  static places(file: string): readonly string[] {
+    return Array.from({ length: MAX_FILES }, (_each, index) => placed(file, index + 1))
   }
 
   /** The size in bytes. */

@@ -1,6 +1,15 @@
 /** Verifies the chain over all files of a log, and its anchor. */
 import { createReadStream, existsSync, readFileSync } from 'node:fs'
-import { type AuditLine, type Head, origin, parseHead, readLine, tornDigest } from './file.ts'
+import {
+  AuditFile,
+  type AuditLine,
+  type Head,
+  origin,
+  parseHead,
+  readLine,
+  tornDigest,
+  withRotated,
+} from './file.ts'
 import { isForgetOrder, isStub, orderedRanges, type Range, type StubPlace, unordered } from './forget.ts'
 
 /** The position and reason of a break in an audit log. */
@@ -32,19 +41,32 @@ interface Expected {
   anchorOf?(file: string): Promise<Head | undefined>
 }
 
-/** Verifies audit logs; the files of one log are grouped. */
+/**
+ * Verifies audit logs; the files of one log are grouped. Where several processes write a log with the same name, the name of the first
+ * file stands for all of them.
+ */
 export async function verifyAudit(
   files: readonly string[],
   { head, anchorOf }: Expected = {},
 ): Promise<LogVerification[]> {
-  const logs = new Map<string, string[]>()
+  const logs = new Map<string, readonly string[]>()
   for (const file of files) {
-    const log = file.replace(/\.\d+$/, '')
+    const log = logOf(file)
     logs.set(log, [...(logs.get(log) ?? []), file])
+  }
+  for (const other of [...logs.keys()].flatMap((log) => AuditFile.places(log).slice(1))) {
+    if (logs.has(other)) continue
+    if (existsSync(other)) logs.set(other, withRotated(other))
+    else if (await anchorOf?.(other)) logs.set(other, [])
   }
   const verdicts: LogVerification[] = []
   let isFound = false
   for (const [log, each] of logs) {
+    if (each.length === 0) {
+      const problem = { file: log, reason: 'does not exist, but the store knows lines of it' }
+      verdicts.push({ files: [log], lines: 0, forgotten: 0, orders: [], problem })
+      continue
+    }
     const chain = new Chain(head, await anchorOf?.(log))
     verdicts.push(await chain.verify(each))
     isFound ||= chain.isFound
@@ -53,6 +75,11 @@ export async function verifyAudit(
   if (head === undefined || isFound || !first || verdicts.some(({ problem }) => problem)) return verdicts
   const reason = `no line has the hash ${head}: lines at the end are missing`
   return [{ ...first, problem: { file: first.files.at(-1) ?? '', reason } }, ...others]
+}
+
+/** The current file of the log that a file belongs to. */
+function logOf(file: string): string {
+  return file.replace(/\.\d+$/, '')
 }
 
 /** Verifies the lines of one log. */

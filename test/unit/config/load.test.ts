@@ -5,7 +5,7 @@ import { afterAll, describe, expect, test } from 'vitest'
 import { loadSettings } from '../../../src/config/load.ts'
 import { ConfigError, problemLine } from '../../../src/config/problem.ts'
 import type { Environment } from '../../../src/config/secrets.ts'
-import type { ListenOverride } from '../../../src/config/settings.ts'
+import type { Overrides } from '../../../src/config/settings.ts'
 import { features } from './features.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'gatehouse-load-'))
@@ -13,7 +13,7 @@ const file = join(folder, 'gateway.config.yaml')
 writeFileSync(join(folder, 'token.txt'), 's3cret\n')
 afterAll(() => rmSync(folder, { recursive: true }))
 
-function load(text: string, env: Environment = {}, listen?: ListenOverride) {
+function load(text: string, env: Environment = {}, listen?: Overrides['listen']) {
   return loadSettings(text, { file, features, env, ...(listen && { listen }) })
 }
 
@@ -24,7 +24,7 @@ function upstream(text: string, env: Environment = {}) {
 /** A path too long for any system, which cannot be inspected. */
 const far = `/${'x'.repeat(5000)}`
 
-function problems(text: string, env: Environment = {}, listen?: ListenOverride): string[] {
+function problems(text: string, env: Environment = {}, listen?: Overrides['listen']): string[] {
   try {
     load(text, env, listen)
     return []
@@ -129,6 +129,7 @@ describe('the smallest configuration', () => {
         body: 1_048_576,
         isStrict: false,
       },
+      workers: 1,
       store: {
         kind: 'folder',
         path: join(dirname(file), '.gatehouse'),

@@ -138,3 +138,41 @@ describe('the anchored end of an audit log', () => {
     expect(await anchorsOf().read(`${file}x`)).toBeUndefined()
   })
 })
+
+describe('a log with a file for each of several processes', () => {
+  const other = (): string => join(folder, 'audit.2.jsonl')
+
+  /** Two processes at once write to it. */
+  async function writeBoth(): Promise<void> {
+    const both = [open(), open()]
+    for (const [index, audit] of both.entries()) call(audit, index)
+    for (const audit of both) await audit.close()
+  }
+
+  const verdicts = () =>
+    verifyAudit([file], { anchorOf: async (path) => anchorsOf().read(path) }).then((all) =>
+      all.map(({ files, lines: count, problem }) => ({ files, count, problem: problem?.reason })),
+    )
+
+  it('is verified as a whole by the name of the first file', async () => {
+    await writeBoth()
+    expect(await verdicts()).toEqual([
+      { files: [file], count: 2, problem: undefined },
+      { files: [other()], count: 2, problem: undefined },
+    ])
+    const [line = ''] = readFileSync(other(), 'utf8').split('\n')
+    writeFileSync(other(), readFileSync(other(), 'utf8').replace(line, line.replace('"pid":', '"pid":1')))
+    expect((await verdicts())[1]?.problem).toBeDefined()
+  })
+
+  it('is broken without the file of one of them, whose lines the store knows', async () => {
+    await writeBoth()
+    rmSync(other())
+    rmSync(`${other()}.head`)
+    expect((await verdicts())[1]).toEqual({
+      files: [other()],
+      count: 0,
+      problem: 'does not exist, but the store knows lines of it',
+    })
+  })
+})
