@@ -276,7 +276,7 @@ const walls: readonly Wall[] = [
   {
     part: 'cli/worker.ts',
     may: ['core', 'observability/worker-metrics.ts'],
-    uses: ['node:cluster', 'node:stream', ...files],
+    uses: ['node:cluster', 'node:net', 'node:stream', ...files],
   },
   {
     part: 'cli/supervisor.ts',

@@ -36,7 +36,7 @@ interface Terminal {
   readonly isTTY?: boolean | undefined
 }
 
-/** An address as it was configured: port 0 is any free one, and the same for all workers. */
+/** The address at which workers listen. */
 export interface Bound {
   readonly host: string
   readonly port: number
@@ -56,8 +56,10 @@ export interface Place {
 /** A worker as its commands see it. */
 export interface Worker extends Place {
   readonly metrics: OtherWorkers
+  /** Finds a port that nobody uses. @throws the system error if the host is not an address of this machine */
+  freePort(host: string): Promise<number>
   /** Says that it serves. */
-  serving(bound: Bound, port: number): void
+  serving(bound: Bound): void
   /** Leaves the channel, which would keep the process running. */
   leave(): Promise<void>
 }

@@ -21,7 +21,7 @@ import type { Gateway } from '../gateway/gateway.ts'
 import { checkPlaces, reportStartup, printProblems } from './check.ts'
 import type { Given } from './command.ts'
 import type { commands } from './commands.ts'
-import { type Bound, type Io, write, writeError } from './io.ts'
+import { type Io, type Worker, write, writeError } from './io.ts'
 import { countText } from '../core/text/words.ts'
 import { type Output } from './output.ts'
 import { openGateway, readServed, type Source } from './source.ts'
@@ -40,13 +40,14 @@ export async function serve(given: Given<typeof commands.serve>, io: Io): Promis
   if (problems.length > 0) return 1
   // From here on, a signal starts an orderly shutdown.
   const stopped = io.untilStopped(io.stderr.isTTY)
-  const gateway = openGateway(source.settings, { io, log, workers: worker?.metrics })
+  const settings = await withPort(source.settings, worker)
+  const gateway = openGateway(settings, { io, log, workers: worker?.metrics })
   // What each of several processes holds counts as often as there are processes, and nobody waits for this one yet.
   if (worker) collectAll()
   const listener = await gateway.listen().catch(async (error: unknown) => {
     // Open handles would keep the process alive.
     await gateway.close()
-    throw new Error(bindProblem(error, source.settings), { cause: error })
+    throw new Error(bindProblem(error, settings), { cause: error })
   })
   write(welcome(listener.url, gateway, await gateway.key()), io)
   const watch = reloadOnChange(source, gateway, { log })
@@ -54,7 +55,7 @@ export async function serve(given: Given<typeof commands.serve>, io: Io): Promis
   const found = await Promise.race([started, stopped.then(() => [])])
   const isServing = reportStartup(found, source, { io, log: worker?.isFirst === false ? withoutLines : log })
   if (isServing) write(unavailableText(gateway.statuses), io)
-  if (isServing) worker?.serving(boundBy(source.settings), Number(new URL(listener.url).port))
+  if (isServing) worker?.serving({ host: settings.listen.host, port: settings.listen.port })
   if (isServing) await Promise.race([stopped, gateway.drained])
   log.info('stopping')
   watch?.close()
@@ -63,9 +64,17 @@ export async function serve(given: Given<typeof commands.serve>, io: Io): Promis
   return isServing ? 0 : 1
 }
 
-/** The address as it is configured. */
-function boundBy({ listen: { host, port } }: Settings): Bound {
-  return { host, port }
+/**
+ * The settings of a worker with a port, where any is fine: all workers listen on the same one, also one that starts when no other one
+ * listens any more. @throws why there is none
+ */
+async function withPort(settings: Settings, worker: Worker | undefined): Promise<Settings> {
+  const { listen } = settings
+  if (!worker || listen.port !== 0) return settings
+  const port = await worker.freePort(listen.host).catch((error: unknown) => {
+    throw new Error(bindProblem(error, settings), { cause: error })
+  })
+  return { ...settings, listen: { ...listen, port } }
 }
 
 /** The same, for a worker that reads what another one has told about. */

@@ -53,9 +53,8 @@ export class Supervisor {
   readonly #running = new Map<number, WorkerProcess>()
   readonly #restarts = new Map<number, Timer>()
   readonly #ended = Promise.withResolvers<number>()
+  /** Where all workers listen, once the first one does. */
   #bound: Bound | undefined
-  /** Where the first worker listened. */
-  #port = 0
   #isStopping = false
   #code = 0
   #force: Timer | undefined
@@ -93,7 +92,7 @@ export class Supervisor {
       { number, count: this.#options.count, isFirst, bound: this.#bound },
       {
         said: (message) => {
-          if (message.type === 'serving') this.#serves(message)
+          if (message.type === 'serving') this.#serves(message.bound)
           else this.#snapshots.said(number, message)
         },
         ended: (code, signal) => {
@@ -114,10 +113,9 @@ export class Supervisor {
     this.#options.log.info('worker.started', { worker: number, pid: worker.pid })
   }
 
-  #serves({ bound, port }: { readonly bound: Bound; readonly port: number }): void {
+  #serves(bound: Bound): void {
     if (this.#bound) return
     this.#bound = bound
-    this.#port = port
     if (this.#isStopping) return
     for (let number = 2; number <= this.#options.count; number++)
       this.#start(number, { delays: new ReopenDelays(FIRST_DELAY_MS) })
@@ -129,8 +127,6 @@ export class Supervisor {
       this.#endIfDone()
       return
     }
-    // The port is free once nobody uses it: a worker that asks for any would get another one.
-    if (this.#running.size === 0) this.#bound = { ...this.#bound, port: this.#port }
     restart()
   }
 
@@ -193,7 +189,8 @@ class Snapshots {
 
 /** Starts the process of a worker, with the command line of this one. */
 export function forkWorker(place: Place, events: WorkerEvents): WorkerProcess {
-  // The others do as well on their own, but for connections that are handed to a worker that is stopped.
+  // In turn, on all systems. Had each worker a socket of its own (SO_REUSEPORT), one that is stopped would go on getting its share, and
+  // a second gateway could take the port without an error. Of one socket that they share, one worker takes most connections.
   cluster.schedulingPolicy = cluster.SCHED_RR
   const worker = cluster.fork({
     [PLACE_VARIABLE]: JSON.stringify(place),

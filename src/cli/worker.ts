@@ -4,6 +4,7 @@
  * it the connections of the shared port. Without its supervisor it ends at once: Node.js does that.
  */
 import { writeSync } from 'node:fs'
+import { createServer } from 'node:net'
 import { Writable } from 'node:stream'
 import { isObject, readJson } from '../core/json/json.ts'
 import { within } from '../core/time/waiting.ts'
@@ -23,8 +24,7 @@ export type ToWorker =
 
 /** What a worker tells its supervisor. */
 export type FromWorker =
-  /** It serves. `port` is where it listens indeed. */
-  | { readonly type: 'serving'; readonly bound: Bound; readonly port: number }
+  | { readonly type: 'serving'; readonly bound: Bound }
   | { readonly type: 'collect'; readonly id: number; readonly own: Snapshot }
   | { readonly type: 'snapshot'; readonly id: number; readonly snapshot: Snapshot }
 
@@ -40,7 +40,8 @@ export function workerIo(io: Io): (Io & { readonly worker: Worker }) | undefined
   const worker: Worker = {
     ...place,
     metrics: channel,
-    serving: (bound, port) => channel.send({ type: 'serving', bound, port }),
+    freePort,
+    serving: (bound) => channel.send({ type: 'serving', bound }),
     leave: async () => {
       const { default: cluster } = await import('node:cluster')
       cluster.worker?.disconnect()
@@ -69,6 +70,20 @@ function placeIn(text: string | undefined): Place | undefined {
     isFirst: isFirst === true,
     ...(isBound && { bound: { host: String(bound.host), port: Number(bound.port) } }),
   }
+}
+
+/** Finds a port that nobody uses. @throws the system error if the host is not an address of this machine */
+function freePort(host: string): Promise<number> {
+  const server = createServer()
+  return new Promise((resolve, reject) => {
+    server.once('error', reject)
+    // Exclusive: of this process alone, without its supervisor.
+    server.listen({ host, port: 0, exclusive: true }, () => {
+      const address = server.address()
+      const port = typeof address === 'object' && address ? address.port : 0
+      server.close(() => resolve(port))
+    })
+  })
 }
 
 /** The messages with the supervisor. */

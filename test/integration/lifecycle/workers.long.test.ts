@@ -22,6 +22,13 @@ const processesOf = (gateway: GatewayProcess, worker: number): readonly number[]
     .map(({ pid }) => Number(pid))
     .toReversed()
 
+/** Whether the last process of a worker has answered a call. */
+function answers(gateway: GatewayProcess, worker: number): boolean {
+  const lines = gateway.log().filter((line) => line['worker'] === worker)
+  const start = lines.findLastIndex(({ event }) => event === 'worker.started')
+  return lines.slice(start).some(({ event }) => event === 'call')
+}
+
 async function counted({ origin }: GatewayProcess): Promise<number> {
   const text = await (await fetch(`${origin}/metrics`)).text()
   return Number(/^gatehouse_calls_total\{.*tool="echo",outcome="ok"\} (\d+)$/m.exec(text)?.[1])
@@ -40,6 +47,8 @@ describe('workers', () => {
       while (!isOver) {
         const found = await call(gateway.url).catch(() => undefined)
         if (found?.status === 200) answered++
+        // The log has a line for each, and is read again and again.
+        await pause(5)
       }
     })
     for (const worker of [2, 1]) {
@@ -52,10 +61,7 @@ describe('workers', () => {
       await until(() => answered > during + 50, 'calls of the other worker')
       expect(await counted(gateway)).toBeGreaterThanOrEqual(known)
       await until(() => processesOf(gateway, worker).length === 2, 'the next process')
-      await gateway.logged(
-        ({ event, worker: of }) =>
-          event === 'call' && of === worker && processesOf(gateway, worker).length === 2,
-      )
+      await until(() => answers(gateway, worker), 'a call of the next process')
     }
     isOver = true
     await Promise.all(clients)
@@ -64,6 +70,25 @@ describe('workers', () => {
     expect((await gateway.ended).code).toBe(0)
     const verified = await runCommand(['audit', 'verify', '--config', gateway.configFile, audit])
     expect(verified).toMatchObject({ code: 0 })
+  })
+
+  it('that are all killed before a next one serves come back at the same address', async () => {
+    const server = await httpServer({ revision: '2026-07-28' })
+    const config = { workers: 2, store: './state' }
+    // Its port is any free one.
+    const gateway = await gatewayProcessTo({ one: { url: server.url } }, { config })
+    await gateway.logged(({ event, worker }) => event === 'upstream.ready' && worker === 2)
+    const [first = 0] = processesOf(gateway, 1)
+    const [second = 0] = processesOf(gateway, 2)
+    process.kill(second, 'SIGKILL')
+    await until(() => processesOf(gateway, 2).length === 2, 'the next process')
+    process.kill(first, 'SIGKILL')
+    await until(
+      () => call(gateway.url).then(() => answers(gateway, 1) && answers(gateway, 2)),
+      'answers of the next processes',
+    )
+    gateway.stop()
+    expect((await gateway.ended).code).toBe(0)
   })
 
   it('finish what they do at a stop: no answered call is lost', async () => {

@@ -13,10 +13,10 @@ interface Played extends WorkerEvents {
   readonly place: Place
   readonly got: ToWorker[]
   isKilled: boolean
-  serving(port?: number): void
+  serving(): void
 }
 
-const bound = { host: '127.0.0.1', port: 0 }
+const bound = { host: '127.0.0.1', port: 4711 }
 
 function supervised(count: number) {
   const started: Played[] = []
@@ -29,7 +29,7 @@ function supervised(count: number) {
         place,
         got: [],
         isKilled: false,
-        serving: (port = 4711) => events.said({ type: 'serving', bound, port }),
+        serving: () => events.said({ type: 'serving', bound }),
       }
       started.push(played)
       return {
@@ -97,12 +97,12 @@ describe('the supervisor of workers', () => {
     expect(numbers()).toHaveLength(5)
   })
 
-  it('keeps the port that the first worker got when all of them ended', async () => {
+  it('has all workers listen where the first one did, also when all of them ended', async () => {
     const { started } = serving(2)
     started[0]?.ended(1, null)
     started[1]?.ended(1, null)
     await advance(100)
-    expect(started.slice(2).map(({ place }) => place.bound?.port)).toEqual([4711, 4711])
+    expect(started.slice(1).map(({ place }) => place.bound)).toEqual([bound, bound, bound])
   })
 
   it('passes a stop on once, waits for the workers, and ends with the code of one that failed', async () => {
