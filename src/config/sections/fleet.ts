@@ -15,7 +15,7 @@ export const fleetSchema = {
       pattern: '^(?:[A-Za-z0-9._-]+|\\[[0-9A-Fa-f:.]+\\]):\\d{1,5}$',
       errorMessage: 'must be an address and a port such as 0.0.0.0:8901',
       description:
-        'The address and port for other gateways. Default with Redis: a free port, on loopback if Redis is there, otherwise on all addresses. Only gateways with the same store are served there.',
+        'The address and port for other gateways. Default with Redis: a free port, on loopback if Redis is there, otherwise on all addresses. If the port is taken, one of the 63 behind it is used: each of several workers has its own. Only gateways with the same store are served there.',
       examples: ['0.0.0.0:8901'],
     },
     address: {

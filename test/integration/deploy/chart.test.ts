@@ -95,9 +95,11 @@ describe('the Helm chart', needsHelm, () => {
   test('lets only the ports through that the container listens on, and tests it as the Service does', () => {
     const { ports, readinessProbe } = gatehouseIn(objects('gateway'))
     const policy = the(objects('gateway'), 'NetworkPolicy').spec
-    expect(policy.ingress.map(({ ports: allowed }: { ports: unknown }) => allowed)).toEqual(
-      ports.map(({ containerPort }: { containerPort: number }) => [{ port: containerPort, protocol: 'TCP' }]),
-    )
+    const [clients, fleet] = ports.map(({ containerPort }: { containerPort: number }) => containerPort)
+    expect(policy.ingress.map(({ ports: allowed }: { ports: unknown }) => allowed)).toEqual([
+      [{ port: clients, protocol: 'TCP' }],
+      [{ port: fleet, endPort: fleet + 63, protocol: 'TCP' }],
+    ])
     // Replicas alone reach each other.
     const { matchLabels } = the(objects('gateway'), 'Deployment').spec.selector
     expect(policy.ingress[1].from).toEqual([{ podSelector: { matchLabels } }])

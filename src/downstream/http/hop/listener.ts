@@ -2,7 +2,7 @@
  * The private listener of a gateway: other gateways that share its store send it the requests about what it owns. It
  * accepts nothing else.
  */
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { Log } from '../../../core/log.ts'
 import { type Decision, type Envelopes, FORWARDED, type Refused } from './envelope.ts'
 
@@ -43,13 +43,7 @@ export async function listenPrivately(options: Options): Promise<PrivateListener
     log.warn('forward.refused', { reason: decision, address: incoming.socket.remoteAddress })
     refuse(outgoing, decision)
   })
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', reject)
-    server.listen(place, () => {
-      server.off('error', reject)
-      resolve()
-    })
-  })
+  await bind(server, place)
   const address = server.address()
   return {
     port: typeof address === 'object' && address ? address.port : undefined,
@@ -59,6 +53,32 @@ export async function listenPrivately(options: Options): Promise<PrivateListener
         server.closeAllConnections()
       }),
   }
+}
+
+/** How many ports are tried, from the one that is configured: each of the workers on a machine has one. */
+const MAX_PORTS = 64
+
+async function bind(server: Server, place: Place): Promise<void> {
+  const first = 'port' in place ? place.port : 0
+  for (let next = 0; ; next++) {
+    try {
+      return await listen(server, first === 0 ? place : { ...place, port: first + next })
+    } catch (error) {
+      const isTaken = error instanceof Error && 'code' in error && error.code === 'EADDRINUSE'
+      if (!isTaken || first === 0 || next === MAX_PORTS - 1) throw error
+    }
+  }
+}
+
+function listen(server: Server, place: Place): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once('error', reject)
+    // Its own, where workers share the port for clients.
+    server.listen({ ...place, exclusive: true }, () => {
+      server.off('error', reject)
+      resolve()
+    })
+  })
 }
 
 /** The body of a refused request is not read. */
