@@ -40,7 +40,7 @@ const allowed: Readonly<Record<string, string>> = {
   'core/undo/selectors.ts trialFields': byIdentity,
   'core/world.ts requests': `${ofSystem}: no two requests of it have the same id.`,
   'core/world.ts world': `${ofSystem}, which a simulation replaces as a whole and brings back.`,
-  'downstream/http/reply.ts ending': `${ofSystem}: what one turn of its event loop ends.`,
+  'downstream/http/ending.ts ending': `${ofSystem}: what one turn of its event loop ends.`,
   'downstream/pages/front-page.ts renderedTools': byIdentity,
   'observability/audit/file-lock.ts held': `${ofSystem}: a lock says only which one holds it.`,
   'durable/members.ts localTokens': `${ofSystem}: only it knows which gateways with its id have ended.`,
