@@ -11,7 +11,7 @@ import { type Finished, runCommandProcess } from '../../support/gateway-process.
  * How many modules of the product a command may load that prints a table, and one that reads records of several kinds. A
  * gateway has about 500.
  */
-const MAX_MODULES = 64
+const MAX_MODULES = 65
 const MAX_MODULES_OF_SEVERAL = 70
 /** The same for a command that prints texts of commands: it loads what none of them does. */
 const MAX_MODULES_OF_TEXTS = 30

@@ -44,8 +44,8 @@ test('come to that process, whichever gets them', async () => {
 
 test('come to it at the endpoint of all servers, too', async () => {
   const { call } = await sharing()
-  const first = await call(0, 'each__count', '')
-  expect((await call(1, 'each__count', '')).seen).toMatchObject({ pid: first.seen['pid'], count: 2 })
+  const first = await call(0, 'each_count', '')
+  expect((await call(1, 'each_count', '')).seen).toMatchObject({ pid: first.seen['pid'], count: 2 })
 })
 
 test('come to it with a token that a model writes among the arguments', async () => {
