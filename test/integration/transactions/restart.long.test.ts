@@ -56,7 +56,11 @@ const t = { transaction_id: 't' }
 const send = (text: string): Json => ({ name: 'send', arguments: { text }, ...t })
 
 let redis: RedisServer | undefined
-beforeAll(async () => void (redis = hasRedis() ? await startRedis() : undefined))
+beforeAll(async () => {
+  redis = hasRedis() ? await startRedis() : undefined
+  // So that commands have nothing to warn of.
+  await redis?.tell('CONFIG SET appendfsync always')
+})
 afterAll(() => redis?.stop())
 let count = 0
 
