@@ -83,7 +83,10 @@ export async function serveStateless(
   })
   const checked = options.check?.(lifted) ?? lifted
   const unopened = checked instanceof Promise ? await checked : checked
-  if (options.others && (await isForwarded(unopened, seal, options.others))) return
+  const { others } = options
+  const place = others && placeOf(unopened, seal, others)
+  const process = place instanceof Promise ? await place : place
+  if (process !== undefined && (await others?.forward(process))) return
   const call = withState(unopened, seal)
   try {
     const outcome = await handle(call)
@@ -113,16 +116,15 @@ function resultOf(
   return subscription ? result.withMeta({ [metaKeys.subscription]: subscription }) : result
 }
 
-/** Has a call answered by the process in which its first part ran, or that has its context. */
-async function isForwarded(
+/** The process in which the first part of a call ran, or that has its context. Nearly no call has one. */
+function placeOf(
   call: Call,
   seal: RequestStateCodec,
-  { placeOf, forward }: OtherPlaces,
-): Promise<boolean> {
+  others: OtherPlaces,
+): string | Promise<string | undefined> | undefined {
   const { requestState } = call.params.fields
-  const place =
-    typeof requestState === 'string' ? seal.processOf(requestState, bindingOf(call)) : await placeOf(call)
-  return place !== undefined && forward(place)
+  if (typeof requestState === 'string') return seal.processOf(requestState, bindingOf(call))
+  return others.placeOf(call)
 }
 
 /** Restores the request state of a repeated call. @throws STATE_INVALID, STATE_EXPIRED */

@@ -126,8 +126,9 @@ test('neither secrets nor masked values leave the gateway with an event, or are 
     stream: stream.received(),
     webhook: receivers.received(),
     log: `${gateway.stdout()}${gateway.stderr()}`,
-    store: readdirSync(store)
-      .map((file) => readFileSync(join(store, file)).toString('latin1'))
+    store: readdirSync(store, { withFileTypes: true })
+      .filter((each) => each.isFile())
+      .map(({ name }) => readFileSync(join(store, name)).toString('latin1'))
       .join(''),
   }
   for (const [place, text] of Object.entries(places)) {

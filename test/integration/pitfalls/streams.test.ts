@@ -74,7 +74,7 @@ describe('HTTP+SSE', () => {
       const { value } = await stream.next()
       const prefix = new URL(publicUrl).pathname.replace(/\/$/, '')
       expect(value).toMatchObject({ event: 'endpoint' })
-      expect(String(value?.data)).toMatch(new RegExp(`^${prefix}/messages\\?session_id=[\\w-]+$`))
+      expect(String(value?.data)).toMatch(new RegExp(`^${prefix}/messages\\?session_id=[\\w&=-]+$`))
       await stream.return(undefined)
     },
   )
