@@ -59,6 +59,8 @@ export interface Fleet extends Membership {
   describe(details: MemberDetails | undefined): Promise<void>
   /** The present term of this gateway; undefined between two terms. Known by its own clock, without a question to the store. */
   readonly term: number | undefined
+  /** Writes the heartbeat now, so that there is a term. @throws what the store throws */
+  renew(): Promise<void>
   /** What a gateway tells about itself; undefined if it is not alive, or tells nothing. @throws SERVER_UNAVAILABLE */
   find(id: string): Promise<Member | undefined>
   /** All gateways that tell about themselves, those that started first before others. @throws SERVER_UNAVAILABLE */
@@ -118,6 +120,7 @@ export function createMembership(store: () => Store): Fleet {
     if (target === store()) terms.renew(at)
     if ((await target.get(drainKeyOf(id))) !== undefined) drained.resolve()
   }
+  let renewing: Promise<void> | undefined
   const beatAll = (): void => {
     const stores = details === undefined ? announced.keys() : new Set(announced.keys()).add(store())
     for (const each of stores) void beat(each).catch(() => undefined)
@@ -138,6 +141,10 @@ export function createMembership(store: () => Store): Fleet {
     get term() {
       return terms.current
     },
+    renew: () =>
+      (renewing ??= beat(store()).finally(() => {
+        renewing = undefined
+      })),
     register,
     describe: async (given) => {
       details = given && JSON.stringify(given)

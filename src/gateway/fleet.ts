@@ -109,6 +109,7 @@ function sessionFleet({ fleet, onMoved }: Options): OtherProcesses['fleet'] {
     get term() {
       return fleet.term
     },
+    renew: () => fleet.renew(),
     find: (id) => fleet.find(id),
     onMoved,
   }

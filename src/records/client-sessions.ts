@@ -49,7 +49,7 @@ export interface Tenure {
 export type SessionOwner = Pick<Member, 'id' | 'address'>
 
 /** This process among those that share the store (`durable/members.ts`). */
-export interface SessionOwners extends Pick<Fleet, 'id' | 'term'> {
+export interface SessionOwners extends Pick<Fleet, 'id' | 'term' | 'renew'> {
   /** A process that is alive. @throws SERVER_UNAVAILABLE */
   find(id: string): Promise<SessionOwner | undefined>
 }

@@ -2,8 +2,9 @@
  * The sessions of Streamable HTTP clients: limited in number, ended in memory when idle, continued from the store.
  *
  * Where processes reach each other (`SessionFleet`), one of them has a session in memory: its owner, as the record says. The
- * others forward what comes for it, and take it over once its owner is gone. Invariant: a process uses a session only while it
- * is sure to be its owner, so it claims its sessions again in each term (`durable/members.ts`), and ends those that it lost.
+ * others forward what comes for it, and take it over once its owner is gone. Invariant: a process that can use the store uses a
+ * session only while it is sure to be its owner, so it claims its sessions again in each term (`durable/members.ts`), and ends
+ * those that it lost. A session is no lock: what must happen once is decided in the store.
  */
 import { randomUUID } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
@@ -201,20 +202,27 @@ export class HttpSessions {
     return place ?? this.#located(id, principal, found.upstream)
   }
 
-  /** Claims a session again in a new term; undefined if another process has it by now. */
+  /**
+   * Claims a session again in a new term; undefined if another process has it by now. While the store cannot be used it stays here: then
+   * no process takes over anything, unless this one alone is cut off.
+   */
   async #confirm(found: HttpSession): Promise<HttpSession | undefined> {
     const { kept, fleet } = this.#options
-    const term = fleet?.term
-    if (!fleet || !kept || term === undefined) throw unowned()
     const tenure = this.#tenureOf(found)
-    if (found.tenure?.term === term || !tenure) return found
-    const claimed = await kept.claim(found.session, tenure, fleet.id)
+    if (!fleet || !kept || !tenure || found.tenure?.term === fleet.term) return found
+    let claimed: Awaited<ReturnType<ClientSessions['claim']>>
+    try {
+      if (fleet.term === undefined) await fleet.renew()
+      claimed = await kept.claim(found.session, tenure, fleet.id)
+    } catch {
+      return found
+    }
     if (claimed === 'moved') {
       await this.#fence(found)
       return undefined
     }
     // Without a record, no other process can have it.
-    found.tenure = { term, generation: claimed?.generation ?? tenure.generation }
+    found.tenure = { term: fleet.term ?? NO_TERM, generation: claimed?.generation ?? tenure.generation }
     return found
   }
 
@@ -260,7 +268,7 @@ export class HttpSessions {
         return place
       }
       // A process that is not sure to be alive for others takes nothing over.
-      if (fleet.term === undefined) throw unowned()
+      if (fleet.term === undefined) await fleet.renew()
       const claimed = await kept.claim({ id, principal }, state, fleet.id)
       if (claimed === undefined) throw notFound()
       if (claimed === 'moved') continue

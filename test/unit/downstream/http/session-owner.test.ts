@@ -15,12 +15,17 @@ const state: SessionState = { revision: '2025-06-18', capabilities: {}, offered:
 
 afterEach(() => void vi.useRealTimers())
 
+/** The term that a heartbeat begins. */
+const RENEWED = 9
+
 interface Process {
   readonly sessions: HttpSessions
   readonly moved: string[]
   /** Undefined between two terms. */
   term: number | undefined
   isAlive: boolean
+  /** Whether its heartbeats fail. */
+  isAway: boolean
   get(): Promise<HttpSession | Elsewhere>
 }
 
@@ -43,6 +48,11 @@ function processes() {
         get term() {
           return all.get(name)?.term
         },
+        renew: async () => {
+          const own = all.get(name)
+          if (!own || own.isAway) throw new GatewayError('SERVER_UNAVAILABLE', 'away')
+          own.term ??= RENEWED
+        },
         find: async (owner) => (all.get(owner)?.isAlive === true ? member(owner) : undefined),
         onMoved: (how) => void moved.push(how),
       },
@@ -50,7 +60,7 @@ function processes() {
     })
     onTestFinished(() => sessions.close())
     const get = async () => sessions.get(id, anonymous, undefined)
-    const started = { sessions, moved, term: 1, isAlive: true, get }
+    const started: Process = { sessions, moved, term: 1, isAlive: true, isAway: false, get }
     all.set(name, started)
     return started
   }
@@ -93,16 +103,34 @@ it('a process that was stopped ends its copy of a session that another one took 
   expect([one.sessions.size, other.sessions.size]).toEqual([0, 1])
 })
 
-it('a process uses no session between two terms, and those that nobody took over after it', async () => {
+it('a process between two terms begins one before it uses a session', async () => {
   const { kept, one, other } = processes()
   await kept.add(session, undefined, state)
   const found = await one.get()
   one.term = undefined
-  await expect(one.get()).rejects.toMatchObject({ code: 'SERVER_UNAVAILABLE' })
-  one.term = 2
   expect(await Promise.all([one.get(), one.get()])).toEqual([found, found])
+  expect(one.term).toBe(RENEWED)
   expect(await kept.find(session, undefined)).toMatchObject({ owner: 'one', generation: 2 })
   expect(await other.get()).toMatchObject({ owner: { id: 'one' } })
+})
+
+it('while the store is away, a process uses its sessions, and claims them once it is back', async () => {
+  const { store, kept, one, other } = processes()
+  await kept.add(session, undefined, state)
+  const found = await one.get()
+  const away = () => Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'away'))
+  const spies = (['get', 'put', 'compareAndSwap'] as const).map((name) =>
+    vi.spyOn(store, name).mockImplementation(away),
+  )
+  one.term = undefined
+  one.isAway = true
+  expect(await one.get()).toBe(found)
+  for (const spy of spies) spy.mockRestore()
+  one.isAway = false
+  one.isAlive = false
+  expect(isHere(await other.get())).toBe(true)
+  expect(await one.get()).toMatchObject({ owner: { id: 'other' } })
+  expect(one.moved).toEqual(['fenced'])
 })
 
 it('of a process that comes back and one that takes over at the same time, one gets the session', async () => {
