@@ -305,6 +305,7 @@ export class ClientSession {
     }
     const isOpening = request.method === 'initialize'
     const pending: PendingRequest = { request, controller, reply, isOpening }
+    if (!isOpening && this.#running.wasCancelled(request.id)) return reply.end()
     this.#running.add(request.id, pending)
     try {
       const own = this.#own(request, reply, controller)
@@ -578,9 +579,20 @@ interface PendingRequest {
 /** The time aborted requests have to be answered, in milliseconds. */
 const DRAIN_TIMEOUT_MS = 400
 
+/**
+ * How long a cancellation waits for its request, in milliseconds, and how many of them wait: each message may have a connection of its
+ * own, so that one overtakes another. Of requests that have ended, as many are known.
+ */
+const EARLY_TIMEOUT_MS = 5000
+const MAX_EARLY = 32
+
 /** The in-flight requests of one session. */
 class PendingRequests {
   readonly #running = new Registry<Id, PendingRequest>()
+  /** When cancellations came whose requests have not come yet, by `world.monotonic()`. */
+  readonly #early = new Map<Id, number>()
+  /** What is cancelled too late is not cancelled if a client uses its id again. */
+  readonly #ended = new Set<Id>()
   #none = Promise.withResolvers<void>()
 
   get size(): number {
@@ -597,13 +609,28 @@ class PendingRequests {
 
   delete(id: Id): void {
     this.#running.delete(id)
+    this.#ended.add(id)
+    dropFirst(this.#ended)
     if (this.size === 0) this.#none.resolve()
+  }
+
+  /** Whether a request that comes now was cancelled before. */
+  wasCancelled(id: Id): boolean {
+    if (this.#early.size === 0) return false
+    const at = this.#early.get(id)
+    this.#early.delete(id)
+    return at !== undefined && world.monotonic() - at < EARLY_TIMEOUT_MS
   }
 
   /** Cancels the request named in a notification, if it is in flight and can be cancelled. */
   cancel({ params }: JsonRpcNotification): void {
     const id = params.at('requestId')?.text
-    const found = id === undefined ? undefined : this.#running.get(id)
+    if (id === undefined) return
+    const found = this.#running.get(id)
+    if (!found && !this.#ended.has(id)) {
+      this.#early.set(id, world.monotonic())
+      dropFirst(this.#early)
+    }
     if (!found || found.isOpening) return
     const { reason } = params.fields
     const why = typeof reason === 'string' ? readable(reason) : 'The client cancelled the request.'
@@ -653,6 +680,12 @@ class PendingRequests {
     if (reason.code === 'CANCELLED') return reply.end()
     reply.end(encodeLegacyError(request, reason, reply.request.requestId), legacyErrorCode(request, reason))
   }
+}
+
+function dropFirst(ids: Set<Id> | Map<Id, unknown>): void {
+  if (ids.size <= MAX_EARLY) return
+  const [first] = ids.keys()
+  if (first !== undefined) ids.delete(first)
 }
 
 /** The client gets no answer to a request any more. */
