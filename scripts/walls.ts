@@ -194,14 +194,7 @@ const walls: readonly Wall[] = [
   // The sessions of older clients are in the store.
   ...['downstream/http', 'downstream/session'].map((part) => ({
     part,
-    may: [
-      'core',
-      'protocol',
-      'downstream',
-      'durable/members.ts',
-      'records/client-sessions.ts',
-      'store/store.ts',
-    ],
+    may: ['core', 'protocol', 'downstream', 'records/client-sessions.ts', 'store/store.ts'],
     uses: ['hono', '@hono/node-server', ...sockets, ...timers],
   })),
   {

@@ -162,7 +162,7 @@ function growthSection({ calls }: Capacity): string[] {
         [
           'members',
           'in proportion',
-          'Each writes its own heartbeat. Nobody lists the others to serve a call; the gateway of a session is looked up by its id, once.',
+          'Each writes its own heartbeat. No call needs a list of the others; the gateway of a session is looked up by its id, once.',
         ],
         [
           'transactions of the last day',
@@ -284,7 +284,7 @@ function settingSection(costs: Capacity): string[] {
     [
       most('redisCpu', followed),
       'The one thread of Redis, when followers of one busy server are at every replica',
-      'Follow from fewer replicas: route the paths of clients that stream events to a few of them. `upstreams.NAME.features.events: off` for servers whose events nobody needs. A store of its own for that server and its clients.',
+      'Follow from fewer replicas: route the paths of clients that stream events to a few of them. `upstreams.NAME.features.events: off` for servers whose events are not needed. A store of its own for that server and its clients.',
     ],
     [
       most('redisCpu', transacting),
@@ -304,7 +304,7 @@ function settingSection(costs: Capacity): string[] {
     [
       most('storedSessions', LOAD),
       'Sessions of older clients in one store',
-      'No setting: beyond 10,000, and 2,500 of one authenticated caller, those that were not used for longest leave the store. They go on only in the gateway that has them in memory, so a balancer that is not sticky gets 404 for them, and their clients begin anew. Clients of 2026-07-28 have no sessions. Otherwise one `store` for each group of clients.',
+      'No setting: beyond 10,000, and 2,500 of one authenticated caller, those that were not used for longest leave the store. They continue only in the gateway that has them in memory, so a balancer that is not sticky gets 404 for them, and their clients begin anew. Clients of 2026-07-28 have no sessions. Otherwise one `store` for each group of clients.',
     ],
     [
       most('redisConnections', LOAD),

@@ -56,7 +56,7 @@ export interface Place {
 /** A worker as its commands see it. */
 export interface Worker extends Place {
   readonly metrics: OtherWorkers
-  /** Finds a port that nobody uses. @throws the system error if the host is not an address of this machine */
+  /** Finds a port that is free. @throws the system error if the host is not an address of this machine */
   freePort(host: string): Promise<number>
   /** Says that it serves. */
   serving(bound: Bound): void

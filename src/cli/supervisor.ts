@@ -189,7 +189,7 @@ class Snapshots {
 
 /** Starts the process of a worker, with the command line of this one. */
 export function forkWorker(place: Place, events: WorkerEvents): WorkerProcess {
-  // In turn, on all systems. Had each worker a socket of its own (SO_REUSEPORT), one that is stopped would go on getting its share, and
+  // In turn, on all systems. Had each worker a socket of its own (SO_REUSEPORT), one that is stopped would still get its share, and
   // a second gateway could take the port without an error. Of one socket that they share, one worker takes most connections.
   cluster.schedulingPolicy = cluster.SCHED_RR
   const worker = cluster.fork({

@@ -72,7 +72,7 @@ function placeIn(text: string | undefined): Place | undefined {
   }
 }
 
-/** Finds a port that nobody uses. @throws the system error if the host is not an address of this machine */
+/** Finds a port that is free. @throws the system error if the host is not an address of this machine */
 function freePort(host: string): Promise<number> {
   const server = createServer()
   return new Promise((resolve, reject) => {

@@ -68,7 +68,7 @@ export function isRedisUrl(text: string): boolean {
 
 /** Whether a URL of Redis contains a password or a user. */
 export function hasRedisLogin(text: string): boolean {
-  return text.includes('@') || text.includes('sentinel-')
+  return text.includes('@') || /[?&]sentinel-(?:user|pass)=/.test(text)
 }
 
 /** Whether it contains a password. */

@@ -210,7 +210,7 @@ class Terms {
     this.#renewedAt = undefined
   }
 
-  /** A heartbeat was written that was begun then: a term that is over does not go on. */
+  /** A heartbeat was written that was begun then: a term that is over is not prolonged. */
   renew(at: Moment): void {
     if (elapsedSince(this.#renewedAt ?? at) >= TERM_MS) this.end()
     if (elapsedSince(at) < TERM_MS) this.#renewedAt = at

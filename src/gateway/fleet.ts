@@ -9,6 +9,7 @@ import { hostname, platform, tmpdir, userInfo } from 'node:os'
 import { join } from 'node:path'
 import { self } from '../core/identity.ts'
 import type { Log } from '../core/log.ts'
+import { readRedisUrl } from '../core/redis-url.ts'
 import type { Seal } from '../core/seal.ts'
 import type { FleetSettings, Settings } from '../core/settings.ts'
 import { excerpt } from '../core/text/redact.ts'
@@ -84,7 +85,7 @@ async function joinReachable(options: Options): Promise<JoinedFleet | undefined>
       address,
     })
   }
-  // A store that is away is told as soon as it is back.
+  // If the store is away, this is repeated once it is back.
   await describe().catch((error: unknown) => log.warn('fleet.unreachable', { error: excerpt(String(error)) }))
   return {
     others: { fleet: sessionFleet(options), forwarder, seal },
@@ -115,12 +116,13 @@ function sessionFleet({ fleet, onMoved }: Options): OtherProcesses['fleet'] {
   }
 }
 
-/** Where the private listener is; undefined if nobody shares the store. @throws Error if no private folder can be made */
+/** Where the private listener is; undefined if no other gateway can share the store. @throws Error if no private folder can be made */
 function placeOf({ store, fleet }: Pick<Settings, 'store' | 'fleet'>): Place | undefined {
   if (store.kind === 'memory') return undefined
   if (fleet.listen) return fleet.listen
   if (store.kind === 'folder') return { path: socketPath(store.path) }
-  return { host: isLoopback(new URL(store.url.reveal()).hostname) ? '127.0.0.1' : '0.0.0.0', port: 0 }
+  const isLocal = readRedisUrl(store.url.reveal()).hosts.every(({ host }) => isLoopback(host))
+  return { host: isLocal ? '127.0.0.1' : '0.0.0.0', port: 0 }
 }
 
 function addressOf(
@@ -156,7 +158,7 @@ function socketPath(store: string): string {
   return join(folder, `${name}.sock`)
 }
 
-/** Removes the sockets that nobody listens at: a process that is killed leaves its own. */
+/** Removes the sockets without a listener: a process that is killed leaves its own. */
 function removeStaleSockets(folder: string): void {
   for (const name of readdirSync(folder)) {
     const path = join(folder, name)

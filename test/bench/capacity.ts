@@ -191,7 +191,7 @@ async function measureIdle(store: string, meter: Meter): Promise<readonly IdleRo
   return rows
 }
 
-/** What gateways do in a second in which nobody calls them. */
+/** What gateways do in a second without calls. */
 async function idleUsage(gateways: readonly Serving[], meter: Meter): Promise<Usage> {
   const idle = await meter.during(gateways, () => pause(IDLE_MS))
   return perUnit(idle, idle.seconds)

@@ -1,4 +1,4 @@
-/** Gateways with a store in Redis, before a server that counts what it is told to do. */
+/** Gateways with a store in Redis, before a server that counts its calls. */
 import { setTimeout as pause } from 'node:timers/promises'
 import { until } from './condition.ts'
 import type { FakeClient } from './fake-client.ts'

@@ -12,8 +12,9 @@ export const fleetSchema = {
   properties: {
     listen: {
       type: 'string',
-      pattern: '^(?:[A-Za-z0-9._-]+|\\[[0-9A-Fa-f:.]+\\]):\\d{1,5}$',
-      errorMessage: 'must be an address and a port such as 0.0.0.0:8901',
+      pattern:
+        '^(?:[A-Za-z0-9._-]+|\\[[0-9A-Fa-f:.]+\\]):(?:\\d{1,4}|[1-5]\\d{4}|6[0-4]\\d{3}|65[0-4]\\d{2}|655[0-2]\\d|6553[0-5])$',
+      errorMessage: 'must be an address and a port up to 65535 such as 0.0.0.0:8901',
       description:
         'The address and port for other gateways. Default with Redis: a free port, on loopback if Redis is there, otherwise on all addresses. If the port is taken, one of the 63 behind it is used: each of several workers has its own. Only gateways with the same store are served there.',
       examples: ['0.0.0.0:8901'],

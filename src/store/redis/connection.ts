@@ -13,7 +13,7 @@ import { type Backoff, delayBefore } from '../../core/time/backoff.ts'
 import { pause } from '../../core/time/waiting.ts'
 import { connectOptions, type Driver, locate } from './master.ts'
 
-/** Who is told of the connection. */
+/** Who learns of the connection. */
 export interface ConnectionObserver {
   /** It can be used: for the first time, again, or to another server. */
   ready(client: RedisClientType, place: RedisHost): void

@@ -31,7 +31,7 @@ export class Replicas {
     this.#demanded = replicas ?? (kind === 'server' ? 'auto' : 1)
   }
 
-  /** How many have to confirm a write. Nobody demanded it with `auto`, so there a user who may not wait is no problem. */
+  /** How many have to confirm a write. With `auto` none is demanded, so a user who may not wait is no problem there. */
   get needed(): number {
     if (this.#demanded !== 'auto') return this.#demanded
     return this.mayWait ? Math.min(this.#online, 1) : 0

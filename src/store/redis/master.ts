@@ -38,7 +38,7 @@ interface ConnectOptions extends RedisLogin {
 
 /**
  * The address of the master, which is that of most answers: one that is cut off may still name an earlier master.
- * @throws Error if nobody knows it
+ * @throws Error if none of them knows it
  */
 export async function locate(driver: Driver, location: RedisLocation): Promise<RedisHost> {
   const asked = location.hosts.map((host) => ask(driver, location, host))

@@ -1,4 +1,4 @@
-// `gatehouse fleet`: the gateways that share a store, and how one of them is told to end.
+// `gatehouse fleet`: the gateways that share a store, and how one of them is ended.
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'

@@ -1,4 +1,4 @@
-// The process of a session stands still for longer than its heartbeat is valid, and goes on.
+// The process of a session stands still for longer than its heartbeat is valid, and then continues.
 import { expect, test } from 'vitest'
 import { post } from '../../support/client/raw.ts'
 import { until } from '../../support/condition.ts'

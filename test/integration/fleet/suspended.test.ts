@@ -27,7 +27,7 @@ function answered(requestState: unknown): Json {
   return { ...asked, inputResponses: answers, requestState }
 }
 
-test('it goes on in its process, once', async () => {
+test('it continues in its process, once', async () => {
   const { server, one, other } = await sharing()
   const { fields } = await one.send('tools/call', asked, capabilities)
   expect(fields['resultType']).toBe('input_required')

@@ -218,7 +218,7 @@ describe('a session over HTTP+SSE', () => {
       const next = await stream('/sse', { 'last-event-id': id })
       const events = next.events()
       expect(await eventsUntil(events, () => true)).toMatchObject([{ event: 'endpoint', id }])
-      // Also a client that goes on with the address that it had.
+      // Also for a client that keeps the address that it had.
       expect(await say(endpoint, echo())).toBe(202)
       const read = await eventsUntil(events, (event) => messageOf(event)['result'] !== undefined)
       expect(messageOf(read.at(-1))).toMatchObject({ result: { content: answered } })

@@ -84,7 +84,7 @@ describe('a user of Redis', needsRedis, () => {
     expect(permitted).toEqual(expect.arrayContaining(later))
   })
 
-  it('that may not wait for a replica is told so, and goes on unless it has to', async () => {
+  it('that may not wait for a replica is named as a weakness, and serves unless it has to wait', async () => {
     const redis = await node('appendonly yes', 'appendfsync always', 'repl-diskless-sync-delay 0')
     await node(`replicaof 127.0.0.1 ${redis.port}`)
     await redis.tell(`ACL SETUSER gatehouse on >secret ${rule} +config|get -wait`)

@@ -69,7 +69,7 @@ describe.each(kinds)('a store in Redis behind %s', needsCluster, (_kind, start) 
   })
 })
 
-/** What a call may be refused with while nobody knows the master, or while another gateway makes it. */
+/** What a call may be refused with while the master is not known, or while another gateway makes it. */
 const REFUSALS = ['SERVER_UNAVAILABLE', 'IDEMPOTENCY_IN_PROGRESS']
 
 describe.each(kinds)('calls with a key while %s replace the master', needsCluster, (kind, start) => {
@@ -138,7 +138,7 @@ describe('a store in Redis whose replicas confirm nothing', needsRedis, () => {
     expect(server.calls).toEqual(['add before', 'add plain', 'add refused'])
   })
 
-  it('goes on without them where the URL says so', async () => {
+  it('continues without them where the URL says so', async () => {
     const { server, fleet, start } = await field(async () => {
       const found = await startSentinels({ replicas: 1 })
       return { ...found, url: `${found.url}?replicas=auto` }

@@ -64,7 +64,7 @@ describe('a server that sentinels call the master, and that is none yet', needsR
     await answered(client, 'during')
     await isReplayed(client, 'before')
     expect(server.calls).toEqual(['add before', 'add during'])
-    // Nobody is told of each time that it was still none.
+    // It is not logged each time that it was still none.
     expect(gateway.log().filter(({ event }) => event === 'store.away').length).toBeLessThan(10)
   })
 })

@@ -146,7 +146,7 @@ it('of a process that comes back and one that takes over at the same time, one g
   expect(one.sessions.size + other.sessions.size).toBe(1)
 })
 
-it('a copy with an open stream ends by itself once its process goes on', async () => {
+it('a copy with an open stream ends by itself once its process continues', async () => {
   vi.useFakeTimers()
   const { kept, one, other } = processes()
   await kept.add(session, undefined, state)
