@@ -32,7 +32,7 @@ interface Setup {
   readonly deps?: ServiceStubs
   /** Names the gateway, and says which others live. */
   readonly me?: string
-  readonly alive?: ReadonlySet<string>
+  readonly alive?: { has(id: string): boolean | Promise<boolean> }
   /** What the server does; counts itself where not given. */
   readonly server?: Handler
 }

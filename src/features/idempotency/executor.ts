@@ -364,10 +364,13 @@ export class IdempotentExecutor {
         return undefined
       }
       if (record.fingerprint !== keyed.fingerprint) throw conflict(keyed, record.tool, record.startedAt)
-      if (record.state === 'done' || (await this.#isLost(record))) return stored
-      await waitWithCaller(pause(delay), keyed, record.startedAt)
+      if (record.state === 'done') return stored
+      const isLost = await this.#isLost(record)
+      if (!isLost) await waitWithCaller(pause(delay), keyed, record.startedAt)
       if (this.#shared.has(keyed.id)) return undefined
       const found = await this.#ledger.find(keyed)
+      // Its process may have recorded the outcome after the record was read, and then have ended.
+      if (isLost && found?.text === stored.text) return found
       if (!found) return undefined
       stored = found
     }

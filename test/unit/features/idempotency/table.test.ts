@@ -90,6 +90,24 @@ describe('idempotency: a keyed call', () => {
     expect(textOf(await after.make({}, keyed('k')))).toBe('1')
     expect(after.seen).toHaveLength(0)
   })
+
+  it('an outcome that a gateway records just before it ends is replayed where its record was read before that', async () => {
+    const store = new MemoryStore()
+    const turn = Promise.withResolvers<Outcome>()
+    const before = bench({ store, me: 'a', server: () => turn.promise })
+    const first = before.make({}, keyed('k'))
+    await vi.waitUntil(() => before.seen.length > 0)
+    const alive = {
+      has: async (): Promise<boolean> => {
+        turn.resolve(done(7))
+        await first
+        return false
+      },
+    }
+    const after = bench({ store, me: 'b', alive })
+    expect(textOf(await after.make({}, keyed('k')))).toBe('7')
+    expect(after.seen).toHaveLength(0)
+  })
 })
 
 describe('idempotency: concurrent calls with one key', () => {
