@@ -110,8 +110,8 @@ function restSection({ idle, memory }: Capacity): string[] {
     '## What costs without a call',
     '',
     'Each gateway writes a heartbeat every 3 s, asks twice a second whether writes are paused and four times whether something is to be',
-    'rewound, pings its connection every second, and reads all transactions of the store every 2 s, if that takes less than a fiftieth of',
-    'its time. In a second, all gateways together:',
+    'rewound, and pings its connection every second. One of them reads all transactions of the store every 2 s, if that takes less than',
+    'a fiftieth of its time. In a second, all gateways together:',
     '',
     ...markdownTable(
       [
@@ -166,8 +166,8 @@ function growthSection({ calls }: Capacity): string[] {
         ],
         [
           'transactions of the last day',
-          'members × transactions',
-          'Each gateway reads all of them again and again, to find those that somebody has to continue; ended ones are kept for `features.transactions.retention`.',
+          'in proportion',
+          'One gateway reads all of them again and again, to find those that somebody has to continue; ended ones are kept for `features.transactions.retention`.',
         ],
         [
           'sessions',
@@ -386,7 +386,7 @@ const methodSection = [
   '  have tokens, so callers are authenticated; rates and concurrency have no limit but where the row says so.',
   '- Round trips, commands and bytes are counters of `INFO`, over at least 50 calls (8 tasks) that are made one after the other, without',
   '  what idle gateways do in that time. Several calls at once need as many commands, in fewer round trips.',
-  '  Rows below that of transactions include what gateways read of these every 2 s.',
+  '  Rows below that of transactions include what a gateway reads of these every 2 s.',
   '- CPU time and what is kept are of 16 calls at once (8 approvals, 100 tasks), after a warm-up of seconds: a process that has just',
   '  started needs several times as much. The last row of the first table, after 20 s of such calls, shows what a longer one does.',
   '  CPU time includes what gateways and Redis do in that time anyway, which is most of it for tasks.',

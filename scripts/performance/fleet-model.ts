@@ -79,11 +79,11 @@ export function needOf(replicas: number, load: Workload, costs: Capacity): Need 
   const eventUsage = (of: keyof Usage): number => events * (appended(of) + (replicas - 1) * followed(of))
   const checked = load.streams > 0 ? Math.min(replicas - 1, load.streams) * forwarded : 0
   const checks = checked * CHECKS_PER_SECOND
-  // Each gateway reads the transactions of all.
+  // One gateway reads the transactions of all.
   const scanned = replicas * load.transactions
   const inFleet = (of: keyof Usage): number =>
-    replicas *
-    (total(of) + eventUsage(of) + cost.member(of) + checks * cost.ask(of) + scanned * cost.scan(of))
+    replicas * (total(of) + eventUsage(of) + cost.member(of) + checks * cost.ask(of)) +
+    scanned * cost.scan(of)
   const cores = (microseconds: number): number => microseconds / 1e6
   return {
     of: {
@@ -103,7 +103,7 @@ export function needOf(replicas: number, load: Workload, costs: Capacity): Need 
       members: cores(replicas * cost.member('redisCpu')),
       followers: cores(replicas * eventUsage('redisCpu')),
       checks: cores(replicas * checks * cost.ask('redisCpu')),
-      scans: cores(replicas * scanned * cost.scan('redisCpu')),
+      scans: cores(scanned * cost.scan('redisCpu')),
     },
     forwarded,
   }
@@ -151,7 +151,7 @@ interface Costs {
   member(of: keyof Usage): number
   /** A round trip of such a gateway. */
   ask(of: keyof Usage): number
-  /** A gateway for a second, for each transaction in the store. */
+  /** All gateways for a second, for each transaction in the store. */
   scan(of: keyof Usage): number
 }
 
@@ -181,6 +181,6 @@ function costsOf({ idle, calls }: Capacity): Costs {
     },
     member,
     ask: busy(last, 1 / last.roundTrips),
-    scan: (of) => Math.max(0, busy(scanning, 1 / gateways)(of) - member(of)) / transactions,
+    scan: (of) => Math.max(0, busy(scanning, 1)(of) - gateways * member(of)) / transactions,
   }
 }

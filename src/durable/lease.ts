@@ -345,3 +345,14 @@ function claimKey(name: string): string {
 function aliveKey(id: string): string {
   return `lease-alive:${id}`
 }
+
+/** Whoever tries a little before its interval is over still gets the next turn. */
+const TURN_SHARE = 0.9
+
+/**
+ * Whether it is the turn of this process to do some work that is enough if one does it for all: in each interval of so many
+ * milliseconds, whoever asks first has the turn. Nothing keeps two from doing it at once. @throws SERVER_UNAVAILABLE
+ */
+export async function takeTurn(store: Store, work: string, intervalMs: number): Promise<boolean> {
+  return (await store.setIfAbsent(`turn:${work}`, '1', intervalMs * TURN_SHARE)) === undefined
+}

@@ -113,6 +113,7 @@ export const personRules: { readonly [Prefix in KeyPrefix]: Rule | 'nobody' } = 
   'subscription/': owned('subscriptions to events'),
   'transaction/': transactionFate,
   'transaction-steps:': (entry, { id }) => (isUnder(entry.key, transactionOwner(id)) ? removed() : undefined),
+  'turn:': 'nobody',
   'upload/': owned('uploads'),
   'verified:': owned('verified receivers of webhooks'),
   'watch:': 'nobody',

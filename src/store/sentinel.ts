@@ -40,6 +40,7 @@ const decisive: readonly KeyPrefix[] = [
   ...critical,
   'approval/',
   'approval:nonce:',
+  'client-session/',
   'deed/',
   'event-once:',
   'hook:',

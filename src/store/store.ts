@@ -66,6 +66,7 @@ export const keyPrefixes = {
   'subscription/': 'subscriptions to events',
   'transaction/': 'transactions',
   'transaction-steps:': 'earlier steps of transactions that are open',
+  'turn:': 'kinds of work that one gateway did for all lately',
   'upload/': 'requested uploads',
   'verified:': 'verified receivers of webhooks',
   'watch:': 'what polls found last',

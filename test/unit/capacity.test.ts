@@ -100,11 +100,11 @@ describe('what a fleet needs', () => {
     expect(checks(101, 0)).toBe(0)
   })
 
-  it('has scans of the transactions of all replicas by each', () => {
+  it('has one scan of the transactions of all replicas', () => {
     const scans = (replicas: number) =>
       needOf(replicas, { ...load, transactions: 50 }, costs({})).redisCpuFor.scans
-    expect(scans(1)).toBeCloseTo((50 * 5) / 1e6)
-    expect(scans(10)).toBeCloseTo((10 * 10 * 50 * 5) / 1e6)
+    expect(scans(1)).toBeCloseTo((50 * 10) / 1e6)
+    expect(scans(10)).toBeCloseTo((10 * 50 * 10) / 1e6)
   })
 
   it('keeps keys for a day, and no more actions and logged calls than the store has at most', () => {

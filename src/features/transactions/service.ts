@@ -7,6 +7,7 @@ import { GatewayError } from '../../core/error.ts'
 import { background } from '../../core/log.ts'
 import type { Principal } from '../../core/principal.ts'
 import { pause, untilAborted } from '../../core/time/waiting.ts'
+import { takeTurn } from '../../durable/lease.ts'
 import { Actions } from '../../records/actions.ts'
 import {
   hasEnded,
@@ -149,8 +150,8 @@ export function createQueue(): Queue {
   }
 }
 
-// Rolls back expired transactions and takes over those of dead workers. Scans the store periodically, because any member
-// may have died.
+// Rolls back expired transactions and takes over those of dead workers. The store is scanned periodically, because any member
+// may have died; one gateway does that for all.
 
 type ReaperContext = Pick<TransactionService, 'deps' | 'repository' | 'rollback' | 'worker' | 'steps'>
 
@@ -209,8 +210,13 @@ class TransactionReaper {
   #tick(): void {
     const now = world.now()
     for (const [key, due] of this.#due) if (now >= due) this.#work(key, () => this.#expire(key))
-    if (now >= this.#scanAt && !this.#scanning)
-      background(this.#scan().catch(unlessUnavailable), this.#context.deps.log)
+    if (now < this.#scanAt || this.#scanning) return
+    this.#scanAt = now + SCAN_INTERVAL_MS
+    background(this.#scanInTurn().catch(unlessUnavailable), this.#context.deps.log)
+  }
+
+  async #scanInTurn(): Promise<void> {
+    if (await takeTurn(this.#context.deps.store, 'transactions', SCAN_INTERVAL_MS)) await this.#scan()
   }
 
   #scan(): Promise<void> {

@@ -365,6 +365,27 @@ describe('transaction timeouts', () => {
     await second.die()
   })
 
+  it('one gateway reads the transactions of all every two seconds, whichever is there', async () => {
+    vi.useFakeTimers()
+    const store = new MemoryStore(() => Date.now())
+    const scan = vi.spyOn(store, 'scan')
+    const reads = async (): Promise<number> => {
+      scan.mockClear()
+      await vi.advanceTimersByTimeAsync(20_000)
+      return scan.mock.calls.flat().filter((name) => name === 'transaction').length
+    }
+    const gateways = Array.from({ length: 3 }, () => new SagaGateway({ store, places: {} }))
+    for (const each of gateways) {
+      await each.start()
+      await vi.advanceTimersByTimeAsync(300)
+    }
+    expect(await reads()).toBe(10)
+    const [last, ...others] = gateways
+    await Promise.all(others.map((each) => each.die()))
+    expect(await reads()).toBe(10)
+    await last?.die()
+  })
+
   it('ended transactions are retained for a time, and those needing attention until acknowledged', async () => {
     vi.useFakeTimers()
     const store = new MemoryStore(() => Date.now())
