@@ -69,7 +69,7 @@ describe.each(places.filter(({ title }) => title !== 'Redis' || hasRedis()))(
     })
 
     it('the code of one opens the pages of the other, and the cookie of that those of both', async () => {
-      const code = /enter the code (\S+)/.exec(one.stdout())?.[1] ?? ''
+      const code = codeOf(one)
       const browser = new CookieBrowser()
       expect((await browser.open(`${other.origin}/console`)).status).toBe(401)
       const wrong = await browser.submit(`${other.origin}/console`, { code: 'AAAA-AAAA' })
@@ -77,5 +77,23 @@ describe.each(places.filter(({ title }) => title !== 'Redis' || hasRedis()))(
       expect((await browser.submit(`${other.origin}/console`, { code })).status).toBe(200)
       expect((await browser.open(`${one.origin}/console`)).status).toBe(200)
     })
+
+    it('the console of each lists both, and says which of them it is', async () => {
+      for (const each of [one, other]) {
+        const browser = new CookieBrowser()
+        await browser.submit(`${each.origin}/console`, { code: codeOf(one) })
+        const { text } = await browser.open(`${each.origin}/console/servers`)
+        expect(text).toContain('2 gateways with this store')
+        for (const { pid } of [one, other]) {
+          const isMarked = new RegExp(`process ${pid}<.*this one`).test(text)
+          expect([pid, text.includes(`process ${pid}<`), isMarked]).toEqual([pid, true, pid === each.pid])
+        }
+      }
+    })
   },
 )
+
+/** The code with which people enter the pages. */
+function codeOf(gateway: GatewayProcess): string {
+  return /enter the code (\S+)/.exec(gateway.stdout())?.[1] ?? ''
+}
