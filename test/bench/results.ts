@@ -1,7 +1,6 @@
 // What a run found, as `--json` writes it.
 import type { Verdict } from './budgets.ts'
 import type { Ceiling } from './ceiling.ts'
-import type { Sample } from './measure.ts'
 import type { Spread } from './statistics.ts'
 import type { Row } from './summary.ts'
 
@@ -38,8 +37,6 @@ export interface Results {
   /** Milliseconds until `/health` answers. */
   readonly startMs?: Spread
   readonly verdicts: readonly Verdict[]
-  /** Each turn, for statistics of your own. */
-  readonly samples: readonly Sample[]
 }
 
 /** What the run was made on. */

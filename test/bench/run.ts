@@ -109,10 +109,9 @@ function resultsOf(
   const baselines = Object.fromEntries(
     measured.flatMap(({ name, baseline }) => (baseline === undefined ? [] : [[name, baseline]])),
   )
-  const samples = launches.flatMap((each) => each.samples)
   const place = new Map(names.map((name, at) => [name, at]))
   const rows = summarize(
-    samples,
+    launches.flatMap(({ samples }) => samples),
     baselines,
     launches.flatMap(({ idle }) => idle),
   ).toSorted((one, other) => (place.get(one.target) ?? 0) - (place.get(other.target) ?? 0))
@@ -135,7 +134,6 @@ function resultsOf(
     ),
     ...(startMs && { startMs }),
     verdicts: judge(rows, { startMs, chosen: names, concurrencies: concurrencies(options.quick) }),
-    samples,
   }
 }
 
