@@ -71,7 +71,7 @@ export interface SentRequest {
 
 /**
  * Called with the call right before it is sent to its server, again for each attempt, once everything that it waited for is
- * there. A call that it throws for is not sent. @throws GatewayError
+ * there. A call that it throws for is not sent. Whoever sets it also calls the one that was there. @throws GatewayError
  */
 export const beforeSendSlot = new Slot<(call: Call) => void>('before send')
 

@@ -5,11 +5,13 @@
  *
  * What a gateway owns without writing, such as a session in memory, it owns for a term. A term ends when no heartbeat was
  * written for almost as long as one is valid, before others can think that the gateway has ended; with the next heartbeat
- * another term begins, in which the gateway owns only what it claims again.
+ * another term begins, in which the gateway owns only what it claims again. The same holds for what it is about to do because it
+ * has claimed it, such as a call: it is not done in another term (`mustLast`).
  */
 import { readFileSync, readlinkSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { type Timer, world } from '../core/world.ts'
+import { GatewayError } from '../core/error.ts'
 import { isObject, readJson } from '../core/json/json.ts'
 import { elapsedSince, type Moment, moment } from '../core/time/moment.ts'
 import { partOf } from './process-scope.ts'
@@ -50,6 +52,10 @@ export interface Membership {
   isAlive(id: string): Promise<boolean>
   /** Whether the process of a gateway is known to have ended, which only its own machine can tell. */
   hasEnded(id: string): boolean
+  /** The present term of this gateway; undefined between two terms. Known by its own clock, without a question to the store. */
+  readonly term: number | undefined
+  /** Writes the heartbeat now, so that there is a term. @throws what the store throws */
+  renew(): Promise<void>
   close(): Promise<void>
 }
 
@@ -57,10 +63,6 @@ export interface Membership {
 export interface Fleet extends Membership {
   /** Tells the others about this gateway, from now on, or nothing any more; registers it. */
   describe(details: MemberDetails | undefined): Promise<void>
-  /** The present term of this gateway; undefined between two terms. Known by its own clock, without a question to the store. */
-  readonly term: number | undefined
-  /** Writes the heartbeat now, so that there is a term. @throws what the store throws */
-  renew(): Promise<void>
   /** What a gateway tells about itself; undefined if it is not alive, or tells nothing. @throws SERVER_UNAVAILABLE */
   find(id: string): Promise<Member | undefined>
   /** All gateways that tell about themselves, those that started first before others. @throws SERVER_UNAVAILABLE */
@@ -109,16 +111,16 @@ export function createMembership(store: () => Store): Fleet {
   const beatAt = async (target: Store): Promise<void> => {
     const at = moment()
     await target.put(keyOf(id), '1', HEARTBEAT_TTL_MS)
-    if (details === undefined) return
-    // Without its details, others think already that this gateway has ended.
-    const isThere = await target.compareAndSwap(detailsKeyOf(id), details, details, HEARTBEAT_TTL_MS)
-    if (!isThere) {
-      if (target === store() && described?.store === target && described.text === details) terms.end()
-      await target.put(detailsKeyOf(id), details, HEARTBEAT_TTL_MS)
-      described = { store: target, text: details }
-    }
+    if (details !== undefined) await tell(target, details)
     if (target === store()) terms.renew(at)
-    if ((await target.get(drainKeyOf(id))) !== undefined) drained.resolve()
+    if (details !== undefined && (await target.get(drainKeyOf(id))) !== undefined) drained.resolve()
+  }
+  const tell = async (target: Store, text: string): Promise<void> => {
+    if (await target.compareAndSwap(detailsKeyOf(id), text, text, HEARTBEAT_TTL_MS)) return
+    // Without its details, others think already that this gateway has ended.
+    if (target === store() && described?.store === target && described.text === text) terms.end()
+    await target.put(detailsKeyOf(id), text, HEARTBEAT_TTL_MS)
+    described = { store: target, text }
   }
   let renewing: Promise<void> | undefined
   const beatAll = (): void => {
@@ -193,6 +195,33 @@ export function createMembership(store: () => Store): Fleet {
       await Promise.allSettled(stores.flatMap((each) => keys.map((key) => each.delete(key))))
     },
   }
+}
+
+/**
+ * The term in which this gateway owns what it claims in the store from now on; begins one if there is none.
+ * @throws what the store throws
+ */
+export async function presentTerm(membership: Membership): Promise<number | undefined> {
+  await membership.register()
+  if (membership.term === undefined) await membership.renew()
+  return membership.term
+}
+
+/**
+ * Must be called right before something is done that was claimed in a term: after it, others may have found the gateway over,
+ * as it was stopped or cut off from the store, and do it themselves. @throws SERVER_UNAVAILABLE
+ */
+export function mustLast(term: number | undefined, membership: Pick<Membership, 'term'>): void {
+  if (term !== undefined && membership.term === term) return
+  throw new GatewayError(
+    'SERVER_UNAVAILABLE',
+    'This gateway was out of touch with the others, so it did not make the call.',
+    {
+      suggestion: 'Make the call again.',
+      retryAfterSeconds: 1,
+      isUnsent: true,
+    },
+  )
 }
 
 /** The terms of one gateway, by its own clocks. */

@@ -100,11 +100,19 @@ function refusing(mayWrite: Judge, { store, gateway }: Deps): Middleware {
     const { current } = watch
     if (current && mayWrite(call)) throw refusal(current, gateway)
   }
+  /** Also what the features further out check. */
+  const checking = (before: ((call: Call) => void) | undefined) =>
+    before
+      ? (call: Call): void => {
+          before(call)
+          check(call)
+        }
+      : check
   return (next) => {
     const judged: Handler = (call) => {
       const { current } = watch
       if (current && !hasBegun(call) && mayWrite(call)) return Promise.reject(refusal(current, gateway))
-      return next(beforeSendSlot.set(call, check))
+      return next(beforeSendSlot.set(call, checking(beforeSendSlot.of(call))))
     }
     const afterFirstRead = async (call: Call): Promise<Outcome> => {
       if (await watch.known()) return judged(call)

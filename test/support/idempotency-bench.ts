@@ -33,6 +33,8 @@ interface Setup {
   /** Names the gateway, and says which others live. */
   readonly me?: string
   readonly alive?: { has(id: string): boolean | Promise<boolean> }
+  /** Its present term. */
+  readonly term?: { now: number }
   /** What the server does; counts itself where not given. */
   readonly server?: Handler
 }
@@ -52,12 +54,17 @@ export function bench(setup: Setup = {}): Bench {
   const store = setup.store ?? new MemoryStore()
   const seen: Call[] = []
   const alive = setup.alive ?? new Set(['a', 'b', 'c'])
+  const term = setup.term ?? { now: 1 }
   const membership: Membership = {
     id: setup.me ?? 'a',
     register: async () => undefined,
     leave: () => undefined,
     isAlive: async (id) => alive.has(id),
     hasEnded: () => false,
+    get term() {
+      return term.now
+    },
+    renew: async () => undefined,
     close: async () => undefined,
   }
   const entry: Descriptor = {

@@ -75,6 +75,8 @@ export class WebhookGateway {
       leave: () => undefined,
       isAlive: (id) => Promise.resolve(!this.ended.has(id)),
       hasEnded: () => false,
+      term: 1,
+      renew: () => Promise.resolve(),
       close: () => Promise.resolve(),
     }
     const deps = featureDeps({ store, seal, membership, servers: () => ['one'], delivered, ...stubs })

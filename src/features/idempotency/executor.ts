@@ -8,6 +8,7 @@
  *
  * A retry that brings input responses starts at `resume` instead. The states of the record are in ARCHITECTURE.md.
  */
+import { beforeSendSlot } from '../../core/exchange.ts'
 import { deadlineSlot } from '../../core/slot.ts'
 import { world, type Timer } from '../../core/world.ts'
 import type { Call, Handler, Outcome } from '../../core/call.ts'
@@ -45,7 +46,8 @@ import {
   repeatable,
 } from './keyed-request.ts'
 import type { CallerQuota } from '../../durable/bounds.ts'
-import { type Claim, type Change, Ledger } from './ledger.ts'
+import { mustLast } from '../../durable/members.ts'
+import { type Claim, type Change, Ledger, type OwnClaim } from './ledger.ts'
 import { isObject } from '../../core/json/json.ts'
 import type { Payload } from '../../core/payload.ts'
 import { LOST_ANSWER_KEY, REFERENCE_KEY, REFERENCES_KEY } from '../../protocol/meta-keys.ts'
@@ -80,7 +82,7 @@ const CLOSE_TIMEOUT_MS = 2000
 type Step =
   | { readonly kind: 'claim' }
   /** The caller brings input responses for a call of this gateway that is open at its server. */
-  | { readonly kind: 'resume'; readonly stored: StoredCall }
+  | { readonly kind: 'resume'; readonly claim: OwnClaim }
   /** The response of the recorded call is lost; a read may determine its outcome. */
   | { readonly kind: 'settle'; readonly stored: StoredCall }
 
@@ -101,8 +103,7 @@ export class IdempotentExecutor {
     const reopened = reopening && (await reopening)
     // The holder of the open call reports its outcome.
     if (reopened?.kind === 'abandoned') return policy.next(keyed.call)
-    let step: Step =
-      reopened?.kind === 'own' ? { kind: 'resume', stored: reopened.stored } : { kind: 'claim' }
+    let step: Step = reopened?.kind === 'own' ? { kind: 'resume', claim: reopened } : { kind: 'claim' }
     for (;;) {
       const { completion, shared } = await this.#share(keyed, policy, step)
       const isFirst = shared.isFirst(keyed.call)
@@ -239,7 +240,7 @@ export class IdempotentExecutor {
     try {
       const claim = await this.#obtain(step, shared, policy)
       if (claim.kind !== 'own') return shared.end(claim)
-      const made = await this.#make(shared, policy, claim.stored)
+      const made = await this.#make(shared, policy, claim)
       writing = made.writing
       shared.end(made.completion)
     } catch (error) {
@@ -258,7 +259,7 @@ export class IdempotentExecutor {
       case 'claim':
         return this.#ledger.claim(shared.keyed, policy.quota)
       case 'resume':
-        return Promise.resolve({ kind: 'own', stored: step.stored })
+        return Promise.resolve(step.claim)
       case 'settle':
         return this.#settle(step.stored, shared, policy)
     }
@@ -268,9 +269,10 @@ export class IdempotentExecutor {
   async #make(
     shared: InFlightCall,
     policy: ToolPolicy,
-    stored: StoredCall,
+    claim: OwnClaim,
   ): Promise<{ readonly completion: Completion; readonly writing?: Promise<unknown> }> {
     const { keyed } = shared
+    const { stored } = claim
     const { startedAt } = stored.record
     const { rules, quota } = policy
     if (!shared.isWanted) {
@@ -278,7 +280,7 @@ export class IdempotentExecutor {
       return { completion: { kind: 'abandoned' }, ...write }
     }
     try {
-      const outcome = await this.#execute(shared, policy, stored.record)
+      const outcome = await this.#execute(shared, policy, claim)
       const next = classifyCompletion(outcome, rules)
       const end = outcome.kind === 'result' ? { result: recordedResult(outcome.result) } : {}
       const write = await this.#write(keyed, stored, changeTo(next, end), quota)
@@ -317,14 +319,15 @@ export class IdempotentExecutor {
   }
 
   /** The response of the call; if it is lost, the result of a verifying read instead. */
-  async #execute(shared: InFlightCall, policy: ToolPolicy, record: CallRecord): Promise<Outcome> {
+  async #execute(shared: InFlightCall, policy: ToolPolicy, { stored, term }: OwnClaim): Promise<Outcome> {
     const { keyed } = shared
+    const { record } = stored
     const { upstream, verify: verifyExpression } = policy
     const { total } = this.#deps.servers.callBounds(upstream, keyed.tool)
     if (referencesSlot.of(keyed.call)) await this.#keepReferences(keyed, record)
     try {
       return await shared.within(total, record.expiresAt, (call) =>
-        policy.next(this.#prepare(call, keyed, policy)),
+        policy.next(this.#prepare(this.#sentIn(term, call), keyed, policy)),
       )
     } catch (thrown) {
       if (stateAfterFailure(thrown, keyed, policy) !== 'unknown') throw thrown
@@ -344,6 +347,17 @@ export class IdempotentExecutor {
     const error = await whyNotKept(keepUsed(this.#deps.store, call, until))
     if (error === undefined) return
     this.#deps.log.warn('idempotency.references_not_kept', { request_id: call.requestId, error })
+  }
+
+  /** The call, which is sent only in this term: after it, another gateway may make the call. */
+  #sentIn(term: number | undefined, call: Call): Call {
+    const { membership } = this.#deps.identity
+    const before = beforeSendSlot.of(call)
+    const check = (sent: Call): void => {
+      mustLast(term, membership)
+      before?.(sent)
+    }
+    return beforeSendSlot.set(call, check)
   }
 
   /** The call for the server: with the key, if the server accepts one. */

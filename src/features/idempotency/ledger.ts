@@ -21,6 +21,7 @@ import {
   decodeCall,
 } from '../../records/calls.ts'
 import { type CallerQuota, QuotaTracker } from '../../durable/bounds.ts'
+import { presentTerm } from '../../durable/members.ts'
 import type { Services } from '../feature.ts'
 import type { Completion } from './completion.ts'
 import {
@@ -33,10 +34,15 @@ import {
 
 type Deps = Pick<Services, 'log' | 'store' | 'identity' | 'gateway'>
 
-/** The record is ours, so the call may be made; or how the call ends without being made here. */
-export type Claim =
-  | { readonly kind: 'own'; readonly stored: StoredCall }
-  | Extract<Completion, { readonly kind: 'held_elsewhere' | 'abandoned' }>
+/** The record is ours, so the call may be made as long as the term lasts in which it was claimed. */
+export interface OwnClaim {
+  readonly kind: 'own'
+  readonly stored: StoredCall
+  readonly term: number | undefined
+}
+
+/** The record is ours, or how the call ends without being made here. */
+export type Claim = OwnClaim | Extract<Completion, { readonly kind: 'held_elsewhere' | 'abandoned' }>
 
 /** How a record of ours changes: it is done, with an outcome, or continues; `released` deletes it, because nothing was done. */
 export type Change =
@@ -162,10 +168,7 @@ export class Ledger {
   }
 
   async #claim({ call, id, ttl, ...keyed }: KeyedRequest, quota: CallerQuota): Promise<Claim> {
-    const {
-      store,
-      identity: { membership },
-    } = this.#deps
+    const { store } = this.#deps
     const { id: principal } = call.principal
     const checking = this.#checking(call, quota)
     if (checking) {
@@ -177,7 +180,7 @@ export class Ledger {
         throw error
       }
     }
-    await membership.register()
+    const term = await presentTerm(this.#deps.identity.membership)
     const attempt = this.#attempt(call)
     const { fingerprint, tool } = keyed
     const startedAt = attempt.attemptedAt
@@ -192,7 +195,7 @@ export class Ledger {
         background(this.#persist({ ...keyed, call, id, ttl }, made, undefined), this.#deps.log)
         throw error
       })
-    if (existing === undefined) return { kind: 'own', stored: made }
+    if (existing === undefined) return { kind: 'own', stored: made, term }
     this.#quota.add(principal, -1, -text.length)
     const stored = decodeCall(existing)
     if (!stored) throw outcomeLost(keyed, undefined)
@@ -219,6 +222,7 @@ export class Ledger {
 
   async #swap(id: string, before: StoredCall, record: CallRecord): Promise<Claim> {
     const { store, log } = this.#deps
+    const term = await presentTerm(this.#deps.identity.membership)
     const text = encodeCall(record)
     const isSwapped = await store
       .compareAndSwap(id, before.text, text, remaining(record))
@@ -227,7 +231,7 @@ export class Ledger {
         background(this.#retry(revert), log)
         throw error
       })
-    return isSwapped ? { kind: 'own', stored: { record, text } } : { kind: 'abandoned' }
+    return isSwapped ? { kind: 'own', stored: { record, text }, term } : { kind: 'abandoned' }
   }
 
   #attempt(call: Call): Pick<CallRecord, 'owner' | 'attempt' | 'attemptedAt' | 'canLast'> {

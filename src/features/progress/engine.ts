@@ -6,7 +6,7 @@
  * Invariants: a task is durable before its caller gets its id; an outcome is durable before a caller gets it with an id;
  * the record of an operation has one owner, and only its owner ends it, except for a cancellation.
  */
-import { onSentSlot } from '../../core/exchange.ts'
+import { beforeSendSlot, onSentSlot } from '../../core/exchange.ts'
 import { retainSlot, detachedSlot, acceptsTaskSlot, awaitsApprovalSlot } from '../../core/slot.ts'
 import { type Timer, world } from '../../core/world.ts'
 import {
@@ -40,6 +40,7 @@ import {
 } from '../../records/operations.ts'
 import { toStoredPrincipal } from '../../records/principal.ts'
 import { keepReferences } from '../../records/references.ts'
+import { mustLast } from '../../durable/members.ts'
 import { HeldMemory } from '../../core/holdings.ts'
 import type { Services } from '../feature.ts'
 import { awaitInput } from './input.ts'
@@ -142,16 +143,22 @@ export class OperationEngine {
       running.references = ids
       if (running.recorded) this.#keepArguments(running)
     }
-    const reported = onSentSlot.of(whole)
+    const { membership } = this.#deps.identity
+    const [reported, checked] = [onSentSlot.of(whole), beforeSendSlot.of(whole)]
     const watched = onSentSlot.put((request) => {
       running.isSent = true
       reported?.(request)
     }, whole.slots)
+    const owned = beforeSendSlot.put((sent) => {
+      // Another process makes the call of an operation again if it finds this one over.
+      if (running.term !== undefined && !running.isSent) mustLast(running.term, membership)
+      checked?.(sent)
+    }, watched)
     const slots = usesReferencesSlot.put(
       usesReferences,
       awaitsApprovalSlot.put(
         (approval) => this.#keepApproval(running, approval),
-        detachedSlot.put(() => running.isDetached, watched),
+        detachedSlot.put(() => running.isDetached, owned),
       ),
     )
     const inner: Call = {
@@ -191,6 +198,7 @@ export class OperationEngine {
     running.operation = operation
     running.isTask = operation.isTask === true
     running.recorded = Promise.resolve(true)
+    running.term = this.#deps.identity.membership.term
     this.#calls.add(operation.key, running)
     running.detach({ kind: 'result', result: EMPTY })
     const { rest } = running
@@ -326,6 +334,7 @@ export class OperationEngine {
     if (!running.recorded && this.#isFull(call)) return undefined
     const operation = (running.operation ??= this.ids.mint(call.principal))
     if (!running.recorded) {
+      running.term = this.#deps.identity.membership.term
       this.#calls.add(operation.key, running)
       call.logFields.set('operation', operationName(operation.key))
       running.recorded = this.journal.create(
@@ -430,8 +439,12 @@ export class OperationEngine {
   /** Reads whether another process cancelled a call of this one, or stored responses for it. */
   async #poll(running: RunningCall): Promise<void> {
     const { operation, call } = running
+    const { membership } = this.#deps.identity
+    const { term } = membership
     running.polledAt = world.now()
     const stored = operation && (await this.journal.operations.find(operation.key))
+    // It is owned in this term too if no other process has taken it up.
+    if (stored?.record.owner === membership.id) running.term = term
     if (stored?.record.state === 'cancelled') call.abort(cancelled())
     else running.wake()
   }

@@ -43,6 +43,8 @@ export class RunningCall {
   recorded: Promise<boolean> | undefined
   /** The state of its record, as this process wrote it last. */
   state: OperationState = 'working'
+  /** The term of its process in which it owned the record last; absent without a record, or where it is not known. */
+  term: number | undefined
   /** Its caller sees a task. */
   isTask = false
   /** Its server may have begun. */

@@ -40,6 +40,8 @@ interface Setup {
   /** Names the process, and says which others live. */
   readonly me?: string
   readonly alive?: ReadonlySet<string>
+  /** Its present term. */
+  readonly term?: { now: number }
   readonly settings?: Partial<ProgressSettings>
   readonly deps?: ServiceStubs
 }
@@ -51,12 +53,17 @@ const seal = createSeal(() => 0)
 export function process(setup: Setup) {
   const store = setup.store ?? new MemoryStore()
   const alive = setup.alive ?? new Set(['a', 'b', 'c'])
+  const term = setup.term ?? { now: 1 }
   const membership: Membership = {
     id: setup.me ?? 'a',
     register: async () => undefined,
     leave: () => undefined,
     isAlive: async (id) => alive.has(id),
     hasEnded: () => false,
+    get term() {
+      return term.now
+    },
+    renew: async () => undefined,
     close: async () => undefined,
   }
   const relayed: Call[] = []

@@ -2,7 +2,7 @@ import { describe, expect, it, vi } from 'vitest'
 import type { Call, Outcome } from '../../../../src/core/call.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { awaitsApprovalSlot } from '../../../../src/core/slot.ts'
-import { onSentSlot } from '../../../../src/core/exchange.ts'
+import { beforeSendSlot, onSentSlot } from '../../../../src/core/exchange.ts'
 import { type Approval, type ApprovalRequest, Approvals } from '../../../../src/records/approvals.ts'
 import { isEnded, operationSlot } from '../../../../src/records/operations.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
@@ -56,6 +56,53 @@ async function leftAtServer() {
   await pass(0)
   return { store, id, requestState }
 }
+
+describe('an operation whose process was stopped before its call was sent', () => {
+  /** The task is accepted once it was not refused for a while. */
+  async function accepted(outcome: Promise<Outcome>): Promise<Outcome> {
+    await pass(60)
+    return outcome
+  }
+
+  async function stopped() {
+    const store = new MemoryStore()
+    const term = { now: 1 }
+    const sent = Promise.withResolvers<undefined>()
+    let count = 0
+    const a = process({
+      store,
+      me: 'a',
+      term,
+      server: async (call) => {
+        await sent.promise
+        beforeSendSlot.of(call)?.(call)
+        return result(`sent ${++count}`)
+      },
+    })
+    const { id } = taskIn(await accepted(a.make({ client: older }, { task: {} })))
+    return { store, term, a, id, send: () => sent.resolve(undefined), count: () => count }
+  }
+
+  it('is not sent later by that process, which another one found over', async () => {
+    const { store, term, a, send, count } = await stopped()
+    const b = process({ server: async () => result('by b'), store, me: 'b', alive: new Set(['b']) })
+    await b.instance.start?.()
+    term.now++
+    send()
+    await pass(0)
+    expect(count()).toBe(0)
+    expect((await a.records())[0]).toMatchObject({ owner: 'b' })
+  })
+
+  it('is sent once its record says that no other process has taken it up', async () => {
+    const { term, send, count } = await stopped()
+    term.now++
+    await pass(2000)
+    send()
+    await pass(0)
+    expect(count()).toBe(1)
+  })
+})
 
 describe('an operation whose process ended', () => {
   it('is unknown where its call cannot be made again: its task has failed, and says what to do', async () => {
