@@ -7,6 +7,7 @@
  */
 import type { RedisClientType } from '@redis/client'
 import { type ChangeListener, Watches } from '../watches.ts'
+import { endClient } from './master.ts'
 
 /** How long a channel stays subscribed after its last listener, in milliseconds: the next one often follows. */
 const UNSUBSCRIBE_DELAY_MS = 10_000
@@ -95,7 +96,7 @@ export class RedisChanges {
     // By then everything is subscribed again.
     client.on('ready', () => this.#watches.changed())
     client.connect().catch(() => undefined)
-    if (this.#isClosed) client.destroy()
+    if (this.#isClosed) endClient(client)
     return client
   }
 
@@ -128,5 +129,5 @@ export class RedisChanges {
 }
 
 function destroy(client: RedisClientType | undefined): void {
-  if (client?.isOpen) client.destroy()
+  if (client) endClient(client)
 }

@@ -11,7 +11,7 @@ import type { RedisClientType } from '@redis/client'
 import type { RedisHost, RedisLocation } from '../../core/redis-url.ts'
 import { type Backoff, delayBefore } from '../../core/time/backoff.ts'
 import { pause } from '../../core/time/waiting.ts'
-import { connectOptions, type Driver, locate } from './master.ts'
+import { connectOptions, type Driver, endClient, locate } from './master.ts'
 
 /** Who learns of the connection. */
 export interface ConnectionObserver {
@@ -82,7 +82,7 @@ export class RedisConnection {
     const client = this.#client
     // A client that never connected has nothing to close.
     if (client?.isReady) await withTimeout(client.close()).catch(() => client.destroy())
-    else if (client?.isOpen) client.destroy()
+    else if (client) endClient(client)
     this.#leave()
   }
 
@@ -93,7 +93,7 @@ export class RedisConnection {
     client.on('ready', () => this.#observer.ready(client, this.#place))
     // With a reconnect strategy this settles only once connected or closed.
     client.connect().catch((error: unknown) => this.#observer.failed(error))
-    if (this.#closing.signal.aborted) client.destroy()
+    if (this.#closing.signal.aborted) endClient(client)
   }
 
   /** Connects to one master after the other. */
@@ -135,7 +135,7 @@ export class RedisConnection {
       left.resolve()
     })
     await left.promise
-    if (client.isOpen) client.destroy()
+    endClient(client)
     return performance.now() - readyAt >= LASTING_MS
   }
 

@@ -57,6 +57,15 @@ export async function locate(driver: Driver, location: RedisLocation): Promise<R
   throw new Error(`${what} says where the master is (${[...new Set(problems)].join('; ')})`)
 }
 
+/**
+ * Ends a client for good. One that is still connecting forgets its socket, and would use it, and say that it is ready, once that is
+ * connected: the process could not end, or a server would be used that was left.
+ */
+export function endClient(client: RedisClientType): void {
+  client.on('connect', () => client.destroy())
+  if (client.isOpen) client.destroy()
+}
+
 interface Answer {
   readonly found?: RedisHost
   readonly problem?: string
@@ -76,7 +85,7 @@ async function ask(driver: Driver, location: RedisLocation, host: RedisHost): Pr
   } catch (error) {
     return { problem: error instanceof Error ? error.message : String(error) }
   } finally {
-    if (client?.isOpen) client.destroy()
+    if (client) endClient(client)
   }
 }
 
