@@ -284,6 +284,10 @@ export class HttpFront {
         others: this.#othersFor(exchange, { text, reply }),
       }
       await serveStateless(request, reply, around)
+    } catch (error) {
+      // Whoever refuses the request answers it.
+      reply.release()
+      throw error
     } finally {
       if (leave) leave()
       else this.#running--

@@ -68,7 +68,7 @@ export class HttpReply implements ResponseSink, StreamSink {
 
   /** Switches to an event stream. */
   open(): void {
-    if (this.#isStream || this.#isEnded) return
+    if (this.#isStream || this.#isEnded || this.#isAnsweredElsewhere) return
     this.#isStream = true
     this.#head(200, 'text/event-stream')
     const recorded = this.#options.record?.()
@@ -188,13 +188,21 @@ export class HttpReply implements ResponseSink, StreamSink {
   }
 
   tick(now: number): void {
-    if (this.#isEnded || this.#outgoing.destroyed) this.#options.ticker.remove(this.#key)
-    if (this.#isEnded || !this.#options.canStream) return
+    if (this.#isEnded || this.#outgoing.destroyed || this.#isAnsweredElsewhere) {
+      this.#options.ticker.remove(this.#key)
+      return
+    }
+    if (!this.#options.canStream) return
     const { maxHeadDelay, primes } = this.#options
     // After the head is sent, an error can no longer set the status.
     const patience = maxHeadDelay ?? (primes === true ? SLOW_CALL_MS : KEEP_ALIVE_INTERVAL_MS)
     if (!this.#isStream && now - this.#since > patience) this.open()
     if (this.#isStream && now - this.#lastWrite > KEEP_ALIVE_INTERVAL_MS) this.write(keepAlive)
+  }
+
+  /** Whether the request was refused before it was dispatched: a process that was stopped learns of both at once. */
+  get #isAnsweredElsewhere(): boolean {
+    return !this.#isStream && this.#outgoing.headersSent
   }
 
   #header(name: string, value: string): void {

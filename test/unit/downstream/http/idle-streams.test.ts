@@ -6,10 +6,14 @@ import { Ticker } from '../../../../src/downstream/http/edge.ts'
 import { open, usual } from '../../../support/client/raw.ts'
 
 /** The text that a client reads from one reply. */
-async function read(use: (reply: HttpReply) => void, canStream = true): Promise<string> {
+async function read(
+  use: (reply: HttpReply, outgoing: ServerResponse) => void,
+  canStream = true,
+): Promise<string> {
   const ticker = new Ticker()
   const server = createServer((_request, outgoing: ServerResponse) => {
-    use(new HttpReply(outgoing, { requestId: 'r' }, { ticker, canStream, onSlow: () => undefined }))
+    const options = { ticker, canStream, onSlow: () => undefined }
+    use(new HttpReply(outgoing, { requestId: 'r' }, options), outgoing)
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   onTestFinished(() => {
@@ -51,4 +55,22 @@ test('a client that does not accept streams receives none, however long the call
     reply.end('{"done":true}')
   }, false)
   expect(text).toBe('{"done":true}')
+})
+
+test('a request that was refused is not answered again, also if the process was stopped before', async () => {
+  const done = Promise.withResolvers<boolean>()
+  const text = await read((reply, outgoing) => {
+    outgoing.writeHead(503)
+    outgoing.end('refused')
+    // Both happen in one turn of the event loop when the process continues.
+    done.resolve(
+      (async () => {
+        reply.tick(later(16))
+        reply.open()
+        return reply.isStream
+      })(),
+    )
+  })
+  expect(text).toBe('refused')
+  expect(await done.promise).toBe(false)
 })
