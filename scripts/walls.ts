@@ -197,9 +197,10 @@ const walls: readonly Wall[] = [
     may: ['core', 'protocol', 'downstream', 'records/client-sessions.ts', 'store/store.ts'],
     uses: ['hono', '@hono/node-server', ...sockets, ...timers],
   })),
+  { part: 'downstream/http/network.ts', may: [], uses: ['undici', ...sockets] },
   {
     part: 'downstream/http/hop',
-    may: ['core', 'downstream/http/ending.ts', 'records/client-sessions.ts'],
+    may: ['core', 'downstream/http/ending.ts', 'downstream/http/network.ts', 'records/client-sessions.ts'],
     uses: ['undici', ...sockets],
   },
   {

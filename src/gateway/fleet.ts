@@ -18,6 +18,7 @@ import type { OtherProcesses } from '../downstream/http/endpoint.ts'
 import { createEnvelopes } from '../downstream/http/hop/envelope.ts'
 import { type Forwarding, Forwarder, UNIX } from '../downstream/http/hop/forwarder.ts'
 import { listenPrivately, type Place, refuseMoved } from '../downstream/http/hop/listener.ts'
+import type { Network } from '../downstream/http/network.ts'
 import { isLoopback } from '../downstream/http/origin.ts'
 import type { Listener } from '../downstream/http/server.ts'
 import type { Fleet, MemberDetails } from '../durable/members.ts'
@@ -25,6 +26,7 @@ import { createPrivateFolder } from '../store/private-folder.ts'
 
 interface Options {
   readonly fleet: Fleet
+  readonly network: Network
   readonly settings: Pick<Settings, 'store' | 'fleet'>
   /** The environment, which may name the address of this machine. */
   readonly variables: Readonly<Record<string, string | undefined>>
@@ -60,18 +62,25 @@ export async function joinFleet(options: Options): Promise<JoinedFleet | undefin
 }
 
 async function joinReachable(options: Options): Promise<JoinedFleet | undefined> {
-  const { fleet, settings, seal, log } = options
+  const { fleet, network, settings, seal, log } = options
   const place = placeOf(settings)
   if (!place) return undefined
   const envelopes = createEnvelopes(seal, fleet.id)
   let serve: Listener['serveForwarded'] = (_incoming, outgoing) => refuseMoved(outgoing)
   const listener = await listenPrivately({
     place,
+    network,
     envelopes,
     serve: (incoming, outgoing, decision) => serve(incoming, outgoing, decision),
     log,
   })
-  const forwarder = new Forwarder({ fleet, envelopes, onForwarded: options.onForwarded, log })
+  const forwarder = new Forwarder({
+    fleet,
+    envelopes,
+    network,
+    onForwarded: options.onForwarded,
+    log,
+  })
   const since = world.now()
   let state: MemberDetails['state'] = 'serving'
   const describe = (): Promise<void> => {
@@ -79,7 +88,7 @@ async function joinReachable(options: Options): Promise<JoinedFleet | undefined>
     return fleet.describe({
       version: self.version,
       host: hostname(),
-      pid: process.pid,
+      pid: world.processId(),
       since,
       state,
       address,

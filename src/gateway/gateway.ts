@@ -47,6 +47,7 @@ import {
   type Rewinding,
   rewinding,
 } from '../features/offers.ts'
+import { type Network, systemNetwork } from '../downstream/http/network.ts'
 import { isOwnOrigin } from '../downstream/http/origin.ts'
 import { type AddPages, type Listener, listenHttp } from '../downstream/http/server.ts'
 import { serveStdio } from '../downstream/stdio.ts'
@@ -107,6 +108,8 @@ interface Options {
   readonly workers?: OtherWorkers | undefined
   /** Opens the store, in place of the configured one, for commands that simulate it. */
   readonly openStore?: typeof openStore
+  /** Has the connections of clients and of other gateways, in place of the operating system. */
+  readonly network?: Network
 }
 
 /** Who sends a request, and where to. */
@@ -129,6 +132,7 @@ interface Unaccepted {
 export class Gateway {
   readonly #log: Log
   readonly #openStore: typeof openStore
+  readonly #network: Network
   readonly #origin: string | undefined
   readonly #keys: GatewayKeys
   /** Handles the OAuth redirect after users sign in to servers. */
@@ -159,13 +163,21 @@ export class Gateway {
   /** How people enter the pages of the listener. */
   #entry: PageEntry | undefined
 
-  constructor(
-    initial: Settings,
-    { variables, log, audit, origin, intercept, isUnchecked, workers, openStore: open = openStore }: Options,
-  ) {
+  constructor(initial: Settings, given: Options) {
+    const {
+      variables,
+      log,
+      audit,
+      origin,
+      intercept,
+      isUnchecked,
+      workers,
+      openStore: open = openStore,
+    } = given
     const proxies = environmentProxies(variables, (variable) => log.warn('proxy.invalid', { variable }))
     this.#log = log
     this.#openStore = open
+    this.#network = given.network ?? systemNetwork
     this.#origin = origin
     const issuer = (): string => this.settings.listen.publicUrl ?? 'gatehouse'
     this.#keys = new GatewayKeys(() => this.#process.store, issuer, log)
@@ -354,6 +366,7 @@ export class Gateway {
     const { refused, signedIn, log, metrics } = this.#observing
     const joined = await joinFleet({
       fleet: this.#fleet,
+      network: this.#network,
       settings: this.settings,
       variables: this.#process.variables,
       seal: this.#process.seal,
@@ -364,6 +377,7 @@ export class Gateway {
     this.#joined = joined
     const listener = await listenHttp({
       others: joined?.others,
+      network: this.#network,
       handle: this.handle,
       runtime: () => this.#runtime,
       receiveHook: (hook) => receiveHook(this.#runtime.active, hook),

@@ -11,6 +11,7 @@ import type { Principal } from '../../core/principal.ts'
 import type { FindProxy } from '../../core/proxy.ts'
 import type { ListenSettings } from '../../core/settings.ts'
 import { cookieOf } from '../../core/web.ts'
+import { world } from '../../core/world.ts'
 import { createAuthenticator, anonymousCaller, checkHeaders, checkQuery } from './authenticator.ts'
 import { createResources } from './resources.ts'
 import { unauthorized, principalOf, scopesIn, scopesToAskFor } from './verified.ts'
@@ -68,7 +69,7 @@ const opening: readonly (string | undefined)[] = [
 /** Creates the gate for the configured kinds of authentication. */
 export function createAuthGate({ auth, listen, port, pageSignIn, proxies, log }: Options): AuthGate {
   const resources = createResources(auth, listen, port)
-  const { caller, serviceAccount, probes } = createAuthenticator({ auth, resources, proxies, now: Date.now })
+  const { caller, serviceAccount, probes } = createAuthenticator({ auth, resources, proxies, now: world.now })
   const open = new Set([...opening, ...auth.anonymous])
   const { realm } = auth
   const scopeClaim = auth.jwt?.scopeClaim ?? 'scope'

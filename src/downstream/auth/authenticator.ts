@@ -15,6 +15,7 @@ import { createFailureCounter } from '../../core/failure-counter.ts'
 import type { Probes } from '../../core/log.ts'
 import { anonymous, type Principal } from '../../core/principal.ts'
 import type { FindProxy } from '../../core/proxy.ts'
+import { world } from '../../core/world.ts'
 import { fetchJson, StatusError } from '../http/fetch-json.ts'
 import { fetchKeys, createJwtReader, createKeys, type Keys } from './jwt.ts'
 import type { Resources } from './resources.ts'
@@ -221,7 +222,7 @@ export function createPasswords(
   users: readonly Pick<BasicUser, 'name' | 'passwordHash'>[],
 ): (credentials: { readonly name: string; readonly password: string }) => Promise<Principal> {
   const known = new LRUCache<string, Principal>({ max: 100 })
-  const attempts = createFailureCounter(MAX_WRONG_PASSWORDS, Date.now)
+  const attempts = createFailureCounter(MAX_WRONG_PASSWORDS, world.now)
   let running = 0
 
   return async ({ name, password }) => {

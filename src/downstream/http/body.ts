@@ -12,6 +12,7 @@ import { GatewayError } from '../../core/error.ts'
 import { anonymous, type Principal } from '../../core/principal.ts'
 import { type Collect, exposedCollect } from '../../core/collect.ts'
 import { Registry } from '../../core/registry.ts'
+import { type Timer, world } from '../../core/world.ts'
 
 /** How long an oversized body is read and discarded before the error is sent, in milliseconds. */
 const DRAIN_TIMEOUT_MS = 1000
@@ -111,7 +112,7 @@ class ArrivingBodies {
   readonly #onIdle: () => void
   #lastKey = 0
   #bytes = 0
-  #timer: NodeJS.Timeout | undefined
+  #timer: Timer | undefined
 
   constructor(onIdle: () => void) {
     this.#onIdle = onIdle
@@ -134,7 +135,7 @@ class ArrivingBodies {
   mayGrow(body: Body, by: number): boolean {
     const isOver = (): boolean => this.#read.size > 1 && this.#bytes + by > MAX_ARRIVING_BYTES
     for (const oldest of isOver() ? this.#read.values() : []) {
-      if (!isOver() || oldest === body || performance.now() - oldest.since < SLOW_MS) break
+      if (!isOver() || oldest === body || world.monotonic() - oldest.since < SLOW_MS) break
       oldest.fail(overloaded())
     }
     if (isOver()) return false
@@ -145,7 +146,7 @@ class ArrivingBodies {
   #begin(body: Body): void {
     this.#bytes += body.size
     body.key = ++this.#lastKey
-    body.since = performance.now()
+    body.since = world.monotonic()
     this.#read.set(body.key, body)
     body.read()
   }
@@ -161,7 +162,7 @@ class ArrivingBodies {
   #admit(): void {
     for (let next = this.#waiting.at(-1); next; next = this.#waiting.at(-1)) {
       const [oldest] = this.#read.values()
-      const left = oldest ? oldest.since + SLOW_MS - performance.now() : 0
+      const left = oldest ? oldest.since + SLOW_MS - world.monotonic() : 0
       if (!this.#fits(next.size) && oldest && left > 0) return this.#admitIn(left)
       if (this.#fits(next.size)) {
         this.#waiting.pop()
@@ -172,10 +173,12 @@ class ArrivingBodies {
 
   #admitIn(ms: number): void {
     if (this.#timer) return
-    this.#timer = setTimeout(() => {
-      this.#timer = undefined
-      this.#admit()
-    }, Math.ceil(ms)).unref()
+    this.#timer = world
+      .setTimeout(() => {
+        this.#timer = undefined
+        this.#admit()
+      }, Math.ceil(ms))
+      .unref()
   }
 }
 
@@ -292,7 +295,7 @@ class Body {
     this.#settle()
     // A client that is disconnected while it sends may never read the error.
     const wait = this.#around.arrivals.mayDiscard(this.#incoming) ? DRAIN_TIMEOUT_MS : 0
-    setTimeout(() => this.fail(this.#tooLarge()), wait).unref()
+    world.setTimeout(() => this.fail(this.#tooLarge()), wait).unref()
   }
 
   #settle(): void {
@@ -360,7 +363,7 @@ interface Arriving {
 export class Arrivals {
   readonly #timeoutMs: number
   readonly #arriving = new Map<Socket, Arriving>()
-  #timer: NodeJS.Timeout | undefined
+  #timer: Timer | undefined
   readonly #discarded = new Set<object>()
   /** How many bytes came on connections that were closed since the last collection. */
   #uncollected = 0
@@ -377,7 +380,7 @@ export class Arrivals {
     const arriving = this.#of(incoming.socket)
     arriving.incoming = incoming
     arriving.outgoing = outgoing
-    arriving.since = performance.now()
+    arriving.since = world.monotonic()
     // Node reads on, to use the connection again: what it discards takes memory until the next collection.
     outgoing.once('finish', () => {
       if (!incoming.complete && !this.mayDiscard(incoming)) this.#close(incoming)
@@ -389,18 +392,18 @@ export class Arrivals {
     if (known) return known
     const arriving: Arriving = { incoming: undefined, outgoing: undefined, since: 0 }
     this.#arriving.set(socket, arriving)
-    this.#timer ??= setInterval(() => this.#endSlow(), this.#timeoutMs / SWEEPS).unref()
+    this.#timer ??= world.setInterval(() => this.#endSlow(), this.#timeoutMs / SWEEPS).unref()
     socket.once('close', () => {
       this.#arriving.delete(socket)
       if (this.#arriving.size > 0) return
-      clearInterval(this.#timer)
+      world.clearInterval(this.#timer)
       this.#timer = undefined
     })
     return arriving
   }
 
   #endSlow(): void {
-    const before = performance.now() - this.#timeoutMs
+    const before = world.monotonic() - this.#timeoutMs
     for (const { incoming, outgoing, since } of this.#arriving.values())
       if (incoming && outgoing && since < before) end(incoming, outgoing)
   }

@@ -24,6 +24,7 @@ import { attempt } from '../../core/time/waiting.ts'
 import { endOf } from '../auth/verified.ts'
 import { isObject } from '../../core/json/json.ts'
 import { Registry } from '../../core/registry.ts'
+import { world } from '../../core/world.ts'
 
 /** A call of a tool. */
 export interface Called {
@@ -171,7 +172,7 @@ export function tokenLifetime(
     if (!(present instanceof Promise)) return
     present.catch((error: unknown) => {
       const isCurrent = present === known
-      if (isCurrent && isWithdrawn(error)) until = Math.min(until, Date.now() + REVOKED_MS)
+      if (isCurrent && isWithdrawn(error)) until = Math.min(until, world.now() + REVOKED_MS)
       else if (isCurrent) known = undefined
     })
   }
@@ -272,10 +273,12 @@ const TICK_MS = 500
 export class Ticker {
   readonly #all = new Registry<number, Ticking>()
   #last = 0
-  readonly #timer = setInterval(() => {
-    const now = Date.now()
-    for (const each of this.#all.values()) each.tick(now)
-  }, TICK_MS).unref()
+  readonly #timer = world
+    .setInterval(() => {
+      const now = world.now()
+      for (const each of this.#all.values()) each.tick(now)
+    }, TICK_MS)
+    .unref()
 
   /** Returns the key that removes it. */
   add(each: Ticking): number {
@@ -289,6 +292,6 @@ export class Ticker {
   }
 
   close(): void {
-    clearInterval(this.#timer)
+    world.clearInterval(this.#timer)
   }
 }

@@ -31,6 +31,7 @@ import { lift } from '../../protocol/lift.ts'
 import { isForServers, isListening } from '../../protocol/methods.ts'
 import { modernStatus } from '../../protocol/modern.ts'
 import { latestModern } from '../../core/revisions.ts'
+import { world } from '../../core/world.ts'
 import { headerTrace } from '../../protocol/trace-context.ts'
 import type { Seal } from '../../core/seal.ts'
 import type { HeldMemory } from '../../core/holdings.ts'
@@ -570,7 +571,7 @@ export class LegacyHttp {
     outgoing.on('close', () => {
       end()
       stream.detach(reply)
-      found.usedAt = Date.now()
+      found.usedAt = world.now()
     })
     reply.open()
     stream.resume(reply, resumed?.after)

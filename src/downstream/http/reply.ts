@@ -7,6 +7,7 @@ import type { ServerResponse } from 'node:http'
 import { type ClientRequest, drained, type ResponseSink } from '../session/response-sink.ts'
 import type { GatewayError } from '../../core/error.ts'
 import type { RateLimitStatus } from '../../core/exchange.ts'
+import { world } from '../../core/world.ts'
 import { limitHeaders } from '../../protocol/headers.ts'
 import { encodeEvent, encodePriming, keepAlive } from '../../protocol/sse.ts'
 import { type Id, idOf } from '../../protocol/jsonrpc.ts'
@@ -45,7 +46,7 @@ export class HttpReply implements ResponseSink, StreamSink {
   readonly #outgoing: ServerResponse
   readonly #options: Options
   readonly #key: number
-  readonly #since = Date.now()
+  readonly #since = world.now()
   #lastWrite = this.#since
   #isStream = false
   #isEnded = false
@@ -177,7 +178,7 @@ export class HttpReply implements ResponseSink, StreamSink {
       this.#outgoing.destroy()
       return false
     }
-    this.#lastWrite = Date.now()
+    this.#lastWrite = world.now()
     this.#outgoing.write(text)
     return true
   }

@@ -4,7 +4,6 @@
  */
 import type { ReceiveHook } from '../../core/http-paths.ts'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
-import { setTimeout as wait } from 'node:timers/promises'
 import { getRequestListener, type HttpBindings } from '@hono/node-server'
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response'
 import { type Context, Hono } from 'hono'
@@ -17,7 +16,8 @@ import type { SessionMeter } from '../../core/exchange.ts'
 import { OPERATOR_ADDRESS } from '../../core/slot.ts'
 import { ownUrl } from '../../core/web.ts'
 import { self } from '../../core/identity.ts'
-import type { ListenSettings } from '../../core/settings.ts'
+import { pause } from '../../core/time/waiting.ts'
+import { world } from '../../core/world.ts'
 import type { RequestStateCodec } from '../../protocol/request-state.ts'
 import { KEYS_PATH } from '../../protocol/meta-keys.ts'
 import { HeldMemory } from '../../core/holdings.ts'
@@ -36,6 +36,7 @@ import {
   reader,
   addPermissions,
 } from './routes.ts'
+import { type Network, systemNetwork } from './network.ts'
 import { HttpFront, type OtherProcesses, presentCallerOf, refuse, requestId } from './endpoint.ts'
 import type { Decision } from './hop/envelope.ts'
 import { LegacySse } from './sse-endpoint.ts'
@@ -81,6 +82,7 @@ interface Options {
   onSignedIn?(step: SignInStep): void
   /** Counts the sessions of clients. */
   readonly meter?: SessionMeter | undefined
+  readonly network?: Pick<Network, 'listen'> | undefined
   readonly log: Log
 }
 
@@ -128,7 +130,7 @@ export type AddPages = (
 /** Listens for clients over HTTP. @throws the system error if the address is not available */
 export async function listenHttp(options: Options): Promise<Listener> {
   const { runtime, handle, pageSignIn, seal, held = new HeldMemory(), store, onRefused, meter, log } = options
-  const { others } = options
+  const { others, network = systemNetwork } = options
   const { listen } = runtime()
   const life: Life = { port: listen.port, isClosing: false, closing: new AbortController() }
   const ticker = new Ticker()
@@ -150,9 +152,7 @@ export async function listenHttp(options: Options): Promise<Listener> {
   const fronts = ofOperator ? [front, ofOperator] : [front]
   const operators = operator && ofOperator && { front: ofOperator, isOn: () => operator.isOn() }
   server.on('request', dispatcher({ edge, front, operators, routes, arrivals, ...refusing }))
-  await bind(server, listen)
-  const address = server.address()
-  if (typeof address === 'object' && address) life.port = address.port
+  life.port = (await network.listen(server, { host: listen.host, port: listen.port })) ?? life.port
 
   return {
     get sessions() {
@@ -168,9 +168,9 @@ export async function listenHttp(options: Options): Promise<Listener> {
       life.isClosing = true
       life.closing.abort()
       server.close()
-      const until = Date.now() + patience
-      while ((fronts.some((each) => each.isBusy) || sse.isBusy || transfers.isAny) && Date.now() < until)
-        await wait(20)
+      const until = world.now() + patience
+      while ((fronts.some((each) => each.isBusy) || sse.isBusy || transfers.isAny) && world.now() < until)
+        await pause(20)
     },
     close: async () => {
       life.isClosing = true
@@ -203,7 +203,7 @@ async function ended(server: Server): Promise<void> {
   const closed = new Promise((resolve) => server.once('close', resolve))
   if (server.listening) server.close()
   server.closeIdleConnections()
-  setTimeout(() => server.closeAllConnections(), 500).unref()
+  world.setTimeout(() => server.closeAllConnections(), 500).unref()
   if (server.listening || (await connections(server)) > 0) await closed
 }
 
@@ -349,12 +349,12 @@ function addSse(app: Hono<Env>, sse: LegacySse, guarded: Guarded): void {
 /** The paths for operators and for other programs: metrics, health, readiness, keys, metadata. */
 function addServicePaths(app: Hono<Env>, options: Routing, guarded: Guarded): void {
   const { edge, life } = options
-  const started = performance.now()
+  const started = world.monotonic()
   app.get('/metrics', (context) =>
     guarded(context, (exchange) => sendMetrics(exchange, options.metrics?.()), 'authenticateService'),
   )
   app.get('/health', (context) => {
-    const uptime = Math.round((performance.now() - started) / 1000)
+    const uptime = Math.round((world.monotonic() - started) / 1000)
     return context.json({ status: 'ok', version: self.version, uptime })
   })
   app.get('/ready', async (context) => {
@@ -461,16 +461,6 @@ function metadataOf(
 }
 
 const metadataHeaders = { 'access-control-allow-origin': '*', 'cache-control': 'public, max-age=300' }
-
-function bind(server: Server, { host, port }: ListenSettings): Promise<void> {
-  return new Promise((resolve, reject) => {
-    server.once('error', reject)
-    server.listen(port, host, () => {
-      server.off('error', reject)
-      resolve()
-    })
-  })
-}
 
 /*
  * The paths where other services, and servers with events of their own, send webhooks. They carry no token: a signature

@@ -6,7 +6,6 @@
  * session only while it is sure to be its owner, so it claims its sessions again in each term (`durable/members.ts`), and ends
  * those that it lost. A session is no lock: what must happen once is decided in the store.
  */
-import { randomUUID } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import type { Handler } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
@@ -17,7 +16,7 @@ import { background, type Log } from '../../core/log.ts'
 import { hasReachedShare, type Principal } from '../../core/principal.ts'
 import type { Secret } from '../../core/text/secret.ts'
 import { pause } from '../../core/time/waiting.ts'
-import { world } from '../../core/world.ts'
+import { type Timer, world } from '../../core/world.ts'
 import {
   type ClientSessions,
   EXTENSION_INTERVAL_MS,
@@ -94,14 +93,15 @@ export class HttpSessions {
   readonly #continuing = new Map<string, Promise<HttpSession | Elsewhere>>()
   /** Where sessions of other processes were last, by caller and id. */
   readonly #elsewhere = new LRUCache<string, Elsewhere>({ maxSize: MAX_ELSEWHERE, sizeCalculation: () => 1 })
-  readonly #reaper = setInterval(() => this.#reap(), 60_000).unref()
-  readonly #termCheck: NodeJS.Timeout | undefined
+  readonly #reaper = world.setInterval(() => this.#reap(), 60_000).unref()
+  readonly #termCheck: Timer | undefined
   #term: number | undefined
   #isClosed = false
 
   constructor(options: SessionServer) {
     this.#options = options
-    if (options.fleet) this.#termCheck = setInterval(() => this.#checkTerm(), TERM_CHECK_INTERVAL_MS).unref()
+    if (options.fleet)
+      this.#termCheck = world.setInterval(() => this.#checkTerm(), TERM_CHECK_INTERVAL_MS).unref()
   }
 
   get size(): number {
@@ -142,7 +142,7 @@ export class HttpSessions {
     const { kept, fleet } = this.#options
     const generation = continued?.generation ?? 1
     const session = new ClientSession({
-      id: continued?.id ?? randomUUID(),
+      id: continued?.id ?? world.randomUUID(),
       upstream,
       principal,
       ...this.#options,
@@ -158,7 +158,7 @@ export class HttpSessions {
       send: (message) => replay.general.add(message),
       channel: { isOpen: () => replay.general.hasOutlet, drained: () => replay.general.drained() },
     })
-    const usedAt = Date.now()
+    const usedAt = world.now()
     const created: HttpSession = { session, replay, upstream, usedAt, extendedAt: continued ? 0 : usedAt }
     // Between two terms it is claimed before it is used again.
     if (fleet) created.tenure = { term: fleet.term ?? NO_TERM, generation }
@@ -185,7 +185,7 @@ export class HttpSessions {
     if (!found && kept && SESSION_ID.test(id)) return this.#located(id, principal, upstream)
     if (!found || found.session.principal.id !== principal.id || found.upstream !== upstream) throw notFound()
     if (fleet && found.tenure && found.tenure.term !== fleet.term) return this.#confirmed(found, principal)
-    found.usedAt = Date.now()
+    found.usedAt = world.now()
     this.#extend(found)
     return found
   }
@@ -304,7 +304,7 @@ export class HttpSessions {
     if (this.#isClosed) throw new GatewayError('SERVER_UNAVAILABLE', 'The gateway is shutting down.')
     const found = this.create(principal, upstream, { id, generation: state.generation })
     this.keep(found)
-    if (this.#options.fleet) found.extendedAt = Date.now()
+    if (this.#options.fleet) found.extendedAt = world.now()
     else this.#extend(found)
     found.session.continue(state)
     return found
@@ -372,13 +372,13 @@ export class HttpSessions {
   /** Ends all sessions here; those in the store can be continued. */
   async close(): Promise<void> {
     this.#isClosed = true
-    clearInterval(this.#reaper)
-    clearInterval(this.#termCheck)
+    world.clearInterval(this.#reaper)
+    world.clearInterval(this.#termCheck)
     await Promise.all([...this.#sessions.values()].map((session) => this.end(session)))
   }
 
   #reap(): void {
-    const before = Date.now() - IDLE_TIMEOUT_MS
+    const before = world.now() - IDLE_TIMEOUT_MS
     for (const each of this.#sessions.values()) {
       if (!isIdle(each)) this.#extend(each)
       else if (each.usedAt < before) void this.end(each)
@@ -444,7 +444,7 @@ export function extend(
   kept: ClientSessions | undefined,
   tenure?: Tenure,
 ): ReturnType<ClientSessions['extend']> | undefined {
-  const now = Date.now()
+  const now = world.now()
   if (!kept || now - found.extendedAt < EXTENSION_INTERVAL_MS) return undefined
   found.extendedAt = now
   return kept.extend(found.session, tenure)

@@ -1,5 +1,4 @@
 /** The HTTP+SSE transport of 2024-11-05: a stream for messages of the server, POST for those of the client. */
-import { randomUUID } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Handler } from '../../core/call.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
@@ -9,6 +8,7 @@ import type { Refusal } from '../../core/audit-step.ts'
 import type { SealUse } from '../../core/seal.ts'
 import type { SessionMeter } from '../../core/exchange.ts'
 import { findRevision } from '../../core/revisions.ts'
+import { world } from '../../core/world.ts'
 import type { ClientSessions, SessionState } from '../../records/client-sessions.ts'
 import { serveBatch, takeBatch, ClientSession } from '../session/session.ts'
 import { checkNesting, idOf, parseMessages } from '../../protocol/jsonrpc.ts'
@@ -109,7 +109,7 @@ export class LegacySse {
     if (this.#open.size >= MAX_SESSIONS) throw new GatewayError('OVERLOADED', 'Too many sessions.')
     if (hasReachedShare(principal, this.#open, ({ session }) => session.principal.id, MAX_SESSIONS))
       throw new GatewayError('OVERLOADED', 'Too many sessions of one caller.')
-    const id = continued?.id ?? randomUUID()
+    const id = continued?.id ?? world.randomUUID()
     const onSlow = (): void => session.close()
     const reply = new HttpReply(outgoing, { requestId }, { ticker: edge.ticker, canStream: true, onSlow })
     const session = new ClientSession({

@@ -2,6 +2,7 @@
 import { expect, it, onTestFinished } from 'vitest'
 import { createSeal } from '../../../src/core/seal.ts'
 import { Secret } from '../../../src/core/text/secret.ts'
+import { systemNetwork } from '../../../src/downstream/http/network.ts'
 import { createMembership } from '../../../src/durable/members.ts'
 import { joinFleet } from '../../../src/gateway/fleet.ts'
 import { MemoryStore } from '../../../src/store/memory.ts'
@@ -12,6 +13,7 @@ async function addressWith(url: string): Promise<string | undefined> {
   const fleet = createMembership(() => store)
   const joined = await joinFleet({
     fleet,
+    network: systemNetwork,
     settings: { store: { kind: 'redis', url: new Secret(url) }, fleet: {} },
     variables: { POD_IP: '10.0.0.7' },
     seal: createSeal(Date.now),

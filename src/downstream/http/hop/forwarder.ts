@@ -12,6 +12,7 @@ import { excerpt } from '../../../core/text/redact.ts'
 import { type Timer, world } from '../../../core/world.ts'
 import type { SessionOwner, SessionOwners } from '../../../records/client-sessions.ts'
 import { endLater } from '../ending.ts'
+import type { Network } from '../network.ts'
 import { credentialHeaders, type Decision, type Envelopes, FORWARDED } from './envelope.ts'
 
 /**
@@ -33,6 +34,7 @@ export interface ForwardedRequest {
 interface Options {
   readonly fleet: Pick<SessionOwners, 'find'>
   readonly envelopes: Pick<Envelopes, 'close'>
+  readonly network: Pick<Network, 'connector'>
   readonly log: Log
   /** Counts what became of requests. */
   onForwarded?(outcome: Forwarding): void
@@ -110,7 +112,8 @@ export class Forwarder {
       if (!isThere) this.#drop(id, link)
       return isThere
     }
-    const link = new Link(address, way, isAlive)
+    const { network } = this.#options
+    const link = new Link(address, { ...way, network }, isAlive)
     this.#links.set(id, link)
     return link
   }
@@ -222,11 +225,18 @@ class Link {
   #timer: Timer | undefined
   #usedAt = world.monotonic()
 
-  constructor(address: string, { origin, socketPath }: Way, isAlive: () => Promise<boolean>) {
+  constructor(
+    address: string,
+    { origin, socketPath, network }: Way & Pick<Options, 'network'>,
+    isAlive: () => Promise<boolean>,
+  ) {
     this.address = address
     this.#isAlive = isAlive
     const options: Pool.Options = {
-      connect: { timeout: CONNECT_TIMEOUT_MS, ...(socketPath !== undefined && { socketPath }) },
+      connect: network.connector({
+        timeout: CONNECT_TIMEOUT_MS,
+        ...(socketPath !== undefined && { socketPath }),
+      }),
       keepAliveTimeout: KEEP_ALIVE_MS,
       keepAliveMaxTimeout: KEEP_ALIVE_MS,
       // The owner has the timeouts of calls; whether it lives is checked.

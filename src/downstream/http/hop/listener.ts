@@ -4,6 +4,7 @@
  */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { Log } from '../../../core/log.ts'
+import type { Network } from '../network.ts'
 import { type Decision, type Envelopes, FORWARDED, type Refused } from './envelope.ts'
 
 /** Where the listener is: the path of a Unix socket or a pipe of Windows, or an address. */
@@ -17,6 +18,7 @@ export type Place =
 
 interface Options {
   readonly place: Place
+  readonly network: Pick<Network, 'listen'>
   readonly envelopes: Pick<Envelopes, 'open'>
   /** Serves a request whose caller the other gateway has authenticated. Never throws. */
   serve(incoming: IncomingMessage, outgoing: ServerResponse, decision: Decision): void
@@ -36,17 +38,16 @@ const MAX_HEADER_BYTES = 64 * 1024
 
 /** Listens for other gateways. @throws the system error if the place is not available */
 export async function listenPrivately(options: Options): Promise<PrivateListener> {
-  const { place, envelopes, log } = options
+  const { place, network, envelopes, log } = options
   const server = createServer({ ...timeouts, maxHeaderSize: MAX_HEADER_BYTES }, (incoming, outgoing) => {
     const decision = envelopes.open(incoming.headers)
     if (typeof decision !== 'string') return options.serve(incoming, outgoing, decision)
     log.warn('forward.refused', { reason: decision, address: incoming.socket.remoteAddress })
     refuse(outgoing, decision)
   })
-  await bind(server, place)
-  const address = server.address()
+  const port = await bind(server, place, network)
   return {
-    port: typeof address === 'object' && address ? address.port : undefined,
+    port,
     close: () =>
       new Promise((resolve) => {
         server.close(() => resolve())
@@ -58,27 +59,22 @@ export async function listenPrivately(options: Options): Promise<PrivateListener
 /** How many ports are tried, from the one that is configured: each of the workers on a machine has one. */
 const MAX_PORTS = 64
 
-async function bind(server: Server, place: Place): Promise<void> {
+async function bind(
+  server: Server,
+  place: Place,
+  network: Pick<Network, 'listen'>,
+): Promise<number | undefined> {
   const first = 'port' in place ? place.port : 0
   for (let next = 0; ; next++) {
+    const free = first === 0 ? place : { ...place, port: first + next }
     try {
-      return await listen(server, first === 0 ? place : { ...place, port: first + next })
+      // Its own, where workers share the port for clients.
+      return await network.listen(server, { ...free, exclusive: true })
     } catch (error) {
       const isTaken = error instanceof Error && 'code' in error && error.code === 'EADDRINUSE'
       if (!isTaken || first === 0 || next === MAX_PORTS - 1) throw error
     }
   }
-}
-
-function listen(server: Server, place: Place): Promise<void> {
-  return new Promise((resolve, reject) => {
-    server.once('error', reject)
-    // Its own, where workers share the port for clients.
-    server.listen({ ...place, exclusive: true }, () => {
-      server.off('error', reject)
-      resolve()
-    })
-  })
 }
 
 /** The body of a refused request is not read. */
