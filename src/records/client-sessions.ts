@@ -104,24 +104,29 @@ export class ClientSessions {
   }
 
   /**
-   * Keeps a new session; `upstream` is the server in its URL. Never rejects: without the store, a session lasts as long as
-   * its process. Resolves with `unkept` if it cannot be in the store.
+   * Keeps a session that begins; `upstream` is the server in its URL. Never rejects: without the store, a session
+   * lasts as long as its process. `onUnkept` is called if the write failed, which may be later than this resolves.
    */
   add(
     session: KeptSession,
     upstream: string | undefined,
     state: SessionState,
-    tenure?: Tenure,
-  ): Promise<'unkept' | undefined> {
+    { tenure, onUnkept }: { readonly tenure?: Tenure | undefined; onUnkept?(): void } = {},
+  ): Promise<unknown> {
     const { transport } = this.#options
     const own = { ...(upstream !== undefined && { upstream }), ...tenure }
     const record = { transport, ...own, ...state, usedAt: world.now() }
-    const write = async (): Promise<undefined> => {
-      await this.#stored.put(idOf(session), record)
+    const write = async (): Promise<void> => {
+      const stored = this.#stored
+      // Its client may begin it again. A write that seemed to fail may also have been carried out, so that another process may
+      // have it by now.
+      if (!tenure) await stored.put(idOf(session), record)
+      else if (await stored.insert(idOf(session), record))
+        await stored.update(idOf(session), (before) => (before && !isOf(before, tenure) ? 'keep' : record))
       if (partOf(this.#options.store(), Added).count++ % CHECK_INTERVAL === 0)
         background(this.#limit(), this.#options.log)
     }
-    return this.#try(write, 'unkept')
+    return this.#try(write, onUnkept)
   }
 
   /** Keeps the state of a session, if it has not been removed, as it is at the time of writing. Never rejects. */
@@ -193,14 +198,12 @@ export class ClientSessions {
     return this.#try(() => this.#stored.change(idOf(session), decide))
   }
 
-  /** Resolves with `failed` if the write fails. What takes longer continues without its caller. */
-  async #try<Value, Failed = undefined>(
-    write: () => Promise<Value>,
-    failed?: Failed,
-  ): Promise<Value | Failed | undefined> {
+  /** Resolves with undefined if the write fails. What takes longer continues without its caller. */
+  async #try<Value>(write: () => Promise<Value>, onFailed?: () => void): Promise<Value | undefined> {
     const written = write().catch((error: unknown) => {
       this.#options.log.warn('session.not_kept', { error: excerpt(String(error)) })
-      return failed
+      onFailed?.()
+      return undefined
     })
     return within(written, WRITE_TIMEOUT_MS, undefined)
   }

@@ -96,6 +96,8 @@ export class HttpSessions {
   readonly #reaper = world.setInterval(() => this.#reap(), 60_000).unref()
   readonly #termCheck: Timer | undefined
   #term: number | undefined
+  /** Sessions that no other process can find, because the store could not be used when they began. */
+  readonly #unkept = new Set<HttpSession>()
   #isClosed = false
 
   constructor(options: SessionServer) {
@@ -151,8 +153,7 @@ export class HttpSessions {
         tenure: () => this.#tenureOf(created),
         onMoved: () => background(this.#fence(created), this.#options.log),
         onUnkept: () => {
-          // No other process can find it.
-          delete created.tenure
+          if (fleet) this.#unkept.add(created)
         },
       }),
       send: (message) => replay.general.add(message),
@@ -325,10 +326,24 @@ export class HttpSessions {
 
   /** In a new term, claims the sessions whose streams are open or that have calls: their clients may not ask. */
   #checkTerm(): void {
+    if (this.#unkept.size > 0) background(this.#keepUnkept(), this.#options.log)
     const term = this.#options.fleet?.term
     if (term === undefined || term === this.#term) return
     this.#term = term
     background(this.#confirmAll(), this.#options.log)
+  }
+
+  /** Tries again to have the store keep those that it does not. */
+  async #keepUnkept(): Promise<void> {
+    const { kept } = this.#options
+    const all = [...this.#unkept]
+    this.#unkept.clear()
+    for (const each of all) {
+      const { session, upstream } = each
+      if (this.#sessions.get(session.id) !== each || !session.state) continue
+      const onUnkept = (): void => void this.#unkept.add(each)
+      await kept?.add(session, upstream, session.state, { tenure: this.#tenureOf(each), onUnkept })
+    }
   }
 
   async #confirmAll(): Promise<void> {
@@ -363,7 +378,9 @@ export class HttpSessions {
   }
 
   /** Resolves when its calls are answered, or after a timeout. */
-  async end({ session, replay }: HttpSession): Promise<void> {
+  async end(found: HttpSession): Promise<void> {
+    const { session, replay } = found
+    this.#unkept.delete(found)
     if (this.#sessions.delete(session.id)) this.#options.held.change(session.principal, -SESSION_BYTES)
     await session.end()
     replay.close()
@@ -433,7 +450,7 @@ export function savingWith(
     const { state } = session
     const tenure = saving?.tenure()
     if (isNew && state) {
-      if ((await kept?.add(session, upstream, state, tenure)) === 'unkept') saving?.onUnkept()
+      await kept?.add(session, upstream, state, { tenure, onUnkept: () => saving?.onUnkept() })
     } else if ((await kept?.change(session, () => session.state, tenure)) === 'moved') saving?.onMoved()
   }
 }

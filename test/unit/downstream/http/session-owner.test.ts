@@ -1,7 +1,9 @@
 // Which of several processes has a session: two of them share a store, and a test says who is alive.
 import { afterEach, expect, it, onTestFinished, vi } from 'vitest'
+import type { Handler } from '../../../../src/core/call.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { HeldMemory } from '../../../../src/core/holdings.ts'
+import { Payload } from '../../../../src/core/payload.ts'
 import { anonymous } from '../../../../src/core/principal.ts'
 import { type Elsewhere, type HttpSession, HttpSessions } from '../../../../src/downstream/http/sessions.ts'
 import type { Member } from '../../../../src/durable/members.ts'
@@ -29,7 +31,9 @@ interface Process {
   get(): Promise<HttpSession | Elsewhere>
 }
 
-function processes() {
+const noServer: Handler = () => Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'no server'))
+
+function processes(handle = noServer) {
   const store = new MemoryStore()
   const kept = new ClientSessions({ transport: 'http', store: () => store, log: silentLog })
   const all = new Map<string, Process>()
@@ -40,7 +44,7 @@ function processes() {
   const start = (name: string): Process => {
     const moved: string[] = []
     const sessions = new HttpSessions({
-      handle: () => Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'no server')),
+      handle,
       held: new HeldMemory(),
       kept,
       fleet: {
@@ -166,7 +170,7 @@ it('a copy with an open stream ends by itself once its process continues', async
 
 it('what an earlier owner writes is refused, and a session without a record stays where it is', async () => {
   const { kept, one } = processes()
-  await kept.add(session, undefined, state, { owner: 'one', generation: 1 })
+  await kept.add(session, undefined, state, { tenure: { owner: 'one', generation: 1 } })
   await kept.claim(session, { owner: 'one', generation: 1 }, 'other')
   const changed = kept.change(session, () => ({ ...state, level: 'debug' }), { owner: 'one', generation: 1 })
   expect(await changed).toBe('moved')
@@ -175,4 +179,48 @@ it('what an earlier owner writes is refused, and a session without a record stay
   one.sessions.keep(created)
   one.term = 2
   expect(await one.sessions.get(created.session.id, anonymous, undefined)).toBe(created)
+})
+
+/** A client begins a session in a process, which keeps it. */
+async function opened({ sessions }: Process): Promise<HttpSession> {
+  const created = sessions.create(anonymous, undefined)
+  const params = Payload.of({ protocolVersion: state.revision, capabilities: {}, clientInfo: { name: 'c' } })
+  const request = { kind: 'request', id: '1', method: 'initialize', params } as const
+  await created.session.request(request, {
+    request: { requestId: 'one' },
+    emit: () => undefined,
+    end: () => sessions.keep(created),
+  })
+  return created
+}
+
+it('a session that began while the store was away can be found by others once it is back', async () => {
+  vi.useFakeTimers()
+  const { store, one, other } = processes(async () => ({
+    kind: 'result',
+    result: Payload.of({ capabilities: {}, serverInfo: { name: 's', version: '1' } }),
+  }))
+  const away = vi.spyOn(store, 'setIfAbsent').mockRejectedValue(new Error('away'))
+  const found = await opened(one)
+  expect(found.session.revision).toBeDefined()
+  const find = async () => other.sessions.get(found.session.id, anonymous, undefined)
+  await expect(find()).rejects.toMatchObject({ code: 'SESSION_NOT_FOUND' })
+  await vi.advanceTimersByTimeAsync(3000)
+  expect(away.mock.calls.length).toBeGreaterThan(2)
+  away.mockRestore()
+  await vi.advanceTimersByTimeAsync(3000)
+  expect(await find()).toMatchObject({ owner: { id: 'one' } })
+  expect(await one.sessions.get(found.session.id, anonymous, undefined)).toBe(found)
+})
+
+it('a session that is kept again is not taken from the process that has it by now', async () => {
+  const { kept, other } = processes()
+  const tenure = { owner: 'one', generation: 1 }
+  await kept.add(session, undefined, state, { tenure })
+  await kept.add(session, undefined, { ...state, level: 'debug' }, { tenure })
+  expect(await kept.find(session, undefined)).toMatchObject({ level: 'debug' })
+  await kept.claim(session, tenure, 'other')
+  await kept.add(session, undefined, state, { tenure })
+  expect(await kept.find(session, undefined)).toMatchObject({ owner: 'other', generation: 2 })
+  expect(isHere(await other.get())).toBe(true)
 })
