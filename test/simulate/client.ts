@@ -4,11 +4,10 @@ import { isObject, readJson } from '../../src/core/json/json.ts'
 import { type Fields, Payload } from '../../src/core/payload.ts'
 import { ERROR_KEY, metaKeys } from '../../src/protocol/meta-keys.ts'
 import { latestModern } from '../../src/core/revisions.ts'
-import type { Faults } from './faults.ts'
 import type { Reply } from './history.ts'
 import { OddNumbers } from './odd-numbers.ts'
 import type { Scheduler, SimulatedProcess } from './scheduler.ts'
-import type { SimulatedGateway } from './simulated-gateway.ts'
+import type { Front } from './simulated-gateway.ts'
 
 /** A request to a gateway. */
 export interface Request {
@@ -20,11 +19,12 @@ export interface Request {
   readonly patience: number
   /** Whether the client goes away when it waits no longer, so that the gateway notices. */
   readonly hangsUp: boolean
+  /** What the client declares that it can do. */
+  readonly capabilities?: Fields
 }
 
 interface Surroundings {
   readonly scheduler: Scheduler
-  readonly faults: Faults
 }
 
 /** One client: a process with a caller's credentials. */
@@ -41,8 +41,8 @@ export class Client {
   }
 
   /** Sends a request to a gateway. Resolves with `info` if no response came. */
-  send(gateway: SimulatedGateway, request: Request): Promise<Reply> {
-    const { scheduler, faults } = this.#surroundings
+  send(front: Front, request: Request): Promise<Reply> {
+    const { scheduler } = this.#surroundings
     const { promise, resolve } = Promise.withResolvers<Reply>()
     const controller = new AbortController()
     const id = this.#ids.nextId()
@@ -52,21 +52,13 @@ export class Client {
       resolve(reply)
     }
     const late = scheduler.after(this.process, request.patience, 'patience', () => {
-      if (request.hangsUp) this.#hangUp(gateway, controller)
+      if (request.hangsUp) front.hangUp(this.process, controller)
       give({ type: 'info', code: 'TIMEOUT' })
     })
-    const respond = (response: string | undefined): void => {
-      const back = faults.delay()
-      if (back === undefined) return
-      scheduler.after(this.process, back, 'reply', () => give(readReply(response, id)))
-    }
-    const there = faults.delay()
-    const target = gateway.process
-    if (!target) respond(undefined)
-    else if (there !== undefined)
-      scheduler.after(target, there, 'call', () =>
-        gateway.receive({ text, principal: this.principal, upstream: request.upstream, controller, respond }),
-      )
+    const { principal } = this
+    const { upstream } = request
+    const respond = (response: string | undefined): void => give(readReply(response, id))
+    front.deliver(this.process, { text, principal, upstream, controller, respond })
     return promise
   }
 
@@ -77,16 +69,11 @@ export class Client {
     })
   }
 
-  #hangUp({ process }: SimulatedGateway, controller: AbortController): void {
-    const { scheduler, faults } = this.#surroundings
-    if (process) scheduler.after(process, faults.latency(), 'hang up', () => controller.abort())
-  }
-
-  #encode(id: string, { method, params }: Request): string {
+  #encode(id: string, { method, params, capabilities = {} }: Request): string {
     const whole = params.withMeta({
       [metaKeys.version]: latestModern.name,
       [metaKeys.clientInfo]: { name: this.process.name, version: '1.0.0' },
-      [metaKeys.capabilities]: {},
+      [metaKeys.capabilities]: capabilities,
     })
     return Payload.of({ jsonrpc: '2.0', method }).with({ id: Payload.text(id), params: whole }).text
   }
@@ -105,7 +92,8 @@ const uncertain: ReadonlySet<unknown> = new Set([
   'UPSTREAM_ERROR',
 ])
 
-function readReply(text: string | undefined, id: string): Reply {
+/** Reads the response to the request with this id; without a text, the connection ended before. */
+export function readReply(text: string | undefined, id: string): Reply {
   if (text === undefined) return { type: 'info', code: 'DISCONNECTED' }
   const message = readJson(text)
   if (!isObject(message)) return { type: 'info', code: 'UNREADABLE' }

@@ -17,16 +17,18 @@ import {
   reportText,
 } from '../../src/testkit/report.ts'
 import { ruleNames } from './rules/rules.ts'
-import { simulatedConfig, simulatedSettings } from './settings.ts'
-import { simulate as runSimulation, type SimulationResult } from './simulation.ts'
+import { fleetConfig, simulatedConfig, simulatedSettings } from './settings.ts'
+import { PRINCIPALS, simulate as runSimulation, type SimulationResult } from './simulation.ts'
 
-const USAGE = `Usage: npm run simulate -- [--seed N] [--steps N] [--gateways N] [--config FILE] [--json] [--junit FILE]
+const USAGE = `Usage: npm run simulate -- [--seed N] [--steps N] [--gateways N] [--fleet] [--config FILE] [--json]
+                           [--junit FILE]
 
 Runs gateways, servers and clients in a simulated world, in which messages get lost, processes end and clocks jump, and
 checks what the gateways promise. The same seed always gives the same history.
   --seed N        determines everything that happens (default 1)
   --steps N       how many events to run (default 10000); more than 20000 are several seeds
   --gateways N    how many gateways share the store (default 3, at most 10)
+  --fleet         clients reach the gateways over HTTP, behind a balancer that is not sticky; some have sessions
   --config FILE   use the features and limits of a configuration; its servers and its store are not used
   --json          print JSON
   --junit FILE    write a result for each rule as JUnit XML
@@ -72,7 +74,8 @@ async function simulated(args: readonly string[]): Promise<number> {
   const first = numberOf(values.seed, { option: '--seed', least: 0, most: 2 ** 31 - 1, usual: 1 })
   const steps = numberOf(values.steps, { option: '--steps', least: 1, most: MAX_STEPS, usual: 10_000 })
   const gateways = numberOf(values.gateways, { option: '--gateways', least: 1, most: MAX_GATEWAYS, usual: 3 })
-  const settings = settingsFrom(values.config)
+  const isFleet = values.fleet === true
+  const settings = settingsFrom(values.config, isFleet)
   const testedAt = new Date()
   let isRead = true
   // The reader of a pipe may end before the output does, as `head` does.
@@ -80,9 +83,9 @@ async function simulated(args: readonly string[]): Promise<number> {
     isRead = false
   })
   const config = values.config === undefined ? [] : ['--config', values.config]
-  const options = ['--gateways', `${gateways}`, ...config]
+  const options = ['--gateways', `${gateways}`, ...config, ...(isFleet ? ['--fleet'] : [])]
   const here = async (seed: number, most: number) => [
-    await runSimulation({ seed, steps: most, gateways, settings }),
+    await runSimulation({ seed, steps: most, gateways, settings, isFleet }),
   ]
   const elsewhere = (seed: number, most: number) => inProcess(seed, most, options)
   const [run, most] = steps > STEPS_PER_PROCESS ? [elsewhere, STEPS_PER_PROCESS] : [here, STEPS_PER_SEED]
@@ -109,6 +112,7 @@ function optionsOf(args: readonly string[]) {
         seed: { type: 'string' },
         steps: { type: 'string' },
         gateways: { type: 'string' },
+        fleet: { type: 'boolean' },
         json: { type: 'boolean' },
         junit: { type: 'string' },
         help: { type: 'boolean', short: 'h' },
@@ -188,8 +192,9 @@ function simulationReport(seeds: readonly SimulationResult[], testedAt: Date): S
   }
 }
 
-function settingsFrom(file: string | undefined): Settings {
-  const { settings } = loadSettings(simulatedConfig, { file: '/simulation.yaml', env: {} })
+function settingsFrom(file: string | undefined, isFleet: boolean): Settings {
+  const config = isFleet ? fleetConfig(PRINCIPALS) : simulatedConfig
+  const { settings } = loadSettings(config, { file: '/simulation.yaml', env: {} })
   if (file === undefined) return simulatedSettings(settings)
   if (!existsSync(file)) throw new UsageError(`${file} does not exist`)
   return simulatedSettings(

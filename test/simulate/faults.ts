@@ -21,6 +21,12 @@ export interface FaultRates {
   /** A server fails, is slow, or does something other than what it answers. */
   readonly server: number
   readonly lie: number
+  /** A gateway of a fleet stands still for a while. */
+  readonly pause: number
+  /** One stops in order, as it is told. */
+  readonly drain: number
+  /** The store is away for all of them. */
+  readonly outage: number
 }
 
 /** Nothing fails. */
@@ -33,9 +39,13 @@ export const noFaults: FaultRates = {
   jump: 0,
   server: 0,
   lie: 0,
+  pause: 0,
+  drain: 0,
+  outage: 0,
 }
 
 const few: FaultRates = {
+  ...noFaults,
   loss: 0.01,
   slow: 0.01,
   crashAtWrite: 0.001,
@@ -47,6 +57,7 @@ const few: FaultRates = {
 }
 
 const many: FaultRates = {
+  ...noFaults,
   loss: 0.05,
   slow: 0.05,
   crashAtWrite: 0.01,
@@ -63,11 +74,26 @@ export function chooseRates(random: Seeded): FaultRates {
   return random.pick([noFaults, few, few, many, many, crashing])
 }
 
+/** The same for a fleet, where gateways also stand still, are told to stop, and lose their store together. */
+export function chooseFleetRates(random: Seeded): FaultRates {
+  const rolling = { ...noFaults, drain: 0.1 }
+  const killing = { ...noFaults, crash: 0.1, drain: 0.05 }
+  const stalling = { ...noFaults, pause: 0.1, crash: 0.02 }
+  const cutting = { ...noFaults, partition: 0.06, outage: 0.04, jump: 0.05 }
+  const some = { ...few, pause: 0.02, drain: 0.02, outage: 0.01 }
+  const most = { ...many, pause: 0.05, drain: 0.05, outage: 0.02 }
+  return random.pick([rolling, killing, stalling, stalling, cutting, some, some, most])
+}
+
 /** The most by which a clock is ahead or behind, in milliseconds. */
 export const MAX_SKEW_MS = 2000
 /** How often something may happen besides the faults of messages, in milliseconds. */
 const ROUND_MS = 2000
 const MAX_PARTITION_MS = 25_000
+/** How long a gateway stands still at most, in milliseconds: twice as long as its heartbeat is valid. */
+const MAX_PAUSE_MS = 20_000
+/** The machine that stands for all of them. */
+const ALL = '*'
 
 /** What the faults can act on. */
 export interface Victim {
@@ -75,6 +101,10 @@ export interface Victim {
   readonly process: SimulatedProcess | undefined
   crash(): void
   stop(): void
+  /** Has it stopped by an order in the store. */
+  order(): void
+  /** Stands still, in milliseconds. */
+  pause(milliseconds: number): void
 }
 
 /** The faults of one simulation. */
@@ -86,6 +116,7 @@ export class Faults implements StoreFaults {
   #victims: readonly Victim[] = []
   /** The ways that are cut, each until a time. */
   readonly #cuts = new Map<string, number>()
+  readonly #missed = new Map<number, number>()
 
   constructor(
     scheduler: Scheduler,
@@ -108,10 +139,16 @@ export class Faults implements StoreFaults {
     const disturbance = this.#scheduler.process('disturbance')
     const round = (): void => {
       for (const victim of victims) this.#disturb(victim, ways)
+      if (this.#happens(this.#rates.outage)) this.#cut(ALL, 'store', 'all gateways')
       if (this.#rates !== noFaults)
         this.#scheduler.after(disturbance, ROUND_MS * (0.5 + this.#random.next()), 'disturb', round)
     }
     if (this.#rates !== noFaults) this.#scheduler.after(disturbance, ROUND_MS, 'disturb', round)
+  }
+
+  /** When an answer of the store did not reach a process last, in milliseconds; undefined if each did. */
+  missedAt(process: number): number | undefined {
+    return this.#missed.get(process)
   }
 
   /** From now on nothing fails any more. */
@@ -132,15 +169,23 @@ export class Faults implements StoreFaults {
     return this.#random.chance(this.#rates.slow) ? short + 5000 * this.#random.next() : short
   }
 
+  /** How long it takes until a broken connection is noticed, in milliseconds. */
+  notice(most: number): number {
+    return this.#random.chance(0.7) ? this.latency() : most * this.#random.next()
+  }
+
   /** Whether a gateway is cut off from the store or a server. */
   isCut(process: SimulatedProcess, way: string): boolean {
-    const until = this.#cuts.get(`${process.machine} ${way}`)
-    return until !== undefined && until > this.#scheduler.time
+    const isCut = (machine: string): boolean =>
+      (this.#cuts.get(`${machine} ${way}`) ?? 0) > this.#scheduler.time
+    return isCut(process.machine) || isCut(ALL)
   }
 
   fate(process: SimulatedProcess, isWrite: boolean): StoreFate {
     const [there, back] = [this.delay(), this.delay()]
-    if (this.isCut(process, 'store') || there === undefined) return { there: 0, back: 0, lost: 'request' }
+    const isCut = this.isCut(process, 'store')
+    if (isCut || there === undefined || back === undefined) this.#missed.set(process.id, this.#scheduler.time)
+    if (isCut || there === undefined) return { there: 0, back: 0, lost: 'request' }
     if (isWrite && this.#random.chance(this.#rates.crashAtWrite))
       return { there, back: 0, crash: this.#random.pick(['before', 'after']) }
     return back === undefined ? { there, back: 0, lost: 'response' } : { there, back }
@@ -150,23 +195,29 @@ export class Faults implements StoreFaults {
     this.#victims.find((each) => each.process === process)?.crash()
   }
 
+  /** Draws nothing if it cannot happen. */
+  #happens(rate: number): boolean {
+    return rate > 0 && this.#random.chance(rate)
+  }
+
+  #cut(machine: string, way: string, who: string): void {
+    const until = this.#scheduler.time + MAX_PARTITION_MS * this.#random.next()
+    this.#cuts.set(`${machine} ${way}`, until)
+    this.#history.add({ kind: 'fault', what: `cut off from ${way}`, process: who, until: Math.round(until) })
+  }
+
   #disturb(victim: Victim, ways: readonly [string, ...string[]]): void {
     const { process } = victim
     if (!process) return
-    const { crash, partition, jump } = this.#rates
+    const { crash, partition, jump, pause, drain } = this.#rates
     if (this.#random.chance(crash)) {
       if (this.#random.chance(0.7)) victim.crash()
       else victim.stop()
       return
     }
-    if (this.#random.chance(partition)) {
-      const way = this.#random.pick(ways)
-      this.#cuts.set(
-        `${process.machine} ${way}`,
-        this.#scheduler.time + MAX_PARTITION_MS * this.#random.next(),
-      )
-      this.#history.add({ kind: 'fault', what: `cut off from ${way}`, process: process.name })
-    }
+    if (this.#happens(pause)) return victim.pause(MAX_PAUSE_MS * this.#random.next())
+    if (this.#happens(drain)) return this.#random.chance(0.5) ? victim.stop() : victim.order()
+    if (this.#random.chance(partition)) this.#cut(process.machine, this.#random.pick(ways), process.name)
     if (this.#random.chance(jump)) {
       process.skew = Math.round((this.#random.next() * 2 - 1) * MAX_SKEW_MS)
       this.#history.add({ kind: 'fault', what: `clock ${process.skew} ms ahead`, process: process.name })

@@ -53,6 +53,8 @@ export type Happening =
       readonly order: string
       readonly amount: string
       readonly lie?: 'answered without doing' | 'did and failed'
+      /** The id of the gateway's process that asked for it. */
+      readonly by: number
     }
   /** The gateway itself called a tool: to undo something, or to verify whether it was done. */
   | {
@@ -88,7 +90,30 @@ export type Happening =
       /** The question that was answered. */
       readonly question: string
     }
-  | { readonly kind: 'fault'; readonly what: string; readonly process: string }
+  /** Until when it lasts, in milliseconds, if it does. */
+  | { readonly kind: 'fault'; readonly what: string; readonly process: string; readonly until?: number }
+  /** A client of an older revision has a session, or ends it. */
+  | { readonly kind: 'session'; readonly session: string; readonly did: 'opened' | 'ended' }
+  /** What became of a request in a session, begun at a time: `status` is that of HTTP, absent if no response came. */
+  | {
+      readonly kind: 'exchange'
+      readonly session: string
+      readonly began: number
+      readonly status?: number
+      readonly code?: string
+    }
+  /** An attempt is of a session. */
+  | { readonly kind: 'within'; readonly session: string; readonly attempt: number; readonly order: string }
+  /** A gateway's process begins to handle an attempt. */
+  | { readonly kind: 'handled'; readonly attempt: number; readonly by: number }
+  /** The record of a session names a process. */
+  | { readonly kind: 'owned'; readonly record: string; readonly by: number; readonly generation: number }
+  /** A gateway requests something of the client of a session. */
+  | { readonly kind: 'asked'; readonly session: string; readonly id: string }
+  /** A person accepts what a gateway asked about an operation; `question` identifies what was asked. */
+  | { readonly kind: 'accepted'; readonly order: string; readonly question: string }
+  /** What a client knows of a task. */
+  | { readonly kind: 'task'; readonly task: string; readonly did: 'accepted' | 'ended' | 'missing' }
   /** An error that the gateway did not expect. */
   | { readonly kind: 'defect'; readonly what: string }
 
@@ -138,7 +163,20 @@ export function subjectsOf(entry: Entry): readonly string[] {
     case 'event':
     case 'undone':
     case 'approval':
+    case 'accepted':
       return [entry.order]
+    case 'within':
+      return [entry.order, entry.session]
+    case 'session':
+    case 'exchange':
+    case 'asked':
+      return [entry.session]
+    case 'handled':
+      return [`attempt ${entry.attempt}`]
+    case 'owned':
+      return [entry.record]
+    case 'task':
+      return [entry.task]
     case 'transaction':
       return [entry.transaction]
     case 'fault':

@@ -12,6 +12,8 @@ export interface SimulatedProcess {
   /** How far its clock is ahead, in milliseconds. */
   skew: number
   isAlive: boolean
+  /** Until when nothing of it runs, as of a process that got SIGSTOP, in milliseconds since the start. */
+  stoppedUntil: number
 }
 
 /** An event that is due at a time. */
@@ -19,7 +21,7 @@ export interface SimulatedEvent {
   readonly process: SimulatedProcess
   readonly kind: string
   /** In milliseconds since the start of the simulation. */
-  readonly at: number
+  at: number
   readonly order: number
   run: (() => void) | undefined
 }
@@ -39,10 +41,17 @@ export class Scheduler {
   #order = 0
   #elsewhere = 0
   #lastElsewhere = Promise.resolve()
+  #endOfTurn: (() => void)[] = []
+  readonly #turns: number
+
+  /** `turns` is how many turns of the real event loop settle what an event causes; libraries may wait for some. */
+  constructor(turns = 1) {
+    this.#turns = turns
+  }
 
   /** A new process. */
   process(name: string, machine = name): SimulatedProcess {
-    return { name, machine, id: ++this.#lastProcess, skew: 0, isAlive: true }
+    return { name, machine, id: ++this.#lastProcess, skew: 0, isAlive: true, stoppedUntil: 0 }
   }
 
   /** Has a process run something after a delay in milliseconds, unless it ends before. */
@@ -61,18 +70,42 @@ export class Scheduler {
     for (let event = this.#pop(); event; event = this.#pop()) {
       const { run, process, at, kind } = event
       if (!run || !process.isAlive) continue
+      if (process.stoppedUntil > at) {
+        event.at = process.stoppedUntil
+        this.#push(event)
+        continue
+      }
       this.time = Math.max(this.time, at)
       this.steps++
       this.#note(kind, process.id)
       this.current = process
       run()
-      // Promises settle before this does: nothing else in a simulation waits for anything outside of it.
-      do await settled()
-      while (this.#elsewhere > 0)
+      await this.#settled()
+      for (let ending = this.#endOfTurn; ending.length > 0; ending = this.#endOfTurn) {
+        this.#endOfTurn = []
+        for (const end of ending) end()
+        await this.#settled()
+      }
       this.current = undefined
       return true
     }
     return false
+  }
+
+  /** Runs something once all else of this event has, as the end of a turn of the event loop. */
+  atEndOfTurn(run: () => void): void {
+    this.#endOfTurn.push(run)
+  }
+
+  /** Promises settle before this does: nothing else in a simulation waits for anything outside of it. */
+  async #settled(): Promise<void> {
+    do await this.#pass()
+    while (this.#elsewhere > 0)
+  }
+
+  /** Waits for so many turns of the real event loop as it takes until promises have settled. */
+  readonly #pass = async (): Promise<void> => {
+    for (let turn = 0; turn < this.#turns; turn++) await settled()
   }
 
   /**
@@ -82,7 +115,7 @@ export class Scheduler {
   async elsewhere<Value>(work: () => Promise<Value>): Promise<Value> {
     this.#elsewhere++
     const done = this.#lastElsewhere.then(work)
-    this.#lastElsewhere = done.then(settled, settled)
+    this.#lastElsewhere = done.then(this.#pass, this.#pass)
     try {
       await this.#lastElsewhere
       return await done

@@ -1,4 +1,5 @@
 /** The settings of simulated gateways: the simulated servers, a shared store, and the features of a configuration. */
+import { createHash } from 'node:crypto'
 import type { Settings } from '../../src/core/settings.ts'
 import { ROUND, ROUNDED } from './odd-numbers.ts'
 
@@ -32,8 +33,33 @@ features:
   transactions: { uncompensable: allow }
 `
 
+/** The port at which the gateways of a fleet serve clients, and the hosts on which they are. */
+export const FLEET_PORT = 8080
+
+const SALT = 'simulated'
+
+/** The token of a caller of a fleet. */
+export function tokenOf(principal: string): string {
+  return `token-of-${principal.replaceAll(':', '-')}`
+}
+
+/** What the gateways of a fleet have besides: callers with tokens, and a tool that its caller confirms. */
+export function fleetConfig(principals: readonly string[]): string {
+  const tokens = principals.map((principal) => {
+    const digest = createHash('sha256')
+      .update(`${SALT}${tokenOf(principal)}`)
+      .digest('hex')
+    return `{ hash: 'sha256:${SALT}:${digest}', id: '${principal}' }`
+  })
+  return `${simulatedConfig.replace('tools: &tools\n', `tools: &tools\n      close_account: { confirm: 'Close the account of {order}?' }\n`)}
+limits: { rate: off }
+listen: { port: ${FLEET_PORT} }
+auth: { opaque: { tokens: [${tokens.join(', ')}] } }
+`
+}
+
 /** Settings with the simulated servers and store, and otherwise those of a configuration. */
 export function simulatedSettings(simulated: Settings, given: Settings = simulated): Settings {
-  const { upstreams, store, observe } = simulated
-  return { ...given, upstreams, store, observe, names: [], events: new Map() }
+  const { upstreams, store, observe, listen, auth } = simulated
+  return { ...given, upstreams, store, observe, listen, auth, names: [], events: new Map() }
 }

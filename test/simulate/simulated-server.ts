@@ -51,6 +51,11 @@ const tools: readonly Fields[] = [
     annotations: { readOnlyHint: false, destructiveHint: true },
   },
   {
+    name: 'close_account',
+    inputSchema: ordering,
+    annotations: { readOnlyHint: false, destructiveHint: true },
+  },
+  {
     name: 'list_tickets',
     inputSchema: { type: 'object', properties: { order: number }, required: ['order'] },
     annotations: { readOnlyHint: true },
@@ -105,7 +110,7 @@ export class SimulatedServer {
   }
 
   /** The response to a request, as its members. */
-  answer(method: string, params: Payload): Fields {
+  answer(method: string, params: Payload, by: number): Fields {
     switch (method) {
       case 'server/discover':
         return result({
@@ -122,7 +127,7 @@ export class SimulatedServer {
       case 'tools/list':
         return result({ tools })
       case 'tools/call':
-        return this.#call(String(params.member('name')), params.at('arguments') ?? Payload.of({}))
+        return this.#call(String(params.member('name')), params.at('arguments') ?? Payload.of({}), by)
       case 'ping':
         return result({})
       default:
@@ -130,7 +135,7 @@ export class SimulatedServer {
     }
   }
 
-  #call(tool: string, args: Payload): Fields {
+  #call(tool: string, args: Payload, by: number): Fields {
     const { random, faults, history } = this.#options
     const textOf = (name: string): string => args.at(name)?.text ?? 'missing'
     const order = textOf('order')
@@ -149,6 +154,7 @@ export class SimulatedServer {
       id: made,
       order,
       amount: given.amount,
+      by,
       ...(isLying && { lie: isDone ? 'did and failed' : 'answered without doing' }),
     })
     return isLying && isDone
@@ -230,7 +236,7 @@ class SimulatedTransport implements UpstreamTransport {
     const there = faults.delay()
     if (there === undefined) return this.#lose(id)
     scheduler.after(server.process, there, 'request', () => {
-      const response = server.answer(String(method), given.at('params') ?? Payload.of({}))
+      const response = server.answer(String(method), given.at('params') ?? Payload.of({}), this.#client.id)
       this.#respond(id, response, method === 'tools/call')
     })
   }

@@ -32,8 +32,11 @@ const TIMEOUT_MS = 2000
 export class SimulatedData {
   readonly process: SimulatedProcess
   readonly values: MemoryStore
+  /** Gets each value that is written. */
+  readonly onWritten: (key: string, value: string) => void
 
-  constructor(scheduler: Scheduler) {
+  constructor(scheduler: Scheduler, onWritten: SimulatedData['onWritten'] = () => undefined) {
+    this.onWritten = onWritten
     this.process = scheduler.process('store')
     this.values = new MemoryStore(() => scheduler.time)
   }
@@ -61,7 +64,10 @@ export class SimulatedStore implements Store {
   }
 
   put(key: string, value: string, ttl: number): Promise<void> {
-    return this.#ask('put', true, (values) => values.put(key, value, ttl))
+    return this.#ask('put', true, async (values) => {
+      await values.put(key, value, ttl)
+      this.#connection.data.onWritten(key, value)
+    })
   }
 
   putAll(values: readonly NewValue[], removed: readonly string[]): Promise<void> {
@@ -69,11 +75,19 @@ export class SimulatedStore implements Store {
   }
 
   setIfAbsent(key: string, value: string, ttl: number): Promise<string | undefined> {
-    return this.#ask('claim', true, (values) => values.setIfAbsent(key, value, ttl))
+    return this.#ask('claim', true, async (values) => {
+      const before = await values.setIfAbsent(key, value, ttl)
+      if (before === undefined) this.#connection.data.onWritten(key, value)
+      return before
+    })
   }
 
   compareAndSwap(key: string, before: string, value: string, ttl: number): Promise<boolean> {
-    return this.#ask('swap', true, (values) => values.compareAndSwap(key, before, value, ttl))
+    return this.#ask('swap', true, async (values) => {
+      const isSwapped = await values.compareAndSwap(key, before, value, ttl)
+      if (isSwapped) this.#connection.data.onWritten(key, value)
+      return isSwapped
+    })
   }
 
   delete(key: string): Promise<boolean> {

@@ -32,7 +32,7 @@ export function simulatedWorld(
     clearTimeout: clear,
     setInterval: (run, delay) => new SimulatedTimer(scheduler, current(), { run, delay, isRepeated: true }),
     clearInterval: clear,
-    setImmediate: (run) => void later(run, 0, 'immediate'),
+    setImmediate: (run) => scheduler.atEndOfTurn(run),
     timeoutSignal: (delay) => {
       const controller = new AbortController()
       const late = new DOMException('The operation was aborted due to timeout', 'TimeoutError')

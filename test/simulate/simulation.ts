@@ -2,18 +2,25 @@
  * One simulation: gateways, servers, clients and the store in one process, driven by one seed. The same seed and settings
  * give the same history, to the last event.
  */
+import type { IncomingMessage } from 'node:http'
 import type { Settings } from '../../src/core/settings.ts'
 import { enterWorld } from '../../src/core/world.ts'
 import { startApprover } from './approver.ts'
+import { readJson, isObject } from '../../src/core/json/json.ts'
+import { Balancer } from './balancer.ts'
 import { Client } from './client.ts'
-import { chooseRates, Faults } from './faults.ts'
+import { chooseFleetRates, chooseRates, Faults } from './faults.ts'
 import { type Entry, History, subjectsOf } from './history.ts'
+import { SimulatedNetwork } from './network.ts'
 import { OddNumbers } from './odd-numbers.ts'
 import { type Seeded, seeded } from './random.ts'
 import { CLIENTS_END, rules } from './rules/rules.ts'
 import type { Rule } from './rules/rule.ts'
 import { Scheduler, type SimulatedProcess } from './scheduler.ts'
-import { SimulatedGateway } from './simulated-gateway.ts'
+import { SessionClient } from './session-client.ts'
+import { attemptOf, workInSessions } from './session-workload.ts'
+import { FLEET_PORT } from './settings.ts'
+import { type Front, SimulatedGateway } from './simulated-gateway.ts'
 import { SimulatedServer } from './simulated-server.ts'
 import { SimulatedData, SimulatedStore } from './simulated-store.ts'
 import { simulatedWorld } from './simulated-world.ts'
@@ -28,6 +35,8 @@ export interface SimulationOptions {
   readonly gateways: number
   /** With the simulated servers, see `settings.ts`. */
   readonly settings: Settings
+  /** Whether clients reach the gateways over HTTP, behind a balancer, and some of them have sessions. */
+  readonly isFleet?: boolean
 }
 
 /** A rule that did not hold. */
@@ -56,7 +65,12 @@ export interface SimulationResult {
 /** How many steps may follow until everything is settled. */
 const MAX_FINAL_STEPS = 300_000
 const MAX_ENTRIES = 40
-const PRINCIPALS = ['user:ann', 'user:bob', 'user:cleo'] as const
+/** The callers. */
+export const PRINCIPALS = ['user:ann', 'user:bob', 'user:cleo'] as const
+/** How many turns of the event loop HTTP over simulated connections takes at most, after one event. */
+const FLEET_TURNS = 5
+/** When the last gateway of a fleet is added at the latest, in milliseconds. */
+const LAST_ADDED_MS = 30_000
 
 /** Runs one simulation. */
 export async function simulate(options: SimulationOptions): Promise<SimulationResult> {
@@ -75,22 +89,28 @@ export async function simulate(options: SimulationOptions): Promise<SimulationRe
 class Simulation {
   readonly world
   readonly #options: SimulationOptions
-  readonly #scheduler = new Scheduler()
+  readonly #scheduler: Scheduler
   readonly #history: History
   readonly #faults: Faults
   readonly #rules: readonly Rule[]
   readonly #servers: ReadonlyMap<string, SimulatedServer>
   readonly #gateways: readonly SimulatedGateway[]
+  /** In front of a fleet. */
+  readonly #balancer: Balancer | undefined
   readonly #data: SimulatedData
-  readonly #random: Record<'faults' | 'servers' | 'clients' | 'people' | 'restarts', Seeded>
+  readonly #random: Record<
+    'faults' | 'servers' | 'clients' | 'people' | 'restarts' | 'sessions' | 'balancer',
+    Seeded
+  >
   #violation: Violation | undefined
   #isEnding = false
   #last = 0
 
   constructor(options: SimulationOptions) {
-    const { seed, settings } = options
+    const { seed, settings, isFleet = false } = options
     this.#options = options
-    const scheduler = this.#scheduler
+    const scheduler = new Scheduler(isFleet ? FLEET_TURNS : 1)
+    this.#scheduler = scheduler
     const stream = (number: number): Seeded => seeded(Math.imul(seed, 0x9e3779b1) + number)
     this.#random = {
       faults: stream(1),
@@ -98,10 +118,13 @@ class Simulation {
       clients: stream(3),
       people: stream(4),
       restarts: stream(5),
+      sessions: stream(7),
+      balancer: stream(8),
     }
     this.world = simulatedWorld(scheduler, stream(6), (id) => this.#isRunning(id))
-    const rates = chooseRates(this.#random.faults)
-    this.#rules = rules.map((create) => create(rates))
+    const rates = isFleet ? chooseFleetRates(this.#random.faults) : chooseRates(this.#random.faults)
+    const facts = { missedAt: (process: number) => this.#faults.missedAt(process) }
+    this.#rules = rules.map((create) => create(rates, facts))
     this.#history = new History(
       () => ({ step: scheduler.steps, at: Math.round(scheduler.time) }),
       (entry) => this.#check(entry),
@@ -109,17 +132,25 @@ class Simulation {
     const history = this.#history
     this.#faults = new Faults(scheduler, this.#random.faults, { rates, history })
     const faults = this.#faults
-    this.#data = new SimulatedData(scheduler)
+    this.#data = new SimulatedData(scheduler, (key, value) => this.#written(key, value))
+    const network = isFleet ? this.#network() : undefined
     const surroundings = { scheduler, random: this.#random.servers, faults, history }
     this.#servers = new Map(
       settings.upstreams.map(({ name }) => [name, new SimulatedServer({ ...surroundings, name })]),
     )
     const shared = { settings, scheduler, faults, history, data: this.#data, servers: this.#servers }
-    this.#gateways = Array.from({ length: options.gateways }, (_each, index) => {
-      return new SimulatedGateway({ ...shared, name: `gateway-${index + 1}` }, () =>
+    const hosts = Array.from({ length: options.gateways }, (_each, index) => `10.0.0.${index + 1}`)
+    this.#gateways = hosts.map((host, index) => {
+      // Every second one shares its machine with the one before.
+      const machine = `machine-${(index >> 1) + 1}`
+      const member = network && { member: { network, host, machine } }
+      return new SimulatedGateway({ ...shared, ...member, name: `gateway-${index + 1}` }, () =>
         this.#random.restarts.next(),
       )
     })
+    const port = FLEET_PORT
+    this.#balancer =
+      network && new Balancer({ network, scheduler, random: this.#random.balancer, hosts, port })
   }
 
   /** An error that nothing caught. */
@@ -130,7 +161,10 @@ class Simulation {
 
   async run(): Promise<SimulationResult> {
     const { steps } = this.#options
-    for (const gateway of this.#gateways) gateway.start(0)
+    // A fleet grows.
+    const last = this.#gateways.at(-1)
+    for (const gateway of this.#gateways)
+      gateway.start(this.#balancer && gateway === last ? LAST_ADDED_MS * this.#random.restarts.next() : 0)
     this.#startApprover()
     const done = this.#startClients()
     let isDone = false
@@ -138,7 +172,8 @@ class Simulation {
       () => (isDone = true),
       (error: unknown) => this.reportDefect(error),
     )
-    this.#faults.begin(this.#gateways, ['store', ...this.#servers.keys()])
+    const ways = this.#balancer ? ['fleet', 'clients'] : []
+    this.#faults.begin(this.#gateways, ['store', ...this.#servers.keys(), ...ways])
     const limit = steps + MAX_FINAL_STEPS
     while (!this.#violation && !isDone && this.#scheduler.steps < limit) {
       if (this.#scheduler.steps >= steps) this.#end()
@@ -158,16 +193,51 @@ class Simulation {
   /** Resolves once all clients are done, and know how their transactions ended. */
   async #startClients(): Promise<void> {
     const field = this.#field()
-    const surroundings = { scheduler: this.#scheduler, faults: this.#faults }
+    const surroundings = { scheduler: this.#scheduler }
     const clients = [...PRINCIPALS, ...PRINCIPALS, ...PRINCIPALS, ...PRINCIPALS].map((principal, index) => {
       const process = this.#scheduler.process(`client-${index + 1}`)
       return new Client(process, principal, surroundings)
     })
     const watcher = new Client(this.#scheduler.process('watcher'), PRINCIPALS[0], surroundings)
     const watching = watch(watcher, field)
+    const inSessions = this.#startSessions(field)
     const begun = await Promise.all(clients.map((client) => this.#workOf(client, field)))
     await watching
+    await inSessions
     for (const each of begun.flat()) await finalStatus(each, field)
+  }
+
+  /** Resolves once all clients with sessions are done. */
+  async #startSessions(field: Field): Promise<void> {
+    const [balancer, scheduler] = [this.#balancer, this.#scheduler]
+    if (!balancer) return
+    const random = this.#random.sessions
+    const around = { balancer, scheduler, history: this.#history, random }
+    const working = [...PRINCIPALS, ...PRINCIPALS].map((principal, index) => {
+      const process = scheduler.process(`session-client-${index + 1}`)
+      const client = new SessionClient(process, principal, { ...around, server: random.pick(field.servers) })
+      return workInSessions(client, { ...field, random })
+    })
+    await Promise.all(working)
+  }
+
+  /** The network of a fleet. */
+  #network(): SimulatedNetwork {
+    const onRequest = ({ id }: SimulatedProcess, { headers }: IncomingMessage): void => {
+      const attempt = attemptOf(headers['x-request-id'])
+      if (attempt !== undefined) this.#history.add({ kind: 'handled', attempt, by: id })
+    }
+    return new SimulatedNetwork({ scheduler: this.#scheduler, faults: this.#faults, onRequest })
+  }
+
+  /** Notes who owns a session. */
+  #written(key: string, text: string): void {
+    const record = /^client-session\/\w+:(\w+)$/.exec(key)?.[1]
+    const value = record === undefined ? undefined : readJson(text)
+    if (record === undefined || !isObject(value)) return
+    const { owner, generation } = value
+    const by = typeof owner === 'string' ? Number(owner.split('.')[1]) : 0
+    this.#history.add({ kind: 'owned', record, by, generation: Number(generation) })
   }
 
   async #workOf(client: Client, field: Field): Promise<readonly BegunTransaction[]> {
@@ -176,13 +246,14 @@ class Simulation {
   }
 
   #field(): Field {
-    const [first, ...others] = this.#gateways
+    const [first, ...others]: readonly Front[] = this.#balancer ? [this.#balancer] : this.#gateways
     const [server, ...servers] = this.#servers.keys()
     if (!first || server === undefined) throw new TypeError('a simulation needs a gateway and a server')
     return {
       random: this.#random.clients,
       history: this.#history,
       gateways: [first, ...others],
+      isFleet: this.#balancer !== undefined,
       servers: [server, ...servers],
       orders: new OddNumbers(),
       amounts: new OddNumbers(),

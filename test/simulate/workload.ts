@@ -1,10 +1,10 @@
 /** What simulated clients do: keyed calls with retries, conflicting and foreign keys, transactions, and approved calls. */
 import type { Client } from './client.ts'
 import type { History, Operation, Reply } from './history.ts'
-import { Payload } from '../../src/core/payload.ts'
+import { type Fields, Payload } from '../../src/core/payload.ts'
 import type { OddNumbers } from './odd-numbers.ts'
 import type { Seeded } from './random.ts'
-import type { SimulatedGateway } from './simulated-gateway.ts'
+import type { Front } from './simulated-gateway.ts'
 
 /** How long a key is remembered that a client sends with a short time, in milliseconds. */
 const SHORT_TTL_MS = 60_000
@@ -18,7 +18,10 @@ const TRANSACTION_TIMEOUT_SECONDS = 30
 export interface Field {
   readonly random: Seeded
   readonly history: History
-  readonly gateways: readonly [SimulatedGateway, ...SimulatedGateway[]]
+  /** Where requests go: each to a random one. */
+  readonly gateways: readonly [Front, ...Front[]]
+  /** Whether the gateways have callers that confirm calls themselves. */
+  readonly isFleet: boolean
   readonly servers: readonly [string, ...string[]]
   /** The numbers of operations, and amounts. */
   readonly orders: OddNumbers
@@ -42,7 +45,8 @@ export async function work(client: Client, field: Field): Promise<readonly Begun
   const begun: BegunTransaction[] = []
   while (!field.isEnding()) {
     const turn = random.next()
-    if (turn < 0.5) await keyedCall(client, field)
+    if (field.isFleet && random.chance(0.15)) await confirmedCall(client, field)
+    else if (turn < 0.5) await keyedCall(client, field)
     else if (turn < 0.6) await plainCall(client, field)
     else if (turn < 0.8) await approvedCall(client, field)
     else begun.push({ client, id: await transaction(client, field) })
@@ -69,7 +73,7 @@ async function keyedCall(client: Client, field: Field): Promise<void> {
     await client.pause(ttl === undefined ? 5000 * random.next() : 80_000 * random.next())
     await tryUntilKnown(client, operation, field, ttl)
   }
-  if (random.chance(0.2)) await attempt(client, sameKey(client, operation, field), field, ttl)
+  if (random.chance(0.2)) await attempt(client, sameKey(client, operation, field), field, { ttl })
 }
 
 /** Another call with the key of one: of another tool, or one that differs in the last digit of its order alone. */
@@ -104,6 +108,24 @@ async function approvedCall(client: Client, field: Field): Promise<void> {
     if (replies.some(({ type, code }) => type === 'ok' || code === 'CONFIRMATION_DECLINED')) break
     await client.pause(3000 * random.next())
   }
+}
+
+/** A call that its caller confirms: the answer may arrive more than once, at several gateways. */
+async function confirmedCall(client: Client, field: Field): Promise<void> {
+  const { random, history } = field
+  const operation = newOperation(client, field, { server: random.pick(field.servers), tool: 'close_account' })
+  const capabilities = { elicitation: {} }
+  const { result } = await attempt(client, operation, field, { capabilities })
+  const question = result?.member('requestState')
+  if (typeof question !== 'string') return
+  await client.pause(15_000 * random.next() ** 3)
+  const isAccepted = random.chance(0.9)
+  if (isAccepted) history.add({ kind: 'accepted', order: operation.order, question })
+  const answer = isAccepted ? { action: 'accept', content: { confirm: true } } : { action: 'decline' }
+  const more = { requestState: question, inputResponses: { confirm: answer } }
+  const once = (): Promise<Reply> => attempt(client, operation, field, { capabilities, more })
+  await Promise.all(random.chance(0.4) ? [once(), once()] : [once()])
+  if (random.chance(0.3)) await once()
 }
 
 async function transaction(client: Client, field: Field): Promise<string> {
@@ -166,13 +188,26 @@ async function tryUntilKnown(
   ttl?: number,
 ): Promise<void> {
   for (let tries = 0; tries < MAX_ATTEMPTS; tries++) {
-    const { type, code } = await attempt(client, operation, field, ttl)
+    const { type, code } = await attempt(client, operation, field, { ttl })
     if (type !== 'info' || code === 'OUTCOME_UNKNOWN') return
     await client.pause((code === 'IDEMPOTENCY_IN_PROGRESS' ? 8000 : 2000) * field.random.next())
   }
 }
 
-async function attempt(client: Client, operation: Operation, field: Field, ttl?: number): Promise<Reply> {
+interface CallDetails {
+  /** How long the key is to be remembered, in milliseconds. */
+  readonly ttl?: number | undefined
+  readonly capabilities?: Fields
+  /** Further params. */
+  readonly more?: Fields
+}
+
+async function attempt(
+  client: Client,
+  operation: Operation,
+  field: Field,
+  { ttl, capabilities, more = {} }: CallDetails = {},
+): Promise<Reply> {
   const { random, history } = field
   const { order, amount, principal, tool, server, key, transaction: of } = operation
   const gateway = random.pick(field.gateways)
@@ -187,7 +222,7 @@ async function attempt(client: Client, operation: Operation, field: Field, ttl?:
   const reply = await client.send(gateway, {
     method: 'tools/call',
     upstream: server,
-    params: Payload.of({ name: tool }).with({
+    params: Payload.of({ name: tool, ...more }).with({
       arguments: Payload.of({ owner: principal }).with({
         order: Payload.text(order),
         amount: Payload.text(amount),
@@ -200,8 +235,11 @@ async function attempt(client: Client, operation: Operation, field: Field, ttl?:
     }),
     patience: 2000 + 28_000 * random.next(),
     hangsUp: random.chance(0.5),
+    ...(capabilities && { capabilities }),
   })
-  history.add({ kind: 'reply', attempt: number, operation, ...reply })
+  const isAsked = reply.result?.member('resultType') === 'input_required'
+  const said: Reply = isAsked ? { type: 'info', code: 'INPUT_REQUIRED' } : reply
+  history.add({ kind: 'reply', attempt: number, operation, ...said })
   return reply
 }
 
@@ -226,8 +264,9 @@ async function verb(
   return reply
 }
 
-function newOperation(
-  { principal }: Client,
+/** A new operation of a client. */
+export function newOperation(
+  { principal }: Pick<Client, 'principal'>,
   field: Field,
   { like, ...given }: Pick<Operation, 'server' | 'tool' | 'key'> & { readonly like?: string },
 ): Operation {

@@ -29,14 +29,18 @@ export const successHasEffect: CreateRule = () => {
   }
 }
 
-/** Without faults, every outcome is known. */
-export const knownWithoutFaults: CreateRule = (rates) => {
+/** Without faults, every outcome is known. A gateway that stops in order is no fault. */
+export const knownWithoutFaults: CreateRule = ({ drain: _drain, ...rates }) => {
   const isCalm = Object.values(rates).every((rate) => rate === 0)
   return {
     name: 'known-without-faults',
     observe: (entry) => {
-      if (!isCalm || entry.kind !== 'reply' || entry.code !== 'OUTCOME_UNKNOWN') return undefined
-      return `nothing failed, and the outcome of order ${entry.operation.order} is unknown`
+      if (!isCalm || entry.kind !== 'reply') return undefined
+      const { code, operation } = entry
+      if (code === 'OUTCOME_UNKNOWN')
+        return `nothing failed, and the outcome of order ${operation.order} is unknown`
+      if (code === 'DISCONNECTED') return `nothing failed, and order ${operation.order} got no answer`
+      return undefined
     },
   }
 }

@@ -15,8 +15,14 @@ export interface Rule {
   finish?(state: FinalState): string | undefined
 }
 
+/** What a rule knows besides the history. */
+interface Facts {
+  /** When an answer of the store did not reach a process last, in milliseconds; undefined if each did. */
+  missedAt(process: number): number | undefined
+}
+
 /** A rule of one simulation. */
-export type CreateRule = (rates: FaultRates) => Rule
+export type CreateRule = (rates: FaultRates, facts: Facts) => Rule
 
 /** A key belongs to one caller and one server. */
 export function keyOf({

@@ -40,3 +40,30 @@ test('a work that fails does not keep the next one from being done', async () =>
   await scheduler.step()
   expect(seen).toEqual(['Error: no', 'yes'])
 })
+
+test('a process that stands still runs all that was due in the meantime once it continues, in order', async () => {
+  const scheduler = new Scheduler()
+  const [still, other] = [scheduler.process('still'), scheduler.process('other')]
+  const seen: string[] = []
+  const note = (name: string) => () => void seen.push(`${name} at ${scheduler.time}`)
+  scheduler.after(still, 10, 'one', note('one'))
+  scheduler.after(still, 20, 'two', note('two'))
+  scheduler.after(other, 15, 'other', note('other'))
+  scheduler.after(still, 40, 'three', note('three'))
+  still.stoppedUntil = 30
+  while (await scheduler.step());
+  expect(seen).toEqual(['other at 15', 'one at 30', 'two at 30', 'three at 40'])
+})
+
+test('what ends a turn of the event loop runs in the same event, after all else, even if its process has ended', async () => {
+  const scheduler = new Scheduler()
+  const process = scheduler.process('gateway')
+  const seen: string[] = []
+  scheduler.after(process, 1, 'event', () => {
+    scheduler.atEndOfTurn(() => seen.push('end of turn'))
+    process.isAlive = false
+    void Promise.resolve().then(() => seen.push('promise'))
+  })
+  await scheduler.step()
+  expect(seen).toEqual(['promise', 'end of turn'])
+})
