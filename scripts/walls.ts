@@ -200,7 +200,13 @@ const walls: readonly Wall[] = [
   { part: 'downstream/http/network.ts', may: [], uses: ['undici', ...sockets] },
   {
     part: 'downstream/http/hop',
-    may: ['core', 'downstream/http/ending.ts', 'downstream/http/network.ts', 'records/client-sessions.ts'],
+    may: [
+      'core',
+      'protocol/lines.ts',
+      'downstream/http/ending.ts',
+      'downstream/http/network.ts',
+      'records/client-sessions.ts',
+    ],
     uses: ['undici', ...sockets],
   },
   {
@@ -295,6 +301,7 @@ const walls: readonly Wall[] = [
     may: [...parts, 'gateway', 'testkit/conversations.ts'],
   },
   { part: 'gateway/keys.ts', may: ['core', 'store/store.ts'], uses: ['jose'] },
+  { part: 'gateway/placements.ts', may: parts, uses: ['node:http'] },
   { part: 'gateway/fleet.ts', may: parts, uses: ['node:net', ...files] },
   {
     part: 'gateway/features.ts',

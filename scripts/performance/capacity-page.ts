@@ -351,31 +351,7 @@ function settingSection(costs: Capacity): string[] {
 const separateSection = [
   '## What each gateway has for itself',
   '',
-  'This does not grow with the fleet, so it does not saturate. Nor does it hold for the fleet: with N replicas, N times as much passes.',
-  '',
-  ...markdownTable(
-    ['What', 'For the fleet'],
-    [
-      [
-        '`limits.concurrency`',
-        'A caller may have N times as many calls in flight. Divide the setting by the number of replicas, or limit in the balancer.',
-      ],
-      [
-        'The breaker',
-        'Each gateway finds out for itself that a server is away: N × `features.breaker.failures` calls fail before all have stopped.',
-      ],
-      [
-        'Connections to servers over HTTP, and their lists',
-        'Each gateway has its own, and asks for lists itself.',
-      ],
-      ['Servers that a command starts', 'Each gateway starts its own process, with the memory of that.'],
-      [
-        'Calls without a key whose answer was lost',
-        'An equal call is recognised only by the gateway that made it.',
-      ],
-      ['Rates with a store folder', 'Counted by each process. With Redis they are counted for all.'],
-    ],
-  ),
+  'What is counted or kept by each gateway for itself does not grow with the fleet, so it does not saturate; nor does it hold for the fleet. [Operating](operating.md#what-holds-for-all-gateways) lists it.',
   '',
 ]
 

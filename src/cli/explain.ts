@@ -56,6 +56,7 @@ export async function explain(given: Given<typeof commands.explain>, io: Io): Pr
     ...(problem === undefined ? [] : [`  problem      ${problem}`]),
     ...(stderr ?? []).map((line) => `  stderr       ${line}`),
     `  isolation    ${isolation}`,
+    ...(settings.isPlacedOnce ? [PLACED] : []),
     `  trusted      ${trust ? 'yes' : 'no'} (trust: whether its tool annotations are believed)`,
     ...(tool === undefined ? toolTable(inspected) : toolLines(inspected[0])),
     ...pinLines(unaccepted, upstream, name),
@@ -73,6 +74,7 @@ export async function explain(given: Given<typeof commands.explain>, io: Io): Pr
       problem,
       stderr,
       isolation,
+      ...(settings.isPlacedOnce && { placement: 'one' }),
       trust,
       tools: inspected.map(toolObject),
       ...(unaccepted && {
@@ -87,6 +89,8 @@ export async function explain(given: Given<typeof commands.explain>, io: Io): Pr
     code: problem === undefined && isKnown ? 0 : 1,
   }
 }
+
+const PLACED = '  placement    one: it runs in one of the gateways that share the store'
 
 type Unaccepted = NonNullable<ReturnType<Gateway['unaccepted']>>
 

@@ -184,6 +184,7 @@ function upstreamSettings(
     transport,
     revision,
     isolation,
+    ...(upstream.placement === 'one' && url === undefined && { isPlacedOnce: true }),
     trust: upstream.trust ?? (url === undefined || upstream.gateway_key !== undefined),
     ...(upstream.schemas !== undefined && { repairsSchemas: dialectOf(upstream.schemas) }),
     ...(upstream.sandbox === true && { isSandbox: true }),

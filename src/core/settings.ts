@@ -211,6 +211,8 @@ export interface UpstreamSettings {
    */
   readonly revision: string
   readonly isolation: 'auto' | 'shared' | 'per_client'
+  /** The command runs in one process of those that share the store, whatever process a call comes to. */
+  readonly isPlacedOnce?: true
   /** Whether the server's annotations of its tools are believed. */
   readonly trust: boolean
   /**

@@ -113,8 +113,10 @@ export interface ClientConnection {
 /** The connection to use, if it is not the one of all calls of its caller. */
 export const connectionSlot = new Slot<ClientConnection>('connection')
 
-/** What a server keeps in memory for those who use one process or session of it: the same object until that ends. */
+/** What a server keeps in memory for those who use one process or session of it. */
 export interface ServerContext {
+  /** Identifies it, until it ends. */
+  readonly id: string
   /** When it began, in milliseconds since 1970. */
   readonly since: number
 }

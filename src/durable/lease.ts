@@ -47,6 +47,13 @@ interface LeasedUpdate<Result> extends CasUpdate<Result> {
   readonly write?: Exclude<CasUpdate<Result>['write'], 'remove'>
 }
 
+/** What a claim came to: the lease, or whose it is. */
+export interface Claimed {
+  readonly lease?: Lease
+  /** `Membership.id` of the holder; absent if that is not known, because another claim was faster. */
+  readonly holder?: string
+}
+
 /** Work that is done by one process at a time. */
 export interface LeasedWork {
   /** Resolves once the work is stopped; never rejects. */
@@ -98,22 +105,36 @@ export class Leases {
   }
 
   /** Claims a lease, once; undefined if it is held. @throws SERVER_UNAVAILABLE */
-  acquire(name: string, ttlMs: number): Promise<Lease | undefined> {
-    return this.#acquire(name, ttlMs)
+  async acquire(name: string, ttlMs: number): Promise<Lease | undefined> {
+    return (await this.claim(name, ttlMs)).lease
+  }
+
+  /** The same; a lease that is held comes with its holder. @throws SERVER_UNAVAILABLE */
+  claim(name: string, ttlMs: number): Promise<Claimed> {
+    return this.#claim(name, ttlMs)
+  }
+
+  /** Who holds a lease: `Membership.id`; undefined if nobody does, or it is not known. @throws SERVER_UNAVAILABLE */
+  async holder(name: string): Promise<string | undefined> {
+    const claim = readClaim(await this.#store.get(claimKey(name)))
+    return claim && !(await this.#isFree(claim)) ? claim.holder : undefined
   }
 
   /** Claims a lease as soon as it is free; undefined if that takes too long. @throws SERVER_UNAVAILABLE */
   async acquireWithin(name: string, ttlMs: number, timeoutMs: number): Promise<Lease | undefined> {
     for (const end = world.monotonic() + timeoutMs; ; await pause(POLL_INTERVAL_MS)) {
-      const lease = await this.#acquire(name, ttlMs)
+      const { lease } = await this.#claim(name, ttlMs)
       if (lease || world.monotonic() >= end) return lease
     }
   }
 
-  async #acquire(name: string, ttlMs: number): Promise<HeldLease | undefined> {
+  async #claim(
+    name: string,
+    ttlMs: number,
+  ): Promise<{ readonly lease?: HeldLease; readonly holder?: string }> {
     const before = await this.#store.get(claimKey(name))
     const previous = readClaim(before)
-    if (previous && !(await this.#isFree(previous))) return undefined
+    if (previous && !(await this.#isFree(previous))) return heldBy(previous)
     const id = world.randomBytes(12).toString('base64url')
     const token = Math.max(world.now(), (previous?.token ?? 0) + 1)
     const claim = JSON.stringify({ token, id, holder: this.#membership?.id } satisfies Claim)
@@ -128,7 +149,7 @@ export class Leases {
     } finally {
       if (!isOurs || !lease.isHeld) await lease.release()
     }
-    return lease.isHeld ? lease : undefined
+    return lease.isHeld ? { lease } : {}
   }
 
   /** Does a job whenever this process can have the lease, until it is stopped. */
@@ -148,7 +169,7 @@ export class Leases {
     const { name, ttlMs, job, stopped } = work
     while (!stopped.aborted) {
       try {
-        const lease = await this.#acquire(name, ttlMs)
+        const { lease } = await this.#claim(name, ttlMs)
         if (lease) await workUnder(lease, work)
         else job.onHeldElsewhere?.()
       } catch {
@@ -309,6 +330,10 @@ interface Claim {
   readonly id: string
   /** `Membership.id` of its process. */
   readonly holder?: string | undefined
+}
+
+function heldBy({ holder }: Claim): { readonly holder?: string } {
+  return holder === undefined ? {} : { holder }
 }
 
 /** A claim that cannot be read counts as none: its name would not be free for as long as claims are kept. */

@@ -23,6 +23,7 @@ import { isLoopback } from '../downstream/http/origin.ts'
 import type { Listener } from '../downstream/http/server.ts'
 import type { Fleet, MemberDetails } from '../durable/members.ts'
 import { createPrivateFolder } from '../store/private-folder.ts'
+import { PLACED_PATH, type Placements } from './placements.ts'
 
 interface Options {
   readonly fleet: Fleet
@@ -34,6 +35,8 @@ interface Options {
   readonly seal: Seal
   onForwarded(outcome: Forwarding): void
   onMoved(how: 'adopted' | 'fenced'): void
+  /** Answers what the others forward about servers that run here. */
+  readonly placements: Pick<Placements, 'serve'>
   readonly log: Log
 }
 
@@ -41,7 +44,7 @@ interface Options {
 export interface JoinedFleet {
   /** For the listener of its clients. */
   readonly others: OtherProcesses
-  /** Serves what the others forward, from now on. */
+  /** Serves what the others forward about clients, from now on. */
   serveBy(listener: Pick<Listener, 'serveForwarded'>): void
   /** Tells the others where it is, also after its store was replaced. */
   describe(): Promise<void>
@@ -71,7 +74,10 @@ async function joinReachable(options: Options): Promise<JoinedFleet | undefined>
     place,
     network,
     envelopes,
-    serve: (incoming, outgoing, decision) => serve(incoming, outgoing, decision),
+    serve: (incoming, outgoing, decision) =>
+      incoming.url === PLACED_PATH
+        ? options.placements.serve(incoming, outgoing, decision)
+        : serve(incoming, outgoing, decision),
     log,
   })
   const forwarder = new Forwarder({

@@ -70,6 +70,7 @@ import { type JoinedFleet, joinFleet } from './fleet.ts'
 import { createObserving, timed } from './observers.ts'
 import { operatorEndpoint } from './operator-mcp.ts'
 import { createOwner, type Owner } from './owner.ts'
+import { createPlacements } from './placements.ts'
 import { isPageCode, PageCode } from '../records/approval-codes.ts'
 import { type Approval, Approvals } from '../records/approvals.ts'
 import { DeadLetters } from '../records/dead-letters.ts'
@@ -88,7 +89,7 @@ import { createPageSignIn } from '../upstream/oauth/page-sign-in.ts'
 import type { Status } from '../upstream/connector.ts'
 import { type Challenge, PIPE, proofClaims } from '../protocol/gateway-proof.ts'
 import { ownCall } from '../protocol/lift.ts'
-import { startServers } from '../upstream/upstream.ts'
+import { startServers } from '../upstream/start-servers.ts'
 import { asGatewayError } from '../core/error.ts'
 import { latestModern } from '../core/revisions.ts'
 
@@ -243,6 +244,7 @@ export class Gateway {
       }),
     })
     this.#observing.apply(initial)
+    const seal = createSeal(world.now, this.#keys.encryptionKeys, this.#keys.areShared)
     this.#process = {
       variables,
       proxies,
@@ -251,7 +253,14 @@ export class Gateway {
       store: this.#open(initial),
       scope: new ProcessScope(),
       membership: this.#fleet,
-      seal: createSeal(world.now, this.#keys.encryptionKeys, this.#keys.areShared),
+      seal,
+      placements: createPlacements({
+        store: () => this.#process.store,
+        fleet: this.#fleet,
+        network: this.#network,
+        seal,
+        log,
+      }),
       sign: this.#keys.sign,
       prove: (challenge) => this.#prove(challenge),
       page: (path) => this.#pageUrl(path),
@@ -348,6 +357,7 @@ export class Gateway {
     this.#process = { ...this.#process, store }
     this.#runtime = new Runtime(settings, old.upstreams, this.#process)
     retireRuntime(old, this.#runtime, this.#process)
+    if (!isSameAsBefore) this.#process.placements.forget()
     if (!isSameAsBefore) background(this.#retired.retire(before), this.#log)
     if (!isSameAsBefore && this.#joined) background(this.#joined.describe(), this.#log)
     const report = this.#connectServers().then((found) => logProblems(found, this.#log))
@@ -363,18 +373,8 @@ export class Gateway {
   async listen(): Promise<Listener> {
     this.#serve({ transport: 'tcp' })
     await this.#waitForKeys()
-    const { refused, signedIn, log, metrics } = this.#observing
-    const joined = await joinFleet({
-      fleet: this.#fleet,
-      network: this.#network,
-      settings: this.settings,
-      variables: this.#process.variables,
-      seal: this.#process.seal,
-      onForwarded: (outcome) => metrics.forwarded(outcome),
-      onMoved: (how) => metrics.sessionMoved(how),
-      log,
-    })
-    this.#joined = joined
+    const { refused, signedIn, log } = this.#observing
+    const joined = await this.#join()
     const listener = await listenHttp({
       others: joined?.others,
       network: this.#network,
@@ -425,13 +425,30 @@ export class Gateway {
       },
       drain: async (patience) => {
         await joined.drain()
-        await listener.drain(patience)
+        await Promise.all([listener.drain(patience), this.#process.placements.leave()])
       },
       close: async () => {
         await listener.close()
         await joined.close()
       },
     }
+  }
+
+  /** Lets the other gateways reach this one. */
+  async #join(): Promise<JoinedFleet | undefined> {
+    const { metrics, log } = this.#observing
+    this.#joined = await joinFleet({
+      fleet: this.#fleet,
+      network: this.#network,
+      settings: this.settings,
+      variables: this.#process.variables,
+      seal: this.#process.seal,
+      placements: this.#process.placements,
+      onForwarded: (outcome) => metrics.forwarded(outcome),
+      onMoved: (how) => metrics.sessionMoved(how),
+      log,
+    })
+    return this.#joined
   }
 
   /** Resolves once somebody told this gateway to end (`gatehouse fleet drain`). */
@@ -443,6 +460,8 @@ export class Gateway {
   async stdio(input: Readable, output: Writable): Promise<void> {
     this.#serve({ transport: 'pipe' })
     await this.#waitForKeys()
+    // The only server of a kind may run here.
+    if (this.settings.upstreams.some(({ isPlacedOnce }) => isPlacedOnce)) await this.#join()
     return serveStdio(input, output, {
       handle: this.handle,
       seal: createRequestStateCodec(world.now, undefined, this.#keys.encryptionKeys),
@@ -531,6 +550,9 @@ export class Gateway {
     runtime.ended.abort()
     runtime.catalog.close()
     await Promise.allSettled([...runtime.upstreams.values()].map((upstream) => upstream.close()))
+    await this.#process.placements.close()
+    // Otherwise the listener closes it.
+    if (!this.#listener) await this.#joined?.close()
     await closeFeatures(runtime)
     await Promise.all([this.#process.membership.close(), this.#pageSignIn.close(), this.#pageCode.close()])
     await Promise.all([this.#journal.close(), this.#forgetWatch.close()])

@@ -68,6 +68,7 @@ import { type ActiveFeature, activeFeatures, middlewaresOf, offered } from './fe
 import { wayTo } from './observers.ts'
 import { createDescriptions, type Descriptions } from './descriptions.ts'
 import { Pinnings } from './pinnings.ts'
+import type { Placements } from './placements.ts'
 
 /** The parts that outlive one version of the settings. */
 export interface ProcessState {
@@ -83,6 +84,8 @@ export interface ProcessState {
   readonly intercept?: TransportInterceptor | undefined
   readonly isUnchecked?: boolean | undefined
   readonly store: Store
+  /** Where servers run that run in one process. */
+  readonly placements: Placements
   readonly scope: ProcessScope
   readonly membership: Membership
   readonly sign: Identity['sign']
@@ -467,16 +470,19 @@ export class Runtime implements HttpRuntime {
 function upstreamsOf(
   settings: Settings,
   before: ReadonlyMap<string, Upstream>,
-  { log, observing, ...shared }: ProcessState,
+  { log, observing, placements, ...shared }: ProcessState,
 ): ReadonlyMap<string, Upstream> {
   const held = shared.scope.once(HeldMemory)
+  // What observes or replaces a server has it in this process.
+  const areShared = isStoreShared(settings) && !shared.intercept
   return new Map(
     settings.upstreams.map((each) => {
       const previous = before.get(each.name)
       if (previous && settingsEqual(previous.settings, each)) return [each.name, previous]
       const upstreamLog = withFields(log, { upstream: each.name })
       const meter = observing.metrics.mcp.upstream(each.name, wayTo(each))
-      const upstream = createUpstream(each, { ...shared, held, meter, log: upstreamLog })
+      const placement = areShared ? placements.of(each) : undefined
+      const upstream = createUpstream(each, { ...shared, held, meter, placement, log: upstreamLog })
       upstream.isDrained = previous?.isDrained === true
       return [each.name, upstream]
     }),

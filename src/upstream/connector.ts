@@ -23,6 +23,8 @@ import { type NoteStore, ProbeNotes } from './probe-notes.ts'
 import type { Credentials } from './oauth/credentials.ts'
 import type { UpstreamConnection } from './protocol/connection.ts'
 import { proofFor } from './protocol/gateway-proof.ts'
+import { PlacedConnection } from './placement/connection.ts'
+import { isElsewhere, type Place, type Placement, relayedSlot, type There } from './placement/placement.ts'
 import { handshakeParams, LegacyConnection } from './protocol/legacy.ts'
 import { ModernConnection } from './protocol/modern.ts'
 import { isOfCredentials, type Login } from './transport/auth-retry.ts'
@@ -41,6 +43,8 @@ export interface Status {
   /** The revision of legacy connections, if some clients use (or used) them next to modern ones. */
   readonly olderRevision?: string
   readonly connections: number
+  /** The process that runs it, if that is another one. */
+  readonly placedIn?: string
   /** Why the last connection attempt failed. */
   readonly problem?: string
   /** The last lines its process wrote to standard error before that. They are for operators, not for callers. */
@@ -60,6 +64,10 @@ interface ConnectorOptions {
   readonly intercept?: TransportInterceptor | undefined
   /** Counts what is sent, and the sessions. */
   readonly meter?: ExchangeMeter | undefined
+  /** Finds out which process runs the server; absent if this one does. */
+  readonly placement?: Placement | undefined
+  /** Called when the tools of the server may have changed. */
+  onToolsChanged?(): void
   readonly log: Log
 }
 
@@ -86,11 +94,14 @@ export class Connector {
   readonly #negotiate: Negotiate
   readonly #pool: Pool<Key>
   readonly #eras: Eras
+  readonly #placement: Placement | undefined
   readonly #nameOf: (call: Call, route: Route) => string
   readonly #ownNameOf: (call: Call, id: string) => string
   /** The negotiation in progress or its result, where it is the same for all callers. */
   #negotiated: Promise<Route> | undefined
   #route: Route | undefined
+  /** Where the connections are; undefined before the first one, and if the server is not placed. */
+  #place: Place | undefined
   #problem: string | undefined
   #hasAnswered = false
   #olderRevision: string | undefined
@@ -102,6 +113,7 @@ export class Connector {
     this.#isUrl = settings.reach.kind === 'url'
     this.#credentials = credentials
     this.#redactor = redactor
+    this.#placement = options.placement
     this.#timeout = () => AbortSignal.any([world.timeoutSignal(settings.startTimeout), this.#closed.signal])
     this.#quota = this.#isPersonal ? undefined : new UpstreamQuota()
     this.#stderr = new LastLines(redactor.text)
@@ -112,7 +124,8 @@ export class Connector {
       owner: ({ call }) => call.principal,
       // One caller's credentials, or an era the server does not have, are no problem for other callers.
       failurePause: this.#isUrl ? URL_FAILURE_PAUSE_MS : FAILURE_PAUSE_MS,
-      isFailure: (error, { isTrial }) => !isTrial && !isOfCredentials(error),
+      // The other process counts those of a placed server.
+      isFailure: (error, { isTrial, route }) => !isTrial && !route.there && !isOfCredentials(error),
       log,
     })
     this.#eras = new Eras(log)
@@ -122,14 +135,45 @@ export class Connector {
 
   /** The open connection for a call, which nearly every call has. */
   ready(call: Call): UpstreamConnection | undefined {
+    if (this.#placement && !this.#isPlaceKnown(call)) return undefined
     const route = this.#route && this.#eras.route(call.client, this.#route)
     return route && this.#pool.ready(this.#nameFor(call, route))
   }
 
   /** The connection for a call, opened where there is none. @throws SERVER_UNAVAILABLE, OVERLOADED, CONFLICT */
-  connect(call: Call): Promise<UpstreamConnection> {
+  async connect(call: Call): Promise<UpstreamConnection> {
+    if (this.#placement) {
+      const place = await this.#placement.find().catch((error: unknown) => {
+        this.#recordFailure(error)
+        throw error
+      })
+      this.#moveTo(place)
+      // The other process opens the connection of a client.
+      if (isElsewhere(call, place)) return this.#open(call)
+    }
     const own = connectionSlot.of(call)
     return !own || this.#isStateless ? this.#open(call) : this.#openOwn(call, own)
+  }
+
+  /** Whether the connections are where the server is. What came to another process is not sent on. */
+  #isPlaceKnown(call: Call): boolean {
+    const place = this.#placement?.current
+    return place !== undefined && place === this.#place && !(place.kind === 'there' && relayedSlot.of(call))
+  }
+
+  #moveTo(place: Place): void {
+    if (place === this.#place) return
+    this.#place = place
+    this.#forgetRoute()
+    this.#route = place.kind === 'there' ? placedRoute(place) : undefined
+  }
+
+  /** The server is not where it was: ends all connections, by force if another process may start it soon. */
+  async leave(isByForce: boolean): Promise<void> {
+    this.#place = undefined
+    this.#forgetRoute()
+    if (isByForce) for (const connection of this.#pool.connections) connection.kill?.()
+    await this.#pool.empty()
   }
 
   /** The connection of one client. If it is lost, all its calls get the same new one. @throws CONFLICT */
@@ -156,7 +200,7 @@ export class Connector {
       const openRoute: OpenRoute = (route, isTrial) =>
         this.#pool.get(this.#nameFor(call, route), { route, call, login, isTrial, deadline: opening })
       const connection = await this.#eras.connect(call, newest, openRoute)
-      if (connection.era !== newest.era) this.#olderRevision = connection.revision
+      if (connection.era !== newest.era && !newest.there) this.#olderRevision = connection.revision
       this.#problem = undefined
       this.#hasAnswered = true
       this.reachability.set(true)
@@ -183,12 +227,23 @@ export class Connector {
     const { connections } = this.#pool
     const current = connections.find((connection) => connection.era === era)?.revision ?? revision
     const { all: stderr } = this.#stderr
+    if (this.#place?.kind === 'there') return this.#placedStatus(this.#place)
     return {
       // The revision can be configured, so it may be known before the server has ever answered.
       ...(this.#hasAnswered && era && current !== undefined && { era, revision: current }),
       ...(this.#olderRevision !== undefined && { olderRevision: this.#olderRevision }),
       connections: connections.length,
       ...(this.#problem !== undefined && { problem: this.#problem, ...(stderr.length > 0 && { stderr }) }),
+    }
+  }
+
+  #placedStatus({ process }: There): Status {
+    const [first] = this.#pool.connections
+    return {
+      ...(first && { era: first.era, revision: first.revision }),
+      connections: this.#pool.connections.length,
+      ...(this.#problem !== undefined && { problem: this.#problem }),
+      placedIn: process,
     }
   }
 
@@ -205,6 +260,7 @@ export class Connector {
   /** Ends all connections, and forgets failures and how the server is reached: the next call opens a new one at once. */
   async restart(): Promise<void> {
     this.#problem = undefined
+    if (this.#place?.kind === 'there') return this.#place.restart()
     this.#forgetRoute()
     await this.#pool.empty()
   }
@@ -215,6 +271,8 @@ export class Connector {
   }
 
   #nameFor(call: Call, route: Route): string {
+    if (route.there)
+      return `placed ${call.client.era} ${connectionSlot.of(call)?.id} ${this.#nameOf(call, route)}`
     const own = connectionSlot.of(call)
     return own && !this.#isStateless ? this.#ownNameOf(call, own.id) : this.#nameOf(call, route)
   }
@@ -252,14 +310,16 @@ export class Connector {
   #openConnection(
     { route, call, login, isTrial, deadline }: Key,
     settings: UpstreamSettings,
-    { redactor, intercept = (open) => open, meter, log }: ConnectorOptions,
+    { redactor, intercept = (open) => open, meter, onToolsChanged, log }: ConnectorOptions,
   ): Promise<UpstreamConnection> {
-    const { revision, mirrors } = route
+    const { revision, mirrors, there } = route
+    if (there) return PlacedConnection.open(there, call, this.#timeout)
     // The handshake uses the rest of the start timeout; each later step has a timeout of its own.
     let isOpen = false
     let current: UpstreamConnection | undefined
     const starting = isTrial ? AbortSignal.any([world.timeoutSignal(TRIAL_TIMEOUT_MS), deadline]) : deadline
-    const context = { meter, log, stepTimeout: () => (isOpen ? this.#timeout() : starting) }
+    const stepTimeout = (): AbortSignal => (isOpen ? this.#timeout() : starting)
+    const context = { meter, log, stepTimeout, ...(onToolsChanged && { onToolsChanged }) }
     const opened = <Opened extends UpstreamConnection>(connection: Opened): Opened => {
       isOpen = true
       current = connection
@@ -270,6 +330,8 @@ export class Connector {
         const isLost = current?.isClosed === false
         receiver.closed(error)
         if (isLost) this.#connectionLost()
+        // Another process of the server may have others.
+        if (isLost) onToolsChanged?.()
       }
       return route.connect({ ...receiver, closed }, login)
     }
@@ -314,7 +376,7 @@ export class Connector {
     if (!this.#closed.signal.aborted) this.reachability.failed(error)
     this.#problem = this.#redactor.text(extra.forOperator ?? message)
     // A route that turned out to be wrong is negotiated again by the next call.
-    if (!this.#route || !isPassing(error)) this.#forgetRoute()
+    if ((!this.#route || !isPassing(error)) && !this.#route?.there) this.#forgetRoute()
   }
 
   #forgetRoute(): void {
@@ -322,6 +384,12 @@ export class Connector {
     this.#isStateless = false
     this.#eras.forget()
   }
+}
+
+/** How calls reach a server in another process: as they are. */
+function placedRoute(there: There): Route {
+  const connect = (): Promise<never> => Promise.reject(new TypeError('the other process has the transport'))
+  return { era: 'legacy', revision: '', mirrors: false, connect, there }
 }
 
 type Negotiate = (call: Call, login: Login | undefined, deadline: AbortSignal) => Promise<Route>

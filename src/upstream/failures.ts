@@ -67,7 +67,7 @@ export function connectionClosed(cause: Error): GatewayError {
 /** Refuses a call that relies on another context than that of its connection. @throws CONFLICT */
 export function requireContext(call: Call, context: ServerContext | undefined): void {
   const watch = contextSlot.of(call)
-  if (!watch?.expected || watch.mayReplace || watch.expected === context) return
+  if (!watch?.expected || watch.mayReplace || watch.expected.id === context?.id) return
   throw new GatewayError('CONFLICT', 'What this call relies on was lost on the server, so it was not made.', {
     reason: CONTEXT_LOST,
     isUnsent: true,

@@ -19,6 +19,7 @@ import { JsonRpcPeer } from '../protocol/json-rpc-peer.ts'
 import { metaKeys } from '../protocol/meta-keys.ts'
 import { findRevision, latestLegacy, latestModern, modernRevisions } from '../core/revisions.ts'
 import { isPassing } from './failures.ts'
+import type { There } from './placement/placement.ts'
 import type { UpstreamConnection } from './protocol/connection.ts'
 import { isOfCredentials } from './transport/auth-retry.ts'
 import type { HttpClient } from './transport/http-client.ts'
@@ -32,6 +33,8 @@ export interface Route {
   /** Whether parts of each request are mirrored in headers. */
   readonly mirrors: boolean
   readonly connect: OpenTransportAs
+  /** Another process that runs the server. */
+  readonly there?: There
   /** The route for clients of older revisions, if the server supports both eras. */
   readonly older?: Route
 }

@@ -53,6 +53,8 @@ interface Options {
   readonly limit?: number
   /** What suspended calls take of the memory of the gateway. */
   readonly held?: HeldMemory | undefined
+  /** Whether calls are answered by another process, and wait for responses there. */
+  isElsewhere?(): boolean
   /** Called with the number of suspended calls, whenever it changes. */
   onCount?(count: number): void
 }
@@ -67,8 +69,9 @@ export function suspendable(open: OpenCall, options: Options = {}): Handler {
 
   return (call) => {
     const token = call.requestState[WAITING_CALL_KEY]
+    const isUnknown = typeof token === 'string' && !kept.has(token)
     // A task outlives the process that asked for its input.
-    const isLeft = typeof token === 'string' && !kept.has(token) && continuedTask(call) !== undefined
+    const isLeft = isUnknown && (continuedTask(call) !== undefined || options.isElsewhere?.() === true)
     if (token === undefined || isLeft) {
       // A client that cannot respond needs no suspension.
       if (!canBeAsked(call.client.capabilities)) return open(unasked(call))
@@ -294,7 +297,13 @@ function tooManyInputRequests(): GatewayError {
   })
 }
 
-function expired(): GatewayError {
+/** Whether a call waits at its server, and cannot be begun. */
+export function isWaiting(call: Call): boolean {
+  return call.requestState[WAITING_CALL_KEY] !== undefined && continuedTask(call) === undefined
+}
+
+/** The error of a call that does not wait any more. */
+export function expired(): GatewayError {
   return new GatewayError('STATE_EXPIRED', 'This call no longer waits for input.', {
     suggestion: 'Make the call again without requestState.',
   })

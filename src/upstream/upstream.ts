@@ -1,6 +1,6 @@
 /**
  * One server of the configuration: runs its calls, keeps its subscriptions open across reconnects, reports its status, and
- * closes gracefully. `startServers` connects to all of them.
+ * closes gracefully.
  */
 import { ServerFindings } from '../core/findings.ts'
 import { connectionSlot, contextSlot, lastKnownSlot, type ServerContext } from '../core/slot.ts'
@@ -28,6 +28,7 @@ import { Redactor, secretsOf } from '../core/text/redactor.ts'
 import { revealed } from '../core/text/secret.ts'
 import { method } from '../protocol/methods.ts'
 import { common } from '../protocol/dialects.ts'
+import { ownCall } from '../protocol/lift.ts'
 import { checkedDeclaration, checkedPage, entriesOf } from '../protocol/server-shapes.ts'
 import { Connector, type Status } from './connector.ts'
 import { LastLists } from './last-lists.ts'
@@ -43,8 +44,9 @@ import {
   type Reachability,
 } from './failures.ts'
 import { createCredentials, type Credentials, type OAuthSite, type UserSignIns } from './oauth/credentials.ts'
+import { isMoved, type PlacedServer, type Placement, relayedSlot } from './placement/placement.ts'
 import type { UpstreamConnection } from './protocol/connection.ts'
-import { suspendable, type UpstreamCall } from './suspended-calls.ts'
+import { expired, isWaiting, suspendable, type UpstreamCall } from './suspended-calls.ts'
 import type { ListedTool } from '../protocol/found-tool.ts'
 import { boundedPage, type FindTool, toolNames, unlistedTool } from './tool-index.ts'
 import { isOfCredentials } from './transport/auth-retry.ts'
@@ -137,6 +139,8 @@ interface Environment {
   readonly isUnchecked?: boolean | undefined
   /** Counts what is sent to the server, and the sessions with it. */
   readonly meter?: ExchangeMeter | undefined
+  /** Finds out which process runs the server; absent if this one does. */
+  readonly placement?: Placement | undefined
   readonly log: Log
 }
 
@@ -168,6 +172,11 @@ class ConfiguredUpstream implements Upstream {
   readonly #redactor: MessageRedactor
   readonly #connector: Connector
   readonly #lastLists: LastLists
+  readonly #placement: Placement | undefined
+  /** Lets go of the server, if other processes may run it. */
+  readonly #release: (() => Promise<void>) | undefined
+  /** Those who wait for other tools. */
+  readonly #toolWatchers = new Set<() => void>()
   /** Until when the calls of a request wait for the server, on the monotonic clock. */
   readonly #waits = new LRUCache<string, number>({ max: MAX_WAITING_REQUESTS })
   readonly #negativeCache = new NegativeCache<UpstreamConnection>()
@@ -184,7 +193,18 @@ class ConfiguredUpstream implements Upstream {
   #listCutAt = 0
 
   constructor(settings: UpstreamSettings, environment: Environment) {
-    const { variables, proxies, store, oauth, intercept, isUnchecked = false, held, meter, log } = environment
+    const {
+      variables,
+      proxies,
+      store,
+      oauth,
+      intercept,
+      isUnchecked = false,
+      held,
+      meter,
+      placement,
+      log,
+    } = environment
     const { redactor = redactorOf(settings) } = environment
     this.settings = settings
     this.#isUnchecked = isUnchecked
@@ -203,8 +223,13 @@ class ConfiguredUpstream implements Upstream {
       redactor: this.#redactor,
       intercept,
       meter,
+      placement,
+      onToolsChanged: () => {
+        for (const watcher of this.#toolWatchers) watcher()
+      },
       log,
     })
+    this.#placement = placement
     this.#lastLists = new LastLists(store, settings, credentials?.isPersonal === true, log)
     this.guard = credentials?.guard
     this.finishSignIn = credentials?.finish
@@ -212,10 +237,10 @@ class ConfiguredUpstream implements Upstream {
     const onCount = (count: number): void => {
       this.#suspended = count
     }
-    const handle = compose(
-      [credentials?.guard],
-      suspendable((working) => this.#open(working), { held, onCount }),
-    )
+    const isElsewhere = (): boolean => placement !== undefined && placement.current?.kind !== 'here'
+    const run = suspendable((working) => this.#open(working), { held, isElsewhere, onCount })
+    const handle = compose([credentials?.guard], run)
+    this.#release = placement?.serve(this.#placed(run))
     const find: FindTool = (call) => this.#find(call)
     const names = toolNames(settings, log)
     this.handle = names ? names.handle(handle) : handle
@@ -289,8 +314,27 @@ class ConfiguredUpstream implements Upstream {
   async close(): Promise<void> {
     this.#retired.abort()
     await this.#connector.close()
+    await this.#release?.()
     await this.#lastLists.close()
     await this.#credentials?.close()
+  }
+
+  /** The server as the processes know it that share the store. Names are those of the server: each process has its own. */
+  #placed(relayed: Handler): PlacedServer {
+    const inFlight = (): number => this.#inFlight
+    return {
+      relayed,
+      get inFlight() {
+        return inFlight()
+      },
+      leave: (isByForce) => this.#connector.leave(isByForce),
+      follow: () => this.start(ownCall()),
+      restart: () => this.restart(ownCall()),
+      onChanged: (listener, signal) => {
+        this.#toolWatchers.add(listener)
+        signal.addEventListener('abort', () => this.#toolWatchers.delete(listener), { once: true })
+      },
+    }
   }
 
   async #open(working: UpstreamCall): Promise<Outcome> {
@@ -321,6 +365,8 @@ class ConfiguredUpstream implements Upstream {
       try {
         return await this.#attempt(working)
       } catch (error) {
+        // It was not made. Nobody has to wait for what has moved already.
+        if (isMoved(error) && failures < MAX_MOVES && !relayedSlot.of(working.call)) continue
         const delay = await this.#delayAfter(error, { working, start, failures })
         if (delay === undefined) throw error
         await this.reachability.untilReturn(delay, working.signal)
@@ -332,7 +378,12 @@ class ConfiguredUpstream implements Upstream {
   async #attempt(working: UpstreamCall): Promise<Reached> {
     const { call } = working
     const connection = this.#connector.ready(call) ?? (await this.#connector.connect(call))
-    requireContext(call, connection.context)
+    if (connection.isPlaced !== true) {
+      // What waits in another process, or waited there, was begun.
+      if (this.#placement && isWaiting(call)) throw expired()
+      requireContext(call, connection.context)
+    }
+    relayedSlot.of(call)?.(connection)
     const outcome = await connection.open(working).catch(async (error: unknown) => {
       // The server forgot the session of one client, and did nothing.
       if (!connectionSlot.of(call) || connection.hasLostSession !== true || !isSessionLost(error)) throw error
@@ -549,6 +600,8 @@ interface Attempt {
   readonly failures: number
 }
 
+/** How often a call is sent to where its server is now, without waiting. */
+const MAX_MOVES = 2
 /** The delays before a call that waits for its server is attempted again. A process is not started often. */
 const URL_RECONNECTS: Backoff = { firstMs: 100, maxMs: 1000 }
 const COMMAND_RECONNECTS: Backoff = { firstMs: 500, maxMs: 2000 }
@@ -705,60 +758,3 @@ function notifyChanges(
   for (const name of reportedChanges(readFilter(params), isObject(capabilities) ? capabilities : undefined))
     notify({ method: name })
 }
-
-interface Options {
-  readonly ended: AbortSignal
-  /** Called when a server that was unreachable at first becomes reachable. */
-  onReached(upstream: string): void
-  readonly log: Log
-}
-
-/**
- * Connects to each server once; unreachable ones are retried in the background until they respond, or until `ended`.
- */
-export async function startServers(
-  upstreams: Iterable<Upstream>,
-  call: Call,
-  options: Options,
-): Promise<void> {
-  const { log } = options
-  const starts = [...upstreams].map((upstream) => ({ upstream, call, log, reasons: new Set<string>() }))
-  const unreachable = await Promise.all(starts.map(async (each) => ((await connect(each)) ? [] : [each])))
-  for (const each of unreachable.flat()) background(keepTrying(each, options), log)
-}
-
-interface Start {
-  readonly upstream: Upstream
-  readonly call: Call
-  readonly log: Log
-  /** Why it failed, as far as the log says so at `warn`. */
-  readonly reasons: Set<string>
-}
-
-async function connect({ upstream, call, log, reasons }: Start): Promise<boolean> {
-  try {
-    await upstream.start(call)
-    log.info('upstream.ready', { upstream: upstream.name, ...upstream.status })
-    return true
-  } catch (error) {
-    const { problem, stderr } = upstream.status
-    const reason = problem ?? asGatewayError(error).message
-    const level = reasons.has(reason) ? 'debug' : 'warn'
-    reasons.add(reason)
-    log[level]('upstream.unavailable', { upstream: upstream.name, reason, ...(stderr && { stderr }) })
-    return false
-  }
-}
-
-async function keepTrying(start: Start, { ended, onReached }: Options): Promise<void> {
-  const { upstream } = start
-  await pause(FIRST_START_RETRY_MS, ended).catch(() => undefined)
-  const attempt = async (): Promise<AttemptResult> =>
-    // A call may have connected in the meantime.
-    upstream.status.problem === undefined || (await connect(start)) ? 'done' : 'later'
-  if ((await retry(attempt, LATER_START_RETRIES, ended)) === 'done') onReached(upstream.name)
-}
-
-/** The delay before a server is retried, in milliseconds, and the later ones. */
-const FIRST_START_RETRY_MS = 1000
-const LATER_START_RETRIES: Backoff = { firstMs: 2000, maxMs: 30_000 }

@@ -78,12 +78,27 @@ export function folder(): string {
 }
 
 /** A file in which a server on stdio keeps what it received, and how often it was told to call a tool. */
-export function serverJournal(): { readonly file: string; calls(tool: string): number } {
-  const file = join(folder(), `${randomUUID()}.jsonl`)
+export function serverJournal(): ReturnType<typeof journalIn> {
+  return journalIn(folder())
+}
+
+/** The same in a folder. */
+export function journalIn(home: string): {
+  readonly file: string
+  calls(tool: string): number
+  /** How many messages of a method came. */
+  received(method: string): number
+} {
+  const file = join(home, `${randomUUID()}.jsonl`)
   const lines = (): string[] =>
     existsSync(file) ? readFileSync(file, 'utf8').split('\n').filter(Boolean) : []
   return {
     file,
+    received: (method) =>
+      lines().filter((line) => {
+        const { message } = JSON.parse(line) as { message?: Json }
+        return message?.['method'] === method
+      }).length,
     calls: (tool) =>
       lines().filter((line) => {
         const { message } = JSON.parse(line) as { message?: Json }

@@ -199,6 +199,12 @@ export const upstreamProperties = {
     description:
       '`auto`: clients with the same capabilities share a connection. `shared`: all clients share one, and cannot be asked anything. `per_client`: one connection for each session.',
   },
+  placement: {
+    enum: ['each', 'one'],
+    default: 'each',
+    description:
+      'Where a server that a command starts runs, if several gateways or workers share the store. `each`: each of them starts it. `one`: one of them does, and the others have their calls made there. See [Servers that run once](operating.md#servers-that-run-once).',
+  },
   trust: {
     type: 'boolean',
     description:
@@ -398,6 +404,7 @@ function reachProblems({ url, command, transport, ...others }: Fields, path: Pat
   const advice = isCommand
     ? 'requires `url`: set secrets of a command in `env`'
     : 'requires `command`: remove it'
+  const isPlaced = others['placement'] === 'one'
   const needsUrl = transport === 'streamable' || transport === 'sse'
   return [
     ...misplaced.flatMap((key) => atKey([...path, key], others[key] !== undefined && advice)),
@@ -405,6 +412,10 @@ function reachProblems({ url, command, transport, ...others }: Fields, path: Pat
     ...atValue(
       [...path, 'transport'],
       transport === 'stdio' && !isCommand && 'requires `command`: a URL uses auto, streamable or sse',
+    ),
+    ...atValue(
+      [...path, 'placement'],
+      isPlaced && !isCommand && 'requires `command`: a server at a URL is not started by the gateway',
     ),
   ]
 }

@@ -55,6 +55,8 @@ export interface ServerSummary {
   readonly olderRevision?: string | undefined
   readonly connections: number
   readonly processes: readonly number[]
+  /** The gateway that runs it, if that is another one, as `gatehouse fleet list` names it. */
+  readonly placedIn?: string | undefined
   readonly inFlight: number
   /** The last lines of its standard error, without secrets. */
   readonly lastLines: readonly string[]
@@ -304,7 +306,7 @@ ${contract && contractHtml(contract)}`
 
 function factsOf(details: ServerDetails, { now }: ConsoleRequest): Html {
   const { since, reach, transport, revision, olderRevision, isolation, connections, processes } = details
-  const { inFlight, breaker, limits } = details
+  const { inFlight, breaker, limits, placedIn } = details
   const rows: (readonly [string, Html | string | false])[] = [
     ['Since', since !== undefined && html`${timeHtml(since)} (${spanText(now - since)})`],
     ['Reached by', html`<code>${displayWord(reach)}</code>`],
@@ -313,6 +315,7 @@ function factsOf(details: ServerDetails, { now }: ConsoleRequest): Html {
     ['Older clients', olderRevision !== undefined && `${olderRevision}, on connections of their own`],
     ['Connections', `${connections} (isolation: ${isolation})`],
     ['Process', processes.length > 0 && processes.join(', ')],
+    ['Runs in', placedIn !== undefined && `the gateway ${placedIn}`],
     ['In progress', inFlight > 0 && countText(inFlight, 'call')],
     [
       'Breaker',

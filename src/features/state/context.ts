@@ -83,7 +83,7 @@ class Sessions {
 
   /** Adds what an earlier process has stored. */
   restore({ session, tools }: StoredContext): void {
-    if (!this.#known.has(session)) this.#known.set(session, { context: { since: 0 }, tools })
+    if (!this.#known.has(session)) this.#known.set(session, { context: { id: '', since: 0 }, tools })
   }
 
   /** Resolves once it is stored for its caller, or the store did not answer. Never rejects. */
@@ -201,7 +201,7 @@ class ContextualCall {
     const isSettingUp = isSetting || (isKeptForAll && !this.#isReading)
     if (!before && !isSettingUp) return next(this.#call)
     const mayReplace = !before || isSetting || this.#isReading
-    if (!mayReplace && servers.contextOf(this.#call) !== before.context) throw this.#lost(before)
+    if (!mayReplace && servers.contextOf(this.#call)?.id !== before.context.id) throw this.#lost(before)
     const watched = contextSlot.set(this.#call, {
       ...(before && { expected: before.context }),
       mayReplace,
@@ -213,7 +213,7 @@ class ContextualCall {
       throw before && isContextLost(error) ? this.#lost(before) : error
     })
     if (outcome.kind !== 'result' || !this.#used) return outcome
-    const isLost = before !== undefined && before.context !== this.#used
+    const isLost = before !== undefined && before.context.id !== this.#used.id
     if (isLost) this.#parts.sessions.forget(this.#key, before)
     if (isSettingUp && outcome.result.member('isError') !== true) await this.#remember(this.#used)
     return isLost ? noticed(outcome, before, this.#used) : outcome
@@ -222,7 +222,7 @@ class ContextualCall {
   async #remember(used: ServerContext): Promise<void> {
     const { sessions } = this.#parts
     const known = sessions.get(this.#key)
-    const tools = known?.context === used ? known.tools : []
+    const tools = known?.context.id === used.id ? known.tools : []
     const { target, principal } = this.#call
     const { name = '' } = target
     if (tools.includes(name) || tools.length >= MAX_TOOLS) return

@@ -173,6 +173,7 @@ function summaryOf(upstream: Upstream, runtime: Runtime): ServerSummary {
     olderRevision: status.olderRevision,
     connections: status.connections,
     processes: details.processes,
+    placedIn: status.placedIn?.split('.', 1)[0],
     inFlight: details.inFlight,
     lastLines: details.lastLines,
     ...(circuit && waitMs > 0 && { breaker: { failures: circuit.failures, waitMs } }),

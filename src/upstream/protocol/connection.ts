@@ -28,5 +28,9 @@ export interface UpstreamConnection {
   tool(call: Call): ListedTool | undefined | Promise<ListedTool | undefined>
   /** Whether the server listed its tools a moment ago, and none has the name in the call. */
   lacks(call: Call): boolean
+  /** Whether it is one to another process of the gateway, which has the server. */
+  readonly isPlaced?: true
+  /** Ends the process that serves it by force, if the gateway started one. */
+  kill?(): void
   close(): Promise<void>
 }

@@ -59,6 +59,8 @@ interface Options {
   /** Set if a client relies on what the server keeps in the session: a lost session is not begun again. */
   readonly keepsContext?: boolean
   readonly stepTimeout: StepTimeout
+  /** Called when the tools of the server may have changed. */
+  onToolsChanged?(): void
   /** Counts what is sent, and the sessions. */
   readonly meter?: ExchangeMeter | undefined
   readonly log: Log
@@ -164,6 +166,10 @@ export class LegacyConnection implements UpstreamConnection {
     if (call.method === 'server/discover') return Promise.resolve({ kind: 'result', result: this.#declared })
     if (call.method === 'subscriptions/listen') return this.#notifications.listen(working, this.#discovered)
     return call.method.startsWith('notifications/') ? this.#notify(call) : this.#call(working)
+  }
+
+  kill(): void {
+    this.#transport?.kill?.()
   }
 
   async close(): Promise<void> {
@@ -337,7 +343,7 @@ export class LegacyConnection implements UpstreamConnection {
     this.#runsToolsAsTasks = runsToolsAsTasks(this.#discovered)
     this.#transport?.established?.(revision.name)
     this.#since = world.monotonic()
-    this.#context = { since: world.now() }
+    this.#context = { id: world.randomUUID(), since: world.now() }
     const { roots } = this.#options
     if (capabilities.roots !== undefined && !roots)
       this.#firstRoots = new FirstRoots(() => this.#send('ping', Payload.of({})))
@@ -386,7 +392,10 @@ export class LegacyConnection implements UpstreamConnection {
       if (id !== undefined) this.#serverRequests.withdraw(id)
       return
     }
-    if (note.method === 'notifications/tools/list_changed') this.#tools.forget()
+    if (note.method === 'notifications/tools/list_changed') {
+      this.#tools.forget()
+      this.#options.onToolsChanged?.()
+    }
     // Task statuses concern the owner of the task, not the call that happens to be active.
     const isAboutCall = about !== undefined || !isTaskStatus(note.method)
     const calls = isAboutCall ? this.#correlator.recipients(about, relatedTaskOf(note.params)) : []

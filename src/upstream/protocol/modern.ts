@@ -36,6 +36,8 @@ interface Options {
   /** The proof the server has to provide first. */
   readonly proof: Proof
   readonly stepTimeout: StepTimeout
+  /** Called when the tools of the server may have changed. */
+  onToolsChanged?(): void
   /** Counts what is sent. */
   readonly meter?: ExchangeMeter | undefined
   readonly log: Log
@@ -62,7 +64,7 @@ export class ModernConnection implements UpstreamConnection {
   private constructor(options: Options) {
     this.#options = options
     // Over HTTP every request is independent; a process may keep something in memory.
-    this.context = options.mirrors ? undefined : { since: world.now() }
+    this.context = options.mirrors ? undefined : { id: world.randomUUID(), since: world.now() }
     const { meter, revision } = options
     this.#tools = new ToolIndex((params, client) => this.#own('tools/list', params, client))
     const absent = (): Promise<void> =>
@@ -189,6 +191,10 @@ export class ModernConnection implements UpstreamConnection {
     }
   }
 
+  kill(): void {
+    this.#transport?.kill?.()
+  }
+
   async close(): Promise<void> {
     this.#closed(new Error('The connection was closed.'))
     await this.#transport?.close()
@@ -294,7 +300,10 @@ export class ModernConnection implements UpstreamConnection {
   }
 
   #onNotification(note: Notification, about: number | undefined): void {
-    if (note.method === 'notifications/tools/list_changed') this.#tools.forget()
+    if (note.method === 'notifications/tools/list_changed') {
+      this.#tools.forget()
+      this.#options.onToolsChanged?.()
+    }
     if (note.method === 'notifications/cancelled') return this.#ended(Number(note.params?.fields.requestId))
     const { to, why } = recipientsOf(note, about, this.#active)
     if (why !== undefined) {

@@ -140,6 +140,10 @@ class StdioTransport implements UpstreamTransport {
     if (this.#child.stdin.writable) this.#child.stdin.write(lines)
   }
 
+  kill(): void {
+    this.#child.kill('SIGKILL')
+  }
+
   close(): Promise<void> {
     if (this.#lines !== '') this.#flush()
     this.#output.end()

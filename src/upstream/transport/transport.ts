@@ -23,6 +23,8 @@ export interface UpstreamTransport extends Transport {
   established?(revision: string): void
   /** Opens the standalone stream of the session, if the transport has one. */
   listen?(): Promise<void>
+  /** Ends the process that serves it by force, if the gateway started one. */
+  kill?(): void
   close(): Promise<void>
 }
 

@@ -19,6 +19,7 @@ async function addressWith(url: string): Promise<string | undefined> {
     seal: createSeal(Date.now),
     onForwarded: () => undefined,
     onMoved: () => undefined,
+    placements: { serve: () => undefined },
     log: silentLog,
   })
   onTestFinished(async () => {

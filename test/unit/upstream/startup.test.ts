@@ -1,6 +1,7 @@
 import { expect, test, vi } from 'vitest'
 import { GatewayError } from '../../../src/core/error.ts'
-import { type Upstream, startServers } from '../../../src/upstream/upstream.ts'
+import { startServers } from '../../../src/upstream/start-servers.ts'
+import type { Upstream } from '../../../src/upstream/upstream.ts'
 import { ownCall } from '../../../src/protocol/lift.ts'
 import { silentLog } from '../../support/silent-log.ts'
 

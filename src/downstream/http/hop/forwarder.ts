@@ -14,6 +14,7 @@ import type { SessionOwner, SessionOwners } from '../../../records/client-sessio
 import { endLater } from '../ending.ts'
 import type { Network } from '../network.ts'
 import { credentialHeaders, type Decision, type Envelopes, FORWARDED } from './envelope.ts'
+import { type LineReceiver, LineStream, unsent } from './line-stream.ts'
 
 /**
  * What became of a forwarded request: its client got the answer; the receiver does not own what it is about; it did not take
@@ -29,6 +30,15 @@ export interface ForwardedRequest {
   readonly body?: string | undefined
   /** Where it is sent; by default its own path. A query is not sent: it can hold what is only for this gateway. */
   readonly path?: string
+}
+
+/** A request of this gateway itself. */
+export interface OwnRequest {
+  readonly decision: Decision
+  readonly path: string
+  readonly body: string
+  /** It stays open for long. */
+  readonly isLasting: boolean
 }
 
 interface Options {
@@ -62,6 +72,28 @@ export class Forwarder {
     const outcome = await this.#forward(to, request)
     this.#options.onForwarded?.(outcome)
     return outcome
+  }
+
+  /** Sends a request of this gateway itself; the returned function gives it up. Never throws. */
+  ask(to: SessionOwner, request: OwnRequest, receiver: LineReceiver): () => void {
+    const { decision, path, body, isLasting } = request
+    let isOver = (): void => undefined
+    const stream = new LineStream({
+      line: (text) => receiver.line(text),
+      ended: (how) => {
+        isOver()
+        receiver.ended(how)
+      },
+    })
+    const envelope = this.#options.envelopes.close(decision, to.id)
+    const link = this.#linkTo(to)
+    if (envelope === undefined || !link) stream.end('unreached')
+    else {
+      isOver = link.open(stream)
+      const headers = { [FORWARDED]: envelope, 'content-type': 'application/x-ndjson' }
+      link.poolOf(isLasting ? 'GET' : 'POST').dispatch({ path, method: 'POST', headers, body }, stream)
+    }
+    return () => stream.abandon()
   }
 
   async close(): Promise<void> {
@@ -124,8 +156,14 @@ export class Forwarder {
   }
 }
 
+/** A request that waits for its answer. */
+interface Waiting {
+  /** The receiver is gone. */
+  abandon(): void
+}
+
 /** The response to a client, which another gateway gives. */
-class Answer implements Dispatcher.DispatchHandler {
+class Answer implements Dispatcher.DispatchHandler, Waiting {
   readonly #outgoing: ServerResponse
   readonly #onFailed: (error: Error) => void
   readonly #end: (outcome: Forwarding) => void
@@ -218,7 +256,7 @@ class Answer implements Dispatcher.DispatchHandler {
 class Link {
   readonly address: string
   readonly #isAlive: () => Promise<boolean>
-  readonly #open = new Set<Answer>()
+  readonly #open = new Set<Waiting>()
   /** Streams have connections of their own: a pool looks through all of its connections for a free one. */
   readonly #streams: Pool
   readonly #calls: Pool
@@ -256,7 +294,7 @@ class Link {
   }
 
   /** Abandons a request once the gateway is not alive any more, until the returned function is called. */
-  open(answer: Answer): () => void {
+  open(answer: Waiting): () => void {
     this.#open.add(answer)
     this.#usedAt = world.monotonic()
     this.#timer ??= world.setInterval(() => void this.#check(), CHECK_INTERVAL_MS).unref()
@@ -312,12 +350,3 @@ function forwardedHeaders(
   for (const name in headers) if (!notForwarded.has(name)) forwarded[name] = headers[name]
   return forwarded
 }
-
-/** Errors from before anything was sent. */
-const unsent = new Set<unknown>([
-  'ECONNREFUSED',
-  'ENOENT',
-  'UND_ERR_CONNECT_TIMEOUT',
-  'ENOTFOUND',
-  'EHOSTUNREACH',
-])
