@@ -59,6 +59,14 @@ export function mustSurviveFailover(key: string): boolean {
   return decisive.some((prefix) => key.startsWith(prefix))
 }
 
+/** Whose absence a caller is told as a fact: there is no such task, transaction or approval. */
+const stated: readonly KeyPrefix[] = [...critical, 'approval/', 'deed/', 'operation:']
+
+/** Whether a key that is not found must be known not to be there: a server that was replaced lacks what came after. */
+export function isAbsenceStated(key: string): boolean {
+  return stated.some((prefix) => key.startsWith(prefix))
+}
+
 /** The record of one store. */
 export class Sentinel {
   readonly #folder: string | undefined

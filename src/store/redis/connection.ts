@@ -129,6 +129,9 @@ export class RedisConnection {
     client.on('ready', () => {
       readyAt = performance.now()
       this.#observer.ready(client, place)
+      // It may have hung while it was connected to, and have been replaced.
+      this.#verifiedAt = Number.NEGATIVE_INFINITY
+      void this.verify()
     })
     client.connect().catch((error: unknown) => {
       this.#observer.failed(error)

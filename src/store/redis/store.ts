@@ -15,6 +15,7 @@ import {
   Sentinel,
   ACCEPT_HINT,
   isCriticalKey,
+  isAbsenceStated,
   mustSurviveFailover,
 } from '../sentinel.ts'
 import type { NewValue, PortableStore, RateLimitWindow, StoreEntry, TokenGrant } from '../store.ts'
@@ -219,7 +220,9 @@ export class RedisStore implements PortableStore {
   }
 
   async get(key: string): Promise<string | undefined> {
-    return (await this.#execute((client) => client.get(this.#keys.nameOf(key)))) ?? undefined
+    const found = await this.#execute((client) => client.get(this.#keys.nameOf(key)))
+    if (found === null && isAbsenceStated(key)) await this.#mustBeMaster()
+    return found ?? undefined
   }
 
   async put(key: string, value: string, ttl: number): Promise<void> {
@@ -381,6 +384,21 @@ export class RedisStore implements PortableStore {
     return this.#execute((client) => run(client, script, { keys, arguments: values }))
   }
 
+  /**
+   * Has replicas confirm that they follow this server: one that was replaced and does not know it yet, such as one that hung and
+   * continues, has none. @throws SERVER_UNAVAILABLE
+   */
+  async #mustBeMaster(): Promise<void> {
+    if (this.#replicas.needed === 0) return
+    if (this.#hazard !== undefined) throw refused(new Error(this.#hazard))
+    await this.#execute((client) => Promise.all([this.#probe(client), this.#confirmed(client)]))
+  }
+
+  /** A write that leaves nothing. */
+  #probe(client: RedisClientType): Promise<unknown> {
+    return client.set(`${this.#keys.prefix}probe`, '', { expiration: { type: 'PX', value: 1 } })
+  }
+
   /** Waits until replicas have what was written last. */
   async #confirmed(client: RedisClientType): Promise<void> {
     const before = this.#hazard
@@ -481,8 +499,9 @@ export class RedisStore implements PortableStore {
     if (client) {
       try {
         // A server that refuses to write says that better than why its replicas cannot be waited for.
-        const probe = client.set(`${this.#keys.prefix}probe`, '', { expiration: { type: 'PX', value: 1 } })
-        await this.#withTimeout(Promise.all([this.#checkId(client), probe, this.#inspect(client)]))
+        await this.#withTimeout(
+          Promise.all([this.#checkId(client), this.#probe(client), this.#inspect(client)]),
+        )
         this.#recover()
       } catch (error) {
         this.#fail(error)

@@ -9,7 +9,13 @@ import { collectionContract } from '../../support/collection-contract.ts'
 import { until } from '../../support/condition.ts'
 import { codeOf } from '../../support/journey.ts'
 import { add, answered, keyed, modern, type RedisField, redisField } from '../../support/redis-field.ts'
-import { needsCluster, type RedisFleet, startCluster, startSentinels } from '../../support/redis-fleet.ts'
+import {
+  needsCluster,
+  redisNode,
+  type RedisFleet,
+  startCluster,
+  startSentinels,
+} from '../../support/redis-fleet.ts'
 import { needsRedis } from '../../support/redis-server.ts'
 import type { Json } from '../../support/server/json.ts'
 import { silentLog } from '../../support/silent-log.ts'
@@ -148,6 +154,31 @@ describe('a store in Redis whose replicas confirm nothing', needsRedis, () => {
     await fleet.nodes[1]?.kill()
     await answered(client, 'after')
     expect(server.calls).toEqual(['add before', 'add after'])
+  })
+})
+
+describe('a server that was replaced, and does not know it', needsRedis, () => {
+  it('does not say that there is no task, approval or transaction, and is not asked about others', async () => {
+    const master = await redisNode([])
+    const replica = await redisNode([`replicaof 127.0.0.1 ${master.port}`])
+    const url = new Secret(`redis://127.0.0.1:${master.port}?replicas=1`)
+    const store = new RedisStore(url, silentLog)
+    onTestFinished(async () => {
+      await store.close()
+      for (const { kill, remove } of [master, replica]) {
+        await kill()
+        remove()
+      }
+    })
+    await store.opened()
+    await until(() => store.unavailableReason === undefined, 'the replica to confirm')
+    const decisive = ['operation:it', 'approval/it', 'transaction/it', 'call:it']
+    for (const key of decisive) expect(await store.get(key)).toBeUndefined()
+    await store.put('operation:kept', 'kept', 60_000)
+    await replica.tell('REPLICAOF NO ONE')
+    for (const key of decisive) await expect(store.get(key)).rejects.toThrow('cannot be used')
+    expect(await store.get('operation:kept')).toBe('kept')
+    expect(await store.get('log:it')).toBeUndefined()
   })
 })
 
