@@ -1,8 +1,17 @@
-/** A call of a tool by a command of this machine, whose user answers the input requests. */
+/** What commands of this machine ask a gateway: calls of tools, whose input requests their user answers, and the types of events. */
 import { NS } from '../core/identity.ts'
-import type { Call, Handler, InputRequest, InputResponse, Outcome } from '../core/call.ts'
+import {
+  type Call,
+  type Handler,
+  type InputRequest,
+  type InputResponse,
+  type Outcome,
+  resultOf,
+} from '../core/call.ts'
+import { asGatewayError } from '../core/error.ts'
 import { Payload } from '../core/payload.ts'
 import { anonymous, type Principal } from '../core/principal.ts'
+import { latestModern } from '../core/revisions.ts'
 import { requestInputInline } from '../downstream/session/input-requests.ts'
 import { isConfirmation } from '../features/confirm/elicitation.ts'
 import { ownCall } from '../protocol/lift.ts'
@@ -78,4 +87,40 @@ export async function makeCommandCall(
 /** Whether a result is the report of a dry run. */
 export function isDryRunReport(result: Payload): boolean {
   return result.meta(DRY_RUN_KEY) !== undefined
+}
+
+/** How many pages are read at most. */
+const MAX_PAGES = 100
+
+/**
+ * The entries of `events/list` for a client of 2026-07-28 with every right, at the address of a server, or of all
+ * servers; undefined if there is no such method. Only callers that authenticate have webhooks.
+ * @throws what listing throws
+ */
+export async function listEventTypes(
+  upstream: string | undefined,
+  handle: Handler,
+  isAuthenticated: boolean,
+): Promise<readonly Payload[] | undefined> {
+  const method = 'events/list'
+  const target = { method, ...(upstream !== undefined && { upstream }) }
+  const caller = isAuthenticated ? { principal: { id: 'command line' } } : {}
+  const client = { ...ownCall().client, era: 'modern', revision: latestModern.name } as const
+  const entries: Payload[] = []
+  let cursor: unknown
+  for (let page = 0; page < MAX_PAGES; page++) {
+    const params = Payload.of({ ...(cursor !== undefined && { cursor }) })
+    const outcome = await handle(ownCall({ method, target, params, client, ...caller })).catch(
+      (error: unknown) => {
+        if (asGatewayError(error).code === 'UNSUPPORTED_OPERATION') return undefined
+        throw error
+      },
+    )
+    if (!outcome) return undefined
+    const result = resultOf(outcome)
+    entries.push(...(result.at('events')?.items ?? []))
+    cursor = result.fields.nextCursor ?? undefined
+    if (cursor === undefined) break
+  }
+  return entries
 }

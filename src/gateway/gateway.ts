@@ -27,7 +27,7 @@ import { exposedName } from '../catalog/names.ts'
 import { createRequestStateCodec, type RequestStateCodec } from '../protocol/request-state.ts'
 import { closeFeatures, type ProcessState, retireRuntime, Runtime } from './runtime.ts'
 import { isProtected } from '../core/auth-settings.ts'
-import { type Handler, type Target, resultOf } from '../core/call.ts'
+import type { Handler, Target } from '../core/call.ts'
 import type { Descriptor } from '../core/descriptor.ts'
 import { background, type Log } from '../core/log.ts'
 import { Payload } from '../core/payload.ts'
@@ -52,7 +52,7 @@ import { isOwnOrigin } from '../downstream/http/origin.ts'
 import { type AddPages, type Listener, listenHttp } from '../downstream/http/server.ts'
 import { serveStdio } from '../downstream/stdio.ts'
 import type { Reader } from '../downstream/pages/front-page.ts'
-import { type CommandCall, makeCommandCall } from './command-call.ts'
+import { type CommandCall, listEventTypes, makeCommandCall } from './command-call.ts'
 import { createConsole } from './console/console.ts'
 import { ConsoleServers } from './console/servers.ts'
 import { ToolLists } from './console/tool-lists.ts'
@@ -90,8 +90,6 @@ import type { Status } from '../upstream/connector.ts'
 import { type Challenge, PIPE, proofClaims } from '../protocol/gateway-proof.ts'
 import { ownCall } from '../protocol/lift.ts'
 import { startServers } from '../upstream/start-servers.ts'
-import { asGatewayError } from '../core/error.ts'
-import { latestModern } from '../core/revisions.ts'
 
 interface Options {
   /** The environment variables of every child process. */
@@ -778,42 +776,4 @@ async function startUp({ upstreams, catalog, active, names, ended }: Runtime, lo
   if (!ended.signal.aborted)
     for (const { instance } of active) if (instance.start) background(instance.start(), log)
   return [...collisions, ...problems.flat()]
-}
-
-// The types of events that clients of the gateway have, for `gatehouse events list`.
-
-/** How many pages are read at most. */
-const MAX_PAGES = 100
-
-/**
- * The entries of `events/list` for a client of 2026-07-28 with every right, at the address of a server, or of all
- * servers; undefined if there is no such method. Only callers that authenticate have webhooks.
- * @throws what listing throws
- */
-async function listEventTypes(
-  upstream: string | undefined,
-  handle: Handler,
-  isAuthenticated: boolean,
-): Promise<readonly Payload[] | undefined> {
-  const method = 'events/list'
-  const target = { method, ...(upstream !== undefined && { upstream }) }
-  const caller = isAuthenticated ? { principal: { id: 'command line' } } : {}
-  const client = { ...ownCall().client, era: 'modern', revision: latestModern.name } as const
-  const entries: Payload[] = []
-  let cursor: unknown
-  for (let page = 0; page < MAX_PAGES; page++) {
-    const params = Payload.of({ ...(cursor !== undefined && { cursor }) })
-    const outcome = await handle(ownCall({ method, target, params, client, ...caller })).catch(
-      (error: unknown) => {
-        if (asGatewayError(error).code === 'UNSUPPORTED_OPERATION') return undefined
-        throw error
-      },
-    )
-    if (!outcome) return undefined
-    const result = resultOf(outcome)
-    entries.push(...(result.at('events')?.items ?? []))
-    cursor = result.fields.nextCursor ?? undefined
-    if (cursor === undefined) break
-  }
-  return entries
 }
