@@ -27,6 +27,8 @@ export interface FaultRates {
   readonly drain: number
   /** The store is away for all of them. */
   readonly outage: number
+  /** How long a slow call takes at most, in milliseconds. */
+  readonly work: number
 }
 
 /** Nothing fails. */
@@ -42,6 +44,7 @@ export const noFaults: FaultRates = {
   pause: 0,
   drain: 0,
   outage: 0,
+  work: 20_000,
 }
 
 const few: FaultRates = {
@@ -77,12 +80,13 @@ export function chooseRates(random: Seeded): FaultRates {
 /** The same for a fleet, where gateways also stand still, are told to stop, and lose their store together. */
 export function chooseFleetRates(random: Seeded): FaultRates {
   const rolling = { ...noFaults, drain: 0.1 }
-  const killing = { ...noFaults, crash: 0.1, drain: 0.05 }
-  const stalling = { ...noFaults, pause: 0.1, crash: 0.02 }
+  // Many calls are still under way when their gateway ends, and have no stream yet.
+  const killing = { ...noFaults, crash: 0.1, drain: 0.05, crashAtWrite: 0.003, server: 0.5, work: 2000 }
+  const stalling = { ...noFaults, pause: 0.12, crash: 0.02 }
   const cutting = { ...noFaults, partition: 0.06, outage: 0.04, jump: 0.05 }
   const some = { ...few, pause: 0.02, drain: 0.02, outage: 0.01 }
   const most = { ...many, pause: 0.05, drain: 0.05, outage: 0.02 }
-  return random.pick([rolling, killing, stalling, stalling, cutting, some, some, most])
+  return random.pick([rolling, killing, killing, stalling, stalling, stalling, cutting, some, most])
 }
 
 /** The most by which a clock is ahead or behind, in milliseconds. */
@@ -215,7 +219,8 @@ export class Faults implements StoreFaults {
       else victim.stop()
       return
     }
-    if (this.#happens(pause)) return victim.pause(MAX_PAUSE_MS * this.#random.next())
+    // Most are longer than a heartbeat is valid.
+    if (this.#happens(pause)) return victim.pause(MAX_PAUSE_MS * Math.sqrt(this.#random.next()))
     if (this.#happens(drain)) return this.#random.chance(0.5) ? victim.stop() : victim.order()
     if (this.#random.chance(partition)) this.#cut(process.machine, this.#random.pick(ways), process.name)
     if (this.#random.chance(jump)) {

@@ -8,6 +8,9 @@ import { type Field, newOperation } from './workload.ts'
 const MAX_IDLE_MS = 40_000
 const TASK_TTL_MS = 600_000
 const POLL_INTERVAL_MS = 3000
+/** After which time without faults each request of a session succeeds, in milliseconds, and how many are made then. */
+const QUIET_MS = 18_000
+const FINAL_PINGS = 6
 const MAX_POLLS = 40
 
 const writes = ['charge_card', 'book_room', 'create_ticket', 'set_label'] as const
@@ -31,8 +34,14 @@ export async function workInSessions(client: SessionClient, field: Field): Promi
     if (random.chance(0.3)) await client.end()
     else if (random.chance(0.5)) await idle(client, field)
   }
-  await client.probe()
   client.hangUp()
+  await client.probe()
+  // Then each gateway knows where the session is, or finds it out.
+  await client.pause(QUIET_MS)
+  for (let pings = 0; pings < FINAL_PINGS; pings++) {
+    await client.probe()
+    await client.pause(500)
+  }
 }
 
 /** Leaves the session alone for a while. */
@@ -44,7 +53,7 @@ async function idle(client: SessionClient, field: Field): Promise<void> {
 async function act(client: SessionClient, field: Field): Promise<void> {
   const turn = field.random.next()
   if (turn < 0.3) await keyedCall(client, field)
-  else if (turn < 0.6) await plainCall(client, field)
+  else if (turn < 0.6) await plainCalls(client, field)
   else if (turn < 0.75) await confirmedCall(client, field)
   else if (turn < 0.85) await taskCall(client, field)
   else await client.probe()
@@ -63,11 +72,14 @@ async function keyedCall(client: SessionClient, field: Field): Promise<void> {
   if (random.chance(0.3)) await attempt(client, operation, field)
 }
 
-/** A call without a key is made once. */
-async function plainCall(client: SessionClient, field: Field): Promise<void> {
-  const tool = field.random.pick(writes)
-  const { type } = await attempt(client, newOperation(client, field, { server: client.server, tool }), field)
-  if (type === 'info') await client.probe()
+/** A call without a key is made once; several at the same time may reach several gateways. */
+async function plainCalls(client: SessionClient, field: Field): Promise<void> {
+  const { random } = field
+  const calls = Array.from({ length: 1 + random.below(3) }, () => {
+    const operation = newOperation(client, field, { server: client.server, tool: random.pick(writes) })
+    return attempt(client, operation, field)
+  })
+  if ((await Promise.all(calls)).some(({ type }) => type === 'info')) await client.probe()
 }
 
 /** A call about which the gateway asks on the stream of its response. */
@@ -129,7 +141,7 @@ async function attempt(
       arguments: Payload.of({ owner: principal }).with(given),
       _meta: key === undefined ? {} : { idempotency_key: key },
     }),
-    patience: 4000 + 26_000 * random.next(),
+    patience: 3000 + 22_000 * random.next() ** 2,
     requestId: attemptId(number),
     ...(onQuestion && { onQuestion }),
   })

@@ -78,10 +78,12 @@ export async function simulate(options: SimulationOptions): Promise<SimulationRe
   const leave = enterWorld(run.world)
   const onDefect = (reason: unknown): void => run.reportDefect(reason)
   process.on('unhandledRejection', onDefect)
+  process.on('uncaughtException', onDefect)
   try {
     return await run.run()
   } finally {
     process.off('unhandledRejection', onDefect)
+    process.off('uncaughtException', onDefect)
     leave()
   }
 }
@@ -177,7 +179,12 @@ class Simulation {
     const limit = steps + MAX_FINAL_STEPS
     while (!this.#violation && !isDone && this.#scheduler.steps < limit) {
       if (this.#scheduler.steps >= steps) this.#end()
-      if (!(await this.#scheduler.step())) break
+      try {
+        if (!(await this.#scheduler.step())) break
+      } catch (error) {
+        // It would have ended the process of the gateway.
+        this.reportDefect(error)
+      }
     }
     if (!this.#violation) this.#finish(isDone)
     return this.#result()

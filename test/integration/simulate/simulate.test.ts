@@ -11,6 +11,9 @@ import { repetitions } from '../../support/soak.ts'
 /** More than one simulation, of which the first takes 20,000 steps at least. */
 const STEPS = repetitions(34_000, 48_000)
 
+/** Of a fleet, in which each step is one of several gateways. */
+const FLEET_STEPS = repetitions(2000, 200_000)
+
 interface Seed {
   readonly seed: number
   readonly steps: number
@@ -61,7 +64,16 @@ describe('the simulator', () => {
       /^seed 3 {2}\d+ steps {2}\d+ attempts, \d+ effects, \d+ faults, \d+ s simulated {2}[\da-f]{32}-[\da-f]{8}\n/,
     )
     expect(stdout).toMatch(/passed {3}answers-stay\n/)
-    expect(stdout).toMatch(/9 passed, 0 failed, 0 skipped\n$/)
+    expect(stdout).toMatch(/15 passed, 0 failed, 0 skipped\n$/)
+  })
+
+  it('a fleet keeps all rules, and does the same again', () => {
+    const once = () => simulate('--fleet', '--seed', '4', '--steps', String(FLEET_STEPS), '--json')
+    const { status, stdout } = once()
+    expect(seedsOf(stdout).flatMap(({ violation }) => violation ?? [])).toEqual([])
+    expect(status).toBe(0)
+    expect(seedsOf(stdout)[0]?.effects).toBeGreaterThan(10)
+    expect(seedsOf(once().stdout)).toEqual(seedsOf(stdout))
   })
 
   it('takes the features of a configuration, and none of its servers', () => {

@@ -6,7 +6,7 @@ import type { CreateRule } from './rule.ts'
 /** How long the heartbeat of a gateway is valid, and how long it may take to notice that it is not, in milliseconds. */
 const LEASE_MS = 10_000
 const MARGIN_MS = 6000
-/** A client that has so many failures in a row had no bad luck. */
+/** Where messages get lost, a client that has so many failures in a row had no bad luck. */
 const MIN_FAILURES = 4
 
 /**
@@ -33,29 +33,30 @@ export const sessionsStay: CreateRule = () => {
   }
 }
 
-/** A session is usable again within a lease once nothing fails any more. */
-export const sessionsReturn: CreateRule = () => {
-  /** When each session that does not work failed first, and how often. */
-  const failing = new Map<string, { readonly since: number; failures: number }>()
+/** A session is usable again within a lease once nothing fails any more, at whichever gateway a request arrives. */
+export const sessionsReturn: CreateRule = ({ loss }) => {
+  const least = loss === 0 ? 1 : MIN_FAILURES
+  /** How often each session that does not work failed in a row. */
+  const failing = new Map<string, { failures: number }>()
   let quietSince = 0
   return {
     name: 'sessions-return',
     observe: (entry) => {
-      if (entry.kind === 'fault') quietSince = Math.max(quietSince, entry.until ?? entry.at)
+      if (entry.kind === 'fault' && entry.what !== 'starts')
+        quietSince = Math.max(quietSince, entry.until ?? entry.at)
       if (entry.kind !== 'exchange') return undefined
       const { session, began, status, at } = entry
       if (status !== undefined && status < 500) {
         failing.delete(session)
         return undefined
       }
-      const found = failing.get(session) ?? { since: began, failures: 0 }
+      const found = failing.get(session) ?? { failures: 0 }
       failing.set(session, found)
       // One that began before says nothing about the time after.
       if (began < quietSince + LEASE_MS + MARGIN_MS) return undefined
       found.failures++
-      const from = Math.max(found.since, quietSince)
-      return found.failures >= MIN_FAILURES && at - from > LEASE_MS + MARGIN_MS
-        ? `the session ${session} is not usable for ${at - from} ms after the last fault`
+      return found.failures >= least
+        ? `the session ${session} is not usable ${at - quietSince} ms after the last fault`
         : undefined
     },
   }
