@@ -6,13 +6,13 @@ import { describe, expect, it } from 'vitest'
 import { mutated } from '../../support/mutation.ts'
 import { plantedBugs } from '../../support/planted-bugs.ts'
 import { simulator } from '../../support/simulator.ts'
-import { repetitions } from '../../support/soak.ts'
+import { isSoak, repetitions } from '../../support/soak.ts'
 
 /** More than one simulation, of which the first takes 20,000 steps at least. */
 const STEPS = repetitions(34_000, 48_000)
 
 /** Of a fleet, in which each step is one of several gateways. */
-const FLEET_STEPS = repetitions(2000, 200_000)
+const FLEET_STEPS = repetitions(1000, 200_000)
 
 interface Seed {
   readonly seed: number
@@ -67,13 +67,13 @@ describe('the simulator', () => {
     expect(stdout).toMatch(/15 passed, 0 failed, 0 skipped\n$/)
   })
 
-  it('a fleet keeps all rules, and does the same again', () => {
+  it('a fleet keeps all rules', () => {
     const once = () => simulate('--fleet', '--seed', '4', '--steps', String(FLEET_STEPS), '--json')
     const { status, stdout } = once()
     expect(seedsOf(stdout).flatMap(({ violation }) => violation ?? [])).toEqual([])
     expect(status).toBe(0)
     expect(seedsOf(stdout)[0]?.effects).toBeGreaterThan(10)
-    expect(seedsOf(once().stdout)).toEqual(seedsOf(stdout))
+    if (isSoak) expect(seedsOf(once().stdout)).toEqual(seedsOf(stdout))
   })
 
   it('takes the features of a configuration, and none of its servers', () => {
