@@ -10,13 +10,23 @@ import type { Json } from './server/json.ts'
 /** A gateway that can be killed, and started again on its port. */
 export interface MortalGateway {
   readonly url: string
+  /** Its address without a path. */
+  readonly origin: string
   /** The id of its process; 0 if it was never started. */
   pid(): number
   kill(): Promise<void>
+  /** Asks it to end, as a supervisor does; resolves once it has. @throws Error if it fails */
+  stop(): Promise<void>
+  /** Stops its process where it is, until it goes on. */
+  freeze(): void
+  thaw(): void
   start(): Promise<void>
   /** Resolves once it does not run. */
   ended(): Promise<unknown>
 }
+
+/** Where a gateway is: it listens on loopback if there is no host. */
+export type MortalOptions = CommandOptions & { readonly host?: string | undefined }
 
 /** Gateways that share a store, in front of a server of effects. */
 export interface CrashField {
@@ -29,6 +39,9 @@ export interface CrashField {
   settled(): Promise<void>
   close(): Promise<void>
 }
+
+/** MORTAL_LOG=info shows what gateways did before they were killed. */
+const LOG_LEVEL = process.env['MORTAL_LOG'] ?? 'error'
 
 interface FieldOptions {
   readonly upstream: 'stdio' | 'http'
@@ -93,18 +106,20 @@ export async function startAll(
 export async function mortal(
   configFile: string,
   path: string,
-  options: () => CommandOptions = () => ({}),
+  options: () => MortalOptions = () => ({}),
 ): Promise<MortalGateway> {
   const port = await steadyPort()
-  const origin = `http://127.0.0.1:${port}`
+  const { host = '127.0.0.1' } = options()
+  const origin = `http://${host}:${port}`
   let running: CommandProcess | undefined
   const start = async (): Promise<void> => {
-    const words = ['serve', '--config', configFile, '--port', String(port), '--log-level', 'error']
+    const place = ['--host', host, '--port', String(port)]
+    const words = ['serve', '--config', configFile, ...place, '--log-level', LOG_LEVEL]
     const command = startCommandProcess(words, options())
     running = command
-    const ended = command.ended.then(({ stderr, signal }) => {
+    const ended = command.ended.then(({ stderr, signal, code }) => {
       // It may be killed while it starts.
-      if (signal !== 'SIGKILL') throw new Error(`The gateway ended:\n${stderr}`)
+      if (signal !== 'SIGKILL' && code !== 0) throw new Error(`The gateway ended:\n${stderr}`)
       return true
     })
     await Promise.race([until(() => isReady(origin), 'the gateway to be ready'), ended])
@@ -117,8 +132,17 @@ export async function mortal(
   }
   return {
     url: `${origin}${path}`,
+    origin,
     pid: () => running?.pid ?? 0,
     kill,
+    stop: async () => {
+      if (!running) return
+      running.stop()
+      const { code, stderr } = await running.ended
+      if (code !== 0) throw new Error(`The gateway ended with ${code}:\n${stderr}`)
+    },
+    freeze: () => running?.signal('SIGSTOP'),
+    thaw: () => running?.signal('SIGCONT'),
     start,
     ended: async () => running?.ended,
   }

@@ -1,6 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import { until } from './condition.ts'
-import type { CrashField, MortalGateway } from './crash-field.ts'
+import type { CrashField } from './crash-field.ts'
 import { additionsOf } from './effects.ts'
 import { type Answer, attemptCall, type Attempt, type KeyedCall } from './keyed-client.ts'
 import { type Seeded, seeded } from '../simulate/random.ts'
@@ -14,6 +14,13 @@ export interface Ending {
   readonly answer?: Answer
   /** What is wrong with what came instead, where it is not the doubt that is told. */
   readonly wrong?: string
+}
+
+/** Where calls are made: at gateways, or at what is in front of them. */
+export type Addresses = readonly [Address, ...Address[]]
+
+interface Address {
+  readonly url: string
 }
 
 interface RunOptions {
@@ -80,11 +87,7 @@ function seedOf({ key }: KeyedCall): number {
 }
 
 /** Makes a call with the same key again and again, until there is an answer or the doubt is told. */
-export async function untilAnswered(
-  call: KeyedCall,
-  gateways: readonly [MortalGateway, ...MortalGateway[]],
-  random: Seeded,
-): Promise<Ending> {
+export async function untilAnswered(call: KeyedCall, gateways: Addresses, random: Seeded): Promise<Ending> {
   const deadline = Date.now() + LONGEST
   for (let attempts = 1; ; attempts++) {
     const attempt = await attemptOnce(call, gateways, random)
@@ -97,11 +100,7 @@ export async function untilAnswered(
 }
 
 /** Some clients are impatient, and some make the call twice at once. */
-async function attemptOnce(
-  call: KeyedCall,
-  gateways: readonly [MortalGateway, ...MortalGateway[]],
-  random: Seeded,
-): Promise<Attempt> {
+async function attemptOnce(call: KeyedCall, gateways: Addresses, random: Seeded): Promise<Attempt> {
   const patience = random.chance(0.1) ? 1 + random.below(15) : 15_000
   const [one, other] = [random.pick(gateways), random.pick(gateways)]
   const isTwice = random.chance(0.1)

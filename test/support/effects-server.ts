@@ -4,9 +4,9 @@
 // answered well, the last one though it is done; `fixed` cannot be removed, and that `sticky` is removed is not answered.
 // `long` takes three times as long as the slowest of the others. A ping is answered once all that was begun is done.
 // With --tasks its tools run as tasks of 2025-11-25 for clients that ask for one.
-// Usage: effects-server.ts --log FILE [--port N] [--slow MS] [--tasks]; over HTTP it prints the port it listens on.
+// Usage: effects-server.ts --log FILE [--port N [--host H]] [--slow MS] [--tasks]; over HTTP it prints the port it listens on.
 import { createHash, randomInt, randomUUID } from 'node:crypto'
-import { appendFileSync, existsSync, readFileSync } from 'node:fs'
+import { appendFileSync, closeSync, existsSync, openSync, readSync, statSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { createInterface } from 'node:readline'
 import { setTimeout as pause } from 'node:timers/promises'
@@ -17,11 +17,12 @@ const { values } = parseArgs({
   options: {
     log: { type: 'string' },
     port: { type: 'string' },
+    host: { type: 'string', default: '127.0.0.1' },
     slow: { type: 'string', default: '5' },
     tasks: { type: 'boolean', default: false },
   },
 })
-const { log: file = '', port, tasks: hasTasks } = values
+const { log: file = '', port, host, tasks: hasTasks } = values
 const slowest = Number(values.slow)
 if (file === '') throw new Error('--log FILE is missing')
 
@@ -62,7 +63,8 @@ interface Effect {
 
 async function call(name: unknown, given: Readonly<Record<string, unknown>>): Promise<object> {
   const { key = '', value = '', id = '' } = given
-  if (name === 'list_effects') return { effects: effects().filter((each) => isSame(each.key, key)) }
+  if (name === 'list_effects')
+    return { effects: [...effects().values()].filter((each) => isSame(each.key, key)) }
   if (name === 'find_effects') {
     for (const delay of delays(JSON.stringify(key), value)) await pause(delay)
     return { key }
@@ -82,7 +84,7 @@ const begun = new Set<Promise<object>>()
 async function act(name: unknown, { id, key, value }: Effect): Promise<{ done: object; isSticky: boolean }> {
   const [before, after] = delays(JSON.stringify([key, id]), value)
   await pause(before)
-  const there = effects().find((each) => isSame(each.id, id))
+  const there = effects().get(JSON.stringify(id))
   if (there?.value.startsWith('fixed')) throw new Error('it stays')
   const done = name === 'remove_effect' ? remove(id) : add(key, value)
   await pause(after)
@@ -110,7 +112,7 @@ function isSame(one: unknown, other: unknown): boolean {
 }
 
 function remove(id: unknown): object {
-  const isThere = effects().some((each) => isSame(each.id, id))
+  const isThere = effects().has(JSON.stringify(id))
   if (isThere) write({ removed: id })
   return { removed: isThere }
 }
@@ -120,16 +122,31 @@ function write(line: object): void {
   appendFileSync(file, `${JSON.stringify(line)}\n`)
 }
 
-function effects(): Effect[] {
-  const found = new Map<string, Effect>()
-  const lines = existsSync(file) ? readFileSync(file, 'utf8').split('\n') : []
+/** The effects that are there by what was read of the file, up to the end of a line. */
+const found = new Map<string, Effect>()
+let readUpTo = 0
+
+function effects(): ReadonlyMap<string, Effect> {
+  const text = newText()
   // The last line has no end while it is being written: a write over two pages becomes visible page by page.
-  for (const line of lines.slice(0, -1)) {
+  const end = text.lastIndexOf('\n') + 1
+  readUpTo += Buffer.byteLength(text.slice(0, end))
+  for (const line of text.slice(0, end).split('\n').slice(0, -1)) {
     const entry = parseExact(line, numberOf) as Effect & { readonly removed?: unknown }
     if (entry.removed === undefined) found.set(JSON.stringify(entry.id), entry)
     else found.delete(JSON.stringify(entry.removed))
   }
-  return [...found.values()]
+  return found
+}
+
+/** What was written since. */
+function newText(): string {
+  if (!existsSync(file)) return ''
+  const bytes = Buffer.alloc(statSync(file).size - readUpTo)
+  const opened = openSync(file, 'r')
+  const read = readSync(opened, bytes, 0, bytes.length, readUpTo)
+  closeSync(opened)
+  return bytes.subarray(0, read).toString()
 }
 
 /** How long it takes before and after the effect, in milliseconds: the same each time for the same thing. */
@@ -231,7 +248,7 @@ function serveHttp(wanted: number): void {
       })
     })
   })
-  http.listen(wanted, '127.0.0.1', () => {
+  http.listen(wanted, host, () => {
     const address = http.address()
     process.stdout.write(`${isObject(address) ? String(address['port']) : ''}\n`)
   })

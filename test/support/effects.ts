@@ -74,7 +74,8 @@ export async function startEffects(
     await exit
   }
   await start()
-  const url = `http://127.0.0.1:${port}/mcp`
+  const at = more.indexOf('--host')
+  const url = `http://${at < 0 ? '127.0.0.1' : more[at + 1]}:${port}/mcp`
   const settled = async (): Promise<void> => {
     await post(url, '{"jsonrpc":"2.0","id":1,"method":"ping"}')
   }

@@ -44,23 +44,26 @@ const SAMPLE_INTERVAL = 97
 
 /** Receivers of webhooks at one origin. */
 export class EventReceivers {
+  readonly #host: string
   readonly #port: number
   readonly #hooks: ((message: Json) => { readonly isLost: boolean; readonly body?: string })[] = []
   #server: Server | undefined
   #received = ''
 
-  private constructor(port: number) {
+  private constructor(host: string, port: number) {
+    this.#host = host
     this.#port = port
   }
 
-  static async start(): Promise<EventReceivers> {
-    const receivers = new EventReceivers(await steadyPort())
+  /** Starts them at this address of the machine. */
+  static async start(host = '127.0.0.1'): Promise<EventReceivers> {
+    const receivers = new EventReceivers(host, await steadyPort())
     await receivers.#listen()
     return receivers
   }
 
   get origin(): string {
-    return `http://127.0.0.1:${this.#port}`
+    return `http://${this.#host}:${this.#port}`
   }
 
   /** The text of all messages, up to a megabyte. */
@@ -124,7 +127,7 @@ export class EventReceivers {
         () => undefined,
       )
     })
-    this.#server.listen(this.#port, '127.0.0.1')
+    this.#server.listen(this.#port, this.#host)
     await once(this.#server, 'listening')
   }
 

@@ -2,7 +2,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { enveloped } from './client/modern-request.ts'
 import { usual } from './client/raw.ts'
 import { SseParser } from './client/sse-parser.ts'
-import type { MortalGateway } from './crash-field.ts'
+import type { Addresses } from './crash-run.ts'
 import type { Seeded } from '../simulate/random.ts'
 import { isObject, type Json, objectAt, parseExact } from './server/json.ts'
 
@@ -51,7 +51,7 @@ interface Outcome {
 }
 
 export interface Clients {
-  readonly gateways: readonly [MortalGateway, ...MortalGateway[]]
+  readonly gateways: Addresses
   readonly history: HistoryEvent[]
 }
 
@@ -131,7 +131,8 @@ class Client {
       ...(key !== undefined && { idempotency_key: key }),
       ...(transaction !== undefined && { transaction_id: transaction, step_id: 'one' }),
     }
-    let params: Json = { name: tool, arguments: given, _meta: meta }
+    const first: Json = { name: tool, arguments: given, _meta: meta }
+    let params = first
     for (const deadline = Date.now() + LONGEST_MS; ;) {
       const answer = await this.#request('tools/call', params)
       const isOver = Date.now() > deadline
@@ -142,9 +143,18 @@ class Client {
           params = { ...params, inputResponses: answersTo(inputRequests), requestState }
           continue
         }
+        // The answer to the question was used by an attempt that did not get further.
+        if (key !== undefined && params !== first && isSpent(outcomeOf(result).code) && !isOver) {
+          params = first
+          continue
+        }
         if (typeof taskId !== 'string') return this.#ending(outcomeOf(result))
         this.#note('ok', 'task')
         return { ...this.#ending(lost), taskId }
+      }
+      if (answer && key !== undefined && params !== first && isSpent(answer.code) && !isOver) {
+        params = first
+        continue
       }
       if (answer && (!answer.isPassing || isOver || key === undefined))
         return this.#ending(failedWith(answer))
@@ -249,6 +259,11 @@ function parsed(text: string): unknown {
   } catch {
     return undefined
   }
+}
+
+/** Whether an answer to a question counts no more, so that the question has to be asked again. */
+function isSpent(code: string | undefined): boolean {
+  return code === 'CONFIRMATION_TOKEN_INVALID' || code === 'STATE_INVALID' || code === 'STATE_EXPIRED'
 }
 
 /** The last message of a response, which may be an event stream. A stream that broke off has none. */

@@ -4,7 +4,7 @@ import type { Seeded } from '../simulate/random.ts'
 
 /** A kind of operation: how it is called, and what its client may hear of it. */
 interface Kind {
-  readonly server: 'effects' | 'tasked' | 'asking' | 'modern'
+  readonly server: 'effects' | 'tasked' | 'asking' | 'modern' | 'confirmed'
   readonly tool: string
   readonly isKeyed?: true
   readonly isStep?: true
@@ -31,13 +31,27 @@ const kinds: Readonly<Record<string, Kind>> = {
   served_asked: { server: 'modern', tool: 'confirm_delete' },
 }
 
-/** So many operations of all kinds. */
-export function planOperations(count: number, from: string, random: Seeded): readonly OperationPlan[] {
-  const names = Object.keys(kinds)
+/** Calls that a person confirms in a form of the client. */
+const confirmedKinds: typeof kinds = {
+  confirmed: { server: 'confirmed', tool: 'add_blind_effect' },
+  confirmed_keyed: { server: 'confirmed', tool: 'add_effect', isKeyed: true, isKnown: true },
+}
+
+/** The kinds of operations for which each gateway needs no processes of its own but one. */
+export const fleetKinds = Object.keys({ ...kinds, ...confirmedKinds }).filter(
+  (name) => name !== 'served_asked',
+)
+
+/** So many operations of these kinds, or of all but those that are confirmed. */
+export function planOperations(
+  count: number,
+  from: string,
+  random: Seeded,
+  names: readonly string[] = Object.keys(kinds),
+): readonly OperationPlan[] {
   return Array.from({ length: count }, (_none, index): OperationPlan => {
     const kind = names[index % names.length] ?? ''
-    const { server, tool, isKeyed, isStep, isPlain, isLong, canBeCancelled } =
-      kinds[kind] ?? unknownKind(kind)
+    const { server, tool, isKeyed, isStep, isPlain, isLong, canBeCancelled } = kindOf(kind)
     const name = `${from}-${index}-${kind}`
     const value = `${isLong && random.chance(0.4) ? 'long ' : ''}value of ${name}`
     return {
@@ -61,6 +75,8 @@ export interface Facts {
   readonly log: string
   /** The statuses of transactions, by id. */
   readonly transactions: ReadonlyMap<string, string>
+  /** Whether the store was away, so that nothing could be found out. */
+  readonly wasStoreAway?: boolean
 }
 
 /** What is wrong with how operations ended, given what really happened; nothing where all is well. */
@@ -83,9 +99,9 @@ function contradictions(
   { plan, outcome }: OperationEnding,
   added: number,
   effect: Effect | undefined,
-  { transactions }: Facts,
+  { transactions, wasStoreAway }: Facts,
 ): readonly string[] {
-  const { isKnown, tool } = kinds[plan.kind] ?? unknownKind(plan.kind)
+  const { isKnown, tool } = kindOf(plan.kind)
   const { kind, code, structured, text } = outcome
   const hasEffect = tool.startsWith('add_')
   const status = plan.transaction === undefined ? undefined : transactions.get(plan.transaction)
@@ -94,7 +110,7 @@ function contradictions(
   if (kind === 'lost') return plan.key === undefined ? [] : ['it has a key, and its client got no outcome']
   if (kind === 'cancelled') return plan.isCancelled ? [] : ['no client cancelled it']
   if (kind === 'failed') {
-    if (code === 'OUTCOME_UNKNOWN') return isKnown ? ['its outcome can be found out'] : []
+    if (code === 'OUTCOME_UNKNOWN') return isKnown && !wasStoreAway ? ['its outcome can be found out'] : []
     if (isInDoubt(code) || (code === 'CANCELLED' && plan.isCancelled)) return []
     // It says of one attempt that it was not made; there were others with the key.
     if (plan.key !== undefined && code === 'SERVER_UNAVAILABLE') return []
@@ -140,12 +156,16 @@ function isSameKeyed(
   again: OperationEnding['outcome'],
 ): boolean {
   if (!first || first.kind === 'cancelled') return again.kind !== 'lost'
+  // Too much time passed, and then nobody knows.
+  if (isInDoubt(first.code) && again.code === 'OUTCOME_UNKNOWN') return true
   // A read can settle what was in doubt.
   if (first.kind === 'failed' && again.kind === 'completed') return true
   if (first.kind !== 'completed') return again.kind === first.kind && again.code === first.code
   return JSON.stringify(again.structured) === JSON.stringify(first.structured)
 }
 
-function unknownKind(kind: string): never {
-  throw new TypeError(`there is no kind ${kind}`)
+function kindOf(name: string): Kind {
+  const kind = kinds[name] ?? confirmedKinds[name]
+  if (!kind) throw new TypeError(`there is no kind ${name}`)
+  return kind
 }

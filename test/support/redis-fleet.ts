@@ -27,12 +27,19 @@ export interface RedisNode {
   tell(command: string): Promise<string>
 }
 
-/** Starts one with these lines in its configuration. */
-export async function redisNode(lines: readonly string[], isSentinel = false): Promise<RedisNode> {
+const LOOPBACK = '127.0.0.1'
+
+/** Starts one with these lines in its configuration, at this address of the machine and on loopback. */
+export async function redisNode(
+  lines: readonly string[],
+  isSentinel = false,
+  host = LOOPBACK,
+): Promise<RedisNode> {
   const port = await freePort()
   const folder = mkdtempSync(join(tmpdir(), 'gatehouse-test-'))
   const file = join(folder, 'redis.conf')
-  writeFileSync(file, [`port ${port}`, 'bind 127.0.0.1', `dir ${folder}`, ...lines, ''].join('\n'))
+  const at = host === LOOPBACK ? [`bind ${host}`] : [`bind ${LOOPBACK} ${host}`, 'protected-mode no']
+  writeFileSync(file, [`port ${port}`, ...at, `dir ${folder}`, ...lines, ''].join('\n'))
   let child: ChildProcess | undefined
   const tell = async (command: string): Promise<string> => (await redisReply(port, command)) ?? ''
   const start = async (): Promise<void> => {
@@ -81,22 +88,26 @@ interface SentinelOptions {
   readonly data?: readonly string[]
   readonly sentinel?: readonly string[]
   readonly replicas?: number
+  /** The address at which all of them are reached, and know each other; that of loopback where absent. */
+  readonly host?: string
 }
 
 /** A master with replicas, and three sentinels that replace it a second after it is gone. */
 export async function startSentinels(options: SentinelOptions = {}): Promise<RedisFleet> {
-  const { data = [], sentinel = [], replicas = 2 } = options
-  const first = await redisNode([...DURABLE, ...data])
-  const following = [...DURABLE, ...data, `replicaof 127.0.0.1 ${first.port}`]
-  const others = await Promise.all(Array.from({ length: replicas }, () => redisNode(following)))
+  const { data = [], sentinel = [], replicas = 2, host = LOOPBACK } = options
+  const own = [...DURABLE, ...data, `replica-announce-ip ${host}`]
+  const first = await redisNode(own, false, host)
+  const following = [...own, `replicaof ${host} ${first.port}`]
+  const others = await Promise.all(Array.from({ length: replicas }, () => redisNode(following, false, host)))
   const nodes = [first, ...others]
   const lines = [
-    `sentinel monitor mymaster 127.0.0.1 ${first.port} 2`,
+    `sentinel announce-ip ${host}`,
+    `sentinel monitor mymaster ${host} ${first.port} 2`,
     'sentinel down-after-milliseconds mymaster 1000',
     'sentinel failover-timeout mymaster 3000',
     ...sentinel,
   ]
-  const sentinels = await Promise.all([1, 2, 3].map(() => redisNode(lines, true)))
+  const sentinels = await Promise.all([1, 2, 3].map(() => redisNode(lines, true, host)))
   const login = data.find((line) => line.startsWith('masterauth'))
   const isReady = async ({ tell }: RedisNode): Promise<boolean> =>
     login !== undefined || new RegExp(`connected_slaves:${replicas}`).test(await tell('INFO replication'))
@@ -110,7 +121,7 @@ export async function startSentinels(options: SentinelOptions = {}): Promise<Red
   }
   if (sentinel.length === 0)
     await until(async () => (await Promise.all(sentinels.map(knows))).every(Boolean), 'the sentinels')
-  const hosts = sentinels.map(({ port }) => `127.0.0.1:${port}`).join(',')
+  const hosts = sentinels.map(({ port }) => `${host}:${port}`).join(',')
   return {
     url: `redis+sentinel://${hosts}/mymaster`,
     nodes,

@@ -1,6 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import { usual } from './client/raw.ts'
-import type { MortalGateway } from './crash-field.ts'
+import type { Addresses } from './crash-run.ts'
 import { modern } from './fronts.ts'
 import type { SagaPlan, PlannedStep } from './saga-plan.ts'
 import type { Seeded } from '../simulate/random.ts'
@@ -17,16 +17,16 @@ export interface SagaEnding {
   readonly wrong: readonly string[]
 }
 
-type Gateways = readonly [MortalGateway, ...MortalGateway[]]
-
 /** How long a request may take, and how long something is tried, in milliseconds. */
 const PATIENCE = 15_000
 const LONGEST = 90_000
+/** How often a step is tried that fails for another reason than that something is away. */
+const MAX_TRIES = 5
 /** After how long transactions nobody ends are rolled back, in seconds. */
 const ABANDONED = 2
 
 /** Does what is planned, at whatever gateway answers. */
-export async function runSaga(plan: SagaPlan, gateways: Gateways, random: Seeded): Promise<SagaEnding> {
+export async function runSaga(plan: SagaPlan, gateways: Addresses, random: Seeded): Promise<SagaEnding> {
   const { id: transaction_id, steps, isStubborn } = plan
   const wrong: string[] = []
   const done: string[] = []
@@ -52,7 +52,7 @@ export async function runSaga(plan: SagaPlan, gateways: Gateways, random: Seeded
 }
 
 /** How a transaction stands, as any gateway tells. */
-export async function statusOf(plan: SagaPlan, gateways: Gateways, random: Seeded): Promise<Json> {
+export async function statusOf(plan: SagaPlan, gateways: Addresses, random: Seeded): Promise<Json> {
   const params = { transaction_id: plan.id }
   return (await insist({ method: 'transaction/status', params, gateways, random })).result
 }
@@ -75,16 +75,18 @@ type Ask = (method: string, params: Json) => Promise<Answer>
 interface Request {
   readonly method: string
   readonly params: Json
-  readonly gateways: Gateways
+  readonly gateways: Addresses
   readonly random: Seeded
 }
 
-/** Asks until there is an answer that does not pass. */
+/** Asks until there is an answer that does not pass. What is away is waited for. */
 async function insist({ method, params, gateways, random }: Request): Promise<Answer> {
   const deadline = Date.now() + LONGEST
   for (let tries = 1; ; tries++) {
     const answer = await post(random.pick(gateways).url, method, params)
-    if (answer && (!answer.isPassing || tries >= 5)) return { ...answer, tries }
+    // What a step does may take too long each time.
+    const isWaitedFor = answer?.code === 'SERVER_UNAVAILABLE' || method !== 'tools/call'
+    if (answer && (!answer.isPassing || (tries >= MAX_TRIES && !isWaitedFor))) return { ...answer, tries }
     if (Date.now() > deadline) return { result: {}, code: 'NEVER', text: 'it was never answered', tries }
     await pause(20 + random.next() * 100)
   }

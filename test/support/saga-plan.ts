@@ -49,12 +49,42 @@ export function planSagas(count: number, folder: string, random: Seeded): readon
   return Array.from({ length: count }, (_each, index) => {
     const id = `saga-${index}`
     for (const file of filesOf(id)) writeFileSync(join(folder, file), before(file))
-    const steps = Array.from({ length: 3 + random.below(4) }, (_step, number) =>
-      planStep({ saga: id, number, folder, random }),
-    )
-    const end = ends[index % ends.length] ?? 'commit'
-    return { id, end, steps, isStubborn: random.chance(0.6) }
+    return planSaga(id, index, random, (number) => planStep({ saga: id, number, folder, random }))
   })
+}
+
+/** Plans so many transactions of effects alone, by the tool with this name; `from` begins their ids. */
+export function planEffectSagas(
+  count: number,
+  from: string,
+  tool: string,
+  random: Seeded,
+): readonly SagaPlan[] {
+  return Array.from({ length: count }, (_each, index) => {
+    const id = `${from}-${index}`
+    return planSaga(id, index, random, (number) => {
+      const word = random.chance(FAULTY) ? random.pick(['fail', ...faultyWords]) : 'plain'
+      return { id: idOfStep(number), ...effect(word)({ saga: id, number, folder: '', random }), tool }
+    })
+  })
+}
+
+function planSaga(
+  id: string,
+  index: number,
+  random: Seeded,
+  step: (number: number) => PlannedStep,
+): SagaPlan {
+  const steps = Array.from({ length: 3 + random.below(4) }, (_step, number) => step(number))
+  const end = ends[index % ends.length] ?? 'commit'
+  return { id, end, steps, isStubborn: random.chance(0.6) }
+}
+
+/** Effects with which something is wrong. */
+const faultyWords = ['lost', 'ignored', 'fixed', 'sticky'] as const
+
+function idOfStep(number: number): string {
+  return `s${number + 1}`
 }
 
 interface Place {
@@ -67,16 +97,9 @@ interface Place {
 function planStep(place: Place): PlannedStep {
   const { number, random } = place
   const make = random.chance(FAULTY)
-    ? random.pick([
-        refusedWrite,
-        failing,
-        effect('lost'),
-        effect('ignored'),
-        effect('fixed'),
-        effect('sticky'),
-      ])
+    ? random.pick([refusedWrite, failing, ...faultyWords.map(effect)])
     : random.pick([written, written, moved, entities, relation, effect('plain'), effect('plain'), read])
-  return { id: `s${number + 1}`, ...make(place) }
+  return { id: idOfStep(number), ...make(place) }
 }
 
 type Made = Omit<PlannedStep, 'id'>
