@@ -23,7 +23,7 @@ import { isLoopback } from '../downstream/http/origin.ts'
 import type { Listener } from '../downstream/http/server.ts'
 import type { Fleet, MemberDetails } from '../durable/members.ts'
 import { createPrivateFolder } from '../store/private-folder.ts'
-import { PLACED_PATH, type Placements } from './placements.ts'
+import type { Placements } from './placements.ts'
 
 interface Options {
   readonly fleet: Fleet
@@ -75,7 +75,7 @@ async function joinReachable(options: Options): Promise<JoinedFleet | undefined>
     network,
     envelopes,
     serve: (incoming, outgoing, decision) =>
-      incoming.url === PLACED_PATH
+      decision.isPlaced === true
         ? options.placements.serve(incoming, outgoing, decision)
         : serve(incoming, outgoing, decision),
     log,

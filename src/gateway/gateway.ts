@@ -243,6 +243,7 @@ export class Gateway {
     })
     this.#observing.apply(initial)
     const seal = createSeal(world.now, this.#keys.encryptionKeys, this.#keys.areShared)
+    const store = (): Store => this.#process.store
     this.#process = {
       variables,
       proxies,
@@ -252,13 +253,10 @@ export class Gateway {
       scope: new ProcessScope(),
       membership: this.#fleet,
       seal,
-      placements: createPlacements({
-        store: () => this.#process.store,
-        fleet: this.#fleet,
-        network: this.#network,
-        seal,
-        log,
-      }),
+      placements: createPlacements(
+        { store, fleet: this.#fleet, network: this.#network, seal, log },
+        this.#observing.metrics,
+      ),
       sign: this.#keys.sign,
       prove: (challenge) => this.#prove(challenge),
       page: (path) => this.#pageUrl(path),
@@ -549,7 +547,6 @@ export class Gateway {
     runtime.catalog.close()
     await Promise.allSettled([...runtime.upstreams.values()].map((upstream) => upstream.close()))
     await this.#process.placements.close()
-    // Otherwise the listener closes it.
     if (!this.#listener) await this.#joined?.close()
     await closeFeatures(runtime)
     await Promise.all([this.#process.membership.close(), this.#pageSignIn.close(), this.#pageCode.close()])

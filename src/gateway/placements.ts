@@ -24,7 +24,7 @@ import { type AttemptResult, type Backoff, retry } from '../core/time/backoff.ts
 import { pause, untilAborted } from '../core/time/waiting.ts'
 import { world } from '../core/world.ts'
 import { createEnvelopes, type Decision } from '../downstream/http/hop/envelope.ts'
-import { Forwarder } from '../downstream/http/hop/forwarder.ts'
+import { type Forwarding, Forwarder } from '../downstream/http/hop/forwarder.ts'
 import { refuseMoved } from '../downstream/http/hop/listener.ts'
 import type { Network } from '../downstream/http/network.ts'
 import { type Lease, Leases } from '../durable/lease.ts'
@@ -50,19 +50,24 @@ interface Options {
 }
 
 /** The placed servers of a gateway. `seal` seals with the key that the processes share. */
-export function createPlacements({
-  seal,
-  network,
-  ...options
-}: Omit<Options, 'forwarder'> & { readonly seal: Seal; readonly network: Network }): Placements {
+export function createPlacements(
+  {
+    seal,
+    network,
+    ...options
+  }: Omit<Options, 'forwarder'> & { readonly seal: Seal; readonly network: Network },
+  metrics: { forwarded(outcome: Forwarding): void },
+): Placements {
   const { fleet, log } = options
+  const onForwarded = (outcome: Forwarding): void => metrics.forwarded(outcome)
   // It opens no envelopes: the private listener does, if there is one.
   const envelopes = createEnvelopes(seal, fleet.id)
-  return new Placements({ ...options, forwarder: new Forwarder({ fleet, envelopes, network, log }) })
+  const forwarder = new Forwarder({ fleet, envelopes, network, onForwarded, log })
+  return new Placements({ ...options, forwarder })
 }
 
-/** The path of requests about placed servers at the private listener; clients never use it. */
-export const PLACED_PATH = '/placed'
+/** The path of requests about placed servers at the private listener; what they are says their envelope. */
+const PLACED_PATH = '/placed'
 
 /** How long a holder keeps a server without a renewal, in milliseconds. */
 const LEASE_TTL_MS = 10_000
@@ -470,6 +475,7 @@ class OtherProcess implements There {
       upstream: name,
       requestId,
       peer: { httpVersion: '1.1', socket: {} },
+      isPlaced: true,
     }
     const body = `${JSON.stringify({ kind, server: id })}\n${text}`
     return this.#forwarder.ask(this.#member, { decision, path: PLACED_PATH, body, isLasting }, receiver)

@@ -26,6 +26,11 @@ export interface Decision {
   readonly requestId: string
   /** The connection of the client. */
   readonly peer: ClientPeer
+  /**
+   * The request is about a server that runs at the receiver, and was decided about by all features of the sender
+   * (`gateway/placements.ts`). It is sealed, so no request of a client can pass for one.
+   */
+  readonly isPlaced?: true
 }
 
 /** Makes envelopes, and opens those for this gateway. */
@@ -76,7 +81,7 @@ export function createEnvelopes(seal: Seal, id: string): Envelopes {
   }
 }
 
-function encode({ principal, token, upstream, requestId, peer }: Decision): unknown {
+function encode({ principal, token, upstream, requestId, peer, isPlaced }: Decision): unknown {
   const { id, scopes, claims, isEverybody } = principal
   const { remoteAddress: address, remotePort: port } = peer.socket
   return {
@@ -85,13 +90,14 @@ function encode({ principal, token, upstream, requestId, peer }: Decision): unkn
     upstream,
     requestId,
     peer: { version: peer.httpVersion, address, port },
+    isPlaced,
   }
 }
 
 /** Gateways of several versions may share a store. */
 function decode(value: unknown): Decision | undefined {
   if (!isObject(value) || !isObject(value.principal) || !isObject(value.peer)) return undefined
-  const { principal, token, upstream, requestId, peer } = value
+  const { principal, token, upstream, requestId, peer, isPlaced } = value
   const { id, scopes, claims, isEverybody } = principal
   if (!isSubject(id) || typeof requestId !== 'string') return undefined
   if (upstream !== undefined && typeof upstream !== 'string') return undefined
@@ -114,5 +120,6 @@ function decode(value: unknown): Decision | undefined {
         remotePort: typeof peer.port === 'number' ? peer.port : undefined,
       },
     },
+    ...(isPlaced === true && { isPlaced }),
   }
 }

@@ -82,6 +82,7 @@ export class Forwarder {
       line: (text) => receiver.line(text),
       ended: (how) => {
         isOver()
+        if (!isLasting) this.#options.onForwarded?.(how)
         receiver.ended(how)
       },
     })
