@@ -67,6 +67,8 @@ export const personRules: { readonly [Prefix in KeyPrefix]: Rule | 'nobody' } = 
   'blob-swept:': 'nobody',
   'budget:': owned('budgets'),
   'call:': callFate,
+  'circuit:': 'nobody',
+  'circuit-probe:': 'nobody',
   'client-session/': owned('sessions of clients'),
   'conformance:': 'nobody',
   'context/': (entry, person) => ifOwner(valueOf(entry).owner, person, 'contexts on servers'),

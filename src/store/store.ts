@@ -23,6 +23,8 @@ export const keyPrefixes = {
   'blob-swept:': 'blobs that are about to be deleted',
   'budget:': 'what callers spent in a period',
   'call:': 'calls with an idempotency key, by caller',
+  'circuit:': 'until when calls of a server are refused, because it fails',
+  'circuit-probe:': 'gateways that find out whether a server still fails',
   'client-session/': 'sessions of clients of older revisions',
   'conformance:': 'the reports of the conformance suite',
   'context/': 'what sessions set up on servers',

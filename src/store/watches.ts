@@ -10,7 +10,7 @@
 export type ChangeListener = () => void
 
 /** The keys whose values can be watched: a write of another one costs nothing for it. Of logs it is the head. */
-const WATCHABLE = /^(?:operation:|log:\{[^{}]*\}$)/
+const WATCHABLE = /^(?:operation:|circuit:|log:\{[^{}]*\}$)/
 
 /** Whether the value of a key can be watched. */
 export function isWatchable(key: string): boolean {

@@ -15,7 +15,7 @@ const COMMENT = /^ *(?:\/?\*|\/\/).*$/gm
 const COLLECTION = /= '(?<name>[a-z]+(?:-[a-z]+)*)'\n/g
 
 /** Texts in the same files that look like prefixes: of URLs, people, methods, placeholders, leases, and pseudo-scopes. */
-const others = new Set(['https:', 'user:', 'events/', 'spooled:', 'undo:', 'temp:'])
+const others = new Set(['https:', 'user:', 'events/', 'notifications/', 'spooled:', 'undo:', 'temp:'])
 
 /** The tables of all prefixes. */
 const tables = new Set(['src/store/store.ts', 'src/records/persons.ts'])
