@@ -145,6 +145,8 @@ export interface GatewayOptions {
   readonly port?: number
   /** False: resolves when it listens, before it has tried its servers. */
   readonly warm?: boolean
+  /** A configuration file that is there, in place of one of its own with the given configuration. */
+  readonly configFile?: string
 }
 
 /** Starts a gateway in a process of its own, and waits until it is ready. */
@@ -159,11 +161,11 @@ export async function serving<C extends Command>(
   start: (args: readonly string[], options: CommandOptions) => C,
 ): Promise<C & RunningGateway> {
   const folder = mkdtempSync(join(tmpdir(), 'gatehouse-test-'))
-  const configFile = join(folder, 'gateway.config.yaml')
+  const { configFile = join(folder, 'gateway.config.yaml') } = options
   const configure = (next: Json | string): void => {
     writeFileSync(configFile, typeof next === 'string' ? next : JSON.stringify(next, null, 2))
   }
-  configure(config)
+  if (options.configFile === undefined) configure(config)
   const { args = [], port } = options
   const command = start(['serve', '--config', configFile, '--port', `${port ?? 0}`, ...args], options)
   const remove = (): void => rmSync(folder, { recursive: true, force: true })

@@ -5,6 +5,7 @@
  */
 import { createRequire } from 'node:module'
 import { checkAmbient } from './canary.ts'
+import { until } from './condition.ts'
 import {
   type Command,
   type CommandOptions,
@@ -17,7 +18,7 @@ import {
   startCommandProcess,
 } from './gateway-process.ts'
 import { memoryIo } from './memory-io.ts'
-import { scattered, startScattered } from './scattered.ts'
+import { isScattered, startScattered, workersOfEach } from './scattered.ts'
 import type { Json } from './server/json.ts'
 
 export type { Command, Finished, RunningGateway }
@@ -40,12 +41,25 @@ export function runCommand(args: readonly string[], options: InProcess = {}): Pr
 }
 
 /** Starts a gateway on a free port with a configuration of its own, and waits until it is ready. */
-export function startGateway(config: Json, options: GatewayOptions = {}): Promise<RunningGateway> {
-  const start = (each: Json, given: GatewayOptions): Promise<RunningGateway> =>
-    serving(each, given, startCommand)
-  return scattered > 1 && options.port === undefined
-    ? startScattered(config, options, start)
-    : start(config, options)
+export async function startGateway(config: Json, options: GatewayOptions = {}): Promise<RunningGateway> {
+  const workers = workersOfEach()
+  const command =
+    workers > 0
+      ? (...words: Parameters<typeof startCommandProcess>) => gently(startCommandProcess(...words))
+      : startCommand
+  const start = (each: Json, given: GatewayOptions): Promise<RunningGateway> => serving(each, given, command)
+  if (!isScattered()) return start(config, options)
+  const gateway = await startScattered(config, options, start)
+  if (workers > 0) await until(async () => (await membersOf(gateway, options)) === workers, 'all workers')
+  return gateway
+}
+
+/** How many processes serve as a gateway. */
+async function membersOf({ configFile }: RunningGateway, { env }: GatewayOptions): Promise<number> {
+  const words = ['fleet', 'list', '--json', '--config', configFile]
+  const { stdout } = await runCommand(words, { ...(env && { env }) })
+  const { gateways } = JSON.parse(stdout) as { readonly gateways: readonly unknown[] }
+  return gateways.length
 }
 
 /** Loads what is built. An import would require a build before the types can be checked. */

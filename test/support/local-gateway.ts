@@ -4,7 +4,8 @@ import type { Settings } from '../../src/core/settings.ts'
 import type { Log } from '../../src/core/log.ts'
 import type { MemoryStore } from '../../src/store/memory.ts'
 import { tokenHash } from './auth/token-hash.ts'
-import type { Json } from './server/json.ts'
+import { isScattered, openPlace, startAll } from './scattered.ts'
+import { type Json, objectAt } from './server/json.ts'
 
 /** A gateway in this process, with what it logged. */
 export interface LocalGateway {
@@ -28,9 +29,30 @@ export interface LocalGateway {
  * Starts a gateway on a free port of loopback, and waits until it tried its servers. It uses the given store, which other gateways may
  * have too, and leaves it open.
  */
-export async function localGateway(config: Json, store?: MemoryStore): Promise<LocalGateway> {
-  const settings = settingsOf(config)
+export function localGateway(config: Json, store?: MemoryStore): Promise<LocalGateway> {
+  return isScattered() && !store ? scatteredGateway(config) : oneGateway(config, { store })
+}
+
+/** Several gateways in place of one. */
+async function scatteredGateway(config: Json): Promise<LocalGateway> {
   const lines: Json[] = []
+  const place = await openPlace(Number(objectAt(config, 'listen')['port'] ?? 0))
+  const at = (given: Json, port: number): Json => {
+    const shared = place.shared({ store: 'memory', ...given })
+    return { ...shared, listen: { ...objectAt(shared, 'listen'), port } }
+  }
+  const { first, gateways, close } = await startAll(place, (port) => oneGateway(at(config, port), { lines }))
+  const reload = async (changed: Json): Promise<void> => {
+    await Promise.all(gateways.map((each, index) => each.reload(at(changed, place.ports[index] ?? 0))))
+  }
+  return { ...first, url: place.url, origin: place.origin, reload, close }
+}
+
+async function oneGateway(
+  config: Json,
+  { store, lines = [] }: { readonly store?: MemoryStore | undefined; readonly lines?: Json[] },
+): Promise<LocalGateway> {
+  const settings = settingsOf(config)
   const write =
     (level: string) =>
     (event: string, fields: Readonly<Record<string, unknown>> = {}): void =>

@@ -1,6 +1,7 @@
-import { mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { auditLines } from './audit-lines.ts'
 import { until } from './condition.ts'
 import { connect } from './fake-client.ts'
 import { type Finished, type RunningGateway, runCommand, startGateway } from './gateway.ts'
@@ -49,10 +50,9 @@ export async function openOfficialServers(): Promise<OfficialServers> {
   const call: OfficialServers['call'] = async (name, args, meta = {}) =>
     (await client.request('tools/call', { name, arguments: args, _meta: meta })).result ?? {}
   const readsSince = (time: string): number =>
-    readFileSync(join(home, 'audit.jsonl'), 'utf8')
-      .split('\n')
-      .filter((line) => /"tool":"(?:read_text_file|open_nodes)"/.test(line))
-      .filter((line) => String(JSON.parse(line).time) >= time).length
+    auditLines(join(home, 'audit.jsonl'))
+      .filter(({ tool }) => tool === 'read_text_file' || tool === 'open_nodes')
+      .filter((line) => String(line['time']) >= time).length
   return {
     gateway,
     home,

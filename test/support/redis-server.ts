@@ -35,7 +35,7 @@ export function hasRedis(): boolean {
 }
 
 /** Starts a Redis server. It keeps everything in a file when it is killed, unless it `isForgetful`. */
-export async function startRedis({ isForgetful = false } = {}): Promise<RedisServer> {
+export async function startRedis({ isForgetful = false, databases = 16 } = {}): Promise<RedisServer> {
   const port = await freePort()
   const folder = mkdtempSync(join(tmpdir(), 'gatehouse-test-'))
   process.once('exit', () => rmSync(folder, { recursive: true, force: true }))
@@ -44,7 +44,7 @@ export async function startRedis({ isForgetful = false } = {}): Promise<RedisSer
     const place = ['--port', String(port), '--bind', '127.0.0.1', '--dir', folder]
     // What it wrote outlives its process. With its default it may hold writes back while the disk is busy.
     const file = isForgetful ? ['no'] : ['yes', '--appendfsync', 'no']
-    const settings = [...place, '--save', '', '--appendonly', ...file]
+    const settings = [...place, '--databases', String(databases), '--save', '', '--appendonly', ...file]
     child = spawn(PROGRAM, settings, { stdio: 'ignore' })
     await until(() => answers(port), 'Redis to answer')
   }

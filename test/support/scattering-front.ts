@@ -20,6 +20,15 @@ interface Gateway {
   readonly origin: string
 }
 
+interface FrontOptions {
+  /** The index of the gateway that gets the next request. Default: each in turn. */
+  pick?(): number
+  /** Answers a request in place of the gateways; false if it does not. */
+  answer?(incoming: IncomingMessage, outgoing: ServerResponse): boolean
+  /** Default: a free one. */
+  readonly port?: number
+}
+
 /** Sends each request to the next of these gateways, until the test is over. */
 export async function scatteringFront(gateways: readonly Gateway[]): Promise<ScatteringFront> {
   const front = await openFront(gateways)
@@ -27,35 +36,47 @@ export async function scatteringFront(gateways: readonly Gateway[]): Promise<Sca
   return front
 }
 
-/** Sends each request to the gateway that `pick` says, by default to the next one, until it is closed. */
+/** Sends each request to one of the gateways, or to the next one if that does not listen, until it is closed. */
 export async function openFront(
   gateways: readonly Gateway[],
-  options: { pick?(): number } = {},
+  options: FrontOptions = {},
 ): Promise<ScatteringFront> {
   const counts: number[] = gateways.map(() => 0)
   let next = 0
   let fixed: number | undefined
-  const { pick = () => next++ % gateways.length } = options
+  const { pick = () => next++ % gateways.length, answer, port = 0 } = options
+  const pass = async (incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> => {
+    const first = fixed ?? pick()
+    const indices = gateways.map((_each, index) => (first + index) % gateways.length)
+    for (const index of fixed === undefined ? indices : [fixed])
+      if (await relay(incoming, outgoing, gateways[index])) {
+        counts[index] = (counts[index] ?? 0) + 1
+        return
+      }
+    outgoing.destroy()
+  }
   const { origin, close } = await listening((incoming, outgoing) => {
-    const index = fixed ?? pick()
-    counts[index] = (counts[index] ?? 0) + 1
-    void relay(incoming, outgoing, gateways[index]).then((isTaken) => isTaken || outgoing.destroy())
-  })
+    if (answer?.(incoming, outgoing) !== true) void pass(incoming, outgoing)
+  }, port)
   return { origin, url: `${origin}/mcp`, counts, only: (index) => void (fixed = index), close }
 }
 
-/** Serves on a free port, until it is closed. */
+/** Serves on a port, which is any free one by default, until it is closed. */
 export async function listening(
   serve: (incoming: IncomingMessage, outgoing: ServerResponse) => void,
+  port = 0,
 ): Promise<{ readonly origin: string; close(): Promise<void> }> {
   const server = createServer(serve)
-  server.listen(0, '127.0.0.1')
+  server.listen(port, '127.0.0.1')
   await once(server, 'listening')
   return {
     origin: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     close: async () => {
+      if (!server.listening) return
+      const closed = once(server, 'close')
       server.close()
       server.closeAllConnections()
+      await closed
     },
   }
 }
@@ -75,12 +96,13 @@ export function relay(
   incoming: IncomingMessage,
   outgoing: ServerResponse,
   gateway: Gateway | undefined,
-  { headers, onAnswer }: RelayOptions = {},
+  { headers = {}, onAnswer }: RelayOptions = {},
 ): Promise<boolean> {
-  if (!gateway) return Promise.resolve(false)
-  const { method, url = '' } = incoming
-  const all = { ...incoming.headers, ...headers }
-  const passed = request(new URL(url, gateway.origin), { method, headers: all, agent: false })
+  const { method, rawHeaders, url = '' } = incoming
+  const target = gateway && URL.parse(url, gateway.origin)
+  if (!target) return Promise.resolve(false)
+  const all = [...rawHeaders, ...Object.entries(headers).flat()]
+  const passed = request(target, { method, headers: all, agent: false })
   const taken = Promise.withResolvers<boolean>()
   let isTaken = false
   passed.on('socket', (socket) =>
@@ -91,7 +113,10 @@ export function relay(
     }),
   )
   passed.on('response', (answer) => {
-    outgoing.writeHead(answer.statusCode ?? 502, answer.headers)
+    // Who is answered before the request has ended may still send it.
+    incoming.unpipe(passed)
+    incoming.resume()
+    outgoing.writeHead(answer.statusCode ?? 502, answer.statusMessage, answer.rawHeaders)
     outgoing.flushHeaders()
     answer.pipe(outgoing)
     answer.on('error', () => outgoing.destroy())
@@ -99,7 +124,7 @@ export function relay(
   })
   passed.on('error', () => {
     taken.resolve(false)
-    if (isTaken) outgoing.destroy()
+    if (isTaken && !outgoing.headersSent) outgoing.destroy()
   })
   outgoing.on('close', () => passed.destroy())
   return taken.promise

@@ -6,6 +6,7 @@ import { connect, newUser, signIn } from '../../support/auth/oauth-client.ts'
 import { startAuthorizationServer } from '../../support/auth/authorization-server.ts'
 import { startGateway } from '../../support/gateway.ts'
 import { type OAuthField, startOAuthField } from '../../support/auth/oauth-field.ts'
+import { alone } from '../../support/scattered.ts'
 
 let field: OAuthField
 let server: OAuthField['server']
@@ -199,6 +200,7 @@ describe('a gateway reconfigured to require tokens', () => {
 
 describe('an opaque token that only its issuer can read', () => {
   it('C067 is validated at the introspection endpoint', async () => {
+    alone('each gateway asks about a token for itself')
     const opaque = await startAuthorizationServer({ format: 'opaque' })
     const { id, secret } = opaque.client
     const guarded = await startGateway({

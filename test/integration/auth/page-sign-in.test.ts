@@ -16,6 +16,7 @@ import {
 } from '../../support/approving.ts'
 import { auditLines } from '../../support/audit-lines.ts'
 import { until } from '../../support/condition.ts'
+import { alone } from '../../support/scattered.ts'
 import { isObject, type Json } from '../../support/server/json.ts'
 
 const AUDIENCE = 'gatehouse-of-a-test'
@@ -235,6 +236,7 @@ describe('a gateway whose pages no browser can open', () => {
   })
 
   test('recommends a client that supports elicitation if no command can read its store', async () => {
+    alone('a store in memory is of one gateway')
     const { callAs } = await site({ jwt: {}, config: { store: 'memory' } })
     const text = textIn(await callAs('someone', { disk: 'a' }))
     expect(text).toContain('use a client that supports elicitation')

@@ -10,6 +10,7 @@ import { until } from '../../support/condition.ts'
 import { runCommand, type RunningGateway, startGateway } from '../../support/gateway.ts'
 import { folder } from '../../support/journey.ts'
 import { invalidPrompts, invalidResources, invalidTools } from '../../support/invalid-entries.ts'
+import { alone } from '../../support/scattered.ts'
 
 const tool = (name: string, more: object = {}): object => ({ name, inputSchema: { type: 'object' }, ...more })
 const good = withLists({ 'tools/list': { tools: [tool('read')] } })
@@ -159,6 +160,7 @@ describe('ten servers together, of which two hang, one lists garbage, one dies a
   })
 
   it('are reported once: in the log, and on the page', async () => {
+    alone('each gateway reports what its own connections find')
     const lines = gateway.log().filter(({ level }) => level === 'warn')
     const missing = lines.filter(({ event }) => event === 'upstream.missing')
     for (const upstream of ['mute', 'slow']) {

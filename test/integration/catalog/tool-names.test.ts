@@ -6,6 +6,7 @@ import { closedAtEnd } from '../../support/closed-at-end.ts'
 import { connect, type FakeClient } from '../../support/fake-client.ts'
 import { modern } from '../../support/fronts.ts'
 import { type LocalGateway, localGateway } from '../../support/local-gateway.ts'
+import { alone } from '../../support/scattered.ts'
 import { type Asked, type ScriptedServer, scriptedServer } from '../../support/scripted-server.ts'
 import type { Json } from '../../support/server/json.ts'
 
@@ -135,6 +136,7 @@ test('renaming or hiding a tool that the server does not list is a configuration
 })
 
 test('names that no server has do not make servers list their tools for each new caller', async () => {
+  alone('each gateway has a cache of lists')
   listed.splice(0, listed.length, ...two)
   const servers = [closedAtEnd(await scriptedServer({ tools: {} }, scripts))]
   servers.push(

@@ -6,6 +6,7 @@ import { approvingGateway, bearer, pageOf, password, peopleNamed, textIn } from 
 import { auditLines } from '../../support/audit-lines.ts'
 import { open } from '../../support/client/raw.ts'
 import { until } from '../../support/condition.ts'
+import { alone } from '../../support/scattered.ts'
 import { type Json, objectAt, parse } from '../../support/server/json.ts'
 
 const form = 'application/x-www-form-urlencoded'
@@ -200,6 +201,7 @@ describe('the page of an approval', () => {
   })
 
   test('limits password attempts', async () => {
+    alone('each gateway counts the attempts that it gets')
     const { gateway } = await approvingGateway({ config: { auth: peopleNamed('anna', 'bert') } })
     const url = `${gateway.origin}/confirm`
     const statuses: number[] = []

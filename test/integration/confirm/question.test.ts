@@ -2,7 +2,7 @@
 import { mkdtemp, readFile, realpath, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { runCommand, type RunningGateway, startGateway } from '../../support/gateway.ts'
 import {
   type ConfirmingClient,
@@ -12,6 +12,7 @@ import {
   type Person,
 } from '../../support/peers/confirming.ts'
 import { publishedServer } from '../../support/peers/servers.ts'
+import { alone } from '../../support/scattered.ts'
 import type { Json } from '../../support/server/json.ts'
 
 const agrees: Person = () => ({ action: 'accept', content: { confirm: true } })
@@ -20,7 +21,6 @@ const confirmation = 'dev.gatehouse/confirmation'
 const token = 'ghp_abcdefghijklmnopqrstuvwxyz0123456789'
 
 let gateway: RunningGateway
-let inMemory: RunningGateway
 let home: string
 beforeAll(async () => {
   home = await realpath(await mkdtemp(join(tmpdir(), 'question-')))
@@ -33,11 +33,9 @@ beforeAll(async () => {
   const secretive = { ...asking, env: { API_TOKEN: token } }
   const upstreams = { files: { command }, asking, secretive, graph }
   gateway = await startGateway({ store: join(home, 'store'), upstreams })
-  inMemory = await startGateway({ store: 'memory', upstreams: { files: { command } } })
 })
 afterAll(async () => {
   await gateway.close()
-  await inMemory.close()
   await rm(home, { recursive: true, force: true })
 })
 
@@ -122,6 +120,10 @@ describe('a client', () => {
   })
 
   it('is asked if the store is in memory', async () => {
+    alone('a store in memory is of one gateway')
+    const command = publishedServer('@modelcontextprotocol/server-filesystem', home)
+    const inMemory = await startGateway({ store: 'memory', upstreams: { files: { command } } })
+    onTestFinished(() => inMemory.close())
     const client = await open(connect, 'files', { at: inMemory, person: agrees })
     const { path } = await fileWith(`memory-${title}.txt`, 'old')
     await client.call('write_file', { path, content: 'new' })

@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { auditLines } from '../../support/audit-lines.ts'
 import { CookieBrowser, type Shown } from '../../support/auth/browser.ts'
 import { until } from '../../support/condition.ts'
 import { type RunningGateway, startGateway } from '../../support/gateway.ts'
@@ -67,8 +68,7 @@ afterAll(async () => {
 })
 
 function audited(order: string): readonly unknown[] {
-  const lines = readFileSync(audit, 'utf8').trim().split('\n')
-  return lines.map((line) => JSON.parse(line) as { order?: string }).filter((line) => line.order === order)
+  return auditLines(audit).filter((line) => line['order'] === order)
 }
 
 describe('pausing writes on the timeline', () => {

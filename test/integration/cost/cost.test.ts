@@ -2,6 +2,7 @@ import { createServer } from 'node:http'
 import { expect, it, onTestFinished } from 'vitest'
 import { clientOf, codeOf } from '../../support/journey.ts'
 import { localGateway } from '../../support/local-gateway.ts'
+import { alone } from '../../support/scattered.ts'
 import { type ScriptedServer, scriptedServer } from '../../support/scripted-server.ts'
 import { isObject, type Json, objectAt, parse } from '../../support/server/json.ts'
 
@@ -93,6 +94,7 @@ it('an exhausted budget is reported as QUOTA_EXHAUSTED, without a request to the
 })
 
 it('the remaining quota that a server reports is in each result', async () => {
+  alone('each gateway knows what servers told it')
   let left = 3
   const http = createServer((request, response) => {
     let body = ''

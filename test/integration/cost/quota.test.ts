@@ -7,6 +7,7 @@ import { clientOf } from '../../support/journey.ts'
 import { type LocalGateway, localGateway } from '../../support/local-gateway.ts'
 import { publishedServer } from '../../support/peers/servers.ts'
 import { hasSchema, schemaText } from '../../support/published-schemas.ts'
+import { alone } from '../../support/scattered.ts'
 import { isObject, type Json, objectAt } from '../../support/server/json.ts'
 
 const QUOTA = 'dev.gatehouse/quota'
@@ -68,6 +69,7 @@ it('the tool list shows the remaining quota of tools counted separately, as do r
 })
 
 it('the manifest shows the remaining quota and fits its schema', async () => {
+  alone('each gateway counts rates, with a store folder')
   const gateway = await gatewayTo()
   const client = await clientOf(gateway)
   const leftIn = (manifest: Json): unknown => objectAt(manifest, 'rate_limits')['remaining']

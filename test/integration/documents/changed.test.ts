@@ -2,12 +2,14 @@ import { expect, it, onTestFinished } from 'vitest'
 import { until } from '../../support/condition.ts'
 import { clientOf } from '../../support/journey.ts'
 import { localGateway } from '../../support/local-gateway.ts'
+import { alone } from '../../support/scattered.ts'
 import { scriptedServer } from '../../support/scripted-server.ts'
 import type { Json } from '../../support/server/json.ts'
 
 const input = { type: 'object', properties: { id: { type: 'string' } } }
 
 it('a changed tool changes the ETag of the manifest and notifies listeners, even if the server sends no notification', async () => {
+  alone('each gateway notices what it lists itself')
   let tools: Json[] = [{ name: 'get_note', description: 'Reads a note.', inputSchema: input }]
   const server = await scriptedServer({ tools: {} }, { 'tools/list': () => ({ tools }) })
   onTestFinished(() => server.close())

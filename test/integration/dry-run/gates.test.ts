@@ -6,6 +6,7 @@ import { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
 import { CallToolResultSchema, CreateTaskResultSchema } from '@modelcontextprotocol/sdk/types.js'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { auditLines } from '../../support/audit-lines.ts'
 import { until } from '../../support/condition.ts'
 import { type RunningGateway, runCommand, startGateway } from '../../support/gateway.ts'
 import { everything, publishedServer } from '../../support/peers/servers.ts'
@@ -312,7 +313,10 @@ describe('a dry run', () => {
   it('is marked in the log, the audit log and the metrics', async () => {
     await tried('everything_echo', { message: 'marked' })
     await gateway.logged((line) => line['dry_run'] === 'caller' && line['outcome'] === 'dry_run')
-    await until(() => readFileSync(audit, 'utf8').includes('"dry_run":"caller"'), 'the line in the audit log')
+    await until(
+      () => auditLines(audit).find((line) => line['dry_run'] === 'caller'),
+      'the line in the audit log',
+    )
     const page = await (await fetch(`${gateway.origin}/metrics`)).text()
     expect(page).toMatch(/tool="echo".*outcome="dry_run"|outcome="dry_run".*tool="echo"/)
   })

@@ -5,6 +5,7 @@ import { ask } from '../../support/event-stream-client.ts'
 import { clientOf, gatewayTo, httpServer } from '../../support/journey.ts'
 import { localGateway } from '../../support/local-gateway.ts'
 import { protectedServer, unauthorized } from '../../support/protected-server.ts'
+import { alone } from '../../support/scattered.ts'
 import { type Json, objectAt } from '../../support/server/json.ts'
 
 /** What is called in the store, as `<operation> <kind of key>`, from now on. */
@@ -32,6 +33,7 @@ function ofEvents(calls: readonly string[]): string[] {
 }
 
 test('without clients that want events, calls neither read nor write the store for them', async () => {
+  alone('it counts what one gateway asks its store')
   const server = await httpServer()
   const gateway = await localGateway({
     features: { confirm: 'off' },

@@ -7,6 +7,7 @@ import { tokenHash } from '../../support/auth/token-hash.ts'
 import { ask, follow, type Received } from '../../support/event-stream-client.ts'
 import { type RunningGateway, runCommand } from '../../support/gateway.ts'
 import { folder, gatewayTo } from '../../support/journey.ts'
+import { alone } from '../../support/scattered.ts'
 import { isObject, type Json } from '../../support/server/json.ts'
 import { StatelessClient } from '../../support/stateless-client.ts'
 import { steadyPort } from '../../support/steady-port.ts'
@@ -85,6 +86,7 @@ describe('the events that a server delivers to webhooks only', () => {
   })
 
   test('arrive at the webhooks of two tenants by one subscription, and ending one leaves the other', async () => {
+    alone('the gateway that delivers learns later of an end at another one')
     const server = await eventsServer()
     const receivers = await Promise.all([startWebhookReceiver(), startWebhookReceiver()])
     onTestFinished(() => receivers.forEach((each) => each.close()))
@@ -136,6 +138,7 @@ describe('the events that a server delivers to webhooks only', () => {
   })
 
   test('arrive at either of two gateways with one store, which subscribe once', async () => {
+    alone('the gateways are those of a fleet')
     const server = await eventsServer()
     const store = join(folder(), 'store')
     const [port, other] = [await steadyPort(), await steadyPort()]
@@ -199,6 +202,7 @@ describe('the events that a server delivers to webhooks only', () => {
   })
 
   test('are not offered without a public URL, and check says why', async () => {
+    alone('the gateway has no public URL')
     const server = await eventsServer()
     const gateway = await gatewayTo({ one: { url: server.url } }, { config: { features: { events: 'on' } } })
     const { events } = await ask(gateway.url, 'events/list')

@@ -3,7 +3,10 @@ import { fileURLToPath } from 'node:url'
 import { expect, onTestFinished, test } from 'vitest'
 import { folder } from '../../support/journey.ts'
 import { localGateway } from '../../support/local-gateway.ts'
+import { alone } from '../../support/scattered.ts'
 import { type Answer, StatelessClient } from '../../support/stateless-client.ts'
+
+alone('the gateways are those of a fleet, of which each test chooses one')
 
 const program = fileURLToPath(new URL('../../fixtures/context-server/main.ts', import.meta.url))
 const command = [process.execPath, program]

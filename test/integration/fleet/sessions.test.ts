@@ -16,10 +16,13 @@ import { callsOf, folder, gatewayProcessTo, httpServer } from '../../support/jou
 import { type LocalGateway, localGateway } from '../../support/local-gateway.ts'
 import { eventsUntil, messageOf, openSession, toolCall } from '../../support/raw-session.ts'
 import { hasRedis, startRedis } from '../../support/redis-server.ts'
+import { alone } from '../../support/scattered.ts'
 import { scatteringFront } from '../../support/scattering-front.ts'
 import type { HeaderMap } from '../../support/server/journal.ts'
 import { type Json, objectAt } from '../../support/server/json.ts'
 import { silentLog } from '../../support/silent-log.ts'
+
+alone('the gateways are those of a fleet, of which each test chooses one')
 
 const stores = hasRedis() ? (['folder', 'redis'] as const) : (['folder'] as const)
 

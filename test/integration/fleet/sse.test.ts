@@ -6,7 +6,10 @@ import { expect, onTestFinished, test } from 'vitest'
 import { post } from '../../support/client/raw.ts'
 import { callsOf, folder, httpServer } from '../../support/journey.ts'
 import { localGateway } from '../../support/local-gateway.ts'
+import { alone } from '../../support/scattered.ts'
 import { scatteringFront } from '../../support/scattering-front.ts'
+
+alone('the gateways are those of a fleet, of which each test chooses one')
 
 async function sharing() {
   const server = await httpServer()

@@ -2,8 +2,11 @@
 import { expect, onTestFinished, test } from 'vitest'
 import { callsOf, folder, httpServer } from '../../support/journey.ts'
 import { localGateway } from '../../support/local-gateway.ts'
+import { alone } from '../../support/scattered.ts'
 import type { Json } from '../../support/server/json.ts'
 import { StatelessClient } from '../../support/stateless-client.ts'
+
+alone('the gateways are those of a fleet, of which each test chooses one')
 
 async function sharing() {
   const server = await httpServer()

@@ -9,7 +9,10 @@ import { configFile } from '../../support/gateway-with.ts'
 import { callsOf, clientOf, codeOf, httpServer } from '../../support/journey.ts'
 import { localGateway } from '../../support/local-gateway.ts'
 import { chargingField, meantTwice, storm, stormClients, tokenOf } from '../../support/retry-storm.ts'
+import { alone } from '../../support/scattered.ts'
 import { type Json, RawJson } from '../../support/server/json.ts'
+
+alone('each gateway keeps the lost answers of calls without a key')
 
 const kinds = Object.keys(stormClients) as (keyof typeof stormClients)[]
 

@@ -10,6 +10,7 @@ import { knownCallers } from '../../support/auth/callers.ts'
 import { folder, httpServer } from '../../support/journey.ts'
 import { type LocalGateway, localGateway } from '../../support/local-gateway.ts'
 import { eventsUntil, messageOf, openSession, toolCall } from '../../support/raw-session.ts'
+import { alone } from '../../support/scattered.ts'
 import type { HeaderMap } from '../../support/server/journal.ts'
 import { isObject, type Json, parse } from '../../support/server/json.ts'
 import { watchedUri } from '../../support/server/world.ts'
@@ -111,6 +112,7 @@ describe('a continued session', () => {
   })
 
   test('outlives changes of the configuration', async () => {
+    alone('the other gateways do not find sessions whose store was left')
     const { url, server, gateway } = await lasting()
     const { headers } = await openSession(url, '2025-06-18')
     await gateway().reload({
@@ -190,6 +192,7 @@ describe('a client of the SDK 1.x', () => {
 
 describe('a session over HTTP+SSE', () => {
   test('continues on the stream of a client that names it, and on no other', async () => {
+    alone('a client that keeps the address of an earlier stream has to reach the gateway of the present one')
     const { url, restart } = await lasting({ listen: { legacy_sse: true } })
     const stream = (path: string, headers: HeaderMap) =>
       open(new URL(path, url).href, { method: 'GET', headers: { accept: 'text/event-stream', ...headers } })

@@ -4,6 +4,7 @@ import { describe, expect, test } from 'vitest'
 import type { Reply } from '../../support/client/options.ts'
 import type { FakeClient } from '../../support/fake-client.ts'
 import { clientOf, gatewayTo, stdioServer } from '../../support/journey.ts'
+import { alone } from '../../support/scattered.ts'
 
 const levels = ['debug', 'info', 'notice', 'warning', 'error', 'critical']
 const PATIENCE = 50_000
@@ -51,6 +52,7 @@ describe.each(['2026-07-28', '2025-11-25'] as const)('a server of %s on stdio', 
   })
 
   test('has log messages dropped, and that logged, if two sessions could be meant', async () => {
+    alone('each gateway starts servers over stdio')
     const gateway = await gatewayTo({ one: stdioServer({ revision }) }, { args: ['--log-level', 'debug'] })
     const [first, second] = [await clientOf(gateway), await clientOf(gateway)]
     for (const client of [first, second]) await client.request('logging/setLevel', { level: 'debug' })

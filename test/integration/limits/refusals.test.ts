@@ -6,6 +6,7 @@ import { gatewayProgram } from '../../support/gateway-process.ts'
 import { configFile } from '../../support/gateway-with.ts'
 import { callsOf, clientOf, gatewayTo, httpServer, stdioServer } from '../../support/journey.ts'
 import { openSession, toolCall } from '../../support/raw-session.ts'
+import { alone } from '../../support/scattered.ts'
 import { isObject, type Json, objectAt } from '../../support/server/json.ts'
 
 function modernPost(url: string, id: number, name: string, args: Json = {}) {
@@ -21,6 +22,7 @@ function parsed(text: string): Json {
 }
 
 it('C195 C191 a rate-limited call is refused with 429, Retry-After and the limit, in both eras, before it reaches the server', async () => {
+  alone('each gateway counts rates, with a store folder')
   const server = await httpServer()
   const gateway = await gatewayTo({ one: { url: server.url } }, { config: { limits: { rate: '3/minute' } } })
   const legacy = await openSession(gateway.url, '2025-11-25')

@@ -9,6 +9,7 @@ import { until } from '../../support/condition.ts'
 import { runCommandProcess } from '../../support/gateway-process.ts'
 import { runCommand, type RunningGateway, startGateway } from '../../support/gateway.ts'
 import { needsRedis, startRedis } from '../../support/redis-server.ts'
+import { alone } from '../../support/scattered.ts'
 import { scriptedServer, type ScriptedServer } from '../../support/scripted-server.ts'
 import type { Json } from '../../support/server/json.ts'
 import { StatelessClient } from '../../support/stateless-client.ts'
@@ -75,6 +76,7 @@ function config(store: string, audit: string): Json {
 }
 
 describe('forgetting a person', () => {
+  alone('it is about the audit logs of two gateways')
   const folder = mkdtempSync(join(tmpdir(), 'gatehouse-forget-'))
   const audit = join(folder, 'audit.jsonl')
   const gateways: RunningGateway[] = []

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { runCommand } from '../../support/gateway.ts'
 import { clientOf, folder, gatewayTo, httpServer, shellServer, stdioServer } from '../../support/journey.ts'
+import { alone } from '../../support/scattered.ts'
 import type { Json } from '../../support/server/json.ts'
 
 describe('/metrics', () => {
@@ -106,6 +107,7 @@ describe('the audit log', () => {
   }
 
   it('records each tool call and each refusal, and verifies as unbroken', async () => {
+    alone('it is about the audit log of one gateway')
     const { file, lines } = await written()
     const events = lines.map((line) => JSON.parse(line) as Json)
     expect(events.map(({ event }) => event)).toEqual(['started', 'call', 'call', 'call', 'refused'])
@@ -120,6 +122,7 @@ describe('the audit log', () => {
   })
 
   it('is verified up to the first broken line, whose number is printed, and the command exits with 1', async () => {
+    alone('it is about the audit log of one gateway')
     const { file, lines } = await written()
     const manipulated: readonly (readonly [string[], string])[] = [
       [lines.toSpliced(2, 1), ':3: comes after line(s) 3 of the log, which are missing\n'],

@@ -7,6 +7,7 @@ import { goodAnswer, welcome } from '../../support/faults.ts'
 import { startGateway } from '../../support/gateway.ts'
 import { freePort } from '../../support/child-process.ts'
 import { clientOf, gatewayTo, httpServer, stdioServer } from '../../support/journey.ts'
+import { alone } from '../../support/scattered.ts'
 import { answerTo as listing, sessionServer } from '../../support/session-server.ts'
 import { parse } from '../../support/server/json.ts'
 import { codeOf } from '../../support/structured-error.ts'
@@ -80,6 +81,7 @@ describe('HTTP+SSE', () => {
   )
 
   test('the endpoint that a server names is used only on its own origin', async () => {
+    alone('the server answers one connection')
     const endpoints = [
       ['/messages?x=1', 'good'],
       ['messages?x=1', 'good'],
@@ -113,6 +115,7 @@ test('409 for the GET stream does not prevent calls', async () => {
 })
 
 test('a server that answers 202 and responds on the GET stream is used', async () => {
+  alone('the server answers one connection')
   let stream: ServerResponse | undefined
   const { url, counts } = await sessionServer({
     get: (response) => {

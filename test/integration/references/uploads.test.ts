@@ -231,8 +231,7 @@ describe('POST /uploads', () => {
     expect((await get(json['ref_id'])).text).toHaveLength(100)
     unsubscribe('http.server.request.start', seen)
     const timeouts = sockets.map(({ timeout = 0 }) => timeout)
-    expect(timeouts).toHaveLength(2)
-    expect(Math.min(...timeouts)).toBeGreaterThan(60_000)
+    expect(timeouts.filter((each) => each > 60_000)).toHaveLength(2)
   })
 
   it('refuses an empty body, a form without a file or with two, and a form that is cut', async () => {

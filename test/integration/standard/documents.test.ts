@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { auditLines } from '../../support/audit-lines.ts'
 import { until } from '../../support/condition.ts'
 import { connect, type FakeClient } from '../../support/fake-client.ts'
 import { caller, corporate, localGateway, type LocalGateway } from '../../support/local-gateway.ts'
@@ -144,7 +145,7 @@ it('C141 a call is recorded, and its tool description says so', async () => {
   clients.push(client)
   await client.request('tools/call', { name: 'create_note', arguments: {} })
   await until(
-    () => readFileSync(join(folder, 'audit.jsonl'), 'utf8').includes('"create_note"'),
+    () => JSON.stringify(auditLines(join(folder, 'audit.jsonl'))).includes('"create_note"'),
     'a line of the audit log',
   )
 })

@@ -4,6 +4,7 @@ import { type RunningGateway, startGateway } from '../../support/gateway.ts'
 import { configFile } from '../../support/gateway-with.ts'
 import { checkProposals } from '../../support/proposal-client.ts'
 import { type ClientFace, httpFace, stdioFace } from '../../support/proposal-faces.ts'
+import { alone } from '../../support/scattered.ts'
 import { type Json, objectAt } from '../../support/server/json.ts'
 
 const token = 'a-token-of-at-least-32-characters-00'
@@ -73,6 +74,7 @@ describe.each(kinds)('a client of the proposals, $title', ({ settings, absent })
   afterAll(() => gateway.close())
 
   it.each(['2025-06-18', '2025-11-25', '2026-07-28'])('finds what it looks for in %s', async (revision) => {
+    alone('each gateway starts servers over stdio')
     const found = await missing(await httpFace(gateway.url, revision, headers))
     expect(found).toEqual(Object.fromEntries(absent.map((name) => [name, expect.any(String)])))
   })

@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { until } from '../../support/condition.ts'
 import { type FakeServer, startFakeServer } from '../../support/fake-server.ts'
 import { type RunningGateway, startGateway } from '../../support/gateway.ts'
+import { alone } from '../../support/scattered.ts'
 import { StatelessClient } from '../../support/stateless-client.ts'
 
 const program = fileURLToPath(new URL('../../fixtures/context-server/main.ts', import.meta.url))
@@ -128,6 +129,7 @@ describe('the connection of a client without a session', () => {
   })
 
   test('by default only clients that request a state get a connection, by the extension or by a flag', async () => {
+    alone('each gateway starts servers over stdio')
     const plain = [await client('asked').call('count'), await client('asked').call('count')]
     expect(plain[1]?.seen['pid']).toBe(plain[0]?.seen['pid'])
     expect(plain[0]?.fields).not.toHaveProperty('session_state')
@@ -142,6 +144,7 @@ describe('the connection of a client without a session', () => {
   test.each(['legacy', { pin: '2026-07-28' }] as const)(
     'a token leads clients of the official SDK to the same process (%o)',
     async (mode) => {
+      alone('the session of an older client is at one gateway, which may not be the one with the connection')
       const first = await client('asked', true).call('count')
       const other = new Client({ name: 'other', version: '1.0.0' }, { versionNegotiation: { mode } })
       await other.connect(new StreamableHTTPClientTransport(new URL(`${gateway.url}/asked`)))
@@ -157,6 +160,7 @@ describe('the connection of a client without a session', () => {
   )
 
   test('a server that all clients share stays shared', async () => {
+    alone('each gateway starts servers over stdio')
     const one = client('shared', true)
     const first = await one.call('count')
     const other = await client('shared', true).call('count')
@@ -221,6 +225,7 @@ describe('the session of a client with a server over HTTP', () => {
   })
 
   test('a server without sessions gets no connection for each client', async () => {
+    alone('each gateway has connections of its own')
     await client('none').call('echo', { text: 'a' })
     const before = stateless.received('initialize').length
     for (let number = 0; number < 5; number++) {

@@ -3,6 +3,7 @@ import { textOf } from '../../support/client/options.ts'
 import type { FakeClient } from '../../support/fake-client.ts'
 import { clientOf, codeOf, folder, gatewayTo, httpServer, stdioServer } from '../../support/journey.ts'
 import { localGateway } from '../../support/local-gateway.ts'
+import { alone } from '../../support/scattered.ts'
 import { type Json, objectAt } from '../../support/server/json.ts'
 
 const LOST = 'dev.gatehouse/context_lost'
@@ -72,6 +73,7 @@ describe.each(['2025-11-25', '2026-07-28'] as const)(
       ['what reads runs, and says so', 'slow', undefined],
       ['a write is refused once', 'big', 'CONFLICT'],
     ])('lost what a session had set up: %s', async (_title, name, code) => {
+      alone('each gateway starts servers over stdio')
       const one = stdioServer({}, { tools: { ...tools, slow: { op: 'read' } } })
       const config = { features: { confirm: 'off' }, store: folder(), upstreams: { one } }
       const gateway = await localGateway(config)
@@ -92,6 +94,7 @@ describe.each(['2025-11-25', '2026-07-28'] as const)(
 
 describe.each(['2025-11-25', '2026-07-28'] as const)('a process of %s that ends', (revision) => {
   it('lost what a session had set up: what reads runs, and says so', async () => {
+    alone('each gateway starts servers over stdio')
     const named = { ...tools, slow: { op: 'read' } }
     const client = await clientOf(await gatewayTo({ one: stdioServer({ revision }, { tools: named }) }), {
       revision,

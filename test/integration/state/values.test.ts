@@ -1,4 +1,3 @@
-import { readFileSync } from 'node:fs'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -161,7 +160,7 @@ describe('the values of a session', () => {
     await client('issues').call('peek', {}, { session_state: bad })
     tokens.push(bad)
     const metrics = await (await fetch(gateway.url.replace(/\/mcp$/, '/metrics'))).text()
-    const outputs = [gateway.stderr(), readFileSync(join(folder, 'audit.jsonl'), 'utf8'), metrics]
+    const outputs = [gateway.stderr(), JSON.stringify(auditLines(join(folder, 'audit.jsonl'))), metrics]
     expect(outputs[0]).toContain('"call"')
     expect(tokens.filter((token) => token.length > 20)).toHaveLength(5)
     for (const token of tokens)

@@ -8,6 +8,7 @@ import { runCommand, startGateway } from '../../support/gateway.ts'
 import { folder } from '../../support/journey.ts'
 import { localGateway } from '../../support/local-gateway.ts'
 import { publishedServer } from '../../support/peers/servers.ts'
+import { alone } from '../../support/scattered.ts'
 import { scriptedServer } from '../../support/scripted-server.ts'
 import { type Json, objectAt } from '../../support/server/json.ts'
 
@@ -174,6 +175,7 @@ test('a rewind of fifty writes over three servers does exactly what its plan say
 })
 
 test('a gateway plans a rewind for its own pages, and the audit log says on which way it was ordered', async () => {
+  alone('a plan waits for what its own gateway is about to record')
   const settings = await openSettings()
   settings.values.set('one', 'old')
   const file = join(folder(), 'audit.jsonl')

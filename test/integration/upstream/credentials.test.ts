@@ -3,6 +3,7 @@ import { authorizationServer, CALLERS, CLIENT, followLink } from '../../support/
 import { textOf } from '../../support/client/options.ts'
 import { clientOf, gatewayTo } from '../../support/journey.ts'
 import { type ProtectedServer, protectedServer, unauthorized } from '../../support/protected-server.ts'
+import { alone } from '../../support/scattered.ts'
 import type { Json } from '../../support/server/json.ts'
 import type { ServerOptions } from '../../support/server/options.ts'
 
@@ -34,6 +35,7 @@ const plain = ['accept', 'connection', 'content-length', 'content-type', 'host']
 
 describe('a gateway with its own credentials', () => {
   it("C077 sends them to the server, and nothing of the client's credentials", async () => {
+    alone('each gateway gets a token without a user')
     const { server } = await world()
     const oauth = { client_id: CLIENT.id, client_secret: CLIENT.secret }
     const gateway = await gatewayTo({ one: { url: server.url, oauth } })
