@@ -1,6 +1,7 @@
 /**
  * What a server listed last, and what it said of itself, for the time when it cannot be reached: in memory, and in the store for
- * the time after a restart of the gateway. Only complete answers of the server get here, in the form that clients accept.
+ * the time after a restart, and for the gateways that share it. Only complete answers of the server get here, in the form that
+ * clients accept.
  *
  * Invariant: where a server may list other things to each caller, because of credentials, roots or connections of their own, a
  * caller gets what was listed to the same one, and it is not written to the store.
@@ -28,7 +29,11 @@ const LAST_LISTS_TTL_MS = 30 * 86_400_000
 /** How often a record is written although nothing changed, so that it does not expire, in milliseconds. */
 const RENEWAL_INTERVAL_MS = 86_400_000
 /** How long changes are collected before they are written, in milliseconds. */
-const WRITE_DELAY_MS = 500
+const WRITE_DELAY_MS = 100
+/** How often what others wrote is read while the server is away, in milliseconds. What is not known is looked for at once. */
+const READ_INTERVAL_MS = 5000
+/** How often a write is attempted that another gateway interferes with. */
+const MAX_WRITES = 10
 /** How long the store may take, in milliseconds: without an answer, nothing is known. */
 const STORE_TIMEOUT_MS = 1000
 /** The maximum number of kinds of callers, of pages of a list, and of characters of a list and of a record. */
@@ -47,20 +52,29 @@ interface KeptList {
 /** The lists of one kind of caller by method. */
 type CallerLists = Map<string, KeptList>
 
+/** The part of the store that is used. */
+export interface ListStore extends NoteStore {
+  /** Sets a value if there is none. Resolves with the existing value. */
+  setIfAbsent(key: string, value: string, ttl: number): Promise<string | undefined>
+  /** Replaces a value if the current one is `before`; resolves with whether it was. */
+  compareAndSwap(key: string, before: string, value: string, ttl: number): Promise<boolean>
+}
+
 /** Keeps the last lists of one server. */
 export class LastLists {
-  readonly #store: NoteStore
+  readonly #store: ListStore
   readonly #key: string
   readonly #log: Log
   /** Whether other callers may get other lists. */
   readonly #isOwn: boolean
   readonly #callers = new LRUCache<string, CallerLists>({ max: MAX_CALLERS })
   readonly #tools = new LRUCache<string, ToolIndex>({ max: MAX_CALLERS })
-  #loading: Promise<void> | undefined
+  #reading: Promise<void> | undefined
+  #readAt = Number.NEGATIVE_INFINITY
   #timer: Timer | undefined
   #writtenAt = 0
 
-  constructor(store: NoteStore, settings: UpstreamSettings, isPersonal: boolean, log: Log) {
+  constructor(store: ListStore, settings: UpstreamSettings, isPersonal: boolean, log: Log) {
     const { name, reach, isolation, roots } = settings
     // Another server under the same name has lists of its own.
     const place =
@@ -128,6 +142,13 @@ export class LastLists {
   /** What was listed to such a caller, or else to another one, if all get the same. */
   async #find(call: Call): Promise<KeptList | undefined> {
     await this.load()
+    const known = this.#known(call)
+    if (known) return known
+    await this.#read()
+    return this.#known(call)
+  }
+
+  #known(call: Call): KeptList | undefined {
     const own = this.#callers.get(this.#keyOf(call))
     const others = this.#isOwn ? [] : [...this.#callers.values()]
     const found = [own, ...others].find((lists) => lists?.has(call.method))?.get(call.method)
@@ -138,30 +159,50 @@ export class LastLists {
     return canonical([this.#isOwn ? [principal.id, client.session ?? null] : null, client.capabilities])
   }
 
-  /** Reads the record once. */
-  load(): Promise<void> {
-    this.#loading ??= this.#isOwn ? Promise.resolve() : this.#read()
-    return this.#loading
+  /** Reads the record, unless that was done a moment ago. */
+  async load(): Promise<void> {
+    if (world.monotonic() - this.#readAt >= READ_INTERVAL_MS) await this.#read()
   }
 
-  async #read(): Promise<void> {
-    const text = await this.#attempt(() => this.#store.get(this.#key))
+  #read(): Promise<void> {
+    if (this.#isOwn) return Promise.resolve()
+    this.#readAt = world.monotonic()
+    this.#reading ??= this.#attempt(() => this.#merge())
+      .then(() => undefined)
+      .finally(() => (this.#reading = undefined))
+    return this.#reading
+  }
+
+  /** Takes from the record what is newer than what is known: other gateways write it too. Resolves with its text. */
+  async #merge(): Promise<string | undefined> {
+    const text = await this.#store.get(this.#key)
     const record = text === undefined ? undefined : readJson(text)
-    if (!isObject(record) || record.version !== VERSION) return
+    if (!isObject(record) || record.version !== VERSION) return text
     for (const [caller, lists] of asList(record.callers).filter(isPair)) {
-      // What was listed in the meantime is newer.
       const known: CallerLists = this.#callers.get(String(caller)) ?? new Map()
       for (const [name, kept] of asList(lists).filter(isPair)) {
         const list = readList(kept)
-        if (list && !known.has(String(name))) known.set(String(name), list)
+        if (!list || list.at <= (known.get(String(name))?.at ?? 0)) continue
+        known.set(String(name), list)
+        this.#tools.clear()
       }
       if (known.size > 0) this.#callers.set(String(caller), known)
     }
+    return text
   }
 
   async #write(): Promise<void> {
     world.clearTimeout(this.#timer)
     this.#timer = undefined
+    this.#writtenAt = world.now()
+    await this.#attempt(async () => {
+      for (let attempts = 0; attempts < MAX_WRITES; attempts++) if (await this.#tryWrite()) return
+    })
+  }
+
+  /** Adds what is known to the record; false if another gateway changed it meanwhile. */
+  async #tryWrite(): Promise<boolean> {
+    const before = await this.#merge()
     const callers = [...this.#callers.entries()]
       .toReversed()
       .map(([caller, lists]) => [
@@ -172,10 +213,13 @@ export class LastLists {
         ]),
       ])
     const text = JSON.stringify({ version: VERSION, callers })
-    if (text.length > MAX_RECORD_LENGTH)
-      return this.#log.debug('upstream.lists_not_kept', { length: text.length })
-    this.#writtenAt = world.now()
-    await this.#attempt(() => this.#store.put(this.#key, text, LAST_LISTS_TTL_MS))
+    if (text.length > MAX_RECORD_LENGTH) {
+      this.#log.debug('upstream.lists_not_kept', { length: text.length })
+      return true
+    }
+    return before === undefined
+      ? (await this.#store.setIfAbsent(this.#key, text, LAST_LISTS_TTL_MS)) === undefined
+      : this.#store.compareAndSwap(this.#key, before, text, LAST_LISTS_TTL_MS)
   }
 
   /** A store that cannot be used costs the lists after a restart, not the server. */

@@ -31,8 +31,7 @@ import { common } from '../protocol/dialects.ts'
 import { ownCall } from '../protocol/lift.ts'
 import { checkedDeclaration, checkedPage, entriesOf } from '../protocol/server-shapes.ts'
 import { Connector, type Status } from './connector.ts'
-import { LastLists } from './last-lists.ts'
-import type { NoteStore } from './probe-notes.ts'
+import { LastLists, type ListStore } from './last-lists.ts'
 import {
   asOurs,
   isAway,
@@ -126,7 +125,7 @@ interface Environment {
   /** The proxies of the environment. */
   readonly proxies: FindProxy
   /** Where is remembered how a server is started. */
-  readonly store: NoteStore
+  readonly store: ListStore
   /** The storage of users' grants, and the gateway's OAuth URLs. */
   readonly oauth: OAuthSite
   /** Knows the secrets of the gateway, and learns the tokens it gets. Default: one that knows those of the server. */

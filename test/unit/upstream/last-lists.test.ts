@@ -58,6 +58,26 @@ test('others get the list of a caller, unless each caller has a list of its own'
   }
 })
 
+test('gateways with one store know what each of them was told last', async () => {
+  vi.useFakeTimers()
+  onTestFinished(() => void vi.useRealTimers())
+  const store = new MemoryStore()
+  const [one, other] = [lists(store), lists(store)]
+  await expect(other.answer(asking('tools/list'))).rejects.toThrow('not known')
+  // They write at the same time.
+  one.remember(asking('tools/list'), page(['a']))
+  other.remember(asking('prompts/list'), Payload.of({ prompts: [{ name: 'p' }] }))
+  await vi.advanceTimersByTimeAsync(200)
+  expect(namesOf(await other.answer(asking('tools/list')))).toEqual(['a'])
+  expect((await one.answer(asking('prompts/list'))).fields['prompts']).toHaveLength(1)
+  // A later list replaces an earlier one, which is read again now and then.
+  other.remember(asking('tools/list'), page(['b']))
+  await vi.advanceTimersByTimeAsync(6000)
+  expect(namesOf(await one.answer(asking('tools/list')))).toEqual(['b'])
+  expect(namesOf(await lists(store).answer(asking('tools/list')))).toEqual(['b'])
+  expect((await lists(store).answer(asking('prompts/list'))).fields['prompts']).toHaveLength(1)
+})
+
 test('the tool of a call is found in the last list, also by its alias', async () => {
   const last = lists()
   last.remember(asking('tools/list'), page(['read-file']))
@@ -83,7 +103,7 @@ test('lists are known for a month, and a damaged record is none', async () => {
     '{"version":1,"callers":{}}',
   ]) {
     const damaged = new LastLists(
-      { get: async () => text, put: async () => undefined, delete: async () => true },
+      Object.assign(new MemoryStore(), { get: async () => text }),
       serverSettings({}),
       false,
       silentLog,
