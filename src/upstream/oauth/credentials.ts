@@ -1,5 +1,4 @@
 /** The credentials of requests to a server: none, a token, a grant of the gateway, or a grant of each user. */
-import { setTimeout as wait } from 'node:timers/promises'
 import type { AuthorizationServer } from 'oauth4webapi'
 import { LRUCache } from 'lru-cache'
 import { readFile, stat } from 'node:fs/promises'
@@ -17,6 +16,8 @@ import {
   type IdentityProvider,
 } from '../../core/settings.ts'
 import { revealed, type Secret } from '../../core/text/secret.ts'
+import { pause } from '../../core/time/waiting.ts'
+import { world } from '../../core/world.ts'
 import { canAnswer } from '../../protocol/input-requests.ts'
 import { method } from '../../protocol/methods.ts'
 import { ACKNOWLEDGED, readFilter, reportedChanges } from '../../protocol/subscription-filter.ts'
@@ -125,7 +126,7 @@ function byUser(name: string, { url }: UrlReach, oauth: OAuthSettings, shared: S
       upstream: name,
       login: ({ principal }) => grants.login(principal),
       begin: (principal, wanted) => signIns.begin(principal, wanted),
-      current: (principal) => signIns.current(principal),
+      isOpen: (id) => signIns.isOpen(id),
     }),
     signIns: {
       isNeeded: async (principal) => {
@@ -158,8 +159,8 @@ interface SignInGuardOptions {
   readonly upstream: string
   login(call: Call): UserLogin
   begin(principal: string, wanted: readonly string[]): Promise<SigningIn>
-  /** The sign-in of a user in progress. */
-  current(principal: string): SigningIn | undefined
+  /** Whether a sign-in can still be completed. @throws SERVER_UNAVAILABLE */
+  isOpen(id: string): Promise<boolean>
 }
 
 /** The key in a call's state for the id of the pending sign-in. */
@@ -168,6 +169,7 @@ const STATE_KEY = 'signIn'
 const INPUT_REQUEST_KEY = 'sign_in'
 /** How long to wait for a caller who opened the page before asking again, in milliseconds. */
 const SIGN_IN_WAIT_MS = 20_000
+const POLL_INTERVAL_MS = 200
 
 /**
  * Requires the caller to be signed in: sends an input request with a link if possible, otherwise an error with the URL.
@@ -265,17 +267,27 @@ async function answered(call: Call, options: SignInGuardOptions): Promise<Call> 
       suggestion: 'Make the call again to get another sign-in link.',
     })
   }
-  const signIn = options.current(call.principal.id)
-  if (!signIn || signIn.id !== id) return own
-  const waiting = new AbortController()
-  const stop = (): void => waiting.abort()
-  call.signal.addEventListener('abort', stop)
-  const late = wait(SIGN_IN_WAIT_MS, undefined, { signal: waiting.signal, ref: false }).catch(() => undefined)
-  await Promise.race([signIn.done, late]).finally(() => {
-    call.signal.removeEventListener('abort', stop)
-    stop()
-  })
+  await untilSignedIn(String(id), call, options)
   return own
+}
+
+/** Waits for the end of a sign-in, or another one of the user, which come back to any gateway. Not for long. */
+async function untilSignedIn(id: string, call: Call, options: SignInGuardOptions): Promise<void> {
+  const login = options.login(call)
+  const isUnknown = !login.isReady
+  const isSignedIn = async (): Promise<boolean> => {
+    if (!(await options.isOpen(id).catch(() => false))) return true
+    return (
+      isUnknown &&
+      Promise.resolve(login.headers()).then(
+        () => true,
+        () => false,
+      )
+    )
+  }
+  const until = world.monotonic() + SIGN_IN_WAIT_MS
+  while (world.monotonic() < until && !call.signal.aborted && !(await isSignedIn()))
+    await pause(POLL_INTERVAL_MS, call.signal).catch(() => undefined)
 }
 
 /*

@@ -3,6 +3,7 @@ import { LRUCache } from 'lru-cache'
 import type { AuthorizationServer } from 'oauth4webapi'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import type { Principal } from '../../core/principal.ts'
+import { pause } from '../../core/time/waiting.ts'
 import type { HttpAnswer, Login, LoginHeaders, RequestTarget } from '../transport/auth-retry.ts'
 import { readChallenge, words, type Issuers } from './discovery.ts'
 import {
@@ -57,6 +58,8 @@ const GRANT_TTL_MS = 90 * 24 * 3_600_000
 const FRESH_TOKEN_MS = 60_000
 /** How long a gateway may take to renew a grant before others try, in milliseconds. */
 const RENEWAL_TIMEOUT_MS = 15_000
+/** How often the store is read for a user who may sign in at another gateway, while somebody waits for that, in milliseconds. */
+const ARRIVAL_POLL_MS = 2000
 
 export function createGrants(options: Options): Grants {
   return new StoredGrants(options)
@@ -75,7 +78,7 @@ class StoredGrants implements Grants {
     if (known) return known
     const login = new UserLogin(
       (refused) => this.#obtain(id, refused),
-      async () => (await this.#read(id))?.scopes ?? [],
+      () => this.#read(id),
     )
     this.#logins.set(id, login)
     return login
@@ -159,22 +162,25 @@ class StoredGrants implements Grants {
 /** One user's login at one server. */
 export class UserLogin implements Login {
   readonly #renewing: RenewingLogin
-  readonly #scopes: () => Promise<readonly string[]>
+  readonly #stored: () => Promise<UserGrant | undefined>
   /** The scopes to request at the next sign-in, if the granted ones are insufficient. */
   #wanted: readonly string[] | undefined
   #signedInAt = 0
   #arrival = Promise.withResolvers<void>()
+  #waiting = 0
+  #isPolling = false
 
+  /** `stored` reads the grant of the user, which another gateway may have got. */
   constructor(
     obtain: (refused: string | undefined) => Promise<Token>,
-    scopes: () => Promise<readonly string[]>,
+    stored: () => Promise<UserGrant | undefined>,
   ) {
     // That a user has not signed in is known from the store, and changes when the user signs in at another gateway.
     this.#renewing = new RenewingLogin(
       obtain,
       (error) => asGatewayError(error).code !== 'AUTHENTICATION_REQUIRED',
     )
-    this.#scopes = scopes
+    this.#stored = stored
   }
 
   get isReady(): boolean {
@@ -193,11 +199,20 @@ export class UserLogin implements Login {
     if (refusal.status === 401) return this.#renewed(refusal, sent)
     const { error, scopes } = readChallenge(refusal.header('www-authenticate'))
     if (error !== 'insufficient_scope') return false
-    const granted = await this.#scopes()
+    const grant = await this.#stored()
+    const granted = grant?.scopes ?? []
     // A server that requires scopes it already granted would require them forever.
     const isMore = scopes.some((scope) => !granted.includes(scope))
     this.#wanted = isMore ? [...new Set([...granted, ...scopes])] : undefined
-    return false
+    return !isMore && this.#adopt(grant)
+  }
+
+  /** Continues with what the user granted at another gateway. Returns whether it is anything new. */
+  #adopt(grant: UserGrant | undefined): boolean {
+    if (!grant || this.#renewing.knows(grant) || grant.expiresAt <= Date.now()) return false
+    if (this.#wanted?.every((scope) => grant.scopes.includes(scope)) === false) return false
+    this.signedIn(grant)
+    return true
   }
 
   async #renewed(refusal: HttpAnswer, sent: LoginHeaders): Promise<boolean> {
@@ -215,19 +230,38 @@ export class UserLogin implements Login {
     this.#wanted = undefined
     this.#signedInAt = Date.now()
     this.#renewing.accept(token)
+    this.#arrived()
+  }
+
+  #arrived(): void {
     this.#arrival.resolve()
     this.#arrival = Promise.withResolvers<void>()
   }
 
-  /** Resolves at the user's next sign-in. @throws CANCELLED if `signal` is aborted first */
+  /** Resolves at the user's next sign-in, at this or another gateway. @throws CANCELLED if `signal` is aborted first */
   async arrival(signal: AbortSignal): Promise<void> {
     const cancelled = Promise.withResolvers<never>()
     const stop = (): void => cancelled.reject(new GatewayError('CANCELLED', 'The request was cancelled.'))
     if (signal.aborted) stop()
     else signal.addEventListener('abort', stop)
-    await Promise.race([this.#arrival.promise, cancelled.promise]).finally(() =>
-      signal.removeEventListener('abort', stop),
-    )
+    this.#waiting++
+    if (!this.#isPolling) void this.#poll()
+    await Promise.race([this.#arrival.promise, cancelled.promise]).finally(() => {
+      this.#waiting--
+      signal.removeEventListener('abort', stop)
+    })
+  }
+
+  /** Finds what the user granted at another gateway, while somebody waits for that. Never rejects. */
+  async #poll(): Promise<void> {
+    this.#isPolling = true
+    while (this.#waiting > 0) {
+      await pause(ARRIVAL_POLL_MS)
+      const isNew = this.#adopt(await this.#stored().catch(() => undefined))
+      // A call may have found it first.
+      if (!isNew && this.isReady && this.#wanted === undefined) this.#arrived()
+    }
+    this.#isPolling = false
   }
 
   /** The scopes to sign in for if that can resolve a failure: `[]` for those the server declares. */

@@ -29,8 +29,6 @@ export interface SigningIn {
   /** The URL where it begins. */
   readonly url: string
   readonly scopes: readonly string[]
-  /** Resolves when the user has returned. */
-  readonly done: Promise<void>
 }
 
 /** The stored state of a sign-in until the user returns; its key is usable once. */
@@ -40,8 +38,8 @@ export type SignInRecord = Readonly<Record<string, unknown>> & { readonly upstre
 interface SignIns {
   /** Begins a sign-in, or returns the one in progress. @throws SERVER_UNAVAILABLE */
   begin(principal: string, wanted: readonly string[]): Promise<SigningIn>
-  /** The sign-in of a user in progress. */
-  current(principal: string): SigningIn | undefined
+  /** Whether a sign-in can still be completed: its user has not come back, to any gateway. @throws SERVER_UNAVAILABLE */
+  isOpen(id: string): Promise<boolean>
   /** Completes the sign-in of a returning user. @throws SERVER_UNAVAILABLE */
   finish(record: SignInRecord, params: URLSearchParams): Promise<void>
 }
@@ -101,21 +99,17 @@ export function createSignIns(options: SignInServer): SignIns {
     }
     const { href } = await authorizationUrl(server, request, options.mayBePrivate)
     await vault.write(['start', id], { ...known, url: href }, SIGN_IN_TIMEOUT_MS)
-    const { promise, resolve } = Promise.withResolvers<void>()
-    const link = { id, url: `${gatewaySite.startUri}/${id}` }
-    return { ...link, scopes: wanted, done: promise, issuer: server.issuer, resolve }
+    return { id, url: `${gatewaySite.startUri}/${id}`, scopes: wanted, issuer: server.issuer }
   }
 
-  /** Whether a sign-in can still be completed: it may have failed, or been completed at another gateway. */
-  const isOpen = async ({ id }: PendingSignIn): Promise<boolean> =>
-    (await vault.read(['start', id])) !== undefined
+  const isOpen = async (id: string): Promise<boolean> => (await vault.read(['start', id])) !== undefined
 
   const beginOrJoin: SignIns['begin'] = async (principal, wanted) => {
     const issuer = await options.issuers.current()
     const known = inProgress.get(principal)
     const isEnough = wanted.every((scope) => known?.scopes.includes(scope))
     const isThere = known?.issuer === issuer.server.issuer
-    if (known && isEnough && isThere && (await isOpen(known))) return known
+    if (known && isEnough && isThere && (await isOpen(known.id))) return known
     const pending = await start(principal, wanted, issuer)
     inProgress.set(principal, pending)
     options.onBegun(principal)
@@ -134,7 +128,7 @@ export function createSignIns(options: SignInServer): SignIns {
         if (beginnings.get(principal) === beginning) beginnings.delete(principal)
       })
     },
-    current: (principal) => inProgress.get(principal),
+    isOpen,
     finish: async (record, params) => {
       const { principal, verifier, redirectUri, resource } = record
       const stored = asClient(isRecord(record.client) ? record.client : undefined)
@@ -143,7 +137,6 @@ export function createSignIns(options: SignInServer): SignIns {
       const client = stored && (options.configured(server, stored.id) ?? stored)
       if (typeof principal !== 'string' || typeof verifier !== 'string' || !client) throw unknownState()
       if (typeof redirectUri !== 'string' || record.issuer !== server.issuer) throw unknownState()
-      const pending = inProgress.get(principal)
       inProgress.delete(principal)
       const named = typeof resource === 'string' ? resource : undefined
       const answer = { params, state: params.get('state') ?? '' }
@@ -161,7 +154,6 @@ export function createSignIns(options: SignInServer): SignIns {
       const scopes = granted.scope === undefined ? requestedScopes : words(granted.scope)
       const from = { issuer: server.issuer, client, redirectUri, resource: named }
       await grants.keep(principal, { ...granted, ...from, scopes })
-      pending?.resolve()
     },
   }
 }
@@ -169,7 +161,6 @@ export function createSignIns(options: SignInServer): SignIns {
 interface PendingSignIn extends SigningIn {
   /** The authorization server that it is at. */
   readonly issuer: string
-  resolve(): void
 }
 
 /** 2025-11-25 basic/authorization: a client must not proceed without PKCE. @throws SERVER_UNAVAILABLE */
@@ -344,7 +335,6 @@ export function createOAuthCallbackHandler({
       const { upstream, id, browser } = record ?? {}
       const finish = typeof upstream === 'string' ? finisher(upstream) : undefined
       if (!record || typeof upstream !== 'string' || typeof id !== 'string' || !finish) throw unknownSignIn()
-      await vault.delete(['start', id])
       const who = { upstream, principal: String(record.principal) }
       try {
         if (typeof browser !== 'string' || !isSameText(cookieOf(cookieName(id)), browser)) {
@@ -354,6 +344,9 @@ export function createOAuthCallbackHandler({
       } catch (error) {
         onStep?.({ step: 'failed', ...who, code: asGatewayError(error).code, reason: oauthError(error) })
         throw error
+      } finally {
+        // Calls wait for it, here and at other gateways.
+        await vault.delete(['start', id])
       }
       onStep?.({ step: 'finished', ...who })
       return upstream

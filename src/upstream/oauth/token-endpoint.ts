@@ -316,6 +316,11 @@ export class RenewingLogin implements Login {
     return this.#headers !== undefined
   }
 
+  /** Whether this is the token that is used, or was refused last. */
+  knows({ value }: Token): boolean {
+    return value === (this.#token?.value ?? this.#refused)
+  }
+
   headers(target?: RequestTarget): LoginHeaders | Promise<LoginHeaders> {
     const headers = this.#current()
     if (headers instanceof Promise) return headers.then((found) => this.#proved(found, target))

@@ -235,6 +235,73 @@ describe('a user who has not signed in', () => {
   })
 })
 
+describe('a user who comes back to another gateway with the same store', () => {
+  async function two() {
+    const here = await world()
+    const key = Buffer.alloc(32, 7)
+    const shared = { store: here.store, key: async () => key }
+    const [one, other] = [
+      oauthUpstream(here.server.url, {}, shared),
+      oauthUpstream(here.server.url, {}, shared),
+    ]
+    return { ...here, one, other }
+  }
+
+  it('the call that waits for that continues, at either gateway', async () => {
+    const { one, other } = await two()
+    const call = echo(alice)
+    const outcome = await one.upstream.handle(call)
+    const going = [one, other].map(({ upstream }) => upstream.handle(retry(call, outcome)))
+    await visit(other, linkOf(outcome), 'alice')
+    for (const each of going) expect(textOf(await each)).toBeDefined()
+  })
+
+  it('the call continues also if the user followed another link', async () => {
+    const { one, other } = await two()
+    const call = echo(alice)
+    const outcome = await one.upstream.handle(call)
+    const going = one.upstream.handle(retry(call, outcome))
+    await visit(other, linkOf(await other.upstream.handle(call)), 'alice')
+    expect(textOf(await going)).toBeDefined()
+  })
+
+  it('a subscription receives changes from then on', async () => {
+    const { one, other } = await two()
+    const notes: string[] = []
+    const controller = new AbortController()
+    const target = { method: 'subscriptions/listen', upstream: 'one' }
+    const params = echo(alice).params.with({
+      name: undefined,
+      arguments: undefined,
+      notifications: { toolsListChanged: true },
+    })
+    const emit = ({ method }: Notification): void => void notes.push(method)
+    const given = { method: target.method, target, params, signal: controller.signal, emit }
+    const listening = one.upstream.handle(echo(alice, given))
+    await vi.waitFor(() => expect(notes).toEqual(['notifications/subscriptions/acknowledged']), 10_000)
+    await visit(other, linkOf(await other.upstream.handle(echo(alice))), 'alice')
+    await vi.waitFor(() => expect(notes[1]).toBe('notifications/tools/list_changed'), 10_000)
+    controller.abort()
+    await expect(listening).rejects.toMatchObject({ code: 'CANCELLED' })
+  })
+
+  it('the scopes that were granted there are used', async () => {
+    const { one, other, server, authority } = await two()
+    await visit(one, linkOf(await one.upstream.handle(echo(alice))), 'alice')
+    for (const { upstream } of [one, other]) expect(textOf(await upstream.handle(echo(alice)))).toBeDefined()
+    const { check } = server
+    server.check = async (token, url): Promise<Refusal | undefined> => {
+      const refusal = await check(token, url)
+      if (refusal || token === undefined) return refusal
+      const { scope } = await authority.verify(token, url)
+      if (String(scope).includes('write')) return undefined
+      return { status: 403, challenge: 'Bearer error="insufficient_scope", scope="write"' }
+    }
+    await visit(one, linkOf(await one.upstream.handle(echo(alice))), 'alice')
+    expect(textOf(await other.upstream.handle(echo(alice)))).toBeDefined()
+  })
+})
+
 describe('a call that may have run', () => {
   it('the call is not retried after a sign-in, whatever its error suggests', async () => {
     const here = await world()
