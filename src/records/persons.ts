@@ -81,6 +81,7 @@ export const personRules: { readonly [Prefix in KeyPrefix]: Rule | 'nobody' } = 
   'event-once:': 'nobody',
   'event-owner:': 'nobody',
   'event-position:': 'nobody',
+  'event-refusal:': 'nobody',
   'event-reachable:': 'nobody',
   // The person is a hash there, which those who read the order need.
   'forget/': 'nobody',

@@ -37,6 +37,7 @@ export const keyPrefixes = {
   'event-owner:': 'processes that deliver events',
   'event-position:': 'how far the events of a server were read',
   'event-reachable:': 'whether a server was reachable last',
+  'event-refusal:': 'why servers refuse subscriptions to their events',
   'forget/': 'orders to forget people in audit logs',
   'hook:': 'accepted webhooks',
   'key:': "the gateway's own keys",

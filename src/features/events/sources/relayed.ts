@@ -14,11 +14,13 @@ import type { Notification } from '../../../core/call.ts'
 import { serverRequest } from '../../own-calls.ts'
 import { asGatewayError, GatewayError, isErrorCode } from '../../../core/error.ts'
 import { toDouble } from '../../../core/json/exact-number.ts'
-import { exactly, asObject, isObject } from '../../../core/json/json.ts'
+import { exactly, asObject, isObject, readJson } from '../../../core/json/json.ts'
 import { hasReachedShare, type Principal } from '../../../core/principal.ts'
+import { background } from '../../../core/log.ts'
 import { type Backoff, delayBefore } from '../../../core/time/backoff.ts'
 import { pause, within } from '../../../core/time/waiting.ts'
 import { world } from '../../../core/world.ts'
+import type { Lease } from '../../../durable/lease.ts'
 import type { Services } from '../../feature.ts'
 import { masked } from '../../offers.ts'
 import { errorOfServer, isCallbackFailure, isFinal, resourceExhausted, terminationOf } from '../errors.ts'
@@ -68,7 +70,7 @@ export function relayedEvents({ deps, events, upstreams }: SourceContext): Event
       checkQuota(subject, principal, jobs)
       return create(subject, mode, principal.id)
     })
-    const refusal = jobs.jobs.get(key)?.refusal
+    const refusal = await jobs.jobs.get(key)?.refusal()
     if (refusal) throw refusal
   }
   const typeOf = (upstream: string, { mode, ...type }: ServerType): EventType => ({
@@ -77,7 +79,7 @@ export function relayedEvents({ deps, events, upstreams }: SourceContext): Event
     isRequested: (given, { of }) => of === keyOf(type.name, given),
     isGap: (given, entry) => entry.name === RELAY_GAP && entry.of === keyOf(type.name, given),
     endOf: (given, entry) =>
-      entry.name === RELAY_ENDED && entry.of === keyOf(type.name, given) ? loggedError(entry) : undefined,
+      entry.name === RELAY_ENDED && entry.of === keyOf(type.name, given) ? errorIn(entry.data) : undefined,
     mayReceive: (_event, call) => mayCall(call, { upstream, method: 'events/poll' }, {}, deps),
     retain: (given, principal) => retain({ upstream, name: type.name, arguments: given }, mode, principal),
   })
@@ -143,8 +145,13 @@ function checkQuota(
   }
 }
 
-/** The error that an entry of the log keeps. */
-function loggedError({ data: { code, message, rpc, data } }: LoggedEvent): GatewayError {
+/** What is kept of an error with which a subscription ended. */
+function fieldsOf({ code, message, rpc, extra: { data } }: GatewayError): Fields {
+  return { code, message, rpc, ...(data && { data }) }
+}
+
+/** The error that was kept so. */
+function errorIn({ code, message, rpc, data }: Fields): GatewayError {
   return new GatewayError(isErrorCode(code) ? code : 'UPSTREAM_ERROR', String(message), {
     ...(typeof rpc === 'number' && { rpc }),
     ...(isObject(data) && { data }),
@@ -287,6 +294,8 @@ type DeliveryMode = 'stream' | 'poll' | 'webhook'
 
 /** How long a position at a server is kept while no client retains its events, in milliseconds. */
 const POSITION_TTL_MS = 7 * 86_400_000
+/** How long other gateways take a subscription as refused, in milliseconds: longer than until the next attempt. */
+const REFUSAL_TTL_MS = 120_000
 /** How long to wait before the next poll, at least and at most, in milliseconds. */
 const MIN_POLL_MS = 1000
 const MAX_POLL_MS = 3_600_000
@@ -330,7 +339,10 @@ class ServerSubscription implements Job {
   readonly #key: string
   readonly #known = new Set<string>()
   #cursor: string | undefined
+  #lease: Lease | undefined
   #refusal: GatewayError | undefined
+  /** Whether the other gateways may take it as refused. */
+  #isToldRefused = true
   #hasEnded = false
 
   constructor(given: ReceivedSubscription) {
@@ -346,14 +358,20 @@ class ServerSubscription implements Job {
     return this.#given.by
   }
 
-  /** Why the server does not serve the subscription, or cannot; undefined if it does, or is away. */
-  get refusal(): GatewayError | undefined {
-    return this.#refusal
+  /**
+   * Why the server does not serve the subscription, or cannot; undefined if it does, or is away. The gateway with the lease
+   * tells the others. @throws SERVER_UNAVAILABLE
+   */
+  async refusal(): Promise<GatewayError | undefined> {
+    if (this.#lease?.isHeld === true) return this.#refusal
+    const told = readJson((await this.#given.deps.store.get(this.#refusalKey)) ?? '')
+    return isObject(told) ? errorIn(told) : undefined
   }
 
-  async run({ signal }: AbortController, onReady: () => void): Promise<void> {
+  async run({ signal }: AbortController, onReady: () => void, lease: Lease): Promise<void> {
+    this.#lease = lease
     const ready = (): void => {
-      this.#refusal = undefined
+      background(this.#tell(undefined), this.#given.deps.log)
       this.#hasEnded = false
       onReady()
     }
@@ -371,9 +389,9 @@ class ServerSubscription implements Job {
         if (signal.aborted) return
         const error = errorOfServer(thrown)
         this.#logFailure(error)
-        if (isFinal(error)) return this.#end(error).catch(() => undefined)
         // Clients would wait for events that cannot arrive.
-        if (isCallbackFailure(error)) this.#refusal = error
+        if (isFinal(error) || isCallbackFailure(error)) await this.#tell(error)
+        if (isFinal(error)) return this.#end(error).catch(() => undefined)
         onReady()
       }
       if (world.now() - startedAt > RETRIES.maxMs) failures = 0
@@ -632,14 +650,28 @@ class ServerSubscription implements Job {
    * deliver events either: those who wait for them learn of that. @throws SERVER_UNAVAILABLE
    */
   async #end(error: GatewayError): Promise<void> {
-    this.#refusal = error
     if (this.#hasEnded) return
-    const { code, message } = error
-    const data = { code, message, rpc: error.rpc, ...(error.extra.data && { data: error.extra.data }) }
-    await this.#given.events.append([this.#entry(RELAY_ENDED, data)])
+    await this.#given.events.append([this.#entry(RELAY_ENDED, fieldsOf(error))])
     this.#hasEnded = true
     await this.#given.deps.store.delete(this.#storeKey)
     if (this.#given.mode === 'webhook') await this.#given.callbacks.forget(this.subject)
+  }
+
+  /** Keeps why the server refuses the subscription, also for the other gateways; undefined if it serves it. Never rejects. */
+  async #tell(refusal: GatewayError | undefined): Promise<void> {
+    this.#refusal = refusal
+    if (refusal === undefined && !this.#isToldRefused) return
+    this.#isToldRefused = refusal !== undefined
+    const { store } = this.#given.deps
+    const told = refusal
+      ? store.put(this.#refusalKey, JSON.stringify(fieldsOf(refusal)), REFUSAL_TTL_MS)
+      : store.delete(this.#refusalKey)
+    // Without their store, the others deliver nothing either.
+    await Promise.resolve(told).catch(() => undefined)
+  }
+
+  get #refusalKey(): string {
+    return `event-refusal:${this.subject.upstream}:${this.#key}`
   }
 
   get #storeKey(): string {

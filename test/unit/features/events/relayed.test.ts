@@ -131,6 +131,23 @@ describe('events of a server, by polls', () => {
     await expect(eventsGateway(given).poll(request)).rejects.toMatchObject(expected)
   })
 
+  it('refuses what the server refused another gateway with the same store, until it serves it', async () => {
+    vi.useFakeTimers()
+    const store = new MemoryStore()
+    const { polls, given } = serverOf('poll', [refusal(-32024, { reason: 'policy' })])
+    const first = eventsGateway({ ...given, store })
+    const second = eventsGateway({ ...given, store, seal: first.deps.identity.seal })
+    const refused = { rpc: -32024, data: { reason: 'policy' } }
+    await expect(first.poll(request)).rejects.toMatchObject(refused)
+    await expect(second.poll(request)).rejects.toMatchObject(refused)
+    expect(polls).toHaveLength(1)
+    // The first one tries again.
+    await vi.advanceTimersByTimeAsync(30_000)
+    expect(polls).toHaveLength(2)
+    await expect(second.poll(request)).resolves.toMatchObject({ events: [] })
+    await expect(first.poll(request)).resolves.toMatchObject({ events: [] })
+  })
+
   it('subscribes once for equal requests, and a caller may have a quarter of all subscriptions', async () => {
     const { polls, given } = serverOf('poll')
     const { poll } = eventsGateway(given)
