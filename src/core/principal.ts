@@ -14,6 +14,8 @@ export interface Principal {
   readonly claims?: Readonly<Record<string, unknown>>
   /** The caller's own token: only exchanged for another one (RFC 8693), never passed on. */
   readonly token?: Secret
+  /** Set in place of a token that another gateway has, which authenticated the caller. */
+  readonly hasTokenElsewhere?: true
   /** Set if callers are not distinguished. */
   readonly isEverybody?: true
   /** A person signed in to the pages in a browser; such a principal makes no calls. */

@@ -2,6 +2,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Handler } from '../../core/call.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
+import { isObject } from '../../core/json/json.ts'
 import { background, type Log } from '../../core/log.ts'
 import { hasReachedShare } from '../../core/principal.ts'
 import type { Refusal } from '../../core/audit-step.ts'
@@ -50,6 +51,12 @@ interface Continued {
   readonly state: SessionState
 }
 
+/** The process that has the stream of a session, and the server that it is for, if it is for one. */
+interface SessionPlace {
+  readonly process: string
+  readonly upstream: string | undefined
+}
+
 const MAX_SESSIONS = 1000
 
 /** The HTTP+SSE transport of 2024-11-05: one stream for all responses, and POSTs that are answered with 202. */
@@ -69,9 +76,12 @@ export class LegacySse {
     return [...this.#open.values()].some(({ session }) => session.isBusy)
   }
 
-  /** The server of a posted message, if its session is for one server. */
+  /** The server of a posted message, if its session is for one server, here or in another process. */
   upstreamOf(incoming: IncomingMessage): string | undefined {
-    return this.#open.get(sessionId(incoming) ?? '')?.upstream
+    if (!this.isPosted(incoming)) return undefined
+    const query = queryOf(incoming)
+    const open = this.#open.get(query.get('session_id') ?? '')
+    return open ? open.upstream : this.#placeIn(query)?.upstream
   }
 
   /** Whether a request is a message of a session. */
@@ -131,15 +141,26 @@ export class LegacySse {
       session.close()
     })
     reply.open()
-    reply.write(encodeEndpoint(`${edge.prefix}/messages?${this.#addressOf(id)}`, id))
+    reply.write(encodeEndpoint(`${edge.prefix}/messages?${this.#addressOf(id, upstream)}`, id))
     if (continued) session.continue(continued.state)
   }
 
   /** The session, and the process that has its stream, in the query of the URL for its messages. */
-  #addressOf(id: string): string {
+  #addressOf(id: string, upstream: string | undefined): string {
     const { others } = this.#options
-    const place = others?.seal.isShared() && others.seal.close(others.fleet.id, placeUse(id), 0)
-    return `session_id=${id}${place === undefined || place === false ? '' : `&at=${place}`}`
+    const place: SessionPlace = { process: others?.fleet.id ?? '', upstream }
+    const sealed = others?.seal.isShared() && others.seal.close(place, placeUse(id), 0)
+    return `session_id=${id}${sealed === undefined || sealed === false ? '' : `&at=${sealed}`}`
+  }
+
+  /** Where the session is that a query names; undefined if that is not known. */
+  #placeIn(query: URLSearchParams): SessionPlace | undefined {
+    const [id, sealed] = [query.get('session_id') ?? '', query.get('at')]
+    const opened = sealed === null ? undefined : this.#options.others?.seal.open(sealed, placeUse(id))
+    const place: unknown = opened?.kind === 'valid' ? opened.value : undefined
+    if (!isObject(place) || typeof place.process !== 'string') return undefined
+    const { process, upstream } = place
+    return { process, upstream: typeof upstream === 'string' ? upstream : undefined }
   }
 
   /** Handles a posted message, here or in the process that has its stream. Never rejects. */
@@ -157,10 +178,10 @@ export class LegacySse {
     const { incoming, outgoing, forwardedFrom } = exchange
     const { others } = this.#options
     const query = queryOf(incoming)
-    const [id, place] = [query.get('session_id') ?? '', query.get('at')]
-    if (!others || forwardedFrom || place === null || this.#open.has(id)) return false
-    const opened = others.seal.open(place, placeUse(id))
-    const owner = opened.kind === 'valid' ? await others.fleet.find(String(opened.value)) : undefined
+    const id = query.get('session_id') ?? ''
+    if (!others || forwardedFrom || this.#open.has(id)) return false
+    const place = this.#placeIn(query)
+    const owner = place && (await others.fleet.find(place.process))
     if (!owner || owner.id === others.fleet.id) return false
     const path = `/messages?session_id=${encodeURIComponent(id)}`
     const request = { incoming, outgoing, decision: decisionOf(exchange), body, path }

@@ -173,7 +173,8 @@ function isPresentable({ code, rpc }: GatewayError, { signal }: Call): boolean {
 function isForModel(error: GatewayError, { principal, signal }: Call): boolean {
   if (isCancelled(signal)) return false
   const isForClient = error.code === 'SCOPE_INSUFFICIENT' && !error.extra.isOfSession
-  return error.isResult && !(isForClient && principal.token !== undefined)
+  const hasToken = principal.token !== undefined || principal.hasTokenElsewhere === true
+  return error.isResult && !(isForClient && hasToken)
 }
 
 /** A failure with a code of the error table; unexpected errors stay as they are, for the log. */

@@ -83,9 +83,10 @@ export function createEnvelopes(seal: Seal, id: string): Envelopes {
 
 function encode({ principal, token, upstream, requestId, peer, isPlaced }: Decision): unknown {
   const { id, scopes, claims, isEverybody } = principal
+  const hasToken = principal.token !== undefined
   const { remoteAddress: address, remotePort: port } = peer.socket
   return {
-    principal: { id, ...(scopes && { scopes: [...scopes] }), claims, isEverybody },
+    principal: { id, ...(scopes && { scopes: [...scopes] }), claims, isEverybody, hasToken },
     token,
     upstream,
     requestId,
@@ -98,7 +99,7 @@ function encode({ principal, token, upstream, requestId, peer, isPlaced }: Decis
 function decode(value: unknown): Decision | undefined {
   if (!isObject(value) || !isObject(value.principal) || !isObject(value.peer)) return undefined
   const { principal, token, upstream, requestId, peer, isPlaced } = value
-  const { id, scopes, claims, isEverybody } = principal
+  const { id, scopes, claims, isEverybody, hasToken } = principal
   if (!isSubject(id) || typeof requestId !== 'string') return undefined
   if (upstream !== undefined && typeof upstream !== 'string') return undefined
   // Without a list of scopes, access would be unlimited.
@@ -109,6 +110,7 @@ function decode(value: unknown): Decision | undefined {
       ...(scopes && { scopes: new Set(scopes.map(String)) }),
       ...(isObject(claims) && { claims }),
       ...(isEverybody === true && { isEverybody }),
+      ...(hasToken === true && { hasTokenElsewhere: hasToken }),
     },
     token: typeof token === 'string' ? token : undefined,
     upstream,
