@@ -4,6 +4,7 @@
  */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { Log } from '../../../core/log.ts'
+import { world } from '../../../core/world.ts'
 import type { Network } from '../network.ts'
 import { type Decision, type Envelopes, FORWARDED, type Refused } from './envelope.ts'
 
@@ -36,6 +37,9 @@ const timeouts = { headersTimeout: 15_000, requestTimeout: 60_000, keepAliveTime
 /** The headers of a client, which may have 16 KiB, and the claims of its token in the envelope. */
 const MAX_HEADER_BYTES = 64 * 1024
 
+/** How long the last answers have after the end, in milliseconds. */
+const LAST_ANSWERS_MS = 500
+
 /** Listens for other gateways. @throws the system error if the place is not available */
 export async function listenPrivately(options: Options): Promise<PrivateListener> {
   const { place, network, envelopes, log } = options
@@ -51,7 +55,9 @@ export async function listenPrivately(options: Options): Promise<PrivateListener
     close: () =>
       new Promise((resolve) => {
         server.close(() => resolve())
-        server.closeAllConnections()
+        server.closeIdleConnections()
+        // The last answers may be on their way.
+        world.setTimeout(() => server.closeAllConnections(), LAST_ANSWERS_MS).unref()
       }),
   }
 }
