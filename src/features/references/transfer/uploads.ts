@@ -14,6 +14,7 @@ import { escapeHtml } from '../../../core/web.ts'
 import { world } from '../../../core/world.ts'
 import { canAnswer } from '../../../protocol/input-requests.ts'
 import { hasMembers } from '../../../durable/collection.ts'
+import { Leases } from '../../../durable/lease.ts'
 import { UPLOADS } from '../../../records/plain-name.ts'
 import { callerHash } from '../../../records/principal.ts'
 import type { Reference, References } from '../../../records/references.ts'
@@ -39,7 +40,7 @@ export const MAX_NAME_LENGTH = 200
 interface UploadContext {
   readonly references: References
   readonly uploads: Uploads
-  readonly deps: Pick<Services, 'identity' | 'pages'>
+  readonly deps: Pick<Services, 'identity' | 'pages' | 'store'>
   /** The largest file, in bytes. */
   readonly max: number
   /** How long data is kept, in milliseconds. */
@@ -51,8 +52,6 @@ interface UploadContext {
 /** Requests uploads, and receives them. */
 export class UploadService {
   readonly #options: UploadContext
-  /** The ids of the requested uploads whose files arrive at present. */
-  readonly #receiving = new Set<string>()
 
   constructor(options: UploadContext) {
     this.#options = options
@@ -157,18 +156,19 @@ export class UploadService {
     return found
   }
 
-  /** Receives a file of an upload, if no other one is received for it. @throws CONFLICT */
+  /** Receives a file of an upload, if no other one is received for it, at any gateway of the store. @throws CONFLICT */
   async #alone<Value>(id: string, receive: () => Promise<Value>): Promise<Value> {
-    if (this.#receiving.has(id))
+    const { store, identity } = this.#options.deps
+    const lease = await new Leases(store, identity.membership).acquire(`upload:${id}`, LEASE_TTL_MS)
+    if (!lease)
       throw new GatewayError('CONFLICT', 'A file is being sent for this upload.', {
         reason: 'busy',
         suggestion: 'Wait until it is sent, or request another upload.',
       })
-    this.#receiving.add(id)
     try {
       return await receive()
     } finally {
-      this.#receiving.delete(id)
+      await lease.release()
     }
   }
 
@@ -231,6 +231,9 @@ function answerJson(exchange: ByteExchange, value: object): Promise<void> {
   const headers = { 'content-type': 'application/json', 'cache-control': 'no-store' }
   return exchange.send({ status: 201, headers, body: JSON.stringify(value) })
 }
+
+/** How long a gateway that has ended keeps others from receiving the file of an upload, in milliseconds. */
+const LEASE_TTL_MS = 15_000
 
 const MAX_PURPOSE_LENGTH = 500
 const MAX_TYPES = 20
