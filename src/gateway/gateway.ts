@@ -6,7 +6,7 @@ import { type Finding, logProblems } from '../core/findings.ts'
 import type { Readable, Writable } from 'node:stream'
 import { readLists } from '../catalog/server-records.ts'
 import type { ReferenceLevels } from '../observability/exposition.ts'
-import { world } from '../core/world.ts'
+import { type Timer, world } from '../core/world.ts'
 import { HeldMemory } from '../core/holdings.ts'
 import { addConfirmPages } from '../downstream/pages/approvals.ts'
 import { anchorsIn } from '../observability/audit/anchor.ts'
@@ -32,7 +32,7 @@ import type { Descriptor } from '../core/descriptor.ts'
 import { background, type Log } from '../core/log.ts'
 import { Payload } from '../core/payload.ts'
 import { environmentProxies, type FindProxy } from '../core/proxy.ts'
-import { featureSettings, type Settings } from '../core/settings.ts'
+import { featureSettings, isStoreShared, type Settings } from '../core/settings.ts'
 import type { ServerDescription } from '../descriptions/model/description.ts'
 import { ProcessScope } from '../durable/process-scope.ts'
 import { events } from '../features/events/events.ts'
@@ -71,7 +71,7 @@ import { createObserving, timed } from './observers.ts'
 import { operatorEndpoint } from './operator-mcp.ts'
 import { createOwner, type Owner } from './owner.ts'
 import { createPlacements } from './placements.ts'
-import { isPageCode, PageCode } from '../records/approval-codes.ts'
+import { ApprovalCode, isPageCode, PageCode } from '../records/approval-codes.ts'
 import { type Approval, Approvals } from '../records/approvals.ts'
 import { DeadLetters } from '../records/dead-letters.ts'
 import { pauseOf, type PauseState, type PauseWatch } from '../records/pause.ts'
@@ -155,6 +155,7 @@ export class Gateway {
   #listener: Listener | undefined
   /** The gateways that share its store, while clients are served over HTTP. */
   #joined: JoinedFleet | undefined
+  #codeTimer: Timer | undefined
   #started: Promise<readonly Finding[]> | undefined
   #hasStarted = false
   #versions = 0
@@ -223,6 +224,7 @@ export class Gateway {
       store: () => this.#process.store,
       paused: () => (this.#pause ? this.#pause.current : 'off'),
       pauseFor: (server) => this.#pauseFor(server),
+      hasOthers: async () => (await this.#fleet.list()).some(({ id }) => id !== this.#fleet.id),
       observing: this.#observing,
       servers: new ConsoleServers({
         runtime: () => this.#runtime,
@@ -412,6 +414,8 @@ export class Gateway {
     this.#signIns.opened(listener.url)
     const isCodeUsed = (): boolean => this.settings.store.kind !== 'memory' && isByCode(this.settings.auth)
     await within(this.#pageCode.start(isCodeUsed), ANSWER_TIMEOUT_MS, undefined)
+    await within(this.#keepApprovalCode(), ANSWER_TIMEOUT_MS, undefined)
+    this.#codeTimer = world.setInterval(() => void this.#keepApprovalCode(), CODE_RENEWAL_MS).unref()
     if (!joined) return listener
     joined.serveBy(listener)
     return {
@@ -542,6 +546,7 @@ export class Gateway {
 
   async close(): Promise<void> {
     const runtime = this.#runtime
+    world.clearInterval(this.#codeTimer)
     this.#closing.abort()
     runtime.ended.abort()
     runtime.catalog.close()
@@ -555,6 +560,11 @@ export class Gateway {
     await this.#observing.close()
     await Promise.all([this.#process.store.close(), this.#retired.close()])
     await this.#process.scope.close()
+  }
+
+  /** People type the code that this gateway printed, whichever gateway asks for their approval. Never rejects. */
+  async #keepApprovalCode(): Promise<void> {
+    if (isStoreShared(this.settings)) await new ApprovalCode(this.#process.store, this.approvalCode).keep()
   }
 
   #serve(way: Way): void {
@@ -724,6 +734,8 @@ export class Gateway {
 
 /** The time the store has to respond, or a server to list its tools, in milliseconds. */
 const ANSWER_TIMEOUT_MS = 1000
+/** How often the code for approvals is made known again, in milliseconds. */
+const CODE_RENEWAL_MS = 3_600_000
 
 /** The time the store has to return the shared keys before a gateway serves without them, in milliseconds. */
 const KEYS_TIMEOUT_MS = 3000

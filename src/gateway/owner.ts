@@ -6,7 +6,7 @@ import type { OrderStep } from '../core/audit-step.ts'
 import type { Target } from '../core/call.ts'
 import type { LoggedCall } from '../core/logged-call.ts'
 import type { Settings } from '../core/settings.ts'
-import { ifAnswered } from '../core/time/waiting.ts'
+import { ifAnswered, pause as wait } from '../core/time/waiting.ts'
 import { world } from '../core/world.ts'
 import type { Deciding } from '../downstream/pages/approvals.ts'
 import type { Gate } from '../downstream/pages/call-story.ts'
@@ -16,7 +16,7 @@ import type { Observing } from '../observability/observing.ts'
 import { Approvals, stepOf } from '../records/approvals.ts'
 import type { CallLog } from '../records/call-log.ts'
 import type { CallRates } from '../records/call-rates.ts'
-import { Pause, type PauseState } from '../records/pause.ts'
+import { Pause, type PauseState, PROPAGATION_MS } from '../records/pause.ts'
 import type { Store } from '../store/store.ts'
 import { gatesOf } from './console/gates.ts'
 import type { Inspected } from './inspect.ts'
@@ -32,8 +32,8 @@ export interface Owner extends Deciding {
   /** What the features of a logged call decided, and why. */
   gates(call: LoggedCall): Promise<readonly Gate[]>
   readonly servers: ServersSource
-  /** Pauses and resumes writes; both are audited. */
-  pause(): Pause
+  /** Pauses and resumes writes; both are audited, and resolve once all gateways of the store know it. */
+  pause(): Pick<Pause, 'pause' | 'resume'>
   /** The pause of writes; undefined if writes are not paused, `off` if they cannot be. */
   paused(): PauseState | undefined | 'off'
   /** Has an order audited that is not audited where it is carried out. */
@@ -60,11 +60,13 @@ interface OwnerOptions {
   store(): Store
   paused(): PauseState | undefined | 'off'
   pauseFor(server: string): PauseState | undefined
+  /** Whether other gateways serve with the same store. @throws SERVER_UNAVAILABLE */
+  hasOthers(): Promise<boolean>
 }
 
 /** The owner's view of a gateway. */
 export function createOwner(options: OwnerOptions): Owner {
-  const { gateway, journal, servers, observing, store, paused, pauseFor } = options
+  const { gateway, journal, servers, observing, store, paused, pauseFor, hasOthers } = options
   const approvals = (): Approvals => new Approvals(store(), world.now)
   return {
     ...deciding(approvals, observing.decided),
@@ -73,7 +75,17 @@ export function createOwner(options: OwnerOptions): Owner {
     gates: (call) => gatesFor(call, gateway),
     servers,
     onOrdered: observing.ordered,
-    pause: () => new Pause(store(), observing.ordered),
+    pause: () => {
+      const pauses = new Pause(store(), observing.ordered)
+      const known = async <Result>(changed: Result): Promise<Result> => {
+        if (await hasOthers().catch(() => true)) await wait(PROPAGATION_MS)
+        return changed
+      }
+      return {
+        pause: async (order) => known(await pauses.pause(order)),
+        resume: async (by) => known(await pauses.resume(by)),
+      }
+    },
     paused,
     pauseFor,
     rewinding: () => gateway.rewinding,

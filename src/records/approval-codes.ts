@@ -21,7 +21,7 @@ export function plainCode(typed: string): string {
   return typed.toUpperCase().replaceAll(/[^0-9A-Z]/g, '')
 }
 
-/** The code of one gateway in one store. */
+/** The code of one gateway in one store: any gateway of the store may show the approval for which people type it. */
 export class ApprovalCode {
   readonly #store: Store
   readonly #code: string

@@ -30,7 +30,8 @@ import { hasRole, type PageUser } from './page-users.ts'
 
 /** What needs a person, and what is done about it. What cannot be read in time is undefined. */
 export interface NeedsSource extends Deciding {
-  needs(user: PageUser): Promise<Needs>
+  /** `isFresh` reads all of it now: something was done, maybe at another gateway. */
+  needs(user: PageUser, isFresh?: boolean): Promise<Needs>
   /** The input schema of a tool; undefined if it is not known. */
   inputSchema(upstream: string, tool: string): Promise<unknown>
   /** @throws RESOURCE_NOT_FOUND, TRANSACTION_CONFLICT */
@@ -208,7 +209,7 @@ async function answered(
   request: ConsoleRequest,
   problem?: Problem,
 ): Promise<ConsoleAnswer> {
-  const needs = await source.needs(request.user)
+  const needs = await source.needs(request.user, request.query.has('done'))
   return {
     content: () => content(needs, request, { problem, pauseFor: source.pauseFor }),
     json: () => needsView(needs),

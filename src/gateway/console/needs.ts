@@ -62,7 +62,8 @@ export class ConsoleNeeds implements NeedsSource {
 
   readonly inputSchema: NeedsSource['inputSchema'] = (...names) => this.#gateway.inputSchema(...names)
 
-  async needs(user: PageUser): Promise<Needs> {
+  async needs(user: PageUser, isFresh = false): Promise<Needs> {
+    if (isFresh) for (const each of [this.#transactions, this.#doubts]) each.forget()
     const isViewer = hasRole(user, 'viewer')
     const [pending, common] = await Promise.all([
       hasRole(user, 'approver') ? this.#gateway.pendingApprovals() : [],
