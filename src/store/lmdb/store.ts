@@ -101,6 +101,7 @@ export class LmdbStore implements PortableStore {
   #sweeping: NodeJS.Timeout | undefined
   #sweptTo: string | undefined
   #isClosed = false
+  #closing: Promise<void> | undefined
   readonly #changes = new FolderChanges(() => this.#parts?.database)
 
   constructor(directory: string, log: Log, options: LmdbSettings = {}) {
@@ -208,7 +209,11 @@ export class LmdbStore implements PortableStore {
 
   async deleteWindows(): Promise<void> {}
 
-  async close(): Promise<void> {
+  close(): Promise<void> {
+    return (this.#closing ??= this.#close())
+  }
+
+  async #close(): Promise<void> {
     this.#isClosed = true
     clearTimeout(this.#sweeping)
     clearInterval(this.#watching)
