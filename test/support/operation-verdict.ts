@@ -134,6 +134,8 @@ const refusals: ReadonlySet<string | undefined> = new Set([
   'STATE_EXPIRED',
   // A gateway that does not get the shared key from its store serves with one of its own.
   'STATE_INVALID',
+  // The answer to a question did not arrive in time.
+  'CONFIRMATION_DECLINED',
 ])
 
 /** What is wrong with what operations are said to be once more. */

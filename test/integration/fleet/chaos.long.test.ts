@@ -97,6 +97,9 @@ async function verdict(field: ChaosField, work: ChaosWork): Promise<readonly str
   const left = async (): Promise<boolean> => (await field.unended()).length === 0
   await until(left, 'the operations of ended gateways to be taken up', ENDING_MS)
   const sagas = await sagaStatuses(work)
+  await field.settled()
+  // What is made again below may be done then.
+  const operations = await faultsOfAll(work, field)
   const repeated = await repeat(work)
   await field.settled()
   const effects = effectsOf(field.log)
@@ -104,7 +107,7 @@ async function verdict(field: ChaosField, work: ChaosWork): Promise<readonly str
     ...twice(field),
     ...field.undocumented.map((answer) => `not documented: ${answer}`),
     ...faultsOf(work.keyed, effects),
-    ...(await faultsOfAll(work, field)),
+    ...operations,
     ...faultsOfSagas(work, sagas, effects),
     ...faultsOfSessions(work, effects),
     ...repeated,
