@@ -93,10 +93,10 @@ interface Delivering<R extends QueueRecord, M, C extends Consumer<R, M>> extends
   /** Whether this process can deliver a queue at present; if not, it is left to others. */
   isDeliverable(record: R): boolean
   /**
-   * Makes a process the owner of a queue, unless another one is that lives; resolves with the record if it is.
-   * @throws SERVER_UNAVAILABLE
+   * Makes a process the owner of a queue, if its record still has the owner that was read, which has ended; resolves with the
+   * record if it is. @throws SERVER_UNAVAILABLE
    */
-  claim(record: R, owner: string, isAlive: (owner: string) => boolean): Promise<R | undefined>
+  claim(record: R, owner: string): Promise<R | undefined>
   /** Begins to deliver a queue; undefined if that is not possible yet. */
   consume(record: R): C | undefined
   /** The dead letters that are to be delivered again. @throws SERVER_UNAVAILABLE */
@@ -405,14 +405,13 @@ export class Outbox<R extends QueueRecord, M, C extends Consumer<R, M>> implemen
 
   async #claimFree(records: readonly R[]): Promise<void> {
     const alive = await this.#othersAlive(records)
-    const isAlive = (owner: string): boolean => alive.has(owner)
     for (const record of records) {
       if (this.#isClosed) return
-      if (record.owner !== undefined && isAlive(record.owner)) continue
+      if (record.owner !== undefined && alive.has(record.owner)) continue
       if (!this.#options.isDeliverable(record)) continue
       const now = this.#clock.now()
       await this.#owner.register(now)
-      const claimed = await this.#options.claim(record, this.#owner.id, isAlive)
+      const claimed = await this.#options.claim(record, this.#owner.id)
       if (claimed && !this.#isClosed && !this.#held.has(claimed.id)) this.#hold(claimed, now)
     }
   }

@@ -140,18 +140,16 @@ export class EventSubscriptions {
   }
 
   /**
-   * Makes a process the one that delivers a subscription, unless another one is that lives; resolves with the record if
-   * it is. @throws SERVER_UNAVAILABLE
+   * Makes a process the one that delivers a subscription, if its record still has the owner that was read; resolves with
+   * the record if it is. @throws SERVER_UNAVAILABLE
    */
   async claim(
-    { principal, id }: SubscriptionRecord,
+    { principal, id, owner: found }: SubscriptionRecord,
     owner: string,
-    isAlive: (owner: string) => boolean,
   ): Promise<SubscriptionRecord | undefined> {
-    const record = await this.#kept.update(ownedId(principal, id), (before) => {
-      if (!before || before.owner === owner) return 'keep'
-      return before.owner !== undefined && isAlive(before.owner) ? 'keep' : { ...before, owner }
-    })
+    const record = await this.#kept.update(ownedId(principal, id), (before) =>
+      before && before.owner !== owner && before.owner === found ? { ...before, owner } : 'keep',
+    )
     return record?.owner === owner ? record : undefined
   }
 

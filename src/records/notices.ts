@@ -94,16 +94,11 @@ export class Notices {
     return existing ? undefined : notice
   }
 
-  /** Makes a process the one that sends a notice, unless another one is that lives; resolves with the notice if it is. */
-  async claim(
-    { id }: Notice,
-    owner: string,
-    isAlive: (owner: string) => boolean,
-  ): Promise<Notice | undefined> {
-    const notice = await this.#notices.update(id, (before) => {
-      if (!before || before.owner === owner) return 'keep'
-      return before.owner !== undefined && isAlive(before.owner) ? 'keep' : { ...before, owner }
-    })
+  /** Makes a process the one that sends a notice, if it still has the owner that was read; resolves with the notice if it is. */
+  async claim({ id, owner: found }: Notice, owner: string): Promise<Notice | undefined> {
+    const notice = await this.#notices.update(id, (before) =>
+      before && before.owner !== owner && before.owner === found ? { ...before, owner } : 'keep',
+    )
     return notice?.owner === owner ? notice : undefined
   }
 

@@ -56,11 +56,10 @@ export class QueueStore {
     return [...(await this.#store.scan('queue')).values()].flatMap((text) => read(text) ?? [])
   }
 
-  async claim({ id }: QueueRecord, owner: string, isAlive: (owner: string) => boolean) {
-    const record = await this.#change(id, (before) => {
-      const isFree = before && (before.owner === undefined || !isAlive(before.owner))
-      return isFree ? { ...before, owner } : before
-    })
+  async claim({ id, owner: found }: QueueRecord, owner: string) {
+    const record = await this.#change(id, (before) =>
+      before?.owner === found && before ? { ...before, owner } : before,
+    )
     return record?.owner === owner ? record : undefined
   }
 
@@ -177,7 +176,7 @@ export function testOutbox({ store, membership, clock, schedule, atOnce, send }:
     ownerPrefix: 'queue-owner:',
     membership,
     records: () => records.all(),
-    claim: (record, owner, isAlive) => records.claim(record, owner, isAlive),
+    claim: (record, owner) => records.claim(record, owner),
     schedule,
     clock,
     random: () => 1,

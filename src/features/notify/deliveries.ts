@@ -78,7 +78,7 @@ export class NoticeDeliveries {
       membership: deps.identity.membership,
       records: async () =>
         (await this.#notices.all()).filter((each) => isOpen(each, channelOf(each.channel))),
-      claim: (notice, owner, isAlive) => this.#notices.claim(notice, owner, isAlive),
+      claim: (notice, owner) => this.#notices.claim(notice, owner),
       schedule: RETRIES,
       clock,
       random,

@@ -63,7 +63,7 @@ export class WebhookDeliveries {
       ownerPrefix: 'event-owner:',
       membership: deps.identity.membership,
       records: async () => (await this.subscriptions.all()).filter(({ webhook }) => webhook),
-      claim: (record, owner, isAlive) => this.subscriptions.claim(record, owner, isAlive),
+      claim: (record, owner) => this.subscriptions.claim(record, owner),
       schedule: { ...WEBHOOK_RETRIES, giveUpMs },
       clock,
       random: () => random(),
