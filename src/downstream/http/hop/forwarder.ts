@@ -14,13 +14,7 @@ import type { SessionOwner, SessionOwners } from '../../../records/client-sessio
 import { endLater } from '../ending.ts'
 import type { Network } from '../network.ts'
 import { credentialHeaders, type Decision, type Envelopes, FORWARDED } from './envelope.ts'
-import { type LineReceiver, LineStream, unsent } from './line-stream.ts'
-
-/**
- * What became of a forwarded request: its client got the answer; the receiver does not own what it is about; it did not take
- * the request; or it is not known whether it did, because the connection broke, or the receiver ended or stopped.
- */
-export type Forwarding = 'answered' | 'moved' | 'unreached' | 'lost'
+import { type Forwarding, HopRequest, type LineReceiver, LineStream, outcomeOf } from './request.ts'
 
 /** A request of a client, with its body if it has one. */
 export interface ForwardedRequest {
@@ -157,19 +151,11 @@ export class Forwarder {
   }
 }
 
-/** A request that waits for its answer. */
-interface Waiting {
-  /** The receiver is gone. */
-  abandon(): void
-}
-
 /** The response to a client, which another gateway gives. */
-class Answer implements Dispatcher.DispatchHandler, Waiting {
+class Answer extends HopRequest {
   readonly #outgoing: ServerResponse
   readonly #onFailed: (error: Error) => void
   readonly #end: (outcome: Forwarding) => void
-  #controller: Dispatcher.DispatchController | undefined
-  #isAbandoned = false
   /** What the receiver says to this gateway, instead of a response. */
   #refusal: Forwarding | undefined
   #length: number | undefined
@@ -184,6 +170,7 @@ class Answer implements Dispatcher.DispatchHandler, Waiting {
     onFailed: (error: Error) => void,
     onEnd: (outcome: Forwarding) => void,
   ) {
+    super()
     this.#outgoing = outgoing
     this.#onFailed = onFailed
     this.#end = onEnd
@@ -193,17 +180,6 @@ class Answer implements Dispatcher.DispatchHandler, Waiting {
   /** Whether the client did not wait for it. */
   get #isLeft(): boolean {
     return this.#outgoing.destroyed && !this.#outgoing.writableFinished
-  }
-
-  /** The receiver is gone, or the client. */
-  abandon(): void {
-    this.#isAbandoned = true
-    this.#controller?.abort(new Error('abandoned'))
-  }
-
-  onRequestStart(controller: Dispatcher.DispatchController): void {
-    this.#controller = controller
-    if (this.#isAbandoned) this.abandon()
   }
 
   onResponseStart(
@@ -241,8 +217,7 @@ class Answer implements Dispatcher.DispatchHandler, Waiting {
   onResponseError(_controller: Dispatcher.DispatchController | undefined, error: Error): void {
     if (this.#isLeft) return this.#finish('answered')
     this.#onFailed(error)
-    const isUnsent = 'code' in error && unsent.has(error.code)
-    if (!this.#outgoing.headersSent) return this.#finish(isUnsent ? 'unreached' : 'lost')
+    if (!this.#outgoing.headersSent) return this.#finish(outcomeOf(error))
     this.#outgoing.destroy()
     this.#finish('answered')
   }
@@ -257,7 +232,7 @@ class Answer implements Dispatcher.DispatchHandler, Waiting {
 class Link {
   readonly address: string
   readonly #isAlive: () => Promise<boolean>
-  readonly #open = new Set<Waiting>()
+  readonly #open = new Set<HopRequest>()
   /** Streams have connections of their own: a pool looks through all of its connections for a free one. */
   readonly #streams: Pool
   readonly #calls: Pool
@@ -295,7 +270,7 @@ class Link {
   }
 
   /** Abandons a request once the gateway is not alive any more, until the returned function is called. */
-  open(answer: Waiting): () => void {
+  open(answer: HopRequest): () => void {
     this.#open.add(answer)
     this.#usedAt = world.monotonic()
     this.#timer ??= world.setInterval(() => void this.#check(), CHECK_INTERVAL_MS).unref()

@@ -1,21 +1,17 @@
-/** The answer of another gateway to a request of this one, line by line. */
+/** Requests of this gateway to others: what they have in common, and those whose answer is read line by line. */
 import type { Dispatcher } from 'undici'
 import { MAX_MESSAGE_BYTES } from '../../../core/spool.ts'
 import { lines } from '../../../protocol/lines.ts'
 import { FORWARDED } from './envelope.ts'
 
-/** Receives an answer. */
-export interface LineReceiver {
-  line(text: string): void
-  /** No more lines come. Called once. */
-  ended(how: LineEnd): void
-}
-
-/** How an answer ended: it is whole; the receiver does not have what it is about; it did not take the request; or that is not known. */
-export type LineEnd = 'answered' | 'moved' | 'unreached' | 'lost'
+/**
+ * What became of a forwarded request: its client got the answer; the receiver does not own what it is about; it did not take
+ * the request; or it is not known whether it did, because the connection broke, or the receiver ended or stopped.
+ */
+export type Forwarding = 'answered' | 'moved' | 'unreached' | 'lost'
 
 /** Errors from before anything was sent. */
-export const unsent = new Set<unknown>([
+const unsent = new Set<unknown>([
   'ECONNREFUSED',
   'ENOENT',
   'UND_ERR_CONNECT_TIMEOUT',
@@ -23,19 +19,15 @@ export const unsent = new Set<unknown>([
   'EHOSTUNREACH',
 ])
 
-export class LineStream implements Dispatcher.DispatchHandler {
-  readonly #receiver: LineReceiver
-  readonly #feed: (chunk: Buffer) => void
+/** What became of a request that failed before there was an answer. */
+export function outcomeOf(error: Error): 'unreached' | 'lost' {
+  return 'code' in error && unsent.has(error.code) ? 'unreached' : 'lost'
+}
+
+/** A request that can be given up before and after it is sent. */
+export class HopRequest implements Dispatcher.DispatchHandler {
   #controller: Dispatcher.DispatchController | undefined
   #isAbandoned = false
-  #hasEnded = false
-  #refusal: LineEnd | undefined
-
-  constructor(receiver: LineReceiver) {
-    this.#receiver = receiver
-    const tooLong = (): void => this.abandon()
-    this.#feed = lines(MAX_MESSAGE_BYTES, (line) => receiver.line(line), tooLong)
-  }
 
   /** Closes the request: nobody waits for it, or its receiver is gone. */
   abandon(): void {
@@ -46,6 +38,28 @@ export class LineStream implements Dispatcher.DispatchHandler {
   onRequestStart(controller: Dispatcher.DispatchController): void {
     this.#controller = controller
     if (this.#isAbandoned) this.abandon()
+  }
+}
+
+/** Receives an answer. */
+export interface LineReceiver {
+  line(text: string): void
+  /** No more lines come. Called once. */
+  ended(how: Forwarding): void
+}
+
+/** A request whose answer is read line by line. */
+export class LineStream extends HopRequest {
+  readonly #receiver: LineReceiver
+  readonly #feed: (chunk: Buffer) => void
+  #hasEnded = false
+  #refusal: Forwarding | undefined
+
+  constructor(receiver: LineReceiver) {
+    super()
+    this.#receiver = receiver
+    const tooLong = (): void => this.abandon()
+    this.#feed = lines(MAX_MESSAGE_BYTES, (line) => receiver.line(line), tooLong)
   }
 
   onResponseStart(
@@ -67,11 +81,11 @@ export class LineStream implements Dispatcher.DispatchHandler {
   }
 
   onResponseError(_controller: Dispatcher.DispatchController | undefined, error: Error): void {
-    this.end('code' in error && unsent.has(error.code) ? 'unreached' : 'lost')
+    this.end(outcomeOf(error))
   }
 
   /** Tells the receiver how it ended, unless it knows. */
-  end(how: LineEnd): void {
+  end(how: Forwarding): void {
     if (this.#hasEnded) return
     this.#hasEnded = true
     this.#receiver.ended(how)
