@@ -97,9 +97,9 @@ function tried(name: string, given: Json, values: Json = {}): Promise<Answer> {
   return call(name, given, Object.fromEntries(meta))
 }
 
-// What is written whatever is called: heartbeats, the code of the gateway, what servers offer, and the windows of rates, since a dry run counts.
+// What is written whatever is called: heartbeats, turns, the code of the gateway, what servers offer, and the windows of rates, since a dry run counts.
 const unrelated =
-  /^\{"(?:format|key":"(?:alive:|approval:code|contract|event-reachable|last-lists|rate|audit|key:))/
+  /^\{"(?:format|key":"(?:alive:|approval:code|contract|event-reachable|last-lists|rate|turn:|audit|key:))/
 
 /** Everything that the store keeps of calls. */
 async function kept(): Promise<readonly string[]> {
