@@ -42,7 +42,7 @@ export const plantedBugs: readonly PlantedBug[] = [
     find: 'const written = await within(writing, WRITE_TIMEOUT_MS, undefined);',
     replace: "const written = 'whole';",
     rule: 'answers-stay',
-    seed: 11,
+    seed: 97,
     steps: 8000,
   },
   {
@@ -267,7 +267,7 @@ export const plantedBugs: readonly PlantedBug[] = [
     find: 'const until = world.now() + patience;',
     replace: 'const until = 0;',
     rule: 'known-without-faults',
-    seed: 29,
+    seed: 112,
     steps: 10_000,
     isFleet: true,
   },
