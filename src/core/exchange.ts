@@ -71,9 +71,19 @@ export interface SentRequest {
 
 /**
  * Called with the call right before it is sent to its server, again for each attempt, once everything that it waited for is
- * there. A call that it throws for is not sent. Whoever sets it also calls the one that was there. @throws GatewayError
+ * there. A call that it throws for is not sent: `alsoBeforeSend` adds a check. @throws GatewayError
  */
 export const beforeSendSlot = new Slot<(call: Call) => void>('before send')
+
+/** A value of the slot with a further check, after those that a call has already. */
+export function alsoBeforeSend(call: Call, check: (sent: Call) => void): (sent: Call) => void {
+  const earlier = beforeSendSlot.of(call)
+  if (!earlier) return check
+  return (sent) => {
+    earlier(sent)
+    check(sent)
+  }
+}
 
 /** Called when the call is sent to its server, again for each attempt. Whoever sets it also calls the one that was there. */
 export const onSentSlot = new Slot<(request: SentRequest) => void>('on sent')

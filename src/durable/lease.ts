@@ -114,7 +114,7 @@ export class Leases {
     return this.#claim(name, ttlMs)
   }
 
-  /** Who holds a lease: `Membership.id`; undefined if nobody does, or it is not known. @throws SERVER_UNAVAILABLE */
+  /** Who holds a lease: `Membership.id`; undefined if it is free, or that is not known. @throws SERVER_UNAVAILABLE */
   async holder(name: string): Promise<string | undefined> {
     const claim = readClaim(await this.#store.get(claimKey(name)))
     return claim && !(await this.#isFree(claim)) ? claim.holder : undefined

@@ -215,7 +215,7 @@ export function mustLast(term: number | undefined, membership: Pick<Membership, 
   if (term !== undefined && membership.term === term) return
   throw new GatewayError(
     'SERVER_UNAVAILABLE',
-    'This gateway was out of touch with the others, so it did not make the call.',
+    'This gateway had lost contact with the store for a time, so it did not make the call.',
     {
       suggestion: 'Make the call again.',
       retryAfterSeconds: 1,

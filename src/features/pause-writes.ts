@@ -16,7 +16,7 @@ import {
 } from '../core/call.ts'
 import { withFinding } from '../core/dry-run.ts'
 import { GatewayError } from '../core/error.ts'
-import { beforeSendSlot } from '../core/exchange.ts'
+import { alsoBeforeSend, beforeSendSlot } from '../core/exchange.ts'
 import { asCalled } from '../core/judgement/call.ts'
 import { oneLine } from '../core/text/escape.ts'
 import { isoTime } from '../core/time/waiting.ts'
@@ -100,19 +100,11 @@ function refusing(mayWrite: Judge, { store, gateway }: Deps): Middleware {
     const { current } = watch
     if (current && mayWrite(call)) throw refusal(current, gateway)
   }
-  /** Also what the features further out check. */
-  const checking = (before: ((call: Call) => void) | undefined) =>
-    before
-      ? (call: Call): void => {
-          before(call)
-          check(call)
-        }
-      : check
   return (next) => {
     const judged: Handler = (call) => {
       const { current } = watch
       if (current && !hasBegun(call) && mayWrite(call)) return Promise.reject(refusal(current, gateway))
-      return next(beforeSendSlot.set(call, checking(beforeSendSlot.of(call))))
+      return next(beforeSendSlot.set(call, alsoBeforeSend(call, check)))
     }
     const afterFirstRead = async (call: Call): Promise<Outcome> => {
       if (await watch.known()) return judged(call)

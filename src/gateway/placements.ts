@@ -269,7 +269,7 @@ class ServerPlacement implements Placement {
     }
   }
 
-  /** Claims the server, or reaches who has it. `limit` is aborted when nobody waits for that any more. */
+  /** Claims the server, or reaches who has it. `limit` is aborted when that is not awaited any more. */
   async #ask(limit: AbortSignal): Promise<Place> {
     const { store, fleet } = this.#options
     const leases = new Leases(store(), fleet)
@@ -356,7 +356,7 @@ class ServerPlacement implements Placement {
     return there
   }
 
-  /** Finds out where the server runs, so that it runs somewhere although nobody calls it. Never throws. */
+  /** Finds out where the server runs, so that it runs somewhere also without calls. Never throws. */
   async #follow(): Promise<void> {
     const attempt = async (): Promise<AttemptResult> => {
       const runner = this.#runners.at(-1)
@@ -501,7 +501,7 @@ function splitOnce(text: string): readonly [string, string] {
   return end === -1 ? [text, ''] : [text.slice(0, end), text.slice(end + 1)]
 }
 
-/** Another process has the server, and this one cannot reach it now; or nobody knows. */
+/** Another process has the server, and this one cannot reach it now; or that is not known. */
 function unreachable(): GatewayError {
   return new GatewayError(
     'SERVER_UNAVAILABLE',

@@ -59,7 +59,7 @@ export function mustSurviveFailover(key: string): boolean {
   return decisive.some((prefix) => key.startsWith(prefix))
 }
 
-/** Whose absence a caller is told as a fact: there is no such task, transaction or approval. */
+/** Records whose absence callers get as an answer: there is no such task, transaction or approval. */
 const stated: readonly KeyPrefix[] = [...critical, 'approval/', 'deed/', 'operation:']
 
 /** Whether a key that is not found must be known not to be there: a server that was replaced lacks what came after. */

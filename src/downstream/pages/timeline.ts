@@ -68,7 +68,7 @@ export function timelinePage(options: TimelineOptions): ConsolePage {
     actions: {
       pause: {
         role: 'operator',
-        done: 'Writes are paused. All gateways of the store know it. What runs finishes, and undoing goes on.',
+        done: 'Writes are paused. All gateways of the store know it. What runs finishes, and undo still works.',
         run: async ({ user }, fields) => {
           const reason = textField(fields, 'reason')
           await options.pause().pause({ by: user.by, via: user.via, ...(reason !== undefined && { reason }) })

@@ -8,7 +8,7 @@
  *
  * A retry that brings input responses starts at `resume` instead. The states of the record are in ARCHITECTURE.md.
  */
-import { beforeSendSlot } from '../../core/exchange.ts'
+import { alsoBeforeSend, beforeSendSlot } from '../../core/exchange.ts'
 import { deadlineSlot } from '../../core/slot.ts'
 import { world, type Timer } from '../../core/world.ts'
 import type { Call, Handler, Outcome } from '../../core/call.ts'
@@ -352,12 +352,10 @@ export class IdempotentExecutor {
   /** The call, which is sent only in this term: after it, another gateway may make the call. */
   #sentIn(term: number | undefined, call: Call): Call {
     const { membership } = this.#deps.identity
-    const before = beforeSendSlot.of(call)
-    const check = (sent: Call): void => {
-      mustLast(term, membership)
-      before?.(sent)
-    }
-    return beforeSendSlot.set(call, check)
+    return beforeSendSlot.set(
+      call,
+      alsoBeforeSend(call, () => mustLast(term, membership)),
+    )
   }
 
   /** The call for the server: with the key, if the server accepts one. */

@@ -6,7 +6,7 @@
  * Invariants: a task is durable before its caller gets its id; an outcome is durable before a caller gets it with an id;
  * the record of an operation has one owner, and only its owner ends it, except for a cancellation.
  */
-import { beforeSendSlot, onSentSlot } from '../../core/exchange.ts'
+import { alsoBeforeSend, beforeSendSlot, onSentSlot } from '../../core/exchange.ts'
 import { retainSlot, detachedSlot, acceptsTaskSlot, awaitsApprovalSlot } from '../../core/slot.ts'
 import { type Timer, world } from '../../core/world.ts'
 import {
@@ -144,16 +144,16 @@ export class OperationEngine {
       if (running.recorded) this.#keepArguments(running)
     }
     const { membership } = this.#deps.identity
-    const [reported, checked] = [onSentSlot.of(whole), beforeSendSlot.of(whole)]
+    const reported = onSentSlot.of(whole)
     const watched = onSentSlot.put((request) => {
       running.isSent = true
       reported?.(request)
     }, whole.slots)
-    const owned = beforeSendSlot.put((sent) => {
+    const mustBeOwned = (): void => {
       // Another process makes the call of an operation again if it finds this one over.
       if (running.term !== undefined && !running.isSent) mustLast(running.term, membership)
-      checked?.(sent)
-    }, watched)
+    }
+    const owned = beforeSendSlot.put(alsoBeforeSend(whole, mustBeOwned), watched)
     const slots = usesReferencesSlot.put(
       usesReferences,
       awaitsApprovalSlot.put(

@@ -1,4 +1,4 @@
-// The process that runs a server for several gateways is killed, stands still, or is told to end.
+// The process that runs a server for several gateways is killed, stands still, or is asked to end.
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
@@ -38,7 +38,7 @@ test('when its process is killed, another one runs it, and a call in flight ther
   expect(journal.calls('hang')).toBe(1)
 }, 60_000)
 
-test('when its process stands still, another one runs it after the lease, and the first one kills its own when it goes on', async () => {
+test('when its process stands still, another one runs it after the lease, and the first one kills its own when it continues', async () => {
   const { server, holder, other } = await sharing()
   expect((await echo(other, 'before')).texts.join('')).toContain('before')
   holder.signal('SIGSTOP')

@@ -198,7 +198,7 @@ test('it moves when its gateway ends, and calls that come meanwhile wait for it'
   expect(server.running()).not.toContain(first)
 })
 
-test('it moves although nobody calls it, and listeners at the other gateway hear of its changes', async () => {
+test('it moves without a call, and listeners at the other gateway hear of its changes', async () => {
   const { gateways, server, close } = await pair()
   const client = new Client({ name: 'sdk', version: '1' })
   const heard: string[] = []

@@ -29,7 +29,7 @@ export class HopRequest implements Dispatcher.DispatchHandler {
   #controller: Dispatcher.DispatchController | undefined
   #isAbandoned = false
 
-  /** Closes the request: nobody waits for it, or its receiver is gone. */
+  /** Closes the request: its answer is not awaited any more, or its receiver is gone. */
   abandon(): void {
     this.#isAbandoned = true
     this.#controller?.abort(new Error('abandoned'))
