@@ -39,13 +39,13 @@ export async function casUpdate<Result>(
 }
 
 /**
- * The same for a value that was seen before, without reading it first: it costs one access if it is still there. What
- * `decide` throws or does not write counts only for a value that was read.
+ * The same for a value that was seen before, or that there was none, without reading it first: it costs one access if that is still
+ * so. What `decide` throws or does not write counts only for a value that was read.
  */
 export async function casUpdateSeen<Result>(
   store: CasStore,
   key: string,
-  seen: string,
+  seen: string | undefined,
   decide: (text: string | undefined) => CasUpdate<Result> | Promise<CasUpdate<Result>>,
 ): Promise<{ readonly result: Result } | undefined> {
   let decided: CasUpdate<Result>

@@ -52,6 +52,11 @@ export interface Membership {
   isAlive(id: string): Promise<boolean>
   /** Whether the process of a gateway is known to have ended, which only its own machine can tell. */
   hasEnded(id: string): boolean
+  /**
+   * Whether other gateways use the store, as far as they tell of themselves: known at most two seconds after they do. True if it
+   * cannot be determined. Synchronous while it is known.
+   */
+  hasOthers(): boolean | Promise<boolean>
   /** The present term of this gateway; undefined between two terms. Known by its own clock, without a question to the store. */
   readonly term: number | undefined
   /** Writes the heartbeat now, so that there is a term. @throws what the store throws */
@@ -76,6 +81,8 @@ export interface Fleet extends Membership {
 /** How long a heartbeat is valid, and how often it is sent, in milliseconds. */
 const HEARTBEAT_TTL_MS = 10_000
 const HEARTBEAT_INTERVAL_MS = 3000
+/** How long it is relied on that a gateway is alone, in milliseconds. For as long again, while it is read once more. */
+const OTHERS_TTL_MS = 1000
 /** How long an order to end waits for its gateway, in milliseconds. */
 const ORDER_TTL_MS = 60_000
 /** How long a gateway relies on its own heartbeat: less, because clocks of machines do not run alike. */
@@ -122,6 +129,16 @@ export function createMembership(store: () => Store): Fleet {
     await target.put(detailsKeyOf(id), text, HEARTBEAT_TTL_MS)
     described = { store: target, text }
   }
+  const list = async (): Promise<readonly Member[]> => {
+    const found = await store().scan(COLLECTION)
+    const members = [...found].flatMap(
+      ([key, text]) => memberOf(key.slice(COLLECTION.length + 1), text) ?? [],
+    )
+    return members
+      .filter((each) => !hasEnded(each.id, own))
+      .toSorted((one, other) => one.since - other.since || (one.id < other.id ? -1 : 1))
+  }
+  const others = new Others(store, async () => (await list()).some((each) => each.id !== id))
   let renewing: Promise<void> | undefined
   const beatAll = (): void => {
     const stores = details === undefined ? announced.keys() : new Set(announced.keys()).add(store())
@@ -162,15 +179,8 @@ export function createMembership(store: () => Store): Fleet {
       if (hasEnded(other, own)) return undefined
       return memberOf(other, await store().get(detailsKeyOf(other)))
     },
-    list: async () => {
-      const found = await store().scan(COLLECTION)
-      const members = [...found].flatMap(
-        ([key, text]) => memberOf(key.slice(COLLECTION.length + 1), text) ?? [],
-      )
-      return members
-        .filter((each) => !hasEnded(each.id, own))
-        .toSorted((one, other) => one.since - other.since || (one.id < other.id ? -1 : 1))
-    },
+    list,
+    hasOthers: () => others.known(),
     drain: (other) => store().put(drainKeyOf(other), '1', ORDER_TTL_MS),
     drained: drained.promise,
     leave: (left) => void announced.delete(left),
@@ -222,6 +232,38 @@ export function mustLast(term: number | undefined, membership: Pick<Membership, 
       isUnsent: true,
     },
   )
+}
+
+/** Whether other gateways use the store, as it was read last. */
+class Others {
+  readonly #store: () => Store
+  readonly #read: () => Promise<boolean>
+  #seen: { readonly store: Store; readonly at: number; readonly found: boolean } | undefined
+  #reading: Promise<boolean> | undefined
+
+  constructor(store: () => Store, read: () => Promise<boolean>) {
+    this.#store = store
+    this.#read = read
+  }
+
+  known(): boolean | Promise<boolean> {
+    const seen = this.#seen?.store === this.#store() ? this.#seen : undefined
+    const age = seen ? world.monotonic() - seen.at : Infinity
+    // That they have left is no hurry.
+    if (seen && age < (seen.found ? HEARTBEAT_TTL_MS : OTHERS_TTL_MS)) return seen.found
+    const reading = (this.#reading ??= this.#update().finally(() => {
+      this.#reading = undefined
+    }))
+    return seen && age < 2 * OTHERS_TTL_MS ? seen.found : reading
+  }
+
+  async #update(): Promise<boolean> {
+    const store = this.#store()
+    const at = world.monotonic()
+    const found = await this.#read().catch(() => true)
+    this.#seen = { store, at, found }
+    return found
+  }
 }
 
 /** The terms of one gateway, by its own clocks. */

@@ -1,8 +1,10 @@
 /** Limits concurrent calls, globally and per caller. */
-import { isGuarded } from '../core/settings.ts'
+import { isGuarded, isStoreShared } from '../core/settings.ts'
 import { GatewayError } from '../core/error.ts'
 import { limitScope } from '../core/principal.ts'
+import { Permits } from '../durable/permits.ts'
 import { isListening, isPage, isVendorRequest } from '../protocol/methods.ts'
+import { callerHash } from '../records/principal.ts'
 import type { Feature } from './feature.ts'
 import { type ConcurrencySettings, DEFAULT_MAX_CALLS, concurrencySchema } from './settings/admit.ts'
 
@@ -14,14 +16,13 @@ const counted: ReadonlySet<string> = new Set([
   'completion/complete',
 ])
 
-/** Limits how many calls each caller may have in flight in this process. Calls that wait for a person do not count. */
+/** Limits how many calls each caller may have in flight. Calls that wait for a person do not count. */
 export const concurrency: Feature<ConcurrencySettings> = {
   ...concurrencySchema,
-  create: (settings, { gateway }) => {
-    /** How many calls of each caller run, at all servers and at each. */
-    const all = new Map<string, number>()
-    const each = new Map<string, Map<string, number>>()
+  create: (settings, { gateway, identity: { membership }, store }) => {
+    const permits = new Permits({ store, membership, isShared: isStoreShared(gateway.settings) })
     return {
+      close: () => permits.close(),
       calls: {
         middleware: ({ upstream, method }) => {
           // Programs read many pages of the gateway at once, which is no work for servers.
@@ -34,24 +35,25 @@ export const concurrency: Feature<ConcurrencySettings> = {
             isGuarded(gateway.settings) ? DEFAULT_MAX_CALLS : undefined,
           )
           const limits: Limit[] = []
-          if (together !== undefined) limits.push({ limit: together, running: all, scope: 'principal' })
-          if (alone !== undefined && upstream !== undefined) {
-            const running = each.get(upstream) ?? new Map<string, number>()
-            each.set(upstream, running)
-            limits.push({ limit: alone, running, scope: 'upstream' })
-          }
+          if (together !== undefined) limits.push({ limit: together, suffix: '', scope: 'principal' })
+          if (alone !== undefined && upstream !== undefined)
+            limits.push({ limit: alone, suffix: `:${encodeURIComponent(upstream)}`, scope: 'upstream' })
           if (limits.length === 0) return undefined
           return (next) => async (call) => {
             // An internal call is part of a counted call, or cleans up after one.
             if (call.internal) return next(call)
-            const { id } = call.principal
-            for (const { limit, running, scope } of limits)
-              if ((running.get(id) ?? 0) >= limit) throw refusal(limit, scope)
-            for (const { running } of limits) running.set(id, (running.get(id) ?? 0) + 1)
+            const caller = callerHash(call.principal.id)
+            const taken: string[] = []
             try {
+              for (const { limit, suffix, scope } of limits) {
+                const name = `${caller}${suffix}`
+                const isTaken = permits.take(name, limit)
+                if (!(isTaken instanceof Promise ? await isTaken : isTaken)) throw refusal(limit, scope)
+                taken.push(name)
+              }
               return await next(call)
             } finally {
-              for (const { running } of limits) release(running, id)
+              for (const name of taken) permits.return(name)
             }
           }
         },
@@ -64,15 +66,9 @@ export const concurrency: Feature<ConcurrencySettings> = {
 /** How many calls of one caller may run. */
 interface Limit {
   readonly limit: number
-  /** How many run, by the id of the caller. */
-  readonly running: Map<string, number>
+  /** What is counted: the part of the name of the permits after the caller. */
+  readonly suffix: string
   readonly scope: 'principal' | 'upstream'
-}
-
-function release(running: Map<string, number>, caller: string): void {
-  const left = (running.get(caller) ?? 0) - 1
-  if (left > 0) running.set(caller, left)
-  else running.delete(caller)
 }
 
 function refusal(limit: number, scope: Limit['scope']): GatewayError {

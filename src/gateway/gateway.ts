@@ -224,7 +224,7 @@ export class Gateway {
       store: () => this.#process.store,
       paused: () => (this.#pause ? this.#pause.current : 'off'),
       pauseFor: (server) => this.#pauseFor(server),
-      hasOthers: async () => (await this.#fleet.list()).some(({ id }) => id !== this.#fleet.id),
+      hasOthers: async () => this.#fleet.hasOthers(),
       observing: this.#observing,
       servers: new ConsoleServers({
         runtime: () => this.#runtime,

@@ -100,6 +100,7 @@ export const personRules: { readonly [Prefix in KeyPrefix]: Rule | 'nobody' } = 
   'operation:': operationFate,
   'operations/': owned(),
   'pause:': pauseFate,
+  'permits:': owned(),
   'probe:': 'nobody',
   // They are no values: `Store.windows`.
   'rate:': 'nobody',

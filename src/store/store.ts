@@ -54,6 +54,7 @@ export const keyPrefixes = {
   'operations/': 'the callers that have operations',
   'page-code:': 'the codes with which people enter the pages',
   'pause:': 'whether writes are paused',
+  'permits:': 'how many calls of a caller each gateway may run',
   'probe:': 'servers that the probe of their era ends',
   'rate:': 'rate limit windows',
   'rate:ticket:': 'granted calls that may return their token',

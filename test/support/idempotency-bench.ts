@@ -61,6 +61,7 @@ export function bench(setup: Setup = {}): Bench {
     leave: () => undefined,
     isAlive: async (id) => alive.has(id),
     hasEnded: () => false,
+    hasOthers: () => false,
     get term() {
       return term.now
     },

@@ -75,6 +75,7 @@ export class WebhookGateway {
       leave: () => undefined,
       isAlive: (id) => Promise.resolve(!this.ended.has(id)),
       hasEnded: () => false,
+      hasOthers: () => false,
       term: 1,
       renew: () => Promise.resolve(),
       close: () => Promise.resolve(),

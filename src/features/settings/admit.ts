@@ -59,7 +59,7 @@ export const concurrencySchema = defineSettings({
       minimum: 1,
       pattern: '^off$',
       errorMessage: 'must be off, or a whole number from 1',
-      description: `How many calls each caller may have in flight in this process; more are refused with \`OVERLOADED\`. Default: ${DEFAULT_MAX_CALLS} with authentication or the corporate profile, otherwise off.`,
+      description: `How many calls each caller may have in flight, at all gateways with one store together; more are refused with \`OVERLOADED\`. Default: ${DEFAULT_MAX_CALLS} with authentication or the corporate profile, otherwise off.`,
     },
   },
 })

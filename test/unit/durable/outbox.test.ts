@@ -55,6 +55,7 @@ function field() {
         // The heartbeats of a process that is stopped expire.
         isAlive: (other) => Promise.resolve(!stopped.has(other)),
         hasEnded: () => false,
+        hasOthers: () => false,
         term: 1,
         renew: async () => undefined,
         leave: () => undefined,

@@ -13,7 +13,8 @@ interface Gate {
 
 function gate(settings: (upstream?: string) => unknown, isGuarded = false): Gate {
   const ends: ((outcome: Outcome) => void)[] = []
-  const policy = concurrency.create(settings as never, featureDeps({ isGuarded })).calls?.middleware
+  const policy = concurrency.create(settings as never, featureDeps({ isGuarded, isStoreShared: false })).calls
+    ?.middleware
   const hanging: Handler = () => new Promise((resolve) => ends.push(resolve))
   return { ends, handle: (call) => (policy?.(call.target)?.(hanging) ?? hanging)(call) }
 }

@@ -60,6 +60,7 @@ export function process(setup: Setup) {
     leave: () => undefined,
     isAlive: async (id) => alive.has(id),
     hasEnded: () => false,
+    hasOthers: () => false,
     get term() {
       return term.now
     },
