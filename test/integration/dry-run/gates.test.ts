@@ -99,7 +99,7 @@ function tried(name: string, given: Json, values: Json = {}): Promise<Answer> {
 
 // What is written whatever is called: heartbeats, turns, the code of the gateway, what servers offer, and the windows of rates, since a dry run counts.
 const unrelated =
-  /^\{"(?:format|key":"(?:alive:|approval:code|contract|event-reachable|last-lists|rate|turn:|audit|key:))/
+  /^\{"(?:format|key":"(?:alive:|member|approval:code|contract|event-reachable|last-lists|rate|turn:|audit|key:|page-code:))/
 
 /** Everything that the store keeps of calls. */
 async function kept(): Promise<readonly string[]> {
