@@ -16,12 +16,13 @@ import {
   reportOf,
   reportText,
 } from '../../src/testkit/report.ts'
+import { type FaultSet, faultSets } from './faults.ts'
 import { ruleNames } from './rules/rules.ts'
 import { fleetConfig, simulatedConfig, simulatedSettings } from './settings.ts'
 import { PRINCIPALS, simulate as runSimulation, type SimulationResult } from './simulation.ts'
 
-const USAGE = `Usage: npm run simulate -- [--seed N] [--steps N] [--gateways N] [--fleet] [--config FILE] [--json]
-                           [--junit FILE]
+const USAGE = `Usage: npm run simulate -- [--seed N] [--steps N] [--gateways N] [--fleet] [--faults SET] [--config FILE]
+                           [--json] [--junit FILE]
 
 Runs gateways, servers and clients in a simulated world, in which messages get lost, processes end and clocks jump, and
 checks what the gateways promise. The same seed always gives the same history.
@@ -29,6 +30,8 @@ checks what the gateways promise. The same seed always gives the same history.
   --steps N       how many events to run (default 10000); more than 20000 are several seeds
   --gateways N    how many gateways share the store (default 3, at most 10)
   --fleet         clients reach the gateways over HTTP, behind a balancer that is not sticky; some have sessions
+  --faults SET    what fails, in place of what the seed chooses: ${Object.keys(faultSets).slice(0, 5).join(', ')},
+                  ${Object.keys(faultSets).slice(5).join(', ')}
   --config FILE   use the features and limits of a configuration; its servers and its store are not used
   --json          print JSON
   --junit FILE    write a result for each rule as JUnit XML
@@ -75,6 +78,7 @@ async function simulated(args: readonly string[]): Promise<number> {
   const steps = numberOf(values.steps, { option: '--steps', least: 1, most: MAX_STEPS, usual: 10_000 })
   const gateways = numberOf(values.gateways, { option: '--gateways', least: 1, most: MAX_GATEWAYS, usual: 3 })
   const isFleet = values.fleet === true
+  const faultSet = faultSetOf(values.faults)
   const settings = settingsFrom(values.config, isFleet)
   const testedAt = new Date()
   let isRead = true
@@ -83,9 +87,11 @@ async function simulated(args: readonly string[]): Promise<number> {
     isRead = false
   })
   const config = values.config === undefined ? [] : ['--config', values.config]
-  const options = ['--gateways', `${gateways}`, ...config, ...(isFleet ? ['--fleet'] : [])]
+  const options = ['--gateways', `${gateways}`, ...config]
+  if (isFleet) options.push('--fleet')
+  if (faultSet !== undefined) options.push('--faults', faultSet)
   const here = async (seed: number, most: number) => [
-    await runSimulation({ seed, steps: most, gateways, settings, isFleet }),
+    await runSimulation({ seed, steps: most, gateways, settings, isFleet, faultSet }),
   ]
   const elsewhere = (seed: number, most: number) => inProcess(seed, most, options)
   const [run, most] = steps > STEPS_PER_PROCESS ? [elsewhere, STEPS_PER_PROCESS] : [here, STEPS_PER_SEED]
@@ -113,6 +119,7 @@ function optionsOf(args: readonly string[]) {
         steps: { type: 'string' },
         gateways: { type: 'string' },
         fleet: { type: 'boolean' },
+        faults: { type: 'string' },
         json: { type: 'boolean' },
         junit: { type: 'string' },
         help: { type: 'boolean', short: 'h' },
@@ -201,6 +208,16 @@ function settingsFrom(file: string | undefined, isFleet: boolean): Settings {
     settings,
     loadSettings(readFileSync(file, 'utf8'), { file, env: process.env }).settings,
   )
+}
+
+/** @throws UsageError */
+function faultSetOf(name: string | undefined): FaultSet | undefined {
+  if (name === undefined || isFaultSet(name)) return name
+  throw new UsageError(`--faults must be one of ${Object.keys(faultSets).join(', ')}`)
+}
+
+function isFaultSet(name: string): name is FaultSet {
+  return Object.hasOwn(faultSets, name)
 }
 
 interface Bounds {

@@ -27,7 +27,8 @@ export interface FaultRates {
   readonly drain: number
   /** The store is away for all of them. */
   readonly outage: number
-  /** How long a slow call takes at most, in milliseconds. */
+  /** A server takes long for a call, and how long at most, in milliseconds. */
+  readonly busy: number
   readonly work: number
 }
 
@@ -44,6 +45,7 @@ export const noFaults: FaultRates = {
   pause: 0,
   drain: 0,
   outage: 0,
+  busy: 0,
   work: 20_000,
 }
 
@@ -56,6 +58,7 @@ const few: FaultRates = {
   partition: 0.01,
   jump: 0.02,
   server: 0.05,
+  busy: 0.01,
   lie: 0.005,
 }
 
@@ -68,25 +71,39 @@ const many: FaultRates = {
   partition: 0.05,
   jump: 0.1,
   server: 0.2,
+  busy: 0.04,
   lie: 0.02,
 }
 
-/** The rates of a simulation: some have no faults, some have few, some many. */
-export function chooseRates(random: Seeded): FaultRates {
-  const crashing = { ...noFaults, crashAtWrite: 0.03, crash: 0.1 }
-  return random.pick([noFaults, few, few, many, many, crashing])
+/** What may fail together, by name. */
+export const faultSets = {
+  none: noFaults,
+  few,
+  many,
+  crashing: { ...noFaults, crashAtWrite: 0.03, crash: 0.1 },
+  // In a fleet, gateways also stand still, are told to stop, and lose their store together.
+  // Without calls that take long, none is under way when its gateway stops.
+  rolling: { ...noFaults, drain: 0.1, busy: 0.2, work: 5000 },
+  // Many calls are still under way when their gateway ends, and have no stream yet.
+  killing: { ...noFaults, crash: 0.1, drain: 0.05, crashAtWrite: 0.003, server: 0.5, busy: 0.1, work: 2000 },
+  stalling: { ...noFaults, pause: 0.12, crash: 0.02 },
+  cutting: { ...noFaults, partition: 0.06, outage: 0.04, jump: 0.05 },
+  some: { ...few, pause: 0.02, drain: 0.02, outage: 0.01 },
+  most: { ...many, pause: 0.05, drain: 0.05, outage: 0.02 },
+} as const satisfies Record<string, FaultRates>
+
+/** The name of what may fail together. */
+export type FaultSet = keyof typeof faultSets
+
+/** What may fail in a simulation: in some nothing, in some little, in some much. */
+export function chooseFaults(random: Seeded): FaultSet {
+  return random.pick(['none', 'few', 'few', 'many', 'many', 'crashing'])
 }
 
-/** The same for a fleet, where gateways also stand still, are told to stop, and lose their store together. */
-export function chooseFleetRates(random: Seeded): FaultRates {
-  const rolling = { ...noFaults, drain: 0.1 }
-  // Many calls are still under way when their gateway ends, and have no stream yet.
-  const killing = { ...noFaults, crash: 0.1, drain: 0.05, crashAtWrite: 0.003, server: 0.5, work: 2000 }
-  const stalling = { ...noFaults, pause: 0.12, crash: 0.02 }
-  const cutting = { ...noFaults, partition: 0.06, outage: 0.04, jump: 0.05 }
-  const some = { ...few, pause: 0.02, drain: 0.02, outage: 0.01 }
-  const most = { ...many, pause: 0.05, drain: 0.05, outage: 0.02 }
-  return random.pick([rolling, killing, killing, stalling, stalling, stalling, cutting, some, most])
+/** The same for a fleet. */
+export function chooseFleetFaults(random: Seeded): FaultSet {
+  const usual = ['rolling', 'killing', 'killing', 'stalling', 'stalling', 'stalling', 'cutting'] as const
+  return random.pick([...usual, 'some', 'most'])
 }
 
 /** The most by which a clock is ahead or behind, in milliseconds. */

@@ -249,7 +249,8 @@ class SimulatedTransport implements UpstreamTransport {
     const { faults, scheduler, random, server } = this.#peer
     const back = faults.delay()
     if (back === undefined || faults.isCut(this.#client, server.name)) return this.#lose(id)
-    const work = isCall && random.chance(faults.rates.server * 0.2) ? faults.rates.work * random.next() : 0
+    const { busy, work: longest } = faults.rates
+    const work = isCall && random.chance(busy) ? longest * random.next() : 0
     const { text } = Payload.of({ jsonrpc: '2.0', id }).with(response)
     const receive = (): void => {
       if (!this.#isClosed) this.#receiver.receive(text, id)

@@ -9,7 +9,7 @@ import { startApprover } from './approver.ts'
 import { readJson, isObject } from '../../src/core/json/json.ts'
 import { Balancer } from './balancer.ts'
 import { Client } from './client.ts'
-import { chooseFleetRates, chooseRates, Faults } from './faults.ts'
+import { chooseFaults, chooseFleetFaults, Faults, type FaultSet, faultSets } from './faults.ts'
 import { type Entry, History, subjectsOf } from './history.ts'
 import { SimulatedNetwork } from './network.ts'
 import { OddNumbers } from './odd-numbers.ts'
@@ -37,6 +37,8 @@ export interface SimulationOptions {
   readonly settings: Settings
   /** Whether clients reach the gateways over HTTP, behind a balancer, and some of them have sessions. */
   readonly isFleet?: boolean
+  /** What fails; by default the seed chooses. */
+  readonly faultSet?: FaultSet | undefined
 }
 
 /** A rule that did not hold. */
@@ -109,7 +111,7 @@ class Simulation {
   #last = 0
 
   constructor(options: SimulationOptions) {
-    const { seed, settings, isFleet = false } = options
+    const { seed, settings, isFleet = false, faultSet } = options
     this.#options = options
     const scheduler = new Scheduler(isFleet ? FLEET_TURNS : 1)
     this.#scheduler = scheduler
@@ -124,7 +126,8 @@ class Simulation {
       balancer: stream(8),
     }
     this.world = simulatedWorld(scheduler, stream(6), (id) => this.#isRunning(id))
-    const rates = isFleet ? chooseFleetRates(this.#random.faults) : chooseRates(this.#random.faults)
+    const chosen = isFleet ? chooseFleetFaults(this.#random.faults) : chooseFaults(this.#random.faults)
+    const rates = faultSets[faultSet ?? chosen]
     const facts = { missedAt: (process: number) => this.#faults.missedAt(process) }
     this.#rules = rules.map((create) => create(rates, facts))
     this.#history = new History(

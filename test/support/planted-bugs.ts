@@ -1,4 +1,5 @@
 /** Bugs that are planted in the built gateway, for the simulation to find. */
+import type { FaultSet } from '../simulate/faults.ts'
 import type { Mutation } from './mutation.ts'
 
 /** A change of the built code that breaks a promise. */
@@ -10,6 +11,8 @@ export interface PlantedBug extends Mutation {
   readonly steps: number
   /** Whether it shows in a fleet. */
   readonly isFleet?: true
+  /** What has to fail for it; by default the seed chooses. */
+  readonly faults?: FaultSet
 }
 
 /** The bugs, each of which breaks one promise. */
@@ -24,8 +27,9 @@ export const plantedBugs: readonly PlantedBug[] = [
       return result;
     })(open.approval.id, (before)`,
     rule: 'approval-opens-one',
-    seed: 10,
+    seed: 3,
     steps: 8000,
+    faults: 'none',
   },
   {
     name: 'an approval is used without being marked',
@@ -187,9 +191,10 @@ export const plantedBugs: readonly PlantedBug[] = [
     find: 'if (fleet && found.tenure && found.tenure.term !== fleet.term)',
     replace: 'if (false)',
     rule: 'one-owner',
-    seed: 3,
+    seed: 6,
     steps: 10_000,
     isFleet: true,
+    faults: 'stalling',
   },
   {
     name: 'a term lasts until the next heartbeat, however late that is',
@@ -200,6 +205,7 @@ export const plantedBugs: readonly PlantedBug[] = [
     seed: 3,
     steps: 10_000,
     isFleet: true,
+    faults: 'stalling',
   },
   {
     name: 'a session is taken over while its owner is alive',
@@ -217,9 +223,10 @@ export const plantedBugs: readonly PlantedBug[] = [
     find: 'generation: (before.generation ?? 0) + 1',
     replace: 'generation: before.generation ?? 1',
     rule: 'ids-unique',
-    seed: 8,
+    seed: 5,
     steps: 10_000,
     isFleet: true,
+    faults: 'killing',
   },
   {
     name: 'requests to a client are numbered anew by each owner of its session',
@@ -247,9 +254,10 @@ export const plantedBugs: readonly PlantedBug[] = [
     find: 'this.#elsewhere.delete(keyOf(id, principal));',
     replace: '',
     rule: 'sessions-return',
-    seed: 8,
+    seed: 2,
     steps: 5000,
     isFleet: true,
+    faults: 'rolling',
   },
   {
     name: 'a confirmation counts once for each gateway',
@@ -257,9 +265,10 @@ export const plantedBugs: readonly PlantedBug[] = [
     find: 'await useOnce(state.nonce, store, remaining);',
     replace: '',
     rule: 'accepted-once',
-    seed: 3,
+    seed: 4,
     steps: 10_000,
     isFleet: true,
+    faults: 'killing',
   },
   {
     name: 'an orderly stop does not wait for calls',
@@ -267,8 +276,9 @@ export const plantedBugs: readonly PlantedBug[] = [
     find: 'const until = world.now() + patience;',
     replace: 'const until = 0;',
     rule: 'known-without-faults',
-    seed: 112,
+    seed: 29,
     steps: 10_000,
     isFleet: true,
+    faults: 'rolling',
   },
 ]

@@ -6,11 +6,13 @@ import { simulator } from '../../support/simulator.ts'
 import { variantsOf } from '../../support/soak.ts'
 
 function simulate(
-  { isFleet, steps }: PlantedBug,
+  { isFleet, faults, steps }: PlantedBug,
   seed: number,
   options: CommandOptions = { program: simulator },
 ) {
-  const words = ['--seed', String(seed), '--steps', String(steps), ...(isFleet ? ['--fleet'] : [])]
+  const words = ['--seed', String(seed), '--steps', String(steps)]
+  if (isFleet) words.push('--fleet')
+  if (faults) words.push('--faults', faults)
   return runCommandProcess(words, options)
 }
 

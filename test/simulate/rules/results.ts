@@ -30,7 +30,7 @@ export const successHasEffect: CreateRule = () => {
 }
 
 /** Without faults, every outcome is known. A gateway that stops in order is no fault. */
-export const knownWithoutFaults: CreateRule = ({ drain: _drain, work: _work, ...rates }) => {
+export const knownWithoutFaults: CreateRule = ({ drain: _drain, busy: _busy, work: _work, ...rates }) => {
   const isCalm = Object.values(rates).every((rate) => rate === 0)
   return {
     name: 'known-without-faults',
