@@ -34,6 +34,11 @@ export function isScattered(): boolean {
   return COUNT > 1 && !isAlone
 }
 
+/** How many gateways, or workers, one is now. */
+export function sizeOfEach(): number {
+  return isScattered() ? COUNT : 1
+}
+
 /** How many workers a gateway has now; none if it is one process. */
 export function workersOfEach(): number {
   return isScattered() && hasWorkers ? COUNT : 0

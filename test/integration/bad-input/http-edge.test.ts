@@ -5,6 +5,7 @@ import { type FakeServer, startFakeServer } from '../../support/fake-server.ts'
 import { modern, modernFront, sseFront, wellAnswered } from '../../support/fronts.ts'
 import { type RunningGateway, startGateway } from '../../support/gateway.ts'
 import { postHead, readSocket, tcp } from '../../support/raw-socket.ts'
+import { alone } from '../../support/scattered.ts'
 import type { HeaderMap } from '../../support/server/journal.ts'
 import { parse } from '../../support/server/json.ts'
 
@@ -12,6 +13,8 @@ const limit = 64 * 1024
 let server: FakeServer
 let gateway: RunningGateway
 const sockets: Socket[] = []
+
+alone('it is about the bytes of a connection, which a front of several gateways reads itself')
 
 beforeAll(async () => {
   server = await startFakeServer({ revision: '2025-11-25', transport: 'http' })
