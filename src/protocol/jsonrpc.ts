@@ -134,8 +134,8 @@ export function encodeError(id: Id, error: GatewayError, requestId?: string): st
   return encodeErrorObject(id, errorObject(error, requestId))
 }
 
-/** The params of a message without any. */
-const noParams = Payload.text('{}')
+/** The params of a message without any, which it has none of when it is sent again. */
+export const noParams = Payload.text('{}')
 
 /**
  * The text around the params or the result of a message, as nearly all clients write it: the other members come first

@@ -18,6 +18,7 @@ import { type Extra, GatewayError, isCategory, isErrorCode } from '../../core/er
 import { asObject, isObject, readJson } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
 import { acceptsTaskSlot, type ClientConnection, connectionSlot, contextSlot } from '../../core/slot.ts'
+import { noParams } from '../../protocol/jsonrpc.ts'
 import { singleLine } from '../../protocol/lines.ts'
 import type { ConnectionFacts } from './placement.ts'
 
@@ -125,7 +126,9 @@ function textOf(line: Line): string {
   switch (kind) {
     case 'note': {
       const { method, params, mustArrive } = line.note
-      return Payload.of({ kind, method, mustArrive }).with({ params }).text
+      return Payload.of({ kind, method, mustArrive }).with({
+        params: params === noParams ? undefined : params,
+      }).text
     }
     case 'outcome': {
       const { outcome } = line

@@ -57,7 +57,11 @@ const oddOverStdio: readonly DirectPeer[] = ['notes', 'modern'].flatMap((name) =
   if (!server) return []
   const { command, args } = oddCommand(name)
   const { revision, answers, changes = [] } = server
-  const start = (): Promise<Reached> => started([command, ...args], revision)
+  // Where there are several gateways, what it says by itself reaches listeners at all of them.
+  const start = async (): Promise<Reached> => {
+    const { upstream, ...reached } = await started([command, ...args], revision)
+    return { ...reached, upstream: { ...upstream, isolation: 'shared', placement: 'one' } }
+  }
   return [{ name: `piped-${name}`, changes: changes.length, questions: questionsOf(answers), start }]
 })
 

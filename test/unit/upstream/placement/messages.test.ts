@@ -2,6 +2,7 @@ import { describe, expect, it, test } from 'vitest'
 import { asGatewayError, GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { acceptsTaskSlot, connectionSlot, contextSlot } from '../../../../src/core/slot.ts'
+import { encodeNotification, parseMessage } from '../../../../src/protocol/jsonrpc.ts'
 import { ownCall } from '../../../../src/protocol/lift.ts'
 import {
   encodeCall,
@@ -72,6 +73,17 @@ describe('a call for another process', () => {
 })
 
 describe('a line of an answer', () => {
+  it.each(['{"jsonrpc":"2.0","method":"n"}', '{"jsonrpc":"2.0","method":"n","params":{}}'])(
+    'leaves a notification the params that its server gave it: %s',
+    (text) => {
+      const sent = parseMessage(text)
+      if (sent.kind !== 'notification') throw new TypeError('no notification')
+      const line = readLine(encodeLine({ kind: 'note', note: sent }))
+      if (line?.kind !== 'note') throw new TypeError('no line')
+      expect(encodeNotification(line.note.method, line.note.params)).toBe(text)
+    },
+  )
+
   const lines: readonly Line[] = [
     { kind: 'facts', facts: { era: 'modern', revision: '2026-07-28', canAsk: true } },
     {
