@@ -10,6 +10,7 @@ import { CookieBrowser, type Shown } from '../../support/auth/browser.ts'
 import { until } from '../../support/condition.ts'
 import { type RunningGateway, startGateway } from '../../support/gateway.ts'
 import { publishedServer } from '../../support/peers/servers.ts'
+import { isScattered } from '../../support/scattered.ts'
 
 const root = mkdtempSync(join(tmpdir(), 'gatehouse-rewind-page-'))
 const data = join(root, 'data')
@@ -45,6 +46,18 @@ function submit(
   const target = new URL(/action="([^"]+)"/.exec(form)?.[1] ?? '', page.url)
   const body = new URLSearchParams({ ...given, ...fields })
   return browser.open(target, { method: 'POST', body, headers: headers ?? { origin: target.origin } })
+}
+
+/** The plan of a rewind; of several gateways, each waits only for what it is about to record itself. */
+async function planned(form: Shown): Promise<Shown> {
+  const plan = (): Promise<Shown> => submit(form, 'plan', { since: '1h' })
+  if (!isScattered()) return plan()
+  return until(async () => {
+    const shown = await plan()
+    return (
+      /<strong>(\d+)<\/strong> of \1 actions/.test(shown.text) && !shown.text.includes('cannot tell') && shown
+    )
+  }, 'a plan of what all have recorded')
 }
 
 beforeAll(async () => {
@@ -118,7 +131,7 @@ describe('rewinding on the console', () => {
     const wrong = await submit(form, 'plan', { since: '<b>' })
     expect(wrong.status).toBe(400)
     expect(wrong.text).toContain('Give a duration')
-    const plan = await submit(form, 'plan', { since: '1h' })
+    const plan = await planned(form)
     expect(plan.text).toMatch(/<strong>2<\/strong> of 2 actions will be undone/)
     expect(readFileSync(file, 'utf8')).toBe('newer')
     let progress = await submit(plan, 'carry_out')
