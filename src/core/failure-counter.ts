@@ -11,7 +11,8 @@ const MAX_NAMES = 1000
 export interface FailureCounter {
   /** Refuses another attempt for a name with too many failures in the last minute. @throws RATE_LIMIT_EXCEEDED */
   check(name: string): void
-  failed(name: string): void
+  /** Counts one; the result takes it back, where it was none. */
+  failed(name: string): () => void
 }
 
 /** Allows a number of failures per minute and name; `now` returns the time in milliseconds. */
@@ -29,6 +30,14 @@ export function createFailureCounter(limit: number, now: () => number): FailureC
         retryAfterSeconds: (first + FAILURE_WINDOW_MS - now()) / 1000,
       })
     },
-    failed: (name) => void failures.set(name, [...recent(name), now()].slice(-limit)),
+    failed: (name) => {
+      const at = now()
+      failures.set(name, [...recent(name), at].slice(-limit))
+      return () => {
+        const times = recent(name)
+        const index = times.indexOf(at)
+        if (index >= 0) failures.set(name, times.toSpliced(index, 1))
+      }
+    },
   }
 }

@@ -154,8 +154,9 @@ export function createOperator({ now, keys, isOfOther }: OperatorOptions): Opera
       attempts.check('code')
       if (!isSame(plainCode(typed), code)) {
         // Counted before it is looked up, so that many at once are not more.
-        attempts.failed('code')
+        const takeBack = attempts.failed('code')
         if (!(await isOfOther(typed))) return undefined
+        takeBack()
       }
       const [key] = keys()
       if (!key) throw new TypeError('an operator needs a key')
