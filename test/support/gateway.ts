@@ -54,12 +54,14 @@ export async function startGateway(config: Json, options: GatewayOptions = {}): 
   return gateway
 }
 
-/** How many processes serve as a gateway. */
-async function membersOf({ configFile }: RunningGateway, { env }: GatewayOptions): Promise<number> {
+/** How many of its workers serve; others may share their store. */
+async function membersOf({ configFile, log }: RunningGateway, { env }: GatewayOptions): Promise<number> {
   const words = ['fleet', 'list', '--json', '--config', configFile]
   const { stdout } = await runCommand(words, { ...(env && { env }) })
-  const { gateways } = JSON.parse(stdout) as { readonly gateways: readonly unknown[] }
-  return gateways.length
+  const { gateways } = JSON.parse(stdout) as { readonly gateways: readonly { readonly pid: unknown }[] }
+  const started = log().filter(({ event }) => event === 'worker.started')
+  const pids = new Set(started.map(({ pid }) => pid))
+  return gateways.filter(({ pid }) => pids.size === 0 || pids.has(pid)).length
 }
 
 /** Loads what is built. An import would require a build before the types can be checked. */

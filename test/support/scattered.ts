@@ -198,15 +198,23 @@ function sharedText(text: string, shared: Place['shared']): string {
 
 /** The lines of all, in the order of their times. What all do at a change of the configuration is there once, when all have done it. */
 function joinedLog(gateways: readonly RunningGateway[]): readonly Json[] {
+  const lines = gateways[0]?.log() ?? []
+  // The first worker starts alone, and says for all what is wrong with the configuration then.
+  const start = hasWorkers ? Math.max(0, lines.findIndex(isOfOthers)) : 0
   const logs = hasWorkers
-    ? [...Map.groupBy(gateways[0]?.log() ?? [], ({ worker }) => worker).values()]
+    ? [...Map.groupBy(lines.slice(start), ({ worker }) => worker).values()]
     : gateways.map((each) => each.log())
   const isOfAll = ({ event }: Json): boolean => String(event).startsWith('config.')
   const ofAll = logs.map((log) => log.filter(isOfAll)).toSorted((one, other) => one.length - other.length)
   const own = logs.flatMap((log) => log.filter((line) => !isOfAll(line)))
-  return [...own, ...(ofAll[0] ?? [])].toSorted(
+  return [...lines.slice(0, start), ...own, ...(ofAll[0] ?? [])].toSorted(
     (one, other) => Date.parse(String(one['time'])) - Date.parse(String(other['time'])),
   )
+}
+
+/** Whether a worker after the first one starts. */
+function isOfOthers({ event, worker }: Json): boolean {
+  return event === 'worker.started' && worker !== 1
 }
 
 /** The end of all, after which nothing listens at their address. */
