@@ -198,23 +198,25 @@ function sharedText(text: string, shared: Place['shared']): string {
 
 /** The lines of all, in the order of their times. What all do at a change of the configuration is there once, when all have done it. */
 function joinedLog(gateways: readonly RunningGateway[]): readonly Json[] {
-  const lines = gateways[0]?.log() ?? []
-  // The first worker starts alone, and says for all what is wrong with the configuration then.
-  const start = hasWorkers ? Math.max(0, lines.findIndex(isOfOthers)) : 0
   const logs = hasWorkers
-    ? [...Map.groupBy(lines.slice(start), ({ worker }) => worker).values()]
+    ? [...Map.groupBy(gateways[0]?.log() ?? [], ({ worker }) => worker).values()]
     : gateways.map((each) => each.log())
-  const isOfAll = ({ event }: Json): boolean => String(event).startsWith('config.')
-  const ofAll = logs.map((log) => log.filter(isOfAll)).toSorted((one, other) => one.length - other.length)
-  const own = logs.flatMap((log) => log.filter((line) => !isOfAll(line)))
-  return [...lines.slice(0, start), ...own, ...(ofAll[0] ?? [])].toSorted(
-    (one, other) => Date.parse(String(one['time'])) - Date.parse(String(other['time'])),
-  )
+  const linesOf = (kind: ReturnType<typeof kindOf>): readonly (readonly Json[])[] =>
+    logs
+      .map((log) => log.filter((line) => kindOf(line) === kind))
+      .toSorted((one, other) => one.length - other.length)
+  return [
+    ...linesOf('own').flat(),
+    ...(linesOf('of all')[0] ?? []),
+    ...(linesOf('of one').at(-1) ?? []),
+  ].toSorted((one, other) => Date.parse(String(one['time'])) - Date.parse(String(other['time'])))
 }
 
-/** Whether a worker after the first one starts. */
-function isOfOthers({ event, worker }: Json): boolean {
-  return event === 'worker.started' && worker !== 1
+/** Whose a line is. Of workers, the first one says for all what is wrong with the configuration at the start. */
+function kindOf({ event }: Json): 'own' | 'of all' | 'of one' {
+  const name = String(event)
+  if (!name.startsWith('config.')) return 'own'
+  return hasWorkers && (name === 'config.problem' || name === 'config.unchecked') ? 'of one' : 'of all'
 }
 
 /** The end of all, after which nothing listens at their address. */

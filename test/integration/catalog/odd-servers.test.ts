@@ -219,7 +219,7 @@ it('check says what is wrong with lists, and which do not come', async () => {
   servers.push(failing)
   const chosen = { garbage: urls.get('garbage'), unlisted: urls.get('unlisted'), failing: failing.url }
   const path = join(folder(), 'gateway.config.yaml')
-  writeFileSync(path, JSON.stringify({ listen: { aggregate_timeout: '500ms' }, upstreams: chosen }))
+  writeFileSync(path, JSON.stringify({ listen: { aggregate_timeout: '2s' }, upstreams: chosen }))
   const { stdout, stderr, code } = await runCommand(['check', '--config', path])
   expect(stdout).toContain('garbage: ready, MCP 2025-06-18\n')
   expect(stdout).toContain('  prompts/list: a4: arguments is null: removed\n')
@@ -227,6 +227,6 @@ it('check says what is wrong with lists, and which do not come', async () => {
   expect(stderr).toContain(
     'failing: the server did not return its lists: The server sent a malformed response.',
   )
-  expect(stderr).toContain('the server did not return its lists within 0.5 s, so /mcp leaves it out')
+  expect(stderr).toContain('the server did not return its lists within 2 s, so /mcp leaves it out')
   expect(code).toBe(1)
 })
