@@ -66,7 +66,8 @@ export async function listening(
   serve: (incoming: IncomingMessage, outgoing: ServerResponse) => void,
   port = 0,
 ): Promise<{ readonly origin: string; close(): Promise<void> }> {
-  const server = createServer(serve)
+  // As long as the gateways, whose answers tell clients how long they may keep a connection.
+  const server = createServer({ keepAliveTimeout: 65_000 }, serve)
   server.listen(port, '127.0.0.1')
   await once(server, 'listening')
   return {
