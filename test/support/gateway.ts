@@ -50,8 +50,14 @@ export async function startGateway(config: Json, options: GatewayOptions = {}): 
   const start = (each: Json, given: GatewayOptions): Promise<RunningGateway> => serving(each, given, command)
   if (!isScattered()) return start(config, options)
   const gateway = await startScattered(config, options, start)
-  if (workers > 0) await until(async () => (await membersOf(gateway, options)) === workers, 'all workers')
-  return gateway
+  if (workers === 0) return gateway
+  try {
+    await until(async () => (await membersOf(gateway, options)) === workers, 'all workers')
+    return gateway
+  } catch (error) {
+    await gateway.close()
+    throw error
+  }
 }
 
 /** How many of its workers serve; others may share their store. */
