@@ -47,14 +47,19 @@ export class Replicas {
     throw new UnconfirmedError(this.problem)
   }
 
-  /** Learns of the replicas by `INFO replication`, which is empty where it is not permitted, and tries whether they confirm. */
-  async look(client: RedisClientType, info: string): Promise<void> {
+  /**
+   * Learns of the replicas by `INFO replication`, which is empty where it is not permitted, and tries whether they confirm what was
+   * written on this connection so far; returns whether they do.
+   */
+  async look(client: RedisClientType, info: string): Promise<boolean> {
     if (info !== '') this.#online = [...info.matchAll(/^slave\d+:.*state=online/gm)].length
     const count = this.needed === 0 ? 0 : await permitted(client.wait(this.needed, TRIAL_TIMEOUT_MS))
     this.mayWait &&= count !== undefined
     const { needed } = this
-    if (needed === 0 || (count ?? 0) >= needed) this.problem = undefined
+    const isConfirmed = needed === 0 || (count ?? 0) >= needed
+    if (isConfirmed) this.problem = undefined
     else this.problem = count === undefined ? MAY_NOT_WAIT : lagging(count, needed)
+    return isConfirmed
   }
 
   #wait(client: RedisClientType, needed: number): Promise<number> {

@@ -40,12 +40,15 @@ import {
 // The identity of the store in a Redis. A Redis that was emptied, restarted without its data or replaced looks like a new
 // one, and completed calls would run again. So the first durable write stores an id in Redis, each later command reads it
 // again, and the user's state directory records it (see `Sentinel`). If the id differs or is missing, the store counts as
-// lost until the right one is back or `gatehouse store accept` allows to continue without it.
+// lost until the right one is back or `gatehouse store accept` allows to continue without it. An id that too few replicas
+// have protects nothing yet, since no durable write counts before they have it, and a failover may replace it.
 
 /** The id of the store in a Redis, as known to this process. */
 class RedisGeneration {
   readonly #sentinel: Sentinel
   readonly #key: string
+  /** The id that was read last, and the one that replicas have. */
+  #present: string | undefined
   #known: string | undefined
   /** The critical data recorded before this process started. */
   #recorded: SentinelRecord | undefined
@@ -63,21 +66,31 @@ class RedisGeneration {
     return this.#loss
   }
 
-  /** Reads the current id and compares it with the expected one. */
-  async check(client: RedisClientType): Promise<void> {
-    this.#compare(await client.get(this.#key), Date.now())
+  /** Reads the current id and compares it with the expected one; returns it. */
+  async check(client: RedisClientType): Promise<string | undefined> {
+    const current = parseId(await client.get(this.#key))
+    this.#present = current?.id
+    this.#compare(current, Date.now())
+    return current?.id
+  }
+
+  /** An id that was read is in replicas now: from now on the store is lost without it. */
+  confirmed(id: string | undefined): void {
+    if (this.#loss === undefined && id === this.#present) this.#known = id
   }
 
   get hasId(): boolean {
     return this.#known !== undefined
   }
 
-  /** Stores an id, unless there is one or critical data is missing. */
-  async ensureId(client: RedisClientType): Promise<void> {
+  /** Stores an id and has replicas confirm it, unless there is one or critical data is missing. */
+  async ensureId(client: RedisClientType, confirm: () => Promise<unknown>): Promise<void> {
     await this.check(client)
     if (this.#known !== undefined || this.#loss !== undefined) return
     await client.set(this.#key, `${randomUUID()} 0`, { condition: 'NX' })
-    await this.check(client)
+    const id = await this.check(client)
+    await confirm()
+    this.confirmed(id)
   }
 
   /** Records that critical data with the given TTL, in milliseconds, is about to be written. */
@@ -96,15 +109,14 @@ class RedisGeneration {
     return isLost
   }
 
-  #compare(text: string | null, now: number): void {
-    const current = parseId(text)
+  #compare(current: StoreId | undefined, now: number): void {
     const recorded = this.#known === undefined ? this.#recorded : undefined
     const expected = this.#known ?? recorded?.id
-    if (expected === undefined || current?.id === expected) return this.#adopt(current?.id)
+    if (expected === undefined || current?.id === expected) return this.#adopt(expected)
     const since = this.#loss === undefined ? (recorded?.at ?? now) : this.#lostAt
     if (current && current.acceptedAt > since) {
       this.#forget()
-      return this.#adopt(current.id)
+      return this.#adopt(undefined)
     }
     if (this.#loss === undefined) this.#lostAt = since
     this.#loss = current ? 'it contains a different store than before' : 'its data is gone'
@@ -391,7 +403,12 @@ export class RedisStore implements PortableStore {
   async #mustBeMaster(): Promise<void> {
     if (this.#replicas.needed === 0) return
     if (this.#hazard !== undefined) throw refused(new Error(this.#hazard))
-    await this.#execute((client) => Promise.all([this.#probe(client), this.#confirmed(client)]))
+    await this.#execute((client) => this.#confirmNow(client))
+  }
+
+  /** Waits until replicas have everything that was written so far, by whomever. */
+  #confirmNow(client: RedisClientType): Promise<unknown> {
+    return Promise.all([this.#probe(client), this.#confirmed(client)])
   }
 
   /** A write that leaves nothing. */
@@ -445,15 +462,17 @@ export class RedisStore implements PortableStore {
     }
   }
 
-  async #checkId(client: RedisClientType): Promise<void> {
+  async #checkId(client: RedisClientType): Promise<string | undefined> {
     const before = this.#generation.loss
-    await this.#generation.check(client)
+    const id = await this.#generation.check(client)
     this.#report(before, this.#generation.loss)
+    return id
   }
 
   async #noteCritical(key: string, ttl: number): Promise<void> {
     if (!isCriticalKey(key)) return
-    if (!this.#generation.hasId) await this.#execute((client) => this.#generation.ensureId(client))
+    if (!this.#generation.hasId)
+      await this.#execute((client) => this.#generation.ensureId(client, () => this.#confirmNow(client)))
     this.#generation.note(ttl)
   }
 
@@ -499,9 +518,10 @@ export class RedisStore implements PortableStore {
     if (client) {
       try {
         // A server that refuses to write says that better than why its replicas cannot be waited for.
-        await this.#withTimeout(
+        const [id, , isConfirmed] = await this.#withTimeout(
           Promise.all([this.#checkId(client), this.#probe(client), this.#inspect(client)]),
         )
+        if (isConfirmed) this.#generation.confirmed(id)
         this.#recover()
       } catch (error) {
         this.#fail(error)
@@ -511,8 +531,11 @@ export class RedisStore implements PortableStore {
     if (!this.#isClosed) this.#watching = setTimeout(() => void this.#watch(), WATCH_MS).unref()
   }
 
-  /** Checks whether Redis may evict keys, and its replicas. Users without permission for INFO get no answer. */
-  async #inspect(client: RedisClientType): Promise<void> {
+  /**
+   * Checks whether Redis may evict keys, and its replicas: whether they have what was written before. Users without permission for
+   * INFO get no answer.
+   */
+  async #inspect(client: RedisClientType): Promise<boolean> {
     const [memory, replication] = await Promise.all([
       this.#infoOf(client, 'memory'),
       this.#infoOf(client, 'replication'),
@@ -524,10 +547,11 @@ export class RedisStore implements PortableStore {
       policy !== 'noeviction' && isBounded
         ? `Redis may evict critical data (maxmemory-policy ${policy}): set maxmemory-policy to noeviction`
         : undefined
-    await this.#replicas.look(client, replication)
+    const isConfirmed = await this.#replicas.look(client, replication)
     this.#report(before, this.#hazard)
     // A master that its replicas have left may not be the master any more.
-    if (this.#replicas.problem !== undefined) void this.#connection.verify()
+    if (!isConfirmed) void this.#connection.verify()
+    return isConfirmed
   }
 
   async #infoOf(client: RedisClientType, section: string): Promise<string> {

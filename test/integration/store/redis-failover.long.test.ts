@@ -1,5 +1,8 @@
 // Redis as several servers: a master that sentinels or a cluster replace by one of its replicas. Calls with a key run once
 // through it, or are refused before they run; real servers, under real gateways.
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { Secret } from '../../../src/core/text/secret.ts'
@@ -179,6 +182,41 @@ describe('a server that was replaced, and does not know it', needsRedis, () => {
     for (const key of decisive) await expect(store.get(key)).rejects.toThrow('cannot be used')
     expect(await store.get('operation:kept')).toBe('kept')
     expect(await store.get('log:it')).toBeUndefined()
+  })
+})
+
+describe('a store whose id a failover has lost before a replica had it', needsRedis, () => {
+  it('is used with another id, by all who know the first one', async () => {
+    const master = await redisNode([])
+    const replica = await redisNode([`replicaof 127.0.0.1 ${master.port}`])
+    const url = new Secret(`redis://127.0.0.1:${master.port}?replicas=1`)
+    const sentinels = mkdtempSync(join(tmpdir(), 'gatehouse-test-'))
+    const stores = [1, 2].map(() => new RedisStore(url, silentLog, { sentinels }))
+    onTestFinished(async () => {
+      for (const store of stores) await store.close()
+      for (const { kill, remove } of [master, replica]) {
+        await kill()
+        remove()
+      }
+      rmSync(sentinels, { recursive: true })
+    })
+    const [one, other] = stores
+    if (!one || !other) return expect.unreachable()
+    const areReady = (): boolean => stores.every(({ unavailableReason }) => unavailableReason === undefined)
+    await until(areReady, 'the replica to confirm')
+    await replica.tell('REPLICAOF NO ONE')
+    await expect(one.put('call:it', 'x', 60_000)).rejects.toThrow('cannot be used')
+    expect(await other.get('log:it')).toBeUndefined()
+    // What the replica does not have is gone with its master.
+    expect(await master.tell('FLUSHALL')).toContain('OK')
+    await replica.tell(`REPLICAOF 127.0.0.1 ${master.port}`)
+    await until(areReady, 'the replica to follow')
+    await other.put('call:it', 'y', 60_000)
+    expect(await one.get('call:it')).toBe('y')
+    await one.put('call:other', 'z', 60_000)
+    // The id counts from now on.
+    expect(await master.tell('FLUSHALL')).toContain('OK')
+    for (const store of stores) await expect(store.get('call:it')).rejects.toThrow('cannot be used')
   })
 })
 
