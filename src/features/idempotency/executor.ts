@@ -11,7 +11,7 @@
 import { alsoBeforeSend, beforeSendSlot } from '../../core/exchange.ts'
 import { deadlineSlot } from '../../core/slot.ts'
 import { world, type Timer } from '../../core/world.ts'
-import type { Call, Handler, Outcome } from '../../core/call.ts'
+import { type Call, type Handler, type Outcome, SERVER_TASK_KEY } from '../../core/call.ts'
 import { keepsResultSlot, referencesSlot } from '../../core/used-reference.ts'
 import { type KeyForecast, withFinding } from '../../core/dry-run.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
@@ -276,7 +276,9 @@ export class IdempotentExecutor {
     const { startedAt } = stored.record
     const { rules, quota } = policy
     if (!shared.isWanted) {
-      const write = await this.#ledger.write(keyed, stored, 'released', quota)
+      // The server goes on with a task that nobody follows.
+      const next = keyed.call.requestState[SERVER_TASK_KEY] === undefined ? 'released' : 'unknown'
+      const write = await this.#ledger.write(keyed, stored, changeTo(next, {}), quota)
       return { completion: { kind: 'abandoned' }, ...write }
     }
     try {
@@ -284,6 +286,7 @@ export class IdempotentExecutor {
       const next = classifyCompletion(outcome, rules)
       const end = outcome.kind === 'result' ? { result: recordedResult(outcome.result) } : {}
       const write = await this.#write(keyed, stored, changeTo(next, end), quota)
+      if (outcome.kind === 'task') this.#loseIfTimedOut(keyed, stored.record.attempt, write.writing)
       if (outcome.kind !== 'result') {
         const state = {
           ...outcome.requestState,
@@ -306,6 +309,16 @@ export class IdempotentExecutor {
       const write = await this.#write(keyed, stored, changeTo(next, failed), quota)
       return { completion: { kind: 'failed', error, ...(next === 'done' && { startedAt }) }, ...write }
     }
+  }
+
+  /** A task of the server whose call takes too long is not followed any more, so the key need not wait for it. */
+  #loseIfTimedOut(keyed: KeyedRequest, attempt: string, opening: Promise<unknown> | undefined): void {
+    const { signal } = keyed.call
+    const lose = (): void => {
+      if (isTimeout(signal.reason)) background(this.#ledger.lose(keyed, attempt, opening), this.#deps.log)
+    }
+    if (signal.aborted) lose()
+    else signal.addEventListener('abort', lose)
   }
 
   /** Records the end of a call. The server has responded, so the call does not run out of time while the store is slow. */

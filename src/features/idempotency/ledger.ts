@@ -116,6 +116,23 @@ export class Ledger {
     return claim.kind === 'own' ? claim : undefined
   }
 
+  /**
+   * Records, as soon as the store takes it, that an attempt is lost which is open at its server, unless it was continued; `opening`
+   * is a write that recorded that it is open.
+   */
+  async lose({ id }: KeyedRequest, attempt: string, opening: Promise<unknown> | undefined): Promise<void> {
+    const { store } = this.#deps
+    await opening
+    const write = async (): Promise<void> => {
+      const stored = await findCall(store, id)
+      if (stored?.record.openUntil === undefined || stored.record.attempt !== attempt) return
+      const { openUntil: _until, ...rest } = stored.record
+      const lost: CallRecord = { ...rest, state: 'unknown', lostAt: world.now() }
+      await store.compareAndSwap(id, stored.text, encodeCall(lost), remaining(lost))
+    }
+    await this.#retry(write)
+  }
+
   /** Records that a call without a record was lost; a record that is there stays. */
   async recordLost({ id, fingerprint, tool, ttl, call }: KeyedRequest, startedAt: number): Promise<void> {
     const now = world.now()

@@ -6,7 +6,15 @@ import { GatewayError } from '../../../../src/core/error.ts'
 import { callCollection } from '../../../../src/records/calls.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import { fakeClock } from '../../../support/fake-clock.ts'
-import { type Bench, bench, done, failureOf, keyed, textOf } from '../../../support/idempotency-bench.ts'
+import {
+  type Bench,
+  bench,
+  done,
+  ending,
+  failureOf,
+  keyed,
+  textOf,
+} from '../../../support/idempotency-bench.ts'
 
 const pass = fakeClock()
 const upstream = { upstream_task: { id: 'u1' } }
@@ -20,6 +28,17 @@ const server = async ({ requestState }: Call): Promise<Outcome> =>
 async function stateOf({ store }: Bench): Promise<unknown> {
   const [text = 'null'] = (await store.scan(callCollection('anonymous'))).values()
   return JSON.parse(text)?.state
+}
+
+class LosableStore extends MemoryStore {
+  isAway = false
+
+  override async compareAndSwap(
+    ...given: Parameters<MemoryStore['compareAndSwap']>
+  ): ReturnType<MemoryStore['compareAndSwap']> {
+    if (this.isAway) throw new Error('away')
+    return super.compareAndSwap(...given)
+  }
 }
 
 /** The state with which a call goes on. */
@@ -71,6 +90,44 @@ describe('a keyed call whose server made a task of it', () => {
     expect((await failureOf(make({ requestState }, keyed('k')))).code).toBe('OUTCOME_UNKNOWN')
     expect((await failureOf(make({}, keyed('k')))).code).toBe('OUTCOME_UNKNOWN')
     expect(seen).toHaveLength(2)
+  })
+
+  it('is unknown once its call took too long, though nobody follows the task any more', async () => {
+    const gateway = bench({ server })
+    const caller = ending()
+    requestStateOf(await gateway.make(caller.given, keyed('k')))
+    caller.end('OPERATION_TIMEOUT')
+    await pass(0)
+    expect(await stateOf(gateway)).toBe('unknown')
+    expect((await failureOf(gateway.make({}, keyed('k')))).code).toBe('OUTCOME_UNKNOWN')
+    expect(gateway.seen).toHaveLength(1)
+  })
+
+  it('is unknown then also where the store was away at that time', async () => {
+    const store = new LosableStore()
+    const gateway = bench({ store, server })
+    const caller = ending()
+    requestStateOf(await gateway.make(caller.given, keyed('k')))
+    store.isAway = true
+    caller.end('OPERATION_TIMEOUT')
+    await pass(1000)
+    expect(await stateOf(gateway)).toBe('executing')
+    store.isAway = false
+    await pass(6000)
+    expect(await stateOf(gateway)).toBe('unknown')
+  })
+
+  it('is not made again where it is to be followed for a call that is over', async () => {
+    const gateway = bench({ server })
+    const caller = ending()
+    const requestState = requestStateOf(await gateway.make({}, keyed('k')))
+    caller.end('CANCELLED')
+    expect((await failureOf(gateway.make({ ...caller.given, requestState }, keyed('k')))).code).toBe(
+      'CANCELLED',
+    )
+    await pass(0)
+    expect((await failureOf(gateway.make({}, keyed('k')))).code).toBe('OUTCOME_UNKNOWN')
+    expect(gateway.seen).toHaveLength(1)
   })
 
   it('is continued by another process once its own has ended, and not begun again', async () => {
