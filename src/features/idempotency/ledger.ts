@@ -287,16 +287,20 @@ export class Ledger {
     after: StoredCall | undefined,
   ): Promise<'whole' | 'short' | undefined> {
     // If the complete record does not fit, a short one may: that the call was executed.
-    const hasResult = after?.record.result !== undefined
-    const writeShort = () => this.#put(keyed, before, hasResult ? shortened(after.record) : after)
+    const short = after?.record.result === undefined ? after : shortened(after.record)
+    const writeShort = () => this.#put(keyed, before, short)
     return this.#retry(async () => {
       try {
         await this.#put(keyed, before, after)
         return 'whole'
       } catch (error) {
-        if (!hasResult) throw error
+        if (!short || short === after) throw error
         await writeShort()
-        return 'short'
+        // The store may have come back in between.
+        return this.#put(keyed, short, after).then(
+          () => 'whole',
+          () => 'short',
+        )
       }
     }, writeShort)
   }

@@ -164,6 +164,21 @@ describe('edge cases of an idempotency key', () => {
     expect(seen).toHaveLength(1)
   })
 
+  it('a result is recorded by a store that is back before it has to do without', async () => {
+    const store = new MemoryStore()
+    const swap = store.compareAndSwap.bind(store)
+    let failures = 2
+    store.compareAndSwap = (...given) => (failures-- > 0 ? Promise.reject(new Error('away')) : swap(...given))
+    const { make, seen } = bench({ store })
+    await make({}, keyed('k'))
+    expect(failures).toBeLessThan(0)
+    expect(fieldsOf(await make({}, keyed('k')))).toMatchObject({
+      content: [{ text: '1' }],
+      idempotency: { was_replay: true },
+    })
+    expect(seen).toHaveLength(1)
+  })
+
   it('the key of a compensation is accepted beyond the quota of the caller', async () => {
     const { make, seen } = bench({ settings: { max_keys: 1 } })
     await make({}, keyed('k'))
